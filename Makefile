@@ -1,0 +1,39 @@
+# Everything a newcomer needs: `make train` runs the main job, `make test` checks the code.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: help setup lint test test-slow bench clean
+
+help:
+	@echo "make setup      create $(VENV) and install qpensieve with its development tools"
+	@echo "make lint       ruff (format, lint) and pyright"
+	@echo "make test       lint, then the test suite (under ten minutes on two cores)"
+	@echo "make test-slow  the learning tests (many minutes)"
+	@echo "make bench      benchmarks; prints tables of ratios measured in one run"
+	@echo "make clean      remove the environment and caches"
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $(STAMP)
+
+lint: $(STAMP)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/pyright
+
+test: lint
+	$(BIN)/python -m pytest
+
+test-slow: $(STAMP)
+	$(BIN)/python -m pytest -m slow
+
+bench: $(STAMP)
+	$(BIN)/qpensieve bench lanes
+
+clean:
+	rm -rf $(VENV) .cache .pytest_cache .ruff_cache build

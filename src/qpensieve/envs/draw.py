@@ -1,0 +1,105 @@
+"""Pictures without OpenGL: a plain orthographic view of a MuJoCo model in NumPy.
+
+MuJoCo's own renderer is used where the environment variable MUJOCO_GL names a platform (egl, osmesa, glfw). Servers and
+CI seldom have an OpenGL library, and a picture of the robot should not depend on one.
+"""
+
+import os
+from functools import lru_cache
+from typing import Any
+
+import mujoco
+import numpy as np
+from jaxtyping import Float64, UInt8
+
+SIZE = 480
+"""Height and width of a picture, pixels."""
+VIEW_METRES = 4.0
+"""Height and width of what the picture shows."""
+ELEVATION = np.deg2rad(12.0)
+CAPSULE, SPHERE = mujoco.mjtGeom.mjGEOM_CAPSULE, mujoco.mjtGeom.mjGEOM_SPHERE
+SKY, TILE_LIGHT, TILE_DARK = np.array([[214, 226, 240], [178, 190, 204], [158, 172, 190]], np.float64)
+
+Image = UInt8[np.ndarray, "height width 3"]
+
+
+def draw_model(model: mujoco.MjModel, state: Float64[np.ndarray, " state"], state_spec: int) -> Image:
+    """Picture of `model` in `state`, seen from the side, the camera following the robot."""
+    data = mujoco.MjData(model)
+    mujoco.mj_setState(model, data, state, state_spec)
+    mujoco.mj_forward(model, data)
+    renderer = _opengl_renderer(model)
+    return _draw_plainly(model, data) if renderer is None else _draw_with_opengl(renderer, data)
+
+
+@lru_cache(maxsize=4)
+def _opengl_renderer(model: mujoco.MjModel) -> Any | None:
+    """MuJoCo's renderer where the user named an OpenGL platform; without one, MuJoCo would abort the whole process."""
+    return mujoco.Renderer(model, SIZE, SIZE) if os.environ.get("MUJOCO_GL") else None
+
+
+def _draw_with_opengl(renderer: Any, data: mujoco.MjData) -> Image:
+    camera = mujoco.MjvCamera()
+    camera.azimuth, camera.elevation, camera.distance = 90.0, -np.rad2deg(ELEVATION), VIEW_METRES
+    camera.lookat[:] = data.subtree_com[1]
+    renderer.update_scene(data, camera)
+    return renderer.render().copy()
+
+
+def _draw_plainly(model: mujoco.MjModel, data: mujoco.MjData) -> Image:
+    right, up, away = _camera_axes()
+    focus = np.array([data.subtree_com[1, 0], data.subtree_com[1, 1], 0.8])
+    across, upward = _pixel_grid()
+    picture = _floor(focus, across, upward)
+    depth = np.where(np.isin(model.geom_type, [CAPSULE, SPHERE]), (data.geom_xpos - focus) @ away, -np.inf)
+    for geom in np.argsort(-depth):
+        if np.isneginf(depth[geom]):
+            continue
+        radius = model.geom_size[geom, 0]
+        half = model.geom_size[geom, 1] if model.geom_type[geom] == CAPSULE else 0.0
+        axis = data.geom_xmat[geom].reshape(3, 3)[:, 2] * half
+        ends = [(data.geom_xpos[geom] + sign * axis - focus) @ np.stack([right, up], axis=1) for sign in (-1, 1)]
+        distance = _distance_to_segment(across, upward, ends[0], ends[1])
+        inside = distance < radius
+        shade = 0.55 + 0.45 * np.sqrt(np.maximum(0.0, 1.0 - (distance[inside] / radius) ** 2))
+        picture[inside] = shade[:, None] * model.geom_rgba[geom, :3] * 255.0
+    return np.clip(picture, 0, 255).astype(np.uint8)
+
+
+def _camera_axes() -> tuple[Float64[np.ndarray, "3"], Float64[np.ndarray, "3"], Float64[np.ndarray, "3"]]:
+    """Unit vectors to the right, up and away from a camera that looks along +y and a little down."""
+    sin, cos = np.sin(ELEVATION), np.cos(ELEVATION)
+    return np.array([1.0, 0.0, 0.0]), np.array([0.0, sin, cos]), np.array([0.0, cos, -sin])
+
+
+def _pixel_grid() -> tuple[Float64[np.ndarray, "h w"], Float64[np.ndarray, "h w"]]:
+    span = (np.arange(SIZE) + 0.5) / SIZE * VIEW_METRES - VIEW_METRES / 2
+    across, upward = np.meshgrid(span, -span)
+    return across, upward
+
+
+def _floor(
+    focus: Float64[np.ndarray, "3"], across: Float64[np.ndarray, "h w"], upward: Float64[np.ndarray, "h w"]
+) -> Float64[np.ndarray, "h w 3"]:
+    """Checkered ground where the line of sight meets z = 0 near the robot, sky elsewhere."""
+    _, up, away = _camera_axes()
+    along = (focus[2] + upward * up[2]) / -away[2]
+    x = focus[0] + across
+    y = focus[1] + upward * up[1] + along * away[1]
+    tiles = (np.floor(x) + np.floor(y)).astype(np.int64) % 2
+    picture = np.where(tiles[..., None] == 0, TILE_LIGHT, TILE_DARK)
+    picture[along > VIEW_METRES * 1.2] = SKY
+    return picture
+
+
+def _distance_to_segment(
+    across: Float64[np.ndarray, "h w"],
+    upward: Float64[np.ndarray, "h w"],
+    start: Float64[np.ndarray, "2"],
+    end: Float64[np.ndarray, "2"],
+) -> Float64[np.ndarray, "h w"]:
+    direction = end - start
+    length = max(float(direction @ direction), 1e-12)
+    position = ((across - start[0]) * direction[0] + (upward - start[1]) * direction[1]) / length
+    position = np.clip(position, 0.0, 1.0)
+    return np.hypot(across - start[0] - position * direction[0], upward - start[1] - position * direction[1])

@@ -1,0 +1,86 @@
+"""The ten domains as Gymnasium environments: a thin shell over one lane."""
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.envs.registration import EnvSpec as GymSpec
+from jaxtyping import Float
+
+from qpensieve.envs.base import LaneOptions, Lanes
+from qpensieve.envs.registry import get_domain
+
+
+class LaneEnv(gymnasium.Env[np.ndarray, np.ndarray]):
+    """One lane of a domain with Gymnasium's interface and a vector reward.
+
+    `reset(seed=s)` starts the first episode of lane 0 of `make_lanes(domain, n, seed=s)`; every further `reset()`
+    starts the next one of that lane.
+
+    Args:
+        domain: Name of the domain.
+        render_mode: None or "rgb_array".
+        contact_forces: Ant only: append the contact forces to the observation.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": ["rgb_array"]}  # noqa: RUF012 (Gymnasium's own attribute)
+
+    def __init__(self, domain: str, render_mode: str | None = None, contact_forces: bool = False):
+        if render_mode not in (None, *self.metadata["render_modes"]):
+            raise ValueError(f"render_mode {render_mode!r} is not offered: use 'rgb_array' or None")
+        row = get_domain(domain)
+        options = LaneOptions(autoreset=False, num_threads=1, contact_forces=contact_forces)
+        self._lane = Lanes(row.make(row.spec, 1, options), 1, 0, options)
+        self._is_seeded = False
+        spec = self._lane.spec
+        self.metadata = {
+            "render_modes": ["rgb_array"],
+            "render_fps": row.render_fps,
+            "objectives": spec.objectives,
+            "reference_point": spec.reference,
+        }
+        self.render_mode = render_mode
+        self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (spec.obs_size,), np.float32)
+        self.action_space = gymnasium.spaces.Box(-1.0, 1.0, (spec.action_size,), np.float32)
+        self.reward_space = gymnasium.spaces.Box(-np.inf, np.inf, (spec.num_objectives,), np.float32)
+        self.reward_dim = spec.num_objectives
+
+    @property  # pyright: ignore[reportIncompatibleVariableOverride]
+    def spec(self) -> GymSpec | None:
+        return self._spec
+
+    @spec.setter
+    def spec(self, value: GymSpec | None) -> None:
+        if value is not None:
+            value.metadata = self.metadata  # pyright: ignore[reportAttributeAccessIssue]
+        self._spec = value
+
+    _spec: GymSpec | None = None
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Float[np.ndarray, " obs"], dict[str, Any]]:
+        super().reset(seed=seed)
+        if seed is not None or not self._is_seeded:
+            lane_seed = int(self.np_random.integers(2**31)) if seed is None else seed
+            self._lane.reseed(lane_seed)
+            self._is_seeded = True
+        return self._lane.reset()[0].copy(), {}
+
+    def step(
+        self, action: Float[np.ndarray, " act"]
+    ) -> tuple[Float[np.ndarray, " obs"], Float[np.ndarray, " d"], bool, bool, dict[str, Any]]:
+        if not self._lane.running[0]:
+            raise RuntimeError(f"{self._lane.spec.id}: the episode is over (or never began); call reset() first")
+        step = self._lane.step(np.asarray(action, np.float64)[None])
+        reward = step.reward[0].astype(np.float32)
+        return step.last_obs[0].copy(), reward, bool(step.terminated[0]), bool(step.truncated[0]), {}
+
+    def render(self) -> np.ndarray | None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        if self.render_mode is None:
+            gymnasium.logger.warn("render() without a render mode: make the environment with render_mode='rgb_array'")
+            return None
+        return self._lane.render()
+
+    def close(self) -> None:
+        self._lane.close()

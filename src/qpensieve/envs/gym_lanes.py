@@ -1,0 +1,299 @@
+"""Any Gymnasium environment with a vector reward and a continuous action box, run as lanes in this process.
+
+The inner state of a foreign environment cannot be read out. A saved lane is its episode's seed and the actions so far,
+played again by `restore`: exact only if the environment is deterministic given its seed and its actions, and as slow as
+the episodes are long. Where the replay ends at another observation than the saved one, `restore` warns.
+"""
+
+import difflib
+import importlib
+import warnings
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box
+from jaxtyping import Bool, Float64, Int
+
+from qpensieve.envs.base import Index, Simulator, State, Streams
+from qpensieve.envs.history import History, replay
+from qpensieve.types import EnvSpec
+
+EnvFactory = Callable[[], gymnasium.Env]
+"""Makes a new environment at every call."""
+
+EnvSource = str | EnvFactory
+"""A factory, or the name of one: `module:factory`, a Gymnasium id, or `module:GymnasiumId-v0`."""
+
+SEED_BITS = 0x7FFFFFFF
+"""Episode seeds keep 31 bits: some environments hand them on to C code as a signed integer."""
+
+
+def resolve(source: EnvSource) -> EnvFactory:
+    """The factory that `source` is or names; one made from a name can be pickled. ValueError for an unknown name."""
+    if callable(source):
+        return source
+    if _named_factory(source) is None:
+        _check_registered(source)
+    return partial(_make, source)
+
+
+def make_simulator(source: EnvSource, num_lanes: int, num_workers: int = 0) -> Simulator:
+    """A `GymSimulator` of `source`, or a `WorkerSimulator` that spreads its lanes over `num_workers` processes."""
+    # Imported here: workers hold GymSimulators, so their module imports this one.
+    from qpensieve.envs.workers import WorkerSimulator
+
+    name = source if isinstance(source, str) else getattr(getattr(source, "func", source), "__qualname__", repr(source))
+    if num_workers == 0:
+        return GymSimulator(resolve(source), num_lanes, name)
+    return WorkerSimulator(resolve(source), num_lanes, num_workers, name)
+
+
+def describe(env: gymnasium.Env, source_name: str) -> EnvSpec:
+    """What qpensieve needs to know of `env`, from its spaces and `metadata`; ValueError where it cannot be used.
+
+    The number of objectives is the length of `reward_space` where there is one, else of the reward of one trial step.
+    `metadata["objectives"]` names the objectives, `metadata["reference_point"]` sets the hypervolume's reference.
+    """
+    observations = getattr(env, "observation_space", None)
+    if not isinstance(observations, Box):
+        raise ValueError(
+            f"{source_name}: observation space {observations} is not a Box; "
+            "wrap the environment in gymnasium.wrappers.FlattenObservation"
+        )
+    box = _action_box(env, source_name)
+    d = _num_objectives(env, box, source_name)
+    return EnvSpec(
+        id=source_name,
+        obs_size=int(np.prod(observations.shape)),
+        action_size=int(np.prod(box.shape)),
+        objectives=_objective_names(env.metadata, d),
+        reference=_reference(env.metadata, d, source_name),
+        max_steps=None,
+    )
+
+
+class GymSimulator:
+    """n environments of one factory, stepped one after the other.
+
+    Messages and the spec call it `source_name`. They count lanes from `first_lane`: a worker holds a part of all lanes.
+    """
+
+    def __init__(self, factory: EnvFactory, num_lanes: int, source_name: str, first_lane: int = 0):
+        self._name, self._first_lane = source_name, first_lane
+        self._closed = False
+        self._envs = _make_envs(factory, num_lanes, source_name)
+        try:
+            self.spec = describe(self._envs[0], source_name)
+            self._box = _action_box(self._envs[0], source_name)
+            self._obs_shape = self._envs[0].observation_space.shape
+        except BaseException:
+            self.close()
+            raise
+        self._history = History(num_lanes, self.spec.action_size)
+        self._obs = np.full((num_lanes, self.spec.obs_size), np.nan)
+
+    def reset(self, lanes: Int[np.ndarray, " lanes"], streams: Streams) -> None:
+        self.start(lanes, episode_seeds(lanes, streams))
+
+    def start(self, lanes: Int[np.ndarray, " lanes"], seeds: Sequence[int]) -> None:
+        """Start an episode in each of `lanes`, from the seeds given."""
+        for lane, seed in zip(lanes.tolist(), seeds, strict=True):
+            self._start(lane, seed)
+
+    def advance(
+        self, lanes: Index, actions: Float64[np.ndarray, "lanes act"]
+    ) -> tuple[Float64[np.ndarray, "lanes d"], Bool[np.ndarray, " lanes"], Bool[np.ndarray, " lanes"]]:
+        numbers = np.arange(len(self._envs))[lanes].tolist()
+        reward = np.empty((len(numbers), self.spec.num_objectives))
+        terminated, truncated = np.empty((2, len(numbers)), bool)
+        native = rescale(actions, self._box)
+        for row, lane in enumerate(numbers):
+            reward[row], terminated[row], truncated[row] = self._step(lane, native[row])
+            self._history.append(lane, actions[row].tolist())
+        return reward, terminated, truncated
+
+    def observe(self, lanes: Index) -> Float64[np.ndarray, "lanes obs"]:
+        return self._obs[lanes].copy()
+
+    def state(self) -> State:
+        return self._history.state() | {"observations": self._obs.copy()}
+
+    def restore(self, state: State) -> None:
+        """Play the saved episodes again, up to where they were."""
+        self.replay(state)
+        warn_if_different(self._name, state["observations"], self._obs)
+
+    def replay(self, state: State) -> None:
+        """Do what `restore` does, without comparing the outcome to the saved observations."""
+        replay(state, self._start, self.advance)
+
+    def render(self, lane: int) -> np.ndarray:
+        env = self._envs[lane]
+        if env.render_mode != "rgb_array":
+            how = 'use a factory that makes it with render_mode="rgb_array"'
+            raise RuntimeError(f"{self._name}: cannot draw, the environment has render_mode={env.render_mode!r}; {how}")
+        return np.asarray(env.render())
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        for env in self._envs:
+            env.close()
+
+    def _start(self, lane: int, seed: int) -> None:
+        try:
+            obs, _ = self._envs[lane].reset(seed=seed)
+            self._obs[lane] = _floats("observation", obs, self._obs_shape).ravel()
+        except Exception as error:
+            where = f"in lane {self._first_lane + lane} at reset with seed {seed}"
+            raise _foreign_error(self._name, where, error) from error
+        self._history.start(lane, seed)
+
+    def _step(self, lane: int, action: np.ndarray) -> tuple[Float64[np.ndarray, " d"], bool, bool]:
+        try:
+            obs, reward, terminated, truncated, _ = self._envs[lane].step(action)
+            self._obs[lane] = _floats("observation", obs, self._obs_shape).ravel()
+            return _floats("reward", reward, (self.spec.num_objectives,)), bool(terminated), bool(truncated)
+        except Exception as error:
+            where = f"in lane {self._first_lane + lane} at step {self._history.length(lane) + 1}"
+            raise _foreign_error(self._name, where, error) from error
+
+
+def episode_seeds(lanes: Int[np.ndarray, " lanes"], streams: Streams) -> list[int]:
+    """One seed per lane for `env.reset`, from the lanes' streams."""
+    return [int(streams(lane).generate_state(1)[0]) & SEED_BITS for lane in lanes.tolist()]
+
+
+def rescale(actions: Float64[np.ndarray, "lanes act"], box: Box) -> np.ndarray:
+    """Actions in [-1, 1] as points of `box`: -1 is its low, 0 its middle, 1 its high; in its dtype and shape."""
+    low, high = box.low.ravel().astype(np.float64), box.high.ravel().astype(np.float64)
+    points = low + (actions + 1.0) / 2.0 * (high - low)
+    # Rounding may pass a bound by one unit in the last place, and some environments refuse that.
+    return np.clip(points, low, high).astype(box.dtype).reshape(-1, *box.shape)
+
+
+def warn_if_different(name: str, saved: Float64[np.ndarray, "n obs"], replayed: Float64[np.ndarray, "n obs"]) -> None:
+    """Warn where replayed lanes stand elsewhere than the saved ones; NaN marks lanes that had not started."""
+    differs = ((saved != replayed) & ~np.isnan(saved)).any(axis=1)
+    if differs.any():
+        what = f"{name}: lane {int(np.argmax(differs))} was restored to another observation than the saved one"
+        why = "the environment is not deterministic given its seed and actions, so the run does not continue exactly"
+        warnings.warn(f"{what}: {why}", stacklevel=3)
+
+
+def _named_factory(name: str) -> EnvFactory | None:
+    """The callable that `module:factory` names, or None where `name` can only be a Gymnasium id."""
+    module_name, colon, attribute = name.partition(":")
+    if not colon:
+        return None
+    try:
+        module = importlib.import_module(module_name)
+    except ImportError as error:
+        raise ValueError(f"cannot import module {module_name!r} of environment {name!r}: {error}") from error
+    factory: EnvFactory | None = getattr(module, attribute, None)
+    return factory if callable(factory) else None
+
+
+def _make(name: str) -> gymnasium.Env:
+    factory = _named_factory(name)
+    if factory is not None:
+        return factory()
+    # A worker process begins with an empty registry, so the check that fills it comes first.
+    _check_registered(name)
+    return gymnasium.make(name, disable_env_checker=True)
+
+
+def _check_registered(name: str) -> None:
+    """Fill Gymnasium's registry as far as needed to know `name`; ValueError where it stays unknown."""
+    module_name, _, env_id = name.rpartition(":")
+    if module_name:
+        importlib.import_module(module_name)
+    if _is_registered(env_id):
+        return
+    hint = ""
+    try:
+        importlib.import_module("mo_gymnasium")
+    except ModuleNotFoundError as error:
+        hint = f"; for the ids of MO-Gymnasium, pip install mo-gymnasium ({error})"
+    if _is_registered(env_id):
+        return
+    nearest = difflib.get_close_matches(env_id, list(gymnasium.registry))
+    meant = f"; did you mean {', '.join(nearest)}?" if nearest else ""
+    factory = f" nor a factory in module {module_name!r}" if module_name else ""
+    raise ValueError(f"unknown environment {name!r}: {env_id!r} is not a registered Gymnasium id{factory}{meant}{hint}")
+
+
+def _is_registered(env_id: str) -> bool:
+    """True for a registered id, also one without its version."""
+    return env_id in gymnasium.registry or any(known.rpartition("-v")[0] == env_id for known in gymnasium.registry)
+
+
+def _make_envs(factory: EnvFactory, num_lanes: int, source_name: str) -> list[gymnasium.Env]:
+    if num_lanes < 1:
+        raise ValueError(f"num_lanes must be at least 1, got {num_lanes}")
+    envs = [factory() for _ in range(num_lanes)]
+    for env in envs:
+        if not isinstance(env, gymnasium.Env):
+            raise ValueError(f"{source_name}: the factory gave a {type(env).__qualname__}, not a gymnasium.Env")
+    if len({id(env.unwrapped) for env in envs}) < num_lanes:
+        raise ValueError(f"{source_name}: the factory gave the same environment twice; it must make a new one per call")
+    return envs
+
+
+def _action_box(env: gymnasium.Env, source_name: str) -> Box:
+    space = getattr(env, "action_space", None)
+    need = "qpensieve's algorithms need a continuous Box"
+    if not isinstance(space, Box) or not np.issubdtype(space.dtype, np.floating):
+        is_discrete = isinstance(space, Box) or "Discrete" in type(space).__name__
+        raise ValueError(f"{source_name}: {'discrete ' if is_discrete else ''}action space {space}; {need}")
+    for name, bound in (("low", space.low.ravel()), ("high", space.high.ravel())):
+        if not np.isfinite(bound).all():
+            index = int(np.argmin(np.isfinite(bound)))
+            raise ValueError(f"{source_name}: action_space.{name}[{index}] is {bound[index]}; {need}, bounded")
+    return space
+
+
+def _num_objectives(env: gymnasium.Env, box: Box, source_name: str) -> int:
+    space = env.get_wrapper_attr("reward_space") if env.has_wrapper_attr("reward_space") else None
+    shape = _trial_reward(env, box, source_name).shape if space is None else space.shape
+    if len(shape) == 1 and shape[0] > 0:
+        return shape[0]
+    raise ValueError(
+        f"{source_name}: the reward is {f'of shape {shape}' if shape else 'a scalar'}, but several objectives need a vector: "
+        "let step() return a np.array of d numbers, one per objective, or take a version from mo-gymnasium"
+    )
+
+
+def _trial_reward(env: gymnasium.Env, box: Box, source_name: str) -> np.ndarray:
+    try:
+        env.reset(seed=0)
+        return np.asarray(env.step(rescale(np.zeros((1, int(np.prod(box.shape)))), box)[0])[1])
+    except Exception as error:
+        raise _foreign_error(source_name, "in the trial step that counts its objectives", error) from error
+
+
+def _foreign_error(name: str, where: str, error: Exception) -> RuntimeError:
+    return RuntimeError(f"{name}: the environment failed {where}: {type(error).__name__}: {error}")
+
+
+def _floats(what: str, values: Any, shape: tuple[int, ...] | None) -> Float64[np.ndarray, "..."]:
+    floats = np.asarray(values, np.float64)
+    if floats.shape != shape:
+        raise ValueError(f"{what} has shape {floats.shape}, expected {shape}")
+    return floats
+
+
+def _objective_names(metadata: dict[str, Any], d: int) -> tuple[str, ...]:
+    names = metadata.get("objectives", ())
+    return tuple(map(str, names)) if len(names) == d else tuple(f"objective {i + 1}" for i in range(d))
+
+
+def _reference(metadata: dict[str, Any], d: int, source_name: str) -> tuple[float, ...] | None:
+    point = metadata.get("reference_point")
+    if point is not None and len(point) != d:
+        raise ValueError(f"{source_name}: metadata's reference_point has {len(point)} numbers for {d} objectives")
+    return None if point is None else tuple(map(float, point))

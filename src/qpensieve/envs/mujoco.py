@@ -1,0 +1,272 @@
+"""MuJoCo bodies as batches of lanes: physics by `mujoco.rollout` (C++ threads), everything else NumPy over arrays.
+
+A body is a row of `BODIES`; an objective variant is a reward function (`rewards.py`). Physics follows Gymnasium's v4
+environments: same model files, frame skip, reset noise, observation and health rules.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from importlib import resources
+
+import mujoco
+import numpy as np
+from jaxtyping import Bool, Float64, Int
+from mujoco import rollout
+
+from qpensieve.envs.base import DEFAULT_OPTIONS, Index, LaneOptions, State, Streams
+from qpensieve.envs.draw import draw_model
+from qpensieve.envs.rewards import Motion, RewardFunction
+from qpensieve.types import EnvSpec
+
+FULL_PHYSICS = mujoco.mjtState.mjSTATE_FULLPHYSICS.value
+CHUNKS_PER_THREAD = 4
+"""Lanes are handed to threads in this many pieces each: few enough to be cheap, enough to even out slow lanes."""
+
+Qpos = Float64[np.ndarray, "n nq"]
+Qvel = Float64[np.ndarray, "n nv"]
+
+
+def is_hopper_healthy(qpos: Qpos, qvel: Qvel) -> Bool[np.ndarray, " n"]:
+    small = (np.abs(qpos[:, 2:]) < 100.0).all(axis=1) & (np.abs(qvel) < 100.0).all(axis=1)
+    return small & (qpos[:, 1] > 0.7) & (np.abs(qpos[:, 2]) < 0.2)
+
+
+def is_walker_healthy(qpos: Qpos, qvel: Qvel) -> Bool[np.ndarray, " n"]:
+    del qvel
+    return (qpos[:, 1] > 0.8) & (qpos[:, 1] < 2.0) & (np.abs(qpos[:, 2]) < 1.0)
+
+
+def is_ant_healthy(qpos: Qpos, qvel: Qvel) -> Bool[np.ndarray, " n"]:
+    finite = np.isfinite(qpos).all(axis=1) & np.isfinite(qvel).all(axis=1)
+    return finite & (qpos[:, 2] >= 0.2) & (qpos[:, 2] <= 1.0)
+
+
+@dataclass(frozen=True)
+class Body:
+    """One robot.
+
+    Attributes:
+        model_file: Name of the model among Gymnasium's assets.
+        frame_skip: Simulator steps per control step.
+        hidden_qpos: How many leading positions (world coordinates) the observation leaves out.
+        height_index: Where in qpos the torso's height is.
+        noise: Scale of the reset noise on positions (uniform) and velocities.
+        normal_velocities: Velocity noise is normal instead of uniform.
+        velocity_clip: Bound on observed velocities, or None.
+        is_healthy: The episode terminates where this is False; None: never.
+    """
+
+    model_file: str
+    frame_skip: int
+    hidden_qpos: int
+    height_index: int
+    noise: float
+    normal_velocities: bool
+    velocity_clip: float | None
+    is_healthy: Callable[[Qpos, Qvel], Bool[np.ndarray, " n"]] | None
+
+    @cached_property
+    def model(self) -> mujoco.MjModel:
+        path = resources.files("gymnasium") / "envs" / "mujoco" / "assets" / self.model_file
+        with quiet_mujoco():
+            return mujoco.MjModel.from_xml_path(str(path))
+
+
+HALF_CHEETAH = Body("half_cheetah.xml", 5, 1, 1, 0.1, True, None, None)
+HOPPER = Body("hopper.xml", 4, 1, 1, 5e-3, False, 10.0, is_hopper_healthy)
+WALKER = Body("walker2d.xml", 4, 1, 1, 5e-3, False, 10.0, is_walker_healthy)
+ANT = Body("ant.xml", 5, 2, 2, 0.1, True, None, is_ant_healthy)
+
+
+@contextmanager
+def quiet_mujoco() -> Iterator[None]:
+    """Keep MuJoCo's notices about a model file from the console and from a log file in the working directory."""
+    before = mujoco.MjLogConfig.get()
+    quiet = mujoco.MjLogConfig.get()
+    quiet.logto_console = quiet.logto_file = False
+    mujoco.MjLogConfig.set(quiet)
+    try:
+        yield
+    finally:
+        mujoco.MjLogConfig.set(before)
+
+
+def observe(body: Body, qpos: Qpos, qvel: Qvel) -> Float64[np.ndarray, "n obs"]:
+    """Positions but for the world coordinates, then velocities, clipped where the body says so."""
+    shown = qpos.shape[1] - body.hidden_qpos
+    obs = np.empty((len(qpos), shown + qvel.shape[1]))
+    obs[:, :shown] = qpos[:, body.hidden_qpos :]
+    if body.velocity_clip is None:
+        obs[:, shown:] = qvel
+    else:
+        np.clip(qvel, -body.velocity_clip, body.velocity_clip, out=obs[:, shown:])
+    return obs
+
+
+class MujocoSimulator:
+    """n lanes of one body.
+
+    Args:
+        spec: The domain; `obs_size` is without contact forces.
+        body: The robot.
+        reward: Its reward vector.
+        num_lanes: How many lanes.
+        options: Of these, `num_threads` and `contact_forces` are used here.
+    """
+
+    def __init__(
+        self,
+        spec: EnvSpec,
+        body: Body,
+        reward: RewardFunction,
+        num_lanes: int,
+        options: LaneOptions = DEFAULT_OPTIONS,
+    ):
+        self._body, self._reward = body, reward
+        self._model = model = body.model
+        self._nq, self._nv = model.nq, model.nv
+        self._dt = model.opt.timestep * body.frame_skip
+        self._state = np.zeros((num_lanes, mujoco.mj_stateSize(model, FULL_PHYSICS)))
+        self._start = mujoco.MjData(model).qpos.copy()
+        self._workers = _Workers(model, body.frame_skip, num_lanes, options.num_threads)
+        self._forces = _ContactForces(model, num_lanes) if options.contact_forces else None
+        self.spec = replace(spec, obs_size=spec.obs_size + self._forces.size) if self._forces else spec
+
+    def reset(self, lanes: Int[np.ndarray, " lanes"], streams: Streams) -> None:
+        body, nq, nv = self._body, self._nq, self._nv
+        for lane in lanes:
+            generator = np.random.Generator(np.random.PCG64(streams(int(lane))))
+            qpos = self._start + generator.uniform(-body.noise, body.noise, nq)
+            if body.normal_velocities:
+                qvel = body.noise * generator.standard_normal(nv)
+            else:
+                qvel = generator.uniform(-body.noise, body.noise, nv)
+            self._state[lane, 0] = 0.0
+            self._state[lane, 1 : 1 + nq] = qpos
+            self._state[lane, 1 + nq : 1 + nq + nv] = qvel
+        if self._forces:
+            self._forces.clear(lanes)
+
+    def advance(
+        self, lanes: Index, actions: Float64[np.ndarray, "lanes act"]
+    ) -> tuple[Float64[np.ndarray, "lanes d"], Bool[np.ndarray, " lanes"], None]:
+        before = self._state[lanes]
+        x_before = before[:, 1].copy()
+        trajectory = self._workers.run(before, actions)
+        if self._forces:
+            before_last = trajectory[:, -2] if self._body.frame_skip > 1 else before
+            self._forces.update(lanes, before_last, actions)
+        self._state[lanes] = after = trajectory[:, -1]
+        qpos, qvel = self._split(after)
+        vx = (qpos[:, 0] - x_before) / self._dt
+        reward = self._reward(Motion(vx, qpos[:, self._body.height_index], actions))
+        if self._body.is_healthy is None:
+            return reward, np.zeros(len(reward), bool), None
+        return reward, ~self._body.is_healthy(qpos, qvel), None
+
+    def observe(self, lanes: Index) -> Float64[np.ndarray, "lanes obs"]:
+        obs = observe(self._body, *self._split(self._state[lanes]))
+        return np.concatenate([obs, self._forces.observe(lanes)], axis=1) if self._forces else obs
+
+    def state(self) -> State:
+        """Physics state (and contact forces) of every lane; the layout is MuJoCo's full-physics vector."""
+        forces = {"contact_forces": self._forces.values.copy()} if self._forces else {}
+        return {"physics": self._state.copy()} | forces
+
+    def restore(self, state: State) -> None:
+        if state["physics"].shape != self._state.shape:
+            raise ValueError(
+                f"{self.spec.id}: saved physics has shape {state['physics'].shape}, expected {self._state.shape}"
+            )
+        self._state = state["physics"].copy()
+        if self._forces:
+            self._forces.values = state["contact_forces"].copy()
+
+    def set_pose(self, lanes: Int[np.ndarray, " lanes"], qpos: Qpos, qvel: Qvel) -> None:
+        """Put lanes into given positions and velocities (for tests and probes)."""
+        self._state[lanes, 1 : 1 + self._nq] = qpos
+        self._state[lanes, 1 + self._nq : 1 + self._nq + self._nv] = qvel
+
+    def render(self, lane: int) -> np.ndarray:
+        return draw_model(self._model, self._state[lane], FULL_PHYSICS)
+
+    def close(self) -> None:
+        self._workers.close()
+
+    def _split(self, state: Float64[np.ndarray, "n state"]) -> tuple[Qpos, Qvel]:
+        return state[:, 1 : 1 + self._nq], state[:, 1 + self._nq : 1 + self._nq + self._nv]
+
+
+class _Workers:
+    """A thread pool that runs one control step for any number of lanes, with its buffers kept between calls."""
+
+    def __init__(self, model: mujoco.MjModel, frame_skip: int, num_lanes: int, num_threads: int | None):
+        if num_threads is not None and num_threads < 1:
+            raise ValueError(f"num_threads must be at least 1, got {num_threads}")
+        threads = min(num_threads or len(os.sched_getaffinity(0)), num_lanes)
+        pool_size = threads if threads > 1 else 0  # 0: run on the calling thread
+        self._pool = rollout.Rollout(nthread=pool_size)
+        self._data = [mujoco.MjData(model) for _ in range(max(1, pool_size))]
+        self._models = [model] * num_lanes
+        self._threads = threads
+        self._control = np.empty((num_lanes, frame_skip, model.nu))
+        self._trajectory = np.empty((num_lanes, frame_skip, mujoco.mj_stateSize(model, FULL_PHYSICS)))
+        self._sensors = np.empty((num_lanes, frame_skip, model.nsensordata))
+
+    def run(
+        self, state: Float64[np.ndarray, "n state"], actions: Float64[np.ndarray, "n act"]
+    ) -> Float64[np.ndarray, "n substeps state"]:
+        """States after each substep; the array is overwritten by the next call."""
+        n, substeps = len(state), self._control.shape[1]
+        control, trajectory, sensors = self._control[:n], self._trajectory[:n], self._sensors[:n]
+        control[:] = actions[:, None, :]
+        self._pool.rollout(
+            self._models[:n],
+            self._data,
+            state,
+            control,
+            skip_checks=True,
+            nstep=substeps,
+            state=trajectory,
+            sensordata=sensors,
+            chunk_size=max(1, -(-n // (self._threads * CHUNKS_PER_THREAD))),
+        )
+        return trajectory
+
+    def close(self) -> None:
+        if self._pool.rollout_ is not None:
+            self._pool.close()
+
+
+class _ContactForces:
+    """External contact forces, clipped to [-1, 1], six for every body of the model.
+
+    The rollout does not return them, so the last substep is repeated lane by lane. As in Gymnasium's v4 environments
+    they belong to the state before that substep, and are zero at a reset.
+    """
+
+    def __init__(self, model: mujoco.MjModel, num_lanes: int):
+        self._model, self._data = model, mujoco.MjData(model)
+        self.size = 6 * model.nbody
+        self.values = np.zeros((num_lanes, self.size))
+
+    def clear(self, lanes: Int[np.ndarray, " lanes"]) -> None:
+        self.values[lanes] = 0.0
+
+    def observe(self, lanes: Index) -> Float64[np.ndarray, "lanes forces"]:
+        return self.values[lanes]
+
+    def update(
+        self, lanes: Index, before_last: Float64[np.ndarray, "lanes state"], actions: Float64[np.ndarray, "lanes act"]
+    ) -> None:
+        numbers = np.arange(len(self.values))[lanes]
+        for lane, state, action in zip(numbers, before_last, actions, strict=True):
+            mujoco.mj_setState(self._model, self._data, state, FULL_PHYSICS)
+            self._data.qacc_warmstart[:] = 0.0
+            self._data.ctrl[:] = action
+            mujoco.mj_step(self._model, self._data)
+            mujoco.mj_rnePostConstraint(self._model, self._data)
+            self.values[lane] = np.clip(self._data.cfrc_ext.ravel(), -1.0, 1.0)

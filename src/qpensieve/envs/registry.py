@@ -1,0 +1,162 @@
+"""The ten domains: id -> sizes, objectives, time limit and how to make their simulator; `make_lanes` for any source."""
+
+import difflib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import gymnasium
+
+from qpensieve.envs import dst, gym_lanes, mujoco, rewards
+from qpensieve.envs.base import DEFAULT_OPTIONS, LaneOptions, Lanes, Simulator
+from qpensieve.metrics.references import reference_point
+from qpensieve.types import EnvSpec
+
+GYM_NAMESPACE = "qpensieve"
+
+
+@dataclass(frozen=True)
+class Domain:
+    """One row of the table of domains; `render_fps` frames a second play in real time."""
+
+    id: str
+    obs_size: int
+    action_size: int
+    objectives: tuple[str, ...]
+    max_steps: int
+    render_fps: int
+    make: Callable[[EnvSpec, int, LaneOptions], Simulator]
+
+    @property
+    def gym_id(self) -> str:
+        return f"{GYM_NAMESPACE}/{self.id}-v0"
+
+    @property
+    def spec(self) -> EnvSpec:
+        reference = tuple(float(r) for r in reference_point(self.id))
+        return EnvSpec(self.id, self.obs_size, self.action_size, self.objectives, reference, self.max_steps)
+
+
+def _mujoco(body: mujoco.Body, reward: rewards.RewardFunction) -> Callable[[EnvSpec, int, LaneOptions], Simulator]:
+    def make(spec: EnvSpec, num_lanes: int, options: LaneOptions) -> Simulator:
+        if body is not mujoco.ANT:
+            _refuse_contact_forces(spec, options)
+        return mujoco.MujocoSimulator(spec, body, reward, num_lanes, options)
+
+    return make
+
+
+def _lunar_lander(spec: EnvSpec, num_lanes: int, options: LaneOptions) -> Simulator:
+    # Imported here: the other nine domains must work where Box2D is not installed.
+    from qpensieve.envs.lunar_lander import LunarLanderSimulator
+
+    _refuse_contact_forces(spec, options)
+    return LunarLanderSimulator(spec, num_lanes)
+
+
+def _dst(spec: EnvSpec, num_lanes: int, options: LaneOptions) -> Simulator:
+    _refuse_contact_forces(spec, options)
+    return dst.DstSimulator(spec, num_lanes)
+
+
+def _refuse_contact_forces(spec: EnvSpec, options: LaneOptions) -> None:
+    if options.contact_forces:
+        raise ValueError(f"contact_forces is an option of Ant2d and Ant3d, not of {spec.id}")
+
+
+_LANDER = ("shaping", "result", "main power", "side power")
+_TABLE = (
+    Domain("DST2d", 2, 2, ("treasure", "time"), dst.MAX_STEPS, 5, _dst),
+    Domain("LunarLander4d", 8, 2, _LANDER, 2000, 50, _lunar_lander),
+    Domain("LunarLander5d", 8, 2, (*_LANDER, "time"), 2000, 50, _lunar_lander),
+    Domain(
+        "HalfCheetah2d", 17, 6, ("forward", "control"), 1000, 20, _mujoco(mujoco.HALF_CHEETAH, rewards.half_cheetah_2d)
+    ),
+    Domain("Hopper2d", 11, 3, ("forward", "control"), 1000, 125, _mujoco(mujoco.HOPPER, rewards.hopper_2d)),
+    Domain("Hopper3d", 11, 3, ("forward", "height", "control"), 1000, 125, _mujoco(mujoco.HOPPER, rewards.hopper_3d)),
+    Domain(
+        "Hopper5d",
+        11,
+        3,
+        ("forward", "control thigh", "control leg", "control foot", "healthy"),
+        1000,
+        125,
+        _mujoco(mujoco.HOPPER, rewards.hopper_5d),
+    ),
+    Domain("Ant2d", 27, 8, ("forward", "control"), 1000, 20, _mujoco(mujoco.ANT, rewards.ant_2d)),
+    Domain("Ant3d", 27, 8, ("forward", "healthy", "control"), 1000, 20, _mujoco(mujoco.ANT, rewards.ant_3d)),
+    Domain("Walker2d", 17, 6, ("forward", "control"), 1000, 125, _mujoco(mujoco.WALKER, rewards.walker_2d)),
+)
+DOMAINS: dict[str, Domain] = {domain.id: domain for domain in _TABLE}
+
+
+def make_lanes(
+    domain: gym_lanes.EnvSource, num_lanes: int, seed: int | Sequence[int], options: LaneOptions = DEFAULT_OPTIONS
+) -> Lanes:
+    """Lanes of one of the ten domains, or of any Gymnasium environment with a vector reward.
+
+    Args:
+        domain: A domain name (`Hopper2d`), a Gymnasium id, `module:factory`, or a function that makes an environment.
+        num_lanes: How many episodes run side by side.
+        seed: One seed for all lanes (lane i takes stream i of it), or one per lane.
+        options: Threads, workers, resets and the rest (see `LaneOptions`).
+    """
+    return Lanes(make_simulator(domain, num_lanes, options), num_lanes, seed, options)
+
+
+def make_simulator(domain: gym_lanes.EnvSource, num_lanes: int, options: LaneOptions = DEFAULT_OPTIONS) -> Simulator:
+    """The body behind `make_lanes`."""
+    if num_lanes < 1:
+        raise ValueError(f"num_lanes must be at least 1, got {num_lanes}")
+    known = DOMAINS.get(_domain_name(domain)) if isinstance(domain, str) else None
+    if known is not None:
+        if options.num_workers:
+            raise ValueError(f"num_workers is for foreign environments; {known.id} runs in this process (num_threads)")
+        return known.make(known.spec, num_lanes, options)
+    if isinstance(domain, str) and ":" not in domain and _is_unknown(domain):
+        raise ValueError(_unknown(domain))
+    return gym_lanes.make_simulator(domain, num_lanes, options.num_workers)
+
+
+def get_domain(name: str) -> Domain:
+    """The row of `name` (`Hopper2d` or `qpensieve/Hopper2d-v0`), or an error with the nearest names."""
+    known = DOMAINS.get(_domain_name(name))
+    if known is None:
+        raise ValueError(_unknown(name))
+    return known
+
+
+def register_gym_ids() -> None:
+    """Register the ten Gymnasium ids, with objectives and reference point in their spec's metadata."""
+    for domain in DOMAINS.values():
+        if domain.gym_id in gymnasium.registry:
+            continue
+        # Gymnasium's passive checker warns of every reward that is not a single number; the lanes do its work.
+        gymnasium.register(
+            domain.gym_id,
+            entry_point="qpensieve.envs.gym_env:LaneEnv",
+            kwargs={"domain": domain.id},
+            disable_env_checker=True,
+        )
+        spec = domain.spec
+        metadata = {"objectives": spec.objectives, "reference_point": spec.reference}
+        gymnasium.registry[domain.gym_id].metadata = metadata  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def _domain_name(name: str) -> str:
+    return name.removeprefix(f"{GYM_NAMESPACE}/").removesuffix("-v0")
+
+
+def _is_unknown(name: str) -> bool:
+    try:
+        gym_lanes.resolve(name)
+    except ValueError:
+        return True
+    return False
+
+
+def _unknown(name: str) -> str:
+    names = {key.lower(): key for key in (*DOMAINS, *gymnasium.registry)}
+    near = [names[key] for key in difflib.get_close_matches(name.lower(), names, n=4, cutoff=0.4)]
+    hint = f"; did you mean {', '.join(near)}?" if near else ""
+    choices = f"The ten domains: {', '.join(DOMAINS)}. A Gymnasium id or module:factory works too."
+    return f"unknown domain {name!r}{hint} {choices}"

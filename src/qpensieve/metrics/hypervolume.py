@@ -1,0 +1,63 @@
+"""Hypervolume of a set of return vectors; every objective is maximised."""
+
+import moocore
+import numpy as np
+from jaxtyping import Float64
+
+from qpensieve.metrics.pareto import check_points, non_dominated
+from qpensieve.metrics.references import check_reference
+from qpensieve.preferences import ArrayLike
+
+
+def hypervolume(points: ArrayLike, reference: ArrayLike) -> float:
+    """Volume of the space that lies below some point and above the reference; exact up to rounding.
+
+    Only points above the reference in every objective count; without any the volume is 0.
+
+    Raises:
+        ValueError: If there are no points, a number is not finite, or the reference has the wrong length.
+    """
+    array = check_points(points)
+    if len(array) == 0:
+        raise ValueError("points is empty; the hypervolume needs at least one point")
+    return _volume(array, check_reference(reference, array.shape[1]))
+
+
+def hypervolume_gain(points: ArrayLike, candidate: ArrayLike, reference: ArrayLike) -> float:
+    """How much the hypervolume of `points` (may be none) grows when `candidate` joins them.
+
+    This is prod(p - r) - HV({min(q, p)}): the candidate's own box less what the points already cover of it. It ranks
+    candidates as their hypervolumes do, at the cost of one volume of the clipped set.
+
+    Raises:
+        ValueError: If a number is not finite, or the candidate or the reference has the wrong length.
+    """
+    array, newcomer = _check_pair(points, candidate)
+    corner = check_reference(reference, len(newcomer))
+    if not (newcomer > corner).all():
+        return 0.0
+    covered = _volume(np.minimum(array, newcomer), corner)
+    # Rounding may leave a covered candidate a hair below 0.
+    return max(0.0, float(np.prod(newcomer - corner)) - covered)
+
+
+def _check_pair(
+    points: ArrayLike, candidate: ArrayLike
+) -> tuple[Float64[np.ndarray, "n d"], Float64[np.ndarray, " d"]]:
+    newcomer = np.asarray(candidate, dtype=np.float64)
+    if newcomer.ndim != 1:
+        raise ValueError(f"candidate must be one point [num_objectives], got shape {newcomer.shape}")
+    newcomer = check_points(newcomer[None], "candidate")[0]
+    if np.size(points) == 0:
+        return np.empty((0, len(newcomer))), newcomer
+    array = check_points(points)
+    if array.shape[1] != len(newcomer):
+        raise ValueError(f"candidate has {len(newcomer)} objectives, the points have {array.shape[1]}")
+    return array, newcomer
+
+
+def _volume(points: Float64[np.ndarray, "n d"], reference: Float64[np.ndarray, " d"]) -> float:
+    inside = points[(points > reference).all(axis=1)]
+    if len(inside) == 0:
+        return 0.0
+    return float(moocore.hypervolume(non_dominated(inside), ref=reference, maximise=True))

@@ -1,0 +1,107 @@
+"""Metrics of scalarised returns over a table of test preferences: UT, ED and their companions."""
+
+import numpy as np
+from jaxtyping import Float64
+
+from qpensieve.metrics.pareto import check_points
+from qpensieve.preferences import ArrayLike, check_preference
+
+PerRun = float | Float64[np.ndarray, "..."]
+"""A float for returns [p, d]; an array over the leading axes for returns [..., p, d]."""
+
+
+def utility(returns: ArrayLike, preferences: ArrayLike) -> PerRun:
+    """UT: mean over test preferences of lam . return, where row i of `returns` was got under preference i."""
+    return _per_run(_scalarized(*_check_returns(returns, preferences)))
+
+
+def episodic_dominance(returns: ArrayLike, other: ArrayLike, preferences: ArrayLike) -> PerRun:
+    """ED: share of test preferences under which lam . returns is strictly greater than lam . other."""
+    ours, lam = _check_returns(returns, preferences)
+    theirs, _ = _check_returns(other, preferences, name="other")
+    if ours.shape != theirs.shape:
+        raise ValueError(f"returns and other must have the same shape, got {ours.shape} and {theirs.shape}")
+    return _per_run(_scalarized(ours, lam) > _scalarized(theirs, lam))
+
+
+def expected_utility(points: ArrayLike, preferences: ArrayLike) -> float:
+    """Mean over preferences of the best lam . point: the utility when each preference picks from the set."""
+    array = check_points(points)
+    if len(array) == 0:
+        raise ValueError("points is empty; the expected utility needs at least one point")
+    lam = _check_table(preferences, array.shape[1])
+    return float((lam @ array.T).max(axis=1).mean())
+
+
+def best_single(returns: ArrayLike, preferences: ArrayLike) -> float:
+    """Highest UT that one row of `returns`, used under all preferences, would get; any number of rows.
+
+    A policy whose UT is not above this gains nothing from looking at its preference.
+    """
+    array = check_points(returns, "returns")
+    if len(array) == 0:
+        raise ValueError("returns is empty; the best single row needs at least one row")
+    lam = _check_table(preferences, array.shape[1])
+    return float((array @ lam.mean(axis=0)).max())
+
+
+def preference_correlation(returns: ArrayLike, preferences: ArrayLike) -> Float64[np.ndarray, " d"]:
+    """Spearman correlation, per objective i, of lam_i with return i; 0 where either of them is constant."""
+    array, lam = _check_one_run(returns, preferences)
+    return np.array([_spearman(lam[:, i], array[:, i]) for i in range(array.shape[1])])
+
+
+def _check_returns(
+    returns: ArrayLike, preferences: ArrayLike, name: str = "returns"
+) -> tuple[Float64[np.ndarray, "*batch p d"], Float64[np.ndarray, "p d"]]:
+    array = np.asarray(returns, dtype=np.float64)
+    if array.ndim < 2:
+        raise ValueError(f"{name} must be an array [..., num_preferences, num_objectives], got shape {array.shape}")
+    lam = _check_table(preferences, array.shape[-1])
+    if array.shape[-2] != len(lam):
+        raise ValueError(f"{name} has {array.shape[-2]} rows, but there are {len(lam)} preferences")
+    wrong = np.argwhere(~np.isfinite(array))
+    if len(wrong):
+        index = tuple(wrong[0].tolist())
+        raise ValueError(f"{name} must be finite, the entry at {index} is {array[index]}")
+    return array, lam
+
+
+def _check_one_run(
+    returns: ArrayLike, preferences: ArrayLike
+) -> tuple[Float64[np.ndarray, "p d"], Float64[np.ndarray, "p d"]]:
+    array, lam = _check_returns(returns, preferences)
+    if array.ndim != 2:
+        raise ValueError(f"returns must be one run [num_preferences, num_objectives], got shape {array.shape}")
+    return array, lam
+
+
+def _check_table(preferences: ArrayLike, num_objectives: int) -> Float64[np.ndarray, "p d"]:
+    table = np.asarray(preferences, dtype=np.float64)
+    if table.ndim != 2 or len(table) == 0:
+        raise ValueError(f"preferences must be a table [num_preferences, num_objectives], got shape {table.shape}")
+    return check_preference(table, num_objectives)
+
+
+def _scalarized(
+    returns: Float64[np.ndarray, "*batch p d"], lam: Float64[np.ndarray, "p d"]
+) -> Float64[np.ndarray, "*batch p"]:
+    return (returns * lam).sum(axis=-1)
+
+
+def _per_run(per_preference: np.ndarray) -> PerRun:
+    mean = per_preference.mean(axis=-1)
+    return float(mean) if per_preference.ndim == 1 else mean
+
+
+def _spearman(x: Float64[np.ndarray, " p"], y: Float64[np.ndarray, " p"]) -> float:
+    x_rank, y_rank = _ranks(x), _ranks(y)
+    x_rank, y_rank = x_rank - x_rank.mean(), y_rank - y_rank.mean()
+    scale = float(np.sqrt((x_rank**2).sum() * (y_rank**2).sum()))
+    return float(x_rank @ y_rank) / scale if scale > 0 else 0.0
+
+
+def _ranks(values: Float64[np.ndarray, " p"]) -> Float64[np.ndarray, " p"]:
+    """Ranks from 1; equal values share the mean of their ranks."""
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return (np.cumsum(counts) - (counts - 1) / 2)[inverse]

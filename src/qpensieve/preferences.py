@@ -1,0 +1,172 @@
+"""Preferences: points `lam` on the simplex that say how much each objective counts.
+
+Samplers for training, grids for sweeps, and the versioned tables on which every algorithm is scored.
+"""
+
+from collections.abc import Sequence
+from functools import cache
+from itertools import combinations
+from typing import Any, Literal, get_args
+
+import jax
+import numpy as np
+from jaxtyping import Array, Float, Float64, Key
+
+Sampler = Literal["uniform-sum", "dirichlet"]
+"""`uniform-sum`: d uniform numbers over their sum (the authors' code); `dirichlet`: uniform on the simplex."""
+
+# numpy.typing.ArrayLike does not accept tuples when checked at run time, so the package has its own alias.
+ArrayLike = np.ndarray | jax.Array | Sequence[Any]
+"""What `np.asarray` turns into numbers: an array or nested sequences."""
+
+TEST_TABLE_VERSION = 1
+"""Newest version of the test tables; results of different versions must not be compared."""
+
+SUM_TOLERANCE = 1e-6
+"""How far the entries of a preference may be from summing to 1; room for float32 rounding."""
+
+_TABLE_SEED = 20230501
+_TABLE_UNITS = 10**6
+
+
+def sample_preferences(
+    key: Key[Array, ""], num: int, num_objectives: int, sampler: Sampler = "uniform-sum"
+) -> Float[Array, "m d"]:
+    """Draw `num` float32 preferences on the device; `num`, `num_objectives` and `sampler` are static under `jit`."""
+    _check_draw(num, num_objectives, sampler)
+    draw = jax.random.uniform if sampler == "uniform-sum" else jax.random.exponential
+    return _normalize(draw(key, (num, num_objectives), dtype=np.float32))
+
+
+def draw_preferences(
+    generator: np.random.Generator, num: int, num_objectives: int, sampler: Sampler = "uniform-sum"
+) -> Float64[np.ndarray, "m d"]:
+    """Draw `num` float64 preferences on the host, distributed as those of `sample_preferences`."""
+    _check_draw(num, num_objectives, sampler)
+    draw = generator.random if sampler == "uniform-sum" else generator.standard_exponential
+    return _normalize(draw(size=(num, num_objectives)))
+
+
+def _check_draw(num: int, num_objectives: int, sampler: Sampler) -> None:
+    if num < 0:
+        raise ValueError(f"num must be 0 or more preferences, got {num}")
+    _check_num_objectives(num_objectives)
+    if sampler not in get_args(Sampler):
+        raise ValueError(f"sampler must be one of {', '.join(get_args(Sampler))}, got {sampler!r}")
+
+
+def _check_num_objectives(num_objectives: int) -> None:
+    if num_objectives < 1:
+        raise ValueError(f"num_objectives must be 1 or more, got {num_objectives}")
+
+
+def _normalize(draws: Any) -> Any:
+    """Rows of a JAX or NumPy array divided by their sums; a row of zeros becomes the centre of the simplex.
+
+    Such rows happen: a float32 uniform is 0 once in 2^23 draws.
+    """
+    draws = draws + (draws.sum(axis=-1, keepdims=True) == 0)
+    return draws / draws.sum(axis=-1, keepdims=True)
+
+
+def spaced_grid(num: int) -> Float64[np.ndarray, "m 2"]:
+    """`num` equally spaced preferences (a, 1 - a) of two objectives, a from 0 to 1 with both ends."""
+    if num < 2:
+        raise ValueError(f"num must be 2 or more to hold both ends of the grid, got {num}")
+    return das_dennis(num_objectives=2, divisions=num - 1)
+
+
+def das_dennis(num_objectives: int, divisions: int) -> Float64[np.ndarray, "m d"]:
+    """All preferences whose entries are multiples of 1 / `divisions`, in lexicographic order.
+
+    There are C(divisions + d - 1, d - 1) of them; each is a way to put d - 1 bars between `divisions` stars.
+    """
+    _check_num_objectives(num_objectives)
+    if divisions < 1:
+        raise ValueError(f"divisions must be 1 or more, got {divisions}")
+    places = divisions + num_objectives - 1
+    edges = [(-1, *bars, places) for bars in combinations(range(places), num_objectives - 1)]
+    return (np.diff(np.array(edges), axis=1) - 1) / divisions
+
+
+def sac_preferences() -> Float64[np.ndarray, "19 2"]:
+    """The 19 preferences (0.05k, 1 - 0.05k), k = 1..19, on which the single-preference SAC runs are trained."""
+    return das_dennis(num_objectives=2, divisions=20)[1:-1]
+
+
+@cache
+def test_table(num_objectives: int, version: int = TEST_TABLE_VERSION) -> Float64[np.ndarray, "p d"]:  # noqa: PT028
+    """The fixed, read-only table of test preferences for `num_objectives` objectives.
+
+    Two objectives: (i/100, 1 - i/100), i = 0..99. Three and four: 100 draws of uniform/sum. Five and more: 500 draws
+    of Dirichlet(1). Entries are multiples of 1e-6. The draws use the raw words of PCG64, whose stream NumPy keeps
+    fixed, and none of NumPy's distributions, whose streams may change.
+
+    Raises:
+        ValueError: If there is no such version or fewer than one objective.
+    """
+    _check_num_objectives(num_objectives)
+    if version != 1:
+        raise ValueError(f"unknown test table version {version}; known: 1")
+    table = _build_table(num_objectives)
+    table.setflags(write=False)
+    return table
+
+
+test_table.__test__ = False  # pyright: ignore[reportAttributeAccessIssue]  # not a test, whatever pytest thinks
+
+
+def _build_table(num_objectives: int) -> Float64[np.ndarray, "p d"]:
+    if num_objectives == 1:
+        return np.ones((1, 1))
+    if num_objectives == 2:
+        return das_dennis(num_objectives=2, divisions=100)[:-1]
+    if num_objectives <= 4:
+        return _round_rows(_normalize(_raw_uniforms(100, num_objectives)))
+    return _round_rows(_normalize(-np.log(_raw_uniforms(500, num_objectives))))
+
+
+def _raw_uniforms(num: int, num_objectives: int) -> Float64[np.ndarray, "p d"]:
+    """Uniform numbers above 0 from the raw words of a bit generator seeded by the number of objectives."""
+    words = np.random.PCG64([_TABLE_SEED, num_objectives]).random_raw(num * num_objectives)
+    uniforms = ((words >> np.uint64(11)) + 0.5) * 2.0**-53
+    return uniforms.reshape(num, num_objectives)
+
+
+def _round_rows(table: Float64[np.ndarray, "p d"]) -> Float64[np.ndarray, "p d"]:
+    """Rows in multiples of 1e-6; all entries but the last are cut, not rounded, so the last is never negative."""
+    units = np.floor(table * _TABLE_UNITS).astype(np.int64)
+    units[:, -1] = _TABLE_UNITS - units[:, :-1].sum(axis=1)
+    return units / _TABLE_UNITS
+
+
+def check_preference(preference: ArrayLike, num_objectives: int) -> Float64[np.ndarray, "*batch d"]:
+    """The preference, or array of preferences [..., d], as float64.
+
+    Raises:
+        ValueError: If the last axis is not `num_objectives` long, or an entry is not finite or negative, or the
+            entries of a preference do not sum to 1 within 1e-6.
+    """
+    lam = np.asarray(preference, dtype=np.float64)
+    if lam.ndim == 0 or lam.shape[-1] != num_objectives:
+        got = lam.shape[-1] if lam.ndim else "a single number"
+        raise ValueError(f"preference needs {num_objectives} entries, one per objective; got {got} (shape {lam.shape})")
+    _raise_at(lam, ~np.isfinite(lam), "is not finite")
+    _raise_at(lam, lam < 0, "is negative; entries must be 0 or more")
+    sums = lam.sum(axis=-1)
+    wrong = np.argwhere(np.abs(sums - 1) > SUM_TOLERANCE)
+    if len(wrong):
+        index = tuple(wrong[0].tolist())
+        place = f" at row {_index_text(index)}" if index else ""
+        raise ValueError(f"preference{place} sums to {sums[index]:.9g}, not to 1; divide it by its sum")
+    return lam
+
+
+def _raise_at(lam: Float64[np.ndarray, "*batch d"], is_wrong: np.ndarray, complaint: str) -> None:
+    if is_wrong.any():
+        index = tuple(np.argwhere(is_wrong)[0].tolist())
+        raise ValueError(f"preference entry at index {_index_text(index)} is {lam[index]}, which {complaint}")
+
+
+def _index_text(index: tuple[int, ...]) -> str:
+    return str(index[0]) if len(index) == 1 else str(index)

@@ -1,0 +1,171 @@
+"""Tiny environments as a stranger might write them: good ones, and ones with each kind of fault."""
+
+import os
+import random
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box, Dict, Discrete
+
+LOW, HIGH = -2.0, 4.0
+EPISODE = 7
+"""Steps until an episode of `PointMass` is cut."""
+FAULT_STEP = 3
+NAN_STEP = 5
+
+
+class PointMass(gymnasium.Env):
+    """A point pushed in the plane; the rewards are its two coordinates. Ends beyond x = 9, is cut after `EPISODE`."""
+
+    def __init__(self, render_mode: str | None = None):
+        self.render_mode = render_mode
+        self.metadata = {"objectives": ("x", "y"), "reference_point": (-10, -20)}
+        self.observation_space = Box(-np.inf, np.inf, (2, 2))
+        self.action_space = Box(LOW, HIGH, (2,), np.float32)
+        self.reward_space = Box(-np.inf, np.inf, (2,))
+        self.last_action: Any = None
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
+        super().reset(seed=seed)
+        self.position, self.velocity, self.time = self.np_random.normal(size=2), np.zeros(2), 0
+        return self._obs(), {}
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, Any, bool, bool, dict]:
+        assert self.action_space.contains(action), f"{action!r} is outside {self.action_space}"
+        self.last_action, self.time = action, self.time + 1
+        self.velocity = 0.9 * self.velocity + 0.3 * np.asarray(action, np.float64)
+        self.position = self.position + self.velocity
+        return self._obs(), self.reward(), bool(self.position[0] > 9.0), self.time >= EPISODE, {}
+
+    def reward(self) -> Any:
+        return self.position.copy()
+
+    def render(self) -> Any:
+        return np.full((4, 5, 3), self.time, np.uint8)
+
+    def _obs(self) -> np.ndarray:
+        return np.stack([self.position, self.velocity])
+
+
+class NoRewardSpace(PointMass):
+    """Its number of objectives shows only in a step."""
+
+    def __init__(self):
+        super().__init__()
+        self.metadata = {"objectives": ("only one name",)}
+        del self.reward_space
+
+    def reward(self) -> Any:
+        return [*self.position, -1.0]
+
+
+class Noisy(PointMass):
+    """Draws from its own generator in every step."""
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, Any, bool, bool, dict]:
+        self.position = self.position + self.np_random.normal(size=2)
+        return super().step(action)
+
+
+class Unseeded(PointMass):
+    """Draws from a generator that no seed reaches, so its episodes cannot be played again."""
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, Any, bool, bool, dict]:
+        self.position = self.position + random.random()
+        return super().step(action)
+
+
+class ScalarReward(NoRewardSpace):
+    def reward(self) -> Any:
+        return 1.0
+
+
+class ScalarRewardSpace(PointMass):
+    def __init__(self):
+        super().__init__()
+        self.reward_space = Box(-1.0, 1.0, ())
+
+
+class WrongReward(PointMass):
+    """Pays three numbers where its reward_space says two, from step `FAULT_STEP` on."""
+
+    def reward(self) -> Any:
+        return np.zeros(2 if self.time < FAULT_STEP else 3)
+
+
+class NanReward(PointMass):
+    def reward(self) -> Any:
+        return np.array([0.0, np.nan if self.time == NAN_STEP else 1.0])
+
+
+class Raising(PointMass):
+    """Divides by zero at step `FAULT_STEP`, where its episode began left of 0."""
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, Any, bool, bool, dict]:
+        result = super().step(action)
+        return (result[0], 1 / 0, *result[2:]) if self.time == FAULT_STEP and self.starts_left else result
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
+        obs, info = super().reset(seed=seed, options=options)
+        self.starts_left = bool(obs[0, 0] < 0)
+        return obs, info
+
+
+class Dying(PointMass):
+    """Takes its whole process along at step `FAULT_STEP`."""
+
+    def reward(self) -> Any:
+        if self.time == FAULT_STEP:
+            os._exit(7)
+        return super().reward()
+
+
+class DiscreteActions(PointMass):
+    def __init__(self):
+        super().__init__()
+        self.action_space = Discrete(3)
+
+
+class IntegerBox(PointMass):
+    def __init__(self):
+        super().__init__()
+        self.action_space = Box(0, 3, (2,), np.int64)
+
+
+class DictActions(PointMass):
+    def __init__(self):
+        super().__init__()
+        self.action_space = Dict({"push": Box(-1.0, 1.0, (2,))})
+
+
+class UnboundedActions(PointMass):
+    def __init__(self):
+        super().__init__()
+        self.action_space = Box(np.array([-1.0, -1.0]), np.array([1.0, np.inf]), dtype=np.float64)
+
+
+class DictObservations(PointMass):
+    def __init__(self):
+        super().__init__()
+        self.observation_space = Dict({"position": Box(-1.0, 1.0, (2,))})
+
+
+class WrongReference(PointMass):
+    def __init__(self):
+        super().__init__()
+        self.metadata = {"reference_point": (0, 0, 0)}
+
+
+class Drawable(PointMass):
+    def __init__(self):
+        super().__init__(render_mode="rgb_array")
+
+
+def make_point_mass() -> gymnasium.Env:
+    return PointMass()
+
+
+NOT_CALLABLE = 3
+
+gymnasium.register("QpensieveForeign-v1", entry_point="tests.envs.foreign:PointMass", max_episode_steps=4)

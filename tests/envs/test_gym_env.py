@@ -1,0 +1,130 @@
+"""The ten Gymnasium ids: the checker, MO-Gymnasium's wrappers, and that they are one lane of the same definition."""
+
+import warnings
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+from mo_gymnasium.wrappers.wrappers import LinearReward, MORecordEpisodeStatistics
+
+import qpensieve
+from qpensieve.envs import DOMAINS, get_domain, make_lanes
+from qpensieve.envs.gym_env import LaneEnv
+
+IDS = [domain.gym_id for domain in DOMAINS.values()]
+
+
+@pytest.mark.parametrize("gym_id", IDS)
+def test_gymnasiums_checker_complains_of_nothing_but_the_vector_reward(gym_id: str):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        check_env(gymnasium.make(gym_id, render_mode="rgb_array").unwrapped)
+    messages = [str(w.message) for w in caught]
+    about_rewards = [m for m in messages if "reward returned by `step()` must be a float" in m]
+    about_bounds = [m for m in messages if "infinity. This is probably too" in m]
+    assert about_rewards
+    assert len(messages) == len(about_rewards) + len(about_bounds), messages
+
+
+@pytest.mark.parametrize("gym_id", IDS)
+def test_making_and_playing_warns_of_nothing(gym_id: str):
+    env = gymnasium.make(gym_id)
+    env.reset(seed=0)
+    env.action_space.seed(0)
+    for _ in range(5):
+        _, reward, *_ = env.step(env.action_space.sample())
+        assert isinstance(reward, np.ndarray)
+        assert env.unwrapped.reward_space.contains(reward)  # pyright: ignore
+    env.close()
+
+
+@pytest.mark.parametrize("domain", DOMAINS)
+def test_the_shell_is_lane_zero(domain: str):
+    env = gymnasium.make(get_domain(domain).gym_id)
+    lanes = make_lanes(domain, 2, seed=21)
+    first = lanes.reset()
+    obs, _ = env.reset(seed=21)
+    np.testing.assert_array_equal(obs, first[0])
+    generator = np.random.default_rng(0)
+    for _ in range(120):
+        actions = generator.uniform(-1, 1, (2, lanes.spec.action_size)).astype(np.float32)
+        step = lanes.step(actions)
+        obs, reward, terminated, truncated, _ = env.step(actions[0])
+        np.testing.assert_array_equal(obs, step.last_obs[0])
+        np.testing.assert_array_equal(np.asarray(reward), step.reward[0].astype(np.float32))
+        assert (terminated, truncated) == (step.terminated[0], step.truncated[0])
+        if terminated or truncated:
+            obs, _ = env.reset()
+            np.testing.assert_array_equal(obs, step.obs[0])
+
+
+@pytest.mark.parametrize("domain", DOMAINS)
+def test_objectives_and_reference_point_are_in_the_metadata(domain: str):
+    row = get_domain(domain)
+    env = gymnasium.make(row.gym_id)
+    for metadata in (env.metadata, env.spec.metadata, gymnasium.spec(row.gym_id).metadata):  # pyright: ignore
+        assert metadata["objectives"] == row.objectives
+        assert metadata["reference_point"] == row.spec.reference
+        assert len(metadata["objectives"]) == len(metadata["reference_point"])
+
+
+@pytest.mark.parametrize("gym_id", IDS)
+def test_mo_gymnasiums_wrappers_work(gym_id: str):
+    plain = gymnasium.make(gym_id)
+    d = plain.unwrapped.reward_space.shape[0]  # pyright: ignore
+    weight = np.arange(1.0, d + 1)
+    env = LinearReward(gymnasium.make(gym_id), weight=weight)
+    recorded = MORecordEpisodeStatistics(gymnasium.make(gym_id, max_episode_steps=60), gamma=1.0)
+    for e in (plain, env, recorded):
+        e.reset(seed=4)
+    plain.action_space.seed(0)
+    total = np.zeros(d)
+    for _ in range(60):
+        action = plain.action_space.sample()
+        vector, scalar = plain.step(action)[1], env.step(action)[1]
+        assert scalar == pytest.approx(float(np.asarray(vector) @ weight), rel=1e-5)
+        _, _, terminated, truncated, info = recorded.step(action)
+        total += np.asarray(vector)
+        if terminated or truncated:
+            np.testing.assert_allclose(info["episode"]["r"], total, rtol=1e-4, atol=1e-4)
+            return
+    pytest.fail("60 steps did not end the episode")
+
+
+@pytest.mark.parametrize("gym_id", IDS)
+def test_pictures_show_the_state(gym_id: str):
+    env = gymnasium.make(gym_id, render_mode="rgb_array")
+    env.reset(seed=0)
+    first = np.asarray(env.render())
+    assert first.dtype == np.uint8
+    assert first.ndim == 3
+    assert first.shape[2] == 3
+    assert len(np.unique(first.reshape(-1, 3), axis=0)) > 3
+    for _ in range(3):
+        env.step(np.full(env.action_space.shape, 0.9, np.float32))  # pyright: ignore
+    assert not np.array_equal(first, np.asarray(env.render()))
+
+
+def test_an_unknown_render_mode_is_refused():
+    with pytest.raises(ValueError, match="'rgb_array' or None"):
+        LaneEnv("DST2d", render_mode="ansi")
+
+
+def test_stepping_after_the_end_says_reset():
+    env = gymnasium.make("qpensieve/DST2d-v0")
+    env.reset(seed=0)
+    env.step(np.array([1.0, 0.5], np.float32))
+    assert env.step(np.array([0.5, 0.0], np.float32))[2]
+    with pytest.raises(RuntimeError, match="call reset"):
+        env.step(np.zeros(2, np.float32))
+
+
+def test_ant_with_contact_forces_is_an_option_of_the_id():
+    env = gymnasium.make("qpensieve/Ant3d-v0", contact_forces=True)
+    assert env.observation_space.shape == (111,)
+    assert env.reset(seed=0)[0].shape == (111,)
+
+
+def test_the_package_carries_its_version():
+    assert qpensieve.__version__.count(".") == 2

@@ -1,0 +1,412 @@
+import gc
+import os
+import pickle
+import signal
+import sys
+import weakref
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.spaces import Box
+
+from qpensieve.envs import workers
+from qpensieve.envs.base import LaneOptions, Lanes, State
+from qpensieve.envs.gym_lanes import EnvSource, GymSimulator, describe, make_simulator, rescale, resolve
+from qpensieve.envs.workers import WorkerSimulator
+from qpensieve.types import EnvSpec, Step
+from tests.envs import foreign
+
+NUM_LANES = 5
+NUM_STEPS = 20
+NUM_WORKERS = 2
+"""Of five lanes, the first worker holds 0 to 2, the second 3 and 4."""
+EXACT = LaneOptions(dtype=np.float64)
+
+
+def make_lanes(source: EnvSource, num_lanes: int = NUM_LANES, seed: int = 3, options: LaneOptions = EXACT) -> Lanes:
+    return Lanes(make_simulator(source, num_lanes), num_lanes, seed, options)
+
+
+def draw_actions(num_steps: int = NUM_STEPS, num_lanes: int = NUM_LANES, size: int = 2) -> np.ndarray:
+    return np.random.default_rng(0).uniform(-1.2, 1.2, (num_steps, num_lanes, size))
+
+
+def run(lanes: Lanes, actions: np.ndarray) -> list[Step]:
+    return [lanes.step(a) for a in actions]
+
+
+def assert_steps_equal(some: list[Step], others: list[Step], lanes: slice | list[int] = slice(None)) -> None:
+    for one, other in zip(some, others, strict=True):
+        for field in ("obs", "reward", "terminated", "truncated", "last_obs"):
+            np.testing.assert_array_equal(getattr(one, field)[lanes], getattr(other, field))
+
+
+def assert_states_equal(one: State, other: State) -> None:
+    assert one.keys() == other.keys()
+    for name in one:
+        np.testing.assert_array_equal(one[name], other[name])
+
+
+@pytest.fixture(scope="module")
+def noisy_workers() -> Iterator[WorkerSimulator]:
+    """One pair of processes for every test that leaves them usable: starting them is what takes the time."""
+    simulator = make_simulator("tests.envs.foreign:Noisy", NUM_LANES, NUM_WORKERS)
+    assert isinstance(simulator, WorkerSimulator)
+    yield simulator
+    simulator.close()
+
+
+# What a source may be
+
+
+def test_a_factory_is_itself():
+    assert resolve(foreign.make_point_mass) is foreign.make_point_mass
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "tests.envs.foreign:make_point_mass",
+        "tests.envs.foreign:PointMass",
+        "tests.envs.foreign:QpensieveForeign-v1",
+        "QpensieveForeign-v1",
+    ],
+)
+def test_a_name_resolves_to_a_factory_that_survives_pickling(source: str):
+    factory = pickle.loads(pickle.dumps(resolve(source)))
+    assert isinstance(factory().unwrapped, foreign.PointMass)
+    assert factory() is not factory()
+
+
+def test_an_id_without_its_version_means_the_latest():
+    with pytest.warns(UserWarning, match="latest versioned environment"):
+        env = resolve("QpensieveForeign")()
+    assert isinstance(env.unwrapped, foreign.PointMass)
+
+
+def test_an_unknown_id_names_its_neighbours():
+    with pytest.raises(ValueError, match=r"unknown environment 'QpensieveForein-v1'.*did you mean QpensieveForeign-v1"):
+        resolve("QpensieveForein-v1")
+
+
+def test_an_unknown_id_hints_at_mo_gymnasium_where_it_is_missing(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "mo_gymnasium", None)
+    with pytest.raises(ValueError, match="pip install mo-gymnasium"):
+        resolve("mo-no-such-thing-v9")
+
+
+def test_a_module_that_does_not_import_is_named():
+    with pytest.raises(ValueError, match="cannot import module 'no_such_module' of environment 'no_such_module:make'"):
+        resolve("no_such_module:make")
+
+
+@pytest.mark.parametrize("name", ["no_such_factory", "NOT_CALLABLE"])
+def test_a_factory_that_is_not_in_its_module_is_named(name: str):
+    with pytest.raises(
+        ValueError, match=f"'{name}' is not a registered .* nor a factory in module 'tests.envs.foreign'"
+    ):
+        resolve(f"tests.envs.foreign:{name}")
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ("QpensieveForeign-v1", "QpensieveForeign-v1"),
+        (foreign.PointMass, "PointMass"),
+        (partial(foreign.PointMass, render_mode="rgb_array"), "PointMass"),
+    ],
+)
+def test_sources_have_readable_names(source: EnvSource, name: str):
+    assert make_simulator(source, 1).spec.id == name
+
+
+# What is known of an environment
+
+
+def test_the_description_comes_from_spaces_and_metadata():
+    expected = EnvSpec(
+        "mine", obs_size=4, action_size=2, objectives=("x", "y"), reference=(-10.0, -20.0), max_steps=None
+    )
+    assert describe(foreign.PointMass(), "mine") == expected
+
+
+def test_without_a_reward_space_one_step_counts_the_objectives():
+    spec = describe(foreign.NoRewardSpace(), "mine")
+    assert spec.objectives == ("objective 1", "objective 2", "objective 3")
+    assert spec.reference is None
+
+
+@pytest.mark.parametrize(
+    ("env", "message"),
+    [
+        (foreign.ScalarReward, r"mine: the reward is a scalar.*np.array of d numbers.*mo-gymnasium"),
+        (foreign.ScalarRewardSpace, r"mine: the reward is a scalar.*np.array of d numbers.*mo-gymnasium"),
+        (foreign.DiscreteActions, r"discrete action space Discrete\(3\); qpensieve's algorithms need a continuous Box"),
+        (foreign.IntegerBox, r"discrete action space Box\(.*int64\); qpensieve's algorithms need a continuous Box"),
+        (foreign.DictActions, r"mine: action space Dict\(.*need a continuous Box"),
+        (foreign.UnboundedActions, r"action_space.high\[1\] is inf; .* need a continuous Box, bounded"),
+        (foreign.DictObservations, r"observation space Dict\(.*FlattenObservation"),
+        (foreign.WrongReference, r"reference_point has 3 numbers for 2 objectives"),
+    ],
+)
+def test_unusable_environments_are_refused_with_a_reason(env: type[gymnasium.Env], message: str):
+    with pytest.raises(ValueError, match=message):
+        describe(env(), "mine")
+
+
+def test_a_factory_must_give_new_environments():
+    env = foreign.PointMass()
+    with pytest.raises(ValueError, match="same environment twice"):
+        GymSimulator(lambda: env, 2, "mine")
+
+
+def test_a_factory_must_give_gymnasium_environments():
+    with pytest.raises(ValueError, match=r"gave a int, not a gymnasium\.Env"):
+        GymSimulator(lambda: 3, 2, "mine")  # pyright: ignore[reportArgumentType]
+
+
+# Stepping
+
+
+def test_minus_one_zero_and_one_are_low_middle_and_high():
+    simulator = GymSimulator(foreign.PointMass, 3, "mine")
+    lanes = Lanes(simulator, 3, seed=0)
+    lanes.reset()
+    lanes.step(np.array([[-1.0, -1.0], [0.0, 0.0], [1.0, 1.0]]))
+    last = [env.unwrapped.last_action for env in simulator._envs]  # pyright: ignore[reportAttributeAccessIssue]
+    assert [a.dtype for a in last] == [np.float32] * 3
+    np.testing.assert_array_equal(last, [[-2.0, -2.0], [1.0, 1.0], [4.0, 4.0]])
+
+
+def test_rescaled_actions_keep_the_shape_and_never_leave_the_box():
+    rng = np.random.default_rng(1)
+    low = rng.normal(size=(20, 10))
+    box = Box(low, low + rng.exponential(size=low.shape), dtype=np.float64)
+    for a in (-1.0, 1.0):
+        (point,) = rescale(np.full((1, 200), a), box)
+        assert box.contains(point)
+        np.testing.assert_allclose(point, box.low if a < 0 else box.high, rtol=0, atol=1e-15)
+
+
+@pytest.mark.parametrize("source", [foreign.PointMass, foreign.NoRewardSpace, foreign.Noisy, "QpensieveForeign-v1"])
+@pytest.mark.parametrize("i", [0, 2])
+def test_lane_i_of_n_is_lane_i_alone(source: EnvSource, i: int):
+    lanes, actions = make_lanes(source, 3, seed=9), draw_actions(num_lanes=3, size=2)
+    alone = Lanes(make_simulator(source, 1), 1, 9, replace(EXACT, first_lane=i))
+    lanes.reset()
+    alone.reset()
+    assert_steps_equal(run(lanes, actions), run(alone, actions[:, [i]]), lanes=[i])
+
+
+def test_observations_are_those_of_the_environment_itself():
+    lanes, env = make_lanes(foreign.Noisy, 1), foreign.Noisy()
+    first = lanes.reset()
+    seed = int(lanes.simulator.state()["episode_seeds"][0])
+    np.testing.assert_array_equal(first[0], env.reset(seed=seed)[0].ravel())
+    for a in draw_actions(5, 1):
+        step = lanes.step(a)
+        obs, reward, *_ = env.step((1.0 + 3.0 * np.clip(a[0], -1, 1)).astype(np.float32))
+        np.testing.assert_array_equal(step.last_obs[0], obs.ravel())
+        np.testing.assert_array_equal(step.reward[0], reward)
+
+
+def test_the_environments_own_cut_is_a_truncation():
+    lanes = make_lanes("QpensieveForeign-v1", 2)
+    lanes.reset()
+    steps = run(lanes, np.full((4, 2, 2), -0.4))
+    assert [bool(s.truncated.all()) for s in steps] == [False, False, False, True]
+    assert not any(s.terminated.any() for s in steps)
+
+
+def test_an_end_that_coincides_with_the_cut_is_a_termination():
+    lanes = make_lanes("QpensieveForeign-v1", 1)
+    lanes.reset()
+    steps = run(lanes, np.ones((8, 1, 2)))
+    ends = [s for s in steps if s.done.any()]
+    assert ends
+    assert all(s.terminated.all() and not s.truncated.any() for s in ends)
+
+
+def test_saved_lanes_continue_as_if_never_stopped():
+    actions = draw_actions()
+    whole, first, second = (make_lanes(foreign.Noisy) for _ in range(3))
+    whole.reset()
+    first.reset()
+    run(first, actions[:12])
+    second.restore(first.state())
+    assert_states_equal(second.state(), first.state())
+    assert_steps_equal(run(whole, actions)[12:], run(second, actions[12:]))
+
+
+def test_restoring_an_environment_that_ignores_its_seed_warns():
+    lanes = make_lanes(foreign.Unseeded)
+    lanes.reset()
+    run(lanes, draw_actions(2))
+    with pytest.warns(UserWarning, match="not deterministic given its seed and actions"):
+        make_lanes(foreign.Unseeded).restore(lanes.state())
+
+
+# Faults while running
+
+
+def test_an_error_in_the_environment_names_it_with_lane_and_step():
+    lanes = make_lanes(foreign.Raising)
+    lane = int(np.argmax(lanes.reset()[:, 0] < 0))
+    with pytest.raises(RuntimeError, match=f"Raising: .* failed in lane {lane} at step 3: ZeroDivisionError") as caught:
+        run(lanes, np.zeros((3, NUM_LANES, 2)))
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
+def test_an_error_in_reset_names_lane_and_seed():
+    def fail() -> None:
+        raise KeyError("map 7")
+
+    simulator = GymSimulator(foreign.PointMass, 2, "mine", first_lane=10)
+    simulator._envs[1].reset = lambda **_: fail()  # pyright: ignore[reportAttributeAccessIssue]
+    with pytest.raises(RuntimeError, match=r"mine: .* lane 11 at reset with seed 5: KeyError: 'map 7'"):
+        simulator.start(np.array([0, 1]), [4, 5])
+
+
+def test_a_reward_of_the_wrong_shape_names_lane_and_step():
+    lanes = make_lanes(foreign.WrongReward)
+    lanes.reset()
+    with pytest.raises(RuntimeError, match=r"lane 0 at step 3: ValueError: reward has shape \(3,\), expected \(2,\)"):
+        run(lanes, np.zeros((3, NUM_LANES, 2)))
+
+
+def test_a_reward_that_is_not_a_number_names_lane_and_step():
+    lanes = make_lanes(foreign.NanReward)
+    lanes.reset()
+    with pytest.raises(FloatingPointError, match=r"NanReward: reward\[1\] is nan in lane 0 at step 5 of episode 0"):
+        run(lanes, np.full((5, NUM_LANES, 2), -0.4))
+
+
+def test_drawing_needs_an_environment_that_draws():
+    lanes = make_lanes(foreign.Drawable, 1)
+    lanes.reset()
+    assert lanes.render(0).shape == (4, 5, 3)
+    with pytest.raises(
+        RuntimeError, match='render_mode=None; use a factory that makes it with render_mode="rgb_array"'
+    ):
+        make_lanes(foreign.PointMass, 1).render(0)
+
+
+# MO-Gymnasium
+
+
+@pytest.mark.filterwarnings("ignore:.*precision lowered by casting:UserWarning")
+@pytest.mark.parametrize(
+    ("name", "objectives", "needs"),
+    [("mo-mountaincarcontinuous-v0", 2, "mo_gymnasium"), ("mo-hopper-v5", 3, "imageio")],
+)
+def test_environments_of_mo_gymnasium_run_and_continue(name: str, objectives: int, needs: str):
+    pytest.importorskip("mo_gymnasium")
+    pytest.importorskip(needs, reason="Gymnasium's MuJoCo environments import it")
+    lanes, other = make_lanes(name, 2), make_lanes(name, 2)
+    assert lanes.spec.num_objectives == objectives
+    actions = draw_actions(num_lanes=2, size=lanes.spec.action_size)
+    lanes.reset()
+    run(lanes, actions[:10])
+    other.restore(lanes.state())
+    assert_steps_equal(run(lanes, actions[10:]), run(other, actions[10:]))
+
+
+# Worker processes
+
+
+@pytest.mark.parametrize("autoreset", [True, False])
+def test_workers_give_the_same_numbers_as_one_process(noisy_workers: WorkerSimulator, autoreset: bool):
+    options = replace(EXACT, autoreset=autoreset)
+    here = make_lanes(foreign.Noisy, options=options)
+    there = Lanes(noisy_workers, NUM_LANES, 3, options)
+    np.testing.assert_array_equal(here.reset(), there.reset())
+    np.testing.assert_array_equal(here.reset([4, 0, 3]), there.reset([4, 0, 3]))
+    actions = draw_actions()
+    assert_steps_equal(run(here, actions), run(there, actions))
+    assert_states_equal(here.simulator.state(), there.simulator.state())
+
+
+def test_workers_and_one_process_continue_what_the_other_saved(noisy_workers: WorkerSimulator):
+    actions = draw_actions()
+    here = make_lanes(foreign.Noisy, seed=8)
+    there = Lanes(noisy_workers, NUM_LANES, 3, EXACT)
+    here.reset()
+    run(here, actions[:10])
+    saved = here.state()
+    there.restore(saved)
+    assert_states_equal(there.state(), saved)
+    assert_steps_equal(run(here, actions[10:]), run(there, actions[10:]))
+    back = make_lanes(foreign.Noisy)
+    back.restore(there.state())
+    assert_steps_equal(run(there, actions), run(back, actions))
+
+
+def test_workers_describe_and_refuse_to_draw_like_one_process(noisy_workers: WorkerSimulator):
+    assert noisy_workers.spec == describe(foreign.Noisy(), "tests.envs.foreign:Noisy")
+    with pytest.raises(RuntimeError, match=r"render_mode=None.*\[in the worker process for lanes 3 to 4\]"):
+        noisy_workers.render(3)
+
+
+def test_a_garbage_collected_simulator_ends_its_processes_and_an_error_names_the_global_lane():
+    simulator = make_simulator(foreign.Raising, 2, 2)
+    assert isinstance(simulator, WorkerSimulator)
+    seeds = [next(s for s in range(99) if np.random.default_rng(s).normal() > 0)] * 2
+    seeds[1] = next(s for s in range(99) if np.random.default_rng(s).normal() < 0)
+    simulator.start(np.arange(2), seeds)
+    for _ in range(2):
+        simulator.advance(slice(None), np.zeros((2, 2)))
+    with pytest.raises(
+        RuntimeError, match=r"Raising: .* lane 1 at step 3: ZeroDivisionError: division by zero"
+    ) as caught:
+        simulator.advance(slice(None), np.zeros((2, 2)))
+    assert "1 / 0" in str(caught.value.__cause__)
+
+    processes = [os.pidfd_open(worker.process.pid) for worker in simulator._workers if worker.process.pid]
+    gone = weakref.ref(simulator)
+    del simulator, caught
+    gc.collect()
+    assert gone() is None
+    for process in processes:
+        with pytest.raises(ProcessLookupError):
+            signal.pidfd_send_signal(process, 0)
+        os.close(process)
+
+
+def test_a_dead_worker_is_an_error_and_not_a_wait():
+    simulator = make_simulator(foreign.Dying, 3, 3)
+    assert isinstance(simulator, WorkerSimulator)
+    simulator.start(np.arange(3), [0, 1, 2])
+    victim = simulator._workers[0].process
+    victim.kill()
+    with pytest.raises(RuntimeError, match="Dying: the worker process for lanes 0 to 0 died with exit code -9"):
+        simulator.advance(slice(None), np.zeros((3, 2)))
+    simulator.advance(np.array([1, 2]), np.zeros((2, 2)))
+    with pytest.raises(RuntimeError, match="lanes 2 to 2 died with exit code 7"):
+        simulator.advance(np.array([2]), np.zeros((1, 2)))
+    simulator.close()
+    simulator.close()
+    with pytest.raises(RuntimeError, match="the worker processes are closed"):
+        simulator.state()
+
+
+def test_an_unusable_environment_is_refused_through_workers_too():
+    with pytest.raises(ValueError, match=r"DiscreteActions: discrete action space .*worker process for lanes 0 to 0"):
+        make_simulator(foreign.DiscreteActions, 1, 4)
+
+
+def test_a_factory_that_cannot_be_pickled_is_refused_before_any_process_starts(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(workers, "_spawn", None)
+    with pytest.raises(ValueError, match=r"cannot be sent to worker processes .* top level of a module"):
+        make_simulator(lambda: foreign.PointMass(), 2, 2)
+
+
+@pytest.mark.parametrize("num_workers", [-1, 1])
+def test_counts_below_one_are_refused(num_workers: int):
+    with pytest.raises(ValueError, match="at least one worker and one lane"):
+        make_simulator(foreign.PointMass, 0, num_workers)
+    with pytest.raises(ValueError, match="num_lanes must be at least 1"):
+        make_simulator(foreign.PointMass, 0)

@@ -1,0 +1,205 @@
+"""The MuJoCo domains against Gymnasium's own v4 environments, step by step, in float64."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from gymnasium.envs.mujoco.ant_v4 import AntEnv
+from gymnasium.envs.mujoco.half_cheetah_v4 import HalfCheetahEnv
+from gymnasium.envs.mujoco.hopper_v4 import HopperEnv
+from gymnasium.envs.mujoco.mujoco_env import MujocoEnv
+from gymnasium.envs.mujoco.walker2d_v4 import Walker2dEnv
+
+from qpensieve.envs import LaneOptions, Lanes, make_lanes
+from qpensieve.envs.mujoco import is_ant_healthy, is_hopper_healthy, is_walker_healthy, quiet_mujoco
+
+NUM_STATES, NUM_LANES = 200, 4
+FLOAT64 = LaneOptions(dtype=np.float64)
+
+
+def _cost(a: np.ndarray) -> float:
+    return float((a**2).sum())
+
+
+# What each reward vector should be, from what Gymnasium has: forward velocity, the environment after the step, action.
+REWARDS: dict[str, Callable[[float, MujocoEnv, np.ndarray], list[float]]] = {
+    "HalfCheetah2d": lambda vx, env, a: [1.1 * vx, -0.7 * _cost(a)],
+    "Hopper2d": lambda vx, env, a: [vx, -1.5 * _cost(a)],
+    "Hopper3d": lambda vx, env, a: [vx, 15 * (env.data.qpos[1] - env.init_qpos[1]), -1.5 * _cost(a)],
+    "Hopper5d": lambda vx, env, a: [vx, -1.5 * a[0] ** 2, -1.5 * a[1] ** 2, -1.5 * a[2] ** 2, env.healthy_reward],  # pyright: ignore
+    "Ant2d": lambda vx, env, a: [vx, -0.5 * _cost(a)],
+    "Ant3d": lambda vx, env, a: [vx, env.healthy_reward, -0.5 * _cost(a)],  # pyright: ignore
+    "Walker2d": lambda vx, env, a: [vx, -_cost(a)],
+}
+BODIES = {"HalfCheetah": HalfCheetahEnv, "Hopper": HopperEnv, "Ant": AntEnv, "Walker": Walker2dEnv}
+
+
+def _gymnasium_env(domain: str, **kwargs: bool) -> MujocoEnv:
+    with quiet_mujoco():
+        return next(make for name, make in BODIES.items() if domain.startswith(name))(**kwargs)
+
+
+def _poses(lanes: Lanes, env: MujocoEnv) -> tuple[np.ndarray, np.ndarray]:
+    physics = lanes.state()["simulator/physics"]
+    nq, nv = env.model.nq, env.model.nv
+    return physics[:, 1 : 1 + nq], physics[:, 1 + nq : 1 + nq + nv]
+
+
+@pytest.mark.parametrize("domain", REWARDS)
+def test_one_step_from_visited_states_equals_gymnasiums(domain: str):
+    env = _gymnasium_env(domain)
+    lanes = make_lanes(domain, NUM_LANES, seed=3, options=FLOAT64)
+    lanes.reset()
+    generator = np.random.default_rng(0)
+    ends = 0
+    for _ in range(NUM_STATES // NUM_LANES):
+        poses = _poses(lanes, env)
+        actions = generator.uniform(-1, 1, (NUM_LANES, lanes.spec.action_size))
+        step = lanes.step(actions)
+        for lane in range(NUM_LANES):
+            env.reset()
+            env.set_state(poses[0][lane], poses[1][lane])
+            x_before = env.data.qpos[0]
+            obs, _, terminated, _, info = env.step(actions[lane])
+            # Gymnasium's Ant reads the torso's position one simulator step late; ours reads qpos.
+            vx = (env.data.qpos[0] - x_before) / env.dt if domain.startswith("Ant") else info["x_velocity"]
+            np.testing.assert_allclose(step.last_obs[lane], obs, rtol=0, atol=1e-9)
+            np.testing.assert_allclose(step.reward[lane], REWARDS[domain](vx, env, actions[lane]), rtol=0, atol=1e-9)
+            assert step.terminated[lane] == terminated
+            ends += terminated
+    assert ends > 0 or domain in ("HalfCheetah2d", "Ant2d", "Ant3d")
+
+
+@pytest.mark.parametrize(("domain", "height"), [("Ant2d", 1.2), ("Walker2d", 2.1), ("Walker2d", 0.75)])
+def test_leaving_the_healthy_range_terminates_as_in_gymnasium(domain: str, height: float):
+    env = _gymnasium_env(domain)
+    lanes = make_lanes(domain, 1, seed=0, options=FLOAT64)
+    lanes.reset()
+    qpos = env.init_qpos.copy()
+    qpos[2 if domain == "Ant2d" else 1] = height
+    lanes.simulator.set_pose(np.array([0]), qpos[None], np.zeros((1, env.model.nv)))  # pyright: ignore
+    env.reset()
+    env.set_state(qpos, np.zeros(env.model.nv))
+    action = np.zeros(lanes.spec.action_size, np.float32)
+    _, _, terminated, _, _ = env.step(action)
+    step = lanes.step(action[None])
+    assert terminated
+    assert step.terminated[0]
+    assert not step.truncated[0]
+
+
+@pytest.mark.parametrize(
+    ("is_healthy", "index", "value", "expected"),
+    [
+        (is_ant_healthy, 2, 0.2, True),
+        (is_ant_healthy, 2, 0.1999, False),
+        (is_ant_healthy, 2, 1.0, True),
+        (is_ant_healthy, 2, 1.001, False),
+        (is_ant_healthy, 7, np.inf, False),
+        (is_hopper_healthy, 1, 0.7, False),
+        (is_hopper_healthy, 1, 0.701, True),
+        (is_hopper_healthy, 2, 0.2, False),
+        (is_hopper_healthy, 2, -0.199, True),
+        (is_hopper_healthy, 4, 100.0, False),
+        (is_hopper_healthy, 0, 1e6, True),  # how far it has come does not matter
+        (is_walker_healthy, 1, 2.0, False),
+        (is_walker_healthy, 1, 0.801, True),
+        (is_walker_healthy, 2, -1.0, False),
+        (is_walker_healthy, 4, 1e3, True),
+    ],
+)
+def test_health_is_judged_at_the_exact_bounds(is_healthy, index: int, value: float, expected: bool):
+    qpos = np.zeros((2, 15))
+    qpos[:, 1:3] = (0.9, 0.0) if is_healthy is not is_ant_healthy else (0.0, 0.5)
+    qpos[1, index] = value
+    np.testing.assert_array_equal(is_healthy(qpos, np.zeros((2, 14))), [True, expected])
+
+
+def test_a_hopper_that_moves_too_fast_is_not_healthy():
+    assert not is_hopper_healthy(np.array([[0, 1.25, 0, 0, 0, 0.0]]), np.full((1, 6), -100.0))[0]
+
+
+@pytest.mark.parametrize("domain", ["HalfCheetah2d", "Hopper2d", "Ant2d", "Walker2d"])
+def test_resets_have_the_noise_of_gymnasiums(domain: str):
+    env = _gymnasium_env(domain)
+    lanes = make_lanes(domain, 400, seed=0, options=FLOAT64)
+    lanes.reset()
+    qpos, qvel = _poses(lanes, env)
+    samples = []
+    for seed in range(400):
+        env.reset(seed=seed)
+        samples.append(np.concatenate([env.data.qpos, env.data.qvel]))
+    theirs, ours = np.array(samples), np.concatenate([qpos, qvel], axis=1)
+    scale = theirs.std(axis=0)
+    # 400 draws: two means differ by 0.07 scale, two spreads by 5 % (normal). Five sigma each.
+    np.testing.assert_array_less(np.abs(theirs.mean(axis=0) - ours.mean(axis=0)) / scale, 0.36)
+    np.testing.assert_array_less(np.abs(ours.std(axis=0) / scale - 1), 0.25)
+    np.testing.assert_allclose(np.abs(ours).max(axis=0), np.abs(theirs).max(axis=0), rtol=0.6)
+
+
+def test_actions_are_clipped_before_physics_and_before_costs():
+    near, far = (make_lanes("Hopper2d", 1, seed=0, options=FLOAT64) for _ in range(2))
+    near.reset()
+    far.reset()
+    a, b = near.step(np.ones((1, 3))), far.step(np.full((1, 3), 7.0))
+    np.testing.assert_array_equal(a.last_obs, b.last_obs)
+    np.testing.assert_array_equal(a.reward, b.reward)
+    assert b.reward[0, 1] == -4.5
+
+
+def test_observed_hopper_velocities_are_clipped_at_ten():
+    lanes = make_lanes("Hopper2d", 1, seed=0, options=FLOAT64)
+    lanes.reset()
+    lanes.simulator.set_pose(np.array([0]), np.array([[0.0, 1.25, 0, 0, 0, 0]]), np.full((1, 6), -50.0))  # pyright: ignore
+    assert (lanes.simulator.observe(slice(None))[0, 5:] == -10.0).all()
+
+
+def test_ant_contact_forces_are_gymnasiums():
+    env = _gymnasium_env("Ant2d", use_contact_forces=True)
+    lanes = make_lanes("Ant2d", 2, seed=1, options=LaneOptions(dtype=np.float64, contact_forces=True))
+    assert lanes.spec.obs_size == 111
+    obs = lanes.reset()
+    assert (obs[:, 27:] == 0).all()
+    generator = np.random.default_rng(0)
+    touched = 0
+    for _ in range(40):
+        poses = _poses(lanes, env)
+        actions = generator.uniform(-1, 1, (2, 8))
+        step = lanes.step(actions)
+        env.reset()
+        env.set_state(poses[0][0], poses[1][0])
+        theirs = env.step(actions[0])[0]
+        # The forces come out of an iterative solver started differently: far looser than the physics itself.
+        np.testing.assert_allclose(step.last_obs[0], theirs, rtol=0, atol=1e-4)
+        touched += bool((step.last_obs[:, 27:] != 0).any())
+    assert touched > 10
+
+
+def test_contact_forces_are_refused_elsewhere():
+    with pytest.raises(ValueError, match="contact_forces is an option of Ant2d and Ant3d, not of Hopper2d"):
+        make_lanes("Hopper2d", 1, 0, LaneOptions(contact_forces=True))
+
+
+def test_the_number_of_threads_does_not_change_the_numbers():
+    one, three = (make_lanes("Ant2d", 7, 0, LaneOptions(num_threads=threads)) for threads in (1, 3))
+    one.reset()
+    three.reset()
+    generator = np.random.default_rng(0)
+    for _ in range(60):
+        actions = generator.uniform(-1, 1, (7, 8))
+        np.testing.assert_array_equal(one.step(actions).obs, three.step(actions).obs)
+
+
+def test_loading_the_cheetah_leaves_no_log_file(tmp_path, monkeypatch, capfd):
+    from qpensieve.envs import mujoco
+
+    monkeypatch.chdir(tmp_path)
+    fresh = mujoco.Body("half_cheetah.xml", 5, 1, 1, 0.1, True, None, None)
+    assert fresh.model.nq == 9
+    assert list(tmp_path.iterdir()) == []
+    assert "settotalmass" not in "".join(capfd.readouterr())
+
+
+def test_num_threads_must_be_positive():
+    with pytest.raises(ValueError, match="num_threads must be at least 1, got 0"):
+        make_lanes("Hopper2d", 1, 0, LaneOptions(num_threads=0))

@@ -1,0 +1,167 @@
+"""Tests of the statistics over seeds and tasks."""
+
+import numpy as np
+import pytest
+
+from qpensieve.metrics import (
+    bootstrap_interval,
+    improvement_interval,
+    iqm,
+    mean_std,
+    probability_of_improvement,
+    summarize,
+)
+
+NAN = float("nan")
+
+
+def mean(scores):
+    return float(scores.mean())
+
+
+def test_mean_and_deviation_over_seeds_with_divisor_n():
+    assert mean_std([1, 2, 6]) == pytest.approx((3, np.sqrt(14 / 3)), rel=1e-12)
+
+
+def test_tasks_are_averaged_before_the_deviation_over_seeds():
+    # Every seed has mean 5: no spread over seeds, although the tasks differ much.
+    assert mean_std([[0, 10], [1, 9], [2, 8]]) == (5, 0)
+
+
+@pytest.mark.parametrize(
+    ("scores", "expected"),
+    [
+        ([7], 7),
+        ([1, 2, 9], 4),  # int(0.75) = 0 are cut
+        ([-100, 2, 3, 90], 2.5),
+        ([100, 1, 2, 6, -50], 3),  # 1 of 5 from either end
+        ([0, 0, 1, 2, 3, 9, 50, 70], 3.75),  # 2 of 8 from either end
+        ([[0, 9], [70, 1], [2, 50], [3, 0]], 3.75),
+    ],
+)
+def test_interquartile_mean_by_hand(scores, expected):
+    assert iqm(scores) == pytest.approx(expected, rel=1e-12)
+
+
+def test_interval_of_the_mean_is_near_the_normal_one():
+    scores = np.random.default_rng(0).normal(size=100)
+    low, high = bootstrap_interval(scores, mean)
+    half = 1.96 * scores.std() / 10
+    # The resampled ends scatter by about 4 % of the half-width; the margin is 15 %.
+    assert low == pytest.approx(scores.mean() - half, abs=0.15 * half)
+    assert high == pytest.approx(scores.mean() + half, abs=0.15 * half)
+
+
+def test_higher_confidence_gives_a_wider_interval():
+    scores = np.random.default_rng(0).normal(size=20)
+    low, high = bootstrap_interval(scores, confidence=0.95)
+    narrow_low, narrow_high = bootstrap_interval(scores, confidence=0.5)
+    assert low < narrow_low < iqm(scores) < narrow_high < high
+
+
+def test_default_statistic_is_the_interquartile_mean():
+    scores = [0, 1, 2, 3, 1000]
+    assert bootstrap_interval(scores) == bootstrap_interval(scores, iqm)
+    assert bootstrap_interval(scores) != bootstrap_interval(scores, mean)
+
+
+def test_resampling_stays_within_tasks():
+    scores = [[0, 10], [0, 10], [0, 10]]
+    assert bootstrap_interval(scores, mean) == (5, 5)
+    assert bootstrap_interval(scores, lambda resample: mean(resample[:, 0])) == (0, 0)
+
+
+def test_tasks_are_resampled_independently():
+    # Were whole seeds redrawn, every resample would have mean 0.5.
+    assert bootstrap_interval([[0, 1], [1, 0]], mean) == (0, 1)
+
+
+def test_interval_depends_on_the_seed_alone():
+    scores = np.random.default_rng(0).normal(size=(5, 3))
+    assert bootstrap_interval(scores, seed=1) == bootstrap_interval(scores, seed=1)
+    assert bootstrap_interval(scores, seed=1) != bootstrap_interval(scores, seed=2)
+    other = scores + 0.3
+    assert improvement_interval(scores, other, seed=1) == improvement_interval(scores, other, seed=1)
+    narrow = {improvement_interval(scores, other, confidence=0.5, num_resamples=20, seed=seed) for seed in range(4)}
+    assert len(narrow) > 1
+
+
+def test_one_seed_gives_a_point_interval():
+    assert bootstrap_interval([4.0]) == (4, 4)
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "expected"),
+    [
+        ([2, 3], [0, 1], 1),
+        ([0, 1], [2, 3], 0),
+        ([1, 1], [1, 1], 0.5),
+        ([1, 4], [0, 1, 5], 3.5 / 6),  # wins: 1>0, 4>0, 4>1; tie: 1=1
+        ([[2, 0], [3, 0]], [[0, 0], [1, 0]], 0.75),  # tasks: 1 and 0.5; pairs never cross tasks
+    ],
+)
+def test_probability_of_improvement_by_hand(x, y, expected):
+    assert probability_of_improvement(x, y) == pytest.approx(expected, rel=1e-12)
+    assert probability_of_improvement(y, x) == pytest.approx(1 - expected, rel=1e-12, abs=1e-15)
+
+
+def test_improvement_interval_surrounds_the_probability_and_closes_when_sure():
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(0.5, size=(10, 2)), rng.normal(size=(12, 2))
+    low, high = improvement_interval(x, y)
+    assert 0 <= low < probability_of_improvement(x, y) < high <= 1
+    assert improvement_interval([2, 3], [0, 1]) == (1, 1)
+
+
+def test_both_sides_of_the_improvement_are_resampled():
+    assert improvement_interval([1], [0, 2]) == (0, 1)
+    assert improvement_interval([0, 2], [1]) == (0, 1)
+
+
+def test_summary_holds_every_statistic_in_its_place():
+    scores = [100, 1, 2, 6, -50]
+    summary = summarize(scores)
+    assert (summary.mean, summary.std) == mean_std(scores)
+    assert summary.iqm == 3
+    assert (summary.low, summary.high) == bootstrap_interval(scores)
+    assert summary.num_seeds == 5
+    assert summarize([[1, 2, 3], [4, 5, 6]]).num_seeds == 2
+
+
+@pytest.mark.parametrize("function", [mean_std, iqm, bootstrap_interval, summarize])
+@pytest.mark.parametrize(
+    ("scores", "message"),
+    [
+        ([], r"scores is empty \(shape \(0,\)\); at least one seed and one task are needed"),
+        (np.empty((3, 0)), r"scores is empty \(shape \(3, 0\)\)"),
+        ([1, NAN], r"scores must be finite, the score at \(1,\) is nan"),
+        ([[1, 2], [float("inf"), 2]], r"scores must be finite, the score at \(1, 0\) is inf"),
+        (np.ones((2, 2, 2)), r"scores must be \[seed\] or \[seed, task\], got shape \(2, 2, 2\)"),
+    ],
+)
+def test_wrong_scores_are_refused_with_what_is_wrong(function, scores, message):
+    with pytest.raises(ValueError, match=message):
+        function(scores)
+
+
+@pytest.mark.parametrize("function", [probability_of_improvement, improvement_interval])
+def test_wrong_pairs_are_refused_with_what_is_wrong(function):
+    with pytest.raises(ValueError, match="x and y must have the same tasks, got 2 and 1"):
+        function([[1, 2]], [1, 2])
+    with pytest.raises(ValueError, match=r"x must be finite, the score at \(0,\) is nan"):
+        function([NAN], [1])
+    with pytest.raises(ValueError, match="y is empty"):
+        function([1], [])
+
+
+@pytest.mark.parametrize("confidence", [0.0, 1.0, 95.0])
+def test_confidence_is_a_share(confidence):
+    with pytest.raises(ValueError, match=f"confidence must be between 0 and 1, got {confidence}"):
+        bootstrap_interval([1, 2], confidence=confidence)
+    with pytest.raises(ValueError, match="confidence must be between 0 and 1"):
+        improvement_interval([1, 2], [1], confidence=confidence)
+
+
+def test_at_least_one_resample_is_needed():
+    with pytest.raises(ValueError, match="num_resamples must be 1 or more, got 0"):
+        bootstrap_interval([1, 2], num_resamples=0)

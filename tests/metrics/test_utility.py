@@ -1,0 +1,158 @@
+"""Tests of UT, ED and their companions against hand-computed numbers."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from qpensieve import preferences
+from qpensieve.metrics import (
+    best_single,
+    episodic_dominance,
+    expected_utility,
+    preference_correlation,
+    utility,
+)
+
+TABLE = [[1.0, 0.0], [0.5, 0.5], [0.25, 0.75]]
+RETURNS = [[4.0, -9.0], [2.0, 6.0], [8.0, 4.0]]  # scalarised: 4, 4, 5
+NAN = float("nan")
+DST_FRONT = [[0.7, -2], [8.2, -3], [11.5, -4], [15.1, -5], [16.1, -6], [20.3, -8], [22.4, -10], [23.7, -11]]
+
+
+def of_two_runs(function):
+    """A function of (returns, preferences) from one of a pair of runs."""
+    return lambda returns, table: function(returns, returns, table)
+
+
+def test_utility_is_the_mean_scalarised_return():
+    value = utility(RETURNS, TABLE)
+    assert value == pytest.approx(13 / 3, rel=1e-12)
+    assert type(value) is float
+
+
+def test_utility_keeps_the_leading_axes():
+    runs = np.array(RETURNS) * np.arange(6).reshape(2, 3, 1, 1)
+    np.testing.assert_allclose(utility(runs, TABLE), 13 / 3 * np.arange(6).reshape(2, 3), rtol=1e-12)
+
+
+def test_utility_takes_device_arrays():
+    assert utility(jnp.array(RETURNS), jnp.array(TABLE)) == pytest.approx(13 / 3, rel=1e-12)
+
+
+def test_dominance_counts_strictly_greater_scalarised_returns_only():
+    # Scalarised 4, 4, 5 against 3 (less), 4 (a tie of other vectors), 6 (greater).
+    other = [[3.0, 9.0], [8.0, 0.0], [0.0, 8.0]]
+    value = episodic_dominance(RETURNS, other, TABLE)
+    assert value == pytest.approx(1 / 3, rel=1e-12)
+    assert type(value) is float
+    assert episodic_dominance(other, RETURNS, TABLE) == pytest.approx(1 / 3, rel=1e-12)
+
+
+def test_no_run_dominates_itself():
+    assert episodic_dominance(RETURNS, RETURNS, TABLE) == 0
+
+
+def test_dominance_keeps_the_leading_axes():
+    ours = np.array([RETURNS, RETURNS])
+    theirs = np.array([ours[0] - 1, ours[0] + 1])
+    np.testing.assert_array_equal(episodic_dominance(ours, theirs, TABLE), [1, 0])
+
+
+def test_dominance_refuses_runs_of_different_shapes():
+    with pytest.raises(ValueError, match=r"same shape, got \(3, 2\) and \(1, 3, 2\)"):
+        episodic_dominance(RETURNS, [RETURNS], TABLE)
+    with pytest.raises(ValueError, match="other has 2 rows, but there are 3 preferences"):
+        episodic_dominance(RETURNS, RETURNS[:2], TABLE)
+
+
+def test_expected_utility_picks_the_best_point_per_preference():
+    # (4, 0) is best for the first, (0, 6) for the others: 4, 3, 4.5.
+    assert expected_utility([[4, 0], [0, 6]], TABLE) == pytest.approx(11.5 / 3, rel=1e-12)
+
+
+def test_expected_utility_of_the_deep_sea_treasure_front_is_the_known_ceiling():
+    assert expected_utility(DST_FRONT, preferences.test_table(2)) == pytest.approx(7.757, abs=5e-4)
+    assert expected_utility(DST_FRONT, preferences.sac_preferences()) == pytest.approx(7.739, abs=5e-4)
+    flipped = preferences.test_table(2)[:, ::-1]
+    assert expected_utility(DST_FRONT, flipped) == pytest.approx(8.014, abs=5e-4)
+
+
+def test_expected_utility_refuses_an_empty_set():
+    with pytest.raises(ValueError, match="points is empty; the expected utility needs at least one point"):
+        expected_utility(np.empty((0, 2)), TABLE)
+
+
+def test_best_single_uses_one_row_under_every_preference():
+    by_hand = max(utility([row] * 3, TABLE) for row in RETURNS)
+    assert best_single(RETURNS, TABLE) == pytest.approx(by_hand, rel=1e-12)
+    assert by_hand == pytest.approx((8 + 6 + 5) / 3, rel=1e-12)
+
+
+def test_best_single_of_equal_rows_is_the_utility():
+    assert best_single([RETURNS[1]] * 3, TABLE) == pytest.approx(utility([RETURNS[1]] * 3, TABLE), rel=1e-12)
+
+
+def test_correlation_is_one_where_return_rises_with_preference_whatever_its_shape():
+    table = preferences.spaced_grid(11)
+    returns = np.stack([np.exp(9 * table[:, 0]), -(table[:, 1] ** 3)], axis=1)
+    np.testing.assert_allclose(preference_correlation(returns, table), [1, -1], rtol=1e-12)
+
+
+def test_correlation_shares_ranks_between_ties():
+    # Ranks of lam 1, 2, 3, 4 and of returns 1.5, 1.5, 3, 4: covariance 4.5, squares 5 and 4.5.
+    table = preferences.spaced_grid(4)
+    expected = 4.5 / np.sqrt(5 * 4.5)
+    np.testing.assert_allclose(
+        preference_correlation([[1, 1], [1, 1], [5, 5], [7, 7]], table), [expected, -expected], rtol=1e-12
+    )
+
+
+def test_correlation_by_the_rank_difference_formula():
+    # Without ties: 1 - 6 sum(diff^2) / (n (n^2 - 1)); ranks 1..5 against 2 1 4 3 5 differ by 1 four times.
+    table = preferences.spaced_grid(5)
+    returns = np.stack([[20, 10, 40, 30, 50], [0.0] * 5], axis=1)
+    np.testing.assert_allclose(preference_correlation(returns, table), [1 - 24 / 120, 0], rtol=1e-12)
+
+
+def test_correlation_with_a_constant_is_zero():
+    table = [[0.5, 0.5, 0.0], [0.5, 0.0, 0.5]]
+    np.testing.assert_array_equal(preference_correlation([[1, 3, 2], [2, 3, 5]], table), [0, 0, 1])
+    np.testing.assert_array_equal(preference_correlation([[1, 2]], [[0.5, 0.5]]), [0, 0])
+
+
+def test_functions_of_one_run_refuse_several():
+    with pytest.raises(ValueError, match=r"returns must be one run .*, got shape \(1, 3, 2\)"):
+        preference_correlation([RETURNS], TABLE)
+    with pytest.raises(ValueError, match=r"returns must be an array .*, got shape \(1, 3, 2\)"):
+        best_single([RETURNS], TABLE)
+
+
+def test_best_single_takes_any_number_of_rows():
+    assert best_single([[1.0, 0.0]], TABLE) == pytest.approx(np.mean([row[0] for row in TABLE]))
+    with pytest.raises(ValueError, match="returns is empty"):
+        best_single(np.empty((0, 2)), TABLE)
+
+
+@pytest.mark.parametrize("function", [utility, of_two_runs(episodic_dominance), preference_correlation])
+@pytest.mark.parametrize(
+    ("returns", "table", "message"),
+    [
+        ([1.0, 2.0], TABLE, r"returns must be an array \[..., num_preferences, num_objectives\], got shape \(2,\)"),
+        (RETURNS[:2], TABLE, "returns has 2 rows, but there are 3 preferences"),
+        ([*RETURNS[:2], [NAN, 0]], TABLE, r"returns must be finite, the entry at \(2, 0\) is nan"),
+        (RETURNS, TABLE[0], r"preferences must be a table .*, got shape \(2,\)"),
+        (np.empty((0, 2)), np.empty((0, 2)), r"preferences must be a table .*, got shape \(0, 2\)"),
+        (RETURNS, [*TABLE[:2], [0.5, 0.6]], "preference at row 2 sums to 1.1, not to 1"),
+        (RETURNS, [[0.2, 0.3, 0.5]] * 3, "preference needs 2 entries, one per objective; got 3"),
+    ],
+)
+def test_wrong_arguments_are_refused_with_what_is_wrong(function, returns, table, message):
+    with pytest.raises(ValueError, match=message):
+        function(returns, table)
+
+
+def test_expected_utility_refuses_wrong_points_and_preferences():
+    with pytest.raises(ValueError, match=r"points must be finite, row 0 is \[nan, 1.0\]"):
+        expected_utility([[NAN, 1]], TABLE)
+    with pytest.raises(ValueError, match="preference needs 3 entries, one per objective; got 2"):
+        expected_utility([[1, 2, 3]], TABLE)
