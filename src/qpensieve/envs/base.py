@@ -39,7 +39,8 @@ class LaneOptions:
             pays nothing and keeps its last observation until `reset`.
         dtype: Of observations. float64 gives them before any cast.
         first_lane: Number of the first lane: with one seed for all, lanes 3 and 4 can be made without 0 to 2.
-        num_threads: MuJoCo domains: threads that share the lanes; None takes every core this process may use.
+        num_threads: MuJoCo and LunarLander domains: threads (LunarLander: processes, from 32 lanes on) that share the
+            lanes; None takes every core this process may use.
         contact_forces: Ant domains: 84 contact forces join the observation (slow: computed lane by lane).
         num_workers: Foreign environments: worker processes that share the lanes; 0 runs them in this process.
     """

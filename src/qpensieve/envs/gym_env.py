@@ -45,12 +45,12 @@ class LaneEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         self.reward_space = gymnasium.spaces.Box(-np.inf, np.inf, (spec.num_objectives,), np.float32)
         self.reward_dim = spec.num_objectives
 
-    @property  # pyright: ignore[reportIncompatibleVariableOverride]
+    @property
     def spec(self) -> GymSpec | None:
         return self._spec
 
     @spec.setter
-    def spec(self, value: GymSpec | None) -> None:
+    def spec(self, value: GymSpec | None) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
         if value is not None:
             value.metadata = self.metadata  # pyright: ignore[reportAttributeAccessIssue]
         self._spec = value

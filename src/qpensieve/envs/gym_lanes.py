@@ -8,7 +8,7 @@ the episodes are long. Where the replay ends at another observation than the sav
 import difflib
 import importlib
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -18,7 +18,7 @@ from gymnasium.spaces import Box
 from jaxtyping import Bool, Float64, Int
 
 from qpensieve.envs.base import Index, Simulator, State, Streams
-from qpensieve.envs.history import History, replay
+from qpensieve.envs.history import History, episode_seeds, replay
 from qpensieve.types import EnvSpec
 
 EnvFactory = Callable[[], gymnasium.Env]
@@ -26,9 +26,6 @@ EnvFactory = Callable[[], gymnasium.Env]
 
 EnvSource = str | EnvFactory
 """A factory, or the name of one: `module:factory`, a Gymnasium id, or `module:GymnasiumId-v0`."""
-
-SEED_BITS = 0x7FFFFFFF
-"""Episode seeds keep 31 bits: some environments hand them on to C code as a signed integer."""
 
 
 def resolve(source: EnvSource) -> EnvFactory:
@@ -98,9 +95,9 @@ class GymSimulator:
     def reset(self, lanes: Int[np.ndarray, " lanes"], streams: Streams) -> None:
         self.start(lanes, episode_seeds(lanes, streams))
 
-    def start(self, lanes: Int[np.ndarray, " lanes"], seeds: Sequence[int]) -> None:
+    def start(self, lanes: Int[np.ndarray, " lanes"], seeds: Int[np.ndarray, " lanes"]) -> None:
         """Start an episode in each of `lanes`, from the seeds given."""
-        for lane, seed in zip(lanes.tolist(), seeds, strict=True):
+        for lane, seed in zip(lanes.tolist(), seeds.tolist(), strict=True):
             self._start(lane, seed)
 
     def advance(
@@ -112,7 +109,7 @@ class GymSimulator:
         native = rescale(actions, self._box)
         for row, lane in enumerate(numbers):
             reward[row], terminated[row], truncated[row] = self._step(lane, native[row])
-            self._history.append(lane, actions[row].tolist())
+            self._history.append(np.array([lane]), actions[row : row + 1])
         return reward, terminated, truncated
 
     def observe(self, lanes: Index) -> Float64[np.ndarray, "lanes obs"]:
@@ -128,7 +125,7 @@ class GymSimulator:
 
     def replay(self, state: State) -> None:
         """Do what `restore` does, without comparing the outcome to the saved observations."""
-        replay(state, self._start, self.advance)
+        replay(state, self.start, self.advance)
 
     def render(self, lane: int) -> np.ndarray:
         env = self._envs[lane]
@@ -159,13 +156,8 @@ class GymSimulator:
             self._obs[lane] = _floats("observation", obs, self._obs_shape).ravel()
             return _floats("reward", reward, (self.spec.num_objectives,)), bool(terminated), bool(truncated)
         except Exception as error:
-            where = f"in lane {self._first_lane + lane} at step {self._history.length(lane) + 1}"
+            where = f"in lane {self._first_lane + lane} at step {self._history.lengths[lane] + 1}"
             raise _foreign_error(self._name, where, error) from error
-
-
-def episode_seeds(lanes: Int[np.ndarray, " lanes"], streams: Streams) -> list[int]:
-    """One seed per lane for `env.reset`, from the lanes' streams."""
-    return [int(streams(lane).generate_state(1)[0]) & SEED_BITS for lane in lanes.tolist()]
 
 
 def rescale(actions: Float64[np.ndarray, "lanes act"], box: Box) -> np.ndarray:
@@ -262,9 +254,10 @@ def _num_objectives(env: gymnasium.Env, box: Box, source_name: str) -> int:
     shape = _trial_reward(env, box, source_name).shape if space is None else space.shape
     if len(shape) == 1 and shape[0] > 0:
         return shape[0]
+    found = f"of shape {shape}" if shape else "a scalar"
     raise ValueError(
-        f"{source_name}: the reward is {f'of shape {shape}' if shape else 'a scalar'}, but several objectives need a vector: "
-        "let step() return a np.array of d numbers, one per objective, or take a version from mo-gymnasium"
+        f"{source_name}: the reward is {found}, but several objectives need a vector: let step() return a np.array "
+        "of d numbers, one per objective, or take a version from mo-gymnasium"
     )
 
 

@@ -1,51 +1,61 @@
 """Seed and actions of the running episodes: the saved form of simulators whose inner state cannot be read out."""
 
-from array import array
 from collections.abc import Callable
 
 import numpy as np
 from jaxtyping import Float64, Int
 
-from qpensieve.envs.base import State
+from qpensieve.envs.base import State, Streams
+
+FIRST_CAPACITY = 64
+"""Steps an episode is given room for at first; the room doubles when a lane needs more."""
+
+
+SEED_BITS = 0x7FFFFFFF
+"""Seeds are kept to 31 bits: some environments hand them on to generators that take no more."""
 
 
 class History:
     """Per lane: the seed its episode started from and every action since."""
 
     def __init__(self, num_lanes: int, action_size: int):
-        self._action_size = action_size
         self._seeds = np.zeros(num_lanes, np.int64)
-        self._actions = [array("d") for _ in range(num_lanes)]
+        self._actions = np.zeros((num_lanes, FIRST_CAPACITY, action_size))
+        self.lengths = np.zeros(num_lanes, np.int64)
 
     def start(self, lane: int, seed: int) -> None:
         self._seeds[lane] = seed
-        self._actions[lane] = array("d")
+        self.lengths[lane] = 0
 
-    def append(self, lane: int, action: list[float]) -> None:
-        self._actions[lane].extend(action)
-
-    def length(self, lane: int) -> int:
-        return len(self._actions[lane]) // self._action_size
+    def append(self, lanes: Int[np.ndarray, " lanes"], actions: Float64[np.ndarray, "lanes act"]) -> None:
+        lengths = self.lengths[lanes]
+        if lengths.max(initial=0) == self._actions.shape[1]:
+            self._actions = np.concatenate([self._actions, np.zeros_like(self._actions)], axis=1)
+        self._actions[lanes, lengths] = actions
+        self.lengths[lanes] = lengths + 1
 
     def state(self) -> State:
-        lengths = np.array([self.length(lane) for lane in range(len(self._actions))], np.int64)
-        actions = np.concatenate([np.frombuffer(a, np.float64) if a else np.empty(0) for a in self._actions])
+        used = np.arange(self._actions.shape[1]) < self.lengths[:, None]
         return {
             "episode_seeds": self._seeds.copy(),
-            "episode_lengths": lengths,
-            "episode_actions": actions.reshape(-1, self._action_size),
+            "episode_lengths": self.lengths.copy(),
+            "episode_actions": self._actions[used],
         }
+
+
+def episode_seeds(lanes: Int[np.ndarray, " lanes"], streams: Streams) -> Int[np.ndarray, " lanes"]:
+    """One seed per lane for Gymnasium's `reset`, from the stream of the episode about to start there."""
+    return np.array([streams(lane).generate_state(1)[0] & SEED_BITS for lane in lanes.tolist()], np.int64)
 
 
 def replay(
     state: State,
-    start: Callable[[int, int], None],
+    start: Callable[[Int[np.ndarray, " lanes"], Int[np.ndarray, " lanes"]], None],
     advance: Callable[[Int[np.ndarray, " lanes"], Float64[np.ndarray, "lanes act"]], object],
 ) -> None:
-    """Bring lanes to a saved state: `start(lane, seed)` each, then `advance` them through their actions together."""
+    """Bring lanes to a saved state: `start` them from their seeds, then `advance` them through their actions."""
     lengths, actions = state["episode_lengths"], state["episode_actions"]
-    for lane, seed in enumerate(state["episode_seeds"]):
-        start(lane, int(seed))
+    start(np.arange(len(lengths)), state["episode_seeds"])
     first = np.concatenate([[0], np.cumsum(lengths)[:-1]])
     for t in range(int(lengths.max(initial=0))):
         lanes = np.flatnonzero(lengths > t)

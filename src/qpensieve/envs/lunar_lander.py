@@ -7,13 +7,15 @@ A Box2D world cannot be read out exactly: a saved lane is its episode's seed and
 
 import math
 import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float64, Int
 
 from qpensieve.envs.base import Index, State, Streams
-from qpensieve.envs.history import History, replay
+from qpensieve.envs.history import History, episode_seeds, replay
 from qpensieve.types import EnvSpec
 
 with warnings.catch_warnings():
@@ -27,11 +29,28 @@ HALF_HEIGHT = gym_lander.VIEWPORT_H / SCALE / 2
 MAIN_OFFSET = gym_lander.MAIN_ENGINE_Y_LOCATION / SCALE
 SIDE_LEVER = 17
 """Gymnasium's horizontal lever of the side engines, pixels; 14 was meant there, 17 is what it flies with."""
-VELOCITY_ITERATIONS, POSITION_ITERATIONS = 180, 60
+STEP_SECONDS, VELOCITY_ITERATIONS, POSITION_ITERATIONS = 1.0 / FPS, 180, 60
 RESULT = 100.0
 NOISE_BLOCK = 128
 """Engine dispersions are drawn this many steps at a time."""
 READINGS = 10
+
+
+@dataclass(slots=True)
+class _Craft:
+    """What a step needs of one world, looked up once an episode."""
+
+    env: gym_lander.LunarLander
+    lander: Any
+    left: Any
+    right: Any
+    push: Callable[..., None]
+    step: Callable[..., None]
+
+    @classmethod
+    def of(cls, env: gym_lander.LunarLander) -> "_Craft":
+        lander: Any = env.lander
+        return cls(env, lander, env.legs[0], env.legs[1], lander.ApplyLinearImpulse, env.world.Step)
 
 
 class LunarLanderSimulator:
@@ -40,46 +59,44 @@ class LunarLanderSimulator:
     def __init__(self, spec: EnvSpec, num_lanes: int):
         self.spec = spec
         self._envs = [gym_lander.LunarLander(continuous=True) for _ in range(num_lanes)]
+        self._crafts: list[_Craft | None] = [None] * num_lanes
         self._history = History(num_lanes, spec.action_size)
         self._noise = np.zeros((num_lanes, NOISE_BLOCK, 2))
         self._readings = np.zeros((num_lanes, READINGS))
+        self._obs = np.zeros((num_lanes, spec.obs_size))
         self._pad_height = np.zeros(num_lanes)
         self._potential = np.zeros(num_lanes)
-        self._lengths = np.zeros(num_lanes, np.int64)
 
     def reset(self, lanes: Int[np.ndarray, " lanes"], streams: Streams) -> None:
-        for lane in lanes.tolist():
-            self._start(lane, int(streams(lane).generate_state(1)[0]))
+        self.start(lanes, episode_seeds(lanes, streams))
+
+    def start(self, lanes: Int[np.ndarray, " lanes"], seeds: Int[np.ndarray, " lanes"]) -> None:
+        """Start an episode in each of `lanes`, from the seed given."""
+        for lane, seed in zip(lanes.tolist(), seeds.tolist(), strict=True):
+            self._start(lane, seed)
 
     def advance(
         self, lanes: Index, actions: Float64[np.ndarray, "lanes act"]
     ) -> tuple[Float64[np.ndarray, "lanes d"], Bool[np.ndarray, " lanes"], None]:
         numbers = np.arange(len(self._envs))[lanes]
         main, side = _engine_powers(actions)
-        main_push, side_push = self._impulses(numbers, actions, main, side)
-        self._fly(numbers.tolist(), actions.tolist(), main_push.tolist(), side_push.tolist())
-        self._lengths[numbers] += 1
+        pushes = self._impulses(numbers, actions, main, side).tolist()
+        crafts = self._crafts if isinstance(lanes, slice) else [self._crafts[lane] for lane in numbers]
+        flights = zip(crafts, pushes, main.tolist(), side.tolist(), strict=True)
+        self._readings[lanes] = np.array([_fly(*flight) for flight in flights]).reshape(-1, READINGS)
+        self._history.append(numbers, actions)
         self._refill_noise(numbers)
+        self._obs[lanes] = self._observation(lanes)
         return self._outcome(lanes, main, side)
 
     def observe(self, lanes: Index) -> Float64[np.ndarray, "lanes obs"]:
-        x, y, vx, vy, angle, spin, left, right = self._readings[lanes, :8].T
-        obs = np.empty((x.size, 8))
-        obs[:, 0] = (x - HALF_WIDTH) / HALF_WIDTH
-        obs[:, 1] = (y - self._pad_height[lanes]) / HALF_HEIGHT
-        obs[:, 2] = vx * HALF_WIDTH / FPS
-        obs[:, 3] = vy * HALF_HEIGHT / FPS
-        obs[:, 4] = angle
-        obs[:, 5] = 20.0 * spin / FPS
-        obs[:, 6] = left
-        obs[:, 7] = right
-        return obs
+        return self._obs[lanes].copy()
 
     def state(self) -> State:
         return self._history.state()
 
     def restore(self, state: State) -> None:
-        replay(state, self._start, self.advance)
+        replay(state, self.start, self.advance)
 
     def render(self, lane: int) -> np.ndarray:
         env = self._envs[lane]
@@ -98,12 +115,23 @@ class LunarLanderSimulator:
     def _start(self, lane: int, seed: int) -> None:
         env = self._envs[lane]
         env.reset(seed=seed)
+        self._crafts[lane] = craft = _Craft.of(env)
         self._history.start(lane, seed)
-        self._lengths[lane] = 0
         self._noise[lane] = env.np_random.uniform(-1.0, 1.0, (NOISE_BLOCK, 2)) / SCALE
         self._pad_height[lane] = env.helipad_y + gym_lander.LEG_DOWN / SCALE
         self._potential[lane] = env.prev_shaping
-        self._readings[lane] = _read(env)
+        self._readings[lane] = _read(craft)
+        self._obs[lane] = self._observation(np.array([lane]))[0]
+
+    def _observation(self, lanes: Index) -> Float64[np.ndarray, "lanes obs"]:
+        """Gymnasium's eight numbers: position, velocity, angle, spin, legs on the ground."""
+        obs = self._readings[lanes, :8].copy()
+        obs[:, 0] = (obs[:, 0] - HALF_WIDTH) / HALF_WIDTH
+        obs[:, 1] = (obs[:, 1] - self._pad_height[lanes]) / HALF_HEIGHT
+        obs[:, 2] = obs[:, 2] * HALF_WIDTH / FPS
+        obs[:, 3] = obs[:, 3] * HALF_HEIGHT / FPS
+        obs[:, 5] = 20.0 * obs[:, 5] / FPS
+        return obs
 
     def _impulses(
         self,
@@ -111,57 +139,42 @@ class LunarLanderSimulator:
         actions: Float64[np.ndarray, "n act"],
         main: Float64[np.ndarray, " n"],
         side: Float64[np.ndarray, " n"],
-    ) -> tuple[Float64[np.ndarray, "n 4"], Float64[np.ndarray, "n 4"]]:
-        """Impulse (x, y) and its point of attack (x, y), for the main and for the side engine."""
+    ) -> Float64[np.ndarray, "n 8"]:
+        """Impulse (x, y) and its point of attack (x, y), of the main and then of the side engine."""
         x, y, angles = self._readings[lanes, 0], self._readings[lanes, 1], self._readings[lanes, 4].tolist()
+        # The math module's sine, not NumPy's: they differ in the last bit, and lockstep means every bit.
         sin, cos = np.array([math.sin(a) for a in angles]), np.array([math.cos(a) for a in angles])
-        noise = self._noise[lanes, self._lengths[lanes] % NOISE_BLOCK]
+        noise = self._noise[lanes, self._history.lengths[lanes] % NOISE_BLOCK]
         along, across = noise[:, 0], noise[:, 1]
+        push = np.empty((len(lanes), 8))
 
         lever = MAIN_OFFSET + 2 * along
         ox, oy = sin * lever - cos * across, -cos * lever - sin * across
         power = gym_lander.MAIN_ENGINE_POWER
-        main_push = np.stack([-ox * power * main, -oy * power * main, x + ox, y + oy], axis=1)
+        push[:, 0], push[:, 1] = -ox * power * main, -oy * power * main
+        push[:, 2], push[:, 3] = x + ox, y + oy
 
         lever = 3 * across + np.sign(actions[:, 1]) * gym_lander.SIDE_ENGINE_AWAY / SCALE
         ox, oy = sin * along - cos * lever, -cos * along - sin * lever
         power = gym_lander.SIDE_ENGINE_POWER
-        attack_x = x + ox - sin * SIDE_LEVER / SCALE
-        attack_y = y + oy + cos * gym_lander.SIDE_ENGINE_HEIGHT / SCALE
-        side_push = np.stack([-ox * power * side, -oy * power * side, attack_x, attack_y], axis=1)
-        main_push[main == 0.0, 0] = np.nan  # NaN marks an engine that is off
-        side_push[side == 0.0, 0] = np.nan
-        return main_push, side_push
-
-    def _fly(
-        self, lanes: list[int], actions: list[list[float]], main: list[list[float]], side: list[list[float]]
-    ) -> None:
-        """Apply the impulses, step each world, read the lander out. The only loop over lanes."""
-        rows = []
-        for lane, action, main_push, side_push in zip(lanes, actions, main, side, strict=True):
-            env = self._envs[lane]
-            lander: Any = env.lander
-            for force_x, force_y, at_x, at_y in (main_push, side_push):
-                if force_x == force_x:
-                    lander.ApplyLinearImpulse((force_x, force_y), (at_x, at_y), True)
-            env.world.Step(1.0 / FPS, VELOCITY_ITERATIONS, POSITION_ITERATIONS)
-            self._history.append(lane, action)
-            rows.append(_read(env))
-        self._readings[lanes] = rows
+        push[:, 4], push[:, 5] = -ox * power * side, -oy * power * side
+        push[:, 6] = x + ox - sin * SIDE_LEVER / SCALE
+        push[:, 7] = y + oy + cos * gym_lander.SIDE_ENGINE_HEIGHT / SCALE
+        return push
 
     def _refill_noise(self, lanes: Int[np.ndarray, " n"]) -> None:
-        for lane in lanes[self._lengths[lanes] % NOISE_BLOCK == 0].tolist():
+        for lane in lanes[self._history.lengths[lanes] % NOISE_BLOCK == 0].tolist():
             self._noise[lane] = self._envs[lane].np_random.uniform(-1.0, 1.0, (NOISE_BLOCK, 2)) / SCALE
 
     def _outcome(
         self, lanes: Index, main: Float64[np.ndarray, " n"], side: Float64[np.ndarray, " n"]
     ) -> tuple[Float64[np.ndarray, "n d"], Bool[np.ndarray, " n"], None]:
-        obs = self.observe(lanes)
+        obs = self._obs[lanes]
         awake, crashed = self._readings[lanes, 8] > 0, self._readings[lanes, 9] > 0
         potential = _potential(obs)
         lost = crashed | (np.abs(obs[:, 0]) >= 1.0)
         terminated = lost | ~awake
-        out_of_time = ~terminated & (self._lengths[lanes] == self.spec.max_steps)
+        out_of_time = ~terminated & (self._history.lengths[lanes] == self.spec.max_steps)
         reward = np.empty((len(obs), self.spec.num_objectives))
         reward[:, 0] = potential - self._potential[lanes]
         reward[:, 1] = np.where(~awake, RESULT, np.where(lost | out_of_time, -RESULT, 0.0))
@@ -173,11 +186,9 @@ class LunarLanderSimulator:
 
 
 def _engine_powers(actions: Float64[np.ndarray, "n 2"]) -> tuple[Float64[np.ndarray, " n"], Float64[np.ndarray, " n"]]:
-    """Main and side power as the engines apply them: 0, or between 0.5 and 1."""
+    """Main and side power as the engines apply them: 0, or between 0.5 and 1. Actions are within [-1, 1]."""
     throttle, sideways = actions[:, 0], np.abs(actions[:, 1])
-    main = np.where(throttle > 0.0, (np.clip(throttle, 0.0, 1.0) + 1.0) * 0.5, 0.0)
-    side = np.where(sideways > 0.5, np.clip(sideways, 0.5, 1.0), 0.0)
-    return main, side
+    return np.where(throttle > 0.0, (throttle + 1.0) * 0.5, 0.0), np.where(sideways > 0.5, sideways, 0.0)
 
 
 def _potential(obs: Float64[np.ndarray, "n 8"]) -> Float64[np.ndarray, " n"]:
@@ -187,10 +198,20 @@ def _potential(obs: Float64[np.ndarray, "n 8"]) -> Float64[np.ndarray, " n"]:
     return -100 * distance - 100 * speed - 100 * np.abs(angle) + 10 * left + 10 * right
 
 
-def _read(env: gym_lander.LunarLander) -> tuple[float | bool, ...]:
+def _fly(craft: _Craft | None, push: list[float], main: float, side: float) -> tuple[float | bool, ...]:
+    """Apply the impulses of the engines that are on, step the world, read the lander out."""
+    assert craft is not None
+    if main:
+        craft.push((push[0], push[1]), (push[2], push[3]), True)
+    if side:
+        craft.push((push[4], push[5]), (push[6], push[7]), True)
+    craft.step(STEP_SECONDS, VELOCITY_ITERATIONS, POSITION_ITERATIONS)
+    return _read(craft)
+
+
+def _read(craft: _Craft) -> tuple[float | bool, ...]:
     """Position, velocity, angle, spin, legs on the ground, awake, crashed."""
-    lander: Any = env.lander
-    left, right = env.legs
+    lander = craft.lander
     position, velocity = lander.position, lander.linearVelocity
     return (
         position.x,
@@ -199,8 +220,8 @@ def _read(env: gym_lander.LunarLander) -> tuple[float | bool, ...]:
         velocity.y,
         lander.angle,
         lander.angularVelocity,
-        left.ground_contact,
-        right.ground_contact,
+        craft.left.ground_contact,
+        craft.right.ground_contact,
         lander.awake,
-        env.game_over,
+        craft.env.game_over,
     )

@@ -185,6 +185,12 @@ class MujocoSimulator:
         if self._forces:
             self._forces.values = state["contact_forces"].copy()
 
+    def run_physics(
+        self, state: Float64[np.ndarray, "n state"], actions: Float64[np.ndarray, "n act"]
+    ) -> Float64[np.ndarray, "n substeps state"]:
+        """One control step from given physics states and nothing else: the floor that benchmarks compare with."""
+        return self._workers.run(state, actions)
+
     def set_pose(self, lanes: Int[np.ndarray, " lanes"], qpos: Qpos, qvel: Qvel) -> None:
         """Put lanes into given positions and velocities (for tests and probes)."""
         self._state[lanes, 1 : 1 + self._nq] = qpos

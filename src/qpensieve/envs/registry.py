@@ -47,10 +47,10 @@ def _mujoco(body: mujoco.Body, reward: rewards.RewardFunction) -> Callable[[EnvS
 
 def _lunar_lander(spec: EnvSpec, num_lanes: int, options: LaneOptions) -> Simulator:
     # Imported here: the other nine domains must work where Box2D is not installed.
-    from qpensieve.envs.lunar_lander import LunarLanderSimulator
+    from qpensieve.envs.lander_crew import make_lander
 
     _refuse_contact_forces(spec, options)
-    return LunarLanderSimulator(spec, num_lanes)
+    return make_lander(spec, num_lanes, options.num_threads)
 
 
 def _dst(spec: EnvSpec, num_lanes: int, options: LaneOptions) -> Simulator:
