@@ -1,6 +1,8 @@
 """The command line: it lists, it measures, it explains itself."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -28,11 +30,35 @@ def test_bench_lanes_prints_a_table_and_writes_json(capsys, tmp_path):
     assert content["settings"]["lanes"] == 4
 
 
-@pytest.mark.parametrize("words", [["--help"], ["bench", "--help"], ["bench", "lanes", "--help"]])
-def test_help_explains(words: list[str], capsys):
-    with pytest.raises(SystemExit):
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["--help"], ["one policy for every trade-off", "domains", "List the ten domains", "bench", "version"]),
+        (["bench", "--help"], ["qpensieve bench", "lanes", "Time lanes of environments"]),
+        (["bench", "lanes", "--help"], ["--repeats", "the median is shown", "--json", "Also write the figures"]),
+    ],
+)
+def test_help_names_commands_and_options_and_says_what_they_do(words: list[str], named: list[str], capsys):
+    with pytest.raises(SystemExit) as end:
         cli.main(words)
-    assert "lanes" in capsys.readouterr().out or words == ["--help"]
+    assert end.value.code == 0
+    out = " ".join(word for word in capsys.readouterr().out.split() if word != "│")  # undo tyro's boxes and line breaks
+    assert [text for text in named if text not in out] == []
+
+
+def test_bench_lanes_says_what_to_install_where_imageio_is_missing():
+    script = (
+        "import sys\n"
+        "sys.modules['imageio'] = None\n"
+        "from qpensieve import cli\n"
+        "cli.main(['bench', 'lanes', '--domains', 'Hopper2d'])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert "Hopper-v4" in done.stderr
+    assert "imageio" in done.stderr
+    assert "pip install 'qpensieve[dev]'" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_an_unknown_option_is_refused(capsys):

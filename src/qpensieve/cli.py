@@ -3,16 +3,107 @@
 import dataclasses
 import sys
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Any, Literal
 
+import numpy as np
 import tyro
 
 import qpensieve
 from qpensieve import bench as bench_package
+from qpensieve import config as configs
+from qpensieve import metrics
 from qpensieve.bench import lanes as bench_lanes
 from qpensieve.bench import report
+from qpensieve.bench import train as bench_train
+from qpensieve.bench import update as bench_update
+from qpensieve.config import RunConfig
 from qpensieve.envs import DOMAINS
+from qpensieve.report import figures, tables
+from qpensieve.report.evaluations import FILE_NAME
+from qpensieve.report.evaluations import load as load_evaluations
+from qpensieve.train import run as runs
+from qpensieve.train.checkpoint import CheckpointError
+from qpensieve.train.run import Options, Run
+from qpensieve.train.trainer import DivergedError, EnvFailedError
+
+FLAT = (tyro.conf.OmitArgPrefixes, tyro.conf.AvoidSubcommands)
+EXIT_FAILED, EXIT_STOPPED = 1, 130
+USER_ERRORS = (ValueError, OSError, ImportError, CheckpointError, DivergedError, EnvFailedError)
+"""Errors whose message says all a user needs; shown without a traceback."""
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainArguments:
+    """Train one policy for every preference, several seeds side by side."""
+
+    config: RunConfig
+    preset: Literal["paper", "quick"] = "paper"
+    """Where the other settings start from: the paper's, or small enough for two cores."""
+    out: Path = Path("runs")
+    """Folder that holds the runs."""
+    name: str | None = None
+    """Name of the run's folder; default: domain, algorithm and time."""
+    options: Options = dataclasses.field(default_factory=Options)
+
+
+def train(words: list[str]) -> None:
+    """Train: qpensieve train DOMAIN [--algo qpensieve|mosac] [--preset paper|quick] [any setting]."""
+    algo, preset = _peek(words, "--algo", "qpensieve"), _peek(words, "--preset", "paper")
+    if algo not in configs.ALGORITHMS:
+        raise ValueError(f"unknown algorithm {algo!r}: use {' or '.join(configs.ALGORITHMS)}")
+    default = configs.default_config("DST2d", algo, preset)  # pyright: ignore[reportArgumentType]
+    unset = dataclasses.replace(default, domain=tyro.MISSING)
+    arguments = tyro.cli(TrainArguments, default=TrainArguments(unset), args=words, prog="qpensieve train", config=FLAT)
+    config = arguments.config
+    slug = config.domain.split("/")[-1].replace(":", ".")
+    name = arguments.name or f"{slug}-{config.algo}-{datetime.now():%Y%m%d-%H%M%S}"
+    _complete(runs.start(arguments.out / name, config, arguments.options))
+
+
+def resume(
+    run: tyro.conf.Positional[Path], num_threads: int | None = None, quiet: bool = False, tensorboard: bool = False
+) -> None:
+    """Continue a run that was stopped or killed, to the same numbers as if it never had been.
+
+    Args:
+        run: The run's folder.
+        num_threads: Threads of the simulator; changes no number.
+        quiet: No progress line.
+        tensorboard: Also write TensorBoard files into the run's folder.
+    """
+    _complete(runs.resume(run, Options(quiet, tensorboard), _warn, num_threads=num_threads))
+
+
+def evaluate(run: tyro.conf.Positional[Path], other: Path | None = None) -> None:
+    """Run the full protocol (whole test table, 10 episodes) on a run's newest checkpoint; scores and pictures.
+
+    Args:
+        run: The run's folder.
+        other: A second run, fully evaluated: also print ED, the share of preferences where the first scores more.
+    """
+    session = runs.resume(run, Options(), _warn)
+    session.evaluate_fully()
+    session.close()
+    _report(run)
+    if other is not None:
+        print(_dominance(run, other))
+
+
+def plot(run: tyro.conf.Positional[tuple[Path, ...]], out: Path | None = None) -> None:
+    """Draw front.png and curves.png of a run; several runs: their curves in one picture.
+
+    Args:
+        run: One run's folder, or several.
+        out: Where the picture of several runs goes; default: compare.png.
+    """
+    if len(run) == 1:
+        paths = [figures.draw_front(run[0]), figures.draw_curves(run[0])]
+    else:
+        paths = [figures.compare_curves(list(run), out or Path("compare.png"))]
+    for path in paths:
+        print(path)
 
 
 def domains() -> None:
@@ -31,44 +122,138 @@ def domains() -> None:
     print(report.format_table(rows))
 
 
-def lanes(
-    settings: Annotated[bench_lanes.Settings, tyro.conf.OmitArgPrefixes] = bench_lanes.Settings(),  # noqa: B008
-    json: Path | None = None,
-) -> None:
+def version() -> None:
+    """Print the version."""
+    print(qpensieve.__version__)
+
+
+def lanes(settings: bench_lanes.Settings = bench_lanes.Settings(), json: Path | None = None) -> None:  # noqa: B008
     """Time lanes of environments beside a Python loop over Gymnasium's.
 
     Args:
         settings: What to measure.
         json: Also write the figures to this file.
     """
-    rows = bench_lanes.run(settings, progress=lambda message: print(message, file=sys.stderr))
-    print(report.format_table(rows))
-    if json is not None:
-        report.write_json(json, "lanes", rows, dataclasses.asdict(settings))
-        print(f"written: {json}")
+    _measure("lanes", bench_lanes.run, settings, json)
 
 
-def version() -> None:
-    """Print the version."""
-    print(qpensieve.__version__)
+def update(settings: bench_update.Settings = bench_update.Settings(), json: Path | None = None) -> None:  # noqa: B008
+    """Time gradient steps beside the plain form of the loss and the floor of this machine's matrix products.
+
+    Args:
+        settings: What to measure.
+        json: Also write the figures to this file.
+    """
+    _measure("update", bench_update.run, settings, json)
+
+
+def train_rate(settings: bench_train.Settings = bench_train.Settings(), json: Path | None = None) -> None:  # noqa: B008
+    """Time training from end to end, and the share of it that is collection.
+
+    Args:
+        settings: What to measure.
+        json: Also write the figures to this file.
+    """
+    _measure("train", bench_train.run, settings, json)
 
 
 def bench() -> None:
     """Benchmarks; `qpensieve bench --help` lists them."""
 
 
-COMMANDS = {"domains": domains, "bench": bench, "version": version}
-BENCHMARKS = {"lanes": lanes}
+def _train_help() -> None:
+    """Train Q-Pensieve or MO-SAC on a domain; `qpensieve train DOMAIN --help` lists every setting."""
+
+
+COMMANDS: dict[str, Callable[..., None]] = {
+    "train": _train_help,
+    "resume": resume,
+    "evaluate": evaluate,
+    "plot": plot,
+    "domains": domains,
+    "bench": bench,
+    "version": version,
+}
+BENCHMARKS: dict[str, Callable[..., None]] = {"lanes": lanes, "update": update, "train": train_rate}
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Entry point of the command line."""
     words = sys.argv[1:] if arguments is None else arguments
-    if words[:1] == ["bench"]:
-        _dispatch(BENCHMARKS, "qpensieve bench", bench_package.__doc__, words[1:])
-    else:
-        _dispatch(COMMANDS, "qpensieve", qpensieve.__doc__, words)
+    try:
+        if words[:1] == ["train"]:
+            train(words[1:])
+        elif words[:1] == ["bench"]:
+            _dispatch(BENCHMARKS, "qpensieve bench", bench_package.__doc__, words[1:])
+        else:
+            _dispatch(COMMANDS, "qpensieve", qpensieve.__doc__, words)
+    except runs.Stopped as stopped:
+        print(stopped, file=sys.stderr)
+        sys.exit(EXIT_STOPPED)
+    except USER_ERRORS as error:
+        print(f"qpensieve: {error}", file=sys.stderr)
+        sys.exit(EXIT_FAILED)
 
 
 def _dispatch(commands: dict[str, Callable[..., None]], prog: str, about: str | None, words: list[str]) -> None:
-    tyro.extras.subcommand_cli_from_dict(commands, prog=prog, description=about, args=words)
+    tyro.extras.subcommand_cli_from_dict(commands, prog=prog, description=about, args=words, config=FLAT)
+
+
+def _peek(words: list[str], option: str, default: str) -> str:
+    """The value of an option that decides which settings there are, before they are parsed."""
+    for i, word in enumerate(words):
+        if word == option and i + 1 < len(words):
+            return words[i + 1]
+        if word.startswith(f"{option}="):
+            return word.split("=", 1)[1]
+    return default
+
+
+def _complete(run: Run) -> None:
+    print(f"run folder: {run.folder}", file=sys.stderr)
+    try:
+        run.train()
+    except DivergedError as error:
+        step = run.last_checkpoint_step
+        kept = f"the last good checkpoint is of step {step}" if step else "there was no checkpoint yet"
+        raise DivergedError(f"{error}; training stopped, {kept} ({run.folder})") from error
+    finally:
+        run.close()
+    _report(run.folder)
+
+
+def _report(folder: Path) -> None:
+    """Table, summary.json and pictures of a run that was fully evaluated."""
+    if len(load_evaluations(folder / FILE_NAME).full_steps) == 0:
+        return
+    print(tables.format_summary(tables.write_summary(folder)))
+    pictures = runs.draw_pictures(folder)
+    for path in [folder / tables.SUMMARY, *pictures]:
+        print(path)
+    if not pictures:
+        print("no pictures: pip install 'qpensieve[plots]'")
+
+
+def _dominance(run: Path, other: Path) -> str:
+    ours, theirs = load_evaluations(run / FILE_NAME), load_evaluations(other / FILE_NAME)
+    if len(theirs.full_steps) == 0:
+        raise ValueError(f"{other} has no full evaluation yet: run 'qpensieve evaluate {other}'")
+    num = min(ours.num_seeds, theirs.num_seeds)
+    shares = np.asarray(
+        metrics.episodic_dominance(
+            ours.full_returns[-1, :num].mean(axis=2), theirs.full_returns[-1, :num].mean(axis=2), ours.full_preferences
+        )
+    )
+    return f"ED against {other}: {shares.mean():.3f} +- {shares.std():.3f} over {num} seed pairs"
+
+
+def _measure(name: str, run: Callable[..., list[report.Row]], settings: Any, json: Path | None) -> None:
+    rows = run(settings, progress=_warn)
+    print(report.format_table(rows))
+    if json is not None:
+        report.write_json(json, name, rows, dataclasses.asdict(settings))
+        print(f"written: {json}")
+
+
+def _warn(message: str) -> None:
+    print(message, file=sys.stderr)

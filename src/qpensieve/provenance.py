@@ -1,11 +1,12 @@
 """Where a result comes from: versions, machine, commit. Every result file carries it."""
 
-import os
 import platform
 import subprocess
 from importlib import metadata
 from pathlib import Path
 from typing import Any
+
+from qpensieve.envs.simulator import available_cores
 
 PACKAGES = ("qpensieve", "jax", "jaxlib", "numpy", "optax", "equinox", "mujoco", "box2d", "gymnasium", "moocore")
 
@@ -17,7 +18,7 @@ def describe() -> dict[str, Any]:
         "packages": {name: _version(name) for name in PACKAGES},
         "platform": f"{platform.system()} {platform.machine()}",
         "processor": _processor(),
-        "cores": len(os.sched_getaffinity(0)),
+        "cores": available_cores(),
         "device": _device(),
         "commit": _commit(),
     }
@@ -46,11 +47,15 @@ def _device() -> str:
 
 def _commit() -> str | None:
     """Commit of the source tree that runs, with a + if files in it have changed; None outside a checkout."""
-    here = Path(__file__).parent
+    here = Path(__file__)
     try:
-        git = ["git", "-C", str(here)]
-        commit = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
-        changed = subprocess.run([*git, "status", "--porcelain"], capture_output=True, text=True, check=True).stdout
+        # A package installed below some other project's checkout is not part of that project's commit.
+        _git(here.parent, "ls-files", "--error-unmatch", here.name)
+        commit, changed = _git(here.parent, "rev-parse", "HEAD"), _git(here.parent, "status", "--porcelain")
     except (OSError, subprocess.CalledProcessError):
         return None
-    return commit + ("+" if changed.strip() else "")
+    return commit + ("+" if changed else "")
+
+
+def _git(folder: Path, *words: str) -> str:
+    return subprocess.run(["git", "-C", folder, *words], capture_output=True, text=True, check=True).stdout.strip()

@@ -4,10 +4,12 @@ Axes, everywhere in this order: `seed`, `n` lanes, `b` batch, `k` snapshots, `2`
 `p` test preferences, `e` episodes, and last always `d` objectives.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, Key
 
 FloatArray = Float[np.ndarray, "..."]
 BoolArray = Bool[np.ndarray, "..."]
@@ -60,3 +62,26 @@ class Step:
     @property
     def done(self) -> Bool[np.ndarray, " n"]:
         return self.terminated | self.truncated
+
+
+S = TypeVar("S")
+
+Info = dict[str, Float[Array, ""]]
+"""What an update reports, by name; averaged over a block before it is logged."""
+
+
+@dataclass(frozen=True)
+class Algorithm(Generic[S]):
+    """What a training loop may know of an algorithm, for one seed; seeds are an axis the loop adds.
+
+    Attributes:
+        init: Key -> first state.
+        actor: State -> the network that acts.
+        update: (state, batch, key) -> state, what to log. One gradient step.
+        end_block: (state, updates done) -> state. Called between blocks of updates, for what is due only now and then.
+    """
+
+    init: Callable[[Key[Array, ""]], S]
+    actor: Callable[[S], Any]
+    update: Callable[[S, Any, Key[Array, ""]], tuple[S, Info]]
+    end_block: Callable[[S, Int[Array, ""]], S]

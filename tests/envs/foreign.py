@@ -139,6 +139,12 @@ class DictActions(PointMass):
         self.action_space = Dict({"push": Box(-1.0, 1.0, (2,))})
 
 
+class NoActions(PointMass):
+    def __init__(self):
+        super().__init__()
+        self.action_space = Box(-1.0, 1.0, (0,))
+
+
 class UnboundedActions(PointMass):
     def __init__(self):
         super().__init__()

@@ -96,6 +96,49 @@ def test_random_play_never_beats_the_front():
     assert {tuple(p) for p in non_dominated(together)} == {tuple(p) for p in dst.exact_front()}
 
 
+# Written down from the facts, not from the code. #: rock, other numbers: treasures; rows downwards, columns to the right.
+MAP = """
+.    .    .    .    .    .    .    .    .    .    .
+0.7  .    .    .    .    .    .    .    .    .    .
+#    8.2  .    .    .    .    .    .    .    .    .
+#    #    11.5 .    .    .    .    .    .    .    .
+#    #    #    14.0 15.1 16.1 .    .    .    .    .
+#    #    #    #    #    #    .    .    .    .    .
+#    #    #    #    #    #    .    .    .    .    .
+#    #    #    #    #    #    19.6 20.3 .    .    .
+#    #    #    #    #    #    #    #    .    .    .
+#    #    #    #    #    #    #    #    22.4 .    .
+#    #    #    #    #    #    #    #    #    23.7 .
+"""
+
+
+def test_the_whole_map_is_that_of_the_facts():
+    meaning = {".": 0.0, "#": -10.0}
+    cells = [
+        [meaning.get(word) or float(meaning.get(word, word)) for word in row.split()] for row in MAP.split("\n")[1:-1]
+    ]
+    expected = np.array(cells)
+    assert expected.shape == (11, 11)
+    centres = np.stack(np.meshgrid(np.arange(11) + 0.5, np.arange(11) + 0.5, indexing="ij"), axis=-1)
+    np.testing.assert_array_equal(dst.find(centres.reshape(-1, 2)).reshape(11, 11), expected)
+    # Near a corner of its cell a rock is still hit, a treasure is not.
+    near_corner = (centres + 0.49).reshape(-1, 2)
+    np.testing.assert_array_equal(dst.find(near_corner).reshape(11, 11), np.where(expected < 0, expected, 0.0))
+
+
+def test_the_far_walls_can_be_touched_and_not_passed():
+    along_columns = _sail(*[(0.0, 1.0)] * 11, (0.0, 0.25), (0.25, 0.25))
+    positions = [tuple(step.obs[0]) for step in along_columns]
+    assert positions[9:] == [(0.0, 10.0), (0.0, 11.0), (0.0, 11.0), (0.25, 11.0)]
+    along_rows = _sail(*[(0.0, 1.0)] * 10, (0.0, 0.5), *[(1.0, 0.0)] * 11, (0.25, -0.25))
+    assert [tuple(step.obs[0]) for step in along_rows[-3:]] == [(10.0, 10.5), (11.0, 10.5), (11.0, 10.25)]
+
+
+def test_the_near_walls_can_be_touched_from_within():
+    steps = _sail((0.5, 0.5), (-0.5, -0.5), (-0.125, -0.125))
+    assert [tuple(step.obs[0]) for step in steps] == [(0.5, 0.5), (0.0, 0.0), (0.0, 0.0)]
+
+
 def test_a_move_off_the_sea_is_ignored_in_that_axis_alone():
     (step,) = _sail((-0.5, 0.25))
     np.testing.assert_array_equal(step.obs[0], [0.0, 0.25])

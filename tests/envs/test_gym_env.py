@@ -106,6 +106,62 @@ def test_pictures_show_the_state(gym_id: str):
     assert not np.array_equal(first, np.asarray(env.render()))
 
 
+@pytest.mark.parametrize(("domain", "limit"), [("DST2d", 50), ("HalfCheetah2d", 1000)])
+def test_the_time_limit_is_a_truncation_and_shown_in_the_spec(domain: str, limit: int):
+    env = gymnasium.make(get_domain(domain).gym_id)
+    assert env.spec is not None
+    assert env.spec.max_episode_steps == limit
+    env.reset(seed=0)
+    still = np.zeros(env.action_space.shape or (), np.float32)
+    ends = [env.step(still)[2:4] for _ in range(limit)]
+    assert ends == [(False, False)] * (limit - 1) + [(False, True)]
+    with pytest.raises(RuntimeError, match="call reset"):
+        env.step(still)
+
+
+def test_a_goal_on_the_last_step_is_a_termination_alone():
+    env = gymnasium.make("qpensieve/DST2d-v0")
+    env.reset(seed=0)
+    for _ in range(48):
+        env.step(np.zeros(2, np.float32))
+    env.step(np.array([1.0, 0.5], np.float32))
+    assert env.step(np.array([0.5, 0.0], np.float32))[2:4] == (True, False)
+
+
+@pytest.mark.parametrize("domain", DOMAINS)
+def test_the_spec_shows_the_limit_of_the_domain(domain: str):
+    row = get_domain(domain)
+    env = gymnasium.make(row.gym_id)
+    assert env.spec is not None
+    assert env.spec.max_episode_steps == row.max_steps
+    assert env.metadata["render_fps"] == row.render_fps
+    again = gymnasium.make(env.spec)
+    assert again.spec is not None
+    assert again.spec.max_episode_steps == row.max_steps
+
+
+def test_environments_that_are_not_seeded_start_differently():
+    starts = [gymnasium.make("qpensieve/Hopper2d-v0").reset()[0] for _ in range(3)]
+    assert len(np.unique(starts, axis=0)) == 3
+
+
+def test_a_seed_is_followed_by_other_episodes_and_starts_again_when_given_again():
+    env = gymnasium.make("qpensieve/Hopper2d-v0")
+    first, second = env.reset(seed=5)[0], env.reset()[0]
+    assert not np.array_equal(first, second)
+    np.testing.assert_array_equal(env.reset(seed=5)[0], first)
+    np.testing.assert_array_equal(env.reset()[0], second)
+
+
+@pytest.mark.parametrize("domain", DOMAINS)
+def test_observations_are_bounded_where_they_are_and_nowhere_else(domain: str):
+    space = gymnasium.make(get_domain(domain).gym_id).observation_space
+    assert isinstance(space, gymnasium.spaces.Box)
+    low, high = (0.0, 11.0) if domain == "DST2d" else (-np.inf, np.inf)
+    assert (space.low == low).all()
+    assert (space.high == high).all()
+
+
 def test_an_unknown_render_mode_is_refused():
     with pytest.raises(ValueError, match="'rgb_array' or None"):
         LaneEnv("DST2d", render_mode="ansi")

@@ -14,8 +14,9 @@ import pytest
 from gymnasium.spaces import Box
 
 from qpensieve.envs import workers
-from qpensieve.envs.base import LaneOptions, Lanes, State
+from qpensieve.envs.base import Lanes
 from qpensieve.envs.gym_lanes import EnvSource, GymSimulator, describe, make_simulator, rescale, resolve
+from qpensieve.envs.simulator import LaneOptions, State
 from qpensieve.envs.workers import WorkerSimulator
 from qpensieve.types import EnvSpec, Step
 from tests.envs import foreign
@@ -104,6 +105,24 @@ def test_a_module_that_does_not_import_is_named():
         resolve("no_such_module:make")
 
 
+@pytest.mark.parametrize("name", [":make", "tests.envs.foreign:", ":"])
+def test_half_a_name_says_how_a_whole_one_looks(name: str):
+    with pytest.raises(ValueError, match=f"'{name}' is not the name of an environment: write module:factory"):
+        resolve(name)
+
+
+def test_a_relative_module_is_named():
+    with pytest.raises(ValueError, match="cannot import module '.mine' of environment '.mine:make'"):
+        resolve(".mine:make")
+
+
+def test_an_environment_instead_of_a_factory_is_refused():
+    with pytest.raises(ValueError, match=r"PointMass.* is one environment, .* give a function that makes one"):
+        resolve(foreign.PointMass())
+    with pytest.raises(ValueError, match="by its name or by a function that makes it, not by 3"):
+        resolve(3)
+
+
 @pytest.mark.parametrize("name", ["no_such_factory", "NOT_CALLABLE"])
 def test_a_factory_that_is_not_in_its_module_is_named(name: str):
     with pytest.raises(
@@ -148,6 +167,7 @@ def test_without_a_reward_space_one_step_counts_the_objectives():
         (foreign.DiscreteActions, r"discrete action space Discrete\(3\); qpensieve's algorithms need a continuous Box"),
         (foreign.IntegerBox, r"discrete action space Box\(.*int64\); qpensieve's algorithms need a continuous Box"),
         (foreign.DictActions, r"mine: action space Dict\(.*need a continuous Box"),
+        (foreign.NoActions, r"mine: the action space Box\(.*has no numbers; .* need a continuous Box"),
         (foreign.UnboundedActions, r"action_space.high\[1\] is inf; .* need a continuous Box, bounded"),
         (foreign.DictObservations, r"observation space Dict\(.*FlattenObservation"),
         (foreign.WrongReference, r"reference_point has 3 numbers for 2 objectives"),
@@ -339,7 +359,7 @@ def test_workers_give_the_same_numbers_as_one_process(noisy_workers: WorkerSimul
 
 def test_workers_and_one_process_continue_what_the_other_saved(noisy_workers: WorkerSimulator):
     actions = draw_actions()
-    here = make_lanes(foreign.Noisy, seed=8)
+    here = make_lanes("tests.envs.foreign:Noisy", seed=8)
     there = Lanes(noisy_workers, NUM_LANES, 3, EXACT)
     here.reset()
     run(here, actions[:10])
@@ -347,7 +367,7 @@ def test_workers_and_one_process_continue_what_the_other_saved(noisy_workers: Wo
     there.restore(saved)
     assert_states_equal(there.state(), saved)
     assert_steps_equal(run(here, actions[10:]), run(there, actions[10:]))
-    back = make_lanes(foreign.Noisy)
+    back = make_lanes("tests.envs.foreign:Noisy")
     back.restore(there.state())
     assert_steps_equal(run(there, actions), run(back, actions))
 
@@ -359,7 +379,7 @@ def test_workers_describe_and_refuse_to_draw_like_one_process(noisy_workers: Wor
 
 
 def test_a_garbage_collected_simulator_ends_its_processes_and_an_error_names_the_global_lane():
-    simulator = make_simulator(foreign.Raising, 2, 2)
+    simulator = make_simulator(foreign.Raising, 2, 2, first_lane=10)
     assert isinstance(simulator, WorkerSimulator)
     seeds = [next(s for s in range(99) if np.random.default_rng(s).normal() > 0)] * 2
     seeds[1] = next(s for s in range(99) if np.random.default_rng(s).normal() < 0)
@@ -367,7 +387,7 @@ def test_a_garbage_collected_simulator_ends_its_processes_and_an_error_names_the
     for _ in range(2):
         simulator.advance(slice(None), np.zeros((2, 2)))
     with pytest.raises(
-        RuntimeError, match=r"Raising: .* lane 1 at step 3: ZeroDivisionError: division by zero"
+        RuntimeError, match=r"Raising: .* lane 11 at step 3: ZeroDivisionError: .* process for lanes 11 to 11"
     ) as caught:
         simulator.advance(slice(None), np.zeros((2, 2)))
     assert "1 / 0" in str(caught.value.__cause__)

@@ -1,13 +1,14 @@
 """LunarLander over several processes: the same numbers as in one, and no helper left behind."""
 
 import os
+import signal
 import subprocess
 import sys
 
 import numpy as np
 import pytest
 
-from qpensieve.envs import LaneOptions, Lanes, get_domain, make_lanes
+from qpensieve.envs import LaneOptions, Lanes, get_domain, lander_crew, make_lanes
 from qpensieve.envs.lander_crew import LanderCrew, make_lander
 from qpensieve.envs.lunar_lander import LunarLanderSimulator
 
@@ -55,6 +56,15 @@ def test_a_state_saved_by_one_process_continues_in_a_crew(crew: LanderCrew):
     np.testing.assert_array_equal(alone.render(6), together.render(6))
 
 
+def test_lanes_are_reset_in_any_order(crew: LanderCrew):
+    alone, together = _lanes(LunarLanderSimulator(SPEC, 7)), _lanes(crew)
+    alone.reset()
+    together.reset()
+    np.testing.assert_array_equal(alone.reset([3, 6, 0]), together.reset([3, 6, 0]))
+    actions = np.random.default_rng(1).uniform(-1, 1, (7, 2))
+    np.testing.assert_array_equal(alone.step(actions).last_obs, together.step(actions).last_obs)
+
+
 def test_helpers_are_used_only_where_they_pay():
     assert isinstance(make_lander(SPEC, 31, None), LunarLanderSimulator)
     assert isinstance(make_lander(SPEC, 64, 1), LunarLanderSimulator)
@@ -72,8 +82,51 @@ def test_a_lost_helper_is_an_error_and_not_a_wait():
     lanes.reset()
     crew._helpers[0]._process.kill()
     crew._helpers[0]._process.wait()
-    with pytest.raises(RuntimeError, match="LunarLander5d: a helper process ended with code -9"):
+    how = "make new lanes and restore the saved state"
+    with pytest.raises(RuntimeError, match=f"LunarLander5d: a helper process ended with code -9; {how}"):
         lanes.step(np.zeros((4, 2)))
+    with pytest.raises(RuntimeError, match=f"LunarLander5d: these lanes are closed; {how}"):
+        lanes.step(np.zeros((4, 2)))
+
+
+def test_ctrl_c_in_the_middle_of_a_step_closes_the_crew_and_the_saved_state_goes_on(monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    crew = LanderCrew(SPEC, 4, num_shares=2)
+    lanes, alone = Lanes(crew, 4, 0), Lanes(LunarLanderSimulator(SPEC, 4), 4, 0)
+    lanes.reset()
+    alone.reset()
+    process = crew._helpers[0]._process
+    monkeypatch.setattr(crew._own, "advance", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        lanes.step(np.ones((4, 2)))
+    assert process.poll() is not None
+    monkeypatch.undo()
+    for command in (lambda: lanes.step(np.ones((4, 2))), lanes.reset, lambda: lanes.render(3)):
+        with pytest.raises(RuntimeError, match="LunarLander5d: these lanes are closed; make new lanes and restore"):
+            command()
+    other = Lanes(LunarLanderSimulator(SPEC, 4), 4, 9)
+    other.restore(lanes.state())
+    np.testing.assert_array_equal(other.step(np.ones((4, 2))).obs, alone.step(np.ones((4, 2))).obs)
+
+
+def test_helpers_leave_ctrl_c_to_their_parent(crew: LanderCrew):
+    lanes = _lanes(crew)
+    lanes.reset()
+    for helper in crew._helpers:
+        helper._process.send_signal(signal.SIGINT)
+    for _ in range(3):
+        lanes.step(np.zeros((7, 2)))
+
+
+def test_a_helper_that_does_not_end_by_itself_is_killed(monkeypatch):
+    monkeypatch.setattr(lander_crew, "CLOSE_SECONDS", 0.2)
+    crew = LanderCrew(SPEC, 4, num_shares=2)
+    process = crew._helpers[0]._process
+    process.send_signal(signal.SIGSTOP)
+    crew.close()
+    assert process.returncode == -signal.SIGKILL
 
 
 def test_a_script_without_a_main_guard_works_and_leaves_no_process():

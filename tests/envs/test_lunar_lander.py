@@ -70,6 +70,37 @@ def test_powers_are_those_the_engines_applied(action: tuple[float, float], main:
     np.testing.assert_allclose(lanes.step(np.array([action])).reward[0, 2:], [-main, -side])
 
 
+def test_coming_to_rest_on_the_step_of_a_crash_counts_as_landed():
+    # As in Gymnasium, where the test for sleep comes last.
+    simulator = LunarLanderSimulator(get_domain("LunarLander4d").spec, 4)
+    simulator.start(np.arange(4), np.arange(4))
+    simulator._readings[:, 8:] = [(1, 0), (1, 1), (0, 0), (0, 1)]  # awake, crashed
+    reward, terminated, _ = simulator._outcome(slice(None), np.zeros(4), np.zeros(4))
+    np.testing.assert_array_equal(reward[:, 1], [0.0, -100.0, 100.0, 100.0])
+    np.testing.assert_array_equal(terminated, [False, True, True, True])
+
+
+def test_engines_that_are_off_cost_nothing():
+    lanes = make_lanes("LunarLander4d", 1, seed=0)
+    lanes.reset()
+    assert not np.signbit(lanes.step(np.zeros((1, 2))).reward[0, 2:]).any()
+
+
+def test_a_lander_can_fly_out_of_gymnasiums_box():
+    # Why the observation space of our shell has no bounds.
+    lanes = make_lanes("LunarLander4d", 1, seed=0)
+    box = gymnasium.make("LunarLander-v3", continuous=True).observation_space
+    obs = lanes.reset()[0]
+    for _ in range(400):
+        x, _, vx, _, angle, spin, *_ = obs
+        step = lanes.step(np.array([[1.0, np.clip(3 * angle + 2 * spin + (x + vx) / 2, -1, 1)]]))
+        obs = step.last_obs[0]
+        if not box.contains(obs):
+            return
+        assert not step.done[0]
+    pytest.fail("it stayed inside")
+
+
 def test_running_out_of_time_costs_a_hundred_and_is_a_truncation():
     spec = replace(get_domain("LunarLander4d").spec, max_steps=5)
     lanes = Lanes(LunarLanderSimulator(spec, 2), 2, seed=0)

@@ -1,7 +1,9 @@
 """The MuJoCo domains against Gymnasium's own v4 environments, step by step, in float64."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
+import mujoco
 import numpy as np
 import pytest
 from gymnasium.envs.mujoco.ant_v4 import AntEnv
@@ -11,7 +13,7 @@ from gymnasium.envs.mujoco.mujoco_env import MujocoEnv
 from gymnasium.envs.mujoco.walker2d_v4 import Walker2dEnv
 
 from qpensieve.envs import LaneOptions, Lanes, make_lanes
-from qpensieve.envs.mujoco import is_ant_healthy, is_hopper_healthy, is_walker_healthy, quiet_mujoco
+from qpensieve.envs.mujoco import Body, is_ant_healthy, is_hopper_healthy, is_walker_healthy, quiet_mujoco
 
 NUM_STATES, NUM_LANES = 200, 4
 FLOAT64 = LaneOptions(dtype=np.float64)
@@ -70,6 +72,28 @@ def test_one_step_from_visited_states_equals_gymnasiums(domain: str):
     assert ends > 0 or domain in ("HalfCheetah2d", "Ant2d", "Ant3d")
 
 
+def test_ant_is_paid_for_health_on_its_last_step_too():
+    lanes = make_lanes("Ant3d", 2, seed=0, options=FLOAT64)
+    lanes.reset()
+    qpos = _gymnasium_env("Ant3d").init_qpos.copy()
+    qpos[2] = 1.2
+    lanes.simulator.set_pose(np.array([1]), qpos[None], np.zeros((1, 14)))  # pyright: ignore
+    step = lanes.step(np.zeros((2, 8)))
+    np.testing.assert_array_equal(step.terminated, [False, True])
+    np.testing.assert_array_equal(step.reward[:, 1], 1.0)
+
+
+@pytest.mark.parametrize("domain", REWARDS)
+def test_no_effort_costs_nothing(domain: str):
+    lanes = make_lanes(domain, 1, seed=0)
+    lanes.reset()
+    reward = lanes.step(np.zeros((1, lanes.spec.action_size))).reward[0]
+    costs = [r for r, name in zip(reward, lanes.spec.objectives, strict=True) if name.startswith("control")]
+    assert costs
+    assert not np.any(costs)
+    assert not np.signbit(costs).any()
+
+
 @pytest.mark.parametrize(("domain", "height"), [("Ant2d", 1.2), ("Walker2d", 2.1), ("Walker2d", 0.75)])
 def test_leaving_the_healthy_range_terminates_as_in_gymnasium(domain: str, height: float):
     env = _gymnasium_env(domain)
@@ -103,6 +127,7 @@ def test_leaving_the_healthy_range_terminates_as_in_gymnasium(domain: str, heigh
         (is_hopper_healthy, 4, 100.0, False),
         (is_hopper_healthy, 0, 1e6, True),  # how far it has come does not matter
         (is_walker_healthy, 1, 2.0, False),
+        (is_walker_healthy, 1, 0.8, False),
         (is_walker_healthy, 1, 0.801, True),
         (is_walker_healthy, 2, -1.0, False),
         (is_walker_healthy, 4, 1e3, True),
@@ -137,6 +162,16 @@ def test_resets_have_the_noise_of_gymnasiums(domain: str):
     np.testing.assert_allclose(np.abs(ours).max(axis=0), np.abs(theirs).max(axis=0), rtol=0.6)
 
 
+@pytest.mark.parametrize("domain", ["HalfCheetah2d", "Ant2d"])
+def test_reset_positions_fill_the_range_of_their_noise(domain: str):
+    env = _gymnasium_env(domain)
+    lanes = make_lanes(domain, 400, seed=0, options=FLOAT64)
+    lanes.reset()
+    noise = np.abs(_poses(lanes, env)[0] - env.init_qpos).max(axis=0)
+    assert (noise <= 0.1).all()
+    assert (noise > 0.095).all()  # 400 draws all stay below that once in 1e9
+
+
 def test_actions_are_clipped_before_physics_and_before_costs():
     near, far = (make_lanes("Hopper2d", 1, seed=0, options=FLOAT64) for _ in range(2))
     near.reset()
@@ -169,10 +204,29 @@ def test_ant_contact_forces_are_gymnasiums():
         env.reset()
         env.set_state(poses[0][0], poses[1][0])
         theirs = env.step(actions[0])[0]
-        # The forces come out of an iterative solver started differently: far looser than the physics itself.
-        np.testing.assert_allclose(step.last_obs[0], theirs, rtol=0, atol=1e-4)
+        np.testing.assert_allclose(step.last_obs[0], theirs, rtol=0, atol=1e-9)
         touched += bool((step.last_obs[:, 27:] != 0).any())
     assert touched > 10
+
+
+def test_contact_forces_belong_to_their_lane_and_are_cleared_at_its_reset():
+    forces = LaneOptions(dtype=np.float64, contact_forces=True)
+    free = make_lanes("Ant2d", 3, 1, forces)
+    resting = make_lanes("Ant2d", 3, 1, replace(forces, autoreset=False))
+    free.reset()
+    resting.reset()
+    resting.simulator.set_pose(np.array([0]), np.full((1, 15), 2.0), np.zeros((1, 14)))  # pyright: ignore
+    generator = np.random.default_rng(0)
+    for _ in range(40):
+        actions = generator.uniform(-1, 1, (3, 8))
+        a, b = free.step(actions), resting.step(actions)
+        np.testing.assert_array_equal(a.last_obs[1:], b.last_obs[1:])
+    np.testing.assert_array_equal(resting.running, [False, True, True])
+    before = resting.obs
+    assert before[1:, 27:].any(axis=1).all()
+    after = resting.reset([1])
+    assert not after[1, 27:].any()
+    np.testing.assert_array_equal(after[2], before[2])
 
 
 def test_contact_forces_are_refused_elsewhere():
@@ -191,15 +245,43 @@ def test_the_number_of_threads_does_not_change_the_numbers():
 
 
 def test_loading_the_cheetah_leaves_no_log_file(tmp_path, monkeypatch, capfd):
-    from qpensieve.envs import mujoco
-
     monkeypatch.chdir(tmp_path)
-    fresh = mujoco.Body("half_cheetah.xml", 5, 1, 1, 0.1, True, None, None)
+    fresh = Body("half_cheetah.xml", 5, 1, 1, 0.1, True, None, None)
     assert fresh.model.nq == 9
     assert list(tmp_path.iterdir()) == []
     assert "settotalmass" not in "".join(capfd.readouterr())
 
 
-def test_num_threads_must_be_positive():
-    with pytest.raises(ValueError, match="num_threads must be at least 1, got 0"):
-        make_lanes("Hopper2d", 1, 0, LaneOptions(num_threads=0))
+@pytest.mark.parametrize(("domain", "options"), [("Hopper2d", FLOAT64), ("Ant2d", LaneOptions(contact_forces=True))])
+def test_diverged_physics_is_an_error_with_lane_and_step_and_leaves_no_log(
+    domain, options, tmp_path, monkeypatch, capfd
+):
+    monkeypatch.chdir(tmp_path)
+    lanes = make_lanes(domain, 4, 0, replace(options, autoreset=False, first_lane=10))
+    lanes.reset()
+    still = np.zeros((4, lanes.spec.action_size))
+    lanes.step(still)
+    lanes.running[0] = False  # so that rows of the simulator are not lane numbers
+    physics = lanes.state()["simulator/physics"][[2]]
+    nq = physics.shape[1] // 2
+    lanes.simulator.set_pose(np.array([2]), physics[:, 1 : 1 + nq], np.full((1, lanes.simulator._nv), 1e9))  # pyright: ignore
+    before = lanes.state()
+    with pytest.raises(
+        FloatingPointError, match=rf"{domain}: the physics diverged .* in lane 12 at step 2 of episode 0"
+    ):
+        lanes.step(still)
+    for name, value in lanes.state().items():
+        np.testing.assert_array_equal(value, before[name], err_msg=name)
+    lanes.reset([2])
+    lanes.step(still)
+    assert list(tmp_path.iterdir()) == []
+    assert "unstable" not in "".join(capfd.readouterr())
+
+
+def test_the_log_of_mujoco_is_left_as_it_was():
+    before = mujoco.MjLogConfig.get()
+    lanes = make_lanes("Hopper2d", 1, seed=0)
+    lanes.reset()
+    lanes.step(np.zeros((1, 3)))
+    after = mujoco.MjLogConfig.get()
+    assert (after.logto_file, after.logto_console) == (before.logto_file, before.logto_console) == (True, True)

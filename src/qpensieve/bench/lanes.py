@@ -86,7 +86,13 @@ def _gym_env(domain: str) -> gymnasium.Env:
     gym_id, kwargs = GYM_BODIES[domain]
     with warnings.catch_warnings(), quiet_mujoco():
         warnings.simplefilter("ignore")  # v4 is old, and meant: it is the physics the domains are defined by
-        return gymnasium.make(gym_id, **kwargs)
+        try:
+            return gymnasium.make(gym_id, **kwargs)
+        except (ImportError, gymnasium.error.DependencyNotInstalled) as error:
+            raise SystemExit(
+                f"bench lanes compares with Gymnasium's {gym_id}, which cannot be made here ({error}); "
+                "install what it needs: pip install 'qpensieve[dev]'"
+            ) from error
 
 
 def _loop(env: gymnasium.Env, actions: np.ndarray) -> float:

@@ -7,83 +7,31 @@ The stream of an episode is derived from (lane seed, episode number) alone. So l
 and a saved state needs no generator: the counters say it all.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Bool, Float, Float64, Int
 
-from qpensieve.types import EnvSpec, Step
+from qpensieve.envs.simulator import (
+    ALL_LANES,
+    DEFAULT_OPTIONS,
+    DivergedError,
+    Index,
+    LaneOptions,
+    Simulator,
+    State,
+    check_options,
+)
+from qpensieve.preferences import ArrayLike
+from qpensieve.types import Step
 
 STATE_VERSION = 1
 
-Index = slice | Int[np.ndarray, " lanes"]
-"""All lanes as a full slice (no copies), or the numbers of some."""
+SEED_LIMIT = 2**63
+"""Seeds are kept as int64."""
 
-Streams = Callable[[int], np.random.SeedSequence]
-"""Lane number -> the seed of the episode that is about to start there."""
-
-State = dict[str, np.ndarray]
-"""Named arrays; together they continue bit for bit."""
-
-ALL_LANES = slice(None)
-
-
-@dataclass(frozen=True)
-class LaneOptions:
-    """How lanes run. Only `contact_forces` changes what the environment is.
-
-    Attributes:
-        autoreset: Start the next episode at once when one ends. If False, a lane that ended rests: it is not simulated,
-            pays nothing and keeps its last observation until `reset`.
-        dtype: Of observations. float64 gives them before any cast.
-        first_lane: Number of the first lane: with one seed for all, lanes 3 and 4 can be made without 0 to 2.
-        num_threads: MuJoCo and LunarLander domains: threads (LunarLander: processes, from 32 lanes on) that share the
-            lanes; None takes every core this process may use.
-        contact_forces: Ant domains: 84 contact forces join the observation (slow: computed lane by lane).
-        num_workers: Foreign environments: worker processes that share the lanes; 0 runs them in this process.
-    """
-
-    autoreset: bool = True
-    dtype: type[np.floating[Any]] = np.float32
-    first_lane: int = 0
-    num_threads: int | None = None
-    contact_forces: bool = False
-    num_workers: int = 0
-
-
-DEFAULT_OPTIONS = LaneOptions()
-
-
-@runtime_checkable
-class Simulator(Protocol):
-    """One body for n lanes. Methods work on the lanes they are given and leave the others alone."""
-
-    @property
-    def spec(self) -> EnvSpec: ...
-
-    def reset(self, lanes: Int[np.ndarray, " lanes"], streams: Streams) -> None:
-        """Start a new episode in each of `lanes`."""
-        ...
-
-    def advance(
-        self, lanes: Index, actions: Float64[np.ndarray, "lanes act"]
-    ) -> tuple[Float64[np.ndarray, "lanes d"], Bool[np.ndarray, " lanes"], Bool[np.ndarray, " lanes"] | None]:
-        """Step; gives reward, terminated, and truncated where the simulator itself cuts episodes (else None)."""
-        ...
-
-    def observe(self, lanes: Index) -> Float64[np.ndarray, "lanes obs"]:
-        """Give the observation of each lane, before any cast, in an array the caller may keep."""
-        ...
-
-    def state(self) -> State: ...
-
-    def restore(self, state: State) -> None: ...
-
-    def render(self, lane: int) -> np.ndarray: ...
-
-    def close(self) -> None: ...
+SIMULATOR_PREFIX = "simulator/"
+"""Begins the names of the simulator's arrays in a saved state."""
 
 
 class Lanes:
@@ -104,6 +52,7 @@ class Lanes:
         seed: int | Sequence[int],
         options: LaneOptions = DEFAULT_OPTIONS,
     ):
+        check_options(options)
         self.simulator = simulator
         self.spec = simulator.spec
         self.num_lanes = num_lanes
@@ -119,7 +68,7 @@ class Lanes:
     def obs(self) -> Float[np.ndarray, "n obs"]:
         """The observation to act on in each lane."""
         if (self.episodes < 0).any():
-            raise RuntimeError("lanes have no observation yet: call reset() first")
+            raise RuntimeError(f"{self.spec.id}: lanes have no observation yet: call reset() first")
         return self._obs.copy()
 
     def reseed(self, seed: int | Sequence[int]) -> None:
@@ -129,24 +78,21 @@ class Lanes:
         self.elapsed[:] = 0
         self.running[:] = False
 
-    def reset(self, lanes: Int[np.ndarray, " lanes"] | Sequence[int] | None = None) -> Float[np.ndarray, "n obs"]:
-        """Start the next episode in all lanes, or in those named; gives the observations of all lanes."""
-        chosen = np.arange(self.num_lanes) if lanes is None else np.asarray(lanes, np.int64)
-        self.episodes[chosen] += 1
-        self.elapsed[chosen] = 0
-        self.running[chosen] = True
-        if chosen.size:
-            self.simulator.reset(chosen, self._stream)
-            self._obs[chosen] = self._checked_obs(chosen)
+    def reset(self, lanes: ArrayLike | None = None) -> Float[np.ndarray, "n obs"]:
+        """Start the next episode in all lanes, or in those named, by number or by a mask; gives all observations."""
+        self._start(np.arange(self.num_lanes) if lanes is None else _lane_numbers(lanes, self.num_lanes))
         return self._obs.copy()
 
-    def step(self, actions: Float[np.ndarray, "n act"]) -> Step:
-        """Step every running lane once; actions are clipped to [-1, 1] first."""
+    def step(self, actions: ArrayLike) -> Step:
+        """Step every running lane once; actions [n, act] are clipped to [-1, 1] first."""
         lanes = self._running_lanes()
         clipped = self._checked_actions(actions)[lanes]
         if len(clipped) == 0:  # every lane rests
             return self._collect(lanes, np.zeros((0, self.spec.num_objectives)), np.zeros(0, bool), np.zeros(0, bool))
-        reward, terminated, cut = self.simulator.advance(lanes, clipped)
+        try:
+            reward, terminated, cut = self.simulator.advance(lanes, clipped)
+        except DivergedError as error:
+            raise FloatingPointError(f"{self.spec.id}: {error} {self._where(error.lane, ahead=1)}") from error
         self.elapsed[lanes] += 1
         truncated = self.elapsed[lanes] >= self._max_steps
         truncated = (truncated if cut is None else truncated | cut) & ~terminated
@@ -159,12 +105,15 @@ class Lanes:
         self.running[ended] = False
         if not self._options.autoreset:
             return step
-        return Step(self.reset(ended), step.reward, step.terminated, step.truncated, step.last_obs)
+        self._start(ended)
+        step.obs[ended] = self._obs[ended]
+        return step
 
     def state(self) -> State:
         """Everything that `restore` needs to continue bit for bit, as named arrays."""
         own = {
             "version": np.array(STATE_VERSION),
+            "id": np.array(self.spec.id),
             "seeds": self._seeds.copy(),
             "stream_numbers": self._stream_numbers.copy(),
             "episodes": self.episodes.copy(),
@@ -172,27 +121,19 @@ class Lanes:
             "running": self.running.copy(),
             "obs": self._obs.copy(),
         }
-        return own | {f"simulator/{name}": value for name, value in self.simulator.state().items()}
+        return own | {f"{SIMULATOR_PREFIX}{name}": value for name, value in self.simulator.state().items()}
 
     def restore(self, state: State) -> None:
-        """Take over a saved `state`, of the same domain and number of lanes."""
-        if int(state["version"]) != STATE_VERSION:
-            raise ValueError(
-                f"lane state has format version {int(state['version'])}, this program reads {STATE_VERSION}"
-            )
-        if state["obs"].shape != self._obs.shape:
-            raise ValueError(
-                f"lane state holds {state['obs'].shape[0]} lanes with observations of {state['obs'].shape[1]} numbers, "
-                f"but {self.spec.id} here has {self.num_lanes} lanes of {self.spec.obs_size}"
-            )
+        """Take over a saved `state`, of the same domain and number of lanes; one that does not fit changes nothing."""
+        self._check_state(state)
+        prefix = SIMULATOR_PREFIX
+        self.simulator.restore({name.removeprefix(prefix): v for name, v in state.items() if name.startswith(prefix)})
         self._seeds = state["seeds"].copy()
         self._stream_numbers = state["stream_numbers"].copy()
         self.episodes = state["episodes"].copy()
         self.elapsed = state["elapsed"].copy()
         self.running = state["running"].copy()
         self._obs = state["obs"].astype(self._options.dtype)
-        prefix = "simulator/"
-        self.simulator.restore({name.removeprefix(prefix): v for name, v in state.items() if name.startswith(prefix)})
 
     def render(self, lane: int = 0) -> np.ndarray:
         """Draw one lane as an RGB image."""
@@ -201,6 +142,14 @@ class Lanes:
     def close(self) -> None:
         self.simulator.close()
 
+    def _start(self, lanes: Int[np.ndarray, " lanes"]) -> None:
+        self.episodes[lanes] += 1
+        self.elapsed[lanes] = 0
+        self.running[lanes] = True
+        if lanes.size:
+            self.simulator.reset(lanes, self._stream)
+            self._obs[lanes] = self._checked_obs(lanes)
+
     def _stream(self, lane: int) -> np.random.SeedSequence:
         key = (int(self._stream_numbers[lane]), int(self.episodes[lane]))
         return np.random.SeedSequence(int(self._seeds[lane]), spawn_key=key)
@@ -208,32 +157,62 @@ class Lanes:
     def _running_lanes(self) -> Index:
         if self.running.all():
             return ALL_LANES
-        if self._options.autoreset:
-            raise RuntimeError("step() before reset(): call reset() once to start the episodes")
+        if self._options.autoreset or (self.episodes < 0).any():
+            raise RuntimeError(f"{self.spec.id}: step() before reset(): call reset() once to start the episodes")
         return np.flatnonzero(self.running)
 
-    def _checked_actions(self, actions: Float[np.ndarray, "..."]) -> Float64[np.ndarray, "n act"]:
+    def _checked_actions(self, actions: ArrayLike) -> Float64[np.ndarray, "n act"]:
+        values = np.asarray(actions)
         expected = (self.num_lanes, self.spec.action_size)
-        if actions.shape != expected:
-            raise ValueError(f"{self.spec.id}: actions have shape {actions.shape}, expected {expected} (lanes, action)")
-        self._check_finite("action", actions, ALL_LANES)
-        return np.clip(actions, -1.0, 1.0, dtype=np.float64)
+        if values.shape != expected:
+            raise ValueError(f"{self.spec.id}: actions have shape {values.shape}, expected {expected} (lanes, action)")
+        self._check_finite("action", values, ALL_LANES, ahead=1)
+        return np.clip(values, -1.0, 1.0, dtype=np.float64)
 
-    def _checked_obs(self, lanes: Index) -> Float64[np.ndarray, "lanes obs"]:
-        obs = self.simulator.observe(lanes)
+    def _checked_obs(self, lanes: Index) -> Float[np.ndarray, "lanes obs"]:
+        # The cast comes first: a finite float64 may be infinite as float32.
+        with np.errstate(over="ignore"):
+            obs = self.simulator.observe(lanes).astype(self._options.dtype, copy=False)
         self._check_finite("observation", obs, lanes)
         return obs
 
-    def _check_finite(self, what: str, values: Float[np.ndarray, "lanes _"], lanes: Index) -> None:
-        # A sum is finite only if every term is (or the terms overflow, which is as bad): one pass instead of two.
-        if np.isfinite(values.sum()) or np.isfinite(values).all():
-            return
+    def _check_finite(self, what: str, values: np.ndarray, lanes: Index, ahead: int = 0) -> None:
+        # A sum is finite only if every term is (or the terms overflow, then each is looked at): one pass, not two.
+        with np.errstate(invalid="ignore", over="ignore"):
+            if np.isfinite(values.sum()) or np.isfinite(values).all():
+                return
         row, column = np.argwhere(~np.isfinite(values))[0]
-        lane = int(np.arange(self.num_lanes)[lanes][row])
-        raise FloatingPointError(
-            f"{self.spec.id}: {what}[{column}] is {values[row, column]} in lane {lane} "
-            f"at step {int(self.elapsed[lane])} of episode {int(self.episodes[lane])}"
-        )
+        where = self._where(int(np.arange(self.num_lanes)[lanes][row]), ahead)
+        raise FloatingPointError(f"{self.spec.id}: {what}[{column}] is {values[row, column]} {where}")
+
+    def _where(self, lane: int, ahead: int) -> str:
+        """Lane, step and episode in words; `ahead` is 1 where the step is not counted yet."""
+        step, episode = int(self.elapsed[lane]) + ahead, int(self.episodes[lane])
+        return f"in lane {self._options.first_lane + lane} at step {step} of episode {episode}"
+
+    def _check_state(self, state: State) -> None:
+        """Refuse a state that is not of lanes like these, before anything has changed."""
+        if "version" not in state or int(state["version"]) != STATE_VERSION:
+            found = int(state["version"]) if "version" in state else "missing"
+            raise ValueError(f"lane state has format version {found}, this program reads {STATE_VERSION}")
+        if "id" not in state or str(state["id"]) != self.spec.id:
+            raise ValueError(f"lane state is of {state.get('id', 'an unnamed domain')}, these lanes are {self.spec.id}")
+        own = self.state()
+        if own.keys() != state.keys():
+            missing, unknown = sorted(own.keys() - state.keys()), sorted(state.keys() - own.keys())
+            raise ValueError(f"lane state of {self.spec.id}: missing arrays {missing}, unknown arrays {unknown}")
+        if state["obs"].shape != self._obs.shape:
+            raise ValueError(
+                f"lane state holds {state['obs'].shape[0]} lanes with observations of {state['obs'].shape[1]} numbers, "
+                f"but {self.spec.id} here has {self.num_lanes} lanes of {self.spec.obs_size}"
+            )
+        resting = np.flatnonzero(~state["running"] & (state["episodes"] >= 0)) + self._options.first_lane
+        if self._options.autoreset and resting.size:
+            numbers = ", ".join(map(str, resting.tolist()))
+            raise ValueError(
+                f"lane state of {self.spec.id}: the episodes of lanes {numbers} are over and rest until a reset; "
+                "restore it into lanes made with autoreset=False"
+            )
 
     def _collect(
         self,
@@ -242,26 +221,46 @@ class Lanes:
         terminated: Bool[np.ndarray, " lanes"],
         truncated: Bool[np.ndarray, " lanes"],
     ) -> Step:
-        obs = self._obs.copy()
+        obs, last_obs = self._obs.copy(), self._obs.copy()
         if isinstance(lanes, slice):
-            return Step(obs, reward, terminated, truncated, obs)
+            return Step(obs, reward, terminated, truncated, last_obs)
         full_reward = np.zeros((self.num_lanes, reward.shape[1]))
         full_terminated, full_truncated = np.zeros((2, self.num_lanes), bool)
         full_reward[lanes], full_terminated[lanes], full_truncated[lanes] = reward, terminated, truncated
-        return Step(obs, full_reward, full_terminated, full_truncated, obs)
+        return Step(obs, full_reward, full_terminated, full_truncated, last_obs)
 
 
-def _lane_streams(
-    seed: int | Sequence[int], num_lanes: int, first_lane: int
-) -> tuple[Int[np.ndarray, " n"], Int[np.ndarray, " n"]]:
+def _lane_numbers(lanes: ArrayLike, num_lanes: int) -> Int[np.ndarray, " lanes"]:
+    numbers = np.asarray(lanes)
+    if numbers.dtype == bool:
+        if numbers.shape != (num_lanes,):
+            raise ValueError(f"a mask of lanes must have shape ({num_lanes},), got {numbers.shape}")
+        return np.flatnonzero(numbers)
+    if numbers.size == 0:
+        return np.empty(0, np.int64)
+    if numbers.ndim != 1 or not np.issubdtype(numbers.dtype, np.integer):
+        raise ValueError(f"lanes must be a list of lane numbers or a mask, got {lanes!r}")
+    if numbers.min() < 0 or numbers.max() >= num_lanes:
+        raise ValueError(f"lane numbers must be from 0 to {num_lanes - 1}, got {numbers.tolist()}")
+    return numbers.astype(np.int64)
+
+
+def _lane_streams(seed: object, num_lanes: int, first_lane: int) -> tuple[Int[np.ndarray, " n"], Int[np.ndarray, " n"]]:
+    """Seed and stream number of each lane."""
     if num_lanes < 1:
         raise ValueError(f"num_lanes must be at least 1, got {num_lanes}")
-    if isinstance(seed, int | np.integer):
-        seeds, numbers = np.full(num_lanes, seed, np.int64), first_lane + np.arange(num_lanes)
-    else:
-        seeds, numbers = np.asarray(seed, np.int64), np.zeros(num_lanes, np.int64)
-        if seeds.shape != (num_lanes,):
-            raise ValueError(f"got {seeds.size} seeds for {num_lanes} lanes: give one seed, or one per lane")
-    if (seeds < 0).any():
-        raise ValueError(f"seeds must not be negative, got {int(seeds.min())}")
-    return seeds, numbers
+    if not isinstance(seed, Sequence | np.ndarray) or isinstance(seed, str):
+        return np.full(num_lanes, _checked_seed(seed), np.int64), first_lane + np.arange(num_lanes)
+    if len(seed) != num_lanes:
+        raise ValueError(f"got {len(seed)} seeds for {num_lanes} lanes: give one seed, or one per lane")
+    return np.array([_checked_seed(s) for s in seed], np.int64), np.zeros(num_lanes, np.int64)
+
+
+def _checked_seed(seed: object) -> int:
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
+        raise ValueError(f"a seed must be a whole number, got {seed!r}")
+    if seed < 0:
+        raise ValueError(f"seeds must not be negative, got {seed}")
+    if seed >= SEED_LIMIT:
+        raise ValueError(f"seeds must be below 2**63, got {seed}")
+    return int(seed)

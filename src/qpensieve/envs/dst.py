@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int
 
 from qpensieve import metrics
-from qpensieve.envs.base import Index, State, Streams
+from qpensieve.envs.simulator import Index, State, Streams
 from qpensieve.types import EnvSpec
 
 SIZE = 11

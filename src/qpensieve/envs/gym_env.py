@@ -7,8 +7,9 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec as GymSpec
 from jaxtyping import Float
 
-from qpensieve.envs.base import LaneOptions, Lanes
+from qpensieve.envs.base import Lanes
 from qpensieve.envs.registry import get_domain
+from qpensieve.envs.simulator import LaneOptions
 
 
 class LaneEnv(gymnasium.Env[np.ndarray, np.ndarray]):
@@ -40,7 +41,7 @@ class LaneEnv(gymnasium.Env[np.ndarray, np.ndarray]):
             "reference_point": spec.reference,
         }
         self.render_mode = render_mode
-        self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (spec.obs_size,), np.float32)
+        self.observation_space = gymnasium.spaces.Box(*row.obs_range, (spec.obs_size,), np.float32)
         self.action_space = gymnasium.spaces.Box(-1.0, 1.0, (spec.action_size,), np.float32)
         self.reward_space = gymnasium.spaces.Box(-np.inf, np.inf, (spec.num_objectives,), np.float32)
         self.reward_dim = spec.num_objectives
@@ -53,6 +54,9 @@ class LaneEnv(gymnasium.Env[np.ndarray, np.ndarray]):
     def spec(self, value: GymSpec | None) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
         if value is not None:
             value.metadata = self.metadata  # pyright: ignore[reportAttributeAccessIssue]
+            # Shown, not registered: Gymnasium would add a TimeLimit, which calls a goal reached on the last step
+            # truncated as well as terminated.
+            value.max_episode_steps = self._lane.spec.max_steps
         self._spec = value
 
     _spec: GymSpec | None = None

@@ -10,15 +10,15 @@ import importlib
 import warnings
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import gymnasium
 import numpy as np
 from gymnasium.spaces import Box
 from jaxtyping import Bool, Float64, Int
 
-from qpensieve.envs.base import Index, Simulator, State, Streams
 from qpensieve.envs.history import History, episode_seeds, replay
+from qpensieve.envs.simulator import Index, Simulator, State, Streams
 from qpensieve.types import EnvSpec
 
 EnvFactory = Callable[[], gymnasium.Env]
@@ -28,24 +28,34 @@ EnvSource = str | EnvFactory
 """A factory, or the name of one: `module:factory`, a Gymnasium id, or `module:GymnasiumId-v0`."""
 
 
-def resolve(source: EnvSource) -> EnvFactory:
-    """The factory that `source` is or names; one made from a name can be pickled. ValueError for an unknown name."""
+def resolve(source: Any) -> EnvFactory:
+    """The factory that `source` is or names; one made from a name can be pickled. ValueError for anything else."""
+    if isinstance(source, gymnasium.Env):
+        raise ValueError(f"{source} is one environment, but every lane needs its own: give a function that makes one")
     if callable(source):
-        return source
+        return cast(EnvFactory, source)
+    if not isinstance(source, str):
+        raise ValueError(f"an environment is given by its name or by a function that makes it, not by {source!r}")
     if _named_factory(source) is None:
         _check_registered(source)
     return partial(_make, source)
 
 
-def make_simulator(source: EnvSource, num_lanes: int, num_workers: int = 0) -> Simulator:
+def name_of(source: EnvSource) -> str:
+    """What messages and results call `source`."""
+    if isinstance(source, str):
+        return source
+    return getattr(getattr(source, "func", source), "__qualname__", repr(source))
+
+
+def make_simulator(source: EnvSource, num_lanes: int, num_workers: int = 0, first_lane: int = 0) -> Simulator:
     """A `GymSimulator` of `source`, or a `WorkerSimulator` that spreads its lanes over `num_workers` processes."""
     # Imported here: workers hold GymSimulators, so their module imports this one.
     from qpensieve.envs.workers import WorkerSimulator
 
-    name = source if isinstance(source, str) else getattr(getattr(source, "func", source), "__qualname__", repr(source))
     if num_workers == 0:
-        return GymSimulator(resolve(source), num_lanes, name)
-    return WorkerSimulator(resolve(source), num_lanes, num_workers, name)
+        return GymSimulator(resolve(source), num_lanes, name_of(source), first_lane)
+    return WorkerSimulator(resolve(source), num_lanes, num_workers, name_of(source), first_lane)
 
 
 def describe(env: gymnasium.Env, source_name: str) -> EnvSpec:
@@ -75,7 +85,7 @@ def describe(env: gymnasium.Env, source_name: str) -> EnvSpec:
 class GymSimulator:
     """n environments of one factory, stepped one after the other.
 
-    Messages and the spec call it `source_name`. They count lanes from `first_lane`: a worker holds a part of all lanes.
+    Messages and the spec call it `source_name`. Messages count lanes from `first_lane`.
     """
 
     def __init__(self, factory: EnvFactory, num_lanes: int, source_name: str, first_lane: int = 0):
@@ -121,7 +131,7 @@ class GymSimulator:
     def restore(self, state: State) -> None:
         """Play the saved episodes again, up to where they were."""
         self.replay(state)
-        warn_if_different(self._name, state["observations"], self._obs)
+        warn_if_different(self._name, self._first_lane, state["observations"], self._obs)
 
     def replay(self, state: State) -> None:
         """Do what `restore` does, without comparing the outcome to the saved observations."""
@@ -168,11 +178,14 @@ def rescale(actions: Float64[np.ndarray, "lanes act"], box: Box) -> np.ndarray:
     return np.clip(points, low, high).astype(box.dtype).reshape(-1, *box.shape)
 
 
-def warn_if_different(name: str, saved: Float64[np.ndarray, "n obs"], replayed: Float64[np.ndarray, "n obs"]) -> None:
+def warn_if_different(
+    name: str, first_lane: int, saved: Float64[np.ndarray, "n obs"], replayed: Float64[np.ndarray, "n obs"]
+) -> None:
     """Warn where replayed lanes stand elsewhere than the saved ones; NaN marks lanes that had not started."""
     differs = ((saved != replayed) & ~np.isnan(saved)).any(axis=1)
     if differs.any():
-        what = f"{name}: lane {int(np.argmax(differs))} was restored to another observation than the saved one"
+        lane = first_lane + int(np.argmax(differs))
+        what = f"{name}: lane {lane} was restored to another observation than the saved one"
         why = "the environment is not deterministic given its seed and actions, so the run does not continue exactly"
         warnings.warn(f"{what}: {why}", stacklevel=3)
 
@@ -182,9 +195,11 @@ def _named_factory(name: str) -> EnvFactory | None:
     module_name, colon, attribute = name.partition(":")
     if not colon:
         return None
+    if not module_name or not attribute:
+        raise ValueError(f"{name!r} is not the name of an environment: write module:factory or module:GymnasiumId-v0")
     try:
         module = importlib.import_module(module_name)
-    except ImportError as error:
+    except (ImportError, TypeError) as error:  # TypeError: a relative name such as ".mine"
         raise ValueError(f"cannot import module {module_name!r} of environment {name!r}: {error}") from error
     factory: EnvFactory | None = getattr(module, attribute, None)
     return factory if callable(factory) else None
@@ -246,6 +261,8 @@ def _action_box(env: gymnasium.Env, source_name: str) -> Box:
         if not np.isfinite(bound).all():
             index = int(np.argmin(np.isfinite(bound)))
             raise ValueError(f"{source_name}: action_space.{name}[{index}] is {bound[index]}; {need}, bounded")
+    if 0 in space.shape:
+        raise ValueError(f"{source_name}: the action space {space} has no numbers; {need}")
     return space
 
 

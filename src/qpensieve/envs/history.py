@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 from jaxtyping import Float64, Int
 
-from qpensieve.envs.base import State, Streams
+from qpensieve.envs.simulator import State, Streams
 
 FIRST_CAPACITY = 64
 """Steps an episode is given room for at first; the room doubles when a lane needs more."""

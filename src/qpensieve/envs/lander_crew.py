@@ -7,42 +7,48 @@ pipes.
 
 import json
 import os
+import signal
 import struct
 import subprocess
 import sys
 import weakref
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from typing import BinaryIO
 
 import numpy as np
 from jaxtyping import Bool, Float64, Int
 
-from qpensieve.envs.base import Index, State, Streams
 from qpensieve.envs.history import History, episode_seeds, replay
 from qpensieve.envs.lunar_lander import LunarLanderSimulator
+from qpensieve.envs.simulator import Index, State, Streams, allowed_threads
 from qpensieve.types import EnvSpec
 
 MIN_SHARE = 16
 """Fewer lanes than this are not worth a helper process."""
 START, ADVANCE, RENDER = b"S", b"A", b"R"
+CLOSE_SECONDS = 5.0
+"""How long a helper may take to end by itself before it is killed."""
 HEADER = struct.Struct("<cQ")
+HOW_TO_GO_ON = "make new lanes and restore the saved state"
 
 
 def make_lander(spec: EnvSpec, num_lanes: int, num_processes: int | None) -> "LunarLanderSimulator | LanderCrew":
     """The simulator for `num_lanes`, over as many processes as are allowed (None: every core) and pay off."""
-    if num_processes is not None and num_processes < 1:
-        raise ValueError(f"num_threads must be at least 1, got {num_processes}")
-    allowed = num_processes or len(os.sched_getaffinity(0))
-    shares = max(1, min(allowed, num_lanes // MIN_SHARE))
+    shares = max(1, min(allowed_threads(num_processes), num_lanes // MIN_SHARE))
     return LunarLanderSimulator(spec, num_lanes) if shares == 1 else LanderCrew(spec, num_lanes, shares)
 
 
 class LanderCrew:
-    """LunarLander lanes split over `num_shares` processes; numbers are those of `LunarLanderSimulator`, bit for bit."""
+    """LunarLander lanes split over `num_shares` processes; numbers are those of `LunarLanderSimulator`, bit for bit.
+
+    An error in the middle of a command (Ctrl-C, a lost helper) closes the crew: only a saved state leads on from there.
+    """
 
     def __init__(self, spec: EnvSpec, num_lanes: int, num_shares: int):
         self.spec, self.num_shares = spec, num_shares
+        self._closed = False
         self._first = np.linspace(0, num_lanes, num_shares + 1).astype(np.int64)
         sizes = np.diff(self._first).tolist()
         self._helpers = [_Helper(spec, size) for size in sizes[1:]]
@@ -56,10 +62,11 @@ class LanderCrew:
     def start(self, lanes: Int[np.ndarray, " lanes"], seeds: Int[np.ndarray, " lanes"]) -> None:
         """Start an episode in each of `lanes`, from the seed given."""
         order, (own, *shares) = self._split(lanes)
-        for helper, share in zip(self._helpers, shares, strict=True):
-            helper.send(START, share.lanes, seeds[order][share.rows])
-        self._own.start(own.lanes, seeds[order][own.rows])
-        obs = [self._own.observe(own.lanes)] + [helper.receive_obs() for helper in self._helpers]
+        with self._whole_command():
+            for helper, share in zip(self._helpers, shares, strict=True):
+                helper.send(START, share.lanes, seeds[order][share.rows])
+            self._own.start(own.lanes, seeds[order][own.rows])
+            obs = [self._own.observe(own.lanes)] + [helper.receive_obs() for helper in self._helpers]
         self._obs[lanes[order]] = np.concatenate(obs)
         for lane, seed in zip(lanes.tolist(), seeds.tolist(), strict=True):
             self._history.start(lane, seed)
@@ -69,11 +76,12 @@ class LanderCrew:
     ) -> tuple[Float64[np.ndarray, "lanes d"], Bool[np.ndarray, " lanes"], None]:
         numbers = np.arange(len(self._obs))[lanes]
         order, (own, *shares) = self._split(numbers)
-        for helper, share in zip(self._helpers, shares, strict=True):
-            helper.send(ADVANCE, share.lanes, actions[order][share.rows])
-        own_reward, own_end, _ = self._own.advance(own.lanes, actions[order][own.rows])
-        parts = [(own_reward, own_end, self._own.observe(own.lanes))]
-        parts += [helper.receive_step() for helper in self._helpers]
+        with self._whole_command():
+            for helper, share in zip(self._helpers, shares, strict=True):
+                helper.send(ADVANCE, share.lanes, actions[order][share.rows])
+            own_reward, own_end, _ = self._own.advance(own.lanes, actions[order][own.rows])
+            parts = [(own_reward, own_end, self._own.observe(own.lanes))]
+            parts += [helper.receive_step() for helper in self._helpers]
         rewards, ends, obs = (np.concatenate(values) for values in zip(*parts, strict=True))
         self._obs[numbers[order]] = obs
         self._history.append(numbers, actions)
@@ -93,12 +101,27 @@ class LanderCrew:
     def render(self, lane: int) -> np.ndarray:
         share = int(np.searchsorted(self._first, lane, side="right")) - 1
         local = lane - int(self._first[share])
-        return self._own.render(local) if share == 0 else self._helpers[share - 1].render(local)
+        with self._whole_command():
+            return self._own.render(local) if share == 0 else self._helpers[share - 1].render(local)
 
     def close(self) -> None:
+        self._closed = True
         for helper in self._helpers:
             helper.close()
         self._own.close()
+
+    @contextmanager
+    def _whole_command(self) -> Iterator[None]:
+        """Close the crew where a command is done by half: the next would take its unread answers for its own."""
+        if self._closed:
+            raise RuntimeError(f"{self.spec.id}: these lanes are closed; {HOW_TO_GO_ON}")
+        try:
+            yield
+        except BaseException:
+            for helper in self._helpers:
+                helper.kill()
+            self.close()
+            raise
 
     def _split(self, lanes: Int[np.ndarray, " lanes"]) -> "tuple[Int[np.ndarray, ' lanes'], list[_Share]]":
         """An order that groups `lanes` by process, and each process's rows in that order with its own lane numbers."""
@@ -157,6 +180,9 @@ class _Helper:
     def close(self) -> None:
         self._close()
 
+    def kill(self) -> None:
+        self._process.kill()
+
     def _receive(self, columns: int) -> Float64[np.ndarray, "n columns"]:
         content = self._read(self._asked * columns * 8)
         return np.frombuffer(content, np.float64).reshape(self._asked, columns)
@@ -170,8 +196,10 @@ class _Helper:
         return content
 
     def _lost(self) -> RuntimeError:
-        code = self._process.wait()
-        return RuntimeError(f"{self._spec.id}: a helper process ended with code {code}; restore from a saved state")
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(CLOSE_SECONDS)
+        code = self._process.returncode
+        return RuntimeError(f"{self._spec.id}: a helper process ended with code {code}; {HOW_TO_GO_ON}")
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -180,7 +208,11 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     with suppress(BrokenPipeError):
         process.stdin.close()  # the helper leaves at the end of its input
     process.stdout.close()
-    process.wait()
+    try:
+        process.wait(CLOSE_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def serve(commands: BinaryIO, answers: BinaryIO, spec: EnvSpec, num_lanes: int) -> None:
@@ -204,13 +236,15 @@ def serve(commands: BinaryIO, answers: BinaryIO, spec: EnvSpec, num_lanes: int) 
 
 
 def main() -> None:
+    # Ctrl-C reaches all processes of a terminal; the parent decides what it means.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     arguments = json.loads(sys.argv[1])
     spec = arguments["spec"]
     for name in ("objectives", "reference"):
         spec[name] = tuple(spec[name])
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # a stray print must not end up among the answers
-    with suppress(KeyboardInterrupt, BrokenPipeError):  # Ctrl-C reaches all processes; the parent says what happened
+    with suppress(BrokenPipeError):  # the parent may be gone without a word
         serve(sys.stdin.buffer, answers, EnvSpec(**spec), arguments["num_lanes"])
 
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float64, Int
 
-from qpensieve.envs.base import Index, State, Streams
 from qpensieve.envs.history import History, episode_seeds, replay
+from qpensieve.envs.simulator import Index, State, Streams
 from qpensieve.types import EnvSpec
 
 with warnings.catch_warnings():
@@ -178,8 +178,8 @@ class LunarLanderSimulator:
         reward = np.empty((len(obs), self.spec.num_objectives))
         reward[:, 0] = potential - self._potential[lanes]
         reward[:, 1] = np.where(~awake, RESULT, np.where(lost | out_of_time, -RESULT, 0.0))
-        reward[:, 2] = -main
-        reward[:, 3] = -side
+        reward[:, 2] = 0.0 - main  # an engine that is off costs 0, not -0
+        reward[:, 3] = 0.0 - side
         reward[:, 4:] = -1.0
         self._potential[lanes] = potential
         return reward, terminated, None

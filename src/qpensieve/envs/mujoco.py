@@ -4,7 +4,6 @@ A body is a row of `BODIES`; an objective variant is a reward function (`rewards
 environments: same model files, frame skip, reset noise, observation and health rules.
 """
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -16,9 +15,9 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int
 from mujoco import rollout
 
-from qpensieve.envs.base import DEFAULT_OPTIONS, Index, LaneOptions, State, Streams
 from qpensieve.envs.draw import draw_model
 from qpensieve.envs.rewards import Motion, RewardFunction
+from qpensieve.envs.simulator import DEFAULT_OPTIONS, DivergedError, Index, LaneOptions, State, Streams, allowed_threads
 from qpensieve.types import EnvSpec
 
 FULL_PHYSICS = mujoco.mjtState.mjSTATE_FULLPHYSICS.value
@@ -83,7 +82,7 @@ ANT = Body("ant.xml", 5, 2, 2, 0.1, True, None, is_ant_healthy)
 
 @contextmanager
 def quiet_mujoco() -> Iterator[None]:
-    """Keep MuJoCo's notices about a model file from the console and from a log file in the working directory."""
+    """Keep MuJoCo's notices and warnings from the console and from a log file in the working directory."""
     before = mujoco.MjLogConfig.get()
     quiet = mujoco.MjLogConfig.get()
     quiet.logto_console = quiet.logto_file = False
@@ -155,10 +154,14 @@ class MujocoSimulator:
     ) -> tuple[Float64[np.ndarray, "lanes d"], Bool[np.ndarray, " lanes"], None]:
         before = self._state[lanes]
         x_before = before[:, 1].copy()
-        trajectory = self._workers.run(before, actions)
-        if self._forces:
-            before_last = trajectory[:, -2] if self._body.frame_skip > 1 else before
-            self._forces.update(lanes, before_last, actions)
+        # What MuJoCo would log here is raised as an error. The log is quiet for the rollout only (2 us a step): its
+        # settings belong to the whole process, where others may want it.
+        with quiet_mujoco():
+            trajectory = self._workers.run(before, actions)
+            self._check_advanced(lanes, before, trajectory[:, -1])
+            if self._forces:
+                before_last = trajectory[:, -2] if self._body.frame_skip > 1 else before
+                self._forces.update(lanes, before_last, actions)
         self._state[lanes] = after = trajectory[:, -1]
         qpos, qvel = self._split(after)
         vx = (qpos[:, 0] - x_before) / self._dt
@@ -202,6 +205,15 @@ class MujocoSimulator:
     def close(self) -> None:
         self._workers.close()
 
+    def _check_advanced(
+        self, lanes: Index, before: Float64[np.ndarray, "n state"], after: Float64[np.ndarray, "n state"]
+    ) -> None:
+        """MuJoCo puts a model that diverged back to its first pose and goes on; the clock, put back too, tells."""
+        diverged = np.abs(after[:, 0] - before[:, 0] - self._dt) > 0.5 * self._model.opt.timestep
+        if diverged.any():
+            lane = int(np.arange(len(self._state))[lanes][np.argmax(diverged)])
+            raise DivergedError(lane, "the physics diverged (a position, velocity or acceleration is NaN or huge)")
+
     def _split(self, state: Float64[np.ndarray, "n state"]) -> tuple[Qpos, Qvel]:
         return state[:, 1 : 1 + self._nq], state[:, 1 + self._nq : 1 + self._nq + self._nv]
 
@@ -210,9 +222,7 @@ class _Workers:
     """A thread pool that runs one control step for any number of lanes, with its buffers kept between calls."""
 
     def __init__(self, model: mujoco.MjModel, frame_skip: int, num_lanes: int, num_threads: int | None):
-        if num_threads is not None and num_threads < 1:
-            raise ValueError(f"num_threads must be at least 1, got {num_threads}")
-        threads = min(num_threads or len(os.sched_getaffinity(0)), num_lanes)
+        threads = min(allowed_threads(num_threads), num_lanes)
         pool_size = threads if threads > 1 else 0  # 0: run on the calling thread
         self._pool = rollout.Rollout(nthread=pool_size)
         self._data = [mujoco.MjData(model) for _ in range(max(1, pool_size))]

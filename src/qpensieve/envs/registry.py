@@ -1,13 +1,15 @@
 """The ten domains: id -> sizes, objectives, time limit and how to make their simulator; `make_lanes` for any source."""
 
 import difflib
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import gymnasium
 
 from qpensieve.envs import dst, gym_lanes, mujoco, rewards
-from qpensieve.envs.base import DEFAULT_OPTIONS, LaneOptions, Lanes, Simulator
+from qpensieve.envs.base import Lanes
+from qpensieve.envs.simulator import DEFAULT_OPTIONS, LaneOptions, Simulator, check_options
 from qpensieve.metrics.references import reference_point
 from qpensieve.types import EnvSpec
 
@@ -16,7 +18,19 @@ GYM_NAMESPACE = "qpensieve"
 
 @dataclass(frozen=True)
 class Domain:
-    """One row of the table of domains; `render_fps` frames a second play in real time."""
+    """One row of the table of domains.
+
+    Attributes:
+        id: Name.
+        obs_size: Length of an observation.
+        action_size: Length of an action.
+        objectives: One name per objective, in reward order.
+        max_steps: Time limit.
+        render_fps: Frames a second that play in real time.
+        make: Its simulator, from spec, number of lanes and options.
+        obs_range: Lowest and highest number of an observation. LunarLander has none: it flies out of the box that
+            Gymnasium declares (height above 20, where 2.5 is promised).
+    """
 
     id: str
     obs_size: int
@@ -25,6 +39,7 @@ class Domain:
     max_steps: int
     render_fps: int
     make: Callable[[EnvSpec, int, LaneOptions], Simulator]
+    obs_range: tuple[float, float] = (-math.inf, math.inf)
 
     @property
     def gym_id(self) -> str:
@@ -39,33 +54,33 @@ class Domain:
 def _mujoco(body: mujoco.Body, reward: rewards.RewardFunction) -> Callable[[EnvSpec, int, LaneOptions], Simulator]:
     def make(spec: EnvSpec, num_lanes: int, options: LaneOptions) -> Simulator:
         if body is not mujoco.ANT:
-            _refuse_contact_forces(spec, options)
+            _refuse_contact_forces(spec.id, options)
         return mujoco.MujocoSimulator(spec, body, reward, num_lanes, options)
 
     return make
 
 
 def _lunar_lander(spec: EnvSpec, num_lanes: int, options: LaneOptions) -> Simulator:
-    # Imported here: the other nine domains must work where Box2D is not installed.
+    # Imported here: the other eight domains must work where Box2D is not installed.
     from qpensieve.envs.lander_crew import make_lander
 
-    _refuse_contact_forces(spec, options)
+    _refuse_contact_forces(spec.id, options)
     return make_lander(spec, num_lanes, options.num_threads)
 
 
 def _dst(spec: EnvSpec, num_lanes: int, options: LaneOptions) -> Simulator:
-    _refuse_contact_forces(spec, options)
+    _refuse_contact_forces(spec.id, options)
     return dst.DstSimulator(spec, num_lanes)
 
 
-def _refuse_contact_forces(spec: EnvSpec, options: LaneOptions) -> None:
+def _refuse_contact_forces(name: str, options: LaneOptions) -> None:
     if options.contact_forces:
-        raise ValueError(f"contact_forces is an option of Ant2d and Ant3d, not of {spec.id}")
+        raise ValueError(f"contact_forces is an option of Ant2d and Ant3d, not of {name}")
 
 
 _LANDER = ("shaping", "result", "main power", "side power")
 _TABLE = (
-    Domain("DST2d", 2, 2, ("treasure", "time"), dst.MAX_STEPS, 5, _dst),
+    Domain("DST2d", 2, 2, ("treasure", "time"), dst.MAX_STEPS, 5, _dst, (0.0, float(dst.SIZE))),
     Domain("LunarLander4d", 8, 2, _LANDER, 2000, 50, _lunar_lander),
     Domain("LunarLander5d", 8, 2, (*_LANDER, "time"), 2000, 50, _lunar_lander),
     Domain(
@@ -107,6 +122,7 @@ def make_simulator(domain: gym_lanes.EnvSource, num_lanes: int, options: LaneOpt
     """The body behind `make_lanes`."""
     if num_lanes < 1:
         raise ValueError(f"num_lanes must be at least 1, got {num_lanes}")
+    check_options(options)
     known = DOMAINS.get(_domain_name(domain)) if isinstance(domain, str) else None
     if known is not None:
         if options.num_workers:
@@ -114,7 +130,8 @@ def make_simulator(domain: gym_lanes.EnvSource, num_lanes: int, options: LaneOpt
         return known.make(known.spec, num_lanes, options)
     if isinstance(domain, str) and ":" not in domain and _is_unknown(domain):
         raise ValueError(_unknown(domain))
-    return gym_lanes.make_simulator(domain, num_lanes, options.num_workers)
+    _refuse_contact_forces(gym_lanes.name_of(domain), options)
+    return gym_lanes.make_simulator(domain, num_lanes, options.num_workers, options.first_lane)
 
 
 def get_domain(name: str) -> Domain:

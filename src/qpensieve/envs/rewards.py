@@ -71,4 +71,4 @@ def _columns(*values: Float64[np.ndarray, " n"]) -> Float64[np.ndarray, "n d"]:
     reward = np.empty((values[0].size, len(values)))
     for i, value in enumerate(values):
         reward[:, i] = value
-    return reward
+    return reward + 0.0  # no effort costs 0, not -0

@@ -24,9 +24,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float64, Int
 
-from qpensieve.envs.base import Index, State, Streams
 from qpensieve.envs.gym_lanes import EnvFactory, GymSimulator, warn_if_different
 from qpensieve.envs.history import episode_seeds
+from qpensieve.envs.simulator import Index, State, Streams
 from qpensieve.types import EnvSpec
 
 CLOSE_SECONDS = 5.0
@@ -41,10 +41,13 @@ class _Worker:
     process: SpawnProcess
     pipe: Connection
     lanes: range
-    """The lanes it holds, in global numbers."""
+    """The lanes of the simulator that it holds."""
+    first_lane: int
+    """What messages add to the number of a lane."""
 
     def __str__(self) -> str:
-        return f"worker process for lanes {self.lanes.start} to {self.lanes.stop - 1}"
+        first = self.first_lane + self.lanes.start
+        return f"worker process for lanes {first} to {first + len(self.lanes) - 1}"
 
 
 @dataclass(frozen=True)
@@ -71,18 +74,19 @@ class WorkerSimulator:
     Processes end at `close`, when the simulator is garbage-collected, and when the program ends.
     """
 
-    def __init__(self, factory: EnvFactory, num_lanes: int, num_workers: int, source_name: str):
+    def __init__(self, factory: EnvFactory, num_lanes: int, num_workers: int, source_name: str, first_lane: int = 0):
         if num_workers < 1 or num_lanes < 1:
             raise ValueError(f"need at least one worker and one lane, got {num_workers} and {num_lanes}")
         parts = np.array_split(np.arange(num_lanes), min(num_workers, num_lanes))
-        self._name = source_name
+        self._name, self._first_lane = source_name, first_lane
         self._owner = np.repeat(np.arange(len(parts)), [part.size for part in parts])
         self._workers: list[_Worker] = []
         self._end = weakref.finalize(self, _end, self._workers, os.getpid())
         pickled = _pickled(factory, source_name)
         try:
             for part in parts:
-                self._workers.append(_spawn(pickled, range(int(part[0]), int(part[-1]) + 1), source_name))
+                own = range(int(part[0]), int(part[-1]) + 1)
+                self._workers.append(_spawn(pickled, own, source_name, first_lane))
             specs = {w: _receive(worker) for w, worker in enumerate(self._workers)}
             self._check(specs)
         except BaseException:
@@ -133,7 +137,7 @@ class WorkerSimulator:
             parts[w] = (part | {"episode_actions": state["episode_actions"][first : int(ends[own.stop - 1])]},)
         for w, obs in self._ask(_replay, parts).items():
             self._obs[self._owner == w] = obs
-        warn_if_different(self._name, state["observations"], self._obs)
+        warn_if_different(self._name, self._first_lane, state["observations"], self._obs)
 
     def render(self, lane: int) -> np.ndarray:
         w = int(self._owner[lane])
@@ -190,15 +194,15 @@ def _pickled(factory: EnvFactory, source_name: str) -> bytes:
         ) from error
 
 
-def _spawn(pickled: bytes, lanes: range, source_name: str) -> _Worker:
+def _spawn(pickled: bytes, lanes: range, source_name: str, first_lane: int) -> _Worker:
     context = get_context("spawn")
     ours, theirs = context.Pipe()
-    arguments = (theirs, pickled, lanes, source_name)
+    arguments = (theirs, pickled, len(lanes), source_name, first_lane + lanes.start)
     process = context.Process(target=_serve, args=arguments, name=f"{source_name} lanes {lanes}", daemon=True)
     process.start()
     # With our copy of its end closed, the pipe breaks when the worker dies.
     theirs.close()
-    return _Worker(process, ours, lanes)
+    return _Worker(process, ours, lanes, first_lane)
 
 
 def _receive(worker: _Worker) -> Any:
@@ -231,14 +235,14 @@ def _end(workers: list[_Worker], owner: int) -> None:
         worker.process.close()
 
 
-def _serve(pipe: Connection, pickled: bytes, lanes: range, source_name: str) -> None:
+def _serve(pipe: Connection, pickled: bytes, num_lanes: int, source_name: str, first_lane: int) -> None:
     """The whole life of a worker process: make the environments, answer commands until told to end."""
     # Ctrl-C reaches all processes of a terminal; the owner decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # The owner may be gone without a word: then there is nothing to read, nor anyone to answer.
     with suppress(EOFError, OSError):
         try:
-            simulator = GymSimulator(pickle.loads(pickled), len(lanes), source_name, first_lane=lanes.start)
+            simulator = GymSimulator(pickle.loads(pickled), num_lanes, source_name, first_lane)
         except Exception as error:
             pipe.send(_failure(error))
             return

@@ -11,9 +11,11 @@ def check_points(points: ArrayLike, name: str = "points") -> Float64[np.ndarray,
     """The points as float64 [n, d], n may be 0.
 
     Raises:
-        ValueError: If the array is not two-dimensional, has no objectives, or a row holds NaN or infinity.
+        ValueError: If the array is [], not two-dimensional or without objectives, or a row holds NaN or infinity.
     """
     array = np.asarray(points, dtype=np.float64)
+    if array.shape == (0,):
+        raise ValueError(f"{name} is empty, and without a row the number of objectives is unknown")
     if array.ndim != 2 or array.shape[1] == 0:
         raise ValueError(f"{name} must be an array [num_points, num_objectives], got shape {array.shape}")
     wrong = np.flatnonzero(~np.isfinite(array).all(axis=1))

@@ -1,0 +1,1 @@
+"""Algorithms: pure functions bundled in `Algorithm`."""

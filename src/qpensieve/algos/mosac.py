@@ -1,0 +1,203 @@
+"""Multi-objective SAC: one preference-conditioned policy, vector twin critics, automatic temperature.
+
+Paper: Q-Pensieve (ICLR 2023), eqs. (9) to (11) with W = {lam} and no snapshots; it is the reference of ED. Every
+gradient step draws a fresh preference for the whole batch (deviation D12). Q-Pensieve is the same step with another
+policy loss, passed in as a function.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, Key
+
+from qpensieve.losses import gradient_step, polyak, scalarize, squash, whole_vector_of_smaller
+from qpensieve.nets import Critic, GaussianActor
+from qpensieve.pensieve import best_value
+from qpensieve.preferences import Sampler, sample_preferences
+from qpensieve.replay import Transition
+from qpensieve.types import Algorithm, EnvSpec, Info
+
+
+@dataclass(frozen=True)
+class SacConfig:
+    """Settings of (MO-)SAC; defaults are the paper's."""
+
+    hidden: int = 256
+    """Width of the two hidden layers of every network."""
+    learning_rate: float = 3e-4
+    """Adam's step size, for policy, critics and temperature."""
+    discount: float = 0.99
+    """Discount factor gamma."""
+    tau: float = 0.005
+    """Share of the way the target critics move towards the critics at every update."""
+    batch_size: int = 256
+    """Transitions per gradient step."""
+    sampler: Sampler = "uniform-sum"
+    """Distribution of preferences, acting and learning: the authors' code's, or uniform on the simplex."""
+    preferences_per: Literal["batch", "sample"] = "batch"
+    """Draw one preference set per gradient step (the paper's way), or one for every sample of the batch."""
+
+
+class Optimizers(eqx.Module):
+    """Adam's state for each of the three things that learn."""
+
+    actor: optax.OptState
+    critic: optax.OptState
+    temperature: optax.OptState
+
+
+class State(eqx.Module):
+    """Everything that learning changes."""
+
+    actor: GaussianActor
+    critic: Critic
+    """Twins: leaves lead with [2]."""
+    target: Critic
+    log_alpha: Float[Array, ""]
+    optimizers: Optimizers
+
+
+class Query(eqx.Module):
+    """What a policy loss is asked about: temperature, states, preferences (the first is lam) and a key for actions."""
+
+    alpha: Float[Array, ""]
+    s: Float[Array, "b obs"]
+    prefs: Float[Array, "m c d"]
+    key: Key[Array, ""]
+
+    @property
+    def lam(self) -> Float[Array, "b d"]:
+        return jnp.broadcast_to(self.prefs[0], (self.s.shape[0], self.prefs.shape[2]))
+
+
+LossAndBeside = tuple[Float[Array, ""], tuple[Float[Array, " b"], Info]]
+"""A policy loss; beside it the log-probabilities and what to log."""
+
+
+@dataclass(frozen=True)
+class Improvement:
+    """How the policy improves: how many preferences it is offered and the loss it goes down."""
+
+    num_preferences: int
+    loss: Callable[[GaussianActor, Critic, Query], LossAndBeside]
+
+
+def init(cfg: SacConfig, spec: EnvSpec, key: Key[Array, ""]) -> State:
+    sizes = (spec.obs_size, spec.action_size, spec.num_objectives, cfg.hidden)
+    key_actor, key_critic = jax.random.split(key)
+    actor = GaussianActor(*sizes, key=key_actor)
+    critic = jax.vmap(lambda k: Critic(*sizes, key=k))(jax.random.split(key_critic))
+    log_alpha = jnp.zeros(())
+    adam = _adam(cfg)
+    optimizers = Optimizers(adam.init(actor), adam.init(critic), adam.init(log_alpha))  # pyright: ignore
+    target = jax.tree.map(jnp.copy, critic)  # its own buffers: the loop donates every leaf
+    return State(actor, critic, target, log_alpha, optimizers)
+
+
+def update(cfg: SacConfig, state: State, batch: Transition, key: Key[Array, ""]) -> tuple[State, Info]:
+    """One gradient step of MO-SAC."""
+    return step(cfg, state, batch, key, Improvement(1, single_preference_loss))
+
+
+def step(
+    cfg: SacConfig, state: State, batch: Transition, key: Key[Array, ""], improvement: Improvement
+) -> tuple[State, Info]:
+    """Critics (10), policy (11) against the updated critics (deviation D13), temperature, target network."""
+    key_prefs, key_next, key_policy = jax.random.split(key, 3)
+    adam, opt = _adam(cfg), state.optimizers
+    prefs = draw(cfg, improvement.num_preferences, batch, key_prefs)
+    lam = jnp.broadcast_to(prefs[0], batch.r.shape)
+
+    y = soft_target(cfg, state, batch, lam, key_next)
+    loss_of_critic = partial(critic_loss, batch=batch, lam=lam, y=y)
+    critic, critic_opt, q_loss, q_mean = gradient_step(adam, loss_of_critic, state.critic, opt.critic)
+
+    query = Query(jnp.exp(state.log_alpha), batch.s, prefs, key_policy)
+    loss_of_actor = lambda actor: improvement.loss(actor, critic, query)
+    actor, actor_opt, pi_loss, (logp, info) = gradient_step(adam, loss_of_actor, state.actor, opt.actor)
+
+    loss_of_temperature = lambda log_alpha: temperature_loss(log_alpha, logp, -float(batch.a.shape[1]))
+    log_alpha, alpha_opt, _, _ = gradient_step(adam, loss_of_temperature, state.log_alpha, opt.temperature)
+
+    target = polyak(state.target, critic, cfg.tau)
+    new = State(actor, critic, target, log_alpha, Optimizers(actor_opt, critic_opt, alpha_opt))
+    logged = {"critic_loss": q_loss, "policy_loss": pi_loss, "temperature": query.alpha, "q": q_mean}
+    return new, info | logged | {"entropy": -jnp.mean(logp)}
+
+
+def draw(cfg: SacConfig, num: int, batch: Transition, key: Key[Array, ""]) -> Float[Array, "m c d"]:
+    """`num` preferences for this gradient step: one set for the batch (c = 1) or one per sample (c = b)."""
+    b, d = batch.r.shape
+    c = 1 if cfg.preferences_per == "batch" else b
+    return sample_preferences(key, num * c, d, cfg.sampler).reshape(num, c, d)
+
+
+def soft_target(
+    cfg: SacConfig, state: State, batch: Transition, lam: Float[Array, "b d"], key: Key[Array, ""]
+) -> Float[Array, "b d"]:
+    """Backup (9): r + gamma (Q_target(s', a'; lam) - alpha log pi 1), the whole vector of the smaller twin.
+
+    Only `terminated` stops the bootstrap; a time limit does not.
+    """
+    a_next, logp = sample_actions(state.actor, batch.s_next, lam, key)
+    q = jax.vmap(whole_vector_of_smaller)(lam, jnp.swapaxes(twin_values(state.target, batch.s_next, a_next, lam), 0, 1))
+    soft = q - jnp.exp(state.log_alpha) * logp[:, None]
+    return jax.lax.stop_gradient(batch.r + cfg.discount * (1.0 - batch.terminated)[:, None] * soft)
+
+
+def critic_loss(
+    critic: Critic, batch: Transition, lam: Float[Array, "b d"], y: Float[Array, "b d"]
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """Loss (10), summed over twins: mean over the batch of sum_i lam_i delta_i^2; beside it the mean of lam . Q."""
+    q = twin_values(critic, batch.s, batch.a, lam)
+    delta = jnp.square(q - y[None])
+    return jnp.sum(jnp.mean(jnp.sum(lam[None] * delta, axis=-1), axis=-1)), jnp.mean(scalarize(lam, q[0]))
+
+
+def single_preference_loss(actor: GaussianActor, critic: Critic, query: Query) -> LossAndBeside:
+    """Mean of alpha log pi(a) - min over twins of lam . Q(s, a; lam)."""
+    a, logp = sample_actions(actor, query.s, query.lam, query.key)
+    alone = jax.tree.map(lambda leaf: leaf[None], critic)
+    value, _ = best_value(alone, jnp.ones(1, bool), query.prefs[:1], query.s, a)
+    return jnp.mean(query.alpha * logp - value), (logp, {})
+
+
+def temperature_loss(
+    log_alpha: Float[Array, ""], logp: Float[Array, " b"], target_entropy: float
+) -> tuple[Float[Array, ""], None]:
+    """Raise the temperature while the entropy is below its target."""
+    return -log_alpha * jax.lax.stop_gradient(jnp.mean(logp) + target_entropy), None
+
+
+def sample_actions(
+    actor: GaussianActor, s: Float[Array, "b obs"], lam: Float[Array, "b d"], key: Key[Array, ""]
+) -> tuple[Float[Array, "b act"], Float[Array, " b"]]:
+    """Reparameterised actions and their log-probabilities."""
+    mean, log_std = jax.vmap(actor)(s, lam)
+    return jax.vmap(squash)(mean, log_std, jax.random.normal(key, mean.shape))
+
+
+def twin_values(
+    critic: Critic, s: Float[Array, "b obs"], a: Float[Array, "b act"], lam: Float[Array, "b d"]
+) -> Float[Array, "2 b d"]:
+    over_batch = jax.vmap(lambda net, *inputs: net(*inputs), in_axes=(None, 0, 0, 0))
+    return jax.vmap(over_batch, in_axes=(0, None, None, None))(critic, s, a, lam)
+
+
+def make(cfg: SacConfig, spec: EnvSpec) -> Algorithm[State]:
+    return Algorithm(
+        init=partial(init, cfg, spec),
+        actor=lambda state: state.actor,
+        update=partial(update, cfg),
+        end_block=lambda state, num_updates: state,
+    )
+
+
+def _adam(cfg: SacConfig) -> optax.GradientTransformation:
+    return optax.adam(cfg.learning_rate)

@@ -1,0 +1,111 @@
+"""Q-Pensieve: MO-SAC whose policy climbs the best of several preferences' values in current and past critics.
+
+Paper: Q-Pensieve (ICLR 2023), Algorithm 1 and eq. (11). The candidates of a sample are the critic's snapshots and the
+critic itself, each read under lam and under further preferences; twins by minimum; the maximum is taken per sample.
+With one preference and no snapshots it is MO-SAC, exactly.
+"""
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Int, Key
+
+from qpensieve import snapshots as ring
+from qpensieve.algos import mosac
+from qpensieve.nets import Critic, GaussianActor
+from qpensieve.pensieve import best_value
+from qpensieve.replay import Transition
+from qpensieve.snapshots import Snapshots
+from qpensieve.types import Algorithm, EnvSpec, Info
+
+
+@dataclass(frozen=True)
+class QPensieveConfig:
+    """Settings of Q-Pensieve; defaults are the paper's."""
+
+    sac: mosac.SacConfig = field(default_factory=mosac.SacConfig)
+    """Settings shared with MO-SAC."""
+    num_preferences: int = 5
+    """Preferences offered to the policy at every gradient step, lam itself included."""
+    num_snapshots: int = 4
+    """Past critics kept; the current one is always a candidate on top. 0 is the paper's "Vanilla"."""
+    push_period: int = 1000
+    """Updates between two snapshots; a multiple of the block length."""
+    push_after: int = 20_000
+    """No snapshot is taken before more than this many updates."""
+    policy_loss: Literal["paper", "official-2023"] = "paper"
+    """Eq. (11), or what the authors' code did until July 2024."""
+
+
+class State(eqx.Module):
+    """MO-SAC's state and the Q replay buffer."""
+
+    sac: mosac.State
+    snapshots: Snapshots
+
+
+def init(cfg: QPensieveConfig, spec: EnvSpec, key: Key[Array, ""]) -> State:
+    sac = mosac.init(cfg.sac, spec, key)
+    return State(sac, ring.empty(sac.critic, cfg.num_snapshots))
+
+
+def update(cfg: QPensieveConfig, state: State, batch: Transition, key: Key[Array, ""]) -> tuple[State, Info]:
+    """One gradient step: MO-SAC's, climbing the pensieve value instead of the current critic."""
+    loss = {"paper": pensieve_loss, "official-2023": official_2023_loss}[cfg.policy_loss]
+    improvement = mosac.Improvement(cfg.num_preferences, partial(loss, state.snapshots))
+    sac, info = mosac.step(cfg.sac, state.sac, batch, key, improvement)
+    return State(sac, state.snapshots), info
+
+
+def pensieve_loss(
+    snapshots: Snapshots, actor: GaussianActor, critic: Critic, query: mosac.Query
+) -> mosac.LossAndBeside:
+    """Policy loss (11): alpha log pi(a) - max over (Q', lam') of min over twins of lam . Q'(s, a; lam')."""
+    a, logp = mosac.sample_actions(actor, query.s, query.lam, query.key)
+    critics, filled = ring.with_current(snapshots, critic)
+    value, winner = best_value(critics, filled, query.prefs, query.s, a)
+    info = {
+        "snapshot_share": jnp.mean((winner.critic < filled.size - 1).astype(jnp.float32)),
+        "other_preference_share": jnp.mean((winner.preference > 0).astype(jnp.float32)),
+    }
+    return jnp.mean(query.alpha * logp - value), (logp, info)
+
+
+def official_2023_loss(
+    snapshots: Snapshots, actor: GaussianActor, critic: Critic, query: mosac.Query
+) -> mosac.LossAndBeside:
+    """The public code until July 2024: mean over samples i, j of min over candidates of (-q_i - alpha H_j).
+
+    Candidate (Q', lam'): the action and its entropy H come from pi(.|s, lam'), its value q is the minimum over twins of
+    lam . Q'(s, a; lam). Rows of q and of H are combined crosswise, as that code did.
+    """
+    (m, _, d), b = query.prefs.shape, query.s.shape[0]
+    every, keys = jnp.broadcast_to(query.prefs, (m, b, d)), jax.random.split(query.key, m)
+    a, logp = jax.vmap(mosac.sample_actions, in_axes=(None, None, 0, 0))(actor, query.s, every, keys)
+    critics, filled = ring.with_current(snapshots, critic)
+    over_actions = jax.vmap(mosac.twin_values, in_axes=(None, None, 0, None))
+    over_critics = jax.vmap(over_actions, in_axes=(0, None, None, None))
+    q = over_critics(jax.lax.stop_gradient(critics), query.s, a, query.lam)
+    scalar = jnp.sum(q * query.lam[None, None, None], axis=-1).min(axis=2)
+    best = jnp.where(filled[:, None, None], scalar, -jnp.inf).max(axis=0)  # H does not depend on the critic
+    pairs = -best[:, :, None] + query.alpha * logp[:, None, :]
+    return jnp.mean(pairs.min(axis=0)), (logp[0], {})
+
+
+def end_block(cfg: QPensieveConfig, state: State, num_updates: Int[Array, ""]) -> State:
+    """Push the critic into the Q replay buffer when `num_updates` says it is due; called between blocks."""
+    due = (num_updates > cfg.push_after) & (num_updates % cfg.push_period == 0)
+    return State(state.sac, ring.push_if(due, state.snapshots, state.sac.critic))
+
+
+def make(cfg: QPensieveConfig, spec: EnvSpec) -> Algorithm[State]:
+    return Algorithm(
+        init=partial(init, cfg, spec),
+        actor=lambda state: state.sac.actor,
+        update=partial(update, cfg),
+        end_block=partial(end_block, cfg),
+    )

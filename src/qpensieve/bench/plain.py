@@ -1,0 +1,68 @@
+"""Eq. (11) as it stands: the maximum over the vmapped grid of candidates, differentiated by JAX.
+
+The yardstick of the fast form in `qpensieve.pensieve`: the tests hold it to the same value and gradient, the benchmark
+times both.
+"""
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from qpensieve import snapshots as ring
+from qpensieve.algos import mosac, qpensieve
+from qpensieve.nets import Critic, GaussianActor
+from qpensieve.snapshots import Snapshots
+from qpensieve.types import Algorithm, EnvSpec
+
+
+def pensieve_value(
+    critics: Critic,
+    filled: Bool[Array, " k"],
+    prefs: Float[Array, "m d"],
+    s: Float[Array, " obs"],
+    a: Float[Array, " act"],
+) -> Float[Array, ""]:
+    """Sup of lam . Q'(s, a; lam') over lam' in `prefs` and Q' in `critics`, twins by minimum; lam = prefs[0]."""
+    scalar = lambda critic, pref: prefs[0] @ critic(s, a, pref)
+    per_pref = jax.vmap(scalar, in_axes=(None, 0))
+    per_critic = jax.vmap(jax.vmap(per_pref, in_axes=(0, None)), in_axes=(0, None))
+    q = per_critic(critics, prefs).min(axis=1)  # [k, 2, m] -> [k, m]
+    return jnp.max(q, where=filled[:, None], initial=-jnp.inf)
+
+
+def batch_value(
+    critics: Critic,
+    filled: Bool[Array, " k"],
+    prefs: Float[Array, "m c d"],
+    s: Float[Array, "b obs"],
+    a: Float[Array, "b act"],
+) -> Float[Array, " b"]:
+    """`pensieve_value` of every sample, with the preference sets as the fast form takes them."""
+    m, _, d = prefs.shape
+    every = jnp.swapaxes(jnp.broadcast_to(prefs, (m, len(s), d)), 0, 1)
+    return jax.vmap(pensieve_value, in_axes=(None, None, 0, 0, 0))(critics, filled, every, s, a)
+
+
+def pensieve_loss(
+    snapshots: Snapshots, actor: GaussianActor, critic: Critic, query: mosac.Query
+) -> mosac.LossAndBeside:
+    """Policy loss (11) with the plain value."""
+    a, logp = mosac.sample_actions(actor, query.s, query.lam, query.key)
+    critics, filled = jax.lax.stop_gradient(ring.with_current(snapshots, critic))
+    value = batch_value(critics, filled, query.prefs, query.s, a)
+    return jnp.mean(query.alpha * logp - value), (logp, {})
+
+
+def make(cfg: qpensieve.QPensieveConfig, spec: EnvSpec) -> Algorithm[Any]:
+    """Q-Pensieve with the plain loss."""
+
+    def update(state: Any, batch: Any, key: Any) -> Any:
+        improvement = mosac.Improvement(cfg.num_preferences, partial(pensieve_loss, state.snapshots))
+        sac, info = mosac.step(cfg.sac, state.sac, batch, key, improvement)
+        return qpensieve.State(sac, state.snapshots), info
+
+    fast = qpensieve.make(cfg, spec)
+    return Algorithm(fast.init, fast.actor, update, fast.end_block)

@@ -1,0 +1,117 @@
+"""What stands between lanes and a body: the `Simulator` protocol, the options, and the names of the arrays they pass.
+
+`Lanes` (base.py) owns what every environment shares; a `Simulator` owns one body: its state, its physics, its rewards.
+"""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from jaxtyping import Bool, Float64, Int
+
+from qpensieve.types import EnvSpec
+
+Index = slice | Int[np.ndarray, " lanes"]
+"""All lanes as a full slice (no copies), or the numbers of some."""
+
+Streams = Callable[[int], np.random.SeedSequence]
+"""Lane number -> the seed of the episode that is about to start there."""
+
+State = dict[str, np.ndarray]
+"""Named arrays; together they continue bit for bit."""
+
+ALL_LANES = slice(None)
+
+
+@dataclass(frozen=True)
+class LaneOptions:
+    """How lanes run. Only `contact_forces` changes what the environment is.
+
+    Attributes:
+        autoreset: Start the next episode at once when one ends. If False, a lane that ended rests: it is not simulated,
+            pays nothing and keeps its last observation until `reset`.
+        dtype: Of observations. float64 gives them before any cast.
+        first_lane: Number of the first lane: with one seed for all, lanes 3 and 4 can be made without 0 to 2.
+        num_threads: MuJoCo and LunarLander domains: threads (LunarLander: processes, from 32 lanes on) that share the
+            lanes; None takes every core this process may use.
+        contact_forces: Ant domains: 84 contact forces join the observation (slow: computed lane by lane).
+        num_workers: Foreign environments: worker processes that share the lanes; 0 runs them in this process.
+    """
+
+    autoreset: bool = True
+    dtype: type[np.floating[Any]] = np.float32
+    first_lane: int = 0
+    num_threads: int | None = None
+    contact_forces: bool = False
+    num_workers: int = 0
+
+
+DEFAULT_OPTIONS = LaneOptions()
+
+
+def check_options(options: LaneOptions) -> None:
+    """ValueError for an option that no lanes can have."""
+    if not (isinstance(options.dtype, type | np.dtype) and np.issubdtype(options.dtype, np.floating)):
+        raise ValueError(f"dtype must be a floating type such as numpy.float32, got {options.dtype!r}")
+    if options.first_lane < 0:
+        raise ValueError(f"first_lane must not be negative, got {options.first_lane}")
+    if options.num_workers < 0:
+        raise ValueError(f"num_workers must not be negative, got {options.num_workers}")
+    allowed_threads(options.num_threads)
+
+
+def allowed_threads(num_threads: int | None) -> int:
+    """The number asked for, or every core this process may use where that is None."""
+    if num_threads is None:
+        return available_cores()
+    if num_threads < 1:
+        raise ValueError(f"num_threads must be at least 1, got {num_threads}")
+    return num_threads
+
+
+def available_cores() -> int:
+    """Cores this process may use; where a system cannot bind processes to some cores, all it has."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:
+        return os.cpu_count() or 1
+
+
+class DivergedError(ArithmeticError):
+    """A simulator could not go on in one lane; raised before any lane has moved."""
+
+    def __init__(self, lane: int, what: str):
+        super().__init__(what)
+        self.lane = lane
+
+
+@runtime_checkable
+class Simulator(Protocol):
+    """One body for n lanes. Methods work on the lanes they are given and leave the others alone."""
+
+    @property
+    def spec(self) -> EnvSpec: ...
+
+    def reset(self, lanes: Int[np.ndarray, " lanes"], streams: Streams) -> None:
+        """Start a new episode in each of `lanes`."""
+        ...
+
+    def advance(
+        self, lanes: Index, actions: Float64[np.ndarray, "lanes act"]
+    ) -> tuple[Float64[np.ndarray, "lanes d"], Bool[np.ndarray, " lanes"], Bool[np.ndarray, " lanes"] | None]:
+        """Step; gives reward, terminated, and truncated where the simulator itself cuts episodes (else None)."""
+        ...
+
+    def observe(self, lanes: Index) -> Float64[np.ndarray, "lanes obs"]:
+        """Give the observation of each lane, before any cast, in an array the caller may keep."""
+        ...
+
+    def state(self) -> State: ...
+
+    def restore(self, state: State) -> None: ...
+
+    def render(self, lane: int) -> np.ndarray: ...
+
+    def close(self) -> None: ...

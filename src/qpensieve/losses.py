@@ -1,0 +1,49 @@
+"""Pieces that every off-policy algorithm here shares: squashed Gaussian, scalarisation, targets, optimiser steps."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float
+
+Tree = TypeVar("Tree")
+
+
+def scalarize(lam: Float[Array, "*batch d"], q: Float[Array, "*batch d"]) -> Float[Array, "*batch"]:
+    """Scalar value lam . q, over the last axis."""
+    return jnp.sum(lam * q, axis=-1)
+
+
+def squash(
+    mean: Float[Array, " act"], log_std: Float[Array, " act"], noise: Float[Array, " act"]
+) -> tuple[Float[Array, " act"], Float[Array, ""]]:
+    """Action tanh(u), u = mean + std * noise, and its log-probability with the exact, stable log-determinant."""
+    u = mean + jnp.exp(log_std) * noise
+    log_normal = -0.5 * jnp.square(noise) - log_std - 0.5 * jnp.log(2.0 * jnp.pi)
+    log_det = 2.0 * (jnp.log(2.0) - u - jax.nn.softplus(-2.0 * u))
+    return jnp.tanh(u), jnp.sum(log_normal - log_det)
+
+
+def whole_vector_of_smaller(lam: Float[Array, " d"], q: Float[Array, "2 d"]) -> Float[Array, " d"]:
+    """The whole vector of the twin with the smaller lam . Q, not the elementwise minimum."""
+    scalar = q @ lam
+    return jnp.where(scalar[0] <= scalar[1], q[0], q[1])
+
+
+def polyak(target: Tree, online: Tree, tau: float) -> Tree:
+    """Move `target` a share `tau` of the way to `online`."""
+    return jax.tree.map(lambda t, o: t + tau * (o - t), target, online)
+
+
+def gradient_step(
+    optimizer: optax.GradientTransformation,
+    loss: Callable[[Tree], tuple[Float[Array, ""], Any]],
+    model: Tree,
+    state: Any,
+) -> tuple[Tree, Any, Float[Array, ""], Any]:
+    """One optimiser step down `loss`; gives the model, the optimiser's state, the loss and what came beside it."""
+    (value, aux), gradient = jax.value_and_grad(loss, has_aux=True)(model)
+    updates, state = optimizer.update(gradient, state)
+    return optax.apply_updates(model, updates), state, value, aux  # pyright: ignore[reportArgumentType, reportReturnType]

@@ -1,0 +1,67 @@
+"""Networks as Equinox modules with array leaves only: policy pi(s, lam), vector critic Q(s, a, lam)."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Key
+
+LOG_STD_RANGE = (-20.0, 2.0)
+
+
+class Linear(eqx.Module):
+    """Affine map; Xavier-uniform weight, zero bias."""
+
+    weight: Float[Array, "in out"]
+    bias: Float[Array, " out"]
+
+    def __init__(self, size_in: int, size_out: int, *, key: Key[Array, ""]):
+        bound = (6.0 / (size_in + size_out)) ** 0.5
+        self.weight = jax.random.uniform(key, (size_in, size_out), minval=-bound, maxval=bound)
+        self.bias = jnp.zeros(size_out)
+
+    def __call__(self, x: Float[Array, " in"]) -> Float[Array, " out"]:
+        return x @ self.weight + self.bias
+
+
+class Mlp(eqx.Module):
+    """Two hidden layers with ReLU."""
+
+    first: Linear
+    second: Linear
+    last: Linear
+
+    def __init__(self, size_in: int, hidden: int, size_out: int, *, key: Key[Array, ""]):
+        key_first, key_second, key_last = jax.random.split(key, 3)
+        self.first = Linear(size_in, hidden, key=key_first)
+        self.second = Linear(hidden, hidden, key=key_second)
+        self.last = Linear(hidden, size_out, key=key_last)
+
+    def __call__(self, x: Float[Array, " in"]) -> Float[Array, " out"]:
+        return self.last(jax.nn.relu(self.second(jax.nn.relu(self.first(x)))))
+
+
+class Critic(eqx.Module):
+    """Vector action value Q(s, a; lam)."""
+
+    net: Mlp
+
+    def __init__(self, obs_size: int, action_size: int, num_objectives: int, hidden: int, *, key: Key[Array, ""]):
+        self.net = Mlp(obs_size + action_size + num_objectives, hidden, num_objectives, key=key)
+
+    def __call__(self, s: Float[Array, " obs"], a: Float[Array, " act"], lam: Float[Array, " d"]) -> Float[Array, " d"]:
+        return self.net(jnp.concatenate([s, a, lam]))
+
+
+class GaussianActor(eqx.Module):
+    """Mean and log standard deviation of the Gaussian that tanh squashes into an action."""
+
+    net: Mlp
+
+    def __init__(self, obs_size: int, action_size: int, num_objectives: int, hidden: int, *, key: Key[Array, ""]):
+        self.net = Mlp(obs_size + num_objectives, hidden, 2 * action_size, key=key)
+
+    def __call__(
+        self, s: Float[Array, " obs"], lam: Float[Array, " d"]
+    ) -> tuple[Float[Array, " act"], Float[Array, " act"]]:
+        mean, log_std = jnp.split(self.net(jnp.concatenate([s, lam])), 2)
+        return mean, jnp.clip(log_std, *LOG_STD_RANGE)

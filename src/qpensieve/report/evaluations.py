@@ -1,0 +1,266 @@
+"""The evaluations of a run: the table of return vectors, its file `evaluations.npz`, and what one evaluation scores.
+
+Functions return new tables; none changes the one it is given.
+"""
+
+import os
+import zipfile
+import zlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float, Float64, Int64
+
+from qpensieve import metrics
+from qpensieve.envs import dst
+
+FILE_NAME = "evaluations.npz"
+"""What the file is called in a run's folder."""
+TREASURE_TOLERANCE = 1e-3
+"""How far a return may be from a treasure's value and still be that treasure; room for float32 rounding."""
+
+_PROTOCOLS = (
+    ("short", "short_steps", "short_returns", "short_preferences"),
+    ("curve", "short_steps", "curve_returns", "curve_preferences"),
+    ("full", "full_steps", "full_returns", "full_preferences"),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluations:
+    """Returns of every evaluation of a run; the number of episodes is 0 until the first one.
+
+    Attributes:
+        short_steps: Environment steps at the short evaluations, increasing.
+        short_returns: Returns of the short protocol.
+        short_preferences: Its preferences: every fifth row of the test table.
+        curve_returns: Returns under the paper's curve preferences, at `short_steps`.
+        curve_preferences: Those preferences; may be none.
+        full_steps: Environment steps at the full evaluations, increasing.
+        full_returns: Returns of the full protocol, the one that compares with the paper's table.
+        full_preferences: Its preferences: the whole test table.
+        reference: Reference point of the hypervolume; None where no one has set one.
+    """
+
+    short_steps: Int64[np.ndarray, " t"]
+    short_returns: Float64[np.ndarray, "t seed p e d"]
+    short_preferences: Float64[np.ndarray, "p d"]
+    curve_returns: Float64[np.ndarray, "t seed c e_curve d"]
+    curve_preferences: Float64[np.ndarray, "c d"]
+    full_steps: Int64[np.ndarray, " f"]
+    full_returns: Float64[np.ndarray, "f seed p_full e_full d"]
+    full_preferences: Float64[np.ndarray, "p_full d"]
+    reference: Float64[np.ndarray, " d"] | None
+
+    @property
+    def num_seeds(self) -> int:
+        return self.short_returns.shape[1]
+
+    @property
+    def num_objectives(self) -> int:
+        return self.short_returns.shape[-1]
+
+
+@dataclass(frozen=True, eq=False)
+class RunSummary:
+    """Scores of one evaluation, per seed.
+
+    Attributes:
+        ut: Utility.
+        hv: Hypervolume, or None without a reference point.
+        front_size: Number of distinct non-dominated return vectors.
+        best_single: UT of the best row used under every preference; a `ut` not above it ignores the preference.
+        correlation: Rank correlation, per objective i, of lam_i with return i.
+    """
+
+    ut: Float64[np.ndarray, " seed"]
+    hv: Float64[np.ndarray, " seed"] | None
+    front_size: Int64[np.ndarray, " seed"]
+    best_single: Float64[np.ndarray, " seed"]
+    correlation: Float64[np.ndarray, "seed d"]
+
+
+@dataclass(frozen=True, eq=False)
+class Treasures:
+    """What the boats of DST2d brought home.
+
+    Attributes:
+        found: Per seed the distinct treasure values reached, those that are not on the exact front included.
+        share: Per seed the share of the exact front's treasures that were found.
+    """
+
+    found: tuple[frozenset[float], ...]
+    share: Float64[np.ndarray, " seed"]
+
+
+def empty(
+    num_seeds: int,
+    short_preferences: Float[np.ndarray, "p d"],
+    curve_preferences: Float[np.ndarray, "c d"],
+    full_preferences: Float[np.ndarray, "p_full d"],
+    reference: Float[np.ndarray, " d"] | None = None,
+) -> Evaluations:
+    """The table of a run that has not been evaluated; the first appended returns set the numbers of episodes."""
+    tables = [np.asarray(table, np.float64) for table in (short_preferences, curve_preferences, full_preferences)]
+    short, curve, full = (np.zeros((0, num_seeds, len(table), 0, table.shape[1])) for table in tables)
+    no_steps = np.zeros(0, np.int64)
+    corner = None if reference is None else np.asarray(reference, np.float64)
+    return Evaluations(no_steps, short, tables[0], curve, tables[1], no_steps, full, tables[2], corner)
+
+
+def append_short(
+    evaluations: Evaluations,
+    step: int,
+    returns: Float[np.ndarray, "seed p e d"],
+    curve_returns: Float[np.ndarray, "seed c e_curve d"],
+) -> Evaluations:
+    """The table with one more short evaluation.
+
+    Raises:
+        ValueError: If `step` is not after the last one, or an array does not fit those before it.
+    """
+    return replace(
+        evaluations,
+        short_steps=_append_step("short", evaluations.short_steps, step),
+        short_returns=_append_returns("short", evaluations.short_returns, returns),
+        curve_returns=_append_returns("curve", evaluations.curve_returns, curve_returns),
+    )
+
+
+def append_full(evaluations: Evaluations, step: int, returns: Float[np.ndarray, "seed p_full e_full d"]) -> Evaluations:
+    """The table with one more full evaluation; raises as `append_short` does."""
+    return replace(
+        evaluations,
+        full_steps=_append_step("full", evaluations.full_steps, step),
+        full_returns=_append_returns("full", evaluations.full_returns, returns),
+    )
+
+
+def cut(evaluations: Evaluations, step: int) -> Evaluations:
+    """The table as it was at `step`: without every evaluation after it."""
+    short, full = evaluations.short_steps <= step, evaluations.full_steps <= step
+    return replace(
+        evaluations,
+        short_steps=evaluations.short_steps[short],
+        short_returns=evaluations.short_returns[short],
+        curve_returns=evaluations.curve_returns[short],
+        full_steps=evaluations.full_steps[full],
+        full_returns=evaluations.full_returns[full],
+    )
+
+
+def save(path: Path, evaluations: Evaluations) -> None:
+    """Write the table; a reader sees the old file or the new one, never half of one."""
+    arrays = {name: array for name, array in asdict(evaluations).items() if array is not None}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            np.savez_compressed(file, **arrays)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def load(path: Path) -> Evaluations:
+    """Read the table that `save` wrote.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: If it cannot be read, an array is missing, or the shapes do not fit each other.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(f"no evaluations at {path}; is it a run's folder, and has the run been evaluated yet?")
+    try:
+        arrays = _read(path)
+        _check_shapes(arrays)
+    except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise ValueError(f"{path} is damaged or holds no evaluations: {error}") from error
+    return Evaluations(reference=arrays.pop("reference", None), **arrays)
+
+
+def summarize(
+    returns: Float[np.ndarray, "seed p e d"],
+    preferences: Float[np.ndarray, "p d"],
+    reference: Float[np.ndarray, " d"] | None = None,
+) -> RunSummary:
+    """Scores per seed of one evaluation; the episodes are averaged first, to one vector per preference.
+
+    Raises:
+        ValueError: If there is no seed, preference or episode, or a return is not finite.
+    """
+    if 0 in returns.shape:
+        raise ValueError(f"returns [seed, p, e, d] has shape {returns.shape}: there is nothing to summarize")
+    rows = np.asarray(returns, np.float64).mean(axis=2)
+    lam = np.asarray(preferences, np.float64)
+    return RunSummary(
+        ut=np.asarray(metrics.utility(rows, lam)),
+        hv=None if reference is None else np.array([metrics.hypervolume(seed, reference) for seed in rows]),
+        front_size=np.array([metrics.is_non_dominated(seed).sum() for seed in rows], np.int64),
+        best_single=np.array([metrics.best_single(seed, lam) for seed in rows]),
+        correlation=np.stack([metrics.preference_correlation(seed, lam) for seed in rows]),
+    )
+
+
+def treasures(returns: Float[np.ndarray, "seed p e 2"]) -> Treasures:
+    """Which treasures of DST2d the episodes ended at, per seed."""
+    values = np.array(list(dst.TREASURES.values()))
+    ends = np.asarray(returns, np.float64)[..., 0].reshape(len(returns), -1, 1)
+    reached = np.asarray((np.abs(ends - values) <= TREASURE_TOLERANCE).any(axis=1))
+    found = tuple(frozenset(values[row].tolist()) for row in reached)
+    return Treasures(found, reached[:, np.isin(values, list(front_treasures()))].mean(axis=1))
+
+
+@cache
+def front_treasures() -> tuple[float, ...]:
+    """The treasures on the exact front of DST2d."""
+    return tuple(value for value in dst.exact_front()[:, 0].tolist() if value in dst.TREASURES.values())
+
+
+def _append_step(kind: str, steps: Int64[np.ndarray, " t"], step: int) -> Int64[np.ndarray, " t_next"]:
+    if len(steps) and step <= steps[-1]:
+        raise ValueError(f"the last {kind} evaluation is at step {steps[-1]}, the next cannot be at step {step}")
+    return np.append(steps, np.int64(step))
+
+
+def _append_returns(
+    kind: str, table: Float64[np.ndarray, "t ..."], returns: Float[np.ndarray, "..."]
+) -> Float64[np.ndarray, "t_next ..."]:
+    seeds, rows, episodes, d = table.shape[1:]
+    wanted = (seeds, rows, *((episodes,) if len(table) else returns.shape[2:3]), d)
+    if returns.shape != wanted:
+        raise ValueError(f"{kind} returns must have shape [seed, preference, episode, d] {wanted}, got {returns.shape}")
+    block = np.asarray(returns, np.float64)[None]
+    return np.concatenate([table, block]) if len(table) else block
+
+
+def _read(path: Path) -> dict[str, np.ndarray]:
+    with path.open("rb") as file:
+        archive = np.load(file, allow_pickle=False)
+        if not isinstance(archive, np.lib.npyio.NpzFile):
+            raise ValueError("it is not an .npz archive")
+        arrays = {}
+        for _, steps, returns, preferences in _PROTOCOLS:
+            arrays[steps] = archive[steps].astype(np.int64)
+            arrays |= {name: archive[name].astype(np.float64) for name in (returns, preferences)}
+        if "reference" in archive:
+            arrays["reference"] = archive["reference"].astype(np.float64)
+    return arrays
+
+
+def _check_shapes(arrays: Mapping[str, np.ndarray]) -> None:
+    shapes = {name: array.shape for name, array in arrays.items()}
+    if len(shapes["short_returns"]) != 5:
+        raise ValueError(f"short_returns must be [t, seed, p, e, d], its shape is {shapes['short_returns']}")
+    _, num_seeds, _, _, d = shapes["short_returns"]
+    for kind, steps, returns, preferences in _PROTOCOLS:
+        expected = (*shapes[steps], num_seeds, *shapes[preferences][:1], d)
+        got = shapes[returns][:3] + shapes[returns][4:]
+        if got != expected or shapes[preferences][1:] != (d,):
+            found = f"steps {shapes[steps]}, returns {shapes[returns]}, preferences {shapes[preferences]}"
+            raise ValueError(f"shapes of the {kind} {found} do not fit {num_seeds} seeds and {d} objectives")
+    if shapes.get("reference", (d,)) != (d,):
+        raise ValueError(f"reference has shape {shapes['reference']}, there are {d} objectives")

@@ -1,0 +1,112 @@
+"""What a run scored, as a table for people and as JSON; reads result files only."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from qpensieve import metrics
+from qpensieve.envs import dst
+from qpensieve.metrics.references import REFERENCES
+from qpensieve.report import evaluations as tables
+from qpensieve.report.evaluations import Evaluations, RunSummary
+
+SUMMARY = "summary.json"
+
+
+def summarize_run(folder: Path) -> dict[str, Any]:
+    """Scores of the newest full evaluation, per seed and over seeds; for DST2d beside its exact ceilings."""
+    config = json.loads((folder / "config.json").read_text())
+    table = tables.load(folder / tables.FILE_NAME)
+    if len(table.full_steps) == 0:
+        raise ValueError(f"{folder} has no full evaluation yet: run 'qpensieve evaluate {folder}'")
+    returns = table.full_returns[-1]
+    scores = tables.summarize(returns, table.full_preferences, table.reference)
+    content = {
+        "domain": config["domain"],
+        "algo": config["algo"],
+        "seeds": list(range(config["first_seed"], config["first_seed"] + config["seeds"])),
+        "step": int(table.full_steps[-1]),
+        "per_seed": _per_seed(scores),
+        "over_seeds": _over_seeds(scores),
+    }
+    if config["domain"] == "DST2d":
+        content["dst"] = _deep_sea(table, returns)
+    return content
+
+
+def write_summary(folder: Path) -> dict[str, Any]:
+    """`summary.json` of a run."""
+    content = summarize_run(folder)
+    (folder / SUMMARY).write_text(json.dumps(content, indent=2) + "\n")
+    return content
+
+
+def format_summary(content: dict[str, Any]) -> str:
+    """The table that a run ends with."""
+    per_seed, over = content["per_seed"], content["over_seeds"]
+    rows = [f"{content['domain']}, {content['algo']}, step {content['step']:,}, full protocol (whole test table)"]
+    names = list(per_seed)
+    rows.append("seed   " + "".join(f"{name:>22}" for name in names))
+    for i, seed in enumerate(content["seeds"]):
+        rows.append(f"{seed:<7}" + "".join(f"{_show(per_seed[name][i]):>22}" for name in names))
+    rows.append("mean   " + "".join(f"{_spread(over.get(name)):>22}" for name in names))
+    if "dst" in content:
+        rows += _format_deep_sea(content["dst"])
+    known = REFERENCES.get(content["domain"])
+    if known is not None and not known.comparable:
+        rows.append("HV is not comparable with the paper's: it prints no reference point and ours is a guess.")
+    return "\n".join(rows)
+
+
+def _per_seed(scores: RunSummary) -> dict[str, list[float]]:
+    named: dict[str, Any] = {"UT": scores.ut}
+    if scores.hv is not None:
+        named["HV"] = scores.hv
+    named |= {"best single row UT": scores.best_single, "front size": scores.front_size}
+    for i in range(scores.correlation.shape[1]):
+        named[f"corr lam{i + 1}, obj {i + 1}"] = scores.correlation[:, i]
+    return {name: np.asarray(value).tolist() for name, value in named.items()}
+
+
+def _over_seeds(scores: RunSummary) -> dict[str, Any]:
+    named = {"UT": scores.ut, "best single row UT": scores.best_single}
+    if scores.hv is not None:
+        named["HV"] = scores.hv
+    over: dict[str, Any] = {name: metrics.summarize(values).__dict__ for name, values in named.items()}
+    for i in range(scores.correlation.shape[1]):
+        over[f"corr lam{i + 1}, obj {i + 1}"] = metrics.summarize(scores.correlation[:, i]).__dict__
+    return over
+
+
+def _deep_sea(table: Evaluations, returns: np.ndarray) -> dict[str, Any]:
+    assert table.reference is not None
+    ceilings = dst.ceilings(table.full_preferences, table.reference)
+    found = tables.treasures(returns)
+    return {
+        "ceilings": ceilings.__dict__,
+        "treasures": [sorted(values) for values in found.found],
+        "front_share": found.share.tolist(),
+    }
+
+
+def _format_deep_sea(content: dict[str, Any]) -> list[str]:
+    ceilings = content["ceilings"]
+    lines = [
+        f"exact ceilings: UT {ceilings['utility']:.3f} (one fixed trip at most {ceilings['best_single']:.2f}), "
+        f"HV {ceilings['hypervolume']:.1f}"
+    ]
+    for i, (values, share) in enumerate(zip(content["treasures"], content["front_share"], strict=True)):
+        lines.append(
+            f"seed row {i}: {share:.0%} of the front's treasures; ends at {', '.join(map(str, values)) or 'none'}"
+        )
+    return lines
+
+
+def _show(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:.4g}"
+
+
+def _spread(summary: dict[str, float] | None) -> str:
+    return "" if summary is None else f"{_show(summary['mean'])} +- {_show(summary['std'])}"

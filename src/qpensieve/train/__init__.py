@@ -1,0 +1,1 @@
+"""Runs: the loops that collect, learn, evaluate, log and resume."""

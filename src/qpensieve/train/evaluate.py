@@ -1,0 +1,70 @@
+"""Evaluation on a preference table as one large batch of lanes: returns [seed, preference, episode, objective]."""
+
+from collections.abc import Callable
+
+import numpy as np
+from jaxtyping import Float, Float32, Float64
+
+from qpensieve.envs import LaneOptions, make_lanes
+from qpensieve.preferences import test_table
+
+SHORT_STRIDE, SHORT_EPISODES = 5, 2
+"""Periodic evaluations: every fifth test preference, two episodes."""
+FULL_EPISODES = 10
+EVALUATION = 104
+"""Purpose of the random streams of evaluation episodes (see `collect`)."""
+
+Act = Callable[
+    [Float32[np.ndarray, "seed rows obs"], Float32[np.ndarray, "seed rows d"]], Float[np.ndarray, "seed rows act"]
+]
+"""Deterministic actions of every seed's policy."""
+
+_CURVES = {
+    2: [(0.1, 0.9), (0.5, 0.5), (0.9, 0.1)],
+    3: [(1 / 3, 1 / 3, 1 / 3), (0.1, 0.1, 0.8), (0.1, 0.8, 0.1), (0.8, 0.1, 0.1)],
+    4: [(0.25,) * 4, *[tuple(0.85 if i == j else 0.05 for i in range(4)) for j in range(4)]],
+}
+
+
+def short_preferences(num_objectives: int) -> Float64[np.ndarray, "p d"]:
+    """Every fifth row of the test table."""
+    return test_table(num_objectives)[::SHORT_STRIDE]
+
+
+def curve_preferences(num_objectives: int) -> Float64[np.ndarray, "c d"]:
+    """The preferences of the paper's learning curves; none for numbers of objectives it shows no curve of."""
+    rows = _CURVES.get(num_objectives, [])
+    return np.array(rows, np.float64).reshape(len(rows), num_objectives)
+
+
+def evaluate(
+    domain: str,
+    seeds: list[int],
+    act: Act,
+    preferences: Float64[np.ndarray, "p d"],
+    episodes: int,
+) -> Float64[np.ndarray, "seed p e d"]:
+    """Undiscounted returns of deterministic policies, every (seed, preference, episode) a lane of its own.
+
+    Start states depend on (seed, preference row, episode) alone, so all evaluations of a run see the same ones.
+    """
+    rows = len(preferences) * episodes
+    lane_seeds = [_lane_seed(seed, row) for seed in seeds for row in range(rows)]
+    lanes = make_lanes(domain, len(lane_seeds), lane_seeds, LaneOptions(autoreset=False))
+    shape = (len(seeds), rows)
+    lam = np.tile(np.repeat(preferences.astype(np.float32), episodes, axis=0), (len(seeds), 1, 1))
+    returns = np.zeros((len(lane_seeds), preferences.shape[1]))
+    try:
+        obs = lanes.reset()
+        while lanes.running.any():
+            action = np.asarray(act(obs.reshape(*shape, -1), lam)).reshape(len(lane_seeds), -1)
+            step = lanes.step(action)
+            returns += step.reward
+            obs = step.obs
+    finally:
+        lanes.close()
+    return returns.reshape(len(seeds), len(preferences), episodes, preferences.shape[1])
+
+
+def _lane_seed(seed: int, row: int) -> int:
+    return int(np.random.SeedSequence(seed, spawn_key=(EVALUATION, row)).generate_state(1)[0])

@@ -1,0 +1,277 @@
+"""A run and its folder: evaluations, log, checkpoints, pictures; started, stopped and resumed to the same numbers."""
+
+import dataclasses
+import json
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+
+from qpensieve import config as configs
+from qpensieve import provenance
+from qpensieve.config import RunConfig
+from qpensieve.preferences import test_table
+from qpensieve.replay import row_width
+from qpensieve.report import evaluations as tables
+from qpensieve.report import figures
+from qpensieve.report.evaluations import RunSummary, summarize
+from qpensieve.train import checkpoint
+from qpensieve.train.checkpoint import Checkpoint
+from qpensieve.train.evaluate import FULL_EPISODES, SHORT_EPISODES, curve_preferences, short_preferences
+from qpensieve.train.log import MetricsLog, Progress
+from qpensieve.train.replay_log import ReplayLog
+from qpensieve.train.trainer import EnvFailedError, Trainer
+
+CONFIG, PROVENANCE, METRICS = "config.json", "environment.json", "metrics.jsonl"
+MAY_DIFFER = ("checkpoint_seconds", "num_threads")
+"""Fields of the configuration that may change between a run and its resumption: they do not change its numbers."""
+
+
+class Stopped(Exception):  # noqa: N818 (not an error: the user asked for it)
+    """Ctrl-C was pressed; the run is saved."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """How a run shows itself.
+
+    Attributes:
+        quiet: No progress line.
+        tensorboard: Also write TensorBoard files into the run's folder.
+        final_evaluation: Run the full protocol at the end.
+    """
+
+    quiet: bool = False
+    tensorboard: bool = False
+    final_evaluation: bool = True
+
+
+class Run:
+    """One run folder and the trainer behind it; made by `start` and `resume`.
+
+    Args:
+        folder: The run's folder.
+        config: What to train.
+        options: How to show it.
+    """
+
+    def __init__(self, folder: Path, config: RunConfig, options: Options):
+        self.folder, self.config, self._options = folder, config, options
+        self.trainer = Trainer(config)
+        spec = self.trainer.spec
+        self.replay_log = ReplayLog(folder, row_width(spec), config.seeds, config.capacity)
+        self.evaluations = tables.empty(
+            config.seeds,
+            short_preferences(spec.num_objectives),
+            curve_preferences(spec.num_objectives),
+            np.array(test_table(spec.num_objectives)),
+            None if spec.reference is None else np.array(spec.reference),
+        )
+        self._logged_to = 0
+        self._latest: dict[str, str] = {}
+        self._open_log: MetricsLog | None = None
+        self._last_checkpoint = self._began = time.monotonic()
+
+    def restore(self, saved: Checkpoint) -> None:
+        """Go back to a checkpoint; what the folder holds from after it is cut."""
+        manifest = saved.meta["replay"]
+        rows, first = (None, 0) if manifest is None else self.replay_log.load(manifest)
+        self.trainer.restore(saved.arrays, rows, first)
+        self._logged_to = saved.step
+        checkpoint.discard_after(self.folder, saved.step)
+        self.replay_log.resume(manifest or [])
+        path = self.folder / tables.FILE_NAME
+        if path.exists():
+            self.evaluations = tables.cut(tables.load(path), saved.step)
+            tables.save(path, self.evaluations)
+
+    def train(self) -> None:
+        """Train to the configured number of steps; on Ctrl-C saves and raises `Stopped`."""
+        progress = Progress(self.config.steps, self.trainer.step, quiet=self._options.quiet)
+        with _interrupts() as is_interrupted:
+            while self.trainer.step < self.config.steps:
+                self._advance(progress)
+                if is_interrupted() and self.trainer.step < self.config.steps:
+                    self.save()
+                    step = self.trainer.step
+                    raise Stopped(f"stopped at step {step:,}; continue with: qpensieve resume {self.folder}")
+        self._finish(progress)
+
+    def save(self) -> None:
+        """Write a checkpoint of the newest block."""
+        self.trainer.drain()
+        self._log_training()
+        manifest = self.replay_log.flush() if self.config.keep_replay == "on" else None
+        meta = {"config": configs.to_dict(self.config), "replay": manifest}
+        checkpoint.save(self.folder, self.trainer.step, self.trainer.arrays(), meta)
+        self.replay_log.prune(meta["replay"] or [] for meta in checkpoint.kept_metas(self.folder))
+        self._last_checkpoint = time.monotonic()
+
+    def close(self) -> None:
+        if self._open_log is not None:
+            self._open_log.close()
+        self.trainer.close()
+
+    def _advance(self, progress: Progress) -> None:
+        """One block, and what is due after it."""
+        try:
+            rows = self.trainer.advance()
+        except EnvFailedError as error:
+            self.save()
+            raise EnvFailedError(f"{error}; saved, continue with: qpensieve resume {self.folder}") from error
+        self._log_training()
+        if self.config.keep_replay == "on":
+            self.replay_log.append(rows)
+        step, config = self.trainer.step, self.config
+        is_evaluated = step % config.eval_period == 0 or step == config.steps
+        if is_evaluated:
+            progress.note(**_notes(self._evaluate_shortly()))
+        if step % config.parameters_period == 0:
+            checkpoint.save_parameters(self.folder, step, self.trainer.parameters())
+        if is_evaluated or time.monotonic() - self._last_checkpoint > config.checkpoint_seconds:
+            self.save()
+        progress.note(**self._latest)
+        progress.show(step)
+
+    def _log_training(self) -> None:
+        """Write the row of training metrics, when one is due and its last update has been handed over."""
+        step = self.trainer.summed_to
+        if step % self.config.log_period or step <= self._logged_to:
+            return
+        self._logged_to = step
+        means = self.trainer.take_log()
+        if means:
+            self._log().write("train", step, {**means, "time_seconds": time.monotonic() - self._began})
+            shown = {"temperature": "temperature", "snapshot_share": "climbs a snapshot"}
+            self._latest = {label: f"{means[name].mean():.2g}" for name, label in shown.items() if name in means}
+
+    def _evaluate_shortly(self) -> RunSummary:
+        self.trainer.drain()
+        self._log_training()
+        table = self.evaluations
+        both = np.concatenate([table.short_preferences, table.curve_preferences])
+        returns = self.trainer.evaluate(both, SHORT_EPISODES)
+        short, curve = np.split(returns, [len(table.short_preferences)], axis=1)
+        self.evaluations = tables.append_short(table, self.trainer.step, short, curve)
+        tables.save(self.folder / tables.FILE_NAME, self.evaluations)
+        summary = summarize(short, table.short_preferences, table.reference)
+        self._log().write("evaluation", self.trainer.step, {f"{k}_short": v for k, v in scores(summary).items()})
+        return summary
+
+    def evaluate_fully(self) -> RunSummary:
+        """The full protocol at the step reached, added to the table and the log; once a step."""
+        table, step = self.evaluations, self.trainer.step
+        if step in table.full_steps:
+            return summarize(table.full_returns[-1], table.full_preferences, table.reference)
+        returns = self.trainer.evaluate(table.full_preferences, FULL_EPISODES)
+        self.evaluations = tables.append_full(table, step, returns)
+        tables.save(self.folder / tables.FILE_NAME, self.evaluations)
+        summary = summarize(returns, table.full_preferences, table.reference)
+        self._log().write("full evaluation", step, scores(summary))
+        return summary
+
+    @property
+    def last_checkpoint_step(self) -> int | None:
+        return checkpoint.last_good_step(self.folder)
+
+    def _finish(self, progress: Progress) -> None:
+        if self._options.final_evaluation:
+            progress.say(f"full evaluation: {len(self.evaluations.full_preferences)} preferences x {FULL_EPISODES}")
+            self.evaluate_fully()
+        progress.show(self.trainer.step, force=True)
+        progress.say("")
+
+    def _log(self) -> MetricsLog:
+        """The log, opened at the first row: only then has a resumed run cut what came after its checkpoint."""
+        if self._open_log is None:
+            folder = self.folder / "tensorboard" if self._options.tensorboard else None
+            self._open_log = MetricsLog(self.folder / METRICS, folder)
+        return self._open_log
+
+
+def start(folder: Path, config: RunConfig, options: Options) -> Run:
+    """A new run in a new folder: configuration and provenance are written first."""
+    configs.check(config)
+    if (folder / CONFIG).exists():
+        raise FileExistsError(
+            f"{folder} holds a run already: continue it with 'qpensieve resume {folder}', or choose --name"
+        )
+    run = Run(folder, config, options)
+    folder.mkdir(parents=True, exist_ok=True)
+    configs.save(config, folder / CONFIG)
+    (folder / PROVENANCE).write_text(json.dumps(provenance.describe(), indent=2) + "\n")
+    return run
+
+
+def resume(folder: Path, options: Options, warn: Callable[[str], None], **changes: Any) -> Run:
+    """The run of `folder` as of its newest whole checkpoint, or from the start where it has none.
+
+    Args:
+        folder: The run's folder.
+        options: How to show it.
+        warn: Is told what was lost, if anything.
+        changes: Fields of the configuration that may differ (`MAY_DIFFER`).
+    """
+    if not (folder / CONFIG).exists():
+        raise FileNotFoundError(f"{folder} is not a run's folder: it has no {CONFIG}")
+    config = dataclasses.replace(configs.load(folder / CONFIG), **changes)
+    run = Run(folder, config, options)
+    saved = checkpoint.load_latest(folder, warn, check=lambda c: run.replay_log.verify(c.meta["replay"] or []))
+    if saved is None:
+        warn(f"{folder} has no checkpoint yet: starting over from {CONFIG}")
+        run.replay_log.resume([])
+        (folder / tables.FILE_NAME).unlink(missing_ok=True)
+        checkpoint.cut_jsonl(folder / METRICS, 0)
+        return run
+    checkpoint.check_config(saved.meta["config"], configs.to_dict(config), ignore=MAY_DIFFER)
+    if saved.meta["replay"] is None:
+        warn("this run keeps no replay (keep_replay is off): it goes on, but not to the same numbers")
+    run.restore(saved)
+    checkpoint.cut_jsonl(folder / METRICS, saved.step)
+    return run
+
+
+def scores(summary: RunSummary) -> dict[str, Any]:
+    """What one evaluation scores, per seed, by the name it is logged under."""
+    named = {"ut": summary.ut, "hv": summary.hv, "front_size": summary.front_size, "best_single": summary.best_single}
+    return {name: value for name, value in named.items() if value is not None} | {"correlation": summary.correlation}
+
+
+def draw_pictures(folder: Path) -> list[Path]:
+    """front.png and curves.png; none where matplotlib is not installed."""
+    try:
+        return [figures.draw_front(folder), figures.draw_curves(folder)]
+    except figures.MissingPlots:
+        return []
+
+
+def _notes(summary: RunSummary) -> dict[str, str]:
+    notes = {"UT(short)": f"{summary.ut.mean():.4g}"}
+    return notes if summary.hv is None else notes | {"HV(short)": f"{summary.hv.mean():.4g}"}
+
+
+@contextmanager
+def _interrupts() -> Iterator[Callable[[], bool]]:
+    """Ctrl-C sets a flag that is read between blocks; a second one interrupts at once."""
+    pressed = False
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        nonlocal pressed
+        if pressed:
+            raise KeyboardInterrupt
+        pressed = True
+
+    try:
+        before = signal.signal(signal.SIGINT, handle)
+    except ValueError:  # not the main thread: the caller's business
+        yield lambda: False
+        return
+    try:
+        yield lambda: pressed
+    finally:
+        signal.signal(signal.SIGINT, before)

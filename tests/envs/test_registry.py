@@ -1,0 +1,88 @@
+"""The table of the ten domains, and what `make_lanes` makes of its arguments."""
+
+import numpy as np
+import pytest
+
+from qpensieve.envs import DOMAINS, LaneOptions, get_domain, make_lanes, make_simulator, mujoco
+from qpensieve.envs.lunar_lander import gym_lander
+from tests.envs import foreign
+
+# Written down from the facts, not from the code: id -> observation, action, objectives, steps, seconds a step.
+TABLE = {
+    "DST2d": (2, 2, ("treasure", "time"), 50, 0.2),
+    "LunarLander4d": (8, 2, ("shaping", "result", "main power", "side power"), 2000, 0.02),
+    "LunarLander5d": (8, 2, ("shaping", "result", "main power", "side power", "time"), 2000, 0.02),
+    "HalfCheetah2d": (17, 6, ("forward", "control"), 1000, 0.05),
+    "Hopper2d": (11, 3, ("forward", "control"), 1000, 0.008),
+    "Hopper3d": (11, 3, ("forward", "height", "control"), 1000, 0.008),
+    "Hopper5d": (11, 3, ("forward", "control thigh", "control leg", "control foot", "healthy"), 1000, 0.008),
+    "Ant2d": (27, 8, ("forward", "control"), 1000, 0.05),
+    "Ant3d": (27, 8, ("forward", "healthy", "control"), 1000, 0.05),
+    "Walker2d": (17, 6, ("forward", "control"), 1000, 0.008),
+}
+
+
+def test_there_are_ten_domains():
+    assert list(DOMAINS) == list(TABLE)
+
+
+@pytest.mark.parametrize("domain", TABLE)
+def test_a_domain_has_the_sizes_objectives_and_limit_of_the_table(domain: str):
+    obs, act, objectives, steps, seconds = TABLE[domain]
+    row = get_domain(domain)
+    assert (row.obs_size, row.action_size, row.objectives, row.max_steps) == (obs, act, objectives, steps)
+    assert row.gym_id == f"qpensieve/{domain}-v0"
+    assert row.render_fps == round(1 / seconds)
+    spec = row.spec
+    assert (spec.id, spec.obs_size, spec.action_size, spec.objectives) == (domain, obs, act, objectives)
+    assert spec.max_steps == steps
+    lanes = make_lanes(domain, 2, seed=0)
+    assert lanes.reset().shape == (2, obs)
+    assert lanes.step(np.zeros((2, act))).reward.shape == (2, len(objectives))
+
+
+def test_seconds_a_step_are_the_simulators():
+    for domain, body in (
+        ("HalfCheetah2d", mujoco.HALF_CHEETAH),
+        ("Hopper2d", mujoco.HOPPER),
+        ("Ant2d", mujoco.ANT),
+        ("Walker2d", mujoco.WALKER),
+    ):
+        assert body.model.opt.timestep * body.frame_skip == pytest.approx(TABLE[domain][-1])
+    assert pytest.approx(TABLE["LunarLander4d"][-1]) == 1 / gym_lander.FPS
+
+
+@pytest.mark.parametrize(
+    ("name", "near"), [("Hoper2d", "Hopper2d"), ("halfcheetah2d", "HalfCheetah2d"), ("DST", "DST2d")]
+)
+def test_an_unknown_domain_names_the_nearest(name: str, near: str):
+    with pytest.raises(ValueError, match=f"unknown domain '{name}'.*did you mean.*{near}"):
+        make_lanes(name, 1, 0)
+
+
+def test_bad_arguments_say_what_would_be_right():
+    with pytest.raises(ValueError, match="num_lanes must be at least 1, got 0"):
+        make_lanes("DST2d", 0, 0)
+    with pytest.raises(ValueError, match="num_workers is for foreign environments"):
+        make_lanes("DST2d", 2, 0, LaneOptions(num_workers=2))
+
+
+@pytest.mark.parametrize("source", ["DST2d", "LunarLander4d", "Hopper2d", foreign.PointMass])
+def test_num_threads_must_be_positive_everywhere(source):
+    with pytest.raises(ValueError, match="num_threads must be at least 1, got 0"):
+        make_lanes(source, 1, 0, LaneOptions(num_threads=0))
+
+
+@pytest.mark.parametrize(
+    ("source", "name"), [("DST2d", "DST2d"), ("LunarLander4d", "LunarLander4d"), (foreign.PointMass, "PointMass")]
+)
+def test_contact_forces_are_refused_where_there_are_none(source, name: str):
+    with pytest.raises(ValueError, match=f"contact_forces is an option of Ant2d and Ant3d, not of {name}"):
+        make_simulator(source, 1, LaneOptions(contact_forces=True))
+
+
+def test_faults_of_foreign_environments_count_from_the_first_lane():
+    lanes = make_lanes(foreign.Raising, 5, 3, LaneOptions(first_lane=10))
+    lane = int(np.argmax(lanes.reset()[:, 0] < 0))
+    with pytest.raises(RuntimeError, match=f"Raising: .* failed in lane {10 + lane} at step 3: ZeroDivisionError"):
+        [lanes.step(np.zeros((5, 2))) for _ in range(3)]

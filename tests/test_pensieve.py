@@ -1,0 +1,86 @@
+"""The fast improvement value against the plain one: same value, same gradient, same winner."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from qpensieve.nets import Critic
+from qpensieve.pensieve import best_value
+from qpensieve.preferences import sample_preferences
+from tests.oracles.pensieve import batch_value
+
+OBS, ACT, HIDDEN, BATCH = 5, 3, 16, 12
+
+
+def _problem(num_critics: int, num_prefs: int, per_sample: bool, d: int = 3, seed: int = 0):
+    keys = jax.random.split(jax.random.key(seed), 4)
+    make = jax.vmap(jax.vmap(lambda key: Critic(OBS, ACT, d, HIDDEN, key=key)))
+    critics = make(jax.random.split(keys[0], (num_critics, 2)))
+    c = BATCH if per_sample else 1
+    prefs = sample_preferences(keys[1], num_prefs * c, d).reshape(num_prefs, c, d)
+    return critics, prefs, jax.random.normal(keys[2], (BATCH, OBS)), jax.random.normal(keys[3], (BATCH, ACT))
+
+
+CASES = [(5, 5, False), (5, 5, True), (1, 1, False), (1, 4, True), (3, 1, False)]
+
+
+@pytest.mark.parametrize(("num_critics", "num_prefs", "per_sample"), CASES)
+@pytest.mark.parametrize("form", ["cpu", "accelerator"])
+def test_fast_and_plain_form_agree_in_value_and_gradient(num_critics, num_prefs, per_sample, form, monkeypatch):
+    monkeypatch.setattr(jax, "default_backend", lambda: "cpu" if form == "cpu" else "gpu")
+    critics, prefs, s, a = _problem(num_critics, num_prefs, per_sample)
+    filled = jnp.ones(num_critics, bool)
+    weights = jnp.arange(1.0, BATCH + 1)
+    fast = lambda a: jnp.sum(weights * best_value(critics, filled, prefs, s, a)[0])
+    plain = lambda a: jnp.sum(weights * batch_value(critics, filled, prefs, s, a))
+    value, gradient = jax.jit(jax.value_and_grad(fast))(a)
+    expected, expected_gradient = jax.jit(jax.value_and_grad(plain))(a)
+    np.testing.assert_allclose(value, expected, rtol=1e-5)
+    np.testing.assert_allclose(gradient, expected_gradient, rtol=1e-5, atol=1e-5)
+    assert np.abs(gradient).min() > 0
+
+
+def test_the_winner_is_the_argmax_of_the_grid():
+    critics, prefs, s, a = _problem(4, 5, per_sample=False)
+    _, winner = jax.jit(best_value)(critics, jnp.ones(4, bool), prefs, s, a)
+    for i in range(BATCH):
+        grid = np.array(
+            [
+                [
+                    [
+                        float(prefs[0, 0] @ jax.tree.map(lambda x: x[k, t], critics)(s[i], a[i], prefs[m, 0]))
+                        for m in range(5)
+                    ]  # noqa: B023
+                    for t in range(2)
+                ]
+                for k in range(4)
+            ]
+        )
+        smaller = grid.min(axis=1)
+        k, m = np.unravel_index(smaller.argmax(), smaller.shape)
+        assert (winner.critic[i], winner.preference[i]) == (k, m)
+        assert winner.twin[i] == grid[k, :, m].argmin()
+
+
+def test_critics_that_do_not_exist_are_never_picked():
+    critics, prefs, s, a = _problem(4, 5, per_sample=True)
+    filled = jnp.array([False, True, False, True])
+    value, winner = jax.jit(best_value)(critics, filled, prefs, s, a)
+    assert set(np.asarray(winner.critic)) <= {1, 3}
+    np.testing.assert_allclose(value, batch_value(critics, filled, prefs, s, a), rtol=1e-5)
+
+
+def test_one_more_candidate_never_lowers_the_value():
+    critics, prefs, s, a = _problem(5, 5, per_sample=False, seed=3)
+    values = [best_value(critics, jnp.arange(5) >= 4 - k, prefs, s, a)[0] for k in range(5)]
+    for fewer, more in zip(values, values[1:], strict=False):
+        assert (np.asarray(more) >= np.asarray(fewer)).all()
+    assert (np.asarray(values[-1]) > np.asarray(values[0])).any()
+
+
+def test_only_the_action_receives_a_gradient():
+    critics, prefs, s, a = _problem(2, 3, per_sample=False)
+    total = lambda critics, prefs, s: jnp.sum(best_value(critics, jnp.ones(2, bool), prefs, s, a)[0])
+    for gradient in jax.grad(total, argnums=(0, 1, 2))(critics, prefs, s):
+        assert all(not np.any(leaf) for leaf in jax.tree.leaves(gradient))
