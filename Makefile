@@ -4,9 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup lint test test-slow bench clean
+.PHONY: help setup train lint test test-slow bench clean
 
 help:
+	@echo "make train      the main job: Q-Pensieve on DST2d, small enough for two cores (under three minutes of training)"
 	@echo "make setup      create $(VENV) and install qpensieve with its development tools"
 	@echo "make lint       ruff (format, lint) and pyright"
 	@echo "make test       lint, then the test suite (under ten minutes on two cores)"
@@ -21,6 +22,9 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $(STAMP)
 
+train: $(STAMP)
+	$(BIN)/qpensieve train DST2d --preset quick
+
 lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -34,6 +38,8 @@ test-slow: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/qpensieve bench lanes
+	$(BIN)/qpensieve bench update
+	$(BIN)/qpensieve bench train
 
 clean:
 	rm -rf $(VENV) .cache .pytest_cache .ruff_cache build

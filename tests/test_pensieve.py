@@ -1,5 +1,7 @@
 """The fast improvement value against the plain one: same value, same gradient, same winner."""
 
+from itertools import pairwise
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,6 +10,7 @@ import pytest
 from qpensieve.nets import Critic
 from qpensieve.pensieve import best_value
 from qpensieve.preferences import sample_preferences
+from tests.oracles.mosac import scores, twins_of
 from tests.oracles.pensieve import batch_value
 
 OBS, ACT, HIDDEN, BATCH = 5, 3, 16, 12
@@ -44,19 +47,9 @@ def test_fast_and_plain_form_agree_in_value_and_gradient(num_critics, num_prefs,
 def test_the_winner_is_the_argmax_of_the_grid():
     critics, prefs, s, a = _problem(4, 5, per_sample=False)
     _, winner = jax.jit(best_value)(critics, jnp.ones(4, bool), prefs, s, a)
+    twins = [twins_of(critics, k) for k in range(4)]
     for i in range(BATCH):
-        grid = np.array(
-            [
-                [
-                    [
-                        float(prefs[0, 0] @ jax.tree.map(lambda x: x[k, t], critics)(s[i], a[i], prefs[m, 0]))
-                        for m in range(5)
-                    ]  # noqa: B023
-                    for t in range(2)
-                ]
-                for k in range(4)
-            ]
-        )
+        grid = scores(twins, np.asarray(prefs[:, 0]), np.asarray(s[i]), np.asarray(a[i]))
         smaller = grid.min(axis=1)
         k, m = np.unravel_index(smaller.argmax(), smaller.shape)
         assert (winner.critic[i], winner.preference[i]) == (k, m)
@@ -74,7 +67,7 @@ def test_critics_that_do_not_exist_are_never_picked():
 def test_one_more_candidate_never_lowers_the_value():
     critics, prefs, s, a = _problem(5, 5, per_sample=False, seed=3)
     values = [best_value(critics, jnp.arange(5) >= 4 - k, prefs, s, a)[0] for k in range(5)]
-    for fewer, more in zip(values, values[1:], strict=False):
+    for fewer, more in pairwise(values):
         assert (np.asarray(more) >= np.asarray(fewer)).all()
     assert (np.asarray(values[-1]) > np.asarray(values[0])).any()
 

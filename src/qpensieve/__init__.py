@@ -1,12 +1,19 @@
 """qpensieve: one policy for every trade-off between several objectives."""
 
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 
-from qpensieve import envs, metrics, preferences
-from qpensieve.api import MOSAC, Agent, QPensieve, load
-from qpensieve.envs.registry import register_gym_ids
+from qpensieve.compiler import set_flags
 
-__version__ = version("qpensieve")
+set_flags()
+
+from qpensieve import envs, metrics, preferences  # noqa: E402  (after the flags)
+from qpensieve.api import MOSAC, Agent, QPensieve, load  # noqa: E402
+from qpensieve.envs.registry import register_gym_ids  # noqa: E402
+
+try:
+    __version__ = version("qpensieve")
+except PackageNotFoundError:  # run from a source tree that was not installed
+    __version__ = "0.0.0"
 __all__ = ["MOSAC", "Agent", "QPensieve", "__version__", "envs", "load", "metrics", "preferences"]
 
 register_gym_ids()

@@ -18,9 +18,8 @@ from qpensieve.train.checkpoint import Checkpoint, CheckpointError
 from qpensieve.train.evaluate import FULL_EPISODES
 from qpensieve.train.log import Progress
 from qpensieve.train.replay_log import ReplayLog
+from qpensieve.train.run import CONFIG, MAY_DIFFER
 from qpensieve.train.trainer import Trainer
-
-CONFIG = "config.json"
 
 
 class Agent:
@@ -125,10 +124,13 @@ class Agent:
         log.append(rows)
         meta = {"config": configs.to_dict(self.config), "replay": log.flush()}
         checkpoint.save(folder, self._trainer.step, self._trainer.arrays(), meta, keep=1)
+        checkpoint.discard_after(folder, self._trainer.step)  # of another agent that was saved here
         return folder
 
     def _restore(self, saved: Checkpoint, log: ReplayLog) -> None:
         manifest = saved.meta["replay"]
+        if manifest is None:
+            warnings.warn(f"{saved.path} keeps no replay: learning goes on, but not to the same numbers", stacklevel=3)
         rows, first = (None, 0) if manifest is None else log.load(manifest)
         self._trainer.restore(saved.arrays, rows, first)
         self._policy = self._trainer.newest_policy()
@@ -159,7 +161,12 @@ def load(path: str | Path) -> Agent:
     agent = kind.__new__(kind)
     agent._open(config)
     log = ReplayLog(folder, row_width(agent._trainer.spec), config.seeds, config.capacity)
-    saved = checkpoint.load_latest(folder, warnings.warn, check=lambda c: log.verify(c.meta["replay"] or []))
+
+    def find_fault(saved: Checkpoint) -> str | None:
+        checkpoint.check_config(saved.meta["config"], configs.to_dict(config), ignore=MAY_DIFFER)
+        return log.verify(saved.meta["replay"] or [])
+
+    saved = checkpoint.load_latest(folder, warnings.warn, find_fault)
     if saved is None:
         raise CheckpointError(f"{folder} holds no checkpoint yet: 'qpensieve resume {folder}' starts the run over")
     agent._restore(saved, log)

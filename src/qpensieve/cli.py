@@ -1,11 +1,12 @@
 """The command `qpensieve`: thin functions over the package; tyro turns their signatures into options."""
 
+import copy
 import dataclasses
 import sys
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import tyro
@@ -24,11 +25,13 @@ from qpensieve.report import figures, tables
 from qpensieve.report.evaluations import FILE_NAME
 from qpensieve.report.evaluations import load as load_evaluations
 from qpensieve.train import run as runs
-from qpensieve.train.checkpoint import CheckpointError
+from qpensieve.train.checkpoint import CheckpointError, last_good_step
 from qpensieve.train.run import Options, Run
 from qpensieve.train.trainer import DivergedError, EnvFailedError
 
 FLAT = (tyro.conf.OmitArgPrefixes, tyro.conf.AvoidSubcommands)
+RunFolder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+RunFolders = Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN [RUN ...]")]
 EXIT_FAILED, EXIT_STOPPED = 1, 130
 USER_ERRORS = (ValueError, OSError, ImportError, CheckpointError, DivergedError, EnvFailedError)
 """Errors whose message says all a user needs; shown without a traceback."""
@@ -54,8 +57,8 @@ def train(words: list[str]) -> None:
     if algo not in configs.ALGORITHMS:
         raise ValueError(f"unknown algorithm {algo!r}: use {' or '.join(configs.ALGORITHMS)}")
     default = configs.default_config("DST2d", algo, preset)  # pyright: ignore[reportArgumentType]
-    unset = dataclasses.replace(default, domain=tyro.MISSING)
-    arguments = tyro.cli(TrainArguments, default=TrainArguments(unset), args=words, prog="qpensieve train", config=FLAT)
+    unset = TrainArguments(_without_domain(default))
+    arguments = tyro.cli(TrainArguments, default=unset, args=words, prog="qpensieve train", config=FLAT)
     config = arguments.config
     slug = config.domain.split("/")[-1].replace(":", ".")
     name = arguments.name or f"{slug}-{config.algo}-{datetime.now():%Y%m%d-%H%M%S}"
@@ -63,35 +66,44 @@ def train(words: list[str]) -> None:
 
 
 def resume(
-    run: tyro.conf.Positional[Path], num_threads: int | None = None, quiet: bool = False, tensorboard: bool = False
+    run: RunFolder,
+    num_threads: int | None = None,
+    options: Options = Options(),  # noqa: B008
 ) -> None:
     """Continue a run that was stopped or killed, to the same numbers as if it never had been.
 
     Args:
         run: The run's folder.
-        num_threads: Threads of the simulator; changes no number.
-        quiet: No progress line.
-        tensorboard: Also write TensorBoard files into the run's folder.
+        num_threads: Threads of the simulator; changes no number. Default: as before.
+        options: How to show it.
     """
-    _complete(runs.resume(run, Options(quiet, tensorboard), _warn, num_threads=num_threads))
+    changes = {} if num_threads is None else {"num_threads": num_threads}
+    session = runs.resume(run, options, _warn, **changes)
+    if session.trainer.step == session.config.steps:
+        _warn(f"the run is complete: all {session.config.steps:,} steps are done")
+    _complete(session)
 
 
-def evaluate(run: tyro.conf.Positional[Path], other: Path | None = None) -> None:
+def evaluate(run: RunFolder, other: Path | None = None) -> None:
     """Run the full protocol (whole test table, 10 episodes) on a run's newest checkpoint; scores and pictures.
 
     Args:
         run: The run's folder.
         other: A second run, fully evaluated: also print ED, the share of preferences where the first scores more.
     """
+    if last_good_step(run) is None:
+        raise ValueError(f"{run} holds no checkpoint to evaluate: train it first (qpensieve train or resume)")
     session = runs.resume(run, Options(), _warn)
-    session.evaluate_fully()
-    session.close()
+    try:
+        session.evaluate_fully()
+    finally:
+        session.close()
     _report(run)
     if other is not None:
         print(_dominance(run, other))
 
 
-def plot(run: tyro.conf.Positional[tuple[Path, ...]], out: Path | None = None) -> None:
+def plot(run: RunFolders, out: Path | None = None) -> None:
     """Draw front.png and curves.png of a run; several runs: their curves in one picture.
 
     Args:
@@ -190,6 +202,9 @@ def main(arguments: list[str] | None = None) -> None:
     except runs.Stopped as stopped:
         print(stopped, file=sys.stderr)
         sys.exit(EXIT_STOPPED)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(EXIT_STOPPED)
     except USER_ERRORS as error:
         print(f"qpensieve: {error}", file=sys.stderr)
         sys.exit(EXIT_FAILED)
@@ -209,6 +224,13 @@ def _peek(words: list[str], option: str, default: str) -> str:
     return default
 
 
+def _without_domain(config: RunConfig) -> RunConfig:
+    """The config with its domain still to be given. tyro's mark for that is no string: it goes past the constructor."""
+    unset = copy.copy(config)
+    object.__setattr__(unset, "domain", tyro.MISSING)
+    return unset
+
+
 def _complete(run: Run) -> None:
     print(f"run folder: {run.folder}", file=sys.stderr)
     try:
@@ -217,6 +239,8 @@ def _complete(run: Run) -> None:
         step = run.last_checkpoint_step
         kept = f"the last good checkpoint is of step {step}" if step else "there was no checkpoint yet"
         raise DivergedError(f"{error}; training stopped, {kept} ({run.folder})") from error
+    except KeyboardInterrupt:  # the second one, or one after training
+        raise runs.Stopped(f"interrupted; continue with: qpensieve resume {run.folder}") from None
     finally:
         run.close()
     _report(run.folder)

@@ -5,7 +5,7 @@ import difflib
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 
@@ -20,12 +20,15 @@ ALGORITHMS: dict[str, tuple[type[AlgoConfig], Any]] = {
 
 AlgoName = Literal["qpensieve", "mosac"]
 
+SEED_LIMIT = 2**31
+"""Seeds are int32 on the device."""
+
 
 @dataclass(frozen=True)
 class RunConfig:
     """One training run: a domain, an algorithm, several seeds trained side by side."""
 
-    domain: tyro.conf.Positional[str]
+    domain: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DOMAIN")]
     """A domain (`qpensieve domains`), a Gymnasium id, or module:factory."""
     algo: AlgoName = "qpensieve"
     """Algorithm."""
@@ -43,6 +46,8 @@ class RunConfig:
     """Transitions kept per seed."""
     eval_period: int = 50_000
     """Steps between short evaluations."""
+    full_eval_period: int | None = None
+    """Steps between full evaluations (whole test table, 10 episodes); None: one at the end."""
     log_period: int = 1_000
     """Steps between rows of training metrics."""
     checkpoint_seconds: float = 60.0
@@ -110,6 +115,8 @@ def check(config: RunConfig) -> None:
         problems.append(f"agent settings are {type(config.agent).__module__}'s, but algo is {config.algo}")
     if config.random_steps < 1:
         problems.append(f"random_steps is {config.random_steps}; at least one block, learning needs data")
+    if config.first_seed < 0 or config.first_seed + config.seeds > SEED_LIMIT:
+        problems.append(f"first_seed is {config.first_seed}; seeds are from 0 to {SEED_LIMIT - 1}")
     if not 0.0 < config.sac.discount < 1.0:
         problems.append(f"discount is {config.sac.discount}; between 0 and 1")
     if problems:
@@ -118,13 +125,14 @@ def check(config: RunConfig) -> None:
 
 def _positive(config: RunConfig) -> list[str]:
     fields = ["seeds", "steps", "block", "replay_capacity", "eval_period", "log_period", "parameters_period"]
-    values = {name: getattr(config, name) for name in fields} | {"batch_size": config.sac.batch_size}
+    values = {name: getattr(config, name) for name in fields}
+    values |= {name: getattr(config.sac, name) for name in ("batch_size", "hidden")}
     return [f"{name} is {value}; at least 1" for name, value in values.items() if value < 1]
 
 
 def _multiples(config: RunConfig) -> list[str]:
-    names = ["steps", "random_steps", "eval_period", "log_period", "parameters_period"]
-    values = {name: getattr(config, name) for name in names}
+    names = ["steps", "random_steps", "eval_period", "full_eval_period", "log_period", "parameters_period"]
+    values = {name: getattr(config, name) or 0 for name in names}
     if isinstance(config.agent, qpensieve.QPensieveConfig):
         values["push_period"] = config.agent.push_period
     block = max(config.block, 1)
@@ -165,6 +173,11 @@ def to_dict(config: RunConfig) -> dict[str, Any]:
 def from_dict(values: dict[str, Any]) -> RunConfig:
     """The config that `to_dict` gave; unknown or missing fields are named."""
     values = dict(values)
+    missing = [name for name in ("domain", "algo", "agent") if name not in values]
+    if missing:
+        raise ValueError(f"field {missing[0]} is missing in the configuration")
+    if values["algo"] not in ALGORITHMS:
+        raise ValueError(f"unknown algorithm {values['algo']!r} in the configuration; known: {', '.join(ALGORITHMS)}")
     make_config = ALGORITHMS[values["algo"]][0]
     agent = dict(values.pop("agent"))
     if "sac" in agent:
@@ -177,7 +190,11 @@ def save(config: RunConfig, path: Path) -> None:
 
 
 def load(path: Path) -> RunConfig:
-    return from_dict(json.loads(path.read_text()))
+    """The config that `save` wrote; ValueError names the file where it is none."""
+    try:
+        return from_dict(json.loads(path.read_text()))
+    except ValueError as error:
+        raise ValueError(f"cannot read {path}: {error}") from error
 
 
 def _build(cls: Any, values: dict[str, Any], prefix: str) -> Any:

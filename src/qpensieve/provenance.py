@@ -1,5 +1,6 @@
 """Where a result comes from: versions, machine, commit. Every result file carries it."""
 
+import os
 import platform
 import subprocess
 from importlib import metadata
@@ -20,6 +21,7 @@ def describe() -> dict[str, Any]:
         "processor": _processor(),
         "cores": available_cores(),
         "device": _device(),
+        "xla_flags": os.environ.get("XLA_FLAGS", ""),
         "commit": _commit(),
     }
 

@@ -96,7 +96,7 @@ def test_random_play_never_beats_the_front():
     assert {tuple(p) for p in non_dominated(together)} == {tuple(p) for p in dst.exact_front()}
 
 
-# Written down from the facts, not from the code. #: rock, other numbers: treasures; rows downwards, columns to the right.
+# Written down from the facts, not from the code: # is rock, a number a treasure; rows downwards, columns rightwards.
 MAP = """
 .    .    .    .    .    .    .    .    .    .    .
 0.7  .    .    .    .    .    .    .    .    .    .
@@ -113,11 +113,8 @@ MAP = """
 
 
 def test_the_whole_map_is_that_of_the_facts():
-    meaning = {".": 0.0, "#": -10.0}
-    cells = [
-        [meaning.get(word) or float(meaning.get(word, word)) for word in row.split()] for row in MAP.split("\n")[1:-1]
-    ]
-    expected = np.array(cells)
+    signs = {".": "0", "#": "-10"}
+    expected = np.array([[float(signs.get(word, word)) for word in row.split()] for row in MAP.strip().split("\n")])
     assert expected.shape == (11, 11)
     centres = np.stack(np.meshgrid(np.arange(11) + 0.5, np.arange(11) + 0.5, indexing="ij"), axis=-1)
     np.testing.assert_array_equal(dst.find(centres.reshape(-1, 2)).reshape(11, 11), expected)

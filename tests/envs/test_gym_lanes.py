@@ -112,7 +112,7 @@ def test_half_a_name_says_how_a_whole_one_looks(name: str):
 
 
 def test_a_relative_module_is_named():
-    with pytest.raises(ValueError, match="cannot import module '.mine' of environment '.mine:make'"):
+    with pytest.raises(ValueError, match=r"cannot import module '\.mine' of environment '\.mine:make'"):
         resolve(".mine:make")
 
 

@@ -217,13 +217,14 @@ def test_contact_forces_belong_to_their_lane_and_are_cleared_at_its_reset():
     resting.reset()
     resting.simulator.set_pose(np.array([0]), np.full((1, 15), 2.0), np.zeros((1, 14)))  # pyright: ignore
     generator = np.random.default_rng(0)
-    for _ in range(40):
+    touching = 0
+    while not (touching > 10 and resting.obs[1:, 27:].any(axis=1).all()):
         actions = generator.uniform(-1, 1, (3, 8))
         a, b = free.step(actions), resting.step(actions)
         np.testing.assert_array_equal(a.last_obs[1:], b.last_obs[1:])
+        touching += b.last_obs[1:, 27:].any()
     np.testing.assert_array_equal(resting.running, [False, True, True])
     before = resting.obs
-    assert before[1:, 27:].any(axis=1).all()
     after = resting.reset([1])
     assert not after[1, 27:].any()
     np.testing.assert_array_equal(after[2], before[2])

@@ -139,6 +139,7 @@ def test_gain_of_a_candidate_outside_the_reference_is_zero():
 @pytest.mark.parametrize(
     ("points", "reference", "message"),
     [
+        ([], [0, 0], "points is empty"),
         (np.empty((0, 2)), [0, 0], "points is empty; the hypervolume needs at least one point"),
         ([1.0, 2.0], [0, 0], r"points must be an array \[num_points, num_objectives\], got shape \(2,\)"),
         ([[1, 2]], [0, 0, 0], r"reference must have shape \(2,\), one entry per objective; got \(3,\)"),

@@ -47,11 +47,12 @@ def format_summary(content: dict[str, Any]) -> str:
     """The table that a run ends with."""
     per_seed, over = content["per_seed"], content["over_seeds"]
     rows = [f"{content['domain']}, {content['algo']}, step {content['step']:,}, full protocol (whole test table)"]
-    names = list(per_seed)
-    rows.append("seed   " + "".join(f"{name:>22}" for name in names))
-    for i, seed in enumerate(content["seeds"]):
-        rows.append(f"{seed:<7}" + "".join(f"{_show(per_seed[name][i]):>22}" for name in names))
-    rows.append("mean   " + "".join(f"{_spread(over.get(name)):>22}" for name in names))
+    columns = [["seed", *map(str, content["seeds"]), "mean"]]
+    columns += [[name, *map(_show, values), _spread(over.get(name))] for name, values in per_seed.items()]
+    widths = [max(map(len, column)) for column in columns]
+    for cells in zip(*columns, strict=True):
+        first, *others = (cell.rjust(width) for cell, width in zip(cells, widths, strict=True))
+        rows.append("  ".join([cells[0].ljust(len(first)), *others]).rstrip())
     if "dst" in content:
         rows += _format_deep_sea(content["dst"])
     known = REFERENCES.get(content["domain"])
@@ -104,7 +105,7 @@ def _format_deep_sea(content: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _show(value: float) -> str:
+def _show(value: float | int) -> str:
     return f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:.4g}"
 
 

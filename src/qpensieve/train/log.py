@@ -14,8 +14,8 @@ class MetricsLog:
     """Append-only `metrics.jsonl`; fields named time_* differ between two runs of the same thing, the others do not."""
 
     def __init__(self, path: Path, tensorboard: Path | None = None):
-        self._file = path.open("a")
         self._writer = _tensorboard(tensorboard) if tensorboard else None
+        self._file = path.open("a")
 
     def write(self, event: str, step: int, values: Mapping[str, Any]) -> None:
         row = {"event": event, "step": step} | {name: _plain(value) for name, value in values.items()}
@@ -30,6 +30,12 @@ class MetricsLog:
         self._file.close()
         if self._writer:
             self._writer.close()
+
+
+def is_logged(path: Path, event: str, step: int) -> bool:
+    """Whether a log has this event at this step."""
+    rows = path.read_text().splitlines() if path.exists() else []
+    return any((row["event"], row["step"]) == (event, step) for row in map(json.loads, rows))
 
 
 class Progress:

@@ -23,11 +23,12 @@ from qpensieve.report.evaluations import RunSummary, summarize
 from qpensieve.train import checkpoint
 from qpensieve.train.checkpoint import Checkpoint
 from qpensieve.train.evaluate import FULL_EPISODES, SHORT_EPISODES, curve_preferences, short_preferences
-from qpensieve.train.log import MetricsLog, Progress
+from qpensieve.train.log import MetricsLog, Progress, is_logged
 from qpensieve.train.replay_log import ReplayLog
 from qpensieve.train.trainer import EnvFailedError, Trainer
 
 CONFIG, PROVENANCE, METRICS = "config.json", "environment.json", "metrics.jsonl"
+FULL = "full evaluation"
 MAY_DIFFER = ("checkpoint_seconds", "num_threads")
 """Fields of the configuration that may change between a run and its resumption: they do not change its numbers."""
 
@@ -76,6 +77,7 @@ class Run:
         self._latest: dict[str, str] = {}
         self._open_log: MetricsLog | None = None
         self._last_checkpoint = self._began = time.monotonic()
+        self._saving = 0.0
 
     def restore(self, saved: Checkpoint) -> None:
         """Go back to a checkpoint; what the folder holds from after it is cut."""
@@ -94,6 +96,8 @@ class Run:
         """Train to the configured number of steps; on Ctrl-C saves and raises `Stopped`."""
         progress = Progress(self.config.steps, self.trainer.step, quiet=self._options.quiet)
         with _interrupts() as is_interrupted:
+            if self.trainer.step > 0:  # an environment that failed in an evaluation has left it to do
+                self._settle(progress)
             while self.trainer.step < self.config.steps:
                 self._advance(progress)
                 if is_interrupted() and self.trainer.step < self.config.steps:
@@ -105,12 +109,14 @@ class Run:
     def save(self) -> None:
         """Write a checkpoint of the newest block."""
         self.trainer.drain()
+        began = time.monotonic()
         self._log_training()
         manifest = self.replay_log.flush() if self.config.keep_replay == "on" else None
         meta = {"config": configs.to_dict(self.config), "replay": manifest}
         checkpoint.save(self.folder, self.trainer.step, self.trainer.arrays(), meta)
         self.replay_log.prune(meta["replay"] or [] for meta in checkpoint.kept_metas(self.folder))
         self._last_checkpoint = time.monotonic()
+        self._saving += self._last_checkpoint - began
 
     def close(self) -> None:
         if self._open_log is not None:
@@ -119,24 +125,41 @@ class Run:
 
     def _advance(self, progress: Progress) -> None:
         """One block, and what is due after it."""
-        try:
+        with self._saving_first():
             rows = self.trainer.advance()
-        except EnvFailedError as error:
-            self.save()
-            raise EnvFailedError(f"{error}; saved, continue with: qpensieve resume {self.folder}") from error
         self._log_training()
         if self.config.keep_replay == "on":
             self.replay_log.append(rows)
+        self._settle(progress)
+
+    def _settle(self, progress: Progress) -> None:
+        """What is due at the step reached: evaluation, parameters, checkpoint."""
         step, config = self.trainer.step, self.config
-        is_evaluated = step % config.eval_period == 0 or step == config.steps
+        is_evaluated = self._is_evaluation_due()
         if is_evaluated:
             progress.note(**_notes(self._evaluate_shortly()))
+        if config.full_eval_period and step % config.full_eval_period == 0:
+            self.evaluate_fully()
         if step % config.parameters_period == 0:
             checkpoint.save_parameters(self.folder, step, self.trainer.parameters())
         if is_evaluated or time.monotonic() - self._last_checkpoint > config.checkpoint_seconds:
             self.save()
         progress.note(**self._latest)
         progress.show(step)
+
+    def _is_evaluation_due(self) -> bool:
+        step, config = self.trainer.step, self.config
+        is_time = step % config.eval_period == 0 or step == config.steps
+        return is_time and step not in self.evaluations.short_steps
+
+    @contextmanager
+    def _saving_first(self) -> Iterator[None]:
+        """Save the run where the environment fails."""
+        try:
+            yield
+        except EnvFailedError as error:
+            self.save()
+            raise EnvFailedError(f"{error}; saved, continue with: qpensieve resume {self.folder}") from error
 
     def _log_training(self) -> None:
         """Write the row of training metrics, when one is due and its last update has been handed over."""
@@ -146,7 +169,8 @@ class Run:
         self._logged_to = step
         means = self.trainer.take_log()
         if means:
-            self._log().write("train", step, {**means, "time_seconds": time.monotonic() - self._began})
+            times = {"time_seconds": time.monotonic() - self._began, "time_saving": self._saving}
+            self._log().write("train", step, {**means, **times})
             shown = {"temperature": "temperature", "snapshot_share": "climbs a snapshot"}
             self._latest = {label: f"{means[name].mean():.2g}" for name, label in shown.items() if name in means}
 
@@ -155,7 +179,8 @@ class Run:
         self._log_training()
         table = self.evaluations
         both = np.concatenate([table.short_preferences, table.curve_preferences])
-        returns = self.trainer.evaluate(both, SHORT_EPISODES)
+        with self._saving_first():
+            returns = self.trainer.evaluate(both, SHORT_EPISODES)
         short, curve = np.split(returns, [len(table.short_preferences)], axis=1)
         self.evaluations = tables.append_short(table, self.trainer.step, short, curve)
         tables.save(self.folder / tables.FILE_NAME, self.evaluations)
@@ -165,14 +190,17 @@ class Run:
 
     def evaluate_fully(self) -> RunSummary:
         """The full protocol at the step reached, added to the table and the log; once a step."""
+        self.trainer.drain()
+        self._log_training()
         table, step = self.evaluations, self.trainer.step
-        if step in table.full_steps:
-            return summarize(table.full_returns[-1], table.full_preferences, table.reference)
-        returns = self.trainer.evaluate(table.full_preferences, FULL_EPISODES)
-        self.evaluations = tables.append_full(table, step, returns)
-        tables.save(self.folder / tables.FILE_NAME, self.evaluations)
-        summary = summarize(returns, table.full_preferences, table.reference)
-        self._log().write("full evaluation", step, scores(summary))
+        if step not in table.full_steps:
+            with self._saving_first():
+                returns = self.trainer.evaluate(table.full_preferences, FULL_EPISODES)
+            self.evaluations = tables.append_full(table, step, returns)
+            tables.save(self.folder / tables.FILE_NAME, self.evaluations)
+        summary = summarize(self.evaluations.full_returns[-1], table.full_preferences, table.reference)
+        if not is_logged(self.folder / METRICS, FULL, step):  # or a run was killed between the table and the row
+            self._log().write(FULL, step, scores(summary))
         return summary
 
     @property
@@ -221,14 +249,18 @@ def resume(folder: Path, options: Options, warn: Callable[[str], None], **change
         raise FileNotFoundError(f"{folder} is not a run's folder: it has no {CONFIG}")
     config = dataclasses.replace(configs.load(folder / CONFIG), **changes)
     run = Run(folder, config, options)
-    saved = checkpoint.load_latest(folder, warn, check=lambda c: run.replay_log.verify(c.meta["replay"] or []))
+
+    def find_fault(saved: Checkpoint) -> str | None:
+        checkpoint.check_config(saved.meta["config"], configs.to_dict(config), ignore=MAY_DIFFER)
+        return run.replay_log.verify(saved.meta["replay"] or [])
+
+    saved = checkpoint.load_latest(folder, warn, find_fault)
     if saved is None:
         warn(f"{folder} has no checkpoint yet: starting over from {CONFIG}")
         run.replay_log.resume([])
         (folder / tables.FILE_NAME).unlink(missing_ok=True)
         checkpoint.cut_jsonl(folder / METRICS, 0)
         return run
-    checkpoint.check_config(saved.meta["config"], configs.to_dict(config), ignore=MAY_DIFFER)
     if saved.meta["replay"] is None:
         warn("this run keeps no replay (keep_replay is off): it goes on, but not to the same numbers")
     run.restore(saved)

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Float32, Float64
+from jaxtyping import Float, Float32, Float64, Shaped
 
 from qpensieve import config as configs
 from qpensieve import replay
@@ -59,7 +59,7 @@ class Trainer:
         self._sizes = (self.spec.obs_size + self.spec.num_objectives, config.sac.hidden, 2 * self.spec.action_size)
         self.step = 0
         self._state = self._learner.init(jnp.asarray(config.seed_list))
-        self.collector.start()
+        self._begin()
         self._boundary: LaneState = lanes.state()
         self._acting = np.asarray(self._learner.flat_actors(self._state))
         self._pending = _Pending(self._acting, None, 0)
@@ -67,6 +67,14 @@ class Trainer:
         self._sums: Infos = {}
         self._num_summed = 0
         self.summed_to = 0
+
+    def _begin(self) -> None:
+        """Start the first episodes."""
+        try:
+            self.collector.start()
+        except Exception as error:
+            self.close()
+            raise EnvFailedError(f"the environment failed at its first reset: {error}") from error
 
     @property
     def block_number(self) -> int:
@@ -98,11 +106,10 @@ class Trainer:
         if info is None:
             return
         for name, value in jax.device_get(info).items():
-            if not np.isfinite(value).all():
-                seed = self.config.seed_list[int(np.argmin(np.isfinite(value)))]
-                raise DivergedError(_diverged(name, seed, self._pending.step))
+            self._check_finite(name, value)
             self._sums[name] = self._sums.get(name, np.zeros_like(value)) + value
         self._num_summed += 1
+        self._check_finite("a parameter of the policy", np.asarray(self._pending.flat))
 
     def take_log(self) -> Infos:
         """Mean of what was logged since the last call, up to `summed_to`, per seed; empty while nothing was learned."""
@@ -112,7 +119,10 @@ class Trainer:
 
     def evaluate(self, preferences: Float64[np.ndarray, "p d"], episodes: int) -> Float64[np.ndarray, "seed p e d"]:
         """Returns of the policies as they are now."""
-        return evaluate(self.config.domain, self.config.seed_list, self.act, preferences, episodes)
+        try:
+            return evaluate(self.config.domain, self.config.seed_list, self.act, preferences, episodes)
+        except (RuntimeError, ArithmeticError) as error:
+            raise EnvFailedError(f"the environment failed in the evaluation at step {self.step}: {error}") from error
 
     def act(
         self, obs: Float[np.ndarray, "seed rows obs"], lam: Float[np.ndarray, "seed rows d"]
@@ -130,9 +140,11 @@ class Trainer:
         return {name: value for name, value in arrays.items() if ".optimizers" not in name}
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Everything but the replay's rows, as of the end of the newest block, by name."""
+        """Everything but the replay's rows, as of the end of the newest block, by name; nothing that is not finite."""
         self.drain()
         arrays = tree_to_arrays(self._without_rows(), "state")
+        for name, value in arrays.items():
+            self._check_finite(name, value)
         arrays |= {f"lanes/{name}": value for name, value in self._boundary.items()}
         arrays |= {f"log/{name}": value for name, value in self._sums.items()}
         arrays["acting"] = self._acting
@@ -169,8 +181,9 @@ class Trainer:
 
     def extend(self, steps: int) -> None:
         """Plan for `steps` in all; the replay grows where it is still smaller than it may become."""
-        self.config = replace(self.config, steps=steps)
-        configs.check(self.config)
+        config = replace(self.config, steps=steps)
+        configs.check(config)
+        self.config = config
         missing = self.config.capacity - self._state.replay.rows.shape[1]
         if missing > 0:
             rows = jnp.pad(self._state.replay.rows, ((0, 0), (0, missing), (0, 0)))
@@ -200,13 +213,13 @@ class Trainer:
         """The policy of the block before becomes the one that acts next; waits for the device to have made it."""
         self.drain()
         self._acting = np.asarray(self._pending.flat)
-        if not np.isfinite(self._acting).all():
-            seed = self.config.seed_list[int(np.argmin(np.isfinite(self._acting).all(axis=1)))]
-            raise DivergedError(_diverged("a parameter of the policy", seed, self._pending.step))
 
-
-def _diverged(what: str, seed: int, step: int) -> str:
-    return f"{what} of seed {seed} is no longer finite at step {step}"
+    def _check_finite(self, what: str, value: Shaped[np.ndarray, "seed *rest"]) -> None:
+        """Stop the run where the newest block has left something that is not a number."""
+        is_finite = np.isfinite(value.reshape(len(value), -1)).all(axis=1)
+        if not is_finite.all():
+            seed = self.config.seed_list[int(np.argmin(is_finite))]
+            raise DivergedError(f"{what} of seed {seed} is no longer finite at step {self._pending.step}")
 
 
 def _under(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:

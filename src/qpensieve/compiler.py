@@ -1,0 +1,16 @@
+"""Compiler settings, made before JAX starts a device; every result records them (`provenance`)."""
+
+import os
+
+GPU_FLAGS = (
+    "--xla_gpu_enable_command_buffer=FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,WHILE,CONDITIONAL,DYNAMIC_SLICE_FUSION",
+    "--xla_gpu_graph_min_graph_size=1",
+)
+"""Whole loops become one CUDA graph: updates are many small kernels, and launching them is what takes the time."""
+
+
+def set_flags() -> None:
+    """Add our flags to XLA_FLAGS, but for those the user has set; they do nothing without a GPU."""
+    given = os.environ.get("XLA_FLAGS", "")
+    missing = [flag for flag in GPU_FLAGS if flag.split("=")[0] not in given]
+    os.environ["XLA_FLAGS"] = " ".join([given, *missing]).strip()

@@ -1,0 +1,89 @@
+"""Tiny environments whose right answers are known, to try an algorithm on in seconds.
+
+They are Gymnasium environments, used as `module:factory` in place of a domain: `qpensieve.envs.probes:one_step`.
+"""
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box
+from jaxtyping import Float
+
+LIMIT = 5
+"""Steps until `TimeLimit` cuts an episode."""
+
+LIMIT_REWARD = (1.0, 0.5)
+"""What every step of `TimeLimit` pays."""
+
+
+class OneStep(gymnasium.Env[np.ndarray, np.ndarray]):
+    """One action a in [-1, 1], then the end; r = (-(a - 1)^2, -(a + 1)^2).
+
+    For the preference lam the best action is lam_1 - lam_2, so the whole front is known.
+    """
+
+    metadata: dict[str, Any] = {"objectives": ("near 1", "near -1"), "reference_point": (-4.5, -4.5)}  # noqa: RUF012
+
+    def __init__(self):
+        self.observation_space = Box(-1.0, 1.0, (1,), np.float32)
+        self.action_space = Box(-1.0, 1.0, (1,), np.float32)
+        self.reward_space = Box(-4.0, 0.0, (2,), np.float32)
+        self._is_running = False
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Float[np.ndarray, " obs"], dict[str, Any]]:
+        super().reset(seed=seed)
+        self._is_running = True
+        return np.zeros(1, np.float32), {}
+
+    def step(  # pyright: ignore[reportIncompatibleMethodOverride]  # the reward is a vector
+        self, action: Float[np.ndarray, " act"]
+    ) -> tuple[Float[np.ndarray, " obs"], Float[np.ndarray, " d"], bool, bool, dict[str, Any]]:
+        if not self._is_running:
+            raise RuntimeError("one_step: the episode is over (or never began); call reset() first")
+        self._is_running = False
+        a = float(action[0])
+        return np.zeros(1, np.float32), np.array([-((a - 1.0) ** 2), -((a + 1.0) ** 2)], np.float32), True, False, {}
+
+
+class TimeLimit(gymnasium.Env[np.ndarray, np.ndarray]):
+    """Pays `LIMIT_REWARD` whatever one does, never ends, is cut every `LIMIT` steps.
+
+    The cut cannot be seen in the observation, so where time limits bootstrap Q = r / (1 - gamma), up to the entropy;
+    were they taken for ends it would be r / (1 - gamma (1 - 1 / LIMIT)).
+    """
+
+    metadata: dict[str, Any] = {"objectives": ("one", "half"), "reference_point": (0.0, 0.0)}  # noqa: RUF012
+
+    def __init__(self):
+        self.observation_space = Box(-1.0, 1.0, (1,), np.float32)
+        self.action_space = Box(-1.0, 1.0, (1,), np.float32)
+        self.reward_space = Box(0.0, 1.0, (2,), np.float32)
+        self._left = 0
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Float[np.ndarray, " obs"], dict[str, Any]]:
+        super().reset(seed=seed)
+        self._left = LIMIT
+        return np.zeros(1, np.float32), {}
+
+    def step(  # pyright: ignore[reportIncompatibleMethodOverride]  # the reward is a vector
+        self, action: Float[np.ndarray, " act"]
+    ) -> tuple[Float[np.ndarray, " obs"], Float[np.ndarray, " d"], bool, bool, dict[str, Any]]:
+        if self._left == 0:
+            raise RuntimeError("time_limit: the episode is over (or never began); call reset() first")
+        self._left -= 1
+        return np.zeros(1, np.float32), np.array(LIMIT_REWARD, np.float32), False, self._left == 0, {}
+
+
+def one_step() -> gymnasium.Env[np.ndarray, np.ndarray]:
+    """A new `OneStep`: the best action is lam_1 - lam_2."""
+    return OneStep()
+
+
+def time_limit() -> gymnasium.Env[np.ndarray, np.ndarray]:
+    """A new `TimeLimit`: Q must come out as r / (1 - gamma)."""
+    return TimeLimit()

@@ -1,0 +1,64 @@
+"""A run as one small JSON file that can be committed: configuration, machine, every score and mean return."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from qpensieve.report import evaluations as tables
+from qpensieve.report.evaluations import Evaluations, RunSummary
+
+DIGITS = 6
+"""Significant digits of the numbers written."""
+
+
+def export(folder: Path, out: Path) -> Path:
+    """Write the run of `folder` to `out`; episodes are averaged to one return vector per seed and preference."""
+    table = tables.load(folder / tables.FILE_NAME)
+    content = {
+        "config": json.loads((folder / "config.json").read_text()),
+        "provenance": json.loads((folder / "environment.json").read_text()),
+        "reference": None if table.reference is None else table.reference.tolist(),
+        "short_protocol": [
+            _scored(table, step, r, False) for step, r in zip(table.short_steps, table.short_returns, strict=True)
+        ],
+        "full_protocol": [
+            _scored(table, step, r, True) for step, r in zip(table.full_steps, table.full_returns, strict=True)
+        ],
+    }
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(_compact(content))
+    return out
+
+
+def _scored(table: Evaluations, step: int, returns: np.ndarray, is_full: bool) -> dict[str, Any]:
+    preferences = table.full_preferences if is_full else table.short_preferences
+    row = {"step": int(step), "episodes": returns.shape[2]} | _scores(
+        tables.summarize(returns, preferences, table.reference)
+    )
+    return row | ({"mean_returns": _numbers(returns.mean(axis=2))} if is_full else {})
+
+
+def _scores(summary: RunSummary) -> dict[str, Any]:
+    return {
+        "ut": _numbers(summary.ut),
+        "hv": None if summary.hv is None else _numbers(summary.hv),
+        "front_size": summary.front_size.tolist(),
+        "best_single": _numbers(summary.best_single),
+        "correlation": _numbers(summary.correlation),
+    }
+
+
+def _numbers(values: np.ndarray) -> list[Any]:
+    return np.vectorize(lambda x: float(f"{x:.{DIGITS}g}"))(values).tolist()
+
+
+def _compact(content: dict[str, Any]) -> str:
+    """Indented at the top, one line per evaluation."""
+    lines = []
+    for name, value in content.items():
+        is_list = isinstance(value, list) and value and isinstance(value[0], dict)
+        text = "[\n    " + ",\n    ".join(json.dumps(row) for row in value) + "\n  ]" if is_list else json.dumps(value)
+        lines.append(f"  {json.dumps(name)}: {text}")
+    return "{\n" + ",\n".join(lines) + "\n}\n"

@@ -1,0 +1,92 @@
+"""Small networks and batches for the tests of algorithms."""
+
+from functools import cache, partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from qpensieve import snapshots
+from qpensieve.algos import mosac, qpensieve
+from qpensieve.nets import GaussianActor
+from qpensieve.replay import Transition
+from qpensieve.types import EnvSpec
+from tests.oracles import mosac as oracle
+
+HIDDEN, BATCH = 16, 12
+SPEC = EnvSpec("test", 4, 2, ("one", "two", "three"), None, None)
+SAC = mosac.SacConfig(hidden=HIDDEN, batch_size=BATCH, discount=0.9, learning_rate=1e-2, tau=0.1)
+
+
+@cache
+def transitions(seed: int, spec: EnvSpec = SPEC, num: int = BATCH) -> Transition:
+    """Random transitions; every third one ends its episode."""
+    generator = np.random.default_rng(seed)
+    normal = lambda size: jnp.asarray(generator.normal(size=(num, size)), jnp.float32)
+    s, a, r, s_next = map(normal, (spec.obs_size, spec.action_size, spec.num_objectives, spec.obs_size))
+    return Transition(s, jnp.tanh(a), r, s_next, jnp.asarray(np.arange(num) % 3 == 0, jnp.float32))
+
+
+def random_like(tree: Any, seed: int) -> Any:
+    """Networks of that shape with random weights and biases, drawn by NumPy: nothing to compile."""
+    generator = np.random.default_rng(seed)
+    return jax.tree.map(lambda leaf: jnp.asarray(generator.normal(scale=0.35, size=leaf.shape), leaf.dtype), tree)
+
+
+@cache
+def sac_state(seed: int, spec: EnvSpec = SPEC, cfg: mosac.SacConfig = SAC) -> mosac.State:
+    """A state as after some training: every network different, temperature 0.5, optimisers still fresh."""
+    like = jax.eval_shape(partial(mosac.init, cfg, spec), jax.random.key(0))
+    actor, critic, target = (
+        random_like(net, 10 * seed + i) for i, net in enumerate((like.actor, like.critic, like.target))
+    )
+    fresh = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), like.optimizers)
+    return mosac.State(actor, critic, target, jnp.asarray(np.log(0.5), jnp.float32), fresh)
+
+
+@cache
+def pensieve_state(seed: int, num_snapshots: int, num_filled: int) -> qpensieve.State:
+    """The same with a ring in which `num_filled` past critics lie."""
+    sac = sac_state(seed)
+    ring = snapshots.empty(sac.critic, num_snapshots)
+    for i in range(num_filled):
+        ring = snapshots.push(ring, random_like(sac.critic, 100 + i))
+    return qpensieve.State(sac, ring)
+
+
+@cache
+def preferences(seed: int, num: int, per_sample: bool) -> Float[Array, "m c d"]:
+    cfg = mosac.SacConfig(preferences_per="sample" if per_sample else "batch")
+    return jax.jit(partial(mosac.draw, cfg, num))(transitions(0), jax.random.key(seed))
+
+
+def every(prefs: Float[Array, "m c d"]) -> np.ndarray:
+    """Preferences [m, b, d] for the oracle, in float64."""
+    m, _, d = prefs.shape
+    return np.broadcast_to(np.asarray(prefs, np.float64), (m, BATCH, d))
+
+
+def question(actor: GaussianActor, s: Any, prefs: Any, noise: Any) -> oracle.Question:
+    """What the oracle is asked, at temperature 0.5, in float64."""
+    plain = lambda x: np.asarray(x, np.float64)
+    return oracle.Question(oracle.net_of(actor.net), 0.5, plain(s), every(prefs), plain(noise))
+
+
+def assert_trees_equal(tree: Any, other: Any) -> None:
+    """Same structure and the same bits in every leaf."""
+    (leaves, structure), (others, other_structure) = jax.tree.flatten(tree), jax.tree.flatten(other)
+    assert structure == other_structure
+    for leaf, other_leaf in zip(leaves, others, strict=True):
+        np.testing.assert_array_equal(_plain(leaf), _plain(other_leaf), strict=True)
+
+
+def assert_trees_close(tree: Any, other: Any, tolerance: float) -> None:
+    for leaf, other_leaf in zip(jax.tree.leaves(tree), jax.tree.leaves(other), strict=True):
+        np.testing.assert_allclose(_plain(leaf), _plain(other_leaf), rtol=tolerance, atol=tolerance)
+
+
+def _plain(leaf: Any) -> np.ndarray:
+    is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    return np.asarray(jax.random.key_data(leaf) if is_key else leaf)

@@ -1,0 +1,265 @@
+"""MO-SAC against loops in NumPy, hand-computed numbers, and the order of its update."""
+
+from dataclasses import replace
+from functools import partial
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from qpensieve.algos import mosac
+from qpensieve.nets import Critic
+from qpensieve.replay import Transition
+from qpensieve.types import EnvSpec
+from tests.algos.problem import (
+    BATCH,
+    SAC,
+    SPEC,
+    assert_trees_close,
+    assert_trees_equal,
+    preferences,
+    question,
+    sac_state,
+    transitions,
+)
+from tests.oracles import mosac as oracle
+
+SCALAR = EnvSpec("scalar", 4, 2, ("one",), None, None)
+
+
+def _target(state: mosac.State, batch: Transition, lam: jax.Array, seed: int) -> np.ndarray:
+    return np.asarray(jax.jit(partial(mosac.soft_target, SAC))(state, batch, lam, jax.random.key(seed)))
+
+
+def _expected_target(state: mosac.State, batch: Transition, lam: jax.Array, seed: int) -> np.ndarray:
+    noise = jax.random.normal(jax.random.key(seed), (BATCH, SPEC.action_size))
+    at = question(state.actor, batch.s_next, lam[None], noise)
+    return oracle.target(oracle.twins_of(state.target), at, np.asarray(batch.r), np.asarray(batch.terminated), 0.9)
+
+
+def _lam(seed: int) -> jax.Array:
+    """One preference for each sample."""
+    return preferences(seed, 1, per_sample=True)[0]
+
+
+def test_the_critic_target_is_that_of_the_loops():
+    state, batch, lam = sac_state(0), transitions(1), _lam(2)
+    y = _target(state, batch, lam, seed=3)
+    np.testing.assert_allclose(y, _expected_target(state, batch, lam, seed=3), rtol=1e-5, atol=1e-5)
+    ended = np.asarray(batch.terminated) == 1
+    np.testing.assert_array_equal(y[ended], np.asarray(batch.r)[ended])
+    assert (np.abs(y - np.asarray(batch.r))[~ended] > 1e-3).all()
+
+
+def test_the_target_takes_a_whole_vector_and_not_the_elementwise_minimum():
+    state, batch = sac_state(1), transitions(1)
+    lam = 0.05 + 0.85 * jnp.tile(jnp.eye(3), (BATCH // 3, 1))
+    a_next, logp = jax.jit(mosac.sample_actions)(state.actor, batch.s_next, lam, jax.random.key(3))
+    q = np.asarray(jax.jit(mosac.twin_values)(state.target, batch.s_next, a_next, lam))
+    going_on = np.asarray(batch.terminated) == 0
+    soft = (_target(state, batch, lam, seed=3) - batch.r)[going_on] / 0.9 + 0.5 * np.asarray(logp)[going_on, None]
+    is_of_twin = np.isclose(soft, q[:, going_on], rtol=1e-4, atol=1e-4).all(axis=-1)
+    np.testing.assert_array_equal(is_of_twin.sum(axis=0), 1)
+    scalar = (np.asarray(lam) * q).sum(axis=-1)[:, going_on]
+    np.testing.assert_array_equal(is_of_twin.argmax(axis=0), scalar.argmin(axis=0))
+    assert set(scalar.argmin(axis=0)) == {0, 1}
+    # The case at hand tells the two apart, and the choice by lam from one by the plain sum.
+    assert not np.allclose(q.min(axis=0)[going_on], soft, atol=1e-2)
+    assert (q.sum(axis=-1)[:, going_on].argmin(axis=0) != scalar.argmin(axis=0)).any()
+
+
+def test_the_entropy_goes_to_every_component():
+    state, batch, lam = sac_state(0), transitions(1), _lam(2)
+    _, logp = jax.jit(mosac.sample_actions)(state.actor, batch.s_next, lam, jax.random.key(3))
+    warmer = replace(state, log_alpha=jnp.log(1.5))
+    difference = _target(warmer, batch, lam, seed=3) - _target(state, batch, lam, seed=3)
+    going_on = 1 - np.asarray(batch.terminated)
+    expected = np.repeat((-0.9 * going_on * np.asarray(logp))[:, None], 3, axis=1)
+    np.testing.assert_allclose(difference, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_one_objective_gives_the_ordinary_sac_target():
+    cfg, state, batch = SAC, sac_state(0, SCALAR), transitions(1, SCALAR)
+    lam = jnp.ones((BATCH, 1))
+    y = jax.jit(partial(mosac.soft_target, cfg))(state, batch, lam, jax.random.key(3))
+    a_next, logp = jax.jit(mosac.sample_actions)(state.actor, batch.s_next, lam, jax.random.key(3))
+    inputs = np.concatenate([batch.s_next, a_next, lam], axis=1)
+    q = [oracle.forward(net, inputs)[:, 0] for net in oracle.twins_of(state.target)]
+    soft = np.minimum(*q) - 0.5 * np.asarray(logp)
+    expected = np.asarray(batch.r)[:, 0] + 0.9 * (1 - np.asarray(batch.terminated)) * soft
+    np.testing.assert_allclose(y[:, 0], expected, rtol=1e-5, atol=1e-5)
+
+
+def test_scalarised_the_target_is_the_sac_target_of_the_reward_lam_r():
+    state, batch = sac_state(0), transitions(1)
+    lam = jnp.tile(jnp.array([[0.2, 0.5, 0.3]]), (BATCH, 1))
+    y = _target(state, batch, lam, seed=3)
+    a_next, logp = jax.jit(mosac.sample_actions)(state.actor, batch.s_next, lam, jax.random.key(3))
+    weights = np.array([0.2, 0.5, 0.3])
+    inputs = np.concatenate([batch.s_next, a_next, lam], axis=1)
+    q = [oracle.forward(net, inputs) @ weights for net in oracle.twins_of(state.target)]
+    soft = np.minimum(*q) - 0.5 * np.asarray(logp)
+    expected = batch.r @ weights + 0.9 * (1 - np.asarray(batch.terminated)) * soft
+    np.testing.assert_allclose(y @ weights, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_only_an_end_stops_the_bootstrap():
+    """A row cut by a time limit has terminated = 0 and counts on."""
+    state, batch, lam = sac_state(0), transitions(1), _lam(2)
+    cut = replace(batch, terminated=jnp.zeros(BATCH))
+    y = _target(state, cut, lam, seed=3)
+    np.testing.assert_allclose(y, _expected_target(state, cut, lam, seed=3), rtol=1e-5, atol=1e-5)
+    assert (np.abs(y - np.asarray(batch.r)) > 1e-3).all()
+
+
+def test_no_gradient_flows_into_the_target():
+    state, batch, lam = sac_state(0), transitions(1), _lam(2)
+
+    def total(networks):
+        actor, target = networks
+        moved = replace(state, actor=actor, target=target)
+        return jnp.sum(mosac.soft_target(SAC, moved, batch, lam, jax.random.key(3)))
+
+    assert not any(np.any(leaf) for leaf in jax.tree.leaves(jax.jit(jax.grad(total))((state.actor, state.target))))
+
+
+def _constant_critics(q: list[list[float]]) -> Critic:
+    """Twins that answer `q` whatever they are asked."""
+    zeros = jax.tree.map(jnp.zeros_like, sac_state(0, EnvSpec("two", 4, 2, ("a", "b"), None, None)).critic)
+    return eqx.tree_at(lambda critic: critic.net.last.bias, zeros, jnp.array(q))
+
+
+def test_the_critic_loss_by_hand():
+    critic = _constant_critics([[1.0, 2.0], [3.0, -1.0]])
+    batch = transitions(1, EnvSpec("two", 4, 2, ("a", "b"), None, None), num=2)
+    lam = jnp.array([[0.25, 0.75], [0.9, 0.1]])
+    y = jnp.array([[0.0, 4.0], [2.0, 1.0]])
+    loss, q_mean = jax.jit(mosac.critic_loss)(critic, batch, lam, y)
+    # First twin: .25 * 1 + .75 * 4 = 3.25 and .9 * 1 + .1 * 1 = 1; second: .25 * 9 + .75 * 25 = 21, .9 * 1 + .1 * 4.
+    assert float(loss) == pytest.approx((3.25 + 1.0) / 2 + (21.0 + 1.3) / 2, rel=1e-6)
+    assert float(q_mean) == pytest.approx((0.25 + 1.5 + 0.9 + 0.2) / 2, rel=1e-6)
+
+
+def test_the_critic_loss_is_that_of_the_loops():
+    state, batch, lam = sac_state(0), transitions(1), _lam(2)
+    y = jax.random.normal(jax.random.key(4), (BATCH, 3))
+    loss, _ = jax.jit(mosac.critic_loss)(state.critic, batch, lam, y)
+    expected = oracle.critic_loss(oracle.twins_of(state.critic), batch, np.asarray(lam), np.asarray(y))
+    assert float(loss) == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("per_sample", [False, True])
+def test_the_policy_loss_is_that_of_the_loops(per_sample: bool):
+    state, batch, prefs = sac_state(0), transitions(1), preferences(2, 1, per_sample)
+    query = mosac.Query(jnp.exp(state.log_alpha), batch.s, prefs, jax.random.key(3))
+    loss, (logp, _) = jax.jit(mosac.single_preference_loss)(state.actor, state.critic, query)
+    at = question(state.actor, batch.s, prefs, jax.random.normal(jax.random.key(3), (BATCH, SPEC.action_size)))
+    expected, expected_logp = oracle.policy_loss([oracle.twins_of(state.critic)], at)
+    assert float(loss) == pytest.approx(expected, rel=1e-5)
+    assert float(jnp.mean(logp)) == pytest.approx(expected_logp, rel=1e-5)
+
+
+@pytest.mark.parametrize(("entropy", "direction"), [(-3.0, 1), (-1.0, -1), (-2.0, 0)])
+def test_the_temperature_rises_while_the_entropy_is_below_its_target(entropy: float, direction: int):
+    slope = jax.grad(lambda x: mosac.temperature_loss(x, jnp.full(5, -entropy), -2.0)[0])(jnp.log(0.3))
+    assert float(slope) == pytest.approx(entropy + 2.0)
+    assert np.sign(-slope) == direction
+
+
+def _one_update(cfg: mosac.SacConfig = SAC):
+    state, batch = sac_state(0, cfg=cfg), transitions(1)
+    new, info = jax.jit(partial(mosac.update, cfg))(state, batch, jax.random.key(5))
+    key_prefs, key_next, key_policy = jax.random.split(jax.random.key(5), 3)
+    prefs = mosac.draw(cfg, 1, batch, key_prefs)
+    return state, batch, new, info, prefs, key_next, key_policy
+
+
+def test_the_critics_step_first_and_the_policy_climbs_the_updated_ones():
+    state, batch, new, info, prefs, key_next, key_policy = _one_update()
+    lam = jnp.broadcast_to(prefs[0], batch.r.shape)
+    y = jax.jit(partial(mosac.soft_target, SAC))(state, batch, lam, key_next)
+    q_loss, _ = jax.jit(mosac.critic_loss)(state.critic, batch, lam, y)
+    assert float(info["critic_loss"]) == pytest.approx(float(q_loss), rel=1e-5)
+
+    loss = jax.jit(lambda critic, key: mosac.single_preference_loss(
+        state.actor, critic, mosac.Query(jnp.exp(state.log_alpha), batch.s, prefs, key)
+    ))  # fmt: skip
+    against_new, (logp, _) = loss(new.critic, jax.random.clone(key_policy))
+    against_old, _ = loss(state.critic, key_policy)
+    assert float(info["policy_loss"]) == pytest.approx(float(against_new), rel=1e-5)
+    assert abs(float(against_new) - float(against_old)) > 1e-3
+    assert float(info["temperature"]) == pytest.approx(0.5)
+    assert float(info["entropy"]) == pytest.approx(-float(jnp.mean(logp)), rel=1e-5)
+
+
+def test_the_optimisers_see_the_gradients_of_the_three_losses():
+    """Adam's first moment after one step is a tenth of the gradient, so the gradients can be read off."""
+    state, batch, new, info, prefs, key_next, key_policy = _one_update()
+    gradient_of = lambda optimizer: jax.tree.map(lambda moment: 10.0 * moment, optimizer[0].mu)
+    lam = jnp.broadcast_to(prefs[0], batch.r.shape)
+    y = mosac.soft_target(SAC, state, batch, lam, key_next)
+    of_critic = jax.jit(jax.grad(lambda critic: mosac.critic_loss(critic, batch, lam, y)[0]))(state.critic)
+    assert_trees_close(gradient_of(new.optimizers.critic), of_critic, 1e-4)
+    query = mosac.Query(jnp.exp(state.log_alpha), batch.s, prefs, key_policy)
+    loss_of_actor = lambda actor: mosac.single_preference_loss(actor, new.critic, query)[0]
+    assert_trees_close(gradient_of(new.optimizers.actor), jax.jit(jax.grad(loss_of_actor))(state.actor), 1e-4)
+    # The temperature's is the entropy less its target, which is -dim(A).
+    expected = float(info["entropy"]) + SPEC.action_size
+    assert float(gradient_of(new.optimizers.temperature)) == pytest.approx(expected, rel=1e-5)
+    assert float(new.log_alpha) == pytest.approx(np.log(0.5) - SAC.learning_rate * np.sign(expected), rel=1e-4)
+
+
+def test_the_target_network_follows_the_updated_critics():
+    state, _, new, *_ = _one_update()
+    expected = jax.tree.map(lambda t, c: 0.9 * t + 0.1 * c, state.target, new.critic)
+    assert_trees_close(new.target, expected, 1e-6)
+    moved = jax.tree.map(lambda t, o: np.abs(t - o).max(), new.target, state.target)
+    assert all(value > 0 for value in jax.tree.leaves(moved))
+
+
+def test_every_update_draws_its_preference_afresh():
+    batch = transitions(1)
+    drawn = [np.asarray(mosac.draw(SAC, 5, batch, jax.random.key(seed))) for seed in (0, 1)]
+    assert drawn[0].shape == (5, 1, 3)
+    assert not np.array_equal(drawn[0], drawn[1])
+    for prefs in drawn:
+        np.testing.assert_allclose(prefs.sum(axis=-1), 1.0, rtol=1e-6)
+
+
+def test_preferences_per_sample_differ_between_the_samples():
+    cfg = replace(SAC, preferences_per="sample")
+    prefs = np.asarray(mosac.draw(cfg, 5, transitions(1), jax.random.key(0)))
+    assert prefs.shape == (5, BATCH, 3)
+    assert len(np.unique(prefs.reshape(-1, 3), axis=0)) == 5 * BATCH
+    query = mosac.Query(jnp.ones(()), transitions(1).s, jnp.asarray(prefs), jax.random.key(0))
+    np.testing.assert_array_equal(query.lam, prefs[0])
+
+
+def test_the_sampler_is_the_configured_one():
+    """Of two objectives, uniform/sum falls below 0.1 in 1 draw of 18, Dirichlet(1) in 1 of 10."""
+    batch = transitions(1, EnvSpec("two", 4, 2, ("a", "b"), None, None))
+    share = {}
+    for sampler in ("uniform-sum", "dirichlet"):
+        prefs = mosac.draw(replace(SAC, sampler=sampler), 20_000, batch, jax.random.key(0))
+        share[sampler] = float(jnp.mean((prefs[..., 0] < 0.1).astype(jnp.float32)))
+    assert share["uniform-sum"] == pytest.approx(1 / 18, abs=0.005)
+    assert share["dirichlet"] == pytest.approx(1 / 10, abs=0.006)
+
+
+def test_the_first_state_has_two_different_twins_and_a_target_equal_to_them():
+    state = mosac.init(SAC, SPEC, jax.random.key(0))
+    assert_trees_equal(state.target, state.critic)
+    weights = state.critic.net.first.weight
+    assert weights.shape == (2, 9, 16)
+    assert not np.array_equal(weights[0], weights[1])
+    assert float(state.log_alpha) == 0.0
+
+
+def test_actions_of_one_batch_use_independent_noise():
+    state, lam = sac_state(0), jnp.full((BATCH, 3), 1 / 3)
+    same = jnp.zeros((BATCH, SPEC.obs_size))
+    a, logp = jax.jit(mosac.sample_actions)(state.actor, same, lam, jax.random.key(0))
+    assert len(np.unique(a)) == a.size
+    assert len(np.unique(logp)) == BATCH

@@ -1,0 +1,258 @@
+"""Q-Pensieve: the identities that tie it to MO-SAC and to its plain form, and its ring of snapshots."""
+
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from qpensieve.algos import mosac, qpensieve
+from qpensieve.algos.qpensieve import QPensieveConfig
+from qpensieve.bench import plain
+from qpensieve.snapshots import Snapshots
+from tests.algos.problem import (
+    BATCH,
+    SAC,
+    SPEC,
+    assert_trees_close,
+    assert_trees_equal,
+    pensieve_state,
+    preferences,
+    question,
+    random_like,
+    sac_state,
+    transitions,
+)
+from tests.oracles import mosac as oracle
+
+K = 4
+"""Slots of the ring."""
+
+
+def _query(num_preferences: int, per_sample: bool, seed: int = 3) -> mosac.Query:
+    prefs = preferences(2, num_preferences, per_sample)
+    return mosac.Query(jnp.full((), 0.5), transitions(1).s, prefs, jax.random.key(seed))
+
+
+def _run_updates(update: Any, state: Any, num: int = 20) -> Any:
+    """`num` updates in one scan, each with a batch of its own."""
+    batches = [transitions(10 + i) for i in range(num)]
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *batches)
+    keys = jax.random.split(jax.random.key(0), num)
+    body = lambda state, inputs: update(state, *inputs)
+    return jax.jit(lambda state: jax.lax.scan(body, state, (stacked, keys)))(state)
+
+
+@pytest.mark.parametrize("per", ["batch", "sample"])
+def test_one_preference_and_no_snapshots_is_mosac_bit_for_bit(per: Any):
+    sac = mosac.SacConfig(**(vars(SAC) | {"preferences_per": per}))
+    cfg = QPensieveConfig(sac, num_preferences=1, num_snapshots=0)
+    first = sac_state(0)
+    ours, info = _run_updates(partial(qpensieve.update, cfg), pensieve_state(0, num_snapshots=0, num_filled=0))
+    theirs, their_info = _run_updates(partial(mosac.update, sac), first)
+    assert_trees_equal(ours.sac, theirs)
+    assert_trees_equal({name: info[name] for name in their_info}, their_info)
+    assert all(np.any(a != b) for a, b in zip(jax.tree.leaves(theirs.actor), jax.tree.leaves(first.actor), strict=True))
+
+
+def test_both_algorithms_start_from_the_same_networks():
+    ours = qpensieve.init(QPensieveConfig(SAC), SPEC, jax.random.key(1))
+    assert_trees_equal(ours.sac, mosac.init(SAC, SPEC, jax.random.key(1)))
+    assert not np.any(ours.snapshots.filled)
+
+
+def _loss_and_gradient(loss: Any, state: qpensieve.State, query: mosac.Query) -> Any:
+    of_actor = lambda actor: loss(state.snapshots, actor, state.sac.critic, query)
+    return jax.jit(jax.value_and_grad(of_actor, has_aux=True))(state.sac.actor)
+
+
+@pytest.mark.parametrize("per_sample", [False, True])
+@pytest.mark.parametrize("num_filled", [0, 2, K])
+def test_fast_and_plain_loss_agree_in_value_and_gradient_by_the_policys_parameters(per_sample: bool, num_filled: int):
+    state = pensieve_state(0, K, num_filled)
+    (value, (logp, _)), gradient = _loss_and_gradient(qpensieve.pensieve_loss, state, _query(5, per_sample))
+    (expected, (their_logp, _)), their_gradient = _loss_and_gradient(plain.pensieve_loss, state, _query(5, per_sample))
+    assert float(value) == pytest.approx(float(expected), rel=1e-5)
+    assert_trees_close(logp, their_logp, 1e-5)
+    assert_trees_close(gradient, their_gradient, 1e-5)
+    assert all(np.abs(leaf).max() > 1e-2 for leaf in jax.tree.leaves(gradient))
+
+
+def _critics(state: qpensieve.State, num_filled: int) -> list[oracle.Twins]:
+    snapshots = [oracle.twins_of(state.snapshots.critics, k) for k in range(num_filled)]
+    return [*snapshots, oracle.twins_of(state.sac.critic)]
+
+
+@pytest.mark.parametrize("per_sample", [False, True])
+@pytest.mark.parametrize("num_filled", [0, 2])
+def test_the_policy_loss_is_that_of_the_loops(per_sample: bool, num_filled: int):
+    state, query = pensieve_state(0, K, num_filled), _query(3, per_sample)
+    loss, _ = jax.jit(qpensieve.pensieve_loss)(state.snapshots, state.sac.actor, state.sac.critic, query)
+    noise = jax.random.normal(jax.random.key(3), (BATCH, SPEC.action_size))
+    at = question(state.sac.actor, query.s, query.prefs, noise)
+    expected, _ = oracle.policy_loss(_critics(state, num_filled), at)
+    assert float(loss) == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("per_sample", [False, True])
+@pytest.mark.parametrize("num_filled", [0, 2])
+def test_the_variant_of_2023_is_that_of_the_loops(per_sample: bool, num_filled: int):
+    state, query = pensieve_state(0, K, num_filled), _query(3, per_sample)
+    loss, (logp, _) = jax.jit(qpensieve.official_2023_loss)(state.snapshots, state.sac.actor, state.sac.critic, query)
+    keys = jax.random.split(jax.random.key(3), 3)
+    noise = np.array([jax.random.normal(key, (BATCH, SPEC.action_size)) for key in keys])
+    at = question(state.sac.actor, query.s, query.prefs, noise)
+    expected = oracle.official_2023_loss(_critics(state, num_filled), at)
+    assert float(loss) == pytest.approx(expected, rel=1e-5)
+    # The temperature is taught by the entropy under lam itself.
+    own = [oracle.action(at.actor, at.s[i], at.prefs[0, i], at.noise[0, i])[1] for i in range(BATCH)]
+    np.testing.assert_allclose(logp, own, rtol=1e-4, atol=1e-4)
+
+
+def test_the_variant_of_2023_differentiates_by_the_policy_alone():
+    state = pensieve_state(0, K, 2)
+    loss = lambda actor, critic: qpensieve.official_2023_loss(state.snapshots, actor, critic, _query(3, False))[0]
+    of_actor, of_critic = jax.jit(jax.grad(loss, argnums=(0, 1)))(state.sac.actor, state.sac.critic)
+    assert all(np.any(leaf) for leaf in jax.tree.leaves(of_actor))
+    assert not any(np.any(leaf) for leaf in jax.tree.leaves(of_critic))
+
+
+def test_the_config_picks_the_loss():
+    state, batch = pensieve_state(0, K, 2), transitions(1)
+    losses = {}
+    for variant in ("paper", "official-2023"):
+        cfg = QPensieveConfig(SAC, policy_loss=variant)
+        new, info = jax.jit(partial(qpensieve.update, cfg))(state, batch, jax.random.key(5))
+        key_prefs, _, key_policy = jax.random.split(jax.random.key(5), 3)
+        query = mosac.Query(jnp.full((), 0.5), batch.s, mosac.draw(SAC, 5, batch, key_prefs), key_policy)
+        loss = {"paper": qpensieve.pensieve_loss, "official-2023": qpensieve.official_2023_loss}[variant]
+        expected, _ = jax.jit(loss)(state.snapshots, state.sac.actor, new.sac.critic, query)
+        assert float(info["policy_loss"]) == pytest.approx(float(expected), rel=1e-5)
+        losses[variant] = float(expected)
+    assert abs(losses["paper"] - losses["official-2023"]) > 1e-2
+
+
+def test_adding_a_snapshot_never_raises_the_policy_loss():
+    of_ring = jax.jit(lambda ring: qpensieve.pensieve_loss(ring, actor, critic, _query(5, False))[0])
+    sac = sac_state(0)
+    actor, critic = sac.actor, sac.critic
+    losses = [float(of_ring(pensieve_state(0, K, num_filled).snapshots)) for num_filled in range(K + 1)]
+    assert all(more <= fewer for fewer, more in pairwise(losses))
+    assert losses[-1] < losses[0] - 1e-2
+
+
+def test_adding_a_preference_never_raises_the_policy_loss():
+    state = pensieve_state(0, K, 1)
+    prefs = preferences(2, 5, False)
+    loss, losses = jax.jit(qpensieve.pensieve_loss), []
+    for m in (1, 3, 5):
+        query = mosac.Query(jnp.full((), 0.5), transitions(1).s, prefs[:m], jax.random.key(3))
+        losses.append(float(loss(state.snapshots, state.sac.actor, state.sac.critic, query)[0]))
+    # Products of other shapes round differently.
+    assert all(more <= fewer + 1e-6 for fewer, more in pairwise(losses))
+    assert losses[-1] < losses[0] - 1e-2
+
+
+def _moved(ring: Snapshots, by: float) -> Snapshots:
+    """The ring with all its critics' answers raised by `by`."""
+    last = ring.critics.net.last
+    lifted = jax.tree.map(lambda leaf: leaf + by if leaf is last.bias else leaf, ring.critics)
+    return Snapshots(lifted, ring.filled, ring.cursor)
+
+
+@pytest.mark.parametrize(("by", "share"), [(100.0, 1.0), (-100.0, 0.0)])
+def test_the_log_says_how_many_samples_climb_a_snapshot(by: float, share: float):
+    state = pensieve_state(0, K, 2)
+    ring = _moved(state.snapshots, by)
+    _, (_, info) = jax.jit(qpensieve.pensieve_loss)(ring, state.sac.actor, state.sac.critic, _query(5, False))
+    assert float(info["snapshot_share"]) == share
+
+
+def test_the_log_says_how_many_samples_climb_another_preference():
+    state = pensieve_state(0, 0, 0)
+    loss = jax.jit(qpensieve.pensieve_loss)
+    shares = []
+    for m in (1, 5):
+        _, (logp, info) = loss(state.snapshots, state.sac.actor, state.sac.critic, _query(m, True))
+        assert logp.shape == (BATCH,)
+        shares.append(float(info["other_preference_share"]))
+    assert shares[0] == 0.0
+    assert 0.2 < shares[1] < 1.0
+    assert float(info["snapshot_share"]) == 0.0
+
+
+def test_an_update_leaves_the_snapshots_alone():
+    state = pensieve_state(0, K, 2)
+    new, _ = jax.jit(partial(qpensieve.update, QPensieveConfig(SAC)))(state, transitions(1), jax.random.key(5))
+    assert_trees_equal(new.snapshots, state.snapshots)
+
+
+def test_with_the_papers_settings_the_first_snapshot_is_taken_at_update_21000():
+    """More than 20 000 updates and a multiple of 1000: not at 20 000."""
+    state = pensieve_state(0, K, 0)
+    numbers = jnp.arange(0, 30_001, 50)
+    count = lambda number: qpensieve.end_block(QPensieveConfig(), state, number).snapshots.filled.sum()
+    pushed = np.asarray(jax.jit(jax.vmap(count))(numbers))
+    np.testing.assert_array_equal(numbers[pushed == 1], np.arange(21_000, 30_001, 1000))
+
+
+def test_end_block_pushes_the_critic_of_that_moment():
+    state, cfg = pensieve_state(0, K, 1), QPensieveConfig(push_after=10, push_period=5)
+    end_block = jax.jit(partial(qpensieve.end_block, cfg))
+    for early in (5, 10, 13):
+        assert_trees_equal(end_block(state, jnp.asarray(early)), state)
+    new = end_block(state, jnp.asarray(15))
+    assert_trees_equal(new.sac, state.sac)
+    assert_trees_equal(jax.tree.map(lambda leaf: leaf[1], new.snapshots.critics), state.sac.critic)
+    np.testing.assert_array_equal(new.snapshots.filled, [True, True, False, False])
+
+
+def test_make_bundles_these_functions():
+    cfg = QPensieveConfig(SAC, push_after=0, push_period=1)
+    algorithm, state = qpensieve.make(cfg, SPEC), pensieve_state(0, K, 0)
+    like = jax.eval_shape(algorithm.init, jax.random.key(0))
+    assert jax.tree.map(jnp.shape, like) == jax.tree.map(jnp.shape, state)
+    new, _ = jax.jit(algorithm.update)(state, transitions(1), jax.random.key(1))
+    assert algorithm.actor(new) is new.sac.actor
+    assert algorithm.end_block(new, jnp.asarray(1)).snapshots.filled.sum() == 1
+
+
+def test_a_critic_that_promises_more_under_another_preference_is_climbed():
+    """By hand: the value read under lam' counts lam . Q(lam'), not lam' . Q(lam')."""
+    sac = sac_state(0)
+    critic = jax.tree.map(jnp.zeros_like, sac.critic)
+    # One hidden path from lam's first entry to both answers: Q(s, a; lam') = (lam'_1, -3 lam'_1, 0).
+    net = critic.net
+    values = (
+        (net.first.weight, net.first.weight.at[:, -3, 0].set(1.0)),
+        (net.second.weight, net.second.weight.at[:, 0, 0].set(1.0)),
+        (net.last.weight, net.last.weight.at[:, 0].set(jnp.array([[1.0, -3.0, 0.0]] * 2))),
+    )
+    for old, new in values:
+        critic = jax.tree.map(lambda leaf, old=old, new=new: new if leaf is old else leaf, critic)
+    lam, other = [0.8, 0.1, 0.1], [1.0, 0.0, 0.0]
+    query = mosac.Query(jnp.zeros(()), transitions(1).s, jnp.array([[lam], [other]]), jax.random.key(0))
+    ring = pensieve_state(0, 0, 0).snapshots
+    loss, _ = jax.jit(qpensieve.pensieve_loss)(ring, sac.actor, critic, query)
+    # Under lam itself 0.8 (0.8 - 0.3), under the other 1.0 (0.8 - 0.3).
+    assert float(loss) == pytest.approx(-0.5, rel=1e-6)
+
+
+def test_other_critics_are_not_confused_with_other_twins():
+    """A snapshot whose first twin promises much and whose second little is worth little."""
+    state = pensieve_state(0, K, 1)
+    tall = random_like(state.sac.critic, 7)
+    lifted = jax.tree.map(lambda leaf: leaf.at[0].add(1000.0) if leaf is tall.net.last.bias else leaf, tall)
+    loss = jax.jit(qpensieve.pensieve_loss)
+    values = []
+    for twins in (tall, lifted):
+        ring = Snapshots(
+            jax.tree.map(lambda slots, leaf: slots.at[0].set(leaf), state.snapshots.critics, twins),
+            state.snapshots.filled,
+            state.snapshots.cursor,
+        )
+        values.append(float(loss(ring, state.sac.actor, state.sac.critic, _query(5, False))[0]))
+    assert abs(values[1] - values[0]) < 10.0

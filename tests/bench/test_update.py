@@ -1,0 +1,62 @@
+"""The benchmark of gradient steps: counted work, measured rates, and the rows it gives."""
+
+import numpy as np
+import pytest
+
+from qpensieve.algos.mosac import SacConfig
+from qpensieve.algos.qpensieve import QPensieveConfig
+from qpensieve.bench import update
+from qpensieve.types import EnvSpec
+
+SPEC = EnvSpec("tiny", 3, 1, ("a", "b"), None, None)
+
+
+def product(rows: int, inner: int, columns: int) -> int:
+    return 2 * rows * inner * columns
+
+
+def test_the_work_of_an_update_is_that_of_its_matrix_products():
+    cfg = QPensieveConfig(sac=SacConfig(hidden=8, batch_size=4), num_preferences=2, num_snapshots=1)
+    actor = product(4, 3 + 2, 8) + product(4, 8, 8) + product(4, 8, 2)
+    critic = product(4, 3 + 1 + 2, 8) + product(4, 8, 8) + product(4, 8, 2)
+    target = actor + 2 * critic
+    critics = 2 * 3 * critic  # twins; backwards costs twice as much as forwards
+    # Scoring: (1 snapshot + current) x twins; the first layer of (s, a) is shared by the two preferences.
+    score = 4 * (product(4, 3 + 1, 8) + 2 * (product(4, 8, 8) + product(4, 8, 1)))
+    # The winner's gradient by the action: back through one second layer each, then to the action.
+    winner = 4 * product(4, 8, 8) + product(4, 8, 1)
+    assert update.count_flop(cfg, SPEC) == target + critics + 3 * actor + score + winner
+
+
+def test_more_snapshots_and_preferences_are_more_work():
+    work = [
+        update.count_flop(QPensieveConfig(num_preferences=m, num_snapshots=k), SPEC)
+        for m, k in [(1, 0), (5, 0), (5, 4)]
+    ]
+    assert work == sorted(work)
+    assert work[2] > 1.5 * work[0]
+
+
+@pytest.mark.slow
+def test_rows_hold_ratios_of_one_run():
+    said: list[str] = []
+    settings = update.Settings(domain="DST2d", seeds=(1,), block=2, repeats=3)
+    rows = update.run(settings, said.append)
+    assert [row["method"] for row in rows] == ["mosac", "qpensieve", "qpensieve plain"]
+    mosac, fast, plain = rows
+    assert all(row["ms/update"] > 0 and row["seeds"] == 1 for row in rows)
+    assert mosac["GFLOP"] < fast["GFLOP"]
+    assert mosac["times faster than plain"] is None
+    assert plain["times faster than plain"] == pytest.approx(1.0)
+    assert plain["times floor"] is None
+    np.testing.assert_allclose(fast["times floor"], fast["ms/update"] / fast["floor ms"])
+    np.testing.assert_allclose(fast["seed-updates/s"], 1e3 / fast["ms/update"])
+    assert said
+
+
+def test_without_the_plain_form_there_is_nothing_to_compare_with(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(update, "MATRIX_SIZES", (64,))
+    monkeypatch.setattr(update, "REPLAY_ROWS", 500)
+    rows = update.run(update.Settings(domain="DST2d", seeds=(1,), block=1, repeats=1, plain=False), lambda _: None)
+    assert [row["method"] for row in rows] == ["mosac", "qpensieve"]
+    assert all(row["times faster than plain"] is None for row in rows)

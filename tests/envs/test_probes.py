@@ -1,0 +1,142 @@
+"""The probes themselves, and that training finds their known answers."""
+
+from dataclasses import replace
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from qpensieve import replay
+from qpensieve.algos.mosac import SacConfig
+from qpensieve.algos.qpensieve import QPensieveConfig
+from qpensieve.config import RunConfig
+from qpensieve.envs import make_lanes, probes
+from qpensieve.train.trainer import Trainer
+from tests.oracles import mosac as oracle
+
+ONE_STEP, TIME_LIMIT = "qpensieve.envs.probes:one_step", "qpensieve.envs.probes:time_limit"
+
+
+def test_one_step_pays_for_being_near_both_ends_and_terminates():
+    env = probes.one_step()
+    obs, _ = env.reset(seed=0)
+    np.testing.assert_array_equal(obs, [0.0])
+    _, reward, terminated, truncated, _ = env.step(np.array([0.5], np.float32))
+    np.testing.assert_allclose(np.asarray(reward), [-0.25, -2.25])
+    assert (terminated, truncated) == (True, False)
+    with pytest.raises(RuntimeError, match="call reset"):
+        env.step(np.array([0.5], np.float32))
+
+
+def test_the_best_action_of_one_step_is_the_difference_of_the_preference():
+    actions = np.linspace(-1, 1, 201)
+    rewards = np.array([_reward(a) for a in actions])
+    for lam_1 in (0.0, 0.3, 0.5, 0.85, 1.0):
+        best = actions[np.argmax(rewards @ [lam_1, 1 - lam_1])]
+        assert best == pytest.approx(2 * lam_1 - 1, abs=0.006)
+
+
+def _reward(action: float) -> np.ndarray:
+    env = probes.one_step()
+    env.reset(seed=0)
+    return np.asarray(env.step(np.array([action], np.float32))[1])
+
+
+def test_time_limit_is_cut_and_never_ends():
+    env = probes.time_limit()
+    env.reset(seed=0)
+    steps = [env.step(np.zeros(1, np.float32))[1:4] for _ in range(probes.LIMIT)]
+    assert [step[1:] for step in steps] == [(False, False)] * 4 + [(False, True)]
+    np.testing.assert_array_equal([np.asarray(step[0]) for step in steps], [[1.0, 0.5]] * 5)
+    with pytest.raises(RuntimeError, match="call reset"):
+        env.step(np.zeros(1, np.float32))
+
+
+@pytest.mark.parametrize("source", [ONE_STEP, TIME_LIMIT])
+def test_probes_work_in_place_of_a_domain(source: str):
+    lanes = make_lanes(source, 3, seed=0)
+    assert (lanes.spec.obs_size, lanes.spec.action_size, lanes.spec.num_objectives) == (1, 1, 2)
+    assert lanes.spec.reference is not None
+    lanes.reset()
+    ends = [lanes.step(np.zeros((3, 1))) for _ in range(10)]
+    num = {"terminated": sum(step.terminated.sum() for step in ends), "cut": sum(step.truncated.sum() for step in ends)}
+    assert num == ({"terminated": 30, "cut": 0} if source == ONE_STEP else {"terminated": 0, "cut": 6})
+    lanes.close()
+
+
+def _config(source: str, num_updates: int, sac: SacConfig, algo: Any = "mosac", seeds: int = 1) -> RunConfig:
+    agent = sac if algo == "mosac" else QPensieveConfig(sac, push_after=num_updates // 5)
+    random_steps = 500
+    return RunConfig(
+        source, algo, seeds=seeds, steps=num_updates + random_steps, random_steps=random_steps, agent=agent
+    )
+
+
+def _train(config: RunConfig) -> Trainer:
+    trainer = Trainer(config)
+    while trainer.step < config.steps:
+        trainer.advance()
+    trainer.drain()
+    return trainer
+
+
+def test_the_value_counts_on_beyond_a_time_limit():
+    """Q comes out as r / (1 - gamma) = (10, 5); were a cut an end, as r / (1 - 0.8 gamma) = (3.6, 1.8)."""
+    sac = SacConfig(hidden=32, batch_size=32, learning_rate=3e-3, discount=0.9, tau=0.05)
+    trainer = _train(_config(TIME_LIMIT, 2000, sac))
+    rows, _ = trainer.replay_rows()
+    assert not np.asarray(replay.unpack(trainer.spec, jnp.asarray(rows)).terminated).any()
+    # The policy need not choose, so the temperature falls and the entropy adds next to nothing (0.02 when written).
+    assert np.exp(trainer.parameters()[".log_alpha"][0]) < 0.02
+    for lam_1 in (0.2, 0.5, 0.8):
+        q = _value(trainer, np.zeros(1), np.zeros(1), np.array([lam_1, 1 - lam_1]))
+        np.testing.assert_allclose(q, [[10.0, 5.0]] * 2, atol=0.3)
+    trainer.close()
+
+
+def _value(trainer: Trainer, s: np.ndarray, a: np.ndarray, lam: np.ndarray) -> np.ndarray:
+    """The first seed's critics, read from the named parameters."""
+    named = trainer.parameters()
+    layer = lambda name, twin: tuple(named[f".critic.net.{name}.{part}"][0, twin] for part in ("weight", "bias"))
+    nets = [[layer(name, twin) for name in ("first", "second", "last")] for twin in (0, 1)]
+    return np.array([oracle.q_value(net, s, a, lam) for net in nets])
+
+
+def _errors(trainer: Trainer) -> tuple[np.ndarray, np.ndarray]:
+    """Distance of the deterministic action from lam_1 - lam_2, worst over |lam_1 - lam_2| <= 0.9 and over the rest."""
+    lam_1 = np.linspace(0, 1, 101)
+    lam = np.stack([lam_1, 1 - lam_1], axis=1).astype(np.float32)
+    seeds = trainer.config.seeds
+    action = trainer.act(np.zeros((seeds, 101, 1), np.float32), np.tile(lam, (seeds, 1, 1)))[..., 0]
+    best = 2 * lam_1 - 1
+    error, is_inside = np.abs(action - best), np.abs(best) <= 0.9 + 1e-9
+    return error[:, is_inside].max(axis=1), error[:, ~is_inside].max(axis=1)
+
+
+def test_a_short_run_already_follows_the_preference():
+    sac = SacConfig(hidden=32, batch_size=64, learning_rate=2e-3, tau=0.02)
+    trainer = _train(_config(ONE_STEP, 2500, sac, "qpensieve"))
+    rows, _ = trainer.replay_rows()
+    assert np.asarray(replay.unpack(trainer.spec, jnp.asarray(rows)).terminated).all()
+    inside, corners = _errors(trainer)
+    assert inside.max() <= 0.15
+    assert corners.max() <= 0.25
+    trainer.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("variant", ["mosac", "qpensieve", "per sample", "official-2023"])
+def test_after_20_000_updates_the_action_is_lam_1_minus_lam_2(variant: str):
+    """The paper's settings but for smaller networks and batches, and snapshots from update 4000 on."""
+    per = "sample" if variant == "per sample" else "batch"
+    sac = SacConfig(hidden=64, batch_size=64, preferences_per=per)
+    config = _config(ONE_STEP, 20_000, sac, "mosac" if variant == "mosac" else "qpensieve", seeds=2)
+    if variant == "official-2023":
+        assert isinstance(config.agent, QPensieveConfig)
+        config = replace(config, agent=replace(config.agent, policy_loss="official-2023"))
+    trainer = _train(config)
+    inside, corners = _errors(trainer)
+    trainer.close()
+    assert inside.max() <= 0.05, (inside, corners)
+    assert corners.max() <= 0.1, (inside, corners)

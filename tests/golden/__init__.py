@@ -1,0 +1,1 @@
+"""Small fixed data, and the scripts that made it."""

@@ -1,0 +1,116 @@
+"""The table and the summary.json that a run ends with."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from qpensieve import config as configs
+from qpensieve.config import default_config, override
+from qpensieve.envs import DOMAINS, dst
+from qpensieve.preferences import test_table
+from qpensieve.report import evaluations, tables
+from qpensieve.report.evaluations import append_full, empty
+from qpensieve.train.evaluate import curve_preferences, short_preferences
+
+
+def make_run(folder: Path, domain: str, *full: np.ndarray, reference: bool = True) -> Path:
+    """A run's folder as far as tables read it; `full` are full returns [seed, p, e, d], one per evaluation."""
+    d = full[0].shape[-1] if full else 2
+    point = np.array(DOMAINS[domain].spec.reference) if reference else None
+    table = empty(full[0].shape[0] if full else 2, short_preferences(d), curve_preferences(d), test_table(d), point)
+    for number, returns in enumerate(full, start=1):
+        table = append_full(table, 1000 * number, returns)
+    folder.mkdir(exist_ok=True)
+    config = override(default_config(domain), {"seeds": table.num_seeds, "first_seed": 4})
+    configs.save(config, folder / "config.json")
+    evaluations.save(folder / evaluations.FILE_NAME, table)
+    return folder
+
+
+def obedient(num_seeds: int) -> np.ndarray:
+    """Returns of policies that do, for every preference, the best that DST2d allows."""
+    front = dst.exact_front()
+    best = front[np.argmax(test_table(2) @ front.T, axis=1)]
+    return np.broadcast_to(best[None, :, None], (num_seeds, 100, 10, 2)).copy()
+
+
+class TestSummary:
+    def test_of_perfect_boats_equals_the_ceilings(self, tmp_path: Path):
+        run = make_run(tmp_path, "DST2d", obedient(2))
+        content = tables.write_summary(run)
+        assert json.loads((run / "summary.json").read_text()) == content
+        assert (content["domain"], content["algo"], content["seeds"], content["step"]) == (
+            *("DST2d", "qpensieve"),
+            *([4, 5], 1000),
+        )
+        ceilings = content["dst"]["ceilings"]
+        np.testing.assert_allclose(content["per_seed"]["UT"], ceilings["utility"])
+        np.testing.assert_allclose(content["per_seed"]["best single row UT"], ceilings["best_single"])
+        assert content["over_seeds"]["UT"]["mean"] == pytest.approx(ceilings["utility"])
+        assert content["over_seeds"]["UT"]["std"] == pytest.approx(0.0)
+        assert min(content["per_seed"]["corr lam1, obj 1"]) > 0.8
+        assert ceilings["utility"] == pytest.approx(7.757, abs=1e-3)
+
+    def test_counts_treasures_per_seed(self, tmp_path: Path):
+        returns = obedient(2)
+        returns[1] = (0.7, -1.0)  # this one only ever takes the first
+        content = tables.summarize_run(make_run(tmp_path, "DST2d", returns))["dst"]
+        assert content["treasures"][1] == [0.7]
+        assert len(content["treasures"][0]) > 3
+        assert content["front_share"][0] > content["front_share"][1] > 0
+
+    def test_is_of_the_newest_full_evaluation(self, tmp_path: Path):
+        worse = obedient(2) - 1.0
+        content = tables.summarize_run(make_run(tmp_path, "DST2d", worse, obedient(2)))
+        assert content["step"] == 2000
+        assert content["per_seed"]["UT"][0] == pytest.approx(7.757, abs=1e-3)
+
+    def test_mean_and_spread_are_over_seeds(self, tmp_path: Path):
+        returns = np.zeros((3, 100, 10, 2))
+        returns[:, ..., :] = np.array([1.0, 2.0, 6.0])[:, None, None, None]
+        over = tables.summarize_run(make_run(tmp_path, "Hopper2d", returns))["over_seeds"]["UT"]
+        assert over["mean"] == pytest.approx(3.0)
+        assert over["std"] == pytest.approx(np.std([1.0, 2.0, 6.0]))
+        assert over["num_seeds"] == 3
+
+    def test_has_no_hypervolume_without_a_reference_point(self, tmp_path: Path):
+        content = tables.summarize_run(make_run(tmp_path, "Hopper2d", np.ones((1, 100, 10, 2)), reference=False))
+        assert "HV" not in content["per_seed"]
+        assert "HV" not in content["over_seeds"]
+        assert "dst" not in content
+        tables.format_summary(content)
+
+    def test_without_a_full_evaluation_says_what_to_run(self, tmp_path: Path):
+        run = make_run(tmp_path, "DST2d")
+        with pytest.raises(ValueError, match=f"no full evaluation yet: run 'qpensieve evaluate {run}'"):
+            tables.write_summary(run)
+        assert not (run / "summary.json").exists()
+
+
+class TestTable:
+    def test_shows_the_ceilings_and_the_treasures_of_dst2d(self, tmp_path: Path):
+        returns = obedient(2)
+        returns[1] = (0.0, -50.0)
+        text = tables.format_summary(tables.summarize_run(make_run(tmp_path, "DST2d", returns)))
+        assert "exact ceilings: UT 7.757 (one fixed trip at most 6.18), HV 1055.0" in text
+        lines = text.splitlines()
+        first, second = (line for line in lines if "of the front's treasures" in line)
+        assert "23.7" in first
+        assert second.startswith("seed row 1: 0% of the front's treasures; ends at none")
+
+    def test_has_a_row_for_every_seed_and_columns_that_stay_apart(self, tmp_path: Path):
+        returns = np.random.default_rng(0).uniform(0, 4e4, (3, 100, 10, 4))
+        lines = tables.format_summary(tables.summarize_run(make_run(tmp_path, "LunarLander4d", returns))).splitlines()
+        assert lines[0] == "LunarLander4d, qpensieve, step 1,000, full protocol (whole test table)"
+        assert [line.split()[0] for line in lines[1:6]] == ["seed", "4", "5", "6", "mean"]
+        columns = [[part for part in line.split("  ") if part.strip()] for line in lines[1:6]]
+        assert {len(row) for row in columns[:4]} == {1 + 4 + 4}
+        assert len(columns[4]) == 1 + 4 + 4 - 1  # a front's size has no mean
+        assert {len(line) for line in lines[1:6]} == {len(lines[1])}
+
+    @pytest.mark.parametrize(("domain", "is_warned"), [("DST2d", True), ("Hopper2d", False)])
+    def test_says_where_hypervolumes_do_not_compare(self, domain: str, is_warned: bool, tmp_path: Path):
+        text = tables.format_summary(tables.summarize_run(make_run(tmp_path, domain, np.ones((1, 100, 10, 2)))))
+        assert ("HV is not comparable with the paper's" in text) == is_warned

@@ -1,0 +1,210 @@
+"""The commands around runs: train, resume, evaluate, plot, bench update, bench train."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qpensieve import cli
+from tests.train.kill_run import TINY, assert_same_run, rows, words
+
+RUN = {**TINY, "steps": 300, "eval_period": 300, "parameters_period": 300}
+
+
+def fail(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """What a command that has to fail says, boxes and line breaks undone."""
+    with pytest.raises(SystemExit) as end:
+        cli.main(list(arguments))
+    assert end.value.code not in (0, None)
+    return " ".join(word for word in capsys.readouterr().err.split() if word != "│")
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder with two finished runs: `ours`, and `mosac` with the algorithm of that name."""
+    out = tmp_path_factory.mktemp("runs")
+    mosac = {name: value for name, value in RUN.items() if not name.startswith(("push", "num_snap"))}
+    cli.main(["train", "DST2d", *words(RUN), "--out", str(out), "--name", "ours", "--quiet"])
+    cli.main(["train", "DST2d", "--algo", "mosac", *words(mosac), "--out", str(out), "--name", "mosac", "--quiet"])
+    return out
+
+
+class TestTrain:
+    def test_leaves_a_whole_run_behind(self, trained: Path):
+        names = {path.name for path in (trained / "ours").iterdir()}
+        assert {"config.json", "environment.json", "metrics.jsonl", "evaluations.npz", "summary.json"} <= names
+        assert {"checkpoints", "replay", "parameters", "front.png", "curves.png"} <= names
+        config = json.loads((trained / "ours" / "config.json").read_text())
+        assert config["agent"]["sac"]["hidden"] == RUN["hidden"]
+        assert config["domain"] == "DST2d"
+
+    def test_ends_with_a_table_beside_the_ceilings_and_the_paths(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ):
+        cli.main(["train", "DST2d", *words(RUN), "--out", str(tmp_path), "--name", "run"])
+        said = capsys.readouterr()
+        for part in ("DST2d, qpensieve, step 300", "exact ceilings: UT 7.757", "of the front's treasures"):
+            assert part in said.out
+        for name in ("summary.json", "front.png", "curves.png"):
+            assert str(tmp_path / "run" / name) in said.out.splitlines()
+        assert f"run folder: {tmp_path / 'run'}" in said.err
+        assert "300/300 steps" in said.err
+
+    def test_algo_and_preset_decide_what_settings_there_are(self, trained: Path, capsys: pytest.CaptureFixture[str]):
+        config = json.loads((trained / "mosac" / "config.json").read_text())
+        assert config["algo"] == "mosac"
+        assert config["agent"]["hidden"] == RUN["hidden"]
+        assert "--push-period" in fail(capsys, "train", "DST2d", "--algo", "mosac", "--push-period", "100")
+        assert "use qpensieve or mosac" in fail(capsys, "train", "DST2d", "--algo=sac")
+        assert "use paper or quick" in fail(capsys, "train", "DST2d", "--preset", "fast")
+
+    def test_writes_tensorboard_files_where_asked(self, tmp_path: Path):
+        options = ["--out", str(tmp_path), "--name", "run", "--tensorboard", "--quiet", "--no-final-evaluation"]
+        cli.main(["train", "DST2d", *words(RUN), *options])
+        assert list((tmp_path / "run" / "tensorboard").iterdir())
+
+    @pytest.mark.parametrize(
+        ("arguments", "hints"),
+        [
+            (["DST2d", "--num-snapshot", "3"], ["--num-snapshot", "--num-snapshots"]),
+            (["DST2d", "--seed", "3"], ["--seed", "--seeds"]),
+            (["DST2d", "--keep-replay", "no"], ["--keep-replay", "on", "off"]),
+            (["DST2d", "--steps", "many"], ["--steps", "int"]),
+            (["DST2d", "--steps", "130"], ["steps is 130, not a multiple of block (50); the nearest is 150"]),
+            (["DST3d"], ["unknown domain 'DST3d'; did you mean DST2d"]),
+            (["mo-mountaincarcontinous-v0"], ["did you mean", "mo-mountaincarcontinuous-v0"]),
+            (["tests.envs.foreign:nothing"], ["nothing"]),
+            ([], ["DOMAIN"]),
+        ],
+    )
+    def test_what_cannot_be_is_refused_with_a_hint_and_nothing_is_created(
+        self, arguments: list[str], hints: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ):
+        said = fail(capsys, "train", *arguments, "--out", str(tmp_path / "runs"))
+        assert [hint for hint in hints if hint not in said] == []
+        assert "Traceback" not in said
+        assert not (tmp_path / "runs").exists()
+
+    def test_a_name_that_is_taken_is_refused(self, trained: Path, capsys: pytest.CaptureFixture[str]):
+        log = (trained / "ours" / "metrics.jsonl").read_bytes()
+        said = fail(capsys, "train", "DST2d", *words(RUN), "--out", str(trained), "--name", "ours")
+        assert f"{trained / 'ours'} holds a run already: continue it with 'qpensieve resume" in said
+        assert (trained / "ours" / "metrics.jsonl").read_bytes() == log
+
+
+class TestResume:
+    def test_a_finished_run_is_said_to_be_complete_and_left_as_it_is(
+        self, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ):
+        folder = shutil.copytree(trained / "ours", tmp_path / "run")
+        cli.main(["resume", str(folder), "--quiet"])
+        assert "the run is complete: all 300 steps are done" in capsys.readouterr().err
+        assert_same_run(folder, trained / "ours")
+
+    def test_a_folder_that_is_no_run_is_refused(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+        assert "is not a run's folder" in fail(capsys, "resume", str(tmp_path))
+        assert list(tmp_path.iterdir()) == []
+
+    def test_another_configuration_is_refused_by_field(
+        self, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ):
+        folder = shutil.copytree(trained / "ours", tmp_path / "run")
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps(config | {"random_steps": 200}))
+        assert "random_steps was 100, is 200" in fail(capsys, "resume", str(folder))
+
+
+class TestEvaluate:
+    def test_scores_a_run_and_sets_it_beside_another(
+        self, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ):
+        folder = shutil.copytree(trained / "ours", tmp_path / "run")
+        cli.main(["evaluate", str(folder), "--other", str(trained / "mosac")])
+        out = capsys.readouterr().out
+        assert "full protocol (whole test table)" in out
+        assert f"ED against {trained / 'mosac'}: " in out
+        assert "over 2 seed pairs" in out
+        assert rows(folder) == rows(trained / "ours")  # it had been evaluated before
+
+    def test_a_run_without_a_full_evaluation_gets_one(self, trained: Path, tmp_path: Path, capsys: Any):
+        folder = tmp_path / "run"
+        options = ["--out", str(tmp_path), "--name", "run", "--quiet", "--no-final-evaluation"]
+        cli.main(["train", "DST2d", *words(RUN), *options])
+        assert not (folder / "summary.json").exists()
+        said = fail(capsys, "evaluate", str(trained / "mosac"), "--other", str(folder))
+        assert f"{folder} has no full evaluation yet: run 'qpensieve evaluate {folder}'" in said
+        cli.main(["evaluate", str(folder)])
+        assert_same_run(folder, trained / "ours")
+        assert (folder / "summary.json").exists()
+
+    def test_a_run_without_a_checkpoint_is_refused(
+        self, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ):
+        shutil.copy(trained / "ours" / "config.json", tmp_path)
+        assert "holds no checkpoint to evaluate" in fail(capsys, "evaluate", str(tmp_path))
+        assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
+
+
+class TestPlot:
+    def test_draws_one_run_or_compares_several(self, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+        cli.main(["plot", str(trained / "ours")])
+        assert capsys.readouterr().out.split() == [
+            str(trained / "ours" / "front.png"),
+            str(trained / "ours" / "curves.png"),
+        ]
+        cli.main(["plot", str(trained / "ours"), str(trained / "mosac"), "--out", str(tmp_path / "both.png")])
+        assert capsys.readouterr().out.split() == [str(tmp_path / "both.png")]
+        assert (tmp_path / "both.png").stat().st_size > 1000
+
+    def test_what_is_no_run_is_refused(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+        assert "is it a run's folder?" in fail(capsys, "plot", str(tmp_path))
+        assert "no runs to compare" in fail(capsys, "plot")
+
+
+class TestBench:
+    @pytest.mark.slow
+    def test_update_gives_the_time_of_a_gradient_step(self, tmp_path: Path, capsys: Any):
+        path = tmp_path / "update.json"
+        sizes = ["--domain", "DST2d", "--seeds", "1", "--block", "2", "--repeats", "2"]
+        cli.main(["bench", "update", *sizes, "--json", str(path)])
+        assert "times faster than plain" in capsys.readouterr().out
+        content = json.loads(path.read_text())
+        assert [row["method"] for row in content["rows"]] == ["mosac", "qpensieve", "qpensieve plain"]
+        assert content["settings"]["seeds"] == [1]
+        assert content["provenance"]["packages"]["jax"]
+
+    def test_train_gives_the_rate_and_the_share_of_collection(self, tmp_path: Path, capsys: Any):
+        path = tmp_path / "train.json"
+        sizes = ["--domain", "DST2d", "--seeds", "2", "--steps", "100", "--algo", "mosac"]
+        cli.main(["bench", "train", *sizes, "--json", str(path)])
+        assert "seed-steps/s" in capsys.readouterr().out
+        (row,) = json.loads(path.read_text())["rows"]
+        assert row["seed-steps/s"] > 0
+        assert 0 < row["collecting"] < 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["train", "--help"], ["qpensieve train", "DOMAIN", "--seeds", "--num-snapshots", "--hidden", "--keep-replay"]),
+        (["train", "DST2d", "--algo", "mosac", "--help"], ["--hidden", "--tau"]),
+        (["resume", "--help"], ["RUN", "--num-threads", "to the same numbers"]),
+        (["evaluate", "--help"], ["RUN", "--other", "whole test table"]),
+        (["plot", "--help"], ["RUN", "--out"]),
+        (["bench", "update", "--help"], ["--repeats", "--json", "--plain"]),
+        (["bench", "train", "--help"], ["--seeds", "--json"]),
+        (["domains", "--help"], ["List the ten domains"]),
+    ],
+)
+def test_help_names_every_option(arguments: list[str], named: list[str], capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as end:
+        cli.main(arguments)
+    assert end.value.code == 0
+    out = " ".join(word for word in capsys.readouterr().out.split() if word != "│")
+    assert [text for text in named if text not in out] == []
+
+
+def test_misspelt_commands_are_refused(capsys: pytest.CaptureFixture[str]):
+    assert "resume" in fail(capsys, "resum", "runs/x")

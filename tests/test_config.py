@@ -1,0 +1,159 @@
+"""Configuration: JSON there and back, presets, overrides, and settings that contradict each other."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qpensieve import config as configs
+from qpensieve.algos.mosac import SacConfig
+from qpensieve.algos.qpensieve import QPensieveConfig
+from qpensieve.config import AlgoName, RunConfig, check, default_config, override
+
+
+class TestJson:
+    @pytest.mark.parametrize("algo", ["qpensieve", "mosac"])
+    @pytest.mark.parametrize("preset", ["paper", "quick"])
+    def test_there_and_back_is_the_same_config(self, algo: AlgoName, preset: str, tmp_path: Path):
+        config = override(default_config("Hopper2d", algo, preset), {"tau": 0.01, "num_threads": 2})
+        configs.save(config, tmp_path / "config.json")
+        assert configs.load(tmp_path / "config.json") == config
+        assert json.loads((tmp_path / "config.json").read_text())["algo"] == algo
+
+    @pytest.mark.parametrize(
+        ("change", "complaint"),
+        [
+            ({"sedes": 3}, "unknown field sedes in the configuration; known: .*seeds"),
+            ({"agent": {"num_snapshot": 2}}, "unknown field agent.num_snapshot"),
+            ({"agent": {"sac": {"gamma": 0.9}}}, "unknown field agent.sac.gamma .*discount"),
+            ({"algo": "ddpg"}, "unknown algorithm 'ddpg' in the configuration; known: qpensieve, mosac"),
+        ],
+    )
+    def test_unknown_fields_are_named(self, change: dict[str, Any], complaint: str):
+        values = configs.to_dict(default_config("DST2d")) | change
+        with pytest.raises(ValueError, match=complaint):
+            configs.from_dict(values)
+
+    @pytest.mark.parametrize("field", ["domain", "algo", "agent"])
+    def test_missing_fields_are_named(self, field: str):
+        values = configs.to_dict(default_config("DST2d"))
+        del values[field]
+        with pytest.raises(ValueError, match=f"field {field} is missing"):
+            configs.from_dict(values)
+
+    def test_fields_that_a_later_version_added_take_their_defaults(self):
+        values = configs.to_dict(default_config("DST2d"))
+        del values["full_eval_period"]
+        assert configs.from_dict(values) == default_config("DST2d")
+
+    def test_a_file_that_is_no_configuration_is_named(self, tmp_path: Path):
+        (tmp_path / "config.json").write_text("seeds = 3")
+        with pytest.raises(ValueError, match=f"cannot read {tmp_path}/config.json"):
+            configs.load(tmp_path / "config.json")
+
+
+class TestCheck:
+    @pytest.mark.parametrize("algo", ["qpensieve", "mosac"])
+    @pytest.mark.parametrize("preset", ["paper", "quick"])
+    def test_presets_can_run(self, algo: AlgoName, preset: str):
+        check(default_config("Hopper2d", algo, preset))
+
+    @pytest.mark.parametrize(
+        ("settings", "complaint"),
+        [
+            ({"steps": 130}, "steps is 130, not a multiple of block (50); the nearest is 150"),
+            ({"steps": 20}, "steps is 20, not a multiple of block (50); the nearest is 50"),
+            ({"random_steps": 10_010}, "random_steps is 10010, not a multiple of block (50); the nearest is 10000"),
+            ({"eval_period": 75}, "eval_period is 75, not a multiple of block (50); the nearest is"),
+            ({"full_eval_period": 130}, "full_eval_period is 130, not a multiple of block (50); the nearest is 150"),
+            ({"log_period": 1}, "log_period is 1, not a multiple of block (50); the nearest is 50"),
+            ({"parameters_period": 99}, "parameters_period is 99, not a multiple of block (50); the nearest is 100"),
+            ({"push_period": 120}, "push_period is 120, not a multiple of block (50); the nearest is 100"),
+            ({"block": 0}, "block is 0; at least 1"),
+            ({"seeds": 0}, "seeds is 0; at least 1"),
+            ({"steps": 0}, "steps is 0; at least 1"),
+            ({"batch_size": 0}, "batch_size is 0; at least 1"),
+            ({"hidden": 0}, "hidden is 0; at least 1"),
+            ({"random_steps": 0}, "random_steps is 0; at least one block, learning needs data"),
+            ({"num_preferences": 0}, "num_preferences is 0; at least 1 (lam itself)"),
+            ({"num_snapshots": -1}, "num_snapshots is -1; 0 or more"),
+            ({"discount": 1.0}, "discount is 1.0; between 0 and 1"),
+            ({"first_seed": -1}, "first_seed is -1; seeds are from 0 to 2147483647"),
+            ({"first_seed": 2**31 - 1}, "first_seed is 2147483647; seeds are from 0 to"),
+            ({"algo": "mosac"}, "agent settings are qpensieve.algos.qpensieve's, but algo is mosac"),
+        ],
+    )
+    def test_says_what_is_wrong_and_what_would_be_right(self, settings: dict[str, Any], complaint: str):
+        with pytest.raises(ValueError, match="these settings cannot run") as refusal:
+            check(override(default_config("DST2d"), settings))
+        assert complaint in str(refusal.value)
+
+    def test_names_all_problems_at_once(self):
+        with pytest.raises(ValueError, match="cannot run") as refusal:
+            check(override(default_config("DST2d"), {"steps": 130, "num_snapshots": -1}))
+        assert "steps is 130" in str(refusal.value)
+        assert "num_snapshots is -1" in str(refusal.value)
+
+
+class TestPresets:
+    def test_the_papers(self):
+        config = default_config("Ant2d")
+        assert (config.seeds, config.steps, config.random_steps, config.block) == (5, 1_500_000, 10_000, 50)
+        assert config.replay_capacity == 1_000_000
+        assert config.agent == QPensieveConfig()
+        sac = config.sac
+        assert (sac.hidden, sac.learning_rate, sac.discount, sac.tau, sac.batch_size) == (256, 3e-4, 0.99, 0.005, 256)
+        assert isinstance(config.agent, QPensieveConfig)
+        assert (config.agent.num_preferences, config.agent.num_snapshots, config.agent.push_period) == (5, 4, 1000)
+
+    def test_quick_is_smaller(self):
+        quick = default_config("DST2d", preset="quick")
+        assert quick.seeds >= 3
+        assert quick.steps < 100_000
+        assert quick.sac.hidden < 256
+        assert isinstance(quick.agent, QPensieveConfig)
+        assert quick.agent.push_after < quick.steps - quick.random_steps  # snapshots do get used
+
+    def test_of_mosac_hold_its_own_settings(self):
+        assert isinstance(default_config("DST2d", "mosac", "quick").agent, SacConfig)
+
+    def test_an_unknown_one_is_refused(self):
+        with pytest.raises(ValueError, match="unknown preset 'fast': use paper or quick"):
+            default_config("DST2d", preset="fast")
+
+
+class TestOverride:
+    def test_finds_a_setting_wherever_it_lives(self):
+        config = override(default_config("DST2d"), {"seeds": 2, "num_snapshots": 1, "hidden": 32})
+        assert isinstance(config.agent, QPensieveConfig)
+        assert (config.seeds, config.agent.num_snapshots, config.agent.sac.hidden, config.sac.hidden) == (2, 1, 32, 32)
+        assert override(default_config("DST2d", "mosac"), {"hidden": 32}).sac.hidden == 32
+
+    @pytest.mark.parametrize(
+        ("name", "near"), [("num_snapshot", "num_snapshots"), ("stepps", "steps"), ("batchsize", "batch_size")]
+    )
+    def test_an_unknown_setting_names_near_ones(self, name: str, near: str):
+        with pytest.raises(ValueError, match=f"unknown setting '{name}'; near it: .*{near}"):
+            override(default_config("DST2d"), {name: 3})
+
+    def test_one_that_resembles_nothing_gets_them_all(self):
+        with pytest.raises(ValueError, match=r"near it: .*agent.*block.*tau"):
+            override(default_config("DST2d"), {"xyzzy": 3})
+
+    def test_mosac_has_no_snapshots(self):
+        with pytest.raises(ValueError, match="unknown setting 'num_snapshots'"):
+            override(default_config("DST2d", "mosac"), {"num_snapshots": 3})
+
+
+@pytest.mark.parametrize(
+    ("steps", "replay_capacity", "capacity"),
+    [(1_500_000, 1_000_000, 1_000_000), (600, 1_000_000, 600), (600, 420, 400), (600, 10, 50)],
+)
+def test_the_replay_takes_no_more_than_will_be_written_in_whole_blocks(steps: int, replay_capacity: int, capacity: int):
+    assert RunConfig("DST2d", steps=steps, replay_capacity=replay_capacity).capacity == capacity
+
+
+def test_seeds_are_counted_from_the_first():
+    assert replace(default_config("DST2d"), seeds=3, first_seed=7).seed_list == [7, 8, 9]

@@ -1,0 +1,115 @@
+"""Acting in NumPy, and blocks of transitions packed for the replay."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from qpensieve import replay
+from qpensieve.algos import mosac
+from qpensieve.envs import DOMAINS, make_lanes
+from qpensieve.train.collect import Collector, HostPolicy, generator
+from qpensieve.train.learner import make_learner
+
+HIDDEN, SEEDS = 16, [3, 4, 5]
+
+
+def policy_and_learner(domain: str):
+    spec = DOMAINS[domain].spec
+    learner = make_learner(mosac.make(mosac.SacConfig(hidden=HIDDEN), spec), spec, 16, 100)
+    state = learner.init(jnp.array(SEEDS))
+    sizes = (spec.obs_size + spec.num_objectives, HIDDEN, 2 * spec.action_size)
+    return HostPolicy(np.asarray(learner.flat_actors(state)), sizes), learner, state
+
+
+@pytest.mark.parametrize("domain", ["DST2d", "Hopper3d"])
+def test_the_policy_in_numpy_is_the_one_on_the_device(domain: str):
+    spec = DOMAINS[domain].spec
+    policy, learner, state = policy_and_learner(domain)
+    rng = np.random.default_rng(0)
+    obs = rng.standard_normal((3, 7, spec.obs_size)).astype(np.float32)
+    lam = rng.dirichlet(np.ones(spec.num_objectives), (3, 7)).astype(np.float32)
+    mean, log_std = policy.gaussian(obs, lam)
+    np.testing.assert_allclose(np.tanh(mean), learner.act(state, obs, lam), atol=1e-5)
+    noise = rng.standard_normal(mean.shape).astype(np.float32)
+    np.testing.assert_allclose(policy.sample(obs, lam, noise), np.tanh(mean + np.exp(log_std) * noise), atol=1e-6)
+    alone = policy.only(1).gaussian(obs[1:2], lam[1:2])[0]
+    np.testing.assert_allclose(alone, mean[1:2], atol=1e-6)
+
+
+def test_the_spread_of_the_policy_stays_within_its_range():
+    policy, _, _ = policy_and_learner("DST2d")
+    wild = HostPolicy(policy.flat * 1e4, (4, HIDDEN, 4))
+    obs, lam = np.ones((3, 1, 2), np.float32), np.full((3, 1, 2), 0.5, np.float32)
+    _, log_std = wild.gaussian(obs, lam)
+    assert log_std.min() >= -20.0
+    assert log_std.max() <= 2.0
+
+
+class TestCollector:
+    def collector(self, domain: str = "DST2d", block: int = 250) -> Collector:
+        collector = Collector(make_lanes(domain, len(SEEDS), SEEDS), SEEDS, block, "uniform-sum")
+        collector.start()
+        return collector
+
+    def test_a_block_holds_what_happened_in_the_order_the_replay_takes_it_apart(self):
+        spec = DOMAINS["DST2d"].spec
+        collector, lanes = self.collector(), make_lanes("DST2d", len(SEEDS), SEEDS)
+        block = replay.unpack(spec, jnp.asarray(collector.collect(None, 0)))
+        obs, num_done = lanes.reset(), 0
+        for k in range(250):
+            step = lanes.step(np.asarray(block.a[:, k]))
+            np.testing.assert_array_equal(block.s[:, k], obs)
+            np.testing.assert_array_equal(block.r[:, k], step.reward.astype(np.float32))
+            np.testing.assert_array_equal(block.s_next[:, k], step.last_obs)  # not the next episode's first
+            np.testing.assert_array_equal(block.terminated[:, k], step.terminated)  # a time limit is no end
+            obs, num_done = step.obs, num_done + step.done.sum()
+        assert num_done > 3
+
+    def test_random_actions_are_uniform_and_depend_on_seed_and_block_alone(self):
+        collector = self.collector()
+        blocks = [replay.unpack(DOMAINS["DST2d"].spec, jnp.asarray(collector.collect(None, n))).a for n in range(2)]
+        for number, actions in enumerate(blocks):
+            drawn = [generator(seed, 103, number).uniform(-1.0, 1.0, (250, 2)) for seed in SEEDS]
+            np.testing.assert_array_equal(actions, np.array(drawn, np.float32))
+        assert float(jnp.abs(jnp.concatenate(blocks)).max()) > 0.99
+        assert abs(float(jnp.mean(jnp.concatenate(blocks)))) < 0.05  # 3000 draws: standard error 0.011
+
+    def test_a_preference_holds_for_an_episode_and_changes_with_the_next(self):
+        policy, _, _ = policy_and_learner("DST2d")
+        collector = self.collector(block=1)
+        seen: dict[tuple[int, int], set[bytes]] = {}
+        plain = policy.sample
+
+        def watch(obs: np.ndarray, lam: np.ndarray, noise: np.ndarray) -> np.ndarray:
+            for lane, episode in enumerate(collector.lanes.episodes.tolist()):
+                seen.setdefault((lane, episode), set()).add(lam[lane].tobytes())
+            return plain(obs, lam, noise)
+
+        policy.sample = watch  # pyright: ignore[reportAttributeAccessIssue]
+        for number in range(300):
+            collector.collect(policy, number)
+        assert len(seen) > 6
+        assert {len(preferences) for preferences in seen.values()} == {1}
+        assert len(set.union(*seen.values())) == len(seen)
+
+    def test_a_lane_does_not_depend_on_those_beside_it(self):
+        policy, _, _ = policy_and_learner("DST2d")
+        several, alone = self.collector(block=50), Collector(make_lanes("DST2d", 1, [4]), [4], 50, "uniform-sum")
+        alone.start()
+        for number in range(4):
+            rows = several.collect(policy, number)
+            np.testing.assert_array_equal(rows[1:2], alone.collect(policy.only(1), number))
+
+
+def test_streams_of_different_purpose_block_or_seed_differ():
+    keys = [(seed, purpose, number) for seed in (0, 1) for purpose in (101, 102, 103) for number in (0, 1, 2)]
+    draws = {generator(*key).random() for key in keys}
+    assert len(draws) == len(keys)
+    assert generator(1, 101, 2).random() == generator(1, 101, 2).random()
+
+
+def test_jax_and_numpy_agree_that_the_layers_are_weights_then_biases():
+    policy, _, state = policy_and_learner("DST2d")
+    leaves = jax.tree.leaves(state.agent.actor)
+    np.testing.assert_array_equal(policy.flat, np.concatenate([leaf.reshape(3, -1) for leaf in leaves], axis=1))

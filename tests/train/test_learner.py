@@ -1,0 +1,224 @@
+"""The device side of training: seeds that do not know of each other, blocks that are only a grouping of updates."""
+
+from dataclasses import replace
+from functools import cache, partial
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from qpensieve import replay
+from qpensieve.algos import mosac, qpensieve
+from qpensieve.algos.qpensieve import QPensieveConfig
+from qpensieve.train.collect import HostPolicy
+from qpensieve.train.learner import Learner, TrainState, make_learner
+from qpensieve.types import Algorithm
+from tests.algos.problem import HIDDEN, SAC, SPEC, assert_trees_close, assert_trees_equal, random_like
+
+CFG = QPensieveConfig(replace(SAC, batch_size=8), num_preferences=3, num_snapshots=2, push_after=0, push_period=5)
+CAPACITY, BLOCK = 20, 5
+SEEDS = (4, 1, 9)
+SIZES = (SPEC.obs_size + SPEC.num_objectives, HIDDEN, 2 * SPEC.action_size)
+
+
+@cache
+def _learner() -> Learner:
+    return make_learner(qpensieve.make(CFG, SPEC), SPEC, CFG.sac.batch_size, CAPACITY)
+
+
+def _rows(seed: int, num: int = BLOCK, block: int = 0) -> np.ndarray:
+    """What one seed writes in one block."""
+    rows = np.random.default_rng([seed, block]).normal(size=(num, replay.row_width(SPEC))).astype(np.float32)
+    rows[:, -1] = rows[:, -1] > 0.5
+    return rows
+
+
+def _stacked(seeds: tuple[int, ...], **kwargs: Any) -> jax.Array:
+    return jnp.asarray(np.array([_rows(seed, **kwargs) for seed in seeds]))
+
+
+def _trained(seeds: tuple[int, ...], num_blocks: int = 2) -> tuple[TrainState, Any, Any]:
+    """One block written, then `num_blocks` learned from."""
+    learner = _learner()
+    state = learner.write(learner.init(jnp.asarray(seeds)), _stacked(seeds, block=0))
+    flat, info = None, None
+    for i in range(num_blocks):
+        state, flat, info = learner.learn(state, _stacked(seeds, block=1 + i))
+    return state, flat, info
+
+
+def test_a_seed_among_others_is_the_same_as_alone_bit_for_bit():
+    state, flat, info = _trained(SEEDS)
+    for i, seed in enumerate(SEEDS):
+        alone, alone_flat, alone_info = _trained((seed,))
+        own = jax.tree.map(lambda leaf, i=i: leaf[i : i + 1], (state, flat, info))
+        assert_trees_equal(own, (alone, alone_flat, alone_info))
+    assert int(state.agent.snapshots.filled[0].sum()) == 2
+
+
+def test_seeds_differ_from_each_other_from_the_start():
+    learner = _learner()
+    state = learner.init(jnp.asarray(SEEDS))
+    flat = np.asarray(learner.flat_actors(state))
+    assert len(np.unique(flat, axis=0)) == 3
+    keys = np.asarray(jax.random.key_data(state.key))
+    assert len(np.unique(keys, axis=0)) == 3
+    np.testing.assert_array_equal(learner.flat_actors(learner.init(jnp.asarray(SEEDS[::-1]))), flat[::-1])
+
+
+def test_updates_in_one_call_are_the_updates_of_as_many_calls():
+    """The replay is full, and every block writes again what lies there, so that all calls sample the same rows."""
+    learner, seeds = _learner(), (4, 1)
+    rows = _stacked(seeds, num=CAPACITY)
+    full = lambda: learner.write(learner.init(jnp.asarray(seeds)), rows)
+    together = full()
+    for start in (0, BLOCK):
+        together, _, info = learner.learn(together, rows[:, start : start + BLOCK])
+    single, infos = full(), []
+    for k in range(2 * BLOCK):
+        single, _, single_info = learner.learn(single, rows[:, k : k + 1])
+        infos.append(single_info)
+    np.testing.assert_array_equal(together.replay.rows, rows)
+    assert_trees_equal(single.agent, together.agent)
+    assert_trees_equal(
+        (single.replay, single.key, single.num_updates), (together.replay, together.key, together.num_updates)
+    )
+    # The log of a block is the mean over its updates.
+    mean = jax.tree.map(lambda *values: np.mean(values, axis=0), *infos[BLOCK:])
+    assert_trees_close(mean, info, 1e-5)
+
+
+def test_update_i_uses_the_key_folded_from_the_runs_key_and_i():
+    """Written out by hand: what a run does depends on its key and the number of the update, not on the block."""
+    learner, seeds = _learner(), (4, 1)
+    state = learner.write(learner.init(jnp.asarray(seeds)), _stacked(seeds, num=CAPACITY))
+    agent, buffer = jax.tree.map(jnp.copy, (state.agent, state.replay))
+    key_data = np.asarray(jax.random.key_data(state.key))[1]
+    state, *_ = learner.learn(state, _stacked(seeds, num=CAPACITY)[:, :BLOCK])
+    by_hand = jax.tree.map(lambda leaf: leaf[1], agent)
+    update = jax.jit(partial(qpensieve.update, CFG))
+    for i in range(BLOCK):
+        key_batch, key_update = jax.random.split(jax.random.fold_in(jax.random.wrap_key_data(key_data), i))
+        rows = replay.sample(buffer, jnp.asarray(1), key_batch, CFG.sac.batch_size)
+        by_hand, _ = update(by_hand, replay.unpack(SPEC, rows), key_update)
+    by_hand = qpensieve.end_block(CFG, by_hand, jnp.asarray(BLOCK))
+    assert_trees_close(jax.tree.map(lambda leaf: leaf[1], state.agent), by_hand, 1e-5)
+    assert by_hand.snapshots.filled.tolist() == [True, False]
+
+
+def test_updates_and_rows_are_counted():
+    learner = _learner()
+    state = learner.init(jnp.asarray(SEEDS))
+    state = learner.write(state, _stacked(SEEDS))
+    assert (state.num_updates.tolist(), state.replay.written.tolist()) == ([0] * 3, [BLOCK] * 3)
+    for i in range(2):
+        state, *_ = learner.learn(state, _stacked(SEEDS, block=1 + i))
+    assert (state.num_updates.tolist(), state.replay.written.tolist()) == ([2 * BLOCK] * 3, [3 * BLOCK] * 3)
+    np.testing.assert_array_equal(state.replay.rows[:, 2 * BLOCK : 3 * BLOCK], _stacked(SEEDS, block=2))
+    np.testing.assert_array_equal(state.agent.sac.optimizers.actor[0].count, [2 * BLOCK] * 3)
+
+
+def test_writing_learns_nothing():
+    learner = _learner()
+    before = jax.tree.map(jnp.copy, learner.init(jnp.asarray(SEEDS)))
+    after = learner.write(learner.init(jnp.asarray(SEEDS)), _stacked(SEEDS))
+    assert_trees_equal((after.agent, after.key), (before.agent, before.key))
+
+
+def test_the_new_rows_are_there_for_the_first_update_of_their_block():
+    """Learning from an empty replay: only the rows just handed over can be sampled."""
+    learner = _learner()
+    state, _, info = learner.learn(learner.init(jnp.asarray((4,))), _stacked((4,)))
+    assert float(info["q"][0]) != 0.0
+    assert np.isfinite(jax.tree.leaves(state.agent)[0]).all()
+    rows = np.asarray(state.replay.rows)[0]
+    np.testing.assert_array_equal(rows[:BLOCK], _rows(4))
+
+
+def test_the_learner_is_compiled_once():
+    traces = []
+
+    def update(state: Any, batch: Any, key: Any) -> Any:
+        traces.append(batch.s.shape)
+        return mosac.update(CFG.sac, state, batch, key)
+
+    plain = mosac.make(CFG.sac, SPEC)
+    counted = Algorithm(plain.init, plain.actor, update, plain.end_block)
+    learner = make_learner(counted, SPEC, CFG.sac.batch_size, CAPACITY)
+    state = learner.init(jnp.asarray((4, 1)))
+    after = []
+    for i in range(4):
+        state, *_ = learner.learn(state, _stacked((4, 1), block=i))
+        after.append(len(traces))
+    assert after[0] >= 1
+    assert after == [after[0]] * 4
+    assert set(traces) == {(CFG.sac.batch_size, SPEC.obs_size)}
+
+
+@pytest.mark.parametrize("call", ["learn", "write"])
+def test_the_old_state_is_given_up_and_the_new_one_whole(call: str):
+    """The replay fills the memory: a copy of it at every block would not fit twice."""
+    learner = _learner()
+    state = learner.init(jnp.asarray(SEEDS))
+    result = getattr(learner, call)(state, _stacked(SEEDS))
+    new, others = (result[0], result[1:]) if call == "learn" else (result, ())
+    assert state.replay.rows.is_deleted()
+    assert state.agent.sac.target.net.first.weight.is_deleted()
+    assert not any(leaf.is_deleted() for leaf in jax.tree.leaves((new, others)))
+    # The flat actors are handed to the host while the next block already takes the state over.
+    learner.learn(new, _stacked(SEEDS, block=1))
+    assert not any(leaf.is_deleted() for leaf in jax.tree.leaves(others))
+
+
+def _random_actors() -> TrainState:
+    """A state whose actors have biases of their own, which at the start are all zero."""
+    state = _learner().init(jnp.asarray(SEEDS))
+    actor = lambda state: state.agent.sac.actor
+    return eqx.tree_at(actor, state, random_like(actor(state), seed=0))
+
+
+def test_the_host_policy_is_the_actor():
+    state = _random_actors()
+    policy = HostPolicy(np.asarray(_learner().flat_actors(state)), SIZES)
+    generator = np.random.default_rng(0)
+    obs = generator.normal(scale=2.0, size=(3, 7, SPEC.obs_size)).astype(np.float32)
+    lam = generator.dirichlet(np.ones(3), size=(3, 7)).astype(np.float32)
+    noise = generator.normal(size=(3, 7, SPEC.action_size)).astype(np.float32)
+    mean, log_std = policy.gaussian(obs, lam)
+    actions = policy.sample(obs, lam, noise)
+    expected_mean, expected_log_std = jax.jit(jax.vmap(jax.vmap(lambda actor, s, pref: actor(s, pref), (None, 0, 0))))(
+        state.agent.sac.actor, obs, lam
+    )
+    np.testing.assert_allclose(mean, expected_mean, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(log_std, expected_log_std, rtol=1e-6, atol=1e-6)
+    expected = np.tanh(expected_mean + np.exp(expected_log_std) * noise)
+    np.testing.assert_allclose(actions, expected, rtol=1e-6, atol=1e-6)
+    assert np.ptp(mean, axis=0).min() > 1e-2
+    for seed in range(3):
+        alone = policy.only(seed).sample(*(x[seed : seed + 1] for x in (obs, lam, noise)))
+        np.testing.assert_allclose(alone[0], actions[seed], rtol=1e-6, atol=1e-6)
+
+
+def test_the_host_policy_clips_the_standard_deviation_as_the_actor_does():
+    flat = np.asarray(_learner().flat_actors(_random_actors()))
+    obs = np.full((3, 1, SPEC.obs_size), 1e3, np.float32)
+    lam = np.full((3, 1, 3), 1 / 3, np.float32)
+    _, log_std = HostPolicy(flat, SIZES).gaussian(obs, lam)
+    assert set(log_std.ravel().tolist()) <= {-20.0, 2.0}
+
+
+def test_acting_without_noise_is_tanh_of_the_mean():
+    state = _random_actors()
+    generator = np.random.default_rng(1)
+    obs = generator.normal(size=(3, 7, SPEC.obs_size)).astype(np.float32)
+    lam = generator.dirichlet(np.ones(3), size=(3, 7)).astype(np.float32)
+    mean, _ = HostPolicy(np.asarray(_learner().flat_actors(state)), SIZES).gaussian(obs, lam)
+    np.testing.assert_allclose(_learner().act(state, obs, lam), np.tanh(mean), rtol=1e-5, atol=1e-6)
+
+
+def test_the_flat_actors_of_a_block_are_those_of_its_end():
+    state, flat, _ = _trained(SEEDS)
+    np.testing.assert_array_equal(flat, _learner().flat_actors(state))

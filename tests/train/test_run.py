@@ -1,0 +1,555 @@
+"""Runs: killed, interrupted, damaged, diverged, out of disk; they go on to the same numbers, or say why not."""
+
+import errno
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from qpensieve.config import RunConfig, default_config, override
+from qpensieve.report import evaluations
+from qpensieve.train import checkpoint
+from qpensieve.train import run as runs
+from qpensieve.train.checkpoint import CheckpointError
+from qpensieve.train.run import Options, Run, Stopped
+from qpensieve.train.trainer import DivergedError, EnvFailedError
+from tests.envs.foreign import PointMass
+from tests.train.kill_run import (
+    CACHE,
+    NEVER,
+    TINY,
+    assert_same_run,
+    command,
+    final_arrays,
+    rows,
+    steps_saved,
+    words,
+)
+
+DOMAINS = ("DST2d", "Hopper2d", "LunarLander4d")
+QUIET = Options(quiet=True)
+
+
+def tiny(domain: str = "DST2d", **settings: Any) -> RunConfig:
+    return override(default_config(domain), {**TINY, "checkpoint_seconds": NEVER, **settings})
+
+
+def refuse(message: str) -> None:
+    raise AssertionError(f"unexpected warning: {message}")
+
+
+def complete(run: Run) -> None:
+    try:
+        run.train()
+    finally:
+        run.close()
+
+
+def interrupt_at(run: Run, step: int, act: Callable[[], object] = lambda: signal.raise_signal(signal.SIGINT)) -> None:
+    """Have something happen in the middle of the run's training: Ctrl-C, unless told otherwise."""
+    advance = run.trainer.advance
+
+    def wrapped() -> np.ndarray:
+        block = advance()
+        if run.trainer.step == step:
+            act()
+        return block
+
+    run.trainer.advance = wrapped  # pyright: ignore[reportAttributeAccessIssue]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run on DST2d that nothing disturbed."""
+    folder = tmp_path_factory.mktemp("runs") / "whole"
+    complete(runs.start(folder, tiny(), QUIET))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same, stopped by Ctrl-C in block 15; its checkpoints are those of the steps 200 and 300."""
+    folder = tmp_path_factory.mktemp("runs") / "stopped"
+    run = runs.start(folder, tiny(), QUIET)
+    interrupt_at(run, 300)
+    with pytest.raises(Stopped, match=f"stopped at step 300; continue with: qpensieve resume {folder}"):
+        complete(run)
+    assert steps_saved(folder) == [200, 300]
+    return folder
+
+
+@pytest.fixture
+def half(stopped: Path, tmp_path: Path) -> Path:
+    """A copy of `stopped` to play with."""
+    return shutil.copytree(stopped, tmp_path / "half")
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Domain -> its run that was never stopped, made once."""
+    out = tmp_path_factory.mktemp("undisturbed")
+
+    def make(domain: str) -> Path:
+        if not (out / domain).exists():
+            done = command("train", domain, *words(TINY), "--out", out, "--name", domain, "--quiet")
+            assert done.returncode == 0, done.stderr
+            arrays = final_arrays(out / domain)
+            assert arrays["state.agent.snapshots.filled"].all()
+            assert (arrays["state.num_updates"] == 500).all()
+        return out / domain
+
+    return make
+
+
+class TestKilled:
+    """Real processes, really killed."""
+
+    def test_a_run_killed_twice_ends_as_if_it_never_had_been(self, undisturbed: Any, tmp_path: Path):
+        folder = tmp_path / "run"
+        first = words({**TINY, "checkpoint_seconds": NEVER})
+        done = command("train", "DST2d", *first, "--out", tmp_path, "--name", "run", moment="block", step=160)
+        assert done.returncode == -signal.SIGKILL
+        assert not (folder / "checkpoints").exists()
+        assert rows(folder)
+
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps(config | {"checkpoint_seconds": TINY["checkpoint_seconds"]}))
+        done = command("resume", folder, moment="writing", step=400)
+        assert done.returncode == -signal.SIGKILL
+        assert f"{folder} has no checkpoint yet: starting over from config.json" in done.stderr
+        assert list((folder / "checkpoints").glob(".tmp-*"))
+        assert 200 <= max(steps_saved(folder)) < 400
+
+        done = command("resume", folder, "--quiet")
+        assert done.returncode == 0, done.stderr
+        assert_same_run(folder, undisturbed("DST2d"))
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("domain", DOMAINS)
+    @pytest.mark.parametrize(
+        ("moment", "step"), [("block", 160), ("evaluated", 200), ("row", 400), ("writing", 400), ("saved", 600)]
+    )
+    def test_a_run_killed_at_any_moment_ends_as_if_it_never_had_been(
+        self, domain: str, moment: str, step: int, undisturbed: Any, tmp_path: Path
+    ):
+        seconds = NEVER if (moment, step) == ("block", 160) else TINY["checkpoint_seconds"]
+        options = [*words({**TINY, "checkpoint_seconds": seconds}), "--out", tmp_path, "--name", "run"]
+        done = command("train", domain, *options, moment=moment, step=step)
+        assert done.returncode == -signal.SIGKILL, done.stderr
+        done = command("resume", tmp_path / "run", "--quiet")
+        assert done.returncode == 0, done.stderr
+        assert_same_run(tmp_path / "run", undisturbed(domain))
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("domain", DOMAINS)
+    def test_a_run_killed_from_outside_between_checkpoints_ends_as_if_it_never_had_been(
+        self, domain: str, undisturbed: Any, tmp_path: Path
+    ):
+        folder = tmp_path / "run"
+        program = Path(sys.executable).with_name("qpensieve")
+        options = [*words({**TINY, "checkpoint_seconds": 0.5}), "--out", str(tmp_path), "--name", "run", "--quiet"]
+        process = subprocess.Popen([program, "train", domain, *options], env=os.environ | CACHE)
+        deadline = time.monotonic() + 200
+        while not ((folder / "checkpoints").exists() and steps_saved(folder)):
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+        os.kill(process.pid, signal.SIGKILL)
+        assert process.wait() == -signal.SIGKILL
+        assert max(steps_saved(folder)) < TINY["steps"]
+        done = command("resume", folder, "--quiet")
+        assert done.returncode == 0, done.stderr
+        assert_same_run(folder, undisturbed(domain))
+
+    @pytest.mark.slow
+    def test_a_run_killed_between_its_full_evaluation_and_the_row_of_it_gets_the_row(
+        self, undisturbed: Any, tmp_path: Path
+    ):
+        options = [*words(TINY), "--out", tmp_path, "--name", "run"]
+        assert command("train", "DST2d", *options, moment="full").returncode == -signal.SIGKILL
+        assert command("resume", tmp_path / "run", "--quiet").returncode == 0
+        assert_same_run(tmp_path / "run", undisturbed("DST2d"))
+
+    def test_ctrl_c_finishes_the_block_saves_and_says_how_to_go_on(self, undisturbed: Any, tmp_path: Path):
+        folder = tmp_path / "run"
+        options = [*words(TINY), "--out", tmp_path, "--name", "run"]
+        done = command("train", "DST2d", *options, moment="interrupt", step=300)
+        assert done.returncode == 130
+        assert f"stopped at step 300; continue with: qpensieve resume {folder}" in done.stderr
+        assert "Traceback" not in done.stderr
+        assert max(steps_saved(folder)) == 300
+        done = command("resume", folder, "--quiet")
+        assert done.returncode == 0, done.stderr
+        assert_same_run(folder, undisturbed("DST2d"))
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("moment", ["interrupt evaluation", "interrupt full"])
+    def test_ctrl_c_in_an_evaluation_with_helper_processes_loses_nothing(
+        self, moment: str, undisturbed: Any, tmp_path: Path
+    ):
+        options = [*words(TINY), "--out", tmp_path, "--name", "run"]
+        done = command("train", "LunarLander4d", *options, moment=moment, step=400)
+        assert done.returncode == 130, done.stderr
+        assert f"continue with: qpensieve resume {tmp_path / 'run'}" in done.stderr
+        assert "Traceback" not in done.stderr
+        assert command("resume", tmp_path / "run", "--quiet").returncode == 0
+        assert_same_run(tmp_path / "run", undisturbed("LunarLander4d"))
+
+
+class TestResumed:
+    def test_goes_on_to_the_same_numbers(self, half: Path, whole: Path):
+        complete(runs.resume(half, QUIET, refuse))
+        assert_same_run(half, whole)
+
+    def test_writes_the_row_of_a_full_evaluation_that_a_killed_run_left_out(self, whole: Path, tmp_path: Path):
+        folder = shutil.copytree(whole, tmp_path / "run")
+        log = (folder / "metrics.jsonl").read_text().splitlines(keepends=True)
+        assert '"full evaluation"' in log[-1]
+        (folder / "metrics.jsonl").write_text("".join(log[:-1]))
+        complete(runs.resume(folder, QUIET, refuse))
+        assert_same_run(folder, whole)
+
+    def test_a_finished_run_stays_as_it_is(self, whole: Path, tmp_path: Path):
+        folder = shutil.copytree(whole, tmp_path / "run")
+        complete(runs.resume(folder, QUIET, refuse))
+        assert (folder / "metrics.jsonl").read_bytes() == (whole / "metrics.jsonl").read_bytes()
+        assert_same_run(folder, whole)
+
+    @pytest.mark.parametrize(
+        ("file", "damage", "complaint"),
+        [
+            ("checkpoints/step_000000300/arrays.npz", "cut", r"arrays\.npz has \d+ bytes, written were \d+"),
+            ("checkpoints/step_000000300/arrays.npz", "alter", r"arrays\.npz was altered"),
+            ("checkpoints/step_000000300/meta.json", "cut", r"meta\.json is not JSON, perhaps cut short"),
+            ("replay/rows_200_300.npy", "alter", r"rows_200_300\.npy was altered"),
+            ("replay/rows_200_300.npy", "remove", r"rows_200_300\.npy is missing"),
+        ],
+    )
+    def test_a_damaged_checkpoint_is_named_and_the_one_before_leads_to_the_same_numbers(
+        self, file: str, damage: str, complaint: str, half: Path, whole: Path
+    ):
+        hurt(half / file, damage)
+        warnings: list[str] = []
+        run = runs.resume(half, QUIET, warnings.append)
+        assert len(warnings) == 1
+        assert f"checkpoint {half / 'checkpoints' / 'step_000000300'} is damaged" in warnings[0]
+        assert re.search(complaint, warnings[0])
+        assert run.trainer.step == 200
+        complete(run)
+        assert_same_run(half, whole)
+
+    def test_without_a_whole_checkpoint_it_says_so_and_touches_nothing(self, half: Path):
+        hurt(half / "replay" / "rows_0_200.npy", "cut")  # both checkpoints need it
+        log = (half / "metrics.jsonl").read_bytes()
+        with pytest.raises(CheckpointError, match=f"no checkpoint of {half} can be read; start the run anew"):
+            runs.resume(half, QUIET, lambda _: None)
+        assert (half / "metrics.jsonl").read_bytes() == log
+        assert steps_saved(half) == [200, 300]
+
+    @pytest.mark.parametrize(
+        ("field", "value", "complaint"),
+        [
+            ("seeds", 3, "seeds was 2, is 3"),
+            ("steps", 800, "steps was 600, is 800"),
+            ("domain", "Hopper2d", 'domain was "DST2d", is "Hopper2d"'),
+            ("agent.num_snapshots", 3, "agent.num_snapshots was 2, is 3"),
+            ("agent.sac.hidden", 8, "agent.sac.hidden was 16, is 8"),
+            ("agent.sac.tau", 0.01, "agent.sac.tau was 0.005, is 0.01"),
+        ],
+    )
+    def test_another_configuration_is_refused_by_the_name_of_the_field(
+        self, field: str, value: Any, complaint: str, half: Path
+    ):
+        edit_config(half, field, value)
+        with pytest.raises(CheckpointError, match=f"the checkpoint is of another configuration: {complaint}"):
+            runs.resume(half, QUIET, refuse)
+        assert steps_saved(half) == [200, 300]
+
+    def test_threads_and_time_between_checkpoints_may_change(self, half: Path):
+        edit_config(half, "checkpoint_seconds", 5.0)
+        run = runs.resume(half, QUIET, refuse, num_threads=1)
+        assert (run.trainer.step, run.config.checkpoint_seconds, run.config.num_threads) == (300, 5.0, 1)
+        run.close()
+
+    def test_a_folder_that_is_no_run_is_refused(self, tmp_path: Path):
+        with pytest.raises(FileNotFoundError, match=r"is not a run's folder: it has no config\.json"):
+            runs.resume(tmp_path, QUIET, refuse)
+
+    def test_an_unreadable_configuration_is_named(self, tmp_path: Path):
+        (tmp_path / "config.json").write_text('{"domain": "DST')
+        with pytest.raises(ValueError, match=f"cannot read {tmp_path / 'config.json'}"):
+            runs.resume(tmp_path, QUIET, refuse)
+
+
+class TestStarted:
+    def test_refuses_a_folder_that_holds_a_run(self, half: Path):
+        before = sorted(half.rglob("*"))
+        with pytest.raises(FileExistsError, match=f"holds a run already: continue it with 'qpensieve resume {half}'"):
+            runs.start(half, tiny(), QUIET)
+        assert sorted(half.rglob("*")) == before
+
+    def test_leaves_no_folder_where_it_cannot_start(self, tmp_path: Path):
+        with pytest.raises(ValueError, match="unknown domain 'DST3d'; did you mean DST2d"):
+            runs.start(tmp_path / "run", tiny("DST3d"), QUIET)
+        with pytest.raises(ValueError, match="steps is 610, not a multiple of block"):
+            runs.start(tmp_path / "run", tiny(steps=610), QUIET)
+        assert not (tmp_path / "run").exists()
+
+    def test_the_folder_holds_what_a_reader_needs(self, whole: Path):
+        assert {path.name for path in whole.iterdir()} == {
+            *("config.json", "environment.json", "metrics.jsonl", "evaluations.npz"),
+            *("checkpoints", "parameters", "replay"),
+        }
+        assert json.loads((whole / "environment.json").read_text())["packages"]["jax"]
+        assert steps_saved(whole) == [400, 600]
+        assert sorted(path.name for path in (whole / "parameters").iterdir()) == [
+            f"step_{step:09d}.npz" for step in (200, 400, 600)
+        ]
+
+    def test_the_log_has_every_row_once_and_in_order(self, whole: Path):
+        events = [(row["step"], row["event"]) for row in map(json.loads, rows(whole))]
+        train = [(step, "train") for step in range(120, 601, 40)]
+        short = [(step, "evaluation") for step in (200, 400, 600)]
+        assert sorted(events) == sorted([*train, *short, (600, "full evaluation")])
+        assert [step for step, _ in events] == sorted(step for step, _ in events)
+        assert events[-2:] == [(600, "evaluation"), (600, "full evaluation")]
+        row = json.loads((whole / "metrics.jsonl").read_text().splitlines()[0])
+        assert {"critic_loss", "policy_loss", "temperature", "snapshot_share", "time_seconds"} <= row.keys()
+        assert len(row["critic_loss"]) == TINY["seeds"]
+
+    def test_evaluations_are_the_short_ones_of_every_period_and_a_full_one(self, whole: Path):
+        table = evaluations.load(whole / evaluations.FILE_NAME)
+        assert table.short_steps.tolist() == [200, 400, 600]
+        assert table.short_returns.shape == (3, 2, 20, 2, 2)
+        assert table.curve_returns.shape == (3, 2, 3, 2, 2)
+        assert table.full_steps.tolist() == [600]
+        assert table.full_returns.shape == (1, 2, 100, 10, 2)
+
+    def test_kept_parameters_are_those_of_the_run_without_optimisers(self, whole: Path):
+        arrays, final = checkpoint.load_parameters(whole / "parameters" / "step_000000600.npz"), final_arrays(whole)
+        assert any("snapshots" in name for name in arrays)
+        assert not any("optimizers" in name for name in arrays)
+        for name, value in arrays.items():
+            np.testing.assert_array_equal(value, final[f"state.agent{name}"])
+
+    def test_full_evaluations_in_between_are_made_once_and_kept_over_a_stop(self, tmp_path: Path):
+        config = tiny(steps=200, eval_period=100, full_eval_period=100, parameters_period=100)
+        for name in ("whole", "stopped"):
+            run = runs.start(tmp_path / name, config, QUIET)
+            if name == "stopped":
+                interrupt_at(run, 160)
+                with pytest.raises(Stopped):
+                    complete(run)
+                run = runs.resume(tmp_path / name, QUIET, refuse)
+            complete(run)
+        assert evaluations.load(tmp_path / "whole" / evaluations.FILE_NAME).full_steps.tolist() == [100, 200]
+        assert_same_run(tmp_path / "stopped", tmp_path / "whole")
+
+
+class TestWithoutReplay:
+    def test_says_so_refills_and_goes_on(self, tmp_path: Path):
+        folder = tmp_path / "run"
+        run = runs.start(folder, tiny(keep_replay="off", steps=500, eval_period=500), QUIET)
+        interrupt_at(run, 200)
+        with pytest.raises(Stopped):
+            complete(run)
+        assert not (folder / "replay").exists()
+
+        warnings: list[str] = []
+        run = runs.resume(folder, QUIET, warnings.append)
+        assert warnings == ["this run keeps no replay (keep_replay is off): it goes on, but not to the same numbers"]
+        assert run.trainer.step == 200
+        updates = {}
+        interrupt_at(run, 300, lambda: updates.update({300: num_updates(run)}))
+        complete(run)
+        assert updates == {300: 100}  # as at step 200: the replay was being filled
+        assert num_updates(run) == 300  # from step 300 on, one for every step
+        assert final_arrays(folder)["state.replay.written"].tolist() == [300, 300]
+
+
+class TestDiverged:
+    def test_the_run_stops_at_once_and_its_last_good_checkpoint_leads_on(self, tmp_path: Path, whole: Path):
+        run = runs.start(tmp_path / "run", tiny(), QUIET)
+        interrupt_at(run, 240, lambda: poison(run, ".critic", seed=1))
+        with pytest.raises(DivergedError, match="of seed 1 is no longer finite at step 260"):
+            complete(run)
+        assert run.last_checkpoint_step == 200
+        complete(runs.resume(tmp_path / "run", QUIET, refuse))
+        assert_same_run(tmp_path / "run", whole)
+
+    @pytest.mark.parametrize("part", [".critic", ".target", ".actor", ".snapshots"])
+    def test_nothing_that_is_not_finite_is_ever_saved(self, part: str, half: Path):
+        run = runs.resume(half, QUIET, refuse)
+        poison(run, part, seed=0)
+        with pytest.raises(DivergedError, match="of seed 0 is no longer finite at step 300"):
+            run.save()
+        run.close()
+        assert checkpoint.load_latest(half, refuse) is not None
+
+
+class Fragile(PointMass):
+    """Breaks after so many steps of all its kind, in training or in an evaluation, until it is mended."""
+
+    left: int | None = None
+    in_evaluation = False
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, Any, bool, bool, dict]:
+        if Fragile.left is not None and self.is_evaluating() == Fragile.in_evaluation:
+            Fragile.left -= 1
+            if Fragile.left < 0:
+                raise OSError("the simulator's licence has run out")
+        return super().step(action)
+
+    @staticmethod
+    def is_evaluating() -> bool:
+        frame = sys._getframe()
+        while frame.f_back is not None:
+            frame = frame.f_back
+            if frame.f_code.co_name == "evaluate":
+                return True
+        return False
+
+
+def make_fragile() -> gymnasium.Env:
+    return Fragile()
+
+
+FRAGILE = tiny(f"{__name__}:make_fragile", steps=200, eval_period=100, parameters_period=100)
+
+
+@pytest.fixture(scope="module")
+def mended(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run on an environment that did not break."""
+    folder = tmp_path_factory.mktemp("runs") / "mended"
+    complete(runs.start(folder, FRAGILE, QUIET))
+    return folder
+
+
+class Fault(NamedTuple):
+    left: int
+    """Steps until it breaks: 2 lanes in training; 2 seeds x 23 preferences x 2 episodes x 7 steps an evaluation."""
+    in_evaluation: bool
+    where: str
+    saved: int
+
+
+class TestFailingEnvironment:
+    @pytest.mark.parametrize(
+        "fault",
+        [
+            Fault(2 * 150, False, "failed after step 140: ", saved=140),
+            Fault(0, False, "failed after step 0: ", saved=0),
+            Fault(5, True, "failed in the evaluation at step 100: ", saved=100),
+            Fault(2 * 23 * 2 * 7 + 5, True, "failed in the evaluation at step 200: ", saved=200),
+        ],
+    )
+    def test_the_run_is_saved_first_and_goes_on_once_it_is_mended(
+        self, fault: Fault, mended: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        folder = tmp_path / "run"
+        monkeypatch.setattr(Fragile, "in_evaluation", fault.in_evaluation)
+        monkeypatch.setattr(Fragile, "left", fault.left)
+        with pytest.raises(EnvFailedError) as failure:
+            complete(runs.start(folder, FRAGILE, QUIET))
+        for part in (
+            fault.where,
+            "make_fragile",
+            "licence has run out",
+            f"saved, continue with: qpensieve resume {folder}",
+        ):
+            assert part in str(failure.value)
+        assert max(steps_saved(folder)) == fault.saved
+
+        monkeypatch.setattr(Fragile, "left", None)
+        complete(runs.resume(folder, QUIET, refuse))
+        assert_same_run(folder, mended)
+
+
+class TestFullDisk:
+    def test_the_error_says_what_to_do_and_the_earlier_checkpoint_leads_on(
+        self, tmp_path: Path, whole: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        folder = tmp_path / "run"
+        run = runs.start(folder, tiny(), QUIET)
+
+        def fill_disk() -> None:
+            monkeypatch.setattr(np, "savez", no_space)
+
+        interrupt_at(run, 380, fill_disk)
+        with pytest.raises(CheckpointError) as failure:
+            complete(run)
+        for part in ("No space left on device", "the last good checkpoint is at step 200", "free disk space"):
+            assert part in str(failure.value)
+        assert steps_saved(folder) == [200]
+
+        monkeypatch.undo()
+        run = runs.resume(folder, QUIET, refuse)
+        assert run.trainer.step == 200
+        complete(run)
+        assert_same_run(folder, whole)
+
+    def test_a_replay_that_cannot_be_written_is_told_the_same_way(self, half: Path, monkeypatch: pytest.MonkeyPatch):
+        run = runs.resume(half, QUIET, refuse)
+        interrupt_at(run, 320, lambda: monkeypatch.setattr(os, "fsync", no_space))
+        interrupt_at(run, 340)
+        with pytest.raises(CheckpointError, match=r"cannot write .*rows_300_340\.npy: No space left on device"):
+            complete(run)
+        monkeypatch.undo()
+        assert steps_saved(half) == [200, 300]
+        assert not list((half / "replay").glob(".tmp-*"))
+
+
+def no_space(*_: Any, **__: Any) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def hurt(path: Path, damage: str) -> None:
+    content = path.read_bytes()
+    if damage == "remove":
+        path.unlink()
+    elif damage == "cut":
+        path.write_bytes(content[: len(content) // 2])
+    else:
+        place = len(content) // 2
+        path.write_bytes(content[:place] + bytes([content[place] ^ 255]) + content[place + 1 :])
+
+
+def edit_config(folder: Path, field: str, value: Any) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    *groups, name = field.split(".")
+    part = config
+    for group in groups:
+        part = part[group]
+    assert name in part
+    part[name] = value
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+def poison(run: Run, part: str, seed: int) -> None:
+    """Make one parameter of one seed's networks NaN."""
+    leaves, structure = jax.tree_util.tree_flatten_with_path(run.trainer._state)
+    names = [jax.tree_util.keystr(path) for path, _ in leaves]
+    values = [leaf for _, leaf in leaves]
+    chosen = next(i for i, name in enumerate(names) if part in name and jnp.issubdtype(values[i].dtype, jnp.floating))
+    values[chosen] = values[chosen].at[seed].set(jnp.nan)
+    run.trainer._state = replace(jax.tree_util.tree_unflatten(structure, values))
+
+
+def num_updates(run: Run) -> int:
+    numbers = run.trainer.arrays()["state.num_updates"]
+    assert (numbers == numbers[0]).all()
+    return int(numbers[0])

@@ -1,0 +1,220 @@
+"""The trainer's schedule, its independence of other seeds, and its exact restoration in memory."""
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+
+from qpensieve.config import RunConfig, default_config, override
+from qpensieve.train.trainer import DivergedError, EnvFailedError, Trainer
+from tests.envs.foreign import PointMass
+from tests.train.kill_run import TINY
+
+BLOCK, RANDOM_STEPS = TINY["block"], TINY["random_steps"]
+
+
+def tiny(domain: str = "DST2d", **settings: Any) -> RunConfig:
+    return override(default_config(domain), {**TINY, **settings})
+
+
+def advance_to(trainer: Trainer, step: int) -> None:
+    while trainer.step < step:
+        trainer.advance()
+
+
+def assert_same(arrays: dict[str, np.ndarray], others: dict[str, np.ndarray]) -> None:
+    assert arrays.keys() == others.keys()
+    assert [name for name, value in arrays.items() if value.tobytes() != others[name].tobytes()] == []
+
+
+def assert_same_state(trainer: Trainer, other: Trainer) -> None:
+    assert_same(trainer.arrays(), other.arrays())
+    (rows, first), (other_rows, other_first) = trainer.replay_rows(), other.replay_rows()
+    assert first == other_first
+    np.testing.assert_array_equal(rows, other_rows)
+
+
+def test_block_n_is_collected_with_the_policy_that_learned_from_block_n_minus_2():
+    trainer = Trainer(tiny())
+    collect = trainer.collector.collect
+    acting: list[np.ndarray | None] = []
+
+    def recorded(policy: Any, number: int) -> np.ndarray:
+        assert number == len(acting)
+        acting.append(None if policy is None else policy.flat.copy())
+        return collect(policy, number)
+
+    trainer.collector.collect = recorded  # pyright: ignore[reportAttributeAccessIssue]
+    newest = []
+    for _ in range(12):
+        trainer.advance()
+        newest.append(trainer.newest_policy().flat.copy())
+    first = RANDOM_STEPS // BLOCK
+    assert [policy is None for policy in acting] == [True] * first + [False] * (12 - first)
+    for block in range(first, 12):
+        assert acting[block] is not None
+        np.testing.assert_array_equal(acting[block], newest[block - 2])
+    # Every block of learning has changed every seed's policy, so that each comparison above says something.
+    for block in range(first, 12):
+        assert (newest[block] != newest[block - 1]).any(axis=1).all()
+
+
+@pytest.mark.parametrize(("block", "random_steps"), [(20, 100), (10, 30)])
+def test_there_is_one_gradient_step_for_every_environment_step_after_the_random_ones(block: int, random_steps: int):
+    trainer = Trainer(tiny(block=block, random_steps=random_steps))
+    for number in range(1, 9):
+        rows = trainer.advance()
+        assert rows.shape == (2, block, 2 + 2 + 2 + 2 + 1)
+        assert trainer.step == number * block
+        updates = trainer.arrays()["state.num_updates"]
+        assert updates.tolist() == [max(0, number * block - random_steps)] * 2
+        assert trainer.arrays()["state.replay.written"].tolist() == [trainer.step] * 2
+
+
+@pytest.mark.parametrize("domain", ["DST2d", "Hopper2d"])
+def test_a_seed_does_not_depend_on_those_beside_it(domain: str):
+    several, alone = Trainer(tiny(domain, seeds=3)), Trainer(tiny(domain, seeds=1, first_seed=1))
+    for _ in range(12):
+        rows, own = several.advance(), alone.advance()
+        np.testing.assert_array_equal(rows[1:2], own)
+        assert (rows[0] != rows[1]).any()
+    ours, theirs = alone.arrays(), several.arrays()
+    assert ours.keys() == theirs.keys()
+    state = [name for name in ours if name.startswith(("state", "log/", "acting"))]
+    assert [name for name in state if ours[name].tobytes() != theirs[name][1:2].tobytes()] == []
+    preferences = np.array([[0.3, 0.7], [1.0, 0.0], [0.5, 0.5]])
+    np.testing.assert_array_equal(several.evaluate(preferences, 2)[1:2], alone.evaluate(preferences, 2))
+
+
+class TestRestored:
+    def test_goes_on_as_if_never_saved_even_within_a_log_period(self):
+        original = Trainer(tiny())
+        advance_to(original, 240)
+        original.drain()
+        original.take_log()
+        advance_to(original, 260)
+        saved = {name: value.copy() for name, value in original.arrays().items()}
+        rows, first = original.replay_rows()
+
+        other = Trainer(tiny())
+        advance_to(other, 140)  # what it did before does not matter
+        other.restore(saved, rows, first)
+        assert (other.step, other.summed_to) == (260, 260)
+        assert_same_state(other, original)
+        for trainer in (original, other):
+            advance_to(trainer, 560)
+        assert_same_state(other, original)
+        logs = [trainer.take_log() for trainer in (original, other)]
+        assert logs[0].keys() == logs[1].keys()
+        for name, value in logs[0].items():
+            np.testing.assert_array_equal(value, logs[1][name])
+        preferences = np.array([[0.2, 0.8]])
+        np.testing.assert_array_equal(original.evaluate(preferences, 3), other.evaluate(preferences, 3))
+
+    def test_at_step_0_starts_over(self):
+        fresh, used = Trainer(tiny()), Trainer(tiny())
+        saved = fresh.arrays()
+        advance_to(used, 160)
+        used.restore(saved, *fresh.replay_rows())
+        for trainer in (fresh, used):
+            advance_to(trainer, 160)
+        assert_same_state(used, fresh)
+
+    def test_what_it_gives_to_save_is_not_changed_by_going_on(self):
+        trainer = Trainer(tiny())
+        advance_to(trainer, 160)
+        arrays = trainer.arrays()
+        before = {name: value.copy() for name, value in arrays.items()}
+        advance_to(trainer, 240)
+        assert_same(arrays, before)
+
+    def test_refuses_a_replay_that_is_not_of_that_moment(self):
+        trainer = Trainer(tiny())
+        advance_to(trainer, 60)
+        arrays, (rows, first) = trainer.arrays(), trainer.replay_rows()
+        with pytest.raises(RuntimeError, match="the replay ends at transition 40, the state at 60"):
+            trainer.restore(arrays, rows[:, :40], first)
+
+
+class TestExtended:
+    def test_goes_on_as_if_planned_for_more_steps_from_the_start(self):
+        planned, extended = Trainer(tiny(steps=400)), Trainer(tiny(steps=200))
+        for trainer in (planned, extended):
+            advance_to(trainer, 200)
+        rows, first = extended.replay_rows()
+        extended.extend(400)
+        assert extended.config == planned.config
+        np.testing.assert_array_equal(extended.replay_rows()[0], rows)
+        assert extended.replay_rows()[1] == first == 0
+        assert_same_state(extended, planned)
+        for trainer in (planned, extended):
+            advance_to(trainer, 400)
+        assert_same_state(extended, planned)
+
+    def test_a_plan_that_does_not_fit_changes_nothing(self):
+        trainer = Trainer(tiny())
+        with pytest.raises(ValueError, match="steps is 630, not a multiple of block"):
+            trainer.extend(630)
+        assert trainer.config == tiny()
+
+
+def test_the_replay_keeps_the_newest_rows_in_order():
+    trainer = Trainer(tiny())
+    blocks = [trainer.advance() for _ in range(TINY["steps"] // BLOCK)]
+    rows, first = trainer.replay_rows()
+    assert first == TINY["steps"] - TINY["replay_capacity"]
+    np.testing.assert_array_equal(rows, np.concatenate(blocks, axis=1)[:, first:])
+
+
+def test_a_log_is_the_mean_over_its_blocks_and_empty_before_learning():
+    trainer, blockwise = Trainer(tiny()), Trainer(tiny())
+    advance_to(trainer, 100)
+    trainer.drain()
+    assert trainer.take_log() == {}
+    advance_to(blockwise, 100)
+    blockwise.drain()
+    logs = []
+    for _ in range(3):
+        trainer.advance()
+        blockwise.advance()
+        blockwise.drain()
+        logs.append(blockwise.take_log())
+    trainer.drain()
+    for name, value in trainer.take_log().items():
+        np.testing.assert_allclose(value, np.mean([log[name] for log in logs], axis=0), rtol=1e-6)
+    assert trainer.take_log() == {}
+
+
+def test_a_policy_that_is_no_longer_finite_is_told_with_its_step_and_seed(monkeypatch: pytest.MonkeyPatch):
+    trainer = Trainer(tiny(first_seed=7))
+    advance_to(trainer, 160)
+    trainer.drain()
+    flat = trainer.newest_policy().flat.copy()
+    flat[1, 3] = np.inf
+    learn = trainer._learner.learn
+
+    def spoilt(*arguments: Any) -> Any:
+        state, _, info = learn(*arguments)
+        return state, flat, info
+
+    object.__setattr__(trainer._learner, "learn", spoilt)
+    trainer.advance()
+    with pytest.raises(DivergedError, match="a parameter of the policy of seed 8 is no longer finite at step 180"):
+        trainer.advance()
+
+
+class Unborn(PointMass):
+    """Cannot even begin."""
+
+    def reset(self, **_: Any) -> tuple[np.ndarray, dict]:
+        raise FileNotFoundError("no model file")
+
+
+def make_unborn() -> gymnasium.Env:
+    return Unborn()
+
+
+def test_an_environment_that_cannot_begin_is_named():
+    with pytest.raises(EnvFailedError, match=r"failed at its first reset: .*make_unborn.*no model file"):
+        Trainer(tiny(f"{__name__}:make_unborn"))
