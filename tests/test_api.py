@@ -1,6 +1,9 @@
 """Agents: learn, predict, evaluate, save, load."""
 
+import errno
 import json
+import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +14,7 @@ import qpensieve
 from qpensieve import MOSAC, Agent, QPensieve
 from qpensieve.train import run as runs
 from qpensieve.train.checkpoint import CheckpointError
-from tests.train.kill_run import TINY
+from tests.train.kill_run import TINY, share_learners
 
 SMALL = {name: TINY[name] for name in ("block", "random_steps", "hidden", "batch_size", "num_snapshots")} | {
     "push_after": 40,
@@ -19,6 +22,13 @@ SMALL = {name: TINY[name] for name in ("block", "random_steps", "hidden", "batch
 }
 LAM = np.array([[0.2, 0.8], [0.5, 0.5], [1.0, 0.0]])
 OBS = np.random.default_rng(0).uniform(0, 11, (3, 2))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _shared_learners() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        share_learners(patch)
+        yield
 
 
 def small(**settings: Any) -> QPensieve:
@@ -178,6 +188,27 @@ class TestSaveAndLoad:
         young = small().learn(120)
         young.save(tmp_path)
         assert_same(qpensieve.load(tmp_path), young)
+
+    def test_a_save_that_fails_leaves_the_one_before(
+        self, learned: QPensieve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        learned.save(tmp_path)
+        young = small().learn(120)
+
+        def no_space(*_: Any) -> None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        monkeypatch.setattr(os, "fsync", no_space)
+        with pytest.raises(CheckpointError, match=r"cannot save the agent: .*No space"):
+            young.save(tmp_path)
+        monkeypatch.undo()
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoints", "config.json", "replay"]
+        assert_same(qpensieve.load(tmp_path), learned)
+
+    def test_a_new_agent_can_be_saved_too(self, tmp_path: Path):
+        agent = small()
+        agent.save(tmp_path)
+        assert_same(qpensieve.load(tmp_path).learn(120), small().learn(120))
 
     def test_a_replay_that_has_wrapped_around_is_saved_whole(self, tmp_path: Path):
         agent = small(replay_capacity=160).learn(240)

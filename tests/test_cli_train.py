@@ -2,15 +2,23 @@
 
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from qpensieve import cli
-from tests.train.kill_run import TINY, assert_same_run, rows, words
+from tests.train.kill_run import TINY, assert_same_run, rows, share_learners, words
 
 RUN = {**TINY, "steps": 300, "eval_period": 300, "parameters_period": 300}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _shared_learners() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        share_learners(patch)
+        yield
 
 
 def fail(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -175,6 +183,7 @@ class TestBench:
         assert content["settings"]["seeds"] == [1]
         assert content["provenance"]["packages"]["jax"]
 
+    @pytest.mark.slow
     def test_train_gives_the_rate_and_the_share_of_collection(self, tmp_path: Path, capsys: Any):
         path = tmp_path / "train.json"
         sizes = ["--domain", "DST2d", "--seeds", "2", "--steps", "100", "--algo", "mosac"]

@@ -1,6 +1,7 @@
 """Agents for people who know Stable-Baselines3: learn, predict, evaluate, save, load."""
 
 import dataclasses
+import tempfile
 import warnings
 from pathlib import Path
 from typing import Any
@@ -114,9 +115,27 @@ class Agent:
         return self._trainer.evaluate(np.asarray(preferences, np.float64), episodes)
 
     def save(self, path: str | Path) -> Path:
-        """Write the agent, replay included, so that `load` continues exactly; gives the folder."""
+        """Write the agent, replay included, so that `load` continues exactly; gives the folder.
+
+        What was saved there before is replaced only once all of the new is on the disk.
+        """
         folder = Path(path)
         folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=checkpoint.TEMPORARY, dir=folder) as name:
+            new = Path(name)
+            try:
+                self._write(new)
+            except (CheckpointError, OSError) as error:
+                reason = error.__cause__ or error
+                raise CheckpointError(f"cannot save the agent: {reason}; what {folder} held is as it was") from error
+            for part in ("replay", "checkpoints", CONFIG):
+                if (folder / part).exists():
+                    (folder / part).rename(new / f"old-{part}")
+                if (new / part).exists():
+                    (new / part).rename(folder / part)
+        return folder
+
+    def _write(self, folder: Path) -> None:
         configs.save(self.config, folder / CONFIG)
         log = ReplayLog(folder, row_width(self._trainer.spec), self.config.seeds, self.config.capacity)
         rows, first = self._trainer.replay_rows()
@@ -124,8 +143,6 @@ class Agent:
         log.append(rows)
         meta = {"config": configs.to_dict(self.config), "replay": log.flush()}
         checkpoint.save(folder, self._trainer.step, self._trainer.arrays(), meta, keep=1)
-        checkpoint.discard_after(folder, self._trainer.step)  # of another agent that was saved here
-        return folder
 
     def _restore(self, saved: Checkpoint, log: ReplayLog) -> None:
         manifest = saved.meta["replay"]

@@ -43,6 +43,21 @@ NEVER = 1e6
 """Seconds between checkpoints in a run that is to write them at evaluations only."""
 
 
+def share_learners(patch: Any) -> None:
+    """Let trainers of equal settings share their jitted functions: tracing them is most of what a tiny run costs."""
+    from qpensieve.train import trainer
+
+    make, made = trainer._make_learner, {}
+
+    def shared(config: Any, spec: Any) -> Any:
+        key = (config.algo, config.agent, config.capacity, spec)
+        if key not in made:
+            made[key] = make(config, spec)
+        return made[key]
+
+    patch.setattr(trainer, "_make_learner", shared)
+
+
 def words(settings: dict[str, Any]) -> list[str]:
     """The settings as options of the command line."""
     return [word for name, value in settings.items() for word in (f"--{name.replace('_', '-')}", str(value))]

@@ -1,5 +1,7 @@
 """The trainer's schedule, its independence of other seeds, and its exact restoration in memory."""
 
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import gymnasium
@@ -9,9 +11,16 @@ import pytest
 from qpensieve.config import RunConfig, default_config, override
 from qpensieve.train.trainer import DivergedError, EnvFailedError, Trainer
 from tests.envs.foreign import PointMass
-from tests.train.kill_run import TINY
+from tests.train.kill_run import TINY, share_learners
 
 BLOCK, RANDOM_STEPS = TINY["block"], TINY["random_steps"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _shared_learners() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        share_learners(patch)
+        yield
 
 
 def tiny(domain: str = "DST2d", **settings: Any) -> RunConfig:
@@ -186,7 +195,7 @@ def test_a_log_is_the_mean_over_its_blocks_and_empty_before_learning():
     assert trainer.take_log() == {}
 
 
-def test_a_policy_that_is_no_longer_finite_is_told_with_its_step_and_seed(monkeypatch: pytest.MonkeyPatch):
+def test_a_policy_that_is_no_longer_finite_is_told_with_its_step_and_seed():
     trainer = Trainer(tiny(first_seed=7))
     advance_to(trainer, 160)
     trainer.drain()
@@ -198,7 +207,7 @@ def test_a_policy_that_is_no_longer_finite_is_told_with_its_step_and_seed(monkey
         state, _, info = learn(*arguments)
         return state, flat, info
 
-    object.__setattr__(trainer._learner, "learn", spoilt)
+    trainer._learner = replace(trainer._learner, learn=spoilt)
     trainer.advance()
     with pytest.raises(DivergedError, match="a parameter of the policy of seed 8 is no longer finite at step 180"):
         trainer.advance()

@@ -1,0 +1,1 @@
+"""The theorem, executable: exact soft policy iteration for every preference on finite MOMDPs (docs/theory.md)."""
