@@ -19,7 +19,7 @@ from qpensieve.train.checkpoint import Checkpoint, CheckpointError
 from qpensieve.train.evaluate import FULL_EPISODES
 from qpensieve.train.log import Progress
 from qpensieve.train.replay_log import ReplayLog
-from qpensieve.train.run import CONFIG, MAY_DIFFER
+from qpensieve.train.run import CONFIG, MAY_DIFFER, METRICS
 from qpensieve.train.trainer import Trainer
 
 
@@ -120,6 +120,10 @@ class Agent:
         What was saved there before is replaced only once all of the new is on the disk.
         """
         folder = Path(path)
+        if (folder / METRICS).exists():
+            raise FileExistsError(
+                f"{folder} is a run's folder: save the agent elsewhere, its checkpoints would be lost"
+            )
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=checkpoint.TEMPORARY, dir=folder) as name:
             new = Path(name)

@@ -26,6 +26,7 @@ from qpensieve.report.evaluations import FILE_NAME
 from qpensieve.report.evaluations import load as load_evaluations
 from qpensieve.train import run as runs
 from qpensieve.train.checkpoint import CheckpointError, last_good_step
+from qpensieve.train.lock import FolderInUseError
 from qpensieve.train.run import Options, Run
 from qpensieve.train.trainer import DivergedError, EnvFailedError
 
@@ -33,7 +34,7 @@ FLAT = (tyro.conf.OmitArgPrefixes, tyro.conf.AvoidSubcommands)
 RunFolder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
 RunFolders = Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN [RUN ...]")]
 EXIT_FAILED, EXIT_STOPPED = 1, 130
-USER_ERRORS = (ValueError, OSError, ImportError, CheckpointError, DivergedError, EnvFailedError)
+USER_ERRORS = (ValueError, OSError, ImportError, CheckpointError, DivergedError, EnvFailedError, FolderInUseError)
 """Errors whose message says all a user needs; shown without a traceback."""
 
 

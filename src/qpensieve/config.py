@@ -93,7 +93,7 @@ def default_config(domain: str, algo: AlgoName = "qpensieve", preset: str = "pap
 
 QUICK_RUN: dict[str, Any] = {
     "seeds": 3,
-    "steps": 30_000,
+    "steps": 50_000,
     "random_steps": 2_000,
     "eval_period": 5_000,
     "parameters_period": 10_000,
@@ -119,6 +119,10 @@ def check(config: RunConfig) -> None:
         problems.append(f"first_seed is {config.first_seed}; seeds are from 0 to {SEED_LIMIT - 1}")
     if not 0.0 < config.sac.discount < 1.0:
         problems.append(f"discount is {config.sac.discount}; between 0 and 1")
+    if not 0.0 < config.sac.tau <= 1.0:
+        problems.append(f"tau is {config.sac.tau}; above 0 and at most 1")
+    if config.sac.learning_rate <= 0.0:
+        problems.append(f"learning_rate is {config.sac.learning_rate}; above 0")
     if problems:
         raise ValueError("these settings cannot run:\n  " + "\n  ".join(problems))
 

@@ -320,7 +320,7 @@ class TestStarted:
     def test_the_folder_holds_what_a_reader_needs(self, whole: Path):
         assert {path.name for path in whole.iterdir()} == {
             *("config.json", "environment.json", "metrics.jsonl", "evaluations.npz"),
-            *("checkpoints", "parameters", "replay"),
+            *("checkpoints", "parameters", "replay", "run.lock"),
         }
         assert json.loads((whole / "environment.json").read_text())["packages"]["jax"]
         assert steps_saved(whole) == [400, 600]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from qpensieve.report.evaluations import RunSummary, summarize
 from qpensieve.train import checkpoint
 from qpensieve.train.checkpoint import Checkpoint
 from qpensieve.train.evaluate import FULL_EPISODES, SHORT_EPISODES, curve_preferences, short_preferences
+from qpensieve.train.lock import lock
 from qpensieve.train.log import MetricsLog, Progress, is_logged
 from qpensieve.train.replay_log import ReplayLog
 from qpensieve.train.trainer import EnvFailedError, Trainer
@@ -64,6 +65,8 @@ class Run:
     def __init__(self, folder: Path, config: RunConfig, options: Options):
         self.folder, self.config, self._options = folder, config, options
         self.trainer = Trainer(config)
+        self.held: TextIO | None = None
+        """The lock of the folder."""
         spec = self.trainer.spec
         self.replay_log = ReplayLog(folder, row_width(spec), config.seeds, config.capacity)
         self.evaluations = tables.empty(
@@ -121,6 +124,8 @@ class Run:
     def close(self) -> None:
         if self._open_log is not None:
             self._open_log.close()
+        if self.held is not None:
+            self.held.close()
         self.trainer.close()
 
     def _advance(self, progress: Progress) -> None:
@@ -231,6 +236,7 @@ def start(folder: Path, config: RunConfig, options: Options) -> Run:
         )
     run = Run(folder, config, options)
     folder.mkdir(parents=True, exist_ok=True)
+    run.held = lock(folder)
     configs.save(config, folder / CONFIG)
     (folder / PROVENANCE).write_text(json.dumps(provenance.describe(), indent=2) + "\n")
     return run
@@ -247,7 +253,18 @@ def resume(folder: Path, options: Options, warn: Callable[[str], None], **change
     """
     if not (folder / CONFIG).exists():
         raise FileNotFoundError(f"{folder} is not a run's folder: it has no {CONFIG}")
-    config = dataclasses.replace(configs.load(folder / CONFIG), **changes)
+    held = lock(folder)
+    try:
+        config = dataclasses.replace(configs.load(folder / CONFIG), **changes)
+        run = _restored(folder, config, options, warn)
+    except BaseException:
+        held.close()
+        raise
+    run.held = held
+    return run
+
+
+def _restored(folder: Path, config: RunConfig, options: Options, warn: Callable[[str], None]) -> Run:
     run = Run(folder, config, options)
 
     def find_fault(saved: Checkpoint) -> str | None:

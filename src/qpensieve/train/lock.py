@@ -1,0 +1,28 @@
+"""One process at a time per run folder: a second one would cut what the first is writing."""
+
+import fcntl
+import os
+from pathlib import Path
+from typing import TextIO
+
+LOCK = "run.lock"
+
+
+class FolderInUseError(RuntimeError):
+    """Another process trains, resumes or evaluates the run of this folder."""
+
+
+def lock(folder: Path) -> TextIO:
+    """Hold the folder until the file given back is closed; the system lets go of it when the process dies."""
+    file = (folder / LOCK).open("a+")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.seek(0)
+        owner = file.read().strip() or "unknown"
+        file.close()
+        raise FolderInUseError(f"{folder} is in use by process {owner}: wait for it, or stop it first") from None
+    file.truncate(0)
+    file.write(f"{os.getpid()}\n")
+    file.flush()
+    return file
