@@ -157,3 +157,9 @@ def test_the_replay_takes_no_more_than_will_be_written_in_whole_blocks(steps: in
 
 def test_seeds_are_counted_from_the_first():
     assert replace(default_config("DST2d"), seeds=3, first_seed=7).seed_list == [7, 8, 9]
+
+
+@pytest.mark.parametrize(("name", "value"), [("tau", 3.0), ("tau", 0.0), ("learning_rate", -1.0), ("discount", 1.0)])
+def test_numbers_out_of_range_are_named(name: str, value: float):
+    with pytest.raises(ValueError, match=f"{name} is {value}; "):
+        configs.check(configs.override(configs.default_config("DST2d"), {name: value}))

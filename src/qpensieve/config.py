@@ -104,27 +104,31 @@ QUICK_PENSIEVE: dict[str, Any] = {"push_after": 4_000, "push_period": 1_000}
 
 def check(config: RunConfig) -> None:
     """Refuse settings that contradict each other, saying which and what would be right."""
-    problems = [*_positive(config), *_multiples(config)]
-    if isinstance(config.agent, qpensieve.QPensieveConfig):
-        agent = config.agent
-        if agent.num_preferences < 1:
-            problems.append(f"num_preferences is {agent.num_preferences}; at least 1 (lam itself)")
-        if agent.num_snapshots < 0:
-            problems.append(f"num_snapshots is {agent.num_snapshots}; 0 or more")
+    problems = [*_positive(config), *_multiples(config), *_ranges(config)]
     if not isinstance(config.agent, ALGORITHMS[config.algo][0]):
         problems.append(f"agent settings are {type(config.agent).__module__}'s, but algo is {config.algo}")
-    if config.random_steps < 1:
-        problems.append(f"random_steps is {config.random_steps}; at least one block, learning needs data")
-    if config.first_seed < 0 or config.first_seed + config.seeds > SEED_LIMIT:
-        problems.append(f"first_seed is {config.first_seed}; seeds are from 0 to {SEED_LIMIT - 1}")
-    if not 0.0 < config.sac.discount < 1.0:
-        problems.append(f"discount is {config.sac.discount}; between 0 and 1")
-    if not 0.0 < config.sac.tau <= 1.0:
-        problems.append(f"tau is {config.sac.tau}; above 0 and at most 1")
-    if config.sac.learning_rate <= 0.0:
-        problems.append(f"learning_rate is {config.sac.learning_rate}; above 0")
     if problems:
         raise ValueError("these settings cannot run:\n  " + "\n  ".join(problems))
+
+
+def _ranges(config: RunConfig) -> list[str]:
+    sac, agent = config.sac, config.agent
+    rules = [
+        (config.random_steps >= 1, f"random_steps is {config.random_steps}; at least one block, learning needs data"),
+        (
+            0 <= config.first_seed <= SEED_LIMIT - config.seeds,
+            f"first_seed is {config.first_seed}; seeds are from 0 to {SEED_LIMIT - 1}",
+        ),
+        (0.0 < sac.discount < 1.0, f"discount is {sac.discount}; between 0 and 1"),
+        (0.0 < sac.tau <= 1.0, f"tau is {sac.tau}; above 0 and at most 1"),
+        (sac.learning_rate > 0.0, f"learning_rate is {sac.learning_rate}; above 0"),
+    ]
+    if isinstance(agent, qpensieve.QPensieveConfig):
+        rules += [
+            (agent.num_preferences >= 1, f"num_preferences is {agent.num_preferences}; at least 1 (lam itself)"),
+            (agent.num_snapshots >= 0, f"num_snapshots is {agent.num_snapshots}; 0 or more"),
+        ]
+    return [message for is_right, message in rules if not is_right]
 
 
 def _positive(config: RunConfig) -> list[str]:
