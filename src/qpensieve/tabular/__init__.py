@@ -1,1 +1,0 @@
-"""The theorem, executable: exact soft policy iteration for every preference on finite MOMDPs (docs/theory.md)."""
