@@ -31,7 +31,7 @@ lint: $(STAMP)
 	$(BIN)/pyright
 
 test: lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 test-slow: $(STAMP)
 	$(BIN)/python -m pytest -m slow

@@ -24,6 +24,7 @@ from qpensieve.envs import DOMAINS
 from qpensieve.report import figures, tables
 from qpensieve.report.evaluations import FILE_NAME
 from qpensieve.report.evaluations import load as load_evaluations
+from qpensieve.tabular.command import theory
 from qpensieve.train import run as runs
 from qpensieve.train.checkpoint import CheckpointError, last_good_step
 from qpensieve.train.lock import FolderInUseError
@@ -184,6 +185,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "evaluate": evaluate,
     "plot": plot,
     "domains": domains,
+    "theory": theory,
     "bench": bench,
     "version": version,
 }

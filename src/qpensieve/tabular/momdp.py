@@ -1,0 +1,112 @@
+"""Finite multi-objective Markov decision processes (MOMDPs), and four ways to make one.
+
+The end of an episode is a row of `p_next` that sums to less than 1: what is missing is the probability to end, and an
+end is worth 0. It is not an absorbing state, which would go on collecting an entropy bonus.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float64
+
+ROUNDING = 1e-9
+"""How far probabilities may be from summing to 1."""
+
+
+@dataclass(frozen=True)
+class Momdp:
+    """A finite MOMDP with states s, actions a and d objectives."""
+
+    name: str
+    """What to call it in tables and pictures."""
+    p_next: Float64[np.ndarray, "s a s"]
+    """Probability of the next state; a row may sum to less than 1, the rest ends the episode."""
+    r: Float64[np.ndarray, "s a d"]
+    """Expected reward vector of an action."""
+    start: Float64[np.ndarray, " s"]
+    """Distribution of the first state; matters only for returns, not for Q-functions."""
+    discount: float
+    """Discount of the next reward, 0 or more and below 1."""
+
+    def __post_init__(self):
+        if not 0 <= self.discount < 1:
+            raise ValueError(f"discount must be 0 or more and below 1, got {self.discount}")
+        if not np.isfinite(self.r).all():
+            raise ValueError("rewards must be finite")
+        if (self.p_next < 0).any() or (self.p_next.sum(axis=-1) > 1 + ROUNDING).any():
+            raise ValueError("rows of p_next must be 0 or more and sum to at most 1")
+        if (self.start < 0).any() or abs(self.start.sum() - 1) > ROUNDING:
+            raise ValueError(f"start must be a distribution, it sums to {self.start.sum()}")
+
+    @property
+    def num_states(self) -> int:
+        return self.r.shape[0]
+
+    @property
+    def num_actions(self) -> int:
+        return self.r.shape[1]
+
+    @property
+    def num_objectives(self) -> int:
+        return self.r.shape[2]
+
+
+@dataclass(frozen=True)
+class RandomSpec:
+    """What a random MOMDP is to look like."""
+
+    num_states: int = 12
+    num_actions: int = 3
+    num_objectives: int = 2
+    num_successors: int = 3
+    """States that an action can lead to."""
+    reward_density: float = 0.5
+    """Share of rewards that are not 0; those are standard normal."""
+    end_probability: float = 0.0
+    """Probability that an action ends the episode."""
+    discount: float = 0.9
+
+
+def random_momdp(generator: np.random.Generator, spec: RandomSpec = RandomSpec()) -> Momdp:  # noqa: B008
+    """A random MOMDP; successors of an action are drawn without repetition, their probabilities from Dirichlet(1)."""
+    shape = (spec.num_states, spec.num_actions)
+    if not 1 <= spec.num_successors <= spec.num_states:
+        raise ValueError(f"num_successors must be 1 to {spec.num_states} states, got {spec.num_successors}")
+    successors = generator.random((*shape, spec.num_states)).argsort(axis=-1)[..., : spec.num_successors]
+    weights = generator.dirichlet(np.ones(spec.num_successors), size=shape)
+    p_next = np.zeros((*shape, spec.num_states))
+    np.put_along_axis(p_next, successors, weights * (1 - spec.end_probability), axis=-1)
+    r = generator.standard_normal((*shape, spec.num_objectives))
+    r *= generator.random(r.shape) < spec.reward_density
+    start = np.full(spec.num_states, 1 / spec.num_states)
+    return Momdp(f"random {spec.num_states}x{spec.num_actions}", p_next, r, start, spec.discount)
+
+
+def chain(length: int = 15, slip: float = 0.1, discount: float = 0.95) -> Momdp:
+    """A corridor with a prize at each end, one per objective, and a small certain one in the middle for both.
+
+    Action 0 goes left, action 1 right; with probability `slip` the other way. Both prizes are 1 and end the episode;
+    the middle pays (0.02, 0.02) each time it is left. The start is the middle.
+    """
+    if length < 3:
+        raise ValueError(f"length must be 3 or more states, got {length}")
+    p_next, r = np.zeros((length, 2, length)), np.zeros((length, 2, 2))
+    for state in range(length):
+        for action, side in enumerate((-1, 1)):
+            for step, probability in ((side, 1 - slip), (-side, slip)):
+                if 0 <= state + step < length:
+                    p_next[state, action, state + step] += probability
+                else:
+                    r[state, action, int(step > 0)] += probability
+    r[length // 2] += 0.02
+    start = np.eye(length)[length // 2]
+    return Momdp(f"chain {length}", p_next, r, start, discount)
+
+
+def two_armed(first: float = 4.0, second: float = 4.0, discount: float = 0.5) -> Momdp:
+    """One state, two actions, then the end: rewards (first, 0) and (0, second). Solved by hand in docs/theory.md.
+
+    With preference lam the soft optimum is pi(first) = 1 / (1 + exp((lam_2 second - lam_1 first) / alpha)).
+    """
+    r = np.array([[[first, 0.0], [0.0, second]]], dtype=np.float64)
+    return Momdp("two-armed", np.zeros((1, 2, 1)), r, np.ones(1), discount)
