@@ -93,7 +93,7 @@ def default_config(domain: str, algo: AlgoName = "qpensieve", preset: str = "pap
 
 QUICK_RUN: dict[str, Any] = {
     "seeds": 3,
-    "steps": 50_000,
+    "steps": 35_000,
     "random_steps": 2_000,
     "eval_period": 5_000,
     "parameters_period": 10_000,
