@@ -24,6 +24,7 @@ from qpensieve.envs import DOMAINS
 from qpensieve.report import figures, tables
 from qpensieve.report.evaluations import FILE_NAME
 from qpensieve.report.evaluations import load as load_evaluations
+from qpensieve.report.export import export as export_run
 from qpensieve.tabular.command import theory
 from qpensieve.train import run as runs
 from qpensieve.train.checkpoint import CheckpointError, last_good_step
@@ -120,6 +121,16 @@ def plot(run: RunFolders, out: Path | None = None) -> None:
         print(path)
 
 
+def export(run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")], out: Path) -> None:
+    """Write a run as one small JSON file: configuration, machine, scores and mean returns of every evaluation.
+
+    Args:
+        run: The run's folder.
+        out: The file to write.
+    """
+    print(export_run(run, out))
+
+
 def domains() -> None:
     """List the ten domains: sizes, time limit, objectives, reference point of the hypervolume."""
     rows = [
@@ -184,6 +195,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "resume": resume,
     "evaluate": evaluate,
     "plot": plot,
+    "export": export,
     "domains": domains,
     "theory": theory,
     "bench": bench,

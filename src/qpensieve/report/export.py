@@ -21,10 +21,11 @@ def export(folder: Path, out: Path) -> Path:
         "provenance": json.loads((folder / "environment.json").read_text()),
         "reference": None if table.reference is None else table.reference.tolist(),
         "short_protocol": [
-            _scored(table, step, r, False) for step, r in zip(table.short_steps, table.short_returns, strict=True)
+            _scored(table, step, r, False)
+            for step, r in zip(table.short_steps.tolist(), table.short_returns, strict=True)
         ],
         "full_protocol": [
-            _scored(table, step, r, True) for step, r in zip(table.full_steps, table.full_returns, strict=True)
+            _scored(table, step, r, True) for step, r in zip(table.full_steps.tolist(), table.full_returns, strict=True)
         ],
     }
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -34,7 +35,7 @@ def export(folder: Path, out: Path) -> Path:
 
 def _scored(table: Evaluations, step: int, returns: np.ndarray, is_full: bool) -> dict[str, Any]:
     preferences = table.full_preferences if is_full else table.short_preferences
-    row = {"step": int(step), "episodes": returns.shape[2]} | _scores(
+    row = {"step": step, "episodes": returns.shape[2]} | _scores(
         tables.summarize(returns, preferences, table.reference)
     )
     return row | ({"mean_returns": _numbers(returns.mean(axis=2))} if is_full else {})
