@@ -39,6 +39,7 @@ test-slow: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/qpensieve bench lanes
 	$(BIN)/qpensieve bench update
+	$(BIN)/qpensieve bench methods
 	$(BIN)/qpensieve bench train
 
 clean:

@@ -12,6 +12,7 @@ import pytest
 
 import qpensieve
 from qpensieve import MOSAC, Agent, QPensieve
+from qpensieve.config import settings
 from qpensieve.train import run as runs
 from qpensieve.train.checkpoint import CheckpointError
 from tests.train.kill_run import TINY, share_learners
@@ -58,8 +59,8 @@ def learned() -> QPensieve:
 class TestLearn:
     def test_takes_the_presets_settings_and_those_given(self, learned: QPensieve):
         assert (learned.config.algo, learned.config.seeds) == ("qpensieve", 2)
-        assert learned.config.sac.learning_rate == 1e-3  # quick's
-        assert learned.config.sac.hidden == TINY["hidden"]
+        assert settings(learned.config.agent)["learning_rate"] == 1e-3  # quick's
+        assert settings(learned.config.agent)["hidden"] == TINY["hidden"]
 
     def test_counts_steps_from_where_it_was(self, learned: QPensieve):
         assert learned.num_steps == 200

@@ -17,6 +17,14 @@ def test_domains_lists_all_ten(capsys):
     assert "(0.0, -4000.0)" in out
 
 
+def test_domains_lists_those_with_indices_below_the_ten_and_says_who_takes_them(capsys):
+    cli.main(["domains"])
+    *table, remark = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in table[2:]] == [*DOMAINS, "DeepSeaTreasure"]
+    assert "DeepSeaTreasure is not one of the ten: its action is an index below 4" in remark
+    assert "only --algo envelope" in remark
+
+
 def test_bench_lanes_prints_a_table_and_writes_json(capsys, tmp_path):
     path = tmp_path / "figures" / "lanes.json"
     sizes = ["--lanes", "4", "--steps", "5", "--repeats", "2"]

@@ -131,7 +131,7 @@ class TestEvaluate:
         folder = shutil.copytree(trained / "ours", tmp_path / "run")
         cli.main(["evaluate", str(folder), "--other", str(trained / "mosac")])
         out = capsys.readouterr().out
-        assert "full protocol (whole test table)" in out
+        assert "full protocol (100 preferences)" in out
         assert f"ED against {trained / 'mosac'}: " in out
         assert "over 2 seed pairs" in out
         assert rows(folder) == rows(trained / "ours")  # it had been evaluated before

@@ -10,7 +10,7 @@ import pytest
 from qpensieve import config as configs
 from qpensieve.algos.mosac import SacConfig
 from qpensieve.algos.qpensieve import QPensieveConfig
-from qpensieve.config import AlgoName, RunConfig, check, default_config, override
+from qpensieve.config import AlgoName, RunConfig, check, default_config, override, settings
 
 
 class TestJson:
@@ -103,24 +103,24 @@ class TestPresets:
         assert (config.seeds, config.steps, config.random_steps, config.block) == (5, 1_500_000, 10_000, 50)
         assert config.replay_capacity == 1_000_000
         assert config.agent == QPensieveConfig()
-        sac = config.sac
-        assert (sac.hidden, sac.learning_rate, sac.discount, sac.tau, sac.batch_size) == (256, 3e-4, 0.99, 0.005, 256)
         assert isinstance(config.agent, QPensieveConfig)
+        sac = config.agent.sac
+        assert (sac.hidden, sac.learning_rate, sac.discount, sac.tau, sac.batch_size) == (256, 3e-4, 0.99, 0.005, 256)
         assert (config.agent.num_preferences, config.agent.num_snapshots, config.agent.push_period) == (5, 4, 1000)
 
     def test_quick_is_smaller(self):
         quick = default_config("DST2d", preset="quick")
         assert quick.seeds >= 3
         assert quick.steps < 100_000
-        assert quick.sac.hidden < 256
         assert isinstance(quick.agent, QPensieveConfig)
+        assert quick.agent.sac.hidden < 256
         assert quick.agent.push_after < quick.steps - quick.random_steps  # snapshots do get used
 
     def test_of_mosac_hold_its_own_settings(self):
         assert isinstance(default_config("DST2d", "mosac", "quick").agent, SacConfig)
 
     def test_an_unknown_one_is_refused(self):
-        with pytest.raises(ValueError, match="unknown preset 'fast': use paper or quick"):
+        with pytest.raises(ValueError, match="unknown preset 'fast': use paper, quick, figure-a"):
             default_config("DST2d", preset="fast")
 
 
@@ -128,8 +128,8 @@ class TestOverride:
     def test_finds_a_setting_wherever_it_lives(self):
         config = override(default_config("DST2d"), {"seeds": 2, "num_snapshots": 1, "hidden": 32})
         assert isinstance(config.agent, QPensieveConfig)
-        assert (config.seeds, config.agent.num_snapshots, config.agent.sac.hidden, config.sac.hidden) == (2, 1, 32, 32)
-        assert override(default_config("DST2d", "mosac"), {"hidden": 32}).sac.hidden == 32
+        assert (config.seeds, config.agent.num_snapshots, config.agent.sac.hidden) == (2, 1, 32)
+        assert settings(override(default_config("DST2d", "mosac"), {"hidden": 32}).agent)["hidden"] == 32
 
     @pytest.mark.parametrize(
         ("name", "near"), [("num_snapshot", "num_snapshots"), ("stepps", "steps"), ("batchsize", "batch_size")]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from qpensieve import replay
+from qpensieve.algos import mosac
 from qpensieve.envs import make_lanes
 from qpensieve.train.collect import Collector
 from qpensieve.types import EnvSpec
@@ -79,10 +80,11 @@ def test_the_key_decides_the_sample():
 def test_rows_are_read_as_the_collector_packs_them():
     """Two seeds of a foreign environment, stepped again with the actions read from the rows."""
     source, seeds, block = "tests.envs.foreign:PointMass", [3, 8], 60
-    collector = Collector(make_lanes(source, 2, seeds), seeds, block, "uniform-sum")
+    lanes = make_lanes(source, 2, seeds)
+    collector = Collector(lanes, seeds, block, mosac.make(mosac.SacConfig(), lanes.spec), "uniform-sum")
     collector.start()
     spec = collector.lanes.spec
-    transitions = replay.unpack(spec, jnp.asarray(collector.collect(None, 0)))
+    transitions = replay.unpack(spec, jnp.asarray(collector.collect(None, 0).rows))
     assert transitions.s.shape == (2, block, 4)
     lanes = make_lanes(source, 2, seeds)
     obs = lanes.reset()

@@ -7,20 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Float32
 
 from qpensieve import config as configs
 from qpensieve.config import AlgoName, RunConfig, default_config
-from qpensieve.preferences import check_preference, test_table
-from qpensieve.replay import row_width
+from qpensieve.preferences import check_preference
 from qpensieve.report.evaluations import RunSummary, summarize
 from qpensieve.train import checkpoint
 from qpensieve.train.checkpoint import Checkpoint, CheckpointError
-from qpensieve.train.evaluate import FULL_EPISODES
+from qpensieve.train.evaluate import FULL_EPISODES, protocols
 from qpensieve.train.log import Progress
 from qpensieve.train.replay_log import ReplayLog
-from qpensieve.train.run import CONFIG, MAY_DIFFER, METRICS
-from qpensieve.train.trainer import Trainer
+from qpensieve.train.run import CONFIG, MAY_DIFFER, METRICS, make_replay_log
+from qpensieve.train.trainer import Trainer, nearest
 
 
 class Agent:
@@ -37,12 +36,13 @@ class Agent:
 
     def __init__(self, domain: str, seeds: int = 5, preset: str = "paper", **settings: Any):
         config = configs.override(default_config(domain, self.algo, preset), {"seeds": seeds} | settings)
+        config = configs.resolve(config)
         # How many steps is learn's business; the trainer starts with room for the random ones.
         self._open(dataclasses.replace(config, steps=max(config.random_steps, config.block)))
 
     def _open(self, config: RunConfig) -> None:
         self._trainer = Trainer(config)
-        self._policy = self._trainer.newest_policy()
+        self._flat = self._trainer.newest_flat()
 
     @property
     def config(self) -> RunConfig:
@@ -63,7 +63,7 @@ class Agent:
             self._trainer.advance()
             progress.show(self._trainer.step)
         self._trainer.drain()
-        self._policy = self._trainer.newest_policy()
+        self._flat = self._trainer.newest_flat()
         return self
 
     def predict(
@@ -95,17 +95,38 @@ class Agent:
         lam = np.broadcast_to(lam, (len(rows), lam.shape[1]))
         if not 0 <= seed < self.config.seeds:
             raise ValueError(f"seed {seed} was not trained: there are {self.config.seeds}, counted from 0")
-        mean, log_std = self._policy.only(seed).gaussian(rows[None], lam[None])
+        noise = None
         if not deterministic:
-            generator = generator or np.random.default_rng()
-            mean = mean + np.exp(log_std) * generator.standard_normal(mean.shape).astype(np.float32)
-        action = np.tanh(mean[0])
+            noise = self._trainer.algorithm.acting.draw_noise(generator or np.random.default_rng(), len(rows))
+        action = self._act(seed, rows, lam, noise)
         return action[0] if np.ndim(obs) == 1 else action
 
+    def _act(
+        self, seed: int, obs: Float32[np.ndarray, "n obs"], lam: Float32[np.ndarray, "n d"], noise: np.ndarray | None
+    ) -> Float32[np.ndarray, "n act"]:
+        """Actions of one seed's agent; where preferences have agents of their own, of the nearest one's."""
+        algorithm, first = self._trainer.algorithm, seed * self._trainer.agents_per_seed
+        own = algorithm.preferences
+        agents = np.zeros(len(obs), np.int64) if own is None else nearest(own, lam)
+        out = np.empty((len(obs), self._trainer.spec.action_size), np.float32)
+        for agent in np.unique(agents).tolist():
+            rows = agents == agent
+            policy = algorithm.acting.policy(self._flat[first + agent : first + agent + 1])
+            asked = obs[None, rows], lam[None, rows]
+            if noise is None:
+                out[rows] = policy.exploit(*asked)[0]
+            else:
+                out[rows] = algorithm.acting.decode(policy.sample(*asked, noise[None, rows], self.num_steps)[0])
+        return out
+
     def evaluate(self, preferences: Any = None, episodes: int = FULL_EPISODES) -> RunSummary:
-        """UT, HV, front size, best single row and rank correlation per seed, on the test table or on `preferences`."""
+        """UT, HV, front size, best single row and rank correlation per seed.
+
+        On the test table (agents with preferences of their own: on those) or on `preferences`.
+        """
         spec = self._trainer.spec
-        table = test_table(spec.num_objectives) if preferences is None else preferences
+        own = self._trainer.algorithm.preferences
+        table = protocols(spec.num_objectives, own).full if preferences is None else preferences
         table = np.atleast_2d(check_preference(table, spec.num_objectives))
         reference = None if spec.reference is None else np.array(spec.reference)
         return summarize(self.returns(table, episodes), table, reference)
@@ -141,7 +162,7 @@ class Agent:
 
     def _write(self, folder: Path) -> None:
         configs.save(self.config, folder / CONFIG)
-        log = ReplayLog(folder, row_width(self._trainer.spec), self.config.seeds, self.config.capacity)
+        log = make_replay_log(folder, self._trainer)
         rows, first = self._trainer.replay_rows()
         log.begin(first)
         log.append(rows)
@@ -154,7 +175,7 @@ class Agent:
             warnings.warn(f"{saved.path} keeps no replay: learning goes on, but not to the same numbers", stacklevel=3)
         rows, first = (None, 0) if manifest is None else log.load(manifest)
         self._trainer.restore(saved.arrays, rows, first)
-        self._policy = self._trainer.newest_policy()
+        self._flat = self._trainer.newest_flat()
 
     def close(self) -> None:
         self._trainer.close()
@@ -172,16 +193,43 @@ class MOSAC(Agent):
     algo = "mosac"
 
 
+class SAC(Agent):
+    """Single-objective SAC, one agent for each of 19 preferences (or of `preferences=("0.9,0.1", ...)`)."""
+
+    algo = "sac"
+
+
+class HybridSAC(Agent):
+    """SAC for single preferences that climbs the snapshots of a Q-Pensieve trained beside it."""
+
+    algo = "hybrid-sac"
+
+
+class CNDER(Agent):
+    """Conditioned networks with diverse experience replay, on DDPG."""
+
+    algo = "cnder"
+
+
+class EnvelopeDQN(Agent):
+    """Envelope Q-learning with a deep network over binned (or discrete) actions."""
+
+    algo = "envelope"
+
+
+KINDS = (QPensieve, MOSAC, SAC, HybridSAC, CNDER, EnvelopeDQN)
+
+
 def load(path: str | Path) -> Agent:
     """The agent that `save` wrote or that a run's folder holds, as of its newest whole checkpoint."""
     folder = Path(path)
     if not (folder / CONFIG).exists():
         raise FileNotFoundError(f"{folder} is neither a saved agent nor a run's folder: it has no {CONFIG}")
     config = configs.load(folder / CONFIG)
-    kind = next(kind for kind in (QPensieve, MOSAC) if kind.algo == config.algo)
+    kind = next(kind for kind in KINDS if kind.algo == config.algo)
     agent = kind.__new__(kind)
     agent._open(config)
-    log = ReplayLog(folder, row_width(agent._trainer.spec), config.seeds, config.capacity)
+    log = make_replay_log(folder, agent._trainer)
 
     def find_fault(saved: Checkpoint) -> str | None:
         checkpoint.check_config(saved.meta["config"], configs.to_dict(config), ignore=MAY_DIFFER)

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import numpy as np
 import tyro
@@ -16,11 +16,13 @@ from qpensieve import bench as bench_package
 from qpensieve import config as configs
 from qpensieve import metrics
 from qpensieve.bench import lanes as bench_lanes
+from qpensieve.bench import methods as bench_methods
 from qpensieve.bench import report
 from qpensieve.bench import train as bench_train
 from qpensieve.bench import update as bench_update
 from qpensieve.config import RunConfig
 from qpensieve.envs import DOMAINS
+from qpensieve.envs.registry import DISCRETE
 from qpensieve.report import figures, tables
 from qpensieve.report.evaluations import FILE_NAME
 from qpensieve.report.evaluations import load as load_evaluations
@@ -45,8 +47,9 @@ class TrainArguments:
     """Train one policy for every preference, several seeds side by side."""
 
     config: RunConfig
-    preset: Literal["paper", "quick"] = "paper"
-    """Where the other settings start from: the paper's, or small enough for two cores."""
+    preset: configs.PresetName = "paper"
+    """Where the other settings start from: the paper's, or small enough for two cores; figure-a to -d are the paper's
+    comparison of sac and hybrid-sac: DST2d at 0.9,0.1 and 0.8,0.2, HalfCheetah2d at 0.5,0.5 and 0.6,0.4."""
     out: Path = Path("runs")
     """Folder that holds the runs."""
     name: str | None = None
@@ -55,7 +58,7 @@ class TrainArguments:
 
 
 def train(words: list[str]) -> None:
-    """Train: qpensieve train DOMAIN [--algo qpensieve|mosac] [--preset paper|quick] [any setting]."""
+    """Train: qpensieve train DOMAIN [--algo qpensieve|mosac|sac|...] [--preset paper|quick|...] [any setting]."""
     algo, preset = _peek(words, "--algo", "qpensieve"), _peek(words, "--preset", "paper")
     if algo not in configs.ALGORITHMS:
         raise ValueError(f"unknown algorithm {algo!r}: use {' or '.join(configs.ALGORITHMS)}")
@@ -63,6 +66,9 @@ def train(words: list[str]) -> None:
     unset = TrainArguments(_without_domain(default))
     arguments = tyro.cli(TrainArguments, default=unset, args=words, prog="qpensieve train", config=FLAT)
     config = arguments.config
+    shown = configs.FIGURE.get(preset)
+    if shown and configs.domain_name(config.domain) != shown[0]:
+        raise ValueError(f"preset {preset} shows {shown[0]} at {shown[1]}, not {config.domain}")
     slug = config.domain.split("/")[-1].replace(":", ".")
     name = arguments.name or f"{slug}-{config.algo}-{datetime.now():%Y%m%d-%H%M%S}"
     _complete(runs.start(arguments.out / name, config, arguments.options))
@@ -132,7 +138,7 @@ def export(run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN
 
 
 def domains() -> None:
-    """List the ten domains: sizes, time limit, objectives, reference point of the hypervolume."""
+    """List the ten domains and those with discrete actions: sizes, time limit, objectives, reference of the HV."""
     rows = [
         {
             "domain": domain.id,
@@ -142,9 +148,12 @@ def domains() -> None:
             "objectives": ", ".join(domain.objectives),
             "reference": str(domain.spec.reference),
         }
-        for domain in DOMAINS.values()
+        for domain in (*DOMAINS.values(), *DISCRETE.values())
     ]
     print(report.format_table(rows))
+    for domain in DISCRETE.values():
+        index = f"an index below {domain.num_actions}"
+        print(f"{domain.id} is not one of the ten: its action is {index}, which only --algo envelope takes.")
 
 
 def version() -> None:
@@ -172,6 +181,16 @@ def update(settings: bench_update.Settings = bench_update.Settings(), json: Path
     _measure("update", bench_update.run, settings, json)
 
 
+def methods(settings: bench_methods.Settings = bench_methods.Settings(), json: Path | None = None) -> None:  # noqa: B008
+    """Time gradient steps of every method beside MO-SAC's.
+
+    Args:
+        settings: What to measure.
+        json: Also write the figures to this file.
+    """
+    _measure("methods", bench_methods.run, settings, json)
+
+
 def train_rate(settings: bench_train.Settings = bench_train.Settings(), json: Path | None = None) -> None:  # noqa: B008
     """Time training from end to end, and the share of it that is collection.
 
@@ -187,7 +206,7 @@ def bench() -> None:
 
 
 def _train_help() -> None:
-    """Train Q-Pensieve or MO-SAC on a domain; `qpensieve train DOMAIN --help` lists every setting."""
+    """Train Q-Pensieve or another method; `qpensieve train DOMAIN --algo NAME --help` lists every setting."""
 
 
 COMMANDS: dict[str, Callable[..., None]] = {
@@ -201,7 +220,12 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "bench": bench,
     "version": version,
 }
-BENCHMARKS: dict[str, Callable[..., None]] = {"lanes": lanes, "update": update, "train": train_rate}
+BENCHMARKS: dict[str, Callable[..., None]] = {
+    "lanes": lanes,
+    "update": update,
+    "methods": methods,
+    "train": train_rate,
+}
 
 
 def main(arguments: list[str] | None = None) -> None:

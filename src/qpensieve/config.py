@@ -9,16 +9,28 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from qpensieve.algos import mosac, qpensieve
+from qpensieve.algos import cnder, envelope, hybrid_sac, mosac, qpensieve, sac
+from qpensieve.algos.cnder import CnDerConfig
+from qpensieve.algos.envelope import EnvelopeConfig
+from qpensieve.algos.hybrid_sac import HybridConfig
+from qpensieve.algos.mosac import SacConfig
+from qpensieve.algos.qpensieve import QPensieveConfig
+from qpensieve.algos.sac import SingleSacConfig
+from qpensieve.preferences import Sampler, sac_preferences
+from qpensieve.types import Algorithm, EnvSpec
 
-AlgoConfig = mosac.SacConfig | qpensieve.QPensieveConfig
+AlgoConfig = SacConfig | QPensieveConfig | SingleSacConfig | HybridConfig | CnDerConfig | EnvelopeConfig
 ALGORITHMS: dict[str, tuple[type[AlgoConfig], Any]] = {
-    "qpensieve": (qpensieve.QPensieveConfig, qpensieve.make),
-    "mosac": (mosac.SacConfig, mosac.make),
+    "qpensieve": (QPensieveConfig, qpensieve.make),
+    "mosac": (SacConfig, mosac.make),
+    "sac": (SingleSacConfig, sac.make),
+    "hybrid-sac": (HybridConfig, hybrid_sac.make),
+    "cnder": (CnDerConfig, cnder.make),
+    "envelope": (EnvelopeConfig, envelope.make),
 }
 """Name -> its config and its `make(config, spec) -> Algorithm`."""
 
-AlgoName = Literal["qpensieve", "mosac"]
+AlgoName = Literal["qpensieve", "mosac", "sac", "hybrid-sac", "cnder", "envelope"]
 
 SEED_LIMIT = 2**31
 """Seeds are int32 on the device."""
@@ -66,8 +78,11 @@ class RunConfig:
         return list(range(self.first_seed, self.first_seed + self.seeds))
 
     @property
-    def sac(self) -> mosac.SacConfig:
-        return self.agent.sac if isinstance(self.agent, qpensieve.QPensieveConfig) else self.agent
+    def core(self) -> "Core":
+        """What every algorithm has, wherever its config keeps it."""
+        part = self.agent.sac if isinstance(self.agent, QPensieveConfig | HybridConfig) else self.agent
+        # Agents without a preference input draw no preferences: any sampler will do for them.
+        return Core(part.batch_size, part.discount, getattr(part, "sampler", "uniform-sum"))
 
     @property
     def capacity(self) -> int:
@@ -76,21 +91,74 @@ class RunConfig:
         return max(self.block, rows - rows % self.block)
 
 
+@dataclass(frozen=True)
+class Core:
+    """Settings that a training loop reads, whatever the algorithm."""
+
+    batch_size: int
+    discount: float
+    sampler: Sampler
+
+
+def make_algorithm(config: RunConfig, spec: EnvSpec) -> Algorithm[Any]:
+    """The algorithm of a run, for an environment; ValueError where they do not go together."""
+    algorithm = ALGORITHMS[config.algo][1](config.agent, spec)
+    if spec.num_actions is not None and not algorithm.acting.is_discrete:
+        raise ValueError(
+            f"{spec.id} has discrete actions ({spec.num_actions} of them), {config.algo} needs continuous ones: "
+            "use --algo envelope, or another domain"
+        )
+    return algorithm
+
+
+def lanes_per_seed(config: RunConfig) -> int:
+    """Environments that each seed steps: one, unless preferences have agents of their own."""
+    agent = config.agent
+    if isinstance(agent, SingleSacConfig):
+        return len(agent.preferences) or len(sac_preferences())
+    return 2 * len(hybrid_cases(config)) if isinstance(agent, HybridConfig) else 1
+
+
+def hybrid_cases(config: RunConfig) -> tuple[str, ...]:
+    """Preferences of a hybrid SAC: those given, or those of the paper's figure."""
+    assert isinstance(config.agent, HybridConfig)
+    return config.agent.preferences or hybrid_sac.CASES.get(domain_name(config.domain), ())
+
+
 def default_config(domain: str, algo: AlgoName = "qpensieve", preset: str = "paper") -> RunConfig:
-    """The settings of a preset: `paper` (the paper's), or `quick` (small enough for two cores)."""
+    """The settings of a preset (`PRESETS`)."""
+    if preset not in PRESETS:
+        raise ValueError(f"unknown preset {preset!r}: use {', '.join(PRESETS)}")
     make_config = ALGORITHMS[algo][0]
     config = RunConfig(domain, algo, agent=make_config())
-    if preset == "paper":
-        return config
-    if preset != "quick":
-        raise ValueError(f"unknown preset {preset!r}: use paper or quick")
-    sac = replace(config.sac, **QUICK_SAC)
-    agent = (
-        replace(config.agent, sac=sac, **QUICK_PENSIEVE) if isinstance(config.agent, qpensieve.QPensieveConfig) else sac
+    if algo == "envelope":  # its authors learn once a batch is there
+        config = replace(config, random_steps=ENVELOPE_RANDOM_STEPS)
+    if preset == "quick":
+        config = override(replace(config, **QUICK_RUN), QUICK[algo])
+    if preset in FIGURE:
+        if algo not in ("sac", "hybrid-sac"):
+            raise ValueError(f"preset {preset} is of the figure that compares sac and hybrid-sac, not of {algo}")
+        config = override(config, {"preferences": (FIGURE[preset][1],)})
+    return config
+
+
+PresetName = Literal["paper", "quick", "figure-a", "figure-b", "figure-c", "figure-d"]
+PRESETS: dict[PresetName, str] = {
+    "paper": "the paper's settings",
+    "quick": "small enough for two cores",
+    "figure-a": "hybrid SAC's figure: DST2d at 0.9,0.1",
+    "figure-b": "DST2d at 0.8,0.2",
+    "figure-c": "HalfCheetah2d at 0.5,0.5",
+    "figure-d": "HalfCheetah2d at 0.6,0.4",
+}
+FIGURE = {
+    f"figure-{letter}": case
+    for letter, case in zip(
+        "abcd", [(domain, lam) for domain, lams in hybrid_sac.CASES.items() for lam in lams], strict=True
     )
-    return replace(config, agent=agent, **QUICK_RUN)
-
-
+}
+"""Preset -> domain and preference of that part of the figure."""
+ENVELOPE_RANDOM_STEPS = 1_000
 QUICK_RUN: dict[str, Any] = {
     "seeds": 3,
     "steps": 35_000,
@@ -98,13 +166,29 @@ QUICK_RUN: dict[str, Any] = {
     "eval_period": 5_000,
     "parameters_period": 10_000,
 }
-QUICK_SAC: dict[str, Any] = {"hidden": 64, "batch_size": 128, "learning_rate": 1e-3}
-QUICK_PENSIEVE: dict[str, Any] = {"push_after": 4_000, "push_period": 1_000}
+_QUICK_NETS: dict[str, Any] = {"hidden": 64, "batch_size": 128, "learning_rate": 1e-3}
+_QUICK_PENSIEVE: dict[str, Any] = {"push_after": 4_000, "push_period": 1_000}
+QUICK: dict[str, dict[str, Any]] = {
+    "qpensieve": {**_QUICK_NETS, **_QUICK_PENSIEVE},
+    "mosac": _QUICK_NETS,
+    "sac": {**_QUICK_NETS, "seeds": 1},
+    "hybrid-sac": {**_QUICK_NETS, **_QUICK_PENSIEVE, "switch_after": 10_000, "seeds": 2},
+    "cnder": {**_QUICK_NETS, "replay_capacity": 20_000},
+    "envelope": {"batch_size": 64, "num_preferences": 8, "random_steps": 500, "replay_capacity": 20_000},
+}
+"""What `quick` changes in each algorithm, beside `QUICK_RUN`."""
+
+
+def resolve(config: RunConfig) -> RunConfig:
+    """The config with what depends on the length of the run filled in."""
+    if isinstance(config.agent, EnvelopeConfig) and config.agent.anneal_steps is None:
+        return replace(config, agent=replace(config.agent, anneal_steps=config.steps))
+    return config
 
 
 def check(config: RunConfig) -> None:
     """Refuse settings that contradict each other, saying which and what would be right."""
-    problems = [*_positive(config), *_multiples(config), *_ranges(config)]
+    problems = [*_positive(config), *_multiples(config), *_ranges(config), *_hybrid(config)]
     if not isinstance(config.agent, ALGORITHMS[config.algo][0]):
         problems.append(f"agent settings are {type(config.agent).__module__}'s, but algo is {config.algo}")
     if problems:
@@ -112,37 +196,66 @@ def check(config: RunConfig) -> None:
 
 
 def _ranges(config: RunConfig) -> list[str]:
-    sac, agent = config.sac, config.agent
+    values = settings(config.agent)
     rules = [
         (config.random_steps >= 1, f"random_steps is {config.random_steps}; at least one block, learning needs data"),
         (
             0 <= config.first_seed <= SEED_LIMIT - config.seeds,
             f"first_seed is {config.first_seed}; seeds are from 0 to {SEED_LIMIT - 1}",
         ),
-        (0.0 < sac.discount < 1.0, f"discount is {sac.discount}; between 0 and 1"),
-        (0.0 < sac.tau <= 1.0, f"tau is {sac.tau}; above 0 and at most 1"),
-        (sac.learning_rate > 0.0, f"learning_rate is {sac.learning_rate}; above 0"),
+        *[
+            (_is_within(rule, values[name]), f"{name} is {values[name]}; {rule}")
+            for name, rule in RULES
+            if name in values
+        ],
     ]
-    if isinstance(agent, qpensieve.QPensieveConfig):
-        rules += [
-            (agent.num_preferences >= 1, f"num_preferences is {agent.num_preferences}; at least 1 (lam itself)"),
-            (agent.num_snapshots >= 0, f"num_snapshots is {agent.num_snapshots}; 0 or more"),
-        ]
     return [message for is_right, message in rules if not is_right]
+
+
+RULES = (
+    ("discount", "between 0 and 1"),
+    ("tau", "above 0 and at most 1"),
+    ("learning_rate", "above 0"),
+    ("num_preferences", "at least 1 (lam itself)"),
+    ("num_snapshots", "0 or more"),
+    ("push_after", "0 or more"),
+    ("switch_after", "0 or more"),
+    ("noise_scale", "0 or more"),
+    ("priority_offset", "above 0"),
+    ("priority_exponent", "0 or more"),
+    ("target_period", "at least 1"),
+    ("gradient_clip", "above 0"),
+    ("epsilon_start", "from 0 to 1"),
+    ("epsilon_end", "from 0 to 1"),
+    ("homotopy_start", "from 0 to 1"),
+)
+"""Setting of an algorithm -> what is right for it."""
+
+
+def _is_within(rule: str, value: float | int) -> bool:
+    return {
+        "between 0 and 1": 0.0 < value < 1.0,
+        "above 0 and at most 1": 0.0 < value <= 1.0,
+        "from 0 to 1": 0.0 <= value <= 1.0,
+        "above 0": value > 0.0,
+        "0 or more": value >= 0.0,
+        "at least 1": value >= 1,
+        "at least 1 (lam itself)": value >= 1,
+    }[rule]
 
 
 def _positive(config: RunConfig) -> list[str]:
     fields = ["seeds", "steps", "block", "replay_capacity", "eval_period", "log_period", "parameters_period"]
     values = {name: getattr(config, name) for name in fields}
-    values |= {name: getattr(config.sac, name) for name in ("batch_size", "hidden")}
+    known = settings(config.agent)
+    values |= {name: known[name] for name in ("batch_size", "hidden") if name in known}
     return [f"{name} is {value}; at least 1" for name, value in values.items() if value < 1]
 
 
 def _multiples(config: RunConfig) -> list[str]:
     names = ["steps", "random_steps", "eval_period", "full_eval_period", "log_period", "parameters_period"]
     values = {name: getattr(config, name) or 0 for name in names}
-    if isinstance(config.agent, qpensieve.QPensieveConfig):
-        values["push_period"] = config.agent.push_period
+    values |= {name: value for name, value in settings(config.agent).items() if name == "push_period"}
     block = max(config.block, 1)
     return [
         f"{name} is {value}, not a multiple of block ({block}); the nearest is {max(1, round(value / block)) * block}"
@@ -151,9 +264,21 @@ def _multiples(config: RunConfig) -> list[str]:
     ]
 
 
-def override(config: RunConfig, settings: dict[str, Any]) -> RunConfig:
+def _hybrid(config: RunConfig) -> list[str]:
+    if not isinstance(config.agent, HybridConfig) or hybrid_cases(config):
+        return []
+    shown = " and ".join(hybrid_sac.CASES)
+    return [f"preferences are missing: hybrid-sac has the figure's for {shown} only; for {config.domain} give some"]
+
+
+def domain_name(domain: str) -> str:
+    """`Hopper2d` of `qpensieve/Hopper2d-v0`."""
+    return domain.removeprefix("qpensieve/").removesuffix("-v0")
+
+
+def override(config: RunConfig, changes: dict[str, Any]) -> RunConfig:
     """The config with settings changed by field name, wherever the field lives: run, algorithm or its SAC part."""
-    for name, value in settings.items():
+    for name, value in changes.items():
         config = _override(config, name, value)
     return config
 
@@ -161,13 +286,36 @@ def override(config: RunConfig, settings: dict[str, Any]) -> RunConfig:
 def _override(config: RunConfig, name: str, value: Any) -> RunConfig:
     if name in _names(config):
         return replace(config, **{name: value})
-    if name in _names(config.agent):
-        return replace(config, agent=replace(config.agent, **{name: value}))
-    if isinstance(config.agent, qpensieve.QPensieveConfig) and name in _names(config.agent.sac):
-        return replace(config, agent=replace(config.agent, sac=replace(config.agent.sac, **{name: value})))
-    known = _names(config) | _names(config.agent) | _names(config.sac)
+    agent = _replaced(config.agent, name, value)
+    if agent is not None:
+        return replace(config, agent=agent)
+    known = _names(config) | settings(config.agent).keys()
     near = ", ".join(difflib.get_close_matches(name, known, n=3, cutoff=0.4)) or ", ".join(sorted(known))
     raise ValueError(f"unknown setting {name!r}; near it: {near}")
+
+
+def _replaced(part: Any, name: str, value: Any) -> Any:
+    """The part with a field changed, its own or of a part of it; None where there is no such field."""
+    if name in _names(part):
+        return replace(part, **{name: value})
+    for inner in _parts(part):
+        changed = _replaced(getattr(part, inner), name, value)
+        if changed is not None:
+            return replace(part, **{inner: changed})
+    return None
+
+
+def settings(part: Any) -> dict[str, Any]:
+    """Every setting of an algorithm by name, those of its parts included."""
+    values = {name: getattr(part, name) for name in _names(part)}
+    for inner in _parts(part):
+        values |= settings(values.pop(inner))
+    return values
+
+
+def _parts(part: Any) -> list[str]:
+    """Names of the fields that hold settings of their own."""
+    return [name for name in sorted(_names(part)) if dataclasses.is_dataclass(getattr(part, name))]
 
 
 def _names(config: Any) -> set[str]:
@@ -187,10 +335,8 @@ def from_dict(values: dict[str, Any]) -> RunConfig:
     if values["algo"] not in ALGORITHMS:
         raise ValueError(f"unknown algorithm {values['algo']!r} in the configuration; known: {', '.join(ALGORITHMS)}")
     make_config = ALGORITHMS[values["algo"]][0]
-    agent = dict(values.pop("agent"))
-    if "sac" in agent:
-        agent["sac"] = _build(mosac.SacConfig, agent["sac"], "agent.sac.")
-    return _build(RunConfig, values | {"agent": _build(make_config, agent, "agent.")}, "")
+    agent = _build(make_config, dict(values.pop("agent")), "agent.")
+    return _build(RunConfig, values | {"agent": agent}, "")
 
 
 def save(config: RunConfig, path: Path) -> None:
@@ -206,8 +352,15 @@ def load(path: Path) -> RunConfig:
 
 
 def _build(cls: Any, values: dict[str, Any], prefix: str) -> Any:
-    known = {field.name for field in dataclasses.fields(cls)}
-    unknown = sorted(set(values) - known)
+    known = {field.name: field for field in dataclasses.fields(cls)}
+    unknown = sorted(set(values) - known.keys())
     if unknown:
         raise ValueError(f"unknown field {prefix}{unknown[0]} in the configuration; known: {', '.join(sorted(known))}")
-    return cls(**values)
+    built = dict(values)
+    for name, value in values.items():
+        factory = known[name].default_factory
+        if isinstance(value, dict) and factory is not dataclasses.MISSING:
+            built[name] = _build(factory, value, f"{prefix}{name}.")
+        elif isinstance(value, list):  # JSON knows no tuples
+            built[name] = tuple(value)
+    return cls(**built)

@@ -1,4 +1,6 @@
-"""Networks as Equinox modules with array leaves only: policy pi(s, lam), vector critic Q(s, a, lam)."""
+"""Networks as Equinox modules with array leaves only: policies pi(s, lam), vector critics Q(s, a, lam), Q(s, lam)."""
+
+from itertools import pairwise
 
 import equinox as eqx
 import jax
@@ -65,3 +67,32 @@ class GaussianActor(eqx.Module):
     ) -> tuple[Float[Array, " act"], Float[Array, " act"]]:
         mean, log_std = jnp.split(self.net(jnp.concatenate([s, lam])), 2)
         return mean, jnp.clip(log_std, *LOG_STD_RANGE)
+
+
+class DeterministicActor(eqx.Module):
+    """Action of the preference, tanh-squashed."""
+
+    net: Mlp
+
+    def __init__(self, obs_size: int, action_size: int, num_objectives: int, hidden: int, *, key: Key[Array, ""]):
+        self.net = Mlp(obs_size + num_objectives, hidden, action_size, key=key)
+
+    def __call__(self, s: Float[Array, " obs"], lam: Float[Array, " d"]) -> Float[Array, " act"]:
+        return jnp.tanh(self.net(jnp.concatenate([s, lam])))
+
+
+class QHead(eqx.Module):
+    """Vector values of all discrete actions, Q(s, .; lam), from hidden layers of any widths with ReLU."""
+
+    layers: tuple[Linear, ...]
+
+    def __init__(self, widths: tuple[int, ...], *, key: Key[Array, ""]):
+        """Widths of input (obs + d), hidden layers and output (actions x d)."""
+        keys = jax.random.split(key, len(widths) - 1)
+        self.layers = tuple(Linear(*sizes, key=k) for sizes, k in zip(pairwise(widths), keys, strict=True))
+
+    def __call__(self, s: Float[Array, " obs"], lam: Float[Array, " d"]) -> Float[Array, "actions d"]:
+        x = jnp.concatenate([s, lam])
+        for layer in self.layers[:-1]:
+            x = jax.nn.relu(layer(x))
+        return self.layers[-1](x).reshape(-1, lam.shape[0])

@@ -12,8 +12,9 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float, Float64, Key
 
-Sampler = Literal["uniform-sum", "dirichlet"]
-"""`uniform-sum`: d uniform numbers over their sum (the authors' code); `dirichlet`: uniform on the simplex."""
+Sampler = Literal["uniform-sum", "dirichlet", "abs-normal"]
+"""Numbers over their sum: d uniform ones (`uniform-sum`, the authors' code), exponential ones (`dirichlet`: uniform on
+the simplex) or absolute values of normal ones (`abs-normal`, the Envelope authors' code)."""
 
 # numpy.typing.ArrayLike does not accept tuples when checked at run time, so the package has its own alias.
 ArrayLike = np.ndarray | jax.Array | Sequence[Any]
@@ -34,8 +35,8 @@ def sample_preferences(
 ) -> Float[Array, "m d"]:
     """Draw `num` float32 preferences on the device; `num`, `num_objectives` and `sampler` are static under `jit`."""
     _check_draw(num, num_objectives, sampler)
-    draw = jax.random.uniform if sampler == "uniform-sum" else jax.random.exponential
-    return _normalize(draw(key, (num, num_objectives), dtype=np.float32))
+    draw = {"uniform-sum": jax.random.uniform, "dirichlet": jax.random.exponential, "abs-normal": jax.random.normal}
+    return _normalize(abs(draw[sampler](key, (num, num_objectives), dtype=np.float32)))
 
 
 def draw_preferences(
@@ -43,8 +44,12 @@ def draw_preferences(
 ) -> Float64[np.ndarray, "m d"]:
     """Draw `num` float64 preferences on the host, distributed as those of `sample_preferences`."""
     _check_draw(num, num_objectives, sampler)
-    draw = generator.random if sampler == "uniform-sum" else generator.standard_exponential
-    return _normalize(draw(size=(num, num_objectives)))
+    draw = {
+        "uniform-sum": generator.random,
+        "dirichlet": generator.standard_exponential,
+        "abs-normal": generator.standard_normal,
+    }
+    return _normalize(np.abs(draw[sampler](size=(num, num_objectives))))
 
 
 def _check_draw(num: int, num_objectives: int, sampler: Sampler) -> None:

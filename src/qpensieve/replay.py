@@ -1,4 +1,7 @@
-"""Replay on the device: a ring of packed transitions, one row each, so that a sample is a single gather."""
+"""Replay on the device: packed transitions, one row each, so that a sample is a single gather.
+
+Uniform samples come from a ring that looks after itself. With priorities the host says which row goes where.
+"""
 
 from dataclasses import replace
 
@@ -7,6 +10,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
+from qpensieve import priorities
+from qpensieve.priorities import Priorities
 from qpensieve.types import EnvSpec
 
 
@@ -28,12 +33,37 @@ class Replay(eqx.Module):
     """How many transitions were ever written."""
 
 
+class PrioritizedReplay(eqx.Module):
+    """Packed transitions in slots, and how likely each slot is to be sampled; 0 where a slot is empty."""
+
+    rows: Float[Array, "*seed capacity width"]
+    written: Int[Array, "*seed"]
+    """How many transitions were ever written."""
+    priorities: Priorities
+
+
 def row_width(spec: EnvSpec) -> int:
     return 2 * spec.obs_size + spec.action_size + spec.num_objectives + 1
 
 
 def empty(spec: EnvSpec, capacity: int) -> Replay:
     return Replay(jnp.zeros((capacity, row_width(spec))), jnp.zeros((), jnp.int32))
+
+
+def empty_prioritized(spec: EnvSpec, capacity: int) -> PrioritizedReplay:
+    ring = empty(spec, capacity)
+    return PrioritizedReplay(ring.rows, ring.written, priorities.empty(capacity))
+
+
+def put(
+    replay: PrioritizedReplay, block: Float[Array, "K width"], slots: Int[Array, " K"], values: Float[Array, " K"]
+) -> PrioritizedReplay:
+    """Write a block into `slots` with priorities `values`; a slot out of range means that its row is already gone."""
+    return PrioritizedReplay(
+        replay.rows.at[slots].set(block, mode="drop"),
+        replay.written + block.shape[0],
+        priorities.set_at(replay.priorities, slots, values),
+    )
 
 
 def add(replay: Replay, block: Float[Array, "K width"]) -> Replay:

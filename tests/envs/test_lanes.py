@@ -8,10 +8,11 @@ import pytest
 from qpensieve.envs import DOMAINS, LaneOptions, Lanes, get_domain, make_lanes
 from qpensieve.envs.base import _lane_streams
 from qpensieve.envs.dst import DstSimulator
+from qpensieve.envs.registry import DISCRETE
 from qpensieve.types import Step
 
 STEPS = 300
-ALL = list(DOMAINS)
+ALL = [*DOMAINS, *DISCRETE]
 
 
 def _play(lanes: Lanes, actions: np.ndarray) -> list[Step]:
@@ -19,8 +20,11 @@ def _play(lanes: Lanes, actions: np.ndarray) -> list[Step]:
 
 
 def _actions(domain: str, num_steps: int, num_lanes: int) -> np.ndarray:
-    generator = np.random.default_rng(7)
-    return generator.uniform(-1, 1, (num_steps, num_lanes, get_domain(domain).action_size)).astype(np.float32)
+    generator, spec = np.random.default_rng(7), get_domain(domain).spec
+    shape = (num_steps, num_lanes, spec.action_size)
+    if spec.num_actions is not None:
+        return generator.integers(spec.num_actions, size=shape).astype(np.float32)
+    return generator.uniform(-1, 1, shape).astype(np.float32)
 
 
 def _assert_equal_steps(a: Step, b: Step) -> None:
@@ -97,7 +101,7 @@ def test_reaching_the_goal_on_the_last_step_is_a_termination():
     assert not step.truncated[0]
 
 
-@pytest.mark.parametrize("domain", ["Hopper2d", "LunarLander4d", "DST2d"])
+@pytest.mark.parametrize("domain", ["Hopper2d", "LunarLander4d", "DST2d", "DeepSeaTreasure"])
 def test_without_autoreset_a_lane_that_ended_rests(domain: str):
     options = LaneOptions(autoreset=False)
     lanes, moving = make_lanes(domain, 16, 3, options), make_lanes(domain, 16, 3)

@@ -1,10 +1,12 @@
-"""The table of the ten domains, and what `make_lanes` makes of its arguments."""
+"""The tables of domains, and what `make_lanes` makes of its arguments."""
 
+import gymnasium
 import numpy as np
 import pytest
 
 from qpensieve.envs import DOMAINS, LaneOptions, get_domain, make_lanes, make_simulator, mujoco
 from qpensieve.envs.lunar_lander import gym_lander
+from qpensieve.envs.registry import DISCRETE
 from tests.envs import foreign
 
 # Written down from the facts, not from the code: id -> observation, action, objectives, steps, seconds a step.
@@ -34,11 +36,27 @@ def test_a_domain_has_the_sizes_objectives_and_limit_of_the_table(domain: str):
     assert row.gym_id == f"qpensieve/{domain}-v0"
     assert row.render_fps == round(1 / seconds)
     spec = row.spec
+    assert spec.num_actions is None
     assert (spec.id, spec.obs_size, spec.action_size, spec.objectives) == (domain, obs, act, objectives)
     assert spec.max_steps == steps
     lanes = make_lanes(domain, 2, seed=0)
     assert lanes.reset().shape == (2, obs)
     assert lanes.step(np.zeros((2, act))).reward.shape == (2, len(objectives))
+
+
+def test_one_more_environment_has_actions_that_are_indices():
+    assert list(DISCRETE) == ["DeepSeaTreasure"]
+    spec = get_domain("DeepSeaTreasure").spec
+    assert (spec.id, spec.obs_size, spec.action_size, spec.num_actions) == ("DeepSeaTreasure", 2, 1, 4)
+    assert (spec.objectives, spec.reference, spec.max_steps) == (("treasure", "time"), (0.0, -50.0), 100)
+    assert make_lanes("DeepSeaTreasure", 3, seed=0).spec == make_simulator("DeepSeaTreasure", 3).spec == spec
+
+
+def test_an_environment_with_indices_has_no_gymnasium_id():
+    gym_id = get_domain("DeepSeaTreasure").gym_id
+    assert gym_id not in gymnasium.registry
+    with pytest.raises(ValueError, match=f"unknown domain '{gym_id}'"):
+        get_domain(gym_id)
 
 
 def test_seconds_a_step_are_the_simulators():
@@ -53,11 +71,18 @@ def test_seconds_a_step_are_the_simulators():
 
 
 @pytest.mark.parametrize(
-    ("name", "near"), [("Hoper2d", "Hopper2d"), ("halfcheetah2d", "HalfCheetah2d"), ("DST", "DST2d")]
+    ("name", "near"),
+    [
+        ("Hoper2d", "Hopper2d"),
+        ("halfcheetah2d", "HalfCheetah2d"),
+        ("DST", "DST2d"),
+        ("deepseatresure", "DeepSeaTreasure"),
+    ],
 )
 def test_an_unknown_domain_names_the_nearest(name: str, near: str):
-    with pytest.raises(ValueError, match=f"unknown domain '{name}'.*did you mean.*{near}"):
+    with pytest.raises(ValueError, match=f"unknown domain '{name}'.*did you mean.*{near}.*The ten domains: ") as error:
         make_lanes(name, 1, 0)
+    assert all(known in str(error.value) for known in (*DOMAINS, *DISCRETE))
 
 
 def test_bad_arguments_say_what_would_be_right():
@@ -67,14 +92,15 @@ def test_bad_arguments_say_what_would_be_right():
         make_lanes("DST2d", 2, 0, LaneOptions(num_workers=2))
 
 
-@pytest.mark.parametrize("source", ["DST2d", "LunarLander4d", "Hopper2d", foreign.PointMass])
+@pytest.mark.parametrize("source", ["DST2d", "LunarLander4d", "Hopper2d", "DeepSeaTreasure", foreign.PointMass])
 def test_num_threads_must_be_positive_everywhere(source):
     with pytest.raises(ValueError, match="num_threads must be at least 1, got 0"):
         make_lanes(source, 1, 0, LaneOptions(num_threads=0))
 
 
 @pytest.mark.parametrize(
-    ("source", "name"), [("DST2d", "DST2d"), ("LunarLander4d", "LunarLander4d"), (foreign.PointMass, "PointMass")]
+    ("source", "name"),
+    [*((name, name) for name in ("DST2d", "LunarLander4d", "DeepSeaTreasure")), (foreign.PointMass, "PointMass")],
 )
 def test_contact_forces_are_refused_where_there_are_none(source, name: str):
     with pytest.raises(ValueError, match=f"contact_forces is an option of Ant2d and Ant3d, not of {name}"):

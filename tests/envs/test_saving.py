@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from qpensieve.envs import DOMAINS, LaneOptions, Lanes, make_lanes
-from tests.envs.test_lanes import _actions, _assert_equal_steps, _play
+from qpensieve.envs import LaneOptions, Lanes, make_lanes
+from tests.envs.test_lanes import ALL, _actions, _assert_equal_steps, _play
 
-ALL = list(DOMAINS)
 STEPS = 300
 
 

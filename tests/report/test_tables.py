@@ -103,7 +103,8 @@ class TestTable:
     def test_has_a_row_for_every_seed_and_columns_that_stay_apart(self, tmp_path: Path):
         returns = np.random.default_rng(0).uniform(0, 4e4, (3, 100, 10, 4))
         lines = tables.format_summary(tables.summarize_run(make_run(tmp_path, "LunarLander4d", returns))).splitlines()
-        assert lines[0] == "LunarLander4d, qpensieve, step 1,000, full protocol (whole test table)"
+        said = "full protocol (100 preferences), 1,000 environment steps per seed in all"
+        assert lines[0] == f"LunarLander4d, qpensieve, step 1,000, {said}"
         assert [line.split()[0] for line in lines[1:6]] == ["seed", "4", "5", "6", "mean"]
         columns = [[part for part in line.split("  ") if part.strip()] for line in lines[1:6]]
         assert {len(row) for row in columns[:4]} == {1 + 4 + 4}

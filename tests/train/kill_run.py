@@ -49,10 +49,10 @@ def share_learners(patch: Any) -> None:
 
     make, made = trainer._make_learner, {}
 
-    def shared(config: Any, spec: Any) -> Any:
-        key = (config.algo, config.agent, config.capacity, spec)
+    def shared(owner: Any) -> Any:
+        key = (owner.config.algo, owner.config.agent, owner.capacity, owner.stored)
         if key not in made:
-            made[key] = make(config, spec)
+            made[key] = make(owner)
         return made[key]
 
     patch.setattr(trainer, "_make_learner", shared)

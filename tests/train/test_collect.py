@@ -6,20 +6,29 @@ import numpy as np
 import pytest
 
 from qpensieve import replay
+from qpensieve.acting import GaussianPolicy
 from qpensieve.algos import mosac
 from qpensieve.envs import DOMAINS, make_lanes
-from qpensieve.train.collect import Collector, HostPolicy, generator
+from qpensieve.train.collect import Collector, generator
 from qpensieve.train.learner import make_learner
 
 HIDDEN, SEEDS = 16, [3, 4, 5]
 
 
+def algorithm_of(domain: str):
+    return mosac.make(mosac.SacConfig(hidden=HIDDEN), DOMAINS[domain].spec)
+
+
 def policy_and_learner(domain: str):
     spec = DOMAINS[domain].spec
-    learner = make_learner(mosac.make(mosac.SacConfig(hidden=HIDDEN), spec), spec, 16, 100)
+    learner = make_learner(algorithm_of(domain), spec, 16, 100)
     state = learner.init(jnp.array(SEEDS))
-    sizes = (spec.obs_size + spec.num_objectives, HIDDEN, 2 * spec.action_size)
-    return HostPolicy(np.asarray(learner.flat_actors(state)), sizes), learner, state
+    return policy_of(np.asarray(learner.flat_actors(state)), domain), learner, state
+
+
+def policy_of(flat: np.ndarray, domain: str = "DST2d") -> GaussianPolicy:
+    spec = DOMAINS[domain].spec
+    return GaussianPolicy(flat, (spec.obs_size + spec.num_objectives, HIDDEN, HIDDEN, 2 * spec.action_size), True)
 
 
 @pytest.mark.parametrize("domain", ["DST2d", "Hopper3d"])
@@ -32,14 +41,14 @@ def test_the_policy_in_numpy_is_the_one_on_the_device(domain: str):
     mean, log_std = policy.gaussian(obs, lam)
     np.testing.assert_allclose(np.tanh(mean), learner.act(state, obs, lam), atol=1e-5)
     noise = rng.standard_normal(mean.shape).astype(np.float32)
-    np.testing.assert_allclose(policy.sample(obs, lam, noise), np.tanh(mean + np.exp(log_std) * noise), atol=1e-6)
-    alone = policy.only(1).gaussian(obs[1:2], lam[1:2])[0]
+    np.testing.assert_allclose(policy.explore(obs, lam, noise, 0), np.tanh(mean + np.exp(log_std) * noise), atol=1e-6)
+    alone = policy_of(np.asarray(learner.flat_actors(state))[1:2], domain).gaussian(obs[1:2], lam[1:2])[0]
     np.testing.assert_allclose(alone, mean[1:2], atol=1e-6)
 
 
 def test_the_spread_of_the_policy_stays_within_its_range():
-    policy, _, _ = policy_and_learner("DST2d")
-    wild = HostPolicy(policy.flat * 1e4, (4, HIDDEN, 4))
+    _, learner, state = policy_and_learner("DST2d")
+    wild = policy_of(np.asarray(learner.flat_actors(state)) * np.float32(1e4))
     obs, lam = np.ones((3, 1, 2), np.float32), np.full((3, 1, 2), 0.5, np.float32)
     _, log_std = wild.gaussian(obs, lam)
     assert log_std.min() >= -20.0
@@ -48,14 +57,14 @@ def test_the_spread_of_the_policy_stays_within_its_range():
 
 class TestCollector:
     def collector(self, domain: str = "DST2d", block: int = 250) -> Collector:
-        collector = Collector(make_lanes(domain, len(SEEDS), SEEDS), SEEDS, block, "uniform-sum")
+        collector = Collector(make_lanes(domain, len(SEEDS), SEEDS), SEEDS, block, algorithm_of(domain), "uniform-sum")
         collector.start()
         return collector
 
     def test_a_block_holds_what_happened_in_the_order_the_replay_takes_it_apart(self):
         spec = DOMAINS["DST2d"].spec
         collector, lanes = self.collector(), make_lanes("DST2d", len(SEEDS), SEEDS)
-        block = replay.unpack(spec, jnp.asarray(collector.collect(None, 0)))
+        block = replay.unpack(spec, jnp.asarray(collector.collect(None, 0).rows))
         obs, num_done = lanes.reset(), 0
         for k in range(250):
             step = lanes.step(np.asarray(block.a[:, k]))
@@ -68,7 +77,9 @@ class TestCollector:
 
     def test_random_actions_are_uniform_and_depend_on_seed_and_block_alone(self):
         collector = self.collector()
-        blocks = [replay.unpack(DOMAINS["DST2d"].spec, jnp.asarray(collector.collect(None, n))).a for n in range(2)]
+        blocks = [
+            replay.unpack(DOMAINS["DST2d"].spec, jnp.asarray(collector.collect(None, n).rows)).a for n in range(2)
+        ]
         for number, actions in enumerate(blocks):
             drawn = [generator(seed, 103, number).uniform(-1.0, 1.0, (250, 2)) for seed in SEEDS]
             np.testing.assert_array_equal(actions, np.array(drawn, np.float32))
@@ -79,14 +90,14 @@ class TestCollector:
         policy, _, _ = policy_and_learner("DST2d")
         collector = self.collector(block=1)
         seen: dict[tuple[int, int], set[bytes]] = {}
-        plain = policy.sample
+        plain = policy.explore
 
-        def watch(obs: np.ndarray, lam: np.ndarray, noise: np.ndarray) -> np.ndarray:
+        def watch(obs: np.ndarray, lam: np.ndarray, noise: np.ndarray, step: int) -> np.ndarray:
             for lane, episode in enumerate(collector.lanes.episodes.tolist()):
                 seen.setdefault((lane, episode), set()).add(lam[lane].tobytes())
-            return plain(obs, lam, noise)
+            return plain(obs, lam, noise, step)
 
-        policy.sample = watch  # pyright: ignore[reportAttributeAccessIssue]
+        policy.explore = watch  # pyright: ignore[reportAttributeAccessIssue]
         for number in range(300):
             collector.collect(policy, number)
         assert len(seen) > 6
@@ -94,12 +105,14 @@ class TestCollector:
         assert len(set.union(*seen.values())) == len(seen)
 
     def test_a_lane_does_not_depend_on_those_beside_it(self):
-        policy, _, _ = policy_and_learner("DST2d")
-        several, alone = self.collector(block=50), Collector(make_lanes("DST2d", 1, [4]), [4], 50, "uniform-sum")
+        policy, learner, state = policy_and_learner("DST2d")
+        several = self.collector(block=50)
+        alone = Collector(make_lanes("DST2d", 1, [4]), [4], 50, algorithm_of("DST2d"), "uniform-sum")
         alone.start()
+        own = policy_of(np.asarray(learner.flat_actors(state))[1:2])
         for number in range(4):
-            rows = several.collect(policy, number)
-            np.testing.assert_array_equal(rows[1:2], alone.collect(policy.only(1), number))
+            rows = several.collect(policy, number).rows
+            np.testing.assert_array_equal(rows[1:2], alone.collect(own, number).rows)
 
 
 def test_streams_of_different_purpose_block_or_seed_differ():
@@ -110,6 +123,8 @@ def test_streams_of_different_purpose_block_or_seed_differ():
 
 
 def test_jax_and_numpy_agree_that_the_layers_are_weights_then_biases():
-    policy, _, state = policy_and_learner("DST2d")
+    _, learner, state = policy_and_learner("DST2d")
     leaves = jax.tree.leaves(state.agent.actor)
-    np.testing.assert_array_equal(policy.flat, np.concatenate([leaf.reshape(3, -1) for leaf in leaves], axis=1))
+    np.testing.assert_array_equal(
+        learner.flat_actors(state), np.concatenate([leaf.reshape(3, -1) for leaf in leaves], axis=1)
+    )

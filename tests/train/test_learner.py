@@ -11,17 +11,16 @@ import numpy as np
 import pytest
 
 from qpensieve import replay
+from qpensieve.acting import GaussianPolicy
 from qpensieve.algos import mosac, qpensieve
 from qpensieve.algos.qpensieve import QPensieveConfig
-from qpensieve.train.collect import HostPolicy
-from qpensieve.train.learner import Learner, TrainState, make_learner
-from qpensieve.types import Algorithm
+from qpensieve.train.learner import Block, Learner, TrainState, make_learner
 from tests.algos.problem import HIDDEN, SAC, SPEC, assert_trees_close, assert_trees_equal, random_like
 
 CFG = QPensieveConfig(replace(SAC, batch_size=8), num_preferences=3, num_snapshots=2, push_after=0, push_period=5)
 CAPACITY, BLOCK = 20, 5
 SEEDS = (4, 1, 9)
-SIZES = (SPEC.obs_size + SPEC.num_objectives, HIDDEN, 2 * SPEC.action_size)
+WIDTHS = (SPEC.obs_size + SPEC.num_objectives, HIDDEN, HIDDEN, 2 * SPEC.action_size)
 
 
 @cache
@@ -40,13 +39,17 @@ def _stacked(seeds: tuple[int, ...], **kwargs: Any) -> jax.Array:
     return jnp.asarray(np.array([_rows(seed, **kwargs) for seed in seeds]))
 
 
+def _block(seeds: tuple[int, ...], **kwargs: Any) -> Block:
+    return Block(_stacked(seeds, **kwargs))
+
+
 def _trained(seeds: tuple[int, ...], num_blocks: int = 2) -> tuple[TrainState, Any, Any]:
     """One block written, then `num_blocks` learned from."""
     learner = _learner()
-    state = learner.write(learner.init(jnp.asarray(seeds)), _stacked(seeds, block=0))
+    state = learner.write(learner.init(jnp.asarray(seeds)), _block(seeds, block=0))
     flat, info = None, None
     for i in range(num_blocks):
-        state, flat, info = learner.learn(state, _stacked(seeds, block=1 + i))
+        state, flat, info = learner.learn(state, _block(seeds, block=1 + i))
     return state, flat, info
 
 
@@ -73,13 +76,13 @@ def test_updates_in_one_call_are_the_updates_of_as_many_calls():
     """The replay is full, and every block writes again what lies there, so that all calls sample the same rows."""
     learner, seeds = _learner(), (4, 1)
     rows = _stacked(seeds, num=CAPACITY)
-    full = lambda: learner.write(learner.init(jnp.asarray(seeds)), rows)
+    full = lambda: learner.write(learner.init(jnp.asarray(seeds)), Block(rows))
     together = full()
     for start in (0, BLOCK):
-        together, _, info = learner.learn(together, rows[:, start : start + BLOCK])
+        together, _, info = learner.learn(together, Block(rows[:, start : start + BLOCK]))
     single, infos = full(), []
     for k in range(2 * BLOCK):
-        single, _, single_info = learner.learn(single, rows[:, k : k + 1])
+        single, _, single_info = learner.learn(single, Block(rows[:, k : k + 1]))
         infos.append(single_info)
     np.testing.assert_array_equal(together.replay.rows, rows)
     assert_trees_equal(single.agent, together.agent)
@@ -94,10 +97,10 @@ def test_updates_in_one_call_are_the_updates_of_as_many_calls():
 def test_update_i_uses_the_key_folded_from_the_runs_key_and_i():
     """Written out by hand: what a run does depends on its key and the number of the update, not on the block."""
     learner, seeds = _learner(), (4, 1)
-    state = learner.write(learner.init(jnp.asarray(seeds)), _stacked(seeds, num=CAPACITY))
+    state = learner.write(learner.init(jnp.asarray(seeds)), _block(seeds, num=CAPACITY))
     agent, buffer = jax.tree.map(jnp.copy, (state.agent, state.replay))
     key_data = np.asarray(jax.random.key_data(state.key))[1]
-    state, *_ = learner.learn(state, _stacked(seeds, num=CAPACITY)[:, :BLOCK])
+    state, *_ = learner.learn(state, Block(_stacked(seeds, num=CAPACITY)[:, :BLOCK]))
     by_hand = jax.tree.map(lambda leaf: leaf[1], agent)
     update = jax.jit(partial(qpensieve.update, CFG))
     for i in range(BLOCK):
@@ -112,10 +115,10 @@ def test_update_i_uses_the_key_folded_from_the_runs_key_and_i():
 def test_updates_and_rows_are_counted():
     learner = _learner()
     state = learner.init(jnp.asarray(SEEDS))
-    state = learner.write(state, _stacked(SEEDS))
+    state = learner.write(state, _block(SEEDS))
     assert (state.num_updates.tolist(), state.replay.written.tolist()) == ([0] * 3, [BLOCK] * 3)
     for i in range(2):
-        state, *_ = learner.learn(state, _stacked(SEEDS, block=1 + i))
+        state, *_ = learner.learn(state, _block(SEEDS, block=1 + i))
     assert (state.num_updates.tolist(), state.replay.written.tolist()) == ([2 * BLOCK] * 3, [3 * BLOCK] * 3)
     np.testing.assert_array_equal(state.replay.rows[:, 2 * BLOCK : 3 * BLOCK], _stacked(SEEDS, block=2))
     np.testing.assert_array_equal(state.agent.sac.optimizers.actor[0].count, [2 * BLOCK] * 3)
@@ -124,7 +127,7 @@ def test_updates_and_rows_are_counted():
 def test_writing_learns_nothing():
     learner = _learner()
     before = jax.tree.map(jnp.copy, learner.init(jnp.asarray(SEEDS)))
-    after = learner.write(learner.init(jnp.asarray(SEEDS)), _stacked(SEEDS))
+    after = learner.write(learner.init(jnp.asarray(SEEDS)), _block(SEEDS))
     assert_trees_equal((after.agent, after.key), (before.agent, before.key))
 
 
@@ -133,7 +136,7 @@ def test_the_new_rows_are_there_for_the_first_update_of_their_block():
     learner = _learner()
     rows = np.array(_stacked((4,)))
     rows[..., SPEC.obs_size + SPEC.action_size :][..., : SPEC.num_objectives] = 1000.0
-    _, _, info = learner.learn(learner.init(jnp.asarray((4,))), jnp.asarray(rows))
+    _, _, info = learner.learn(learner.init(jnp.asarray((4,))), Block(jnp.asarray(rows)))
     # Each twin is 1000 away in every objective; the preference sums to 1.
     assert float(info["critic_loss"][0]) == pytest.approx(2e6, rel=0.2)
 
@@ -145,13 +148,12 @@ def test_the_learner_is_compiled_once():
         traces.append(batch.s.shape)
         return mosac.update(CFG.sac, state, batch, key)
 
-    plain = mosac.make(CFG.sac, SPEC)
-    counted = Algorithm(plain.init, plain.actor, update, plain.end_block)
+    counted = replace(mosac.make(CFG.sac, SPEC), update=update)
     learner = make_learner(counted, SPEC, CFG.sac.batch_size, CAPACITY)
     state = learner.init(jnp.asarray((4, 1)))
     after = []
     for i in range(4):
-        state, *_ = learner.learn(state, _stacked((4, 1), block=i))
+        state, *_ = learner.learn(state, _block((4, 1), block=i))
         after.append(len(traces))
     assert after[0] >= 1
     assert after == [after[0]] * 4
@@ -163,13 +165,13 @@ def test_the_old_state_is_given_up_and_the_new_one_whole(call: str):
     """The replay fills the memory: a copy of it at every block would not fit twice."""
     learner = _learner()
     state = learner.init(jnp.asarray(SEEDS))
-    result = getattr(learner, call)(state, _stacked(SEEDS))
+    result = getattr(learner, call)(state, _block(SEEDS))
     new, others = (result[0], result[1:]) if call == "learn" else (result, ())
     assert state.replay.rows.is_deleted()
     assert state.agent.sac.target.net.first.weight.is_deleted()
     assert not any(leaf.is_deleted() for leaf in jax.tree.leaves((new, others)))
     # The flat actors are handed to the host while the next block already takes the state over.
-    learner.learn(new, _stacked(SEEDS, block=1))
+    learner.learn(new, _block(SEEDS, block=1))
     assert not any(leaf.is_deleted() for leaf in jax.tree.leaves(others))
 
 
@@ -182,13 +184,13 @@ def _random_actors() -> TrainState:
 
 def test_the_host_policy_is_the_actor():
     state = _random_actors()
-    policy = HostPolicy(np.asarray(_learner().flat_actors(state)), SIZES)
+    policy = GaussianPolicy(np.asarray(_learner().flat_actors(state)), WIDTHS, True)
     generator = np.random.default_rng(0)
     obs = generator.normal(scale=2.0, size=(3, 7, SPEC.obs_size)).astype(np.float32)
     lam = generator.dirichlet(np.ones(3), size=(3, 7)).astype(np.float32)
     noise = generator.normal(size=(3, 7, SPEC.action_size)).astype(np.float32)
     mean, log_std = policy.gaussian(obs, lam)
-    actions = policy.sample(obs, lam, noise)
+    actions = policy.explore(obs, lam, noise, 0)
     expected_mean, expected_log_std = jax.jit(jax.vmap(jax.vmap(lambda actor, s, pref: actor(s, pref), (None, 0, 0))))(
         state.agent.sac.actor, obs, lam
     )
@@ -198,7 +200,9 @@ def test_the_host_policy_is_the_actor():
     np.testing.assert_allclose(actions, expected, rtol=1e-6, atol=1e-6)
     assert np.ptp(mean, axis=0).min() > 1e-2
     for seed in range(3):
-        alone = policy.only(seed).sample(*(x[seed : seed + 1] for x in (obs, lam, noise)))
+        own = GaussianPolicy(np.asarray(_learner().flat_actors(state))[seed : seed + 1], WIDTHS, True)
+        own_obs, own_lam, own_noise = (x[seed : seed + 1] for x in (obs, lam, noise))
+        alone = own.explore(own_obs, own_lam, own_noise, 0)
         np.testing.assert_allclose(alone[0], actions[seed], rtol=1e-6, atol=1e-6)
 
 
@@ -206,7 +210,7 @@ def test_the_host_policy_clips_the_standard_deviation_as_the_actor_does():
     flat = np.asarray(_learner().flat_actors(_random_actors()))
     obs = np.full((3, 1, SPEC.obs_size), 1e3, np.float32)
     lam = np.full((3, 1, 3), 1 / 3, np.float32)
-    _, log_std = HostPolicy(flat, SIZES).gaussian(obs, lam)
+    _, log_std = GaussianPolicy(flat, WIDTHS, True).gaussian(obs, lam)
     assert set(log_std.ravel().tolist()) <= {-20.0, 2.0}
 
 
@@ -215,7 +219,7 @@ def test_acting_without_noise_is_tanh_of_the_mean():
     generator = np.random.default_rng(1)
     obs = generator.normal(size=(3, 7, SPEC.obs_size)).astype(np.float32)
     lam = generator.dirichlet(np.ones(3), size=(3, 7)).astype(np.float32)
-    mean, _ = HostPolicy(np.asarray(_learner().flat_actors(state)), SIZES).gaussian(obs, lam)
+    mean, _ = GaussianPolicy(np.asarray(_learner().flat_actors(state)), WIDTHS, True).gaussian(obs, lam)
     np.testing.assert_allclose(_learner().act(state, obs, lam), np.tanh(mean), rtol=1e-5, atol=1e-6)
 
 

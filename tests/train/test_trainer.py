@@ -49,7 +49,7 @@ def test_block_n_is_collected_with_the_policy_that_learned_from_block_n_minus_2(
     collect = trainer.collector.collect
     acting: list[np.ndarray | None] = []
 
-    def recorded(policy: Any, number: int) -> np.ndarray:
+    def recorded(policy: Any, number: int) -> Any:
         assert number == len(acting)
         acting.append(None if policy is None else policy.flat.copy())
         return collect(policy, number)
@@ -58,7 +58,7 @@ def test_block_n_is_collected_with_the_policy_that_learned_from_block_n_minus_2(
     newest = []
     for _ in range(12):
         trainer.advance()
-        newest.append(trainer.newest_policy().flat.copy())
+        newest.append(trainer.newest_flat().copy())
     first = RANDOM_STEPS // BLOCK
     assert [policy is None for policy in acting] == [True] * first + [False] * (12 - first)
     for block in range(first, 12):
@@ -199,7 +199,7 @@ def test_a_policy_that_is_no_longer_finite_is_told_with_its_step_and_seed():
     trainer = Trainer(tiny(first_seed=7))
     advance_to(trainer, 160)
     trainer.drain()
-    flat = trainer.newest_policy().flat.copy()
+    flat = trainer.newest_flat().copy()
     flat[1, 3] = np.inf
     learn = trainer._learner.learn
 

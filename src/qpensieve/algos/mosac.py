@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Key
 
+from qpensieve.acting import gaussian_acting
 from qpensieve.losses import gradient_step, polyak, scalarize, squash, whole_vector_of_smaller
 from qpensieve.nets import Critic, GaussianActor
 from qpensieve.pensieve import best_value
@@ -194,9 +195,15 @@ def make(cfg: SacConfig, spec: EnvSpec) -> Algorithm[State]:
     return Algorithm(
         init=partial(init, cfg, spec),
         actor=lambda state: state.actor,
+        act=act,
+        acting=gaussian_acting(spec, cfg.hidden, is_conditioned=True),
         update=partial(update, cfg),
-        end_block=lambda state, num_updates: state,
     )
+
+
+def act(actor: GaussianActor, s: Float[Array, " obs"], lam: Float[Array, " d"]) -> Float[Array, " act"]:
+    """The mean action."""
+    return jnp.tanh(actor(s, lam)[0])
 
 
 def _adam(cfg: SacConfig) -> optax.GradientTransformation:

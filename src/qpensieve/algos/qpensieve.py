@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int, Key
 
 from qpensieve import snapshots as ring
+from qpensieve.acting import gaussian_acting
 from qpensieve.algos import mosac
 from qpensieve.nets import Critic, GaussianActor
 from qpensieve.pensieve import best_value
@@ -106,6 +107,8 @@ def make(cfg: QPensieveConfig, spec: EnvSpec) -> Algorithm[State]:
     return Algorithm(
         init=partial(init, cfg, spec),
         actor=lambda state: state.sac.actor,
+        act=mosac.act,
+        acting=gaussian_acting(spec, cfg.sac.hidden, is_conditioned=True),
         update=partial(update, cfg),
         end_block=partial(end_block, cfg),
     )

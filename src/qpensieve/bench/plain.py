@@ -4,6 +4,7 @@ The yardstick of the fast form in `qpensieve.pensieve`: the tests hold it to the
 times both.
 """
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -64,5 +65,4 @@ def make(cfg: qpensieve.QPensieveConfig, spec: EnvSpec) -> Algorithm[Any]:
         sac, info = mosac.step(cfg.sac, state.sac, batch, key, improvement)
         return qpensieve.State(sac, state.snapshots), info
 
-    fast = qpensieve.make(cfg, spec)
-    return Algorithm(fast.init, fast.actor, update, fast.end_block)
+    return replace(qpensieve.make(cfg, spec), update=update)

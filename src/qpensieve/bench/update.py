@@ -17,7 +17,7 @@ from qpensieve.algos import mosac, qpensieve
 from qpensieve.bench import plain
 from qpensieve.bench.report import Row, interleave, seconds
 from qpensieve.envs import get_domain
-from qpensieve.train.learner import Learner, make_learner
+from qpensieve.train.learner import Block, Learner, make_learner
 from qpensieve.types import Algorithm, EnvSpec
 
 MATRIX_SIZES = (256, 512, 1024, 2048)
@@ -131,7 +131,7 @@ def _timer(algorithm: Algorithm[Any], spec: EnvSpec, num_seeds: int, block: int)
 
         def work() -> None:
             nonlocal state
-            state, flat, _ = learner.learn(start_state, jnp.asarray(rows, jnp.float32))
+            state, flat, _ = learner.learn(start_state, Block(jnp.asarray(rows, jnp.float32)))
             flat.block_until_ready()
 
         return seconds(work) / block
@@ -143,4 +143,4 @@ def _filled(learner: Learner, spec: EnvSpec, num_seeds: int) -> Any:
     """A state whose replay is full of noise."""
     state = learner.init(jnp.arange(num_seeds))
     noise = np.random.default_rng(2).standard_normal((num_seeds, REPLAY_ROWS, replay.row_width(spec)))
-    return learner.write(state, jnp.asarray(noise, jnp.float32))
+    return learner.write(state, Block(jnp.asarray(noise, jnp.float32)))

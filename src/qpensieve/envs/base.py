@@ -84,7 +84,12 @@ class Lanes:
         return self._obs.copy()
 
     def step(self, actions: ArrayLike) -> Step:
-        """Step every running lane once; actions [n, act] are clipped to [-1, 1] first."""
+        """Step every running lane once.
+
+        Args:
+            actions: [n, act], clipped to [-1, 1] first. Where actions are discrete: indices, [n, 1] or [n]; one that
+                names no action is refused.
+        """
         lanes = self._running_lanes()
         clipped = self._checked_actions(actions)[lanes]
         if len(clipped) == 0:  # every lane rests
@@ -163,11 +168,27 @@ class Lanes:
 
     def _checked_actions(self, actions: ArrayLike) -> Float64[np.ndarray, "n act"]:
         values = np.asarray(actions)
+        if self.spec.num_actions is not None:
+            return self._checked_indices(values, self.spec.num_actions)
         expected = (self.num_lanes, self.spec.action_size)
         if values.shape != expected:
             raise ValueError(f"{self.spec.id}: actions have shape {values.shape}, expected {expected} (lanes, action)")
         self._check_finite("action", values, ALL_LANES, ahead=1)
         return np.clip(values, -1.0, 1.0, dtype=np.float64)
+
+    def _checked_indices(self, values: np.ndarray, num_actions: int) -> Float64[np.ndarray, "n 1"]:
+        if values.shape not in ((self.num_lanes, 1), (self.num_lanes,)):
+            expected = f"({self.num_lanes}, 1) or ({self.num_lanes},), an index for each lane"
+            raise ValueError(f"{self.spec.id}: actions have shape {values.shape}, expected {expected}")
+        if not (np.issubdtype(values.dtype, np.integer) or np.issubdtype(values.dtype, np.floating)):
+            raise ValueError(f"{self.spec.id}: actions are of type {values.dtype}, expected indices")
+        indices = values.reshape(-1, 1).astype(np.float64)
+        is_index = (indices >= 0) & (indices < num_actions) & (indices == np.floor(indices))
+        if is_index.all():
+            return indices
+        lane = int(np.argmin(is_index))
+        wrong = f"action is {values.reshape(-1)[lane]} {self._where(lane, ahead=1)}"
+        raise ValueError(f"{self.spec.id}: {wrong}; it must be a whole number from 0 to {num_actions - 1}")
 
     def _checked_obs(self, lanes: Index) -> Float[np.ndarray, "lanes obs"]:
         # The cast comes first: a finite float64 may be infinite as float32.

@@ -1,4 +1,7 @@
-"""The ten domains: id -> sizes, objectives, time limit and how to make their simulator; `make_lanes` for any source."""
+"""The ten domains: id -> sizes, objectives, time limit and how to make their simulator; `make_lanes` for any source.
+
+Beside them a small table of environments whose actions are indices; the paper has none.
+"""
 
 import difflib
 import math
@@ -7,7 +10,7 @@ from dataclasses import dataclass
 
 import gymnasium
 
-from qpensieve.envs import dst, gym_lanes, mujoco, rewards
+from qpensieve.envs import dst, grid, gym_lanes, mujoco, rewards
 from qpensieve.envs.base import Lanes
 from qpensieve.envs.simulator import DEFAULT_OPTIONS, LaneOptions, Simulator, check_options
 from qpensieve.metrics.references import reference_point
@@ -30,6 +33,7 @@ class Domain:
         make: Its simulator, from spec, number of lanes and options.
         obs_range: Lowest and highest number of an observation. LunarLander has none: it flies out of the box that
             Gymnasium declares (height above 20, where 2.5 is promised).
+        num_actions: How many actions there are, where an action is an index; None where actions are continuous.
     """
 
     id: str
@@ -40,6 +44,7 @@ class Domain:
     render_fps: int
     make: Callable[[EnvSpec, int, LaneOptions], Simulator]
     obs_range: tuple[float, float] = (-math.inf, math.inf)
+    num_actions: int | None = None
 
     @property
     def gym_id(self) -> str:
@@ -48,7 +53,8 @@ class Domain:
     @property
     def spec(self) -> EnvSpec:
         reference = tuple(float(r) for r in reference_point(self.id))
-        return EnvSpec(self.id, self.obs_size, self.action_size, self.objectives, reference, self.max_steps)
+        sizes = (self.obs_size, self.action_size)
+        return EnvSpec(self.id, *sizes, self.objectives, reference, self.max_steps, self.num_actions)
 
 
 def _mujoco(body: mujoco.Body, reward: rewards.RewardFunction) -> Callable[[EnvSpec, int, LaneOptions], Simulator]:
@@ -71,6 +77,11 @@ def _lunar_lander(spec: EnvSpec, num_lanes: int, options: LaneOptions) -> Simula
 def _dst(spec: EnvSpec, num_lanes: int, options: LaneOptions) -> Simulator:
     _refuse_contact_forces(spec.id, options)
     return dst.DstSimulator(spec, num_lanes)
+
+
+def _grid(spec: EnvSpec, num_lanes: int, options: LaneOptions) -> Simulator:
+    _refuse_contact_forces(spec.id, options)
+    return grid.GridSimulator(spec, num_lanes)
 
 
 def _refuse_contact_forces(name: str, options: LaneOptions) -> None:
@@ -102,12 +113,27 @@ _TABLE = (
     Domain("Walker2d", 17, 6, ("forward", "control"), 1000, 125, _mujoco(mujoco.WALKER, rewards.walker_2d)),
 )
 DOMAINS: dict[str, Domain] = {domain.id: domain for domain in _TABLE}
+"""The ten domains of the paper."""
+_DISCRETE_TABLE = (
+    Domain(
+        "DeepSeaTreasure",
+        obs_size=2,
+        action_size=1,
+        objectives=("treasure", "time"),
+        max_steps=grid.MAX_STEPS,
+        render_fps=5,
+        make=_grid,
+        num_actions=grid.NUM_ACTIONS,
+    ),
+)
+DISCRETE: dict[str, Domain] = {domain.id: domain for domain in _DISCRETE_TABLE}
+"""Environments whose actions are indices; they have no Gymnasium id."""
 
 
 def make_lanes(
     domain: gym_lanes.EnvSource, num_lanes: int, seed: int | Sequence[int], options: LaneOptions = DEFAULT_OPTIONS
 ) -> Lanes:
-    """Lanes of one of the ten domains, or of any Gymnasium environment with a vector reward.
+    """Lanes of a domain of these tables, or of any Gymnasium environment with a vector reward.
 
     Args:
         domain: A domain name (`Hopper2d`), a Gymnasium id, `module:factory`, or a function that makes an environment.
@@ -123,7 +149,7 @@ def make_simulator(domain: gym_lanes.EnvSource, num_lanes: int, options: LaneOpt
     if num_lanes < 1:
         raise ValueError(f"num_lanes must be at least 1, got {num_lanes}")
     check_options(options)
-    known = DOMAINS.get(_domain_name(domain)) if isinstance(domain, str) else None
+    known = _find(domain) if isinstance(domain, str) else None
     if known is not None:
         if options.num_workers:
             raise ValueError(f"num_workers is for foreign environments; {known.id} runs in this process (num_threads)")
@@ -136,7 +162,7 @@ def make_simulator(domain: gym_lanes.EnvSource, num_lanes: int, options: LaneOpt
 
 def get_domain(name: str) -> Domain:
     """The row of `name` (`Hopper2d` or `qpensieve/Hopper2d-v0`), or an error with the nearest names."""
-    known = DOMAINS.get(_domain_name(name))
+    known = _find(name)
     if known is None:
         raise ValueError(_unknown(name))
     return known
@@ -159,8 +185,8 @@ def register_gym_ids() -> None:
         gymnasium.registry[domain.gym_id].metadata = metadata  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def _domain_name(name: str) -> str:
-    return name.removeprefix(f"{GYM_NAMESPACE}/").removesuffix("-v0")
+def _find(name: str) -> Domain | None:
+    return DISCRETE.get(name) or DOMAINS.get(name.removeprefix(f"{GYM_NAMESPACE}/").removesuffix("-v0"))
 
 
 def _is_unknown(name: str) -> bool:
@@ -172,8 +198,11 @@ def _is_unknown(name: str) -> bool:
 
 
 def _unknown(name: str) -> str:
-    names = {key.lower(): key for key in (*DOMAINS, *gymnasium.registry)}
+    names = {key.lower(): key for key in (*DOMAINS, *DISCRETE, *gymnasium.registry)}
     near = [names[key] for key in difflib.get_close_matches(name.lower(), names, n=4, cutoff=0.4)]
     hint = f"; did you mean {', '.join(near)}?" if near else ""
-    choices = f"The ten domains: {', '.join(DOMAINS)}. A Gymnasium id or module:factory works too."
+    choices = (
+        f"The ten domains: {', '.join(DOMAINS)}. With discrete actions: {', '.join(DISCRETE)}. "
+        "A Gymnasium id or module:factory works too."
+    )
     return f"unknown domain {name!r}{hint} {choices}"

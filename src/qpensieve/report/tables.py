@@ -28,12 +28,22 @@ def summarize_run(folder: Path) -> dict[str, Any]:
         "algo": config["algo"],
         "seeds": list(range(config["first_seed"], config["first_seed"] + config["seeds"])),
         "step": int(table.full_steps[-1]),
+        "environment_steps_per_seed": int(table.full_steps[-1]) * lanes_per_seed(folder),
+        "preferences": len(table.full_preferences),
         "per_seed": _per_seed(scores),
         "over_seeds": _over_seeds(scores),
     }
     if config["domain"] == "DST2d":
         content["dst"] = _deep_sea(table, returns)
+    if config["domain"] == "DeepSeaTreasure":
+        content["treasures"] = [sorted(found) for found in tables.treasures(returns).found]
     return content
+
+
+def lanes_per_seed(folder: Path) -> int:
+    """Environments that each seed of a run steps side by side: every one of them costs samples."""
+    path = folder / "environment.json"
+    return int(json.loads(path.read_text()).get("lanes_per_seed", 1)) if path.exists() else 1
 
 
 def write_summary(folder: Path) -> dict[str, Any]:
@@ -46,13 +56,19 @@ def write_summary(folder: Path) -> dict[str, Any]:
 def format_summary(content: dict[str, Any]) -> str:
     """The table that a run ends with."""
     per_seed, over = content["per_seed"], content["over_seeds"]
-    rows = [f"{content['domain']}, {content['algo']}, step {content['step']:,}, full protocol (whole test table)"]
+    rows = [
+        f"{content['domain']}, {content['algo']}, step {content['step']:,}, "
+        f"full protocol ({content['preferences']} preferences), "
+        f"{content['environment_steps_per_seed']:,} environment steps per seed in all"
+    ]
     columns = [["seed", *map(str, content["seeds"]), "mean"]]
     columns += [[name, *map(_show, values), _spread(over.get(name))] for name, values in per_seed.items()]
     widths = [max(map(len, column)) for column in columns]
     for cells in zip(*columns, strict=True):
         first, *others = (cell.rjust(width) for cell, width in zip(cells, widths, strict=True))
         rows.append("  ".join([cells[0].ljust(len(first)), *others]).rstrip())
+    for i, found in enumerate(content.get("treasures", [])):
+        rows.append(f"seed row {i}: {len(found)} of 10 treasures: {', '.join(map(str, found)) or 'none'}")
     if "dst" in content:
         rows += _format_deep_sea(content["dst"])
     known = REFERENCES.get(content["domain"])

@@ -1,20 +1,23 @@
-"""The host side of training: lanes = seeds, acting in NumPy, blocks of packed transitions.
+"""The host side of training: lanes of all agents, acting in NumPy, blocks of packed transitions.
 
 Nothing here has a generator whose state would need saving: noise is derived from (seed, block), preferences from
 (seed, episode).
 """
 
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Float32
+from jaxtyping import Bool, Float, Float32, Int64
 
+from qpensieve.acting import AGENTS_PER_THREAD, SharedPolicy
 from qpensieve.envs.base import Lanes
-from qpensieve.nets import LOG_STD_RANGE
+from qpensieve.envs.simulator import available_cores
 from qpensieve.preferences import Sampler, draw_preferences
-from qpensieve.types import Step
+from qpensieve.types import Algorithm, HostPolicy, Step
 
-NOISE, PREFERENCE, RANDOM_ACTION = 101, 102, 103
+NOISE, PREFERENCE, RANDOM_ACTION, PAST = 101, 102, 103, 105
 """Purposes of a seed's random streams."""
 
 
@@ -23,58 +26,78 @@ def generator(seed: int, purpose: int, number: int) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(purpose, number))))
 
 
-class HostPolicy:
-    """The Gaussian policies of all seeds as plain NumPy: no device is needed to act.
+Explorer = HostPolicy | SharedPolicy
 
-    Args:
-        flat: Flat actors, in the order of the module's leaves: weight and bias of three layers.
-        sizes: Widths of input, hidden layer and output.
+
+class Episodes:
+    """Preferences of all episodes of all lanes, past ones included; each is drawn from (seed, episode) when needed."""
+
+    def __init__(self, seeds: list[int], num_objectives: int, sampler: Sampler):
+        self._seeds, self._num_objectives = seeds, num_objectives
+        self._sampler: Sampler = sampler
+        self._known = [np.zeros((0, num_objectives), np.float32) for _ in seeds]
+
+    def preference(self, lane: int, episode: int) -> Float32[np.ndarray, " d"]:
+        """The preference of one episode."""
+        stream = generator(self._seeds[lane], PREFERENCE, episode)
+        return draw_preferences(stream, 1, self._num_objectives, self._sampler)[0].astype(np.float32)
+
+    def past(
+        self, lane: int, episodes: Int64[np.ndarray, " K"], number: int, num: int
+    ) -> Float32[np.ndarray, "K num d"]:
+        """For each step of block `number`, `num` preferences of earlier episodes; in the first episode, its own."""
+        known = self._up_to(lane, int(episodes.max()) + 1)
+        draws = generator(self._seeds[lane], PAST, number).random((len(episodes), num))
+        return known[np.floor(draws * episodes[:, None]).astype(np.int64)]
+
+    def _up_to(self, lane: int, num: int) -> Float32[np.ndarray, "episodes d"]:
+        known = self._known[lane]
+        if len(known) < num:
+            new = np.array([self.preference(lane, episode) for episode in range(len(known), num)], np.float32)
+            self._known[lane] = np.concatenate([known, new])
+        return self._known[lane]
+
+
+@dataclass(frozen=True, eq=False)
+class Collected:
+    """A block of transitions.
+
+    Attributes:
+        rows: Packed for the replay.
+        lam: Preference of the episode that each step belongs to.
+        episodes: Number of that episode.
+        done: Where an episode ended, by itself or by the time limit.
     """
 
-    def __init__(self, flat: Float32[np.ndarray, "seed parameters"], sizes: tuple[int, int, int]):
-        size_in, hidden, size_out = sizes
-        self.flat, self._sizes = flat, sizes
-        self._layers, start = [], 0
-        for rows, columns in ((size_in, hidden), (hidden, hidden), (hidden, size_out)):
-            weight = flat[:, start : start + rows * columns].reshape(-1, rows, columns)
-            start += rows * columns
-            self._layers.append((weight, flat[:, None, start : start + columns]))
-            start += columns
-
-    def only(self, seed: int) -> "HostPolicy":
-        """The policy of one seed."""
-        return HostPolicy(self.flat[seed : seed + 1], self._sizes)
-
-    def gaussian(
-        self, obs: Float32[np.ndarray, "seed rows obs"], lam: Float32[np.ndarray, "seed rows d"]
-    ) -> tuple[Float32[np.ndarray, "seed rows act"], Float32[np.ndarray, "seed rows act"]]:
-        """Mean and log standard deviation before the squash."""
-        x = np.concatenate([obs, lam], axis=2)
-        for weight, bias in self._layers[:-1]:
-            x = np.maximum(x @ weight + bias, 0.0)
-        weight, bias = self._layers[-1]
-        mean, log_std = np.split(x @ weight + bias, 2, axis=2)
-        return mean, np.clip(log_std, *LOG_STD_RANGE)
-
-    def sample(
-        self,
-        obs: Float32[np.ndarray, "seed rows obs"],
-        lam: Float32[np.ndarray, "seed rows d"],
-        noise: Float32[np.ndarray, "seed rows act"],
-    ) -> Float32[np.ndarray, "seed rows act"]:
-        mean, log_std = self.gaussian(obs, lam)
-        return np.tanh(mean + np.exp(log_std) * noise)
+    rows: Float32[np.ndarray, "lane K width"]
+    lam: Float32[np.ndarray, "lane K d"]
+    episodes: Int64[np.ndarray, "lane K"]
+    done: Bool[np.ndarray, "lane K"]
 
 
 class Collector:
-    """Steps one lane per seed and packs what happened into blocks for the replay."""
+    """Steps all lanes and packs what happened into blocks for the replay.
 
-    def __init__(self, lanes: Lanes, seeds: list[int], block: int, sampler: Sampler):
+    Args:
+        lanes: The environments, agent by agent.
+        seeds: Seed of each lane.
+        block: Steps of a block.
+        algorithm: How to act, and in how many lanes each agent does.
+        sampler: Distribution of the preferences.
+    """
+
+    def __init__(self, lanes: Lanes, seeds: list[int], block: int, algorithm: Algorithm[Any], sampler: Sampler):
         self.lanes, self._seeds, self._block = lanes, seeds, block
-        self._sampler: Sampler = sampler
-        spec = lanes.spec
+        self._acting, self._lanes_per_agent = algorithm.acting, algorithm.num_lanes
+        spec, acting = lanes.spec, algorithm.acting
+        self.episodes = Episodes(seeds, spec.num_objectives, sampler)
         self._preferences = np.zeros((len(seeds), spec.num_objectives), np.float32)
-        self._width = 2 * spec.obs_size + spec.action_size + spec.num_objectives + 1
+        # The first lane of an agent with a preference of its own is asked under none.
+        has_own = algorithm.preferences is not None
+        self._is_asked = [not has_own or lane % algorithm.num_lanes > 0 for lane in range(len(seeds))]
+        self._num_threads = min(available_cores(), len(seeds) // algorithm.num_lanes // AGENTS_PER_THREAD)
+        self._pool = ThreadPoolExecutor(self._num_threads) if self._num_threads > 1 else None
+        self._width = 2 * spec.obs_size + acting.action_size + spec.num_objectives + 1
 
     def start(self) -> None:
         """Begin the first episodes."""
@@ -84,39 +107,56 @@ class Collector:
     def refresh_preferences(self, lanes: Any) -> None:
         """Draw the preference of the episode that runs in each of `lanes`; it is kept until that episode ends."""
         for lane in lanes:
-            stream = generator(self._seeds[lane], PREFERENCE, int(self.lanes.episodes[lane]))
-            d = self.lanes.spec.num_objectives
-            self._preferences[lane] = draw_preferences(stream, 1, d, self._sampler)[0]
+            if self._is_asked[lane]:
+                self._preferences[lane] = self.episodes.preference(lane, int(self.lanes.episodes[lane]))
 
-    def collect(self, policy: HostPolicy | None, number: int) -> Float32[np.ndarray, "seed K width"]:
+    def policy(self, flat: Float32[np.ndarray, "n parameters"]) -> Explorer:
+        """The agents' policies, to collect with."""
+        if self._pool is None:
+            return self._acting.policy(flat)
+        return SharedPolicy(self._acting, flat, self._pool, self._num_threads)
+
+    def collect(self, policy: Explorer | None, number: int) -> Collected:
         """Block `number`: K steps of every lane, with `policy`, or uniformly random actions without one."""
         noise = self._draw_noise(number, is_random=policy is None)
-        rows = np.empty((len(self._seeds), self._block, self._width), np.float32)
+        block = self._empty()
+        per_agent = lambda x: x.reshape(-1, self._lanes_per_agent, x.shape[-1])
         obs = self.lanes.obs
         for k in range(self._block):
-            if policy is None:
-                action = noise[:, k]
-            else:
-                action = policy.sample(obs[:, None], self._preferences[:, None], noise[:, k : k + 1])[:, 0]
-            step = self.lanes.step(action)
-            _pack(rows[:, k], obs, action, step)
+            action = noise[:, k]
+            if policy is not None:
+                step_number = number * self._block + k
+                asked = per_agent(obs), per_agent(self._preferences), per_agent(action)
+                action = policy.explore(*asked, step_number).reshape(len(obs), -1)
+            block.lam[:, k], block.episodes[:, k] = self._preferences, self.lanes.episodes
+            step = self.lanes.step(self._acting.decode(action))
+            _pack(block.rows[:, k], obs, action, step)
+            block.done[:, k] = step.done
             self.refresh_preferences(np.flatnonzero(step.done).tolist())
             obs = step.obs
-        return rows
+        return block
 
-    def _draw_noise(self, number: int, is_random: bool) -> Float32[np.ndarray, "seed K act"]:
-        shape = (self._block, self.lanes.spec.action_size)
-        if is_random:
-            draws = [generator(seed, RANDOM_ACTION, number).uniform(-1.0, 1.0, shape) for seed in self._seeds]
-        else:
-            draws = [generator(seed, NOISE, number).standard_normal(shape) for seed in self._seeds]
-        return np.array(draws, np.float32)
+    def _empty(self) -> Collected:
+        shape = (len(self._seeds), self._block)
+        return Collected(
+            np.empty((*shape, self._width), np.float32),
+            np.empty((*shape, self.lanes.spec.num_objectives), np.float32),
+            np.empty(shape, np.int64),
+            np.empty(shape, bool),
+        )
+
+    def _draw_noise(self, number: int, is_random: bool) -> Float32[np.ndarray, "lane K c"]:
+        purpose = RANDOM_ACTION if is_random else NOISE
+        draw = self._acting.draw_actions if is_random else self._acting.draw_noise
+        # Lanes of one seed have the same draws: each agent behaves as if it were alone.
+        of_seed = {seed: draw(generator(seed, purpose, number), self._block) for seed in set(self._seeds)}
+        return np.stack([of_seed[seed] for seed in self._seeds])
 
 
 def _pack(
-    rows: Float32[np.ndarray, "seed width"],
-    obs: Float[np.ndarray, "seed obs"],
-    action: Float[np.ndarray, "seed act"],
+    rows: Float32[np.ndarray, "lane width"],
+    obs: Float[np.ndarray, "lane obs"],
+    action: Float[np.ndarray, "lane a"],
     step: Step,
 ) -> None:
     """s, a, r, s_next, terminated: the order that `replay.unpack` takes apart."""

@@ -1,6 +1,7 @@
 """Evaluation on a preference table as one large batch of lanes: returns [seed, preference, episode, objective]."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Float32, Float64
@@ -24,6 +25,28 @@ _CURVES = {
     3: [(1 / 3, 1 / 3, 1 / 3), (0.1, 0.1, 0.8), (0.1, 0.8, 0.1), (0.8, 0.1, 0.1)],
     4: [(0.25,) * 4, *[tuple(0.85 if i == j else 0.05 for i in range(4)) for j in range(4)]],
 }
+
+
+MANY = 4
+"""Own preferences up to this many are all drawn as curves."""
+
+
+@dataclass(frozen=True, eq=False)
+class Protocols:
+    """Preferences of the three kinds of evaluation."""
+
+    short: Float64[np.ndarray, "p d"]
+    curve: Float64[np.ndarray, "c d"]
+    full: Float64[np.ndarray, "p_full d"]
+
+
+def protocols(num_objectives: int, own: Float64[np.ndarray, "p d"] | None = None) -> Protocols:
+    """What to evaluate on: the test table, or where preferences have agents of their own (`own`) those."""
+    curve = curve_preferences(num_objectives)
+    if own is None:
+        return Protocols(short_preferences(num_objectives), curve, np.array(test_table(num_objectives)))
+    is_own = np.array([np.isclose(lam, own).all(axis=1).any() for lam in curve], bool)
+    return Protocols(own, own if len(own) <= MANY else curve[is_own], own)
 
 
 def short_preferences(num_objectives: int) -> Float64[np.ndarray, "p d"]:

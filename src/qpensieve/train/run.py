@@ -15,14 +15,13 @@ import numpy as np
 from qpensieve import config as configs
 from qpensieve import provenance
 from qpensieve.config import RunConfig
-from qpensieve.preferences import test_table
 from qpensieve.replay import row_width
 from qpensieve.report import evaluations as tables
 from qpensieve.report import figures
 from qpensieve.report.evaluations import RunSummary, summarize
 from qpensieve.train import checkpoint
 from qpensieve.train.checkpoint import Checkpoint
-from qpensieve.train.evaluate import FULL_EPISODES, SHORT_EPISODES, curve_preferences, short_preferences
+from qpensieve.train.evaluate import FULL_EPISODES, SHORT_EPISODES, protocols
 from qpensieve.train.lock import lock
 from qpensieve.train.log import MetricsLog, Progress, is_logged
 from qpensieve.train.replay_log import ReplayLog
@@ -67,15 +66,11 @@ class Run:
         self.trainer = Trainer(config)
         self.held: TextIO | None = None
         """The lock of the folder."""
-        spec = self.trainer.spec
-        self.replay_log = ReplayLog(folder, row_width(spec), config.seeds, config.capacity)
-        self.evaluations = tables.empty(
-            config.seeds,
-            short_preferences(spec.num_objectives),
-            curve_preferences(spec.num_objectives),
-            np.array(test_table(spec.num_objectives)),
-            None if spec.reference is None else np.array(spec.reference),
-        )
+        self.replay_log = make_replay_log(folder, self.trainer)
+        spec, own = self.trainer.spec, self.trainer.algorithm.preferences
+        on = protocols(spec.num_objectives, own)
+        reference = None if spec.reference is None else np.array(spec.reference)
+        self.evaluations = tables.empty(config.seeds, on.short, on.curve, on.full, reference)
         self._logged_to = 0
         self._latest: dict[str, str] = {}
         self._open_log: MetricsLog | None = None
@@ -227,8 +222,14 @@ class Run:
         return self._open_log
 
 
+def make_replay_log(folder: Path, trainer: Trainer) -> ReplayLog:
+    """The replay of a trainer, on disk."""
+    return ReplayLog(folder, row_width(trainer.stored), len(trainer.lane_seeds), trainer.log_capacity)
+
+
 def start(folder: Path, config: RunConfig, options: Options) -> Run:
     """A new run in a new folder: configuration and provenance are written first."""
+    config = configs.resolve(config)
     configs.check(config)
     if (folder / CONFIG).exists():
         raise FileExistsError(
@@ -238,7 +239,8 @@ def start(folder: Path, config: RunConfig, options: Options) -> Run:
     folder.mkdir(parents=True, exist_ok=True)
     run.held = lock(folder)
     configs.save(config, folder / CONFIG)
-    (folder / PROVENANCE).write_text(json.dumps(provenance.describe(), indent=2) + "\n")
+    made_by = provenance.describe() | {"lanes_per_seed": configs.lanes_per_seed(config)}
+    (folder / PROVENANCE).write_text(json.dumps(made_by, indent=2) + "\n")
     return run
 
 

@@ -4,25 +4,30 @@ Schedule, fixed so that a run is deterministic: block n is collected with the po
 while the device learns from block n, block n + 1 is collected. Everything that changes is in `arrays()`.
 """
 
+import sys
 from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Float32, Float64, Shaped
+from jaxtyping import Float, Float32, Float64, Int64, Shaped
 
 from qpensieve import config as configs
-from qpensieve import replay
+from qpensieve import priorities, replay
 from qpensieve.config import RunConfig
 from qpensieve.envs import LaneOptions, make_lanes
 from qpensieve.envs.base import State as LaneState
 from qpensieve.train.checkpoint import CheckpointError, arrays_to_tree, tree_to_arrays
-from qpensieve.train.collect import Collector, HostPolicy
+from qpensieve.train.collect import Collected, Collector
 from qpensieve.train.evaluate import evaluate
-from qpensieve.train.learner import Learner, TrainState, make_learner
+from qpensieve.train.learner import Block, Learner, TrainState, make_learner
+from qpensieve.train.memory import HostMemory
 
-Infos = dict[str, Float32[np.ndarray, " seed"]]
+Infos = dict[str, Float32[np.ndarray, " agent"]]
+
+FREED_AT_ONCE = 256
+"""Slots freed by one call to the device; a fixed number, so that it is compiled once."""
 
 
 class DivergedError(RuntimeError):
@@ -52,11 +57,18 @@ class Trainer:
     def __init__(self, config: RunConfig):
         configs.check(config)
         self.config = config
-        lanes = make_lanes(config.domain, config.seeds, config.seed_list, _lane_options(config))
+        lanes = make_lanes(config.domain, len(self.lane_seeds), self.lane_seeds, _lane_options(config))
         self.spec = lanes.spec
-        self.collector = Collector(lanes, config.seed_list, config.block, config.sac.sampler)
-        self._learner = _make_learner(config, self.spec)
-        self._sizes = (self.spec.obs_size + self.spec.num_objectives, config.sac.hidden, 2 * self.spec.action_size)
+        try:
+            self.algorithm = configs.make_algorithm(config, self.spec)
+        except ValueError:
+            lanes.close()
+            raise
+        self.stored = replace(self.spec, action_size=self.algorithm.acting.action_size)
+        """The environment, with the action as the replay stores it."""
+        self.collector = Collector(lanes, self.lane_seeds, config.block, self.algorithm, config.core.sampler)
+        self._learner = _make_learner(self)
+        self._memory = self._make_memory()
         self.step = 0
         self._state = self._learner.init(jnp.asarray(config.seed_list))
         self._begin()
@@ -67,6 +79,35 @@ class Trainer:
         self._sums: Infos = {}
         self._num_summed = 0
         self.summed_to = 0
+
+    @property
+    def agents_per_seed(self) -> int:
+        own = self.algorithm.preferences
+        return 1 if own is None else len(own)
+
+    @property
+    def num_agents(self) -> int:
+        return self.config.seeds * self.agents_per_seed
+
+    @property
+    def lane_seeds(self) -> list[int]:
+        """The seed of each lane, agent by agent. Agents of one seed share it: each behaves as if it were alone."""
+        return [seed for seed in self.config.seed_list for _ in range(configs.lanes_per_seed(self.config))]
+
+    @property
+    def capacity(self) -> int:
+        """Rows of each lane's replay."""
+        return self.config.capacity if self.algorithm.memory is None else self.config.replay_capacity
+
+    @property
+    def log_capacity(self) -> int:
+        """How many of a lane's newest rows a checkpoint may need."""
+        needed = self.capacity if self._memory is None else self._memory.log_capacity
+        return sys.maxsize if needed is None else needed
+
+    def _make_memory(self) -> HostMemory | None:
+        memory, discount = self.algorithm.memory, self.config.core.discount
+        return memory and HostMemory(memory, self.stored, self.capacity, self.num_agents, discount)
 
     def _begin(self) -> None:
         """Start the first episodes."""
@@ -80,25 +121,41 @@ class Trainer:
     def block_number(self) -> int:
         return self.step // self.config.block
 
-    def advance(self) -> Float32[np.ndarray, "seed K width"]:
+    def advance(self) -> Float32[np.ndarray, "lane K width"]:
         """Collect one block and hand it to the device; gives the block's rows."""
-        policy = None if self.step < self.config.random_steps else HostPolicy(self._acting, self._sizes)
+        policy = None if self.step < self.config.random_steps else self.collector.policy(self._acting)
         # Without a saved replay a resumed run has to fill it again before it learns on.
         is_learning = self._written >= self.config.random_steps
         try:
-            rows = self.collector.collect(policy, self.block_number)
+            collected = self.collector.collect(policy, self.block_number)
         except Exception as error:
             raise EnvFailedError(f"the environment failed after step {self.step}: {error}") from error
+        block = self._place(collected)
         self.step += self.config.block
         self._written += self.config.block
         if is_learning:
-            self._state, flat, info = self._learner.learn(self._state, jnp.asarray(rows))
+            self._state, flat, info = self._learner.learn(self._state, block)
         else:
-            self._state, flat, info = self._learner.write(self._state, jnp.asarray(rows)), self._pending.flat, None
+            self._state, flat, info = self._learner.write(self._state, block), self._pending.flat, None
         self._hand_over()
         self._pending = _Pending(flat, info, self.step)
         self._boundary = self.collector.lanes.state()
-        return rows
+        return collected.rows
+
+    def _place(self, collected: Collected) -> Block:
+        """The block as the device takes it; slots that it needs are freed first."""
+        if self._memory is None:
+            return Block(jnp.asarray(collected.rows))
+        hints = self._memory.hints(collected, self.collector.episodes, self.block_number)
+        slots, freed = self._memory.place(collected)
+        most = max((len(of_agent) for of_agent in freed), default=0)
+        for start in range(0, most, FREED_AT_ONCE):
+            chunk = np.full((self.num_agents, FREED_AT_ONCE), self.capacity, np.int32)
+            for agent, of_agent in enumerate(freed):
+                part = of_agent[start : start + FREED_AT_ONCE]
+                chunk[agent, : len(part)] = part
+            self._state = self._learner.free(self._state, jnp.asarray(chunk))
+        return Block(jnp.asarray(collected.rows), jnp.asarray(slots), hints)
 
     def drain(self) -> None:
         """Wait for the device and take over the log of the newest block; acting still lags as scheduled."""
@@ -127,12 +184,29 @@ class Trainer:
     def act(
         self, obs: Float[np.ndarray, "seed rows obs"], lam: Float[np.ndarray, "seed rows d"]
     ) -> Float32[np.ndarray, "seed rows act"]:
-        """Deterministic actions of the newest policies."""
-        return np.asarray(self._learner.act(self._state, obs, lam))
+        """Deterministic actions of the newest policies.
 
-    def newest_policy(self) -> HostPolicy:
-        """The newest policies as plain NumPy."""
-        return HostPolicy(np.asarray(self._learner.flat_actors(self._state)), self._sizes)
+        Where preferences have agents of their own, the nearest one's acts; lam must then be the same for all seeds.
+        """
+        own = self.algorithm.preferences
+        if own is None:
+            return np.asarray(self._learner.act(self._state, obs, lam))
+        agent = nearest(own, lam[0])
+        groups = [np.flatnonzero(agent == i) for i in range(len(own))]
+        index = np.zeros((len(own), max(map(len, groups))), np.int64)  # shorter groups repeat row 0, which is dropped
+        for i, group in enumerate(groups):
+            index[i, : len(group)] = group
+        by_agent = lambda x: x[:, index].reshape(self.num_agents, index.shape[1], -1)
+        actions = np.asarray(self._learner.act(self._state, by_agent(obs), by_agent(lam)))
+        actions = actions.reshape(self.config.seeds, *index.shape, -1)
+        out = np.empty((*obs.shape[:2], actions.shape[-1]), np.float32)
+        for i, group in enumerate(groups):
+            out[:, group] = actions[:, i, : len(group)]
+        return out
+
+    def newest_flat(self) -> Float32[np.ndarray, "agent parameters"]:
+        """Parameters of the newest policies."""
+        return np.asarray(self._learner.flat_actors(self._state))
 
     def parameters(self) -> dict[str, np.ndarray]:
         """Policy, critics, target and snapshots of every seed, without optimisers and replay."""
@@ -147,6 +221,8 @@ class Trainer:
             self._check_finite(name, value)
         arrays |= {f"lanes/{name}": value for name, value in self._boundary.items()}
         arrays |= {f"log/{name}": value for name, value in self._sums.items()}
+        if self._memory is not None:
+            arrays |= {f"memory/{name}": value for name, value in self._memory.state().items()}
         arrays["acting"] = self._acting
         arrays["counters"] = np.array([self.step, self._num_summed], np.int64)
         return arrays
@@ -161,11 +237,10 @@ class Trainer:
             rows: The replay's newest rows, in the order written; None forgets the replay.
             first: How many rows were written before them.
         """
-        like = self._without_rows()
-        restored = arrays_to_tree(like, arrays, "state")
-        self._state = replace(restored, replay=self._ring(rows, first, restored.replay.written))
+        restored = arrays_to_tree(self._without_rows(), arrays, "state")
+        self._state = replace(restored, replay=self._restored_replay(restored.replay, arrays, rows, first))
         self.collector.lanes.restore(_under(arrays, "lanes/"))
-        self.collector.refresh_preferences(range(self.config.seeds))
+        self.collector.refresh_preferences(range(len(self.lane_seeds)))
         self._boundary = self.collector.lanes.state()
         self.step, self._num_summed = (int(value) for value in arrays["counters"])
         self.summed_to, self._written = self.step, 0 if rows is None else self.step
@@ -173,9 +248,11 @@ class Trainer:
         self._sums = _under(arrays, "log/")
         self._pending = _Pending(np.asarray(self._learner.flat_actors(self._state)), None, self.step)
 
-    def replay_rows(self) -> tuple[Float32[np.ndarray, "seed rows width"], int]:
+    def replay_rows(self) -> tuple[Float32[np.ndarray, "lane rows width"], int]:
         """The replay's rows in the order written, and how many were written before them."""
         ring, written = np.asarray(self._state.replay.rows), int(self._state.replay.written[0])
+        if self._memory is not None:
+            return self._memory.in_order(ring)
         first = max(0, written - ring.shape[1])
         return ring[:, np.arange(first, written) % ring.shape[1]], first
 
@@ -184,7 +261,7 @@ class Trainer:
         config = replace(self.config, steps=steps)
         configs.check(config)
         self.config = config
-        missing = self.config.capacity - self._state.replay.rows.shape[1]
+        missing = self.capacity - self._state.replay.rows.shape[1]
         if missing > 0:
             rows = jnp.pad(self._state.replay.rows, ((0, 0), (0, missing), (0, 0)))
             self._state = replace(self._state, replay=replace(self._state.replay, rows=rows))
@@ -194,20 +271,30 @@ class Trainer:
 
     def _without_rows(self) -> TrainState:
         """The state with an empty array in place of the replay's rows, which are saved apart."""
-        empty = jnp.zeros((self.config.seeds, 0, replay.row_width(self.spec)))
+        empty = jnp.zeros((len(self.lane_seeds), 0, replay.row_width(self.stored)))
         return replace(self._state, replay=replace(self._state.replay, rows=empty))
 
-    def _ring(self, rows: Float32[np.ndarray, "seed rows width"] | None, first: int, written: Any) -> replay.Replay:
-        capacity = self.config.capacity
-        ring = np.zeros((self.config.seeds, capacity, replay.row_width(self.spec)), np.float32)
+    def _restored_replay(
+        self, saved: Any, arrays: dict[str, np.ndarray], rows: Float32[np.ndarray, "lane rows width"] | None, first: int
+    ) -> Any:
+        """The replay as saved, with its rows put back in place; without rows an empty one."""
+        shape = (len(self.lane_seeds), self.capacity, replay.row_width(self.stored))
+        self._memory = self._make_memory()
         if rows is None:
-            return replay.Replay(jnp.asarray(ring), jnp.zeros_like(written))
-        if first + rows.shape[1] != int(written[0]):
-            raise CheckpointError(
-                f"the replay ends at transition {first + rows.shape[1]}, the state at {int(written[0])}"
-            )
-        ring[:, (first + np.arange(rows.shape[1])) % capacity] = rows
-        return replay.Replay(jnp.asarray(ring), written)
+            forgotten = jax.tree.map(jnp.zeros_like, saved)
+            if self._memory is not None:  # its capacity is no count of what was written
+                fresh = jax.vmap(lambda _: priorities.empty(self.capacity))(saved.written)
+                forgotten = replace(forgotten, priorities=fresh)
+            return replace(forgotten, rows=jnp.zeros(shape))
+        written = int(saved.written[0])
+        if first + rows.shape[1] != written:
+            raise CheckpointError(f"the replay ends at transition {first + rows.shape[1]}, the state at {written}")
+        if self._memory is not None:
+            self._memory.restore(_under(arrays, "memory/"))
+            return replace(saved, rows=jnp.asarray(self._memory.arrange(rows, first)))
+        ring = np.zeros(shape, np.float32)
+        ring[:, (first + np.arange(rows.shape[1])) % self.capacity] = rows
+        return replace(saved, rows=jnp.asarray(ring))
 
     def _hand_over(self) -> None:
         """The policy of the block before becomes the one that acts next; waits for the device to have made it."""
@@ -218,8 +305,17 @@ class Trainer:
         """Stop the run where the newest block has left something that is not a number."""
         is_finite = np.isfinite(value.reshape(len(value), -1)).all(axis=1)
         if not is_finite.all():
-            seed = self.config.seed_list[int(np.argmin(is_finite))]
-            raise DivergedError(f"{what} of seed {seed} is no longer finite at step {self._pending.step}")
+            agent = self._name(len(value), int(np.argmin(is_finite)))
+            raise DivergedError(f"{what} of {agent} is no longer finite at step {self._pending.step}")
+
+    def _name(self, num_rows: int, row: int) -> str:
+        """Whose row it is, of an array that leads with agents or lanes."""
+        seed = f"seed {self.config.seed_list[row * self.config.seeds // num_rows]}"
+        own = self.algorithm.preferences
+        if own is None:
+            return seed
+        agent = row * self.num_agents // num_rows % len(own)
+        return f"{seed}, preference {','.join(f'{x:g}' for x in own[agent])}"
 
 
 def _under(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
@@ -230,6 +326,10 @@ def _lane_options(config: RunConfig) -> LaneOptions:
     return LaneOptions(num_threads=config.num_threads)
 
 
-def _make_learner(config: RunConfig, spec: Any) -> Learner:
-    algorithm = configs.ALGORITHMS[config.algo][1](config.agent, spec)
-    return make_learner(algorithm, spec, config.sac.batch_size, config.capacity)
+def nearest(own: Float64[np.ndarray, "p d"], lam: Float[np.ndarray, "rows d"]) -> Int64[np.ndarray, " rows"]:
+    """Index of the own preference nearest to each of `lam`."""
+    return np.square(lam[:, None] - own[None]).sum(axis=2).argmin(axis=1)
+
+
+def _make_learner(trainer: Trainer) -> Learner:
+    return make_learner(trainer.algorithm, trainer.stored, trainer.config.core.batch_size, trainer.capacity)

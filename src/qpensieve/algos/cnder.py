@@ -1,0 +1,204 @@
+"""CN-DER: a conditioned network that every transition teaches under two preferences, on DDPG.
+
+Source: Abels et al., Dynamic Weights in Multi-Objective Deep RL (ICML 2019): vector values Q(s, a; lam), each sampled
+transition learnt from under the current preference and under a random earlier one, priorities from the error of both.
+The original is a dueling double DQN; for continuous actions the Q-Pensieve paper put it on DDPG without giving details,
+so policy, noise and networks are ours to choose. There is a single critic, as in DDPG: with twins it would be another,
+stronger method. The preference under which a transition was collected plays no part.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, Key
+
+from qpensieve.acting import noisy_acting
+from qpensieve.losses import gradient_step, polyak, scalarize
+from qpensieve.nets import Critic, DeterministicActor
+from qpensieve.preferences import Sampler
+from qpensieve.replay import Transition
+from qpensieve.types import Algorithm, EnvSpec, Hints, Info, Memory
+
+
+@dataclass(frozen=True)
+class CnDerConfig:
+    """Settings of CN-DER; defaults are those the Q-Pensieve paper gives for all baselines, and the original's."""
+
+    hidden: int = 256
+    """Width of the two hidden layers of both networks."""
+    learning_rate: float = 3e-4
+    """Adam's step size, for policy and critic."""
+    discount: float = 0.99
+    """Discount factor gamma, also of the return vectors by which the replay tells episodes apart."""
+    tau: float = 0.005
+    """Share of the way both target networks move towards their networks at every update."""
+    batch_size: int = 256
+    """Transitions per gradient step; each counts under two preferences."""
+    sampler: Sampler = "uniform-sum"
+    """Distribution of the preferences that episodes act under."""
+    noise_scale: float = 0.1
+    """Standard deviation of the noise on explored actions, which lie in [-1, 1]."""
+    critic_loss: Literal["l1", "huber"] = "l1"
+    """Loss of an error: its absolute value (the original), or squared below 1. Never squared throughout: the priorities
+    are, and no importance weight corrects them."""
+    trained_on: Literal["current-and-past", "current"] = "current-and-past"
+    """Preferences that each transition is learnt under: the algorithm's two, or the current one alone, which forgets
+    the others and is there to compare with."""
+    priority_offset: float = 0.01
+    """Added to the error before the power, so that no transition is lost for good."""
+    priority_exponent: float = 2.0
+    """Power of the error that makes its priority."""
+
+
+class Optimizers(eqx.Module):
+    """Adam's state for policy and critic."""
+
+    actor: optax.OptState
+    critic: optax.OptState
+
+
+class State(eqx.Module):
+    """Everything that learning changes."""
+
+    actor: DeterministicActor
+    target_actor: DeterministicActor
+    critic: Critic
+    target_critic: Critic
+    optimizers: Optimizers
+
+
+def init(cfg: CnDerConfig, spec: EnvSpec, key: Key[Array, ""]) -> State:
+    sizes = (spec.obs_size, spec.action_size, spec.num_objectives, cfg.hidden)
+    key_actor, key_critic = jax.random.split(key)
+    actor, critic = DeterministicActor(*sizes, key=key_actor), Critic(*sizes, key=key_critic)
+    adam = _adam(cfg)
+    optimizers = Optimizers(adam.init(actor), adam.init(critic))  # pyright: ignore[reportArgumentType]
+    target_actor, target_critic = jax.tree.map(jnp.copy, (actor, critic))  # own buffers: the loop donates every leaf
+    return State(actor, target_actor, critic, target_critic, optimizers)
+
+
+def update(
+    cfg: CnDerConfig, state: State, batch: Transition, hints: Hints, key: Key[Array, ""]
+) -> tuple[State, Info, Float[Array, " b"]]:
+    """One gradient step and the batch's new priorities: critic, policy against the updated critic, targets.
+
+    Args:
+        cfg: Settings.
+        state: What learning changes.
+        batch: Transitions [b].
+        hints: The current preference [d], and for each transition of the batch an earlier one [b, d].
+        key: Unused, nothing is random here.
+    """
+    del key
+    adam, opt = _adam(cfg), state.optimizers
+    prefs = relabel(cfg, jnp.broadcast_to(hints.lam, batch.r.shape), hints.past)
+
+    y = targets(cfg, state, batch, prefs)
+    loss_of_critic = lambda critic: critic_loss(cfg, critic, batch, prefs, y)
+    critic, critic_opt, q_loss, (q, errors) = gradient_step(adam, loss_of_critic, state.critic, opt.critic)
+
+    loss_of_actor = lambda actor: policy_loss(actor, critic, batch.s, prefs)
+    actor, actor_opt, pi_loss, _ = gradient_step(adam, loss_of_actor, state.actor, opt.actor)
+
+    target_actor = polyak(state.target_actor, actor, cfg.tau)
+    target_critic = polyak(state.target_critic, critic, cfg.tau)
+    new = State(actor, target_actor, critic, target_critic, Optimizers(actor_opt, critic_opt))
+    priorities = priority_of_errors(cfg, errors)
+    info = {
+        "critic_loss": q_loss,
+        "policy_loss": pi_loss,
+        "q": jnp.mean(scalarize(prefs, q)),
+        "td_error": jnp.mean(errors),
+        "priority": jnp.mean(priorities),
+        "priority_max": jnp.max(priorities),
+    }
+    return new, info, priorities
+
+
+def priority(
+    cfg: CnDerConfig, state: State, batch: Transition, hints: Hints, key: Key[Array, ""]
+) -> Float[Array, " K"]:
+    """First priorities of new transitions, each under its own preference and the first of its earlier ones.
+
+    Args:
+        cfg: Settings.
+        state: What learning changes.
+        batch: Transitions [K].
+        hints: For each transition the preference of its episode [K, d] and earlier ones [K, m, d].
+        key: Unused, nothing is random here.
+    """
+    del key
+    prefs = relabel(cfg, hints.lam, hints.past[:, 0])
+    _, (_, errors) = critic_loss(cfg, state.critic, batch, prefs, targets(cfg, state, batch, prefs))
+    return priority_of_errors(cfg, errors)
+
+
+def relabel(cfg: CnDerConfig, lam: Float[Array, "b d"], past: Float[Array, "b d"]) -> Float[Array, "m b d"]:
+    """The preferences that each transition is learnt under."""
+    return jnp.stack([lam, past] if cfg.trained_on == "current-and-past" else [lam])
+
+
+def targets(cfg: CnDerConfig, state: State, batch: Transition, prefs: Float[Array, "m b d"]) -> Float[Array, "m b d"]:
+    """Vectors r + gamma Q'(s', pi'(s'; lam); lam) of the target networks; `terminated` alone stops the bootstrap."""
+
+    def target(step: Transition, lam: Float[Array, " d"]) -> Float[Array, " d"]:
+        q = state.target_critic(step.s_next, state.target_actor(step.s_next, lam), lam)
+        return step.r + cfg.discount * (1.0 - step.terminated) * q
+
+    return _over_rows(target)(batch, prefs)
+
+
+def critic_loss(
+    cfg: CnDerConfig, critic: Critic, batch: Transition, prefs: Float[Array, "m b d"], y: Float[Array, "m b d"]
+) -> tuple[Float[Array, ""], tuple[Float[Array, "m b d"], Float[Array, " b"]]]:
+    """Mean loss of an error over preferences, transitions and objectives, which all count alike.
+
+    Beside it the values, and for each transition the mean absolute error over preferences and objectives.
+    """
+    q = _over_rows(lambda step, lam: critic(step.s, step.a, lam))(batch, prefs)
+    loss = {"l1": jnp.abs, "huber": optax.huber_loss}[cfg.critic_loss]
+    return jnp.mean(loss(q - y)), (q, jnp.mean(jnp.abs(q - y), axis=(0, 2)))
+
+
+def policy_loss(
+    actor: DeterministicActor, critic: Critic, s: Float[Array, "b obs"], prefs: Float[Array, "m b d"]
+) -> tuple[Float[Array, ""], None]:
+    """Minus the mean of lam . Q(s, pi(s; lam); lam), over the same transitions and preferences as the critic's loss."""
+    value = lambda s, lam: scalarize(lam, critic(s, actor(s, lam), lam))
+    return -jnp.mean(_over_rows(value)(s, prefs)), None
+
+
+def priority_of_errors(cfg: CnDerConfig, errors: Float[Array, " b"]) -> Float[Array, " b"]:
+    return (errors + cfg.priority_offset) ** cfg.priority_exponent
+
+
+def make(cfg: CnDerConfig, spec: EnvSpec) -> Algorithm[State]:
+    memory = Memory(
+        kind="diverse",
+        priority=partial(priority, cfg),
+        update=partial(update, cfg),
+        forces_newest=True,
+        num_past=cfg.batch_size,
+    )
+    return Algorithm(
+        init=partial(init, cfg, spec),
+        actor=lambda state: state.actor,
+        act=lambda actor, s, lam: actor(s, lam),
+        acting=noisy_acting(spec, cfg.hidden, cfg.noise_scale),
+        memory=memory,
+    )
+
+
+def _over_rows(function: Callable[..., Array]) -> Callable[..., Array]:
+    """`function` of one transition and one preference, for transitions [b] under preferences [m, b]."""
+    return jax.vmap(jax.vmap(function), in_axes=(None, 0))
+
+
+def _adam(cfg: CnDerConfig) -> optax.GradientTransformation:
+    return optax.adam(cfg.learning_rate)

@@ -1,0 +1,384 @@
+"""Diverse experience replay, the host's side: which transition lies in which slot of a replay on the device.
+
+Source: Abels et al., Dynamic Weights in Multi-Objective Deep RL (ICML 2019), and its authors' code. Half of the slots
+are the main memory, first in, first out, by whole episodes (traces). What leaves it goes to the other half, the
+secondary memory, which makes room by dropping traces whose return vectors lie where the others are crowded.
+
+Rows and priorities stay where they are: from main to secondary memory only a label changes. Our own choices:
+
+- An objective in which all traces are equal adds nothing to a distance and has no extremes; where all distances are
+  equal the oldest trace is dropped first.
+- The running episode is never moved. When it fills the main memory alone, its oldest transitions are dropped one by
+  one, as in a ring. Such a torn trace is discarded when its turn comes, not moved. The secondary memory is at least as
+  large as the main one, so these are also the traces that would be too long for it.
+"""
+
+import sys
+from bisect import bisect_left, bisect_right, insort
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+
+import numpy as np
+from jaxtyping import Bool, Float, Float64, Int, Int32
+
+Pair = tuple[float, int]
+"""A return in one objective and the trace it belongs to. Pairs are ordered: equal returns, the older trace first."""
+
+BLOCK_SIZE = 512
+"""Most pairs in one block of a ranking: short enough to insert into, long enough that there are few blocks."""
+
+ROUNDING = 1e-12
+"""More than the relative rounding error of a crowding distance."""
+
+
+@dataclass(frozen=True)
+class Placement:
+    """What an append changed; the caller empties `freed`, then writes the new rows to `slots`.
+
+    Attributes:
+        slots: Slot of every new transition; the capacity (out of range) for one that is already gone again.
+        freed: Slots whose transition of before this append is gone, ascending; a new one may lie there by now.
+    """
+
+    slots: Int32[np.ndarray, " K"]
+    freed: Int32[np.ndarray, " F"]
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A finished episode.
+
+    Attributes:
+        first: Number of its first stored transition; the trace's name.
+        slots: Where its transitions lie, in order.
+        signature: Discounted return vector of the whole episode.
+        is_whole: False where the episode was too long for the main memory and lost its beginning.
+    """
+
+    first: int
+    slots: Int[np.ndarray, " length"]
+    signature: tuple[float, ...]
+    is_whole: bool
+
+
+class Running:
+    """The episode being written: its slots so far, its discounted return and the discount of its next reward."""
+
+    def __init__(self, num_objectives: int):
+        self.slots: deque[int] = deque()
+        self.returns: Float64[np.ndarray, " d"] = np.zeros(num_objectives)
+        self.scale = 1.0
+        self.is_whole = True
+
+
+class DiverseReplay:
+    """One seed's bookkeeping.
+
+    Attributes:
+        contents: Number of the transition that lies in each slot, counted from the first ever appended; -1: none.
+    """
+
+    def __init__(self, capacity: int, num_objectives: int, discount: float):
+        if capacity < 2:
+            raise ValueError(f"capacity must be 2 or more, one transition for each memory, got {capacity}")
+        self.contents: Int[np.ndarray, " capacity"] = np.full(capacity, -1, np.int64)
+        self._num_objectives, self._discount = num_objectives, discount
+        self._main_capacity = capacity // 2
+        self._secondary_capacity = capacity - capacity // 2
+        self._clear()
+
+    def _clear(self) -> None:
+        self._main: deque[Trace] = deque()
+        self._secondary: dict[int, Trace] = {}
+        self._running = Running(self._num_objectives)
+        self._crowd = Crowd(self._num_objectives)
+        self._num_main = self._num_secondary = self._written = 0
+        self._fresh = 0  # slots from here on are free; those before it only where the heap `_free` says so
+        self._free: list[int] = []
+
+    def append(self, reward: Float[np.ndarray, "K d"], done: Bool[np.ndarray, " K"]) -> Placement:
+        """Find slots for K transitions that follow each other; `done` (either way) marks the last of an episode.
+
+        Raises:
+            ValueError: If a reward is NaN or infinite; nothing is changed then.
+        """
+        if not np.isfinite(reward).all():
+            raise ValueError("a reward is NaN or infinite, so its episode cannot be ranked among the others")
+        start = self._written
+        rewards = reward.astype(np.float64)
+        slots = np.empty(len(done), np.int32)
+        gone = [np.empty(0, np.int32)]
+        for i, is_last in enumerate(done.tolist()):
+            if self._num_main == self._main_capacity:
+                released = self._make_room()
+                gone.append(released[self.contents[released] < start])
+                self._release(released)
+            slots[i] = self._place(rewards[i])
+            if is_last:
+                self._finish()
+        is_there = self.contents[slots] == start + np.arange(len(slots))
+        slots = np.where(is_there, slots, len(self.contents)).astype(np.int32)
+        return Placement(slots, np.sort(np.concatenate(gone)).astype(np.int32))
+
+    def _place(self, reward: Float64[np.ndarray, " d"]) -> int:
+        """Slot of the running episode's next transition: the smallest free one."""
+        if self._free:
+            slot = heappop(self._free)
+        else:
+            slot, self._fresh = self._fresh, self._fresh + 1
+        self.contents[slot] = self._written
+        running = self._running
+        running.slots.append(slot)
+        running.returns = running.returns + running.scale * reward
+        running.scale *= self._discount
+        self._written += 1
+        self._num_main += 1
+        return slot
+
+    def _release(self, slots: Int[np.ndarray, " F"]) -> None:
+        self.contents[slots] = -1
+        for slot in slots.tolist():
+            heappush(self._free, slot)
+
+    def _finish(self) -> None:
+        """The running episode is over and becomes the newest trace of the main memory."""
+        running = self._running
+        first = self._written - len(running.slots)
+        slots = np.array(running.slots, np.int32)
+        self._main.append(Trace(first, slots, tuple(running.returns.tolist()), running.is_whole))
+        self._running = Running(self._num_objectives)
+
+    def _make_room(self) -> Int[np.ndarray, " F"]:
+        """Take the oldest trace out of the full main memory; slots of what was dropped for it, not yet released."""
+        if not self._main:
+            self._running.is_whole = False
+            self._num_main -= 1
+            return np.array([self._running.slots.popleft()], np.int32)
+        trace = self._main.popleft()
+        self._num_main -= len(trace.slots)
+        return self._keep(trace) if trace.is_whole else trace.slots
+
+    def _keep(self, trace: Trace) -> Int[np.ndarray, " F"]:
+        """Move a whole trace to the secondary memory; slots of the traces dropped there, which it does not rival."""
+        dropped = [np.empty(0, np.int32)]
+        while self._num_secondary + len(trace.slots) > self._secondary_capacity:
+            dropped.append(self._secondary.pop(self._crowd.drop()).slots)
+            self._num_secondary -= len(dropped[-1])
+        self._add_secondary(trace)
+        return np.concatenate(dropped)
+
+    def _add_secondary(self, trace: Trace) -> None:
+        self._secondary[trace.first] = trace
+        self._crowd.add(trace.first, trace.signature)
+        self._num_secondary += len(trace.slots)
+
+    def state(self) -> dict[str, np.ndarray]:
+        """All that the future depends on, as copies. Traces are in the order of their transitions' numbers."""
+        secondary = [self._secondary[first] for first in sorted(self._secondary)]
+        traces = [*secondary, *self._main]
+        running = self._running
+        return {
+            "contents": self.contents.copy(),
+            "written": np.array(self._written, np.int64),
+            "num_secondary_traces": np.array(len(secondary), np.int64),
+            "length": np.array([len(trace.slots) for trace in traces], np.int64),
+            "signature": np.array([trace.signature for trace in traces]).reshape(-1, self._num_objectives),
+            "is_whole": np.array([trace.is_whole for trace in traces], bool),
+            "running_returns": running.returns.copy(),
+            "running_scale": np.array(running.scale),
+            "running_is_whole": np.array(running.is_whole),
+        }
+
+    def restore(self, state: dict[str, np.ndarray]) -> None:
+        """Go on from a saved state, in a replay of the same settings.
+
+        Raises:
+            ValueError: If the state is of another capacity or number of objectives.
+        """
+        shapes = state["contents"].shape, state["running_returns"].shape
+        if shapes != (self.contents.shape, (self._num_objectives,)):
+            raise ValueError(f"the state has shapes {shapes} and does not fit this replay")
+        self._clear()
+        self.contents = state["contents"].copy()
+        self._written = int(state["written"])
+        # Slots by their transitions' numbers, free ones (-1) first: one trace after the other, at last the running one.
+        used = np.argsort(self.contents)[np.count_nonzero(self.contents < 0) :].astype(np.int32)
+        *slots, running = np.split(used, np.cumsum(state["length"]))
+        self._running.slots = deque(running.tolist())
+        self._running.returns = state["running_returns"].copy()
+        self._running.scale = float(state["running_scale"])
+        self._running.is_whole = bool(state["running_is_whole"])
+        for i, (at, signature) in enumerate(zip(slots, state["signature"].tolist(), strict=True)):
+            trace = Trace(int(self.contents[at[0]]), at, tuple(signature), bool(state["is_whole"][i]))
+            if i < state["num_secondary_traces"]:
+                self._add_secondary(trace)
+            else:
+                self._main.append(trace)
+        self._num_main = len(used) - self._num_secondary
+        self._fresh = int(used.max(initial=-1)) + 1
+        self._free = np.flatnonzero(self.contents[: self._fresh] < 0).tolist()  # ascending, hence a heap
+
+
+class Crowd:
+    """Traces by the crowding distance of their signatures; adding or dropping one costs less than a look at all.
+
+    Per objective the signatures are ranked; the two extremes get an infinite distance, those between them the gap
+    between their neighbours over the range; the distance is the sum over objectives (NSGA-II, Deb et al., 2002).
+
+    A change moves the gaps of a few neighbours, but a new extreme changes the range and with it every distance. So the
+    heap is kept for the ranges it was built with, `_built`. Under the ranges of now a distance is at least `shrink`
+    times its key, `shrink` being the least ratio of the two: the search goes through the heap until that bound passes
+    the best distance found. Once such searches have looked at as many traces as there are, the heap is built anew.
+    """
+
+    def __init__(self, num_objectives: int):
+        self._rankings = [Ranking() for _ in range(num_objectives)]
+        self._signatures: dict[int, tuple[float, ...]] = {}
+        self._gaps: dict[int, list[float]] = {}
+        self._keys: dict[int, float] = {}
+        self._heap: list[Pair] = []  # also holds outdated pairs: those that differ from `_keys`
+        self._built = [0.0] * num_objectives
+        self._num_detours = 0
+
+    def __len__(self) -> int:
+        return len(self._signatures)
+
+    def add(self, name: int, signature: tuple[float, ...]) -> None:
+        """Add a trace; of traces at the same distance, that of the smaller name is the older one."""
+        self._signatures[name] = signature
+        self._gaps[name] = [np.inf] * len(signature)
+        touched = {name}
+        for objective, (ranking, value) in enumerate(zip(self._rankings, signature, strict=True)):
+            ranking.add((value, name))
+            neighbours = ranking.neighbours((value, name))
+            self._measure(objective, (value, name))
+            touched |= self._measure_all(objective, neighbours)
+        self._push(touched)
+
+    def drop(self) -> int:
+        """Take out the trace with the smallest distance, the oldest of several, and say which it was."""
+        name = self._least()
+        signature = self._signatures.pop(name)
+        del self._gaps[name], self._keys[name]
+        touched: set[int] = set()
+        for objective, (ranking, value) in enumerate(zip(self._rankings, signature, strict=True)):
+            neighbours = ranking.neighbours((value, name))
+            ranking.remove((value, name))
+            touched |= self._measure_all(objective, neighbours)
+        self._push(touched)
+        return name
+
+    def distances(self) -> dict[int, float]:
+        ranges = self._ranges()
+        return {name: distance(gaps, ranges) for name, gaps in self._gaps.items()}
+
+    def _ranges(self) -> list[float]:
+        return [ranking.range() for ranking in self._rankings]
+
+    def _measure_all(self, objective: int, pairs: tuple[Pair | None, Pair | None]) -> set[int]:
+        present = [pair for pair in pairs if pair is not None]
+        for pair in present:
+            self._measure(objective, pair)
+        return {name for _, name in present}
+
+    def _measure(self, objective: int, pair: Pair) -> None:
+        before, after = self._rankings[objective].neighbours(pair)
+        self._gaps[pair[1]][objective] = np.inf if before is None or after is None else after[0] - before[0]
+
+    def _push(self, names: set[int]) -> None:
+        for name in names:
+            key = distance(self._gaps[name], self._built)
+            if self._keys.get(name) != key:
+                self._keys[name] = key
+                heappush(self._heap, (key, name))
+        if len(self._heap) > 4 * len(self) + BLOCK_SIZE:
+            self._rebuild()
+
+    def _rebuild(self) -> None:
+        """Keys of all traces for the ranges of now, without outdated pairs."""
+        self._built = self._ranges()
+        self._keys = self.distances()
+        self._heap = [(key, name) for name, key in self._keys.items()]
+        heapify(self._heap)
+        self._num_detours = 0
+
+    def _least(self) -> int:
+        ranges, shrink = self._ranges(), 1.0
+        if self._num_detours > len(self) or [width > 0 for width in ranges] != [width > 0 for width in self._built]:
+            self._rebuild()
+        if ranges != self._built:
+            ratios = [old / new for old, new in zip(self._built, ranges, strict=True) if new > 0]
+            shrink = min(ratios) * (1.0 - ROUNDING)
+        best, seen = (np.inf, sys.maxsize), []
+        while self._heap:
+            key, name = self._heap[0]
+            # Names of equal keys ascend, so where a key is a distance the first is the oldest.
+            if key * shrink > best[0] or (key * shrink == key == best[0] and name > best[1]):
+                break
+            heappop(self._heap)
+            if self._keys.get(name) == key:
+                seen.append((key, name))
+                best = min(best, (distance(self._gaps[name], ranges), name))
+        for pair in seen:
+            heappush(self._heap, pair)
+        self._num_detours += len(seen) - 1
+        return best[1]
+
+
+def distance(gaps: Sequence[float], ranges: Sequence[float]) -> float:
+    """Sum of the gaps, each over its objective's range; an objective without range adds nothing.
+
+    Added one by one: the built-in sum may round in another way, and the oracle must agree to the last bit.
+    """
+    total = 0.0
+    for gap, width in zip(gaps, ranges, strict=True):
+        if width > 0:
+            total += gap / width
+    return total
+
+
+class Ranking:
+    """Pairs in order, in blocks: a change moves the pairs of one block, not all that follow."""
+
+    def __init__(self):
+        self._blocks: list[list[Pair]] = []
+        self._firsts: list[Pair] = []
+
+    def add(self, pair: Pair) -> None:
+        if not self._blocks:
+            self._blocks, self._firsts = [[pair]], [pair]
+            return
+        i = self._block_of(pair)
+        block = self._blocks[i]
+        insort(block, pair)
+        if len(block) > BLOCK_SIZE:
+            self._blocks[i : i + 1] = block[: BLOCK_SIZE // 2], block[BLOCK_SIZE // 2 :]
+            self._firsts.insert(i + 1, self._blocks[i + 1][0])
+        self._firsts[i] = self._blocks[i][0]
+
+    def remove(self, pair: Pair) -> None:
+        i = self._block_of(pair)
+        block = self._blocks[i]
+        del block[bisect_left(block, pair)]
+        if block:
+            self._firsts[i] = block[0]
+        else:
+            del self._blocks[i], self._firsts[i]
+
+    def neighbours(self, pair: Pair) -> tuple[Pair | None, Pair | None]:
+        """The pairs just before and just after one that is ranked."""
+        i = self._block_of(pair)
+        block = self._blocks[i]
+        at = bisect_left(block, pair)
+        before = block[at - 1] if at > 0 else self._blocks[i - 1][-1] if i > 0 else None
+        if at + 1 < len(block):
+            return before, block[at + 1]
+        return before, self._firsts[i + 1] if i + 1 < len(self._firsts) else None
+
+    def range(self) -> float:
+        return self._blocks[-1][-1][0] - self._firsts[0][0] if self._blocks else 0.0
+
+    def _block_of(self, pair: Pair) -> int:
+        return max(bisect_right(self._firsts, pair) - 1, 0)

@@ -1,0 +1,312 @@
+"""Envelope DQN: preference-conditioned vector values of binned actions, learned with the best of several preferences.
+
+Paper: Yang, Sun and Narasimhan, "A Generalized Algorithm for Multi-Objective Reinforcement Learning and Policy
+Adaptation" (NeurIPS 2019). Every transition is paired with freshly drawn preferences W; the target of a pair takes the
+best action under the best preference of W, not only under its own. The authors' released code leaves that maximum out
+(`envelope=False`) and otherwise gives the details the paper does not: network, homotopy schedule, clipped gradients,
+priorities set once. We select with the online network and evaluate with the target network, as double DQN.
+
+Actions are indices of a table: the joint bins of continuous axes, or the actions of a discrete environment.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, Float, Float32, Int, Key
+
+from qpensieve.acting import Greedy, greedy_acting
+from qpensieve.losses import gradient_step, scalarize
+from qpensieve.nets import QHead
+from qpensieve.preferences import Sampler, sample_preferences
+from qpensieve.replay import Transition
+from qpensieve.types import Algorithm, EnvSpec, Hints, Info, Memory
+
+MAX_ACTIONS = 100_000
+"""Largest table of joint actions: every update scores all of them, and the last layer has a column for each."""
+MIN_PRIORITY = 1e-5
+"""Added to every priority, so that no transition is never sampled."""
+HOMOTOPY_SCALE = 1000.0
+"""The rising homotopy starts this many times below its end."""
+
+
+@dataclass(frozen=True)
+class EnvelopeConfig:
+    """Settings of Envelope DQN; defaults are the authors' code's, bins are the Q-Pensieve paper's."""
+
+    learning_rate: float = 1e-3
+    """Adam's step size."""
+    discount: float = 0.99
+    """Discount factor gamma."""
+    batch_size: int = 256
+    """Transitions per gradient step."""
+    num_preferences: int = 32
+    """Preferences drawn at every gradient step; each is paired with every transition of the batch."""
+    bins: int | None = None
+    """Values of every action axis, evenly spaced with both ends. None: 11 up to two axes, 5 for more."""
+    width_factors: tuple[int, ...] = (16, 32, 64, 32)
+    """Widths of the hidden layers, as multiples of the input's (observation and preference)."""
+    target_period: int = 100
+    """Updates between two copies of the network to the target network."""
+    gradient_clip: float = 1.0
+    """Every entry of the gradient is cut to plus or minus this."""
+    sampler: Sampler = "abs-normal"
+    """Distribution of preferences, acting and learning."""
+    envelope: bool = True
+    """Take the target's maximum over all drawn preferences (the paper), or over the own one only (released code)."""
+    homotopy: Literal["rising", "constant"] = "rising"
+    """Whether the share of the scalar loss rises to 1 over `anneal_steps` or stays at `homotopy_start`."""
+    homotopy_start: float = 0.01
+    """Share of the scalar loss at the start; the rest is the vector loss."""
+    loss_b: Literal["squared", "absolute"] = "squared"
+    """Scalar loss: squared difference of lam . Q (the authors' code) or absolute (their paper)."""
+    epsilon_start: float = 0.5
+    """Share of random actions at the start."""
+    epsilon_end: float = 0.05
+    """Share of random actions from `anneal_steps` on."""
+    anneal_steps: int | None = None
+    """Environment steps over which epsilon falls, and updates over which the homotopy rises. None: the run's length."""
+
+    @property
+    def anneal_length(self) -> int:
+        """`anneal_steps`, or a whole run of the Q-Pensieve paper."""
+        return 1_500_000 if self.anneal_steps is None else self.anneal_steps
+
+
+class State(eqx.Module):
+    """Everything that learning changes."""
+
+    net: QHead
+    target: QHead
+    optimizer: optax.OptState
+    num_updates: Int[Array, ""]
+
+
+class Choice(eqx.Module):
+    """For every transition and preference: which preference of W and which action give the target."""
+
+    preference: Int[Array, "b m"]
+    action: Int[Array, "b m"]
+
+
+def action_table(num_axes: int, bins: int) -> Float32[np.ndarray, "actions axes"]:
+    """All joint actions of `bins` evenly spaced values in [-1, 1] per axis, both ends included.
+
+    Row i is the number i in base `bins`, the first axis its highest digit. An odd count of bins has an exact zero, an
+    even one has none: no axis can then be left alone.
+
+    Raises:
+        ValueError: If an axis has fewer than two bins or there are more than `MAX_ACTIONS` joint actions.
+    """
+    if bins < 2:
+        raise ValueError(f"bins must be 2 or more to hold both ends of an action axis, got {bins}")
+    if bins**num_axes > MAX_ACTIONS:
+        fitting = [fewer for fewer in range(2, bins) if fewer**num_axes <= MAX_ACTIONS]
+        advice = f"set bins to {fitting[-1]} or fewer" if fitting else "use an algorithm for continuous actions"
+        raise ValueError(
+            f"{bins} bins on each of {num_axes} action axes make {bins**num_axes} joint actions, "
+            f"more than {MAX_ACTIONS}: {advice}"
+        )
+    digits = np.indices((bins,) * num_axes).reshape(num_axes, -1).T
+    return ((2 * digits - (bins - 1)) / (bins - 1)).astype(np.float32)
+
+
+def actions_of(cfg: EnvelopeConfig, spec: EnvSpec) -> Float32[np.ndarray, "actions act"]:
+    """What each index does: a joint bin of the continuous axes, or the discrete action with that number."""
+    if spec.num_actions is not None:
+        return np.arange(spec.num_actions, dtype=np.float32)[:, None]
+    bins = cfg.bins if cfg.bins is not None else (11 if spec.action_size <= 2 else 5)
+    return action_table(spec.action_size, bins)
+
+
+def widths(cfg: EnvelopeConfig, spec: EnvSpec) -> tuple[int, ...]:
+    """Widths of the network from input to output."""
+    size_in = spec.obs_size + spec.num_objectives
+    hidden = (factor * size_in for factor in cfg.width_factors)
+    return (size_in, *hidden, len(actions_of(cfg, spec)) * spec.num_objectives)
+
+
+def init(cfg: EnvelopeConfig, spec: EnvSpec, key: Key[Array, ""]) -> State:
+    net = QHead(widths(cfg, spec), key=key)
+    target = jax.tree.map(jnp.copy, net)  # its own buffers: the loop donates every leaf
+    return State(net, target, _optimizer(cfg).init(net), jnp.zeros((), jnp.int32))  # pyright: ignore
+
+
+def act(
+    actions: Float32[np.ndarray, "actions act"], net: QHead, s: Float[Array, " obs"], lam: Float[Array, " d"]
+) -> Float[Array, " act"]:
+    """The action with the largest lam . Q(s, a; lam)."""
+    return jnp.asarray(actions)[jnp.argmax(net(s, lam) @ lam)]
+
+
+def envelope_target(
+    online_next: Float[Array, "b m actions d"], target_next: Float[Array, "b m actions d"], prefs: Float[Array, "m d"]
+) -> Float[Array, "b m d"]:
+    """The whole vector at the best action and preference: arg_Q max over a' and lam' in W of lam . Q(s', a'; lam')."""
+    return _at(target_next, envelope_choice(online_next, prefs))
+
+
+def double_dqn_target(
+    online_next: Float[Array, "b m actions d"], target_next: Float[Array, "b m actions d"], prefs: Float[Array, "m d"]
+) -> Float[Array, "b m d"]:
+    """The vector at the action that is best under the own preference: what the authors' released code does."""
+    return _at(target_next, own_choice(online_next, prefs))
+
+
+def envelope_choice(q: Float[Array, "b m actions d"], prefs: Float[Array, "m d"]) -> Choice:
+    """Where lam . Q(s', a'; lam') is largest over a' and lam' in W, for each lam in W; ties go to the first.
+
+    First lam', by the maximum over actions, then a'. The scores [b, m, actions, m] of the first step are never stored:
+    products and maximum are one loop. On a CPU a matrix product in their place took ten times as long.
+    """
+    best = jnp.max(_scores(q[..., None, :], prefs[None, None, None]), axis=2)
+    winner = jnp.argmax(best, axis=1)
+    of_winner = jnp.take_along_axis(q, winner[..., None, None], axis=1)
+    return Choice(winner, _best_action(of_winner, prefs))
+
+
+def own_choice(q: Float[Array, "b m actions d"], prefs: Float[Array, "m d"]) -> Choice:
+    """Where lam . Q(s', a'; lam) is largest over a'."""
+    own = jnp.broadcast_to(jnp.arange(q.shape[1])[None], q.shape[:2])
+    return Choice(own, _best_action(q, prefs))
+
+
+def _best_action(q: Float[Array, "b m actions d"], prefs: Float[Array, "m d"]) -> Int[Array, "b m"]:
+    return jnp.argmax(_scores(q, prefs[None, :, None]), axis=2)
+
+
+def _scores(q: Float[Array, "*#batch d"], lam: Float[Array, "*#batch d"]) -> Float[Array, "*batch"]:
+    """The products lam . Q, added up one objective after the other."""
+    terms = [q[..., i] * lam[..., i] for i in range(q.shape[-1])]
+    return sum(terms[1:], terms[0])
+
+
+def _at(q: Float[Array, "b m actions d"], choice: Choice) -> Float[Array, "b m d"]:
+    return jax.vmap(lambda q, i, a: q[i, a])(q, choice.preference, choice.action)
+
+
+def all_values(net: QHead, s: Float[Array, "b obs"], prefs: Float[Array, "m d"]) -> Float[Array, "b m actions d"]:
+    """Q(s, .; lam) for every pair of state and preference."""
+    b, m = s.shape[0], prefs.shape[0]
+    q = jax.vmap(net)(jnp.repeat(s, m, axis=0), jnp.tile(prefs, (b, 1)))
+    return q.reshape(b, m, *q.shape[1:])
+
+
+def bellman_target(
+    cfg: EnvelopeConfig, state: State, batch: Transition, prefs: Float[Array, "m d"]
+) -> tuple[Float[Array, "b m d"], Choice]:
+    """Target r + gamma Q_target(s', a'; lam') of every transition and preference, at its choice of (a', lam')."""
+    choose = envelope_choice if cfg.envelope else own_choice
+    choice = choose(all_values(state.net, batch.s_next, prefs), prefs)
+    bootstrap = _at(all_values(state.target, batch.s_next, prefs), choice)
+    going_on = (1.0 - batch.terminated)[:, None, None]
+    return batch.r[:, None] + cfg.discount * going_on * bootstrap, choice
+
+
+def taken_values(
+    net: QHead, s: Float[Array, "b obs"], prefs: Float[Array, "m d"], a: Int[Array, " b"]
+) -> Float[Array, "b m d"]:
+    """Q(s_j, a_j; lam_i) for every pair, without the other actions' columns of the last layer.
+
+    The columns are picked by a product with one-hot rows: the gradient of an indexing would add up repeated actions in
+    no fixed order on a GPU.
+    """
+    (b, m), d, last = (s.shape[0], prefs.shape[0]), prefs.shape[1], net.layers[-1]
+    x = jnp.concatenate([jnp.repeat(s, m, axis=0), jnp.tile(prefs, (b, 1))], axis=1)
+    for layer in net.layers[:-1]:
+        x = jax.nn.relu(jax.vmap(layer)(x))
+    is_taken = jax.nn.one_hot(a, last.bias.shape[0] // d)
+    weight = jnp.einsum("ba,had->bhd", is_taken, last.weight.reshape(x.shape[1], -1, d))
+    bias = is_taken @ last.bias.reshape(-1, d)
+    return x.reshape(b, m, -1) @ weight + bias[:, None]
+
+
+def homotopy_loss(
+    cfg: EnvelopeConfig, q: Float[Array, "b m d"], y: Float[Array, "b m d"], prefs: Float[Array, "m d"]
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """Losses A and B: mean of (y - Q)^2 over pairs and objectives, and mean of (lam . y - lam . Q)^2 over pairs."""
+    delta = y - q
+    scalar = scalarize(jnp.broadcast_to(prefs[None], delta.shape), delta)
+    return jnp.mean(jnp.square(delta)), jnp.mean(jnp.square(scalar) if cfg.loss_b == "squared" else jnp.abs(scalar))
+
+
+def homotopy(cfg: EnvelopeConfig, num_updates: Int[Array, ""]) -> Float[Array, ""]:
+    """Share of loss B after k updates: beta_k = b0 + (1000 (1 - b0))^(k/N) / 1000, which is 1 from N on."""
+    if cfg.homotopy == "constant":
+        return jnp.full((), cfg.homotopy_start)
+    progress = jnp.minimum(num_updates / cfg.anneal_length, 1.0)
+    rise = (HOMOTOPY_SCALE * (1.0 - cfg.homotopy_start)) ** progress / HOMOTOPY_SCALE
+    return jnp.minimum(cfg.homotopy_start + rise, 1.0)
+
+
+def update(
+    cfg: EnvelopeConfig, state: State, batch: Transition, hints: Hints, key: Key[Array, ""]
+) -> tuple[State, Info, None]:
+    """One gradient step on all pairs of transitions and fresh preferences; priorities stay as they were set."""
+    del hints
+    prefs = sample_preferences(key, cfg.num_preferences, batch.r.shape[1], cfg.sampler)
+    y, choice = bellman_target(cfg, state, batch, prefs)
+    beta = homotopy(cfg, state.num_updates)
+
+    def loss(net: QHead) -> tuple[Float[Array, ""], Info]:
+        q = taken_values(net, batch.s, prefs, batch.a[:, 0].astype(jnp.int32))
+        loss_a, loss_b = homotopy_loss(cfg, q, y, prefs)
+        q_mean = jnp.mean(scalarize(jnp.broadcast_to(prefs[None], q.shape), q))
+        return (1.0 - beta) * loss_a + beta * loss_b, {"loss_a": loss_a, "loss_b": loss_b, "q": q_mean}
+
+    net, optimizer, _, info = gradient_step(_optimizer(cfg), loss, state.net, state.optimizer)
+    num_updates = state.num_updates + 1
+    is_due = num_updates % cfg.target_period == 0
+    target = jax.tree.map(partial(jnp.where, is_due), net, state.target)
+    is_own = choice.preference == jnp.arange(cfg.num_preferences)[None]
+    info |= {"beta": beta, "own_preference_share": jnp.mean(is_own.astype(jnp.float32))}
+    return State(net, target, optimizer, num_updates), info, None
+
+
+def priority(
+    cfg: EnvelopeConfig, state: State, batch: Transition, hints: Hints, key: Key[Array, ""]
+) -> Float[Array, " K"]:
+    """|lam . r + gamma max over a' of lam . Q(s', a'; lam) - lam . Q(s, a; lam)| + 1e-5, one random lam each.
+
+    As in the authors' code the online network does it all and W is lam alone; the priority is never set again.
+    """
+    del hints
+    lam = sample_preferences(key, batch.r.shape[0], batch.r.shape[1], cfg.sampler)
+
+    def error(step: Transition, lam: Float[Array, " d"]) -> Float[Array, ""]:
+        best = jnp.max(state.net(step.s_next, lam) @ lam)
+        taken = state.net(step.s, lam)[step.a[0].astype(jnp.int32)]
+        return jnp.abs(scalarize(lam, step.r) + cfg.discount * (1.0 - step.terminated) * best - scalarize(lam, taken))
+
+    return jax.vmap(error)(batch, lam) + MIN_PRIORITY
+
+
+def epsilon(cfg: EnvelopeConfig, step: int) -> float:
+    """Share of random actions at an environment step: a line from start to end, then flat."""
+    return cfg.epsilon_start + (cfg.epsilon_end - cfg.epsilon_start) * min(step / cfg.anneal_length, 1.0)
+
+
+def make(cfg: EnvelopeConfig, spec: EnvSpec) -> Algorithm[State]:
+    actions = actions_of(cfg, spec)
+    return Algorithm(
+        init=partial(init, cfg, spec),
+        actor=lambda state: state.net,
+        act=partial(act, actions),
+        acting=greedy_acting(Greedy(widths(cfg, spec), actions, partial(epsilon, cfg))),
+        memory=Memory(
+            kind="ring",
+            priority=partial(priority, cfg),
+            update=partial(update, cfg),
+            forces_newest=False,
+            num_past=0,
+        ),
+    )
+
+
+def _optimizer(cfg: EnvelopeConfig) -> optax.GradientTransformation:
+    return optax.chain(optax.clip(cfg.gradient_clip), optax.adam(cfg.learning_rate))

@@ -1,0 +1,180 @@
+"""Hybrid SAC: plain SAC for one preference that, after a while, climbs the snapshots of a Q-Pensieve run beside it.
+
+Paper: Q-Pensieve (ICLR 2023), the experiment that asks whether snapshots of another model help a stuck SAC. An agent is
+two learners with a lane and a replay each: the SAC, and its helper, a whole Q-Pensieve run of the same seed. Both take
+one environment step and one update at a time, so the snapshots are always those of this very moment. The helper is the
+Q-Pensieve run of that seed bit for bit, until the switch the SAC is that seed's SAC; the helper's samples are extra.
+"""
+
+from dataclasses import dataclass, field
+from functools import partial
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Float32, Int, Key
+
+from qpensieve.acting import continuous_acting, gaussian_acting, num_parameters
+from qpensieve.algos import mosac, qpensieve, sac
+from qpensieve.algos.qpensieve import QPensieveConfig
+from qpensieve.algos.sac import SingleSacConfig
+from qpensieve.nets import GaussianActor, Mlp
+from qpensieve.pensieve import best_value
+from qpensieve.preferences import sample_preferences
+from qpensieve.replay import Transition
+from qpensieve.snapshots import Snapshots
+from qpensieve.types import Acting, Algorithm, EnvSpec, HostPolicy, Info
+
+CASES = {"DST2d": ("0.9,0.1", "0.8,0.2"), "HalfCheetah2d": ("0.5,0.5", "0.6,0.4")}
+"""The paper's figure: domain -> the preferences it shows."""
+
+
+@dataclass(frozen=True)
+class HybridConfig:
+    """Settings of hybrid SAC; defaults are the paper's."""
+
+    preferences: tuple[str, ...] = ()
+    """Preferences that each get an agent, such as 0.9,0.1; none given: those of the paper's figure for the domain."""
+    switch_after: int = 90_000
+    """Updates of plain SAC before the switch; after 10 000 random steps that is environment step 100 000."""
+    pensieve: QPensieveConfig = field(default_factory=QPensieveConfig)
+    """Settings of the helper; network sizes, rates and batch size are the SAC's too."""
+
+    @property
+    def sac(self) -> mosac.SacConfig:
+        return self.pensieve.sac
+
+    @property
+    def single(self) -> SingleSacConfig:
+        shared = self.sac
+        return SingleSacConfig(
+            self.preferences, shared.hidden, shared.learning_rate, shared.discount, shared.tau, shared.batch_size
+        )
+
+
+class State(eqx.Module):
+    """The SAC, its helper, and how many updates both have done."""
+
+    own: sac.State
+    helper: qpensieve.State
+    num_updates: Int[Array, ""]
+
+
+class Offer(eqx.Module):
+    """What the helper offers to the SAC: its snapshots, the preferences to read them under, and whether it may."""
+
+    snapshots: Snapshots
+    prefs: Float[Array, "m 1 d"]
+    is_on: Bool[Array, ""]
+
+
+def init(cfg: HybridConfig, spec: EnvSpec, key: Key[Array, ""], lam: Float[Array, " d"]) -> State:
+    # The same key twice, on purpose: each half starts as it would alone.
+    helper = qpensieve.init(cfg.pensieve, spec, jax.random.clone(key))
+    return State(sac.init(cfg.single, spec, key, lam), helper, jnp.zeros((), jnp.int32))
+
+
+def update(
+    cfg: HybridConfig, state: State, batches: tuple[Transition, Transition], key: Key[Array, ""]
+) -> tuple[State, Info]:
+    """One gradient step of each, the SAC's against the snapshots that the helper has now."""
+    prefs = offered_preferences(cfg, state.own.lam, jax.random.fold_in(jax.random.clone(key), 1))
+    snapshots = state.helper.snapshots
+    is_on = (state.num_updates >= cfg.switch_after) & snapshots.filled.any()
+    loss = partial(hybrid_loss, Offer(snapshots, prefs, is_on))
+    own, info = sac.step(cfg.single, state.own, batches[0], jax.random.clone(key), loss)
+    helper, helper_info = qpensieve.update(cfg.pensieve, state.helper, batches[1], key)
+    info |= {f"helper_{name}": value for name, value in helper_info.items()}
+    return State(own, helper, state.num_updates + 1), info
+
+
+def hybrid_loss(offer: Offer, actor: GaussianActor, critic: Mlp, query: sac.Query) -> mosac.LossAndBeside:
+    """SAC's policy loss, or once it is on the one that climbs the best of own value and snapshots."""
+
+    def plain(actor: GaussianActor) -> mosac.LossAndBeside:
+        loss, (logp, _) = sac.own_loss(actor, critic, query)
+        return loss, (logp, {"snapshot_share": jnp.zeros(())})
+
+    if offer.snapshots.filled.size == 0:
+        return plain(actor)
+    # A branch and not a selection: without snapshots the SAC is SAC to the last bit, and costs no more.
+    return jax.lax.cond(offer.is_on, lambda actor: shared_loss(offer, actor, critic, query), plain, actor)
+
+
+def offered_preferences(cfg: HybridConfig, lam: Float[Array, " d"], key: Key[Array, ""]) -> Float[Array, "m 1 d"]:
+    """W: the agent's own preference first, then random ones."""
+    others = sample_preferences(key, cfg.pensieve.num_preferences - 1, lam.shape[0], cfg.sac.sampler)
+    return jnp.concatenate([lam[None], others])[:, None]
+
+
+def shared_loss(offer: Offer, actor: GaussianActor, critic: Mlp, query: sac.Query) -> mosac.LossAndBeside:
+    """Mean of alpha log pi(a) - max(own Q(s, a), max over snapshots Q' and lam' in W of lam . Q'(s, a; lam')).
+
+    Twins by minimum after scalarisation, the maximum per sample; own Q is always a candidate.
+    """
+    a, logp = sac.sample_actions(actor, query.s, query.key)
+    own = sac.own_value(critic, query.s, a)
+    shared, _ = best_value(offer.snapshots.critics, offer.snapshots.filled, offer.prefs, query.s, a)
+    share = jnp.mean((shared > own).astype(jnp.float32))
+    return jnp.mean(query.alpha * logp - jnp.maximum(own, shared)), (logp, {"snapshot_share": share})
+
+
+def end_block(cfg: HybridConfig, state: State, num_updates: Int[Array, ""]) -> State:
+    return State(state.own, qpensieve.end_block(cfg.pensieve, state.helper, num_updates), state.num_updates)
+
+
+class BothPolicies:
+    """The SAC in lane 0, its helper in lane 1; asked for the best action, it is the SAC's."""
+
+    def __init__(self, flat: Float32[np.ndarray, "n parameters"], halves: tuple[Acting, Acting], split: int):
+        self._own: HostPolicy = halves[0].policy(flat[:, :split])
+        self._helper: HostPolicy = halves[1].policy(flat[:, split:])
+
+    def explore(
+        self,
+        obs: Float32[np.ndarray, "n 2 obs"],
+        lam: Float32[np.ndarray, "n 2 d"],
+        noise: Float32[np.ndarray, "n 2 act"],
+        step: int,
+    ) -> Float32[np.ndarray, "n 2 act"]:
+        own = self._own.explore(obs[:, :1], lam[:, :1], noise[:, :1], step)
+        return np.concatenate([own, self._helper.explore(obs[:, 1:], lam[:, 1:], noise[:, 1:], step)], axis=1)
+
+    def sample(
+        self,
+        obs: Float32[np.ndarray, "n rows obs"],
+        lam: Float32[np.ndarray, "n rows d"],
+        noise: Float32[np.ndarray, "n rows act"],
+        step: int,
+    ) -> Float32[np.ndarray, "n rows act"]:
+        return self._own.explore(obs, lam, noise, step)
+
+    def exploit(
+        self, obs: Float32[np.ndarray, "n rows obs"], lam: Float32[np.ndarray, "n rows d"]
+    ) -> Float32[np.ndarray, "n rows act"]:
+        return self._own.exploit(obs, lam)
+
+
+def both_acting(cfg: HybridConfig, spec: EnvSpec) -> Acting:
+    hidden = cfg.sac.hidden
+    halves = (gaussian_acting(spec, hidden, is_conditioned=False), gaussian_acting(spec, hidden, is_conditioned=True))
+    split = num_parameters((spec.obs_size, hidden, hidden, 2 * spec.action_size))
+    return continuous_acting(spec, lambda flat: BothPolicies(flat, halves, split))
+
+
+def make(cfg: HybridConfig, spec: EnvSpec) -> Algorithm[State]:
+    words = cfg.preferences or CASES.get(spec.id)
+    if words is None:
+        shown = " and ".join(CASES)
+        raise ValueError(f"hybrid SAC has preferences of its own for {shown} only; for {spec.id} give --preferences")
+    return Algorithm(
+        init=partial(init, cfg, spec),
+        actor=lambda state: (state.own.actor, state.helper.sac.actor),
+        act=lambda actors, s, lam: sac.act(actors[0], s, lam),
+        acting=both_acting(cfg, spec),
+        update=partial(update, cfg),
+        end_block=partial(end_block, cfg),
+        preferences=sac.parse_preferences(words, spec),
+        num_lanes=2,
+    )

@@ -1,0 +1,197 @@
+"""Single-objective SAC, one agent per preference: scalar reward lam . r, scalar twin critics, no preference input.
+
+Paper: Haarnoja et al. 2018, with automatic temperature; in the Q-Pensieve paper it is trained once for each of 19
+preferences. The preference is part of the state, so many agents with different preferences are one more axis. Hybrid
+SAC is the same step with another policy loss, passed in as a function.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, Float, Float64, Key
+
+from qpensieve.acting import gaussian_acting
+from qpensieve.algos.mosac import LossAndBeside, Optimizers, temperature_loss
+from qpensieve.losses import gradient_step, polyak, scalarize, squash
+from qpensieve.nets import GaussianActor, Mlp
+from qpensieve.preferences import check_preference, sac_preferences
+from qpensieve.replay import Transition
+from qpensieve.types import Algorithm, EnvSpec, Info
+
+
+@dataclass(frozen=True)
+class SingleSacConfig:
+    """Settings of SAC for one preference; defaults are the Q-Pensieve paper's."""
+
+    preferences: tuple[str, ...] = ()
+    """Preferences that each get an agent of their own, such as 0.9,0.1 0.8,0.2; none given: the paper's 19."""
+    hidden: int = 256
+    """Width of the two hidden layers of every network."""
+    learning_rate: float = 3e-4
+    """Adam's step size, for policy, critics and temperature."""
+    discount: float = 0.99
+    """Discount factor gamma."""
+    tau: float = 0.005
+    """Share of the way the target critics move towards the critics at every update."""
+    batch_size: int = 256
+    """Transitions per gradient step."""
+
+
+class State(eqx.Module):
+    """Everything that learning changes, and the preference that it learns for."""
+
+    actor: GaussianActor
+    """Its preference input is empty."""
+    critic: Mlp
+    """Twins: leaves lead with [2]."""
+    target: Mlp
+    log_alpha: Float[Array, ""]
+    optimizers: Optimizers
+    lam: Float[Array, " d"]
+
+
+class Query(eqx.Module):
+    """What a policy loss is asked about: temperature, states, the preference, and a key for actions."""
+
+    alpha: Float[Array, ""]
+    s: Float[Array, "b obs"]
+    lam: Float[Array, " d"]
+    key: Key[Array, ""]
+
+
+PolicyLoss = Callable[[GaussianActor, Mlp, Query], LossAndBeside]
+
+
+def parse_preferences(words: tuple[str, ...], spec: EnvSpec) -> Float64[np.ndarray, "p d"]:
+    """Preferences from text such as `0.9,0.1`; of none given the paper's 19, which are for two objectives."""
+    if not words:
+        if spec.num_objectives != 2:
+            example = ",".join(["..."] * spec.num_objectives)
+            raise ValueError(
+                f"{spec.id} has {spec.num_objectives} objectives, the paper's 19 preferences are for two: "
+                f"give some with --preferences {example}"
+            )
+        return sac_preferences()
+    return np.stack([_parse(word, spec.num_objectives) for word in words])
+
+
+def _parse(word: str, num_objectives: int) -> Float64[np.ndarray, " d"]:
+    try:
+        numbers = [float(part) for part in word.split(",")]
+    except ValueError:
+        raise ValueError(f"preference {word!r} is not numbers with commas between them, such as 0.9,0.1") from None
+    try:
+        return check_preference(numbers, num_objectives)
+    except ValueError as error:
+        raise ValueError(f"preference {word!r}: {error}") from error
+
+
+def init(cfg: SingleSacConfig, spec: EnvSpec, key: Key[Array, ""], lam: Float[Array, " d"]) -> State:
+    key_actor, key_critic = jax.random.split(key)
+    actor = GaussianActor(spec.obs_size, spec.action_size, 0, cfg.hidden, key=key_actor)
+    new_critic = lambda k: Mlp(spec.obs_size + spec.action_size, cfg.hidden, 1, key=k)
+    critic = jax.vmap(new_critic)(jax.random.split(key_critic))
+    log_alpha = jnp.zeros(())
+    adam = _adam(cfg)
+    optimizers = Optimizers(adam.init(actor), adam.init(critic), adam.init(log_alpha))  # pyright: ignore
+    target = jax.tree.map(jnp.copy, critic)  # its own buffers: the loop donates every leaf
+    return State(actor, critic, target, log_alpha, optimizers, lam)
+
+
+def update(cfg: SingleSacConfig, state: State, batch: Transition, key: Key[Array, ""]) -> tuple[State, Info]:
+    """One gradient step of SAC on the reward lam . r."""
+    return step(cfg, state, batch, key, own_loss)
+
+
+def step(
+    cfg: SingleSacConfig, state: State, batch: Transition, key: Key[Array, ""], policy_loss: PolicyLoss
+) -> tuple[State, Info]:
+    """Critics, policy against the updated critics, temperature, target network: the order of MO-SAC's step."""
+    key_next, key_policy = jax.random.split(key)
+    adam, opt = _adam(cfg), state.optimizers
+    y = soft_target(cfg, state, batch, key_next)
+    loss_of_critic = partial(critic_loss, batch=batch, y=y)
+    critic, critic_opt, q_loss, q_mean = gradient_step(adam, loss_of_critic, state.critic, opt.critic)
+
+    query = Query(jnp.exp(state.log_alpha), batch.s, state.lam, key_policy)
+    loss_of_actor = lambda actor: policy_loss(actor, critic, query)
+    actor, actor_opt, pi_loss, (logp, info) = gradient_step(adam, loss_of_actor, state.actor, opt.actor)
+
+    loss_of_temperature = lambda log_alpha: temperature_loss(log_alpha, logp, -float(batch.a.shape[1]))
+    log_alpha, alpha_opt, _, _ = gradient_step(adam, loss_of_temperature, state.log_alpha, opt.temperature)
+
+    target = polyak(state.target, critic, cfg.tau)
+    new = State(actor, critic, target, log_alpha, Optimizers(actor_opt, critic_opt, alpha_opt), state.lam)
+    logged = {"critic_loss": q_loss, "policy_loss": pi_loss, "temperature": query.alpha, "q": q_mean}
+    return new, info | logged | {"entropy": -jnp.mean(logp)}
+
+
+def soft_target(cfg: SingleSacConfig, state: State, batch: Transition, key: Key[Array, ""]) -> Float[Array, " b"]:
+    """Lam . r + gamma (min over twins of Q_target(s', a') - alpha log pi); a time limit does not stop the bootstrap."""
+    a_next, logp = sample_actions(state.actor, batch.s_next, key)
+    q = twin_values(state.target, batch.s_next, a_next).min(axis=0)
+    return scalar_target(cfg, state, batch, q - jnp.exp(state.log_alpha) * logp)
+
+
+def scalar_target(
+    cfg: SingleSacConfig, state: State, batch: Transition, soft_value: Float[Array, " b"]
+) -> Float[Array, " b"]:
+    """The target, given the soft value of the next state."""
+    reward = scalarize(jnp.broadcast_to(state.lam, batch.r.shape), batch.r)
+    return jax.lax.stop_gradient(reward + cfg.discount * (1.0 - batch.terminated) * soft_value)
+
+
+def critic_loss(critic: Mlp, batch: Transition, y: Float[Array, " b"]) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """Mean squared error, summed over twins; beside it the mean of Q."""
+    q = twin_values(critic, batch.s, batch.a)
+    return jnp.sum(jnp.mean(jnp.square(q - y[None]), axis=1)), jnp.mean(q[0])
+
+
+def own_loss(actor: GaussianActor, critic: Mlp, query: Query) -> LossAndBeside:
+    """Mean of alpha log pi(a) - min over twins of Q(s, a)."""
+    a, logp = sample_actions(actor, query.s, query.key)
+    return jnp.mean(query.alpha * logp - own_value(critic, query.s, a)), (logp, {})
+
+
+def own_value(critic: Mlp, s: Float[Array, "b obs"], a: Float[Array, "b act"]) -> Float[Array, " b"]:
+    return twin_values(jax.lax.stop_gradient(critic), s, a).min(axis=0)
+
+
+def sample_actions(
+    actor: GaussianActor, s: Float[Array, "b obs"], key: Key[Array, ""]
+) -> tuple[Float[Array, "b act"], Float[Array, " b"]]:
+    """Reparameterised actions and their log-probabilities."""
+    mean, log_std = jax.vmap(lambda s: actor(s, jnp.zeros(0)))(s)
+    return jax.vmap(squash)(mean, log_std, jax.random.normal(key, mean.shape))
+
+
+def twin_values(critic: Mlp, s: Float[Array, "b obs"], a: Float[Array, "b act"]) -> Float[Array, "2 b"]:
+    over_batch = jax.vmap(lambda net, x: net(x)[0], in_axes=(None, 0))
+    return jax.vmap(over_batch, in_axes=(0, None))(critic, jnp.concatenate([s, a], axis=1))
+
+
+def make(cfg: SingleSacConfig, spec: EnvSpec) -> Algorithm[State]:
+    return Algorithm(
+        init=partial(init, cfg, spec),
+        actor=lambda state: state.actor,
+        act=act,
+        acting=gaussian_acting(spec, cfg.hidden, is_conditioned=False),
+        update=partial(update, cfg),
+        preferences=parse_preferences(cfg.preferences, spec),
+    )
+
+
+def act(actor: GaussianActor, s: Float[Array, " obs"], lam: Float[Array, " d"]) -> Float[Array, " act"]:
+    """The mean action; the preference is the agent's own whatever it is asked."""
+    del lam
+    return jnp.tanh(actor(s, jnp.zeros(0))[0])
+
+
+def _adam(cfg: SingleSacConfig) -> optax.GradientTransformation:
+    return optax.adam(cfg.learning_rate)

@@ -1,0 +1,116 @@
+"""Updates per second of every method, beside MO-SAC's in the same run; no environment is stepped."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from qpensieve import replay
+from qpensieve.bench.report import Row, interleave, seconds
+from qpensieve.config import ALGORITHMS, AlgoName, RunConfig, default_config, make_algorithm, override
+from qpensieve.envs import get_domain
+from qpensieve.train.learner import Block, make_learner
+from qpensieve.types import Algorithm, EnvSpec, Hints
+
+REFERENCE: AlgoName = "mosac"
+CAPACITY = 100_000
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Settings of the benchmark.
+
+    Attributes:
+        domain: Whose shapes to use.
+        algos: Methods to time beside MO-SAC.
+        seeds: Numbers of agents trained at once; sac and hybrid-sac have one preference each.
+        block: Updates per call.
+        repeats: Interleaved repeats; the median is shown.
+    """
+
+    domain: str = "DST2d"
+    algos: tuple[AlgoName, ...] = ("qpensieve", "sac", "hybrid-sac", "cnder", "envelope")
+    seeds: tuple[int, ...] = (1, 5)
+    block: int = 10
+    repeats: int = 3
+
+
+def run(settings: Settings, progress: Callable[[str], None]) -> list[Row]:
+    """One row per method and number of agents; ratios are of the same run."""
+    unknown = set(settings.algos) - ALGORITHMS.keys()
+    if unknown:
+        raise ValueError(f"unknown algorithm {min(unknown)!r}: use {', '.join(ALGORITHMS)}")
+    names: list[AlgoName] = [REFERENCE, *(algo for algo in settings.algos if algo != REFERENCE)]
+    rows = []
+    for num in settings.seeds:
+        progress(f"methods: compiling for {num} agent(s)")
+        timers = [_timer(_config(settings.domain, name), num, settings.block) for name in names]
+        for timer in timers:
+            timer()
+        progress(f"methods: measuring {num} agent(s)")
+        times = interleave(timers, settings.repeats)
+        for name, values in zip(names, times, strict=True):
+            ratio = median(value / reference for value, reference in zip(values, times[0], strict=True))
+            each = median(values)
+            rows.append(
+                {
+                    "method": name,
+                    "agents": num,
+                    "ms/update": 1e3 * each,
+                    "agent-updates/s": num / each,
+                    "times MO-SAC's": ratio,
+                }
+            )
+    return rows
+
+
+def _config(domain: str, algo: AlgoName) -> RunConfig:
+    """The paper's settings; a hybrid is timed with its snapshots on, the dearer part."""
+    config = default_config(domain, algo)
+    d = get_domain(domain).spec.num_objectives
+    if algo in ("sac", "hybrid-sac"):
+        config = override(config, {"preferences": (",".join([str(1 / d)] * d),)})
+    if algo in ("qpensieve", "hybrid-sac"):
+        config = override(config, {"push_after": 0, "push_period": 1})
+    return override(config, {"switch_after": 0}) if algo == "hybrid-sac" else config
+
+
+def _timer(config: RunConfig, num_agents: int, block: int) -> Callable[[], float]:
+    """A function that runs one block of updates and gives the seconds of one update (of all agents)."""
+    spec = get_domain(config.domain).spec
+    algorithm = make_algorithm(config, spec)
+    stored = replace(spec, action_size=algorithm.acting.action_size)
+    learner = make_learner(algorithm, stored, config.core.batch_size, CAPACITY)
+    state = learner.init(jnp.arange(num_agents))
+    state = learner.write(state, _block(algorithm, stored, num_agents, CAPACITY // 10))
+    new = _block(algorithm, stored, num_agents, block)
+
+    def time_block() -> float:
+        nonlocal state
+        before = state
+
+        def work() -> None:
+            nonlocal state
+            state, flat, _ = learner.learn(before, new)
+            flat.block_until_ready()
+
+        return seconds(work) / block
+
+    return time_block
+
+
+def _block(algorithm: Algorithm[Any], stored: EnvSpec, num_agents: int, num: int) -> Block:
+    """Noise in place of transitions; where actions are indices, all of them the first."""
+    generator, lanes = np.random.default_rng(num), num_agents * algorithm.num_lanes
+    rows = generator.standard_normal((lanes, num, replay.row_width(stored))).astype(np.float32)
+    if algorithm.acting.is_discrete:
+        rows[:, :, stored.obs_size] = 0.0
+    if algorithm.memory is None:
+        return Block(jnp.asarray(rows))
+    lam = generator.dirichlet(np.ones(stored.num_objectives), (num_agents, num)).astype(np.float32)
+    past = np.repeat(lam[:, :, None], algorithm.memory.num_past, axis=2)
+    slots = np.tile(np.arange(num, dtype=np.int32), (num_agents, 1))
+    return Block(jnp.asarray(rows), jnp.asarray(slots), Hints(jnp.asarray(lam), jnp.asarray(past)))

@@ -1,0 +1,424 @@
+"""CN-DER against loops in NumPy, hand-computed numbers, scalar DDPG, and what it is for: not to forget."""
+
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from qpensieve import priorities
+from qpensieve.algos import cnder
+from qpensieve.algos.cnder import CnDerConfig
+from qpensieve.nets import Critic
+from qpensieve.replay import Transition
+from qpensieve.types import EnvSpec, Hints
+from tests.algos.problem import BATCH, SPEC, assert_trees_close, assert_trees_equal, random_like, transitions
+from tests.oracles import cnder as oracle
+from tests.oracles.mosac import Net, adam_step, net_of
+
+HIDDEN = 8
+CFG = CnDerConfig(hidden=HIDDEN, batch_size=BATCH, discount=0.9, learning_rate=1e-2, tau=0.1)
+SCALAR = EnvSpec("scalar", 4, 2, ("one",), None, None)
+TWO = EnvSpec("two", 4, 2, ("a", "b"), None, None)
+ONE_STEP = EnvSpec("one-step", 1, 1, ("right", "left"), None, None)
+UPDATE = jax.jit(cnder.update, static_argnums=0)
+
+
+@cache
+def _state(seed: int, spec: EnvSpec = SPEC) -> cnder.State:
+    """A state as after some training: four different networks, optimisers still fresh."""
+    like = jax.eval_shape(partial(cnder.init, CFG, spec), jax.random.key(0))
+    fresh = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), like.optimizers)
+    nets = (like.actor, like.target_actor, like.critic, like.target_critic)
+    actor, target_actor, critic, target_critic = (random_like(net, 10 * seed + i) for i, net in enumerate(nets))
+    return cnder.State(actor, target_actor, critic, target_critic, fresh)
+
+
+@cache
+def _hints(seed: int, num_objectives: int = 3, num: int = BATCH) -> Hints:
+    """A current preference and `num` earlier ones."""
+    prefs = np.random.default_rng(seed).dirichlet(np.ones(num_objectives), num + 1)
+    return Hints(jnp.asarray(prefs[0], jnp.float32), jnp.asarray(prefs[1:], jnp.float32))
+
+
+def _prefs(hints: Hints) -> np.ndarray:
+    """Current and past preference of every row, for the oracle."""
+    return np.stack([np.tile(np.asarray(hints.lam, np.float64), (len(hints.past), 1)), np.asarray(hints.past)])
+
+
+def _expected_targets(state: cnder.State, batch: Transition, prefs: np.ndarray) -> np.ndarray:
+    return oracle.targets(net_of(state.target_actor.net), net_of(state.target_critic.net), batch, prefs, 0.9)
+
+
+def _update(
+    state: cnder.State, batch: Transition, hints: Hints, cfg: CnDerConfig = CFG
+) -> tuple[cnder.State, dict[str, float], np.ndarray]:
+    new, info, priority = UPDATE(cfg, state, batch, hints, jax.random.key(0))
+    return new, {name: float(value) for name, value in info.items()}, np.asarray(priority)
+
+
+def test_targets_are_vectors_under_both_preferences_of_each_transition():
+    state, batch, prefs = _state(0), transitions(1), _prefs(_hints(2))
+    y = np.asarray(jax.jit(partial(cnder.targets, CFG))(state, batch, jnp.asarray(prefs, jnp.float32)))
+    np.testing.assert_allclose(y, _expected_targets(state, batch, prefs), rtol=1e-5, atol=1e-5)
+    going_on = np.asarray(batch.terminated) == 0
+    bootstrap = (y - np.asarray(batch.r)[None])[:, going_on]
+    # Neither preference's target is the other's, and no objective's is a copy of another's.
+    assert (np.abs(bootstrap[0] - bootstrap[1]).max(axis=1) > 1e-3).all()
+    assert (np.abs(np.diff(bootstrap, axis=2)) > 1e-4).all()
+
+
+def test_an_end_alone_stops_the_bootstrap():
+    """A row cut by a time limit has terminated = 0 and counts on."""
+    state, batch, prefs = _state(0), transitions(1), jnp.asarray(_prefs(_hints(2)), jnp.float32)
+    targets = jax.jit(partial(cnder.targets, CFG))
+    ended = np.asarray(batch.terminated) == 1
+    y = np.asarray(targets(state, batch, prefs))
+    for of_preference in y:
+        np.testing.assert_array_equal(of_preference[ended], np.asarray(batch.r)[ended])
+    cut = np.asarray(targets(state, replace(batch, terminated=jnp.zeros(BATCH)), prefs))
+    np.testing.assert_array_equal(cut[:, ~ended], y[:, ~ended])
+    assert (np.abs(cut - np.asarray(batch.r)[None]).max(axis=2) > 1e-3).all()
+
+
+def _constant_critic(q: list[float]) -> Critic:
+    zeros = jax.tree.map(jnp.zeros_like, _state(0, TWO).critic)
+    return eqx.tree_at(lambda critic: critic.net.last.bias, zeros, jnp.array(q))
+
+
+@pytest.mark.parametrize(
+    ("loss", "expected"),
+    [
+        # Errors (1, -2), (-1, 3) under the first preference, (0, 0.5), (-4, 2) under the second.
+        ("l1", (1 + 2 + 1 + 3 + 0 + 0.5 + 4 + 2) / 8),
+        ("huber", (0.5 + 1.5 + 0.5 + 2.5 + 0 + 0.125 + 3.5 + 1.5) / 8),
+    ],
+)
+def test_the_critic_loss_by_hand(loss: str, expected: float):
+    """The preferences do not weigh it: all errors count alike."""
+    batch, prefs = transitions(1, TWO, num=2), jnp.array([[[1.0, 0.0]] * 2, [[0.3, 0.7]] * 2])
+    y = jnp.array([[[0.0, 4.0], [2.0, -1.0]], [[1.0, 1.5], [5.0, 0.0]]])
+    cfg = replace(CFG, critic_loss=loss)
+    value, (q, errors) = cnder.critic_loss(cfg, _constant_critic([1.0, 2.0]), batch, prefs, y)
+    assert float(value) == pytest.approx(expected, rel=1e-6)
+    np.testing.assert_allclose(errors, [(1 + 2 + 0 + 0.5) / 4, (1 + 3 + 4 + 2) / 4], rtol=1e-6)
+    np.testing.assert_allclose(q, np.tile([1.0, 2.0], (2, 2, 1)))
+
+
+def test_the_priority_by_hand():
+    priority = cnder.priority_of_errors(CFG, jnp.array([0.0, 0.99, 2.99]))
+    np.testing.assert_allclose(priority, [1e-4, 1.0, 9.0], rtol=1e-5)
+    other = replace(CFG, priority_offset=1.0, priority_exponent=0.5)
+    np.testing.assert_allclose(cnder.priority_of_errors(other, jnp.array([0.0, 3.0])), [1.0, 2.0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("loss", ["l1", "huber"])
+def test_the_critic_goes_down_the_gradient_of_the_loops_loss(loss: str):
+    """Adam's first moment after one step is a tenth of the gradient, so the gradient can be read off."""
+    state, batch, hints = _state(0), transitions(1), _hints(2)
+    new, info, _ = _update(state, batch, hints, replace(CFG, critic_loss=loss))
+    prefs = _prefs(hints)
+    y, critic = _expected_targets(state, batch, prefs), net_of(state.critic.net)
+    loss_of = {"l1": oracle.critic_loss, "huber": oracle.huber_loss}[loss]
+    assert info["critic_loss"] == pytest.approx(loss_of(critic, batch, prefs, y), rel=1e-5)
+    expected = oracle.gradient(lambda net: loss_of(net, batch, prefs, y), critic)
+    moments = jax.tree.leaves(new.optimizers.critic[0].mu)  # pyright: ignore[reportIndexIssue, reportAttributeAccessIssue]
+    assert_trees_close([10 * moment for moment in moments], expected, 1e-4)
+    stepped = [adam_step(p, g, 1e-2) for p, g in zip(_leaves(critic), expected, strict=True)]
+    certain = [np.abs(g) > 1e-3 for g in expected]  # where the gradient's sign is beyond doubt, so is Adam's first step
+    for leaf, other, mask in zip(jax.tree.leaves(new.critic), stepped, certain, strict=True):
+        np.testing.assert_allclose(np.asarray(leaf)[mask], other[mask], rtol=1e-4, atol=1e-4)
+
+
+def _leaves(net: Net) -> list[np.ndarray]:
+    return [parameter for layer in net for parameter in layer]
+
+
+def test_the_policy_climbs_the_updated_critic_with_each_rows_own_preference():
+    state, batch, hints = _state(0), transitions(1), _hints(2)
+    new, info, _ = _update(state, batch, hints)
+    s, prefs = np.asarray(batch.s, np.float64), _prefs(hints)
+    actor, critic = net_of(state.actor.net), net_of(new.critic.net)
+    loss = oracle.policy_loss(actor, critic, s, prefs)
+    assert info["policy_loss"] == pytest.approx(loss, rel=1e-5)
+    assert abs(loss - oracle.policy_loss(actor, net_of(state.critic.net), s, prefs)) > 1e-3
+    expected = oracle.gradient(lambda net: oracle.policy_loss(net, critic, s, prefs), actor)
+    moments = jax.tree.leaves(new.optimizers.actor[0].mu)  # pyright: ignore[reportIndexIssue, reportAttributeAccessIssue]
+    assert_trees_close([10 * moment for moment in moments], expected, 1e-4)
+    after = oracle.policy_loss(net_of(new.actor.net), critic, s, prefs)
+    assert after < loss - 1e-3
+
+
+def test_an_objective_that_counts_nothing_is_learnt_all_the_same():
+    """Targets and loss keep the vector; scalarised ones would leave the column of a zero preference untouched."""
+    one = jnp.array([1.0, 0.0, 0.0])
+    hints = Hints(one, jnp.tile(one[None], (BATCH, 1)))
+    new, _, before = _update(_state(0), transitions(1), hints)
+    gradient = np.asarray(new.optimizers.critic[0].mu.net.last.weight)  # pyright: ignore
+    assert (np.abs(gradient).max(axis=0) > 1e-3).all()
+    raised = replace(transitions(1), r=transitions(1).r.at[:, 2].add(5.0))
+    _, _, after = _update(_state(0), raised, hints)
+    assert (np.abs(after - before) > 1e-3).all()
+
+
+def test_new_priorities_come_from_the_errors_before_the_step():
+    state, batch, hints = _state(0), transitions(1), _hints(2)
+    new, info, priority = _update(state, batch, hints)
+    prefs = _prefs(hints)
+    y = _expected_targets(state, batch, prefs)
+    expected = oracle.priorities(net_of(state.critic.net), batch, prefs, y)
+    np.testing.assert_allclose(priority, expected, rtol=1e-4)
+    assert not np.allclose(expected, oracle.priorities(net_of(new.critic.net), batch, prefs, y), rtol=1e-3)
+    errors = oracle.errors(net_of(state.critic.net), batch, prefs, y)
+    assert info["td_error"] == pytest.approx(np.abs(errors).mean(), rel=1e-5)
+    assert info["q"] == pytest.approx(float((prefs * (errors + y)).sum(axis=2).mean()), rel=1e-4)
+    assert info["priority"] == pytest.approx(expected.mean(), rel=1e-4)
+    assert info["priority_max"] == pytest.approx(expected.max(), rel=1e-4)
+    _, _, with_huber = _update(state, batch, hints, replace(CFG, critic_loss="huber"))
+    np.testing.assert_allclose(with_huber, priority, rtol=1e-6)
+
+
+def test_every_transition_is_relabelled_with_the_current_preference_and_its_own_past_one():
+    state, batch, hints = _state(0), transitions(1), _hints(2)
+    _, _, priority = _update(state, batch, hints)
+    _, _, other_current = _update(state, batch, replace(hints, lam=hints.past[3]))
+    assert (np.abs(other_current / priority - 1) > 1e-4).all()
+    _, _, other_past = _update(state, batch, replace(hints, past=hints.past.at[4].set(hints.past[5])))
+    np.testing.assert_array_equal(np.flatnonzero(np.abs(other_past / priority - 1) > 1e-4), [4])
+
+
+def test_trained_on_the_current_preference_alone_the_past_does_not_matter():
+    cfg = replace(CFG, trained_on="current")
+    state, batch, hints = _state(0), transitions(1), _hints(2)
+    alone = _update(state, batch, hints, cfg)
+    assert_trees_equal(alone[0], _update(state, batch, replace(hints, past=_hints(3).past), cfg)[0])
+    # It is the algorithm with the current preference in both places.
+    twice = _update(state, batch, replace(hints, past=jnp.tile(hints.lam[None], (BATCH, 1))))
+    assert_trees_close(alone[0].optimizers, twice[0].optimizers, 1e-5)
+    np.testing.assert_allclose(alone[2], twice[2], rtol=1e-5)
+
+
+def test_new_transitions_get_the_priority_of_their_own_two_preferences():
+    state, batch = _state(0), transitions(1)
+    lam, past = _hints(2).past, jnp.stack([_hints(3).past, _hints(4).past], axis=1)
+    first = jax.jit(partial(cnder.priority, CFG))
+    priority = np.asarray(first(state, batch, Hints(lam, past), jax.random.key(0)))
+    prefs = np.stack([np.asarray(lam, np.float64), np.asarray(past[:, 0])])
+    y = _expected_targets(state, batch, prefs)
+    np.testing.assert_allclose(priority, oracle.priorities(net_of(state.critic.net), batch, prefs, y), rtol=1e-4)
+
+
+def test_both_target_networks_follow_the_updated_ones():
+    state = _state(0)
+    new, _, _ = _update(state, transitions(1), _hints(2))
+    mixed = lambda old, online: jax.tree.map(lambda t, o: 0.9 * t + 0.1 * o, old, online)
+    assert_trees_close(new.target_actor, mixed(state.target_actor, new.actor), 1e-6)
+    assert_trees_close(new.target_critic, mixed(state.target_critic, new.critic), 1e-6)
+
+
+def test_the_first_state_has_targets_of_their_own_that_equal_the_networks():
+    state = jax.jit(partial(cnder.init, CFG, SPEC))(jax.random.key(0))
+    assert_trees_equal(state.target_actor, state.actor)
+    assert_trees_equal(state.target_critic, state.critic)
+
+
+def test_networks_and_their_targets_share_no_buffer():
+    """The loop donates every leaf, and a buffer given away twice is an error."""
+    state = cnder.init(replace(CFG, hidden=2), ONE_STEP, jax.random.key(0))
+    leaves = [leaf for leaf in jax.tree.leaves(state) if leaf.size > 0]
+    assert len({leaf.unsafe_buffer_pointer() for leaf in leaves}) == len(leaves)
+
+
+def test_agents_side_by_side_learn_as_each_alone():
+    batches, hints = [transitions(i) for i in (1, 2)], [_hints(i) for i in (3, 4)]
+    stack = lambda trees: jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
+    keys = jax.random.split(jax.random.key(0))
+    together = jax.jit(jax.vmap(partial(cnder.update, CFG)))
+    new, _, priority = together(stack([_state(0), _state(1)]), stack(batches), stack(hints), keys)
+    for i in range(2):
+        alone, _, expected = _update(_state(i), batches[i], hints[i])
+        np.testing.assert_allclose(priority[i], expected, rtol=1e-5)
+        assert_trees_close(jax.tree.map(lambda leaf, i=i: leaf[i], new.optimizers), alone.optimizers, 1e-5)
+
+
+@dataclass(frozen=True)
+class ScalarDdpg:
+    """DDPG with one scalar critic and L1 loss, written by itself: no preferences but a constant input of 1.
+
+    Attributes:
+        nets: Weights and biases of `actor`, `critic` and their targets, by name.
+    """
+
+    nets: dict[str, Any]
+
+    def values(self, name: str, *inputs: jax.Array) -> jax.Array:
+        x = jnp.concatenate([*inputs, jnp.ones((len(inputs[0]), 1))], axis=1)
+        (one, one_bias), (two, two_bias), (three, three_bias) = self.nets[name]
+        hidden = jnp.maximum(jnp.maximum(x @ one + one_bias[None], 0.0) @ two + two_bias[None], 0.0)
+        return hidden @ three + three_bias[None]
+
+    def errors(self, batch: Transition) -> jax.Array:
+        q_next = self.values("target_critic", batch.s_next, jnp.tanh(self.values("target_actor", batch.s_next)))
+        y = batch.r[:, 0] + 0.9 * jnp.where(batch.terminated == 1, 0.0, q_next[:, 0])
+        return jnp.abs(self.values("critic", batch.s, batch.a)[:, 0] - y)
+
+    def value(self, batch: Transition) -> jax.Array:
+        return self.values("critic", batch.s, jnp.tanh(self.values("actor", batch.s))).mean()
+
+
+def _plain_adam(net: Any, moments: Any, gradient: Any, t: jax.Array) -> tuple[Any, Any]:
+    mean = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, moments[0], gradient)
+    square = jax.tree.map(lambda v, g: 0.999 * v + 0.001 * g**2, moments[1], gradient)
+    step = lambda p, m, v: p - 1e-3 * (m / (1 - 0.9**t)) / (jnp.sqrt(v / (1 - 0.999**t)) + 1e-8)
+    return jax.tree.map(step, net, mean, square), (mean, square)
+
+
+@jax.jit
+def _plain_update(nets: dict[str, Any], moments: dict[str, Any], t: jax.Array, batch: Transition) -> Any:
+    priority = (ScalarDdpg(nets).errors(batch) + 0.01) ** 2
+    loss = lambda net: ScalarDdpg(nets | {"critic": net}).errors(batch).mean()
+    critic, of_critic = _plain_adam(nets["critic"], moments["critic"], jax.grad(loss)(nets["critic"]), t)
+    minus_value = lambda net: -ScalarDdpg(nets | {"critic": critic, "actor": net}).value(batch)
+    actor, of_actor = _plain_adam(nets["actor"], moments["actor"], jax.grad(minus_value)(nets["actor"]), t)
+    follow = lambda old, new: jax.tree.map(lambda t, o: 0.9 * t + 0.1 * o, old, new)
+    targets = {
+        "target_critic": follow(nets["target_critic"], critic),
+        "target_actor": follow(nets["target_actor"], actor),
+    }
+    return targets | {"critic": critic, "actor": actor}, {"critic": of_critic, "actor": of_actor}, priority
+
+
+def test_with_one_objective_it_is_scalar_ddpg_with_the_same_priorities():
+    """Twenty updates, each on a batch drawn by the priorities that the updates before it left behind."""
+    cfg, memory = replace(CFG, learning_rate=1e-3), transitions(1, SCALAR, num=60)
+    first = state = _state(0, SCALAR)
+    as_list = lambda module: [(p.weight, p.bias) for p in (module.net.first, module.net.second, module.net.last)]
+    plain = {name: as_list(getattr(state, name)) for name in ("actor", "target_actor", "critic", "target_critic")}
+    moments = {name: (jax.tree.map(jnp.zeros_like, plain[name]),) * 2 for name in ("actor", "critic")}
+    hints = Hints(jnp.ones(1), jnp.ones((BATCH, 1)))
+    set_at, sample = jax.jit(priorities.set_at), jax.jit(partial(priorities.sample, num=BATCH))
+    tree = plain_tree = set_at(priorities.empty(60), jnp.arange(60), jnp.ones(60))
+    for i in range(20):
+        slots, plain_slots = (sample(t, jax.random.key(i)) for t in (tree, plain_tree))
+        np.testing.assert_array_equal(slots, plain_slots)
+        batch = jax.tree.map(lambda leaf, slots=slots: leaf[slots], memory)
+        state, _, priority = UPDATE(cfg, state, batch, hints, jax.random.key(0))
+        plain, moments, plain_priority = _plain_update(plain, moments, jnp.asarray(i + 1), batch)
+        np.testing.assert_allclose(priority, plain_priority, rtol=1e-3)
+        tree, plain_tree = set_at(tree, slots, priority), set_at(plain_tree, slots, plain_priority)
+    for name, net in plain.items():
+        assert_trees_close(as_list(getattr(state, name)), net, 1e-4)
+    moved = np.abs(np.asarray(state.actor.net.first.weight) - np.asarray(first.actor.net.first.weight))
+    assert moved.max() > 5e-3
+
+
+def _permuted(state: cnder.State, order: np.ndarray) -> cnder.State:
+    """The state whose networks take and give the objectives in another order."""
+    inputs = lambda module: module.net.first.weight
+    outputs = lambda module: (module.net.last.weight, module.net.last.bias)
+    tail = lambda weight: jnp.concatenate([weight[: -len(order)], weight[-len(order) :][order]])
+
+    def permute_critic(critic: Critic) -> Critic:
+        critic = eqx.tree_at(inputs, critic, tail(critic.net.first.weight))
+        return eqx.tree_at(outputs, critic, (critic.net.last.weight[:, order], critic.net.last.bias[order]))
+
+    permute_actor = lambda actor: eqx.tree_at(inputs, actor, tail(actor.net.first.weight))
+    return cnder.State(
+        permute_actor(state.actor),
+        permute_actor(state.target_actor),
+        permute_critic(state.critic),
+        permute_critic(state.target_critic),
+        state.optimizers,
+    )
+
+
+def test_objectives_and_preferences_permuted_together_change_nothing():
+    order, cfg = np.array([2, 0, 1]), replace(CFG, learning_rate=1e-3)
+    state, other = _state(0), _permuted(_state(0), order)
+    for i in range(5):
+        batch, hints = transitions(i), _hints(i)
+        shuffled = Hints(hints.lam[order], hints.past[:, order])
+        state, _, priority = _update(state, batch, hints, cfg)
+        other, _, other_priority = _update(other, replace(batch, r=batch.r[:, order]), shuffled, cfg)
+        np.testing.assert_allclose(other_priority, priority, rtol=1e-3)
+    s, lam = transitions(9).s, _hints(9).past
+    a, other_a = jax.vmap(state.actor)(s, lam), jax.vmap(other.actor)(s, lam[:, order])
+    np.testing.assert_allclose(other_a, a, atol=1e-4)
+    value, other_value = jax.vmap(state.critic)(s, a, lam), jax.vmap(other.critic)(s, a, lam[:, order])
+    np.testing.assert_allclose(other_value, np.asarray(value)[:, order], atol=1e-4)
+    scalar, other_scalar = (lam * value).sum(axis=1), (lam[:, order] * other_value).sum(axis=1)
+    np.testing.assert_allclose(other_scalar, scalar, atol=1e-4)
+
+
+def test_the_host_acts_as_the_network_and_explores_with_its_noise():
+    algorithm, state = cnder.make(replace(CFG, noise_scale=0.05), SPEC), _state(0)
+    actor = algorithm.actor(state)
+    s, lam = transitions(1).s, _hints(2).past
+    expected = np.asarray(jax.vmap(partial(algorithm.act, actor))(s, lam))
+    np.testing.assert_array_equal(expected, jax.vmap(state.actor)(s, lam))
+    flat = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(actor)])[None]
+    policy = algorithm.acting.policy(flat)
+    inputs = np.asarray(s)[None], np.asarray(lam)[None]
+    np.testing.assert_allclose(policy.exploit(*inputs)[0], expected, atol=1e-6)
+    noise = algorithm.acting.draw_noise(np.random.default_rng(0), BATCH)
+    explored = policy.explore(*inputs, noise[None], 0)[0]
+    np.testing.assert_allclose(explored, np.clip(expected + 0.05 * noise, -1, 1), atol=1e-6)
+
+
+def test_the_algorithm_learns_from_a_diverse_replay_with_the_newest_transition_forced_in():
+    algorithm = cnder.make(CFG, SPEC)
+    memory = algorithm.memory
+    assert memory is not None
+    assert (memory.kind, memory.forces_newest, memory.num_past) == ("diverse", True, BATCH)
+    state, batch, hints = algorithm.init(jax.random.key(0)), transitions(1), _hints(2)
+    new, info, priority = jax.jit(memory.update)(state, batch, hints, jax.random.key(1))
+    expected = _update(cnder.init(CFG, SPEC, jax.random.key(0)), batch, hints)
+    assert_trees_equal(new, expected[0])
+    np.testing.assert_array_equal(priority, expected[2])
+    assert set(info) == {"critic_loss", "policy_loss", "q", "td_error", "priority", "priority_max"}
+    block = Hints(hints.past, hints.past[:, None])
+    first = jax.jit(memory.priority)(state, batch, block, jax.random.key(1))
+    np.testing.assert_array_equal(first, jax.jit(partial(cnder.priority, CFG))(state, batch, block, jax.random.key(1)))
+
+
+FIRST, SECOND = jnp.array([0.9, 0.1]), jnp.array([0.1, 0.9])
+
+
+def _learn(cfg: CnDerConfig, state: cnder.State, hints: Hints, seed: int) -> cnder.State:
+    """300 updates on random actions of the one-step problem r = (-(a - 1)^2, -(a + 1)^2) under one preference."""
+
+    def body(state: cnder.State, key: jax.Array) -> tuple[cnder.State, None]:
+        a = jax.random.uniform(key, (cfg.batch_size, 1), minval=-1.0, maxval=1.0)
+        s, r = jnp.zeros_like(a), jnp.concatenate([-jnp.square(a - 1.0), -jnp.square(a + 1.0)], axis=1)
+        batch = Transition(s, a, r, s, jnp.ones(cfg.batch_size))
+        return cnder.update(cfg, state, batch, hints, jax.random.key(0))[0], None
+
+    return jax.lax.scan(body, state, jax.random.split(jax.random.key(seed), 300))[0]
+
+
+def _return_after_the_switch_back(trained_on: Any, seed: int) -> tuple[float, float, float]:
+    """Scalarised return of the first preference before and after the second was learnt, and of the second then."""
+    cfg = CnDerConfig(hidden=32, batch_size=64, learning_rate=3e-3, tau=0.05, trained_on=trained_on)
+    repeat = lambda lam: jnp.tile(lam[None], (cfg.batch_size, 1))
+    learn = jax.jit(partial(_learn, cfg))
+    before = learn(cnder.init(cfg, ONE_STEP, jax.random.key(seed)), Hints(FIRST, repeat(FIRST)), seed)
+    after = learn(before, Hints(SECOND, repeat(FIRST)), seed + 100)
+
+    def value(state: cnder.State, lam: jax.Array) -> float:
+        a = state.actor(jnp.zeros(1), lam)[0]
+        return float(-lam[0] * (a - 1.0) ** 2 - lam[1] * (a + 1.0) ** 2)
+
+    return value(before, FIRST), value(after, FIRST), value(after, SECOND)
+
+
+def test_an_old_preference_is_not_forgotten_while_another_is_learnt():
+    """The best action is lam_1 - lam_2, worth -0.36 under both preferences; -2.92 is the other one's best action."""
+    for seed in range(2):
+        before, after, of_second = _return_after_the_switch_back("current-and-past", seed)
+        _, after_forgetting, _ = _return_after_the_switch_back("current", seed)
+        assert min(before, after, of_second) > -0.45
+        assert after > after_forgetting + 1.5

@@ -1,0 +1,531 @@
+"""Envelope DQN against loops in NumPy, numbers by hand, its identities and the exact Deep Sea Treasure."""
+
+from dataclasses import replace
+from functools import cache, partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from qpensieve.algos import envelope
+from qpensieve.preferences import sample_preferences, spaced_grid
+from qpensieve.replay import Transition
+from qpensieve.tabular import treasure
+from qpensieve.types import EnvSpec, Hints
+from tests.algos.problem import assert_trees_close, assert_trees_equal, random_like
+from tests.oracles import envelope as oracle
+
+SPEC = EnvSpec("test", 3, 1, ("one", "two", "three"), None, None)
+BATCH, PREFS = 6, 4
+CFG = envelope.EnvelopeConfig(
+    batch_size=BATCH,
+    num_preferences=PREFS,
+    bins=4,
+    width_factors=(2, 1),
+    discount=0.9,
+    learning_rate=1e-2,
+    gradient_clip=0.05,
+    target_period=2,
+    homotopy_start=0.2,
+    anneal_steps=3,
+)
+CONTINUOUS = EnvSpec("continuous", 5, 2, ("one", "two"), None, None)
+DISCRETE = EnvSpec("discrete", 5, 1, ("one", "two"), None, None, num_actions=7)
+
+
+def _prefs(seed: int, num: int, num_objectives: int) -> np.ndarray:
+    draws = np.random.default_rng(seed).exponential(size=(num, num_objectives))
+    return (draws / draws.sum(axis=1, keepdims=True)).astype(np.float32)
+
+
+def _tables(seed: int, b: int, m: int, num_actions: int, d: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Values of two networks at the next states, and preferences."""
+    generator = np.random.default_rng(seed)
+    online, target = generator.normal(size=(2, b, m, num_actions, d)).astype(np.float32)
+    return online, target, _prefs(seed, m, d)
+
+
+def _batch(seed: int, spec: EnvSpec = SPEC, num_actions: int = 4, num: int = BATCH) -> Transition:
+    """Random transitions; every third one ends its episode."""
+    generator = np.random.default_rng(seed)
+    s, s_next = (jnp.asarray(generator.normal(size=(num, spec.obs_size)), jnp.float32) for _ in range(2))
+    a = jnp.asarray(generator.integers(num_actions, size=(num, 1)), jnp.float32)
+    r = jnp.asarray(generator.normal(size=(num, spec.num_objectives)), jnp.float32)
+    return Transition(s, a, r, s_next, jnp.asarray(np.arange(num) % 3 == 0, jnp.float32))
+
+
+@cache
+def _state(seed: int, spec: EnvSpec = SPEC, cfg: envelope.EnvelopeConfig = CFG) -> envelope.State:
+    """A state whose two networks differ, as between two copies."""
+    like = jax.eval_shape(partial(envelope.init, cfg, spec), jax.random.key(0))
+    zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), like)
+    return replace(zeros, net=random_like(like.net, 2 * seed), target=random_like(like.target, 2 * seed + 1))
+
+
+def _hints(d: int = 3, fill: float = 0.0) -> Hints:
+    return Hints(jnp.full(d, fill), jnp.zeros((0, d)))
+
+
+def _drawn(key: jax.Array, num: int = PREFS, d: int = 3) -> np.ndarray:
+    """The preferences of an update with that key."""
+    return np.asarray(sample_preferences(key, num, d, "abs-normal"), np.float64)
+
+
+@cache
+def _step(cfg: envelope.EnvelopeConfig = CFG) -> Any:
+    """The update, compiled once for each configuration."""
+    return jax.jit(partial(envelope.update, cfg))
+
+
+_target = jax.jit(envelope.envelope_target)
+_double_dqn = jax.jit(envelope.double_dqn_target)
+
+
+# The target
+
+
+@pytest.mark.parametrize(
+    ("b", "m", "num_actions", "d"), [(5, 4, 3, 2), (4, 4, 4, 4), (3, 6, 7, 5), (4, 3, 5, 1), (2, 5, 1, 3), (3, 1, 4, 2)]
+)
+def test_the_target_is_that_of_the_four_loops(b: int, m: int, num_actions: int, d: int):
+    online, target, prefs = _tables(b + m, b, m, num_actions, d)
+    y = np.asarray(_target(online, target, prefs))
+    expected, winner = oracle.envelope_target(online, target, prefs)
+    np.testing.assert_array_equal(y, expected.astype(np.float32))
+    choice = jax.jit(envelope.envelope_choice)(online, prefs)
+    np.testing.assert_array_equal(choice.preference, winner)
+
+
+def test_the_double_dqn_target_is_that_of_the_loops():
+    online, target, prefs = _tables(0, 5, 4, 3, 2)
+    expected = oracle.double_dqn_target(online, target, prefs)
+    np.testing.assert_array_equal(_double_dqn(online, target, prefs), expected.astype(np.float32))
+    assert (np.abs(expected - oracle.envelope_target(online, target, prefs)[0]).max(axis=2) > 0.1).any()
+
+
+def test_the_target_by_hand():
+    """Of two preferences and two actions; the target network's numbers say which pair was taken."""
+    online = jnp.array([[[[1.0, 0.0], [0.0, 1.0]], [[3.0, -9.0], [-9.0, 2.0]]]])
+    target = jnp.array([[[[10.0, 11.0], [12.0, 13.0]], [[14.0, 15.0], [16.0, 17.0]]]])
+    prefs = jnp.array([[0.9, 0.1], [0.5, 0.5]])
+    # First lam: .9, .1 under its own and 2.7 - .9 = 1.8, -7.9 under the other; second: .5, .5 (a tie) and -3, -3.5.
+    np.testing.assert_array_equal(_target(online, target, prefs), [[[14.0, 15.0], [10.0, 11.0]]])
+    np.testing.assert_array_equal(_double_dqn(online, target, prefs), [[[10.0, 11.0], [14.0, 15.0]]])
+
+
+def test_the_target_is_the_vector_of_one_action_and_not_each_objective_s_own_maximum():
+    online, target, prefs = _tables(1, 6, 4, 3, 2)
+    y = np.asarray(_target(online, online, prefs))
+    candidates = online.reshape(6, 1, -1, 2)
+    assert (y[:, :, None] == candidates).all(axis=3).any(axis=2).all()
+    assert (candidates.max(axis=2) - y).max() > 0.5
+    y = np.asarray(_target(online, target, prefs))
+    assert (y[:, :, None] == target.reshape(6, 1, -1, 2)).all(axis=3).any(axis=2).all()
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 5])
+def test_with_one_preference_the_target_is_double_dqn_s_bit_for_bit(d: int):
+    online, target, prefs = _tables(2, 7, 1, 9, d)
+    np.testing.assert_array_equal(_target(online, target, prefs), _double_dqn(online, target, prefs), strict=True)
+
+
+def test_with_one_preference_learning_is_double_dqn_bit_for_bit():
+    both = []
+    for is_envelope in (True, False):
+        cfg = replace(CFG, num_preferences=1, envelope=is_envelope)
+        step, state = _step(cfg), _state(0)
+        for seed in range(3):
+            state, info, _ = step(state, _batch(seed), _hints(), jax.random.key(seed))
+        both.append((state, info))  # pyright: ignore[reportPossiblyUnboundVariable]
+    assert_trees_equal(*both)
+
+
+def test_scalarised_the_target_is_never_below_double_dqn_s_where_one_network_selects_and_evaluates():
+    online, _, prefs = _tables(3, 20, 8, 5, 3)
+    ours, plain = (np.asarray(jnp.sum(prefs[None] * y(online, online, prefs), axis=2)) for y in (_target, _double_dqn))
+    assert (ours >= plain - 1e-6).all()
+    assert (ours > plain + 1e-2).mean() > 0.5
+
+
+def test_more_preferences_never_lower_the_target():
+    online, _, prefs = _tables(4, 10, 8, 5, 3)
+    of_the_first = []
+    for m in range(1, 9):
+        y = np.asarray(_target(online[:, :m], online[:, :m], prefs[:m]))
+        of_the_first.append(np.sum(prefs[:1] * y[:, 0], axis=1))
+    scalar = np.array(of_the_first, np.float64)
+    rises = scalar[1:] - scalar[:-1]
+    assert (rises >= -1e-6).all()
+    assert (rises.sum(axis=0) > 1e-2).mean() > 0.5
+
+
+def test_the_order_of_preferences_and_of_transitions_does_not_matter():
+    online, target, prefs = _tables(5, 5, 4, 3, 2)
+    order, rows = np.array([2, 0, 3, 1]), np.array([4, 1, 0, 3, 2])
+    y = np.asarray(_target(online, target, prefs))
+    moved = _target(online[rows][:, order], target[rows][:, order], prefs[order])
+    np.testing.assert_array_equal(moved, y[rows][:, order])
+
+
+def test_the_scores_of_all_preferences_and_actions_are_never_stored():
+    """At the size of DST2d they would take 127 MB; the values themselves take 8."""
+    shapes = (jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((256, 32, 121, 2), (32, 2)))
+    memory = jax.jit(envelope.envelope_choice).lower(*shapes).compile().memory_analysis()
+    assert memory is not None
+    assert memory.temp_size_in_bytes < 40e6
+
+
+def test_only_an_end_stops_the_bootstrap():
+    state, batch, prefs = _state(0), _batch(1), _prefs(2, PREFS, 3)
+    online, target = (
+        oracle.every(oracle.net_of(net), np.asarray(batch.s_next), prefs) for net in (state.net, state.target)
+    )
+    bootstrap, _ = oracle.envelope_target(online, target, prefs)
+    for terminated in (batch.terminated, jnp.zeros(BATCH)):
+        rows = replace(batch, terminated=terminated)
+        y, _ = jax.jit(partial(envelope.bellman_target, CFG))(state, rows, prefs)
+        going_on = 1 - np.asarray(terminated)[:, None, None]
+        np.testing.assert_allclose(y, np.asarray(batch.r)[:, None] + 0.9 * going_on * bootstrap, rtol=1e-5, atol=1e-5)
+    assert (np.abs(bootstrap).max(axis=2) > 1e-2).all()
+
+
+# Values and losses
+
+
+def test_values_are_laid_out_by_state_then_preference():
+    state, batch, prefs = _state(0), _batch(1), _prefs(2, PREFS, 3)
+    q = jax.jit(envelope.all_values)(state.net, batch.s, prefs)
+    expected = oracle.every(oracle.net_of(state.net), np.asarray(batch.s, np.float64), prefs.astype(np.float64))
+    np.testing.assert_allclose(q, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_the_taken_values_are_the_columns_of_the_taken_actions():
+    state, batch, prefs = _state(0), _batch(1), _prefs(2, PREFS, 3)
+    a = np.asarray(batch.a)[:, 0].astype(np.int32)
+    q = np.asarray(jax.jit(envelope.all_values)(state.net, batch.s, prefs))
+    taken = jax.jit(envelope.taken_values)(state.net, batch.s, prefs, a)
+    np.testing.assert_allclose(taken, q[np.arange(BATCH), :, a], rtol=1e-5, atol=1e-5)
+    assert len(set(a)) > 2
+
+
+def test_indices_above_a_byte_keep_their_meaning():
+    cfg = replace(CFG, bins=20)
+    state, spec = _state(0, CONTINUOUS, cfg), CONTINUOUS
+    batch = replace(_batch(1, spec), a=jnp.array([[0.0], [255.0], [256.0], [300.0], [398.0], [399.0]]))
+    _, info, _ = _step(cfg)(state, batch, _hints(2), jax.random.key(3))
+    prefs = _drawn(jax.random.key(3), d=2)
+    q = oracle.every(oracle.net_of(state.net), np.asarray(batch.s, np.float64), prefs)
+    expected = np.mean([prefs[i] @ q[j, i, int(batch.a[j, 0])] for j in range(BATCH) for i in range(PREFS)])
+    assert float(info["q"]) == pytest.approx(expected, rel=1e-4)
+    table = envelope.make(cfg, spec).acting.decode(np.asarray(batch.a))
+    np.testing.assert_allclose(table[3], [-1 + 2 * 15 / 19, -1.0], rtol=1e-6)
+
+
+def test_the_losses_by_hand():
+    prefs = jnp.array([[0.25, 0.75], [0.5, 0.5]])
+    q = jnp.array([[[1.0, 2.0], [0.0, 0.0]]])
+    y = jnp.array([[[3.0, 2.0], [1.0, -1.0]]])
+    # Differences (2, 0) and (1, -1): squares 4, 0, 1, 1; scalar .25 * 2 and 0, blind across the preference.
+    a, b = jax.jit(partial(envelope.homotopy_loss, CFG))(q, y, prefs)
+    assert (float(a), float(b)) == pytest.approx((6 / 4, 0.25 / 2))
+    a, b = jax.jit(partial(envelope.homotopy_loss, replace(CFG, loss_b="absolute")))(q, y, prefs)
+    assert (float(a), float(b)) == pytest.approx((6 / 4, 0.5 / 2))
+
+
+@pytest.mark.parametrize(
+    ("share", "beta"), [(0.0, 0.011), (0.5, 0.0415), (0.75, 0.1865), (0.9, 0.5067), (1.0, 1.0), (1.5, 1.0)]
+)
+def test_the_homotopy_rises_as_in_the_authors_code(share: float, beta: float):
+    cfg = envelope.EnvelopeConfig(anneal_steps=1000)
+    got = jax.jit(partial(envelope.homotopy, cfg))(jnp.int32(1000 * share))
+    assert float(got) == pytest.approx(beta, abs=1e-4)
+    assert float(got) == pytest.approx(oracle.beta(0.01, int(1000 * share), 1000), rel=1e-5)
+
+
+def test_the_homotopy_can_stay_and_may_start_at_its_end():
+    cfg = envelope.EnvelopeConfig(homotopy="constant", homotopy_start=0.3)
+    assert float(envelope.homotopy(cfg, jnp.int32(999))) == pytest.approx(0.3)
+    cfg = envelope.EnvelopeConfig(homotopy_start=1.0)
+    assert [float(envelope.homotopy(cfg, jnp.int32(k))) for k in (0, 5, 2_000_000)] == [1.0, 1.0, 1.0]
+    cfg = envelope.EnvelopeConfig(homotopy_start=0.9995)  # here the power falls, and must stop falling
+    assert float(envelope.homotopy(cfg, jnp.int32(3_000_000))) == pytest.approx(1.0, abs=1e-6)
+
+
+def test_without_a_length_the_homotopy_rises_over_a_run_of_the_paper():
+    got = envelope.homotopy(envelope.EnvelopeConfig(), jnp.int32(750_000))
+    assert float(got) == pytest.approx(0.0415, abs=1e-4)
+
+
+# The update
+
+
+def test_three_updates_are_those_of_the_loops():
+    """Losses, gradient by differences, cut, Adam, homotopy, and the target network copied after the second update."""
+    state, step = _state(0), _step()
+    settings = oracle.Settings(1e-2, 0.9, 0.05, 2, 0.2, 3)
+    learner = oracle.learner_of(state)
+    for seed in range(3):
+        batch = _batch(seed)
+        state, info, priorities = step(state, batch, _hints(), jax.random.key(seed))
+        expected, raw = oracle.update(settings, learner, oracle.batch_of(batch), _drawn(jax.random.key(seed)))
+        assert priorities is None
+        assert {name: float(value) for name, value in info.items()} == pytest.approx(expected, rel=1e-3)
+        moments = state.optimizer[1][0]  # pyright: ignore[reportIndexIssue]
+        for ours, theirs in ((state.net, learner.net), (state.target, learner.target), (moments.mu, learner.first)):
+            assert_trees_close(oracle.net_of(ours), theirs, 2e-4)
+        slopes = np.concatenate([part.ravel() for layer in raw for part in layer])
+        assert (np.abs(slopes) > 0.05).any()
+        assert ((np.abs(slopes) < 0.05) & (slopes != 0)).any()
+    assert int(state.num_updates) == 3
+
+
+def test_the_target_network_changes_only_when_it_is_due():
+    state = _state(0)
+    nets, targets = [state.net], [state.target]
+    for seed in range(4):
+        state, _, _ = _step()(state, _batch(seed), _hints(), jax.random.key(seed))
+        nets.append(state.net)
+        targets.append(state.target)
+    for target, expected in zip(targets[1:], (targets[0], nets[2], nets[2], nets[4]), strict=True):
+        assert_trees_equal(target, expected)
+
+
+def test_the_released_code_s_target_takes_part_in_the_update():
+    infos = []
+    for is_envelope in (True, False):
+        step = _step(replace(CFG, envelope=is_envelope))
+        infos.append(step(_state(0), _batch(0), _hints(), jax.random.key(0))[1])
+    assert float(infos[1]["own_preference_share"]) == 1.0
+    assert float(infos[0]["own_preference_share"]) < 1.0
+    state, batch, prefs = _state(0), oracle.batch_of(_batch(0)), _drawn(jax.random.key(0))
+    online, target = (oracle.every(oracle.net_of(net), batch.s_next, prefs) for net in (state.net, state.target))
+    going_on = (1 - batch.terminated)[:, None, None]
+    y = batch.r[:, None] + 0.9 * going_on * oracle.double_dqn_target(online, target, prefs)
+    vector, scalar, _ = oracle.losses(oracle.net_of(state.net), batch, prefs, y)
+    assert (float(infos[1]["loss_a"]), float(infos[1]["loss_b"])) == pytest.approx((vector, scalar), rel=1e-4)
+
+
+def test_every_update_draws_its_preferences_afresh():
+    seen = [float(_step()(_state(0), _batch(0), _hints(), jax.random.key(seed))[1]["q"]) for seed in range(3)]
+    assert len(set(seen)) == 3
+
+
+def test_hints_are_ignored():
+    step = _step()
+    first, other = (step(_state(0), _batch(0), _hints(fill=fill), jax.random.key(0)) for fill in (0.0, 0.7))
+    assert_trees_equal(first, other)
+
+
+def test_an_update_keeps_the_shapes_of_the_state_and_may_take_over_its_memory():
+    """The first needs nothing retraced, the second needs two networks that share no buffer."""
+    algorithm = envelope.make(CFG, SPEC)
+    assert algorithm.memory is not None
+    state = algorithm.init(jax.random.key(0))
+    assert_trees_equal(state.net, state.target)
+    form = jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), state)
+    new, *_ = jax.jit(algorithm.memory.update, donate_argnums=0)(state, _batch(0), _hints(), jax.random.key(1))
+    assert jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), new) == form
+
+
+def test_seeds_side_by_side_learn_what_they_learn_alone():
+    states = [_state(seed) for seed in (0, 1)]
+    batches, keys = [_batch(seed) for seed in (0, 1)], jax.random.split(jax.random.key(0))
+    update = partial(envelope.update, CFG)
+    stack = lambda trees: jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
+    together, info, _ = jax.jit(jax.vmap(update, in_axes=(0, 0, None, 0)))(
+        stack(states), stack(batches), _hints(), jax.random.clone(keys)
+    )
+    for i in range(2):
+        alone, alone_info, _ = _step()(states[i], batches[i], _hints(), jax.random.clone(keys)[i])
+        assert_trees_close(jax.tree.map(lambda leaf, i=i: leaf[i], (together, info)), (alone, alone_info), 1e-4)
+
+
+# Priorities
+
+
+def test_priorities_are_those_of_the_loops():
+    state, batch, cfg = _state(0), _batch(1, num=9), CFG
+    got = jax.jit(partial(envelope.priority, cfg))(state, batch, _many_hints(9), jax.random.key(4))
+    lam = _drawn(jax.random.key(4), 9)
+    expected = oracle.priority(oracle.net_of(state.net), oracle.batch_of(batch), lam, 0.9)
+    np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-6)
+    assert len(np.unique(lam, axis=0)) == 9
+
+
+def _many_hints(num: int, d: int = 3) -> Hints:
+    return Hints(jnp.zeros((num, d)), jnp.zeros((num, 0, d)))
+
+
+def test_a_transition_without_error_keeps_a_small_priority():
+    zeros = jax.tree.map(jnp.zeros_like, _state(0))
+    batch = replace(_batch(1), r=jnp.zeros((BATCH, 3)))
+    got = jax.jit(partial(envelope.priority, CFG))(zeros, batch, _many_hints(BATCH), jax.random.key(0))
+    np.testing.assert_allclose(got, 1e-5, rtol=1e-6)
+
+
+# Actions
+
+
+def test_the_action_table_by_hand():
+    np.testing.assert_array_equal(envelope.action_table(1, 5), np.array([[-1], [-0.5], [0], [0.5], [1]], np.float32))
+    nine = [[-1, -1], [-1, 0], [-1, 1], [0, -1], [0, 0], [0, 1], [1, -1], [1, 0], [1, 1]]
+    np.testing.assert_array_equal(envelope.action_table(2, 3), np.array(nine, np.float32), strict=True)
+
+
+@pytest.mark.parametrize(("axes", "bins"), [(1, 2), (2, 11), (3, 5), (4, 3), (2, 4), (1, 1001)])
+def test_the_action_table_is_a_grid_with_both_ends(axes: int, bins: int):
+    table = envelope.action_table(axes, bins)
+    assert table.shape == (bins**axes, axes)
+    assert len(np.unique(table, axis=0)) == bins**axes
+    for column in table.T:
+        values = np.unique(column)
+        np.testing.assert_allclose(values, np.linspace(-1, 1, bins), atol=1e-7)
+        assert (values[0], values[-1]) == (-1, 1)
+        np.testing.assert_array_equal(values, -values[::-1])
+        assert (0.0 in values) == (bins % 2 == 1)
+
+
+def test_bins_that_cannot_work_are_refused_with_advice():
+    with pytest.raises(ValueError, match=r"bins must be 2 or more .* got 1"):
+        envelope.action_table(2, 1)
+    with pytest.raises(ValueError, match=r"5 bins on each of 8 action axes make 390625 .* set bins to 4 or fewer"):
+        envelope.action_table(8, 5)
+    assert len(envelope.action_table(8, 4)) == 65536
+    with pytest.raises(ValueError, match="use an algorithm for continuous actions"):
+        envelope.action_table(17, 2)
+
+
+@pytest.mark.parametrize(("axes", "num_actions"), [(1, 11), (2, 121), (3, 125), (4, 625)])
+def test_there_are_about_as_many_joint_actions_as_in_the_paper(axes: int, num_actions: int):
+    spec = replace(CONTINUOUS, action_size=axes)
+    assert len(envelope.actions_of(envelope.EnvelopeConfig(), spec)) == num_actions
+
+
+def test_the_network_has_the_authors_widths():
+    cfg = envelope.EnvelopeConfig()
+    dst = EnvSpec("dst", 2, 2, ("treasure", "time"), None, None)
+    assert envelope.widths(cfg, dst) == (4, 64, 128, 256, 128, 242)
+    hopper = EnvSpec("hopper", 11, 3, ("x", "z", "cost"), None, None)
+    assert envelope.widths(cfg, hopper) == (14, 224, 448, 896, 448, 375)
+
+
+@pytest.mark.parametrize("spec", [CONTINUOUS, DISCRETE])
+def test_acting_on_the_host_and_on_the_device_agree(spec: EnvSpec):
+    cfg = replace(CFG, bins=3)
+    algorithm, state = envelope.make(cfg, spec), _state(3, spec, cfg)
+    generator = np.random.default_rng(0)
+    obs, lam = generator.normal(size=(1, 50, 5)).astype(np.float32), _prefs(1, 50, 2)[None]
+    flat = np.concatenate([np.asarray(leaf).ravel() for leaf in jax.tree.leaves(algorithm.actor(state))])[None]
+    policy = algorithm.acting.policy(flat)
+    on_device = jax.jit(jax.vmap(algorithm.act, in_axes=(None, 0, 0)))(algorithm.actor(state), obs[0], lam[0])
+    np.testing.assert_array_equal(policy.exploit(obs, lam)[0], on_device)
+    net, table = oracle.net_of(state.net), envelope.actions_of(cfg, spec)
+    for i in range(50):
+        best = np.argmax(oracle.values(net, obs[0, i], lam[0, i]) @ lam[0, i])
+        np.testing.assert_array_equal(on_device[i], table[best])
+    assert len(np.unique(on_device, axis=0)) > 2
+    never = np.ones((1, 50, 2), np.float32)
+    stored = policy.explore(obs, lam, never, 0)
+    np.testing.assert_array_equal(algorithm.acting.decode(stored), policy.exploit(obs, lam))
+
+
+def test_discrete_actions_are_their_own_numbers():
+    algorithm = envelope.make(CFG, DISCRETE)
+    stored = np.arange(7, dtype=np.float32)[:, None]
+    np.testing.assert_array_equal(algorithm.acting.decode(stored), stored)
+    assert algorithm.acting.is_discrete
+    assert algorithm.acting.action_size == 1
+
+
+def test_epsilon_falls_on_a_line_and_stays():
+    cfg = envelope.EnvelopeConfig(anneal_steps=1000)
+    got = [envelope.epsilon(cfg, step) for step in (0, 500, 1000, 5000)]
+    assert got == pytest.approx([0.5, 0.275, 0.05, 0.05])
+    assert envelope.epsilon(envelope.EnvelopeConfig(), 750_000) == pytest.approx(0.275)
+
+
+def test_the_policy_explores_by_that_epsilon():
+    cfg = replace(CFG, bins=3, anneal_steps=1000, epsilon_start=0.8, epsilon_end=0.2)
+    algorithm, state = envelope.make(cfg, CONTINUOUS), _state(3, CONTINUOUS, cfg)
+    flat = np.concatenate([np.asarray(leaf).ravel() for leaf in jax.tree.leaves(state.net)])[None]
+    obs, lam = np.zeros((1, 3, 5), np.float32), np.full((1, 3, 2), 0.5, np.float32)
+    noise = np.array([[[0.1, 0.999], [0.5, 0.999], [0.9, 0.999]]], np.float32)
+    policy = algorithm.acting.policy(flat)
+    best = int(policy.explore(obs, lam, np.ones_like(noise), 0)[0, 0, 0])
+    assert best != 8
+    for step, expected in ((0, [8, 8, best]), (500, [8, best, best]), (1000, [8, best, best])):
+        np.testing.assert_array_equal(policy.explore(obs, lam, noise, step)[0, :, 0], expected)
+
+
+def test_the_memory_is_a_ring_whose_priorities_are_set_once():
+    memory = envelope.make(CFG, SPEC).memory
+    assert memory is not None
+    assert (memory.kind, memory.forces_newest, memory.num_past) == ("ring", False, 0)
+
+
+# Known answers
+
+
+def _treasure_values() -> tuple[np.ndarray, Any, np.ndarray]:
+    """Q [states, m, actions, d] of the grid at which the operator stands still, for 101 preferences; grid and they."""
+    grid, prefs = treasure.deep_sea_treasure(0.99), spaced_grid(101).astype(np.float32)
+    num_states, num_actions, _ = grid.p_next.shape
+    goes_on = grid.p_next.sum(axis=2).reshape(-1, 1, 1).astype(np.float32)
+    reached = jnp.asarray(grid.p_next.argmax(axis=2).ravel())
+    r = jnp.asarray(grid.r.reshape(-1, 1, 2), jnp.float32)
+
+    @jax.jit
+    def sweep(q: jax.Array) -> jax.Array:
+        following = q[reached]
+        y = r + 0.99 * goes_on * envelope.envelope_target(following, following, jnp.asarray(prefs))
+        return jnp.swapaxes(y.reshape(num_states, num_actions, 101, 2), 1, 2)
+
+    q = jnp.zeros((num_states, 101, num_actions, 2))
+    for _ in range(60):
+        q = sweep(q)
+    assert float(jnp.max(jnp.abs(sweep(q) - q))) < 1e-4
+    return np.asarray(q), grid, prefs
+
+
+def test_iterated_on_the_treasure_grid_the_operator_finds_all_ten_treasures():
+    q, grid, prefs = _treasure_values()
+    start = int(np.argmax(grid.start))
+    returns = treasure.treasure_returns(0.99)
+    best = np.max(np.sum(q[start] * prefs[:, None], axis=2), axis=1)
+    np.testing.assert_allclose(best, np.max(prefs @ returns.T, axis=1), atol=1e-2)
+    found = set()
+    for i, lam in enumerate(prefs):
+        state, total = start, np.zeros(2)
+        for step in range(50):
+            a = int(np.argmax(q[state, i] @ lam))
+            total += 0.99**step * grid.r[state, a]
+            if not grid.p_next[state, a].any():
+                break
+            state = int(grid.p_next[state, a].argmax())
+        np.testing.assert_allclose(total @ lam, best[i], atol=1e-2)
+        found.add(int(np.argmin(np.abs(returns - total).sum(axis=1))))
+    assert found == set(range(10))
+
+
+def test_it_learns_which_of_three_actions_each_preference_wants():
+    """One step, rewards (1, 0), (0, 1), (.7, .7): the last is best where neither objective counts for more than .7."""
+    spec = EnvSpec("bandit", 1, 1, ("one", "two"), None, None, num_actions=3)
+    cfg = envelope.EnvelopeConfig(batch_size=12, num_preferences=16, width_factors=(16, 16), anneal_steps=600)
+    rewards, a = jnp.array([[1.0, 0.0], [0.0, 1.0], [0.7, 0.7]]), jnp.arange(12) % 3
+    s = jnp.zeros((12, 1))
+    batch = Transition(s, a[:, None].astype(jnp.float32), rewards[a], s, jnp.ones(12))
+
+    @jax.jit
+    def learn(state: envelope.State, key: jax.Array) -> envelope.State:
+        step = lambda state, key: (envelope.update(cfg, state, batch, _hints(2), key)[0], None)
+        return jax.lax.scan(step, state, jax.random.split(key, 600))[0]
+
+    state = learn(envelope.init(cfg, spec, jax.random.key(0)), jax.random.key(1))
+    prefs = spaced_grid(21).astype(np.float32)
+    chosen = jax.jit(jax.vmap(envelope.make(cfg, spec).act, in_axes=(None, None, 0)))(state.net, jnp.zeros(1), prefs)
+    wanted = np.argmax(prefs @ np.asarray(rewards).T, axis=1)
+    is_clear = np.abs(np.abs(prefs[:, 0] - 0.5) - 0.2) > 0.06
+    np.testing.assert_array_equal(np.asarray(chosen)[is_clear, 0], wanted[is_clear])
+    assert set(wanted[is_clear]) == {0, 1, 2}

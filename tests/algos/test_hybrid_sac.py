@@ -1,0 +1,181 @@
+"""Hybrid SAC: SAC to the last bit until there is help, then never below its own value; the helper is Q-Pensieve."""
+
+from dataclasses import replace
+from functools import cache, partial
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from qpensieve.algos import hybrid_sac, mosac, qpensieve, sac
+from qpensieve.algos.hybrid_sac import HybridConfig, Offer
+from qpensieve.algos.qpensieve import QPensieveConfig
+from qpensieve.train.learner import Block, make_learner
+from tests.algos.problem import BATCH, SAC, SPEC, assert_trees_equal, pensieve_state, random_like, transitions
+
+LAM = jnp.array([0.5, 0.3, 0.2])
+PENSIEVE = QPensieveConfig(sac=SAC, num_preferences=3, num_snapshots=2, push_after=0, push_period=10)
+CFG = HybridConfig(("0.5,0.3,0.2",), switch_after=10, pensieve=PENSIEVE)
+
+
+def _init(cfg: HybridConfig, seed: int = 0) -> hybrid_sac.State:
+    return jax.jit(partial(hybrid_sac.init, cfg, SPEC))(jax.random.key(seed), LAM)
+
+
+@cache
+def _step(cfg: HybridConfig) -> Any:
+    return jax.jit(partial(hybrid_sac.update, cfg))
+
+
+def _both(i: int) -> Any:
+    return transitions(i), transitions(50 + i)
+
+
+def _run(cfg: HybridConfig, num: int, state: hybrid_sac.State | None = None) -> hybrid_sac.State:
+    now = state or _init(cfg)
+    for i in range(num):
+        now, _ = _step(cfg)(now, _both(i), jax.random.key(i))
+    return now
+
+
+@cache
+def _sac_alone(num: int) -> sac.State:
+    state = jax.jit(partial(sac.init, CFG.single, SPEC))(jax.random.key(0), LAM)
+    step = jax.jit(partial(sac.update, CFG.single))
+    for i in range(num):
+        state, _ = step(state, transitions(i), jax.random.key(i))
+    return state
+
+
+def _with_snapshots(state: hybrid_sac.State) -> hybrid_sac.State:
+    """The same, with high-valued snapshots."""
+    ring = pensieve_state(3, 2, 2).snapshots
+    ring = eqx.tree_at(lambda ring: ring.critics.net.last.bias, ring, replace_fn=lambda bias: bias + 100.0)
+    return replace(state, helper=replace(state.helper, snapshots=ring))
+
+
+@pytest.mark.parametrize("num_snapshots", [0, 2])
+def test_without_snapshots_it_is_sac_bit_for_bit_before_and_after_the_switch(num_snapshots: int):
+    cfg = replace(CFG, pensieve=replace(PENSIEVE, num_snapshots=num_snapshots))
+    assert_trees_equal(_run(cfg, 20).own, _sac_alone(20))
+
+
+def test_before_the_switch_snapshots_change_nothing():
+    assert_trees_equal(_run(CFG, 10, _with_snapshots(_init(CFG))).own, _sac_alone(10))
+
+
+def test_from_the_switch_on_only_the_policy_climbs_the_snapshots():
+    helped = _run(CFG, 11, _with_snapshots(_init(CFG))).own
+    alone = _sac_alone(11)
+    assert_trees_equal(helped.critic, alone.critic)
+    assert_trees_equal(helped.target, alone.target)
+    moved = np.abs(np.asarray(helped.actor.net.last.weight) - np.asarray(alone.actor.net.last.weight))
+    assert moved.max() > 1e-4
+
+
+def test_the_helper_is_the_qpensieve_run_of_that_seed():
+    algorithm = qpensieve.make(PENSIEVE, SPEC)
+    state = jax.jit(algorithm.init)(jax.random.key(0))
+    step = jax.jit(algorithm.update)
+    for i in range(12):
+        state, _ = step(state, transitions(50 + i), jax.random.key(i))
+    assert_trees_equal(_run(CFG, 12).helper, state)
+
+
+def _offer(seed: int, filled: int = 2) -> Offer:
+    ring = pensieve_state(seed, 2, filled).snapshots
+    prefs = hybrid_sac.offered_preferences(CFG, LAM, jax.random.key(seed))
+    return Offer(ring, prefs, jnp.asarray(True))
+
+
+def _query(seed: int) -> sac.Query:
+    return sac.Query(jnp.asarray(0.5), transitions(seed).s, LAM, jax.random.key(seed))
+
+
+def test_the_loss_takes_per_sample_the_best_of_own_value_and_every_snapshot_and_preference():
+    offer, query = _offer(1), _query(2)
+    own = random_like(_init(CFG).own, 5)
+    loss, (logp, info) = jax.jit(hybrid_sac.shared_loss)(offer, own.actor, own.critic, query)
+    a, their_logp = jax.jit(sac.sample_actions)(own.actor, query.s, jax.random.key(2))
+    best = np.asarray(sac.own_value(own.critic, query.s, a))
+    candidates = [best]
+    for k in range(2):
+        critic = jax.tree.map(lambda leaf, k=k: leaf[k], offer.snapshots.critics)
+        for pref in offer.prefs[:, 0]:
+            q = mosac.twin_values(critic, query.s, a, jnp.broadcast_to(pref, (BATCH, 3)))
+            candidates.append((np.asarray(q) @ np.asarray(LAM)).min(axis=0))
+    expected = np.mean(0.5 * np.asarray(their_logp) - np.max(candidates, axis=0))
+    np.testing.assert_allclose(loss, expected, rtol=1e-4)
+    np.testing.assert_allclose(logp, their_logp, rtol=1e-5, atol=1e-6)
+    assert 0.0 < float(info["snapshot_share"]) <= 1.0
+    assert float(info["snapshot_share"]) == pytest.approx(np.mean(np.max(candidates[1:], axis=0) > best))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_loss_is_never_above_sacs(seed: int):
+    own = random_like(_init(CFG).own, seed)
+    offer, query = _offer(seed), _query(seed)
+    hybrid, _ = jax.jit(hybrid_sac.shared_loss)(offer, own.actor, own.critic, query)
+    plain, _ = jax.jit(sac.own_loss)(own.actor, own.critic, _query(seed))
+    assert float(hybrid) <= float(plain) + 1e-6
+
+
+def test_snapshots_and_critics_get_no_gradient_and_the_policy_does():
+    own = random_like(_init(CFG).own, 1)
+    loss = lambda offer, actor, critic: hybrid_sac.hybrid_loss(offer, actor, critic, _query(1))[0]
+    offer = _offer(1)
+    by_critics = lambda critics, actor, critic: loss(
+        replace(offer, snapshots=replace(offer.snapshots, critics=critics)), actor, critic
+    )
+    gradients = jax.jit(jax.grad(by_critics, argnums=(0, 1, 2)))(offer.snapshots.critics, own.actor, own.critic)
+    biggest = [max(float(jnp.abs(leaf).max()) for leaf in jax.tree.leaves(g)) for g in gradients]
+    assert biggest[0] == 0.0
+    assert biggest[1] > 1e-3
+    assert biggest[2] == 0.0
+
+
+def test_lam_itself_is_offered_first_and_the_others_are_fresh():
+    prefs = hybrid_sac.offered_preferences(CFG, LAM, jax.random.key(0))
+    other = hybrid_sac.offered_preferences(CFG, LAM, jax.random.key(1))
+    assert prefs.shape == (3, 1, 3)
+    np.testing.assert_array_equal(prefs[0, 0], LAM)
+    np.testing.assert_allclose(prefs.sum(axis=2), 1.0, rtol=1e-6)
+    assert (prefs[1:] != other[1:]).all()
+
+
+def test_in_the_loop_both_halves_are_the_runs_they_would_be_alone():
+    """Same seed, same blocks: the SAC is `sac`'s until the switch, the helper `qpensieve`'s throughout."""
+    width = 2 * SPEC.obs_size + SPEC.action_size + 3 + 1
+    blocks = np.random.default_rng(0).normal(size=(2, 2, 8, width)).astype(np.float32)
+    cfg = replace(CFG, switch_after=1000)
+    algorithms = (hybrid_sac.make(cfg, SPEC), sac.make(cfg.single, SPEC), qpensieve.make(PENSIEVE, SPEC))
+    learners = [make_learner(algorithm, SPEC, BATCH, 64) for algorithm in algorithms]
+    states = [learner.init(jnp.array([7])) for learner in learners]
+    for block in blocks:
+        for i, lanes in enumerate((block, block[:1], block[1:])):
+            states[i], _, _ = learners[i].learn(states[i], Block(jnp.asarray(lanes)))
+    both, own, helper = (state.agent for state in states)
+    assert_trees_equal(both.own, own)
+    assert_trees_equal(both.helper, helper)
+    assert np.asarray(both.num_updates).tolist() == [16]
+
+
+def test_the_snapshot_is_pushed_when_qpensieve_would():
+    state = _run(CFG, 3)
+    end = jax.jit(partial(hybrid_sac.end_block, CFG))
+    assert not np.asarray(end(state, jnp.asarray(5)).helper.snapshots.filled).any()
+    pushed = end(state, jnp.asarray(10)).helper.snapshots
+    assert np.asarray(pushed.filled).tolist() == [True, False]
+    assert_trees_equal(jax.tree.map(lambda leaf: leaf[0], pushed.critics), state.helper.sac.critic)
+
+
+def test_only_the_figures_domains_have_preferences_of_their_own():
+    with pytest.raises(ValueError, match="for DST2d and HalfCheetah2d only; for test give --preferences"):
+        hybrid_sac.make(replace(CFG, preferences=()), SPEC)
+    dst = replace(SPEC, id="DST2d", objectives=("treasure", "time"))
+    np.testing.assert_array_equal(
+        hybrid_sac.make(replace(CFG, preferences=()), dst).preferences, [[0.9, 0.1], [0.8, 0.2]]
+    )

@@ -1,0 +1,194 @@
+"""SAC for one preference: it is MO-SAC seen along lam, many at once are each alone, time limits are no ends."""
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from qpensieve.algos import mosac, sac
+from qpensieve.algos.sac import SingleSacConfig
+from qpensieve.nets import GaussianActor, Mlp
+from qpensieve.preferences import sac_preferences
+from qpensieve.train.learner import Block, make_learner
+from qpensieve.types import EnvSpec
+from tests.algos.problem import (
+    BATCH,
+    HIDDEN,
+    SAC,
+    SPEC,
+    assert_trees_close,
+    assert_trees_equal,
+    random_like,
+    sac_state,
+    transitions,
+)
+
+CFG = SingleSacConfig(hidden=HIDDEN, batch_size=BATCH, discount=0.9, learning_rate=1e-2, tau=0.1)
+TWO = replace(SPEC, objectives=("one", "two"))
+LAM = jnp.array([0.5, 0.3, 0.2])
+
+
+def _init(spec: EnvSpec, lam: Any, seed: int = 0) -> sac.State:
+    return jax.jit(partial(sac.init, CFG, spec))(jax.random.key(seed), jnp.asarray(lam, jnp.float32))
+
+
+def _updates(state: sac.State, batches: list[Any], update: Any = None) -> sac.State:
+    step = jax.jit(update or partial(sac.update, CFG))
+    for i, batch in enumerate(batches):
+        state, _ = step(state, batch, jax.random.key(i))
+    return state
+
+
+def _along(lam: np.ndarray, net: Mlp, inputs: int, readout: np.ndarray | None) -> Mlp:
+    """The network with its preference input fixed to lam and its outputs, if `readout`, summed by it."""
+    weight, bias, last = np.asarray(net.first.weight), np.asarray(net.first.bias), net.last
+    changed = [weight[..., :inputs, :], bias + np.einsum("d,...dh->...h", lam, weight[..., inputs:, :])]
+    changed += [last.weight, last.bias] if readout is None else [x[..., None] for x in _read(last, readout)]
+    parts = lambda net: (net.first.weight, net.first.bias, net.last.weight, net.last.bias)
+    return eqx.tree_at(parts, net, tuple(jnp.asarray(x) for x in changed))
+
+
+def _read(last: Any, readout: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return np.asarray(last.weight) @ readout, np.asarray(last.bias) @ readout
+
+
+def _seen_along(state: mosac.State, lam: Any) -> sac.State:
+    """The scalar SAC that an MO-SAC is for one preference."""
+    lam = np.asarray(lam)
+    actor = GaussianActor(SPEC.obs_size, SPEC.action_size, 0, HIDDEN, key=jax.random.key(0))
+    actor = eqx.tree_at(lambda actor: actor.net, actor, _along(lam, state.actor.net, SPEC.obs_size, None))
+    inputs = SPEC.obs_size + SPEC.action_size
+    critic, target = (_along(lam, twins.net, inputs, lam) for twins in (state.critic, state.target))
+    fresh = _init(SPEC, lam)
+    return replace(fresh, actor=actor, critic=critic, target=target, log_alpha=state.log_alpha)
+
+
+def test_the_target_is_mosacs_vector_target_along_lam():
+    state, batch = sac_state(1), transitions(2)
+    lam = jnp.broadcast_to(LAM, batch.r.shape)
+    vector = jax.jit(partial(mosac.soft_target, SAC))(state, batch, lam, jax.random.key(3))
+    scalar = jax.jit(partial(sac.soft_target, CFG))(_seen_along(state, LAM), batch, jax.random.key(3))
+    np.testing.assert_allclose(scalar, np.asarray(vector) @ np.asarray(LAM), rtol=1e-6, atol=1e-6)
+
+
+def test_the_losses_are_mosacs_along_lam_too():
+    state, batch = sac_state(1), transitions(2)
+    single = _seen_along(state, LAM)
+    alpha = jnp.exp(state.log_alpha)
+    query = mosac.Query(alpha, batch.s, LAM[None, None], jax.random.key(4))
+    theirs, (their_logp, _) = jax.jit(mosac.single_preference_loss)(state.actor, state.critic, query)
+    ours, (logp, _) = jax.jit(sac.own_loss)(
+        single.actor, single.critic, sac.Query(alpha, batch.s, LAM, jax.random.key(4))
+    )
+    np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+    np.testing.assert_allclose(logp, their_logp, rtol=1e-4, atol=1e-5)
+    y = np.linspace(-1, 1, BATCH).astype(np.float32)
+    q = np.asarray(
+        mosac.twin_values(state.critic, batch.s, batch.a, jnp.broadcast_to(LAM, batch.r.shape))
+    ) @ np.asarray(LAM)
+    loss, mean = jax.jit(sac.critic_loss)(single.critic, batch, jnp.asarray(y))
+    np.testing.assert_allclose(loss, np.square(q - y).mean(axis=1).sum(), rtol=1e-5)
+    np.testing.assert_allclose(mean, q[0].mean(), rtol=1e-5, atol=1e-6)
+
+
+def test_an_end_stops_the_bootstrap_and_nothing_else_does():
+    state, batch = _init(SPEC, LAM), transitions(0)
+    y = np.asarray(jax.jit(partial(sac.soft_target, CFG))(state, batch, jax.random.key(0)))
+    reward = np.asarray(batch.r) @ np.asarray(LAM)
+    ended = np.asarray(batch.terminated) == 1.0
+    np.testing.assert_allclose(y[ended], reward[ended], rtol=1e-6)
+    assert (np.abs(y - reward)[~ended] > 1e-3).all()
+
+
+def test_the_first_objective_alone_is_ordinary_sac_on_it():
+    batches = [transitions(i) for i in range(5)]
+    first_only = [replace(batch, r=batch.r[:, :1]) for batch in batches]
+    ours = _updates(_init(SPEC, [1.0, 0.0, 0.0]), batches)
+    ordinary = _updates(_init(replace(SPEC, objectives=("one",)), [1.0]), first_only)
+    assert_trees_close(replace(ours, lam=ordinary.lam), ordinary, 1e-5)
+
+
+def test_halves_of_doubled_rewards_are_their_plain_sum():
+    batches = [transitions(i, TWO) for i in range(5)]
+    doubled = [replace(batch, r=2.0 * batch.r) for batch in batches]
+    summed = [replace(batch, r=batch.r.sum(axis=1, keepdims=True)) for batch in batches]
+    ours = _updates(_init(TWO, [0.5, 0.5]), doubled)
+    plain = _updates(_init(replace(SPEC, objectives=("sum",)), [1.0]), summed)
+    assert_trees_close(replace(ours, lam=plain.lam), plain, 1e-4)
+
+
+@pytest.fixture(scope="module")
+def nineteen() -> sac.State:
+    lams = jnp.asarray(sac_preferences(), jnp.float32)
+    keys = jax.vmap(jax.random.key)(jnp.arange(19))
+    return jax.vmap(partial(sac.init, CFG, TWO))(keys, lams)
+
+
+@pytest.mark.parametrize(("num", "tolerance"), [(1, 1e-5), (20, 1e-3)])
+def test_nineteen_in_one_batch_are_each_of_them_alone(nineteen: sac.State, num: int, tolerance: float):
+    batches = [transitions(i, TWO, 19 * BATCH) for i in range(num)]
+    of_agent = lambda tree, i: jax.tree.map(lambda leaf: leaf.reshape(19, BATCH, *leaf.shape[1:])[i], tree)
+    keys = [jax.random.split(jax.random.key(100 + i), 19) for i in range(num)]
+    together = nineteen
+    step = jax.jit(jax.vmap(partial(sac.update, CFG)))
+    for batch, key in zip(batches, keys, strict=True):
+        together, _ = step(together, jax.vmap(lambda i, b=batch: of_agent(b, i))(jnp.arange(19)), jnp.copy(key))
+    alone_step = jax.jit(partial(sac.update, CFG))
+    for i in (0, 7, 18):
+        alone = jax.tree.map(lambda leaf, i=i: leaf[i], nineteen)
+        for batch, key in zip(batches, keys, strict=True):
+            alone, _ = alone_step(alone, of_agent(batch, i), jax.random.clone(key[i]))
+        for leaf, other in zip(jax.tree.leaves(alone), jax.tree.leaves(together), strict=True):
+            np.testing.assert_allclose(leaf, other[i], rtol=tolerance, atol=tolerance * 0.1)
+
+
+def test_in_the_learner_an_agent_is_the_same_whichever_preferences_run_beside_it():
+    rows = np.random.default_rng(0).normal(size=(2, 8, 2 * 4 + 2 + 2 + 1)).astype(np.float32)
+    agents = {}
+    for words in (("0.9,0.1", "0.25,0.75"), ("0.25,0.75",)):
+        algorithm = sac.make(replace(CFG, preferences=words), TWO)
+        learner = make_learner(algorithm, TWO, BATCH, 64)
+        state = learner.init(jnp.arange(2))
+        state, _, _ = learner.learn(state, Block(jnp.asarray(np.repeat(rows, len(words), axis=0))))
+        agents[words] = state.agent
+    both, alone = agents.values()
+    assert both.lam.shape == (4, 2)
+    assert_trees_equal(jax.tree.map(lambda leaf: leaf[1::2], both), alone)
+
+
+class TestPreferences:
+    def test_none_given_are_the_papers_nineteen(self):
+        np.testing.assert_array_equal(sac.parse_preferences((), TWO), sac_preferences())
+
+    def test_text_is_read(self):
+        np.testing.assert_array_equal(sac.parse_preferences(("0.9,0.1", "0,1"), TWO), [[0.9, 0.1], [0, 1]])
+
+    @pytest.mark.parametrize(
+        ("words", "spec", "message"),
+        [
+            ((), SPEC, "test has 3 objectives, the paper's 19 preferences are for two: give some with --preferences"),
+            (("0.9;0.1",), TWO, "'0.9;0.1' is not numbers with commas between them"),
+            (("0.9,0.2",), TWO, "'0.9,0.2': preference sums to 1.1"),
+            (("1",), TWO, "'1': preference needs 2 entries"),
+        ],
+    )
+    def test_nonsense_is_refused(self, words: tuple[str, ...], spec: EnvSpec, message: str):
+        with pytest.raises(ValueError, match=message):
+            sac.parse_preferences(words, spec)
+
+
+def test_the_preference_is_no_input_and_the_actor_acts_the_same_on_host_and_device():
+    algorithm = sac.make(CFG, TWO)
+    state = random_like(_init(TWO, [0.9, 0.1]).actor, 3)
+    s = np.random.default_rng(0).normal(size=(5, 4)).astype(np.float32)
+    act = jax.jit(jax.vmap(algorithm.act, in_axes=(None, 0, None)))
+    ours = act(state, s, jnp.array([0.9, 0.1]))
+    np.testing.assert_array_equal(ours, act(state, s, jnp.array([0.1, 0.9])))
+    flat = np.concatenate([np.asarray(leaf).ravel() for leaf in jax.tree.leaves(state)])[None]
+    host = algorithm.acting.policy(flat).exploit(s[None], np.zeros((1, 5, 2), np.float32))
+    np.testing.assert_allclose(host[0], ours, atol=1e-5)
