@@ -82,10 +82,9 @@ class HostMemory:
         self, slots: Float32[np.ndarray, "agent capacity width"]
     ) -> tuple[Float32[np.ndarray, "agent rows width"], int]:
         """The opposite: rows in the order written and the number of the first; those no longer held are zero."""
-        all_contents = self._contents()
-        first = min((int(contents[contents >= 0].min(initial=self._written)) for contents in all_contents), default=0)
+        first = 0 if self._diverse else max(0, self._written - self.capacity)
         rows = np.zeros((len(slots), self._written - first, slots.shape[2]), np.float32)
-        for agent, contents in enumerate(all_contents):
+        for agent, contents in enumerate(self._contents()):
             held = contents >= 0
             rows[agent, contents[held] - first] = slots[agent, held]
         return rows, first

@@ -1,0 +1,276 @@
+"""Every method through the one loop: stopped and resumed it ends the same; learned, saved, loaded, asked to act."""
+
+import shutil
+import signal
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import qpensieve
+from qpensieve import cli
+from qpensieve.algos.hybrid_sac import CASES
+from qpensieve.config import (
+    ALGORITHMS,
+    FIGURE,
+    AlgoName,
+    RunConfig,
+    check,
+    default_config,
+    from_dict,
+    lanes_per_seed,
+    override,
+    settings,
+    to_dict,
+)
+from qpensieve.envs import dst
+from qpensieve.preferences import sac_preferences
+from qpensieve.report import evaluations, tables
+from qpensieve.train import run as runs
+from qpensieve.train.evaluate import protocols
+from qpensieve.train.run import Options, Run, Stopped
+from qpensieve.train.trainer import Trainer
+from tests.train.kill_run import NEVER, TINY, assert_same_run, share_learners
+
+QUIET = Options(quiet=True)
+OWN: dict[AlgoName, dict[str, Any]] = {
+    "sac": {"preferences": ("0.9,0.1", "0.5,0.5", "0.2,0.8")},
+    "hybrid-sac": {"preferences": ("0.9,0.1", "0.8,0.2"), "switch_after": 100},
+    "cnder": {},
+    "envelope": {"num_preferences": 4, "bins": 5, "width_factors": (4, 4), "target_period": 30},
+}
+METHODS = tuple(OWN)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _shared_learners() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        share_learners(patch)
+        yield
+
+
+def tiny(algo: AlgoName, domain: str = "DST2d", **changes: Any) -> RunConfig:
+    config = default_config(domain, algo)
+    known = {field.name for field in fields(RunConfig)} | settings(config.agent).keys()
+    small = {name: value for name, value in TINY.items() if name in known}
+    # A replay of 120 in 600 steps: rows are overwritten, traces are moved and dropped.
+    capacity = 120 if algo == "cnder" else TINY["replay_capacity"]
+    wanted = {**small, "replay_capacity": capacity, "checkpoint_seconds": NEVER, **OWN[algo], **changes}
+    return override(config, wanted)
+
+
+def complete(run: Run) -> None:
+    try:
+        run.train()
+    finally:
+        run.close()
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Algorithm -> its run that was never stopped, made once."""
+    out = tmp_path_factory.mktemp("whole")
+
+    def make(algo: AlgoName) -> Path:
+        if not (out / algo).exists():
+            complete(runs.start(out / algo, tiny(algo), QUIET))
+        return out / algo
+
+    return make
+
+
+@pytest.mark.parametrize("algo", METHODS)
+@pytest.mark.parametrize("step", [80, 340])
+def test_a_run_stopped_and_resumed_ends_as_if_it_never_had_been(algo: AlgoName, step: int, whole: Any, tmp_path: Path):
+    """Before and after learning began; with SIGINT, whose handling ends in the same checkpoint as any other."""
+    run = runs.start(tmp_path / "run", tiny(algo), QUIET)
+    advance = run.trainer.advance
+
+    def interrupted() -> Any:
+        rows = advance()
+        if run.trainer.step == step:
+            signal.raise_signal(signal.SIGINT)
+        return rows
+
+    run.trainer.advance = interrupted  # pyright: ignore[reportAttributeAccessIssue]
+    with pytest.raises(Stopped):
+        complete(run)
+    resumed = runs.resume(tmp_path / "run", QUIET, lambda message: pytest.fail(message))
+    assert resumed.trainer.step == step
+    complete(resumed)
+    assert_same_run(tmp_path / "run", whole(algo))
+
+
+@pytest.mark.parametrize("algo", METHODS)
+def test_a_run_without_its_replay_refills_it_and_goes_on(algo: AlgoName, tmp_path: Path):
+    run = runs.start(tmp_path / "run", tiny(algo, keep_replay="off", steps=400), QUIET)
+    for _ in range(15):
+        run.trainer.advance()
+    run.save()
+    run.close()
+    said: list[str] = []
+    resumed = runs.resume(tmp_path / "run", QUIET, said.append)
+    assert "not to the same numbers" in said[0]
+    complete(resumed)
+    assert resumed.trainer.step == 400
+
+
+@pytest.mark.parametrize("algo", METHODS)
+def test_the_summary_counts_every_environment_step(algo: AlgoName, whole: Any):
+    folder = whole(algo)
+    summary = tables.summarize_run(folder)
+    lanes = {"sac": 3, "hybrid-sac": 4}.get(algo, 1)
+    assert summary["environment_steps_per_seed"] == 600 * lanes
+    table = evaluations.load(folder / evaluations.FILE_NAME)
+    own = {"sac": 3, "hybrid-sac": 2}.get(algo, 100)
+    assert table.full_returns.shape == (1, 2, own, 10, 2)
+    ceilings = dst.ceilings(table.full_preferences, np.array([0.0, -50.0]))
+    assert max(summary["per_seed"]["UT"]) <= ceilings.utility + 1e-6
+
+
+@pytest.mark.parametrize("algo", METHODS)
+def test_a_seed_does_not_depend_on_those_beside_it(algo: AlgoName):
+    pair, alone = Trainer(tiny(algo, first_seed=3)), Trainer(tiny(algo, seeds=1, first_seed=4))
+    for _ in range(10):
+        pair.advance()
+        alone.advance()
+    theirs = pair.newest_flat()
+    np.testing.assert_array_equal(theirs[len(theirs) // 2 :], alone.newest_flat())
+
+
+@pytest.mark.parametrize("algo", METHODS)
+def test_the_host_acts_as_the_device_does(algo: AlgoName):
+    trainer = Trainer(tiny(algo))
+    for _ in range(8):
+        trainer.advance()
+    obs = np.random.default_rng(0).uniform(0, 11, (2, 12, 2)).astype(np.float32)
+    own = trainer.algorithm.preferences
+    lam = np.tile(np.array([[0.9, 0.1], [0.8, 0.2], [0.5, 0.5], [0.2, 0.8]], np.float32), (2, 3, 1))
+    device = trainer.act(obs, lam)
+    agents = trainer.agents_per_seed
+    for seed in range(2):
+        for row in range(12):
+            nearest = 0 if own is None else int(np.abs(own - lam[seed, row]).sum(axis=1).argmin())
+            index = seed * agents + nearest
+            policy = trainer.algorithm.acting.policy(trainer.newest_flat()[index : index + 1])
+            host = policy.exploit(obs[seed : seed + 1, row : row + 1], lam[seed : seed + 1, row : row + 1])
+            np.testing.assert_allclose(host[0, 0], device[seed, row], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("kind", "algo"),
+    [
+        (qpensieve.SAC, "sac"),
+        (qpensieve.HybridSAC, "hybrid-sac"),
+        (qpensieve.CNDER, "cnder"),
+        (qpensieve.EnvelopeDQN, "envelope"),
+    ],
+)
+def test_an_agent_learns_saves_loads_and_goes_on_the_same(kind: Any, algo: AlgoName, tmp_path: Path):
+    config = tiny(algo)
+    known = settings(config.agent)
+    small = {name: known[name] for name in ("hidden", "batch_size", *OWN[algo]) if name in known}
+    make = lambda: kind("DST2d", seeds=2, preset="quick", block=20, random_steps=100, replay_capacity=120, **small)
+    agent = make().learn(240)
+    obs, lam = np.random.default_rng(0).uniform(0, 11, (5, 2)), [0.5, 0.5]
+    action = agent.predict(obs, lam, seed=1)
+    assert action.shape == (5, 2)
+    assert np.abs(action).max() <= 1.0
+    np.testing.assert_array_equal(agent.predict(obs[3], lam, seed=1), action[3])
+    sampled = [agent.predict(obs, lam, deterministic=False, generator=np.random.default_rng(1)) for _ in range(2)]
+    np.testing.assert_array_equal(*sampled)
+    agent.save(tmp_path / "agent")
+    loaded = qpensieve.load(tmp_path / "agent")
+    assert type(loaded) is kind
+    np.testing.assert_array_equal(loaded.predict(obs, lam, seed=1), action)
+    for one in (agent, loaded):
+        one.learn(60)
+    ours, theirs = agent._trainer.arrays(), loaded._trainer.arrays()
+    assert [name for name in ours if ours[name].tobytes() != theirs[name].tobytes()] == []
+    assert agent.evaluate(episodes=1).ut.shape == (2,)
+
+
+class TestDiscreteActions:
+    @pytest.mark.parametrize("algo", [name for name in ALGORITHMS if name != "envelope"])
+    def test_are_refused_by_all_but_envelope(self, algo: AlgoName, capsys: pytest.CaptureFixture[str], tmp_path: Path):
+        words = ["train", "DeepSeaTreasure", "--algo", algo, "--preset", "quick", "--out", str(tmp_path)]
+        words += ["--preferences", "0.5,0.5"] if algo == "hybrid-sac" else []
+        with pytest.raises(SystemExit) as end:
+            cli.main(words)
+        assert end.value.code == 1
+        message = capsys.readouterr().err
+        assert f"DeepSeaTreasure has discrete actions (4 of them), {algo} needs continuous ones" in message
+        assert not any(tmp_path.iterdir())
+
+    def test_envelope_learns_with_them(self, tmp_path: Path):
+        run = runs.start(tmp_path / "run", tiny("envelope", "DeepSeaTreasure", steps=300), QUIET)
+        complete(run)
+        rows = run.trainer.replay_rows()[0]
+        assert set(np.unique(rows[:, :, 2]).tolist()) == {0.0, 1.0, 2.0, 3.0}
+        assert "of 10 treasures" in tables.format_summary(tables.summarize_run(tmp_path / "run"))
+
+
+class TestConfig:
+    @pytest.mark.parametrize("algo", ALGORITHMS)
+    @pytest.mark.parametrize("preset", ["paper", "quick"])
+    def test_presets_can_run_and_survive_json(self, algo: AlgoName, preset: str):
+        config = default_config("DST2d", algo, preset)
+        check(config)
+        assert from_dict(to_dict(config)) == config
+
+    @pytest.mark.parametrize("preset", FIGURE)
+    def test_the_figures_cases(self, preset: str):
+        domain, lam = FIGURE[preset]
+        assert lam in CASES[domain]
+        for algo, lanes in (("sac", 1), ("hybrid-sac", 2)):
+            config = default_config(domain, algo, preset)  # pyright: ignore[reportArgumentType]
+            check(config)
+            assert lanes_per_seed(config) == lanes
+        with pytest.raises(ValueError, match="compares sac and hybrid-sac, not of mosac"):
+            default_config(domain, "mosac", preset)
+
+    def test_a_figure_of_another_domain_is_refused(self, capsys: pytest.CaptureFixture[str]):
+        with pytest.raises(SystemExit):
+            cli.main(["train", "DST2d", "--algo", "hybrid-sac", "--preset", "figure-c"])
+        assert "preset figure-c shows HalfCheetah2d at 0.5,0.5, not DST2d" in capsys.readouterr().err
+
+    def test_hybrids_without_a_figure_need_preferences(self):
+        with pytest.raises(ValueError, match="preferences are missing: hybrid-sac has the figure's for DST2d and"):
+            check(default_config("Hopper2d", "hybrid-sac"))
+
+    def test_the_nineteen_are_a_seeds_lanes(self):
+        assert lanes_per_seed(default_config("DST2d", "sac")) == 19
+
+    @pytest.mark.parametrize("algo", METHODS)
+    def test_help_names_every_setting(self, algo: AlgoName, capsys: pytest.CaptureFixture[str]):
+        with pytest.raises(SystemExit):
+            cli.main(["train", "DST2d", "--algo", algo, "--help"])
+        out = capsys.readouterr().out
+        for name in settings(default_config("DST2d", algo).agent):
+            assert f"--{name.replace('_', '-')}"[:30] in out
+
+    def test_the_length_of_the_run_sets_the_envelopes_schedule(self, tmp_path: Path):
+        run = runs.start(tmp_path / "run", tiny("envelope"), QUIET)
+        run.close()
+        assert settings(run.config.agent)["anneal_steps"] == TINY["steps"]
+
+
+class TestProtocols:
+    def test_own_preferences_are_what_is_evaluated(self):
+        own = protocols(2, sac_preferences())
+        assert own.short is own.full
+        np.testing.assert_allclose(own.curve, [(0.1, 0.9), (0.5, 0.5), (0.9, 0.1)])
+        few = sac_preferences()[:2]
+        assert protocols(2, few).curve is few
+
+    def test_others_have_the_test_table(self):
+        assert len(protocols(2).full) == 100
+
+
+def test_a_foreign_environment_works_too(tmp_path: Path):
+    run = runs.start(tmp_path / "run", tiny("cnder", "tests.envs.foreign:PointMass", steps=200), QUIET)
+    complete(run)
+    shutil.rmtree(tmp_path)
