@@ -11,6 +11,9 @@ ROOT = Path(qpensieve.__file__).parent
 FORBIDDEN = {
     "metrics": {"envs", "algos", "train", "api", "cli", "bench"},
     "envs": {"algos", "train", "api", "cli", "bench"},
+    "tabular": {"envs", "algos", "api", "cli"},
+    "algos": {"envs", "train", "report", "api", "cli", "bench"},
+    "report": {"algos", "train", "api", "cli", "bench"},
     "preferences": {"envs", "metrics", "algos", "train", "api", "cli", "bench"},
     "types": {"envs", "metrics", "preferences", "algos", "train", "api", "cli", "bench"},
 }

@@ -23,6 +23,7 @@ from qpensieve.bench import update as bench_update
 from qpensieve.config import RunConfig
 from qpensieve.envs import DOMAINS
 from qpensieve.envs.registry import DISCRETE
+from qpensieve.report import compare as comparison
 from qpensieve.report import figures, tables
 from qpensieve.report.evaluations import FILE_NAME
 from qpensieve.report.evaluations import load as load_evaluations
@@ -137,6 +138,29 @@ def export(run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN
     print(export_run(run, out))
 
 
+def compare(
+    results: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="FILE [FILE ...]")],
+    step: int | None = None,
+    out: Path | None = None,
+    curves: bool = False,
+) -> None:
+    """Set exported runs side by side on the test preferences they share: UT, HV, ED against MO-SAC.
+
+    Args:
+        results: Files written by `qpensieve export`.
+        step: Environment step of the full evaluation; default: each run's newest.
+        out: Also draw a picture here.
+        curves: The files are of single preferences (sac, hybrid-sac): only draw their learning curves.
+    """
+    if curves:
+        print(comparison.draw_single_curves(results, out or Path("curves.png")))
+        return
+    shared = comparison.on_common_preferences([comparison.read(path, step) for path in results])
+    print(comparison.format_markdown(comparison.table(shared)))
+    if out is not None:
+        print(comparison.draw(shared, out))
+
+
 def domains() -> None:
     """List the ten domains and those with discrete actions: sizes, time limit, objectives, reference of the HV."""
     rows = [
@@ -215,6 +239,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "evaluate": evaluate,
     "plot": plot,
     "export": export,
+    "compare": compare,
     "domains": domains,
     "theory": theory,
     "bench": bench,

@@ -1,7 +1,17 @@
 """Environments: the ten domains as lanes and as Gymnasium ids, and anyone's environment as lanes."""
 
 from qpensieve.envs.base import Lanes
-from qpensieve.envs.registry import DOMAINS, Domain, get_domain, make_lanes, make_simulator
+from qpensieve.envs.registry import DISCRETE, DOMAINS, Domain, get_domain, make_lanes, make_simulator
 from qpensieve.envs.simulator import LaneOptions, Simulator
 
-__all__ = ["DOMAINS", "Domain", "LaneOptions", "Lanes", "Simulator", "get_domain", "make_lanes", "make_simulator"]
+__all__ = [
+    "DISCRETE",
+    "DOMAINS",
+    "Domain",
+    "LaneOptions",
+    "Lanes",
+    "Simulator",
+    "get_domain",
+    "make_lanes",
+    "make_simulator",
+]

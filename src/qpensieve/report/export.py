@@ -9,6 +9,8 @@ import numpy as np
 from qpensieve.report import evaluations as tables
 from qpensieve.report.evaluations import Evaluations, RunSummary
 
+FEW = 4
+"""Up to this many preferences the short protocol's returns are written too: they are curves of single agents."""
 DIGITS = 6
 """Significant digits of the numbers written."""
 
@@ -19,6 +21,7 @@ def export(folder: Path, out: Path) -> Path:
     content = {
         "config": json.loads((folder / "config.json").read_text()),
         "provenance": json.loads((folder / "environment.json").read_text()),
+        "preferences": table.full_preferences.tolist(),
         "reference": None if table.reference is None else table.reference.tolist(),
         "short_protocol": [
             _scored(table, step, r, False)
@@ -38,7 +41,8 @@ def _scored(table: Evaluations, step: int, returns: np.ndarray, is_full: bool) -
     row = {"step": step, "episodes": returns.shape[2]} | _scores(
         tables.summarize(returns, preferences, table.reference)
     )
-    return row | ({"mean_returns": _numbers(returns.mean(axis=2))} if is_full else {})
+    is_kept = is_full or len(preferences) <= FEW
+    return row | ({"mean_returns": _numbers(returns.mean(axis=2))} if is_kept else {})
 
 
 def _scores(summary: RunSummary) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float64, Int64
 
 from qpensieve import metrics
 from qpensieve.envs import dst
-from qpensieve.envs.registry import DOMAINS, get_domain
+from qpensieve.envs.registry import DISCRETE, DOMAINS, get_domain
 from qpensieve.report import evaluations
 from qpensieve.report.evaluations import Evaluations
 
@@ -40,6 +40,8 @@ UNITS = {
     "healthy": "steps",
 }
 """Objective of the ten domains -> unit of its return, where there is an obvious one."""
+KNOWN = DOMAINS | DISCRETE
+"""Domains whose objectives have names."""
 MARKER_AREA = 30.0
 """Area of the marker of one return vector, square points."""
 MOST_MARKERS = 30
@@ -88,13 +90,13 @@ class _Run:
     @property
     def objectives(self) -> tuple[str, ...]:
         d = self.table.num_objectives
-        names = DOMAINS[self.domain].objectives if self.domain in DOMAINS else self.config.get("objectives", ())
+        names = KNOWN[self.domain].objectives if self.domain in KNOWN else self.config.get("objectives", ())
         return tuple(map(str, names)) if len(names) == d else tuple(f"objective {i + 1}" for i in range(d))
 
     @property
     def labels(self) -> tuple[str, ...]:
         """Axis labels: the objectives, with units where they are obvious."""
-        units = UNITS if self.domain in DOMAINS else {}
+        units = UNITS if self.domain in KNOWN else {}
         return tuple(f"{name} ({units[name]})" if name in units else name for name in self.objectives)
 
 
@@ -156,13 +158,13 @@ def draw_front(run: Path, out: Path | None = None) -> Path:
     if d < 2:
         raise ValueError(f"a front needs at least two objectives, {run} has {d}")
     front = _newest(data)
-    figure = _new_figure(height=6.2 if d == 2 else 7.6)
+    figure = new_figure(height=6.2 if d == 2 else 7.6)
     if d == 2:
         _draw_plane(figure, data, front)
     else:
         _draw_pairs(figure, data, front)
     _describe_front(figure, data, front)
-    return _write(figure, out or run / "front.png")
+    return write_figure(figure, out or run / "front.png")
 
 
 def draw_curves(run: Path, out: Path | None = None) -> Path:
@@ -189,7 +191,7 @@ def draw_curves(run: Path, out: Path | None = None) -> Path:
     logged = {key: series for key, series in logged.items() if series is not None}
 
     num_panels = 1 + (scores.hv is not None) + len(logged)
-    figure = _new_figure(height=3.9 if num_panels <= 2 else 6.8)
+    figure = new_figure(height=3.9 if num_panels <= 2 else 6.8)
     panels = iter(_panels(figure, num_panels))
     ut_ceilings, hv_ceilings = _ceilings(data)
     axes = next(panels)
@@ -206,7 +208,7 @@ def draw_curves(run: Path, out: Path | None = None) -> Path:
         _draw_share(next(panels), *logged["snapshot_share"])
     _set_title(figure, f"{data.domain} · {data.algo} · {_count(data.table.num_seeds, 'seed')}")
     figure.supxlabel(_short_note(data.table), fontsize=9, color=GREY)
-    return _write(figure, out or run / "curves.png")
+    return write_figure(figure, out or run / "curves.png")
 
 
 def compare_curves(runs: Sequence[Path], out: Path) -> Path:
@@ -222,7 +224,7 @@ def compare_curves(runs: Sequence[Path], out: Path) -> Path:
     _check_comparable(data)
     scores = [_score(run) for run in data]
     has_hv = all(score.hv is not None for score in scores)
-    figure = _new_figure(height=4.3)
+    figure = new_figure(height=4.3)
     panels = _panels(figure, 2 if has_hv else 1)
     for label, colour, score in zip(_run_labels(data), cycle(COLOURS), scores, strict=False):
         _draw_seeds(panels[0], score.steps, score.ut, colour, label)
@@ -232,7 +234,7 @@ def compare_curves(runs: Sequence[Path], out: Path) -> Path:
         _finish(axes, title, ceilings)
     _set_title(figure, f"{data[0].domain} · {_count(len(data), 'run')}: mean ± 1 std over seeds")
     figure.supxlabel(_short_note(data[0].table), fontsize=9, color=GREY)
-    return _write(figure, out)
+    return write_figure(figure, out)
 
 
 def _read_run(folder: Path) -> _Run:
@@ -314,7 +316,7 @@ def _newest(run: _Run) -> _Front:
     raise ValueError(f"{run.folder} has no evaluation yet; nothing to draw")
 
 
-def _new_figure(height: float) -> Figure:
+def new_figure(height: float) -> Figure:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
@@ -324,7 +326,7 @@ def _new_figure(height: float) -> Figure:
     return figure
 
 
-def _write(figure: Figure, out: Path) -> Path:
+def write_figure(figure: Figure, out: Path) -> Path:
     out.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(out)
     return out

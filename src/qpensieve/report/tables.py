@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from qpensieve import metrics
-from qpensieve.envs import dst
+from qpensieve.envs import DOMAINS, dst
 from qpensieve.metrics.references import REFERENCES
 from qpensieve.report import evaluations as tables
 from qpensieve.report.evaluations import Evaluations, RunSummary
@@ -72,7 +72,7 @@ def format_summary(content: dict[str, Any]) -> str:
     if "dst" in content:
         rows += _format_deep_sea(content["dst"])
     known = REFERENCES.get(content["domain"])
-    if known is not None and not known.comparable:
+    if content["domain"] in DOMAINS and known is not None and not known.comparable:
         rows.append("HV is not comparable with the paper's: it prints no reference point and ours is a guess.")
     return "\n".join(rows)
 

@@ -1,0 +1,197 @@
+"""Methods side by side, from files that `qpensieve export` wrote: a table on common preferences, and a picture."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64
+
+from qpensieve import metrics
+from qpensieve.envs import dst
+from qpensieve.preferences import test_table
+from qpensieve.report import figures
+from qpensieve.report.evaluations import summarize
+
+REFERENCE = "mosac"
+"""The method that ED is measured against."""
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """Mean returns of one method at one step.
+
+    Attributes:
+        name: File and algorithm.
+        algo: Algorithm.
+        domain: Domain.
+        step: Environment steps of each agent.
+        preferences: Rows of the table.
+        returns: Mean over episodes.
+        reference: Reference point of the hypervolume.
+        samples: Environment steps of a seed, all its lanes together.
+    """
+
+    name: str
+    algo: str
+    domain: str
+    step: int
+    preferences: Float64[np.ndarray, "p d"]
+    returns: Float64[np.ndarray, "seed p d"]
+    reference: Float64[np.ndarray, " d"] | None
+    samples: int
+
+
+def read(path: Path, step: int | None = None) -> Result:
+    """The full evaluation at `step`, or the newest one, of an exported run."""
+    content = json.loads(path.read_text())
+    rows = {row["step"]: row for row in content["full_protocol"]}
+    if not rows or (step is not None and step not in rows):
+        known = ", ".join(map(str, sorted(rows))) or "none"
+        raise ValueError(f"{path} has no full evaluation at step {step}; it has: {known}")
+    row = rows[max(rows) if step is None else step]
+    returns = np.array(row["mean_returns"], np.float64)
+    preferences = content.get("preferences") or test_table(returns.shape[2])
+    reference = content["reference"]
+    config = content["config"]
+    return Result(
+        path.stem,
+        config["algo"],
+        config["domain"],
+        row["step"],
+        np.asarray(preferences, np.float64),
+        returns,
+        None if reference is None else np.array(reference),
+        row["step"] * int(content["provenance"].get("lanes_per_seed", 1)),
+    )
+
+
+def on_common_preferences(results: Sequence[Result]) -> list[Result]:
+    """The results on the preferences that all of them were evaluated on."""
+    first, *others = results
+    if {result.domain for result in results} != {first.domain}:
+        raise ValueError(f"runs of different domains do not compare: {', '.join(r.domain for r in results)}")
+    is_common = np.ones(len(first.preferences), bool)
+    for result in others:
+        is_common &= np.array([_find(lam, result.preferences) is not None for lam in first.preferences])
+    common = first.preferences[is_common]
+    if len(common) == 0:
+        raise ValueError("these runs share no test preference")
+    return [_on(result, common) for result in results]
+
+
+def _find(lam: Float64[np.ndarray, " d"], preferences: Float64[np.ndarray, "p d"]) -> int | None:
+    found = np.flatnonzero(np.abs(preferences - lam).max(axis=1) < 1e-9)
+    return int(found[0]) if len(found) else None
+
+
+def _on(result: Result, preferences: Float64[np.ndarray, "p d"]) -> Result:
+    rows = [_find(lam, result.preferences) for lam in preferences]
+    return Result(**{**result.__dict__, "preferences": preferences, "returns": result.returns[:, np.array(rows)]})
+
+
+def table(results: Sequence[Result]) -> list[dict[str, Any]]:
+    """One row per method: UT, HV, best single row and ED against MO-SAC (same seed index), mean and std over seeds."""
+    rows = []
+    against = next((result for result in results if result.algo == REFERENCE), None)
+    for result in results:
+        scores = summarize(result.returns[:, :, None], result.preferences, result.reference)
+        rows.append(
+            {
+                "method": result.algo,
+                "steps": result.step,
+                "environment steps per seed": result.samples,
+                "preferences": len(result.preferences),
+                "UT": _spread(scores.ut),
+                "HV": "-" if scores.hv is None else _spread(scores.hv),
+                "best single row": _spread(scores.best_single),
+                "ED against MO-SAC": _dominance(result, against),
+            }
+        )
+    return rows
+
+
+def _dominance(result: Result, against: Result | None) -> str:
+    if against is None or against is result:
+        return "-"
+    num = min(len(result.returns), len(against.returns))
+    shares = metrics.episodic_dominance(result.returns[:num], against.returns[:num], result.preferences)
+    return _spread(np.asarray(shares))
+
+
+def _spread(values: np.ndarray) -> str:
+    digits = 0 if np.abs(values).max() >= 100 else 2
+    return f"{values.mean():.{digits}f} +- {values.std():.{digits}f}"
+
+
+def format_markdown(rows: Sequence[dict[str, Any]]) -> str:
+    """The table as Markdown."""
+    names = list(rows[0])
+    cells = lambda row: [f"{row[name]:,}" if isinstance(row[name], int) else str(row[name]) for name in names]
+    lines = [names, ["---"] * len(names), *map(cells, rows)]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def draw(results: Sequence[Result], out: Path) -> Path:
+    """UT of every seed beside the ceiling, and the mean return vectors that each method reaches."""
+    figure = figures.new_figure(4.2)
+    left, right = figure.subplots(1, 2)
+    for number, result in enumerate(results):
+        colour = figures.COLOURS[number % len(figures.COLOURS)]
+        ut = np.asarray(metrics.utility(result.returns, result.preferences))
+        left.scatter(np.full(len(ut), number), ut, color=colour, s=26, alpha=0.8)
+        left.hlines(ut.mean(), number - 0.3, number + 0.3, color=colour)
+        points = result.returns.reshape(-1, result.returns.shape[2])
+        right.scatter(points[:, 0], points[:, 1], color=colour, s=14, alpha=0.6, label=result.algo)
+    left.set_xticks(range(len(results)), [result.algo for result in results], rotation=30, ha="right")
+    left.set_title(f"UT on {len(results[0].preferences)} preferences, a dot per seed")
+    right.set_title("mean returns, all seeds and preferences")
+    known = figures.KNOWN.get(results[0].domain)
+    for set_label, i in ((right.set_xlabel, 0), (right.set_ylabel, 1)):
+        set_label(known.objectives[i] if known else f"objective {i + 1}")
+    if results[0].domain == "DST2d" and results[0].reference is not None:
+        ceilings = dst.ceilings(results[0].preferences, results[0].reference)
+        left.axhline(ceilings.utility, color=figures.GREY, linestyle="--", linewidth=1, label="ceiling")
+        front = dst.exact_front()
+        right.plot(front[:, 0], front[:, 1], "x", color=figures.GREY, label="exact front")
+        left.legend(frameon=False)
+    right.legend(frameon=False, fontsize=8)
+    return figures.write_figure(figure, out)
+
+
+def read_curves(path: Path) -> dict[str, Any]:
+    """Scalarised returns [t, seed, p] under an agent's own preference, of a run of few preferences."""
+    content = json.loads(path.read_text())
+    rows = content["short_protocol"]
+    if not rows or "mean_returns" not in rows[0]:
+        raise ValueError(f"{path} holds no curves of single preferences: export a run of few preferences")
+    preferences = np.array(content["preferences"])
+    returns = np.array([row["mean_returns"] for row in rows])
+    return {
+        "algo": content["config"]["algo"],
+        "preferences": preferences,
+        "steps": np.array([row["step"] for row in rows]),
+        "values": np.einsum("tspd,pd->tsp", returns, preferences),
+    }
+
+
+def draw_single_curves(paths: Sequence[Path], out: Path) -> Path:
+    """A panel per preference: every seed thin, the mean thick, one colour per file."""
+    curves = [read_curves(path) for path in paths]
+    shared = curves[0]["preferences"]
+    if any(not np.array_equal(shared, curve["preferences"]) for curve in curves):
+        raise ValueError("these files are not of the same preferences")
+    figure = figures.new_figure(3.6)
+    panels = np.atleast_1d(figure.subplots(1, len(shared), sharex=True))
+    for i, (axes, lam) in enumerate(zip(panels, shared, strict=True)):
+        for number, curve in enumerate(curves):
+            colour = figures.COLOURS[number % len(figures.COLOURS)]
+            axes.plot(curve["steps"], curve["values"][:, :, i], color=colour, linewidth=0.5, alpha=0.5)
+            axes.plot(curve["steps"], curve["values"][:, :, i].mean(axis=1), color=colour, label=curve["algo"])
+        axes.set_title("lam = " + ", ".join(f"{x:g}" for x in lam))
+        axes.set_xlabel("environment steps of each learner")
+    panels[0].set_ylabel("lam . return")
+    panels[0].legend(frameon=False)
+    return figures.write_figure(figure, out)
