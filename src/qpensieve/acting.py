@@ -12,6 +12,9 @@ from jaxtyping import Float32
 from qpensieve.nets import LOG_STD_RANGE
 from qpensieve.types import Acting, EnvSpec
 
+NORM_EPSILON = 1e-5
+"""Added to the variance where a layer is standardised."""
+
 
 class HostMlp:
     """The same network of n agents, each with its own parameters, as views of their flat parameters.
@@ -19,10 +22,11 @@ class HostMlp:
     Args:
         flat: Parameters in the order of the module's leaves: weight and bias of every layer.
         widths: Widths of input, hidden layers and output.
+        is_normalized: Whether the inputs of hidden ReLUs are standardised over the layer.
     """
 
-    def __init__(self, flat: Float32[np.ndarray, "n parameters"], widths: tuple[int, ...]):
-        self._layers, start = [], 0
+    def __init__(self, flat: Float32[np.ndarray, "n parameters"], widths: tuple[int, ...], is_normalized: bool = False):
+        self._is_normalized, self._layers, start = is_normalized, [], 0
         for rows, columns in pairwise(widths):
             weight = flat[:, start : start + rows * columns].reshape(-1, rows, columns)
             start += rows * columns
@@ -31,9 +35,15 @@ class HostMlp:
 
     def __call__(self, x: Float32[np.ndarray, "n rows in"]) -> Float32[np.ndarray, "n rows out"]:
         for weight, bias in self._layers[:-1]:
-            x = np.maximum(x @ weight + bias, 0.0)
+            x = x @ weight + bias
+            x = np.maximum(_standardize(x) if self._is_normalized else x, 0.0)
         weight, bias = self._layers[-1]
         return x @ weight + bias
+
+
+def _standardize(x: Float32[np.ndarray, "n rows hidden"]) -> Float32[np.ndarray, "n rows hidden"]:
+    centred = x - x.mean(axis=-1, keepdims=True)
+    return centred / np.sqrt(np.square(centred).mean(axis=-1, keepdims=True) + np.float32(NORM_EPSILON))
 
 
 def num_parameters(widths: tuple[int, ...]) -> int:
@@ -106,18 +116,20 @@ class Greedy:
         widths: Widths of the network.
         actions: Action of each index, as the environment takes it.
         epsilon: Environment step -> share of random actions.
+        is_normalized: Whether the network standardises its hidden layers.
     """
 
     widths: tuple[int, ...]
     actions: Float32[np.ndarray, "actions act"]
     epsilon: Callable[[int], float]
+    is_normalized: bool = False
 
 
 class GreedyPolicy:
     """Epsilon-greedy on lam . Q(s, ., lam). The replay stores the action's index."""
 
     def __init__(self, flat: Float32[np.ndarray, "n parameters"], greedy: Greedy):
-        self._net, self._greedy = HostMlp(flat, greedy.widths), greedy
+        self._net, self._greedy = HostMlp(flat, greedy.widths, greedy.is_normalized), greedy
 
     def explore(
         self,

@@ -21,7 +21,16 @@ from tests.oracles import cnder as oracle
 from tests.oracles.mosac import Net, adam_step, net_of
 
 HIDDEN = 8
-CFG = CnDerConfig(hidden=HIDDEN, batch_size=BATCH, discount=0.9, learning_rate=1e-2, tau=0.1)
+CFG = CnDerConfig(
+    hidden=HIDDEN,
+    batch_size=BATCH,
+    discount=0.9,
+    learning_rate=1e-2,
+    tau=0.1,
+    layer_norm=False,
+    priority_offset=0.01,
+    priority_exponent=2.0,
+)
 SCALAR = EnvSpec("scalar", 4, 2, ("one",), None, None)
 TWO = EnvSpec("two", 4, 2, ("a", "b"), None, None)
 ONE_STEP = EnvSpec("one-step", 1, 1, ("right", "left"), None, None)
@@ -114,6 +123,36 @@ def test_the_priority_by_hand():
     np.testing.assert_allclose(priority, [1e-4, 1.0, 9.0], rtol=1e-5)
     other = replace(CFG, priority_offset=1.0, priority_exponent=0.5)
     np.testing.assert_allclose(cnder.priority_of_errors(other, jnp.array([0.0, 3.0])), [1.0, 2.0], rtol=1e-6)
+
+
+def test_a_standardised_critic_by_hand():
+    """What goes into each ReLU has mean 0 and variance 1 over the layer."""
+    critic, cfg = _state(0).critic, replace(CFG, layer_norm=True)
+    step, lam = jax.tree.map(lambda leaf: leaf[0], transitions(1)), jnp.array([0.2, 0.3, 0.5])
+    x, (*hidden, (weight, bias)) = np.concatenate([step.s, step.a, lam]), net_of(critic.net)
+    for w, b in hidden:
+        x = x @ w + b
+        x = np.maximum((x - x.mean()) / np.sqrt(x.var() + 1e-5), 0.0)
+    np.testing.assert_allclose(cnder.value(cfg, critic, step.s, step.a, lam), x @ weight + bias, rtol=1e-4, atol=1e-5)
+
+
+def test_a_standardised_critic_does_not_feel_the_scale_of_a_hidden_layer():
+    """Wherever it is asked: targets, loss, policy, priorities."""
+    cfg, hints, seen = replace(CFG, layer_norm=True), _hints(1), []
+    for scale in (1.0, 50.0):
+        state = _state(0)
+        critic, target_critic = (_stretched(critic, scale) for critic in (state.critic, state.target_critic))
+        state = replace(state, critic=critic, target_critic=target_critic)
+        prefs = cnder.relabel(cfg, jnp.broadcast_to(hints.lam, (BATCH, 3)), hints.past)
+        y = cnder.targets(cfg, state, transitions(1), prefs)
+        loss = cnder.critic_loss(cfg, state.critic, transitions(1), prefs, y)
+        seen.append((y, loss, cnder.policy_loss(cfg, state.actor, state.critic, transitions(1).s, prefs)[0]))
+    assert_trees_close(seen[0], seen[1], 1e-3)
+
+
+def _stretched(critic: Critic, scale: float) -> Critic:
+    first = jax.tree.map(lambda leaf: scale * leaf, critic.net.first)
+    return eqx.tree_at(lambda critic: critic.net.first, critic, first)
 
 
 @pytest.mark.parametrize("loss", ["l1", "huber"])

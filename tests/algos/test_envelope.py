@@ -4,6 +4,7 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -24,6 +25,10 @@ CFG = envelope.EnvelopeConfig(
     num_preferences=PREFS,
     bins=4,
     width_factors=(2, 1),
+    layer_norm=False,
+    loss_a="squared",
+    loss_b="squared",
+    priority_exponent=1.0,
     discount=0.9,
     learning_rate=1e-2,
     gradient_clip=0.05,
@@ -196,18 +201,53 @@ def test_only_an_end_stops_the_bootstrap():
 
 def test_values_are_laid_out_by_state_then_preference():
     state, batch, prefs = _state(0), _batch(1), _prefs(2, PREFS, 3)
-    q = jax.jit(envelope.all_values)(state.net, batch.s, prefs)
+    q = jax.jit(partial(envelope.all_values, CFG))(state.net, batch.s, prefs)
     expected = oracle.every(oracle.net_of(state.net), np.asarray(batch.s, np.float64), prefs.astype(np.float64))
     np.testing.assert_allclose(q, expected, rtol=1e-5, atol=1e-5)
 
 
-def test_the_taken_values_are_the_columns_of_the_taken_actions():
-    state, batch, prefs = _state(0), _batch(1), _prefs(2, PREFS, 3)
+@pytest.mark.parametrize("layer_norm", [False, True])
+def test_the_taken_values_are_the_columns_of_the_taken_actions(layer_norm: bool):
+    state, batch, prefs, cfg = _state(0), _batch(1), _prefs(2, PREFS, 3), replace(CFG, layer_norm=layer_norm)
     a = np.asarray(batch.a)[:, 0].astype(np.int32)
-    q = np.asarray(jax.jit(envelope.all_values)(state.net, batch.s, prefs))
-    taken = jax.jit(envelope.taken_values)(state.net, batch.s, prefs, a)
+    q = np.asarray(jax.jit(partial(envelope.all_values, cfg))(state.net, batch.s, prefs))
+    taken = jax.jit(partial(envelope.taken_values, cfg))(state.net, batch.s, prefs, a)
     np.testing.assert_allclose(taken, q[np.arange(BATCH), :, a], rtol=1e-5, atol=1e-5)
     assert len(set(a)) > 2
+
+
+def test_a_standardised_network_by_hand():
+    """Two hidden layers: what goes into each ReLU has mean 0 and variance 1 over the layer."""
+    state, cfg = _state(0), replace(CFG, layer_norm=True)
+    s, lam = np.array([0.3, -1.0, 2.0]), np.array([0.2, 0.3, 0.5])
+    x, (*hidden, (weight, bias)) = np.concatenate([s, lam]), oracle.net_of(state.net)
+    for w, b in hidden:
+        x = x @ w + b
+        x = np.maximum((x - x.mean()) / np.sqrt(x.var() + 1e-5), 0.0)
+    got = envelope.values(cfg, state.net, jnp.asarray(s, jnp.float32), jnp.asarray(lam, jnp.float32))
+    np.testing.assert_allclose(got, (x @ weight + bias).reshape(-1, 3), rtol=1e-4, atol=1e-5)
+
+
+def test_a_standardised_network_does_not_feel_the_scale_of_a_hidden_layer():
+    """Wherever values are asked for: loss, both parts of the target, priority, acting."""
+    cfg, batch = replace(CFG, layer_norm=True), _batch(1)
+    seen = []
+    for scale in (1.0, 50.0):
+        state = _state(0)
+        net, target = (_stretched(net, scale) for net in (state.net, state.target))
+        state = replace(state, net=net, target=target)
+        _, info, _ = _step(cfg)(state, batch, _hints(), jax.random.key(0))
+        first = jax.jit(partial(envelope.priority, cfg))(state, batch, _many_hints(BATCH), jax.random.key(4))
+        seen.append((info, first))
+    assert_trees_close(seen[0], seen[1], 1e-3)
+    plain, raw = (_step(c)(_state(0), batch, _hints(), jax.random.key(0))[1]["loss_a"] for c in (CFG, cfg))
+    assert abs(float(plain) - float(raw)) > 1e-2
+
+
+def _stretched(net: Any, scale: float) -> Any:
+    """The network with its first layer larger."""
+    first = jax.tree.map(lambda leaf: scale * leaf, net.layers[0])
+    return eqx.tree_at(lambda net: net.layers[0], net, first)
 
 
 def test_indices_above_a_byte_keep_their_meaning():
@@ -232,6 +272,9 @@ def test_the_losses_by_hand():
     assert (float(a), float(b)) == pytest.approx((6 / 4, 0.25 / 2))
     a, b = jax.jit(partial(envelope.homotopy_loss, replace(CFG, loss_b="absolute")))(q, y, prefs)
     assert (float(a), float(b)) == pytest.approx((6 / 4, 0.5 / 2))
+    # Linear from 1 on: 2 costs 1.5, 1 costs 0.5.
+    a, b = jax.jit(partial(envelope.homotopy_loss, replace(CFG, loss_a="huber", loss_b="huber")))(q, y, prefs)
+    assert (float(a), float(b)) == pytest.approx((2.5 / 4, 0.125 / 2))
 
 
 @pytest.mark.parametrize(
@@ -365,6 +408,16 @@ def test_a_transition_without_error_keeps_a_small_priority():
     np.testing.assert_allclose(got, 1e-5, rtol=1e-6)
 
 
+def test_the_exponent_is_the_power_of_the_error_and_0_makes_all_alike():
+    batch, powers = _batch(1), {}
+    for power in (0.0, 1.0, 2.0):
+        priority = jax.jit(partial(envelope.priority, replace(CFG, priority_exponent=power)))
+        powers[power] = np.asarray(priority(_state(0), batch, _many_hints(BATCH), jax.random.key(4)))
+    np.testing.assert_allclose(powers[0.0], 1.0, rtol=1e-4)
+    np.testing.assert_allclose(powers[2.0], np.square(powers[1.0]), rtol=1e-2, atol=1e-3)
+    assert powers[1.0].std() > 0.1
+
+
 # Actions
 
 
@@ -411,9 +464,10 @@ def test_the_network_has_the_authors_widths():
     assert envelope.widths(cfg, hopper) == (14, 224, 448, 896, 448, 375)
 
 
+@pytest.mark.parametrize("layer_norm", [False, True])
 @pytest.mark.parametrize("spec", [CONTINUOUS, DISCRETE])
-def test_acting_on_the_host_and_on_the_device_agree(spec: EnvSpec):
-    cfg = replace(CFG, bins=3)
+def test_acting_on_the_host_and_on_the_device_agree(spec: EnvSpec, layer_norm: bool):
+    cfg = replace(CFG, bins=3, layer_norm=layer_norm)
     algorithm, state = envelope.make(cfg, spec), _state(3, spec, cfg)
     generator = np.random.default_rng(0)
     obs, lam = generator.normal(size=(1, 50, 5)).astype(np.float32), _prefs(1, 50, 2)[None]
@@ -422,7 +476,7 @@ def test_acting_on_the_host_and_on_the_device_agree(spec: EnvSpec):
     on_device = jax.jit(jax.vmap(algorithm.act, in_axes=(None, 0, 0)))(algorithm.actor(state), obs[0], lam[0])
     np.testing.assert_array_equal(policy.exploit(obs, lam)[0], on_device)
     net, table = oracle.net_of(state.net), envelope.actions_of(cfg, spec)
-    for i in range(50):
+    for i in range(0 if layer_norm else 50):
         best = np.argmax(oracle.values(net, obs[0, i], lam[0, i]) @ lam[0, i])
         np.testing.assert_array_equal(on_device[i], table[best])
     assert len(np.unique(on_device, axis=0)) > 2

@@ -46,15 +46,17 @@ def run(settings: Settings, progress: Callable[[str], None]) -> list[Row]:
     names: list[AlgoName] = [REFERENCE, *(algo for algo in settings.algos if algo != REFERENCE)]
     rows = []
     for num in settings.seeds:
-        progress(f"methods: compiling for {num} agent(s)")
-        timers = [_timer(_config(settings.domain, name), num, settings.block) for name in names]
-        for timer in timers:
-            timer()
+        timers = []
+        for name in names:
+            progress(f"methods: compiling {name} for {num} agent(s)")
+            timers.append(_timer(_config(settings.domain, name), num, settings.block))
+            timers[-1]()
         progress(f"methods: measuring {num} agent(s)")
         times = interleave(timers, settings.repeats)
         for name, values in zip(names, times, strict=True):
             ratio = median(value / reference for value, reference in zip(values, times[0], strict=True))
             each = median(values)
+            progress(f"methods: {name}, {num} agent(s): {num / each:,.0f} agent-updates/s")
             rows.append(
                 {
                     "method": name,

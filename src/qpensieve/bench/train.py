@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from qpensieve.bench.report import Row
 from qpensieve.config import AlgoName, default_config
@@ -18,27 +19,34 @@ class Settings:
         algo: Algorithm.
         seeds: Seeds side by side.
         steps: Environment steps of each seed that are timed, after the first blocks have compiled everything.
+        warm_up: Environment steps of each seed before that.
+        replay_capacity: Transitions kept per seed; None: the algorithm's.
     """
 
     domain: str = "Hopper2d"
     algo: AlgoName = "qpensieve"
     seeds: int = 5
     steps: int = 500
+    warm_up: int = 200
+    replay_capacity: int | None = None
 
 
 def run(settings: Settings, progress: Callable[[str], None]) -> list[Row]:
-    """One row: end-to-end rate; host seconds spent collecting; seconds the loop waited for the device."""
+    """One row: end-to-end rate; shares of the time that the host spent collecting and placing rows in the replay.
+
+    Placing is next to nothing where the replay is a ring; with priorities it is the bookkeeping of slots and episodes.
+    """
     config = default_config(settings.domain, settings.algo)
-    warm_up = 4 * config.block
-    config = replace(
-        config, seeds=settings.seeds, steps=config.block + warm_up + settings.steps, random_steps=config.block
-    )
+    steps = config.block + settings.warm_up + settings.steps
+    capacity = settings.replay_capacity or config.replay_capacity
+    config = replace(config, seeds=settings.seeds, steps=steps, random_steps=config.block, replay_capacity=capacity)
     progress(f"train: {settings.domain}, {settings.seeds} seed(s), compiling")
     trainer = Trainer(config)
-    while trainer.step < config.block + warm_up:
+    while trainer.step < config.block + settings.warm_up:
         trainer.advance()
     trainer.drain()
-    collected = _time_calls(trainer)
+    collected = _time_calls(trainer.collector, "collect")
+    placed = _time_calls(trainer, "place")
     progress("train: measuring")
     start = time.perf_counter()
     while trainer.step < config.steps:
@@ -54,20 +62,21 @@ def run(settings: Settings, progress: Callable[[str], None]) -> list[Row]:
             "seed-steps/s": settings.seeds * settings.steps / total,
             "seconds": total,
             "collecting": collected["seconds"] / total,
+            "placing": placed["seconds"] / total,
         }
     ]
 
 
-def _time_calls(trainer: Trainer) -> dict[str, float]:
-    """Add up the time spent in the collector from now on."""
-    spent, collect = {"seconds": 0.0}, trainer.collector.collect
+def _time_calls(owner: Any, name: str) -> dict[str, float]:
+    """Add up the time spent in a method from now on."""
+    spent, plain = {"seconds": 0.0}, getattr(owner, name)
 
-    def timed(*arguments: object):
+    def timed(*arguments: Any) -> Any:
         start = time.perf_counter()
         try:
-            return collect(*arguments)  # pyright: ignore[reportArgumentType]
+            return plain(*arguments)
         finally:
             spent["seconds"] += time.perf_counter() - start
 
-    trainer.collector.collect = timed  # pyright: ignore[reportAttributeAccessIssue]
+    setattr(owner, name, timed)
     return spent

@@ -188,10 +188,11 @@ def draw_single_curves(paths: Sequence[Path], out: Path) -> Path:
     for i, (axes, lam) in enumerate(zip(panels, shared, strict=True)):
         for number, curve in enumerate(curves):
             colour = figures.COLOURS[number % len(figures.COLOURS)]
-            axes.plot(curve["steps"], curve["values"][:, :, i], color=colour, linewidth=0.5, alpha=0.5)
-            axes.plot(curve["steps"], curve["values"][:, :, i].mean(axis=1), color=colour, label=curve["algo"])
+            steps, values = curve["steps"] / 1000, curve["values"][:, :, i]
+            axes.plot(steps, values, color=colour, linewidth=0.5, alpha=0.5)
+            axes.plot(steps, values.mean(axis=1), color=colour, label=curve["algo"])
         axes.set_title("lam = " + ", ".join(f"{x:g}" for x in lam))
-        axes.set_xlabel("environment steps of each learner")
+        axes.set_xlabel("environment steps of each learner (thousands)")
     panels[0].set_ylabel("lam . return")
     panels[0].legend(frameon=False)
     return figures.write_figure(figure, out)

@@ -130,7 +130,7 @@ class Trainer:
             collected = self.collector.collect(policy, self.block_number)
         except Exception as error:
             raise EnvFailedError(f"the environment failed after step {self.step}: {error}") from error
-        block = self._place(collected)
+        block = self.place(collected)
         self.step += self.config.block
         self._written += self.config.block
         if is_learning:
@@ -142,7 +142,7 @@ class Trainer:
         self._boundary = self.collector.lanes.state()
         return collected.rows
 
-    def _place(self, collected: Collected) -> Block:
+    def place(self, collected: Collected) -> Block:
         """The block as the device takes it; slots that it needs are freed first."""
         if self._memory is None:
             return Block(jnp.asarray(collected.rows))

@@ -1,0 +1,82 @@
+"""Exported runs side by side: common preferences only, ED against MO-SAC, samples as they are."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from qpensieve import cli
+from qpensieve.preferences import sac_preferences, test_table
+from qpensieve.report import compare
+
+DEAR, CHEAP = (23.7, -11.0), (0.7, -2.0)
+
+
+def export(path: Path, algo: str, ends: list[tuple[float, float]], **changes: Any) -> Path:
+    """A run of two seeds, each of which always ends the same way."""
+    preferences = changes.pop("preferences", test_table(2))
+    returns = np.array([[end] * len(preferences) for end in ends])
+    row = {"step": 1000, "mean_returns": returns.tolist()}
+    content = {
+        "config": {"domain": "DST2d", "algo": algo},
+        "provenance": {"lanes_per_seed": changes.pop("lanes", 1)},
+        "preferences": np.asarray(preferences).tolist(),
+        "reference": [0.0, -50.0],
+        "short_protocol": changes.pop("short", []),
+        "full_protocol": [row],
+    }
+    path.write_text(json.dumps(content | changes))
+    return path
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[Path]:
+    return [
+        export(tmp_path / "mosac.json", "mosac", [DEAR, CHEAP]),
+        export(tmp_path / "sac.json", "sac", [DEAR, DEAR], preferences=sac_preferences(), lanes=19),
+    ]
+
+
+def test_the_table_is_on_the_preferences_that_all_share(files: list[Path]):
+    mosac, sac = compare.table(compare.on_common_preferences([compare.read(path) for path in files]))
+    assert mosac["preferences"] == sac["preferences"] == 19
+    assert (mosac["environment steps per seed"], sac["environment steps per seed"]) == (1000, 19_000)
+    # On the 19 both objectives count a half on average.
+    assert sac["UT"] == f"{(23.7 - 11) / 2:.2f} +- 0.00"
+    assert mosac["ED against MO-SAC"] == "-"
+    # Seed 0 ties everywhere; seed 1 scores more where 23 lam_1 > 9 lam_2, from (0.3, 0.7) on: 14 of 19.
+    share = 14 / 19
+    assert sac["ED against MO-SAC"] == f"{share / 2:.2f} +- {share / 2:.2f}"
+
+
+def test_the_command_prints_it_and_draws(files: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    cli.main(["compare", *map(str, files), "--out", str(tmp_path / "picture.png")])
+    out = capsys.readouterr().out
+    assert "| mosac | 1,000 | 1,000 | 19 |" in out
+    assert (tmp_path / "picture.png").stat().st_size > 10_000
+
+
+def test_curves_of_single_preferences_are_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    two = np.array([[0.9, 0.1], [0.8, 0.2]])
+    short = [{"step": step, "mean_returns": [[DEAR, CHEAP], [CHEAP, CHEAP]]} for step in (10, 20)]
+    paths = [export(tmp_path / f"{algo}.json", algo, [DEAR] * 2, preferences=two, short=short) for algo in ("sac", "b")]
+    curve = compare.read_curves(paths[0])
+    np.testing.assert_allclose(curve["values"][1, 0], [0.9 * 23.7 - 1.1, 0.8 * 0.7 - 0.4])
+    cli.main(["compare", *map(str, paths), "--curves", "--out", str(tmp_path / "curves.png")])
+    assert (tmp_path / "curves.png").stat().st_size > 10_000
+    assert "curves.png" in capsys.readouterr().out
+
+
+def test_what_does_not_compare_is_refused(files: list[Path], tmp_path: Path):
+    other = export(tmp_path / "hopper.json", "mosac", [DEAR], config={"domain": "Hopper2d", "algo": "mosac"})
+    with pytest.raises(ValueError, match="runs of different domains do not compare: DST2d, Hopper2d"):
+        compare.on_common_preferences([compare.read(files[0]), compare.read(other)])
+    apart = export(tmp_path / "apart.json", "sac", [DEAR], preferences=[[0.123, 0.877]])
+    with pytest.raises(ValueError, match="share no test preference"):
+        compare.on_common_preferences([compare.read(files[0]), compare.read(apart)])
+    with pytest.raises(ValueError, match="has no full evaluation at step 5; it has: 1000"):
+        compare.read(files[0], 5)
+    with pytest.raises(ValueError, match="holds no curves of single preferences"):
+        compare.read_curves(files[0])
