@@ -67,7 +67,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
         kept.append(figure)
         return out
 
-    monkeypatch.setattr(figures, "_write", keep)
+    monkeypatch.setattr(figures, "write_figure", keep)
     return kept
 
 

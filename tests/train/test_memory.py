@@ -56,12 +56,12 @@ def test_envelope_keeps_the_newest():
 
 
 def test_cnder_keeps_whole_old_episodes_and_the_newest_transitions():
-    trainer, _ = advanced("cnder", 28)
+    trainer, _ = advanced("cnder", 28, random_steps=560, replay_capacity=300)
     memory = trainer._memory
     assert memory is not None
     held = memory._contents()[0]
     assert {559, 540} <= set(held.tolist())
-    assert held[held >= 0].min() < 560 - 120
+    assert held[held >= 0].min() < 560 - 300
 
 
 @pytest.mark.parametrize("algo", ["envelope", "cnder"])
