@@ -146,6 +146,7 @@ def test_lam_itself_is_offered_first_and_the_others_are_fresh():
     assert (prefs[1:] != other[1:]).all()
 
 
+@pytest.mark.slow
 def test_in_the_loop_both_halves_are_the_runs_they_would_be_alone():
     """Same seed, same blocks: the SAC is `sac`'s until the switch, the helper `qpensieve`'s throughout."""
     width = 2 * SPEC.obs_size + SPEC.action_size + 3 + 1

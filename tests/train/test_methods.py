@@ -43,6 +43,8 @@ OWN: dict[AlgoName, dict[str, Any]] = {
     "envelope": {"num_preferences": 4, "bins": 5, "width_factors": (4, 4), "target_period": 30},
 }
 METHODS = tuple(OWN)
+FEW = [pytest.param(algo, marks=[] if algo == "cnder" else pytest.mark.slow) for algo in METHODS]
+"""CN-DER, which has the most to lose, in the default suite; all of them among the slow tests."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -83,7 +85,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 @pytest.mark.parametrize("algo", METHODS)
-@pytest.mark.parametrize("step", [80, 340])
+@pytest.mark.parametrize("step", [pytest.param(80, marks=pytest.mark.slow), 340])
 def test_a_run_stopped_and_resumed_ends_as_if_it_never_had_been(algo: AlgoName, step: int, whole: Any, tmp_path: Path):
     """Before and after learning began; with SIGINT, whose handling ends in the same checkpoint as any other."""
     run = runs.start(tmp_path / "run", tiny(algo), QUIET)
@@ -104,7 +106,7 @@ def test_a_run_stopped_and_resumed_ends_as_if_it_never_had_been(algo: AlgoName, 
     assert_same_run(tmp_path / "run", whole(algo))
 
 
-@pytest.mark.parametrize("algo", METHODS)
+@pytest.mark.parametrize("algo", FEW)
 def test_a_run_without_its_replay_refills_it_and_goes_on(algo: AlgoName, tmp_path: Path):
     run = runs.start(tmp_path / "run", tiny(algo, keep_replay="off", steps=400), QUIET)
     for _ in range(15):
@@ -131,7 +133,7 @@ def test_the_summary_counts_every_environment_step(algo: AlgoName, whole: Any):
     assert max(summary["per_seed"]["UT"]) <= ceilings.utility + 1e-6
 
 
-@pytest.mark.parametrize("algo", METHODS)
+@pytest.mark.parametrize("algo", FEW)
 def test_a_seed_does_not_depend_on_those_beside_it(algo: AlgoName):
     pair, alone = Trainer(tiny(algo, first_seed=3)), Trainer(tiny(algo, seeds=1, first_seed=4))
     for _ in range(10):
@@ -163,10 +165,10 @@ def test_the_host_acts_as_the_device_does(algo: AlgoName):
 @pytest.mark.parametrize(
     ("kind", "algo"),
     [
-        (qpensieve.SAC, "sac"),
-        (qpensieve.HybridSAC, "hybrid-sac"),
+        pytest.param(qpensieve.SAC, "sac", marks=pytest.mark.slow),
+        pytest.param(qpensieve.HybridSAC, "hybrid-sac", marks=pytest.mark.slow),
         (qpensieve.CNDER, "cnder"),
-        (qpensieve.EnvelopeDQN, "envelope"),
+        pytest.param(qpensieve.EnvelopeDQN, "envelope", marks=pytest.mark.slow),
     ],
 )
 def test_an_agent_learns_saves_loads_and_goes_on_the_same(kind: Any, algo: AlgoName, tmp_path: Path):
@@ -270,6 +272,7 @@ class TestProtocols:
         assert len(protocols(2).full) == 100
 
 
+@pytest.mark.slow
 def test_a_foreign_environment_works_too(tmp_path: Path):
     run = runs.start(tmp_path / "run", tiny("cnder", "tests.envs.foreign:PointMass", steps=200), QUIET)
     complete(run)
