@@ -9,11 +9,8 @@ from itertools import pairwise
 import numpy as np
 from jaxtyping import Float32
 
-from qpensieve.nets import LOG_STD_RANGE
+from qpensieve.nets import LOG_STD_RANGE, NORM_EPSILON
 from qpensieve.types import Acting, EnvSpec
-
-NORM_EPSILON = 1e-5
-"""Added to the variance where a layer is standardised."""
 
 
 class HostMlp:

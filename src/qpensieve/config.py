@@ -5,7 +5,7 @@ import difflib
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import tyro
 
@@ -126,7 +126,7 @@ def hybrid_cases(config: RunConfig) -> tuple[str, ...]:
 
 
 def default_config(domain: str, algo: AlgoName = "qpensieve", preset: str = "paper") -> RunConfig:
-    """The settings of a preset (`PRESETS`)."""
+    """The settings of a preset: the paper's, `quick` (small enough for two cores), or a case of hybrid SAC's figure."""
     if preset not in PRESETS:
         raise ValueError(f"unknown preset {preset!r}: use {', '.join(PRESETS)}")
     make_config = ALGORITHMS[algo][0]
@@ -143,14 +143,7 @@ def default_config(domain: str, algo: AlgoName = "qpensieve", preset: str = "pap
 
 
 PresetName = Literal["paper", "quick", "figure-a", "figure-b", "figure-c", "figure-d"]
-PRESETS: dict[PresetName, str] = {
-    "paper": "the paper's settings",
-    "quick": "small enough for two cores",
-    "figure-a": "hybrid SAC's figure: DST2d at 0.9,0.1",
-    "figure-b": "DST2d at 0.8,0.2",
-    "figure-c": "HalfCheetah2d at 0.5,0.5",
-    "figure-d": "HalfCheetah2d at 0.6,0.4",
-}
+PRESETS: tuple[PresetName, ...] = get_args(PresetName)
 FIGURE = {
     f"figure-{letter}": case
     for letter, case in zip(

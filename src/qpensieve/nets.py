@@ -8,6 +8,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
 LOG_STD_RANGE = (-20.0, 2.0)
+NORM_EPSILON = 1e-5
+"""Added to the variance where a layer is standardised."""
 
 
 class Linear(eqx.Module):
@@ -25,6 +27,12 @@ class Linear(eqx.Module):
         return x @ self.weight + self.bias
 
 
+def hidden(layer: Linear, x: Float[Array, " in"], is_normalized: bool) -> Float[Array, " out"]:
+    """A hidden layer with ReLU; normalised, its sums are first standardised over the layer's units."""
+    x = layer(x)
+    return jax.nn.relu(jax.nn.standardize(x, epsilon=NORM_EPSILON) if is_normalized else x)
+
+
 class Mlp(eqx.Module):
     """Two hidden layers with ReLU."""
 
@@ -38,8 +46,10 @@ class Mlp(eqx.Module):
         self.second = Linear(hidden, hidden, key=key_second)
         self.last = Linear(hidden, size_out, key=key_last)
 
-    def __call__(self, x: Float[Array, " in"]) -> Float[Array, " out"]:
-        return self.last(jax.nn.relu(self.second(jax.nn.relu(self.first(x)))))
+    def __call__(self, x: Float[Array, " in"], is_normalized: bool = False) -> Float[Array, " out"]:
+        for layer in (self.first, self.second):
+            x = hidden(layer, x, is_normalized)
+        return self.last(x)
 
 
 class Critic(eqx.Module):
@@ -91,8 +101,13 @@ class QHead(eqx.Module):
         keys = jax.random.split(key, len(widths) - 1)
         self.layers = tuple(Linear(*sizes, key=k) for sizes, k in zip(pairwise(widths), keys, strict=True))
 
-    def __call__(self, s: Float[Array, " obs"], lam: Float[Array, " d"]) -> Float[Array, "actions d"]:
-        x = jnp.concatenate([s, lam])
+    def __call__(
+        self, s: Float[Array, " obs"], lam: Float[Array, " d"], is_normalized: bool = False
+    ) -> Float[Array, "actions d"]:
+        return self.layers[-1](self.features(jnp.concatenate([s, lam]), is_normalized)).reshape(-1, lam.shape[0])
+
+    def features(self, x: Float[Array, " in"], is_normalized: bool) -> Float[Array, " hidden"]:
+        """What the last hidden layer gives."""
         for layer in self.layers[:-1]:
-            x = jax.nn.relu(layer(x))
-        return self.layers[-1](x).reshape(-1, lam.shape[0])
+            x = hidden(layer, x, is_normalized)
+        return x

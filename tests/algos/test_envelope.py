@@ -224,7 +224,7 @@ def test_a_standardised_network_by_hand():
     for w, b in hidden:
         x = x @ w + b
         x = np.maximum((x - x.mean()) / np.sqrt(x.var() + 1e-5), 0.0)
-    got = envelope.values(cfg, state.net, jnp.asarray(s, jnp.float32), jnp.asarray(lam, jnp.float32))
+    got = state.net(jnp.asarray(s, jnp.float32), jnp.asarray(lam, jnp.float32), cfg.layer_norm)
     np.testing.assert_allclose(got, (x @ weight + bias).reshape(-1, 3), rtol=1e-4, atol=1e-5)
 
 

@@ -184,3 +184,8 @@ def test_ant_with_contact_forces_is_an_option_of_the_id():
 
 def test_the_package_carries_its_version():
     assert qpensieve.__version__.count(".") == 2
+
+
+def test_a_domain_with_action_indices_is_refused():
+    with pytest.raises(ValueError, match="DeepSeaTreasure is offered as lanes only"):
+        LaneEnv("DeepSeaTreasure")

@@ -195,6 +195,14 @@ def test_an_agent_learns_saves_loads_and_goes_on_the_same(kind: Any, algo: AlgoN
     assert agent.evaluate(episodes=1).ut.shape == (2,)
 
 
+def test_what_diverged_is_named_by_seed_and_preference():
+    trainer = Trainer(tiny("hybrid-sac", first_seed=7))
+    names = [trainer._name(num_rows=4, row=row) for row in range(4)]  # an array that leads with agents
+    assert names == [f"seed {seed}, preference {lam}" for seed in (7, 8) for lam in ("0.9,0.1", "0.8,0.2")]
+    assert trainer._name(num_rows=8, row=5) == names[2]  # one that leads with lanes, two to an agent
+    assert Trainer(tiny("cnder", first_seed=7))._name(num_rows=2, row=1) == "seed 8"
+
+
 class TestDiscreteActions:
     @pytest.mark.parametrize("algo", [name for name in ALGORITHMS if name != "envelope"])
     def test_are_refused_by_all_but_envelope(self, algo: AlgoName, capsys: pytest.CaptureFixture[str], tmp_path: Path):

@@ -182,10 +182,7 @@ def value(
     cfg: CnDerConfig, critic: Critic, s: Float[Array, " obs"], a: Float[Array, " act"], lam: Float[Array, " d"]
 ) -> Float[Array, " d"]:
     """Q(s, a; lam)."""
-    net, x = critic.net, jnp.concatenate([s, a, lam])
-    for layer in (net.first, net.second):
-        x = jax.nn.relu(jax.nn.standardize(layer(x)) if cfg.layer_norm else layer(x))
-    return net.last(x)
+    return critic.net(jnp.concatenate([s, a, lam]), cfg.layer_norm)
 
 
 def priority_of_errors(cfg: CnDerConfig, errors: Float[Array, " b"]) -> Float[Array, " b"]:

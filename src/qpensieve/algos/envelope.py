@@ -20,7 +20,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, Float32, Int, Key
 
-from qpensieve.acting import NORM_EPSILON, Greedy, greedy_acting
+from qpensieve.acting import Greedy, greedy_acting
 from qpensieve.losses import gradient_step, scalarize
 from qpensieve.nets import QHead
 from qpensieve.preferences import Sampler, sample_preferences
@@ -152,21 +152,7 @@ def act(
     cfg: EnvelopeConfig, spec: EnvSpec, net: QHead, s: Float[Array, " obs"], lam: Float[Array, " d"]
 ) -> Float[Array, " act"]:
     """The action with the largest lam . Q(s, a; lam)."""
-    return jnp.asarray(actions_of(cfg, spec))[jnp.argmax(values(cfg, net, s, lam) @ lam)]
-
-
-def values(
-    cfg: EnvelopeConfig, net: QHead, s: Float[Array, " obs"], lam: Float[Array, " d"]
-) -> Float[Array, "actions d"]:
-    """Q(s, .; lam)."""
-    return net.layers[-1](features(cfg, net, jnp.concatenate([s, lam]))).reshape(-1, lam.shape[0])
-
-
-def features(cfg: EnvelopeConfig, net: QHead, x: Float[Array, " in"]) -> Float[Array, " hidden"]:
-    """What the last hidden layer gives."""
-    for layer in net.layers[:-1]:
-        x = jax.nn.relu(jax.nn.standardize(layer(x), epsilon=NORM_EPSILON) if cfg.layer_norm else layer(x))
-    return x
+    return jnp.asarray(actions_of(cfg, spec))[jnp.argmax(net(s, lam, cfg.layer_norm) @ lam)]
 
 
 def envelope_target(
@@ -220,7 +206,7 @@ def all_values(
 ) -> Float[Array, "b m actions d"]:
     """Q(s, .; lam) for every pair of state and preference."""
     b, m = s.shape[0], prefs.shape[0]
-    q = jax.vmap(partial(values, cfg, net))(jnp.repeat(s, m, axis=0), jnp.tile(prefs, (b, 1)))
+    q = jax.vmap(partial(net, is_normalized=cfg.layer_norm))(jnp.repeat(s, m, axis=0), jnp.tile(prefs, (b, 1)))
     return q.reshape(b, m, *q.shape[1:])
 
 
@@ -245,7 +231,7 @@ def taken_values(
     """
     (b, m), d, last = (s.shape[0], prefs.shape[0]), prefs.shape[1], net.layers[-1]
     pairs = jnp.concatenate([jnp.repeat(s, m, axis=0), jnp.tile(prefs, (b, 1))], axis=1)
-    x = jax.vmap(partial(features, cfg, net))(pairs)
+    x = jax.vmap(partial(net.features, is_normalized=cfg.layer_norm))(pairs)
     is_taken = jax.nn.one_hot(a, last.bias.shape[0] // d)
     weight = jnp.einsum("ba,had->bhd", is_taken, last.weight.reshape(x.shape[1], -1, d))
     bias = is_taken @ last.bias.reshape(-1, d)
@@ -306,8 +292,8 @@ def priority(
     lam = sample_preferences(key, batch.r.shape[0], batch.r.shape[1], cfg.sampler)
 
     def error(step: Transition, lam: Float[Array, " d"]) -> Float[Array, ""]:
-        best = jnp.max(values(cfg, state.net, step.s_next, lam) @ lam)
-        taken = values(cfg, state.net, step.s, lam)[step.a[0].astype(jnp.int32)]
+        best = jnp.max(state.net(step.s_next, lam, cfg.layer_norm) @ lam)
+        taken = state.net(step.s, lam, cfg.layer_norm)[step.a[0].astype(jnp.int32)]
         return jnp.abs(scalarize(lam, step.r) + cfg.discount * (1.0 - step.terminated) * best - scalarize(lam, taken))
 
     return jax.vmap(error)(batch, lam) ** cfg.priority_exponent + MIN_PRIORITY

@@ -30,6 +30,8 @@ class LaneEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         if render_mode not in (None, *self.metadata["render_modes"]):
             raise ValueError(f"render_mode {render_mode!r} is not offered: use 'rgb_array' or None")
         row = get_domain(domain)
+        if row.num_actions is not None:
+            raise ValueError(f"{row.id} is offered as lanes only (make_lanes): its actions are indices, not a box")
         options = LaneOptions(autoreset=False, num_threads=1, contact_forces=contact_forces)
         self._lane = Lanes(row.make(row.spec, 1, options), 1, 0, options)
         self._is_seeded = False

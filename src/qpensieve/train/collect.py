@@ -136,6 +136,11 @@ class Collector:
             obs = step.obs
         return block
 
+    def close(self) -> None:
+        self.lanes.close()
+        if self._pool is not None:
+            self._pool.shutdown()
+
     def _empty(self) -> Collected:
         shape = (len(self._seeds), self._block)
         return Collected(

@@ -267,7 +267,7 @@ class Trainer:
             self._state = replace(self._state, replay=replace(self._state.replay, rows=rows))
 
     def close(self) -> None:
-        self.collector.lanes.close()
+        self.collector.close()
 
     def _without_rows(self) -> TrainState:
         """The state with an empty array in place of the replay's rows, which are saved apart."""
