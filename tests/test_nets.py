@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from qpensieve.nets import LOG_STD_RANGE, Critic, GaussianActor, Linear, Mlp
+from qpensieve.nets import LOG_STD_RANGE, Critic, GaussianActor, Linear, Mlp, OrthogonalLinear, TanhMlp
 from tests.algos.problem import random_like
 
 OBS, ACT, D, HIDDEN = 5, 3, 2, 32
@@ -68,6 +68,36 @@ def test_the_policy_gives_mean_and_clipped_log_standard_deviation():
     far_mean, far_log_std = actor(1e4 * s, lam)
     assert (np.abs(far_mean) > 20).any()
     assert set(np.asarray(far_log_std).tolist()) <= {-20.0, 2.0}
+
+
+@pytest.mark.parametrize(("size_in", "size_out"), [(11, 64), (64, 64), (64, 3)])
+def test_orthogonal_layers_stretch_every_direction_by_their_gain(size_in: int, size_out: int):
+    layer = OrthogonalLinear(size_in, size_out, 1.7, key=jax.random.key(0))
+    assert layer.weight.shape == (size_in, size_out)
+    stretches = np.linalg.svd(np.asarray(layer.weight), compute_uv=False)
+    np.testing.assert_allclose(stretches, np.full(min(size_in, size_out), 1.7), rtol=1e-5)
+    np.testing.assert_array_equal(layer.bias, np.zeros(size_out))
+
+
+def test_the_tanh_network_starts_with_gain_sqrt_2_and_its_own_at_the_end():
+    net = TanhMlp(5, HIDDEN, 3, 0.01, key=jax.random.key(0))
+    for layer, gain in ((net.first, np.sqrt(2)), (net.second, np.sqrt(2)), (net.last, 0.01)):
+        assert np.linalg.norm(np.asarray(layer.weight), 2) == pytest.approx(gain, rel=1e-5)
+    square = TanhMlp(HIDDEN, HIDDEN, HIDDEN, 2**0.5, key=jax.random.key(0))
+    assert not np.allclose(square.first.weight, square.second.weight)
+    assert not np.allclose(square.second.weight, square.last.weight)
+
+
+def test_the_tanh_network_has_two_hidden_layers_and_a_last_one_without_bounds():
+    net = random_like(TanhMlp(4, HIDDEN, 3, 1.0, key=jax.random.key(0)), seed=0)
+    x = 3 * np.random.default_rng(1).normal(size=4).astype(np.float32)
+    first = np.tanh(x @ net.first.weight + net.first.bias)
+    second = np.tanh(first @ net.second.weight + net.second.bias)
+    expected = second @ net.last.weight + net.last.bias
+    assert np.abs(expected).max() > 1
+    np.testing.assert_allclose(net(jnp.asarray(x)), expected, rtol=1e-5)
+    leaves = jax.tree.leaves(net)
+    assert [leaf.shape for leaf in leaves] == [(4, HIDDEN), (HIDDEN,), (HIDDEN, HIDDEN), (HIDDEN,), (HIDDEN, 3), (3,)]
 
 
 def test_networks_are_pytrees_of_arrays_alone():

@@ -7,7 +7,7 @@ from qpensieve.compiler import set_flags
 set_flags()
 
 from qpensieve import envs, metrics, preferences  # noqa: E402  (after the flags)
-from qpensieve.api import CNDER, MOSAC, SAC, Agent, EnvelopeDQN, HybridSAC, QPensieve, load  # noqa: E402
+from qpensieve.api import CNDER, MOSAC, PFA, PGMORL, SAC, Agent, EnvelopeDQN, HybridSAC, QPensieve, load  # noqa: E402
 from qpensieve.envs.registry import register_gym_ids  # noqa: E402
 
 try:
@@ -17,6 +17,8 @@ except PackageNotFoundError:  # run from a source tree that was not installed
 __all__ = [
     "CNDER",
     "MOSAC",
+    "PFA",
+    "PGMORL",
     "SAC",
     "Agent",
     "EnvelopeDQN",

@@ -20,9 +20,17 @@ class HostMlp:
         flat: Parameters in the order of the module's leaves: weight and bias of every layer.
         widths: Widths of input, hidden layers and output.
         is_normalized: Whether the inputs of hidden ReLUs are standardised over the layer.
+        activation: Of the hidden layers, in place (x, out); None: ReLU.
     """
 
-    def __init__(self, flat: Float32[np.ndarray, "n parameters"], widths: tuple[int, ...], is_normalized: bool = False):
+    def __init__(
+        self,
+        flat: Float32[np.ndarray, "n parameters"],
+        widths: tuple[int, ...],
+        is_normalized: bool = False,
+        activation: Callable[..., np.ndarray] | None = None,
+    ):
+        self._activation = activation or partial(np.maximum, 0.0)
         self._is_normalized, self._layers, start = is_normalized, [], 0
         for rows, columns in pairwise(widths):
             weight = flat[:, start : start + rows * columns].reshape(-1, rows, columns)
@@ -33,7 +41,8 @@ class HostMlp:
     def __call__(self, x: Float32[np.ndarray, "n rows in"]) -> Float32[np.ndarray, "n rows out"]:
         for weight, bias in self._layers[:-1]:
             x = x @ weight + bias
-            x = np.maximum(_standardize(x) if self._is_normalized else x, 0.0)
+            x = _standardize(x) if self._is_normalized else x
+            x = self._activation(x, out=x)
         weight, bias = self._layers[-1]
         return x @ weight + bias
 
@@ -153,6 +162,58 @@ class GreedyPolicy:
         q = q.reshape(*q.shape[:2], -1, lam.shape[2])
         return np.argmax(np.einsum("nrad,nrd->nra", q, lam), axis=2)
 
+
+class MemberPolicy:
+    """Gaussian policies of a population's members: unsquashed, with one standard deviation for all states.
+
+    Args:
+        flat: The actors' parameters, network first, then the logarithms of the standard deviations.
+        widths: Widths of the network.
+    """
+
+    def __init__(self, flat: Float32[np.ndarray, "n parameters"], widths: tuple[int, ...]):
+        self._net = HostMlp(flat, widths, activation=np.tanh)
+        start = num_parameters(widths)
+        self._std = np.exp(flat[:, None, start : start + widths[-1]])
+
+    def explore(
+        self, obs: Float32[np.ndarray, "n rows obs"], noise: Float32[np.ndarray, "n rows act"]
+    ) -> Float32[np.ndarray, "n rows act"]:
+        """Sampled actions; they may leave the action box, which only the environment cuts."""
+        return self._net(obs) + self._std * noise
+
+    def exploit(self, obs: Float32[np.ndarray, "n rows obs"]) -> Float32[np.ndarray, "n rows act"]:
+        """Mean actions, within the box."""
+        return np.clip(self._net(obs), -1.0, 1.0)
+
+
+class KeptPolicy:
+    """Policies of an archive: a member's actor with the observation statistics it was stored with, which stay as is.
+
+    Args:
+        flat: Parameters of the actor, then mean and standard deviation of the observations.
+        widths: Widths of the network.
+    """
+
+    def __init__(self, flat: Float32[np.ndarray, "n parameters"], widths: tuple[int, ...]):
+        size = widths[0]
+        self._actor = MemberPolicy(flat[:, : -2 * size], widths)
+        self._mean, self._scale = flat[:, None, -2 * size : -size], flat[:, None, -size:]
+
+    def explore(
+        self, obs: Float32[np.ndarray, "n rows obs"], noise: Float32[np.ndarray, "n rows act"]
+    ) -> Float32[np.ndarray, "n rows act"]:
+        return np.clip(self._actor.explore(self._normalize(obs), noise), -1.0, 1.0)
+
+    def exploit(self, obs: Float32[np.ndarray, "n rows obs"]) -> Float32[np.ndarray, "n rows act"]:
+        return self._actor.exploit(self._normalize(obs))
+
+    def _normalize(self, obs: Float32[np.ndarray, "n rows obs"]) -> Float32[np.ndarray, "n rows obs"]:
+        return np.clip((obs - self._mean) / self._scale, -OBS_CLIP, OBS_CLIP)
+
+
+OBS_CLIP = np.float32(10.0)
+"""Normalised observations are cut to plus or minus this."""
 
 AGENTS_PER_THREAD = 8
 """From twice as many agents on they are shared among threads: their parameters, about 270 kB each, outgrow a cache."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Float32
+from jaxtyping import Float
 
 from qpensieve import config as configs
 from qpensieve.config import AlgoName, RunConfig, default_config
@@ -17,9 +17,10 @@ from qpensieve.train import checkpoint
 from qpensieve.train.checkpoint import Checkpoint, CheckpointError
 from qpensieve.train.evaluate import FULL_EPISODES, protocols
 from qpensieve.train.log import Progress
+from qpensieve.train.population import PopulationTrainer
 from qpensieve.train.replay_log import ReplayLog
-from qpensieve.train.run import CONFIG, MAY_DIFFER, METRICS, make_replay_log
-from qpensieve.train.trainer import Trainer, nearest
+from qpensieve.train.run import CONFIG, METRICS, find_fault, forgets_replay, make_replay_log, restore
+from qpensieve.train.trainers import make_trainer
 
 
 class Agent:
@@ -37,12 +38,14 @@ class Agent:
     def __init__(self, domain: str, seeds: int = 5, preset: str = "paper", **settings: Any):
         config = configs.override(default_config(domain, self.algo, preset), {"seeds": seeds} | settings)
         config = configs.resolve(config)
-        # How many steps is learn's business; the trainer starts with room for the random ones.
-        self._open(dataclasses.replace(config, steps=max(config.random_steps, config.block)))
+        # How many steps is learn's business; a trainer with a replay starts with room for the random ones.
+        is_population = self.algo in configs.POPULATIONS
+        steps = config.steps if is_population else max(config.random_steps, config.block)
+        self._open(dataclasses.replace(config, steps=steps))
 
     def _open(self, config: RunConfig) -> None:
-        self._trainer = Trainer(config)
-        self._flat = self._trainer.newest_flat()
+        self._trainer = make_trainer(config)
+        self._predictor = self._trainer.predictor()
 
     @property
     def config(self) -> RunConfig:
@@ -54,16 +57,20 @@ class Agent:
         return self._trainer.step
 
     def learn(self, total_timesteps: int, progress_bar: bool = False) -> "Agent":
-        """Train every seed for `total_timesteps` more environment steps; gives the agent itself."""
+        """Train every seed for `total_timesteps` more environment steps; gives the agent itself.
+
+        PGMORL and PFA plan their learning rate (PFA its preferences too) for a run of this length, and stop at the last
+        whole iteration within it.
+        """
         goal = self._trainer.step + total_timesteps
-        if goal > self.config.steps:
+        if goal > self.config.steps or isinstance(self._trainer, PopulationTrainer):
             self._trainer.extend(goal)
         progress = Progress(goal, self._trainer.step, quiet=not progress_bar)
-        while self._trainer.step < goal:
+        while self._trainer.step + self._trainer.block <= goal:
             self._trainer.advance()
             progress.show(self._trainer.step)
         self._trainer.drain()
-        self._flat = self._trainer.newest_flat()
+        self._predictor = self._trainer.predictor()
         return self
 
     def predict(
@@ -95,29 +102,9 @@ class Agent:
         lam = np.broadcast_to(lam, (len(rows), lam.shape[1]))
         if not 0 <= seed < self.config.seeds:
             raise ValueError(f"seed {seed} was not trained: there are {self.config.seeds}, counted from 0")
-        noise = None
-        if not deterministic:
-            noise = self._trainer.algorithm.acting.draw_noise(generator or np.random.default_rng(), len(rows))
-        action = self._act(seed, rows, lam, noise)
+        stream = None if deterministic else generator or np.random.default_rng()
+        action = self._predictor.act(seed, rows, lam, stream)
         return action[0] if np.ndim(obs) == 1 else action
-
-    def _act(
-        self, seed: int, obs: Float32[np.ndarray, "n obs"], lam: Float32[np.ndarray, "n d"], noise: np.ndarray | None
-    ) -> Float32[np.ndarray, "n act"]:
-        """Actions of one seed's agent; where preferences have agents of their own, of the nearest one's."""
-        algorithm, first = self._trainer.algorithm, seed * self._trainer.agents_per_seed
-        own = algorithm.preferences
-        agents = np.zeros(len(obs), np.int64) if own is None else nearest(own, lam)
-        out = np.empty((len(obs), self._trainer.spec.action_size), np.float32)
-        for agent in np.unique(agents).tolist():
-            rows = agents == agent
-            policy = algorithm.acting.policy(self._flat[first + agent : first + agent + 1])
-            asked = obs[None, rows], lam[None, rows]
-            if noise is None:
-                out[rows] = policy.exploit(*asked)[0]
-            else:
-                out[rows] = algorithm.acting.decode(policy.sample(*asked, noise[None, rows], self.num_steps)[0])
-        return out
 
     def evaluate(self, preferences: Any = None, episodes: int = FULL_EPISODES) -> RunSummary:
         """UT, HV, front size, best single row and rank correlation per seed.
@@ -125,7 +112,7 @@ class Agent:
         On the test table (agents with preferences of their own: on those) or on `preferences`.
         """
         spec = self._trainer.spec
-        own = self._trainer.algorithm.preferences
+        own = self._trainer.own_preferences
         table = protocols(spec.num_objectives, own).full if preferences is None else preferences
         table = np.atleast_2d(check_preference(table, spec.num_objectives))
         reference = None if spec.reference is None else np.array(spec.reference)
@@ -162,20 +149,20 @@ class Agent:
 
     def _write(self, folder: Path) -> None:
         configs.save(self.config, folder / CONFIG)
-        log = make_replay_log(folder, self._trainer)
-        rows, first = self._trainer.replay_rows()
-        log.begin(first)
-        log.append(rows)
-        meta = {"config": configs.to_dict(self.config), "replay": log.flush()}
+        log, manifest = make_replay_log(folder, self._trainer), None
+        if log is not None and not isinstance(self._trainer, PopulationTrainer):
+            rows, first = self._trainer.replay_rows()
+            log.begin(first)
+            log.append(rows)
+            manifest = log.flush()
+        meta = {"config": configs.to_dict(self.config), "replay": manifest}
         checkpoint.save(folder, self._trainer.step, self._trainer.arrays(), meta, keep=1)
 
-    def _restore(self, saved: Checkpoint, log: ReplayLog) -> None:
-        manifest = saved.meta["replay"]
-        if manifest is None:
+    def _restore(self, saved: Checkpoint, log: ReplayLog | None) -> None:
+        if forgets_replay(log, saved):
             warnings.warn(f"{saved.path} keeps no replay: learning goes on, but not to the same numbers", stacklevel=3)
-        rows, first = (None, 0) if manifest is None else log.load(manifest)
-        self._trainer.restore(saved.arrays, rows, first)
-        self._flat = self._trainer.newest_flat()
+        restore(self._trainer, log, saved)
+        self._predictor = self._trainer.predictor()
 
     def close(self) -> None:
         self._trainer.close()
@@ -217,7 +204,19 @@ class EnvelopeDQN(Agent):
     algo = "envelope"
 
 
-KINDS = (QPensieve, MOSAC, SAC, HybridSAC, CNDER, EnvelopeDQN)
+class PGMORL(Agent):
+    """A population of PPO policies evolved where a model predicts the front to gain most; an archive answers."""
+
+    algo = "pgmorl"
+
+
+class PFA(Agent):
+    """A population of PPO policies whose preferences slide along the front of two objectives; an archive answers."""
+
+    algo = "pfa"
+
+
+KINDS = (QPensieve, MOSAC, SAC, HybridSAC, CNDER, EnvelopeDQN, PGMORL, PFA)
 
 
 def load(path: str | Path) -> Agent:
@@ -231,11 +230,7 @@ def load(path: str | Path) -> Agent:
     agent._open(config)
     log = make_replay_log(folder, agent._trainer)
 
-    def find_fault(saved: Checkpoint) -> str | None:
-        checkpoint.check_config(saved.meta["config"], configs.to_dict(config), ignore=MAY_DIFFER)
-        return log.verify(saved.meta["replay"] or [])
-
-    saved = checkpoint.load_latest(folder, warnings.warn, find_fault)
+    saved = checkpoint.load_latest(folder, warnings.warn, lambda saved: find_fault(log, saved, config))
     if saved is None:
         raise CheckpointError(f"{folder} holds no checkpoint yet: 'qpensieve resume {folder}' starts the run over")
     agent._restore(saved, log)

@@ -45,7 +45,7 @@ USER_ERRORS = (ValueError, OSError, ImportError, CheckpointError, DivergedError,
 
 @dataclasses.dataclass(frozen=True)
 class TrainArguments:
-    """Train one policy for every preference, several seeds side by side."""
+    """Train one policy for every preference (pgmorl, pfa: an archive of policies), several seeds side by side."""
 
     config: RunConfig
     preset: configs.PresetName = "paper"
@@ -63,7 +63,9 @@ def train(words: list[str]) -> None:
     algo, preset = _peek(words, "--algo", "qpensieve"), _peek(words, "--preset", "paper")
     if algo not in configs.ALGORITHMS:
         raise ValueError(f"unknown algorithm {algo!r}: use {' or '.join(configs.ALGORITHMS)}")
-    default = configs.default_config("DST2d", algo, preset)  # pyright: ignore[reportArgumentType]
+    # Presets of PGMORL and PFA depend on the domain, which is somewhere among the words.
+    known = (word for word in words if configs.domain_name(word) in DOMAINS)
+    default = configs.default_config(next(known, ""), algo, preset)  # pyright: ignore[reportArgumentType]
     unset = TrainArguments(_without_domain(default))
     arguments = tyro.cli(TrainArguments, default=unset, args=words, prog="qpensieve train", config=FLAT)
     config = arguments.config
@@ -89,8 +91,8 @@ def resume(
     """
     changes = {} if num_threads is None else {"num_threads": num_threads}
     session = runs.resume(run, options, _warn, **changes)
-    if session.trainer.step == session.config.steps:
-        _warn(f"the run is complete: all {session.config.steps:,} steps are done")
+    if session.trainer.step == session.trainer.goal:
+        _warn(f"the run is complete: all {session.trainer.goal:,} steps are done")
     _complete(session)
 
 

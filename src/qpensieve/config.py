@@ -9,17 +9,23 @@ from typing import Annotated, Any, Literal, get_args
 
 import tyro
 
-from qpensieve.algos import cnder, envelope, hybrid_sac, mosac, qpensieve, sac
+from qpensieve.algos import cnder, envelope, hybrid_sac, mosac, ppo, qpensieve, sac
 from qpensieve.algos.cnder import CnDerConfig
 from qpensieve.algos.envelope import EnvelopeConfig
 from qpensieve.algos.hybrid_sac import HybridConfig
 from qpensieve.algos.mosac import SacConfig
+from qpensieve.algos.pfa import PfaConfig
+from qpensieve.algos.pgmorl import PgmorlConfig
 from qpensieve.algos.qpensieve import QPensieveConfig
 from qpensieve.algos.sac import SingleSacConfig
+from qpensieve.algos.stages import warmup_preferences
 from qpensieve.preferences import Sampler, sac_preferences
 from qpensieve.types import Algorithm, EnvSpec
 
-AlgoConfig = SacConfig | QPensieveConfig | SingleSacConfig | HybridConfig | CnDerConfig | EnvelopeConfig
+PopulationConfig = PgmorlConfig | PfaConfig
+AlgoConfig = (
+    SacConfig | QPensieveConfig | SingleSacConfig | HybridConfig | CnDerConfig | EnvelopeConfig | PopulationConfig
+)
 ALGORITHMS: dict[str, tuple[type[AlgoConfig], Any]] = {
     "qpensieve": (QPensieveConfig, qpensieve.make),
     "mosac": (SacConfig, mosac.make),
@@ -27,10 +33,14 @@ ALGORITHMS: dict[str, tuple[type[AlgoConfig], Any]] = {
     "hybrid-sac": (HybridConfig, hybrid_sac.make),
     "cnder": (CnDerConfig, cnder.make),
     "envelope": (EnvelopeConfig, envelope.make),
+    "pgmorl": (PgmorlConfig, None),
+    "pfa": (PfaConfig, None),
 }
-"""Name -> its config and its `make(config, spec) -> Algorithm`."""
+"""Name -> its config and its `make(config, spec) -> Algorithm`; None: a population (`train/population.py`)."""
 
-AlgoName = Literal["qpensieve", "mosac", "sac", "hybrid-sac", "cnder", "envelope"]
+AlgoName = Literal["qpensieve", "mosac", "sac", "hybrid-sac", "cnder", "envelope", "pgmorl", "pfa"]
+POPULATIONS: tuple[AlgoName, ...] = ("pgmorl", "pfa")
+"""Algorithms that train a population of PPO policies and keep an archive."""
 
 SEED_LIMIT = 2**31
 """Seeds are int32 on the device."""
@@ -49,13 +59,14 @@ class RunConfig:
     first_seed: int = 0
     """Number of the first seed; the others follow."""
     steps: int = 1_500_000
-    """Environment steps of each seed; one gradient step each after the random ones."""
+    """Environment steps of each seed; off-policy methods: one gradient step each after the random ones."""
     random_steps: int = 10_000
-    """Steps with uniformly random actions before learning starts."""
+    """Off-policy methods: steps with uniformly random actions before learning starts."""
     block: int = 50
-    """Steps collected before the learner is called for as many updates; acting lags by at most two blocks."""
+    """Off-policy methods: steps collected before the learner is called for as many updates; acting lags by at most two
+    blocks."""
     replay_capacity: int = 1_000_000
-    """Transitions kept per seed."""
+    """Off-policy methods: transitions kept per seed."""
     eval_period: int = 50_000
     """Steps between short evaluations."""
     full_eval_period: int | None = None
@@ -67,7 +78,8 @@ class RunConfig:
     parameters_period: int = 100_000
     """Steps between copies of the parameters that are kept for good."""
     keep_replay: Literal["on", "off"] = "on"
-    """Save the replay with checkpoints. Off, they are small, but a resumed run is no longer the same run."""
+    """Off-policy methods: save the replay with checkpoints. Off, they are small, but a resumed run is no longer the
+    same run."""
     num_threads: int | None = None
     """Threads of the simulator; None takes every core."""
     agent: AlgoConfig = dataclasses.field(default_factory=qpensieve.QPensieveConfig)
@@ -81,6 +93,7 @@ class RunConfig:
     def core(self) -> "Core":
         """What every algorithm has, wherever its config keeps it."""
         part = self.agent.sac if isinstance(self.agent, QPensieveConfig | HybridConfig) else self.agent
+        assert not isinstance(part, PopulationConfig)
         # Agents without a preference input draw no preferences: any sampler will do for them.
         return Core(part.batch_size, part.discount, getattr(part, "sampler", "uniform-sum"))
 
@@ -103,12 +116,41 @@ class Core:
 def make_algorithm(config: RunConfig, spec: EnvSpec) -> Algorithm[Any]:
     """The algorithm of a run, for an environment; ValueError where they do not go together."""
     algorithm = ALGORITHMS[config.algo][1](config.agent, spec)
-    if spec.num_actions is not None and not algorithm.acting.is_discrete:
+    if not algorithm.acting.is_discrete:
+        _check_continuous(config, spec)
+    return algorithm
+
+
+def _check_continuous(config: RunConfig, spec: EnvSpec) -> None:
+    if spec.num_actions is not None:
         raise ValueError(
             f"{spec.id} has discrete actions ({spec.num_actions} of them), {config.algo} needs continuous ones: "
             "use --algo envelope, or another domain"
         )
-    return algorithm
+
+
+def iteration_steps(agent: PopulationConfig, num_tasks: int) -> int:
+    """Steps of the budget that one iteration of a population takes."""
+    per_task = agent.ppo.num_lanes * agent.ppo.rollout_steps
+    return per_task * (num_tasks if agent.stages.total == "shared" else 1)
+
+
+def check_population(config: RunConfig, spec: EnvSpec) -> None:
+    """ValueError where a population's settings and an environment do not go together."""
+    agent, d = config.agent, spec.num_objectives
+    assert isinstance(agent, PopulationConfig)
+    _check_continuous(config, spec)
+    if isinstance(agent, PfaConfig) and d != 2:
+        raise ValueError(f"pfa follows the front of two objectives, {spec.id} has {d}: use --algo pgmorl")
+    if not 2 <= d <= MOST_OBJECTIVES:
+        raise ValueError(f"pgmorl searches with two to {MOST_OBJECTIVES} objectives, {spec.id} has {d}")
+    num_tasks = len(warmup_preferences(agent.stages, d))
+    needed = iteration_steps(agent, num_tasks)
+    if config.steps < needed:
+        raise ValueError(
+            f"steps is {config.steps}, but one iteration of {num_tasks} tasks x {agent.ppo.num_lanes} lanes x "
+            f"{agent.ppo.rollout_steps} steps takes {needed}: raise steps, or lower rollout_steps"
+        )
 
 
 def lanes_per_seed(config: RunConfig) -> int:
@@ -131,16 +173,53 @@ def default_config(domain: str, algo: AlgoName = "qpensieve", preset: str = "pap
         raise ValueError(f"unknown preset {preset!r}: use {', '.join(PRESETS)}")
     make_config = ALGORITHMS[algo][0]
     config = RunConfig(domain, algo, agent=make_config())
+    if algo in POPULATIONS:
+        config = _population_config(config, preset)
     if algo == "envelope":  # its authors learn once a batch is there
         config = replace(config, random_steps=ENVELOPE_RANDOM_STEPS)
     if preset == "quick":
-        config = override(replace(config, **QUICK_RUN), QUICK[algo])
+        changes = {} if algo in POPULATIONS else QUICK_RUN
+        config = override(replace(config, **changes), QUICK[algo])
     if preset in FIGURE:
         if algo not in ("sac", "hybrid-sac"):
             raise ValueError(f"preset {preset} is of the figure that compares sac and hybrid-sac, not of {algo}")
         config = override(config, {"preferences": (FIGURE[preset][1],)})
     return config
 
+
+def _population_config(config: RunConfig, preset: str) -> RunConfig:
+    """The row of the paper's table for the domain; where it has none, that of two objectives."""
+    row = POPULATION.get(domain_name(config.domain), POPULATION["Hopper2d"])
+    steps, warmup, generation, num_buffers, sparsity = row
+    changes: dict[str, Any] = {
+        "warmup_iterations": warmup,
+        "generation_iterations": generation,
+        "steps": steps,
+        "eval_period": 200_000,
+    }
+    if config.algo == "pgmorl":
+        changes |= {"num_buffers": num_buffers, "sparsity_weight": sparsity}
+    if domain_name(config.domain) == "DST2d":  # nothing is random there but the policy
+        changes["fitness_episodes"] = 1
+    del preset
+    return override(config, changes)
+
+
+MOST_OBJECTIVES = 5
+POPULATION: dict[str, tuple[int, int, int, int, float]] = {
+    "DST2d": (1_500_000, 80, 20, 100, 1.0),
+    "LunarLander4d": (7_500_000, 40, 10, 400, 1e6),
+    "LunarLander5d": (7_500_000, 40, 10, 400, 1e6),
+    "HalfCheetah2d": (15_000_000, 80, 20, 100, 1.0),
+    "Hopper2d": (4_500_000, 200, 40, 100, 1.0),
+    "Hopper3d": (15_000_000, 200, 40, 200, 1e6),
+    "Ant3d": (15_000_000, 200, 40, 200, 1e6),
+    "Hopper5d": (7_500_000, 200, 40, 400, 1e6),
+    "Ant2d": (15_000_000, 200, 40, 100, 1.0),
+    "Walker2d": (4_500_000, 80, 20, 100, 1.0),
+}
+"""The Q-Pensieve paper's table for PGMORL and PFA: domain -> steps, iterations of the warm-up and of a generation,
+number of buffers, sparsity weight. Our sign: gaps count against (the paper prints it negative, D26)."""
 
 PresetName = Literal["paper", "quick", "figure-a", "figure-b", "figure-c", "figure-d"]
 PRESETS: tuple[PresetName, ...] = get_args(PresetName)
@@ -161,6 +240,17 @@ QUICK_RUN: dict[str, Any] = {
 }
 _QUICK_NETS: dict[str, Any] = {"hidden": 64, "batch_size": 128, "learning_rate": 1e-3}
 _QUICK_PENSIEVE: dict[str, Any] = {"push_after": 4_000, "push_period": 1_000}
+_QUICK_POPULATION: dict[str, Any] = {
+    "seeds": 3,
+    "steps": 200_000,
+    "eval_period": 20_000,
+    "parameters_period": 50_000,
+    "rollout_steps": 32,
+    "minibatches": 4,
+    "learning_rate": 1e-3,
+    "warmup_iterations": 80,
+    "generation_iterations": 20,
+}
 QUICK: dict[str, dict[str, Any]] = {
     "qpensieve": {**_QUICK_NETS, **_QUICK_PENSIEVE},
     "mosac": _QUICK_NETS,
@@ -168,6 +258,8 @@ QUICK: dict[str, dict[str, Any]] = {
     "hybrid-sac": {**_QUICK_NETS, **_QUICK_PENSIEVE, "switch_after": 10_000, "seeds": 2},
     "cnder": {**_QUICK_NETS, "replay_capacity": 20_000},
     "envelope": {"batch_size": 64, "num_preferences": 8, "random_steps": 500, "replay_capacity": 20_000},
+    "pgmorl": _QUICK_POPULATION,
+    "pfa": _QUICK_POPULATION,
 }
 """What `quick` changes in each algorithm, beside `QUICK_RUN`."""
 
@@ -181,7 +273,8 @@ def resolve(config: RunConfig) -> RunConfig:
 
 def check(config: RunConfig) -> None:
     """Refuse settings that contradict each other, saying which and what would be right."""
-    problems = [*_positive(config), *_multiples(config), *_ranges(config), *_hybrid(config)]
+    problems = [*_positive(config), *_ranges(config), *_hybrid(config)]
+    problems += _population(config) if config.algo in POPULATIONS else _multiples(config)
     if not isinstance(config.agent, ALGORITHMS[config.algo][0]):
         problems.append(f"agent settings are {type(config.agent).__module__}'s, but algo is {config.algo}")
     if problems:
@@ -199,7 +292,7 @@ def _ranges(config: RunConfig) -> list[str]:
         *[
             (_is_within(rule, values[name]), f"{name} is {values[name]}; {rule}")
             for name, rule in RULES
-            if name in values
+            if values.get(name) is not None
         ],
     ]
     return [message for is_right, message in rules if not is_right]
@@ -221,6 +314,18 @@ RULES = (
     ("epsilon_start", "from 0 to 1"),
     ("epsilon_end", "from 0 to 1"),
     ("homotopy_start", "from 0 to 1"),
+    ("generation_iterations", "at least 1"),
+    ("fitness_episodes", "at least 1"),
+    ("divisions", "at least 1"),
+    ("num_buffers", "at least 1"),
+    ("buffer_size", "at least 1"),
+    ("num_candidates", "at least 1"),
+    ("gae_lambda", "from 0 to 1"),
+    ("epochs", "at least 1"),
+    ("clip", "above 0"),
+    ("value_coefficient", "0 or more"),
+    ("max_gradient_norm", "above 0"),
+    ("adam_epsilon", "above 0"),
 )
 """Setting of an algorithm -> what is right for it."""
 
@@ -255,6 +360,30 @@ def _multiples(config: RunConfig) -> list[str]:
         for name, value in values.items()
         if value % block
     ]
+
+
+def _population(config: RunConfig) -> list[str]:
+    agent, fresh = config.agent, RunConfig(config.domain)
+    if not isinstance(agent, PopulationConfig):
+        return []
+    unused = ("random_steps", "block", "replay_capacity", "keep_replay")
+    problems = [
+        f"{name} is {getattr(config, name)}, but {config.algo} has no replay: leave it out"
+        for name in unused
+        if getattr(config, name) != getattr(fresh, name)
+    ]
+    warmup, generation = agent.stages.warmup_iterations, agent.stages.generation_iterations
+    if generation >= 1 and (warmup < 1 or warmup % generation):
+        nearest = max(1, round(warmup / generation)) * generation
+        problems.append(
+            f"warmup_iterations is {warmup}, not a multiple of generation_iterations ({generation}), so the warm-up's "
+            f"last policies would not enter the graph; the nearest is {nearest}"
+        )
+    try:
+        ppo.check_sizes(agent.ppo)
+    except ValueError as error:
+        problems.append(str(error))
+    return problems
 
 
 def _hybrid(config: RunConfig) -> list[str]:

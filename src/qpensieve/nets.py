@@ -27,6 +27,14 @@ class Linear(eqx.Module):
         return x @ self.weight + self.bias
 
 
+class OrthogonalLinear(Linear):
+    """Affine map; orthonormal rows or columns, whichever are fewer, times a gain; zero bias."""
+
+    def __init__(self, size_in: int, size_out: int, gain: float, *, key: Key[Array, ""]):
+        self.weight = jax.nn.initializers.orthogonal(gain)(key, (size_in, size_out))
+        self.bias = jnp.zeros(size_out)
+
+
 def hidden(layer: Linear, x: Float[Array, " in"], is_normalized: bool) -> Float[Array, " out"]:
     """A hidden layer with ReLU; normalised, its sums are first standardised over the layer's units."""
     x = layer(x)
@@ -50,6 +58,23 @@ class Mlp(eqx.Module):
         for layer in (self.first, self.second):
             x = hidden(layer, x, is_normalized)
         return self.last(x)
+
+
+class TanhMlp(eqx.Module):
+    """Two hidden layers with tanh; they start orthogonal with gain sqrt 2, the last layer with a gain of its own."""
+
+    first: OrthogonalLinear
+    second: OrthogonalLinear
+    last: OrthogonalLinear
+
+    def __init__(self, size_in: int, hidden: int, size_out: int, last_gain: float, *, key: Key[Array, ""]):
+        key_first, key_second, key_last = jax.random.split(key, 3)
+        self.first = OrthogonalLinear(size_in, hidden, 2.0**0.5, key=key_first)
+        self.second = OrthogonalLinear(hidden, hidden, 2.0**0.5, key=key_second)
+        self.last = OrthogonalLinear(hidden, size_out, last_gain, key=key_last)
+
+    def __call__(self, x: Float[Array, " in"]) -> Float[Array, " out"]:
+        return self.last(jnp.tanh(self.second(jnp.tanh(self.first(x)))))
 
 
 class Critic(eqx.Module):

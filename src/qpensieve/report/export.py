@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 
 from qpensieve.report import evaluations as tables
+from qpensieve.report import search as records
 from qpensieve.report.evaluations import Evaluations, RunSummary
+from qpensieve.report.tables import summarize_search
 
 FEW = 4
 """Up to this many preferences the short protocol's returns are written too: they are curves of single agents."""
@@ -31,6 +33,8 @@ def export(folder: Path, out: Path) -> Path:
             _scored(table, step, r, True) for step, r in zip(table.full_steps.tolist(), table.full_returns, strict=True)
         ],
     }
+    if (folder / records.FILE_NAME).exists():
+        content["search"] = summarize_search(records.load(folder / records.FILE_NAME))
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(_compact(content))
     return out

@@ -10,7 +10,9 @@ from qpensieve import metrics
 from qpensieve.envs import DOMAINS, dst
 from qpensieve.metrics.references import REFERENCES
 from qpensieve.report import evaluations as tables
+from qpensieve.report import search as records
 from qpensieve.report.evaluations import Evaluations, RunSummary
+from qpensieve.report.search import SearchRecord
 
 SUMMARY = "summary.json"
 
@@ -33,11 +35,29 @@ def summarize_run(folder: Path) -> dict[str, Any]:
         "per_seed": _per_seed(scores),
         "over_seeds": _over_seeds(scores),
     }
+    if (folder / records.FILE_NAME).exists():
+        content["search"] = summarize_search(records.load(folder / records.FILE_NAME))
     if config["domain"] == "DST2d":
         content["dst"] = _deep_sea(table, returns)
     if config["domain"] == "DeepSeaTreasure":
         content["treasures"] = [sorted(found) for found in tables.treasures(returns).found]
     return content
+
+
+def summarize_search(record: SearchRecord) -> dict[str, Any]:
+    """How a population came to its archive: its lengths, and the archive's growth over the generations."""
+    seeds, ends = range(record.num_seeds), record.generation_ends()
+    return {
+        "iterations": record.num_iterations,
+        "generations": record.num_generations,
+        "generation_ends": ends,
+        "tasks": record.objs.shape[2],
+        "fitness_steps_per_seed": record.fitness_steps.tolist(),
+        "archive_size": [len(record.archive_of(i)) for i in seeds],
+        "archive_hv": [[round(record.hypervolume_of(i, end), 4) for end in ends] for i in seeds],
+        "archive": [np.round(record.archive_of(i), 4).tolist() for i in seeds],
+        "bounds_share": np.round(record.bounds_share, 3).tolist(),
+    }
 
 
 def lanes_per_seed(folder: Path) -> int:
@@ -67,6 +87,8 @@ def format_summary(content: dict[str, Any]) -> str:
     for cells in zip(*columns, strict=True):
         first, *others = (cell.rjust(width) for cell, width in zip(cells, widths, strict=True))
         rows.append("  ".join([cells[0].ljust(len(first)), *others]).rstrip())
+    if "search" in content:
+        rows += _format_search(content["search"])
     for i, found in enumerate(content.get("treasures", [])):
         rows.append(f"seed row {i}: {len(found)} of 10 treasures: {', '.join(map(str, found)) or 'none'}")
     if "dst" in content:
@@ -118,6 +140,19 @@ def _format_deep_sea(content: dict[str, Any]) -> list[str]:
         lines.append(
             f"seed row {i}: {share:.0%} of the front's treasures; ends at {', '.join(map(str, values)) or 'none'}"
         )
+    return lines
+
+
+def _format_search(content: dict[str, Any]) -> list[str]:
+    generations = content["generations"]
+    fitness = int(np.mean(content["fitness_steps_per_seed"]))
+    lines = [
+        f"{content['iterations']} iterations of {content['tasks']} tasks, {generations} generations after the warm-up; "
+        f"{fitness:,} more environment steps per seed to measure policies"
+    ]
+    for i, (size, volumes) in enumerate(zip(content["archive_size"], content["archive_hv"], strict=True)):
+        growth = f"HV {_show(volumes[0])} after the warm-up, {_show(volumes[-1])} at the end" if volumes else "empty"
+        lines.append(f"seed row {i}: archive of {size}; {growth} (as measured when found)")
     return lines
 
 

@@ -21,9 +21,9 @@ NOISE, PREFERENCE, RANDOM_ACTION, PAST = 101, 102, 103, 105
 """Purposes of a seed's random streams."""
 
 
-def generator(seed: int, purpose: int, number: int) -> np.random.Generator:
-    """The generator of one purpose of one seed, for block or episode `number`."""
-    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(purpose, number))))
+def generator(seed: int, purpose: int, *numbers: int) -> np.random.Generator:
+    """The generator of one purpose of one seed, for what `numbers` count: a block, an episode, a task."""
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(purpose, *numbers))))
 
 
 Explorer = HostPolicy | SharedPolicy

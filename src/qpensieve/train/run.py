@@ -18,14 +18,17 @@ from qpensieve.config import RunConfig
 from qpensieve.replay import row_width
 from qpensieve.report import evaluations as tables
 from qpensieve.report import figures
+from qpensieve.report import search as records
 from qpensieve.report.evaluations import RunSummary, summarize
 from qpensieve.train import checkpoint
 from qpensieve.train.checkpoint import Checkpoint
 from qpensieve.train.evaluate import FULL_EPISODES, SHORT_EPISODES, protocols
 from qpensieve.train.lock import lock
 from qpensieve.train.log import MetricsLog, Progress, is_logged
+from qpensieve.train.population import PopulationTrainer
 from qpensieve.train.replay_log import ReplayLog
-from qpensieve.train.trainer import EnvFailedError, Trainer
+from qpensieve.train.trainer import EnvFailedError
+from qpensieve.train.trainers import AnyTrainer, make_trainer
 
 CONFIG, PROVENANCE, METRICS = "config.json", "environment.json", "metrics.jsonl"
 FULL = "full evaluation"
@@ -63,12 +66,12 @@ class Run:
 
     def __init__(self, folder: Path, config: RunConfig, options: Options):
         self.folder, self.config, self._options = folder, config, options
-        self.trainer = Trainer(config)
+        self.trainer = make_trainer(config)
         self.held: TextIO | None = None
         """The lock of the folder."""
         self.replay_log = make_replay_log(folder, self.trainer)
-        spec, own = self.trainer.spec, self.trainer.algorithm.preferences
-        on = protocols(spec.num_objectives, own)
+        spec = self.trainer.spec
+        on = protocols(spec.num_objectives, self.trainer.own_preferences)
         reference = None if spec.reference is None else np.array(spec.reference)
         self.evaluations = tables.empty(config.seeds, on.short, on.curve, on.full, reference)
         self._logged_to = 0
@@ -79,12 +82,11 @@ class Run:
 
     def restore(self, saved: Checkpoint) -> None:
         """Go back to a checkpoint; what the folder holds from after it is cut."""
-        manifest = saved.meta["replay"]
-        rows, first = (None, 0) if manifest is None else self.replay_log.load(manifest)
-        self.trainer.restore(saved.arrays, rows, first)
+        restore(self.trainer, self.replay_log, saved)
         self._logged_to = saved.step
         checkpoint.discard_after(self.folder, saved.step)
-        self.replay_log.resume(manifest or [])
+        if self.replay_log is not None:
+            self.replay_log.resume(saved.meta["replay"] or [])
         path = self.folder / tables.FILE_NAME
         if path.exists():
             self.evaluations = tables.cut(tables.load(path), saved.step)
@@ -92,13 +94,14 @@ class Run:
 
     def train(self) -> None:
         """Train to the configured number of steps; on Ctrl-C saves and raises `Stopped`."""
-        progress = Progress(self.config.steps, self.trainer.step, quiet=self._options.quiet)
+        goal = self.trainer.goal
+        progress = Progress(goal, self.trainer.step, quiet=self._options.quiet)
         with _interrupts() as is_interrupted:
             if self.trainer.step > 0:  # an environment that failed in an evaluation has left it to do
                 self._settle(progress)
-            while self.trainer.step < self.config.steps:
+            while self.trainer.step < goal:
                 self._advance(progress)
-                if is_interrupted() and self.trainer.step < self.config.steps:
+                if is_interrupted() and self.trainer.step < goal:
                     self.save()
                     step = self.trainer.step
                     raise Stopped(f"stopped at step {step:,}; continue with: qpensieve resume {self.folder}")
@@ -109,10 +112,12 @@ class Run:
         self.trainer.drain()
         began = time.monotonic()
         self._log_training()
-        manifest = self.replay_log.flush() if self.config.keep_replay == "on" else None
+        log = self.replay_log
+        manifest = log.flush() if log is not None and self.config.keep_replay == "on" else None
         meta = {"config": configs.to_dict(self.config), "replay": manifest}
         checkpoint.save(self.folder, self.trainer.step, self.trainer.arrays(), meta)
-        self.replay_log.prune(meta["replay"] or [] for meta in checkpoint.kept_metas(self.folder))
+        if log is not None:
+            log.prune(meta["replay"] or [] for meta in checkpoint.kept_metas(self.folder))
         self._last_checkpoint = time.monotonic()
         self._saving += self._last_checkpoint - began
 
@@ -128,7 +133,7 @@ class Run:
         with self._saving_first():
             rows = self.trainer.advance()
         self._log_training()
-        if self.config.keep_replay == "on":
+        if self.replay_log is not None and rows is not None and self.config.keep_replay == "on":
             self.replay_log.append(rows)
         self._settle(progress)
 
@@ -138,19 +143,26 @@ class Run:
         is_evaluated = self._is_evaluation_due()
         if is_evaluated:
             progress.note(**_notes(self._evaluate_shortly()))
-        if config.full_eval_period and step % config.full_eval_period == 0:
+        if config.full_eval_period and self._is_due(config.full_eval_period):
             self.evaluate_fully()
-        if step % config.parameters_period == 0:
+        if self._is_due(config.parameters_period):
             checkpoint.save_parameters(self.folder, step, self.trainer.parameters())
+        if is_evaluated and isinstance(self.trainer, PopulationTrainer):
+            records.save(self.folder / records.FILE_NAME, self.trainer.search_record())
         if is_evaluated or time.monotonic() - self._last_checkpoint > config.checkpoint_seconds:
             self.save()
         progress.note(**self._latest)
         progress.show(step)
 
     def _is_evaluation_due(self) -> bool:
-        step, config = self.trainer.step, self.config
-        is_time = step % config.eval_period == 0 or step == config.steps
+        step = self.trainer.step
+        is_time = self._is_due(self.config.eval_period) or step == self.trainer.goal
         return is_time and step not in self.evaluations.short_steps
+
+    def _is_due(self, period: int) -> bool:
+        """Whether the newest block (or iteration) has reached or passed a multiple of `period`."""
+        step = self.trainer.step
+        return step // period > (step - self.trainer.block) // period
 
     @contextmanager
     def _saving_first(self) -> Iterator[None]:
@@ -163,15 +175,15 @@ class Run:
 
     def _log_training(self) -> None:
         """Write the row of training metrics, when one is due and its last update has been handed over."""
-        step = self.trainer.summed_to
-        if step % self.config.log_period or step <= self._logged_to:
+        step, period = self.trainer.summed_to, self.config.log_period
+        if step // period <= (step - self.trainer.block) // period or step <= self._logged_to:
             return
         self._logged_to = step
         means = self.trainer.take_log()
         if means:
             times = {"time_seconds": time.monotonic() - self._began, "time_saving": self._saving}
             self._log().write("train", step, {**means, **times})
-            shown = {"temperature": "temperature", "snapshot_share": "climbs a snapshot"}
+            shown = {"temperature": "temperature", "snapshot_share": "climbs a snapshot", "archive_hv": "archive HV"}
             self._latest = {label: f"{means[name].mean():.2g}" for name, label in shown.items() if name in means}
 
     def _evaluate_shortly(self) -> RunSummary:
@@ -222,9 +234,32 @@ class Run:
         return self._open_log
 
 
-def make_replay_log(folder: Path, trainer: Trainer) -> ReplayLog:
-    """The replay of a trainer, on disk."""
+def make_replay_log(folder: Path, trainer: AnyTrainer) -> ReplayLog | None:
+    """The replay of a trainer, on disk; a population has none."""
+    if isinstance(trainer, PopulationTrainer):
+        return None
     return ReplayLog(folder, row_width(trainer.stored), len(trainer.lane_seeds), trainer.log_capacity)
+
+
+def restore(trainer: AnyTrainer, log: ReplayLog | None, saved: Checkpoint) -> None:
+    """Take a trainer back to a checkpoint."""
+    if isinstance(trainer, PopulationTrainer):
+        trainer.restore(saved.arrays)
+        return
+    manifest = saved.meta["replay"]
+    rows, first = (None, 0) if manifest is None or log is None else log.load(manifest)
+    trainer.restore(saved.arrays, rows, first)
+
+
+def find_fault(log: ReplayLog | None, saved: Checkpoint, config: RunConfig) -> str | None:
+    """What else is wrong with a checkpoint that is whole: another configuration (raises), a damaged replay."""
+    checkpoint.check_config(saved.meta["config"], configs.to_dict(config), ignore=MAY_DIFFER)
+    return None if log is None else log.verify(saved.meta["replay"] or [])
+
+
+def forgets_replay(log: ReplayLog | None, saved: Checkpoint) -> bool:
+    """Whether a checkpoint should have a replay and has none."""
+    return log is not None and saved.meta["replay"] is None
 
 
 def start(folder: Path, config: RunConfig, options: Options) -> Run:
@@ -239,7 +274,7 @@ def start(folder: Path, config: RunConfig, options: Options) -> Run:
     folder.mkdir(parents=True, exist_ok=True)
     run.held = lock(folder)
     configs.save(config, folder / CONFIG)
-    made_by = provenance.describe() | {"lanes_per_seed": configs.lanes_per_seed(config)}
+    made_by = provenance.describe() | {"lanes_per_seed": run.trainer.lanes_per_seed}
     (folder / PROVENANCE).write_text(json.dumps(made_by, indent=2) + "\n")
     return run
 
@@ -269,18 +304,15 @@ def resume(folder: Path, options: Options, warn: Callable[[str], None], **change
 def _restored(folder: Path, config: RunConfig, options: Options, warn: Callable[[str], None]) -> Run:
     run = Run(folder, config, options)
 
-    def find_fault(saved: Checkpoint) -> str | None:
-        checkpoint.check_config(saved.meta["config"], configs.to_dict(config), ignore=MAY_DIFFER)
-        return run.replay_log.verify(saved.meta["replay"] or [])
-
-    saved = checkpoint.load_latest(folder, warn, find_fault)
+    saved = checkpoint.load_latest(folder, warn, lambda saved: find_fault(run.replay_log, saved, config))
     if saved is None:
         warn(f"{folder} has no checkpoint yet: starting over from {CONFIG}")
-        run.replay_log.resume([])
+        if run.replay_log is not None:
+            run.replay_log.resume([])
         (folder / tables.FILE_NAME).unlink(missing_ok=True)
         checkpoint.cut_jsonl(folder / METRICS, 0)
         return run
-    if saved.meta["replay"] is None:
+    if forgets_replay(run.replay_log, saved):
         warn("this run keeps no replay (keep_replay is off): it goes on, but not to the same numbers")
     run.restore(saved)
     checkpoint.cut_jsonl(folder / METRICS, saved.step)

@@ -23,6 +23,7 @@ from qpensieve.train.collect import Collected, Collector
 from qpensieve.train.evaluate import evaluate
 from qpensieve.train.learner import Block, Learner, TrainState, make_learner
 from qpensieve.train.memory import HostMemory
+from qpensieve.types import Algorithm
 
 Infos = dict[str, Float32[np.ndarray, " agent"]]
 
@@ -81,9 +82,28 @@ class Trainer:
         self.summed_to = 0
 
     @property
+    def own_preferences(self) -> Float64[np.ndarray, "p d"] | None:
+        """Preferences that each have an agent of their own; None: one agent serves all."""
+        return self.algorithm.preferences
+
+    @property
+    def lanes_per_seed(self) -> int:
+        """Environments that each seed steps."""
+        return configs.lanes_per_seed(self.config)
+
+    @property
+    def block(self) -> int:
+        """Steps of one `advance`."""
+        return self.config.block
+
+    @property
+    def goal(self) -> int:
+        """The step at which the run ends."""
+        return self.config.steps
+
+    @property
     def agents_per_seed(self) -> int:
-        own = self.algorithm.preferences
-        return 1 if own is None else len(own)
+        return 1 if self.own_preferences is None else len(self.own_preferences)
 
     @property
     def num_agents(self) -> int:
@@ -92,7 +112,7 @@ class Trainer:
     @property
     def lane_seeds(self) -> list[int]:
         """The seed of each lane, agent by agent. Agents of one seed share it: each behaves as if it were alone."""
-        return [seed for seed in self.config.seed_list for _ in range(configs.lanes_per_seed(self.config))]
+        return [seed for seed in self.config.seed_list for _ in range(self.lanes_per_seed)]
 
     @property
     def capacity(self) -> int:
@@ -208,6 +228,10 @@ class Trainer:
         """Parameters of the newest policies."""
         return np.asarray(self._learner.flat_actors(self._state))
 
+    def predictor(self) -> "AgentPredictor":
+        """Acts as the newest policies do."""
+        return AgentPredictor(self.algorithm, self.newest_flat(), self.agents_per_seed, self.step)
+
     def parameters(self) -> dict[str, np.ndarray]:
         """Policy, critics, target and snapshots of every seed, without optimisers and replay."""
         arrays = tree_to_arrays(self._state.agent)
@@ -316,6 +340,51 @@ class Trainer:
             return seed
         agent = row * self.num_agents // num_rows % len(own)
         return f"{seed}, preference {','.join(f'{x:g}' for x in own[agent])}"
+
+
+@dataclass(frozen=True, eq=False)
+class AgentPredictor:
+    """Policies as they were at a step, acting in plain NumPy.
+
+    Attributes:
+        algorithm: Whose policies.
+        flat: Their parameters.
+        agents_per_seed: How many of them each seed has.
+        step: Environment steps they had learned from.
+    """
+
+    algorithm: Algorithm[Any]
+    flat: Float32[np.ndarray, "agent parameters"]
+    agents_per_seed: int
+    step: int
+
+    def act(
+        self,
+        seed: int,
+        obs: Float32[np.ndarray, "n obs"],
+        lam: Float32[np.ndarray, "n d"],
+        stream: np.random.Generator | None = None,
+    ) -> Float32[np.ndarray, "n act"]:
+        """Actions of one seed's agent, deterministic or, where there is a `stream`, sampled.
+
+        Where preferences have agents of their own, the nearest one's acts.
+        """
+        acting, own = self.algorithm.acting, self.algorithm.preferences
+        agents = np.zeros(len(obs), np.int64) if own is None else nearest(own, lam)
+        noise = None if stream is None else acting.draw_noise(stream, len(obs))
+        parts = [(agents == agent, seed * self.agents_per_seed + agent) for agent in np.unique(agents).tolist()]
+        out: list[tuple[np.ndarray, np.ndarray]] = []
+        for rows, agent in parts:
+            policy = acting.policy(self.flat[agent : agent + 1])
+            asked = obs[None, rows], lam[None, rows]
+            if noise is None:
+                out.append((rows, policy.exploit(*asked)[0]))
+            else:
+                out.append((rows, acting.decode(policy.sample(*asked, noise[None, rows], self.step)[0])))
+        action = np.empty((len(obs), out[0][1].shape[1]), np.float32)
+        for rows, values in out:
+            action[rows] = values
+        return action
 
 
 def _under(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:

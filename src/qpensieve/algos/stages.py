@@ -1,0 +1,56 @@
+"""What PGMORL and PFA share: warm-up tasks on a grid of preferences, then generations; and what counts as a step."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float64
+
+from qpensieve.preferences import das_dennis
+from qpensieve.types import EnvSpec
+
+MANY_OBJECTIVES = 5
+"""From this many objectives on the grid is coarser."""
+
+
+@dataclass(frozen=True)
+class StagesConfig:
+    """When a population warms up and evolves."""
+
+    divisions: int | None = None
+    """The warm-up's preferences have entries that are multiples of 1 / divisions; there are as many tasks as such
+    preferences. None: 4 (5, 15 or 35 tasks for 2, 3 or 4 objectives), from five objectives on 3 (35 tasks)."""
+    warmup_iterations: int = 80
+    """PPO iterations of every task before the first generation; a multiple of generation_iterations."""
+    generation_iterations: int = 20
+    """PPO iterations of every task in a generation."""
+    total: Literal["shared", "per-task"] = "shared"
+    """Whether all tasks together take `steps` environment steps, or each of them does."""
+    fitness_episodes: int = 4
+    """Episodes with the mean action that a policy's objectives are the mean of, after every iteration; not counted as
+    training steps."""
+    reference: tuple[float, ...] = ()
+    """Point from which objectives count: policies must beat it in every objective. None given: the domain's."""
+
+
+def spacing(cfg: StagesConfig, num_objectives: int) -> float:
+    """Distance between neighbouring entries of the grid's preferences."""
+    return 1.0 / (cfg.divisions or (3 if num_objectives >= MANY_OBJECTIVES else 4))
+
+
+def warmup_preferences(cfg: StagesConfig, num_objectives: int) -> Float64[np.ndarray, "n d"]:
+    """One preference per task."""
+    return das_dennis(num_objectives, round(1.0 / spacing(cfg, num_objectives)))
+
+
+def reference_of(cfg: StagesConfig, spec: EnvSpec) -> Float64[np.ndarray, " d"]:
+    """The point that policies have to beat; ValueError where there is none."""
+    given = cfg.reference or spec.reference
+    if given is None:
+        raise ValueError(
+            f"{spec.id} has no reference point, and PGMORL and PFA search above one: "
+            f"give reference, {spec.num_objectives} numbers that a useful policy beats"
+        )
+    if len(given) != spec.num_objectives:
+        raise ValueError(f"reference has {len(given)} numbers, {spec.id} has {spec.num_objectives} objectives")
+    return np.array(given, np.float64)

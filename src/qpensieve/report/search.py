@@ -1,0 +1,177 @@
+"""The record of a population's search, `search.npz`.
+
+What every task reached after every iteration, what was predicted, the archives and the optimisation graphs.
+"""
+
+import os
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Bool, Float64, Int64
+
+from qpensieve import metrics
+
+FILE_NAME = "search.npz"
+"""What the file is called in a run's folder."""
+
+
+@dataclass(frozen=True, eq=False)
+class SearchRecord:
+    """Everything that a population's search did, for all seeds.
+
+    Attributes:
+        reference: Point that policies have to beat.
+        objs: Objectives of every task's policy; row 0 before training, row t after iteration t.
+        lam: Preferences they were trained under.
+        generation: Generation of each row; 0 is the warm-up.
+        starts: Objectives that each generation's tasks started from, from the first generation on.
+        predicted: Objectives predicted for them; NaN where nothing was predicted.
+        bounds_share: Share of the fitted models' parameters that stood at a bound, per generation.
+        fitness_steps: Environment steps spent on measuring objectives, per seed; no part of the training steps.
+        archive_objs: Archives of all seeds, one after the other.
+        archive_seed: Which seed (counted from 0) each row is of.
+        archive_found_at: Iteration that found it.
+        graph_objs: Nodes of all seeds' graphs, one after the other.
+        graph_lam: Preference that led to the node, with length 1.
+        graph_parent: Number of the parent within its seed's graph; -1: none.
+        graph_seed: Which seed each node is of.
+    """
+
+    reference: Float64[np.ndarray, " d"]
+    objs: Float64[np.ndarray, "t seed n d"]
+    lam: Float64[np.ndarray, "t seed n d"]
+    generation: Int64[np.ndarray, " t"]
+    starts: Float64[np.ndarray, "g seed n d"]
+    predicted: Float64[np.ndarray, "g seed n d"]
+    bounds_share: Float64[np.ndarray, "g seed"]
+    fitness_steps: Int64[np.ndarray, " seed"]
+    archive_objs: Float64[np.ndarray, "p d"]
+    archive_seed: Int64[np.ndarray, " p"]
+    archive_found_at: Int64[np.ndarray, " p"]
+    graph_objs: Float64[np.ndarray, "v d"]
+    graph_lam: Float64[np.ndarray, "v d"]
+    graph_parent: Int64[np.ndarray, " v"]
+    graph_seed: Int64[np.ndarray, " v"]
+
+    @property
+    def num_iterations(self) -> int:
+        """PPO iterations of every task."""
+        return max(0, len(self.objs) - 1)
+
+    @property
+    def num_generations(self) -> int:
+        """Generations begun after the warm-up, the last perhaps cut short by the budget."""
+        return int(self.generation.max(initial=0))
+
+    @property
+    def num_seeds(self) -> int:
+        return len(self.fitness_steps)
+
+    def archive_of(self, seed: int, up_to: int | None = None) -> Float64[np.ndarray, "p d"]:
+        """The archive's objectives of one seed (counted from 0), now or as it was after iteration `up_to`."""
+        if up_to is None:
+            return self.archive_objs[self.archive_seed == seed]
+        points = self.objs[1 : up_to + 1, seed].reshape(-1, self.objs.shape[3])
+        above = points[(points > self.reference).all(axis=1)]
+        return metrics.non_dominated(above) if len(above) else above
+
+    def hypervolume_of(self, seed: int, up_to: int | None = None) -> float:
+        """Hypervolume of that archive."""
+        points = self.archive_of(seed, up_to)
+        return metrics.hypervolume(points, self.reference) if len(points) else 0.0
+
+    def generation_ends(self) -> list[int]:
+        """Last iteration of the warm-up and of every generation, up to where the run stands."""
+        ends = [int(np.flatnonzero(self.generation == g)[-1]) for g in range(self.num_generations + 1)]
+        return [end for end in ends if end > 0]
+
+    def reached(self) -> tuple[Float64[np.ndarray, "g seed n d"], Bool[np.ndarray, " g"]]:
+        """Objectives at the end of every generation after the warm-up, and whether it ran to its full length."""
+        ends = self.generation_ends()[1:]
+        lengths = np.diff([0, *self.generation_ends()])[1:]
+        is_whole = lengths == (lengths.max() if len(lengths) else 0)
+        return self.objs[np.array(ends, np.int64)], is_whole
+
+
+def save(path: Path, record: SearchRecord) -> None:
+    """Write the record; a reader sees the old file or the new one."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            np.savez_compressed(file, **{f.name: getattr(record, f.name) for f in fields(record)})
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def load(path: Path) -> SearchRecord:
+    """Read the record that `save` wrote.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: If it cannot be read or an array is missing.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(f"no record of a search at {path}: only pgmorl and pfa write one")
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            return SearchRecord(**{f.name: arrays[f.name] for f in fields(SearchRecord)})
+    except Exception as error:  # an altered file makes zipfile and NumPy raise nearly anything
+        raise ValueError(f"{path} is damaged or holds no record of a search: {error}") from error
+
+
+def empty(reference: Float64[np.ndarray, " d"], num_seeds: int, num_tasks: int) -> SearchRecord:
+    """The record of a search that has not begun."""
+    d = len(reference)
+    rows, points = np.zeros((0, num_seeds, num_tasks, d)), np.zeros((0, d))
+    none = np.zeros(0, np.int64)
+    return SearchRecord(
+        reference=reference,
+        objs=rows,
+        lam=rows,
+        generation=none,
+        starts=rows,
+        predicted=rows,
+        bounds_share=np.zeros((0, num_seeds)),
+        fitness_steps=np.zeros(num_seeds, np.int64),
+        archive_objs=points,
+        archive_seed=none,
+        archive_found_at=none,
+        graph_objs=points,
+        graph_lam=points,
+        graph_parent=none,
+        graph_seed=none,
+    )
+
+
+def append_iteration(
+    record: SearchRecord,
+    objs: Float64[np.ndarray, "seed n d"],
+    lam: Float64[np.ndarray, "seed n d"],
+    generation: int,
+    steps: Int64[np.ndarray, " seed"],
+) -> SearchRecord:
+    """The record with what the tasks reached, and the steps that measuring it took."""
+    return replace(
+        record,
+        objs=np.concatenate([record.objs, objs[None]]),
+        lam=np.concatenate([record.lam, lam[None]]),
+        generation=np.append(record.generation, np.int64(generation)),
+        fitness_steps=record.fitness_steps + steps,
+    )
+
+
+def append_generation(
+    record: SearchRecord,
+    starts: Float64[np.ndarray, "seed n d"],
+    predicted: Float64[np.ndarray, "seed n d"],
+    bounds_share: Float64[np.ndarray, " seed"],
+) -> SearchRecord:
+    """The record with the tasks of one more generation."""
+    return replace(
+        record,
+        starts=np.concatenate([record.starts, starts[None]]),
+        predicted=np.concatenate([record.predicted, predicted[None]]),
+        bounds_share=np.concatenate([record.bounds_share, bounds_share[None]]),
+    )
