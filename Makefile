@@ -40,6 +40,7 @@ bench: $(STAMP)
 	$(BIN)/qpensieve bench lanes
 	$(BIN)/qpensieve bench update
 	$(BIN)/qpensieve bench methods
+	$(BIN)/qpensieve bench collect
 	$(BIN)/qpensieve bench train
 
 clean:

@@ -15,6 +15,7 @@ from qpensieve import MOSAC, Agent, QPensieve
 from qpensieve.config import settings
 from qpensieve.train import run as runs
 from qpensieve.train.checkpoint import CheckpointError
+from qpensieve.train.trainer import Trainer
 from tests.train.kill_run import TINY, share_learners
 
 SMALL = {name: TINY[name] for name in ("block", "random_steps", "hidden", "batch_size", "num_snapshots")} | {
@@ -39,6 +40,7 @@ def small(**settings: Any) -> QPensieve:
 def everything(agent: Agent) -> dict[str, bytes]:
     """All that learning changes, as bytes."""
     trainer = agent._trainer
+    assert isinstance(trainer, Trainer)
     arrays = trainer.arrays() | {"replay": trainer.replay_rows()[0]}
     return {name: value.tobytes() for name, value in arrays.items()}
 
@@ -122,6 +124,7 @@ class TestPredict:
 
     def test_is_what_the_device_and_so_the_evaluation_does(self, learned: QPensieve):
         obs, lam = np.tile(OBS.astype(np.float32), (2, 1, 1)), np.tile(LAM.astype(np.float32), (2, 1, 1))
+        assert isinstance(learned._trainer, Trainer)
         on_device = learned._trainer.act(obs, lam)
         for seed in range(2):
             np.testing.assert_allclose(learned.predict(OBS, LAM, seed=seed), on_device[seed], atol=1e-5)

@@ -15,6 +15,7 @@ import qpensieve
 from qpensieve import bench as bench_package
 from qpensieve import config as configs
 from qpensieve import metrics
+from qpensieve.bench import collect as bench_collect
 from qpensieve.bench import lanes as bench_lanes
 from qpensieve.bench import methods as bench_methods
 from qpensieve.bench import report
@@ -116,14 +117,14 @@ def evaluate(run: RunFolder, other: Path | None = None) -> None:
 
 
 def plot(run: RunFolders, out: Path | None = None) -> None:
-    """Draw front.png and curves.png of a run; several runs: their curves in one picture.
+    """Draw front.png and curves.png of a run, of pgmorl and pfa its search too; several runs: their curves in one.
 
     Args:
         run: One run's folder, or several.
         out: Where the picture of several runs goes; default: compare.png.
     """
     if len(run) == 1:
-        paths = [figures.draw_front(run[0]), figures.draw_curves(run[0])]
+        paths = runs.all_pictures(run[0])
     else:
         paths = [figures.compare_curves(list(run), out or Path("compare.png"))]
     for path in paths:
@@ -217,6 +218,16 @@ def methods(settings: bench_methods.Settings = bench_methods.Settings(), json: P
     _measure("methods", bench_methods.run, settings, json)
 
 
+def collect(settings: bench_collect.Settings = bench_collect.Settings(), json: Path | None = None) -> None:  # noqa: B008
+    """Time the collection of a population (pgmorl, pfa) beside a Python loop over Gymnasium's, and its update.
+
+    Args:
+        settings: What to measure.
+        json: Also write the figures to this file.
+    """
+    _measure("collect", bench_collect.run, settings, json)
+
+
 def train_rate(settings: bench_train.Settings = bench_train.Settings(), json: Path | None = None) -> None:  # noqa: B008
     """Time training from end to end, and the share of it that is collection.
 
@@ -251,6 +262,7 @@ BENCHMARKS: dict[str, Callable[..., None]] = {
     "lanes": lanes,
     "update": update,
     "methods": methods,
+    "collect": collect,
     "train": train_rate,
 }
 

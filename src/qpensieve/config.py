@@ -379,6 +379,11 @@ def _population(config: RunConfig) -> list[str]:
             f"warmup_iterations is {warmup}, not a multiple of generation_iterations ({generation}), so the warm-up's "
             f"last policies would not enter the graph; the nearest is {nearest}"
         )
+    if isinstance(agent, PgmorlConfig) and agent.sparsity_weight < 0:
+        problems.append(
+            f"sparsity_weight is {agent.sparsity_weight:g}, which would reward gaps in the front; the paper's table "
+            f"prints it negative for a criterion that adds it, here it is {-agent.sparsity_weight:g}"
+        )
     try:
         ppo.check_sizes(agent.ppo)
     except ValueError as error:

@@ -1,14 +1,43 @@
-"""Short learning runs of the baselines on Deep Sea Treasure, on the CPU, where a run is the same every time."""
+"""Learning of the baselines on Deep Sea Treasure.
+
+Short runs on the CPU, where a run is the same every time; and, in the tests named `committed_...`, what docs/results.md
+says of runs too long for a CPU, read from the files under results/h200: those tests train nothing.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from qpensieve import preferences
 from qpensieve.config import default_config, override
-from qpensieve.preferences import sac_preferences
 from qpensieve.report import evaluations
 from qpensieve.train.trainer import Trainer
 
 pytestmark = pytest.mark.slow
+
+RESULTS = Path(__file__).parents[2] / "results" / "h200"
+
+
+def last_full_evaluation(name: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The exported run and its newest full evaluation."""
+    content = json.loads((RESULTS / f"{name}.json").read_text())
+    return content, content["full_protocol"][-1]
+
+
+def treasures_per_seed(name: str) -> list[int]:
+    """How many treasures each seed reached at the run's end; every episode of a preference is the same trip."""
+    returns = np.array(last_full_evaluation(name)[1]["mean_returns"])
+    return [len(found) for found in evaluations.treasures(returns[:, :, None]).found]
+
+
+def own_utility(name: str) -> np.ndarray:
+    """Utility lam . return [seed, p] of agents of single preferences at the run's end."""
+    content, row = last_full_evaluation(name)
+    assert row["step"] == 300_000
+    return np.einsum("spd,pd->sp", np.array(row["mean_returns"]), np.array(content["preferences"]))
 
 
 def test_cnder_reaches_three_treasures_across_preferences():
@@ -17,7 +46,7 @@ def test_cnder_reaches_three_treasures_across_preferences():
     trainer = Trainer(override(default_config("DST2d", "cnder", "quick"), settings))
     while trainer.step < 30_000:
         trainer.advance()
-    found = evaluations.treasures(trainer.evaluate(sac_preferences(), 1)).found
+    found = evaluations.treasures(trainer.evaluate(preferences.sac_preferences(), 1)).found
     assert min(map(len, found)) >= 3
 
 
@@ -33,3 +62,67 @@ def test_sac_improves_towards_the_best_return_of_its_preference():
     assert (before < 0).all()
     assert (after > 10).any()
     assert (after <= 20.23 + 1e-6).all()
+
+
+def test_envelope_finds_nine_treasures_of_the_grid_on_its_way():
+    """The operator of the paper, a third of the way through a run of 45 000 steps: ten treasures, UT 6.26 when written.
+
+    It does not hold them: the same run ends with eight (results/cpu/DeepSeaTreasure-envelope.json).
+    """
+    settings = {
+        "seeds": 1,
+        "steps": 45_000,
+        "anneal_steps": 45_000,
+        "random_steps": 1_000,
+        "replay_capacity": 100_000,
+        "learning_rate": 3e-4,
+        "batch_size": 128,
+        "num_preferences": 16,
+        "width_factors": (16, 32, 16),
+        "epsilon_start": 1.0,
+        "epsilon_end": 0.2,
+    }
+    trainer = Trainer(override(default_config("DeepSeaTreasure", "envelope"), settings))
+    while trainer.step < 15_000:
+        trainer.advance()
+    found = evaluations.treasures(trainer.evaluate(preferences.test_table(2), 1)).found
+    assert len(found[0]) >= 9
+
+
+def test_committed_envelope_runs_end_with_nine_treasures_of_the_grid_without_the_maximum_over_preferences():
+    assert not last_full_evaluation("DeepSeaTreasure-envelope-own")[0]["config"]["agent"]["envelope"]
+    assert min(treasures_per_seed("DeepSeaTreasure-envelope-own")) >= 9
+
+
+@pytest.mark.parametrize(("name", "ceiling"), [("DeepSeaTreasure-envelope", 6.59645), ("DST2d-envelope", 7.757)])
+def test_committed_envelope_runs_use_the_operator_of_the_paper_and_stay_below_the_ceiling(name, ceiling):
+    content, row = last_full_evaluation(name)
+    assert content["config"]["agent"]["envelope"]
+    assert max(row["ut"]) <= ceiling + 1e-3
+
+
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="overestimated values, idling boats (docs/results.md)")
+def test_committed_envelope_runs_end_with_nine_treasures_of_the_grid_with_the_operator_of_the_paper():
+    assert min(treasures_per_seed("DeepSeaTreasure-envelope")) >= 9
+
+
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="overestimated values, idling boats (docs/results.md)")
+def test_committed_envelope_run_beats_the_utility_of_the_paper_on_dst2d():
+    """No CPU run stands in for it: no setting tried, on the CPU or the H200, has reached 4.6 in the mean over seeds."""
+    assert np.mean(last_full_evaluation("DST2d-envelope")[1]["ut"]) > 4.6
+
+
+def test_committed_cnder_run_reaches_three_treasures_in_every_seed():
+    content, row = last_full_evaluation("DST2d-cnder")
+    assert content["config"]["agent"]["layer_norm"]
+    assert row["step"] == 200_000
+    assert max(row["ut"]) <= 7.757 + 1e-3
+    assert min(treasures_per_seed("DST2d-cnder")) >= 3
+
+
+def test_committed_hybrid_run_does_not_help_sac_on_dst2d():
+    """As docs/results.md says: same seed and preference at 300k, six agents of ten tie, four are worse, none better."""
+    gain = own_utility("DST2d-hybrid-sac") - own_utility("DST2d-sac-two")
+    is_tie = np.abs(gain) < 1e-3
+    assert is_tie.sum() == 6
+    assert (gain[~is_tie] < 0).all()

@@ -357,6 +357,12 @@ def test_a_permutation_holds_every_number_once(num: int):
     np.testing.assert_array_equal(np.sort(order), np.arange(num))
 
 
+def test_a_permutation_of_many_numbers_does_not_overflow():
+    """In each of the three orders two numbers would on average, were the random words as large as 2^32."""
+    orders = jax.jit(jax.vmap(lambda key: ppo.permutation(key, 200_003)))(jax.random.split(jax.random.key(0), 3))
+    np.testing.assert_array_equal(np.sort(orders, axis=1), np.tile(np.arange(200_003), (3, 1)))
+
+
 def test_all_permutations_are_equally_likely():
     """Of 3 numbers, 6000 times: 1000 each, within five standard deviations of 29."""
     keys = jax.random.split(jax.random.key(0), 6000)

@@ -245,6 +245,12 @@ def test_fewer_than_four_preferences_in_the_whole_graph_end_the_search_with_all_
     assert np.isfinite(importance).all()
 
 
+def test_the_width_does_not_grow_further_once_all_edges_are_in():
+    graph = _graph([((place, 100.0), lam, (1, 1)) for place in (100.0, 105.0) for lam in _fan(3)])
+    _, importance = prediction.neighbours(graph, _vector(100, 100), np.zeros(2))
+    np.testing.assert_allclose(importance, [1.0] * 3 + [np.exp(-((0.05 / 0.03) ** 2) / 2)] * 3, rtol=1e-12)
+
+
 def test_an_objective_just_above_the_reference_still_finds_far_neighbours():
     graph = _graph([((1000.0, 1000.0), lam, (1, 1)) for lam in _fan(4)])
     edges, importance = prediction.neighbours(graph, _vector(1e-7, 1000), np.zeros(2))

@@ -47,6 +47,13 @@ def test_an_axis_reached_by_turning_stays_in_the_fan():
         assert (got >= 0).all()
 
 
+@pytest.mark.parametrize("lam", [[1.0, 1.0 + 1e-12], [1.0 + 1e-12, 1.0]])
+def test_an_end_of_the_fan_that_rounding_put_beyond_an_axis_is_on_it(lam: list[float]):
+    got = _candidates(lam)
+    assert len(got) == 7
+    assert (got >= 0).all()
+
+
 def test_the_fan_has_as_many_directions_as_asked():
     assert _angles(_candidates([0.5, 0.5], num=3)) == pytest.approx([0, 45, 90], abs=1e-9)
 
@@ -168,6 +175,13 @@ def test_where_every_addition_tears_the_front_apart_a_prediction_without_effect_
     predicted = np.array([[50.0, 0.5], [1.0, 1.0], [2.0, 2.0]])
     assert task_selection.select(front, predicted, 3, np.zeros(2), 1.0).tolist() == [1, 2, 0]
     assert task_selection.select(front, predicted, 3, np.zeros(2), 0.0).tolist() == [0, 1, 2]
+
+
+def test_a_prediction_as_good_as_the_front_in_one_objective_and_worse_in_another_adds_nothing():
+    """As a fourth point (2, 1.5) would lower the sparsity from 2 to 1.17."""
+    front = np.array([[1.0, 3.0], [2.0, 2.0], [3.0, 1.0]])
+    predicted = np.array([[1.0, 1.0], [2.0, 1.5]])
+    assert task_selection.select(front, predicted, 2, np.zeros(2), 1.0).tolist() == [0, 1]
 
 
 def test_a_chosen_prediction_counts_as_reached():

@@ -113,6 +113,8 @@ def _final(run: Path) -> tuple[Path, dict[str, Any]]:
 
 def _replay(run: Path, meta: dict[str, Any]) -> np.ndarray:
     """The newest rows of the replay; how many files they lie in depends on when checkpoints were written."""
+    if meta["replay"] is None:  # a population has none
+        return np.zeros(0)
     capacity = min(meta["config"]["replay_capacity"], meta["config"]["steps"])
     parts = [np.load(run / "replay" / segment["file"]) for segment in meta["replay"]]
     return np.ascontiguousarray(np.concatenate(parts, axis=1)[:, -capacity:])

@@ -218,6 +218,7 @@ class TestDiscreteActions:
     def test_envelope_learns_with_them(self, tmp_path: Path):
         run = runs.start(tmp_path / "run", tiny("envelope", "DeepSeaTreasure", steps=300), QUIET)
         complete(run)
+        assert isinstance(run.trainer, Trainer)
         rows = run.trainer.replay_rows()[0]
         assert set(np.unique(rows[:, :, 2]).tolist()) == {0.0, 1.0, 2.0, 3.0}
         assert "of 10 treasures" in tables.format_summary(tables.summarize_run(tmp_path / "run"))

@@ -71,7 +71,7 @@ def interrupt_at(run: Run, step: int, act: Callable[[], object] = lambda: signal
     """Have something happen in the middle of the run's training: Ctrl-C, unless told otherwise."""
     advance = run.trainer.advance
 
-    def wrapped() -> np.ndarray:
+    def wrapped() -> np.ndarray | None:
         block = advance()
         if run.trainer.step == step:
             act()

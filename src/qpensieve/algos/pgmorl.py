@@ -12,7 +12,6 @@ import jax
 import numpy as np
 from jaxtyping import Float64, Int64
 
-from qpensieve import metrics
 from qpensieve.algos import archive as archives
 from qpensieve.algos import buffers, prediction, task_selection
 from qpensieve.algos.archive import Archive
@@ -78,7 +77,7 @@ class Search:
     @property
     def hypervolume(self) -> float:
         """Of the archive."""
-        return metrics.hypervolume(self.archive.objs, self.reference) if len(self.archive.objs) else 0.0
+        return archives.hypervolume(self.archive, self.reference)
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,22 +147,22 @@ def propose(cfg: PgmorlConfig, search: Search, lam: Float64[np.ndarray, "n d"], 
     """
     num_tasks, d = lam.shape
     tasks = Tasks(np.full(num_tasks, OWN), lam.copy(), np.full((num_tasks, d), np.nan))
-    source, lams, predicted, bounds = _candidates(cfg, search, stream)
+    source, lams, predicted, bounds_share = _candidates(cfg, search, stream)
     if len(source) == 0:
         return tasks
     front = search.archive.objs
     chosen = task_selection.select(front, predicted, num_tasks, search.reference, cfg.sparsity_weight)
     tasks.source[: len(chosen)], tasks.lam[: len(chosen)] = source[chosen], lams[chosen]
     tasks.predicted[: len(chosen)] = predicted[chosen]
-    return replace(tasks, bounds_share=bounds / (NUM_MODEL_PARAMETERS * d * len(search.samples.node)))
+    return replace(tasks, bounds_share=bounds_share)
 
 
 def _candidates(
     cfg: PgmorlConfig, search: Search, stream: np.random.Generator
-) -> tuple[Int64[np.ndarray, " c"], Float64[np.ndarray, "c d"], Float64[np.ndarray, "c d"], int]:
-    """Sample, preference and predicted objectives of every pair that is considered, and how many bounds are active."""
+) -> tuple[Int64[np.ndarray, " c"], Float64[np.ndarray, "c d"], Float64[np.ndarray, "c d"], float]:
+    """Sample, preference and predicted objectives of every pair considered, and the share of parameters at a bound."""
     graph, samples, d = search.graph, search.samples, len(search.reference)
-    sources, lams, predicted, bounds = [], [np.zeros((0, d))], [np.zeros((0, d))], 0
+    sources, lams, predicted, bounds = [], [np.zeros((0, d))], [np.zeros((0, d))], []
     for row, (objs, node) in enumerate(zip(samples.objs, samples.node.tolist(), strict=True)):
         tried = graph.lam[graph.parent == node]
         tries = task_selection.candidate_lams(
@@ -173,5 +172,7 @@ def _candidates(
         sources += [row] * len(tries)
         lams.append(tries)
         predicted.append(objs + guess.delta)
-        bounds += guess.num_bounds
-    return np.array(sources, np.int64), np.concatenate(lams), np.concatenate(predicted), bounds
+        if guess.num_edges:
+            bounds.append(guess.num_bounds / (NUM_MODEL_PARAMETERS * d))
+    share = float(np.mean(bounds)) if bounds else 0.0
+    return np.array(sources, np.int64), np.concatenate(lams), np.concatenate(predicted), share

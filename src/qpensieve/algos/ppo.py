@@ -152,8 +152,8 @@ def returns_and_values(
 ) -> tuple[Float[Array, "K l d"], Float[Array, "K l d"]]:
     """What the values are to become, by generalised advantage estimation for every objective, and what they are.
 
-    After an end nothing is expected. At a time limit the estimate is zero, so the return there is the value: what
-    would have followed is not known, the next observation being another episode's. Nothing flows back across either.
+    After an end nothing is expected. At a time limit the estimate is zero, so the return there is the value: what would
+    have followed is not in the rollout, the next observation being another episode's. Nothing flows back across either.
     """
     all_values = jax.vmap(jax.vmap(critic))(jnp.concatenate([rollout.obs, rollout.last_obs[None]]))
     values = all_values[:-1]

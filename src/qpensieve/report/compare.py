@@ -32,6 +32,7 @@ class Result:
         returns: Mean over episodes.
         reference: Reference point of the hypervolume.
         samples: Environment steps of a seed, all its lanes together.
+        search: Populations: iterations of every task, and generations after the warm-up.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Result:
     returns: Float64[np.ndarray, "seed p d"]
     reference: Float64[np.ndarray, " d"] | None
     samples: int
+    search: tuple[int, int] | None = None
 
 
 def read(path: Path, step: int | None = None) -> Result:
@@ -65,6 +67,7 @@ def read(path: Path, step: int | None = None) -> Result:
         returns,
         None if reference is None else np.array(reference),
         row["step"] * int(content["provenance"].get("lanes_per_seed", 1)),
+        (content["search"]["iterations"], content["search"]["generations"]) if "search" in content else None,
     )
 
 
@@ -96,13 +99,16 @@ def table(results: Sequence[Result]) -> list[dict[str, Any]]:
     """One row per method: UT, HV, best single row and ED against MO-SAC (same seed index), mean and std over seeds."""
     rows = []
     against = next((result for result in results if result.algo == REFERENCE), None)
-    for result in results:
+    has_search = any(result.search for result in results)
+    for name, result in zip(labels(results), results, strict=True):
         scores = summarize(result.returns[:, :, None], result.preferences, result.reference)
+        search = dict(zip(("iterations", "generations"), result.search or ("-", "-"), strict=True))
         rows.append(
             {
-                "method": result.algo,
+                "method": name,
                 "steps": result.step,
                 "environment steps per seed": result.samples,
+                **(search if has_search else {}),
                 "preferences": len(result.preferences),
                 "UT": _spread(scores.ut),
                 "HV": "-" if scores.hv is None else _spread(scores.hv),
@@ -111,6 +117,12 @@ def table(results: Sequence[Result]) -> list[dict[str, Any]]:
             }
         )
     return rows
+
+
+def labels(results: Sequence[Result]) -> list[str]:
+    """What to call each result: its algorithm, or where that is not the only one of its kind its file."""
+    algos = [result.algo for result in results]
+    return [result.algo if algos.count(result.algo) == 1 else result.name for result in results]
 
 
 def _dominance(result: Result, against: Result | None) -> str:
@@ -138,14 +150,15 @@ def draw(results: Sequence[Result], out: Path) -> Path:
     """UT of every seed beside the ceiling, and the mean return vectors that each method reaches."""
     figure = figures.new_figure(4.2)
     left, right = figure.subplots(1, 2)
+    names = labels(results)
     for number, result in enumerate(results):
         colour = figures.COLOURS[number % len(figures.COLOURS)]
         ut = np.asarray(metrics.utility(result.returns, result.preferences))
         left.scatter(np.full(len(ut), number), ut, color=colour, s=26, alpha=0.8)
         left.hlines(ut.mean(), number - 0.3, number + 0.3, color=colour)
         points = result.returns.reshape(-1, result.returns.shape[2])
-        right.scatter(points[:, 0], points[:, 1], color=colour, s=14, alpha=0.6, label=result.algo)
-    left.set_xticks(range(len(results)), [result.algo for result in results], rotation=30, ha="right")
+        right.scatter(points[:, 0], points[:, 1], color=colour, s=14, alpha=0.6, label=names[number])
+    left.set_xticks(range(len(results)), names, rotation=30, ha="right")
     left.set_title(f"UT on {len(results[0].preferences)} preferences, a dot per seed")
     right.set_title("mean returns, all seeds and preferences")
     known = figures.KNOWN.get(results[0].domain)
@@ -156,7 +169,7 @@ def draw(results: Sequence[Result], out: Path) -> Path:
         left.axhline(ceilings.utility, color=figures.GREY, linestyle="--", linewidth=1, label="ceiling")
         front = dst.exact_front()
         right.plot(front[:, 0], front[:, 1], "x", color=figures.GREY, label="exact front")
-        left.legend(frameon=False)
+        left.legend(frameon=False, loc="upper left", bbox_to_anchor=(0.0, 0.96))
     right.legend(frameon=False, fontsize=8)
     return figures.write_figure(figure, out)
 

@@ -36,7 +36,7 @@ from qpensieve.train.evaluate import evaluate
 from qpensieve.train.learner import over_agents
 from qpensieve.train.rollout import Place, RolloutCollector, lane_seeds
 from qpensieve.train.trainer import DivergedError, EnvFailedError
-from qpensieve.types import EnvSpec
+from qpensieve.types import EnvSpec, Info
 
 FITNESS, CANDIDATES = 203, 204
 """Purposes of a seed's random streams."""
@@ -156,16 +156,15 @@ class PopulationTrainer:
         """Roll out, update, measure; nothing is taken over before all of it is done."""
         collected = jax.tree.map(np.copy, self._moments)
         policy = MemberPolicy(np.asarray(self._flat(self._state)), self._widths)
-        rollout = self._collector.collect(policy, collected, self.iteration)
+        rollouts = self._collector.collect(policy, collected, self.iteration)
         size = self.spec.obs_size
         share = 1.0 - self.iteration / self.num_iterations
-        aim = ppo.Aim(
-            jnp.asarray(self._lam.reshape(len(self._places), -1), jnp.float32),
-            jnp.asarray(collected.scale[:, size:], jnp.float32),
-            jnp.full(len(self._places), self._cfg.ppo.learning_rate * share, jnp.float32),
+        aim = (
+            self._lam.reshape(len(self._places), -1).astype(np.float32),
+            collected.scale[:, size:].astype(np.float32),
+            np.full(len(self._places), self._cfg.ppo.learning_rate * share, np.float32),
         )
-        rollout = jax.tree.map(jnp.asarray, rollout)
-        state, info = self._update(self._state, rollout, aim, jnp.int32(self.iteration))
+        state, info = self._update(self._state, vars(rollouts), aim, np.int32(self.iteration))
         self._take_info(jax.device_get(info))
         kept = self._kept(state, collected)
         self._check_finite("a parameter of the policy", kept)
@@ -363,9 +362,13 @@ class PopulationTrainer:
         def init(seeds: Any, tasks: Any) -> ppo.State:
             return jax.vmap(lambda seed, task: ppo.init(cfg, spec, _key(seed, task, INIT)))(seeds, tasks)
 
-        def update(state: ppo.State, rollout: ppo.Rollout, aim: ppo.Aim, iteration: Array) -> Any:
-            one = lambda args: ppo.update(cfg, args[0], args[1], args[2], _key(args[3], args[4], iteration))
-            return over_agents(one, (state, rollout, aim, seeds, tasks))
+        def update_one(args: Any) -> tuple[ppo.State, Info]:
+            state, rollout, aim, *key = args
+            return ppo.update(cfg, state, ppo.Rollout(**rollout), ppo.Aim(*aim), _key(*key))
+
+        def update(state: ppo.State, rollouts: Any, aim: Any, iteration: Array) -> tuple[ppo.State, Any]:
+            numbers = jnp.full(len(seeds), iteration)
+            return over_agents(update_one, (state, rollouts, aim, seeds, tasks, numbers))
 
         self._init, self._update = jax.jit(init), jax.jit(update)
         self._flat = jax.jit(lambda state: jax.vmap(_flatten)(state.actor))

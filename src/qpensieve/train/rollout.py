@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Bool, Float32, Float64
 
 from qpensieve.acting import OBS_CLIP, MemberPolicy
-from qpensieve.algos.ppo import PpoConfig, Rollout
+from qpensieve.algos.ppo import PpoConfig
 from qpensieve.envs.base import Lanes
 from qpensieve.moments import Moments
 from qpensieve.train.collect import generator
@@ -39,22 +39,33 @@ def lane_seeds(places: list[Place], num_lanes: int) -> list[int]:
     ]
 
 
+@dataclass(frozen=True, eq=False)
+class Rollouts:
+    """One iteration of every member, as `ppo.Rollout` holds it for one."""
+
+    obs: Float32[np.ndarray, "n K l obs"]
+    action: Float32[np.ndarray, "n K l act"]
+    reward: Float32[np.ndarray, "n K l d"]
+    terminated: Bool[np.ndarray, "n K l"]
+    truncated: Bool[np.ndarray, "n K l"]
+    last_obs: Float32[np.ndarray, "n l obs"]
+
+
 class _Block:
-    """Arrays of one iteration, steps first while they are filled."""
+    """The same while it is filled, steps first."""
 
     def __init__(self, cfg: PpoConfig, lanes: Lanes, num_members: int):
         spec, shape = lanes.spec, (cfg.rollout_steps, num_members, cfg.num_lanes)
         self.obs = np.empty((*shape, spec.obs_size), np.float32)
         self.action = np.empty((*shape, spec.action_size), np.float32)
         self.reward = np.empty((*shape, spec.num_objectives), np.float32)
-        self.terminated: Bool[np.ndarray, "K n l"] = np.empty(shape, bool)
-        self.truncated: Bool[np.ndarray, "K n l"] = np.empty(shape, bool)
+        self.terminated = np.empty(shape, bool)
+        self.truncated = np.empty(shape, bool)
 
-    def rollout(self, last_obs: Float32[np.ndarray, "n l obs"]) -> Rollout:
-        """The same with members first."""
-        by_member = lambda x: np.ascontiguousarray(np.swapaxes(x, 0, 1))
-        obs, action, reward = map(by_member, (self.obs, self.action, self.reward))
-        return Rollout(obs, action, reward, by_member(self.terminated), by_member(self.truncated), last_obs)  # pyright: ignore
+    def by_member(self, last_obs: Float32[np.ndarray, "n l obs"]) -> Rollouts:
+        turn = lambda x: np.ascontiguousarray(np.swapaxes(x, 0, 1))
+        parts = turn(self.obs), turn(self.action), turn(self.reward), turn(self.terminated), turn(self.truncated)
+        return Rollouts(*parts, last_obs)
 
 
 class RolloutCollector:
@@ -71,7 +82,7 @@ class RolloutCollector:
         self._shape = (len(places), cfg.num_lanes)
         self.sums: Float64[np.ndarray, "n l d"] = np.zeros((*self._shape, lanes.spec.num_objectives))
         """Discounted return so far of the running episodes."""
-        self._is_fresh = True
+        self._is_fresh = False
 
     def start(self) -> None:
         """Begin new episodes everywhere; the next iteration's statistics take in their first observations."""
@@ -79,7 +90,7 @@ class RolloutCollector:
         self.sums[:] = 0.0
         self._is_fresh = True
 
-    def collect(self, policy: MemberPolicy, moments: Moments, iteration: int) -> Rollout:
+    def collect(self, policy: MemberPolicy, moments: Moments, iteration: int) -> Rollouts:
         """One iteration of every member; `moments` (observations, then returns) take in what was met."""
         cfg, lanes, size = self._cfg, self.lanes, self.lanes.spec.obs_size
         block, noise = _Block(cfg, lanes, len(self._places)), self._draw_noise(iteration)
@@ -102,7 +113,7 @@ class RolloutCollector:
             self._end_episodes(step)
             block.terminated[k] = step.terminated.reshape(self._shape)
             block.truncated[k] = step.truncated.reshape(self._shape)
-        return block.rollout(normalize(obs, moments.mean, scale))
+        return block.by_member(normalize(obs, moments.mean, scale))
 
     def close(self) -> None:
         self.lanes.close()

@@ -17,7 +17,7 @@ from qpensieve import provenance
 from qpensieve.config import RunConfig
 from qpensieve.replay import row_width
 from qpensieve.report import evaluations as tables
-from qpensieve.report import figures
+from qpensieve.report import figures, search_figures
 from qpensieve.report import search as records
 from qpensieve.report.evaluations import RunSummary, summarize
 from qpensieve.train import checkpoint
@@ -326,11 +326,19 @@ def scores(summary: RunSummary) -> dict[str, Any]:
 
 
 def draw_pictures(folder: Path) -> list[Path]:
-    """front.png and curves.png; none where matplotlib is not installed."""
+    """All pictures of a run; none where matplotlib is not installed."""
     try:
-        return [figures.draw_front(folder), figures.draw_curves(folder)]
+        return all_pictures(folder)
     except figures.MissingPlots:
         return []
+
+
+def all_pictures(folder: Path) -> list[Path]:
+    """front.png and curves.png; of a population also generations.png and, where it predicts, predictions.png."""
+    paths = [figures.draw_front(folder), figures.draw_curves(folder)]
+    if (folder / records.FILE_NAME).exists():
+        paths += [search_figures.draw_generations(folder), search_figures.draw_predictions(folder)]
+    return [path for path in paths if path is not None]
 
 
 def _notes(summary: RunSummary) -> dict[str, str]:
