@@ -10,7 +10,8 @@ import pytest
 from qpensieve import config as configs
 from qpensieve.algos.mosac import SacConfig
 from qpensieve.algos.qpensieve import QPensieveConfig
-from qpensieve.config import AlgoName, RunConfig, check, default_config, override, settings
+from qpensieve.config import AlgoName, RunConfig, check, override, settings
+from qpensieve.presets import default_config
 
 
 class TestJson:
@@ -162,4 +163,4 @@ def test_seeds_are_counted_from_the_first():
 @pytest.mark.parametrize(("name", "value"), [("tau", 3.0), ("tau", 0.0), ("learning_rate", -1.0), ("discount", 1.0)])
 def test_numbers_out_of_range_are_named(name: str, value: float):
     with pytest.raises(ValueError, match=f"{name} is {value}; "):
-        configs.check(configs.override(configs.default_config("DST2d"), {name: value}))
+        configs.check(configs.override(default_config("DST2d"), {name: value}))

@@ -10,8 +10,9 @@ import numpy as np
 from jaxtyping import Float
 
 from qpensieve import config as configs
-from qpensieve.config import AlgoName, RunConfig, default_config
+from qpensieve.config import AlgoName, RunConfig
 from qpensieve.preferences import check_preference
+from qpensieve.presets import default_config
 from qpensieve.report.evaluations import RunSummary, summarize
 from qpensieve.train import checkpoint
 from qpensieve.train.checkpoint import Checkpoint, CheckpointError

@@ -14,7 +14,7 @@ import tyro
 import qpensieve
 from qpensieve import bench as bench_package
 from qpensieve import config as configs
-from qpensieve import metrics
+from qpensieve import metrics, presets
 from qpensieve.bench import collect as bench_collect
 from qpensieve.bench import lanes as bench_lanes
 from qpensieve.bench import methods as bench_methods
@@ -49,7 +49,7 @@ class TrainArguments:
     """Train one policy for every preference (pgmorl, pfa: an archive of policies), several seeds side by side."""
 
     config: RunConfig
-    preset: configs.PresetName = "paper"
+    preset: presets.PresetName = "paper"
     """Where the other settings start from: the paper's, or small enough for two cores; figure-a to -d are the paper's
     comparison of sac and hybrid-sac: DST2d at 0.9,0.1 and 0.8,0.2, HalfCheetah2d at 0.5,0.5 and 0.6,0.4."""
     out: Path = Path("runs")
@@ -66,11 +66,11 @@ def train(words: list[str]) -> None:
         raise ValueError(f"unknown algorithm {algo!r}: use {' or '.join(configs.ALGORITHMS)}")
     # Presets of PGMORL and PFA depend on the domain, which is somewhere among the words.
     known = (word for word in words if configs.domain_name(word) in DOMAINS)
-    default = configs.default_config(next(known, ""), algo, preset)  # pyright: ignore[reportArgumentType]
+    default = presets.default_config(next(known, ""), algo, preset)  # pyright: ignore[reportArgumentType]
     unset = TrainArguments(_without_domain(default))
     arguments = tyro.cli(TrainArguments, default=unset, args=words, prog="qpensieve train", config=FLAT)
     config = arguments.config
-    shown = configs.FIGURE.get(preset)
+    shown = presets.FIGURE.get(preset)
     if shown and configs.domain_name(config.domain) != shown[0]:
         raise ValueError(f"preset {preset} shows {shown[0]} at {shown[1]}, not {config.domain}")
     slug = config.domain.split("/")[-1].replace(":", ".")

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from qpensieve import preferences
-from qpensieve.config import default_config, override
+from qpensieve.config import override
+from qpensieve.presets import default_config
 from qpensieve.report import evaluations
 from qpensieve.train.trainer import Trainer
 

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from qpensieve import config as configs
-from qpensieve.config import default_config, override
+from qpensieve.config import override
 from qpensieve.envs import DOMAINS, dst
 from qpensieve.preferences import test_table
+from qpensieve.presets import default_config
 from qpensieve.report import evaluations, tables
 from qpensieve.report.evaluations import append_full, empty
 from qpensieve.train.evaluate import curve_preferences, short_preferences

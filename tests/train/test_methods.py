@@ -15,11 +15,9 @@ from qpensieve import cli
 from qpensieve.algos.hybrid_sac import CASES
 from qpensieve.config import (
     ALGORITHMS,
-    FIGURE,
     AlgoName,
     RunConfig,
     check,
-    default_config,
     from_dict,
     lanes_per_seed,
     override,
@@ -28,6 +26,7 @@ from qpensieve.config import (
 )
 from qpensieve.envs import dst
 from qpensieve.preferences import sac_preferences
+from qpensieve.presets import FIGURE, default_config
 from qpensieve.report import evaluations, tables
 from qpensieve.train import run as runs
 from qpensieve.train.evaluate import protocols

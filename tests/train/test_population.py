@@ -15,20 +15,10 @@ from qpensieve import cli, metrics
 from qpensieve.acting import KeptPolicy
 from qpensieve.algos.pgmorl import OWN, PgmorlConfig, Tasks
 from qpensieve.algos.stages import warmup_preferences
-from qpensieve.config import (
-    POPULATION,
-    AlgoName,
-    RunConfig,
-    check,
-    default_config,
-    from_dict,
-    iteration_steps,
-    override,
-    settings,
-    to_dict,
-)
+from qpensieve.config import AlgoName, RunConfig, check, from_dict, iteration_steps, override, settings, to_dict
 from qpensieve.envs import DOMAINS, LaneOptions, make_lanes
 from qpensieve.preferences import das_dennis
+from qpensieve.presets import POPULATION, default_config
 from qpensieve.report import evaluations, search, tables
 from qpensieve.train import population
 from qpensieve.train import run as runs

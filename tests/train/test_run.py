@@ -20,7 +20,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from qpensieve.config import RunConfig, default_config, override
+from qpensieve.config import RunConfig, override
+from qpensieve.presets import default_config
 from qpensieve.report import evaluations
 from qpensieve.train import checkpoint
 from qpensieve.train import run as runs

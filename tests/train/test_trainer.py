@@ -8,7 +8,8 @@ import gymnasium
 import numpy as np
 import pytest
 
-from qpensieve.config import RunConfig, default_config, override
+from qpensieve.config import RunConfig, override
+from qpensieve.presets import default_config
 from qpensieve.train.trainer import DivergedError, EnvFailedError, Trainer
 from tests.envs.foreign import PointMass
 from tests.train.kill_run import TINY, share_learners

@@ -10,8 +10,9 @@ import numpy as np
 
 from qpensieve import replay
 from qpensieve.bench.report import Row, interleave, seconds
-from qpensieve.config import ALGORITHMS, AlgoName, RunConfig, default_config, make_algorithm, override
+from qpensieve.config import ALGORITHMS, AlgoName, RunConfig, make_algorithm, override
 from qpensieve.envs import get_domain
+from qpensieve.presets import default_config
 from qpensieve.train.learner import Block, make_learner
 from qpensieve.types import Algorithm, EnvSpec, Hints
 

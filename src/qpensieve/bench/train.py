@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from qpensieve.bench.report import Row
-from qpensieve.config import AlgoName, default_config
+from qpensieve.config import AlgoName
+from qpensieve.presets import default_config
 from qpensieve.train.trainer import Trainer
 
 

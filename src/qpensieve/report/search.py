@@ -83,8 +83,8 @@ class SearchRecord:
 
     def generation_ends(self) -> list[int]:
         """Last iteration of the warm-up and of every generation, up to where the run stands."""
-        ends = [int(np.flatnonzero(self.generation == g)[-1]) for g in range(self.num_generations + 1)]
-        return [end for end in ends if end > 0]
+        last = {int(g): t for t, g in enumerate(self.generation)}
+        return [t for t in last.values() if t > 0]
 
     def reached(self) -> tuple[Float64[np.ndarray, "g seed n d"], Bool[np.ndarray, " g"]]:
         """Objectives at the end of every generation after the warm-up, and whether it ran to its full length."""

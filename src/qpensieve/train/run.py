@@ -87,6 +87,7 @@ class Run:
         checkpoint.discard_after(self.folder, saved.step)
         if self.replay_log is not None:
             self.replay_log.resume(saved.meta["replay"] or [])
+        self._save_search()
         path = self.folder / tables.FILE_NAME
         if path.exists():
             self.evaluations = tables.cut(tables.load(path), saved.step)
@@ -147,12 +148,17 @@ class Run:
             self.evaluate_fully()
         if self._is_due(config.parameters_period):
             checkpoint.save_parameters(self.folder, step, self.trainer.parameters())
-        if is_evaluated and isinstance(self.trainer, PopulationTrainer):
-            records.save(self.folder / records.FILE_NAME, self.trainer.search_record())
+        if is_evaluated:
+            self._save_search()
         if is_evaluated or time.monotonic() - self._last_checkpoint > config.checkpoint_seconds:
             self.save()
         progress.note(**self._latest)
         progress.show(step)
+
+    def _save_search(self) -> None:
+        """A population's search, for people and pictures; the checkpoint has its own copy."""
+        if isinstance(self.trainer, PopulationTrainer):
+            records.save(self.folder / records.FILE_NAME, self.trainer.search_record())
 
     def _is_evaluation_due(self) -> bool:
         step = self.trainer.step
@@ -309,7 +315,8 @@ def _restored(folder: Path, config: RunConfig, options: Options, warn: Callable[
         warn(f"{folder} has no checkpoint yet: starting over from {CONFIG}")
         if run.replay_log is not None:
             run.replay_log.resume([])
-        (folder / tables.FILE_NAME).unlink(missing_ok=True)
+        for name in (tables.FILE_NAME, records.FILE_NAME):
+            (folder / name).unlink(missing_ok=True)
         checkpoint.cut_jsonl(folder / METRICS, 0)
         return run
     if forgets_replay(run.replay_log, saved):
