@@ -12,9 +12,11 @@ import numpy as np
 import pytest
 
 from qpensieve import preferences
-from qpensieve.config import override
+from qpensieve.config import AlgoName, override
 from qpensieve.presets import default_config
 from qpensieve.report import evaluations
+from qpensieve.report.search import SearchRecord
+from qpensieve.train.population import PopulationTrainer
 from qpensieve.train.trainer import Trainer
 
 pytestmark = pytest.mark.slow
@@ -111,6 +113,59 @@ def test_committed_envelope_runs_end_with_nine_treasures_of_the_grid_with_the_op
 def test_committed_envelope_run_beats_the_utility_of_the_paper_on_dst2d():
     """No CPU run stands in for it: no setting tried, on the CPU or the H200, has reached 4.6 in the mean over seeds."""
     assert np.mean(last_full_evaluation("DST2d-envelope")[1]["ut"]) > 4.6
+
+
+def test_pgmorl_grows_its_archive_over_generations():
+    """Stages of 8 and 4 iterations, small rollouts; measured when written: HV 651 to 735, and 34 to 920."""
+    record = searched("pgmorl", warmup_iterations=8, generation_iterations=4, steps=25_600)
+    assert record.generation_ends() == [8, 12, 16, 20, 24, 28, 32, 36, 40]
+    for seed in range(2):
+        volumes = [record.hypervolume_of(seed, end) for end in record.generation_ends()]
+        assert volumes == sorted(volumes)
+        assert volumes[-1] > volumes[0]
+        assert volumes[-1] <= 1055.0 + 1e-6
+
+
+def test_pfa_makes_the_archive_denser_than_the_warm_up_did():
+    """And every task ends at the preference its right neighbour began with. When written: 4 to 7, 1 to 5 policies."""
+    record = searched("pfa", warmup_iterations=8, generation_iterations=4, steps=25_600)
+    ends = record.generation_ends()
+    sizes = [[len(record.archive_of(seed, end)) for seed in range(2)] for end in (ends[0], ends[-1])]
+    assert sum(sizes[1]) > sum(sizes[0])
+    np.testing.assert_allclose(record.lam[-1, 0, :-1], record.lam[0, 0, 1:])
+    assert max(record.hypervolume_of(seed) for seed in range(2)) <= 1055.0 + 1e-6
+
+
+def searched(algo: AlgoName, **settings: Any) -> SearchRecord:
+    trainer = PopulationTrainer(override(default_config("DST2d", algo, "quick"), {"seeds": 2} | settings))
+    while trainer.step < trainer.goal:
+        trainer.advance()
+    return trainer.search_record()
+
+
+def test_committed_pgmorl_run_evolves_with_short_stages():
+    search = last_full_evaluation("DST2d-pgmorl-short")[0]["search"]
+    assert search["generations"] >= 3
+    for volumes in search["archive_hv"]:
+        assert volumes == sorted(volumes)
+        assert volumes[0] < volumes[-1] <= 1055.0
+
+
+@pytest.mark.parametrize("algo", ["pgmorl", "pfa"])
+@pytest.mark.parametrize(("budget", "iterations", "generations"), [("1.5M", 36, 0), ("4.5M", 109, 2)])
+def test_committed_runs_of_populations_keep_to_their_budgets(algo, budget, iterations, generations):
+    content, row = last_full_evaluation(f"DST2d-{algo}-{budget}")
+    assert (content["search"]["iterations"], content["search"]["generations"]) == (iterations, generations)
+    assert row["step"] == iterations * 40_960 <= content["config"]["steps"]
+    assert max(row["ut"]) <= 7.757 + 1e-3
+    assert max(row["hv"]) <= 1055.0
+
+
+def test_committed_pgmorl_run_spreads_over_halfcheetahs_trade_off():
+    for archive in last_full_evaluation("HalfCheetah2d-pgmorl-1.5M")[0]["search"]["archive"]:
+        forward, control = np.array(archive).T
+        assert forward.max() > 1000
+        assert control.max() > -500
 
 
 def test_committed_cnder_run_reaches_three_treasures_in_every_seed():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from qpensieve.bench import methods
+from qpensieve.bench import methods, train
 
 
 def test_every_method_has_a_row_beside_mosacs(monkeypatch: pytest.MonkeyPatch):
@@ -21,5 +21,12 @@ def test_every_method_has_a_row_beside_mosacs(monkeypatch: pytest.MonkeyPatch):
 def test_an_unknown_method_is_named():
     settings = methods.Settings()
     object.__setattr__(settings, "algos", ("ppo",))  # past the checks of types, as a careless caller
-    with pytest.raises(ValueError, match="unknown algorithm 'ppo': use qpensieve, mosac"):
+    with pytest.raises(ValueError, match="bench methods cannot time 'ppo': use qpensieve, mosac"):
         methods.run(settings, print)
+
+
+def test_populations_are_timed_elsewhere():
+    with pytest.raises(ValueError, match="cannot time 'pfa'.*timed by 'qpensieve bench collect'"):
+        methods.run(methods.Settings(algos=("pfa",)), print)
+    with pytest.raises(ValueError, match="pgmorl is timed by 'qpensieve bench collect'"):
+        train.run(train.Settings(algo="pgmorl"), print)

@@ -10,7 +10,7 @@ import numpy as np
 
 from qpensieve import replay
 from qpensieve.bench.report import Row, interleave, seconds
-from qpensieve.config import ALGORITHMS, AlgoName, RunConfig, make_algorithm, override
+from qpensieve.config import ALGORITHMS, POPULATIONS, AlgoName, RunConfig, make_algorithm, override
 from qpensieve.envs import get_domain
 from qpensieve.presets import default_config
 from qpensieve.train.learner import Block, make_learner
@@ -41,9 +41,11 @@ class Settings:
 
 def run(settings: Settings, progress: Callable[[str], None]) -> list[Row]:
     """One row per method and number of agents; ratios are of the same run."""
-    unknown = set(settings.algos) - ALGORITHMS.keys()
+    known = [name for name in ALGORITHMS if name not in POPULATIONS]
+    unknown = sorted(set(settings.algos) - set(known))
     if unknown:
-        raise ValueError(f"unknown algorithm {min(unknown)!r}: use {', '.join(ALGORITHMS)}")
+        populations = "; populations are timed by 'qpensieve bench collect'" if unknown[0] in POPULATIONS else ""
+        raise ValueError(f"bench methods cannot time {unknown[0]!r}: use {', '.join(known)}{populations}")
     names: list[AlgoName] = [REFERENCE, *(algo for algo in settings.algos if algo != REFERENCE)]
     rows = []
     for num in settings.seeds:

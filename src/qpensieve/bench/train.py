@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from qpensieve.bench.report import Row
-from qpensieve.config import AlgoName
+from qpensieve.config import POPULATIONS, AlgoName
 from qpensieve.presets import default_config
 from qpensieve.train.trainer import Trainer
 
@@ -37,6 +37,10 @@ def run(settings: Settings, progress: Callable[[str], None]) -> list[Row]:
 
     Placing is next to nothing where the replay is a ring; with priorities it is the bookkeeping of slots and episodes.
     """
+    if settings.algo in POPULATIONS:
+        raise ValueError(
+            f"bench train times methods with a replay; {settings.algo} is timed by 'qpensieve bench collect'"
+        )
     config = default_config(settings.domain, settings.algo)
     steps = config.block + settings.warm_up + settings.steps
     capacity = settings.replay_capacity or config.replay_capacity
