@@ -63,6 +63,8 @@ class Agent:
         PGMORL and PFA plan their learning rate (PFA its preferences too) for a run of this length, and stop at the last
         whole iteration within it.
         """
+        if total_timesteps < self._trainer.block:
+            raise ValueError(f"total_timesteps is {total_timesteps}, but one block takes {self._trainer.block}")
         goal = self._trainer.step + total_timesteps
         if goal > self.config.steps or isinstance(self._trainer, PopulationTrainer):
             self._trainer.extend(goal)

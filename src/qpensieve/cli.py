@@ -64,11 +64,9 @@ def train(words: list[str]) -> None:
     algo, preset = _peek(words, "--algo", "qpensieve"), _peek(words, "--preset", "paper")
     if algo not in configs.ALGORITHMS:
         raise ValueError(f"unknown algorithm {algo!r}: use {' or '.join(configs.ALGORITHMS)}")
-    # Presets of PGMORL and PFA depend on the domain, which is somewhere among the words.
-    known = (word for word in words if configs.domain_name(word) in DOMAINS)
-    default = presets.default_config(next(known, ""), algo, preset)  # pyright: ignore[reportArgumentType]
-    unset = TrainArguments(_without_domain(default))
-    arguments = tyro.cli(TrainArguments, default=unset, args=words, prog="qpensieve train", config=FLAT)
+    arguments = _parse_train(words, algo, preset)
+    if algo in configs.POPULATIONS:  # their presets depend on the domain
+        arguments = _parse_train(words, algo, preset, arguments.config.domain)
     config = arguments.config
     shown = presets.FIGURE.get(preset)
     if shown and configs.domain_name(config.domain) != shown[0]:
@@ -76,6 +74,15 @@ def train(words: list[str]) -> None:
     slug = config.domain.split("/")[-1].replace(":", ".")
     name = arguments.name or f"{slug}-{config.algo}-{datetime.now():%Y%m%d-%H%M%S}"
     _complete(runs.start(arguments.out / name, config, arguments.options))
+
+
+def _parse_train(words: list[str], algo: str, preset: str, domain: str = "") -> TrainArguments:
+    """What the words say, where they say nothing the preset (of a domain)."""
+    if {"-h", "--help"} & set(words):  # show the defaults of the domain that seems meant
+        domain = next((word for word in words if configs.domain_name(word) in DOMAINS), "")
+    default = presets.default_config(domain, algo, preset)  # pyright: ignore[reportArgumentType]
+    unset = TrainArguments(_without_domain(default))
+    return tyro.cli(TrainArguments, default=unset, args=words, prog="qpensieve train", config=FLAT)
 
 
 def resume(

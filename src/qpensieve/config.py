@@ -224,7 +224,7 @@ RULES = (
     ("divisions", "at least 1"),
     ("num_buffers", "at least 1"),
     ("buffer_size", "at least 1"),
-    ("num_candidates", "at least 1"),
+    ("num_candidates", "at least 2"),
     ("gae_lambda", "from 0 to 1"),
     ("epochs", "at least 1"),
     ("clip", "above 0"),
@@ -243,6 +243,7 @@ def _is_within(rule: str, value: float | int) -> bool:
         "above 0": value > 0.0,
         "0 or more": value >= 0.0,
         "at least 1": value >= 1,
+        "at least 2": value >= 2,
         "at least 1 (lam itself)": value >= 1,
     }[rule]
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from qpensieve import metrics
 from qpensieve.algos import archive, pgmorl
 from qpensieve.algos.archive import Archive
 from qpensieve.algos.pgmorl import OWN, PgmorlConfig, Samples, Search
@@ -103,6 +104,29 @@ def test_tasks_without_a_candidate_go_on():
     tasks = pgmorl.propose(PgmorlConfig(num_candidates=1), replace(search, samples=few), GRID, np.random.default_rng(0))
     assert (tasks.source == [0, OWN, OWN, OWN, OWN]).all()
     np.testing.assert_array_equal(tasks.lam[1:], GRID[1:])
+
+
+def test_gaps_in_the_front_count_against_it():
+    """A front with a gap: with a large weight, and only with the right sign, a task is sent into it."""
+    search = archived(grown(), np.array([[2.0, -2.0], [60.0, -45.0]]))
+    stream = np.random.default_rng(0)
+    filled, open_ = (
+        pgmorl.propose(replace(CFG, sparsity_weight=weight), search, GRID, stream) for weight in (1e6, -1e6)
+    )
+    spread = lambda tasks: metrics.sparsity(np.concatenate([search.archive.objs, tasks.predicted]))
+    assert spread(filled) < spread(open_)
+
+
+def test_a_preference_is_not_tried_twice_from_the_same_policy():
+    search, stream = grown(), np.random.default_rng(0)
+    first = pgmorl.propose(CFG, search, GRID, stream)
+    nodes = search.samples.node[first.source]
+    graph, _ = pgmorl.add_nodes(search.graph, first.lam, first.predicted, nodes)
+    again = pgmorl.propose(CFG, replace(search, graph=graph), GRID, stream)
+    pairs = lambda tasks: {
+        (source, *lam) for source, lam in zip(tasks.source.tolist(), tasks.lam.round(5).tolist(), strict=True)
+    }
+    assert not pairs(first) & pairs(again)
 
 
 def test_the_archives_volume_is_measured_from_the_reference():

@@ -26,7 +26,7 @@ def test_an_unknown_method_is_named():
 
 
 def test_populations_are_timed_elsewhere():
-    with pytest.raises(ValueError, match="cannot time 'pfa'.*timed by 'qpensieve bench collect'"):
+    with pytest.raises(ValueError, match=r"cannot time 'pfa'.*timed by 'qpensieve bench collect'"):
         methods.run(methods.Settings(algos=("pfa",)), print)
     with pytest.raises(ValueError, match="pgmorl is timed by 'qpensieve bench collect'"):
         train.run(train.Settings(algo="pgmorl"), print)

@@ -12,7 +12,7 @@ import pytest
 
 import qpensieve
 from qpensieve import cli, metrics
-from qpensieve.acting import KeptPolicy
+from qpensieve.acting import KeptPolicy, num_parameters
 from qpensieve.algos.pgmorl import OWN, PgmorlConfig, Tasks
 from qpensieve.algos.stages import warmup_preferences
 from qpensieve.config import AlgoName, RunConfig, check, from_dict, iteration_steps, override, settings, to_dict
@@ -22,7 +22,10 @@ from qpensieve.presets import POPULATION, default_config
 from qpensieve.report import evaluations, search, tables
 from qpensieve.train import population
 from qpensieve.train import run as runs
+from qpensieve.train.archive_acting import ArchivePredictor, Policies, act_by_group
+from qpensieve.train.log import Progress
 from qpensieve.train.population import PopulationTrainer
+from qpensieve.train.rollout import Place
 from qpensieve.train.run import Options, Run, Stopped
 from qpensieve.train.trainer import DivergedError, EnvFailedError
 from tests.train.kill_run import NEVER, assert_same_run
@@ -464,6 +467,8 @@ class TestConfig:
             ({"minibatches": 5}, "do not split into 5 equal minibatches"),
             ({"replay_capacity": 10}, "pgmorl has no replay"),
             ({"sparsity_weight": -1.0}, "would reward gaps in the front; .* here it is 1"),
+            ({"reference": (float("nan"), 0.0)}, "reference must be finite"),
+            ({"num_candidates": 1}, "num_candidates is 1; at least 2"),
             ({"fitness_episodes": 0}, "fitness_episodes is 0; at least 1"),
             ({"reference": (1.0,)}, "reference has 1 numbers, DST2d has 2 objectives"),
         ],
@@ -480,8 +485,9 @@ class TestConfig:
             raise Asked(config)
 
         monkeypatch.setattr(runs, "start", start)
+        words = ["train", "--name", "DST2d", "--quiet", "LunarLander4d", "--algo", "pgmorl"]
         with pytest.raises(Asked) as asked:
-            cli.main(["train", "--seeds", "1", "--algo", "pgmorl", "LunarLander4d", "--num-buffers", "50"])
+            cli.main([*words, "--seeds", "1", "--num-buffers", "50"])
         config = asked.value.args[0]
         assert (config.domain, config.steps, config.seeds) == ("LunarLander4d", 7_500_000, 1)
         values = settings(config.agent)
@@ -504,6 +510,8 @@ def test_an_agent_learns_saves_loads_and_goes_on_the_same(kind: Any, algo: AlgoN
     loaded = qpensieve.load(tmp_path / "agent")
     assert type(loaded) is kind
     np.testing.assert_array_equal(loaded.predict(obs, lam, seed=1), action)
+    with pytest.raises(ValueError, match="total_timesteps is 90, but one block takes 96"):
+        agent.learn(90)
     for one in (agent, loaded):
         one.learn(300)
     ours, theirs = agent._trainer.arrays(), loaded._trainer.arrays()
@@ -515,7 +523,134 @@ def test_an_agent_learns_saves_loads_and_goes_on_the_same(kind: Any, algo: AlgoN
         assert summary.hv[seed] <= metrics.hypervolume(agent._trainer.policies_of(seed).objs, reference) + 1e-6
 
 
+class TestUpdates:
+    def test_are_told_the_preference_the_scale_of_returns_and_a_falling_rate(self, monkeypatch: pytest.MonkeyPatch):
+        """Weights on normalised rewards (a scale of 1), yesterday's scale or a rate that stays would go unnoticed."""
+        trainer = PopulationTrainer(tiny(seeds=1))
+        update, told = trainer._update, []
+
+        def watched(state: Any, rollouts: Any, aim: Any, number: Any) -> Any:
+            told.append((aim, int(number)))
+            return update(state, rollouts, aim, number)
+
+        monkeypatch.setattr(trainer, "_update", watched)
+        for iteration in range(7):
+            trainer.advance()
+            (lam, scale, rate), number = told[-1]
+            assert number == iteration
+            np.testing.assert_allclose(lam, trainer._lam[0], rtol=1e-6)
+            np.testing.assert_allclose(scale, trainer._moments.scale[:, 2:], rtol=1e-6)
+            assert np.abs(scale - 1.0).min() > 1e-3
+            np.testing.assert_allclose(rate, TINY["learning_rate"] * (1 - iteration / 11), rtol=1e-6)
+        assert trainer.generation == 2
+
+    def test_lanes_begin_anew_with_every_stage_and_only_then(self, monkeypatch: pytest.MonkeyPatch):
+        trainer = PopulationTrainer(tiny(seeds=1))
+        start, started = trainer._collector.start, []
+        monkeypatch.setattr(trainer._collector, "start", lambda: (started.append(trainer.iteration), start()))
+        for _ in range(9):
+            trainer.advance()
+        assert started == [0, 4, 6, 8]
+
+    def test_minibatches_differ_between_iterations_tasks_and_seeds(self):
+        keys = {
+            np.asarray(jax.random.key_data(population._key(seed, task, number))).tobytes()
+            for seed in range(3)
+            for task in range(3)
+            for number in (0, 1, 2, population.INIT)
+        }
+        assert len(keys) == 36
+
+
+class TestArchives:
+    def test_say_when_and_under_which_preference_a_policy_was_found(self):
+        trainer = trained(tiny(), 9)
+        for seed, found in enumerate(trainer.searches):
+            assert len(found.archive.objs)
+            for objs, at, lam in zip(found.archive.objs, found.archive.found_at, found.archive.lam, strict=True):
+                reached = trainer.record.objs[at, seed]
+                tasks = np.flatnonzero((reached == objs).all(axis=1))
+                assert len(tasks)
+                assert any(np.array_equal(trainer.record.lam[at, seed, task], lam) for task in tasks.tolist())
+
+    def test_fitness_episodes_differ_between_tasks_iterations_and_episodes(self):
+        seeds = {
+            population._fitness_seed(Place(seed, task), number, episode)
+            for seed in range(2)
+            for task in range(3)
+            for number in range(3)
+            for episode in range(3)
+        }
+        assert len(seeds) == 54
+
+    def test_large_ones_act_as_each_policy_alone(self):
+        """One policy serves most preferences, many serve few: groups are cut and padded, actions stay the same."""
+        stream, widths = np.random.default_rng(0), (3, 8, 8, 2)
+        objs = np.stack([np.linspace(0, 1, 40), 1 - np.linspace(0, 1, 40) ** 3], axis=1)
+        size = num_parameters(widths) + 2 + 6
+        known = [Policies(objs * (i + 1), stream.normal(1, 0.3, (40, size)).astype(np.float32)) for i in range(2)]
+        lam = np.concatenate([das_dennis(2, 50), np.tile([[1.0, 0.0]], (300, 1))])
+        obs = stream.normal(size=(2, len(lam), 3)).astype(np.float32)
+        together = act_by_group(known, lam, widths)(obs, None)
+        one_by_one = ArchivePredictor(known, widths)
+        for seed in range(2):
+            np.testing.assert_allclose(together[seed], one_by_one.act(seed, obs[seed], lam), rtol=1e-5, atol=1e-6)
+
+
 class TestFailures:
+    @pytest.mark.parametrize(("iteration", "calls"), [(0, 3), (0, 40), (3, 3), (4, 30)])
+    def test_in_a_fitness_episode_or_a_rollout_leave_no_trace(
+        self, iteration: int, calls: int, whole: Any, tmp_path: Path
+    ):
+        """At the very start, in the warm-up, at a generation's start; resumed, all is as if nothing had failed."""
+        run = runs.start(tmp_path / "run", tiny(), QUIET)
+        trainer = run.trainer
+        assert isinstance(trainer, PopulationTrainer)
+        for _ in range(iteration):
+            run._advance(Progress(1, 0, quiet=True))
+        count = iter(range(1000))
+        lanes = trainer._fitness if calls > 10 else trainer._collector.lanes
+        step = lanes.step
+
+        def failing(actions: Any) -> Any:
+            if next(count) == calls:
+                raise RuntimeError("the simulator is gone")
+            return step(actions)
+
+        lanes.step = failing  # pyright: ignore[reportAttributeAccessIssue]
+        with pytest.raises(EnvFailedError, match="the simulator is gone; saved, continue with"):
+            complete(run)
+        complete(runs.resume(tmp_path / "run", QUIET, lambda message: pytest.fail(message)))
+        assert_same_run(tmp_path / "run", whole("pgmorl"))
+
+    def test_leave_the_lanes_where_they_were(self):
+        """So that a program that catches the failure can go on."""
+        trainer, other = trained(tiny(seeds=1), 3), trained(tiny(seeds=1), 3)
+        step, count = trainer._fitness.step, iter(range(1000))
+
+        def failing(actions: Any) -> Any:
+            if next(count) == 2:
+                raise RuntimeError("not now")
+            return step(actions)
+
+        trainer._fitness.step = failing  # pyright: ignore[reportAttributeAccessIssue]
+        with pytest.raises(EnvFailedError):
+            trainer.advance()
+        for one in (trainer, other):
+            one.advance()
+        ours, theirs = trainer.arrays(), other.arrays()
+        assert [name for name in ours if ours[name].tobytes() != theirs[name].tobytes()] == []
+
+    def test_of_the_program_are_not_blamed_on_the_environment(self, monkeypatch: pytest.MonkeyPatch):
+        trainer = trained(tiny(seeds=1), 1)
+
+        def broken(*given: Any) -> Any:
+            raise RuntimeError("out of memory")
+
+        monkeypatch.setattr(trainer, "_update", broken)
+        with pytest.raises(RuntimeError, match=r"^out of memory$"):
+            trainer.advance()
+
     def test_an_environment_that_fails_leaves_the_last_iteration_to_resume_from(self, whole: Any, tmp_path: Path):
         run = runs.start(tmp_path / "run", tiny(), QUIET)
         for _ in range(5):

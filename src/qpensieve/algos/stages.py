@@ -6,6 +6,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float64
 
+from qpensieve.metrics import check_reference
 from qpensieve.preferences import das_dennis
 from qpensieve.types import EnvSpec
 
@@ -53,4 +54,4 @@ def reference_of(cfg: StagesConfig, spec: EnvSpec) -> Float64[np.ndarray, " d"]:
         )
     if len(given) != spec.num_objectives:
         raise ValueError(f"reference has {len(given)} numbers, {spec.id} has {spec.num_objectives} objectives")
-    return np.array(given, np.float64)
+    return check_reference(given, spec.num_objectives)

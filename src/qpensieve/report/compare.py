@@ -32,7 +32,8 @@ class Result:
         returns: Mean over episodes.
         reference: Reference point of the hypervolume.
         samples: Environment steps of a seed, all its lanes together.
-        search: Populations: iterations of every task, and generations after the warm-up.
+        search: Populations: iterations of every task, generations after the warm-up, and environment steps that
+            measuring policies took beside the training steps.
     """
 
     name: str
@@ -43,7 +44,7 @@ class Result:
     returns: Float64[np.ndarray, "seed p d"]
     reference: Float64[np.ndarray, " d"] | None
     samples: int
-    search: tuple[int, int] | None = None
+    search: tuple[int, int, int] | None = None
 
 
 def read(path: Path, step: int | None = None) -> Result:
@@ -67,8 +68,19 @@ def read(path: Path, step: int | None = None) -> Result:
         returns,
         None if reference is None else np.array(reference),
         row["step"] * int(content["provenance"].get("lanes_per_seed", 1)),
-        (content["search"]["iterations"], content["search"]["generations"]) if "search" in content else None,
+        _search_at(content, row["step"]),
     )
+
+
+def _search_at(content: dict[str, Any], step: int) -> tuple[int, int, int] | None:
+    """Iterations and generations up to a step, and about how many steps per seed measuring policies took till then."""
+    if "search" not in content:
+        return None
+    search, last = content["search"], content["full_protocol"][-1]["step"]
+    iterations = round(step * search["iterations"] / last)
+    generations = sum(end < iterations for end in search["generation_ends"])
+    measuring = int(np.mean(search["fitness_steps_per_seed"]) * step / last)
+    return iterations, generations, measuring
 
 
 def on_common_preferences(results: Sequence[Result]) -> list[Result]:
@@ -102,7 +114,8 @@ def table(results: Sequence[Result]) -> list[dict[str, Any]]:
     has_search = any(result.search for result in results)
     for name, result in zip(labels(results), results, strict=True):
         scores = summarize(result.returns[:, :, None], result.preferences, result.reference)
-        search = dict(zip(("iterations", "generations"), result.search or ("-", "-"), strict=True))
+        columns = ("iterations", "generations", "measuring steps per seed")
+        search = dict(zip(columns, result.search or ("-",) * 3, strict=True))
         rows.append(
             {
                 "method": name,

@@ -151,7 +151,8 @@ def _format_search(content: dict[str, Any]) -> list[str]:
         f"{fitness:,} more environment steps per seed to measure policies"
     ]
     for i, (size, volumes) in enumerate(zip(content["archive_size"], content["archive_hv"], strict=True)):
-        growth = f"HV {_show(volumes[0])} after the warm-up, {_show(volumes[-1])} at the end" if volumes else "empty"
+        before = f"HV {_show(volumes[0])} after the warm-up, " if generations else "still in the warm-up, HV "
+        growth = f"{before}{_show(volumes[-1])} at the end" if volumes else "empty"
         lines.append(f"seed row {i}: archive of {size}; {growth} (as measured when found)")
     return lines
 

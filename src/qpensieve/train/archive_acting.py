@@ -47,16 +47,22 @@ class ArchivePredictor:
 
 
 def act_by_group(policies: list[Policies], lam: Float64[np.ndarray, "rows d"], widths: tuple[int, ...]) -> Any:
-    """Acts for the same rows of all seeds: rows are grouped by the policy that serves them, shorter groups padded."""
+    """Acts for the same rows of all seeds: rows are grouped by the policy that serves them.
+
+    Groups are cut to at most the mean length and then padded to it, so that no more than twice the rows are worked out.
+    """
     groups, flats = [], []
     for i, known in enumerate(policies):
         chosen = archives.best(known.objs, lam)
         for number in np.unique(chosen).tolist():
             groups.append(i * len(lam) + np.flatnonzero(chosen == number))
             flats.append(known.flat[number])
-    longest = max(map(len, groups))
-    index = np.stack([np.pad(group, (0, longest - len(group)), constant_values=group[0]) for group in groups])
-    policy = KeptPolicy(np.stack(flats), widths)
+    length = -(-len(lam) * len(policies) // len(groups))
+    parts = [
+        (group[start : start + length], i) for i, group in enumerate(groups) for start in range(0, len(group), length)
+    ]
+    index = np.stack([np.pad(part, (0, length - len(part)), constant_values=part[0]) for part, _ in parts])
+    policy = KeptPolicy(np.stack([flats[i] for _, i in parts]), widths)
 
     def act(obs: Float32[np.ndarray, "seed rows obs"], lam: Any) -> Float32[np.ndarray, "seed rows act"]:
         del lam  # the same at every step

@@ -5,6 +5,8 @@ reaches, take that into the archive. After the warm-up, and from then on after e
 lanes start new episodes then. Everything that changes is in `arrays()`.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +20,7 @@ from qpensieve import config as configs
 from qpensieve import moments as running
 from qpensieve.acting import KeptPolicy, MemberPolicy
 from qpensieve.algos import archive as archives
-from qpensieve.algos import pfa, pgmorl, ppo
+from qpensieve.algos import pfa, pgmorl, ppo, prediction
 from qpensieve.algos.archive import Archive
 from qpensieve.algos.pfa import PfaConfig
 from qpensieve.algos.pgmorl import OWN, PgmorlConfig, Samples, Search, Tasks
@@ -140,23 +142,30 @@ class PopulationTrainer:
         """One iteration of every task of every seed."""
         if self.iteration == self._generation_start + self.generation_length:
             self._begin_generation()
-        try:
-            if self.iteration == 0:
-                self._measure_first()
-            if self.iteration == self._generation_start:
+        if self.iteration == 0:
+            self._measure_first()
+        if self.iteration == self._generation_start:
+            with self._stepping():
                 self._collector.start()
-            self._iterate()
-        except (RuntimeError, ArithmeticError, ValueError) as error:
-            if isinstance(error, DivergedError):
-                raise
-            raise EnvFailedError(f"the environment failed after step {self.step}: {error}") from error
+        self._iterate()
         self._boundary = self._lane_arrays()
+
+    @contextmanager
+    def _stepping(self) -> Iterator[None]:
+        """Name failures of the environment as such; the lanes go back to where the last iteration left them."""
+        try:
+            yield
+        except Exception as error:
+            with suppress(Exception):  # they may be beyond repair; what is saved is not
+                self._restore_lanes(self._boundary)
+            raise EnvFailedError(f"the environment failed after step {self.step}: {error}") from error
 
     def _iterate(self) -> None:
         """Roll out, update, measure; nothing is taken over before all of it is done."""
         collected = jax.tree.map(np.copy, self._moments)
         policy = MemberPolicy(np.asarray(self._flat(self._state)), self._widths)
-        rollouts = self._collector.collect(policy, collected, self.iteration)
+        with self._stepping():
+            rollouts = self._collector.collect(policy, collected, self.iteration)
         size = self.spec.obs_size
         share = 1.0 - self.iteration / self.num_iterations
         aim = (
@@ -165,11 +174,13 @@ class PopulationTrainer:
             np.full(len(self._places), self._cfg.ppo.learning_rate * share, np.float32),
         )
         state, info = self._update(self._state, vars(rollouts), aim, np.int32(self.iteration))
-        self._take_info(jax.device_get(info))
-        kept = self._kept(state, collected)
-        self._check_finite("a parameter of the policy", kept)
+        info, kept = jax.device_get(info), self._kept(state, collected)
+        for name, value in (info | {"a parameter of the policy": kept}).items():
+            self._check_finite(name, value)
         objs, steps = self._measure(kept, self.iteration + 1)
         self._state, self._moments, self._objs = state, collected, objs
+        for name, value in info.items():
+            self._count(name, value)
         self.iteration += 1
         self._absorb(kept, steps)
 
@@ -236,13 +247,20 @@ class PopulationTrainer:
         )
         for i, search in enumerate(self._searches):
             none = np.full(self.num_tasks, -1)
-            graph, self._node[i] = pgmorl.add_nodes(search.graph, self._lam[i], self._objs[i], none)
+            empty = prediction.empty_graph(self.spec.num_objectives)
+            graph, self._node[i] = pgmorl.add_nodes(empty, self._lam[i], self._objs[i], none)
             self._searches[i] = replace(search, graph=graph)
 
     def _measure(
         self, kept: Float32[np.ndarray, "member parameters"], number: int
     ) -> tuple[Float64[np.ndarray, "seed n d"], Int64[np.ndarray, " seed"]]:
         """Mean return of every member's mean action over fresh episodes, and the steps these took."""
+        with self._stepping():
+            return self._play(kept, number)
+
+    def _play(
+        self, kept: Float32[np.ndarray, "member parameters"], number: int
+    ) -> tuple[Float64[np.ndarray, "seed n d"], Int64[np.ndarray, " seed"]]:
         lanes, episodes = self._fitness, self._cfg.stages.fitness_episodes
         lanes.reseed([_fitness_seed(place, number, episode) for place in self._places for episode in range(episodes)])
         policy, shape = KeptPolicy(kept, self._widths), (len(self._places), episodes)
@@ -262,11 +280,6 @@ class PopulationTrainer:
         means = {name: value / self._num_summed for name, value in self._sums.items()}
         self._sums, self._num_summed = {}, 0
         return means
-
-    def _take_info(self, info: Infos) -> None:
-        for name, value in info.items():
-            self._check_finite(name, value)
-            self._count(name, value)
 
     def _count(self, name: str, value: Float[np.ndarray, " rows"]) -> None:
         self._sums[name] = self._sums.get(name, np.zeros(len(value))) + value
@@ -322,8 +335,7 @@ class PopulationTrainer:
         del rows, first
         members = arrays_to_tree(self._members(), arrays, "member")
         self._state, self._moments = jax.tree.map(jnp.asarray, members.state), members.moments
-        self._collector.lanes.restore(_under(arrays, "lanes/"))
-        self._collector.sums = arrays["sums"].copy()
+        self._restore_lanes(arrays)
         self._boundary = self._lane_arrays()
         one = self._members()
         self._searches = [
@@ -390,6 +402,10 @@ class PopulationTrainer:
     def _lane_arrays(self) -> dict[str, np.ndarray]:
         lanes = {f"lanes/{name}": value for name, value in self._collector.lanes.state().items()}
         return lanes | {"sums": self._collector.sums.copy()}
+
+    def _restore_lanes(self, arrays: dict[str, np.ndarray]) -> None:
+        self._collector.lanes.restore(_under(arrays, "lanes/"))
+        self._collector.sums = arrays["sums"].copy()
 
     def _check_finite(self, what: str, value: Shaped[np.ndarray, "member *rest"]) -> None:
         is_finite = np.isfinite(value.reshape(len(value), -1)).all(axis=1)
