@@ -58,6 +58,14 @@ def share_learners(patch: Any) -> None:
     patch.setattr(trainer, "_make_learner", shared)
 
 
+def complete(run: Any) -> None:
+    """Train to the end, and let go of the folder whatever happens."""
+    try:
+        run.train()
+    finally:
+        run.close()
+
+
 def words(settings: dict[str, Any]) -> list[str]:
     """The settings as options of the command line."""
     return [word for name, value in settings.items() for word in (f"--{name.replace('_', '-')}", str(value))]

@@ -30,9 +30,9 @@ from qpensieve.presets import FIGURE, default_config
 from qpensieve.report import evaluations, tables
 from qpensieve.train import run as runs
 from qpensieve.train.evaluate import protocols
-from qpensieve.train.run import Options, Run, Stopped
+from qpensieve.train.run import Options, Stopped
 from qpensieve.train.trainer import Trainer
-from tests.train.kill_run import NEVER, TINY, assert_same_run, share_learners
+from tests.train.kill_run import NEVER, TINY, assert_same_run, complete, share_learners
 
 QUIET = Options(quiet=True)
 OWN: dict[AlgoName, dict[str, Any]] = {
@@ -61,13 +61,6 @@ def tiny(algo: AlgoName, domain: str = "DST2d", **changes: Any) -> RunConfig:
     capacity = 120 if algo == "cnder" else TINY["replay_capacity"]
     wanted = {**small, "replay_capacity": capacity, "checkpoint_seconds": NEVER, **OWN[algo], **changes}
     return override(config, wanted)
-
-
-def complete(run: Run) -> None:
-    try:
-        run.train()
-    finally:
-        run.close()
 
 
 @pytest.fixture(scope="module")

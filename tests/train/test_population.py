@@ -26,9 +26,9 @@ from qpensieve.train.archive_acting import ArchivePredictor, Policies, act_by_gr
 from qpensieve.train.log import Progress
 from qpensieve.train.population import PopulationTrainer
 from qpensieve.train.rollout import Place
-from qpensieve.train.run import Options, Run, Stopped
+from qpensieve.train.run import Options, Stopped
 from qpensieve.train.trainer import DivergedError, EnvFailedError
-from tests.train.kill_run import NEVER, assert_same_run
+from tests.train.kill_run import NEVER, assert_same_run, complete
 
 QUIET = Options(quiet=True)
 TINY: dict[str, Any] = {
@@ -69,13 +69,6 @@ def _shared_functions() -> Iterator[None]:
 
 def tiny(algo: AlgoName = "pgmorl", domain: str = "DST2d", **changes: Any) -> RunConfig:
     return override(default_config(domain, algo), TINY | changes)
-
-
-def complete(run: Run) -> None:
-    try:
-        run.train()
-    finally:
-        run.close()
 
 
 @pytest.fixture(scope="module")

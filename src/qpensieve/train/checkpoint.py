@@ -82,6 +82,11 @@ def arrays_to_tree(like: Tree, arrays: Mapping[str, np.ndarray], prefix: str = "
     return jax.tree_util.tree_unflatten(structure, [_array_to_leaf(leaf, arrays[name]) for name, leaf in named])
 
 
+def under(arrays: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    """The arrays whose names begin with `prefix`, without it."""
+    return {name.removeprefix(prefix): value for name, value in arrays.items() if name.startswith(prefix)}
+
+
 def _named(leaves: list[tuple[Any, Any]], prefix: str) -> Iterator[tuple[str, Any]]:
     for path, leaf in leaves:
         yield prefix + jax.tree_util.keystr(path), leaf

@@ -76,7 +76,7 @@ def make_learner(algorithm: Algorithm[Any], spec: EnvSpec, batch_size: int, capa
         batch_size: Transitions per update.
         capacity: Rows of each lane's replay.
     """
-    flat_actors = lambda state: jax.vmap(_flatten)(algorithm.actor(state.agent))
+    flat_actors = lambda state: jax.vmap(flatten)(algorithm.actor(state.agent))
     insert = _insert if algorithm.memory is None else _insert_by_priority
     learn_all = _learn if algorithm.memory is None else _learn_by_priority
 
@@ -210,5 +210,6 @@ def _act(
     return jax.vmap(one_agent)(algorithm.actor(state.agent), obs, lam)
 
 
-def _flatten(actor: Any) -> Float[Array, " parameters"]:
+def flatten(actor: Any) -> Float[Array, " parameters"]:
+    """All leaves in one row, in the order that policies on the host take apart."""
     return jnp.concatenate([leaf.ravel() for leaf in jax.tree.leaves(actor)])

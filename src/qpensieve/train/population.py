@@ -32,10 +32,10 @@ from qpensieve.report import search as records
 from qpensieve.report.search import SearchRecord
 from qpensieve.train import search_arrays
 from qpensieve.train.archive_acting import ArchivePredictor, Policies, act_by_group
-from qpensieve.train.checkpoint import arrays_to_tree, tree_to_arrays
+from qpensieve.train.checkpoint import arrays_to_tree, tree_to_arrays, under
 from qpensieve.train.collect import generator
 from qpensieve.train.evaluate import evaluate
-from qpensieve.train.learner import over_agents
+from qpensieve.train.learner import flatten, over_agents
 from qpensieve.train.rollout import Place, RolloutCollector, lane_seeds
 from qpensieve.train.trainer import DivergedError, EnvFailedError
 from qpensieve.types import EnvSpec, Info
@@ -342,7 +342,7 @@ class PopulationTrainer:
             search_arrays.from_arrays(arrays, f"search/{i}/", self.reference, one) for i in range(self.config.seeds)
         ]
         self.record = search_arrays.record_from_arrays(arrays, "record/", self.record)
-        self._sums = _under(arrays, "log/")
+        self._sums = under(arrays, "log/")
         self._lam, self._node, self._objs = (arrays[f"tasks/{name}"].copy() for name in ("lam", "node", "objs"))
         counters = (int(value) for value in arrays["counters"])
         self.iteration, self.generation, self._generation_start, self._num_summed = counters
@@ -383,7 +383,7 @@ class PopulationTrainer:
             return over_agents(update_one, (state, rollouts, aim, seeds, tasks, numbers))
 
         self._init, self._update = jax.jit(init), jax.jit(update)
-        self._flat = jax.jit(lambda state: jax.vmap(_flatten)(state.actor))
+        self._flat = jax.jit(lambda state: jax.vmap(flatten)(state.actor))
 
     def _seeds_and_tasks(self) -> tuple[Array, Array]:
         return jnp.array([p.seed for p in self._places]), jnp.array([p.task for p in self._places])
@@ -404,7 +404,7 @@ class PopulationTrainer:
         return lanes | {"sums": self._collector.sums.copy()}
 
     def _restore_lanes(self, arrays: dict[str, np.ndarray]) -> None:
-        self._collector.lanes.restore(_under(arrays, "lanes/"))
+        self._collector.lanes.restore(under(arrays, "lanes/"))
         self._collector.sums = arrays["sums"].copy()
 
     def _check_finite(self, what: str, value: Shaped[np.ndarray, "member *rest"]) -> None:
@@ -428,11 +428,3 @@ def _fitness_seed(place: Place, number: int, episode: int) -> int:
 
 def _key(seed: Any, task: Any, number: Any) -> Any:
     return jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), task), number)
-
-
-def _flatten(actor: Any) -> Float[Array, " parameters"]:
-    return jnp.concatenate([leaf.ravel() for leaf in jax.tree.leaves(actor)])
-
-
-def _under(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
-    return {name.removeprefix(prefix): value for name, value in arrays.items() if name.startswith(prefix)}

@@ -18,7 +18,7 @@ from qpensieve import priorities, replay
 from qpensieve.config import RunConfig
 from qpensieve.envs import LaneOptions, make_lanes
 from qpensieve.envs.base import State as LaneState
-from qpensieve.train.checkpoint import CheckpointError, arrays_to_tree, tree_to_arrays
+from qpensieve.train.checkpoint import CheckpointError, arrays_to_tree, tree_to_arrays, under
 from qpensieve.train.collect import Collected, Collector
 from qpensieve.train.evaluate import evaluate
 from qpensieve.train.learner import Block, Learner, TrainState, make_learner
@@ -263,13 +263,13 @@ class Trainer:
         """
         restored = arrays_to_tree(self._without_rows(), arrays, "state")
         self._state = replace(restored, replay=self._restored_replay(restored.replay, arrays, rows, first))
-        self.collector.lanes.restore(_under(arrays, "lanes/"))
+        self.collector.lanes.restore(under(arrays, "lanes/"))
         self.collector.refresh_preferences(range(len(self.lane_seeds)))
         self._boundary = self.collector.lanes.state()
         self.step, self._num_summed = (int(value) for value in arrays["counters"])
         self.summed_to, self._written = self.step, 0 if rows is None else self.step
         self._acting = arrays["acting"]
-        self._sums = _under(arrays, "log/")
+        self._sums = under(arrays, "log/")
         self._pending = _Pending(np.asarray(self._learner.flat_actors(self._state)), None, self.step)
 
     def replay_rows(self) -> tuple[Float32[np.ndarray, "lane rows width"], int]:
@@ -314,7 +314,7 @@ class Trainer:
         if first + rows.shape[1] != written:
             raise CheckpointError(f"the replay ends at transition {first + rows.shape[1]}, the state at {written}")
         if self._memory is not None:
-            self._memory.restore(_under(arrays, "memory/"))
+            self._memory.restore(under(arrays, "memory/"))
             return replace(saved, rows=jnp.asarray(self._memory.arrange(rows, first)))
         ring = np.zeros(shape, np.float32)
         ring[:, (first + np.arange(rows.shape[1])) % self.capacity] = rows
@@ -385,10 +385,6 @@ class AgentPredictor:
         for rows, values in out:
             action[rows] = values
         return action
-
-
-def _under(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
-    return {name.removeprefix(prefix): value for name, value in arrays.items() if name.startswith(prefix)}
 
 
 def _lane_options(config: RunConfig) -> LaneOptions:
