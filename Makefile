@@ -30,8 +30,9 @@ lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/pyright
 
+# Compiling is most of what these tests cost, and code that runs for a moment need not be optimised. The slow tests are.
 test: lint
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	XLA_FLAGS="$(XLA_FLAGS) --xla_backend_optimization_level=0" $(BIN)/python -m pytest -n 2 --dist worksteal
 
 test-slow: $(STAMP)
 	$(BIN)/python -m pytest -m slow

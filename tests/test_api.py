@@ -261,7 +261,10 @@ class TestSaveAndLoad:
 
 
 @pytest.mark.filterwarnings("ignore:.*precision lowered by casting:UserWarning")  # MO-Gymnasium's own
-@pytest.mark.parametrize("domain", ["mo-mountaincarcontinuous-v0", "tests.envs.foreign:make_point_mass"])
+@pytest.mark.parametrize(
+    "domain",
+    [pytest.param("mo-mountaincarcontinuous-v0", marks=pytest.mark.slow), "tests.envs.foreign:make_point_mass"],
+)
 def test_a_gymnasium_id_or_a_factory_works_in_place_of_a_domain(domain: str, tmp_path: Path):
     agent = QPensieve(domain, seeds=2, preset="quick", **SMALL).learn(140)
     d, obs_size = agent._trainer.spec.num_objectives, agent._trainer.spec.obs_size

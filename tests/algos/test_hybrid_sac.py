@@ -57,7 +57,7 @@ def _with_snapshots(state: hybrid_sac.State) -> hybrid_sac.State:
     return replace(state, helper=replace(state.helper, snapshots=ring))
 
 
-@pytest.mark.parametrize("num_snapshots", [0, 2])
+@pytest.mark.parametrize("num_snapshots", [0, pytest.param(2, marks=pytest.mark.slow)])
 def test_without_snapshots_it_is_sac_bit_for_bit_before_and_after_the_switch(num_snapshots: int):
     cfg = replace(CFG, pensieve=replace(PENSIEVE, num_snapshots=num_snapshots))
     assert_trees_equal(_run(cfg, 20).own, _sac_alone(20))

@@ -5,6 +5,7 @@ import pytest
 from qpensieve.bench import methods, train
 
 
+@pytest.mark.slow
 def test_every_method_has_a_row_beside_mosacs(monkeypatch: pytest.MonkeyPatch):
     plain = methods._config
     small = {"hidden": 8, "batch_size": 8}

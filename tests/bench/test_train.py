@@ -5,6 +5,7 @@ import pytest
 from qpensieve.bench import train
 
 
+@pytest.mark.slow
 def test_the_rate_is_seeds_times_steps_over_the_seconds():
     said: list[str] = []
     (row,) = train.run(train.Settings("DST2d", "mosac", seeds=2, steps=100), said.append)

@@ -54,6 +54,7 @@ def test_rows_hold_ratios_of_one_run():
     assert said
 
 
+@pytest.mark.slow
 def test_without_the_plain_form_there_is_nothing_to_compare_with(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(update, "MATRIX_SIZES", (64,))
     monkeypatch.setattr(update, "REPLAY_ROWS", 500)

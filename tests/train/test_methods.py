@@ -76,7 +76,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return make
 
 
-@pytest.mark.parametrize("algo", METHODS)
+@pytest.mark.parametrize(
+    "algo", [pytest.param(algo, marks=[pytest.mark.slow] if algo == "hybrid-sac" else []) for algo in METHODS]
+)
 @pytest.mark.parametrize("step", [pytest.param(80, marks=pytest.mark.slow), 340])
 def test_a_run_stopped_and_resumed_ends_as_if_it_never_had_been(algo: AlgoName, step: int, whole: Any, tmp_path: Path):
     """Before and after learning began; with SIGINT, whose handling ends in the same checkpoint as any other."""

@@ -275,8 +275,8 @@ class TestResumed:
             ("seeds", 3, "seeds was 2, is 3"),
             ("steps", 800, "steps was 600, is 800"),
             ("domain", "Hopper2d", 'domain was "DST2d", is "Hopper2d"'),
-            ("agent.num_snapshots", 3, "agent.num_snapshots was 2, is 3"),
-            ("agent.sac.hidden", 8, "agent.sac.hidden was 16, is 8"),
+            pytest.param("agent.num_snapshots", 3, "agent.num_snapshots was 2, is 3", marks=pytest.mark.slow),
+            pytest.param("agent.sac.hidden", 8, "agent.sac.hidden was 16, is 8", marks=pytest.mark.slow),
             ("agent.sac.tau", 0.01, "agent.sac.tau was 0.005, is 0.01"),
         ],
     )

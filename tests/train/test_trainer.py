@@ -82,7 +82,7 @@ def test_there_is_one_gradient_step_for_every_environment_step_after_the_random_
         assert trainer.arrays()["state.replay.written"].tolist() == [trainer.step] * 2
 
 
-@pytest.mark.parametrize("domain", ["DST2d", "Hopper2d"])
+@pytest.mark.parametrize("domain", ["DST2d", pytest.param("Hopper2d", marks=pytest.mark.slow)])
 def test_a_seed_does_not_depend_on_those_beside_it(domain: str):
     several, alone = Trainer(tiny(domain, seeds=3)), Trainer(tiny(domain, seeds=1, first_seed=1))
     for _ in range(12):
