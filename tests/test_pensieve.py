@@ -56,6 +56,7 @@ def test_the_winner_is_the_argmax_of_the_grid():
         assert winner.twin[i] == grid[k, :, m].argmin()
 
 
+@pytest.mark.optimized
 def test_critics_that_do_not_exist_are_never_picked():
     critics, prefs, s, a = _problem(4, 5, per_sample=True)
     filled = jnp.array([False, True, False, True])

@@ -58,11 +58,13 @@ def _with_snapshots(state: hybrid_sac.State) -> hybrid_sac.State:
 
 
 @pytest.mark.parametrize("num_snapshots", [0, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.optimized
 def test_without_snapshots_it_is_sac_bit_for_bit_before_and_after_the_switch(num_snapshots: int):
     cfg = replace(CFG, pensieve=replace(PENSIEVE, num_snapshots=num_snapshots))
     assert_trees_equal(_run(cfg, 20).own, _sac_alone(20))
 
 
+@pytest.mark.optimized
 def test_before_the_switch_snapshots_change_nothing():
     assert_trees_equal(_run(CFG, 10, _with_snapshots(_init(CFG))).own, _sac_alone(10))
 

@@ -47,6 +47,7 @@ def _run_updates(update: Any, state: Any, num: int = 20) -> Any:
 
 
 @pytest.mark.parametrize("per", ["batch", "sample"])
+@pytest.mark.optimized
 def test_one_preference_and_no_snapshots_is_mosac_bit_for_bit(per: Any):
     sac = mosac.SacConfig(**(vars(SAC) | {"preferences_per": per}))
     cfg = QPensieveConfig(sac, num_preferences=1, num_snapshots=0)

@@ -53,6 +53,7 @@ def _trained(seeds: tuple[int, ...], num_blocks: int = 2) -> tuple[TrainState, A
     return state, flat, info
 
 
+@pytest.mark.optimized
 def test_a_seed_among_others_is_the_same_as_alone_bit_for_bit():
     state, flat, info = _trained(SEEDS)
     for i, seed in enumerate(SEEDS):
@@ -72,6 +73,7 @@ def test_seeds_differ_from_each_other_from_the_start():
     np.testing.assert_array_equal(learner.flat_actors(learner.init(jnp.asarray(SEEDS[::-1]))), flat[::-1])
 
 
+@pytest.mark.optimized
 def test_updates_in_one_call_are_the_updates_of_as_many_calls():
     """The replay is full, and every block writes again what lies there, so that all calls sample the same rows."""
     learner, seeds = _learner(), (4, 1)
