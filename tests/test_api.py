@@ -187,6 +187,7 @@ class TestSaveAndLoad:
         np.testing.assert_array_equal(loaded.predict(OBS, LAM), learned.predict(OBS, LAM))
         assert_same(loaded.learn(100), small().learn(300))
 
+    @pytest.mark.slow
     def test_a_second_save_replaces_the_first_even_by_a_younger_agent(self, learned: QPensieve, tmp_path: Path):
         learned.save(tmp_path)
         young = small().learn(120)
@@ -219,6 +220,7 @@ class TestSaveAndLoad:
         agent.save(tmp_path)
         assert_same(qpensieve.load(tmp_path), agent)
 
+    @pytest.mark.slow
     def test_mosac_comes_back_as_mosac(self, tmp_path: Path):
         settings = {name: SMALL[name] for name in ("block", "random_steps", "hidden", "batch_size")}
         agent = MOSAC("DST2d", seeds=1, preset="quick", **settings).learn(140)

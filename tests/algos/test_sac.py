@@ -147,6 +147,7 @@ def test_nineteen_in_one_batch_are_each_of_them_alone(nineteen: sac.State, num: 
             np.testing.assert_allclose(leaf, other[i], rtol=tolerance, atol=tolerance * 0.1)
 
 
+@pytest.mark.slow
 def test_in_the_learner_an_agent_is_the_same_whichever_preferences_run_beside_it():
     rows = np.random.default_rng(0).normal(size=(2, 8, 2 * 4 + 2 + 2 + 1)).astype(np.float32)
     agents = {}

@@ -85,6 +85,7 @@ class TestRun:
     def _small(self, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(collect, "PAPER", SMALL)
 
+    @pytest.mark.slow
     def test_gives_a_row_per_domain_whose_figures_hang_together(self):
         said: list[str] = []
         rows = collect.run(collect.Settings(members=2, steps=5, repeats=1), said.append)

@@ -77,7 +77,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 @pytest.mark.parametrize(
-    "algo", [pytest.param(algo, marks=[pytest.mark.slow] if algo == "hybrid-sac" else []) for algo in METHODS]
+    "algo", [pytest.param(algo, marks=[pytest.mark.slow] if algo in ("sac", "hybrid-sac") else []) for algo in METHODS]
 )
 @pytest.mark.parametrize("step", [pytest.param(80, marks=pytest.mark.slow), 340])
 def test_a_run_stopped_and_resumed_ends_as_if_it_never_had_been(algo: AlgoName, step: int, whole: Any, tmp_path: Path):
