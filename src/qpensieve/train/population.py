@@ -330,9 +330,8 @@ class PopulationTrainer:
         arrays["counters"] = np.array(counters, np.int64)
         return {name: np.array(value) for name, value in arrays.items()}
 
-    def restore(self, arrays: dict[str, np.ndarray], rows: None = None, first: int = 0) -> None:
-        """Take over what `arrays` gave; there is no replay, so no rows either."""
-        del rows, first
+    def restore(self, arrays: dict[str, np.ndarray]) -> None:
+        """Take over what `arrays` gave."""
         members = arrays_to_tree(self._members(), arrays, "member")
         self._state, self._moments = jax.tree.map(jnp.asarray, members.state), members.moments
         self._restore_lanes(arrays)
