@@ -13,8 +13,8 @@ import pytest
 import qpensieve
 from qpensieve import MOSAC, Agent, QPensieve
 from qpensieve.config import settings
+from qpensieve.records.checkpoint import CheckpointError
 from qpensieve.train import run as runs
-from qpensieve.train.checkpoint import CheckpointError
 from qpensieve.train.trainer import Trainer
 from tests.train.kill_run import TINY, share_learners
 

@@ -11,17 +11,17 @@ from jaxtyping import Float
 
 from qpensieve import config as configs
 from qpensieve.config import AlgoName, RunConfig
+from qpensieve.evaluation import FULL_EPISODES, protocols
+from qpensieve.population.trainer import PopulationTrainer
 from qpensieve.preferences import check_preference
 from qpensieve.presets import default_config
-from qpensieve.report.evaluations import RunSummary, summarize
-from qpensieve.train import checkpoint
-from qpensieve.train.checkpoint import Checkpoint, CheckpointError
-from qpensieve.train.evaluate import FULL_EPISODES, protocols
-from qpensieve.train.log import Progress
-from qpensieve.train.population import PopulationTrainer
-from qpensieve.train.replay_log import ReplayLog
+from qpensieve.records import checkpoint
+from qpensieve.records.checkpoint import Checkpoint, CheckpointError
+from qpensieve.records.evaluations import RunSummary, summarize
+from qpensieve.records.log import Progress
+from qpensieve.replay.log import ReplayLog
 from qpensieve.train.run import CONFIG, METRICS, find_fault, forgets_replay, make_replay_log, restore
-from qpensieve.train.trainers import make_trainer
+from qpensieve.train.sessions import make_trainer
 
 
 class Agent:

@@ -24,15 +24,15 @@ from qpensieve.bench import update as bench_update
 from qpensieve.config import RunConfig
 from qpensieve.envs import DOMAINS
 from qpensieve.envs.registry import DISCRETE
+from qpensieve.records.checkpoint import CheckpointError, last_good_step
+from qpensieve.records.evaluations import FILE_NAME
+from qpensieve.records.evaluations import load as load_evaluations
+from qpensieve.records.lock import FolderInUseError
 from qpensieve.report import compare as comparison
 from qpensieve.report import figures, tables
-from qpensieve.report.evaluations import FILE_NAME
-from qpensieve.report.evaluations import load as load_evaluations
 from qpensieve.report.export import export as export_run
-from qpensieve.tabular.command import theory
+from qpensieve.theory.command import theory
 from qpensieve.train import run as runs
-from qpensieve.train.checkpoint import CheckpointError, last_good_step
-from qpensieve.train.lock import FolderInUseError
 from qpensieve.train.run import Options, Run
 from qpensieve.train.trainer import DivergedError, EnvFailedError
 

@@ -9,16 +9,17 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from qpensieve.algos import cnder, envelope, hybrid_sac, mosac, ppo, qpensieve, sac
+from qpensieve.algos import cnder, envelope, hybrid_sac, mosac, qpensieve, sac
 from qpensieve.algos.cnder import CnDerConfig
 from qpensieve.algos.envelope import EnvelopeConfig
 from qpensieve.algos.hybrid_sac import HybridConfig
 from qpensieve.algos.mosac import SacConfig
-from qpensieve.algos.pfa import PfaConfig
-from qpensieve.algos.pgmorl import PgmorlConfig
 from qpensieve.algos.qpensieve import QPensieveConfig
 from qpensieve.algos.sac import SingleSacConfig
-from qpensieve.algos.stages import warmup_preferences
+from qpensieve.population import ppo
+from qpensieve.population.pfa import PfaConfig
+from qpensieve.population.pgmorl import PgmorlConfig
+from qpensieve.population.stages import warmup_preferences
 from qpensieve.preferences import Sampler, sac_preferences
 from qpensieve.types import Algorithm, EnvSpec
 

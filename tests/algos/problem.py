@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from qpensieve import snapshots
 from qpensieve.algos import mosac, qpensieve
-from qpensieve.nets import GaussianActor
-from qpensieve.replay import Transition
+from qpensieve.learning import snapshots
+from qpensieve.learning.nets import GaussianActor
+from qpensieve.replay.ring import Transition
 from qpensieve.types import EnvSpec
 from tests.oracles import mosac as oracle
 

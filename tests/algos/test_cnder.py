@@ -10,11 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from qpensieve import priorities
 from qpensieve.algos import cnder
 from qpensieve.algos.cnder import CnDerConfig
-from qpensieve.nets import Critic
-from qpensieve.replay import Transition
+from qpensieve.learning.nets import Critic
+from qpensieve.replay import priorities
+from qpensieve.replay.ring import Transition
 from qpensieve.types import EnvSpec, Hints
 from tests.algos.problem import BATCH, SPEC, assert_trees_close, assert_trees_equal, random_like, transitions
 from tests.oracles import cnder as oracle

@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from qpensieve import snapshots
 from qpensieve.algos import mosac, qpensieve
-from qpensieve.replay import Transition
+from qpensieve.learning import snapshots
+from qpensieve.replay.ring import Transition
 from qpensieve.types import EnvSpec
 from tests.golden import make_qpensieve_update as golden
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from qpensieve.algos import mosac
-from qpensieve.nets import Critic
-from qpensieve.replay import Transition
+from qpensieve.learning.nets import Critic
+from qpensieve.replay.ring import Transition
 from qpensieve.types import EnvSpec
 from tests.algos.problem import (
     BATCH,

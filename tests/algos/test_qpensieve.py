@@ -12,7 +12,7 @@ import pytest
 from qpensieve.algos import mosac, qpensieve
 from qpensieve.algos.qpensieve import QPensieveConfig
 from qpensieve.bench import plain
-from qpensieve.snapshots import Snapshots
+from qpensieve.learning.snapshots import Snapshots
 from tests.algos.problem import (
     BATCH,
     SAC,

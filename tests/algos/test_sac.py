@@ -12,7 +12,7 @@ import pytest
 
 from qpensieve.algos import mosac, sac
 from qpensieve.algos.sac import SingleSacConfig
-from qpensieve.nets import GaussianActor, Mlp
+from qpensieve.learning.nets import GaussianActor, Mlp
 from qpensieve.preferences import sac_preferences
 from qpensieve.train.learner import Block, make_learner
 from qpensieve.types import EnvSpec

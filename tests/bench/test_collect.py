@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from qpensieve import cli
-from qpensieve.algos.ppo import PpoConfig
 from qpensieve.bench import collect
 from qpensieve.envs import rewards
+from qpensieve.population.ppo import PpoConfig
 
 SMALL = PpoConfig(hidden=8, num_lanes=3, rollout_steps=8, epochs=1, minibatches=2)
 COLUMNS = ["domain", "loop steps/s", "lanes steps/s", "ratio", "wanted", "update ms", "ms per member", "collecting"]

@@ -9,8 +9,8 @@ from qpensieve.envs import LaneOptions, Lanes, get_domain, make_lanes
 from qpensieve.envs.grid import GridSimulator, lay_out
 from qpensieve.metrics import hypervolume
 from qpensieve.metrics.references import reference_point
-from qpensieve.tabular.momdp import Momdp
-from qpensieve.tabular.treasure import DEPTHS, STEPS, VALUES, deep_sea_treasure, treasure_returns
+from qpensieve.theory.momdp import Momdp
+from qpensieve.theory.treasure import DEPTHS, STEPS, VALUES, deep_sea_treasure, treasure_returns
 from qpensieve.types import Step
 from tests.envs.test_dst import MAP
 

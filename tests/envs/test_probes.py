@@ -7,11 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from qpensieve import replay
 from qpensieve.algos.mosac import SacConfig
 from qpensieve.algos.qpensieve import QPensieveConfig
 from qpensieve.config import RunConfig
 from qpensieve.envs import make_lanes, probes
+from qpensieve.replay import ring as replay
 from qpensieve.train.trainer import Trainer
 from tests.oracles import mosac as oracle
 

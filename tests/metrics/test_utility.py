@@ -5,13 +5,7 @@ import numpy as np
 import pytest
 
 from qpensieve import preferences
-from qpensieve.metrics import (
-    best_single,
-    episodic_dominance,
-    expected_utility,
-    preference_correlation,
-    utility,
-)
+from qpensieve.metrics import best_single, episodic_dominance, expected_utility, preference_correlation, utility
 
 TABLE = [[1.0, 0.0], [0.5, 0.5], [0.25, 0.75]]
 RETURNS = [[4.0, -9.0], [2.0, 6.0], [8.0, 4.0]]  # scalarised: 4, 4, 5

@@ -5,7 +5,7 @@ import json
 import numpy as np
 
 from qpensieve import cli
-from qpensieve.report import evaluations as tables
+from qpensieve.records import evaluations as tables
 
 LAM = np.array([[0.0, 1.0], [0.5, 0.5], [1.0, 0.0]])
 

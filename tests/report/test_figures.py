@@ -10,8 +10,9 @@ import pytest
 from qpensieve import preferences
 from qpensieve.envs import dst
 from qpensieve.metrics import hypervolume, reference_point
-from qpensieve.report import evaluations, figures
-from qpensieve.report.evaluations import Evaluations
+from qpensieve.records import evaluations
+from qpensieve.records.evaluations import Evaluations
+from qpensieve.report import figures
 
 pytest.importorskip("matplotlib")
 

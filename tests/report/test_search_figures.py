@@ -12,10 +12,11 @@ import pytest
 from qpensieve import cli, preferences
 from qpensieve.envs import dst
 from qpensieve.metrics import hypervolume
-from qpensieve.report import evaluations, figures, search, search_figures
-from qpensieve.report.search import SearchRecord
+from qpensieve.records import evaluations, search
+from qpensieve.records.search import SearchRecord
+from qpensieve.report import figures, search_figures
 from qpensieve.train import run as runs
-from tests.report.test_search import FIRST, REFERENCE, VOLUMES, make_record, make_rows
+from tests.records.test_search import FIRST, REFERENCE, VOLUMES, make_record, make_rows
 
 pytest.importorskip("matplotlib")
 

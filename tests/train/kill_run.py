@@ -169,8 +169,9 @@ def _wrap(owner: Any, name: str, is_time: Callable[..., bool], act: Callable[[],
 
 def prepare(moment: str, step: int) -> None:
     """Arrange for the blow."""
-    from qpensieve.train import checkpoint, run
-    from qpensieve.train.log import MetricsLog
+    from qpensieve.records import checkpoint
+    from qpensieve.records.log import MetricsLog
+    from qpensieve.train import run
     from qpensieve.train.trainer import Trainer
 
     folder = f"step_{step:09d}"

@@ -5,10 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from qpensieve import replay
-from qpensieve.acting import GaussianPolicy
 from qpensieve.algos import mosac
 from qpensieve.envs import DOMAINS, make_lanes
+from qpensieve.learning.acting import GaussianPolicy
+from qpensieve.replay import ring as replay
 from qpensieve.train.collect import Collector, generator
 from qpensieve.train.learner import make_learner
 

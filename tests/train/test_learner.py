@@ -10,10 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from qpensieve import replay
-from qpensieve.acting import GaussianPolicy
 from qpensieve.algos import mosac, qpensieve
 from qpensieve.algos.qpensieve import QPensieveConfig
+from qpensieve.learning.acting import GaussianPolicy
+from qpensieve.replay import ring as replay
 from qpensieve.train.learner import Block, Learner, TrainState, make_learner
 from tests.algos.problem import HIDDEN, SAC, SPEC, assert_trees_close, assert_trees_equal, random_like
 

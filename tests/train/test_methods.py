@@ -25,11 +25,12 @@ from qpensieve.config import (
     to_dict,
 )
 from qpensieve.envs import dst
+from qpensieve.evaluation import protocols
 from qpensieve.preferences import sac_preferences
 from qpensieve.presets import FIGURE, default_config
-from qpensieve.report import evaluations, tables
+from qpensieve.records import evaluations
+from qpensieve.report import tables
 from qpensieve.train import run as runs
-from qpensieve.train.evaluate import protocols
 from qpensieve.train.run import Options, Stopped
 from qpensieve.train.trainer import Trainer
 from tests.train.kill_run import NEVER, TINY, assert_same_run, complete, share_learners

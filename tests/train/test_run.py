@@ -22,10 +22,9 @@ import pytest
 
 from qpensieve.config import RunConfig, override
 from qpensieve.presets import default_config
-from qpensieve.report import evaluations
-from qpensieve.train import checkpoint
+from qpensieve.records import checkpoint, evaluations
+from qpensieve.records.checkpoint import CheckpointError
 from qpensieve.train import run as runs
-from qpensieve.train.checkpoint import CheckpointError
 from qpensieve.train.run import Options, Run, Stopped
 from qpensieve.train.trainer import DivergedError, EnvFailedError
 from tests.envs.foreign import PointMass

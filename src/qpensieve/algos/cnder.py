@@ -18,11 +18,11 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Key
 
-from qpensieve.acting import noisy_acting
-from qpensieve.losses import gradient_step, polyak, scalarize
-from qpensieve.nets import Critic, DeterministicActor
+from qpensieve.learning.acting import noisy_acting
+from qpensieve.learning.losses import gradient_step, polyak, scalarize
+from qpensieve.learning.nets import Critic, DeterministicActor
 from qpensieve.preferences import Sampler
-from qpensieve.replay import Transition
+from qpensieve.replay.ring import Transition
 from qpensieve.types import Algorithm, EnvSpec, Hints, Info, Memory
 
 

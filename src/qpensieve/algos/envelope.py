@@ -20,11 +20,11 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, Float32, Int, Key
 
-from qpensieve.acting import Greedy, greedy_acting
-from qpensieve.losses import gradient_step, scalarize
-from qpensieve.nets import QHead
+from qpensieve.learning.acting import Greedy, greedy_acting
+from qpensieve.learning.losses import gradient_step, scalarize
+from qpensieve.learning.nets import QHead
 from qpensieve.preferences import Sampler, sample_preferences
-from qpensieve.replay import Transition
+from qpensieve.replay.ring import Transition
 from qpensieve.types import Algorithm, EnvSpec, Hints, Info, Memory
 
 MAX_ACTIONS = 100_000

@@ -15,15 +15,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Float32, Int, Key
 
-from qpensieve.acting import continuous_acting, gaussian_acting, num_parameters
 from qpensieve.algos import mosac, qpensieve, sac
 from qpensieve.algos.qpensieve import QPensieveConfig
 from qpensieve.algos.sac import SingleSacConfig
-from qpensieve.nets import GaussianActor, Mlp
-from qpensieve.pensieve import best_value
+from qpensieve.learning.acting import continuous_acting, gaussian_acting, num_parameters
+from qpensieve.learning.improvement import best_value
+from qpensieve.learning.nets import GaussianActor, Mlp
+from qpensieve.learning.snapshots import Snapshots
 from qpensieve.preferences import sample_preferences
-from qpensieve.replay import Transition
-from qpensieve.snapshots import Snapshots
+from qpensieve.replay.ring import Transition
 from qpensieve.types import Acting, Algorithm, EnvSpec, HostPolicy, Info
 
 CASES = {"DST2d": ("0.9,0.1", "0.8,0.2"), "HalfCheetah2d": ("0.5,0.5", "0.6,0.4")}

@@ -16,12 +16,12 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Key
 
-from qpensieve.acting import gaussian_acting
-from qpensieve.losses import gradient_step, polyak, scalarize, squash, whole_vector_of_smaller
-from qpensieve.nets import Critic, GaussianActor
-from qpensieve.pensieve import best_value
+from qpensieve.learning.acting import gaussian_acting
+from qpensieve.learning.improvement import best_value
+from qpensieve.learning.losses import gradient_step, polyak, scalarize, squash, whole_vector_of_smaller
+from qpensieve.learning.nets import Critic, GaussianActor
 from qpensieve.preferences import Sampler, sample_preferences
-from qpensieve.replay import Transition
+from qpensieve.replay.ring import Transition
 from qpensieve.types import Algorithm, EnvSpec, Info
 
 

@@ -14,13 +14,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int, Key
 
-from qpensieve import snapshots as ring
-from qpensieve.acting import gaussian_acting
 from qpensieve.algos import mosac
-from qpensieve.nets import Critic, GaussianActor
-from qpensieve.pensieve import best_value
-from qpensieve.replay import Transition
-from qpensieve.snapshots import Snapshots
+from qpensieve.learning import snapshots as ring
+from qpensieve.learning.acting import gaussian_acting
+from qpensieve.learning.improvement import best_value
+from qpensieve.learning.nets import Critic, GaussianActor
+from qpensieve.learning.snapshots import Snapshots
+from qpensieve.replay.ring import Transition
 from qpensieve.types import Algorithm, EnvSpec, Info
 
 

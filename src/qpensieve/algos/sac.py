@@ -16,12 +16,12 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, Float64, Key
 
-from qpensieve.acting import gaussian_acting
 from qpensieve.algos.mosac import LossAndBeside, Optimizers, temperature_loss
-from qpensieve.losses import gradient_step, polyak, scalarize, squash
-from qpensieve.nets import GaussianActor, Mlp
+from qpensieve.learning.acting import gaussian_acting
+from qpensieve.learning.losses import gradient_step, polyak, scalarize, squash
+from qpensieve.learning.nets import GaussianActor, Mlp
 from qpensieve.preferences import check_preference, sac_preferences
-from qpensieve.replay import Transition
+from qpensieve.replay.ring import Transition
 from qpensieve.types import Algorithm, EnvSpec, Info
 
 

@@ -18,16 +18,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from qpensieve.acting import OBS_CLIP, MemberPolicy, num_parameters
-from qpensieve.algos import ppo
-from qpensieve.algos.ppo import PpoConfig
 from qpensieve.bench import lanes as bench_lanes
 from qpensieve.bench.report import Row, interleave, seconds
 from qpensieve.envs import get_domain, make_lanes
-from qpensieve.moments import FIRST_COUNT, VARIANCE_EPSILON, standard
+from qpensieve.learning.acting import OBS_CLIP, MemberPolicy, num_parameters
+from qpensieve.population import ppo
+from qpensieve.population.moments import FIRST_COUNT, VARIANCE_EPSILON, standard
+from qpensieve.population.ppo import PpoConfig
+from qpensieve.population.rollout import REWARD_CLIP, ROLLOUT_NOISE, Place, RolloutCollector, lane_seeds
 from qpensieve.train.collect import generator
 from qpensieve.train.learner import over_agents
-from qpensieve.train.rollout import REWARD_CLIP, ROLLOUT_NOISE, Place, RolloutCollector, lane_seeds
 from qpensieve.types import EnvSpec
 
 PAPER = PpoConfig()

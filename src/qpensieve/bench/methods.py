@@ -8,11 +8,11 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from qpensieve import replay
 from qpensieve.bench.report import Row, interleave, seconds
 from qpensieve.config import ALGORITHMS, POPULATIONS, AlgoName, RunConfig, make_algorithm, override
 from qpensieve.envs import get_domain
 from qpensieve.presets import default_config
+from qpensieve.replay import ring as replay
 from qpensieve.train.learner import Block, make_learner
 from qpensieve.types import Algorithm, EnvSpec, Hints
 

@@ -1,7 +1,7 @@
 """Eq. (11) as it stands: the maximum over the vmapped grid of candidates, differentiated by JAX.
 
-The yardstick of the fast form in `qpensieve.pensieve`: the tests hold it to the same value and gradient, the benchmark
-times both.
+The yardstick of the fast form in `qpensieve.learning.improvement`: the tests hold it to the same value and gradient,
+the benchmark times both.
 """
 
 from dataclasses import replace
@@ -12,10 +12,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from qpensieve import snapshots as ring
 from qpensieve.algos import mosac, qpensieve
-from qpensieve.nets import Critic, GaussianActor
-from qpensieve.snapshots import Snapshots
+from qpensieve.learning import snapshots as ring
+from qpensieve.learning.nets import Critic, GaussianActor
+from qpensieve.learning.snapshots import Snapshots
 from qpensieve.types import Algorithm, EnvSpec
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from qpensieve import provenance
+from qpensieve.records import provenance
 
 Row = dict[str, Any]
 

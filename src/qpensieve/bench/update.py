@@ -12,11 +12,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from qpensieve import replay
 from qpensieve.algos import mosac, qpensieve
 from qpensieve.bench import plain
 from qpensieve.bench.report import Row, interleave, seconds
 from qpensieve.envs import get_domain
+from qpensieve.replay import ring as replay
 from qpensieve.train.learner import Block, Learner, make_learner
 from qpensieve.types import Algorithm, EnvSpec
 

@@ -1,6 +1,6 @@
 """Deep Sea Treasure on its classic grid (DeepSeaTreasure): boats that move by action index over a finite MOMDP.
 
-The map, its rewards and its ends are those of `qpensieve.tabular.treasure`; here they become tables for n boats.
+The map, its rewards and its ends are those of `qpensieve.theory.treasure`; here they become tables for n boats.
 """
 
 from dataclasses import dataclass
@@ -9,8 +9,8 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int
 
 from qpensieve.envs.simulator import Index, State, Streams
-from qpensieve.tabular.momdp import Momdp
-from qpensieve.tabular.treasure import MOVES, deep_sea_treasure
+from qpensieve.theory.momdp import Momdp
+from qpensieve.theory.treasure import MOVES, deep_sea_treasure
 from qpensieve.types import EnvSpec
 
 MAX_STEPS = 100

@@ -12,13 +12,7 @@ from qpensieve.metrics.stats import (
     probability_of_improvement,
     summarize,
 )
-from qpensieve.metrics.utility import (
-    best_single,
-    episodic_dominance,
-    expected_utility,
-    preference_correlation,
-    utility,
-)
+from qpensieve.metrics.utility import best_single, episodic_dominance, expected_utility, preference_correlation, utility
 
 __all__ = [
     "REFERENCES",

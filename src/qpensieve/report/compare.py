@@ -12,8 +12,8 @@ from jaxtyping import Float64
 from qpensieve import metrics
 from qpensieve.envs import dst
 from qpensieve.preferences import test_table
+from qpensieve.records.evaluations import summarize
 from qpensieve.report import figures
-from qpensieve.report.evaluations import summarize
 
 REFERENCE = "mosac"
 """The method that ED is measured against."""

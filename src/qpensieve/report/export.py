@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from qpensieve.report import evaluations as tables
-from qpensieve.report import search as records
-from qpensieve.report.evaluations import Evaluations, RunSummary
+from qpensieve.records import evaluations as tables
+from qpensieve.records import search as records
+from qpensieve.records.evaluations import Evaluations, RunSummary
 from qpensieve.report.tables import summarize_search
 
 FEW = 4

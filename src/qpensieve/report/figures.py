@@ -15,8 +15,8 @@ from jaxtyping import Bool, Float64, Int64
 from qpensieve import metrics
 from qpensieve.envs import dst
 from qpensieve.envs.registry import DISCRETE, DOMAINS, get_domain
-from qpensieve.report import evaluations
-from qpensieve.report.evaluations import Evaluations
+from qpensieve.records import evaluations
+from qpensieve.records.evaluations import Evaluations
 
 # matplotlib is an extra and slow to import, so it is imported by the functions that draw.
 if TYPE_CHECKING:

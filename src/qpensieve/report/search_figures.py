@@ -12,10 +12,10 @@ from jaxtyping import Bool, Float64, Int64
 
 from qpensieve import metrics
 from qpensieve.envs import dst
+from qpensieve.records import search as records
+from qpensieve.records.search import SearchRecord
 from qpensieve.report import figures
-from qpensieve.report import search as records
 from qpensieve.report.figures import COLOURS, GREY
-from qpensieve.report.search import SearchRecord
 
 # matplotlib is an extra and slow to import, so it is imported by the functions that draw.
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ import numpy as np
 from qpensieve import metrics
 from qpensieve.envs import DOMAINS, dst
 from qpensieve.metrics.references import REFERENCES
-from qpensieve.report import evaluations as tables
-from qpensieve.report import search as records
-from qpensieve.report.evaluations import Evaluations, RunSummary
-from qpensieve.report.search import SearchRecord
+from qpensieve.records import evaluations as tables
+from qpensieve.records import search as records
+from qpensieve.records.evaluations import Evaluations, RunSummary
+from qpensieve.records.search import SearchRecord
 
 SUMMARY = "summary.json"
 

@@ -13,8 +13,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
-from qpensieve import priorities, replay
-from qpensieve.replay import PrioritizedReplay, Replay
+from qpensieve.replay import priorities
+from qpensieve.replay import ring as replay
+from qpensieve.replay.ring import PrioritizedReplay, Replay
 from qpensieve.types import Algorithm, EnvSpec, Hints, Info
 
 T = TypeVar("T")

@@ -13,22 +13,21 @@ from typing import Any, TextIO
 import numpy as np
 
 from qpensieve import config as configs
-from qpensieve import provenance
 from qpensieve.config import RunConfig
-from qpensieve.replay import row_width
-from qpensieve.report import evaluations as tables
+from qpensieve.evaluation import FULL_EPISODES, SHORT_EPISODES, protocols
+from qpensieve.population.trainer import PopulationTrainer
+from qpensieve.records import checkpoint, provenance
+from qpensieve.records import evaluations as tables
+from qpensieve.records import search as records
+from qpensieve.records.checkpoint import Checkpoint
+from qpensieve.records.evaluations import RunSummary, summarize
+from qpensieve.records.lock import lock
+from qpensieve.records.log import MetricsLog, Progress, is_logged
+from qpensieve.replay.log import ReplayLog
+from qpensieve.replay.ring import row_width
 from qpensieve.report import figures, search_figures
-from qpensieve.report import search as records
-from qpensieve.report.evaluations import RunSummary, summarize
-from qpensieve.train import checkpoint
-from qpensieve.train.checkpoint import Checkpoint
-from qpensieve.train.evaluate import FULL_EPISODES, SHORT_EPISODES, protocols
-from qpensieve.train.lock import lock
-from qpensieve.train.log import MetricsLog, Progress, is_logged
-from qpensieve.train.population import PopulationTrainer
-from qpensieve.train.replay_log import ReplayLog
+from qpensieve.train.sessions import AnyTrainer, make_trainer
 from qpensieve.train.trainer import EnvFailedError
-from qpensieve.train.trainers import AnyTrainer, make_trainer
 
 CONFIG, PROVENANCE, METRICS = "config.json", "environment.json", "metrics.jsonl"
 FULL = "full evaluation"

@@ -14,15 +14,16 @@ import numpy as np
 from jaxtyping import Float, Float32, Float64, Int64, Shaped
 
 from qpensieve import config as configs
-from qpensieve import priorities, replay
 from qpensieve.config import RunConfig
 from qpensieve.envs import LaneOptions, make_lanes
 from qpensieve.envs.base import State as LaneState
-from qpensieve.train.checkpoint import CheckpointError, arrays_to_tree, tree_to_arrays, under
+from qpensieve.evaluation import evaluate
+from qpensieve.records.checkpoint import CheckpointError, arrays_to_tree, tree_to_arrays, under
+from qpensieve.replay import priorities
+from qpensieve.replay import ring as replay
+from qpensieve.replay.slots import HostMemory
 from qpensieve.train.collect import Collected, Collector
-from qpensieve.train.evaluate import evaluate
 from qpensieve.train.learner import Block, Learner, TrainState, make_learner
-from qpensieve.train.memory import HostMemory
 from qpensieve.types import Algorithm
 
 Infos = dict[str, Float32[np.ndarray, " agent"]]

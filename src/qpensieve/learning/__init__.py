@@ -1,0 +1,1 @@
+"""Pieces that learning algorithms are made of."""

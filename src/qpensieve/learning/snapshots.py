@@ -1,0 +1,49 @@
+"""The Q replay buffer: a ring of past twin critics, kept as one critic whose leaves lead with the snapshot axis."""
+
+from dataclasses import replace
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Int
+
+from qpensieve.learning.nets import Critic
+
+
+class Snapshots(eqx.Module):
+    """Ring of past critics, first in first out."""
+
+    critics: Critic
+    """Leaves lead with [k, 2]."""
+    filled: Bool[Array, " k"]
+    cursor: Int[Array, ""]
+
+
+def empty(twins: Critic, num_snapshots: int) -> Snapshots:
+    """A ring with no critic in it yet; `twins` gives the shapes."""
+    critics = jax.tree.map(lambda leaf: jnp.zeros((num_snapshots, *leaf.shape), leaf.dtype), twins)
+    return Snapshots(critics, jnp.zeros(num_snapshots, bool), jnp.zeros((), jnp.int32))
+
+
+def push(ring: Snapshots, twins: Critic) -> Snapshots:
+    """Put `twins` in the place of the oldest snapshot."""
+    put = lambda slots, leaf: slots.at[ring.cursor].set(leaf)
+    return replace(
+        ring,
+        critics=jax.tree.map(put, ring.critics, twins),
+        filled=ring.filled.at[ring.cursor].set(True),
+        cursor=(ring.cursor + 1) % ring.filled.size,
+    )
+
+
+def push_if(due: Bool[Array, ""], ring: Snapshots, twins: Critic) -> Snapshots:
+    """`push` where `due`, else the ring as it is; an empty ring (no slots) stays empty."""
+    if ring.filled.size == 0:
+        return ring
+    return jax.tree.map(lambda new, old: jnp.where(due, new, old), push(ring, twins), ring)
+
+
+def with_current(ring: Snapshots, twins: Critic) -> tuple[Critic, Bool[Array, " k1"]]:
+    """All candidates of (11): the snapshots, and the current critic last; and which of them exist."""
+    critics = jax.tree.map(lambda slots, leaf: jnp.concatenate([slots, leaf[None]]), ring.critics, twins)
+    return critics, jnp.concatenate([ring.filled, jnp.ones(1, bool)])

@@ -1,0 +1,1 @@
+"""Populations of PPO policies: PGMORL and PFA."""

@@ -1,0 +1,429 @@
+"""One run of a population in memory: PGMORL or PFA. Every task of every seed is a member; all members are one batch.
+
+An iteration: roll out all members on the host, update all of them in one call of the device, measure what each now
+reaches, take that into the archive. After the warm-up, and from then on after every generation, tasks are chosen anew;
+lanes start new episodes then. Everything that changes is in `arrays()`.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Float32, Float64, Int64, Shaped
+
+from qpensieve import config as configs
+from qpensieve.config import RunConfig
+from qpensieve.envs import LaneOptions, make_lanes
+from qpensieve.evaluation import evaluate
+from qpensieve.learning.acting import KeptPolicy, MemberPolicy
+from qpensieve.population import archive as archives
+from qpensieve.population import arrays as search_arrays
+from qpensieve.population import moments as running
+from qpensieve.population import pfa, pgmorl, ppo, prediction
+from qpensieve.population.answering import ArchivePredictor, Policies, act_by_group
+from qpensieve.population.archive import Archive
+from qpensieve.population.moments import Moments
+from qpensieve.population.pfa import PfaConfig
+from qpensieve.population.pgmorl import OWN, PgmorlConfig, Samples, Search, Tasks
+from qpensieve.population.rollout import Place, RolloutCollector, lane_seeds
+from qpensieve.population.stages import reference_of, spacing, warmup_preferences
+from qpensieve.records import search as records
+from qpensieve.records.checkpoint import arrays_to_tree, tree_to_arrays, under
+from qpensieve.records.search import SearchRecord
+from qpensieve.train.collect import generator
+from qpensieve.train.learner import flatten, over_agents
+from qpensieve.train.trainer import DivergedError, EnvFailedError
+from qpensieve.types import EnvSpec, Info
+
+FITNESS, CANDIDATES = 203, 204
+"""Purposes of a seed's random streams."""
+INIT = 2**31 - 1
+"""Folded into a task's key, in place of an iteration's number, for its first parameters."""
+
+Infos = dict[str, Float[np.ndarray, " member"]]
+
+
+class Member(eqx.Module):
+    """Everything that belongs to a policy and travels with it; leaves lead with an axis of members."""
+
+    state: ppo.State
+    moments: Moments
+    """Of observations, then of discounted returns."""
+
+
+class PopulationTrainer:
+    """A run that advances iteration by iteration.
+
+    Args:
+        config: What to train; checked first.
+    """
+
+    def __init__(self, config: RunConfig):
+        configs.check(config)
+        assert isinstance(config.agent, PgmorlConfig | PfaConfig)
+        self.config, self._cfg = config, config.agent
+        self.spec = _spec(config)
+        configs.check_population(config, self.spec)
+        self.reference = reference_of(self._cfg.stages, self.spec)
+        self._grid = warmup_preferences(self._cfg.stages, self.spec.num_objectives)
+        self._places = [Place(seed, task) for seed in config.seed_list for task in range(self.num_tasks)]
+        self._widths = (self.spec.obs_size, self._cfg.ppo.hidden, self._cfg.ppo.hidden, self.spec.action_size)
+        self._make_lanes()
+        self._make_functions()
+        self._state = self._init(*self._seeds_and_tasks())
+        self._moments = running.standard(len(self._places), self.spec.obs_size + self.spec.num_objectives)
+        per_task = (config.seeds, self.num_tasks)
+        self._lam: Float64[np.ndarray, "seed n d"] = np.tile(self._grid, (config.seeds, 1, 1))
+        self._node: Int64[np.ndarray, "seed n"] = np.full(per_task, -1)
+        self._objs: Float64[np.ndarray, "seed n d"] = np.zeros((*per_task, self.spec.num_objectives))
+        size = len(self._kept()[0])
+        empty = pgmorl.empty_search(self.reference, size, self._members())
+        self._searches = [empty for _ in config.seed_list]
+        self.record = records.empty(self.reference, config.seeds, self.num_tasks)
+        self.iteration = self.generation = self._generation_start = 0
+        self._boundary = self._lane_arrays()
+        self._sums: Infos = {}
+        self._num_summed = 0
+
+    @property
+    def own_preferences(self) -> None:
+        """Archives serve every preference."""
+        return
+
+    @property
+    def num_tasks(self) -> int:
+        return len(self._grid)
+
+    @property
+    def lanes_per_seed(self) -> int:
+        """Environment steps of a seed for each step of the budget."""
+        return 1 if self._cfg.stages.total == "shared" else self.num_tasks
+
+    @property
+    def block(self) -> int:
+        """Steps of the budget that an iteration takes."""
+        return configs.iteration_steps(self._cfg, self.num_tasks)
+
+    @property
+    def num_iterations(self) -> int:
+        """How many iterations the budget allows; it is never overrun."""
+        return self.config.steps // self.block
+
+    @property
+    def goal(self) -> int:
+        """The step at which the run ends."""
+        return self.num_iterations * self.block
+
+    @property
+    def step(self) -> int:
+        return self.iteration * self.block
+
+    @property
+    def summed_to(self) -> int:
+        return self.step
+
+    @property
+    def searches(self) -> list[Search]:
+        """What every seed has found."""
+        return self._searches
+
+    @property
+    def generation_length(self) -> int:
+        """Iterations of the stage that runs now."""
+        stages = self._cfg.stages
+        return stages.warmup_iterations if self.generation == 0 else stages.generation_iterations
+
+    def advance(self) -> None:
+        """One iteration of every task of every seed."""
+        if self.iteration == self._generation_start + self.generation_length:
+            self._begin_generation()
+        if self.iteration == 0:
+            self._measure_first()
+        if self.iteration == self._generation_start:
+            with self._stepping():
+                self._collector.start()
+        self._iterate()
+        self._boundary = self._lane_arrays()
+
+    @contextmanager
+    def _stepping(self) -> Iterator[None]:
+        """Name failures of the environment as such; the lanes go back to where the last iteration left them."""
+        try:
+            yield
+        except Exception as error:
+            with suppress(Exception):  # they may be beyond repair; what is saved is not
+                self._restore_lanes(self._boundary)
+            raise EnvFailedError(f"the environment failed after step {self.step}: {error}") from error
+
+    def _iterate(self) -> None:
+        """Roll out, update, measure; nothing is taken over before all of it is done."""
+        collected = jax.tree.map(np.copy, self._moments)
+        policy = MemberPolicy(np.asarray(self._flat(self._state)), self._widths)
+        with self._stepping():
+            rollouts = self._collector.collect(policy, collected, self.iteration)
+        size = self.spec.obs_size
+        share = 1.0 - self.iteration / self.num_iterations
+        aim = (
+            self._lam.reshape(len(self._places), -1).astype(np.float32),
+            collected.scale[:, size:].astype(np.float32),
+            np.full(len(self._places), self._cfg.ppo.learning_rate * share, np.float32),
+        )
+        state, info = self._update(self._state, vars(rollouts), aim, np.int32(self.iteration))
+        info, kept = jax.device_get(info), self._kept(state, collected)
+        for name, value in (info | {"a parameter of the policy": kept}).items():
+            self._check_finite(name, value)
+        objs, steps = self._measure(kept, self.iteration + 1)
+        self._state, self._moments, self._objs = state, collected, objs
+        for name, value in info.items():
+            self._count(name, value)
+        self.iteration += 1
+        self._absorb(kept, steps)
+
+    def _absorb(self, kept: Float32[np.ndarray, "member parameters"], steps: Int64[np.ndarray, " seed"]) -> None:
+        """Archive, and where due graph and population, of what the iteration reached."""
+        stages, num = self._cfg.stages, self.num_tasks
+        self.record = records.append_iteration(self.record, self._objs, self._lam, self.generation, steps)
+        is_sampled = (self.iteration - self._generation_start) % stages.generation_iterations == 0
+        members = self._members() if is_sampled else None
+        for i, search in enumerate(self._searches):
+            own = slice(i * num, (i + 1) * num)
+            new = Archive(self._objs[i], kept[own], np.full(num, self.iteration), self._lam[i])
+            search = replace(search, archive=archives.update(search.archive, new, self.reference))
+            if members is not None:
+                search = self._sample(i, search, jax.tree.map(lambda x, own=own: x[own], members))
+            self._searches[i] = search
+        self._count("archive_hv", np.array([search.hypervolume for search in self._searches]))
+        self._count("archive_size", np.array([float(len(search.archive.objs)) for search in self._searches]))
+        self._num_summed += 1
+
+    def _sample(self, i: int, search: Search, members: Member) -> Search:
+        """A node and a sample of every task of one seed."""
+        graph, self._node[i] = pgmorl.add_nodes(search.graph, self._lam[i], self._objs[i], self._node[i])
+        search = replace(search, graph=graph)
+        if isinstance(self._cfg, PfaConfig):
+            return search
+        return pgmorl.join(self._cfg, search, Samples(members, self._objs[i].copy(), self._node[i].copy()))
+
+    def _begin_generation(self) -> None:
+        """Choose the tasks of the next generation."""
+        members, num = self._members(), self.num_tasks
+        proposals = [self._propose(i) for i in range(self.config.seeds)]
+        starts = self._objs.copy()
+        for i, (tasks, search) in enumerate(zip(proposals, self._searches, strict=True)):
+            for task in np.flatnonzero(tasks.source != OWN).tolist():
+                row, member = tasks.source[task], i * num + task
+                for mine, theirs in zip(jax.tree.leaves(members), jax.tree.leaves(search.samples.members), strict=True):
+                    mine[member] = theirs[row]
+                self._node[i, task], starts[i, task] = search.samples.node[row], search.samples.objs[row]
+            self._lam[i] = tasks.lam
+        self._state, self._moments = jax.tree.map(jnp.asarray, members.state), members.moments
+        predicted = np.stack([tasks.predicted for tasks in proposals])
+        bounds = np.array([tasks.bounds_share for tasks in proposals])
+        self.record = records.append_generation(self.record, starts, predicted, bounds)
+        self._objs = starts
+        self.generation += 1
+        self._generation_start = self.iteration
+
+    def _propose(self, i: int) -> Tasks:
+        """Tasks of one seed."""
+        stages, cfg = self._cfg.stages, self._cfg
+        if isinstance(cfg, PgmorlConfig):
+            stream = generator(self.config.seed_list[i], CANDIDATES, self.generation)
+            return pgmorl.propose(cfg, self._searches[i], self._lam[i], stream)
+        lengths = (stages.warmup_iterations, stages.generation_iterations, self.num_iterations)
+        lam = pfa.schedule(self.iteration, *lengths, self._grid[:, 0], spacing(stages, 2))
+        return Tasks(np.full(len(lam), OWN), lam, np.full_like(lam, np.nan))
+
+    def _measure_first(self) -> None:
+        """Roots of the graphs: what the untrained policies reach."""
+        self._objs, steps = self._measure(self._kept(), 0)
+        self.record = records.append_iteration(
+            records.empty(self.reference, self.config.seeds, self.num_tasks), self._objs, self._lam, 0, steps
+        )
+        for i, search in enumerate(self._searches):
+            none = np.full(self.num_tasks, -1)
+            empty = prediction.empty_graph(self.spec.num_objectives)
+            graph, self._node[i] = pgmorl.add_nodes(empty, self._lam[i], self._objs[i], none)
+            self._searches[i] = replace(search, graph=graph)
+
+    def _measure(
+        self, kept: Float32[np.ndarray, "member parameters"], number: int
+    ) -> tuple[Float64[np.ndarray, "seed n d"], Int64[np.ndarray, " seed"]]:
+        """Mean return of every member's mean action over fresh episodes, and the steps these took."""
+        with self._stepping():
+            return self._play(kept, number)
+
+    def _play(
+        self, kept: Float32[np.ndarray, "member parameters"], number: int
+    ) -> tuple[Float64[np.ndarray, "seed n d"], Int64[np.ndarray, " seed"]]:
+        lanes, episodes = self._fitness, self._cfg.stages.fitness_episodes
+        lanes.reseed([_fitness_seed(place, number, episode) for place in self._places for episode in range(episodes)])
+        policy, shape = KeptPolicy(kept, self._widths), (len(self._places), episodes)
+        obs, total = lanes.reset(), np.zeros((lanes.num_lanes, self.spec.num_objectives))
+        while lanes.running.any():
+            step = lanes.step(policy.exploit(obs.reshape(*shape, -1)).reshape(lanes.num_lanes, -1))
+            total += step.reward
+            obs = step.obs
+        objs = total.reshape(self.config.seeds, self.num_tasks, episodes, -1).mean(axis=2)
+        return objs, lanes.elapsed.reshape(self.config.seeds, -1).sum(axis=1)
+
+    def drain(self) -> None:
+        """Nothing is ever pending."""
+
+    def take_log(self) -> Infos:
+        """Mean of what was logged since the last call, per member or per seed."""
+        means = {name: value / self._num_summed for name, value in self._sums.items()}
+        self._sums, self._num_summed = {}, 0
+        return means
+
+    def _count(self, name: str, value: Float[np.ndarray, " rows"]) -> None:
+        self._sums[name] = self._sums.get(name, np.zeros(len(value))) + value
+
+    def evaluate(self, preferences: Float64[np.ndarray, "p d"], episodes: int) -> Float64[np.ndarray, "seed p e d"]:
+        """Returns, on fresh episodes, of the archive's best policy for each preference."""
+        lam = np.repeat(preferences, episodes, axis=0)
+        act = act_by_group([self.policies_of(i) for i in range(self.config.seeds)], lam, self._widths)
+        try:
+            return evaluate(self.config.domain, self.config.seed_list, act, preferences, episodes)
+        except (RuntimeError, ArithmeticError) as error:
+            raise EnvFailedError(f"the environment failed in the evaluation at step {self.step}: {error}") from error
+
+    def policies_of(self, i: int) -> Policies:
+        """Objectives and policies of one seed's archive; while that is empty, of its members."""
+        archive = self._searches[i].archive
+        if len(archive.objs):
+            return Policies(archive.objs, archive.policies)
+        num = self.num_tasks
+        return Policies(self._objs[i], self._kept()[i * num : (i + 1) * num])
+
+    def predictor(self) -> ArchivePredictor:
+        """Acts as the archives do now."""
+        return ArchivePredictor([self.policies_of(i) for i in range(self.config.seeds)], self._widths)
+
+    def search_record(self) -> SearchRecord:
+        """All of the search, for the run's folder."""
+        return search_arrays.complete(self.record, self._searches)
+
+    def parameters(self) -> dict[str, np.ndarray]:
+        """Networks and statistics of all members, and the archives."""
+        arrays = tree_to_arrays(self._members(), "member")
+        arrays = {name: value for name, value in arrays.items() if ".optimizer" not in name}
+        for i in range(self.config.seeds):
+            policies = self.policies_of(i)
+            arrays |= {f"archive/{i}/objs": policies.objs, f"archive/{i}/policies": policies.flat}
+        return arrays
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Everything, as of the end of the newest iteration, by name."""
+        arrays = tree_to_arrays(self._members(), "member") | self._boundary
+        for i, search in enumerate(self._searches):
+            arrays |= search_arrays.to_arrays(search, f"search/{i}/")
+        arrays |= search_arrays.record_to_arrays(self.record, "record/")
+        arrays |= {f"log/{name}": value for name, value in self._sums.items()}
+        arrays |= {"tasks/lam": self._lam, "tasks/node": self._node, "tasks/objs": self._objs}
+        counters = [self.iteration, self.generation, self._generation_start, self._num_summed]
+        arrays["counters"] = np.array(counters, np.int64)
+        return {name: np.array(value) for name, value in arrays.items()}
+
+    def restore(self, arrays: dict[str, np.ndarray]) -> None:
+        """Take over what `arrays` gave."""
+        members = arrays_to_tree(self._members(), arrays, "member")
+        self._state, self._moments = jax.tree.map(jnp.asarray, members.state), members.moments
+        self._restore_lanes(arrays)
+        self._boundary = self._lane_arrays()
+        one = self._members()
+        self._searches = [
+            search_arrays.from_arrays(arrays, f"search/{i}/", self.reference, one) for i in range(self.config.seeds)
+        ]
+        self.record = search_arrays.record_from_arrays(arrays, "record/", self.record)
+        self._sums = under(arrays, "log/")
+        self._lam, self._node, self._objs = (arrays[f"tasks/{name}"].copy() for name in ("lam", "node", "objs"))
+        counters = (int(value) for value in arrays["counters"])
+        self.iteration, self.generation, self._generation_start, self._num_summed = counters
+
+    def extend(self, steps: int) -> None:
+        """Plan for `steps` in all; the learning rate falls to 0 over the new length."""
+        config = replace(self.config, steps=steps)
+        configs.check(config)
+        configs.check_population(config, self.spec)
+        self.config = config
+
+    def close(self) -> None:
+        self._collector.close()
+        self._fitness.close()
+
+    def _make_lanes(self) -> None:
+        config, cfg = self.config, self._cfg
+        seeds = lane_seeds(self._places, cfg.ppo.num_lanes)
+        lanes = make_lanes(config.domain, len(seeds), seeds, LaneOptions(num_threads=config.num_threads))
+        self._collector = RolloutCollector(lanes, self._places, cfg.ppo)
+        number = len(self._places) * cfg.stages.fitness_episodes
+        options = LaneOptions(autoreset=False, num_threads=config.num_threads)
+        self._fitness = make_lanes(config.domain, number, list(range(number)), options)
+
+    def _make_functions(self) -> None:
+        cfg, spec = self._cfg.ppo, self.spec
+        seeds, tasks = self._seeds_and_tasks()
+
+        def init(seeds: Any, tasks: Any) -> ppo.State:
+            return jax.vmap(lambda seed, task: ppo.init(cfg, spec, _key(seed, task, INIT)))(seeds, tasks)
+
+        def update_one(args: Any) -> tuple[ppo.State, Info]:
+            state, rollout, aim, *key = args
+            return ppo.update(cfg, state, ppo.Rollout(**rollout), ppo.Aim(*aim), _key(*key))
+
+        def update(state: ppo.State, rollouts: Any, aim: Any, iteration: Array) -> tuple[ppo.State, Any]:
+            numbers = jnp.full(len(seeds), iteration)
+            return over_agents(update_one, (state, rollouts, aim, seeds, tasks, numbers))
+
+        self._init, self._update = jax.jit(init), jax.jit(update)
+        self._flat = jax.jit(lambda state: jax.vmap(flatten)(state.actor))
+
+    def _seeds_and_tasks(self) -> tuple[Array, Array]:
+        return jnp.array([p.seed for p in self._places]), jnp.array([p.task for p in self._places])
+
+    def _members(self) -> Member:
+        """All members on the host, as copies."""
+        return Member(jax.tree.map(np.array, self._state), jax.tree.map(np.copy, self._moments))
+
+    def _kept(self, state: Any = None, moments: Any = None) -> Float32[np.ndarray, "member parameters"]:
+        """What an archive keeps of every member: actor and observation statistics."""
+        flat = np.asarray(self._flat(state or self._state))
+        met: Moments = moments or self._moments
+        size = self.spec.obs_size
+        return np.concatenate([flat, met.mean[:, :size], met.scale[:, :size]], axis=1).astype(np.float32)
+
+    def _lane_arrays(self) -> dict[str, np.ndarray]:
+        lanes = {f"lanes/{name}": value for name, value in self._collector.lanes.state().items()}
+        return lanes | {"sums": self._collector.sums.copy()}
+
+    def _restore_lanes(self, arrays: dict[str, np.ndarray]) -> None:
+        self._collector.lanes.restore(under(arrays, "lanes/"))
+        self._collector.sums = arrays["sums"].copy()
+
+    def _check_finite(self, what: str, value: Shaped[np.ndarray, "member *rest"]) -> None:
+        is_finite = np.isfinite(value.reshape(len(value), -1)).all(axis=1)
+        if not is_finite.all():
+            place = self._places[int(np.argmin(is_finite))]
+            where = f"of task {place.task} of seed {place.seed}"
+            raise DivergedError(f"{what} {where} is no longer finite at step {self.step + self.block}")
+
+
+def _spec(config: RunConfig) -> EnvSpec:
+    lanes = make_lanes(config.domain, 1, 0)
+    lanes.close()
+    return lanes.spec
+
+
+def _fitness_seed(place: Place, number: int, episode: int) -> int:
+    key = (FITNESS, place.task, number, episode)
+    return int(np.random.SeedSequence(place.seed, spawn_key=key).generate_state(1)[0])
+
+
+def _key(seed: Any, task: Any, number: Any) -> Any:
+    return jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), task), number)

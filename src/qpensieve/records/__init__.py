@@ -1,0 +1,1 @@
+"""What a run writes: the files of its folder, written whole or not at all."""

@@ -1,0 +1,170 @@
+"""The replay on disk: only rows that are new since the last checkpoint are written, as one file a checkpoint."""
+
+import io
+import itertools
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TypedDict
+
+import numpy as np
+from jaxtyping import Float32
+
+from qpensieve.records.checkpoint import TEMPORARY, CheckpointError, find_damage, write_error, write_file
+
+DTYPE = np.dtype("<f4")
+
+
+class Segment(TypedDict):
+    """One file of rows [seed, end - start, width], as a checkpoint's JSON refers to it."""
+
+    file: str
+    start: int
+    """Transitions that each seed had written before the first row."""
+    end: int
+    """Transitions that each seed had written after the last row."""
+    checksum: str
+
+
+Manifest = Sequence[Segment]
+"""The segments a checkpoint needs, oldest first and without gaps."""
+
+
+class ReplayLog:
+    """Rows of the replay in `run/replay`, beside the ring on the device.
+
+    Every block goes to `append`; at a checkpoint `flush` gives the manifest to save in its `meta`, and once that
+    checkpoint stands, `prune` deletes files that no kept checkpoint refers to.
+
+    Args:
+        run: The run's folder.
+        width: Numbers in a row.
+        num_seeds: Seeds that write in step.
+        capacity: Rows of each seed's ring.
+    """
+
+    def __init__(self, run: Path, width: int, num_seeds: int, capacity: int):
+        self._run = run
+        self._folder = run / "replay"
+        self._num_seeds, self._width, self._capacity = num_seeds, width, capacity
+        self._segments: list[Segment] = []
+        self._pending: list[Float32[np.ndarray, "seed K width"]] = []
+        self._start = 0
+
+    @property
+    def written(self) -> int:
+        """Transitions of each seed so far, those not yet on disk included."""
+        return self._flushed + sum(block.shape[1] for block in self._pending)
+
+    @property
+    def _flushed(self) -> int:
+        return self._segments[-1]["end"] if self._segments else self._start
+
+    def append(self, block: Float32[np.ndarray, "seed K width"]) -> None:
+        """Remember a copy of new rows until the next flush."""
+        if block.shape[0] != self._num_seeds or block.shape[2] != self._width:
+            raise ValueError(f"block has shape {block.shape}, not ({self._num_seeds}, K, {self._width})")
+        if block.shape[1]:
+            self._pending.append(np.array(block, dtype=DTYPE, order="C"))
+
+    def begin(self, first: int) -> None:
+        """Start anew, with `first` transitions of each seed written before the rows to come; old files are deleted."""
+        self.resume([])
+        self._start = first
+
+    def flush(self) -> list[Segment]:
+        """Write the rows since the last flush; gives the manifest of all that is still in the ring.
+
+        Raises:
+            CheckpointError: The disk is full or cannot be written; the rows stay in memory for another try.
+        """
+        if self._pending:
+            start, end = self._flushed, self.written
+            path = self._folder / f"rows_{start}_{end}.npy"
+            try:
+                checksum = write_file(path, self._write_pending)
+            except OSError as error:
+                raise write_error(path, self._run, error) from error
+            self._segments.append(Segment(file=path.name, start=start, end=end, checksum=checksum))
+            self._pending.clear()
+        self._segments = [segment for segment in self._segments if segment["end"] > self._flushed - self._capacity]
+        return [segment.copy() for segment in self._segments]
+
+    def _write_pending(self, file: io.RawIOBase) -> None:
+        """Write the blocks as one array [seed, rows, width], piece by piece: joining them would take as much again."""
+        shape = (self._num_seeds, self.written - self._flushed, self._width)
+        header = {"descr": DTYPE.str, "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(file, header)  # pyright: ignore[reportArgumentType]
+        for seed in range(self._num_seeds):
+            for block in self._pending:
+                file.write(block[seed].data)
+
+    def prune(self, keep: Iterable[Manifest]) -> None:
+        """Delete files that neither these manifests (of the kept checkpoints) nor the log itself need."""
+        needed = {segment["file"] for manifest in [*keep, self._segments] for segment in manifest}
+        for path in [*self._folder.glob("rows_*.npy"), *self._folder.glob(f"{TEMPORARY}*")]:
+            if path.name not in needed:
+                path.unlink()
+
+    def resume(self, manifest: Manifest) -> None:
+        """Go on after the rows of `manifest`, `[]` for a new start; later rows, of a run that was killed, are deleted.
+
+        Files from before the manifest stay: an older checkpoint may refer to them.
+        """
+        self._segments = [Segment(**segment) for segment in manifest]
+        self._pending.clear()
+        needed = {segment["file"] for segment in manifest}
+        for path in self._folder.glob("rows_*.npy"):
+            name = re.fullmatch(r"rows_(\d+)_(\d+)\.npy", path.name)
+            if name and int(name[2]) > self._flushed and path.name not in needed:
+                path.unlink()
+        for path in self._folder.glob(f"{TEMPORARY}*"):
+            path.unlink()
+
+    def verify(self, manifest: Manifest) -> str | None:
+        """What is wrong with the files of `manifest`, or None; made for `load_latest(check=...)`."""
+        for segment, following in itertools.pairwise(manifest):
+            if segment["end"] != following["start"]:
+                return f"the replay has no rows between {segment['file']} and {following['file']}"
+        if manifest and manifest[0]["start"] > self._first(manifest):
+            return f"the replay has no rows before {manifest[0]['file']}"
+        for segment in manifest:
+            if problem := self._verify_segment(segment):
+                return f"segment of the replay {self._folder / segment['file']}: {problem}"
+        return None
+
+    def _verify_segment(self, segment: Segment) -> str | None:
+        # The name is made anew, so that an altered manifest cannot point outside the folder.
+        if segment["file"] != f"rows_{segment['start']}_{segment['end']}.npy":
+            return "its name does not fit its rows"
+        if problem := find_damage(self._folder / segment["file"], segment["checksum"]):
+            return problem
+        found, expected = self._open(segment), (self._num_seeds, segment["end"] - segment["start"], self._width)
+        if found.shape != expected or found.dtype != DTYPE:
+            return f"it holds {found.dtype} {found.shape}, not {DTYPE} {expected}"
+        return None
+
+    def _first(self, manifest: Manifest) -> int:
+        """Index of the oldest row that is still in the ring."""
+        return max(manifest[-1]["end"] - self._capacity, 0) if manifest else 0
+
+    def _open(self, segment: Segment) -> np.ndarray:
+        return np.load(self._folder / segment["file"], mmap_mode="r", allow_pickle=False)
+
+    def load(self, manifest: Manifest) -> tuple[Float32[np.ndarray, "seed rows width"], int]:
+        """The newest rows, at most `capacity`, in the order written, and how many had been written before them.
+
+        Row i belongs at (first + i) % capacity of the ring.
+
+        Raises:
+            CheckpointError: A file is missing or damaged; names it.
+        """
+        if problem := self.verify(manifest):
+            raise CheckpointError(problem)
+        first, end = self._first(manifest), manifest[-1]["end"] if manifest else 0
+        rows = np.empty((self._num_seeds, end - first, self._width), DTYPE)
+        for segment in manifest:
+            skipped = max(first - segment["start"], 0)
+            begin = segment["start"] + skipped - first
+            rows[:, begin : segment["end"] - first] = self._open(segment)[:, skipped:]
+        return rows, first

@@ -1,0 +1,162 @@
+"""Soft policy iteration for many preferences: naive (eq. 7) and Q-Pensieve (eq. 8)."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float64
+
+from qpensieve.theory import soft
+from qpensieve.theory.momdp import Momdp
+from qpensieve.theory.soft import LogProbs, Prefs, ScalarQ, VectorQ
+
+Members = Bool[np.ndarray, "m m"]
+"""W(lam) of every preference: row = whose set, column = who is in it. The diagonal is true."""
+Snapshots = Float64[np.ndarray, "k m s a d"]
+"""Vector Q-functions on offer, oldest first, the current one last."""
+Critic = Callable[[VectorQ, LogProbs], VectorQ]
+"""How a policy's Q-function is found: (Q-function so far, policy) -> Q-function."""
+
+
+def improve_naive(prefs: Prefs, q: VectorQ, alpha: float) -> LogProbs:
+    """Every preference on its own Q-function (eq. 7)."""
+    return soft.soft_policy(soft.scalarize_own(prefs, q), alpha)
+
+
+def improve(prefs: Prefs, members: Members, snapshots: Snapshots, alpha: float) -> LogProbs:
+    """The policy proportional to exp(best offer / alpha) (eq. 8)."""
+    return soft.soft_policy(best_offer(prefs, members, snapshots), alpha)
+
+
+def best_offer(prefs: Prefs, members: Members, snapshots: Snapshots) -> ScalarQ:
+    """M(s, a; lam): sup over lam' in W(lam) and Q' on offer of lam . Q'(s, a; lam'), at each state and action."""
+    offers = [soft.scalarize(lam, snapshots[:, w]).max(axis=(0, 1)) for lam, w in zip(prefs, members, strict=True)]
+    return np.stack(offers)
+
+
+def only_own(num: int) -> Members:
+    """W(lam) = {lam}."""
+    return np.eye(num, dtype=bool)
+
+
+def everyone(num: int) -> Members:
+    """W(lam) = all preferences: the full envelope."""
+    return np.ones((num, num), dtype=bool)
+
+
+def draw_members(generator: np.random.Generator, num: int, size: int) -> Members:
+    """W(lam) = lam and `size` - 1 others at random, for every lam by itself."""
+    order = generator.random((num, num))
+    np.fill_diagonal(order, -1.0)
+    members = np.zeros((num, num), dtype=bool)
+    np.put_along_axis(members, order.argsort(axis=1)[:, :size], True, axis=1)
+    return members
+
+
+def push(buffer: Snapshots, q: VectorQ, size: int) -> Float64[np.ndarray, "kept m s a d"]:
+    """The Q replay buffer with `q` added; beyond `size` the oldest goes first."""
+    return np.concatenate([buffer, q[None]])[max(0, len(buffer) + 1 - size) :]
+
+
+@dataclass(frozen=True)
+class Method:
+    """Which offers an improvement may choose from."""
+
+    name: str
+    """What to call it in tables and pictures."""
+    num_preferences: int | None = 1
+    """Size of W(lam), drawn anew at each iteration, with lam itself; None: all preferences."""
+    num_snapshots: int = 0
+    """Size of the Q replay buffer; the current Q-function is on offer in any case."""
+    push_period: int = 1
+    """Iterations from one push to the next."""
+
+    def draw(self, generator: np.random.Generator, num: int) -> Members:
+        """W of this iteration for `num` preferences."""
+        return everyone(num) if self.num_preferences is None else draw_members(generator, num, self.num_preferences)
+
+
+NAIVE = Method("naive")
+SHARED = Method("shared, no buffer", num_preferences=5)
+ENVELOPE = Method("full envelope", num_preferences=None)
+
+
+def pensieve(num_snapshots: int, num_preferences: int | None = 5, push_period: int = 1) -> Method:
+    """Q-Pensieve with a buffer of `num_snapshots`."""
+    return Method(f"Q-Pensieve, buffer {num_snapshots}", num_preferences, num_snapshots, push_period)
+
+
+@dataclass(frozen=True)
+class Iterate:
+    """One iteration: the policy and what is believed of it."""
+
+    logp: LogProbs
+    """The policy pi_k of every preference."""
+    q: VectorQ
+    """Its vector soft Q-function, exact or as the critic has it."""
+    buffer: Snapshots
+    """The Q replay buffer, without `q`."""
+
+
+@dataclass(frozen=True)
+class Course:
+    """How an iteration runs, apart from its method.
+
+    Attributes:
+        generator: Source of the sets W_k; only drawn from where they are random.
+        critic: How policies are evaluated; default: exactly.
+        q_start: Q-function to start from, believed as it is; default: what the critic makes of the uniform policy.
+    """
+
+    generator: np.random.Generator | None = None
+    critic: Critic | None = None
+    q_start: VectorQ | None = None
+
+
+EXACTLY = Course()
+
+
+def iterate(
+    momdp: Momdp, prefs: Prefs, alpha: float, method: Method = NAIVE, course: Course = EXACTLY
+) -> Iterator[Iterate]:
+    """Soft policy iteration without end: take as many iterates as needed.
+
+    Args:
+        momdp: The problem.
+        prefs: The preferences; each keeps a policy and a Q-function.
+        alpha: Temperature.
+        method: Which offers to improve with.
+        course: Randomness, critic and start; default: exact critics from the uniform policy.
+    """
+    generator = course.generator or np.random.default_rng(0)
+    critic, q_start = course.critic or exact_critic(momdp, alpha), course.q_start
+    logp = soft.uniform_policy(momdp, len(prefs))
+    q = critic(np.zeros((*logp.shape, momdp.num_objectives)), logp) if q_start is None else q_start
+    buffer, k = np.empty((0, *q.shape)), 0
+    while True:
+        yield Iterate(logp, q, buffer)
+        logp = improve(prefs, method.draw(generator, len(prefs)), np.concatenate([buffer, q[None]]), alpha)
+        if method.num_snapshots and k % method.push_period == 0:
+            buffer = push(buffer, q, method.num_snapshots)
+        q, k = critic(q, logp), k + 1
+
+
+def exact_critic(momdp: Momdp, alpha: float) -> Critic:
+    """The linear solve."""
+    return lambda _, logp: soft.evaluate(momdp, logp, alpha)
+
+
+def backup_critic(momdp: Momdp, alpha: float, num_backups: int) -> Critic:
+    """So many backups of the Q-function so far: what the deep algorithm can afford."""
+
+    def run(q: VectorQ, logp: LogProbs) -> VectorQ:
+        for _ in range(num_backups):
+            q = soft.backup(momdp, q, logp, alpha)
+        return q
+
+    return run
+
+
+def policy_gap(momdp: Momdp, prefs: Prefs, alpha: float, logp: LogProbs, optimum: ScalarQ) -> float:
+    """Largest loss of the policy's exact lam . Q against the optimum, over preferences, states and actions."""
+    return float((optimum - soft.scalarize_own(prefs, soft.evaluate(momdp, logp, alpha))).max())

@@ -1,0 +1,302 @@
+"""The optimisation graph, its neighbourhoods against plain loops, and the fitted model against known answers."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from qpensieve.population import prediction
+from qpensieve.population.prediction import Graph, ModelFit
+from qpensieve.preferences import das_dennis
+
+KNOWN = ModelFit(100.0, 6.0, 0.4, 20.0, 0)
+EIGHT = np.linspace(0.0, 1.0, 8)
+
+
+def _vector(*numbers: float) -> np.ndarray:
+    return np.array(numbers, np.float64)
+
+
+def _graph(edges: Any, d: int = 2) -> Graph:
+    """One tree per edge: (parent's objectives, preference, change)."""
+    graph = prediction.empty_graph(d)
+    for parent, lam, delta in edges:
+        graph = prediction.add_node(graph, np.ones(d), _vector(*parent), -1)
+        graph = prediction.add_node(graph, _vector(*lam), _vector(*parent) + _vector(*delta), len(graph.parent) - 1)
+    return graph
+
+
+def _fan(num: int) -> np.ndarray:
+    """Different preferences of two objectives."""
+    return np.stack([np.linspace(0.1, 0.9, num), 1.0 - np.linspace(0.1, 0.9, num)], axis=1)
+
+
+# The graph
+
+
+def test_nodes_keep_where_they_came_from_and_what_changed():
+    graph = prediction.add_node(prediction.empty_graph(2), _vector(0.5, 0.5), _vector(10, -4), -1)
+    graph = prediction.add_node(graph, _vector(0.6, 0.8), _vector(13, -5), 0)
+    graph = prediction.add_node(graph, _vector(0.0, 0.2), _vector(12, -1), 1)
+    graph = prediction.add_node(graph, _vector(3.0, 4.0), _vector(11, -4), 0)
+    np.testing.assert_allclose(graph.lam, [[0.5**0.5] * 2, [0.6, 0.8], [0, 1], [0.6, 0.8]], rtol=1e-15)
+    np.testing.assert_array_equal(graph.objs, [[10, -4], [13, -5], [12, -1], [11, -4]])
+    np.testing.assert_array_equal(graph.delta, [[0, 0], [3, -1], [-1, 4], [1, 0]])
+    assert graph.parent.tolist() == [-1, 0, 1, 0]
+
+
+@pytest.mark.parametrize("parent", [-2, 1])
+def test_a_parent_must_be_in_the_graph(parent: int):
+    graph = prediction.add_node(prediction.empty_graph(2), _vector(1, 0), _vector(1, 1), -1)
+    with pytest.raises(ValueError, match=f"parent must be -1 or one of 1 nodes, got {parent}"):
+        prediction.add_node(graph, _vector(1, 0), _vector(1, 1), parent)
+
+
+# The model
+
+
+def test_the_model_is_the_paper_s_quotient_of_exponentials():
+    x = np.linspace(-1.0, 2.0, 31)
+    power = np.exp(6.0 * (x - 0.4))
+    np.testing.assert_allclose(prediction.model(KNOWN, x), 100.0 * (power - 1) / (power + 1) + 20.0, rtol=1e-12)
+    np.testing.assert_array_equal(prediction.model(KNOWN, _vector(0.4)), [20.0])
+    np.testing.assert_array_equal(prediction.model(ModelFit(500.0, 20.0, -5.0, 500.0, 4), _vector(1e4)), [1000.0])
+
+
+def test_the_slopes_are_those_of_differences():
+    theta, x = _vector(80.0, 3.0, 0.3, -20.0), np.linspace(0.0, 1.0, 7)
+    for i in range(4):
+        step = 1e-6 * np.eye(4)[i]
+        rise = (prediction._curve(theta + step, x) - prediction._curve(theta - step, x)) / 2e-6
+        np.testing.assert_allclose(prediction._slopes(theta, x)[:, i], rise, rtol=1e-6, atol=1e-6)
+
+
+def test_a_known_curve_is_recovered_from_eight_preferences():
+    fit = prediction.fit_model(EIGHT, prediction.model(KNOWN, EIGHT), np.ones(8))
+    assert (fit.A, fit.a, fit.b, fit.c) == pytest.approx((100.0, 6.0, 0.4, 20.0), rel=1e-9)
+    assert fit.num_bounds == 0
+
+
+def test_a_known_curve_is_recovered_however_little_all_edges_count():
+    """The solver must not take a small gradient at the start for the optimum."""
+    fit = prediction.fit_model(EIGHT, prediction.model(KNOWN, EIGHT), np.full(8, 1e-6))
+    np.testing.assert_allclose(prediction.model(fit, EIGHT), prediction.model(KNOWN, EIGHT), atol=0.5)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_predictions_never_fall_with_the_preference(seed: int):
+    rng = np.random.default_rng(seed)
+    fit = prediction.fit_model(EIGHT, 200.0 * rng.normal(size=8) - 300.0 * EIGHT, np.ones(8))
+    assert (np.diff(prediction.model(fit, np.linspace(0.0, 1.0, 101))) >= -1e-9).all()
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_changes_of_3000_saturate_at_1000_and_say_so(sign: float):
+    fit = prediction.fit_model(EIGHT, sign * np.linspace(2700.0, 3300.0, 8), np.ones(8))
+    np.testing.assert_allclose(prediction.model(fit, EIGHT), sign * 1000.0, atol=1e-3)
+    assert (fit.A, fit.c) == pytest.approx((500.0, sign * 500.0))
+    assert fit.num_bounds >= 2
+
+
+def test_equal_changes_of_3000_saturate_at_501():
+    """The height of the curve is bounded by the range of the changes, at least 1."""
+    fit = prediction.fit_model(EIGHT, np.full(8, 3000.0), np.ones(8))
+    np.testing.assert_allclose(prediction.model(fit, EIGHT), 501.0, atol=1e-3)
+    assert fit.num_bounds >= 2
+
+
+def test_the_curve_is_no_higher_than_the_range_of_the_changes():
+    """A straight line would have a high and flat curve."""
+    fit = prediction.fit_model(EIGHT, 40.0 * EIGHT, np.ones(8))
+    assert (fit.A, fit.num_bounds) == pytest.approx((40.0, 1))
+    steep = prediction.fit_model(EIGHT, np.where(EIGHT > 0.5, 30.0, -30.0), np.ones(8))
+    assert steep.a == pytest.approx(20.0, abs=0.01)
+    assert steep.num_bounds == 1
+
+
+@pytest.mark.parametrize("importance", [[1.0, 1.0, 1.0, 1.0], [1.0, 0.3, 0.3, 0.8]])
+def test_a_single_preference_gets_the_robust_mean_of_its_changes(importance: list[float]):
+    """By trying every value: residuals times importance, squared below 20 and linear far beyond."""
+    delta, importances = _vector(0, 5, 10, 150), _vector(*importance)
+    fit = prediction.fit_model(np.full(4, 0.5), delta, importances)
+    values = np.linspace(0.0, 150.0, 150_001)
+    residuals = (values[:, None] - delta) * importances
+    loss = 2.0 * (np.sqrt(1.0 + (residuals / 20.0) ** 2) - 1.0)
+    best = values[np.argmin(loss.sum(axis=1))]
+    assert 5.0 < best < 60.0
+    assert prediction.model(fit, _vector(0.5))[0] == pytest.approx(best, abs=0.01)
+
+
+# Neighbourhoods
+
+
+def _neighbours_by_loops(graph: Graph, objs: np.ndarray, reference: np.ndarray) -> tuple[list[int], list[float]]:
+    threshold, sigma = 0.1, 0.03
+    while True:
+        found, importance, lams = [], [], []
+        for child, parent in enumerate(graph.parent.tolist()):
+            if parent < 0:
+                continue
+            start, here = graph.objs[parent] - reference, objs - reference
+            parts = [abs(s - h) / abs(h) for s, h in zip(start, here, strict=True)]
+            if max(parts) < threshold:
+                found.append(child)
+                importance.append(np.exp(-sum(part**2 for part in parts) / sigma**2 / 2))
+                if not any(np.linalg.norm(graph.lam[child] - lam) < 1e-4 for lam in lams):
+                    lams.append(graph.lam[child])
+        is_last = len(found) == np.sum(graph.parent >= 0) or (len(objs) > 2 and threshold >= 1)
+        if len(lams) > 3 or is_last:
+            return found, importance
+        threshold, sigma = 2 * threshold, 2 * sigma
+
+
+@pytest.mark.parametrize("d", [2, 3, 4])
+def test_neighbours_are_those_of_the_loops(d: int):
+    rng = np.random.default_rng(d)
+    sizes = set()
+    for _ in range(40):
+        reference, graph = rng.normal(size=d) * 5.0, prediction.empty_graph(d)
+        grid = das_dennis(d, 4)
+        for node in range(30):
+            objs = reference + rng.lognormal(0.0, 0.5, size=d)
+            parent = -1 if node < 5 else int(rng.integers(node))
+            graph = prediction.add_node(graph, grid[rng.integers(len(grid))], objs, parent)
+        objs = reference + rng.lognormal(0.0, 0.5, size=d)
+        edges, importance = prediction.neighbours(graph, objs, reference)
+        expected, expected_importance = _neighbours_by_loops(graph, objs, reference)
+        assert edges.tolist() == expected
+        np.testing.assert_allclose(importance, expected_importance, rtol=1e-9)
+        sizes.add(len(expected))
+    assert len(sizes) > 5
+
+
+def test_nearness_is_relative_to_the_height_over_the_reference():
+    """By hand: (0.5 / 10, 3 / 45) from (0, -50); relative to -5 itself the second would be 0.6 (trap 1)."""
+    graph = _graph([((10.5, -8.0), lam, (1, 1)) for lam in _fan(4)] + [((10.0, -0.4), (1, 0), (1, 1))])
+    edges, importance = prediction.neighbours(graph, _vector(10, -5), _vector(0, -50))
+    assert edges.tolist() == [1, 3, 5, 7]
+    np.testing.assert_allclose(importance, np.exp(-(0.05**2 + (3 / 45) ** 2) / 0.03**2 / 2), rtol=1e-12)
+
+
+def test_an_edge_is_as_near_as_its_parent_not_as_its_child():
+    near = [((100.0, 100.0), lam, (900, 900)) for lam in _fan(4)]
+    far = [((1000.0, 1000.0), lam, (-900, -900)) for lam in _fan(5)]
+    edges, importance = prediction.neighbours(_graph(near + far), _vector(100, 100), np.zeros(2))
+    assert edges.tolist() == [1, 3, 5, 7]
+    np.testing.assert_array_equal(importance, 1.0)
+
+
+def test_every_objective_must_be_near():
+    others = [((100.0, 150.0), (1, 0), (0, 0)), ((150.0, 100.0), (0, 1), (0, 0))]
+    graph = _graph([((100.0, 100.0), lam, (0, 0)) for lam in _fan(4)] + others)
+    edges, _ = prediction.neighbours(graph, _vector(100, 100), np.zeros(2))
+    assert edges.tolist() == [1, 3, 5, 7]
+
+
+def test_threshold_and_width_double_together_until_there_are_four_preferences():
+    """Three at the place itself, the fourth 15 percent off: one doubling. What is 25 percent off stays out."""
+    here = [((100.0, 100.0), lam, (0, 0)) for lam in _fan(4)[:3]]
+    more = [((115.0, 100.0), _fan(4)[3], (0, 0)), ((125.0, 100.0), (1, 0), (0, 0))]
+    edges, importance = prediction.neighbours(_graph(here + more), _vector(100, 100), np.zeros(2))
+    assert edges.tolist() == [1, 3, 5, 7]
+    np.testing.assert_allclose(importance, [1, 1, 1, np.exp(-((0.15 / 0.06) ** 2) / 2)], rtol=1e-12)
+
+
+def test_many_edges_under_few_preferences_are_not_enough():
+    """Lengths and rounding do not make a preference a different one."""
+    same = [((100.0, 100.0), factor * _vector(0.3, 0.7), (0, 0)) for factor in (1.0, 0.1, 3.0, 1.0 + 1e-9)]
+    edges, _ = prediction.neighbours(
+        _graph(same + [((115.0, 100.0), lam, (0, 0)) for lam in _fan(3)] + [((900.0, 900.0), (1, 0), (0, 0))]),
+        _vector(100, 100),
+        np.zeros(2),
+    )
+    assert edges.tolist() == [1, 3, 5, 7, 9, 11, 13]
+
+
+def test_a_gap_as_wide_as_the_threshold_is_outside():
+    graph = _graph([((8.0, 8.0), lam, (0, 0)) for lam in _fan(4)] + [((10.0, 8.0), (1, 0), (0, 0))])
+    edges, _ = prediction.neighbours(graph, _vector(8, 8), np.zeros(2), threshold=0.25)
+    assert edges.tolist() == [1, 3, 5, 7]
+    edges, _ = prediction.neighbours(graph, _vector(8, 8), np.zeros(2), threshold=0.2500001)
+    assert edges.tolist() == [1, 3, 5, 7, 9]
+
+
+def test_with_three_objectives_the_search_ends_once_the_threshold_passes_1():
+    """0.1 doubles to 1.6 and no further; with two objectives it goes on to all edges."""
+    for d, expected in ((3, [1]), (2, [1, 3])):
+        edges = [((2.5,) * d, (1,) * d, (0,) * d), ((2.7,) * d, (1,) + (0,) * (d - 1), (0,) * d)]
+        found, _ = prediction.neighbours(_graph(edges, d), np.ones(d), np.zeros(d))
+        assert found.tolist() == expected
+
+
+def test_an_objective_exactly_at_the_reference_has_no_neighbours_and_the_search_ends():
+    graph = _graph([((100.0, -50.0), lam, (1, 1)) for lam in _fan(6)])
+    edges, importance = prediction.neighbours(graph, _vector(100, -50), _vector(0, -50))
+    assert (edges.shape, importance.shape) == ((0,), (0,))
+    got = prediction.predict(graph, _vector(100, -50), _fan(3), _vector(0, -50))
+    np.testing.assert_array_equal(got.delta, np.zeros((3, 2)), strict=True)
+    assert (got.num_bounds, got.num_edges) == (0, 0)
+
+
+def test_fewer_than_four_preferences_in_the_whole_graph_end_the_search_with_all_there_is():
+    graph = _graph([((place, place), lam, (1, 1)) for place in (1.0, 1e-3, 1e6) for lam in _fan(3)])
+    edges, importance = prediction.neighbours(graph, _vector(1, 1), np.zeros(2))
+    assert len(edges) == 9
+    assert np.isfinite(importance).all()
+
+
+def test_the_width_does_not_grow_further_once_all_edges_are_in():
+    graph = _graph([((place, 100.0), lam, (1, 1)) for place in (100.0, 105.0) for lam in _fan(3)])
+    _, importance = prediction.neighbours(graph, _vector(100, 100), np.zeros(2))
+    np.testing.assert_allclose(importance, [1.0] * 3 + [np.exp(-((0.05 / 0.03) ** 2) / 2)] * 3, rtol=1e-12)
+
+
+def test_an_objective_just_above_the_reference_still_finds_far_neighbours():
+    graph = _graph([((1000.0, 1000.0), lam, (1, 1)) for lam in _fan(4)])
+    edges, importance = prediction.neighbours(graph, _vector(1e-7, 1000), np.zeros(2))
+    assert len(edges) == 4
+    assert (importance > 1e-4).all()
+
+
+# Predictions
+
+
+def test_without_edges_no_change_is_predicted():
+    graph = prediction.add_node(prediction.empty_graph(3), np.ones(3), np.ones(3), -1)
+    got = prediction.predict(graph, np.ones(3), das_dennis(3, 2), np.zeros(3))
+    np.testing.assert_array_equal(got.delta, np.zeros((6, 3)), strict=True)
+    assert (got.num_bounds, got.num_edges) == (0, 0)
+
+
+CURVES = (KNOWN, ModelFit(60.0, 9.0, 0.5, -30.0, 0), ModelFit(150.0, 4.0, 0.3, 5.0, 0))
+
+
+@pytest.mark.parametrize("d", [2, 3])
+@pytest.mark.parametrize("scale", [1.0, 0.01, 5.0])
+def test_every_objective_has_its_own_curve_over_its_own_part_of_the_preference(d: int, scale: float):
+    """Parts of the preference that sums to 1, whatever the length of those given and stored."""
+    reference, objs, lams = np.full(d, -1000.0), np.arange(d) * 10.0 - 5.0, das_dennis(d, 8)
+    curve = lambda lam: np.stack([prediction.model(CURVES[j], lam[:, j]) for j in range(d)], axis=1)
+    graph = _graph(zip([objs] * len(lams), lams, curve(lams), strict=True), d)
+    asked = das_dennis(d, 5)
+    got = prediction.predict(graph, objs, scale * asked, reference)
+    np.testing.assert_allclose(got.delta, curve(asked), rtol=1e-5, atol=1e-3)
+    assert (got.num_bounds, got.num_edges) == (0, len(lams))
+
+
+def test_near_edges_decide_where_far_ones_disagree():
+    lams = _fan(6)
+    near = [((100.0, 100.0), lam, (50, 50)) for lam in lams]
+    far = [((109.0, 91.0), lam, (-400, -400)) for lam in lams]
+    got = prediction.predict(_graph(near + far), _vector(100, 100), lams, np.zeros(2))
+    assert got.num_edges == 12
+    np.testing.assert_allclose(got.delta, 50.0, atol=1.0)
+
+
+def test_bounds_are_counted_over_all_objectives():
+    lams = _fan(6)
+    graph = _graph([((100.0, 100.0), lam, (3000 * (1 + lam[0]), 3000 * (1 + lam[1]))) for lam in lams])
+    got = prediction.predict(graph, _vector(100, 100), lams, np.zeros(2))
+    fits = [prediction.fit_model(lams[:, j], 3000 * (1 + lams[:, j]), np.ones(6)) for j in range(2)]
+    assert got.num_bounds == fits[0].num_bounds + fits[1].num_bounds >= 4
+    assert np.abs(got.delta).max() <= 1000.0

@@ -1,0 +1,678 @@
+"""PGMORL and PFA through a whole run: what belongs to a member, what the budget buys, what a resumed run ends as."""
+
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import qpensieve
+from qpensieve import cli, metrics
+from qpensieve.config import AlgoName, RunConfig, check, from_dict, iteration_steps, override, settings, to_dict
+from qpensieve.envs import DOMAINS, LaneOptions, make_lanes
+from qpensieve.learning.acting import KeptPolicy, num_parameters
+from qpensieve.population import trainer as population
+from qpensieve.population.answering import ArchivePredictor, Policies, act_by_group
+from qpensieve.population.pgmorl import OWN, PgmorlConfig, Tasks
+from qpensieve.population.rollout import Place
+from qpensieve.population.stages import warmup_preferences
+from qpensieve.population.trainer import PopulationTrainer
+from qpensieve.preferences import das_dennis
+from qpensieve.presets import POPULATION, default_config
+from qpensieve.records import evaluations, search
+from qpensieve.records.log import Progress
+from qpensieve.report import tables
+from qpensieve.train import run as runs
+from qpensieve.train.run import Options, Stopped
+from qpensieve.train.trainer import DivergedError, EnvFailedError
+from tests.train.kill_run import NEVER, assert_same_run, complete
+
+QUIET = Options(quiet=True)
+TINY: dict[str, Any] = {
+    "seeds": 2,
+    "steps": 1150,  # eleven iterations of 96, and 94 that are not enough for a twelfth
+    "eval_period": 300,
+    "parameters_period": 500,
+    "checkpoint_seconds": NEVER,
+    "divisions": 2,
+    "rollout_steps": 16,
+    "num_lanes": 2,
+    "minibatches": 2,
+    "epochs": 2,
+    "hidden": 8,
+    "learning_rate": 3e-3,
+    "warmup_iterations": 4,
+    "generation_iterations": 2,
+}
+METHODS: tuple[AlgoName, ...] = ("pgmorl", "pfa")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _shared_functions() -> Iterator[None]:
+    """Trainers of equal settings share their jitted functions: tracing is most of what a tiny run costs."""
+    make, made = PopulationTrainer._make_functions, {}
+
+    def shared(owner: Any) -> None:
+        key = (owner._cfg.ppo, owner.spec, tuple(owner._places))
+        if key not in made:
+            make(owner)
+            made[key] = owner._init, owner._update, owner._flat
+        owner._init, owner._update, owner._flat = made[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PopulationTrainer, "_make_functions", shared)
+        yield
+
+
+def tiny(algo: AlgoName = "pgmorl", domain: str = "DST2d", **changes: Any) -> RunConfig:
+    return override(default_config(domain, algo), TINY | changes)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Algorithm -> its run that was never stopped, made once."""
+    out = tmp_path_factory.mktemp("whole")
+
+    def make(algo: AlgoName) -> Path:
+        if not (out / algo).exists():
+            complete(runs.start(out / algo, tiny(algo), QUIET))
+        return out / algo
+
+    return make
+
+
+def trained(config: RunConfig, iterations: int) -> PopulationTrainer:
+    trainer = PopulationTrainer(config)
+    for _ in range(iterations):
+        trainer.advance()
+    return trainer
+
+
+class TestRun:
+    @pytest.mark.parametrize("algo", METHODS)
+    @pytest.mark.parametrize("iteration", [pytest.param(3, marks=pytest.mark.slow), 4, 7])
+    def test_stopped_and_resumed_ends_as_if_it_never_had_been(
+        self, algo: AlgoName, iteration: int, whole: Any, tmp_path: Path
+    ):
+        """In the warm-up, at its end (where tasks are about to be chosen), and in the middle of a generation."""
+        run = runs.start(tmp_path / "run", tiny(algo), QUIET)
+        advance = run.trainer.advance
+
+        def interrupted() -> None:
+            advance()
+            if run.trainer.step == iteration * 96:
+                signal.raise_signal(signal.SIGINT)
+
+        run.trainer.advance = interrupted  # pyright: ignore[reportAttributeAccessIssue]
+        with pytest.raises(Stopped):
+            complete(run)
+        resumed = runs.resume(tmp_path / "run", QUIET, lambda message: pytest.fail(message))
+        assert resumed.trainer.step == iteration * 96
+        complete(resumed)
+        assert_same_run(tmp_path / "run", whole(algo))
+        ours, theirs = (search.load(folder / search.FILE_NAME) for folder in (tmp_path / "run", whole(algo)))
+        for name, value in vars(ours).items():
+            np.testing.assert_array_equal(value, getattr(theirs, name), err_msg=name)
+
+    @pytest.mark.parametrize("algo", METHODS)
+    def test_uses_the_budget_and_no_more(self, algo: AlgoName, whole: Any):
+        record = search.load(whole(algo) / search.FILE_NAME)
+        assert record.num_iterations == 11
+        assert record.generation_ends() == [4, 6, 8, 10, 11]
+        assert record.num_generations == 4
+        summary = tables.summarize_run(whole(algo))
+        assert summary["step"] == 11 * 96 <= TINY["steps"]
+        assert summary["environment_steps_per_seed"] == 11 * 96
+        assert summary["search"]["iterations"] == 11
+        assert summary["search"]["generations"] == 4
+        text = tables.format_summary(summary)
+        assert "11 iterations of 3 tasks, 4 generations after the warm-up" in text
+        assert "1,056 environment steps per seed in all" in text
+
+    def test_per_task_gives_every_task_the_whole_budget(self, tmp_path: Path):
+        run = runs.start(tmp_path / "run", tiny(total="per-task", steps=200, seeds=1), QUIET)
+        complete(run)
+        summary = tables.summarize_run(tmp_path / "run")
+        assert summary["search"]["iterations"] == 200 // 32
+        assert summary["step"] == 192
+        assert summary["environment_steps_per_seed"] == 192 * 3
+
+    def test_counts_every_step_that_is_simulated(self):
+        trainer = PopulationTrainer(tiny(seeds=1))
+        counted = {"training": 0, "fitness": 0}
+        for name, lanes in (("training", trainer._collector.lanes), ("fitness", trainer._fitness)):
+            advance = lanes.simulator.advance
+
+            def watched(which: Any, actions: Any, name: str = name, advance: Any = advance):
+                counted[name] += len(actions)
+                return advance(which, actions)
+
+            lanes.simulator.advance = watched  # pyright: ignore[reportAttributeAccessIssue]
+        for _ in range(3):
+            trainer.advance()
+        assert counted["training"] == 3 * 96 == trainer.step
+        assert counted["fitness"] == trainer.search_record().fitness_steps.sum()
+
+    @pytest.mark.parametrize("algo", METHODS)
+    def test_folder_holds_what_people_open(self, algo: AlgoName, whole: Any):
+        folder = whole(algo)
+        table = evaluations.load(folder / evaluations.FILE_NAME)
+        assert table.full_returns.shape == (1, 2, 100, 10, 2)
+        assert table.short_steps.tolist() == [384, 672, 960, 1056]  # the first iteration at or after each 300
+        rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+        train = [row for row in rows if row["event"] == "train"]
+        assert len(train) == 11 or len(train) == 1
+        assert {"policy_loss", "value_loss", "kl", "archive_hv", "archive_size"} <= set(train[-1])
+        assert len(train[-1]["archive_hv"]) == 2
+        assert sorted(path.name for path in (folder / "parameters").iterdir()) == [
+            "step_000000576.npz",
+            "step_000001056.npz",
+        ]
+
+    def test_a_seed_does_not_depend_on_those_beside_it(self):
+        pair, alone = trained(tiny(first_seed=3), 7), trained(tiny(seeds=1, first_seed=4), 7)
+        ours, theirs = pair.searches[1], alone.searches[0]
+        np.testing.assert_array_equal(ours.archive.objs, theirs.archive.objs)
+        np.testing.assert_array_equal(ours.archive.policies, theirs.archive.policies)
+        np.testing.assert_array_equal(ours.graph.objs, theirs.graph.objs)
+        np.testing.assert_array_equal(pair.record.objs[:, 1], alone.record.objs[:, 0])
+
+
+class TestMembers:
+    def test_a_copied_member_trains_bit_for_bit_like_the_original(self):
+        """Same place, same resets: lost Adam moments, statistics or episodes would show."""
+        trainer = trained(tiny(seeds=1), 4)
+        copy = PopulationTrainer(tiny(seeds=1))
+        copy.restore(trainer.arrays())
+        for one in (trainer, copy):
+            one.advance()
+            one.advance()
+        ours, theirs = (jax.tree.leaves(one._members()) for one in (trainer, copy))
+        for a, b in zip(ours, theirs, strict=True):
+            assert a.tobytes() == b.tobytes()
+
+    @pytest.mark.parametrize("lost", ["optimizer", "moments", "nothing"])
+    def test_the_original_and_a_sample_of_it_go_on_alike_only_when_all_of_it_is_copied(self, lost: str):
+        """The sample of task 1 takes the place of task 1, which changes nothing; one that lost a part does."""
+        config = tiny(seeds=1, warmup_iterations=2)
+        ours, theirs = trained(config, 2), trained(config, 2)
+        stay = lambda trainer, source: Tasks(source, trainer._lam[0].copy(), np.full((3, 2), np.nan))
+        sample = ours._members()
+        if lost == "optimizer":
+            fresh = jax.tree.map(np.array, PopulationTrainer(config)._state.optimizer)
+            sample = population.Member(
+                type(sample.state)(sample.state.actor, sample.state.critic, fresh), sample.moments
+            )
+        if lost == "moments":
+            sample = population.Member(sample.state, PopulationTrainer(config)._members().moments)
+        samples = type(ours.searches[0].samples)(sample, ours._objs[0].copy(), ours._node[0].copy())
+        search_state = ours.searches[0]
+        ours._searches[0] = type(search_state)(
+            search_state.reference, search_state.archive, search_state.graph, samples
+        )
+        ours._propose = lambda i: stay(ours, np.array([OWN, 1, OWN]))  # pyright: ignore[reportAttributeAccessIssue]
+        theirs._propose = lambda i: stay(theirs, np.full(3, OWN))  # pyright: ignore[reportAttributeAccessIssue]
+        for one in (ours, theirs):
+            one.advance()
+        same = [
+            a.tobytes() == b.tobytes()
+            for a, b in zip(jax.tree.leaves(ours._members()), jax.tree.leaves(theirs._members()), strict=True)
+        ]
+        assert all(same) == (lost == "nothing")
+
+    def test_one_alone_equals_the_same_among_others(self):
+        """Task 0 of a grid of one division is (0, 1), as it is of two divisions, with the same place."""
+        many, few = trained(tiny(seeds=1), 1), trained(tiny(seeds=1, divisions=1, steps=640), 1)
+        assert many.num_tasks == 3
+        assert few.num_tasks == 2
+        # The learning rate depends on the length of the run: both have ten or eleven iterations, so the first is alike.
+        ours, theirs = many._members(), few._members()
+        for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
+            np.testing.assert_allclose(a[0], b[0], rtol=1e-5)
+
+    def test_preferences_pull_one_sample_different_ways(self):
+        """OneStep: (1, 0) wants the action 1, (0, 1) wants -1; both start from the same members."""
+        config = tiny(domain="qpensieve.envs.probes:one_step", divisions=1, steps=3200, warmup_iterations=40, seeds=1)
+        trainer = PopulationTrainer(config)
+        same = trainer._members()
+        for leaf in jax.tree.leaves(same):
+            leaf[1] = leaf[0]
+        trainer._state = jax.tree.map(jax.numpy.asarray, same.state)
+        for _ in range(40):
+            trainer.advance()
+        policy = KeptPolicy(trainer._kept(), trainer._widths)
+        first, second = policy.exploit(np.zeros((2, 1, 1), np.float32))[:, 0, 0]
+        assert trainer._lam[0].tolist() == [[0.0, 1.0], [1.0, 0.0]]
+        assert first < -0.5
+        assert second > 0.5
+
+
+class TestFitness:
+    def test_is_the_mean_action_on_normalised_observations(self):
+        """Sampled actions or raw observations would give a false front."""
+        trainer = trained(tiny(seeds=1), 3)
+        kept = trainer._kept()
+        moments, size = trainer._moments, 2
+        for task in range(3):
+            lanes = make_lanes("DST2d", 1, 0, LaneOptions(autoreset=False))
+            obs, total = lanes.reset(), np.zeros(2)
+            while lanes.running.any():
+                x = np.clip((obs - moments.mean[task, :size]) / moments.scale[task, :size], -10, 10)
+                net = jax.tree.map(lambda leaf, task=task: leaf[task], trainer._state.actor.net)
+                step = lanes.step(np.asarray(jax.vmap(net)(x.astype(np.float32))))
+                total += step.reward[0]
+                obs = step.obs
+            np.testing.assert_allclose(trainer._objs[0, task], total, atol=1e-6)
+        assert kept.shape == (3, (2 * 8 + 8) + (8 * 8 + 8) + (8 * 2 + 2) + 2 + 2 * 2)  # no critic, no Adam
+
+    def test_takes_several_episodes_where_starts_are_random(self):
+        assert settings(default_config("Hopper2d", "pgmorl").agent)["fitness_episodes"] > 1
+        trainer = trained(tiny(domain="Hopper2d", seeds=1, fitness_episodes=3, steps=200), 1)
+        assert trainer._fitness.num_lanes == 9
+        again = [trainer._measure(trainer._kept(), number)[0] for number in (1, 1, 2)]
+        np.testing.assert_array_equal(again[0], trainer._objs)
+        np.testing.assert_array_equal(again[0], again[1])
+        assert (again[2] != again[0]).any()  # every iteration has starts of its own
+
+    def test_the_report_measures_again_on_fresh_episodes(self):
+        """The archive's maximum is optimistic where starts are random."""
+        trainer = trained(tiny(domain="Hopper2d", seeds=1, fitness_episodes=1, steps=400), 4)
+        lam = np.array([[0.5, 0.5]])
+        known = trainer.policies_of(0).objs
+        reported = trainer.evaluate(lam, 3)[0, 0]
+        best = known[(known @ lam[0]).argmax()]
+        assert np.abs(reported - best).max() > 1e-6
+
+    def test_each_preference_is_served_by_the_best_of_the_archive(self):
+        trainer = trained(tiny(), 11)
+        preferences = das_dennis(2, 10)
+        returns = trainer.evaluate(preferences, 2)
+        for seed in range(2):
+            objs = trainer.policies_of(seed).objs
+            expected = objs[(preferences @ objs.T).argmax(axis=1)]
+            np.testing.assert_allclose(returns[seed, :, 0], expected, atol=1e-6)  # DST2d has no chance in it
+            np.testing.assert_allclose(returns[seed, :, 1], expected, atol=1e-6)
+
+
+class TestSearch:
+    def test_negative_objectives_fill_archive_and_population(self):
+        """Time costs -1 a step, so the origin as reference would leave both empty and train nothing."""
+        trainer = trained(tiny(rollout_steps=64, steps=50_000, seeds=1), 4)
+        for found in trainer.searches:
+            assert (found.archive.objs[:, 1] < 0).all()
+            assert len(found.archive.objs) >= 1
+            assert len(found.samples.node) >= 1
+            assert found.graph.parent.tolist() == [-1, -1, -1, 0, 1, 2, 3, 4, 5]
+        before = [found.samples for found in trainer.searches]
+        trainer.advance()
+        assert np.isfinite(trainer.record.predicted).any()
+        assert [len(samples.node) for samples in before] == [len(f.samples.node) for f in trainer.searches]
+
+    def test_with_nothing_above_the_reference_tasks_go_on_and_evaluation_still_answers(self):
+        trainer = trained(tiny(reference=(1000.0, 1000.0), seeds=1), 5)
+        assert len(trainer.searches[0].archive.objs) == 0
+        np.testing.assert_array_equal(trainer._lam[0], das_dennis(2, 2))
+        np.testing.assert_array_equal(trainer._node[0], [6, 7, 8])
+        assert trainer.evaluate(np.array([[0.5, 0.5]]), 1).shape == (1, 1, 1, 2)
+        assert np.isnan(trainer.record.predicted).all()
+
+    def test_the_archive_never_loses_hypervolume_and_never_exceeds_the_front(self):
+        trainer = PopulationTrainer(tiny(steps=4000))
+        volumes = []
+        for _ in range(20):
+            trainer.advance()
+            volumes.append([found.hypervolume for found in trainer.searches])
+        assert (np.diff(volumes, axis=0) >= -1e-9).all()
+        assert np.max(volumes) <= 1055.0 + 1e-6
+        record = trainer.search_record()
+        for seed in range(2):
+            rebuilt = record.archive_of(seed, 20)
+            np.testing.assert_array_equal(np.sort(rebuilt, axis=0), np.sort(record.archive_of(seed), axis=0))
+            assert record.hypervolume_of(seed) == pytest.approx(volumes[-1][seed])
+
+    def test_chosen_tasks_start_from_their_sample(self):
+        trainer = trained(tiny(rollout_steps=64, steps=50_000, seeds=1), 4)
+        found = trainer.searches[0]
+        tasks = trainer._propose(0)
+        chosen = np.flatnonzero(tasks.source != OWN)
+        assert len(chosen)
+        trainer._begin_generation()
+        members = trainer._members()
+        for task in chosen.tolist():
+            row = tasks.source[task]
+            for mine, theirs in zip(jax.tree.leaves(members), jax.tree.leaves(found.samples.members), strict=True):
+                np.testing.assert_array_equal(mine[task], theirs[row])
+            assert trainer._node[0, task] == found.samples.node[row]
+        np.testing.assert_array_equal(trainer._lam[0], tasks.lam)
+        assert trainer.iteration == trainer._generation_start == 4
+
+    def test_nodes_tell_what_training_changed(self):
+        trainer = trained(tiny(seeds=1), 8)
+        graph, record = trainer.searches[0].graph, trainer.search_record()
+        for node, parent in enumerate(graph.parent.tolist()):
+            if parent >= 0:
+                np.testing.assert_allclose(graph.delta[node], graph.objs[node] - graph.objs[parent])
+        # Roots, then every second iteration.
+        expected = record.objs[[0, 2, 4, 6, 8], 0].reshape(-1, 2)
+        np.testing.assert_array_equal(graph.objs, expected)
+        np.testing.assert_allclose(np.linalg.norm(graph.lam, axis=1), 1.0)
+
+
+class TestPfa:
+    def test_slides_from_each_preference_to_the_next(self, whole: Any):
+        """11 iterations, 4 of them warm-up, generations of 2: the way gone is 2/7, 4/7, 6/7, 1 of half."""
+        record = search.load(whole("pfa") / search.FILE_NAME)
+        base = np.array([0.0, 0.5, 1.0])
+        np.testing.assert_allclose(record.lam[:5, 0, :, 0], np.tile(base, (5, 1)))
+        for end, share in zip([6, 8, 10, 11], [2 / 7, 4 / 7, 6 / 7, 1.0], strict=True):
+            np.testing.assert_allclose(record.lam[end, 0, :, 0], np.clip(base + 0.5 * share, 0, 1))
+            np.testing.assert_allclose(record.lam[end, 0].sum(axis=1), 1.0)
+        np.testing.assert_allclose(record.lam[11, 0, :-1, 0], base[1:])  # task k ends where task k + 1 began
+
+    def test_preferences_move_once_a_generation(self, whole: Any):
+        record = search.load(whole("pfa") / search.FILE_NAME)
+        moved = np.flatnonzero(np.abs(np.diff(record.lam[:, 0, 0, 0])) > 1e-9) + 1
+        assert moved.tolist() == [5, 7, 9, 11]
+
+    def test_every_task_keeps_its_own_policy(self):
+        trainer = trained(tiny("pfa", seeds=1), 4)
+        before = trainer._members()
+        trainer._begin_generation()
+        for a, b in zip(jax.tree.leaves(before), jax.tree.leaves(trainer._members()), strict=True):
+            np.testing.assert_array_equal(a, b)
+
+    def test_all_warm_up_it_is_pgmorl(self):
+        ours, theirs = trained(tiny("pfa", steps=400, seeds=1), 4), trained(tiny("pgmorl", steps=400, seeds=1), 4)
+        np.testing.assert_array_equal(ours.record.objs, theirs.record.objs)
+
+    def test_refuses_three_objectives(self, capsys: pytest.CaptureFixture[str], tmp_path: Path):
+        with pytest.raises(SystemExit):
+            cli.main(["train", "Hopper3d", "--algo", "pfa", "--preset", "quick", "--out", str(tmp_path)])
+        assert "pfa follows the front of two objectives, Hopper3d has 3" in capsys.readouterr().err
+        assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "domain", ["Hopper3d", *(pytest.param(name, marks=pytest.mark.slow) for name in ("LunarLander4d", "Hopper5d"))]
+)
+def test_three_to_five_objectives_evolve(domain: str):
+    d = DOMAINS[domain].spec.num_objectives
+    config = tiny(domain=domain, seeds=1, divisions=1, steps=32 * d * 7, fitness_episodes=1, num_buffers=30)
+    trainer = trained(config, 7)
+    assert trainer.generation == 2
+    assert trainer.evaluate(np.full((1, d), 1 / d), 1).shape == (1, 1, 1, d)
+
+
+class TestConfig:
+    def test_the_papers_table(self):
+        for domain, (steps, warmup, generation, buffers, sparsity) in POPULATION.items():
+            assert domain in DOMAINS
+            config = default_config(domain, "pgmorl")
+            check(config)
+            values = settings(config.agent)
+            assert (config.steps, values["warmup_iterations"], values["generation_iterations"]) == (
+                steps,
+                warmup,
+                generation,
+            )
+            assert (values["num_buffers"], values["sparsity_weight"]) == (buffers, sparsity)
+            assert (values["buffer_size"], values["num_candidates"]) == (2, 7)
+            assert sparsity > 0  # gaps count against; the paper prints it negative for a criterion that adds it
+        assert len(POPULATION) == 10
+
+    @pytest.mark.parametrize(
+        ("domain", "shared", "per_task"),
+        [
+            ("DST2d", 36, 183),
+            ("HalfCheetah2d", 366, 1831),
+            ("Hopper2d", 109, 549),
+            ("LunarLander4d", 26, 915),
+            ("LunarLander5d", 26, 915),
+            ("Hopper3d", 122, 1831),
+        ],
+    )
+    def test_iterations_of_the_papers_budgets(self, domain: str, shared: int, per_task: int):
+        for total, iterations in (("shared", shared), ("per-task", per_task)):
+            config = override(default_config(domain, "pgmorl"), {"total": total})
+            agent = config.agent
+            assert isinstance(agent, PgmorlConfig)
+            num_tasks = len(warmup_preferences(agent.stages, DOMAINS[domain].spec.num_objectives))
+            assert config.steps // iteration_steps(agent, num_tasks) == iterations
+
+    @pytest.mark.parametrize("algo", METHODS)
+    def test_survives_json_and_help_names_every_setting(self, algo: AlgoName, capsys: pytest.CaptureFixture[str]):
+        config = default_config("Ant2d", algo, "quick")
+        assert from_dict(to_dict(config)) == config
+        with pytest.raises(SystemExit):
+            cli.main(["train", "DST2d", "--algo", algo, "--help"])
+        out = capsys.readouterr().out
+        for name in settings(config.agent):
+            assert f"--{name.replace('_', '-')}"[:30] in out
+
+    @pytest.mark.parametrize(
+        ("changes", "message"),
+        [
+            ({"steps": 90}, "one iteration of 3 tasks x 2 lanes x 16 steps takes 96"),
+            ({"warmup_iterations": 5}, "not a multiple of generation_iterations"),
+            ({"minibatches": 5}, "do not split into 5 equal minibatches"),
+            ({"replay_capacity": 10}, "pgmorl has no replay"),
+            ({"sparsity_weight": -1.0}, "would reward gaps in the front; .* here it is 1"),
+            ({"reference": (float("nan"), 0.0)}, "reference must be finite"),
+            ({"num_candidates": 1}, "num_candidates is 1; at least 2"),
+            ({"fitness_episodes": 0}, "fitness_episodes is 0; at least 1"),
+            ({"reference": (1.0,)}, "reference has 1 numbers, DST2d has 2 objectives"),
+        ],
+    )
+    def test_what_cannot_run_is_refused(self, changes: dict[str, Any], message: str):
+        with pytest.raises(ValueError, match=message):
+            PopulationTrainer(tiny(**changes))
+
+    def test_the_domain_on_the_command_line_picks_the_preset(self, monkeypatch: pytest.MonkeyPatch):
+        class Asked(Exception):  # noqa: N818
+            """Carries what would have been trained."""
+
+        def start(folder: Path, config: RunConfig, options: Options) -> None:
+            raise Asked(config)
+
+        monkeypatch.setattr(runs, "start", start)
+        words = ["train", "--name", "DST2d", "--quiet", "LunarLander4d", "--algo", "pgmorl"]
+        with pytest.raises(Asked) as asked:
+            cli.main([*words, "--seeds", "1", "--num-buffers", "50"])
+        config = asked.value.args[0]
+        assert (config.domain, config.steps, config.seeds) == ("LunarLander4d", 7_500_000, 1)
+        values = settings(config.agent)
+        assert (values["sparsity_weight"], values["warmup_iterations"], values["num_buffers"]) == (1e6, 40, 50)
+
+
+@pytest.mark.parametrize(("kind", "algo"), [(qpensieve.PGMORL, "pgmorl"), (qpensieve.PFA, "pfa")])
+def test_an_agent_learns_saves_loads_and_goes_on_the_same(kind: Any, algo: AlgoName, tmp_path: Path):
+    small = {name: value for name, value in TINY.items() if name not in ("seeds", "steps")}
+    agent = kind("DST2d", seeds=2, **small).learn(600)
+    assert agent.num_steps == 576
+    obs, lam = np.random.default_rng(0).uniform(0, 11, (5, 2)), [0.5, 0.5]
+    action = agent.predict(obs, lam, seed=1)
+    assert action.shape == (5, 2)
+    assert np.abs(action).max() <= 1.0
+    np.testing.assert_array_equal(agent.predict(obs[3], lam, seed=1), action[3])
+    sampled = [agent.predict(obs, lam, deterministic=False, generator=np.random.default_rng(1)) for _ in range(2)]
+    np.testing.assert_array_equal(*sampled)
+    agent.save(tmp_path / "agent")
+    loaded = qpensieve.load(tmp_path / "agent")
+    assert type(loaded) is kind
+    np.testing.assert_array_equal(loaded.predict(obs, lam, seed=1), action)
+    with pytest.raises(ValueError, match="total_timesteps is 90, but one block takes 96"):
+        agent.learn(90)
+    for one in (agent, loaded):
+        one.learn(300)
+    ours, theirs = agent._trainer.arrays(), loaded._trainer.arrays()
+    assert [name for name in ours if ours[name].tobytes() != theirs[name].tobytes()] == []
+    summary = agent.evaluate(episodes=1)
+    assert summary.hv is not None
+    reference = np.array([0.0, -50.0])
+    for seed in range(2):  # without chance, what is reported is the convex part of what was archived
+        assert summary.hv[seed] <= metrics.hypervolume(agent._trainer.policies_of(seed).objs, reference) + 1e-6
+
+
+class TestUpdates:
+    def test_are_told_the_preference_the_scale_of_returns_and_a_falling_rate(self, monkeypatch: pytest.MonkeyPatch):
+        """Weights on normalised rewards (a scale of 1), yesterday's scale or a rate that stays would go unnoticed."""
+        trainer = PopulationTrainer(tiny(seeds=1))
+        update, told = trainer._update, []
+
+        def watched(state: Any, rollouts: Any, aim: Any, number: Any) -> Any:
+            told.append((aim, int(number)))
+            return update(state, rollouts, aim, number)
+
+        monkeypatch.setattr(trainer, "_update", watched)
+        for iteration in range(7):
+            trainer.advance()
+            (lam, scale, rate), number = told[-1]
+            assert number == iteration
+            np.testing.assert_allclose(lam, trainer._lam[0], rtol=1e-6)
+            np.testing.assert_allclose(scale, trainer._moments.scale[:, 2:], rtol=1e-6)
+            assert np.abs(scale - 1.0).min() > 1e-3
+            np.testing.assert_allclose(rate, TINY["learning_rate"] * (1 - iteration / 11), rtol=1e-6)
+        assert trainer.generation == 2
+
+    def test_lanes_begin_anew_with_every_stage_and_only_then(self, monkeypatch: pytest.MonkeyPatch):
+        trainer = PopulationTrainer(tiny(seeds=1))
+        start, started = trainer._collector.start, []
+        monkeypatch.setattr(trainer._collector, "start", lambda: (started.append(trainer.iteration), start()))
+        for _ in range(9):
+            trainer.advance()
+        assert started == [0, 4, 6, 8]
+
+    def test_minibatches_differ_between_iterations_tasks_and_seeds(self):
+        keys = {
+            np.asarray(jax.random.key_data(population._key(seed, task, number))).tobytes()
+            for seed in range(3)
+            for task in range(3)
+            for number in (0, 1, 2, population.INIT)
+        }
+        assert len(keys) == 36
+
+
+class TestArchives:
+    def test_say_when_and_under_which_preference_a_policy_was_found(self):
+        trainer = trained(tiny(), 9)
+        for seed, found in enumerate(trainer.searches):
+            assert len(found.archive.objs)
+            for objs, at, lam in zip(found.archive.objs, found.archive.found_at, found.archive.lam, strict=True):
+                reached = trainer.record.objs[at, seed]
+                tasks = np.flatnonzero((reached == objs).all(axis=1))
+                assert len(tasks)
+                assert any(np.array_equal(trainer.record.lam[at, seed, task], lam) for task in tasks.tolist())
+
+    def test_fitness_episodes_differ_between_tasks_iterations_and_episodes(self):
+        seeds = {
+            population._fitness_seed(Place(seed, task), number, episode)
+            for seed in range(2)
+            for task in range(3)
+            for number in range(3)
+            for episode in range(3)
+        }
+        assert len(seeds) == 54
+
+    def test_large_ones_act_as_each_policy_alone(self):
+        """One policy serves most preferences, many serve few: groups are cut and padded, actions stay the same."""
+        stream, widths = np.random.default_rng(0), (3, 8, 8, 2)
+        objs = np.stack([np.linspace(0, 1, 40), 1 - np.linspace(0, 1, 40) ** 3], axis=1)
+        size = num_parameters(widths) + 2 + 6
+        known = [Policies(objs * (i + 1), stream.normal(1, 0.3, (40, size)).astype(np.float32)) for i in range(2)]
+        lam = np.concatenate([das_dennis(2, 50), np.tile([[1.0, 0.0]], (300, 1))])
+        obs = stream.normal(size=(2, len(lam), 3)).astype(np.float32)
+        together = act_by_group(known, lam, widths)(obs, None)
+        one_by_one = ArchivePredictor(known, widths)
+        for seed in range(2):
+            np.testing.assert_allclose(together[seed], one_by_one.act(seed, obs[seed], lam), rtol=1e-5, atol=1e-6)
+
+
+class TestFailures:
+    @pytest.mark.parametrize(
+        ("iteration", "calls"),
+        [pytest.param(0, 3, marks=pytest.mark.slow), (0, 40), pytest.param(3, 3, marks=pytest.mark.slow), (4, 30)],
+    )
+    def test_in_a_fitness_episode_or_a_rollout_leave_no_trace(
+        self, iteration: int, calls: int, whole: Any, tmp_path: Path
+    ):
+        """At the very start, in the warm-up, at a generation's start; resumed, all is as if nothing had failed."""
+        run = runs.start(tmp_path / "run", tiny(), QUIET)
+        trainer = run.trainer
+        assert isinstance(trainer, PopulationTrainer)
+        for _ in range(iteration):
+            run._advance(Progress(1, 0, quiet=True))
+        count = iter(range(1000))
+        lanes = trainer._fitness if calls > 10 else trainer._collector.lanes
+        step = lanes.step
+
+        def failing(actions: Any) -> Any:
+            if next(count) == calls:
+                raise RuntimeError("the simulator is gone")
+            return step(actions)
+
+        lanes.step = failing  # pyright: ignore[reportAttributeAccessIssue]
+        with pytest.raises(EnvFailedError, match="the simulator is gone; saved, continue with"):
+            complete(run)
+        complete(runs.resume(tmp_path / "run", QUIET, lambda message: pytest.fail(message)))
+        assert_same_run(tmp_path / "run", whole("pgmorl"))
+
+    def test_leave_the_lanes_where_they_were(self):
+        """So that a program that catches the failure can go on."""
+        trainer, other = trained(tiny(seeds=1), 3), trained(tiny(seeds=1), 3)
+        step, count = trainer._fitness.step, iter(range(1000))
+
+        def failing(actions: Any) -> Any:
+            if next(count) == 2:
+                raise RuntimeError("not now")
+            return step(actions)
+
+        trainer._fitness.step = failing  # pyright: ignore[reportAttributeAccessIssue]
+        with pytest.raises(EnvFailedError):
+            trainer.advance()
+        for one in (trainer, other):
+            one.advance()
+        ours, theirs = trainer.arrays(), other.arrays()
+        assert [name for name in ours if ours[name].tobytes() != theirs[name].tobytes()] == []
+
+    def test_of_the_program_are_not_blamed_on_the_environment(self, monkeypatch: pytest.MonkeyPatch):
+        trainer = trained(tiny(seeds=1), 1)
+
+        def broken(*given: Any) -> Any:
+            raise RuntimeError("out of memory")
+
+        monkeypatch.setattr(trainer, "_update", broken)
+        with pytest.raises(RuntimeError, match=r"^out of memory$"):
+            trainer.advance()
+
+    def test_an_environment_that_fails_leaves_the_last_iteration_to_resume_from(self, whole: Any, tmp_path: Path):
+        run = runs.start(tmp_path / "run", tiny(), QUIET)
+        for _ in range(5):
+            run.trainer.advance()
+        step = run.trainer._collector.lanes.step  # pyright: ignore[reportAttributeAccessIssue]
+        calls = []
+
+        def failing(actions: Any) -> Any:
+            calls.append(1)
+            if len(calls) == 9:
+                raise RuntimeError("the simulator is gone")
+            return step(actions)
+
+        run.trainer._collector.lanes.step = failing  # pyright: ignore[reportAttributeAccessIssue]
+        with pytest.raises(EnvFailedError, match="the simulator is gone; saved, continue with"):
+            complete(run)
+        resumed = runs.resume(tmp_path / "run", QUIET, lambda message: pytest.fail(message))
+        assert resumed.trainer.step == 5 * 96
+        complete(resumed)
+        ours, theirs = (search.load(folder / search.FILE_NAME) for folder in (tmp_path / "run", whole("pgmorl")))
+        np.testing.assert_array_equal(ours.objs, theirs.objs)
+
+    def test_what_diverged_is_named(self):
+        trainer = trained(tiny(first_seed=7), 1)
+        values = np.zeros((6, 4))
+        values[4, 2] = np.nan
+        with pytest.raises(DivergedError, match="a loss of task 1 of seed 8 is no longer finite at step 192"):
+            trainer._check_finite("a loss", values)

@@ -1,0 +1,413 @@
+import contextlib
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jaxtyping import Array
+
+from qpensieve.records import checkpoint
+from qpensieve.records.checkpoint import CheckpointError, arrays_to_tree, load_latest, save, tree_to_arrays
+
+ARRAYS = {".net.weight": np.arange(600, dtype=np.float32).reshape(20, 30), ".count": np.array(7, dtype=np.int32)}
+META = {"config": {"seed": 3, "rate": 3e-4}, "lanes": [1, 2.5, None], "state": 2**127 + 1}
+
+
+class Layer(eqx.Module):
+    weight: Array
+    bias: Array | None
+
+
+class State(eqx.Module):
+    net: Layer
+    key: Array
+    count: Array
+    host: Any
+
+
+def make_state() -> State:
+    keys = jax.random.split(jax.random.key(5), 3)
+    return State(Layer(jnp.arange(6.0).reshape(2, 3), None), keys, jnp.array(4), {"best": np.array([1e13, 2.0])})
+
+
+def refuse_to_warn(message: str):
+    raise AssertionError(message)
+
+
+def flip(path: Path, offset: int):
+    data = bytearray(path.read_bytes())
+    data[offset] ^= 0x11
+    path.write_bytes(data)
+
+
+def steps_kept(run: Path) -> list[str]:
+    return sorted(path.name for path in (run / "checkpoints").iterdir())
+
+
+def assert_same_arrays(left: dict[str, np.ndarray], right: dict[str, np.ndarray]):
+    assert left.keys() == right.keys()
+    for name in left:
+        assert left[name].dtype == right[name].dtype
+        np.testing.assert_array_equal(left[name], right[name])
+
+
+def test_a_tree_becomes_arrays_named_by_their_paths():
+    arrays = tree_to_arrays(make_state(), "agent")
+    assert list(arrays) == ["agent.net.weight", "agent.key", "agent.count", "agent.host['best']"]
+    assert arrays["agent.key"].shape == (3, 2)
+
+
+def test_a_tree_comes_back_equal_with_working_random_keys():
+    state = make_state()
+    back = arrays_to_tree(state, tree_to_arrays(state))
+    assert_same_arrays(tree_to_arrays(back), tree_to_arrays(state))
+    assert isinstance(back.host["best"], np.ndarray)
+    assert back.host["best"].dtype == np.float64
+    assert isinstance(back.net.weight, jax.Array)
+    assert back.key.dtype == state.key.dtype
+    assert jax.random.normal(back.key[1]) == jax.random.normal(jax.random.clone(state.key)[1])
+
+
+def test_shapes_alone_are_enough_to_rebuild_a_tree():
+    make = lambda: {"key": jax.random.key(1, impl="rbg"), "x": jnp.ones(3)}
+    back = arrays_to_tree(jax.eval_shape(make), tree_to_arrays(make()))
+    assert jax.random.key_impl(back["key"]) == "rbg"
+    np.testing.assert_array_equal(back["x"], np.ones(3))
+
+
+def test_taking_arrays_does_not_keep_a_state_from_being_donated():
+    x = jnp.arange(1000.0)
+    arrays = tree_to_arrays({"x": x})
+    jax.jit(lambda x: x + 1, donate_argnums=0)(x)
+    assert x.is_deleted()
+    np.testing.assert_array_equal(arrays["['x']"], np.arange(1000.0))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda arrays: arrays.pop("agent.net.weight"), r"leaf agent\.net\.weight is missing"),
+        (lambda arrays: arrays.update({"agent.more": np.zeros(1)}), r"unexpected leaf agent\.more"),
+        (
+            lambda arrays: arrays.update({"agent.net.weight": np.zeros((3, 2), np.float32)}),
+            r"net\.weight has shape \(3, 2\)",
+        ),
+        (lambda arrays: arrays.update({"agent.count": np.zeros((), np.int64)}), r"count has dtype int64, not int32"),
+        (
+            lambda arrays: arrays.update({"agent.key": np.zeros((3, 4), np.uint32)}),
+            r"key has shape \(3, 4\), not \(3, 2\)",
+        ),
+    ],
+)
+def test_a_leaf_that_does_not_fit_is_named(change, message: str):
+    state = make_state()
+    arrays = tree_to_arrays(state, "agent")
+    change(arrays)
+    with pytest.raises(CheckpointError, match=message):
+        arrays_to_tree(state, arrays, "agent")
+
+
+def test_arrays_under_other_prefixes_are_no_extra_leaves():
+    state = make_state()
+    arrays = tree_to_arrays(state, "agent") | tree_to_arrays(state, "agent2")
+    assert_same_arrays(tree_to_arrays(arrays_to_tree(state, arrays, "agent")), tree_to_arrays(state))
+
+
+@pytest.mark.parametrize("leaf", [1.5, jnp.ones(2, jnp.bfloat16), np.array([object()])])
+def test_a_leaf_that_a_file_cannot_hold_is_refused_by_name(leaf: Any):
+    with pytest.raises(TypeError, match=r"leaf \['x'\]"):
+        tree_to_arrays({"x": leaf})
+
+
+def test_a_checkpoint_comes_back_as_saved(tmp_path: Path):
+    folder = save(tmp_path, 50_000, ARRAYS, META)
+    assert folder == tmp_path / "checkpoints" / "step_000050000"
+    loaded = load_latest(tmp_path, refuse_to_warn)
+    assert loaded is not None
+    assert (loaded.step, loaded.meta, loaded.path) == (50_000, META, folder)
+    assert_same_arrays(loaded.arrays, ARRAYS)
+
+
+def test_no_checkpoint_is_none(tmp_path: Path):
+    assert load_latest(tmp_path, refuse_to_warn) is None
+
+
+def test_the_last_two_are_kept(tmp_path: Path):
+    for step in (10, 20, 30):
+        save(tmp_path, step, ARRAYS, {"at": step})
+    assert steps_kept(tmp_path) == ["step_000000020", "step_000000030"]
+    assert checkpoint.kept_metas(tmp_path) == [{"at": 30}, {"at": 20}]
+
+
+def test_a_step_saved_again_replaces_the_earlier_one(tmp_path: Path):
+    save(tmp_path, 10, ARRAYS, {"try": 1})
+    save(tmp_path, 10, ARRAYS, {"try": 2})
+    assert steps_kept(tmp_path) == ["step_000000010"]
+    loaded = load_latest(tmp_path, refuse_to_warn)
+    assert loaded is not None
+    assert loaded.meta == {"try": 2}
+
+
+def test_a_run_killed_while_it_replaces_a_checkpoint_still_has_the_earlier_one(tmp_path: Path):
+    folder = save(tmp_path, 10, ARRAYS, META)
+    folder.rename(folder.with_name(folder.name + ".old"))
+    loaded = load_latest(tmp_path, refuse_to_warn)
+    assert loaded is not None
+    assert loaded.step == 10
+    save(tmp_path, 10, ARRAYS, META)
+    assert steps_kept(tmp_path) == ["step_000000010"]
+
+
+def test_later_checkpoints_stay_until_they_are_discarded(tmp_path: Path):
+    for step in (10, 40, 20, 30):
+        save(tmp_path, step, ARRAYS, META)
+    assert steps_kept(tmp_path) == ["step_000000020", "step_000000030", "step_000000040"]
+    checkpoint.discard_after(tmp_path, 20)
+    assert steps_kept(tmp_path) == ["step_000000020"]
+
+
+KILLED_BEFORE_RENAME = """
+import os, signal, sys, pathlib, numpy as np
+from qpensieve.train import checkpoint
+checkpoint._put_in_place = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+checkpoint.save(pathlib.Path(sys.argv[1]), 20, {"x": np.ones(3)}, {})
+"""
+
+
+def test_a_run_killed_before_the_rename_leaves_the_earlier_checkpoint_and_rubbish_that_the_next_save_clears(
+    tmp_path: Path,
+):
+    save(tmp_path, 10, ARRAYS, META)
+    killed = subprocess.run([sys.executable, "-c", KILLED_BEFORE_RENAME, str(tmp_path)], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert len(list((tmp_path / "checkpoints").glob(".tmp-20-*/meta.json"))) == 1
+    loaded = load_latest(tmp_path, refuse_to_warn)
+    assert loaded is not None
+    assert loaded.step == 10
+    save(tmp_path, 30, ARRAYS, META)
+    assert steps_kept(tmp_path) == ["step_000000010", "step_000000030"]
+
+
+@pytest.mark.parametrize("failing", ["savez", "fsync", "rename"])
+def test_a_full_disk_leaves_everything_as_it_was_and_says_so(failing: str, tmp_path: Path, monkeypatch):
+    def fail(*_args, **_options):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    save(tmp_path, 10, ARRAYS, META)
+    monkeypatch.setattr(np if failing == "savez" else os, failing, fail)
+    with pytest.raises(CheckpointError) as caught:
+        save(tmp_path, 20, ARRAYS, META)
+    for words in ("step_000000020", "No space left on device", "last good checkpoint is at step 10", "free disk space"):
+        assert words in str(caught.value)
+    assert steps_kept(tmp_path) == ["step_000000010"]
+
+
+def test_a_full_disk_at_the_first_checkpoint_says_that_there_is_none(tmp_path: Path, monkeypatch):
+    def fail(*_args, **_options):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(np, "savez", fail)
+    with pytest.raises(CheckpointError, match="there is no earlier checkpoint"):
+        save(tmp_path, 20, ARRAYS, META)
+    with pytest.raises(CheckpointError, match="there is no earlier checkpoint"):
+        checkpoint.save_parameters(tmp_path, 20, ARRAYS)
+
+
+def test_what_json_or_plain_arrays_cannot_hold_is_refused_without_leftovers(tmp_path: Path):
+    with pytest.raises(TypeError, match="JSON"):
+        save(tmp_path, 10, ARRAYS, {"bad": object()})
+    with pytest.raises(ValueError, match="Object arrays cannot be saved"):
+        save(tmp_path, 10, {"bad": np.array([object()])}, {})
+    assert steps_kept(tmp_path) == []
+
+
+def truncate(path: Path):
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def flip_middle(path: Path):
+    flip(path, path.stat().st_size // 2)
+
+
+def make_garbage(path: Path):
+    path.write_bytes(b"garbage")
+
+
+DAMAGES = [Path.unlink, truncate, lambda path: os.truncate(path, 0), flip_middle, make_garbage]
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=["missing", "truncated", "empty", "altered", "garbage"])
+@pytest.mark.parametrize("file", ["arrays.npz", "meta.json"])
+def test_a_damaged_checkpoint_is_reported_and_the_one_before_is_used(file: str, damage, tmp_path: Path):
+    save(tmp_path, 10, ARRAYS, META)
+    folder = save(tmp_path, 20, ARRAYS, META)
+    damage(folder / file)
+    warnings: list[str] = []
+    loaded = load_latest(tmp_path, warnings.append)
+    assert loaded is not None
+    assert loaded.step == 10
+    assert len(warnings) == 1
+    assert str(folder) in warnings[0]
+    assert file in warnings[0]
+
+
+@pytest.mark.parametrize("file", ["arrays.npz", "meta.json"])
+def test_one_altered_byte_is_detected_wherever_it_is(file: str, tmp_path: Path):
+    folder = save(tmp_path, 10, ARRAYS, META)
+    size = (folder / file).stat().st_size
+    for offset in {*range(0, size, 37), *range(min(size, 60)), *range(size - 60, size)}:
+        flip(folder / file, offset)
+        with pytest.raises(CheckpointError, match=r"no checkpoint of .* can be read"):
+            load_latest(tmp_path, lambda _: None)
+        flip(folder / file, offset)
+    assert load_latest(tmp_path, refuse_to_warn) is not None
+
+
+def test_even_a_changed_space_in_the_json_is_detected(tmp_path: Path):
+    path = save(tmp_path, 10, ARRAYS, META) / "meta.json"
+    path.write_bytes(path.read_bytes().replace(b" ", b"\t", 1))
+    with pytest.raises(CheckpointError, match=r"meta\.json was altered"):
+        load_latest(tmp_path, lambda _: None)
+
+
+def rewrite_meta(folder: Path, **changes):
+    body = json.loads((folder / "meta.json").read_text())
+    del body["checksum"]
+    (folder / "meta.json").write_bytes(checkpoint._render(body | changes))
+
+
+def test_a_newer_format_is_refused_and_not_passed_over(tmp_path: Path):
+    save(tmp_path, 10, ARRAYS, META)
+    rewrite_meta(save(tmp_path, 20, ARRAYS, META), format_version=checkpoint.FORMAT_VERSION + 1)
+    with pytest.raises(CheckpointError, match="use a newer qpensieve"):
+        load_latest(tmp_path, refuse_to_warn)
+
+
+@pytest.mark.parametrize("changes", [{"format_version": None}, {"step": 21}], ids=str)
+def test_an_unknown_format_or_another_step_counts_as_damage(changes: dict[str, Any], tmp_path: Path):
+    save(tmp_path, 10, ARRAYS, META)
+    rewrite_meta(save(tmp_path, 20, ARRAYS, META), **changes)
+    warnings: list[str] = []
+    loaded = load_latest(tmp_path, warnings.append)
+    assert loaded is not None
+    assert loaded.step == 10
+    assert len(warnings) == 1
+
+
+class Bomb:
+    """Would create a file if it were unpickled."""
+
+    def __init__(self, path: Path):
+        self.path = path
+
+    def __reduce__(self):
+        return Path.touch, (self.path,)
+
+
+def test_pickled_content_is_refused_and_never_run(tmp_path: Path):
+    bomb, folder = tmp_path / "exploded", save(tmp_path, 10, ARRAYS, META)
+    np.savez(folder / "arrays.npz", x=np.array([Bomb(bomb)]))
+    data = (folder / "arrays.npz").read_bytes()
+    checksum = checkpoint._format_checksum(len(data), checkpoint._crc(folder / "arrays.npz"))
+    rewrite_meta(folder, checksums={"arrays.npz": checksum})
+    with pytest.raises(CheckpointError, match="allow_pickle=False"):
+        load_latest(tmp_path, lambda _: None)
+    with pytest.raises(CheckpointError, match="allow_pickle=False"):
+        checkpoint.load_parameters(folder / "arrays.npz")
+    assert not bomb.exists()
+
+
+def test_the_caller_can_call_a_checkpoint_damaged(tmp_path: Path):
+    save(tmp_path, 10, ARRAYS, META)
+    save(tmp_path, 20, ARRAYS, META)
+    warnings: list[str] = []
+    loaded = load_latest(tmp_path, warnings.append, check=lambda found: "no replay" if found.step == 20 else None)
+    assert loaded is not None
+    assert loaded.step == 10
+    assert "no replay" in warnings[0]
+
+
+def test_a_configuration_that_is_equal_as_json_passes():
+    saved = json.loads(json.dumps({"algo": {"rate": 1.0, "hidden": (256, 256), "limit": float("inf")}}))
+    checkpoint.check_config(saved, {"algo": {"limit": float("inf"), "rate": 1, "hidden": (256, 256)}})
+
+
+def test_every_field_that_differs_is_named_with_both_values():
+    saved = {"algo": {"sac": {"rate": 0.1, "tau": 0.5}, "gone": 1}, "seed": 3, "steps": 10, "same": {}}
+    current = {"algo": {"sac": {"rate": 0.2, "tau": 0.5}, "new": None}, "seed": 4, "steps": 99, "same": {}}
+    with pytest.raises(CheckpointError) as caught:
+        checkpoint.check_config(saved, current, ignore=["steps"])
+    message = str(caught.value)
+    for words in ("algo.sac.rate was 0.1, is 0.2", "algo.gone was 1, is absent", "algo.new was absent, is null"):
+        assert words in message
+    assert "seed was 3, is 4" in message
+    assert "steps" not in message
+    assert "tau" not in message
+
+
+def test_a_group_of_fields_can_be_ignored():
+    checkpoint.check_config({"log": {"a": 1, "b": {"c": 2}}}, {"log": {"a": 5, "b": {"c": 6}}}, ignore=["log"])
+
+
+def test_parameters_are_kept_for_good(tmp_path: Path):
+    paths = [checkpoint.save_parameters(tmp_path, step, ARRAYS) for step in (100_000, 200_000, 300_000)]
+    assert paths[0] == tmp_path / "parameters" / "step_000100000.npz"
+    for path in paths:
+        assert_same_arrays(checkpoint.load_parameters(path), ARRAYS)
+    assert sorted(tmp_path.glob("parameters/*")) == paths
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=["missing", "truncated", "empty", "altered", "garbage"])
+def test_damaged_parameters_are_refused_by_name(damage, tmp_path: Path):
+    path = checkpoint.save_parameters(tmp_path, 1, ARRAYS)
+    damage(path)
+    with pytest.raises(CheckpointError, match=r"step_000000001\.npz"):
+        checkpoint.load_parameters(path)
+
+
+def test_one_altered_byte_never_gives_other_parameters(tmp_path: Path):
+    path = checkpoint.save_parameters(tmp_path, 1, ARRAYS)
+    for offset in range(0, path.stat().st_size, 5):
+        flip(path, offset)
+        with contextlib.suppress(CheckpointError):
+            assert_same_arrays(checkpoint.load_parameters(path), ARRAYS)
+        flip(path, offset)
+
+
+def test_a_log_is_cut_after_the_step_and_its_torn_line_is_dropped(tmp_path: Path):
+    path = tmp_path / "log.jsonl"
+    rows = [f'{{"step": {step}, "value": "é"}}\n' for step in (1, 2, 3, 3, 4)]
+    path.write_text("".join(rows) + '{"step": 3, "val', encoding="utf-8")
+    checkpoint.cut_jsonl(path, 3)
+    assert path.read_text(encoding="utf-8") == "".join(rows[:4])
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_last_row_that_only_lacks_its_newline_is_kept(tmp_path: Path):
+    path = tmp_path / "log.jsonl"
+    path.write_text('{"step": 1}\n{"step": 2}')
+    checkpoint.cut_jsonl(path, 2)
+    assert path.read_text() == '{"step": 1}\n{"step": 2}\n'
+
+
+def test_a_broken_row_inside_a_log_is_named_and_the_log_left_as_it_is(tmp_path: Path):
+    path = tmp_path / "log.jsonl"
+    path.write_text('{"step": 1}\nbroken\n{"step": 2}\n')
+    with pytest.raises(CheckpointError, match="line 2"):
+        checkpoint.cut_jsonl(path, 2)
+    assert path.read_text() == '{"step": 1}\nbroken\n{"step": 2}\n'
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_log_that_was_never_written_stays_away(tmp_path: Path):
+    checkpoint.cut_jsonl(tmp_path / "log.jsonl", 3)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,227 @@
+"""Tests of the table of evaluations, its file, and what one evaluation scores."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from qpensieve import metrics, preferences
+from qpensieve.envs import dst
+from qpensieve.records import evaluations
+from qpensieve.records.evaluations import Evaluations
+
+SHORT = np.array([[1.0, 0.0], [0.5, 0.5]])
+CURVE = np.array([[0.1, 0.9]])
+FULL = np.array([[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]])
+REFERENCE = np.array([0.0, -50.0])
+SEEDS = 2
+
+
+def block(rows: int, episodes: int, start: float = 0.0) -> np.ndarray:
+    return start + np.arange(SEEDS * rows * episodes * 2, dtype=np.float64).reshape(SEEDS, rows, episodes, 2)
+
+
+def small_table(reference: np.ndarray | None = REFERENCE) -> Evaluations:
+    table = evaluations.empty(SEEDS, SHORT, CURVE, FULL, reference)
+    for step in (100, 200, 300):
+        table = evaluations.append_short(table, step, block(2, 2, step), block(1, 3, step))
+    for step in (150, 300):
+        table = evaluations.append_full(table, step, block(3, 4, step))
+    return table
+
+
+def assert_equal(table: Evaluations, other: Evaluations) -> None:
+    for name, array in vars(table).items():
+        np.testing.assert_array_equal(array, getattr(other, name), err_msg=name)
+
+
+def test_an_empty_table_knows_its_seeds_and_objectives():
+    table = evaluations.empty(SEEDS, SHORT, np.empty((0, 2)), FULL)
+    assert (table.num_seeds, table.num_objectives) == (2, 2)
+    assert len(table.short_steps) == len(table.full_steps) == 0
+    assert table.reference is None
+
+
+def test_appended_returns_stand_in_order_beside_their_steps():
+    table = small_table()
+    np.testing.assert_array_equal(table.short_steps, [100, 200, 300])
+    np.testing.assert_array_equal(table.full_steps, [150, 300])
+    np.testing.assert_array_equal(table.short_returns[1], block(2, 2, 200))
+    np.testing.assert_array_equal(table.curve_returns[2], block(1, 3, 300))
+    np.testing.assert_array_equal(table.full_returns[0], block(3, 4, 150))
+
+
+def test_appending_leaves_the_given_table_alone_and_keeps_float64():
+    table = small_table()
+    longer = evaluations.append_full(table, 400, block(3, 4).astype(np.float32))
+    assert len(table.full_steps) == 2
+    assert len(longer.full_steps) == 3
+    assert longer.full_returns.dtype == np.float64
+
+
+@pytest.mark.parametrize("step", [300, 299])
+def test_an_evaluation_must_come_after_the_last(step: int):
+    with pytest.raises(ValueError, match=rf"last full evaluation is at step 300, the next cannot be at step {step}"):
+        evaluations.append_full(small_table(), step, block(3, 4))
+
+
+@pytest.mark.parametrize(("rows", "episodes"), [(2, 4), (3, 5)])
+def test_returns_of_another_shape_are_refused(rows: int, episodes: int):
+    with pytest.raises(ValueError, match=r"full returns must have shape .* \(2, 3, 4, 2\), got"):
+        evaluations.append_full(small_table(), 400, block(rows, episodes))
+
+
+def test_cut_drops_what_came_after_the_step():
+    table = evaluations.cut(small_table(), 200)
+    np.testing.assert_array_equal(table.short_steps, [100, 200])
+    np.testing.assert_array_equal(table.full_steps, [150])
+    assert table.short_returns.shape[0] == table.curve_returns.shape[0] == 2
+    assert table.full_returns.shape[0] == 1
+
+
+def test_a_cut_table_grows_back_to_the_same():
+    table = evaluations.cut(small_table(), 0)
+    for step in (100, 200, 300):
+        table = evaluations.append_short(table, step, block(2, 2, step), block(1, 3, step))
+    for step in (150, 300):
+        table = evaluations.append_full(table, step, block(3, 4, step))
+    assert_equal(table, small_table())
+
+
+@pytest.mark.parametrize("reference", [REFERENCE, None])
+def test_a_saved_table_loads_the_same_and_leaves_no_other_file(tmp_path: Path, reference: np.ndarray | None):
+    path = tmp_path / "run" / evaluations.FILE_NAME
+    evaluations.save(path, evaluations.cut(small_table(reference), 100))
+    evaluations.save(path, small_table(reference))
+    assert_equal(evaluations.load(path), small_table(reference))
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_an_empty_table_survives_the_file(tmp_path: Path):
+    table = evaluations.empty(SEEDS, SHORT, np.empty((0, 2)), FULL, REFERENCE)
+    evaluations.save(tmp_path / "e.npz", table)
+    assert_equal(evaluations.load(tmp_path / "e.npz"), table)
+
+
+def test_a_failed_save_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def fail(file, **arrays):
+        file.write(b"half")
+        raise OSError("disk full")
+
+    path = tmp_path / "e.npz"
+    evaluations.save(path, small_table())
+    monkeypatch.setattr(np, "savez_compressed", fail)
+    with pytest.raises(OSError, match="disk full"):
+        evaluations.save(path, evaluations.cut(small_table(), 100))
+    assert_equal(evaluations.load(path), small_table())
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_missing_file_is_named(tmp_path: Path):
+    with pytest.raises(FileNotFoundError, match=r"no evaluations at .*e\.npz; is it a run's folder"):
+        evaluations.load(tmp_path / "e.npz")
+
+
+@pytest.mark.parametrize("damage", ["empty", "text", "cut", "flipped", "npy", "pickle"])
+def test_a_damaged_file_is_named(tmp_path: Path, damage: str):
+    path = tmp_path / "e.npz"
+    evaluations.save(path, small_table())
+    content = path.read_bytes()
+    if damage == "npy":
+        np.save(tmp_path / "e.npy", np.zeros(3))
+        path.write_bytes((tmp_path / "e.npy").read_bytes())
+    elif damage == "pickle":
+        np.savez(path, short_steps=np.array([{}], dtype=object))
+    else:
+        middle = bytes(byte ^ 0xFF for byte in content[60:90])
+        flipped = content[:60] + middle + content[90:]
+        path.write_bytes({"empty": b"", "text": b"hello", "cut": content[:-40], "flipped": flipped}[damage])
+    with pytest.raises(ValueError, match=r"e\.npz is damaged or holds no evaluations"):
+        evaluations.load(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"short_steps": np.arange(2)}, "shapes of the short steps .* do not fit 2 seeds and 2 objectives"),
+        ({"full_preferences": np.ones((3, 3)) / 3}, "shapes of the full steps"),
+        ({"curve_returns": np.zeros((3, 1, 1, 3, 2))}, "shapes of the curve steps"),
+        ({"short_returns": np.zeros((3, 2))}, r"short_returns must be \[t, seed, p, e, d\]"),
+        ({"reference": np.zeros(3)}, "reference has shape"),
+        ({"full_steps": None}, "full_steps"),
+    ],
+)
+def test_arrays_that_do_not_fit_each_other_are_refused(tmp_path: Path, change: dict, message: str):
+    arrays = {name: array for name, array in (vars(small_table()) | change).items() if array is not None}
+    np.savez(tmp_path / "e.npz", **arrays)
+    with pytest.raises(ValueError, match=message):
+        evaluations.load(tmp_path / "e.npz")
+
+
+def test_a_summary_averages_episodes_before_it_scores():
+    # The means are (4, -10) and (8, -20); the single episodes would give another front and another volume.
+    returns = np.array([[[[0.0, -10.0], [8.0, -10.0]], [[16.0, -10.0], [0.0, -30.0]]]])
+    summary = evaluations.summarize(returns, SHORT, REFERENCE)
+    np.testing.assert_allclose(summary.ut, [(4 - 6) / 2])
+    np.testing.assert_allclose(summary.best_single, [8 * 0.75 - 20 * 0.25])
+    assert summary.hv is not None
+    np.testing.assert_allclose(summary.hv, [4 * 40 + 4 * 30])
+    np.testing.assert_array_equal(summary.front_size, [2])
+    np.testing.assert_allclose(summary.correlation, [[-1, -1]])
+
+
+def test_a_summary_keeps_the_seeds_apart():
+    rng = np.random.default_rng(0)
+    returns = rng.normal(size=(4, 3, 5, 2))
+    summary = evaluations.summarize(returns, FULL, REFERENCE)
+    for i in range(4):
+        alone = evaluations.summarize(returns[i : i + 1], FULL, REFERENCE)
+        for name, values in vars(alone).items():
+            np.testing.assert_allclose(getattr(summary, name)[i : i + 1], values, err_msg=name)
+        rows = returns[i].mean(axis=1)
+        assert summary.ut[i] == pytest.approx(metrics.utility(rows, FULL))
+        assert summary.front_size[i] == len(metrics.non_dominated(rows))
+
+
+def test_without_a_reference_there_is_no_hypervolume():
+    assert evaluations.summarize(block(2, 2), SHORT, None).hv is None
+
+
+def test_a_front_that_reaches_nothing_above_the_reference_has_no_volume():
+    summary = evaluations.summarize(np.full((2, 2, 1, 2), -60.0), SHORT, REFERENCE)
+    assert summary.hv is not None
+    np.testing.assert_array_equal(summary.hv, [0, 0])
+
+
+def test_equal_rows_are_one_point_of_the_front():
+    np.testing.assert_array_equal(evaluations.summarize(np.ones((1, 3, 2, 2)), FULL).front_size, [1])
+
+
+def test_nothing_cannot_be_summarized():
+    with pytest.raises(ValueError, match=r"shape \(2, 2, 0, 2\): there is nothing to summarize"):
+        evaluations.summarize(np.zeros((2, 2, 0, 2)), SHORT)
+
+
+def test_the_exact_front_scores_its_ceilings():
+    lam = preferences.test_table(2)
+    front = dst.exact_front()
+    returns = front[np.argmax(lam @ front.T, axis=1)][None, :, None]
+    ceilings = dst.ceilings(lam, REFERENCE)
+    assert evaluations.summarize(returns, lam, REFERENCE).ut[0] == pytest.approx(ceilings.utility)
+
+
+def test_treasures_are_counted_per_seed_by_value_and_by_share_of_the_front():
+    returns = np.zeros((3, 2, 2, 2))
+    # 14.0 is a treasure but not on the front; 23.7 comes back from float32; 8.3 and a rock are no treasures.
+    returns[0, :, :, 0] = [[14.0, 0.7], [np.float32(23.7), 23.7]]
+    returns[1, :, :, 0] = [[8.3, -10.0], [0.0, 0.0]]
+    returns[2, 0, :, 0] = [8.2 + 9e-4, 8.2 - 2e-3]
+    result = evaluations.treasures(returns)
+    assert result.found == (frozenset({14.0, 0.7, 23.7}), frozenset(), frozenset({8.2}))
+    np.testing.assert_allclose(result.share, [2 / 8, 0, 1 / 8])
+
+
+def test_all_treasures_of_the_front_are_a_share_of_one():
+    front = dst.exact_front()
+    assert evaluations.treasures(front[None, :, None]).share == pytest.approx([1.0])
+    assert evaluations.front_treasures() == tuple(front[:, 0])

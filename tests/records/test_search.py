@@ -1,0 +1,205 @@
+"""The record of a search: its file, and what it says of archives and generations, on records made by hand."""
+
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from qpensieve.records import search
+from qpensieve.records.search import SearchRecord
+from qpensieve.report import tables
+
+REFERENCE = np.array([0.0, -10.0])
+FIRST = [
+    [[9.0, 9.0], [1.0, -1.0]],  # untrained: counts for nothing, however good
+    [[1.0, -5.0], [-1.0, -1.0]],  # the second is not above the reference
+    [[2.0, -6.0], [1.0, -6.0]],  # the second is dominated by (1, -5)
+    [[3.0, -5.0], [0.0, -2.0]],  # the second is on the reference's edge; the first dominates (1, -5) and (2, -6)
+    [[2.0, -4.0], [3.0, -5.0]],  # the second is there already
+    [[1.0, -3.0], [2.0, -12.0]],  # the second is below the reference
+]
+"""Objectives of the first seed's two tasks: untrained, two iterations of warm-up, two of a generation, one more."""
+GENERATION = [0, 0, 0, 1, 1, 2]
+VOLUMES = [5.0, 1 * 5 + 1 * 4, 3 * 5, 3 * 5 + 2 * 1, 3 * 5 + 2 * 1 + 1 * 1]
+"""Of the first seed's archive after every iteration, counted off by hand."""
+
+
+def make_record(**changes: Any) -> SearchRecord:
+    """Two seeds of two tasks; the second seed's objectives are twice as far from the reference as the first's."""
+    first = np.array(FIRST)
+    objs = np.stack([first, REFERENCE + 2 * (first - REFERENCE)], axis=1)
+    lam = np.broadcast_to([0.25, 0.75], objs.shape).copy()
+    starts = objs[[2, 4]]
+    record = SearchRecord(
+        reference=REFERENCE,
+        objs=objs,
+        lam=lam,
+        generation=np.array(GENERATION),
+        starts=starts,
+        predicted=starts + 1.0,
+        bounds_share=np.array([[0.1234, 0.5], [0.0, 1.0]]),
+        fitness_steps=np.array([70, 90]),
+        archive_objs=np.array([[3.0, -5.0], [2.0, -4.0], [1.0, -3.0], [6.0, 0.00004]]),
+        archive_seed=np.array([0, 0, 0, 1]),
+        archive_found_at=np.array([3, 4, 5, 3]),
+        graph_objs=np.zeros((1, 2)),
+        graph_lam=np.array([[0.6, 0.8]]),
+        graph_parent=np.array([-1]),
+        graph_seed=np.array([0]),
+    )
+    return replace(record, **changes)
+
+
+def make_rows(rows: list[int], generation: list[int]) -> SearchRecord:
+    """The record with these of its iterations, in these generations."""
+    record = make_record()
+    return replace(record, objs=record.objs[rows], lam=record.lam[rows], generation=np.array(generation))
+
+
+class TestFile:
+    def test_gives_back_every_array_as_it_was(self, tmp_path: Path):
+        record = make_record(predicted=np.full((2, 2, 2, 2), np.nan))
+        search.save(tmp_path / "search.npz", record)
+        loaded = search.load(tmp_path / "search.npz")
+        for field in fields(record):
+            before, after = getattr(record, field.name), getattr(loaded, field.name)
+            np.testing.assert_array_equal(before, after, err_msg=field.name)
+            assert before.dtype == after.dtype
+        assert [path.name for path in tmp_path.iterdir()] == ["search.npz"]
+
+    def test_is_replaced_whole_or_not_at_all(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+        path = tmp_path / "search.npz"
+        search.save(path, make_record())
+        before = path.read_bytes()
+
+        def fail(file: Any, **arrays: Any) -> None:
+            file.write(b"half")
+            raise OSError("the disk is full")
+
+        monkeypatch.setattr(np, "savez_compressed", fail)
+        with pytest.raises(OSError, match="disk is full"):
+            search.save(path, make_record())
+        assert path.read_bytes() == before
+        assert [each.name for each in tmp_path.iterdir()] == ["search.npz"]
+
+    def test_that_is_missing_is_named_with_who_writes_it(self, tmp_path: Path):
+        with pytest.raises(FileNotFoundError, match=r"no record of a search at .*only pgmorl and pfa"):
+            search.load(tmp_path / "search.npz")
+
+    @pytest.mark.parametrize("damage", [lambda data: data[: len(data) // 2], lambda data: b"", lambda data: b"x" * 99])
+    def test_that_is_damaged_is_said_to_be(self, tmp_path: Path, damage: Any):
+        path = tmp_path / "search.npz"
+        search.save(path, make_record())
+        path.write_bytes(damage(path.read_bytes()))
+        with pytest.raises(ValueError, match=r"search\.npz is damaged or holds no record"):
+            search.load(path)
+
+    def test_that_lacks_an_array_is_said_to_hold_no_record(self, tmp_path: Path):
+        np.savez(tmp_path / "search.npz", reference=REFERENCE)
+        with pytest.raises(ValueError, match="holds no record of a search: 'objs"):
+            search.load(tmp_path / "search.npz")
+
+
+class TestArchive:
+    @pytest.mark.parametrize(
+        ("up_to", "expected"),
+        [
+            (0, []),
+            (1, [(1, -5)]),
+            (2, [(1, -5), (2, -6)]),
+            (3, [(3, -5)]),
+            (4, [(2, -4), (3, -5)]),
+            (5, [(1, -3), (2, -4), (3, -5)]),
+        ],
+    )
+    def test_after_an_iteration_is_what_no_policy_so_far_dominates(self, up_to: int, expected: list):
+        archive = make_record().archive_of(0, up_to)
+        assert archive.shape == (len(expected), 2)
+        assert sorted(map(tuple, archive.tolist())) == expected
+
+    def test_of_now_is_the_one_that_was_saved(self):
+        np.testing.assert_array_equal(make_record().archive_of(0), [[3, -5], [2, -4], [1, -3]])
+        np.testing.assert_array_equal(make_record().archive_of(1), [[6, 0.00004]])
+
+    def test_of_one_seed_does_not_see_the_others(self):
+        record = make_record()
+        np.testing.assert_array_equal(record.archive_of(1, 1), [[2.0, 0.0]])
+
+    def test_grows_in_hypervolume_as_counted_by_hand(self):
+        record = make_record()
+        assert [record.hypervolume_of(0, t) for t in range(6)] == pytest.approx([0.0, *VOLUMES])
+        assert [record.hypervolume_of(1, t) for t in range(1, 6)] == pytest.approx([4 * v for v in VOLUMES])
+        assert record.hypervolume_of(0) == pytest.approx(VOLUMES[-1])
+
+    def test_that_is_empty_has_no_hypervolume(self):
+        none = make_record(archive_seed=np.array([1, 1, 1, 1]))
+        assert none.archive_of(0).shape == (0, 2)
+        assert none.hypervolume_of(0) == 0.0
+
+
+class TestGenerations:
+    def test_are_counted_without_the_warm_up(self):
+        record = make_record()
+        assert (record.num_iterations, record.num_generations, record.num_seeds) == (5, 2, 2)
+
+    def test_end_at_their_last_iterations_and_the_newest_where_the_run_stands(self):
+        assert make_record().generation_ends() == [2, 4, 5]
+        assert make_rows([0, 1], [0, 0]).generation_ends() == [1]
+
+    def test_before_the_first_iteration_none_has_ended(self):
+        record = make_rows([0], [0])
+        assert record.num_iterations == 0
+        assert record.generation_ends() == []
+        reached, is_whole = record.reached()
+        assert reached.shape == (0, 2, 2, 2)
+        assert is_whole.shape == (0,)
+
+    def test_reach_what_their_last_iteration_measured_and_one_cut_short_says_so(self):
+        reached, is_whole = make_record().reached()
+        np.testing.assert_array_equal(reached, make_record().objs[[4, 5]])
+        assert is_whole.tolist() == [True, False]
+
+    def test_of_the_same_length_are_all_whole(self):
+        record = make_rows([0, 1, 2, 3, 4, 5, 5], [*GENERATION, 2])
+        assert record.generation_ends() == [2, 4, 6]
+        assert record.reached()[1].tolist() == [True, True]
+
+
+class TestAppending:
+    def test_starts_from_nothing_and_counts_the_steps_of_measuring(self):
+        record = search.empty(REFERENCE, num_seeds=2, num_tasks=3)
+        assert (record.num_iterations, record.num_generations, record.num_seeds) == (0, 0, 2)
+        rows = np.arange(12.0).reshape(2, 3, 2)
+        for generation in (0, 1):
+            record = search.append_iteration(record, rows + generation, -rows, generation, np.array([5, 7]))
+        np.testing.assert_array_equal(record.objs, [rows, rows + 1])
+        np.testing.assert_array_equal(record.lam, [-rows, -rows])
+        assert record.generation.tolist() == [0, 1]
+        assert record.fitness_steps.tolist() == [10, 14]
+
+    def test_keeps_what_a_generation_started_from_apart_from_what_was_predicted(self):
+        rows = np.arange(12.0).reshape(2, 3, 2)
+        record = search.empty(REFERENCE, 2, 3)
+        for shift in (0, 1):
+            record = search.append_generation(record, rows + shift, rows * 10, np.array([0.5, 0.25 * shift]))
+        np.testing.assert_array_equal(record.starts, [rows, rows + 1])
+        np.testing.assert_array_equal(record.predicted, [rows * 10, rows * 10])
+        np.testing.assert_array_equal(record.bounds_share, [[0.5, 0.0], [0.5, 0.25]])
+        assert len(record.objs) == 0
+
+
+def test_the_summary_tells_lengths_and_how_the_archive_grew():
+    content = tables.summarize_search(make_record())
+    assert content == {
+        "iterations": 5,
+        "generations": 2,
+        "generation_ends": [2, 4, 5],
+        "tasks": 2,
+        "fitness_steps_per_seed": [70, 90],
+        "archive_size": [3, 1],
+        "archive_hv": [[9.0, 17.0, 18.0], [36.0, 68.0, 72.0]],
+        "archive": [[[3.0, -5.0], [2.0, -4.0], [1.0, -3.0]], [[6.0, 0.0]]],
+        "bounds_share": [[0.123, 0.5], [0.0, 1.0]],
+    }

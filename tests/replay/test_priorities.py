@@ -1,0 +1,205 @@
+"""The sum tree: sums that agree with the leaves, draws in proportion and in order, never a slot of priority 0."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from qpensieve.replay import priorities
+from qpensieve.replay.priorities import LARGEST, SMALLEST, Priorities
+
+SET = jax.jit(priorities.set_at)
+SAMPLE = jax.jit(priorities.sample, static_argnames="num")
+
+
+def _tree(leaves: np.ndarray) -> Priorities:
+    return SET(priorities.empty(len(leaves)), jnp.arange(len(leaves)), jnp.asarray(leaves, jnp.float32))
+
+
+def _leaves(tree: Priorities) -> np.ndarray:
+    return np.asarray(tree.levels[0]).reshape(-1)[: int(tree.capacity)]
+
+
+def _assert_sums_agree(tree: Priorities) -> None:
+    """Every entry above the leaves is the sum of its 128 children and of nothing else, zeros where there are none."""
+    for below, above in zip(tree.levels, tree.levels[1:], strict=False):
+        sums = np.zeros(above.size)
+        sums[: len(below)] = np.asarray(below, np.float64).sum(axis=1)
+        np.testing.assert_allclose(np.asarray(above).reshape(-1), sums, rtol=1e-5)
+    np.testing.assert_allclose(float(priorities.total(tree)), _leaves(tree).sum(dtype=np.float64), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("capacity", "num_groups"),
+    [
+        (1, [1]),
+        (127, [1]),
+        (128, [1]),
+        (129, [2, 1]),
+        (16_384, [128, 1]),
+        (16_385, [129, 2, 1]),
+        (10**6, [7813, 62, 1]),
+    ],
+)
+def test_levels_shrink_by_128_down_to_a_single_group(capacity: int, num_groups: list[int]):
+    tree = jax.eval_shape(partial(priorities.empty, capacity))
+    assert [level.shape for level in tree.levels] == [(num, 128) for num in num_groups]
+
+
+@pytest.mark.parametrize("capacity", [1, 5, 128, 300, 20_000])
+def test_sums_agree_with_the_leaves_after_many_writes(capacity: int):
+    generator, tree, expected = np.random.default_rng(0), priorities.empty(capacity), np.zeros(capacity)
+    for _ in range(5):
+        slots = generator.permutation(capacity)[:64]
+        values = generator.exponential(size=len(slots)) ** 4
+        tree = SET(tree, jnp.asarray(slots), jnp.asarray(values, jnp.float32))
+        expected[slots] = values
+        _assert_sums_agree(tree)
+    np.testing.assert_allclose(_leaves(tree), expected, rtol=1e-6)
+    asked = generator.integers(capacity, size=20)
+    np.testing.assert_allclose(priorities.get_at(tree, jnp.asarray(asked)), expected[asked], rtol=1e-6)
+
+
+def test_duplicates_leave_one_of_their_values_and_right_sums():
+    tree = _tree(np.ones(300))
+    tree = SET(tree, jnp.array([7, 7, 7, 290, 8, 290]), jnp.array([1.0, 2.0, 4.0, 8.0, 16.0, 8.0]))
+    _assert_sums_agree(tree)
+    leaves = _leaves(tree)
+    assert leaves[7] in {1.0, 2.0, 4.0}
+    assert (leaves[8], leaves[290]) == (16.0, 8.0)
+    assert float(priorities.total(tree)) == 297 + leaves[7] + 16 + 8
+
+
+@pytest.mark.parametrize("capacity", [1, 100, 300, 20_000])
+def test_slots_out_of_range_are_dropped(capacity: int):
+    """Also those in the padding behind the last slot, and negative ones, which elsewhere count from the end."""
+    tree = _tree(np.full(capacity, 2.0))
+    slots = jnp.array([capacity, capacity + 1, -1, -capacity, 128 * 128 * 128, 2**31 - 1, -(2**31), 0])
+    after = SET(tree, slots, jnp.array([50.0] * 7 + [3.0]))
+    assert _leaves(after).tolist() == [3.0] + [2.0] * (capacity - 1)
+    assert float(priorities.total(after)) == 2 * capacity + 1
+    assert not np.asarray(after.levels[0]).reshape(-1)[capacity:].any()
+    _assert_sums_agree(after)
+    assert priorities.get_at(after, slots).tolist() == [0.0] * 7 + [3.0]
+
+
+def test_a_tree_forgets_what_was_overwritten_to_the_last_bit():
+    """An adjusted sum would keep the rounding error of 1e9 + 1 - 1e9."""
+    tree = _tree(np.ones(300))
+    tree = SET(SET(tree, jnp.array([5]), jnp.array([1e9])), jnp.array([5]), jnp.array([1.0]))
+    assert float(priorities.total(tree)) == 300.0
+
+
+def test_bad_values_count_as_the_nearest_good_one():
+    values = jnp.array([jnp.nan, -1.0, jnp.inf, -jnp.inf, 1e-35, SMALLEST, 1.0, LARGEST])
+    tree = SET(priorities.empty(8), jnp.arange(8), values)
+    expected = np.array([0.0, 0.0, LARGEST, 0.0, 0.0, SMALLEST, 1.0, LARGEST], np.float32)
+    np.testing.assert_array_equal(_leaves(tree), expected)
+    full = _tree(np.full(20_000, np.inf))
+    assert np.isfinite(float(priorities.total(full)))
+    assert len(np.unique(SAMPLE(full, jax.random.key(0), num=500))) == 500
+
+
+@pytest.mark.parametrize("capacity", [5, 128, 200, 40_000])
+def test_slots_are_drawn_in_proportion_to_their_priorities(capacity: int):
+    """With many equal parts of the mass, a slot's count is within 2 of its share: the parts that its mass touches."""
+    generator = np.random.default_rng(1)
+    leaves = np.zeros(capacity)
+    leaves[generator.permutation(capacity)[: min(capacity, 150)]] = generator.exponential(size=min(capacity, 150)) + 0.1
+    num = 50_000
+    slots = np.asarray(SAMPLE(_tree(leaves), jax.random.key(0), num=num))
+    counts = np.bincount(slots, minlength=capacity)
+    assert len(counts) == capacity
+    # Rounding moves an edge by 1e-6 of the mass or so, far below a part, which is 2e-5 of it.
+    assert np.abs(counts - num * leaves / leaves.sum()).max() <= 2.0
+
+
+def test_small_samples_are_fair_as_well():
+    """One draw of three slots: frequencies over 20000 keys, six standard deviations."""
+    tree = _tree(np.array([1.0, 0.0, 2.0, 5.0]))
+    draw = jax.jit(jax.vmap(lambda key: priorities.sample(tree, key, 1)[0]))
+    counts = np.bincount(draw(jax.random.split(jax.random.key(0), 20_000)), minlength=4) / 20_000
+    np.testing.assert_allclose(counts, [0.125, 0.0, 0.25, 0.625], atol=6 * 0.5 / np.sqrt(20_000))
+
+
+def test_each_equal_part_of_the_mass_gives_one_draw():
+    """Of 640 equal slots and 64 draws, draw i comes from slots 10 i to 10 i + 9, anywhere among them."""
+    tree = _tree(np.ones(640))
+    slots = np.stack([np.asarray(SAMPLE(tree, jax.random.key(seed), num=64)) for seed in range(40)])
+    np.testing.assert_array_equal(slots // 10, np.tile(np.arange(64), (40, 1)))
+    assert set((slots % 10).ravel().tolist()) == set(range(10))
+    assert len(np.unique(slots[:, 0] - slots[:, 1] % 10)) > 5, "the draws of the parts are independent"
+
+
+def _zeros_but(capacity: int, at: dict[int, float]) -> np.ndarray:
+    leaves = np.zeros(capacity)
+    leaves[list(at)] = list(at.values())
+    return leaves
+
+
+def _mostly_zero(capacity: int, spread: float) -> np.ndarray:
+    """One slot in ten has a priority, of very different sizes."""
+    generator = np.random.default_rng(capacity)
+    return (generator.random(capacity) < 0.1) * np.exp(spread * generator.normal(size=capacity))
+
+
+@pytest.mark.parametrize(
+    "leaves",
+    [
+        np.ones(1),
+        _zeros_but(130, {129: 1e-20}),
+        _zeros_but(128, {0: 1e-20, 64: 1e25}),
+        _zeros_but(20_000, {0: 1.0, 127: 1e-12, 128: 1e20, 129: 1e-12, 19_999: 1e-12}),
+        _zeros_but(20_000, {16_383: 3e-30, 16_384: 3e-30}),
+        _mostly_zero(3_000, 1.0),
+        _mostly_zero(20_001, 12.0),
+        np.where(np.arange(70_000) % 2, 0.1, 0.0),
+    ],
+)
+def test_a_slot_of_priority_zero_is_never_drawn(leaves: np.ndarray):
+    tree = _tree(leaves)
+    for seed in range(5):
+        slots = np.asarray(SAMPLE(tree, jax.random.key(seed), num=4096))
+        assert (slots >= 0).all()
+        assert (slots < len(leaves)).all()
+        assert (leaves[slots] > 0).all()
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0, 1.001])
+def test_a_mass_at_either_end_or_beyond_finds_a_slot_with_priority(share: float):
+    """As rounding may give: nothing lies at 0 but the first such slot, nothing beyond the end but the last."""
+    leaves = _zeros_but(20_000, {300: 0.1, 5_000: 0.7, 15_000: 0.3})
+    tree = _tree(leaves)
+    slot = priorities._descend(tree.levels, jnp.asarray(share) * priorities.total(tree))
+    assert int(slot) == (300 if share == 0.0 else 15_000)
+
+
+def test_an_edge_between_two_slots_belongs_to_the_second():
+    tree = _tree(np.array([1.0, 0.0, 2.0, 1.0]))
+    at = jax.vmap(lambda mass: priorities._descend(tree.levels, mass))
+    assert at(jnp.array([0.0, 0.999, 1.0, 2.999, 3.0, 3.999])).tolist() == [0, 0, 2, 2, 3, 3]
+
+
+def test_an_empty_tree_gives_slot_zero():
+    assert SAMPLE(priorities.empty(300), jax.random.key(0), num=3).tolist() == [0, 0, 0]
+
+
+def test_agents_side_by_side_under_jit_and_scan_are_each_alone():
+    def body(tree: Priorities, key: jax.Array) -> tuple[Priorities, jax.Array]:
+        key_slots, key_values = jax.random.split(key)
+        slots = priorities.sample(tree, key_slots, 16)
+        return priorities.set_at(tree, slots, jax.random.uniform(key_values, (16,))), slots
+
+    trees = [_tree(np.random.default_rng(seed).random(300)) for seed in range(3)]
+    keys = jax.random.split(jax.random.key(0), (20, 3))
+    alone = [jax.jit(partial(jax.lax.scan, body))(tree, jax.random.clone(keys)[:, i]) for i, tree in enumerate(trees)]
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
+    tree, slots = jax.jit(partial(jax.lax.scan, jax.vmap(body)), donate_argnums=0)(stacked, keys)
+    for i, (tree_alone, slots_alone) in enumerate(alone):
+        np.testing.assert_array_equal(slots[:, i], slots_alone)
+        of_agent = jax.tree.map(lambda leaf, i=i: leaf[i], tree)
+        np.testing.assert_array_equal(_leaves(of_agent), _leaves(tree_alone))
+        _assert_sums_agree(of_agent)
+    assert not np.array_equal(slots[:, 0], slots[:, 1])

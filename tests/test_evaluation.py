@@ -1,0 +1,150 @@
+"""Evaluation: every (seed, preference, episode) a lane, deterministic, undiscounted, from fixed start states."""
+
+from collections.abc import Callable
+
+import gymnasium
+import numpy as np
+import pytest
+
+from qpensieve import metrics
+from qpensieve.envs import DOMAINS, dst
+from qpensieve.evaluation import curve_preferences, evaluate, short_preferences
+from qpensieve.preferences import check_preference, test_table
+from qpensieve.records.evaluations import summarize
+
+LAM = np.array([[0.0, 1.0], [0.3, 0.7], [1.0, 0.0]])
+Act = Callable[[np.ndarray, np.ndarray], np.ndarray]
+
+
+def linear_policy(domain: str, scale: float = 1.0) -> Act:
+    """One fixed policy for all seeds that looks at observation and preference."""
+    spec = DOMAINS[domain].spec
+    weights = scale * np.random.default_rng(5).standard_normal((spec.obs_size + spec.num_objectives, spec.action_size))
+    return lambda obs, lam: np.tanh(np.concatenate([obs, lam], axis=2) @ weights)
+
+
+def slow_return(domain: str, seed: int, row: int, lam: np.ndarray, act: Act) -> np.ndarray:
+    """One episode through Gymnasium, step by step."""
+    lane_seed = int(np.random.SeedSequence(seed, spawn_key=(104, row)).generate_state(1)[0])
+    env = gymnasium.make(f"qpensieve/{domain}-v0")
+    obs, _ = env.reset(seed=lane_seed)
+    total, done = np.zeros(len(lam)), False
+    while not done:
+        action = act(obs[None, None], lam.astype(np.float32)[None, None])[0, 0]
+        obs, reward, terminated, truncated, _ = env.step(action)
+        total += np.asarray(reward)
+        done = terminated or truncated
+    env.close()
+    return total
+
+
+@pytest.mark.parametrize("domain", ["DST2d", "Hopper2d"])
+def test_returns_are_those_of_a_slow_loop_over_gymnasium(domain: str):
+    act = linear_policy(domain)
+    returns = evaluate(domain, [2, 9], act, LAM, episodes=2)
+    assert returns.shape == (2, 3, 2, 2)
+    for s, seed in enumerate([2, 9]):
+        for p in range(3):
+            for e in range(2):
+                expected = slow_return(domain, seed, 2 * p + e, LAM[p], act)
+                np.testing.assert_allclose(returns[s, p, e], expected, rtol=1e-5, atol=1e-4)  # Gymnasium pays float32
+
+
+def test_it_gives_the_same_every_time_and_whatever_else_is_evaluated():
+    act = linear_policy("Hopper2d")
+    returns = evaluate("Hopper2d", [0, 1], act, LAM, episodes=2)
+    np.testing.assert_array_equal(evaluate("Hopper2d", [0, 1], act, LAM, episodes=2), returns)
+    np.testing.assert_array_equal(evaluate("Hopper2d", [1], act, LAM, episodes=2), returns[1:])
+    np.testing.assert_array_equal(evaluate("Hopper2d", [0], act, LAM[:2], episodes=2), returns[:1, :2])
+
+
+def test_start_states_differ_between_seeds_preferences_and_episodes_and_stay_between_evaluations():
+    starts = []
+    for scale in (1.0, 2.0):
+        seen: list[np.ndarray] = []
+
+        def act(obs: np.ndarray, lam: np.ndarray, seen: list[np.ndarray] = seen, scale: float = scale) -> np.ndarray:
+            seen.append(obs.copy())
+            return linear_policy("Hopper2d", scale)(obs, lam)
+
+        evaluate("Hopper2d", [0, 1], act, LAM, episodes=2)
+        starts.append(seen[0])
+    np.testing.assert_array_equal(starts[0], starts[1])
+    assert len(np.unique(starts[0].reshape(12, -1), axis=0)) == 12
+
+
+def test_each_lane_acts_under_its_own_preference():
+    seen = []
+
+    def act(obs: np.ndarray, lam: np.ndarray) -> np.ndarray:
+        seen.append(lam.copy())
+        return np.zeros((*obs.shape[:2], 2))
+
+    evaluate("DST2d", [0, 1], act, LAM, episodes=2)
+    expected = np.repeat(LAM, 2, axis=0).astype(np.float32)
+    assert all((lam == expected).all() for lam in seen)
+    assert seen[0].shape == (2, 6, 2)
+
+
+def test_returns_are_sums_without_discount():
+    idle = evaluate("DST2d", [0], lambda obs, lam: np.zeros((*obs.shape[:2], 2)), LAM, episodes=1)
+    np.testing.assert_array_equal(idle, np.broadcast_to([0.0, -float(dst.MAX_STEPS)], (1, 3, 1, 2)))
+
+
+def test_no_policy_exceeds_the_ceilings_of_deep_sea_treasure():
+    table = test_table(2)
+    best = dst.ceilings(table, np.array(DOMAINS["DST2d"].spec.reference))
+    front = dst.exact_front()
+    found = set()
+    for number in range(20):
+        draws = np.random.default_rng(number)
+        angles, wobble = draws.uniform(-0.2, np.pi / 2 + 0.2, (1, len(table), 1)), draws.uniform(0, 0.6)
+
+        def act(
+            obs: np.ndarray,
+            lam: np.ndarray,
+            angles: np.ndarray = angles,
+            wobble: float = wobble,
+            draws: np.random.Generator = draws,
+        ) -> np.ndarray:
+            straight = np.concatenate([np.cos(angles), np.sin(angles)], axis=2) * 1.5
+            return np.clip(straight + wobble * draws.standard_normal((*obs.shape[:2], 2)), -1.0, 1.0)
+
+        returns = evaluate("DST2d", [number], act, table, episodes=1)
+        scores = summarize(returns, table, np.array(DOMAINS["DST2d"].spec.reference))
+        assert scores.hv is not None
+        assert scores.ut[0] <= best.utility
+        assert scores.best_single[0] <= best.best_single + 1e-9
+        assert scores.hv[0] <= best.hypervolume
+        for point in np.unique(returns[0, :, 0], axis=0):
+            assert (front >= point).all(axis=1).any(), f"{point} lies above the exact front"
+        found |= set(returns[0, :, 0, 0].tolist())
+    assert len(found) > 5  # the boats did go to many places
+
+
+def test_short_preferences_are_every_fifth_of_the_test_table():
+    np.testing.assert_allclose(short_preferences(2)[:, 0], np.arange(0, 100, 5) / 100)
+    assert [len(short_preferences(d)) for d in (2, 3, 4, 5)] == [20, 20, 20, 100]
+    np.testing.assert_array_equal(short_preferences(4), test_table(4)[::5])
+
+
+@pytest.mark.parametrize(("d", "num"), [(1, 0), (2, 3), (3, 4), (4, 5), (5, 0)])
+def test_curve_preferences_are_the_papers(d: int, num: int):
+    curves = curve_preferences(d)
+    assert curves.shape == (num, d)
+    check_preference(curves, d)
+
+
+def test_curve_preferences_of_two_three_and_four_objectives():
+    assert curve_preferences(2).tolist() == [[0.1, 0.9], [0.5, 0.5], [0.9, 0.1]]
+    assert sorted(curve_preferences(3)[1:].tolist()) == [[0.1, 0.1, 0.8], [0.1, 0.8, 0.1], [0.8, 0.1, 0.1]]
+    np.testing.assert_allclose(curve_preferences(3)[0], 1 / 3)
+    np.testing.assert_allclose(curve_preferences(4)[0], 0.25)
+    np.testing.assert_allclose(curve_preferences(4)[1:], 0.05 + 0.8 * np.eye(4))
+
+
+def test_the_utility_of_an_evaluation_is_what_the_metrics_say():
+    returns = evaluate("Hopper2d", [0], linear_policy("Hopper2d"), LAM, episodes=2)
+    expected = np.mean([lam @ returns[0, p].mean(axis=0) for p, lam in enumerate(LAM)])
+    np.testing.assert_allclose(summarize(returns, LAM).ut, expected)
+    np.testing.assert_allclose(metrics.utility(returns[0].mean(axis=1), LAM), expected)

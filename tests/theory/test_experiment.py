@@ -1,0 +1,60 @@
+"""The study's claims that are certain, on few problems; the figures are in results/theory/study.json."""
+
+import numpy as np
+import pytest
+
+from qpensieve.theory import experiment, iteration, soft
+
+
+@pytest.fixture(scope="module")
+def cases() -> list[experiment.Case]:
+    return experiment.make_cases(num_random=6, num_chains=2, num_prefs=5)
+
+
+def _setting(name: str) -> experiment.Setting:
+    return next(setting for setting in experiment.settings() if setting.name == name)
+
+
+def test_the_study_has_the_asked_settings():
+    names = [setting.name for setting in experiment.settings()]
+    assert names[0] == "exact"
+    assert names[-3:] == ["fresh noise", "fresh noise, mean of last 5", "kept noise"]
+    assert len(names) == 1 + 5 * 3 + 3
+
+
+def test_memory_alone_does_nothing_with_exact_critics(cases):
+    rows = experiment.run(cases, [_setting("exact")], experiment.METHODS[:2])
+    assert [row["minus naive"] for row in rows] == [0.0] * len(rows)
+    assert {row["family"] for row in rows} == {"random", "chain", "grid"}
+
+
+def test_memory_holds_on_to_optimistic_starts(cases):
+    chosen = [case for case in cases if case.family == "random"]
+    rows = experiment.run(chosen, [_setting("3 backups, optimistic start")], [iteration.NAIVE, iteration.pensieve(6)])
+    assert float(str(rows[1]["minus naive"])) > 1
+
+
+def test_starts_are_below_and_above_every_policy(cases):
+    for case in cases:
+        q = soft.evaluate(case.momdp, soft.uniform_policy(case.momdp, len(case.prefs)), case.alpha)
+        assert (experiment.start_q(case, "low") <= q).all()
+        assert (experiment.start_q(case, "optimistic") >= q).all()
+
+
+def test_kept_noise_is_the_same_at_each_call_and_fresh_noise_is_not(cases):
+    case = cases[0]
+    logp = soft.uniform_policy(case.momdp, len(case.prefs))
+    q = soft.evaluate(case.momdp, logp, case.alpha)
+    for name, is_same in (("kept noise", True), ("fresh noise", False)):
+        critic = _setting(name).make_critic(case)
+        first, second = critic(q, logp), critic(q, logp)
+        assert np.array_equal(first, second) == is_same
+        assert not np.array_equal(first, q)
+
+
+def test_scores_count_iterations_to_the_target(cases):
+    case = cases[0]
+    count = experiment.score(case, iteration.NAIVE, _setting("exact"))
+    run = list(zip(range(int(count) + 1), iteration.iterate(case.momdp, case.prefs, case.alpha), strict=False))
+    losses = [iteration.policy_gap(case.momdp, case.prefs, case.alpha, one.logp, case.optimum) for _, one in run]
+    assert losses[-1] <= experiment.TARGET < losses[-2]
