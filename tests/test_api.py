@@ -12,8 +12,8 @@ import pytest
 
 import qpensieve
 from qpensieve import MOSAC, Agent, QPensieve
-from qpensieve.config import settings
 from qpensieve.records.checkpoint import CheckpointError
+from qpensieve.settings import flat
 from qpensieve.train import run as runs
 from qpensieve.train.trainer import Trainer
 from tests.train.kill_run import TINY, share_learners
@@ -61,8 +61,8 @@ def learned() -> QPensieve:
 class TestLearn:
     def test_takes_the_presets_settings_and_those_given(self, learned: QPensieve):
         assert (learned.config.algo, learned.config.seeds) == ("qpensieve", 2)
-        assert settings(learned.config.agent)["learning_rate"] == 1e-3  # quick's
-        assert settings(learned.config.agent)["hidden"] == TINY["hidden"]
+        assert flat(learned.config.agent)["learning_rate"] == 1e-3  # quick's
+        assert flat(learned.config.agent)["hidden"] == TINY["hidden"]
 
     def test_counts_steps_from_where_it_was(self, learned: QPensieve):
         assert learned.num_steps == 200
@@ -77,7 +77,7 @@ class TestLearn:
         assert (before != learned.predict(OBS, LAM)).any()
 
     def test_refuses_a_number_of_steps_that_is_not_whole_blocks(self, learned: QPensieve):
-        with pytest.raises(ValueError, match=r"steps is 230, not a multiple of block \(20\); the nearest is"):
+        with pytest.raises(ValueError, match=r"steps must be a multiple of block \(20\), got 230; the nearest is"):
             learned.learn(30)
         assert learned.num_steps == 200
         assert learned.config.steps == 200

@@ -80,7 +80,7 @@ class TestTrain:
             (["DST2d", "--seed", "3"], ["--seed", "--seeds"]),
             (["DST2d", "--keep-replay", "no"], ["--keep-replay", "on", "off"]),
             (["DST2d", "--steps", "many"], ["--steps", "int"]),
-            (["DST2d", "--steps", "130"], ["steps is 130, not a multiple of block (50); the nearest is 150"]),
+            (["DST2d", "--steps", "130"], ["steps must be a multiple of block (50), got 130; the nearest is 150"]),
             (["DST3d"], ["unknown domain 'DST3d'; did you mean DST2d"]),
             (["mo-mountaincarcontinous-v0"], ["did you mean", "mo-mountaincarcontinuous-v0"]),
             (["tests.envs.foreign:nothing"], ["nothing"]),

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from qpensieve import config as configs
-from qpensieve.config import AlgoName, RunConfig
+from qpensieve.config import RunConfig
 from qpensieve.evaluation import FULL_EPISODES, protocols
 from qpensieve.population.trainer import PopulationTrainer
 from qpensieve.preferences import check_preference
@@ -34,13 +34,13 @@ class Agent:
         settings: Any field of `RunConfig`, of the algorithm's config or of `mosac.SacConfig`, by its name.
     """
 
-    algo: AlgoName = "qpensieve"
+    algo: str = "qpensieve"
 
     def __init__(self, domain: str, seeds: int = 5, preset: str = "paper", **settings: Any):
         config = configs.override(default_config(domain, self.algo, preset), {"seeds": seeds} | settings)
         config = configs.resolve(config)
         # How many steps is learn's business; a trainer with a replay starts with room for the random ones.
-        is_population = self.algo in configs.POPULATIONS
+        is_population = config.method.is_population
         steps = config.steps if is_population else max(config.random_steps, config.block)
         self._open(dataclasses.replace(config, steps=steps))
 

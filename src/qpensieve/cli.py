@@ -13,7 +13,6 @@ import tyro
 
 import qpensieve
 from qpensieve import bench as bench_package
-from qpensieve import config as configs
 from qpensieve import metrics, presets
 from qpensieve.bench import collect as bench_collect
 from qpensieve.bench import lanes as bench_lanes
@@ -22,8 +21,8 @@ from qpensieve.bench import report
 from qpensieve.bench import train as bench_train
 from qpensieve.bench import update as bench_update
 from qpensieve.config import RunConfig
-from qpensieve.envs import DOMAINS
-from qpensieve.envs.registry import DISCRETE
+from qpensieve.envs import DISCRETE, DOMAINS, find_domain
+from qpensieve.methods import get_method
 from qpensieve.records.checkpoint import CheckpointError, last_good_step
 from qpensieve.records.evaluations import FILE_NAME
 from qpensieve.records.evaluations import load as load_evaluations
@@ -62,15 +61,12 @@ class TrainArguments:
 def train(words: list[str]) -> None:
     """Train: qpensieve train DOMAIN [--algo qpensieve|mosac|sac|...] [--preset paper|quick|...] [any setting]."""
     algo, preset = _peek(words, "--algo", "qpensieve"), _peek(words, "--preset", "paper")
-    if algo not in configs.ALGORITHMS:
-        raise ValueError(f"unknown algorithm {algo!r}: use {' or '.join(configs.ALGORITHMS)}")
+    method = get_method(algo)
     arguments = _parse_train(words, algo, preset)
-    if algo in configs.POPULATIONS:  # their presets depend on the domain
+    if method.paper is not None:  # its presets depend on the domain
         arguments = _parse_train(words, algo, preset, arguments.config.domain)
     config = arguments.config
-    shown = presets.FIGURE.get(preset)
-    if shown and configs.domain_name(config.domain) != shown[0]:
-        raise ValueError(f"preset {preset} shows {shown[0]} at {shown[1]}, not {config.domain}")
+    presets.check_preset(preset, config)
     slug = config.domain.split("/")[-1].replace(":", ".")
     name = arguments.name or f"{slug}-{config.algo}-{datetime.now():%Y%m%d-%H%M%S}"
     _complete(runs.start(arguments.out / name, config, arguments.options))
@@ -79,8 +75,8 @@ def train(words: list[str]) -> None:
 def _parse_train(words: list[str], algo: str, preset: str, domain: str = "") -> TrainArguments:
     """What the words say, where they say nothing the preset (of a domain)."""
     if {"-h", "--help"} & set(words):  # show the defaults of the domain that seems meant
-        domain = next((word for word in words if configs.domain_name(word) in DOMAINS), "")
-    default = presets.default_config(domain, algo, preset)  # pyright: ignore[reportArgumentType]
+        domain = next((word for word in words if find_domain(word) is not None), "")
+    default = presets.default_config(domain, algo, preset)
     unset = TrainArguments(_without_domain(default))
     return tyro.cli(TrainArguments, default=unset, args=words, prog="qpensieve train", config=FLAT)
 

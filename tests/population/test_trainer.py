@@ -12,20 +12,22 @@ import pytest
 
 import qpensieve
 from qpensieve import cli, metrics
-from qpensieve.config import AlgoName, RunConfig, check, from_dict, iteration_steps, override, settings, to_dict
+from qpensieve.config import AlgoName, RunConfig, check, from_dict, override, to_dict
 from qpensieve.envs import DOMAINS, LaneOptions, make_lanes
 from qpensieve.learning.acting import KeptPolicy, num_parameters
 from qpensieve.population import trainer as population
 from qpensieve.population.answering import ArchivePredictor, Policies, act_by_group
 from qpensieve.population.pgmorl import OWN, PgmorlConfig, Tasks
+from qpensieve.population.plan import PAPER, iteration_steps
 from qpensieve.population.rollout import Place
 from qpensieve.population.stages import warmup_preferences
 from qpensieve.population.trainer import PopulationTrainer
 from qpensieve.preferences import das_dennis
-from qpensieve.presets import POPULATION, default_config
+from qpensieve.presets import default_config
 from qpensieve.records import evaluations, search
 from qpensieve.records.log import Progress
 from qpensieve.report import tables
+from qpensieve.settings import flat
 from qpensieve.train import run as runs
 from qpensieve.train.run import Options, Stopped
 from qpensieve.train.trainer import DivergedError, EnvFailedError
@@ -270,7 +272,7 @@ class TestFitness:
         assert kept.shape == (3, (2 * 8 + 8) + (8 * 8 + 8) + (8 * 2 + 2) + 2 + 2 * 2)  # no critic, no Adam
 
     def test_takes_several_episodes_where_starts_are_random(self):
-        assert settings(default_config("Hopper2d", "pgmorl").agent)["fitness_episodes"] > 1
+        assert flat(default_config("Hopper2d", "pgmorl").agent)["fitness_episodes"] > 1
         trainer = trained(tiny(domain="Hopper2d", seeds=1, fitness_episodes=3, steps=200), 1)
         assert trainer._fitness.num_lanes == 9
         again = [trainer._measure(trainer._kept(), number)[0] for number in (1, 1, 2)]
@@ -409,11 +411,11 @@ def test_three_to_five_objectives_evolve(domain: str):
 
 class TestConfig:
     def test_the_papers_table(self):
-        for domain, (steps, warmup, generation, buffers, sparsity) in POPULATION.items():
+        for domain, (steps, warmup, generation, buffers, sparsity, _) in PAPER.items():
             assert domain in DOMAINS
             config = default_config(domain, "pgmorl")
             check(config)
-            values = settings(config.agent)
+            values = flat(config.agent)
             assert (config.steps, values["warmup_iterations"], values["generation_iterations"]) == (
                 steps,
                 warmup,
@@ -422,7 +424,7 @@ class TestConfig:
             assert (values["num_buffers"], values["sparsity_weight"]) == (buffers, sparsity)
             assert (values["buffer_size"], values["num_candidates"]) == (2, 7)
             assert sparsity > 0  # gaps count against; the paper prints it negative for a criterion that adds it
-        assert len(POPULATION) == 10
+        assert len(PAPER) == 10
 
     @pytest.mark.parametrize(
         ("domain", "shared", "per_task"),
@@ -450,20 +452,20 @@ class TestConfig:
         with pytest.raises(SystemExit):
             cli.main(["train", "DST2d", "--algo", algo, "--help"])
         out = capsys.readouterr().out
-        for name in settings(config.agent):
+        for name in flat(config.agent):
             assert f"--{name.replace('_', '-')}"[:30] in out
 
     @pytest.mark.parametrize(
         ("changes", "message"),
         [
-            ({"steps": 90}, "one iteration of 3 tasks x 2 lanes x 16 steps takes 96"),
-            ({"warmup_iterations": 5}, "not a multiple of generation_iterations"),
+            ({"steps": 90}, "steps must be at least 96, got 90: one iteration is 3 tasks x 2 lanes x 16 steps"),
+            ({"warmup_iterations": 5}, "must be a multiple of generation_iterations"),
             ({"minibatches": 5}, "do not split into 5 equal minibatches"),
             ({"replay_capacity": 10}, "pgmorl has no replay"),
-            ({"sparsity_weight": -1.0}, "would reward gaps in the front; .* here it is 1"),
+            ({"sparsity_weight": -1.0}, "must be 0 or more .a negative weight would reward gaps in the front.*got -1"),
             ({"reference": (float("nan"), 0.0)}, "reference must be finite"),
-            ({"num_candidates": 1}, "num_candidates is 1; at least 2"),
-            ({"fitness_episodes": 0}, "fitness_episodes is 0; at least 1"),
+            ({"num_candidates": 1}, "num_candidates must be at least 2, got 1"),
+            ({"fitness_episodes": 0}, "fitness_episodes must be at least 1, got 0"),
             ({"reference": (1.0,)}, "reference has 1 numbers, DST2d has 2 objectives"),
         ],
     )
@@ -484,7 +486,7 @@ class TestConfig:
             cli.main([*words, "--seeds", "1", "--num-buffers", "50"])
         config = asked.value.args[0]
         assert (config.domain, config.steps, config.seeds) == ("LunarLander4d", 7_500_000, 1)
-        values = settings(config.agent)
+        values = flat(config.agent)
         assert (values["sparsity_weight"], values["warmup_iterations"], values["num_buffers"]) == (1e6, 40, 50)
 
 

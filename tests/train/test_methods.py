@@ -14,22 +14,22 @@ import qpensieve
 from qpensieve import cli
 from qpensieve.algos.hybrid_sac import CASES
 from qpensieve.config import (
-    ALGORITHMS,
     AlgoName,
     RunConfig,
     check,
     from_dict,
-    lanes_per_seed,
     override,
-    settings,
     to_dict,
 )
-from qpensieve.envs import dst
+from qpensieve.envs import dst, get_domain
 from qpensieve.evaluation import protocols
+from qpensieve.methods import METHODS as ALL
+from qpensieve.methods import make_algorithm
 from qpensieve.preferences import sac_preferences
 from qpensieve.presets import FIGURE, default_config
 from qpensieve.records import evaluations
 from qpensieve.report import tables
+from qpensieve.settings import flat
 from qpensieve.train import run as runs
 from qpensieve.train.run import Options, Stopped
 from qpensieve.train.trainer import Trainer
@@ -54,9 +54,15 @@ def _shared_learners() -> Iterator[None]:
         yield
 
 
+def _lanes_per_seed(config: RunConfig) -> int:
+    algorithm = make_algorithm(config.algo, config.agent, get_domain(config.domain).spec)
+    assert algorithm.preferences is not None
+    return len(algorithm.preferences) * algorithm.num_lanes
+
+
 def tiny(algo: AlgoName, domain: str = "DST2d", **changes: Any) -> RunConfig:
     config = default_config(domain, algo)
-    known = {field.name for field in fields(RunConfig)} | settings(config.agent).keys()
+    known = {field.name for field in fields(RunConfig)} | flat(config.agent).keys()
     small = {name: value for name, value in TINY.items() if name in known}
     # A replay of 120 in 600 steps: rows are overwritten, traces are moved and dropped.
     capacity = 120 if algo == "cnder" else TINY["replay_capacity"]
@@ -168,7 +174,7 @@ def test_the_host_acts_as_the_device_does(algo: AlgoName):
 )
 def test_an_agent_learns_saves_loads_and_goes_on_the_same(kind: Any, algo: AlgoName, tmp_path: Path):
     config = tiny(algo)
-    known = settings(config.agent)
+    known = flat(config.agent)
     small = {name: known[name] for name in ("hidden", "batch_size", *OWN[algo]) if name in known}
     make = lambda: kind("DST2d", seeds=2, preset="quick", block=20, random_steps=100, replay_capacity=120, **small)
     agent = make().learn(240)
@@ -199,7 +205,7 @@ def test_what_diverged_is_named_by_seed_and_preference():
 
 
 class TestDiscreteActions:
-    @pytest.mark.parametrize("algo", [name for name in ALGORITHMS if name != "envelope"])
+    @pytest.mark.parametrize("algo", [name for name in ALL if name != "envelope"])
     def test_are_refused_by_all_but_envelope(self, algo: AlgoName, capsys: pytest.CaptureFixture[str], tmp_path: Path):
         words = ["train", "DeepSeaTreasure", "--algo", algo, "--preset", "quick", "--out", str(tmp_path)]
         words += ["--preferences", "0.5,0.5"] if algo == "hybrid-sac" else []
@@ -220,7 +226,7 @@ class TestDiscreteActions:
 
 
 class TestConfig:
-    @pytest.mark.parametrize("algo", ALGORITHMS)
+    @pytest.mark.parametrize("algo", ALL)
     @pytest.mark.parametrize("preset", ["paper", "quick"])
     def test_presets_can_run_and_survive_json(self, algo: AlgoName, preset: str):
         config = default_config("DST2d", algo, preset)
@@ -234,7 +240,7 @@ class TestConfig:
         for algo, lanes in (("sac", 1), ("hybrid-sac", 2)):
             config = default_config(domain, algo, preset)  # pyright: ignore[reportArgumentType]
             check(config)
-            assert lanes_per_seed(config) == lanes
+            assert _lanes_per_seed(config) == lanes
         with pytest.raises(ValueError, match="compares sac and hybrid-sac, not of mosac"):
             default_config(domain, "mosac", preset)
 
@@ -244,24 +250,26 @@ class TestConfig:
         assert "preset figure-c shows HalfCheetah2d at 0.5,0.5, not DST2d" in capsys.readouterr().err
 
     def test_hybrids_without_a_figure_need_preferences(self):
-        with pytest.raises(ValueError, match="preferences are missing: hybrid-sac has the figure's for DST2d and"):
+        with pytest.raises(
+            ValueError, match="preferences must be given for Hopper2d: the paper's figure has them for DST2d"
+        ):
             check(default_config("Hopper2d", "hybrid-sac"))
 
     def test_the_nineteen_are_a_seeds_lanes(self):
-        assert lanes_per_seed(default_config("DST2d", "sac")) == 19
+        assert _lanes_per_seed(default_config("DST2d", "sac")) == 19
 
     @pytest.mark.parametrize("algo", METHODS)
     def test_help_names_every_setting(self, algo: AlgoName, capsys: pytest.CaptureFixture[str]):
         with pytest.raises(SystemExit):
             cli.main(["train", "DST2d", "--algo", algo, "--help"])
         out = capsys.readouterr().out
-        for name in settings(default_config("DST2d", algo).agent):
+        for name in flat(default_config("DST2d", algo).agent):
             assert f"--{name.replace('_', '-')}"[:30] in out
 
     def test_the_length_of_the_run_sets_the_envelopes_schedule(self, tmp_path: Path):
         run = runs.start(tmp_path / "run", tiny("envelope"), QUIET)
         run.close()
-        assert settings(run.config.agent)["anneal_steps"] == TINY["steps"]
+        assert flat(run.config.agent)["anneal_steps"] == TINY["steps"]
 
 
 class TestProtocols:

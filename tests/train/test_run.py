@@ -313,7 +313,7 @@ class TestStarted:
     def test_leaves_no_folder_where_it_cannot_start(self, tmp_path: Path):
         with pytest.raises(ValueError, match="unknown domain 'DST3d'; did you mean DST2d"):
             runs.start(tmp_path / "run", tiny("DST3d"), QUIET)
-        with pytest.raises(ValueError, match="steps is 610, not a multiple of block"):
+        with pytest.raises(ValueError, match="steps must be a multiple of block"):
             runs.start(tmp_path / "run", tiny(steps=610), QUIET)
         assert not (tmp_path / "run").exists()
 

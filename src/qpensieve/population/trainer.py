@@ -21,10 +21,11 @@ from qpensieve.config import RunConfig
 from qpensieve.envs import LaneOptions, make_lanes
 from qpensieve.evaluation import evaluate
 from qpensieve.learning.acting import KeptPolicy, MemberPolicy
+from qpensieve.methods import check_continuous
 from qpensieve.population import archive as archives
 from qpensieve.population import arrays as search_arrays
 from qpensieve.population import moments as running
-from qpensieve.population import pfa, pgmorl, ppo, prediction
+from qpensieve.population import pfa, pgmorl, plan, ppo, prediction
 from qpensieve.population.answering import ArchivePredictor, Policies, act_by_group
 from qpensieve.population.archive import Archive
 from qpensieve.population.moments import Moments
@@ -68,7 +69,8 @@ class PopulationTrainer:
         assert isinstance(config.agent, PgmorlConfig | PfaConfig)
         self.config, self._cfg = config, config.agent
         self.spec = _spec(config)
-        configs.check_population(config, self.spec)
+        check_continuous(config.algo, self.spec)
+        plan.check_environment(self._cfg, config.steps, self.spec)
         self.reference = reference_of(self._cfg.stages, self.spec)
         self._grid = warmup_preferences(self._cfg.stages, self.spec.num_objectives)
         self._places = [Place(seed, task) for seed in config.seed_list for task in range(self.num_tasks)]
@@ -107,7 +109,7 @@ class PopulationTrainer:
     @property
     def block(self) -> int:
         """Steps of the budget that an iteration takes."""
-        return configs.iteration_steps(self._cfg, self.num_tasks)
+        return plan.iteration_steps(self._cfg, self.num_tasks)
 
     @property
     def num_iterations(self) -> int:
@@ -350,7 +352,7 @@ class PopulationTrainer:
         """Plan for `steps` in all; the learning rate falls to 0 over the new length."""
         config = replace(self.config, steps=steps)
         configs.check(config)
-        configs.check_population(config, self.spec)
+        plan.check_environment(self._cfg, steps, self.spec)
         self.config = config
 
     def close(self) -> None:

@@ -14,10 +14,14 @@ import numpy as np
 from jaxtyping import Float, Float32, Float64, Int64, Shaped
 
 from qpensieve import config as configs
+from qpensieve.algos.hybrid_sac import HybridConfig, cases
+from qpensieve.algos.sac import SingleSacConfig
 from qpensieve.config import RunConfig
 from qpensieve.envs import LaneOptions, make_lanes
 from qpensieve.envs.base import State as LaneState
 from qpensieve.evaluation import evaluate
+from qpensieve.methods import make_algorithm
+from qpensieve.preferences import sac_preferences
 from qpensieve.records.checkpoint import CheckpointError, arrays_to_tree, tree_to_arrays, under
 from qpensieve.replay import priorities
 from qpensieve.replay import ring as replay
@@ -62,7 +66,7 @@ class Trainer:
         lanes = make_lanes(config.domain, len(self.lane_seeds), self.lane_seeds, _lane_options(config))
         self.spec = lanes.spec
         try:
-            self.algorithm = configs.make_algorithm(config, self.spec)
+            self.algorithm = make_algorithm(config.algo, config.agent, self.spec)
         except ValueError:
             lanes.close()
             raise
@@ -90,7 +94,7 @@ class Trainer:
     @property
     def lanes_per_seed(self) -> int:
         """Environments that each seed steps."""
-        return configs.lanes_per_seed(self.config)
+        return _lanes_per_seed(self.config)
 
     @property
     def block(self) -> int:
@@ -386,6 +390,13 @@ class AgentPredictor:
         for rows, values in out:
             action[rows] = values
         return action
+
+
+def _lanes_per_seed(config: RunConfig) -> int:
+    agent = config.agent
+    if isinstance(agent, SingleSacConfig):
+        return len(agent.preferences) or len(sac_preferences())
+    return 2 * len(cases(agent, config.domain_id)) if isinstance(agent, HybridConfig) else 1
 
 
 def _lane_options(config: RunConfig) -> LaneOptions:
