@@ -22,8 +22,7 @@ from qpensieve.learning.acting import noisy_acting
 from qpensieve.learning.losses import gradient_step, polyak, scalarize
 from qpensieve.learning.nets import Critic, DeterministicActor
 from qpensieve.preferences import Sampler
-from qpensieve.replay.ring import Transition
-from qpensieve.types import Algorithm, EnvSpec, Hints, Info, Memory
+from qpensieve.types import Algorithm, EnvSpec, Hints, Info, Memory, Transition
 
 
 @dataclass(frozen=True)
