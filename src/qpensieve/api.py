@@ -66,8 +66,7 @@ class Agent:
         if total_timesteps < self._trainer.block:
             raise ValueError(f"total_timesteps is {total_timesteps}, but one block takes {self._trainer.block}")
         goal = self._trainer.step + total_timesteps
-        if goal > self.config.steps or isinstance(self._trainer, PopulationTrainer):
-            self._trainer.extend(goal)
+        self._trainer.plan(goal)
         progress = Progress(goal, self._trainer.step, quiet=not progress_bar)
         while self._trainer.step + self._trainer.block <= goal:
             self._trainer.advance()

@@ -30,10 +30,10 @@ from qpensieve.records.lock import FolderInUseError
 from qpensieve.report import compare as comparison
 from qpensieve.report import figures, tables
 from qpensieve.report.export import export as export_run
+from qpensieve.session import DivergedError, EnvFailedError
 from qpensieve.theory.command import theory
 from qpensieve.train import run as runs
 from qpensieve.train.run import Options, Run
-from qpensieve.train.trainer import DivergedError, EnvFailedError
 
 FLAT = (tyro.conf.OmitArgPrefixes, tyro.conf.AvoidSubcommands)
 RunFolder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]

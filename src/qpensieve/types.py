@@ -67,6 +67,16 @@ class Step:
         return self.terminated | self.truncated
 
 
+class Transition(eqx.Module):
+    """One step: s, a, r [d], s_next, terminated (false at a time limit)."""
+
+    s: Float[Array, "*batch obs"]
+    a: Float[Array, "*batch act"]
+    r: Float[Array, "*batch d"]
+    s_next: Float[Array, "*batch obs"]
+    terminated: Float[Array, "*batch"]
+
+
 S = TypeVar("S")
 
 Info = dict[str, Float[Array, ""]]

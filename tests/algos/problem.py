@@ -11,8 +11,7 @@ from jaxtyping import Array, Float
 from qpensieve.algos import mosac, qpensieve
 from qpensieve.learning import snapshots
 from qpensieve.learning.nets import GaussianActor
-from qpensieve.replay.ring import Transition
-from qpensieve.types import EnvSpec
+from qpensieve.types import EnvSpec, Transition
 from tests.oracles import mosac as oracle
 
 HIDDEN, BATCH = 16, 12

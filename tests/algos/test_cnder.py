@@ -14,8 +14,7 @@ from qpensieve.algos import cnder
 from qpensieve.algos.cnder import CnDerConfig
 from qpensieve.learning.nets import Critic
 from qpensieve.replay import priorities
-from qpensieve.replay.ring import Transition
-from qpensieve.types import EnvSpec, Hints
+from qpensieve.types import EnvSpec, Hints, Transition
 from tests.algos.problem import BATCH, SPEC, assert_trees_close, assert_trees_equal, random_like, transitions
 from tests.oracles import cnder as oracle
 from tests.oracles.mosac import Net, adam_step, net_of

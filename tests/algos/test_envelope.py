@@ -12,9 +12,8 @@ import pytest
 
 from qpensieve.algos import envelope
 from qpensieve.preferences import sample_preferences, spaced_grid
-from qpensieve.replay.ring import Transition
 from qpensieve.theory import treasure
-from qpensieve.types import EnvSpec, Hints
+from qpensieve.types import EnvSpec, Hints, Transition
 from tests.algos.problem import assert_trees_close, assert_trees_equal, random_like
 from tests.oracles import envelope as oracle
 

@@ -11,8 +11,7 @@ import pytest
 
 from qpensieve.algos import mosac, qpensieve
 from qpensieve.learning import snapshots
-from qpensieve.replay.ring import Transition
-from qpensieve.types import EnvSpec
+from qpensieve.types import EnvSpec, Transition
 from tests.golden import make_qpensieve_update as golden
 
 SPEC = EnvSpec("golden", golden.OBS, golden.ACT, ("one", "two"), None, None)

@@ -11,8 +11,7 @@ import pytest
 
 from qpensieve.algos import mosac
 from qpensieve.learning.nets import Critic
-from qpensieve.replay.ring import Transition
-from qpensieve.types import EnvSpec
+from qpensieve.types import EnvSpec, Transition
 from tests.algos.problem import (
     BATCH,
     SAC,

@@ -27,10 +27,10 @@ from qpensieve.presets import default_config
 from qpensieve.records import evaluations, search
 from qpensieve.records.log import Progress
 from qpensieve.report import tables
+from qpensieve.session import DivergedError, EnvFailedError
 from qpensieve.settings import flat
 from qpensieve.train import run as runs
 from qpensieve.train.run import Options, Stopped
-from qpensieve.train.trainer import DivergedError, EnvFailedError
 from tests.train.kill_run import NEVER, assert_same_run, complete
 
 QUIET = Options(quiet=True)

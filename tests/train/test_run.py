@@ -24,9 +24,9 @@ from qpensieve.config import RunConfig, override
 from qpensieve.presets import default_config
 from qpensieve.records import checkpoint, evaluations
 from qpensieve.records.checkpoint import CheckpointError
+from qpensieve.session import DivergedError, EnvFailedError
 from qpensieve.train import run as runs
 from qpensieve.train.run import Options, Run, Stopped
-from qpensieve.train.trainer import DivergedError, EnvFailedError
 from tests.envs.foreign import PointMass
 from tests.train.kill_run import (
     CACHE,

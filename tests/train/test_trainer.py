@@ -10,7 +10,8 @@ import pytest
 
 from qpensieve.config import RunConfig, override
 from qpensieve.presets import default_config
-from qpensieve.train.trainer import DivergedError, EnvFailedError, Trainer
+from qpensieve.session import DivergedError, EnvFailedError
+from qpensieve.train.trainer import Trainer
 from tests.envs.foreign import PointMass
 from tests.train.kill_run import TINY, share_learners
 
@@ -153,7 +154,7 @@ class TestExtended:
         for trainer in (planned, extended):
             advance_to(trainer, 200)
         rows, first = extended.replay_rows()
-        extended.extend(400)
+        extended.plan(400)
         assert extended.config == planned.config
         np.testing.assert_array_equal(extended.replay_rows()[0], rows)
         assert extended.replay_rows()[1] == first == 0
@@ -165,7 +166,7 @@ class TestExtended:
     def test_a_plan_that_does_not_fit_changes_nothing(self):
         trainer = Trainer(tiny())
         with pytest.raises(ValueError, match="steps is 630, not a multiple of block"):
-            trainer.extend(630)
+            trainer.plan(630)
         assert trainer.config == tiny()
 
 

@@ -22,9 +22,8 @@ from qpensieve.learning.acting import noisy_acting
 from qpensieve.learning.losses import gradient_step, polyak, scalarize
 from qpensieve.learning.nets import Critic, DeterministicActor
 from qpensieve.preferences import Sampler
-from qpensieve.replay.ring import Transition
 from qpensieve.settings import NOT_NEGATIVE, OPEN_SHARE, STEP_SHARE, above, at_least
-from qpensieve.types import Algorithm, EnvSpec, Hints, Info, Memory
+from qpensieve.types import Algorithm, EnvSpec, Hints, Info, Memory, Transition
 
 
 @dataclass(frozen=True)

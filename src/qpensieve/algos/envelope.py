@@ -24,9 +24,8 @@ from qpensieve.learning.acting import Greedy, greedy_acting
 from qpensieve.learning.losses import gradient_step, scalarize
 from qpensieve.learning.nets import QHead
 from qpensieve.preferences import Sampler, sample_preferences
-from qpensieve.replay.ring import Transition
 from qpensieve.settings import NOT_NEGATIVE, OPEN_SHARE, above, at_least, from_to
-from qpensieve.types import Algorithm, EnvSpec, Hints, Info, Memory
+from qpensieve.types import Algorithm, EnvSpec, Hints, Info, Memory, Transition
 
 MAX_ACTIONS = 100_000
 """Largest table of joint actions: every update scores all of them, and the last layer has a column for each."""

@@ -24,9 +24,8 @@ from qpensieve.learning.improvement import best_value
 from qpensieve.learning.nets import GaussianActor, Mlp
 from qpensieve.learning.snapshots import Snapshots
 from qpensieve.preferences import sample_preferences
-from qpensieve.replay.ring import Transition
 from qpensieve.settings import NOT_NEGATIVE, RunSettings
-from qpensieve.types import Acting, Algorithm, EnvSpec, HostPolicy, Info
+from qpensieve.types import Acting, Algorithm, EnvSpec, HostPolicy, Info, Transition
 
 CASES = {"DST2d": ("0.9,0.1", "0.8,0.2"), "HalfCheetah2d": ("0.5,0.5", "0.6,0.4")}
 """The paper's figure: domain -> the preferences it shows."""

@@ -21,9 +21,8 @@ from qpensieve.learning.improvement import best_value
 from qpensieve.learning.losses import gradient_step, polyak, scalarize, squash, whole_vector_of_smaller
 from qpensieve.learning.nets import Critic, GaussianActor
 from qpensieve.preferences import Sampler, sample_preferences
-from qpensieve.replay.ring import Transition
 from qpensieve.settings import OPEN_SHARE, STEP_SHARE, above, at_least
-from qpensieve.types import Algorithm, EnvSpec, Info
+from qpensieve.types import Algorithm, EnvSpec, Info, Transition
 
 
 @dataclass(frozen=True)

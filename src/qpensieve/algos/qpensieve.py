@@ -20,9 +20,8 @@ from qpensieve.learning.acting import gaussian_acting
 from qpensieve.learning.improvement import best_value
 from qpensieve.learning.nets import Critic, GaussianActor
 from qpensieve.learning.snapshots import Snapshots
-from qpensieve.replay.ring import Transition
 from qpensieve.settings import NOT_NEGATIVE, WHOLE_BLOCKS, at_least
-from qpensieve.types import Algorithm, EnvSpec, Info
+from qpensieve.types import Algorithm, EnvSpec, Info, Transition
 
 
 @dataclass(frozen=True)

@@ -22,9 +22,8 @@ from qpensieve.learning.acting import gaussian_acting
 from qpensieve.learning.losses import gradient_step, polyak, scalarize, squash
 from qpensieve.learning.nets import GaussianActor, Mlp
 from qpensieve.preferences import check_preference, sac_preferences
-from qpensieve.replay.ring import Transition
 from qpensieve.settings import OPEN_SHARE, STEP_SHARE, above, at_least
-from qpensieve.types import Algorithm, EnvSpec, Info
+from qpensieve.types import Algorithm, EnvSpec, Info, Transition
 
 
 @dataclass(frozen=True)

@@ -22,12 +22,12 @@ from qpensieve.bench import lanes as bench_lanes
 from qpensieve.bench.report import Row, interleave, seconds
 from qpensieve.envs import get_domain, make_lanes
 from qpensieve.learning.acting import OBS_CLIP, MemberPolicy, num_parameters
+from qpensieve.learning.agents import over_agents
 from qpensieve.population import ppo
 from qpensieve.population.moments import FIRST_COUNT, VARIANCE_EPSILON, standard
 from qpensieve.population.ppo import PpoConfig
 from qpensieve.population.rollout import REWARD_CLIP, ROLLOUT_NOISE, Place, RolloutCollector, lane_seeds
 from qpensieve.train.collect import generator
-from qpensieve.train.learner import over_agents
 from qpensieve.types import EnvSpec
 
 PAPER = PpoConfig()

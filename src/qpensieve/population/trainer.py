@@ -14,13 +14,15 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Float32, Float64, Int64, Shaped
+from jaxtyping import Array, Float32, Float64, Int64, Shaped
 
 from qpensieve import config as configs
 from qpensieve.config import RunConfig
 from qpensieve.envs import LaneOptions, make_lanes
 from qpensieve.evaluation import evaluate
 from qpensieve.learning.acting import KeptPolicy, MemberPolicy
+from qpensieve.learning.agents import flatten, over_agents
+from qpensieve.learning.tally import Infos, Tally
 from qpensieve.methods import check_continuous
 from qpensieve.population import archive as archives
 from qpensieve.population import arrays as search_arrays
@@ -36,17 +38,14 @@ from qpensieve.population.stages import reference_of, spacing, warmup_preference
 from qpensieve.records import search as records
 from qpensieve.records.checkpoint import arrays_to_tree, tree_to_arrays, under
 from qpensieve.records.search import SearchRecord
+from qpensieve.session import DivergedError, environment_errors, first_bad_row
 from qpensieve.train.collect import generator
-from qpensieve.train.learner import flatten, over_agents
-from qpensieve.train.trainer import DivergedError, EnvFailedError
 from qpensieve.types import EnvSpec, Info
 
 FITNESS, CANDIDATES = 203, 204
 """Purposes of a seed's random streams."""
 INIT = 2**31 - 1
 """Folded into a task's key, in place of an iteration's number, for its first parameters."""
-
-Infos = dict[str, Float[np.ndarray, " member"]]
 
 
 class Member(eqx.Module):
@@ -89,8 +88,7 @@ class PopulationTrainer:
         self.record = records.empty(self.reference, config.seeds, self.num_tasks)
         self.iteration = self.generation = self._generation_start = 0
         self._boundary = self._lane_arrays()
-        self._sums: Infos = {}
-        self._num_summed = 0
+        self._tally = Tally()
 
     @property
     def own_preferences(self) -> None:
@@ -140,6 +138,20 @@ class PopulationTrainer:
         stages = self._cfg.stages
         return stages.warmup_iterations if self.generation == 0 else stages.generation_iterations
 
+    @property
+    def layout(self) -> None:
+        """There is no replay."""
+
+    @property
+    def num_lanes(self) -> int:
+        """How many lanes write rows of a replay."""
+        return 0
+
+    @property
+    def log_capacity(self) -> int:
+        """How many rows of a replay a checkpoint may need."""
+        return 0
+
     def advance(self) -> None:
         """One iteration of every task of every seed."""
         if self.iteration == self._generation_start + self.generation_length:
@@ -154,13 +166,14 @@ class PopulationTrainer:
 
     @contextmanager
     def _stepping(self) -> Iterator[None]:
-        """Name failures of the environment as such; the lanes go back to where the last iteration left them."""
-        try:
-            yield
-        except Exception as error:
-            with suppress(Exception):  # they may be beyond repair; what is saved is not
-                self._restore_lanes(self._boundary)
-            raise EnvFailedError(f"the environment failed after step {self.step}: {error}") from error
+        """Where the environment fails, the lanes go back to where the last iteration left them."""
+        with environment_errors(f"after step {self.step}"):
+            try:
+                yield
+            except Exception:
+                with suppress(Exception):  # they may be beyond repair; what is saved is not
+                    self._restore_lanes(self._boundary)
+                raise
 
     def _iterate(self) -> None:
         """Roll out, update, measure; nothing is taken over before all of it is done."""
@@ -181,13 +194,12 @@ class PopulationTrainer:
             self._check_finite(name, value)
         objs, steps = self._measure(kept, self.iteration + 1)
         self._state, self._moments, self._objs = state, collected, objs
-        for name, value in info.items():
-            self._count(name, value)
         self.iteration += 1
         self._absorb(kept, steps)
+        self._log(info)
 
     def _absorb(self, kept: Float32[np.ndarray, "member parameters"], steps: Int64[np.ndarray, " seed"]) -> None:
-        """Archive, and where due graph and population, of what the iteration reached."""
+        """Take what the iteration reached into the archives, and where due into graphs and populations."""
         stages, num = self._cfg.stages, self.num_tasks
         self.record = records.append_iteration(self.record, self._objs, self._lam, self.generation, steps)
         is_sampled = (self.iteration - self._generation_start) % stages.generation_iterations == 0
@@ -199,9 +211,14 @@ class PopulationTrainer:
             if members is not None:
                 search = self._sample(i, search, jax.tree.map(lambda x, own=own: x[own], members))
             self._searches[i] = search
-        self._count("archive_hv", np.array([search.hypervolume for search in self._searches]))
-        self._count("archive_size", np.array([float(len(search.archive.objs)) for search in self._searches]))
-        self._num_summed += 1
+
+    def _log(self, info: Infos) -> None:
+        """Add what an iteration logs: by member what the device says, by seed what the archives hold."""
+        of_archives = {
+            "archive_hv": [search.hypervolume for search in self._searches],
+            "archive_size": [len(search.archive.objs) for search in self._searches],
+        }
+        self._tally.add({name: np.asarray(value, np.float64) for name, value in {**info, **of_archives}.items()})
 
     def _sample(self, i: int, search: Search, members: Member) -> Search:
         """A node and a sample of every task of one seed."""
@@ -279,21 +296,14 @@ class PopulationTrainer:
 
     def take_log(self) -> Infos:
         """Mean of what was logged since the last call, per member or per seed."""
-        means = {name: value / self._num_summed for name, value in self._sums.items()}
-        self._sums, self._num_summed = {}, 0
-        return means
-
-    def _count(self, name: str, value: Float[np.ndarray, " rows"]) -> None:
-        self._sums[name] = self._sums.get(name, np.zeros(len(value))) + value
+        return self._tally.take()
 
     def evaluate(self, preferences: Float64[np.ndarray, "p d"], episodes: int) -> Float64[np.ndarray, "seed p e d"]:
         """Returns, on fresh episodes, of the archive's best policy for each preference."""
         lam = np.repeat(preferences, episodes, axis=0)
         act = act_by_group([self.policies_of(i) for i in range(self.config.seeds)], lam, self._widths)
-        try:
+        with environment_errors(f"in the evaluation at step {self.step}", (RuntimeError, ArithmeticError)):
             return evaluate(self.config.domain, self.config.seed_list, act, preferences, episodes)
-        except (RuntimeError, ArithmeticError) as error:
-            raise EnvFailedError(f"the environment failed in the evaluation at step {self.step}: {error}") from error
 
     def policies_of(self, i: int) -> Policies:
         """Objectives and policies of one seed's archive; while that is empty, of its members."""
@@ -326,14 +336,23 @@ class PopulationTrainer:
         for i, search in enumerate(self._searches):
             arrays |= search_arrays.to_arrays(search, f"search/{i}/")
         arrays |= search_arrays.record_to_arrays(self.record, "record/")
-        arrays |= {f"log/{name}": value for name, value in self._sums.items()}
+        arrays |= self._tally.arrays()
         arrays |= {"tasks/lam": self._lam, "tasks/node": self._node, "tasks/objs": self._objs}
-        counters = [self.iteration, self.generation, self._generation_start, self._num_summed]
+        counters = [self.iteration, self.generation, self._generation_start, self._tally.count]
         arrays["counters"] = np.array(counters, np.int64)
         return {name: np.array(value) for name, value in arrays.items()}
 
-    def restore(self, arrays: dict[str, np.ndarray]) -> None:
-        """Take over what `arrays` gave."""
+    def replay_rows(self) -> None:
+        """There is no replay."""
+
+    def restore(
+        self,
+        arrays: dict[str, np.ndarray],
+        rows: Float32[np.ndarray, "lane rows width"] | None = None,
+        first: int = 0,
+    ) -> None:
+        """Go back to the state that `arrays` returned; there are no rows to restore."""
+        del rows, first
         members = arrays_to_tree(self._members(), arrays, "member")
         self._state, self._moments = jax.tree.map(jnp.asarray, members.state), members.moments
         self._restore_lanes(arrays)
@@ -343,12 +362,12 @@ class PopulationTrainer:
             search_arrays.from_arrays(arrays, f"search/{i}/", self.reference, one) for i in range(self.config.seeds)
         ]
         self.record = search_arrays.record_from_arrays(arrays, "record/", self.record)
-        self._sums = under(arrays, "log/")
         self._lam, self._node, self._objs = (arrays[f"tasks/{name}"].copy() for name in ("lam", "node", "objs"))
         counters = (int(value) for value in arrays["counters"])
-        self.iteration, self.generation, self._generation_start, self._num_summed = counters
+        self.iteration, self.generation, self._generation_start, count = counters
+        self._tally = Tally(under(arrays, "log/"), count)
 
-    def extend(self, steps: int) -> None:
+    def plan(self, steps: int) -> None:
         """Plan for `steps` in all; the learning rate falls to 0 over the new length."""
         config = replace(self.config, steps=steps)
         configs.check(config)
@@ -409,9 +428,9 @@ class PopulationTrainer:
         self._collector.sums = arrays["sums"].copy()
 
     def _check_finite(self, what: str, value: Shaped[np.ndarray, "member *rest"]) -> None:
-        is_finite = np.isfinite(value.reshape(len(value), -1)).all(axis=1)
-        if not is_finite.all():
-            place = self._places[int(np.argmin(is_finite))]
+        row = first_bad_row(value)
+        if row is not None:
+            place = self._places[row]
             where = f"of task {place.task} of seed {place.seed}"
             raise DivergedError(f"{what} {where} is no longer finite at step {self.step + self.block}")
 

@@ -12,17 +12,7 @@ from jaxtyping import Array, Float, Int, Key
 
 from qpensieve.replay import priorities
 from qpensieve.replay.priorities import Priorities
-from qpensieve.types import EnvSpec
-
-
-class Transition(eqx.Module):
-    """One step: s, a, r [d], s_next, terminated (false at a time limit)."""
-
-    s: Float[Array, "*batch obs"]
-    a: Float[Array, "*batch act"]
-    r: Float[Array, "*batch d"]
-    s_next: Float[Array, "*batch obs"]
-    terminated: Float[Array, "*batch"]
+from qpensieve.types import EnvSpec, Transition
 
 
 class Replay(eqx.Module):

@@ -6,19 +6,18 @@ have one per seed and preference, seed by seed.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
+from qpensieve.learning.agents import flatten, over_agents
 from qpensieve.replay import priorities
 from qpensieve.replay import ring as replay
 from qpensieve.replay.ring import PrioritizedReplay, Replay
 from qpensieve.types import Algorithm, EnvSpec, Hints, Info
-
-T = TypeVar("T")
 
 NEW_TRANSITIONS = 2**31 - 1
 """Folded into an agent's key, in place of an update's number, for what concerns a block's new transitions."""
@@ -95,14 +94,6 @@ def make_learner(algorithm: Algorithm[Any], spec: EnvSpec, batch_size: int, capa
         act=jax.jit(lambda state, obs, lam: _act(algorithm, state, obs, lam)),
         flat_actors=jax.jit(flat_actors),
     )
-
-
-def over_agents(function: Callable[[Any], T], args: Any) -> T:
-    """Apply to every agent: at once on an accelerator, one after the other on the CPU.
-
-    There that is faster, and an agent's numbers cannot depend on which others run beside it.
-    """
-    return jax.lax.map(function, args) if jax.default_backend() == "cpu" else jax.vmap(function)(args)
 
 
 def _init(algorithm: Algorithm[Any], spec: EnvSpec, capacity: int, seeds: Int[Array, " seed"]) -> TrainState:
@@ -209,8 +200,3 @@ def _act(
 ) -> Float[Array, "agent rows act"]:
     one_agent = jax.vmap(algorithm.act, in_axes=(None, 0, 0))
     return jax.vmap(one_agent)(algorithm.actor(state.agent), obs, lam)
-
-
-def flatten(actor: Any) -> Float[Array, " parameters"]:
-    """All leaves in one row, in the order that policies on the host take apart."""
-    return jnp.concatenate([leaf.ravel() for leaf in jax.tree.leaves(actor)])

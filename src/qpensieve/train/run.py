@@ -26,8 +26,8 @@ from qpensieve.records.log import MetricsLog, Progress, is_logged
 from qpensieve.replay.log import ReplayLog
 from qpensieve.replay.ring import row_width
 from qpensieve.report import figures, search_figures
+from qpensieve.session import EnvFailedError
 from qpensieve.train.sessions import AnyTrainer, make_trainer
-from qpensieve.train.trainer import EnvFailedError
 
 CONFIG, PROVENANCE, METRICS = "config.json", "environment.json", "metrics.jsonl"
 FULL = "full evaluation"

@@ -20,28 +20,21 @@ from qpensieve.config import RunConfig
 from qpensieve.envs import LaneOptions, make_lanes
 from qpensieve.envs.base import State as LaneState
 from qpensieve.evaluation import evaluate
+from qpensieve.learning.tally import Infos, Tally
 from qpensieve.methods import make_algorithm
 from qpensieve.preferences import sac_preferences
 from qpensieve.records.checkpoint import CheckpointError, arrays_to_tree, tree_to_arrays, under
 from qpensieve.replay import priorities
 from qpensieve.replay import ring as replay
+from qpensieve.replay.layout import RowLayout, layout_of
 from qpensieve.replay.slots import HostMemory
+from qpensieve.session import DivergedError, EnvFailedError, environment_errors, first_bad_row
 from qpensieve.train.collect import Collected, Collector
 from qpensieve.train.learner import Block, Learner, TrainState, make_learner
 from qpensieve.types import Algorithm
 
-Infos = dict[str, Float32[np.ndarray, " agent"]]
-
 FREED_AT_ONCE = 256
 """Slots freed by one call to the device; a fixed number, so that it is compiled once."""
-
-
-class DivergedError(RuntimeError):
-    """A loss or parameter is no longer finite."""
-
-
-class EnvFailedError(RuntimeError):
-    """The environment raised; the run stands as it was at the start of the block."""
 
 
 @dataclass
@@ -82,9 +75,9 @@ class Trainer:
         self._acting = np.asarray(self._learner.flat_actors(self._state))
         self._pending = _Pending(self._acting, None, 0)
         self._written = 0
-        self._sums: Infos = {}
-        self._num_summed = 0
+        self._tally = Tally()
         self.summed_to = 0
+        """Step up to which `take_log` has what was learned."""
 
     @property
     def own_preferences(self) -> Float64[np.ndarray, "p d"] | None:
@@ -125,6 +118,16 @@ class Trainer:
         return self.config.capacity if self.algorithm.memory is None else self.config.replay_capacity
 
     @property
+    def layout(self) -> RowLayout:
+        """How a transition lies in a row of the replay."""
+        return layout_of(self.spec, self.algorithm.acting)
+
+    @property
+    def num_lanes(self) -> int:
+        """How many lanes write rows."""
+        return len(self.lane_seeds)
+
+    @property
     def log_capacity(self) -> int:
         """How many of a lane's newest rows a checkpoint may need."""
         needed = self.capacity if self._memory is None else self._memory.log_capacity
@@ -137,24 +140,23 @@ class Trainer:
     def _begin(self) -> None:
         """Start the first episodes."""
         try:
-            self.collector.start()
-        except Exception as error:
+            with environment_errors("at its first reset"):
+                self.collector.start()
+        except EnvFailedError:
             self.close()
-            raise EnvFailedError(f"the environment failed at its first reset: {error}") from error
+            raise
 
     @property
     def block_number(self) -> int:
         return self.step // self.config.block
 
     def advance(self) -> Float32[np.ndarray, "lane K width"]:
-        """Collect one block and hand it to the device; gives the block's rows."""
+        """Collect one block and hand it to the device; returns the rows of the block."""
         policy = None if self.step < self.config.random_steps else self.collector.policy(self._acting)
         # Without a saved replay a resumed run has to fill it again before it learns on.
         is_learning = self._written >= self.config.random_steps
-        try:
+        with environment_errors(f"after step {self.step}"):
             collected = self.collector.collect(policy, self.block_number)
-        except Exception as error:
-            raise EnvFailedError(f"the environment failed after step {self.step}: {error}") from error
         block = self.place(collected)
         self.step += self.config.block
         self._written += self.config.block
@@ -187,24 +189,20 @@ class Trainer:
         info, self._pending.info, self.summed_to = self._pending.info, None, self._pending.step
         if info is None:
             return
-        for name, value in jax.device_get(info).items():
+        infos = jax.device_get(info)
+        for name, value in infos.items():
             self._check_finite(name, value)
-            self._sums[name] = self._sums.get(name, np.zeros_like(value)) + value
-        self._num_summed += 1
+        self._tally.add(infos)
         self._check_finite("a parameter of the policy", np.asarray(self._pending.flat))
 
     def take_log(self) -> Infos:
         """Mean of what was logged since the last call, up to `summed_to`, per seed; empty while nothing was learned."""
-        means = {name: value / self._num_summed for name, value in self._sums.items()}
-        self._sums, self._num_summed = {}, 0
-        return means
+        return self._tally.take()
 
     def evaluate(self, preferences: Float64[np.ndarray, "p d"], episodes: int) -> Float64[np.ndarray, "seed p e d"]:
         """Returns of the policies as they are now."""
-        try:
+        with environment_errors(f"in the evaluation at step {self.step}", (RuntimeError, ArithmeticError)):
             return evaluate(self.config.domain, self.config.seed_list, self.act, preferences, episodes)
-        except (RuntimeError, ArithmeticError) as error:
-            raise EnvFailedError(f"the environment failed in the evaluation at step {self.step}: {error}") from error
 
     def act(
         self, obs: Float[np.ndarray, "seed rows obs"], lam: Float[np.ndarray, "seed rows d"]
@@ -249,17 +247,20 @@ class Trainer:
         for name, value in arrays.items():
             self._check_finite(name, value)
         arrays |= {f"lanes/{name}": value for name, value in self._boundary.items()}
-        arrays |= {f"log/{name}": value for name, value in self._sums.items()}
+        arrays |= self._tally.arrays()
         if self._memory is not None:
             arrays |= {f"memory/{name}": value for name, value in self._memory.state().items()}
         arrays["acting"] = self._acting
-        arrays["counters"] = np.array([self.step, self._num_summed], np.int64)
+        arrays["counters"] = np.array([self.step, self._tally.count], np.int64)
         return arrays
 
     def restore(
-        self, arrays: dict[str, np.ndarray], rows: Float32[np.ndarray, "seed rows width"] | None, first: int
+        self,
+        arrays: dict[str, np.ndarray],
+        rows: Float32[np.ndarray, "lane rows width"] | None = None,
+        first: int = 0,
     ) -> None:
-        """Take over what `arrays` gave.
+        """Go back to the state that `arrays` returned.
 
         Args:
             arrays: All of it.
@@ -271,10 +272,10 @@ class Trainer:
         self.collector.lanes.restore(under(arrays, "lanes/"))
         self.collector.refresh_preferences(range(len(self.lane_seeds)))
         self._boundary = self.collector.lanes.state()
-        self.step, self._num_summed = (int(value) for value in arrays["counters"])
+        self.step, count = (int(value) for value in arrays["counters"])
         self.summed_to, self._written = self.step, 0 if rows is None else self.step
         self._acting = arrays["acting"]
-        self._sums = under(arrays, "log/")
+        self._tally = Tally(under(arrays, "log/"), count)
         self._pending = _Pending(np.asarray(self._learner.flat_actors(self._state)), None, self.step)
 
     def replay_rows(self) -> tuple[Float32[np.ndarray, "lane rows width"], int]:
@@ -285,8 +286,13 @@ class Trainer:
         first = max(0, written - ring.shape[1])
         return ring[:, np.arange(first, written) % ring.shape[1]], first
 
-    def extend(self, steps: int) -> None:
-        """Plan for `steps` in all; the replay grows where it is still smaller than it may become."""
+    def search_record(self) -> None:
+        """Nothing is searched here."""
+
+    def plan(self, steps: int) -> None:
+        """Be ready for `steps` in all: the replay grows where it is still smaller than it may become."""
+        if steps <= self.config.steps:
+            return
         config = replace(self.config, steps=steps)
         configs.check(config)
         self.config = config
@@ -332,9 +338,9 @@ class Trainer:
 
     def _check_finite(self, what: str, value: Shaped[np.ndarray, "seed *rest"]) -> None:
         """Stop the run where the newest block has left something that is not a number."""
-        is_finite = np.isfinite(value.reshape(len(value), -1)).all(axis=1)
-        if not is_finite.all():
-            agent = self._name(len(value), int(np.argmin(is_finite)))
+        row = first_bad_row(value)
+        if row is not None:
+            agent = self._name(len(value), row)
             raise DivergedError(f"{what} of {agent} is no longer finite at step {self._pending.step}")
 
     def _name(self, num_rows: int, row: int) -> str:

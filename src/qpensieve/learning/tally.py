@@ -1,0 +1,33 @@
+"""What a trainer logs, added up between two rows of the log."""
+
+from collections.abc import Mapping
+
+import numpy as np
+from jaxtyping import Float
+
+Infos = dict[str, Float[np.ndarray, " rows"]]
+"""What was logged, by name, for every agent, member or seed."""
+
+
+class Tally:
+    """Sums of what was logged, and of how many blocks or iterations."""
+
+    def __init__(self, sums: Mapping[str, np.ndarray] | None = None, count: int = 0):
+        self.sums: Infos = dict(sums or {})
+        self.count = count
+
+    def add(self, infos: Mapping[str, Float[np.ndarray, " rows"]]) -> None:
+        """Add what one block or iteration has logged."""
+        for name, value in infos.items():
+            self.sums[name] = self.sums.get(name, np.zeros_like(value)) + value
+        self.count += 1
+
+    def take(self) -> Infos:
+        """Means since the last call; empty where nothing was logged."""
+        means = {name: value / self.count for name, value in self.sums.items()}
+        self.sums, self.count = {}, 0
+        return means
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The sums as named arrays; the count is saved apart."""
+        return {f"log/{name}": value for name, value in self.sums.items()}
