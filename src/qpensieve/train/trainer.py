@@ -18,7 +18,8 @@ from qpensieve.config import RunConfig
 from qpensieve.envs import LaneOptions, make_lanes
 from qpensieve.envs.base import State as LaneState
 from qpensieve.evaluation import evaluate
-from qpensieve.records.checkpoint import CheckpointError, arrays_to_tree, tree_to_arrays, under
+from qpensieve.records.checkpoint import CheckpointError
+from qpensieve.records.trees import arrays_to_tree, tree_to_arrays, under
 from qpensieve.replay import priorities
 from qpensieve.replay import ring as replay
 from qpensieve.replay.slots import HostMemory
