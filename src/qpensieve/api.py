@@ -16,11 +16,13 @@ from qpensieve.population.trainer import PopulationTrainer
 from qpensieve.preferences import check_preference
 from qpensieve.presets import default_config
 from qpensieve.records import checkpoint
+from qpensieve.records.atomic import TEMPORARY
 from qpensieve.records.checkpoint import Checkpoint, CheckpointError
-from qpensieve.records.evaluations import RunSummary, summarize
+from qpensieve.records.folder import CHECKPOINTS, CONFIG, METRICS, REPLAY
 from qpensieve.records.log import Progress
+from qpensieve.records.scores import RunSummary, summarize
 from qpensieve.replay.log import ReplayLog
-from qpensieve.train.run import CONFIG, METRICS, find_fault, forgets_replay, make_replay_log, restore
+from qpensieve.train.run import find_fault, forgets_replay, make_replay_log, restore
 from qpensieve.train.sessions import make_trainer
 
 
@@ -135,14 +137,14 @@ class Agent:
                 f"{folder} is a run's folder: save the agent elsewhere, its checkpoints would be lost"
             )
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=checkpoint.TEMPORARY, dir=folder) as name:
+        with tempfile.TemporaryDirectory(prefix=TEMPORARY, dir=folder) as name:
             new = Path(name)
             try:
                 self._write(new)
             except (CheckpointError, OSError) as error:
                 reason = error.__cause__ or error
                 raise CheckpointError(f"cannot save the agent: {reason}; what {folder} held is as it was") from error
-            for part in ("replay", "checkpoints", CONFIG):
+            for part in (REPLAY, CHECKPOINTS, CONFIG):
                 if (folder / part).exists():
                     (folder / part).rename(new / f"old-{part}")
                 if (new / part).exists():

@@ -24,8 +24,8 @@ from qpensieve.config import RunConfig
 from qpensieve.envs import DISCRETE, DOMAINS, find_domain
 from qpensieve.methods import get_method
 from qpensieve.records.checkpoint import CheckpointError, last_good_step
-from qpensieve.records.evaluations import FILE_NAME
 from qpensieve.records.evaluations import load as load_evaluations
+from qpensieve.records.folder import EVALUATIONS, SUMMARY
 from qpensieve.records.lock import FolderInUseError
 from qpensieve.report import compare as comparison
 from qpensieve.report import figures, tables
@@ -329,18 +329,18 @@ def _complete(run: Run) -> None:
 
 def _report(folder: Path) -> None:
     """Table, summary.json and pictures of a run that was fully evaluated."""
-    if len(load_evaluations(folder / FILE_NAME).full_steps) == 0:
+    if len(load_evaluations(folder / EVALUATIONS).full_steps) == 0:
         return
     print(tables.format_summary(tables.write_summary(folder)))
     pictures = runs.draw_pictures(folder)
-    for path in [folder / tables.SUMMARY, *pictures]:
+    for path in [folder / SUMMARY, *pictures]:
         print(path)
     if not pictures:
         print("no pictures: pip install 'qpensieve[plots]'")
 
 
 def _dominance(run: Path, other: Path) -> str:
-    ours, theirs = load_evaluations(run / FILE_NAME), load_evaluations(other / FILE_NAME)
+    ours, theirs = load_evaluations(run / EVALUATIONS), load_evaluations(other / EVALUATIONS)
     if len(theirs.full_steps) == 0:
         raise ValueError(f"{other} has no full evaluation yet: run 'qpensieve evaluate {other}'")
     num = min(ours.num_seeds, theirs.num_seeds)

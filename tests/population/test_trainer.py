@@ -25,6 +25,7 @@ from qpensieve.population.trainer import PopulationTrainer
 from qpensieve.preferences import das_dennis
 from qpensieve.presets import default_config
 from qpensieve.records import evaluations, search
+from qpensieve.records.folder import EVALUATIONS, SEARCH
 from qpensieve.records.log import Progress
 from qpensieve.report import tables
 from qpensieve.session import DivergedError, EnvFailedError
@@ -116,13 +117,13 @@ class TestRun:
         assert resumed.trainer.step == iteration * 96
         complete(resumed)
         assert_same_run(tmp_path / "run", whole(algo))
-        ours, theirs = (search.load(folder / search.FILE_NAME) for folder in (tmp_path / "run", whole(algo)))
+        ours, theirs = (search.load(folder / SEARCH) for folder in (tmp_path / "run", whole(algo)))
         for name, value in vars(ours).items():
             np.testing.assert_array_equal(value, getattr(theirs, name), err_msg=name)
 
     @pytest.mark.parametrize("algo", METHODS)
     def test_uses_the_budget_and_no_more(self, algo: AlgoName, whole: Any):
-        record = search.load(whole(algo) / search.FILE_NAME)
+        record = search.load(whole(algo) / SEARCH)
         assert record.num_iterations == 11
         assert record.generation_ends() == [4, 6, 8, 10, 11]
         assert record.num_generations == 4
@@ -162,7 +163,7 @@ class TestRun:
     @pytest.mark.parametrize("algo", METHODS)
     def test_folder_holds_what_people_open(self, algo: AlgoName, whole: Any):
         folder = whole(algo)
-        table = evaluations.load(folder / evaluations.FILE_NAME)
+        table = evaluations.load(folder / EVALUATIONS)
         assert table.full_returns.shape == (1, 2, 100, 10, 2)
         assert table.short_steps.tolist() == [384, 672, 960, 1056]  # the first iteration at or after each 300
         rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
@@ -367,7 +368,7 @@ class TestSearch:
 class TestPfa:
     def test_slides_from_each_preference_to_the_next(self, whole: Any):
         """11 iterations, 4 of them warm-up, generations of 2: the way gone is 2/7, 4/7, 6/7, 1 of half."""
-        record = search.load(whole("pfa") / search.FILE_NAME)
+        record = search.load(whole("pfa") / SEARCH)
         base = np.array([0.0, 0.5, 1.0])
         np.testing.assert_allclose(record.lam[:5, 0, :, 0], np.tile(base, (5, 1)))
         for end, share in zip([6, 8, 10, 11], [2 / 7, 4 / 7, 6 / 7, 1.0], strict=True):
@@ -376,7 +377,7 @@ class TestPfa:
         np.testing.assert_allclose(record.lam[11, 0, :-1, 0], base[1:])  # task k ends where task k + 1 began
 
     def test_preferences_move_once_a_generation(self, whole: Any):
-        record = search.load(whole("pfa") / search.FILE_NAME)
+        record = search.load(whole("pfa") / SEARCH)
         moved = np.flatnonzero(np.abs(np.diff(record.lam[:, 0, 0, 0])) > 1e-9) + 1
         assert moved.tolist() == [5, 7, 9, 11]
 
@@ -669,7 +670,7 @@ class TestFailures:
         resumed = runs.resume(tmp_path / "run", QUIET, lambda message: pytest.fail(message))
         assert resumed.trainer.step == 5 * 96
         complete(resumed)
-        ours, theirs = (search.load(folder / search.FILE_NAME) for folder in (tmp_path / "run", whole("pgmorl")))
+        ours, theirs = (search.load(folder / SEARCH) for folder in (tmp_path / "run", whole("pgmorl")))
         np.testing.assert_array_equal(ours.objs, theirs.objs)
 
     def test_what_diverged_is_named(self):

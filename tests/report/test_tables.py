@@ -14,6 +14,7 @@ from qpensieve.preferences import test_table
 from qpensieve.presets import default_config
 from qpensieve.records import evaluations
 from qpensieve.records.evaluations import append_full, empty
+from qpensieve.records.folder import EVALUATIONS
 from qpensieve.report import tables
 
 
@@ -27,7 +28,7 @@ def make_run(folder: Path, domain: str, *full: np.ndarray, reference: bool = Tru
     folder.mkdir(exist_ok=True)
     config = override(default_config(domain), {"seeds": table.num_seeds, "first_seed": 4})
     configs.save(config, folder / "config.json")
-    evaluations.save(folder / evaluations.FILE_NAME, table)
+    evaluations.save(folder / EVALUATIONS, table)
     return folder
 
 

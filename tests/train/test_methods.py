@@ -28,6 +28,7 @@ from qpensieve.methods import make_algorithm
 from qpensieve.preferences import sac_preferences
 from qpensieve.presets import FIGURE, default_config
 from qpensieve.records import evaluations
+from qpensieve.records.folder import EVALUATIONS
 from qpensieve.report import tables
 from qpensieve.settings import flat
 from qpensieve.train import run as runs
@@ -127,7 +128,7 @@ def test_the_summary_counts_every_environment_step(algo: AlgoName, whole: Any):
     summary = tables.summarize_run(folder)
     lanes = {"sac": 3, "hybrid-sac": 4}.get(algo, 1)
     assert summary["environment_steps_per_seed"] == 600 * lanes
-    table = evaluations.load(folder / evaluations.FILE_NAME)
+    table = evaluations.load(folder / EVALUATIONS)
     own = {"sac": 3, "hybrid-sac": 2}.get(algo, 100)
     assert table.full_returns.shape == (1, 2, own, 10, 2)
     ceilings = dst.ceilings(table.full_preferences, np.array([0.0, -50.0]))

@@ -24,6 +24,7 @@ from qpensieve.config import RunConfig, override
 from qpensieve.presets import default_config
 from qpensieve.records import checkpoint, evaluations
 from qpensieve.records.checkpoint import CheckpointError
+from qpensieve.records.folder import EVALUATIONS
 from qpensieve.session import DivergedError, EnvFailedError
 from qpensieve.train import run as runs
 from qpensieve.train.run import Options, Run, Stopped
@@ -340,7 +341,7 @@ class TestStarted:
         assert len(row["critic_loss"]) == TINY["seeds"]
 
     def test_evaluations_are_the_short_ones_of_every_period_and_a_full_one(self, whole: Path):
-        table = evaluations.load(whole / evaluations.FILE_NAME)
+        table = evaluations.load(whole / EVALUATIONS)
         assert table.short_steps.tolist() == [200, 400, 600]
         assert table.short_returns.shape == (3, 2, 20, 2, 2)
         assert table.curve_returns.shape == (3, 2, 3, 2, 2)
@@ -364,7 +365,7 @@ class TestStarted:
                     complete(run)
                 run = runs.resume(tmp_path / name, QUIET, refuse)
             complete(run)
-        assert evaluations.load(tmp_path / "whole" / evaluations.FILE_NAME).full_steps.tolist() == [100, 200]
+        assert evaluations.load(tmp_path / "whole" / EVALUATIONS).full_steps.tolist() == [100, 200]
         assert_same_run(tmp_path / "stopped", tmp_path / "whole")
 
 

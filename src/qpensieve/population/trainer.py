@@ -36,8 +36,8 @@ from qpensieve.population.pgmorl import OWN, PgmorlConfig, Samples, Search, Task
 from qpensieve.population.rollout import Place, RolloutCollector, lane_seeds
 from qpensieve.population.stages import reference_of, spacing, warmup_preferences
 from qpensieve.records import search as records
-from qpensieve.records.checkpoint import arrays_to_tree, tree_to_arrays, under
 from qpensieve.records.search import SearchRecord
+from qpensieve.records.trees import arrays_to_tree, tree_to_arrays, under
 from qpensieve.session import DivergedError, environment_errors, first_bad_row
 from qpensieve.train.collect import generator
 from qpensieve.types import EnvSpec, Info

@@ -12,8 +12,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Float32, Int64
 
 from qpensieve.envs.base import Lanes
-from qpensieve.envs.simulator import available_cores
 from qpensieve.learning.acting import AGENTS_PER_THREAD, SharedPolicy
+from qpensieve.machine import available_cores
 from qpensieve.preferences import Sampler, draw_preferences
 from qpensieve.types import Algorithm, HostPolicy, Step
 

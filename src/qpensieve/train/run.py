@@ -20,16 +20,16 @@ from qpensieve.records import checkpoint, provenance
 from qpensieve.records import evaluations as tables
 from qpensieve.records import search as records
 from qpensieve.records.checkpoint import Checkpoint
-from qpensieve.records.evaluations import RunSummary, summarize
+from qpensieve.records.folder import CONFIG, EVALUATIONS, METRICS, PROVENANCE, SEARCH, TENSORBOARD
 from qpensieve.records.lock import lock
 from qpensieve.records.log import MetricsLog, Progress, is_logged
+from qpensieve.records.scores import RunSummary, scores, summarize
 from qpensieve.replay.log import ReplayLog
 from qpensieve.replay.ring import row_width
 from qpensieve.report import figures, search_figures
 from qpensieve.session import EnvFailedError
 from qpensieve.train.sessions import AnyTrainer, make_trainer
 
-CONFIG, PROVENANCE, METRICS = "config.json", "environment.json", "metrics.jsonl"
 FULL = "full evaluation"
 MAY_DIFFER = ("checkpoint_seconds", "num_threads")
 """Fields of the configuration that may change between a run and its resumption: they do not change its numbers."""
@@ -87,7 +87,7 @@ class Run:
         if self.replay_log is not None:
             self.replay_log.resume(saved.meta["replay"] or [])
         self._save_search()
-        path = self.folder / tables.FILE_NAME
+        path = self.folder / EVALUATIONS
         if path.exists():
             self.evaluations = tables.cut(tables.load(path), saved.step)
             tables.save(path, self.evaluations)
@@ -157,7 +157,7 @@ class Run:
     def _save_search(self) -> None:
         """A population's search, for people and pictures; the checkpoint has its own copy."""
         if isinstance(self.trainer, PopulationTrainer):
-            records.save(self.folder / records.FILE_NAME, self.trainer.search_record())
+            records.save(self.folder / SEARCH, self.trainer.search_record())
 
     def _is_evaluation_due(self) -> bool:
         step = self.trainer.step
@@ -200,7 +200,7 @@ class Run:
             returns = self.trainer.evaluate(both, SHORT_EPISODES)
         short, curve = np.split(returns, [len(table.short_preferences)], axis=1)
         self.evaluations = tables.append_short(table, self.trainer.step, short, curve)
-        tables.save(self.folder / tables.FILE_NAME, self.evaluations)
+        tables.save(self.folder / EVALUATIONS, self.evaluations)
         summary = summarize(short, table.short_preferences, table.reference)
         self._log().write("evaluation", self.trainer.step, {f"{k}_short": v for k, v in scores(summary).items()})
         return summary
@@ -214,7 +214,7 @@ class Run:
             with self._saving_first():
                 returns = self.trainer.evaluate(table.full_preferences, FULL_EPISODES)
             self.evaluations = tables.append_full(table, step, returns)
-            tables.save(self.folder / tables.FILE_NAME, self.evaluations)
+            tables.save(self.folder / EVALUATIONS, self.evaluations)
         summary = summarize(self.evaluations.full_returns[-1], table.full_preferences, table.reference)
         if not is_logged(self.folder / METRICS, FULL, step):  # or a run was killed between the table and the row
             self._log().write(FULL, step, scores(summary))
@@ -234,7 +234,7 @@ class Run:
     def _log(self) -> MetricsLog:
         """The log, opened at the first row: only then has a resumed run cut what came after its checkpoint."""
         if self._open_log is None:
-            folder = self.folder / "tensorboard" if self._options.tensorboard else None
+            folder = self.folder / TENSORBOARD if self._options.tensorboard else None
             self._open_log = MetricsLog(self.folder / METRICS, folder)
         return self._open_log
 
@@ -314,7 +314,7 @@ def _restored(folder: Path, config: RunConfig, options: Options, warn: Callable[
         warn(f"{folder} has no checkpoint yet: starting over from {CONFIG}")
         if run.replay_log is not None:
             run.replay_log.resume([])
-        for name in (tables.FILE_NAME, records.FILE_NAME):
+        for name in (EVALUATIONS, SEARCH):
             (folder / name).unlink(missing_ok=True)
         checkpoint.cut_jsonl(folder / METRICS, 0)
         return run
@@ -323,12 +323,6 @@ def _restored(folder: Path, config: RunConfig, options: Options, warn: Callable[
     run.restore(saved)
     checkpoint.cut_jsonl(folder / METRICS, saved.step)
     return run
-
-
-def scores(summary: RunSummary) -> dict[str, Any]:
-    """What one evaluation scores, per seed, by the name it is logged under."""
-    named = {"ut": summary.ut, "hv": summary.hv, "front_size": summary.front_size, "best_single": summary.best_single}
-    return {name: value for name, value in named.items() if value is not None} | {"correlation": summary.correlation}
 
 
 def draw_pictures(folder: Path) -> list[Path]:
@@ -342,7 +336,7 @@ def draw_pictures(folder: Path) -> list[Path]:
 def all_pictures(folder: Path) -> list[Path]:
     """front.png and curves.png; of a population also generations.png and, where it predicts, predictions.png."""
     paths = [figures.draw_front(folder), figures.draw_curves(folder)]
-    if (folder / records.FILE_NAME).exists():
+    if (folder / SEARCH).exists():
         paths += [search_figures.draw_generations(folder), search_figures.draw_predictions(folder)]
     return [path for path in paths if path is not None]
 

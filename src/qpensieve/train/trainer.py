@@ -23,7 +23,8 @@ from qpensieve.evaluation import evaluate
 from qpensieve.learning.tally import Infos, Tally
 from qpensieve.methods import make_algorithm
 from qpensieve.preferences import sac_preferences
-from qpensieve.records.checkpoint import CheckpointError, arrays_to_tree, tree_to_arrays, under
+from qpensieve.records.checkpoint import CheckpointError
+from qpensieve.records.trees import arrays_to_tree, tree_to_arrays, under
 from qpensieve.replay import priorities
 from qpensieve.replay import ring as replay
 from qpensieve.replay.layout import RowLayout, layout_of
