@@ -65,7 +65,7 @@ class TestTrain:
         assert config["algo"] == "mosac"
         assert config["agent"]["hidden"] == RUN["hidden"]
         assert "--push-period" in fail(capsys, "train", "DST2d", "--algo", "mosac", "--push-period", "100")
-        assert "use qpensieve or mosac or sac" in fail(capsys, "train", "DST2d", "--algo=ppo")
+        assert "use qpensieve, mosac, sac" in fail(capsys, "train", "DST2d", "--algo=ppo")
         assert "use paper, quick" in fail(capsys, "train", "DST2d", "--preset", "fast")
 
     def test_writes_tensorboard_files_where_asked(self, tmp_path: Path):

@@ -30,10 +30,10 @@ from qpensieve.records.lock import FolderInUseError
 from qpensieve.report import compare as comparison
 from qpensieve.report import figures, tables
 from qpensieve.report.export import export as export_run
-from qpensieve.session import DivergedError, EnvFailedError
 from qpensieve.theory.command import theory
 from qpensieve.train import run as runs
 from qpensieve.train.run import Options, Run
+from qpensieve.train.session import DivergedError, EnvFailedError
 
 FLAT = (tyro.conf.OmitArgPrefixes, tyro.conf.AvoidSubcommands)
 RunFolder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
@@ -94,10 +94,10 @@ def resume(
         options: How to show it.
     """
     changes = {} if num_threads is None else {"num_threads": num_threads}
-    session = runs.resume(run, options, _warn, **changes)
-    if session.trainer.step == session.trainer.goal:
-        _warn(f"the run is complete: all {session.trainer.goal:,} steps are done")
-    _complete(session)
+    resumed = runs.resume(run, options, _warn, **changes)
+    if resumed.session.step == resumed.session.goal:
+        _warn(f"the run is complete: all {resumed.session.goal:,} steps are done")
+    _complete(resumed)
 
 
 def evaluate(run: RunFolder, other: Path | None = None) -> None:
@@ -109,11 +109,11 @@ def evaluate(run: RunFolder, other: Path | None = None) -> None:
     """
     if last_good_step(run) is None:
         raise ValueError(f"{run} holds no checkpoint to evaluate: train it first (qpensieve train or resume)")
-    session = runs.resume(run, Options(), _warn)
+    resumed = runs.resume(run, Options(), _warn)
     try:
-        session.evaluate_fully()
+        resumed.evaluate_fully()
     finally:
-        session.close()
+        resumed.close()
     _report(run)
     if other is not None:
         print(_dominance(run, other))

@@ -1,7 +1,7 @@
 """The methods, one row each: config, presets, command line, API and benchmarks read this table and nothing else.
 
 A new method is its own file and a row here. Off-policy methods have a `make` and train by `train.trainer`; populations
-have none and train by `population.trainer`.
+have none and train by `train.population`.
 """
 
 import difflib

@@ -22,7 +22,6 @@ from qpensieve.config import (
     to_dict,
 )
 from qpensieve.envs import dst, get_domain
-from qpensieve.evaluation import protocols
 from qpensieve.methods import METHODS as ALL
 from qpensieve.methods import make_algorithm
 from qpensieve.preferences import sac_preferences
@@ -32,6 +31,7 @@ from qpensieve.records.folder import EVALUATIONS
 from qpensieve.report import tables
 from qpensieve.settings import flat
 from qpensieve.train import run as runs
+from qpensieve.train.evaluate import protocols
 from qpensieve.train.run import Options, Stopped
 from qpensieve.train.trainer import Trainer
 from tests.train.kill_run import NEVER, TINY, assert_same_run, complete, share_learners
@@ -91,19 +91,19 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Any:
 def test_a_run_stopped_and_resumed_ends_as_if_it_never_had_been(algo: AlgoName, step: int, whole: Any, tmp_path: Path):
     """Before and after learning began; with SIGINT, whose handling ends in the same checkpoint as any other."""
     run = runs.start(tmp_path / "run", tiny(algo), QUIET)
-    advance = run.trainer.advance
+    advance = run.session.advance
 
     def interrupted() -> Any:
         rows = advance()
-        if run.trainer.step == step:
+        if run.session.step == step:
             signal.raise_signal(signal.SIGINT)
         return rows
 
-    run.trainer.advance = interrupted  # pyright: ignore[reportAttributeAccessIssue]
+    run.session.advance = interrupted  # pyright: ignore[reportAttributeAccessIssue]
     with pytest.raises(Stopped):
         complete(run)
     resumed = runs.resume(tmp_path / "run", QUIET, lambda message: pytest.fail(message))
-    assert resumed.trainer.step == step
+    assert resumed.session.step == step
     complete(resumed)
     assert_same_run(tmp_path / "run", whole(algo))
 
@@ -112,14 +112,14 @@ def test_a_run_stopped_and_resumed_ends_as_if_it_never_had_been(algo: AlgoName, 
 def test_a_run_without_its_replay_refills_it_and_goes_on(algo: AlgoName, tmp_path: Path):
     run = runs.start(tmp_path / "run", tiny(algo, keep_replay="off", steps=400), QUIET)
     for _ in range(15):
-        run.trainer.advance()
+        run.session.advance()
     run.save()
     run.close()
     said: list[str] = []
     resumed = runs.resume(tmp_path / "run", QUIET, said.append)
     assert "not to the same numbers" in said[0]
     complete(resumed)
-    assert resumed.trainer.step == 400
+    assert resumed.session.step == 400
 
 
 @pytest.mark.parametrize("algo", METHODS)
@@ -192,7 +192,7 @@ def test_an_agent_learns_saves_loads_and_goes_on_the_same(kind: Any, algo: AlgoN
     np.testing.assert_array_equal(loaded.predict(obs, lam, seed=1), action)
     for one in (agent, loaded):
         one.learn(60)
-    ours, theirs = agent._trainer.arrays(), loaded._trainer.arrays()
+    ours, theirs = agent.session.arrays(), loaded.session.arrays()
     assert [name for name in ours if ours[name].tobytes() != theirs[name].tobytes()] == []
     assert agent.evaluate(episodes=1).ut.shape == (2,)
 
@@ -220,8 +220,8 @@ class TestDiscreteActions:
     def test_envelope_learns_with_them(self, tmp_path: Path):
         run = runs.start(tmp_path / "run", tiny("envelope", "DeepSeaTreasure", steps=300), QUIET)
         complete(run)
-        assert isinstance(run.trainer, Trainer)
-        rows = run.trainer.replay_rows()[0]
+        assert isinstance(run.session, Trainer)
+        rows = run.session.replay_rows()[0]
         assert set(np.unique(rows[:, :, 2]).tolist()) == {0.0, 1.0, 2.0, 3.0}
         assert "of 10 treasures" in tables.format_summary(tables.summarize_run(tmp_path / "run"))
 

@@ -10,7 +10,7 @@ import pytest
 
 from qpensieve.config import RunConfig, override
 from qpensieve.presets import default_config
-from qpensieve.session import DivergedError, EnvFailedError
+from qpensieve.train.session import DivergedError, EnvFailedError
 from qpensieve.train.trainer import Trainer
 from tests.envs.foreign import PointMass
 from tests.train.kill_run import TINY, share_learners

@@ -19,7 +19,6 @@ from qpensieve.algos.sac import SingleSacConfig
 from qpensieve.config import RunConfig
 from qpensieve.envs import LaneOptions, make_lanes
 from qpensieve.envs.base import State as LaneState
-from qpensieve.evaluation import evaluate
 from qpensieve.learning.tally import Infos, Tally
 from qpensieve.methods import make_algorithm
 from qpensieve.preferences import sac_preferences
@@ -29,9 +28,10 @@ from qpensieve.replay import priorities
 from qpensieve.replay import ring as replay
 from qpensieve.replay.layout import RowLayout, layout_of
 from qpensieve.replay.slots import HostMemory
-from qpensieve.session import DivergedError, EnvFailedError, environment_errors, first_bad_row
 from qpensieve.train.collect import Collected, Collector
+from qpensieve.train.evaluate import evaluate
 from qpensieve.train.learner import Block, Learner, TrainState, make_learner
+from qpensieve.train.session import DivergedError, EnvFailedError, environment_errors, first_bad_row
 from qpensieve.types import Algorithm
 
 FREED_AT_ONCE = 256

@@ -19,7 +19,6 @@ from jaxtyping import Array, Float32, Float64, Int64, Shaped
 from qpensieve import config as configs
 from qpensieve.config import RunConfig
 from qpensieve.envs import LaneOptions, make_lanes
-from qpensieve.evaluation import evaluate
 from qpensieve.learning.acting import KeptPolicy, MemberPolicy
 from qpensieve.learning.agents import flatten, over_agents
 from qpensieve.learning.tally import Infos, Tally
@@ -38,8 +37,9 @@ from qpensieve.population.stages import reference_of, spacing, warmup_preference
 from qpensieve.records import search as records
 from qpensieve.records.search import SearchRecord
 from qpensieve.records.trees import arrays_to_tree, tree_to_arrays, under
-from qpensieve.session import DivergedError, environment_errors, first_bad_row
 from qpensieve.train.collect import generator
+from qpensieve.train.evaluate import evaluate
+from qpensieve.train.session import DivergedError, environment_errors, first_bad_row
 from qpensieve.types import EnvSpec, Info
 
 FITNESS, CANDIDATES = 203, 204

@@ -15,23 +15,23 @@ from qpensieve import cli, metrics
 from qpensieve.config import AlgoName, RunConfig, check, from_dict, override, to_dict
 from qpensieve.envs import DOMAINS, LaneOptions, make_lanes
 from qpensieve.learning.acting import KeptPolicy, num_parameters
-from qpensieve.population import trainer as population
 from qpensieve.population.answering import ArchivePredictor, Policies, act_by_group
 from qpensieve.population.pgmorl import OWN, PgmorlConfig, Tasks
 from qpensieve.population.plan import PAPER, iteration_steps
 from qpensieve.population.rollout import Place
 from qpensieve.population.stages import warmup_preferences
-from qpensieve.population.trainer import PopulationTrainer
 from qpensieve.preferences import das_dennis
 from qpensieve.presets import default_config
 from qpensieve.records import evaluations, search
 from qpensieve.records.folder import EVALUATIONS, SEARCH
 from qpensieve.records.log import Progress
 from qpensieve.report import tables
-from qpensieve.session import DivergedError, EnvFailedError
 from qpensieve.settings import flat
+from qpensieve.train import population
 from qpensieve.train import run as runs
+from qpensieve.train.population import PopulationTrainer
 from qpensieve.train.run import Options, Stopped
+from qpensieve.train.session import DivergedError, EnvFailedError
 from tests.train.kill_run import NEVER, assert_same_run, complete
 
 QUIET = Options(quiet=True)
@@ -103,18 +103,18 @@ class TestRun:
     ):
         """In the warm-up, at its end (where tasks are about to be chosen), and in the middle of a generation."""
         run = runs.start(tmp_path / "run", tiny(algo), QUIET)
-        advance = run.trainer.advance
+        advance = run.session.advance
 
         def interrupted() -> None:
             advance()
-            if run.trainer.step == iteration * 96:
+            if run.session.step == iteration * 96:
                 signal.raise_signal(signal.SIGINT)
 
-        run.trainer.advance = interrupted  # pyright: ignore[reportAttributeAccessIssue]
+        run.session.advance = interrupted  # pyright: ignore[reportAttributeAccessIssue]
         with pytest.raises(Stopped):
             complete(run)
         resumed = runs.resume(tmp_path / "run", QUIET, lambda message: pytest.fail(message))
-        assert resumed.trainer.step == iteration * 96
+        assert resumed.session.step == iteration * 96
         complete(resumed)
         assert_same_run(tmp_path / "run", whole(algo))
         ours, theirs = (search.load(folder / SEARCH) for folder in (tmp_path / "run", whole(algo)))
@@ -511,13 +511,13 @@ def test_an_agent_learns_saves_loads_and_goes_on_the_same(kind: Any, algo: AlgoN
         agent.learn(90)
     for one in (agent, loaded):
         one.learn(300)
-    ours, theirs = agent._trainer.arrays(), loaded._trainer.arrays()
+    ours, theirs = agent.session.arrays(), loaded.session.arrays()
     assert [name for name in ours if ours[name].tobytes() != theirs[name].tobytes()] == []
     summary = agent.evaluate(episodes=1)
     assert summary.hv is not None
     reference = np.array([0.0, -50.0])
     for seed in range(2):  # without chance, what is reported is the convex part of what was archived
-        assert summary.hv[seed] <= metrics.hypervolume(agent._trainer.policies_of(seed).objs, reference) + 1e-6
+        assert summary.hv[seed] <= metrics.hypervolume(agent.session.policies_of(seed).objs, reference) + 1e-6
 
 
 class TestUpdates:
@@ -604,7 +604,7 @@ class TestFailures:
     ):
         """At the very start, in the warm-up, at a generation's start; resumed, all is as if nothing had failed."""
         run = runs.start(tmp_path / "run", tiny(), QUIET)
-        trainer = run.trainer
+        trainer = run.session
         assert isinstance(trainer, PopulationTrainer)
         for _ in range(iteration):
             run._advance(Progress(1, 0, quiet=True))
@@ -654,8 +654,8 @@ class TestFailures:
     def test_an_environment_that_fails_leaves_the_last_iteration_to_resume_from(self, whole: Any, tmp_path: Path):
         run = runs.start(tmp_path / "run", tiny(), QUIET)
         for _ in range(5):
-            run.trainer.advance()
-        step = run.trainer._collector.lanes.step  # pyright: ignore[reportAttributeAccessIssue]
+            run.session.advance()
+        step = run.session._collector.lanes.step  # pyright: ignore[reportAttributeAccessIssue]
         calls = []
 
         def failing(actions: Any) -> Any:
@@ -664,11 +664,11 @@ class TestFailures:
                 raise RuntimeError("the simulator is gone")
             return step(actions)
 
-        run.trainer._collector.lanes.step = failing  # pyright: ignore[reportAttributeAccessIssue]
+        run.session._collector.lanes.step = failing  # pyright: ignore[reportAttributeAccessIssue]
         with pytest.raises(EnvFailedError, match="the simulator is gone; saved, continue with"):
             complete(run)
         resumed = runs.resume(tmp_path / "run", QUIET, lambda message: pytest.fail(message))
-        assert resumed.trainer.step == 5 * 96
+        assert resumed.session.step == 5 * 96
         complete(resumed)
         ours, theirs = (search.load(folder / SEARCH) for folder in (tmp_path / "run", whole("pgmorl")))
         np.testing.assert_array_equal(ours.objs, theirs.objs)
