@@ -1,6 +1,6 @@
 """The table of methods, and what a row that forgets something is told."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pytest
 
@@ -41,14 +41,10 @@ def test_discrete_actions_are_refused_by_all_but_envelope():
 
 
 def test_a_new_row_is_all_that_config_and_presets_need(monkeypatch: pytest.MonkeyPatch):
-    @dataclass(frozen=True)
-    class NinthConfig:
-        speed: float = 1.0
-
-    ninth = replace(METHODS["mosac"], name="ninth", config=NinthConfig, quick={"speed": 2.0})
+    ninth = replace(METHODS["mosac"], name="ninth", quick={"hidden": 7})
     monkeypatch.setitem(METHODS, "ninth", ninth)
     config = default_config("DST2d", "ninth", "quick")
-    assert config.agent == NinthConfig(2.0)
+    assert config.agent == replace(METHODS["mosac"].config(), hidden=7)
     assert configs.from_dict(configs.to_dict(config)) == config
     configs.check(config)
 

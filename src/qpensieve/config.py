@@ -20,8 +20,8 @@ from qpensieve.settings import NEEDS_REPLAY, WHOLE_BLOCKS, at_least
 if TYPE_CHECKING:
     AlgoName = str
     AgentConfig = Any
-else:  # tyro shows the names and the settings of the methods that there are
-    AlgoName = Literal[tuple(METHODS)]
+else:  # tyro shows the names and takes the settings of the methods that there are
+    AlgoName = Annotated[str, tyro.conf.arg(metavar="{" + ",".join(METHODS) + "}")]
     AgentConfig = reduce(or_, [method.config for method in METHODS.values()])
 
 SEED_LIMIT = 2**31

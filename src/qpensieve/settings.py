@@ -8,7 +8,26 @@ import difflib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, Protocol, get_type_hints, runtime_checkable
+from typing import Any, ClassVar, Protocol, TypeVar, cast, get_type_hints, runtime_checkable
+
+
+@runtime_checkable
+class Settings(Protocol):
+    """Any dataclass."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+
+@runtime_checkable
+class Checked(Protocol):
+    """Settings whose fields must fit each other."""
+
+    def conflicts(self) -> list[str]:
+        """One sentence for each thing that does not fit."""
+        ...
+
+
+Part = TypeVar("Part", bound=Settings)
 
 
 @dataclass(frozen=True)
@@ -78,24 +97,24 @@ def _annotations(kind: type) -> dict[str, tuple[Any, ...]]:
     return {field.name: getattr(hints[field.name], "__metadata__", ()) for field in dataclasses.fields(kind)}
 
 
-def problems(part: Any) -> list[str]:
+def problems(part: Settings) -> list[str]:
     """One sentence for every field, of the part and of its parts, that breaks its rule. None is always right.
 
-    A part may have a method `conflicts() -> list[str]` for fields that must fit each other.
+    Parts that are `Checked` also say which of their fields do not fit each other.
     """
     found = []
     for name, beside in _annotations(type(part)).items():
         value = getattr(part, name)
         broken = [rule for rule in beside if isinstance(rule, Rule) and value is not None and not rule.holds(value)]
         found += [f"{name} must be {rule.text}, got {value}" for rule in broken]
-    if hasattr(part, "conflicts"):
+    if isinstance(part, Checked):
         found += part.conflicts()
     for inner in _parts(part):
         found += problems(getattr(part, inner))
     return found
 
 
-def marked(part: Any, mark: Mark) -> dict[str, Any]:
+def marked(part: Settings, mark: Mark) -> dict[str, Any]:
     """Values of the fields, of the part and of its parts, that carry a mark."""
     found = {name: getattr(part, name) for name, beside in _annotations(type(part)).items() if mark in beside}
     for inner in _parts(part):
@@ -103,7 +122,7 @@ def marked(part: Any, mark: Mark) -> dict[str, Any]:
     return found
 
 
-def flat(part: Any) -> dict[str, Any]:
+def flat(part: Settings) -> dict[str, Any]:
     """Every setting by its name, those of its parts included."""
     values = {name: getattr(part, name) for name in names(part)}
     for inner in _parts(part):
@@ -111,12 +130,12 @@ def flat(part: Any) -> dict[str, Any]:
     return values
 
 
-def names(part: Any) -> set[str]:
+def names(part: Settings) -> set[str]:
     """Names of the part's own fields."""
     return {field.name for field in dataclasses.fields(part)}
 
 
-def change(part: Any, name: str, value: Any) -> Any:
+def change(part: Part, name: str, value: Any) -> Part:
     """The part with one field changed, its own or one of its parts'.
 
     Raises:
@@ -130,7 +149,7 @@ def change(part: Any, name: str, value: Any) -> Any:
     return changed
 
 
-def _changed(part: Any, name: str, value: Any) -> Any:
+def _changed(part: Part, name: str, value: Any) -> Part | None:
     if name in names(part):
         return replace(part, **{name: value})
     for inner in _parts(part):
@@ -140,18 +159,18 @@ def _changed(part: Any, name: str, value: Any) -> Any:
     return None
 
 
-def _parts(part: Any) -> list[str]:
+def _parts(part: Settings) -> list[str]:
     """Names of the fields that hold settings of their own."""
     return [name for name in sorted(names(part)) if dataclasses.is_dataclass(getattr(part, name))]
 
 
-def build(kind: Any, values: dict[str, Any], prefix: str = "") -> Any:
+def build(kind: Callable[..., Part], values: dict[str, Any], prefix: str = "") -> Part:
     """The settings that `dataclasses.asdict` turned into `values`.
 
     Raises:
         ValueError: If a field is unknown; `prefix` says where.
     """
-    known = {field.name: field for field in dataclasses.fields(kind)}
+    known = {field.name: field for field in dataclasses.fields(cast(type[Settings], kind))}
     unknown = sorted(set(values) - known.keys())
     if unknown:
         raise ValueError(f"unknown field {prefix}{unknown[0]} in the configuration; known: {', '.join(sorted(known))}")

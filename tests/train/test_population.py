@@ -507,7 +507,7 @@ def test_an_agent_learns_saves_loads_and_goes_on_the_same(kind: Any, algo: AlgoN
     loaded = qpensieve.load(tmp_path / "agent")
     assert type(loaded) is kind
     np.testing.assert_array_equal(loaded.predict(obs, lam, seed=1), action)
-    with pytest.raises(ValueError, match="total_timesteps is 90, but one block takes 96"):
+    with pytest.raises(ValueError, match="total_timesteps must be at least 96, one block; got 90"):
         agent.learn(90)
     for one in (agent, loaded):
         one.learn(300)
