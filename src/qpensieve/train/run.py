@@ -24,7 +24,6 @@ from qpensieve.records.evaluations import RunSummary, summarize
 from qpensieve.records.lock import lock
 from qpensieve.records.log import MetricsLog, Progress, is_logged
 from qpensieve.replay.log import ReplayLog
-from qpensieve.replay.ring import row_width
 from qpensieve.report import figures, search_figures
 from qpensieve.session import EnvFailedError
 from qpensieve.train.sessions import AnyTrainer, make_trainer
@@ -243,7 +242,7 @@ def make_replay_log(folder: Path, trainer: AnyTrainer) -> ReplayLog | None:
     """The replay of a trainer, on disk; a population has none."""
     if isinstance(trainer, PopulationTrainer):
         return None
-    return ReplayLog(folder, row_width(trainer.stored), len(trainer.lane_seeds), trainer.log_capacity)
+    return ReplayLog(folder, trainer.layout.width, trainer.num_lanes, trainer.log_capacity)
 
 
 def restore(trainer: AnyTrainer, log: ReplayLog | None, saved: Checkpoint) -> None:
