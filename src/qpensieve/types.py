@@ -46,7 +46,7 @@ class EnvSpec:
 
 @dataclass(frozen=True)
 class Step:
-    """What one step of n lanes gives back.
+    """What one step of n lanes returns.
 
     Attributes:
         obs: Observation to act on next; where an episode ended, already the next episode's first.
@@ -83,34 +83,37 @@ Info = dict[str, Float[Array, ""]]
 """What an update reports, by name; averaged over a block before it is logged."""
 
 
-@runtime_checkable
-class HostPolicy(Protocol):
-    """The policies of all agents in plain NumPy; axis n counts agents, axis l the lanes that each of them acts in."""
+Parameters = Float32[np.ndarray, "n parameters"]
+"""Flat actors of n agents, a row each."""
+Observed = Float32[np.ndarray, "n rows obs"]
+Asked = Float32[np.ndarray, "n rows d"]
+"""The preference that each row asks for."""
+Noise = Float32[np.ndarray, "n rows c"]
+Stored = Float32[np.ndarray, "n rows a"]
+"""Actions as the replay stores them."""
+Actions = Float32[np.ndarray, "n rows act"]
+"""Actions as the environment takes them."""
 
-    def explore(
-        self,
-        obs: Float32[np.ndarray, "n l obs"],
-        lam: Float32[np.ndarray, "n l d"],
-        noise: Float32[np.ndarray, "n l c"],
-        step: int,
-    ) -> Float32[np.ndarray, "n l a"]:
-        """Actions to learn from, in the form the replay stores."""
+
+@runtime_checkable
+class Explorer(Protocol):
+    """What a collector acts with: the policies of n agents in plain NumPy, each in its own rows."""
+
+    def explore(self, obs: Observed, lam: Asked, noise: Noise, step: int) -> Stored:
+        """Actions to learn from; rows are the lanes that an agent acts in."""
         ...
 
-    def sample(
-        self,
-        obs: Float32[np.ndarray, "n rows obs"],
-        lam: Float32[np.ndarray, "n rows d"],
-        noise: Float32[np.ndarray, "n rows c"],
-        step: int,
-    ) -> Float32[np.ndarray, "n rows a"]:
+
+@runtime_checkable
+class HostPolicy(Explorer, Protocol):
+    """All that the policies of n agents can do on the host."""
+
+    def sample(self, obs: Observed, lam: Asked, noise: Noise, step: int) -> Stored:
         """The same for any rows, by the policy that is evaluated."""
         ...
 
-    def exploit(
-        self, obs: Float32[np.ndarray, "n rows obs"], lam: Float32[np.ndarray, "n rows d"]
-    ) -> Float32[np.ndarray, "n rows act"]:
-        """Deterministic actions, in the form the environment takes."""
+    def exploit(self, obs: Observed, lam: Asked) -> Actions:
+        """Deterministic actions."""
         ...
 
 
@@ -119,15 +122,15 @@ class Acting:
     """How an algorithm acts on the host, without a device.
 
     Attributes:
-        policy: Flat actors [n, parameters] -> policies.
+        policy: Flat actors -> policies.
         draw_noise: (generator, K) -> noise of K steps of one lane [K, c], for `explore`.
         draw_actions: (generator, K) -> K uniformly random actions [K, a], as the replay stores them.
         decode: Stored actions [..., a] -> actions of the environment [..., act].
-        action_size: Numbers the replay stores of an action.
+        action_size: Numbers that the replay stores of an action.
         is_discrete: Whether the algorithm can act in an environment with discrete actions.
     """
 
-    policy: Callable[[Float32[np.ndarray, "n parameters"]], HostPolicy]
+    policy: Callable[[Parameters], HostPolicy]
     draw_noise: Callable[[np.random.Generator, int], Float32[np.ndarray, "K c"]]
     draw_actions: Callable[[np.random.Generator, int], Float32[np.ndarray, "K a"]]
     decode: Callable[[Float32[np.ndarray, "*batch a"]], Float32[np.ndarray, "*batch act"]]
@@ -135,38 +138,51 @@ class Acting:
     is_discrete: bool = False
 
 
-class Hints(eqx.Module):
-    """What the host tells an update beside the batch.
+@dataclass(frozen=True)
+class UniformLearning(Generic[S]):
+    """Learning from uniform samples of the replay, which keeps the newest transitions.
 
-    `past` is the preferences of random earlier episodes, as many as `Memory.num_past`.
+    Attributes:
+        update: (state, batches, key) -> state, what to log. One gradient step; there is one batch for each lane.
     """
+
+    update: Callable[[S, tuple[Transition, ...], Key[Array, ""]], tuple[S, Info]]
+
+
+def from_one_lane(update: Callable[[S, Transition, Key[Array, ""]], tuple[S, Info]]) -> UniformLearning[S]:
+    """Uniform learning of an agent that acts in one lane."""
+    return UniformLearning(lambda state, batches, key: update(state, batches[0], key))
+
+
+class Hints(eqx.Module):
+    """What the host tells an update in addition to the batch."""
 
     lam: Float[Array, "*K d"]
     """Preference of the episode that was running at the step of this update."""
     past: Float[Array, "*K m d"]
+    """Preferences of random earlier episodes, as many as `PrioritizedLearning.num_past`."""
 
 
 @dataclass(frozen=True)
-class Memory(Generic[S]):
-    """A replay that samples by priority, and the update that goes with it.
+class PrioritizedLearning(Generic[S]):
+    """Learning from samples by priority.
 
     Attributes:
-        kind: Which transitions are kept: the newest (`ring`), or half the newest and half diverse episodes.
+        keeps: Which transitions the replay keeps: the newest, or half the newest and half diverse episodes.
         priority: (state, new transitions [K], their hints [K], key) -> their first priorities [K].
         update: (state, batch, hints, key) -> state, what to log, new priorities [b] of the batch or None to keep them.
         forces_newest: Update k of a block has the block's k-th transition in its batch, as the first row.
         num_past: How many preferences of earlier episodes `Hints.past` holds.
     """
 
-    kind: Literal["ring", "diverse"]
-    priority: Callable[[S, Any, Hints, Key[Array, ""]], Float[Array, " K"]]
-    update: Callable[[S, Any, Hints, Key[Array, ""]], tuple[S, Info, Float[Array, " b"] | None]]
+    keeps: Literal["newest", "diverse"]
+    priority: Callable[[S, Transition, Hints, Key[Array, ""]], Float[Array, " K"]]
+    update: Callable[[S, Transition, Hints, Key[Array, ""]], tuple[S, Info, Float[Array, " b"] | None]]
     forces_newest: bool
     num_past: int
 
 
-def _no_update(state: Any, batch: Any, key: Any) -> tuple[Any, Info]:
-    raise NotImplementedError("this algorithm learns through its memory")
+Learning = UniformLearning[Any] | PrioritizedLearning[Any]
 
 
 @dataclass(frozen=True)
@@ -174,24 +190,30 @@ class Algorithm(Generic[S]):
     """What a training loop may know of an algorithm, for one agent; agents are an axis the loop adds.
 
     Attributes:
-        init: Key -> first state; where the algorithm has `preferences`, (key, the agent's own preference) -> state.
+        init: (key, preference) -> first state. The preference is the agent's own; agents that serve all ignore it.
         actor: State -> the network that acts, or networks, one per lane.
         act: (actor, s, lam) -> deterministic action, as the environment takes it.
         acting: The same and exploration, on the host.
-        update: (state, batch, key) -> state, what to log. One gradient step, on a uniform sample of the replay; with
-            several lanes a tuple of batches, one of each. Not used where there is a `memory`.
+        learning: How the replay is sampled, and the update that goes with it.
         end_block: (state, updates done) -> state. Called between blocks of updates, for what is due only now and then.
         preferences: Preferences that each have an agent of their own, for every seed; None: one agent serves all.
         num_lanes: Environments that one agent acts in, each with its own replay.
-        memory: A replay that samples by priority, in place of the uniform one.
     """
 
-    init: Callable[..., S]
+    init: Callable[[Key[Array, ""], Float[Array, " d"]], S]
     actor: Callable[[S], Any]
     act: Callable[[Any, Float[Array, " obs"], Float[Array, " d"]], Float[Array, " act"]]
     acting: Acting
-    update: Callable[[S, Any, Key[Array, ""]], tuple[S, Info]] = _no_update
+    learning: UniformLearning[S] | PrioritizedLearning[S]
     end_block: Callable[[S, Int[Array, ""]], S] = lambda state, num_updates: state
     preferences: Float64[np.ndarray, "p d"] | None = None
     num_lanes: int = 1
-    memory: Memory[S] | None = None
+
+    @property
+    def agents_per_seed(self) -> int:
+        return 1 if self.preferences is None else len(self.preferences)
+
+    @property
+    def lanes_per_seed(self) -> int:
+        """Environments that each seed steps."""
+        return self.agents_per_seed * self.num_lanes

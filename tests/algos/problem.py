@@ -11,11 +11,13 @@ from jaxtyping import Array, Float
 from qpensieve.algos import mosac, qpensieve
 from qpensieve.learning import snapshots
 from qpensieve.learning.nets import GaussianActor
+from qpensieve.replay.layout import RowLayout
 from qpensieve.types import EnvSpec, Transition
 from tests.oracles import mosac as oracle
 
 HIDDEN, BATCH = 16, 12
 SPEC = EnvSpec("test", 4, 2, ("one", "two", "three"), None, None)
+LAYOUT = RowLayout(SPEC.obs_size, SPEC.action_size, SPEC.num_objectives)
 SAC = mosac.SacConfig(hidden=HIDDEN, batch_size=BATCH, discount=0.9, learning_rate=1e-2, tau=0.1)
 
 

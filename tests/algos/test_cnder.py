@@ -14,7 +14,7 @@ from qpensieve.algos import cnder
 from qpensieve.algos.cnder import CnDerConfig
 from qpensieve.learning.nets import Critic
 from qpensieve.replay import priorities
-from qpensieve.types import EnvSpec, Hints, Transition
+from qpensieve.types import EnvSpec, Hints, PrioritizedLearning, Transition
 from tests.algos.problem import BATCH, SPEC, assert_trees_close, assert_trees_equal, random_like, transitions
 from tests.oracles import cnder as oracle
 from tests.oracles.mosac import Net, adam_step, net_of
@@ -409,17 +409,17 @@ def test_the_host_acts_as_the_network_and_explores_with_its_noise():
 
 def test_the_algorithm_learns_from_a_diverse_replay_with_the_newest_transition_forced_in():
     algorithm = cnder.make(CFG, SPEC)
-    memory = algorithm.memory
-    assert memory is not None
-    assert (memory.kind, memory.forces_newest, memory.num_past) == ("diverse", True, BATCH)
-    state, batch, hints = algorithm.init(jax.random.key(0)), transitions(1), _hints(2)
-    new, info, priority = jax.jit(memory.update)(state, batch, hints, jax.random.key(1))
+    learning = algorithm.learning
+    assert isinstance(learning, PrioritizedLearning)
+    assert (learning.keeps, learning.forces_newest, learning.num_past) == ("diverse", True, BATCH)
+    state, batch, hints = algorithm.init(jax.random.key(0), jnp.zeros(3)), transitions(1), _hints(2)
+    new, info, priority = jax.jit(learning.update)(state, batch, hints, jax.random.key(1))
     expected = _update(cnder.init(CFG, SPEC, jax.random.key(0)), batch, hints)
     assert_trees_equal(new, expected[0])
     np.testing.assert_array_equal(priority, expected[2])
     assert set(info) == {"critic_loss", "policy_loss", "q", "td_error", "priority", "priority_max"}
     block = Hints(hints.past, hints.past[:, None])
-    first = jax.jit(memory.priority)(state, batch, block, jax.random.key(1))
+    first = jax.jit(learning.priority)(state, batch, block, jax.random.key(1))
     np.testing.assert_array_equal(first, jax.jit(partial(cnder.priority, CFG))(state, batch, block, jax.random.key(1)))
 
 

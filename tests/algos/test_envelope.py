@@ -13,7 +13,7 @@ import pytest
 from qpensieve.algos import envelope
 from qpensieve.preferences import sample_preferences, spaced_grid
 from qpensieve.theory import treasure
-from qpensieve.types import EnvSpec, Hints, Transition
+from qpensieve.types import EnvSpec, Hints, PrioritizedLearning, Transition
 from tests.algos.problem import assert_trees_close, assert_trees_equal, random_like
 from tests.oracles import envelope as oracle
 
@@ -363,11 +363,11 @@ def test_hints_are_ignored():
 def test_an_update_keeps_the_shapes_of_the_state_and_may_take_over_its_memory():
     """The first needs nothing retraced, the second needs two networks that share no buffer."""
     algorithm = envelope.make(CFG, SPEC)
-    assert algorithm.memory is not None
-    state = algorithm.init(jax.random.key(0))
+    assert isinstance(algorithm.learning, PrioritizedLearning)
+    state = algorithm.init(jax.random.key(0), jnp.zeros(SPEC.num_objectives))
     assert_trees_equal(state.net, state.target)
     form = jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), state)
-    new, *_ = jax.jit(algorithm.memory.update, donate_argnums=0)(state, _batch(0), _hints(), jax.random.key(1))
+    new, *_ = jax.jit(algorithm.learning.update, donate_argnums=0)(state, _batch(0), _hints(), jax.random.key(1))
     assert jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), new) == form
 
 
@@ -512,10 +512,10 @@ def test_the_policy_explores_by_that_epsilon():
         np.testing.assert_array_equal(policy.explore(obs, lam, noise, step)[0, :, 0], expected)
 
 
-def test_the_memory_is_a_ring_whose_priorities_are_set_once():
-    memory = envelope.make(CFG, SPEC).memory
-    assert memory is not None
-    assert (memory.kind, memory.forces_newest, memory.num_past) == ("ring", False, 0)
+def test_the_replay_keeps_the_newest_and_needs_no_hints():
+    learning = envelope.make(CFG, SPEC).learning
+    assert isinstance(learning, PrioritizedLearning)
+    assert (learning.keeps, learning.forces_newest, learning.num_past) == ("newest", False, 0)
 
 
 # Known answers

@@ -14,7 +14,8 @@ from qpensieve.algos import hybrid_sac, mosac, qpensieve, sac
 from qpensieve.algos.hybrid_sac import HybridConfig, Offer
 from qpensieve.algos.qpensieve import QPensieveConfig
 from qpensieve.train.learner import Block, make_learner
-from tests.algos.problem import BATCH, SAC, SPEC, assert_trees_equal, pensieve_state, random_like, transitions
+from qpensieve.types import UniformLearning
+from tests.algos.problem import BATCH, LAYOUT, SAC, SPEC, assert_trees_equal, pensieve_state, random_like, transitions
 
 LAM = jnp.array([0.5, 0.3, 0.2])
 PENSIEVE = QPensieveConfig(sac=SAC, num_preferences=3, num_snapshots=2, push_after=0, push_period=10)
@@ -80,10 +81,11 @@ def test_from_the_switch_on_only_the_policy_climbs_the_snapshots():
 
 def test_the_helper_is_the_qpensieve_run_of_that_seed():
     algorithm = qpensieve.make(PENSIEVE, SPEC)
-    state = jax.jit(algorithm.init)(jax.random.key(0))
-    step = jax.jit(algorithm.update)
+    assert isinstance(algorithm.learning, UniformLearning)
+    state = jax.jit(algorithm.init)(jax.random.key(0), LAM)
+    step = jax.jit(algorithm.learning.update)
     for i in range(12):
-        state, _ = step(state, transitions(50 + i), jax.random.key(i))
+        state, _ = step(state, (transitions(50 + i),), jax.random.key(i))
     assert_trees_equal(_run(CFG, 12).helper, state)
 
 
@@ -151,11 +153,10 @@ def test_lam_itself_is_offered_first_and_the_others_are_fresh():
 @pytest.mark.slow
 def test_in_the_loop_both_halves_are_the_runs_they_would_be_alone():
     """Same seed, same blocks: the SAC is `sac`'s until the switch, the helper `qpensieve`'s throughout."""
-    width = 2 * SPEC.obs_size + SPEC.action_size + 3 + 1
-    blocks = np.random.default_rng(0).normal(size=(2, 2, 8, width)).astype(np.float32)
+    blocks = np.random.default_rng(0).normal(size=(2, 2, 8, LAYOUT.width)).astype(np.float32)
     cfg = replace(CFG, switch_after=1000)
     algorithms = (hybrid_sac.make(cfg, SPEC), sac.make(cfg.single, SPEC), qpensieve.make(PENSIEVE, SPEC))
-    learners = [make_learner(algorithm, SPEC, BATCH, 64) for algorithm in algorithms]
+    learners = [make_learner(algorithm, LAYOUT, BATCH, 64) for algorithm in algorithms]
     states = [learner.init(jnp.array([7])) for learner in learners]
     for block in blocks:
         for i, lanes in enumerate((block, block[:1], block[1:])):

@@ -13,6 +13,7 @@ from qpensieve.algos import mosac, qpensieve
 from qpensieve.algos.qpensieve import QPensieveConfig
 from qpensieve.bench import plain
 from qpensieve.learning.snapshots import Snapshots
+from qpensieve.types import UniformLearning
 from tests.algos.problem import (
     BATCH,
     SAC,
@@ -214,9 +215,10 @@ def test_end_block_pushes_the_critic_of_that_moment():
 def test_make_bundles_these_functions():
     cfg = QPensieveConfig(SAC, push_after=0, push_period=1)
     algorithm, state = qpensieve.make(cfg, SPEC), pensieve_state(0, K, 0)
-    like = jax.eval_shape(algorithm.init, jax.random.key(0))
+    like = jax.eval_shape(algorithm.init, jax.random.key(0), jnp.zeros(3))
     assert jax.tree.map(jnp.shape, like) == jax.tree.map(jnp.shape, state)
-    new, _ = jax.jit(algorithm.update)(state, transitions(1), jax.random.key(1))
+    assert isinstance(algorithm.learning, UniformLearning)
+    new, _ = jax.jit(algorithm.learning.update)(state, (transitions(1),), jax.random.key(1))
     assert algorithm.actor(new) is new.sac.actor
     assert algorithm.end_block(new, jnp.asarray(1)).snapshots.filled.sum() == 1
 

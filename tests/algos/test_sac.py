@@ -14,6 +14,7 @@ from qpensieve.algos import mosac, sac
 from qpensieve.algos.sac import SingleSacConfig
 from qpensieve.learning.nets import GaussianActor, Mlp
 from qpensieve.preferences import sac_preferences
+from qpensieve.replay.layout import layout_of
 from qpensieve.train.learner import Block, make_learner
 from qpensieve.types import EnvSpec
 from tests.algos.problem import (
@@ -153,7 +154,7 @@ def test_in_the_learner_an_agent_is_the_same_whichever_preferences_run_beside_it
     agents = {}
     for words in (("0.9,0.1", "0.25,0.75"), ("0.25,0.75",)):
         algorithm = sac.make(replace(CFG, preferences=words), TWO)
-        learner = make_learner(algorithm, TWO, BATCH, 64)
+        learner = make_learner(algorithm, layout_of(TWO, algorithm.acting), BATCH, 64)
         state = learner.init(jnp.arange(2))
         state, _, _ = learner.learn(state, Block(jnp.asarray(np.repeat(rows, len(words), axis=0))))
         agents[words] = state.agent

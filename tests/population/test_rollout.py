@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from qpensieve.envs import LaneOptions, make_lanes
-from qpensieve.learning.acting import MemberPolicy, num_parameters
+from qpensieve.learning.acting import num_parameters
+from qpensieve.learning.streams import Purpose, generator
+from qpensieve.population.members import MemberPolicy
 from qpensieve.population.moments import Moments, standard
 from qpensieve.population.ppo import PpoConfig
-from qpensieve.population.rollout import ROLLOUT_NOISE, Place, RolloutCollector, lane_seeds
-from qpensieve.train.collect import generator
+from qpensieve.population.rollout import Place, RolloutCollector, lane_seeds
 
 CFG = PpoConfig(num_lanes=3, rollout_steps=60, minibatches=4, hidden=8, discount=0.9)
 PLACES = [Place(seed=5, task=0), Place(seed=5, task=1), Place(seed=9, task=0)]
@@ -37,7 +38,7 @@ def plain(domain: str, place: Place) -> dict[str, np.ndarray]:
     widths = (spec.obs_size, 8, 8, spec.action_size)
     flat = parameters(place, num_parameters(widths) + spec.action_size)
     shape = (CFG.rollout_steps, CFG.num_lanes, spec.action_size)
-    noise = generator(place.seed, ROLLOUT_NOISE, place.task, 4).standard_normal(shape, dtype=np.float32)
+    noise = generator(place.seed, Purpose.ROLLOUT_NOISE, place.task, 4).standard_normal(shape, dtype=np.float32)
     seen, sums, returns = [], np.zeros((CFG.num_lanes, spec.num_objectives)), []
     rows: dict[str, list[np.ndarray]] = {name: [] for name in ("obs", "action", "reward", "terminated", "truncated")}
     obs = lanes.reset()

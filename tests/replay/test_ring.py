@@ -1,4 +1,4 @@
-"""The replay: a ring that forgets the oldest, samples what was written, and reads rows as the collector packs them."""
+"""The replay: a ring that forgets the oldest and samples what was written."""
 
 from functools import partial
 
@@ -7,13 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from qpensieve.algos import mosac
-from qpensieve.envs import make_lanes
 from qpensieve.replay import ring as replay
-from qpensieve.train.collect import Collector
-from qpensieve.types import EnvSpec
+from qpensieve.replay.layout import RowLayout
 
-SPEC = EnvSpec("test", 1, 1, ("one",), None, None)
+LAYOUT = RowLayout(1, 1, 1)
 WIDTH = 5
 
 
@@ -27,13 +24,13 @@ def _numbers(ring: replay.Replay) -> list[int]:
 
 
 def test_a_new_replay_is_empty_and_as_wide_as_a_transition():
-    ring = replay.empty(EnvSpec("wide", 7, 3, ("a", "b"), None, None), 6)
+    ring = replay.empty(RowLayout(7, 3, 2), 6)
     assert ring.rows.shape == (6, 2 * 7 + 3 + 2 + 1)
     assert int(ring.written) == 0
 
 
 def test_blocks_overwrite_the_oldest_rows():
-    ring, add = replay.empty(SPEC, 6), jax.jit(replay.add)
+    ring, add = replay.empty(LAYOUT, 6), jax.jit(replay.add)
     ring = add(add(ring, _block(1, 2)), _block(3, 2))
     assert _numbers(ring) == [1, 2, 3, 4, 0, 0]
     assert int(ring.written) == 4
@@ -45,7 +42,7 @@ def test_blocks_overwrite_the_oldest_rows():
 
 @pytest.mark.parametrize("num_blocks", [1, 2, 3, 4])
 def test_samples_are_uniform_among_the_written_rows_alone(num_blocks: int):
-    ring = replay.empty(SPEC, 6)
+    ring = replay.empty(LAYOUT, 6)
     for i in range(num_blocks):
         ring = replay.add(ring, _block(1 + 2 * i, 2))
     stacked = jax.tree.map(lambda leaf: leaf[None], ring)
@@ -62,7 +59,7 @@ def test_samples_are_uniform_among_the_written_rows_alone(num_blocks: int):
 
 def test_a_seed_samples_its_own_rows():
     """Seeds may also have written different numbers of rows."""
-    rings = [replay.add(replay.empty(SPEC, 6), _block(10 * seed, 2)) for seed in (1, 2, 3)]
+    rings = [replay.add(replay.empty(LAYOUT, 6), _block(10 * seed, 2)) for seed in (1, 2, 3)]
     rings[1] = replay.add(rings[1], _block(22, 2))
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *rings)
     sample = jax.jit(partial(replay.sample, num=200))
@@ -71,43 +68,7 @@ def test_a_seed_samples_its_own_rows():
 
 
 def test_the_key_decides_the_sample():
-    ring = jax.tree.map(lambda leaf: leaf[None], replay.add(replay.empty(SPEC, 60), _block(0, 60)))
+    ring = jax.tree.map(lambda leaf: leaf[None], replay.add(replay.empty(LAYOUT, 60), _block(0, 60)))
     one, again, other = (replay.sample(ring, jnp.asarray(0), jax.random.key(seed), 20) for seed in (0, 0, 1))
     np.testing.assert_array_equal(one, again)
     assert not np.array_equal(one, other)
-
-
-def test_rows_are_read_as_the_collector_packs_them():
-    """Two seeds of a foreign environment, stepped again with the actions read from the rows."""
-    source, seeds, block = "tests.envs.foreign:PointMass", [3, 8], 60
-    lanes = make_lanes(source, 2, seeds)
-    collector = Collector(lanes, seeds, block, mosac.make(mosac.SacConfig(), lanes.spec), "uniform-sum")
-    collector.start()
-    spec = collector.lanes.spec
-    transitions = replay.unpack(spec, jnp.asarray(collector.collect(None, 0).rows))
-    assert transitions.s.shape == (2, block, 4)
-    lanes = make_lanes(source, 2, seeds)
-    obs = lanes.reset()
-    num_cut, num_ended = 0, 0
-    for k in range(block):
-        step = lanes.step(np.asarray(transitions.a[:, k]))
-        np.testing.assert_array_equal(transitions.s[:, k], obs)
-        np.testing.assert_array_equal(transitions.r[:, k], step.reward.astype(np.float32))
-        np.testing.assert_array_equal(transitions.s_next[:, k], step.last_obs)
-        np.testing.assert_array_equal(transitions.terminated[:, k], step.terminated)
-        assert not np.array_equal(transitions.s[:, k], transitions.s_next[:, k])
-        obs = step.obs
-        num_cut, num_ended = num_cut + step.truncated.sum(), num_ended + step.terminated.sum()
-    assert num_cut > 0
-    assert num_ended > 0
-
-
-def test_unpacking_cuts_at_the_sizes_of_the_spec():
-    spec = EnvSpec("wide", 3, 2, ("a", "b", "c", "d"), None, None)
-    rows = jnp.arange(2.0 * 13).reshape(2, 13)
-    t = replay.unpack(spec, rows)
-    np.testing.assert_array_equal(t.s, rows[:, 0:3])
-    np.testing.assert_array_equal(t.a, rows[:, 3:5])
-    np.testing.assert_array_equal(t.r, rows[:, 5:9])
-    np.testing.assert_array_equal(t.s_next, rows[:, 9:12])
-    np.testing.assert_array_equal(t.terminated, rows[:, 12])

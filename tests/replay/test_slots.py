@@ -1,14 +1,11 @@
-"""The host side of replays with priorities: rows lie where the host says, and come back in the order written."""
+"""The host side of replays: rows lie where the host says, and come back in the order written."""
 
 from collections.abc import Iterator
 from typing import Any
 
-import jax
 import numpy as np
 import pytest
 
-from qpensieve.preferences import draw_preferences
-from qpensieve.train.collect import PREFERENCE, Episodes, generator
 from qpensieve.train.trainer import Trainer
 from tests.train.kill_run import share_learners
 from tests.train.test_methods import tiny
@@ -37,9 +34,7 @@ def leaves(trainer: Trainer) -> np.ndarray:
 @pytest.mark.parametrize(("algo", "num_blocks"), [("envelope", 12), ("envelope", 28), ("cnder", 4), ("cnder", 28)])
 def test_every_slot_holds_the_transition_the_host_put_there(algo: Any, num_blocks: int):
     trainer, written = advanced(algo, num_blocks)
-    memory = trainer._memory
-    assert memory is not None
-    for agent, contents in enumerate(memory._contents()):
+    for agent, contents in enumerate(trainer._slots.contents()):
         held = contents >= 0
         assert held.any()
         slots = np.asarray(trainer._state.replay.rows)[agent]
@@ -50,16 +45,12 @@ def test_every_slot_holds_the_transition_the_host_put_there(algo: Any, num_block
 
 def test_envelope_keeps_the_newest():
     trainer, _ = advanced("envelope", 28)
-    memory = trainer._memory
-    assert memory is not None
-    assert sorted(memory._contents()[0].tolist()) == list(range(560 - 400, 560))
+    assert sorted(trainer._slots.contents()[0].tolist()) == list(range(560 - 400, 560))
 
 
 def test_cnder_keeps_whole_old_episodes_and_the_newest_transitions():
     trainer, _ = advanced("cnder", 28, random_steps=560, replay_capacity=300)
-    memory = trainer._memory
-    assert memory is not None
-    held = memory._contents()[0]
+    held = trainer._slots.contents()[0]
     assert {559, 540} <= set(held.tolist())
     assert held[held >= 0].min() < 560 - 300
 
@@ -67,12 +58,11 @@ def test_cnder_keeps_whole_old_episodes_and_the_newest_transitions():
 @pytest.mark.parametrize("algo", ["envelope", "cnder"])
 def test_rows_in_order_and_back_are_the_same(algo: Any):
     trainer, written = advanced(algo, 28)
-    memory = trainer._memory
-    assert memory is not None
     slots = np.asarray(trainer._state.replay.rows)
-    rows, first = memory.in_order(slots)
-    again = memory.arrange(rows, first)
-    for agent, contents in enumerate(memory._contents()):
+    rows, first = trainer.replay_rows()
+    empty = trainer._slots.without_rows(trainer._state.replay)
+    again = np.asarray(trainer._slots.restored(empty, trainer._slots.state(), rows, first).rows)
+    for agent, contents in enumerate(trainer._slots.contents()):
         held = contents >= 0
         np.testing.assert_array_equal(again[agent, held], slots[agent, held])
         np.testing.assert_array_equal(rows[agent, contents[held] - first], written[agent, contents[held]])
@@ -86,29 +76,3 @@ def test_cnders_priorities_change_with_what_is_sampled_and_envelopes_do_not():
         trainer.advance()
         after = leaves(trainer)[:, :160]
         assert (before != after).any() == is_changed
-
-
-def test_past_preferences_are_those_of_earlier_episodes():
-    episodes = Episodes([5, 9], 2, "uniform-sum")
-    numbers = np.array([0, 0, 1, 7, 7])
-    past = episodes.past(1, numbers, number=3, num=200)
-    known = np.array([episodes.preference(1, episode) for episode in range(8)])
-    expected = draw_preferences(generator(9, PREFERENCE, 4), 1, 2, "uniform-sum")[0]
-    np.testing.assert_allclose(known[4], expected, rtol=1e-6)
-    for row, number in zip(past, numbers.tolist(), strict=True):
-        allowed = known[: max(number, 1)]  # in the first episode there is only its own
-        drawn = {tuple(lam) for lam in row.tolist()}
-        assert drawn == {tuple(lam) for lam in allowed.tolist()}
-    np.testing.assert_array_equal(past, Episodes([5, 9], 2, "uniform-sum").past(1, numbers, number=3, num=200))
-
-
-def test_hints_tell_the_preference_of_each_step():
-    trainer = Trainer(tiny("cnder"))
-    collected = trainer.collector.collect(None, 0)
-    assert trainer._memory is not None
-    hints = trainer._memory.hints(collected, trainer.collector.episodes, 0)
-    for agent in range(2):
-        for step, episode in enumerate(collected.episodes[agent].tolist()):
-            np.testing.assert_array_equal(hints.lam[agent, step], trainer.collector.episodes.preference(agent, episode))
-    assert hints.past.shape == (2, 20, 16, 2)
-    assert jax.numpy.isfinite(hints.past).all()

@@ -8,8 +8,10 @@ import pytest
 from qpensieve.algos import mosac
 from qpensieve.envs import DOMAINS, make_lanes
 from qpensieve.learning.acting import GaussianPolicy
-from qpensieve.replay import ring as replay
-from qpensieve.train.collect import Collector, generator
+from qpensieve.learning.streams import Purpose, generator
+from qpensieve.preferences import draw_preferences
+from qpensieve.replay.layout import RowLayout, layout_of
+from qpensieve.train.collect import Collector, Episodes
 from qpensieve.train.learner import make_learner
 
 HIDDEN, SEEDS = 16, [3, 4, 5]
@@ -19,9 +21,12 @@ def algorithm_of(domain: str):
     return mosac.make(mosac.SacConfig(hidden=HIDDEN), DOMAINS[domain].spec)
 
 
+def layout(domain: str) -> RowLayout:
+    return layout_of(DOMAINS[domain].spec, algorithm_of(domain).acting)
+
+
 def policy_and_learner(domain: str):
-    spec = DOMAINS[domain].spec
-    learner = make_learner(algorithm_of(domain), spec, 16, 100)
+    learner = make_learner(algorithm_of(domain), layout(domain), 16, 100)
     state = learner.init(jnp.array(SEEDS))
     return policy_of(np.asarray(learner.flat_actors(state)), domain), learner, state
 
@@ -62,9 +67,8 @@ class TestCollector:
         return collector
 
     def test_a_block_holds_what_happened_in_the_order_the_replay_takes_it_apart(self):
-        spec = DOMAINS["DST2d"].spec
         collector, lanes = self.collector(), make_lanes("DST2d", len(SEEDS), SEEDS)
-        block = replay.unpack(spec, jnp.asarray(collector.collect(None, 0).rows))
+        block = layout("DST2d").unpack(jnp.asarray(collector.collect(None, 0).rows))
         obs, num_done = lanes.reset(), 0
         for k in range(250):
             step = lanes.step(np.asarray(block.a[:, k]))
@@ -77,11 +81,9 @@ class TestCollector:
 
     def test_random_actions_are_uniform_and_depend_on_seed_and_block_alone(self):
         collector = self.collector()
-        blocks = [
-            replay.unpack(DOMAINS["DST2d"].spec, jnp.asarray(collector.collect(None, n).rows)).a for n in range(2)
-        ]
+        blocks = [layout("DST2d").unpack(jnp.asarray(collector.collect(None, n).rows)).a for n in range(2)]
         for number, actions in enumerate(blocks):
-            drawn = [generator(seed, 103, number).uniform(-1.0, 1.0, (250, 2)) for seed in SEEDS]
+            drawn = [generator(seed, Purpose.RANDOM_ACTION, number).uniform(-1.0, 1.0, (250, 2)) for seed in SEEDS]
             np.testing.assert_array_equal(actions, np.array(drawn, np.float32))
         assert float(jnp.abs(jnp.concatenate(blocks)).max()) > 0.99
         assert abs(float(jnp.mean(jnp.concatenate(blocks)))) < 0.05  # 3000 draws: standard error 0.011
@@ -115,16 +117,23 @@ class TestCollector:
             np.testing.assert_array_equal(rows[1:2], alone.collect(own, number).rows)
 
 
-def test_streams_of_different_purpose_block_or_seed_differ():
-    keys = [(seed, purpose, number) for seed in (0, 1) for purpose in (101, 102, 103) for number in (0, 1, 2)]
-    draws = {generator(*key).random() for key in keys}
-    assert len(draws) == len(keys)
-    assert generator(1, 101, 2).random() == generator(1, 101, 2).random()
-
-
 def test_jax_and_numpy_agree_that_the_layers_are_weights_then_biases():
     _, learner, state = policy_and_learner("DST2d")
     leaves = jax.tree.leaves(state.agent.actor)
     np.testing.assert_array_equal(
         learner.flat_actors(state), np.concatenate([leaf.reshape(3, -1) for leaf in leaves], axis=1)
     )
+
+
+def test_past_preferences_are_those_of_earlier_episodes():
+    episodes = Episodes([5, 9], 2, "uniform-sum")
+    numbers = np.array([0, 0, 1, 7, 7])
+    past = episodes.past(1, numbers, number=3, num=200)
+    known = np.array([episodes.preference(1, episode) for episode in range(8)])
+    expected = draw_preferences(generator(9, Purpose.PREFERENCE, 4), 1, 2, "uniform-sum")[0]
+    np.testing.assert_allclose(known[4], expected, rtol=1e-6)
+    for row, number in zip(past, numbers.tolist(), strict=True):
+        allowed = known[: max(number, 1)]  # in the first episode there is only its own
+        drawn = {tuple(lam) for lam in row.tolist()}
+        assert drawn == {tuple(lam) for lam in allowed.tolist()}
+    np.testing.assert_array_equal(past, Episodes([5, 9], 2, "uniform-sum").past(1, numbers, number=3, num=200))

@@ -15,7 +15,8 @@ from qpensieve.algos.qpensieve import QPensieveConfig
 from qpensieve.learning.acting import GaussianPolicy
 from qpensieve.replay import ring as replay
 from qpensieve.train.learner import Block, Learner, TrainState, make_learner
-from tests.algos.problem import HIDDEN, SAC, SPEC, assert_trees_close, assert_trees_equal, random_like
+from qpensieve.types import from_one_lane
+from tests.algos.problem import HIDDEN, LAYOUT, SAC, SPEC, assert_trees_close, assert_trees_equal, random_like
 
 CFG = QPensieveConfig(replace(SAC, batch_size=8), num_preferences=3, num_snapshots=2, push_after=0, push_period=5)
 CAPACITY, BLOCK = 20, 5
@@ -25,12 +26,12 @@ WIDTHS = (SPEC.obs_size + SPEC.num_objectives, HIDDEN, HIDDEN, 2 * SPEC.action_s
 
 @cache
 def _learner() -> Learner:
-    return make_learner(qpensieve.make(CFG, SPEC), SPEC, CFG.sac.batch_size, CAPACITY)
+    return make_learner(qpensieve.make(CFG, SPEC), LAYOUT, CFG.sac.batch_size, CAPACITY)
 
 
 def _rows(seed: int, num: int = BLOCK, block: int = 0) -> np.ndarray:
     """What one seed writes in one block."""
-    rows = np.random.default_rng([seed, block]).normal(size=(num, replay.row_width(SPEC))).astype(np.float32)
+    rows = np.random.default_rng([seed, block]).normal(size=(num, LAYOUT.width)).astype(np.float32)
     rows[:, -1] = rows[:, -1] > 0.5
     return rows
 
@@ -108,7 +109,7 @@ def test_update_i_uses_the_key_folded_from_the_runs_key_and_i():
     for i in range(BLOCK):
         key_batch, key_update = jax.random.split(jax.random.fold_in(jax.random.wrap_key_data(key_data), i))
         rows = replay.sample(buffer, jnp.asarray(1), key_batch, CFG.sac.batch_size)
-        by_hand, _ = update(by_hand, replay.unpack(SPEC, rows), key_update)
+        by_hand, _ = update(by_hand, LAYOUT.unpack(rows), key_update)
     by_hand = qpensieve.end_block(CFG, by_hand, jnp.asarray(BLOCK))
     assert_trees_close(jax.tree.map(lambda leaf: leaf[1], state.agent), by_hand, 1e-5)
     assert by_hand.snapshots.filled.tolist() == [True, False]
@@ -137,7 +138,7 @@ def test_the_new_rows_are_there_for_the_first_update_of_their_block():
     """The replay holds nothing but the block just handed over, whose rewards of 1000 show in the loss."""
     learner = _learner()
     rows = np.array(_stacked((4,)))
-    rows[..., SPEC.obs_size + SPEC.action_size :][..., : SPEC.num_objectives] = 1000.0
+    rows[..., LAYOUT.reward] = 1000.0
     _, _, info = learner.learn(learner.init(jnp.asarray((4,))), Block(jnp.asarray(rows)))
     # Each twin is 1000 away in every objective; the preference sums to 1.
     assert float(info["critic_loss"][0]) == pytest.approx(2e6, rel=0.2)
@@ -150,8 +151,8 @@ def test_the_learner_is_compiled_once():
         traces.append(batch.s.shape)
         return mosac.update(CFG.sac, state, batch, key)
 
-    counted = replace(mosac.make(CFG.sac, SPEC), update=update)
-    learner = make_learner(counted, SPEC, CFG.sac.batch_size, CAPACITY)
+    counted = replace(mosac.make(CFG.sac, SPEC), learning=from_one_lane(update))
+    learner = make_learner(counted, LAYOUT, CFG.sac.batch_size, CAPACITY)
     state = learner.init(jnp.asarray((4, 1)))
     after = []
     for i in range(4):

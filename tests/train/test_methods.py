@@ -154,7 +154,7 @@ def test_the_host_acts_as_the_device_does(algo: AlgoName):
     own = trainer.algorithm.preferences
     lam = np.tile(np.array([[0.9, 0.1], [0.8, 0.2], [0.5, 0.5], [0.2, 0.8]], np.float32), (2, 3, 1))
     device = trainer.act(obs, lam)
-    agents = trainer.agents_per_seed
+    agents = trainer.algorithm.agents_per_seed
     for seed in range(2):
         for row in range(12):
             nearest = 0 if own is None else int(np.abs(own - lam[seed, row]).sum(axis=1).argmin())
@@ -205,6 +205,18 @@ def test_what_diverged_is_named_by_seed_and_preference():
     assert Trainer(tiny("cnder", first_seed=7))._name(num_rows=2, row=1) == "seed 8"
 
 
+def test_hints_tell_the_preference_of_each_step():
+    trainer = Trainer(tiny("cnder"))
+    collected = trainer.collector.collect(None, 0)
+    hints = trainer.place(collected).hints
+    assert hints is not None
+    for agent in range(2):
+        for step, episode in enumerate(collected.episodes[agent].tolist()):
+            np.testing.assert_array_equal(hints.lam[agent, step], trainer.collector.episodes.preference(agent, episode))
+    assert hints.past.shape == (2, 20, 16, 2)
+    assert np.isfinite(hints.past).all()
+
+
 class TestDiscreteActions:
     @pytest.mark.parametrize("algo", [name for name in ALL if name != "envelope"])
     def test_are_refused_by_all_but_envelope(self, algo: AlgoName, capsys: pytest.CaptureFixture[str], tmp_path: Path):
@@ -241,7 +253,8 @@ class TestConfig:
         for algo, lanes in (("sac", 1), ("hybrid-sac", 2)):
             config = default_config(domain, algo, preset)  # pyright: ignore[reportArgumentType]
             check(config)
-            assert _lanes_per_seed(config) == lanes
+            algorithm = make_algorithm(config.algo, config.agent, get_domain(domain).spec)
+            assert algorithm.lanes_per_seed == lanes
         with pytest.raises(ValueError, match="compares sac and hybrid-sac, not of mosac"):
             default_config(domain, "mosac", preset)
 
@@ -257,7 +270,7 @@ class TestConfig:
             check(default_config("Hopper2d", "hybrid-sac"))
 
     def test_the_nineteen_are_a_seeds_lanes(self):
-        assert _lanes_per_seed(default_config("DST2d", "sac")) == 19
+        assert make_algorithm("sac", ALL["sac"].config(), get_domain("DST2d").spec).lanes_per_seed == 19
 
     @pytest.mark.parametrize("algo", METHODS)
     def test_help_names_every_setting(self, algo: AlgoName, capsys: pytest.CaptureFixture[str]):

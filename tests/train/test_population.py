@@ -3,6 +3,8 @@
 import json
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +16,9 @@ import qpensieve
 from qpensieve import cli, metrics
 from qpensieve.config import AlgoName, RunConfig, check, from_dict, override, to_dict
 from qpensieve.envs import DOMAINS, LaneOptions, make_lanes
-from qpensieve.learning.acting import KeptPolicy, num_parameters
-from qpensieve.population.answering import ArchivePredictor, Policies, act_by_group
+from qpensieve.population.members import KeptPolicy, Member
 from qpensieve.population.pgmorl import OWN, PgmorlConfig, Tasks
 from qpensieve.population.plan import PAPER, iteration_steps
-from qpensieve.population.rollout import Place
 from qpensieve.population.stages import warmup_preferences
 from qpensieve.preferences import das_dennis
 from qpensieve.presets import default_config
@@ -57,17 +57,8 @@ METHODS: tuple[AlgoName, ...] = ("pgmorl", "pfa")
 @pytest.fixture(scope="module", autouse=True)
 def _shared_functions() -> Iterator[None]:
     """Trainers of equal settings share their jitted functions: tracing is most of what a tiny run costs."""
-    make, made = PopulationTrainer._make_functions, {}
-
-    def shared(owner: Any) -> None:
-        key = (owner._cfg.ppo, owner.spec, tuple(owner._places))
-        if key not in made:
-            make(owner)
-            made[key] = owner._init, owner._update, owner._flat
-        owner._init, owner._update, owner._flat = made[key]
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(PopulationTrainer, "_make_functions", shared)
+        patch.setattr(population, "make_learner", cache(population.make_learner))
         yield
 
 
@@ -147,7 +138,7 @@ class TestRun:
     def test_counts_every_step_that_is_simulated(self):
         trainer = PopulationTrainer(tiny(seeds=1))
         counted = {"training": 0, "fitness": 0}
-        for name, lanes in (("training", trainer._collector.lanes), ("fitness", trainer._fitness)):
+        for name, lanes in (("training", trainer._collector.lanes), ("fitness", trainer._fitness.lanes)):
             advance = lanes.simulator.advance
 
             def watched(which: Any, actions: Any, name: str = name, advance: Any = advance):
@@ -207,11 +198,9 @@ class TestMembers:
         sample = ours._members()
         if lost == "optimizer":
             fresh = jax.tree.map(np.array, PopulationTrainer(config)._state.optimizer)
-            sample = population.Member(
-                type(sample.state)(sample.state.actor, sample.state.critic, fresh), sample.moments
-            )
+            sample = Member(type(sample.state)(sample.state.actor, sample.state.critic, fresh), sample.moments)
         if lost == "moments":
-            sample = population.Member(sample.state, PopulationTrainer(config)._members().moments)
+            sample = Member(sample.state, PopulationTrainer(config)._members().moments)
         samples = type(ours.searches[0].samples)(sample, ours._objs[0].copy(), ours._node[0].copy())
         search_state = ours.searches[0]
         ours._searches[0] = type(search_state)(
@@ -275,7 +264,7 @@ class TestFitness:
     def test_takes_several_episodes_where_starts_are_random(self):
         assert flat(default_config("Hopper2d", "pgmorl").agent)["fitness_episodes"] > 1
         trainer = trained(tiny(domain="Hopper2d", seeds=1, fitness_episodes=3, steps=200), 1)
-        assert trainer._fitness.num_lanes == 9
+        assert trainer._fitness.lanes.num_lanes == 9
         again = [trainer._measure(trainer._kept(), number)[0] for number in (1, 1, 2)]
         np.testing.assert_array_equal(again[0], trainer._objs)
         np.testing.assert_array_equal(again[0], again[1])
@@ -521,24 +510,24 @@ def test_an_agent_learns_saves_loads_and_goes_on_the_same(kind: Any, algo: AlgoN
 
 
 class TestUpdates:
-    def test_are_told_the_preference_the_scale_of_returns_and_a_falling_rate(self, monkeypatch: pytest.MonkeyPatch):
+    def test_are_told_the_preference_the_scale_of_returns_and_a_falling_rate(self):
         """Weights on normalised rewards (a scale of 1), yesterday's scale or a rate that stays would go unnoticed."""
         trainer = PopulationTrainer(tiny(seeds=1))
-        update, told = trainer._update, []
+        update, told = trainer._learner.update, []
 
-        def watched(state: Any, rollouts: Any, aim: Any, number: Any) -> Any:
-            told.append((aim, int(number)))
-            return update(state, rollouts, aim, number)
+        def watched(state: Any, rollouts: Any, aims: Any, number: int) -> Any:
+            told.append((aims, number))
+            return update(state, rollouts, aims, number)
 
-        monkeypatch.setattr(trainer, "_update", watched)
+        trainer._learner = replace(trainer._learner, update=watched)
         for iteration in range(7):
             trainer.advance()
-            (lam, scale, rate), number = told[-1]
+            aims, number = told[-1]
             assert number == iteration
-            np.testing.assert_allclose(lam, trainer._lam[0], rtol=1e-6)
-            np.testing.assert_allclose(scale, trainer._moments.scale[:, 2:], rtol=1e-6)
-            assert np.abs(scale - 1.0).min() > 1e-3
-            np.testing.assert_allclose(rate, TINY["learning_rate"] * (1 - iteration / 11), rtol=1e-6)
+            np.testing.assert_allclose(aims.lam, trainer._lam[0], rtol=1e-6)
+            np.testing.assert_allclose(aims.scale, trainer._moments.scale[:, 2:], rtol=1e-6)
+            assert np.abs(aims.scale - 1.0).min() > 1e-3
+            np.testing.assert_allclose(aims.learning_rate, TINY["learning_rate"] * (1 - iteration / 11), rtol=1e-6)
         assert trainer.generation == 2
 
     def test_lanes_begin_anew_with_every_stage_and_only_then(self, monkeypatch: pytest.MonkeyPatch):
@@ -548,15 +537,6 @@ class TestUpdates:
         for _ in range(9):
             trainer.advance()
         assert started == [0, 4, 6, 8]
-
-    def test_minibatches_differ_between_iterations_tasks_and_seeds(self):
-        keys = {
-            np.asarray(jax.random.key_data(population._key(seed, task, number))).tobytes()
-            for seed in range(3)
-            for task in range(3)
-            for number in (0, 1, 2, population.INIT)
-        }
-        assert len(keys) == 36
 
 
 class TestArchives:
@@ -569,29 +549,6 @@ class TestArchives:
                 tasks = np.flatnonzero((reached == objs).all(axis=1))
                 assert len(tasks)
                 assert any(np.array_equal(trainer.record.lam[at, seed, task], lam) for task in tasks.tolist())
-
-    def test_fitness_episodes_differ_between_tasks_iterations_and_episodes(self):
-        seeds = {
-            population._fitness_seed(Place(seed, task), number, episode)
-            for seed in range(2)
-            for task in range(3)
-            for number in range(3)
-            for episode in range(3)
-        }
-        assert len(seeds) == 54
-
-    def test_large_ones_act_as_each_policy_alone(self):
-        """One policy serves most preferences, many serve few: groups are cut and padded, actions stay the same."""
-        stream, widths = np.random.default_rng(0), (3, 8, 8, 2)
-        objs = np.stack([np.linspace(0, 1, 40), 1 - np.linspace(0, 1, 40) ** 3], axis=1)
-        size = num_parameters(widths) + 2 + 6
-        known = [Policies(objs * (i + 1), stream.normal(1, 0.3, (40, size)).astype(np.float32)) for i in range(2)]
-        lam = np.concatenate([das_dennis(2, 50), np.tile([[1.0, 0.0]], (300, 1))])
-        obs = stream.normal(size=(2, len(lam), 3)).astype(np.float32)
-        together = act_by_group(known, lam, widths)(obs, None)
-        one_by_one = ArchivePredictor(known, widths)
-        for seed in range(2):
-            np.testing.assert_allclose(together[seed], one_by_one.act(seed, obs[seed], lam), rtol=1e-5, atol=1e-6)
 
 
 class TestFailures:
@@ -609,7 +566,7 @@ class TestFailures:
         for _ in range(iteration):
             run._advance(Progress(1, 0, quiet=True))
         count = iter(range(1000))
-        lanes = trainer._fitness if calls > 10 else trainer._collector.lanes
+        lanes = trainer._fitness.lanes if calls > 10 else trainer._collector.lanes
         step = lanes.step
 
         def failing(actions: Any) -> Any:
@@ -626,14 +583,14 @@ class TestFailures:
     def test_leave_the_lanes_where_they_were(self):
         """So that a program that catches the failure can go on."""
         trainer, other = trained(tiny(seeds=1), 3), trained(tiny(seeds=1), 3)
-        step, count = trainer._fitness.step, iter(range(1000))
+        step, count = trainer._fitness.lanes.step, iter(range(1000))
 
         def failing(actions: Any) -> Any:
             if next(count) == 2:
                 raise RuntimeError("not now")
             return step(actions)
 
-        trainer._fitness.step = failing  # pyright: ignore[reportAttributeAccessIssue]
+        trainer._fitness.lanes.step = failing  # pyright: ignore[reportAttributeAccessIssue]
         with pytest.raises(EnvFailedError):
             trainer.advance()
         for one in (trainer, other):
@@ -641,13 +598,13 @@ class TestFailures:
         ours, theirs = trainer.arrays(), other.arrays()
         assert [name for name in ours if ours[name].tobytes() != theirs[name].tobytes()] == []
 
-    def test_of_the_program_are_not_blamed_on_the_environment(self, monkeypatch: pytest.MonkeyPatch):
+    def test_of_the_program_are_not_blamed_on_the_environment(self):
         trainer = trained(tiny(seeds=1), 1)
 
         def broken(*given: Any) -> Any:
             raise RuntimeError("out of memory")
 
-        monkeypatch.setattr(trainer, "_update", broken)
+        trainer._learner = replace(trainer._learner, update=broken)
         with pytest.raises(RuntimeError, match=r"^out of memory$"):
             trainer.advance()
 

@@ -23,7 +23,7 @@ from qpensieve.learning.losses import gradient_step, polyak, scalarize
 from qpensieve.learning.nets import Critic, DeterministicActor
 from qpensieve.preferences import Sampler
 from qpensieve.settings import NOT_NEGATIVE, OPEN_SHARE, STEP_SHARE, above, at_least
-from qpensieve.types import Algorithm, EnvSpec, Hints, Info, Memory, Transition
+from qpensieve.types import Algorithm, EnvSpec, Hints, Info, PrioritizedLearning, Transition
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ def critic_loss(
 ) -> tuple[Float[Array, ""], tuple[Float[Array, "m b d"], Float[Array, " b"]]]:
     """Mean loss of an error over preferences, transitions and objectives, which all count alike.
 
-    Beside it the values, and for each transition the mean absolute error over preferences and objectives.
+    Auxiliary: the values, and for each transition the mean absolute error over preferences and objectives.
     """
     q = _over_rows(lambda step, lam: value(cfg, critic, step.s, step.a, lam))(batch, prefs)
     loss = {"l1": jnp.abs, "huber": optax.huber_loss}[cfg.critic_loss]
@@ -190,19 +190,19 @@ def priority_of_errors(cfg: CnDerConfig, errors: Float[Array, " b"]) -> Float[Ar
 
 
 def make(cfg: CnDerConfig, spec: EnvSpec) -> Algorithm[State]:
-    memory = Memory(
-        kind="diverse",
+    learning = PrioritizedLearning(
+        keeps="diverse",
         priority=partial(priority, cfg),
         update=partial(update, cfg),
         forces_newest=True,
         num_past=cfg.batch_size,
     )
     return Algorithm(
-        init=partial(init, cfg, spec),
+        init=lambda key, _: init(cfg, spec, key),
         actor=lambda state: state.actor,
         act=lambda actor, s, lam: actor(s, lam),
         acting=noisy_acting(spec, cfg.hidden, cfg.noise_scale),
-        memory=memory,
+        learning=learning,
     )
 
 

@@ -25,7 +25,7 @@ from qpensieve.learning.losses import gradient_step, scalarize
 from qpensieve.learning.nets import QHead
 from qpensieve.preferences import Sampler, sample_preferences
 from qpensieve.settings import NOT_NEGATIVE, OPEN_SHARE, above, at_least, from_to
-from qpensieve.types import Algorithm, EnvSpec, Hints, Info, Memory, Transition
+from qpensieve.types import Algorithm, EnvSpec, Hints, Info, PrioritizedLearning, Transition
 
 MAX_ACTIONS = 100_000
 """Largest table of joint actions: every update scores all of them, and the last layer has a column for each."""
@@ -312,12 +312,12 @@ def epsilon(cfg: EnvelopeConfig, step: int) -> float:
 def make(cfg: EnvelopeConfig, spec: EnvSpec) -> Algorithm[State]:
     actions = actions_of(cfg, spec)
     return Algorithm(
-        init=partial(init, cfg, spec),
+        init=lambda key, _: init(cfg, spec, key),
         actor=lambda state: state.net,
         act=partial(act, cfg, spec),
         acting=greedy_acting(Greedy(widths(cfg, spec), actions, partial(epsilon, cfg), cfg.layer_norm)),
-        memory=Memory(
-            kind="ring",
+        learning=PrioritizedLearning(
+            keeps="newest",
             priority=partial(priority, cfg),
             update=partial(update, cfg),
             forces_newest=False,

@@ -14,7 +14,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Float32, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key
 
 from qpensieve.algos import mosac, qpensieve, sac
 from qpensieve.algos.qpensieve import QPensieveConfig
@@ -25,7 +25,21 @@ from qpensieve.learning.nets import GaussianActor, Mlp
 from qpensieve.learning.snapshots import Snapshots
 from qpensieve.preferences import sample_preferences
 from qpensieve.settings import NOT_NEGATIVE, RunSettings
-from qpensieve.types import Acting, Algorithm, EnvSpec, HostPolicy, Info, Transition
+from qpensieve.types import (
+    Acting,
+    Actions,
+    Algorithm,
+    Asked,
+    EnvSpec,
+    HostPolicy,
+    Info,
+    Noise,
+    Observed,
+    Parameters,
+    Stored,
+    Transition,
+    UniformLearning,
+)
 
 CASES = {"DST2d": ("0.9,0.1", "0.8,0.2"), "HalfCheetah2d": ("0.5,0.5", "0.6,0.4")}
 """The paper's figure: domain -> the preferences it shows."""
@@ -91,24 +105,23 @@ def init(cfg: HybridConfig, spec: EnvSpec, key: Key[Array, ""], lam: Float[Array
     return State(sac.init(cfg.single, spec, key, lam), helper, jnp.zeros((), jnp.int32))
 
 
-def update(
-    cfg: HybridConfig, state: State, batches: tuple[Transition, Transition], key: Key[Array, ""]
-) -> tuple[State, Info]:
-    """One gradient step of each, the SAC's against the snapshots that the helper has now."""
+def update(cfg: HybridConfig, state: State, batches: tuple[Transition, ...], key: Key[Array, ""]) -> tuple[State, Info]:
+    """One gradient step of each on its own batch, the SAC's against the snapshots that the helper has now."""
     prefs = offered_preferences(cfg, state.own.lam, jax.random.fold_in(jax.random.clone(key), 1))
     snapshots = state.helper.snapshots
     is_on = (state.num_updates >= cfg.switch_after) & snapshots.filled.any()
     loss = partial(hybrid_loss, Offer(snapshots, prefs, is_on))
-    own, info = sac.step(cfg.single, state.own, batches[0], jax.random.clone(key), loss)
-    helper, helper_info = qpensieve.update(cfg.pensieve, state.helper, batches[1], key)
+    own_batch, helper_batch = batches
+    own, info = sac.step(cfg.single, state.own, own_batch, jax.random.clone(key), loss)
+    helper, helper_info = qpensieve.update(cfg.pensieve, state.helper, helper_batch, key)
     info |= {f"helper_{name}": value for name, value in helper_info.items()}
     return State(own, helper, state.num_updates + 1), info
 
 
-def hybrid_loss(offer: Offer, actor: GaussianActor, critic: Mlp, query: sac.Query) -> mosac.LossAndBeside:
+def hybrid_loss(offer: Offer, actor: GaussianActor, critic: Mlp, query: sac.Query) -> mosac.LossAndAux:
     """SAC's policy loss, or once it is on the one that climbs the best of own value and snapshots."""
 
-    def plain(actor: GaussianActor) -> mosac.LossAndBeside:
+    def plain(actor: GaussianActor) -> mosac.LossAndAux:
         loss, (logp, _) = sac.own_loss(actor, critic, query)
         return loss, (logp, {"snapshot_share": jnp.zeros(())})
 
@@ -124,7 +137,7 @@ def offered_preferences(cfg: HybridConfig, lam: Float[Array, " d"], key: Key[Arr
     return jnp.concatenate([lam[None], others])[:, None]
 
 
-def shared_loss(offer: Offer, actor: GaussianActor, critic: Mlp, query: sac.Query) -> mosac.LossAndBeside:
+def shared_loss(offer: Offer, actor: GaussianActor, critic: Mlp, query: sac.Query) -> mosac.LossAndAux:
     """Mean of alpha log pi(a) - max(own Q(s, a), max over snapshots Q' and lam' in W of lam . Q'(s, a; lam')).
 
     Twins by minimum after scalarisation, the maximum per sample; own Q is always a candidate.
@@ -141,34 +154,20 @@ def end_block(cfg: HybridConfig, state: State, num_updates: Int[Array, ""]) -> S
 
 
 class BothPolicies:
-    """The SAC in lane 0, its helper in lane 1; asked for the best action, it is the SAC's."""
+    """The SAC explores in row 0 and its helper in row 1; all other actions are the SAC's."""
 
-    def __init__(self, flat: Float32[np.ndarray, "n parameters"], halves: tuple[Acting, Acting], split: int):
+    def __init__(self, flat: Parameters, halves: tuple[Acting, Acting], split: int):
         self._own: HostPolicy = halves[0].policy(flat[:, :split])
         self._helper: HostPolicy = halves[1].policy(flat[:, split:])
 
-    def explore(
-        self,
-        obs: Float32[np.ndarray, "n 2 obs"],
-        lam: Float32[np.ndarray, "n 2 d"],
-        noise: Float32[np.ndarray, "n 2 act"],
-        step: int,
-    ) -> Float32[np.ndarray, "n 2 act"]:
+    def explore(self, obs: Observed, lam: Asked, noise: Noise, step: int) -> Stored:
         own = self._own.explore(obs[:, :1], lam[:, :1], noise[:, :1], step)
         return np.concatenate([own, self._helper.explore(obs[:, 1:], lam[:, 1:], noise[:, 1:], step)], axis=1)
 
-    def sample(
-        self,
-        obs: Float32[np.ndarray, "n rows obs"],
-        lam: Float32[np.ndarray, "n rows d"],
-        noise: Float32[np.ndarray, "n rows act"],
-        step: int,
-    ) -> Float32[np.ndarray, "n rows act"]:
+    def sample(self, obs: Observed, lam: Asked, noise: Noise, step: int) -> Stored:
         return self._own.explore(obs, lam, noise, step)
 
-    def exploit(
-        self, obs: Float32[np.ndarray, "n rows obs"], lam: Float32[np.ndarray, "n rows d"]
-    ) -> Float32[np.ndarray, "n rows act"]:
+    def exploit(self, obs: Observed, lam: Asked) -> Actions:
         return self._own.exploit(obs, lam)
 
 
@@ -188,7 +187,7 @@ def make(cfg: HybridConfig, spec: EnvSpec) -> Algorithm[State]:
         actor=lambda state: (state.own.actor, state.helper.sac.actor),
         act=lambda actors, s, lam: sac.act(actors[0], s, lam),
         acting=both_acting(cfg, spec),
-        update=partial(update, cfg),
+        learning=UniformLearning(partial(update, cfg)),
         end_block=partial(end_block, cfg),
         preferences=sac.parse_preferences(words, spec),
         num_lanes=2,

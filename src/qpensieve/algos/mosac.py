@@ -22,7 +22,7 @@ from qpensieve.learning.losses import gradient_step, polyak, scalarize, squash, 
 from qpensieve.learning.nets import Critic, GaussianActor
 from qpensieve.preferences import Sampler, sample_preferences
 from qpensieve.settings import OPEN_SHARE, STEP_SHARE, above, at_least
-from qpensieve.types import Algorithm, EnvSpec, Info, Transition
+from qpensieve.types import Algorithm, EnvSpec, Info, Transition, from_one_lane
 
 
 @dataclass(frozen=True)
@@ -77,8 +77,8 @@ class Query(eqx.Module):
         return jnp.broadcast_to(self.prefs[0], (self.s.shape[0], self.prefs.shape[2]))
 
 
-LossAndBeside = tuple[Float[Array, ""], tuple[Float[Array, " b"], Info]]
-"""A policy loss; beside it the log-probabilities and what to log."""
+LossAndAux = tuple[Float[Array, ""], tuple[Float[Array, " b"], Info]]
+"""A policy loss and its auxiliary results: the log-probabilities, and what to log."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Improvement:
     """How the policy improves: how many preferences it is offered and the loss it goes down."""
 
     num_preferences: int
-    loss: Callable[[GaussianActor, Critic, Query], LossAndBeside]
+    loss: Callable[[GaussianActor, Critic, Query], LossAndAux]
 
 
 def init(cfg: SacConfig, spec: EnvSpec, key: Key[Array, ""]) -> State:
@@ -155,13 +155,13 @@ def soft_target(
 def critic_loss(
     critic: Critic, batch: Transition, lam: Float[Array, "b d"], y: Float[Array, "b d"]
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """Loss (10), summed over twins: mean over the batch of sum_i lam_i delta_i^2; beside it the mean of lam . Q."""
+    """Loss (10), summed over twins: mean over the batch of sum_i lam_i delta_i^2; auxiliary: the mean of lam . Q."""
     q = twin_values(critic, batch.s, batch.a, lam)
     delta = jnp.square(q - y[None])
     return jnp.sum(jnp.mean(jnp.sum(lam[None] * delta, axis=-1), axis=-1)), jnp.mean(scalarize(lam, q[0]))
 
 
-def single_preference_loss(actor: GaussianActor, critic: Critic, query: Query) -> LossAndBeside:
+def single_preference_loss(actor: GaussianActor, critic: Critic, query: Query) -> LossAndAux:
     """Mean of alpha log pi(a) - min over twins of lam . Q(s, a; lam)."""
     a, logp = sample_actions(actor, query.s, query.lam, query.key)
     alone = jax.tree.map(lambda leaf: leaf[None], critic)
@@ -193,11 +193,11 @@ def twin_values(
 
 def make(cfg: SacConfig, spec: EnvSpec) -> Algorithm[State]:
     return Algorithm(
-        init=partial(init, cfg, spec),
+        init=lambda key, _: init(cfg, spec, key),
         actor=lambda state: state.actor,
         act=act,
         acting=gaussian_acting(spec, cfg.hidden, is_conditioned=True),
-        update=partial(update, cfg),
+        learning=from_one_lane(partial(update, cfg)),
     )
 
 

@@ -21,7 +21,7 @@ from qpensieve.learning.improvement import best_value
 from qpensieve.learning.nets import Critic, GaussianActor
 from qpensieve.learning.snapshots import Snapshots
 from qpensieve.settings import NOT_NEGATIVE, WHOLE_BLOCKS, at_least
-from qpensieve.types import Algorithm, EnvSpec, Info, Transition
+from qpensieve.types import Algorithm, EnvSpec, Info, Transition, from_one_lane
 
 
 @dataclass(frozen=True)
@@ -62,9 +62,7 @@ def update(cfg: QPensieveConfig, state: State, batch: Transition, key: Key[Array
     return State(sac, state.snapshots), info
 
 
-def pensieve_loss(
-    snapshots: Snapshots, actor: GaussianActor, critic: Critic, query: mosac.Query
-) -> mosac.LossAndBeside:
+def pensieve_loss(snapshots: Snapshots, actor: GaussianActor, critic: Critic, query: mosac.Query) -> mosac.LossAndAux:
     """Policy loss (11): alpha log pi(a) - max over (Q', lam') of min over twins of lam . Q'(s, a; lam')."""
     a, logp = mosac.sample_actions(actor, query.s, query.lam, query.key)
     critics, filled = ring.with_current(snapshots, critic)
@@ -78,7 +76,7 @@ def pensieve_loss(
 
 def official_2023_loss(
     snapshots: Snapshots, actor: GaussianActor, critic: Critic, query: mosac.Query
-) -> mosac.LossAndBeside:
+) -> mosac.LossAndAux:
     """The public code until July 2024: mean over samples i, j of min over candidates of (-q_i - alpha H_j).
 
     Candidate (Q', lam'): the action and its entropy H come from pi(.|s, lam'), its value q is the minimum over twins of
@@ -105,10 +103,10 @@ def end_block(cfg: QPensieveConfig, state: State, num_updates: Int[Array, ""]) -
 
 def make(cfg: QPensieveConfig, spec: EnvSpec) -> Algorithm[State]:
     return Algorithm(
-        init=partial(init, cfg, spec),
+        init=lambda key, _: init(cfg, spec, key),
         actor=lambda state: state.sac.actor,
         act=mosac.act,
         acting=gaussian_acting(spec, cfg.sac.hidden, is_conditioned=True),
-        update=partial(update, cfg),
+        learning=from_one_lane(partial(update, cfg)),
         end_block=partial(end_block, cfg),
     )

@@ -17,13 +17,13 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, Float64, Key
 
-from qpensieve.algos.mosac import LossAndBeside, Optimizers, temperature_loss
+from qpensieve.algos.mosac import LossAndAux, Optimizers, temperature_loss
 from qpensieve.learning.acting import gaussian_acting
 from qpensieve.learning.losses import gradient_step, polyak, scalarize, squash
 from qpensieve.learning.nets import GaussianActor, Mlp
 from qpensieve.preferences import check_preference, sac_preferences
 from qpensieve.settings import OPEN_SHARE, STEP_SHARE, above, at_least
-from qpensieve.types import Algorithm, EnvSpec, Info, Transition
+from qpensieve.types import Algorithm, EnvSpec, Info, Transition, from_one_lane
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Query(eqx.Module):
     key: Key[Array, ""]
 
 
-PolicyLoss = Callable[[GaussianActor, Mlp, Query], LossAndBeside]
+PolicyLoss = Callable[[GaussianActor, Mlp, Query], LossAndAux]
 
 
 def parse_preferences(words: tuple[str, ...], spec: EnvSpec) -> Float64[np.ndarray, "p d"]:
@@ -149,12 +149,12 @@ def scalar_target(
 
 
 def critic_loss(critic: Mlp, batch: Transition, y: Float[Array, " b"]) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """Mean squared error, summed over twins; beside it the mean of Q."""
+    """Mean squared error, summed over twins; auxiliary: the mean of Q."""
     q = twin_values(critic, batch.s, batch.a)
     return jnp.sum(jnp.mean(jnp.square(q - y[None]), axis=1)), jnp.mean(q[0])
 
 
-def own_loss(actor: GaussianActor, critic: Mlp, query: Query) -> LossAndBeside:
+def own_loss(actor: GaussianActor, critic: Mlp, query: Query) -> LossAndAux:
     """Mean of alpha log pi(a) - min over twins of Q(s, a)."""
     a, logp = sample_actions(actor, query.s, query.key)
     return jnp.mean(query.alpha * logp - own_value(critic, query.s, a)), (logp, {})
@@ -183,13 +183,13 @@ def make(cfg: SingleSacConfig, spec: EnvSpec) -> Algorithm[State]:
         actor=lambda state: state.actor,
         act=act,
         acting=gaussian_acting(spec, cfg.hidden, is_conditioned=False),
-        update=partial(update, cfg),
+        learning=from_one_lane(partial(update, cfg)),
         preferences=parse_preferences(cfg.preferences, spec),
     )
 
 
 def act(actor: GaussianActor, s: Float[Array, " obs"], lam: Float[Array, " d"]) -> Float[Array, " act"]:
-    """The mean action; the preference is the agent's own whatever it is asked."""
+    """The mean action, for the agent's own preference; `lam` is ignored."""
     del lam
     return jnp.tanh(actor(s, jnp.zeros(0))[0])
 

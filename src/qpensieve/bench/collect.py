@@ -21,13 +21,14 @@ import numpy as np
 from qpensieve.bench import lanes as bench_lanes
 from qpensieve.bench.report import Row, interleave, seconds
 from qpensieve.envs import get_domain, make_lanes
-from qpensieve.learning.acting import OBS_CLIP, MemberPolicy, num_parameters
+from qpensieve.learning.acting import num_parameters
 from qpensieve.learning.agents import over_agents
+from qpensieve.learning.streams import Purpose, generator
 from qpensieve.population import ppo
+from qpensieve.population.members import OBS_CLIP, MemberPolicy
 from qpensieve.population.moments import FIRST_COUNT, VARIANCE_EPSILON, standard
 from qpensieve.population.ppo import PpoConfig
-from qpensieve.population.rollout import REWARD_CLIP, ROLLOUT_NOISE, Place, RolloutCollector, lane_seeds
-from qpensieve.train.collect import generator
+from qpensieve.population.rollout import REWARD_CLIP, Place, RolloutCollector, lane_seeds
 from qpensieve.types import EnvSpec
 
 PAPER = PpoConfig()
@@ -151,7 +152,7 @@ class Loop:
         """What every member met: observations, actions, rewards and ends, [member, step, lane, ...]."""
         shape = (self._cfg.rollout_steps, self._cfg.num_lanes, self._spec.action_size)
         draws = [
-            generator(place.seed, ROLLOUT_NOISE, place.task, iteration).standard_normal(shape, dtype=np.float32)
+            generator(place.seed, Purpose.ROLLOUT_NOISE, place.task, iteration).standard_normal(shape, dtype=np.float32)
             for place in self._places
         ]
         met = [[] for _ in self._members]
@@ -168,7 +169,7 @@ class _Member:
 
     def __init__(self, domain: str, network: "_Network", seeds: Sequence[int], discount: float):
         self._network, self._discount = network, discount
-        self._envs = [bench_lanes._gym_env(domain) for _ in seeds]
+        self._envs = [bench_lanes.gym_env(domain) for _ in seeds]
         self._reward = REWARDS[domain]
         self._obs = np.array([env.reset(seed=seed)[0] for env, seed in zip(self._envs, seeds, strict=True)])
         d = get_domain(domain).spec.num_objectives

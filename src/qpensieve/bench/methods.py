@@ -1,7 +1,7 @@
 """Updates per second of every method, beside MO-SAC's in the same run; no environment is stepped."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
@@ -13,9 +13,9 @@ from qpensieve.config import AlgoName, RunConfig, override
 from qpensieve.envs import get_domain
 from qpensieve.methods import METHODS, make_algorithm
 from qpensieve.presets import default_config
-from qpensieve.replay import ring as replay
+from qpensieve.replay.layout import RowLayout, layout_of
 from qpensieve.train.learner import Block, make_learner
-from qpensieve.types import Algorithm, EnvSpec, Hints
+from qpensieve.types import Algorithm, Hints, PrioritizedLearning
 
 REFERENCE: AlgoName = "mosac"
 CAPACITY = 100_000
@@ -74,7 +74,7 @@ def run(settings: Settings, progress: Callable[[str], None]) -> list[Row]:
 
 
 def _config(domain: str, algo: AlgoName) -> RunConfig:
-    """The paper's settings; a hybrid is timed with its snapshots on, the dearer part."""
+    """The paper's settings; a hybrid is timed with its snapshots on, where it takes longer."""
     config = default_config(domain, algo)
     d = get_domain(domain).spec.num_objectives
     if algo in ("sac", "hybrid-sac"):
@@ -85,14 +85,14 @@ def _config(domain: str, algo: AlgoName) -> RunConfig:
 
 
 def _timer(config: RunConfig, num_agents: int, block: int) -> Callable[[], float]:
-    """A function that runs one block of updates and gives the seconds of one update (of all agents)."""
+    """A function that runs one block of updates and returns the seconds of one update (of all agents)."""
     spec = get_domain(config.domain).spec
     algorithm = make_algorithm(config.algo, config.agent, spec)
-    stored = replace(spec, action_size=algorithm.acting.action_size)
-    learner = make_learner(algorithm, stored, config.core.batch_size, CAPACITY)
+    layout = layout_of(spec, algorithm.acting)
+    learner = make_learner(algorithm, layout, config.core.batch_size, CAPACITY)
     state = learner.init(jnp.arange(num_agents))
-    state = learner.write(state, _block(algorithm, stored, num_agents, CAPACITY // 10))
-    new = _block(algorithm, stored, num_agents, block)
+    state = learner.write(state, _block(algorithm, layout, num_agents, CAPACITY // 10))
+    new = _block(algorithm, layout, num_agents, block)
 
     def time_block() -> float:
         nonlocal state
@@ -108,15 +108,16 @@ def _timer(config: RunConfig, num_agents: int, block: int) -> Callable[[], float
     return time_block
 
 
-def _block(algorithm: Algorithm[Any], stored: EnvSpec, num_agents: int, num: int) -> Block:
+def _block(algorithm: Algorithm[Any], layout: RowLayout, num_agents: int, num: int) -> Block:
     """Noise in place of transitions; where actions are indices, all of them the first."""
     generator, lanes = np.random.default_rng(num), num_agents * algorithm.num_lanes
-    rows = generator.standard_normal((lanes, num, replay.row_width(stored))).astype(np.float32)
+    rows = generator.standard_normal((lanes, num, layout.width)).astype(np.float32)
     if algorithm.acting.is_discrete:
-        rows[:, :, stored.obs_size] = 0.0
-    if algorithm.memory is None:
+        rows[..., layout.action] = 0.0
+    learning = algorithm.learning
+    if not isinstance(learning, PrioritizedLearning):
         return Block(jnp.asarray(rows))
-    lam = generator.dirichlet(np.ones(stored.num_objectives), (num_agents, num)).astype(np.float32)
-    past = np.repeat(lam[:, :, None], algorithm.memory.num_past, axis=2)
+    lam = generator.dirichlet(np.ones(layout.num_objectives), (num_agents, num)).astype(np.float32)
+    past = np.repeat(lam[:, :, None], learning.num_past, axis=2)
     slots = np.tile(np.arange(num, dtype=np.int32), (num_agents, 1))
     return Block(jnp.asarray(rows), jnp.asarray(slots), Hints(jnp.asarray(lam), jnp.asarray(past)))

@@ -16,7 +16,7 @@ from qpensieve.algos import mosac, qpensieve
 from qpensieve.learning import snapshots as ring
 from qpensieve.learning.nets import Critic, GaussianActor
 from qpensieve.learning.snapshots import Snapshots
-from qpensieve.types import Algorithm, EnvSpec
+from qpensieve.types import Algorithm, EnvSpec, from_one_lane
 
 
 def pensieve_value(
@@ -47,9 +47,7 @@ def batch_value(
     return jax.vmap(pensieve_value, in_axes=(None, None, 0, 0, 0))(critics, filled, every, s, a)
 
 
-def pensieve_loss(
-    snapshots: Snapshots, actor: GaussianActor, critic: Critic, query: mosac.Query
-) -> mosac.LossAndBeside:
+def pensieve_loss(snapshots: Snapshots, actor: GaussianActor, critic: Critic, query: mosac.Query) -> mosac.LossAndAux:
     """Policy loss (11) with the plain value."""
     a, logp = mosac.sample_actions(actor, query.s, query.lam, query.key)
     critics, filled = jax.lax.stop_gradient(ring.with_current(snapshots, critic))
@@ -65,4 +63,4 @@ def make(cfg: qpensieve.QPensieveConfig, spec: EnvSpec) -> Algorithm[Any]:
         sac, info = mosac.step(cfg.sac, state.sac, batch, key, improvement)
         return qpensieve.State(sac, state.snapshots), info
 
-    return replace(qpensieve.make(cfg, spec), update=update)
+    return replace(qpensieve.make(cfg, spec), learning=from_one_lane(update))

@@ -16,7 +16,7 @@ from qpensieve.algos import mosac, qpensieve
 from qpensieve.bench import plain
 from qpensieve.bench.report import Row, interleave, seconds
 from qpensieve.envs import get_domain
-from qpensieve.replay import ring as replay
+from qpensieve.replay.layout import RowLayout, layout_of
 from qpensieve.train.learner import Block, Learner, make_learner
 from qpensieve.types import Algorithm, EnvSpec
 
@@ -120,10 +120,11 @@ def _algorithm(name: str, spec: EnvSpec) -> Algorithm[Any]:
 
 
 def _timer(algorithm: Algorithm[Any], spec: EnvSpec, num_seeds: int, block: int) -> Callable[[], float]:
-    """A function that runs one block of updates and gives the seconds of one update (of all seeds)."""
-    learner = make_learner(algorithm, spec, mosac.SacConfig().batch_size, REPLAY_ROWS)
-    state = _filled(learner, spec, num_seeds)
-    rows = np.random.default_rng(1).standard_normal((num_seeds, block, replay.row_width(spec)))
+    """A function that runs one block of updates and returns the seconds of one update (of all seeds)."""
+    layout = layout_of(spec, algorithm.acting)
+    learner = make_learner(algorithm, layout, mosac.SacConfig().batch_size, REPLAY_ROWS)
+    state = _filled(learner, layout, num_seeds)
+    rows = np.random.default_rng(1).standard_normal((num_seeds, block, layout.width))
 
     def time_block() -> float:
         nonlocal state
@@ -139,8 +140,8 @@ def _timer(algorithm: Algorithm[Any], spec: EnvSpec, num_seeds: int, block: int)
     return time_block
 
 
-def _filled(learner: Learner, spec: EnvSpec, num_seeds: int) -> Any:
+def _filled(learner: Learner, layout: RowLayout, num_seeds: int) -> Any:
     """A state whose replay is full of noise."""
     state = learner.init(jnp.arange(num_seeds))
-    noise = np.random.default_rng(2).standard_normal((num_seeds, REPLAY_ROWS, replay.row_width(spec)))
+    noise = np.random.default_rng(2).standard_normal((num_seeds, REPLAY_ROWS, layout.width))
     return learner.write(state, Block(jnp.asarray(noise, jnp.float32)))

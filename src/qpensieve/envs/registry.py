@@ -160,6 +160,16 @@ def make_simulator(domain: gym_lanes.EnvSource, num_lanes: int, options: LaneOpt
     return gym_lanes.make_simulator(domain, num_lanes, options.num_workers, options.first_lane)
 
 
+def spec_of(domain: gym_lanes.EnvSource) -> EnvSpec:
+    """What `make_lanes` would say of an environment; a foreign one is made and closed again to find out."""
+    known = find_domain(domain) if isinstance(domain, str) else None
+    if known is not None:
+        return known.spec
+    lanes = make_lanes(domain, 1, 0)
+    lanes.close()
+    return lanes.spec
+
+
 def get_domain(name: str) -> Domain:
     """The row of `name` (`Hopper2d` or `qpensieve/Hopper2d-v0`), or an error with the nearest names."""
     known = find_domain(name)

@@ -7,10 +7,10 @@ from functools import partial
 from itertools import pairwise
 
 import numpy as np
-from jaxtyping import Float32
+from jaxtyping import Float32, Int64
 
 from qpensieve.learning.nets import LOG_STD_RANGE, NORM_EPSILON
-from qpensieve.types import Acting, EnvSpec
+from qpensieve.types import Acting, Actions, Asked, EnvSpec, HostPolicy, Noise, Observed, Parameters, Stored
 
 
 class HostMlp:
@@ -25,7 +25,7 @@ class HostMlp:
 
     def __init__(
         self,
-        flat: Float32[np.ndarray, "n parameters"],
+        flat: Parameters,
         widths: tuple[int, ...],
         is_normalized: bool = False,
         activation: Callable[..., np.ndarray] | None = None,
@@ -59,64 +59,46 @@ def num_parameters(widths: tuple[int, ...]) -> int:
 class GaussianPolicy:
     """Squashed Gaussian policies, conditioned on the preference or not."""
 
-    def __init__(self, flat: Float32[np.ndarray, "n parameters"], widths: tuple[int, ...], is_conditioned: bool):
+    def __init__(self, flat: Parameters, widths: tuple[int, ...], is_conditioned: bool):
         self.flat, self._net, self._is_conditioned = flat, HostMlp(flat, widths), is_conditioned
 
-    def gaussian(
-        self, obs: Float32[np.ndarray, "n rows obs"], lam: Float32[np.ndarray, "n rows d"]
-    ) -> tuple[Float32[np.ndarray, "n rows act"], Float32[np.ndarray, "n rows act"]]:
+    def gaussian(self, obs: Observed, lam: Asked) -> tuple[Actions, Actions]:
         """Mean and log standard deviation before the squash."""
         x = np.concatenate([obs, lam], axis=2) if self._is_conditioned else obs
         mean, log_std = np.split(self._net(x), 2, axis=2)
         return mean, np.clip(log_std, *LOG_STD_RANGE)
 
-    def explore(
-        self,
-        obs: Float32[np.ndarray, "n l obs"],
-        lam: Float32[np.ndarray, "n l d"],
-        noise: Float32[np.ndarray, "n l act"],
-        step: int,
-    ) -> Float32[np.ndarray, "n l act"]:
+    def explore(self, obs: Observed, lam: Asked, noise: Noise, step: int) -> Stored:
         del step
         mean, log_std = self.gaussian(obs, lam)
         return np.tanh(mean + np.exp(log_std) * noise)
 
     sample = explore
 
-    def exploit(
-        self, obs: Float32[np.ndarray, "n rows obs"], lam: Float32[np.ndarray, "n rows d"]
-    ) -> Float32[np.ndarray, "n rows act"]:
+    def exploit(self, obs: Observed, lam: Asked) -> Actions:
         return np.tanh(self.gaussian(obs, lam)[0])
 
 
 class NoisyPolicy:
     """Deterministic squashed policies that explore with Gaussian noise on the action."""
 
-    def __init__(self, flat: Float32[np.ndarray, "n parameters"], widths: tuple[int, ...], noise_scale: float):
+    def __init__(self, flat: Parameters, widths: tuple[int, ...], noise_scale: float):
         self._net, self._noise_scale = HostMlp(flat, widths), noise_scale
 
-    def explore(
-        self,
-        obs: Float32[np.ndarray, "n l obs"],
-        lam: Float32[np.ndarray, "n l d"],
-        noise: Float32[np.ndarray, "n l act"],
-        step: int,
-    ) -> Float32[np.ndarray, "n l act"]:
+    def explore(self, obs: Observed, lam: Asked, noise: Noise, step: int) -> Stored:
         del step
         noisy = self.exploit(obs, lam) + np.float32(self._noise_scale) * noise
         return np.clip(noisy, -1.0, 1.0)
 
     sample = explore
 
-    def exploit(
-        self, obs: Float32[np.ndarray, "n rows obs"], lam: Float32[np.ndarray, "n rows d"]
-    ) -> Float32[np.ndarray, "n rows act"]:
+    def exploit(self, obs: Observed, lam: Asked) -> Actions:
         return np.tanh(self._net(np.concatenate([obs, lam], axis=2)))
 
 
 @dataclass(frozen=True)
 class Greedy:
-    """What an epsilon-greedy policy over a table of actions needs beside its parameters.
+    """What an epsilon-greedy policy over a table of actions needs in addition to its parameters.
 
     Attributes:
         widths: Widths of the network.
@@ -134,16 +116,10 @@ class Greedy:
 class GreedyPolicy:
     """Epsilon-greedy on lam . Q(s, ., lam). The replay stores the action's index."""
 
-    def __init__(self, flat: Float32[np.ndarray, "n parameters"], greedy: Greedy):
+    def __init__(self, flat: Parameters, greedy: Greedy):
         self._net, self._greedy = HostMlp(flat, greedy.widths, greedy.is_normalized), greedy
 
-    def explore(
-        self,
-        obs: Float32[np.ndarray, "n l obs"],
-        lam: Float32[np.ndarray, "n l d"],
-        noise: Float32[np.ndarray, "n l 2"],
-        step: int,
-    ) -> Float32[np.ndarray, "n l 1"]:
+    def explore(self, obs: Observed, lam: Asked, noise: Noise, step: int) -> Stored:
         """Of the two uniform numbers of `noise` the first decides whether to explore, the second where."""
         random = np.floor(noise[..., 1] * len(self._greedy.actions)).astype(np.int64)
         chosen = np.where(noise[..., 0] < self._greedy.epsilon(step), random, self.best(obs, lam))
@@ -151,69 +127,15 @@ class GreedyPolicy:
 
     sample = explore
 
-    def exploit(
-        self, obs: Float32[np.ndarray, "n rows obs"], lam: Float32[np.ndarray, "n rows d"]
-    ) -> Float32[np.ndarray, "n rows act"]:
+    def exploit(self, obs: Observed, lam: Asked) -> Actions:
         return self._greedy.actions[self.best(obs, lam)]
 
-    def best(self, obs: Float32[np.ndarray, "n rows obs"], lam: Float32[np.ndarray, "n rows d"]) -> np.ndarray:
+    def best(self, obs: Observed, lam: Asked) -> Int64[np.ndarray, "n rows"]:
         """Index of the best action."""
         q = self._net(np.concatenate([obs, lam], axis=2))
         q = q.reshape(*q.shape[:2], -1, lam.shape[2])
         return np.argmax(np.einsum("nrad,nrd->nra", q, lam), axis=2)
 
-
-class MemberPolicy:
-    """Gaussian policies of a population's members: unsquashed, with one standard deviation for all states.
-
-    Args:
-        flat: The actors' parameters, network first, then the logarithms of the standard deviations.
-        widths: Widths of the network.
-    """
-
-    def __init__(self, flat: Float32[np.ndarray, "n parameters"], widths: tuple[int, ...]):
-        self._net = HostMlp(flat, widths, activation=np.tanh)
-        start = num_parameters(widths)
-        self._std = np.exp(flat[:, None, start : start + widths[-1]])
-
-    def explore(
-        self, obs: Float32[np.ndarray, "n rows obs"], noise: Float32[np.ndarray, "n rows act"]
-    ) -> Float32[np.ndarray, "n rows act"]:
-        """Sampled actions; they may leave the action box, which only the environment cuts."""
-        return self._net(obs) + self._std * noise
-
-    def exploit(self, obs: Float32[np.ndarray, "n rows obs"]) -> Float32[np.ndarray, "n rows act"]:
-        """Mean actions, within the box."""
-        return np.clip(self._net(obs), -1.0, 1.0)
-
-
-class KeptPolicy:
-    """Policies of an archive: a member's actor with the observation statistics it was stored with, which stay as is.
-
-    Args:
-        flat: Parameters of the actor, then mean and standard deviation of the observations.
-        widths: Widths of the network.
-    """
-
-    def __init__(self, flat: Float32[np.ndarray, "n parameters"], widths: tuple[int, ...]):
-        size = widths[0]
-        self._actor = MemberPolicy(flat[:, : -2 * size], widths)
-        self._mean, self._scale = flat[:, None, -2 * size : -size], flat[:, None, -size:]
-
-    def explore(
-        self, obs: Float32[np.ndarray, "n rows obs"], noise: Float32[np.ndarray, "n rows act"]
-    ) -> Float32[np.ndarray, "n rows act"]:
-        return np.clip(self._actor.explore(self._normalize(obs), noise), -1.0, 1.0)
-
-    def exploit(self, obs: Float32[np.ndarray, "n rows obs"]) -> Float32[np.ndarray, "n rows act"]:
-        return self._actor.exploit(self._normalize(obs))
-
-    def _normalize(self, obs: Float32[np.ndarray, "n rows obs"]) -> Float32[np.ndarray, "n rows obs"]:
-        return np.clip((obs - self._mean) / self._scale, -OBS_CLIP, OBS_CLIP)
-
-
-OBS_CLIP = np.float32(10.0)
-"""Normalised observations are cut to plus or minus this."""
 
 AGENTS_PER_THREAD = 8
 """From twice as many agents on they are shared among threads: their parameters, about 270 kB each, outgrow a cache."""
@@ -225,19 +147,13 @@ class SharedPolicy:
     An agent's numbers do not depend on how agents are shared out.
     """
 
-    def __init__(self, acting: Acting, flat: Float32[np.ndarray, "n parameters"], pool: ThreadPoolExecutor, num: int):
+    def __init__(self, acting: Acting, flat: Parameters, pool: ThreadPoolExecutor, num: int):
         self._pool = pool
         edges = np.linspace(0, len(flat), num + 1).astype(int)
         self._parts = [slice(*edge) for edge in pairwise(edges.tolist())]
         self._policies = [acting.policy(flat[part]) for part in self._parts]
 
-    def explore(
-        self,
-        obs: Float32[np.ndarray, "n l obs"],
-        lam: Float32[np.ndarray, "n l d"],
-        noise: Float32[np.ndarray, "n l c"],
-        step: int,
-    ) -> Float32[np.ndarray, "n l a"]:
+    def explore(self, obs: Observed, lam: Asked, noise: Noise, step: int) -> Stored:
         given = [
             (policy, obs[part], lam[part], noise[part])
             for policy, part in zip(self._policies, self._parts, strict=True)
@@ -258,10 +174,10 @@ def noisy_acting(spec: EnvSpec, hidden: int, noise_scale: float) -> Acting:
     return continuous_acting(spec, lambda flat: NoisyPolicy(flat, widths, noise_scale))
 
 
-def continuous_acting(spec: EnvSpec, policy: Callable[[Float32[np.ndarray, "n parameters"]], object]) -> Acting:
+def continuous_acting(spec: EnvSpec, policy: Callable[[Parameters], HostPolicy]) -> Acting:
     """Actions in [-1, 1] with standard normal noise."""
     return Acting(
-        policy=policy,  # pyright: ignore[reportArgumentType]
+        policy=policy,
         draw_noise=lambda generator, num: generator.standard_normal((num, spec.action_size)).astype(np.float32),
         draw_actions=lambda generator, num: generator.uniform(-1.0, 1.0, (num, spec.action_size)).astype(np.float32),
         decode=lambda stored: stored,

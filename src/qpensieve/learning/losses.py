@@ -43,7 +43,7 @@ def gradient_step(
     model: Tree,
     state: Any,
 ) -> tuple[Tree, Any, Float[Array, ""], Any]:
-    """One optimiser step down `loss`; gives the model, the optimiser's state, the loss and what came beside it."""
+    """One optimiser step down `loss`; returns the model, the optimiser's state, the loss and its auxiliary result."""
     (value, aux), gradient = jax.value_and_grad(loss, has_aux=True)(model)
     updates, state = optimizer.update(gradient, state)
     return optax.apply_updates(model, updates), state, value, aux  # pyright: ignore[reportArgumentType, reportReturnType]

@@ -1,13 +1,14 @@
 """Acting with archives: for every preference the policy whose measured objectives serve it best."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Float32, Float64
+from jaxtyping import Float, Float32, Float64, Int64
 
-from qpensieve.learning.acting import KeptPolicy
+from qpensieve.learning.serving import act_by_policy, even_batches
 from qpensieve.population import archive as archives
+from qpensieve.population.members import KeptPolicy
+from qpensieve.train.evaluate import Act
 
 
 @dataclass(frozen=True, eq=False)
@@ -16,6 +17,10 @@ class Policies:
 
     objs: Float64[np.ndarray, "p d"]
     flat: Float32[np.ndarray, "p parameters"]
+
+    def best(self, lam: Float[np.ndarray, "rows d"]) -> Int64[np.ndarray, " rows"]:
+        """The policy that serves each preference best."""
+        return archives.best(self.objs, np.asarray(lam, np.float64))
 
 
 class ArchivePredictor:
@@ -32,42 +37,30 @@ class ArchivePredictor:
         stream: np.random.Generator | None = None,
     ) -> Float32[np.ndarray, "n act"]:
         """Mean actions, or sampled ones where there is a `stream`."""
-        known = self._policies[seed]
-        chosen = archives.best(known.objs, np.asarray(lam, np.float64))
-        out = np.empty((len(obs), self._widths[-1]), np.float32)
-        for number in np.unique(chosen).tolist():
-            rows = chosen == number
+        known, size = self._policies[seed], self._widths[-1]
+
+        def act(number: int, rows: Int64[np.ndarray, " group"]) -> Float32[np.ndarray, "group act"]:
             policy = KeptPolicy(known.flat[number : number + 1], self._widths)
             if stream is None:
-                out[rows] = policy.exploit(obs[None, rows])[0]
-            else:
-                noise = stream.standard_normal((1, int(rows.sum()), self._widths[-1])).astype(np.float32)
-                out[rows] = policy.explore(obs[None, rows], noise)[0]
-        return out
+                return policy.exploit(obs[None, rows])[0]
+            noise = stream.standard_normal((1, len(rows), size)).astype(np.float32)
+            return policy.explore(obs[None, rows], noise)[0]
+
+        return act_by_policy(known.best(lam), act)
 
 
-def act_by_group(policies: list[Policies], lam: Float64[np.ndarray, "rows d"], widths: tuple[int, ...]) -> Any:
-    """Acts for the same rows of all seeds: rows are grouped by the policy that serves them.
+def act_with_best(policies: list[Policies], lam: Float64[np.ndarray, "rows d"], widths: tuple[int, ...]) -> Act:
+    """Acts for the same rows of all seeds: every row by the policy of its seed that serves its preference best."""
+    first = np.cumsum([0, *(len(known.objs) for known in policies)])
+    served_by = np.concatenate([start + known.best(lam) for start, known in zip(first, policies, strict=False)])
+    batches = even_batches(served_by)
+    policy = KeptPolicy(np.concatenate([known.flat for known in policies])[batches.policy], widths)
 
-    Groups are cut to at most the mean length and then padded to it, so that no more than twice the rows are worked out.
-    """
-    groups, flats = [], []
-    for i, known in enumerate(policies):
-        chosen = archives.best(known.objs, lam)
-        for number in np.unique(chosen).tolist():
-            groups.append(i * len(lam) + np.flatnonzero(chosen == number))
-            flats.append(known.flat[number])
-    length = -(-len(lam) * len(policies) // len(groups))
-    parts = [
-        (group[start : start + length], i) for i, group in enumerate(groups) for start in range(0, len(group), length)
-    ]
-    index = np.stack([np.pad(part, (0, length - len(part)), constant_values=part[0]) for part, _ in parts])
-    policy = KeptPolicy(np.stack([flats[i] for _, i in parts]), widths)
-
-    def act(obs: Float32[np.ndarray, "seed rows obs"], lam: Any) -> Float32[np.ndarray, "seed rows act"]:
+    def act(
+        obs: Float32[np.ndarray, "seed rows obs"], lam: Float32[np.ndarray, "seed rows d"]
+    ) -> Float32[np.ndarray, "seed rows act"]:
         del lam  # the same at every step
-        out = np.empty((obs.shape[0] * obs.shape[1], widths[-1]), np.float32)
-        out[index] = policy.exploit(obs.reshape(len(out), -1)[index])
-        return out.reshape(*obs.shape[:2], -1)
+        rows = obs.reshape(len(served_by), -1)
+        return batches.scatter(policy.exploit(batches.gather(rows)), len(rows)).reshape(*obs.shape[:2], -1)
 
     return act

@@ -179,7 +179,7 @@ def advantages(
 
 
 def loss(cfg: PpoConfig, model: Model, batch: Batch) -> tuple[Float[Array, ""], Info]:
-    """Clipped policy loss plus value loss minus entropy, each times its coefficient; beside it what to log."""
+    """Clipped policy loss plus value loss minus entropy, each times its coefficient; auxiliary: what to log."""
     actor, critic = model
     log_ratio = jax.vmap(partial(log_prob, actor))(batch.obs, batch.action) - batch.logp
     ratio = jnp.exp(log_ratio)

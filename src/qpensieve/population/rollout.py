@@ -4,20 +4,19 @@ The running statistics of a member (its observations, and per objective its disc
 step, as the member's own environments would do; actions are drawn from (seed, task, iteration).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Float32, Float64
 
 from qpensieve.envs.base import Lanes
-from qpensieve.learning.acting import OBS_CLIP, MemberPolicy
+from qpensieve.learning.streams import Purpose, derived_seed, generator
+from qpensieve.population.members import OBS_CLIP, MemberPolicy
 from qpensieve.population.moments import Moments
 from qpensieve.population.ppo import PpoConfig
-from qpensieve.train.collect import generator
 from qpensieve.types import Step
 
-ROLLOUT_NOISE, ROLLOUT_LANE = 201, 202
-"""Purposes of a seed's random streams."""
 REWARD_CLIP = 10.0
 """Normalised rewards are cut to plus or minus this."""
 
@@ -30,10 +29,10 @@ class Place:
     task: int
 
 
-def lane_seeds(places: list[Place], num_lanes: int) -> list[int]:
+def lane_seeds(places: Sequence[Place], num_lanes: int) -> list[int]:
     """Seed of every lane, member by member."""
     return [
-        int(np.random.SeedSequence(place.seed, spawn_key=(ROLLOUT_LANE, place.task, lane)).generate_state(1)[0])
+        derived_seed(place.seed, Purpose.ROLLOUT_LANE, place.task, lane)
         for place in places
         for lane in range(num_lanes)
     ]
@@ -77,7 +76,7 @@ class RolloutCollector:
         cfg: Lanes of a member, steps of an iteration, discount.
     """
 
-    def __init__(self, lanes: Lanes, places: list[Place], cfg: PpoConfig):
+    def __init__(self, lanes: Lanes, places: Sequence[Place], cfg: PpoConfig):
         self.lanes, self._places, self._cfg = lanes, places, cfg
         self._shape = (len(places), cfg.num_lanes)
         self.sums: Float64[np.ndarray, "n l d"] = np.zeros((*self._shape, lanes.spec.num_objectives))
@@ -130,7 +129,7 @@ class RolloutCollector:
 
     def _draw_noise(self, iteration: int) -> Float32[np.ndarray, "K n l act"]:
         shape = (self._cfg.rollout_steps, self._cfg.num_lanes, self.lanes.spec.action_size)
-        of_member = lambda place: generator(place.seed, ROLLOUT_NOISE, place.task, iteration)
+        of_member = lambda place: generator(place.seed, Purpose.ROLLOUT_NOISE, place.task, iteration)
         draws = [of_member(place).standard_normal(shape, dtype=np.float32) for place in self._places]
         return np.stack(draws, axis=1)
 

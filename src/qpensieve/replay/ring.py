@@ -11,8 +11,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
 from qpensieve.replay import priorities
+from qpensieve.replay.layout import RowLayout
 from qpensieve.replay.priorities import Priorities
-from qpensieve.types import EnvSpec, Transition
+from qpensieve.types import Learning, UniformLearning
 
 
 class Replay(eqx.Module):
@@ -32,17 +33,22 @@ class PrioritizedReplay(eqx.Module):
     priorities: Priorities
 
 
-def row_width(spec: EnvSpec) -> int:
-    return 2 * spec.obs_size + spec.action_size + spec.num_objectives + 1
+AnyReplay = Replay | PrioritizedReplay
 
 
-def empty(spec: EnvSpec, capacity: int) -> Replay:
-    return Replay(jnp.zeros((capacity, row_width(spec))), jnp.zeros((), jnp.int32))
+def empty(layout: RowLayout, capacity: int) -> Replay:
+    return Replay(jnp.zeros((capacity, layout.width)), jnp.zeros((), jnp.int32))
 
 
-def empty_prioritized(spec: EnvSpec, capacity: int) -> PrioritizedReplay:
-    ring = empty(spec, capacity)
+def empty_prioritized(layout: RowLayout, capacity: int) -> PrioritizedReplay:
+    ring = empty(layout, capacity)
     return PrioritizedReplay(ring.rows, ring.written, priorities.empty(capacity))
+
+
+def empty_lanes(learning: Learning, layout: RowLayout, capacity: int, num_lanes: int) -> AnyReplay:
+    """The replays of several lanes, as the learning samples them."""
+    make = empty if isinstance(learning, UniformLearning) else empty_prioritized
+    return jax.vmap(lambda _: make(layout, capacity))(jnp.arange(num_lanes))
 
 
 def put(
@@ -56,6 +62,11 @@ def put(
     )
 
 
+def free(replay: PrioritizedReplay, slots: Int[Array, " F"]) -> PrioritizedReplay:
+    """The replay that no longer samples `slots`; slots out of range are ignored."""
+    return replace(replay, priorities=priorities.set_at(replay.priorities, slots, jnp.zeros(slots.shape)))
+
+
 def add(replay: Replay, block: Float[Array, "K width"]) -> Replay:
     """Write a block over the oldest rows. The capacity is a multiple of the block, so a block never wraps around."""
     start = replay.written % replay.rows.shape[0]
@@ -67,11 +78,3 @@ def sample(replay: Replay, seed: Int[Array, ""], key: Key[Array, ""], num: int) 
     """`num` rows, uniformly with replacement among those written, of one seed of a stacked replay [seed, ...]."""
     filled = jnp.minimum(replay.written[seed], replay.rows.shape[1])
     return replay.rows[seed, jax.random.randint(key, (num,), 0, filled)]
-
-
-def unpack(spec: EnvSpec, rows: Float[Array, "*batch width"]) -> Transition:
-    """Columns of packed rows: s, a, r, s_next, terminated."""
-    sizes = [spec.obs_size, spec.action_size, spec.num_objectives, spec.obs_size]
-    ends = [sum(sizes[: i + 1]) for i in range(len(sizes))]
-    s, a, r, s_next, terminated = jnp.split(rows, ends, axis=-1)
-    return Transition(s, a, r, s_next, terminated[..., 0])

@@ -1,98 +1,131 @@
-"""The host side of a replay that samples by priority: which transition lies in which slot, and hints for updates."""
+"""The host's side of all replays: which transition lies in which slot, and rows on their way to a file and back."""
 
-from typing import Any
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float32, Int32, Int64
+from jaxtyping import Bool, Float32, Int32, Int64
 
-from qpensieve.envs.base import State
+from qpensieve.records.checkpoint import CheckpointError
 from qpensieve.replay.diverse import DiverseReplay
-from qpensieve.train.collect import Collected, Episodes
-from qpensieve.types import EnvSpec, Hints, Memory
+from qpensieve.replay.layout import RowLayout
+from qpensieve.replay.ring import AnyReplay, empty_lanes
+from qpensieve.types import Learning, PrioritizedLearning
+
+State = dict[str, np.ndarray]
+Rows = Float32[np.ndarray, "lane rows width"]
+"""Rows of every lane in the order written."""
 
 
-class HostMemory:
-    """Slots of all agents.
+class Slots:
+    """Slots of the replays of all lanes.
 
     Args:
-        memory: Which transitions to keep, and what hints to give.
-        spec: The environment, with the action as the replay stores it.
-        capacity: Slots of each agent.
-        num_agents: How many agents.
-        discount: For the returns by which episodes are told apart.
+        learning: Which transitions to keep.
+        layout: What a row holds.
+        capacity: Slots of each lane.
+        num_lanes: How many lanes write in step.
+        discount: For the returns by which diverse episodes are told apart.
     """
 
-    def __init__(self, memory: Memory[Any], spec: EnvSpec, capacity: int, num_agents: int, discount: float):
-        self._memory, self._spec, self.capacity, self._num_agents = memory, spec, capacity, num_agents
+    def __init__(self, learning: Learning, layout: RowLayout, capacity: int, num_lanes: int, discount: float):
+        self._learning, self._layout, self._num_lanes, self._discount = learning, layout, num_lanes, discount
+        self.capacity = capacity
+        self._is_diverse = isinstance(learning, PrioritizedLearning) and learning.keeps == "diverse"
+        self._clear()
+
+    def _clear(self) -> None:
         self._written = 0
-        self._diverse: list[DiverseReplay] = []
-        if memory.kind == "diverse":
-            self._diverse = [DiverseReplay(capacity, spec.num_objectives, discount) for _ in range(num_agents)]
+        lanes = range(self._num_lanes if self._is_diverse else 0)
+        self._diverse = [DiverseReplay(self.capacity, self._layout.num_objectives, self._discount) for _ in lanes]
 
     @property
-    def log_capacity(self) -> int | None:
-        """How many of the newest transitions may still be needed; None: all."""
-        return None if self._diverse else self.capacity
+    def log_capacity(self) -> int:
+        """How many of a lane's newest transitions may still be needed."""
+        return sys.maxsize if self._is_diverse else self.capacity
 
-    def place(self, block: Collected) -> tuple[Int32[np.ndarray, "agent K"], list[Int32[np.ndarray, " F"]]]:
-        """Slots for the new transitions, and per agent the slots to be freed before they are written."""
-        num = block.rows.shape[1]
-        if not self._diverse:
-            slots = (self._written + np.arange(num)) % self.capacity
-            self._written += num
-            return np.tile(slots.astype(np.int32), (self._num_agents, 1)), []
-        start = self._spec.obs_size + self._spec.action_size
-        rewards = block.rows[:, :, start : start + self._spec.num_objectives]
-        placed = [replay.append(r, done) for replay, r, done in zip(self._diverse, rewards, block.done, strict=True)]
-        self._written += num
+    def place(
+        self, rows: Float32[np.ndarray, "lane K width"], done: Bool[np.ndarray, "lane K"]
+    ) -> tuple[Int32[np.ndarray, "lane K"], Sequence[Int32[np.ndarray, " _"]]]:
+        """Slots for the new transitions, and per lane the slots to be freed before they are written.
+
+        Args:
+            rows: The transitions.
+            done: Where an episode ended, by itself or by the time limit.
+        """
+        first, self._written = self._written, self._written + rows.shape[1]
+        if not self._is_diverse:
+            slots = np.arange(first, self._written) % self.capacity
+            return np.tile(slots.astype(np.int32), (self._num_lanes, 1)), []
+        of_lanes = zip(self._diverse, rows[..., self._layout.reward], done, strict=True)
+        placed = [diverse.append(reward, ends) for diverse, reward, ends in of_lanes]
         return np.stack([placement.slots for placement in placed]), [placement.freed for placement in placed]
 
-    def hints(self, block: Collected, episodes: Episodes, number: int) -> Hints:
-        """The preference in force at each step, and as many of earlier episodes as the algorithm asks for."""
-        num, (agents, steps, d) = self._memory.num_past, block.lam.shape
-        if num == 0:
-            return Hints(jnp.asarray(block.lam), jnp.zeros((agents, steps, 0, d)))
-        past = [episodes.past(agent, of_agent, number, num) for agent, of_agent in enumerate(block.episodes)]
-        return Hints(jnp.asarray(block.lam), jnp.asarray(np.stack(past)))
-
-    def state(self) -> State:
-        arrays = {"written": np.array(self._written)}
-        for agent, diverse in enumerate(self._diverse):
-            arrays |= {f"{agent}/{name}": value for name, value in diverse.state().items()}
-        return arrays
-
-    def restore(self, state: State) -> None:
-        self._written = int(state["written"])
-        for agent, diverse in enumerate(self._diverse):
-            prefix = f"{agent}/"
-            diverse.restore({name.removeprefix(prefix): v for name, v in state.items() if name.startswith(prefix)})
-
-    def arrange(
-        self, rows: Float32[np.ndarray, "agent rows width"], first: int
-    ) -> Float32[np.ndarray, "agent capacity width"]:
-        """Rows in the order written, of which the first is transition `first`, put into their slots."""
-        slots = np.zeros((len(rows), self.capacity, rows.shape[2]), np.float32)
-        for agent, contents in enumerate(self._contents()):
-            held = contents >= 0
-            slots[agent, held] = rows[agent, contents[held] - first]
-        return slots
-
-    def in_order(
-        self, slots: Float32[np.ndarray, "agent capacity width"]
-    ) -> tuple[Float32[np.ndarray, "agent rows width"], int]:
-        """The opposite: rows in the order written and the number of the first; those no longer held are zero."""
-        first = 0 if self._diverse else max(0, self._written - self.capacity)
-        rows = np.zeros((len(slots), self._written - first, slots.shape[2]), np.float32)
-        for agent, contents in enumerate(self._contents()):
-            held = contents >= 0
-            rows[agent, contents[held] - first] = slots[agent, held]
-        return rows, first
-
-    def _contents(self) -> list[Int64[np.ndarray, " capacity"]]:
-        """For each agent, the number of the transition in each slot, -1 for none."""
-        if self._diverse:
+    def contents(self) -> list[Int64[np.ndarray, " capacity"]]:
+        """For each lane, the number of the transition in each slot, -1 for none."""
+        if self._is_diverse:
             return [np.asarray(diverse.contents) for diverse in self._diverse]
         slot = np.arange(self.capacity)
         newest = self._written - 1 - (self._written - 1 - slot) % self.capacity
-        return [np.where(newest >= 0, newest, -1)] * self._num_agents
+        return [np.where(newest >= 0, newest, -1)] * self._num_lanes
+
+    def state(self) -> State:
+        """What a checkpoint needs besides the replay itself; a ring that looks after itself needs nothing."""
+        if not isinstance(self._learning, PrioritizedLearning):
+            return {}
+        arrays = {"written": np.array(self._written)}
+        for lane, diverse in enumerate(self._diverse):
+            arrays |= {f"{lane}/{name}": value for name, value in diverse.state().items()}
+        return arrays
+
+    def in_order(self, replay: AnyReplay) -> tuple[Rows, int]:
+        """Rows in the order written and the number of the first; those no longer held are zero."""
+        slots = np.asarray(replay.rows)
+        first = 0 if self._is_diverse else max(0, self._written - self.capacity)
+        rows = np.zeros((len(slots), self._written - first, slots.shape[2]), np.float32)
+        for lane, contents in enumerate(self.contents()):
+            held = contents >= 0
+            rows[lane, contents[held] - first] = slots[lane, held]
+        return rows, first
+
+    def without_rows(self, replay: AnyReplay) -> AnyReplay:
+        """The replay as checkpoints hold it: rows are saved apart."""
+        return replace(replay, rows=jnp.zeros((self._num_lanes, 0, self._layout.width)))
+
+    def restored(self, saved: AnyReplay, state: State, rows: Rows | None, first: int) -> AnyReplay:
+        """The replay of a checkpoint with its rows back in their slots.
+
+        Args:
+            saved: The replay without rows.
+            state: What `state` returned.
+            rows: The newest rows in the order written; None forgets all transitions.
+            first: How many were written before them.
+
+        Raises:
+            CheckpointError: If the rows end at another moment than the checkpoint.
+        """
+        self._clear()
+        if rows is None:
+            return empty_lanes(self._learning, self._layout, self.capacity, self._num_lanes)
+        self._written = int(saved.written[0])
+        if first + rows.shape[1] != self._written:
+            end = first + rows.shape[1]
+            raise CheckpointError(f"the replay ends at transition {end}, the state at {self._written}")
+        for lane, diverse in enumerate(self._diverse):
+            prefix = f"{lane}/"
+            diverse.restore({name.removeprefix(prefix): v for name, v in state.items() if name.startswith(prefix)})
+        slots = np.zeros((len(rows), self.capacity, rows.shape[2]), np.float32)
+        for lane, contents in enumerate(self.contents()):
+            held = contents >= first
+            slots[lane, held] = rows[lane, contents[held] - first]
+        return replace(saved, rows=jnp.asarray(slots))
+
+    def grown(self, replay: AnyReplay, capacity: int) -> AnyReplay:
+        """The replay with room for `capacity` rows; it has not wrapped around yet."""
+        missing = capacity - self.capacity
+        if missing <= 0:
+            return replay
+        self.capacity = capacity
+        return replace(replay, rows=jnp.pad(replay.rows, ((0, 0), (0, missing), (0, 0))))

@@ -9,24 +9,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float, Float32, Int64
+from jaxtyping import Bool, Float32, Int64
 
 from qpensieve.envs.base import Lanes
 from qpensieve.learning.acting import AGENTS_PER_THREAD, SharedPolicy
+from qpensieve.learning.streams import Purpose, generator
 from qpensieve.machine import available_cores
 from qpensieve.preferences import Sampler, draw_preferences
-from qpensieve.types import Algorithm, HostPolicy, Step
-
-NOISE, PREFERENCE, RANDOM_ACTION, PAST = 101, 102, 103, 105
-"""Purposes of a seed's random streams."""
-
-
-def generator(seed: int, purpose: int, *numbers: int) -> np.random.Generator:
-    """The generator of one purpose of one seed, for what `numbers` count: a block, an episode, a task."""
-    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(purpose, *numbers))))
-
-
-Explorer = HostPolicy | SharedPolicy
+from qpensieve.replay.layout import layout_of
+from qpensieve.types import Algorithm, Explorer, Parameters
 
 
 class Episodes:
@@ -39,7 +30,7 @@ class Episodes:
 
     def preference(self, lane: int, episode: int) -> Float32[np.ndarray, " d"]:
         """The preference of one episode."""
-        stream = generator(self._seeds[lane], PREFERENCE, episode)
+        stream = generator(self._seeds[lane], Purpose.PREFERENCE, episode)
         return draw_preferences(stream, 1, self._num_objectives, self._sampler)[0].astype(np.float32)
 
     def past(
@@ -47,7 +38,7 @@ class Episodes:
     ) -> Float32[np.ndarray, "K num d"]:
         """For each step of block `number`, `num` preferences of earlier episodes; in the first episode, its own."""
         known = self._up_to(lane, int(episodes.max()) + 1)
-        draws = generator(self._seeds[lane], PAST, number).random((len(episodes), num))
+        draws = generator(self._seeds[lane], Purpose.PAST, number).random((len(episodes), num))
         return known[np.floor(draws * episodes[:, None]).astype(np.int64)]
 
     def _up_to(self, lane: int, num: int) -> Float32[np.ndarray, "episodes d"]:
@@ -89,15 +80,14 @@ class Collector:
     def __init__(self, lanes: Lanes, seeds: list[int], block: int, algorithm: Algorithm[Any], sampler: Sampler):
         self.lanes, self._seeds, self._block = lanes, seeds, block
         self._acting, self._lanes_per_agent = algorithm.acting, algorithm.num_lanes
-        spec, acting = lanes.spec, algorithm.acting
-        self.episodes = Episodes(seeds, spec.num_objectives, sampler)
-        self._preferences = np.zeros((len(seeds), spec.num_objectives), np.float32)
-        # The first lane of an agent with a preference of its own is asked under none.
+        self._layout = layout_of(lanes.spec, algorithm.acting)
+        self.episodes = Episodes(seeds, lanes.spec.num_objectives, sampler)
+        self._preferences = np.zeros((len(seeds), lanes.spec.num_objectives), np.float32)
+        # An agent with a preference of its own gets none from outside in its first lane.
         has_own = algorithm.preferences is not None
-        self._is_asked = [not has_own or lane % algorithm.num_lanes > 0 for lane in range(len(seeds))]
+        self._is_drawn = [not has_own or lane % algorithm.num_lanes > 0 for lane in range(len(seeds))]
         self._num_threads = min(available_cores(), len(seeds) // algorithm.num_lanes // AGENTS_PER_THREAD)
         self._pool = ThreadPoolExecutor(self._num_threads) if self._num_threads > 1 else None
-        self._width = 2 * spec.obs_size + acting.action_size + spec.num_objectives + 1
 
     def start(self) -> None:
         """Begin the first episodes."""
@@ -107,10 +97,10 @@ class Collector:
     def refresh_preferences(self, lanes: Any) -> None:
         """Draw the preference of the episode that runs in each of `lanes`; it is kept until that episode ends."""
         for lane in lanes:
-            if self._is_asked[lane]:
+            if self._is_drawn[lane]:
                 self._preferences[lane] = self.episodes.preference(lane, int(self.lanes.episodes[lane]))
 
-    def policy(self, flat: Float32[np.ndarray, "n parameters"]) -> Explorer:
+    def policy(self, flat: Parameters) -> Explorer:
         """The agents' policies, to collect with."""
         if self._pool is None:
             return self._acting.policy(flat)
@@ -130,11 +120,17 @@ class Collector:
                 action = policy.explore(*asked, step_number).reshape(len(obs), -1)
             block.lam[:, k], block.episodes[:, k] = self._preferences, self.lanes.episodes
             step = self.lanes.step(self._acting.decode(action))
-            _pack(block.rows[:, k], obs, action, step)
+            self._layout.pack(block.rows[:, k], obs, action, step)
             block.done[:, k] = step.done
             self.refresh_preferences(np.flatnonzero(step.done).tolist())
             obs = step.obs
         return block
+
+    def past(self, collected: Collected, number: int, num: int) -> Float32[np.ndarray, "lane K num d"]:
+        """For each step of block `number`, `num` preferences of random earlier episodes of its lane."""
+        if num == 0:
+            return np.zeros((*collected.episodes.shape, 0, collected.lam.shape[2]), np.float32)
+        return np.stack([self.episodes.past(lane, of, number, num) for lane, of in enumerate(collected.episodes)])
 
     def close(self) -> None:
         self.lanes.close()
@@ -144,29 +140,15 @@ class Collector:
     def _empty(self) -> Collected:
         shape = (len(self._seeds), self._block)
         return Collected(
-            np.empty((*shape, self._width), np.float32),
+            np.empty((*shape, self._layout.width), np.float32),
             np.empty((*shape, self.lanes.spec.num_objectives), np.float32),
             np.empty(shape, np.int64),
             np.empty(shape, bool),
         )
 
     def _draw_noise(self, number: int, is_random: bool) -> Float32[np.ndarray, "lane K c"]:
-        purpose = RANDOM_ACTION if is_random else NOISE
+        purpose = Purpose.RANDOM_ACTION if is_random else Purpose.NOISE
         draw = self._acting.draw_actions if is_random else self._acting.draw_noise
         # Lanes of one seed have the same draws: each agent behaves as if it were alone.
         of_seed = {seed: draw(generator(seed, purpose, number), self._block) for seed in set(self._seeds)}
         return np.stack([of_seed[seed] for seed in self._seeds])
-
-
-def _pack(
-    rows: Float32[np.ndarray, "lane width"],
-    obs: Float[np.ndarray, "lane obs"],
-    action: Float[np.ndarray, "lane a"],
-    step: Step,
-) -> None:
-    """s, a, r, s_next, terminated: the order that `replay.unpack` takes apart."""
-    parts = (obs, action, step.reward, step.last_obs, step.terminated[:, None])
-    start = 0
-    for part in parts:
-        rows[:, start : start + part.shape[1]] = part
-        start += part.shape[1]

@@ -7,13 +7,12 @@ import numpy as np
 from jaxtyping import Float, Float32, Float64
 
 from qpensieve.envs import LaneOptions, make_lanes
+from qpensieve.learning.streams import Purpose, derived_seed
 from qpensieve.preferences import test_table
 
 SHORT_STRIDE, SHORT_EPISODES = 5, 2
 """Periodic evaluations: every fifth test preference, two episodes."""
 FULL_EPISODES = 10
-EVALUATION = 104
-"""Purpose of the random streams of evaluation episodes (see `collect`)."""
 
 Act = Callable[
     [Float32[np.ndarray, "seed rows obs"], Float32[np.ndarray, "seed rows d"]], Float[np.ndarray, "seed rows act"]
@@ -72,7 +71,7 @@ def evaluate(
     Start states depend on (seed, preference row, episode) alone, so all evaluations of a run see the same ones.
     """
     rows = len(preferences) * episodes
-    lane_seeds = [_lane_seed(seed, row) for seed in seeds for row in range(rows)]
+    lane_seeds = [derived_seed(seed, Purpose.EVALUATION, row) for seed in seeds for row in range(rows)]
     lanes = make_lanes(domain, len(lane_seeds), lane_seeds, LaneOptions(autoreset=False))
     shape = (len(seeds), rows)
     lam = np.tile(np.repeat(preferences.astype(np.float32), episodes, axis=0), (len(seeds), 1, 1))
@@ -87,7 +86,3 @@ def evaluate(
     finally:
         lanes.close()
     return returns.reshape(len(seeds), len(preferences), episodes, preferences.shape[1])
-
-
-def _lane_seed(seed: int, row: int) -> int:
-    return int(np.random.SeedSequence(seed, spawn_key=(EVALUATION, row)).generate_state(1)[0])

@@ -10,25 +10,27 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float32, Float64, Int64, Shaped
+from jaxtyping import Float32, Float64, Int64, Shaped
 
 from qpensieve import config as configs
 from qpensieve.config import RunConfig
 from qpensieve.envs import LaneOptions, make_lanes
-from qpensieve.learning.acting import KeptPolicy, MemberPolicy
-from qpensieve.learning.agents import flatten, over_agents
+from qpensieve.envs.registry import spec_of
+from qpensieve.learning.streams import Purpose, generator
 from qpensieve.learning.tally import Infos, Tally
 from qpensieve.methods import check_continuous
 from qpensieve.population import archive as archives
 from qpensieve.population import arrays as search_arrays
 from qpensieve.population import moments as running
-from qpensieve.population import pfa, pgmorl, plan, ppo, prediction
-from qpensieve.population.answering import ArchivePredictor, Policies, act_by_group
+from qpensieve.population import pfa, pgmorl, plan, prediction
+from qpensieve.population.answering import ArchivePredictor, Policies, act_with_best
 from qpensieve.population.archive import Archive
+from qpensieve.population.fitness import Fitness
+from qpensieve.population.learner import Aims, make_learner
+from qpensieve.population.members import KeptPolicy, Member, MemberPolicy
 from qpensieve.population.moments import Moments
 from qpensieve.population.pfa import PfaConfig
 from qpensieve.population.pgmorl import OWN, PgmorlConfig, Samples, Search, Tasks
@@ -37,23 +39,8 @@ from qpensieve.population.stages import reference_of, spacing, warmup_preference
 from qpensieve.records import search as records
 from qpensieve.records.search import SearchRecord
 from qpensieve.records.trees import arrays_to_tree, tree_to_arrays, under
-from qpensieve.train.collect import generator
 from qpensieve.train.evaluate import evaluate
 from qpensieve.train.session import DivergedError, environment_errors, first_bad_row
-from qpensieve.types import EnvSpec, Info
-
-FITNESS, CANDIDATES = 203, 204
-"""Purposes of a seed's random streams."""
-INIT = 2**31 - 1
-"""Folded into a task's key, in place of an iteration's number, for its first parameters."""
-
-
-class Member(eqx.Module):
-    """Everything that belongs to a policy and travels with it; leaves lead with an axis of members."""
-
-    state: ppo.State
-    moments: Moments
-    """Of observations, then of discounted returns."""
 
 
 class PopulationTrainer:
@@ -67,16 +54,16 @@ class PopulationTrainer:
         configs.check(config)
         assert isinstance(config.agent, PgmorlConfig | PfaConfig)
         self.config, self._cfg = config, config.agent
-        self.spec = _spec(config)
+        self.spec = spec_of(config.domain)
         check_continuous(config.algo, self.spec)
         plan.check_environment(self._cfg, config.steps, self.spec)
         self.reference = reference_of(self._cfg.stages, self.spec)
         self._grid = warmup_preferences(self._cfg.stages, self.spec.num_objectives)
-        self._places = [Place(seed, task) for seed in config.seed_list for task in range(self.num_tasks)]
+        self._places = tuple(Place(seed, task) for seed in config.seed_list for task in range(self.num_tasks))
         self._widths = (self.spec.obs_size, self._cfg.ppo.hidden, self._cfg.ppo.hidden, self.spec.action_size)
         self._make_lanes()
-        self._make_functions()
-        self._state = self._init(*self._seeds_and_tasks())
+        self._learner = make_learner(self._cfg.ppo, self.spec, self._places)
+        self._state = self._learner.init()
         self._moments = running.standard(len(self._places), self.spec.obs_size + self.spec.num_objectives)
         per_task = (config.seeds, self.num_tasks)
         self._lam: Float64[np.ndarray, "seed n d"] = np.tile(self._grid, (config.seeds, 1, 1))
@@ -178,17 +165,17 @@ class PopulationTrainer:
     def _iterate(self) -> None:
         """Roll out, update, measure; nothing is taken over before all of it is done."""
         collected = jax.tree.map(np.copy, self._moments)
-        policy = MemberPolicy(np.asarray(self._flat(self._state)), self._widths)
+        policy = MemberPolicy(np.asarray(self._learner.flat(self._state)), self._widths)
         with self._stepping():
             rollouts = self._collector.collect(policy, collected, self.iteration)
         size = self.spec.obs_size
         share = 1.0 - self.iteration / self.num_iterations
-        aim = (
+        aims = Aims(
             self._lam.reshape(len(self._places), -1).astype(np.float32),
             collected.scale[:, size:].astype(np.float32),
             np.full(len(self._places), self._cfg.ppo.learning_rate * share, np.float32),
         )
-        state, info = self._update(self._state, vars(rollouts), aim, np.int32(self.iteration))
+        state, info = self._learner.update(self._state, rollouts, aims, self.iteration)
         info, kept = jax.device_get(info), self._kept(state, collected)
         for name, value in (info | {"a parameter of the policy": kept}).items():
             self._check_finite(name, value)
@@ -252,7 +239,7 @@ class PopulationTrainer:
         """Tasks of one seed."""
         stages, cfg = self._cfg.stages, self._cfg
         if isinstance(cfg, PgmorlConfig):
-            stream = generator(self.config.seed_list[i], CANDIDATES, self.generation)
+            stream = generator(self.config.seed_list[i], Purpose.CANDIDATES, self.generation)
             return pgmorl.propose(cfg, self._searches[i], self._lam[i], stream)
         lengths = (stages.warmup_iterations, stages.generation_iterations, self.num_iterations)
         lam = pfa.schedule(self.iteration, *lengths, self._grid[:, 0], spacing(stages, 2))
@@ -275,21 +262,8 @@ class PopulationTrainer:
     ) -> tuple[Float64[np.ndarray, "seed n d"], Int64[np.ndarray, " seed"]]:
         """Mean return of every member's mean action over fresh episodes, and the steps these took."""
         with self._stepping():
-            return self._play(kept, number)
-
-    def _play(
-        self, kept: Float32[np.ndarray, "member parameters"], number: int
-    ) -> tuple[Float64[np.ndarray, "seed n d"], Int64[np.ndarray, " seed"]]:
-        lanes, episodes = self._fitness, self._cfg.stages.fitness_episodes
-        lanes.reseed([_fitness_seed(place, number, episode) for place in self._places for episode in range(episodes)])
-        policy, shape = KeptPolicy(kept, self._widths), (len(self._places), episodes)
-        obs, total = lanes.reset(), np.zeros((lanes.num_lanes, self.spec.num_objectives))
-        while lanes.running.any():
-            step = lanes.step(policy.exploit(obs.reshape(*shape, -1)).reshape(lanes.num_lanes, -1))
-            total += step.reward
-            obs = step.obs
-        objs = total.reshape(self.config.seeds, self.num_tasks, episodes, -1).mean(axis=2)
-        return objs, lanes.elapsed.reshape(self.config.seeds, -1).sum(axis=1)
+            objs, steps = self._fitness.measure(KeptPolicy(kept, self._widths), number)
+        return objs.reshape(self._lam.shape), steps.reshape(self.config.seeds, -1).sum(axis=1)
 
     def drain(self) -> None:
         """Nothing is ever pending."""
@@ -301,7 +275,7 @@ class PopulationTrainer:
     def evaluate(self, preferences: Float64[np.ndarray, "p d"], episodes: int) -> Float64[np.ndarray, "seed p e d"]:
         """Returns, on fresh episodes, of the archive's best policy for each preference."""
         lam = np.repeat(preferences, episodes, axis=0)
-        act = act_by_group([self.policies_of(i) for i in range(self.config.seeds)], lam, self._widths)
+        act = act_with_best([self.policies_of(i) for i in range(self.config.seeds)], lam, self._widths)
         with environment_errors(f"in the evaluation at step {self.step}", (RuntimeError, ArithmeticError)):
             return evaluate(self.config.domain, self.config.seed_list, act, preferences, episodes)
 
@@ -383,30 +357,7 @@ class PopulationTrainer:
         seeds = lane_seeds(self._places, cfg.ppo.num_lanes)
         lanes = make_lanes(config.domain, len(seeds), seeds, LaneOptions(num_threads=config.num_threads))
         self._collector = RolloutCollector(lanes, self._places, cfg.ppo)
-        number = len(self._places) * cfg.stages.fitness_episodes
-        options = LaneOptions(autoreset=False, num_threads=config.num_threads)
-        self._fitness = make_lanes(config.domain, number, list(range(number)), options)
-
-    def _make_functions(self) -> None:
-        cfg, spec = self._cfg.ppo, self.spec
-        seeds, tasks = self._seeds_and_tasks()
-
-        def init(seeds: Any, tasks: Any) -> ppo.State:
-            return jax.vmap(lambda seed, task: ppo.init(cfg, spec, _key(seed, task, INIT)))(seeds, tasks)
-
-        def update_one(args: Any) -> tuple[ppo.State, Info]:
-            state, rollout, aim, *key = args
-            return ppo.update(cfg, state, ppo.Rollout(**rollout), ppo.Aim(*aim), _key(*key))
-
-        def update(state: ppo.State, rollouts: Any, aim: Any, iteration: Array) -> tuple[ppo.State, Any]:
-            numbers = jnp.full(len(seeds), iteration)
-            return over_agents(update_one, (state, rollouts, aim, seeds, tasks, numbers))
-
-        self._init, self._update = jax.jit(init), jax.jit(update)
-        self._flat = jax.jit(lambda state: jax.vmap(flatten)(state.actor))
-
-    def _seeds_and_tasks(self) -> tuple[Array, Array]:
-        return jnp.array([p.seed for p in self._places]), jnp.array([p.task for p in self._places])
+        self._fitness = Fitness(config.domain, self._places, cfg.stages.fitness_episodes, config.num_threads)
 
     def _members(self) -> Member:
         """All members on the host, as copies."""
@@ -414,7 +365,7 @@ class PopulationTrainer:
 
     def _kept(self, state: Any = None, moments: Any = None) -> Float32[np.ndarray, "member parameters"]:
         """What an archive keeps of every member: actor and observation statistics."""
-        flat = np.asarray(self._flat(state or self._state))
+        flat = np.asarray(self._learner.flat(state or self._state))
         met: Moments = moments or self._moments
         size = self.spec.obs_size
         return np.concatenate([flat, met.mean[:, :size], met.scale[:, :size]], axis=1).astype(np.float32)
@@ -433,18 +384,3 @@ class PopulationTrainer:
             place = self._places[row]
             where = f"of task {place.task} of seed {place.seed}"
             raise DivergedError(f"{what} {where} is no longer finite at step {self.step + self.block}")
-
-
-def _spec(config: RunConfig) -> EnvSpec:
-    lanes = make_lanes(config.domain, 1, 0)
-    lanes.close()
-    return lanes.spec
-
-
-def _fitness_seed(place: Place, number: int, episode: int) -> int:
-    key = (FITNESS, place.task, number, episode)
-    return int(np.random.SeedSequence(place.seed, spawn_key=key).generate_state(1)[0])
-
-
-def _key(seed: Any, task: Any, number: Any) -> Any:
-    return jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), task), number)

@@ -4,35 +4,31 @@ Schedule, fixed so that a run is deterministic: block n is collected with the po
 while the device learns from block n, block n + 1 is collected. Everything that changes is in `arrays()`.
 """
 
-import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Float32, Float64, Int64, Shaped
+from jaxtyping import Float, Float32, Float64, Int32, Int64, Shaped
 
 from qpensieve import config as configs
-from qpensieve.algos.hybrid_sac import HybridConfig, cases
-from qpensieve.algos.sac import SingleSacConfig
 from qpensieve.config import RunConfig
 from qpensieve.envs import LaneOptions, make_lanes
 from qpensieve.envs.base import State as LaneState
+from qpensieve.envs.registry import spec_of
+from qpensieve.learning.serving import act_by_policy, nearest, one_batch_each
 from qpensieve.learning.tally import Infos, Tally
 from qpensieve.methods import make_algorithm
-from qpensieve.preferences import sac_preferences
-from qpensieve.records.checkpoint import CheckpointError
 from qpensieve.records.trees import arrays_to_tree, tree_to_arrays, under
-from qpensieve.replay import priorities
-from qpensieve.replay import ring as replay
-from qpensieve.replay.layout import RowLayout, layout_of
-from qpensieve.replay.slots import HostMemory
+from qpensieve.replay.layout import layout_of
+from qpensieve.replay.slots import Slots
 from qpensieve.train.collect import Collected, Collector
 from qpensieve.train.evaluate import evaluate
 from qpensieve.train.learner import Block, Learner, TrainState, make_learner
 from qpensieve.train.session import DivergedError, EnvFailedError, environment_errors, first_bad_row
-from qpensieve.types import Algorithm
+from qpensieve.types import Algorithm, Hints, UniformLearning
 
 FREED_AT_ONCE = 256
 """Slots freed by one call to the device; a fixed number, so that it is compiled once."""
@@ -56,29 +52,24 @@ class Trainer:
 
     def __init__(self, config: RunConfig):
         configs.check(config)
-        self.config = config
-        lanes = make_lanes(config.domain, len(self.lane_seeds), self.lane_seeds, _lane_options(config))
-        self.spec = lanes.spec
-        try:
-            self.algorithm = make_algorithm(config.algo, config.agent, self.spec)
-        except ValueError:
-            lanes.close()
-            raise
-        self.stored = replace(self.spec, action_size=self.algorithm.acting.action_size)
-        """The environment, with the action as the replay stores it."""
+        self.config, self.spec = config, spec_of(config.domain)
+        self.algorithm = make_algorithm(config.algo, config.agent, self.spec)
+        self.layout = layout_of(self.spec, self.algorithm.acting)
+        """How a transition lies in a row of the replay."""
+        options = LaneOptions(num_threads=config.num_threads)
+        lanes = make_lanes(config.domain, self.num_lanes, self.lane_seeds, options)
         self.collector = Collector(lanes, self.lane_seeds, config.block, self.algorithm, config.core.sampler)
         self._learner = _make_learner(self)
-        self._memory = self._make_memory()
-        self.step = 0
+        self._slots = Slots(
+            self.algorithm.learning, self.layout, self.capacity, self.num_lanes, discount=config.core.discount
+        )
+        self.step = self.summed_to = self._written = 0
         self._state = self._learner.init(jnp.asarray(config.seed_list))
         self._begin()
         self._boundary: LaneState = lanes.state()
-        self._acting = np.asarray(self._learner.flat_actors(self._state))
+        self._acting = self.newest_flat()
         self._pending = _Pending(self._acting, None, 0)
-        self._written = 0
         self._tally = Tally()
-        self.summed_to = 0
-        """Step up to which `take_log` has what was learned."""
 
     @property
     def own_preferences(self) -> Float64[np.ndarray, "p d"] | None:
@@ -88,7 +79,7 @@ class Trainer:
     @property
     def lanes_per_seed(self) -> int:
         """Environments that each seed steps."""
-        return _lanes_per_seed(self.config)
+        return self.algorithm.lanes_per_seed
 
     @property
     def block(self) -> int:
@@ -101,12 +92,13 @@ class Trainer:
         return self.config.steps
 
     @property
-    def agents_per_seed(self) -> int:
-        return 1 if self.own_preferences is None else len(self.own_preferences)
+    def num_agents(self) -> int:
+        return self.config.seeds * self.algorithm.agents_per_seed
 
     @property
-    def num_agents(self) -> int:
-        return self.config.seeds * self.agents_per_seed
+    def num_lanes(self) -> int:
+        """How many lanes write rows of the replay."""
+        return self.config.seeds * self.lanes_per_seed
 
     @property
     def lane_seeds(self) -> list[int]:
@@ -116,27 +108,17 @@ class Trainer:
     @property
     def capacity(self) -> int:
         """Rows of each lane's replay."""
-        return self.config.capacity if self.algorithm.memory is None else self.config.replay_capacity
-
-    @property
-    def layout(self) -> RowLayout:
-        """How a transition lies in a row of the replay."""
-        return layout_of(self.spec, self.algorithm.acting)
-
-    @property
-    def num_lanes(self) -> int:
-        """How many lanes write rows."""
-        return len(self.lane_seeds)
+        is_uniform = isinstance(self.algorithm.learning, UniformLearning)
+        return self.config.capacity if is_uniform else self.config.replay_capacity
 
     @property
     def log_capacity(self) -> int:
         """How many of a lane's newest rows a checkpoint may need."""
-        needed = self.capacity if self._memory is None else self._memory.log_capacity
-        return sys.maxsize if needed is None else needed
+        return self._slots.log_capacity
 
-    def _make_memory(self) -> HostMemory | None:
-        memory, discount = self.algorithm.memory, self.config.core.discount
-        return memory and HostMemory(memory, self.stored, self.capacity, self.num_agents, discount)
+    @property
+    def block_number(self) -> int:
+        return self.step // self.config.block
 
     def _begin(self) -> None:
         """Start the first episodes."""
@@ -146,10 +128,6 @@ class Trainer:
         except EnvFailedError:
             self.close()
             raise
-
-    @property
-    def block_number(self) -> int:
-        return self.step // self.config.block
 
     def advance(self) -> Float32[np.ndarray, "lane K width"]:
         """Collect one block and hand it to the device; returns the rows of the block."""
@@ -172,18 +150,14 @@ class Trainer:
 
     def place(self, collected: Collected) -> Block:
         """The block as the device takes it; slots that it needs are freed first."""
-        if self._memory is None:
-            return Block(jnp.asarray(collected.rows))
-        hints = self._memory.hints(collected, self.collector.episodes, self.block_number)
-        slots, freed = self._memory.place(collected)
-        most = max((len(of_agent) for of_agent in freed), default=0)
-        for start in range(0, most, FREED_AT_ONCE):
-            chunk = np.full((self.num_agents, FREED_AT_ONCE), self.capacity, np.int32)
-            for agent, of_agent in enumerate(freed):
-                part = of_agent[start : start + FREED_AT_ONCE]
-                chunk[agent, : len(part)] = part
+        learning, rows = self.algorithm.learning, jnp.asarray(collected.rows)
+        slots, freed = self._slots.place(collected.rows, collected.done)
+        if isinstance(learning, UniformLearning):
+            return Block(rows)
+        for chunk in _chunks(freed, self.capacity):
             self._state = self._learner.free(self._state, jnp.asarray(chunk))
-        return Block(jnp.asarray(collected.rows), jnp.asarray(slots), hints)
+        past = self.collector.past(collected, self.block_number, learning.num_past)
+        return Block(rows, jnp.asarray(slots), Hints(jnp.asarray(collected.lam), jnp.asarray(past)))
 
     def drain(self) -> None:
         """Wait for the device and take over the log of the newest block; acting still lags as scheduled."""
@@ -197,7 +171,7 @@ class Trainer:
         self._check_finite("a parameter of the policy", np.asarray(self._pending.flat))
 
     def take_log(self) -> Infos:
-        """Mean of what was logged since the last call, up to `summed_to`, per seed; empty while nothing was learned."""
+        """Mean of what was logged since the last call, up to `summed_to`, per agent; empty while nothing is learned."""
         return self._tally.take()
 
     def evaluate(self, preferences: Float64[np.ndarray, "p d"], episodes: int) -> Float64[np.ndarray, "seed p e d"]:
@@ -210,23 +184,17 @@ class Trainer:
     ) -> Float32[np.ndarray, "seed rows act"]:
         """Deterministic actions of the newest policies.
 
-        Where preferences have agents of their own, the nearest one's acts; lam must then be the same for all seeds.
+        Where preferences have agents of their own, each row is served by the agent with the nearest preference.
         """
         own = self.algorithm.preferences
         if own is None:
             return np.asarray(self._learner.act(self._state, obs, lam))
-        agent = nearest(own, lam[0])
-        groups = [np.flatnonzero(agent == i) for i in range(len(own))]
-        index = np.zeros((len(own), max(map(len, groups))), np.int64)  # shorter groups repeat row 0, which is dropped
-        for i, group in enumerate(groups):
-            index[i, : len(group)] = group
-        by_agent = lambda x: x[:, index].reshape(self.num_agents, index.shape[1], -1)
-        actions = np.asarray(self._learner.act(self._state, by_agent(obs), by_agent(lam)))
-        actions = actions.reshape(self.config.seeds, *index.shape, -1)
-        out = np.empty((*obs.shape[:2], actions.shape[-1]), np.float32)
-        for i, group in enumerate(groups):
-            out[:, group] = actions[:, i, : len(group)]
-        return out
+        flat = lambda x: x.reshape(-1, x.shape[-1])
+        first_agent = np.repeat(np.arange(0, self.num_agents, len(own)), obs.shape[1])
+        batches = one_batch_each(first_agent + nearest(own, flat(lam)), self.num_agents)
+        asked = batches.gather(flat(obs)), batches.gather(flat(lam))
+        actions = np.asarray(self._learner.act(self._state, *asked))
+        return batches.scatter(actions, len(first_agent)).reshape(*obs.shape[:2], -1)
 
     def newest_flat(self) -> Float32[np.ndarray, "agent parameters"]:
         """Parameters of the newest policies."""
@@ -234,10 +202,13 @@ class Trainer:
 
     def predictor(self) -> "AgentPredictor":
         """Acts as the newest policies do."""
-        return AgentPredictor(self.algorithm, self.newest_flat(), self.agents_per_seed, self.step)
+        return AgentPredictor(self.algorithm, self.newest_flat(), self.step)
+
+    def search_record(self) -> None:
+        """Nothing is searched here."""
 
     def parameters(self) -> dict[str, np.ndarray]:
-        """Policy, critics, target and snapshots of every seed, without optimisers and replay."""
+        """Policy, critics, target and snapshots of every agent, without optimisers and replay."""
         arrays = tree_to_arrays(self._state.agent)
         return {name: value for name, value in arrays.items() if ".optimizers" not in name}
 
@@ -249,8 +220,7 @@ class Trainer:
             self._check_finite(name, value)
         arrays |= {f"lanes/{name}": value for name, value in self._boundary.items()}
         arrays |= self._tally.arrays()
-        if self._memory is not None:
-            arrays |= {f"memory/{name}": value for name, value in self._memory.state().items()}
+        arrays |= {f"memory/{name}": value for name, value in self._slots.state().items()}
         arrays["acting"] = self._acting
         arrays["counters"] = np.array([self.step, self._tally.count], np.int64)
         return arrays
@@ -268,27 +238,21 @@ class Trainer:
             rows: The replay's newest rows, in the order written; None forgets the replay.
             first: How many rows were written before them.
         """
-        restored = arrays_to_tree(self._without_rows(), arrays, "state")
-        self._state = replace(restored, replay=self._restored_replay(restored.replay, arrays, rows, first))
+        saved = arrays_to_tree(self._without_rows(), arrays, "state")
+        buffer = self._slots.restored(saved.replay, under(arrays, "memory/"), rows, first)
+        self._state = replace(saved, replay=buffer)
         self.collector.lanes.restore(under(arrays, "lanes/"))
-        self.collector.refresh_preferences(range(len(self.lane_seeds)))
+        self.collector.refresh_preferences(range(self.num_lanes))
         self._boundary = self.collector.lanes.state()
         self.step, count = (int(value) for value in arrays["counters"])
         self.summed_to, self._written = self.step, 0 if rows is None else self.step
         self._acting = arrays["acting"]
         self._tally = Tally(under(arrays, "log/"), count)
-        self._pending = _Pending(np.asarray(self._learner.flat_actors(self._state)), None, self.step)
+        self._pending = _Pending(self.newest_flat(), None, self.step)
 
     def replay_rows(self) -> tuple[Float32[np.ndarray, "lane rows width"], int]:
         """The replay's rows in the order written, and how many were written before them."""
-        ring, written = np.asarray(self._state.replay.rows), int(self._state.replay.written[0])
-        if self._memory is not None:
-            return self._memory.in_order(ring)
-        first = max(0, written - ring.shape[1])
-        return ring[:, np.arange(first, written) % ring.shape[1]], first
-
-    def search_record(self) -> None:
-        """Nothing is searched here."""
+        return self._slots.in_order(self._state.replay)
 
     def plan(self, steps: int) -> None:
         """Be ready for `steps` in all: the replay grows where it is still smaller than it may become."""
@@ -297,47 +261,20 @@ class Trainer:
         config = replace(self.config, steps=steps)
         configs.check(config)
         self.config = config
-        missing = self.capacity - self._state.replay.rows.shape[1]
-        if missing > 0:
-            rows = jnp.pad(self._state.replay.rows, ((0, 0), (0, missing), (0, 0)))
-            self._state = replace(self._state, replay=replace(self._state.replay, rows=rows))
+        self._state = replace(self._state, replay=self._slots.grown(self._state.replay, self.capacity))
 
     def close(self) -> None:
         self.collector.close()
 
     def _without_rows(self) -> TrainState:
-        """The state with an empty array in place of the replay's rows, which are saved apart."""
-        empty = jnp.zeros((len(self.lane_seeds), 0, replay.row_width(self.stored)))
-        return replace(self._state, replay=replace(self._state.replay, rows=empty))
-
-    def _restored_replay(
-        self, saved: Any, arrays: dict[str, np.ndarray], rows: Float32[np.ndarray, "lane rows width"] | None, first: int
-    ) -> Any:
-        """The replay as saved, with its rows put back in place; without rows an empty one."""
-        shape = (len(self.lane_seeds), self.capacity, replay.row_width(self.stored))
-        self._memory = self._make_memory()
-        if rows is None:
-            forgotten = jax.tree.map(jnp.zeros_like, saved)
-            if self._memory is not None:  # its capacity is no count of what was written
-                fresh = jax.vmap(lambda _: priorities.empty(self.capacity))(saved.written)
-                forgotten = replace(forgotten, priorities=fresh)
-            return replace(forgotten, rows=jnp.zeros(shape))
-        written = int(saved.written[0])
-        if first + rows.shape[1] != written:
-            raise CheckpointError(f"the replay ends at transition {first + rows.shape[1]}, the state at {written}")
-        if self._memory is not None:
-            self._memory.restore(under(arrays, "memory/"))
-            return replace(saved, rows=jnp.asarray(self._memory.arrange(rows, first)))
-        ring = np.zeros(shape, np.float32)
-        ring[:, (first + np.arange(rows.shape[1])) % self.capacity] = rows
-        return replace(saved, rows=jnp.asarray(ring))
+        return replace(self._state, replay=self._slots.without_rows(self._state.replay))
 
     def _hand_over(self) -> None:
         """The policy of the block before becomes the one that acts next; waits for the device to have made it."""
         self.drain()
         self._acting = np.asarray(self._pending.flat)
 
-    def _check_finite(self, what: str, value: Shaped[np.ndarray, "seed *rest"]) -> None:
+    def _check_finite(self, what: str, value: Shaped[np.ndarray, "rows *rest"]) -> None:
         """Stop the run where the newest block has left something that is not a number."""
         row = first_bad_row(value)
         if row is not None:
@@ -361,13 +298,11 @@ class AgentPredictor:
     Attributes:
         algorithm: Whose policies.
         flat: Their parameters.
-        agents_per_seed: How many of them each seed has.
         step: Environment steps they had learned from.
     """
 
     algorithm: Algorithm[Any]
     flat: Float32[np.ndarray, "agent parameters"]
-    agents_per_seed: int
     step: int
 
     def act(
@@ -379,41 +314,32 @@ class AgentPredictor:
     ) -> Float32[np.ndarray, "n act"]:
         """Actions of one seed's agent, deterministic or, where there is a `stream`, sampled.
 
-        Where preferences have agents of their own, the nearest one's acts.
+        Where preferences have agents of their own, each row is served by the agent with the nearest preference.
         """
         acting, own = self.algorithm.acting, self.algorithm.preferences
-        agents = np.zeros(len(obs), np.int64) if own is None else nearest(own, lam)
+        served_by = np.zeros(len(obs), np.int64) if own is None else nearest(own, lam)
         noise = None if stream is None else acting.draw_noise(stream, len(obs))
-        parts = [(agents == agent, seed * self.agents_per_seed + agent) for agent in np.unique(agents).tolist()]
-        out: list[tuple[np.ndarray, np.ndarray]] = []
-        for rows, agent in parts:
-            policy = acting.policy(self.flat[agent : agent + 1])
-            asked = obs[None, rows], lam[None, rows]
+
+        def act(number: int, rows: Int64[np.ndarray, " group"]) -> Float32[np.ndarray, "group act"]:
+            agent = seed * self.algorithm.agents_per_seed + number
+            policy, asked = acting.policy(self.flat[agent : agent + 1]), (obs[None, rows], lam[None, rows])
             if noise is None:
-                out.append((rows, policy.exploit(*asked)[0]))
-            else:
-                out.append((rows, acting.decode(policy.sample(*asked, noise[None, rows], self.step)[0])))
-        action = np.empty((len(obs), out[0][1].shape[1]), np.float32)
-        for rows, values in out:
-            action[rows] = values
-        return action
+                return policy.exploit(*asked)[0]
+            return acting.decode(policy.sample(*asked, noise[None, rows], self.step)[0])
+
+        return act_by_policy(served_by, act)
 
 
-def _lanes_per_seed(config: RunConfig) -> int:
-    agent = config.agent
-    if isinstance(agent, SingleSacConfig):
-        return len(agent.preferences) or len(sac_preferences())
-    return 2 * len(cases(agent, config.domain_id)) if isinstance(agent, HybridConfig) else 1
-
-
-def _lane_options(config: RunConfig) -> LaneOptions:
-    return LaneOptions(num_threads=config.num_threads)
-
-
-def nearest(own: Float64[np.ndarray, "p d"], lam: Float[np.ndarray, "rows d"]) -> Int64[np.ndarray, " rows"]:
-    """Index of the own preference nearest to each of `lam`."""
-    return np.square(lam[:, None] - own[None]).sum(axis=2).argmin(axis=1)
+def _chunks(freed: Sequence[Int32[np.ndarray, " _"]], none: int) -> Iterator[Int32[np.ndarray, "lane F"]]:
+    """Slots to free, `FREED_AT_ONCE` of every lane at a time; `none` where a lane has fewer."""
+    most = max((len(of_lane) for of_lane in freed), default=0)
+    for start in range(0, most, FREED_AT_ONCE):
+        chunk = np.full((len(freed), FREED_AT_ONCE), none, np.int32)
+        for lane, of_lane in enumerate(freed):
+            part = of_lane[start : start + FREED_AT_ONCE]
+            chunk[lane, : len(part)] = part
+        yield chunk
 
 
 def _make_learner(trainer: Trainer) -> Learner:
-    return make_learner(trainer.algorithm, trainer.stored, trainer.config.core.batch_size, trainer.capacity)
+    return make_learner(trainer.algorithm, trainer.layout, trainer.config.core.batch_size, trainer.capacity)

@@ -1,0 +1,86 @@
+"""Which policy serves a row of observations: rows are grouped by policy, and actions go back to their rows."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float, Float32, Float64, Int64
+
+ServedBy = Int64[np.ndarray, " rows"]
+"""For each row the number of the policy that serves it."""
+
+
+def nearest(own: Float64[np.ndarray, "p d"], lam: Float[np.ndarray, "rows d"]) -> ServedBy:
+    """The policies whose own preferences are nearest to `lam`."""
+    return np.square(lam[:, None] - own[None]).sum(axis=2).argmin(axis=1)
+
+
+def act_by_policy(
+    served_by: ServedBy, act: Callable[[int, Int64[np.ndarray, " group"]], Float32[np.ndarray, "group act"]]
+) -> Float32[np.ndarray, "rows act"]:
+    """Actions of all rows, policy by policy.
+
+    Args:
+        served_by: The policy of each row.
+        act: (policy, its rows) -> actions.
+    """
+    parts = [(rows, act(policy, rows)) for policy, rows in _groups(served_by, np.unique(served_by).tolist())]
+    out = np.empty((len(served_by), parts[0][1].shape[1]), np.float32)
+    for rows, actions in parts:
+        out[rows] = actions
+    return out
+
+
+@dataclass(frozen=True, eq=False)
+class Batches:
+    """Rows in batches of one length, so that all policies act in one call.
+
+    Attributes:
+        policy: The policy of each batch.
+        index: The rows of each batch; short batches repeat their last row, empty ones row 0.
+        is_used: False where a row is only repeated.
+    """
+
+    policy: Int64[np.ndarray, " batch"]
+    index: Int64[np.ndarray, "batch length"]
+    is_used: Bool[np.ndarray, "batch length"]
+
+    def gather(self, x: Float[np.ndarray, "rows c"]) -> Float[np.ndarray, "batch length c"]:
+        return x[self.index]
+
+    def scatter(self, actions: Float[np.ndarray, "batch length act"], num_rows: int) -> Float32[np.ndarray, "rows act"]:
+        """Every action in its row."""
+        out = np.empty((num_rows, actions.shape[2]), np.float32)
+        out[self.index[self.is_used]] = actions[self.is_used]
+        return out
+
+
+def one_batch_each(served_by: ServedBy, num_policies: int) -> Batches:
+    """A batch for every policy, in order, each as long as the longest; policies without rows have a batch too."""
+    longest = int(np.bincount(served_by, minlength=num_policies).max())
+    return _batches(served_by, range(num_policies), longest)
+
+
+def even_batches(served_by: ServedBy) -> Batches:
+    """Batches of the mean length, of the policies that serve any row; longer groups are cut.
+
+    So no more than twice the rows are worked out, however unequal the groups are.
+    """
+    policies = np.unique(served_by).tolist()
+    return _batches(served_by, policies, -(-len(served_by) // len(policies)))
+
+
+def _batches(served_by: ServedBy, policies: Iterable[int], length: int) -> Batches:
+    parts = [
+        (policy, rows[start : start + length])
+        for policy, rows in _groups(served_by, policies)
+        for start in range(0, max(len(rows), 1), length)
+    ]
+    padded = lambda rows: np.pad(rows, (0, length - len(rows)), mode="edge" if len(rows) else "constant")
+    is_used = np.arange(length) < np.array([len(rows) for _, rows in parts])[:, None]
+    return Batches(np.array([policy for policy, _ in parts]), np.stack([padded(rows) for _, rows in parts]), is_used)
+
+
+def _groups(served_by: ServedBy, policies: Iterable[int]) -> list[tuple[int, Int64[np.ndarray, " group"]]]:
+    """Each policy with its rows."""
+    return [(policy, np.flatnonzero(served_by == policy)) for policy in policies]

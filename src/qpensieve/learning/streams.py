@@ -1,0 +1,45 @@
+"""Random streams on the host: each is derived from a seed, a purpose and what is counted there.
+
+So no generator has a state that would need saving, and what one of them draws does not depend on any other.
+"""
+
+from enum import IntEnum
+
+import numpy as np
+
+
+class Purpose(IntEnum):
+    """What a stream of a seed is for. The numbers decide the results of runs: they never change."""
+
+    NOISE = 101
+    """Exploration, by block."""
+    PREFERENCE = 102
+    """The preference to act under, by episode."""
+    RANDOM_ACTION = 103
+    """Uniformly random actions before learning starts, by block."""
+    EVALUATION = 104
+    """Lanes of an evaluation, by row of the preference table and episode."""
+    PAST = 105
+    """Which earlier preferences go with a transition, by block."""
+    ROLLOUT_NOISE = 201
+    """Exploration of a population's member, by task and iteration."""
+    ROLLOUT_LANE = 202
+    """Lanes that a member trains in, by task and lane."""
+    FITNESS = 203
+    """Lanes in which a member is measured, by task, iteration and episode."""
+    CANDIDATES = 204
+    """Preferences to try for the next generation, by generation."""
+
+
+def generator(seed: int, purpose: Purpose, *numbers: int) -> np.random.Generator:
+    """The generator of one purpose of a seed, for what `numbers` count."""
+    return np.random.Generator(np.random.PCG64(_sequence(seed, purpose, *numbers)))
+
+
+def derived_seed(seed: int, purpose: Purpose, *numbers: int) -> int:
+    """The same as an integer, for what takes a seed and not a generator: a lane."""
+    return int(_sequence(seed, purpose, *numbers).generate_state(1)[0])
+
+
+def _sequence(seed: int, purpose: Purpose, *numbers: int) -> np.random.SeedSequence:
+    return np.random.SeedSequence(seed, spawn_key=(int(purpose), *numbers))

@@ -1,0 +1,55 @@
+"""What members reach: the mean return of their mean actions over fresh episodes, in lanes kept for this alone."""
+
+import numpy as np
+from jaxtyping import Float64, Int64
+
+from qpensieve.envs import LaneOptions, make_lanes
+from qpensieve.learning.streams import Purpose, derived_seed
+from qpensieve.population.members import KeptPolicy
+from qpensieve.population.rollout import Place
+
+
+class Fitness:
+    """Measures all members at once; every episode of every member is a lane.
+
+    Args:
+        domain: The environment.
+        places: Where the members train, seed by seed.
+        episodes: Episodes of each member.
+        num_threads: Threads of the simulator; None takes every core.
+    """
+
+    def __init__(self, domain: str, places: tuple[Place, ...], episodes: int, num_threads: int | None):
+        self._places, self._episodes = places, episodes
+        num_lanes = len(places) * episodes
+        options = LaneOptions(autoreset=False, num_threads=num_threads)
+        self.lanes = make_lanes(domain, num_lanes, list(range(num_lanes)), options)  # seeded anew at every measuring
+
+    def measure(
+        self, policy: KeptPolicy, number: int
+    ) -> tuple[Float64[np.ndarray, "member d"], Int64[np.ndarray, " member"]]:
+        """Objectives of every member, and the steps that measuring took.
+
+        Args:
+            policy: Of all members.
+            number: How many iterations they have trained for; every number has start states of its own.
+        """
+        lanes, shape = self.lanes, (len(self._places), self._episodes)
+        lanes.reseed(self.lane_seeds(number))
+        obs, total = lanes.reset(), np.zeros((lanes.num_lanes, lanes.spec.num_objectives))
+        while lanes.running.any():
+            step = lanes.step(policy.exploit(obs.reshape(*shape, -1)).reshape(lanes.num_lanes, -1))
+            total += step.reward
+            obs = step.obs
+        return total.reshape(*shape, -1).mean(axis=1), lanes.elapsed.reshape(shape).sum(axis=1)
+
+    def lane_seeds(self, number: int) -> list[int]:
+        """Seed of every lane, member by member."""
+        return [
+            derived_seed(place.seed, Purpose.FITNESS, place.task, number, episode)
+            for place in self._places
+            for episode in range(self._episodes)
+        ]
+
+    def close(self) -> None:
+        self.lanes.close()

@@ -1,0 +1,65 @@
+"""Members of a population: what travels with a policy, and how policies act on the host."""
+
+import equinox as eqx
+import numpy as np
+
+from qpensieve.learning.acting import HostMlp, num_parameters
+from qpensieve.population import ppo
+from qpensieve.population.moments import Moments
+from qpensieve.types import Actions, Observed, Parameters
+
+OBS_CLIP = np.float32(10.0)
+"""Normalised observations are cut to plus or minus this."""
+
+
+class Member(eqx.Module):
+    """Everything that belongs to a policy and travels with it; leaves lead with an axis of members."""
+
+    state: ppo.State
+    moments: Moments
+    """Of observations, then of discounted returns."""
+
+
+class MemberPolicy:
+    """Gaussian policies of a population's members: unsquashed, with one standard deviation for all states.
+
+    Args:
+        flat: The actors' parameters, network first, then the logarithms of the standard deviations.
+        widths: Widths of the network.
+    """
+
+    def __init__(self, flat: Parameters, widths: tuple[int, ...]):
+        self._net = HostMlp(flat, widths, activation=np.tanh)
+        start = num_parameters(widths)
+        self._std = np.exp(flat[:, None, start : start + widths[-1]])
+
+    def explore(self, obs: Observed, noise: Actions) -> Actions:
+        """Sampled actions; they may leave the action box, which only the environment cuts."""
+        return self._net(obs) + self._std * noise
+
+    def exploit(self, obs: Observed) -> Actions:
+        """Mean actions, within the box."""
+        return np.clip(self._net(obs), -1.0, 1.0)
+
+
+class KeptPolicy:
+    """Policies of an archive: a member's actor with the observation statistics it was stored with, which stay as is.
+
+    Args:
+        flat: Parameters of the actor, then mean and standard deviation of the observations.
+        widths: Widths of the network.
+    """
+
+    def __init__(self, flat: Parameters, widths: tuple[int, ...]):
+        size = widths[0]
+        self._actor = MemberPolicy(flat[:, : -2 * size], widths)
+        self._mean, self._scale = flat[:, None, -2 * size : -size], flat[:, None, -size:]
+
+    def explore(self, obs: Observed, noise: Actions) -> Actions:
+        return np.clip(self._actor.explore(self._normalize(obs), noise), -1.0, 1.0)
+
+    def exploit(self, obs: Observed) -> Actions:
+        return self._actor.exploit(self._normalize(obs))
+
+    def _normalize(self, obs: Observed) -> Observed:
+        return np.clip((obs - self._mean) / self._scale, -OBS_CLIP, OBS_CLIP)

@@ -1,0 +1,32 @@
+"""Means of what is logged."""
+
+import numpy as np
+
+from qpensieve.learning.tally import Tally
+
+
+def test_the_mean_since_the_last_call():
+    tally = Tally()
+    assert tally.take() == {}
+    tally.add({"loss": np.array([1.0, 2.0])})
+    tally.add({"loss": np.array([3.0, 6.0])})
+    np.testing.assert_array_equal(tally.take()["loss"], [2.0, 4.0])
+    assert tally.take() == {}
+
+
+def test_what_was_added_is_not_changed_and_numbers_keep_their_type():
+    tally, value = Tally(), np.array([1.0, 2.0], np.float32)
+    tally.add({"loss": value})
+    tally.add({"loss": value})
+    assert value.tolist() == [1.0, 2.0]
+    assert tally.take()["loss"].dtype == np.float32
+
+
+def test_a_restored_one_goes_on():
+    tally = Tally()
+    tally.add({"loss": np.array([1.0])})
+    saved = {name.removeprefix("log/"): value for name, value in tally.arrays().items()}
+    again = Tally(saved, tally.count)
+    for one in (tally, again):
+        one.add({"loss": np.array([2.0])})
+    np.testing.assert_array_equal(again.take()["loss"], tally.take()["loss"])

@@ -1,0 +1,27 @@
+"""The two ways in which training fails."""
+
+import numpy as np
+import pytest
+
+from qpensieve.train.session import EnvFailedError, environment_errors, first_bad_row
+
+
+def test_what_an_environment_raises_is_named_with_its_moment():
+    with (
+        pytest.raises(EnvFailedError, match="the environment failed after step 20: no fuel") as failure,
+        environment_errors("after step 20"),
+    ):
+        raise LookupError("no fuel")
+    assert isinstance(failure.value.__cause__, LookupError)
+
+
+def test_other_kinds_of_errors_pass():
+    with pytest.raises(ValueError, match="yours"), environment_errors("in an evaluation", (RuntimeError,)):
+        raise ValueError("yours")
+
+
+def test_the_first_row_that_is_not_finite():
+    values = np.zeros((3, 2, 2), np.float32)
+    assert first_bad_row(values) is None
+    values[2, 0, 1], values[1, 1, 0] = np.nan, np.inf
+    assert first_bad_row(values) == 1
