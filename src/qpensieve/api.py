@@ -11,6 +11,7 @@ from jaxtyping import Float
 
 from qpensieve import config as configs
 from qpensieve.config import AlgoName, RunConfig
+from qpensieve.console import Progress
 from qpensieve.evaluation import FULL_EPISODES, protocols
 from qpensieve.population.trainer import PopulationTrainer
 from qpensieve.preferences import check_preference
@@ -19,7 +20,6 @@ from qpensieve.records import checkpoint
 from qpensieve.records.atomic import TEMPORARY
 from qpensieve.records.checkpoint import Checkpoint, CheckpointError
 from qpensieve.records.folder import CHECKPOINTS, CONFIG, METRICS, REPLAY
-from qpensieve.records.log import Progress
 from qpensieve.records.scores import RunSummary, summarize
 from qpensieve.replay.log import ReplayLog
 from qpensieve.train.run import find_fault, forgets_replay, make_replay_log, restore

@@ -13,6 +13,7 @@ import pytest
 import qpensieve
 from qpensieve import cli, metrics
 from qpensieve.config import AlgoName, RunConfig, check, from_dict, iteration_steps, override, settings, to_dict
+from qpensieve.console import Progress
 from qpensieve.envs import DOMAINS, LaneOptions, make_lanes
 from qpensieve.learning.acting import KeptPolicy, num_parameters
 from qpensieve.population import trainer as population
@@ -25,7 +26,6 @@ from qpensieve.preferences import das_dennis
 from qpensieve.presets import POPULATION, default_config
 from qpensieve.records import evaluations, search
 from qpensieve.records.folder import EVALUATIONS, SEARCH
-from qpensieve.records.log import Progress
 from qpensieve.report import tables
 from qpensieve.train import run as runs
 from qpensieve.train.run import Options, Stopped

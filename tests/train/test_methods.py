@@ -25,6 +25,7 @@ from qpensieve.config import (
     to_dict,
 )
 from qpensieve.envs import dst
+from qpensieve.envs.exact import ExactFront
 from qpensieve.evaluation import protocols
 from qpensieve.preferences import sac_preferences
 from qpensieve.presets import FIGURE, default_config
@@ -125,7 +126,7 @@ def test_the_summary_counts_every_environment_step(algo: AlgoName, whole: Any):
     table = evaluations.load(folder / EVALUATIONS)
     own = {"sac": 3, "hybrid-sac": 2}.get(algo, 100)
     assert table.full_returns.shape == (1, 2, own, 10, 2)
-    ceilings = dst.ceilings(table.full_preferences, np.array([0.0, -50.0]))
+    ceilings = ExactFront(dst.exact_front).ceilings(table.full_preferences, np.array([0.0, -50.0]))
     assert max(summary["per_seed"]["UT"]) <= ceilings.utility + 1e-6
 
 

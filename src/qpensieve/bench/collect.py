@@ -19,7 +19,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from qpensieve.bench import lanes as bench_lanes
-from qpensieve.bench.report import Row, interleave, seconds
+from qpensieve.bench.timing import interleave, seconds
+from qpensieve.console import Row
 from qpensieve.envs import get_domain, make_lanes
 from qpensieve.learning.acting import OBS_CLIP, MemberPolicy, num_parameters
 from qpensieve.population import ppo

@@ -8,8 +8,9 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from qpensieve.bench.report import Row, interleave, seconds
+from qpensieve.bench.timing import interleave, seconds
 from qpensieve.config import ALGORITHMS, POPULATIONS, AlgoName, RunConfig, make_algorithm, override
+from qpensieve.console import Row
 from qpensieve.envs import get_domain
 from qpensieve.presets import default_config
 from qpensieve.replay import ring as replay

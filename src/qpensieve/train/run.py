@@ -14,6 +14,7 @@ import numpy as np
 
 from qpensieve import config as configs
 from qpensieve.config import RunConfig
+from qpensieve.console import Progress
 from qpensieve.evaluation import FULL_EPISODES, SHORT_EPISODES, protocols
 from qpensieve.population.trainer import PopulationTrainer
 from qpensieve.records import checkpoint, provenance
@@ -22,11 +23,10 @@ from qpensieve.records import search as records
 from qpensieve.records.checkpoint import Checkpoint
 from qpensieve.records.folder import CONFIG, EVALUATIONS, METRICS, PROVENANCE, SEARCH, TENSORBOARD
 from qpensieve.records.lock import lock
-from qpensieve.records.log import MetricsLog, Progress, is_logged
+from qpensieve.records.log import MetricsLog, is_logged
 from qpensieve.records.scores import RunSummary, scores, summarize
 from qpensieve.replay.log import ReplayLog
 from qpensieve.replay.ring import row_width
-from qpensieve.report import figures, search_figures
 from qpensieve.train.sessions import AnyTrainer, make_trainer
 from qpensieve.train.trainer import EnvFailedError
 
@@ -323,22 +323,6 @@ def _restored(folder: Path, config: RunConfig, options: Options, warn: Callable[
     run.restore(saved)
     checkpoint.cut_jsonl(folder / METRICS, saved.step)
     return run
-
-
-def draw_pictures(folder: Path) -> list[Path]:
-    """All pictures of a run; none where matplotlib is not installed."""
-    try:
-        return all_pictures(folder)
-    except figures.MissingPlots:
-        return []
-
-
-def all_pictures(folder: Path) -> list[Path]:
-    """front.png and curves.png; of a population also generations.png and, where it predicts, predictions.png."""
-    paths = [figures.draw_front(folder), figures.draw_curves(folder)]
-    if (folder / SEARCH).exists():
-        paths += [search_figures.draw_generations(folder), search_figures.draw_predictions(folder)]
-    return [path for path in paths if path is not None]
 
 
 def _notes(summary: RunSummary) -> dict[str, str]:
