@@ -11,11 +11,11 @@ from jaxtyping import Float
 
 from qpensieve import config as configs
 from qpensieve.config import RunConfig
+from qpensieve.console import Progress
 from qpensieve.preferences import check_preference
 from qpensieve.presets import default_config
 from qpensieve.records import checkpoint, folder
 from qpensieve.records.checkpoint import CheckpointError
-from qpensieve.records.log import Progress
 from qpensieve.records.scores import RunSummary, summarize
 from qpensieve.train.evaluate import FULL_EPISODES, protocols
 from qpensieve.train.keeper import Keeper

@@ -13,22 +13,23 @@ import tyro
 
 import qpensieve
 from qpensieve import bench as bench_package
-from qpensieve import metrics, presets
+from qpensieve import console, metrics, presets
 from qpensieve.bench import collect as bench_collect
 from qpensieve.bench import lanes as bench_lanes
 from qpensieve.bench import methods as bench_methods
-from qpensieve.bench import report
 from qpensieve.bench import train as bench_train
 from qpensieve.bench import update as bench_update
 from qpensieve.config import RunConfig
 from qpensieve.envs import DISCRETE, DOMAINS, find_domain
 from qpensieve.methods import get_method
+from qpensieve.records import provenance
 from qpensieve.records.checkpoint import CheckpointError, last_good_step
 from qpensieve.records.evaluations import load as load_evaluations
 from qpensieve.records.folder import EVALUATIONS, SUMMARY
 from qpensieve.records.lock import FolderInUseError
 from qpensieve.report import compare as comparison
-from qpensieve.report import figures, tables
+from qpensieve.report import curves as curve_pictures
+from qpensieve.report import pictures, tables
 from qpensieve.report.export import export as export_run
 from qpensieve.theory.command import theory
 from qpensieve.train import run as runs
@@ -127,9 +128,9 @@ def plot(run: RunFolders, out: Path | None = None) -> None:
         out: Where the picture of several runs goes; default: compare.png.
     """
     if len(run) == 1:
-        paths = runs.all_pictures(run[0])
+        paths = pictures.all_pictures(run[0])
     else:
-        paths = [figures.compare_curves(list(run), out or Path("compare.png"))]
+        paths = [curve_pictures.compare_curves(list(run), out or Path("compare.png"))]
     for path in paths:
         print(path)
 
@@ -162,7 +163,7 @@ def compare(
         print(comparison.draw_single_curves(results, out or Path("curves.png")))
         return
     shared = comparison.on_common_preferences([comparison.read(path, step) for path in results])
-    print(comparison.format_markdown(comparison.table(shared)))
+    print(console.format_markdown(comparison.table(shared)))
     if out is not None:
         print(comparison.draw(shared, out))
 
@@ -180,7 +181,7 @@ def domains() -> None:
         }
         for domain in (*DOMAINS.values(), *DISCRETE.values())
     ]
-    print(report.format_table(rows))
+    print(console.format_table(rows))
     for domain in DISCRETE.values():
         index = f"an index below {domain.num_actions}"
         print(f"{domain.id} is not one of the ten: its action is {index}, which only --algo envelope takes.")
@@ -332,10 +333,10 @@ def _report(folder: Path) -> None:
     if len(load_evaluations(folder / EVALUATIONS).full_steps) == 0:
         return
     print(tables.format_summary(tables.write_summary(folder)))
-    pictures = runs.draw_pictures(folder)
-    for path in [folder / SUMMARY, *pictures]:
+    drawn = pictures.draw_pictures(folder)
+    for path in [folder / SUMMARY, *drawn]:
         print(path)
-    if not pictures:
+    if not drawn:
         print("no pictures: pip install 'qpensieve[plots]'")
 
 
@@ -349,14 +350,15 @@ def _dominance(run: Path, other: Path) -> str:
             ours.full_returns[-1, :num].mean(axis=2), theirs.full_returns[-1, :num].mean(axis=2), ours.full_preferences
         )
     )
-    return f"ED against {other}: {shares.mean():.3f} +- {shares.std():.3f} over {num} seed pairs"
+    spread = console.format_spread(shares.mean(), shares.std(), "{:.3f}".format)
+    return f"ED against {other}: {spread} over {num} seed pairs"
 
 
-def _measure(name: str, run: Callable[..., list[report.Row]], settings: Any, json: Path | None) -> None:
+def _measure(name: str, run: Callable[..., list[console.Row]], settings: Any, json: Path | None) -> None:
     rows = run(settings, progress=_warn)
-    print(report.format_table(rows))
+    print(console.format_table(rows))
     if json is not None:
-        report.write_json(json, name, rows, dataclasses.asdict(settings))
+        provenance.write_rows(json, name, rows, dataclasses.asdict(settings))
         print(f"written: {json}")
 
 

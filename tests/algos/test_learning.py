@@ -13,8 +13,8 @@ import pytest
 
 from qpensieve import preferences
 from qpensieve.config import AlgoName, override
+from qpensieve.envs.treasures import find_treasures
 from qpensieve.presets import default_config
-from qpensieve.records import evaluations
 from qpensieve.records.search import SearchRecord
 from qpensieve.train.population import PopulationTrainer
 from qpensieve.train.trainer import Trainer
@@ -33,7 +33,7 @@ def last_full_evaluation(name: str) -> tuple[dict[str, Any], dict[str, Any]]:
 def treasures_per_seed(name: str) -> list[int]:
     """How many treasures each seed reached at the run's end; every episode of a preference is the same trip."""
     returns = np.array(last_full_evaluation(name)[1]["mean_returns"])
-    return [len(found) for found in evaluations.treasures(returns[:, :, None]).found]
+    return [len(found) for found in find_treasures(returns[:, :, None])]
 
 
 def own_utility(name: str) -> np.ndarray:
@@ -49,7 +49,7 @@ def test_cnder_reaches_three_treasures_across_preferences():
     trainer = Trainer(override(default_config("DST2d", "cnder", "quick"), settings))
     while trainer.step < 30_000:
         trainer.advance()
-    found = evaluations.treasures(trainer.evaluate(preferences.sac_preferences(), 1)).found
+    found = find_treasures(trainer.evaluate(preferences.sac_preferences(), 1))
     assert min(map(len, found)) >= 3
 
 
@@ -88,7 +88,7 @@ def test_envelope_finds_nine_treasures_of_the_grid_on_its_way():
     trainer = Trainer(override(default_config("DeepSeaTreasure", "envelope"), settings))
     while trainer.step < 15_000:
         trainer.advance()
-    found = evaluations.treasures(trainer.evaluate(preferences.test_table(2), 1)).found
+    found = find_treasures(trainer.evaluate(preferences.test_table(2), 1))
     assert len(found[0]) >= 9
 
 

@@ -7,10 +7,10 @@ import pytest
 
 from qpensieve.envs import LaneOptions, Lanes, get_domain, make_lanes
 from qpensieve.envs.grid import GridSimulator, lay_out
+from qpensieve.envs.treasures import DEPTHS, VALUES
 from qpensieve.metrics import hypervolume
 from qpensieve.metrics.references import reference_point
-from qpensieve.theory.momdp import Momdp
-from qpensieve.theory.treasure import DEPTHS, STEPS, VALUES, deep_sea_treasure, treasure_returns
+from qpensieve.theory.treasure import STEPS, deep_sea_treasure, treasure_returns
 from qpensieve.types import Step
 from tests.envs.test_dst import MAP
 
@@ -191,14 +191,11 @@ def test_observations_and_rewards_may_be_written_to():
     assert (step.obs.tolist(), step.reward.tolist()) == ([[0, 1]], [[0, -1]])
 
 
-def test_a_momdp_with_chance_or_a_state_out_of_reach_has_no_grid():
-    one = np.ones((2, 4, 2))
-    with pytest.raises(ValueError, match=r"dice: .*certain"):
-        lay_out(Momdp("dice", one / 2, one, np.array([1.0, 0.0]), 0.9))
-    with pytest.raises(ValueError, match=r"coin: .*certain"):
-        lay_out(Momdp("coin", one * [1, 0], one, np.array([0.5, 0.5]), 0.9))
-    with pytest.raises(ValueError, match=r"island: no moves lead from the start to states \[1\]"):
-        lay_out(Momdp("island", one * [1, 0], one, np.array([1.0, 0.0]), 0.9))
+def test_states_are_numbered_row_by_row_and_treasures_come_after_them():
+    grid = lay_out()
+    assert grid.cells[: grid.num_states].tolist() == [[float(i), float(j)] for i, j in WATER_CELLS]
+    assert grid.cells[grid.num_states :].tolist() == [[float(depth), float(i)] for i, depth in enumerate(DEPTHS)]
+    assert grid.start == 0
 
 
 def _colour(picture: np.ndarray, row: int, column: int, offset: int = 20) -> list[int]:

@@ -4,7 +4,7 @@ import gymnasium
 import numpy as np
 import pytest
 
-from qpensieve.envs import DOMAINS, LaneOptions, get_domain, make_lanes, make_simulator, mujoco
+from qpensieve.envs import DOMAINS, LaneOptions, find_domain, get_domain, make_lanes, make_simulator, mujoco
 from qpensieve.envs.lunar_lander import gym_lander
 from qpensieve.envs.registry import DISCRETE
 from tests.envs import foreign
@@ -112,3 +112,18 @@ def test_faults_of_foreign_environments_count_from_the_first_lane():
     lane = int(np.argmax(lanes.reset()[:, 0] < 0))
     with pytest.raises(RuntimeError, match=f"Raising: .* failed in lane {10 + lane} at step 3: ZeroDivisionError"):
         [lanes.step(np.zeros((5, 2))) for _ in range(3)]
+
+
+def test_a_domain_is_found_by_either_name_and_a_foreign_one_is_not():
+    assert find_domain("Hopper2d") is find_domain("qpensieve/Hopper2d-v0") is DOMAINS["Hopper2d"]
+    assert find_domain("DeepSeaTreasure") is DISCRETE["DeepSeaTreasure"]
+    assert find_domain("CartPole-v1") is find_domain("module:factory") is None
+
+
+def test_a_domain_carries_what_is_special_about_it():
+    assert [name for name, domain in DOMAINS.items() if domain.exact] == ["DST2d"]
+    assert DOMAINS["Hopper3d"].labels == ("forward (sum of velocity)", "height (sum of height)", "control")
+    assert all(domain.in_paper for domain in DOMAINS.values())
+    assert not any(domain.in_paper for domain in DISCRETE.values())
+    comparable = {name for name, domain in DOMAINS.items() if domain.is_hypervolume_comparable}
+    assert comparable == set(DOMAINS) - {"DST2d", "Hopper3d", "Hopper5d", "Ant3d"}

@@ -5,7 +5,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from qpensieve.envs import dst
 from qpensieve.records import evaluations
 from qpensieve.records.evaluations import Evaluations
 from qpensieve.records.folder import EVALUATIONS
@@ -156,20 +155,3 @@ def test_arrays_that_do_not_fit_each_other_are_refused(tmp_path: Path, change: d
     np.savez(tmp_path / "e.npz", **arrays)
     with pytest.raises(ValueError, match=message):
         evaluations.load(tmp_path / "e.npz")
-
-
-def test_treasures_are_counted_per_seed_by_value_and_by_share_of_the_front():
-    returns = np.zeros((3, 2, 2, 2))
-    # 14.0 is a treasure but not on the front; 23.7 comes back from float32; 8.3 and a rock are no treasures.
-    returns[0, :, :, 0] = [[14.0, 0.7], [np.float32(23.7), 23.7]]
-    returns[1, :, :, 0] = [[8.3, -10.0], [0.0, 0.0]]
-    returns[2, 0, :, 0] = [8.2 + 9e-4, 8.2 - 2e-3]
-    result = evaluations.treasures(returns)
-    assert result.found == (frozenset({14.0, 0.7, 23.7}), frozenset(), frozenset({8.2}))
-    np.testing.assert_allclose(result.share, [2 / 8, 0, 1 / 8])
-
-
-def test_all_treasures_of_the_front_are_a_share_of_one():
-    front = dst.exact_front()
-    assert evaluations.treasures(front[None, :, None]).share == pytest.approx([1.0])
-    assert evaluations.front_treasures() == tuple(front[:, 0])

@@ -1,4 +1,4 @@
-"""The log of a run and the line that people watch."""
+"""The log of a run."""
 
 import json
 import sys
@@ -7,16 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from qpensieve.records import log
-from qpensieve.records.log import MetricsLog, Progress, is_logged
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The time, to be moved by hand."""
-    now = [100.0]
-    monkeypatch.setattr(log.time, "monotonic", lambda: now[0])
-    return now
+from qpensieve.records.log import MetricsLog, is_logged
 
 
 class TestMetricsLog:
@@ -64,60 +55,3 @@ class TestMetricsLog:
         monkeypatch.setitem(sys.modules, "tensorboardX", None)
         with pytest.raises(ImportError, match=r"pip install 'qpensieve\[tensorboard\]'"):
             MetricsLog(tmp_path / "metrics.jsonl", tmp_path / "tensorboard")
-
-
-class TestProgress:
-    def test_a_terminal_sees_one_line_with_rate_time_left_and_notes(
-        self, clock: list[float], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-    ):
-        monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-        progress = Progress(1000, 0)
-        progress.note(**{"UT(short)": "5.2"})
-        clock[0] += 10.0
-        progress.show(250)
-        text = capsys.readouterr().err
-        assert text.startswith("\r\x1b[K")
-        assert "\n" not in text
-        for part in ("[#####...............]", "250/1,000 steps", "25 steps/s", "00:30 left", "UT(short) 5.2"):
-            assert part in text
-
-    def test_it_is_shown_twice_a_second_at_most(
-        self, clock: list[float], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-    ):
-        monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-        progress = Progress(1000, 0)
-        for step in range(1, 101):
-            clock[0] += 0.1
-            progress.show(step)
-        assert 15 <= capsys.readouterr().err.count("\r") <= 20
-
-    def test_a_file_gets_a_plain_line_now_and_then(self, clock: list[float], capsys: pytest.CaptureFixture[str]):
-        progress = Progress(1000, 0)
-        for step in range(1, 101):
-            clock[0] += 1.0
-            progress.show(step)
-        text = capsys.readouterr().err
-        assert len(text.splitlines()) == 3
-        assert "\x1b" not in text
-
-    def test_the_rate_of_a_resumed_run_counts_from_where_it_began(
-        self, clock: list[float], capsys: pytest.CaptureFixture[str]
-    ):
-        progress = Progress(1000, 500)
-        clock[0] += 10.0
-        progress.show(600, force=True)
-        assert " 10 steps/s  00:40 left" in capsys.readouterr().err
-
-    def test_nothing_is_said_in_quiet_nor_divided_by_zero(self, clock: list[float], capsys: pytest.CaptureFixture[str]):
-        quiet = Progress(10, 0, quiet=True)
-        quiet.show(5, force=True)
-        quiet.say("hello")
-        assert capsys.readouterr().err == ""
-        Progress(10, 10).show(10, force=True)
-        assert "--:-- left" in capsys.readouterr().err
-
-    def test_long_times_have_hours(self, clock: list[float], capsys: pytest.CaptureFixture[str]):
-        progress = Progress(100_000, 0)
-        clock[0] += 100.0
-        progress.show(1000, force=True)
-        assert "2:45:00 left" in capsys.readouterr().err

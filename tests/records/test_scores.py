@@ -7,6 +7,7 @@ import pytest
 
 from qpensieve import metrics, preferences
 from qpensieve.envs import dst
+from qpensieve.envs.exact import ExactFront
 from qpensieve.records.scores import SCORES, RunSummary, columns, scores, summarize
 
 SHORT = np.array([[1.0, 0.0], [0.5, 0.5]])
@@ -62,7 +63,7 @@ def test_the_exact_front_scores_its_ceilings():
     lam = preferences.test_table(2)
     front = dst.exact_front()
     returns = front[np.argmax(lam @ front.T, axis=1)][None, :, None]
-    ceilings = dst.ceilings(lam, REFERENCE)
+    ceilings = ExactFront(dst.exact_front).ceilings(lam, REFERENCE)
     assert summarize(returns, lam, REFERENCE).ut[0] == pytest.approx(ceilings.utility)
 
 

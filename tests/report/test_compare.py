@@ -69,6 +69,12 @@ def test_curves_of_single_preferences_are_drawn(tmp_path: Path, capsys: pytest.C
     assert "curves.png" in capsys.readouterr().out
 
 
+def test_a_domain_is_the_same_by_either_name(files: list[Path], tmp_path: Path):
+    other = export(tmp_path / "a.json", "sac", [DEAR], config={"domain": "qpensieve/DST2d-v0", "algo": "sac"})
+    shared = compare.on_common_preferences([compare.read(files[0]), compare.read(other)])
+    assert [result.domain for result in shared] == ["DST2d", "DST2d"]
+
+
 def test_what_does_not_compare_is_refused(files: list[Path], tmp_path: Path):
     other = export(tmp_path / "hopper.json", "mosac", [DEAR], config={"domain": "Hopper2d", "algo": "mosac"})
     with pytest.raises(ValueError, match="runs of different domains do not compare: DST2d, Hopper2d"):

@@ -8,7 +8,7 @@ import pytest
 
 from qpensieve import config as configs
 from qpensieve.config import override
-from qpensieve.envs import DOMAINS, dst
+from qpensieve.envs import dst, get_domain
 from qpensieve.preferences import test_table
 from qpensieve.presets import default_config
 from qpensieve.records import evaluations
@@ -21,7 +21,7 @@ from qpensieve.train.evaluate import curve_preferences, short_preferences
 def make_run(folder: Path, domain: str, *full: np.ndarray, reference: bool = True) -> Path:
     """A run's folder as far as tables read it; `full` are full returns [seed, p, e, d], one per evaluation."""
     d = full[0].shape[-1] if full else 2
-    point = np.array(DOMAINS[domain].spec.reference) if reference else None
+    point = np.array(get_domain(domain).spec.reference) if reference else None
     table = empty(full[0].shape[0] if full else 2, short_preferences(d), curve_preferences(d), test_table(d), point)
     for number, returns in enumerate(full, start=1):
         table = append_full(table, 1000 * number, returns)
@@ -118,3 +118,11 @@ class TestTable:
     def test_says_where_hypervolumes_do_not_compare(self, domain: str, is_warned: bool, tmp_path: Path):
         text = tables.format_summary(tables.summarize_run(make_run(tmp_path, domain, np.ones((1, 100, 10, 2)))))
         assert ("HV is not comparable with the paper's" in text) == is_warned
+
+    def test_a_domain_says_the_same_by_its_gymnasium_id(self, tmp_path: Path):
+        """It lost ceilings and warnings when domains were compared by spelling."""
+        short = tables.format_summary(tables.summarize_run(make_run(tmp_path / "a", "DST2d", obedient(2))))
+        full = tables.format_summary(tables.summarize_run(make_run(tmp_path / "b", "qpensieve/DST2d-v0", obedient(2))))
+        assert full == short.replace("DST2d", "qpensieve/DST2d-v0")
+        assert "exact ceilings: UT 7.757" in full
+        assert "HV is not comparable with the paper's" in full

@@ -15,6 +15,7 @@ import pytest
 import qpensieve
 from qpensieve import cli, metrics
 from qpensieve.config import AlgoName, RunConfig, check, from_dict, override, to_dict
+from qpensieve.console import Progress
 from qpensieve.envs import DOMAINS, LaneOptions, make_lanes
 from qpensieve.population.members import KeptPolicy, Member
 from qpensieve.population.pgmorl import OWN, PgmorlConfig, Tasks
@@ -24,7 +25,6 @@ from qpensieve.preferences import das_dennis
 from qpensieve.presets import default_config
 from qpensieve.records import evaluations, search
 from qpensieve.records.folder import EVALUATIONS, SEARCH
-from qpensieve.records.log import Progress
 from qpensieve.report import tables
 from qpensieve.settings import flat
 from qpensieve.train import population

@@ -19,7 +19,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from qpensieve.bench import lanes as bench_lanes
-from qpensieve.bench.report import Row, interleave, seconds
+from qpensieve.bench.timing import interleave, seconds
+from qpensieve.console import Row
 from qpensieve.envs import get_domain, make_lanes
 from qpensieve.learning.acting import num_parameters
 from qpensieve.learning.agents import over_agents

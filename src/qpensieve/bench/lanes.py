@@ -12,7 +12,8 @@ from statistics import median
 import gymnasium
 import numpy as np
 
-from qpensieve.bench.report import Row, interleave, seconds
+from qpensieve.bench.timing import interleave, seconds
+from qpensieve.console import Row
 from qpensieve.envs import Lanes, get_domain, make_lanes
 from qpensieve.envs.mujoco import MujocoSimulator, quiet_mujoco
 

@@ -8,8 +8,9 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from qpensieve.bench.report import Row, interleave, seconds
+from qpensieve.bench.timing import interleave, seconds
 from qpensieve.config import AlgoName, RunConfig, override
+from qpensieve.console import Row
 from qpensieve.envs import get_domain
 from qpensieve.methods import METHODS, make_algorithm
 from qpensieve.presets import default_config

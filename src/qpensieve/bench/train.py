@@ -5,8 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from qpensieve.bench.report import Row
 from qpensieve.config import AlgoName
+from qpensieve.console import Row
 from qpensieve.methods import get_method
 from qpensieve.presets import default_config
 from qpensieve.train.trainer import Trainer

@@ -14,7 +14,8 @@ import numpy as np
 
 from qpensieve.algos import mosac, qpensieve
 from qpensieve.bench import plain
-from qpensieve.bench.report import Row, interleave, seconds
+from qpensieve.bench.timing import interleave, seconds
+from qpensieve.console import Row
 from qpensieve.envs import get_domain
 from qpensieve.replay.layout import RowLayout, layout_of
 from qpensieve.train.learner import Block, Learner, make_learner

@@ -1,4 +1,7 @@
-"""Continuous Deep Sea Treasure (DST2d): a boat on [0, 11]^2, treasures among rocks, and its exact front by search."""
+"""Continuous Deep Sea Treasure (DST2d): a boat on [0, SIZE]^2, treasures among rocks, and its exact front by search.
+
+Cell (i, j) of the map is centred at (i + 0.5, j + 0.5).
+"""
 
 from dataclasses import dataclass
 
@@ -7,41 +10,24 @@ from jaxtyping import Bool, Float64, Int
 
 from qpensieve import metrics
 from qpensieve.envs.simulator import Index, State, Streams
+from qpensieve.envs.treasures import SIZE, TREASURES, is_rock
 from qpensieve.types import EnvSpec
 
-SIZE = 11
-"""The sea is [0, SIZE] in both axes; cell (i, j) is centred at (i + 0.5, j + 0.5)."""
 RADIUS = 0.5
 ROCK = -10.0
 MAX_STEPS = 50
-TREASURES = {
-    (1, 0): 0.7,
-    (2, 1): 8.2,
-    (3, 2): 11.5,
-    (4, 3): 14.0,
-    (4, 4): 15.1,
-    (4, 5): 16.1,
-    (7, 6): 19.6,
-    (7, 7): 20.3,
-    (9, 8): 22.4,
-    (10, 9): 23.7,
-}
-ROCKS_PER_ROW = {2: 1, 3: 2, 4: 3, 5: 6, 6: 6, 7: 6, 8: 8, 9: 8, 10: 9}
-"""Row -> how many cells from column 0 on are rock."""
 LATTICE = 8
 """The search moves on multiples of 1/LATTICE: a power of two, so that positions are exact."""
 
 
 def _values() -> Float64[np.ndarray, "11 11"]:
     values = np.zeros((SIZE, SIZE))
-    for row, rocks in ROCKS_PER_ROW.items():
-        values[row, :rocks] = ROCK
-    for cell, value in TREASURES.items():
-        values[cell] = value
+    for row, column in np.ndindex(values.shape):
+        values[row, column] = ROCK if is_rock(row, column) else TREASURES.get((row, column), 0.0)
     return values
 
 
-VALUES = _values()
+CELLS = _values()
 """What a cell holds: a treasure's value, ROCK, or 0."""
 
 
@@ -49,7 +35,7 @@ def find(position: Float64[np.ndarray, "n 2"]) -> Float64[np.ndarray, " n"]:
     """What the boat touches at `position`: a treasure (round), ROCK (square), or 0 for open water."""
     cell = np.minimum(position.astype(np.int64), SIZE - 1)
     offset = np.abs(position - cell - 0.5)
-    value = VALUES[cell[:, 0], cell[:, 1]]
+    value = CELLS[cell[:, 0], cell[:, 1]]
     touches_disc = np.square(offset).sum(axis=1) < RADIUS**2
     touches_square = (offset < RADIUS).all(axis=1)
     return np.where(np.where(value > 0.0, touches_disc, touches_square), value, 0.0)
@@ -109,26 +95,11 @@ class Outcome:
     steps: int
 
 
-@dataclass(frozen=True)
-class Ceilings:
-    """The most any policy can score on DST2d.
-
-    Attributes:
-        utility: Best mean of lam.return when the policy obeys each preference.
-        best_single: The same for one fixed way to end, whatever the preference.
-        hypervolume: Of the exact front.
-    """
-
-    utility: float
-    best_single: float
-    hypervolume: float
-
-
 def best_outcomes() -> list[Outcome]:
     """Every treasure, and the nearest rock, with the fewest steps to it.
 
     Found by search over a lattice of positions; each treasure's number is proved by a bound, so a lattice too coarse
-    for some passage would raise instead of giving a wrong front.
+    for some passage would raise instead of returning a wrong front.
     """
     positions, touched = _lattice()
     fewest = _fewest_steps(touched == 0.0)
@@ -150,16 +121,6 @@ def exact_front() -> Float64[np.ndarray, "f 2"]:
     return front[np.argsort(front[:, 0])]
 
 
-def ceilings(preferences: Float64[np.ndarray, "p 2"], reference: Float64[np.ndarray, "2"]) -> Ceilings:
-    """What the exact front scores; an evaluation above it is a bug."""
-    front = exact_front()
-    return Ceilings(
-        utility=metrics.expected_utility(front, preferences),
-        best_single=metrics.best_single(front, preferences),
-        hypervolume=metrics.hypervolume(front, reference),
-    )
-
-
 def _lattice() -> tuple[Float64[np.ndarray, "g g 2"], Float64[np.ndarray, "g g"]]:
     line = np.arange(SIZE * LATTICE + 1) / LATTICE
     positions = np.stack(np.meshgrid(line, line, indexing="ij"), axis=-1)
@@ -174,12 +135,12 @@ def _fewest_steps(is_open: Bool[np.ndarray, "g g"]) -> Int[np.ndarray, "g g"]:
     steps = 0
     while (reached & (fewest > steps)).any():
         fewest[reached & (fewest > steps)] = steps
-        reached = _spread(_spread(reached & is_open, 0), 1)
+        reached = _reach_along(_reach_along(reached & is_open, 0), 1)
         steps += 1
     return fewest
 
 
-def _spread(reached: Bool[np.ndarray, "g g"], axis: int) -> Bool[np.ndarray, "g g"]:
+def _reach_along(reached: Bool[np.ndarray, "g g"], axis: int) -> Bool[np.ndarray, "g g"]:
     """Points within one move along `axis`."""
     padding = [(LATTICE, LATTICE) if i == axis else (0, 0) for i in range(2)]
     windows = np.lib.stride_tricks.sliding_window_view(np.pad(reached, padding), 2 * LATTICE + 1, axis)

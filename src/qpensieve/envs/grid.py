@@ -1,29 +1,29 @@
-"""Deep Sea Treasure on its classic grid (DeepSeaTreasure): boats that move by action index over a finite MOMDP.
-
-The map, its rewards and its ends are those of `qpensieve.theory.treasure`; here they become tables for n boats.
-"""
+"""Deep Sea Treasure on its classic grid (DeepSeaTreasure): boats that move by action index from cell to cell."""
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from jaxtyping import Bool, Float64, Int
 
 from qpensieve.envs.simulator import Index, State, Streams
-from qpensieve.theory.momdp import Momdp
-from qpensieve.theory.treasure import MOVES, deep_sea_treasure
+from qpensieve.envs.treasures import SIZE, TREASURES, is_water
 from qpensieve.types import EnvSpec
 
+MOVES = ((-1, 0), (1, 0), (0, -1), (0, 1))
+"""Up, down, left, right as (row, column); a move against a rock or an edge costs its step and stays."""
+START = (0, 0)
 MAX_STEPS = 100
 NUM_ACTIONS = len(MOVES)
 """Up, down, left, right."""
 WATER, ROCK, BOAT = (70, 130, 180), (105, 105, 105), (200, 30, 30)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Grid:
-    """A MOMDP without chance as tables over numbered places: first its states, then the cells where episodes end.
+    """The map as tables over numbered places: first the cells of water, which are the states, then the treasures.
 
-    An end is no state of the MOMDP, but it has a place: the last observation of an episode shows it.
+    A treasure ends the episode, so it is no state. But it has a place: the last observation of an episode shows it.
 
     Attributes:
         next_place: Where an action leads.
@@ -33,7 +33,7 @@ class Grid:
     """
 
     next_place: Int[np.ndarray, "s a"]
-    r: Float64[np.ndarray, "s a d"]
+    r: Float64[np.ndarray, "s a 2"]
     cells: Float64[np.ndarray, "places 2"]
     start: int
 
@@ -42,32 +42,20 @@ class Grid:
         return len(self.next_place)
 
 
-def lay_out(momdp: Momdp) -> Grid:
-    """The grid of `momdp`: from the start, the upper left corner, action i leads by `MOVES[i]` or stays.
-
-    Raises:
-        ValueError: If something in it is left to chance, or a state has no cell because no moves lead to it.
-    """
-    if not (np.isin(momdp.p_next, (0.0, 1.0)).all() and np.isin(momdp.start, (0.0, 1.0)).all()):
-        raise ValueError(f"{momdp.name}: lanes on a grid need a certain start and certain moves")
-    is_end = momdp.p_next.sum(axis=-1) == 0.0
-    next_place = momdp.p_next.argmax(axis=-1)
-    start = int(momdp.start.argmax())
-    cells, ends, unexplored = {start: (0, 0)}, {}, [start]
-    while unexplored:
-        s = unexplored.pop()
-        for action, (rows, columns) in enumerate(MOVES):
-            cell = (cells[s][0] + rows, cells[s][1] + columns)
-            if is_end[s, action]:
-                next_place[s, action] = ends.setdefault(cell, momdp.num_states + len(ends))
-            elif (place := int(next_place[s, action])) not in cells:
-                cells[place] = cell
-                unexplored.append(place)
-    unreached = sorted(set(range(momdp.num_states)) - cells.keys())
-    if unreached:
-        raise ValueError(f"{momdp.name}: no moves lead from the start to states {unreached}")
-    in_order = [*(cells[s] for s in range(momdp.num_states)), *ends]
-    return Grid(next_place, momdp.r, np.array(in_order, np.float64), start)
+@cache
+def lay_out() -> Grid:
+    """The grid of the map; states are numbered row by row."""
+    water = [cell for cell in np.ndindex(SIZE, SIZE) if is_water(*cell)]
+    number = {cell: place for place, cell in enumerate([*water, *TREASURES])}
+    next_place = np.zeros((len(water), NUM_ACTIONS), np.int64)
+    r = np.zeros((len(water), NUM_ACTIONS, 2))
+    r[:, :, 1] = -1.0
+    for place, (row, column) in enumerate(water):
+        for action, (down, right) in enumerate(MOVES):
+            reached = (row + down, column + right)
+            next_place[place, action] = number.get(reached, place)
+            r[place, action, 0] = TREASURES.get(reached, 0.0)
+    return Grid(next_place, r, np.array([*number], np.float64), number[START])
 
 
 class GridSimulator:
@@ -75,7 +63,7 @@ class GridSimulator:
 
     def __init__(self, spec: EnvSpec, num_lanes: int):
         self.spec = spec
-        self.grid = lay_out(deep_sea_treasure())
+        self.grid = lay_out()
         self._place = np.full(num_lanes, self.grid.start)
 
     def reset(self, lanes: Int[np.ndarray, " lanes"], streams: Streams) -> None:

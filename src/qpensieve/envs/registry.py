@@ -12,11 +12,21 @@ import gymnasium
 
 from qpensieve.envs import dst, grid, gym_lanes, mujoco, rewards
 from qpensieve.envs.base import Lanes
+from qpensieve.envs.exact import ExactFront
 from qpensieve.envs.simulator import DEFAULT_OPTIONS, LaneOptions, Simulator, check_options
-from qpensieve.metrics.references import reference_point
+from qpensieve.envs.treasures import SIZE, VALUES
+from qpensieve.metrics.references import REFERENCES, reference_point
 from qpensieve.types import EnvSpec
 
 GYM_NAMESPACE = "qpensieve"
+UNITS = {
+    "treasure": "value",
+    "time": "-1 per step",
+    "forward": "sum of velocity",
+    "height": "sum of height",
+    "healthy": "steps",
+}
+"""Objective of these domains -> unit of its return, where there is an obvious one."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +44,9 @@ class Domain:
         obs_range: Lowest and highest number of an observation. LunarLander has none: it flies out of the box that
             Gymnasium declares (height above 20, where 2.5 is promised).
         num_actions: How many actions there are, where an action is an index; None where actions are continuous.
+        exact: Its exact front, where that is known.
+        treasures: Values of the treasures that an episode can end at, where there are some.
+        in_paper: Whether it is one of the paper's ten domains.
     """
 
     id: str
@@ -45,6 +58,25 @@ class Domain:
     make: Callable[[EnvSpec, int, LaneOptions], Simulator]
     obs_range: tuple[float, float] = (-math.inf, math.inf)
     num_actions: int | None = None
+    exact: ExactFront | None = None
+    treasures: tuple[float, ...] = ()
+    in_paper: bool = True
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The objectives with the units of their returns, where there is an obvious one."""
+        return tuple(f"{name} ({UNITS[name]})" if name in UNITS else name for name in self.objectives)
+
+    @property
+    def front_treasures(self) -> tuple[float, ...]:
+        """The treasures on the exact front."""
+        ends = () if self.exact is None else self.exact.points[:, 0].tolist()
+        return tuple(value for value in ends if value in self.treasures)
+
+    @property
+    def is_hypervolume_comparable(self) -> bool:
+        """Whether a hypervolume may be compared with the paper's."""
+        return REFERENCES[self.id].comparable
 
     @property
     def gym_id(self) -> str:
@@ -91,7 +123,18 @@ def _refuse_contact_forces(name: str, options: LaneOptions) -> None:
 
 _LANDER = ("shaping", "result", "main power", "side power")
 _TABLE = (
-    Domain("DST2d", 2, 2, ("treasure", "time"), dst.MAX_STEPS, 5, _dst, (0.0, float(dst.SIZE))),
+    Domain(
+        "DST2d",
+        2,
+        2,
+        ("treasure", "time"),
+        dst.MAX_STEPS,
+        5,
+        _dst,
+        (0.0, float(SIZE)),
+        exact=ExactFront(dst.exact_front),
+        treasures=VALUES,
+    ),
     Domain("LunarLander4d", 8, 2, _LANDER, 2000, 50, _lunar_lander),
     Domain("LunarLander5d", 8, 2, (*_LANDER, "time"), 2000, 50, _lunar_lander),
     Domain(
@@ -124,6 +167,8 @@ _DISCRETE_TABLE = (
         render_fps=5,
         make=_grid,
         num_actions=grid.NUM_ACTIONS,
+        treasures=VALUES,
+        in_paper=False,
     ),
 )
 DISCRETE: dict[str, Domain] = {domain.id: domain for domain in _DISCRETE_TABLE}
@@ -160,6 +205,11 @@ def make_simulator(domain: gym_lanes.EnvSource, num_lanes: int, options: LaneOpt
     return gym_lanes.make_simulator(domain, num_lanes, options.num_workers, options.first_lane)
 
 
+def find_domain(name: str) -> Domain | None:
+    """The row of `name` (`Hopper2d` or `qpensieve/Hopper2d-v0`); None for an environment of someone else."""
+    return DISCRETE.get(name) or DOMAINS.get(name.removeprefix(f"{GYM_NAMESPACE}/").removesuffix("-v0"))
+
+
 def spec_of(domain: gym_lanes.EnvSource) -> EnvSpec:
     """What `make_lanes` would say of an environment; a foreign one is made and closed again to find out."""
     known = find_domain(domain) if isinstance(domain, str) else None
@@ -171,7 +221,7 @@ def spec_of(domain: gym_lanes.EnvSource) -> EnvSpec:
 
 
 def get_domain(name: str) -> Domain:
-    """The row of `name` (`Hopper2d` or `qpensieve/Hopper2d-v0`), or an error with the nearest names."""
+    """The row of `name`, as `find_domain`, or an error with the nearest names."""
     known = find_domain(name)
     if known is None:
         raise ValueError(_unknown(name))
@@ -193,11 +243,6 @@ def register_gym_ids() -> None:
         spec = domain.spec
         metadata = {"objectives": spec.objectives, "reference_point": spec.reference}
         gymnasium.registry[domain.gym_id].metadata = metadata  # pyright: ignore[reportAttributeAccessIssue]
-
-
-def find_domain(name: str) -> Domain | None:
-    """The row of `name` (`Hopper2d` or `qpensieve/Hopper2d-v0`), or None."""
-    return DISCRETE.get(name) or DOMAINS.get(name.removeprefix(f"{GYM_NAMESPACE}/").removesuffix("-v0"))
 
 
 def _is_unknown(name: str) -> bool:

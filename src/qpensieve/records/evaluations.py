@@ -5,17 +5,12 @@ Functions return new tables; none changes the one it is given.
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from functools import cache
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float, Float64, Int64
 
-from qpensieve.envs import dst
 from qpensieve.records.atomic import read_npz, write_small_npz
-
-TREASURE_TOLERANCE = 1e-3
-"""How far a return may be from a treasure's value and still be that treasure; room for float32 rounding."""
 
 _PROTOCOLS = (
     ("short", "short_steps", "short_returns", "short_preferences"),
@@ -57,19 +52,6 @@ class Evaluations:
     @property
     def num_objectives(self) -> int:
         return self.short_returns.shape[-1]
-
-
-@dataclass(frozen=True, eq=False)
-class Treasures:
-    """What the boats of DST2d brought home.
-
-    Attributes:
-        found: Per seed the distinct treasure values reached, those that are not on the exact front included.
-        share: Per seed the share of the exact front's treasures that were found.
-    """
-
-    found: tuple[frozenset[float], ...]
-    share: Float64[np.ndarray, " seed"]
 
 
 def empty(
@@ -149,21 +131,6 @@ def load(path: Path) -> Evaluations:
     except (ValueError, KeyError, OSError) as error:
         raise ValueError(f"{path} is damaged or holds no evaluations: {error}") from error
     return Evaluations(reference=arrays.pop("reference", None), **arrays)
-
-
-def treasures(returns: Float[np.ndarray, "seed p e 2"]) -> Treasures:
-    """Which treasures of DST2d the episodes ended at, per seed."""
-    values = np.array(list(dst.TREASURES.values()))
-    ends = np.asarray(returns, np.float64)[..., 0].reshape(len(returns), -1, 1)
-    reached = np.asarray((np.abs(ends - values) <= TREASURE_TOLERANCE).any(axis=1))
-    found = tuple(frozenset(values[row].tolist()) for row in reached)
-    return Treasures(found, reached[:, np.isin(values, list(front_treasures()))].mean(axis=1))
-
-
-@cache
-def front_treasures() -> tuple[float, ...]:
-    """The treasures on the exact front of DST2d."""
-    return tuple(value for value in dst.exact_front()[:, 0].tolist() if value in dst.TREASURES.values())
 
 
 def _append_step(kind: str, steps: Int64[np.ndarray, " t"], step: int) -> Int64[np.ndarray, " t_next"]:

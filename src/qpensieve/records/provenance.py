@@ -3,11 +3,13 @@
 import os
 import platform
 import subprocess
+from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from qpensieve import machine
+from qpensieve.records.atomic import write_json
 
 PACKAGES = ("qpensieve", "jax", "jaxlib", "numpy", "optax", "equinox", "mujoco", "box2d", "gymnasium", "moocore")
 
@@ -24,6 +26,11 @@ def describe() -> dict[str, Any]:
         "xla_flags": os.environ.get("XLA_FLAGS", ""),
         "commit": _commit(),
     }
+
+
+def write_rows(path: Path, benchmark: str, rows: Sequence[Mapping[str, Any]], settings: Mapping[str, Any]) -> None:
+    """Write measured rows as JSON, with the settings they were measured with and where they come from."""
+    write_json(path, {"benchmark": benchmark, "settings": settings, "rows": list(rows), "provenance": describe()})
 
 
 def _version(package: str) -> str | None:

@@ -10,10 +10,11 @@ import numpy as np
 from jaxtyping import Float64
 
 from qpensieve import metrics
-from qpensieve.envs import dst
+from qpensieve.console import format_spread
+from qpensieve.envs.registry import find_domain
 from qpensieve.preferences import test_table
 from qpensieve.records.scores import SCORES, RunSummary, summarize
-from qpensieve.report import figures
+from qpensieve.report import drawing
 
 REFERENCE = "mosac"
 """The method that ED is measured against."""
@@ -26,7 +27,7 @@ class Result:
     Attributes:
         name: File and algorithm.
         algo: Algorithm.
-        domain: Domain.
+        domain: Domain, by its short name where it is a known one.
         step: Environment steps of each agent.
         preferences: Rows of the table.
         returns: Mean over episodes.
@@ -59,10 +60,11 @@ def read(path: Path, step: int | None = None) -> Result:
     preferences = content.get("preferences") or test_table(returns.shape[2])
     reference = content["reference"]
     config = content["config"]
+    known = find_domain(config["domain"])
     return Result(
         path.stem,
         config["algo"],
-        config["domain"],
+        config["domain"] if known is None else known.id,
         row["step"],
         np.asarray(preferences, np.float64),
         returns,
@@ -152,24 +154,16 @@ def _dominance(result: Result, against: Result | None) -> str:
 
 def _spread(values: np.ndarray) -> str:
     digits = 0 if np.abs(values).max() >= 100 else 2
-    return f"{values.mean():.{digits}f} +- {values.std():.{digits}f}"
-
-
-def format_markdown(rows: Sequence[dict[str, Any]]) -> str:
-    """The table as Markdown."""
-    names = list(rows[0])
-    cells = lambda row: [f"{row[name]:,}" if isinstance(row[name], int) else str(row[name]) for name in names]
-    lines = [names, ["---"] * len(names), *map(cells, rows)]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return format_spread(values.mean(), values.std(), f"{{:.{digits}f}}".format)
 
 
 def draw(results: Sequence[Result], out: Path) -> Path:
     """UT of every seed beside the ceiling, and the mean return vectors that each method reaches."""
-    figure = figures.new_figure(4.2)
+    figure = drawing.new_figure(4.2)
     left, right = figure.subplots(1, 2)
     names = labels(results)
     for number, result in enumerate(results):
-        colour = figures.COLOURS[number % len(figures.COLOURS)]
+        colour = drawing.COLOURS[number % len(drawing.COLOURS)]
         ut = np.asarray(metrics.utility(result.returns, result.preferences))
         left.scatter(np.full(len(ut), number), ut, color=colour, s=26, alpha=0.8)
         left.hlines(ut.mean(), number - 0.3, number + 0.3, color=colour)
@@ -178,17 +172,16 @@ def draw(results: Sequence[Result], out: Path) -> Path:
     left.set_xticks(range(len(results)), names, rotation=30, ha="right")
     left.set_title(f"UT on {len(results[0].preferences)} preferences, a dot per seed")
     right.set_title("mean returns, all seeds and preferences")
-    known = figures.KNOWN.get(results[0].domain)
+    known = find_domain(results[0].domain)
     for set_label, i in ((right.set_xlabel, 0), (right.set_ylabel, 1)):
         set_label(known.objectives[i] if known else f"objective {i + 1}")
-    if results[0].domain == "DST2d" and results[0].reference is not None:
-        ceilings = dst.ceilings(results[0].preferences, results[0].reference)
-        left.axhline(ceilings.utility, color=figures.GREY, linestyle="--", linewidth=1, label="ceiling")
-        front = dst.exact_front()
-        right.plot(front[:, 0], front[:, 1], "x", color=figures.GREY, label="exact front")
+    if known and known.exact and results[0].reference is not None:
+        ceilings = known.exact.ceilings(results[0].preferences, results[0].reference)
+        left.axhline(ceilings.utility, color=drawing.GREY, linestyle="--", linewidth=1, label="ceiling")
+        right.plot(*known.exact.points.T, "x", color=drawing.GREY, label="exact front")
         left.legend(frameon=False, loc="upper left", bbox_to_anchor=(0.0, 0.96))
     right.legend(frameon=False, fontsize=8)
-    return figures.write_figure(figure, out)
+    return drawing.write_figure(figure, out)
 
 
 def read_curves(path: Path) -> dict[str, Any]:
@@ -213,11 +206,11 @@ def draw_single_curves(paths: Sequence[Path], out: Path) -> Path:
     shared = curves[0]["preferences"]
     if any(not np.array_equal(shared, curve["preferences"]) for curve in curves):
         raise ValueError("these files are not of the same preferences")
-    figure = figures.new_figure(3.6)
+    figure = drawing.new_figure(3.6)
     panels = np.atleast_1d(figure.subplots(1, len(shared), sharex=True))
     for i, (axes, lam) in enumerate(zip(panels, shared, strict=True)):
         for number, curve in enumerate(curves):
-            colour = figures.COLOURS[number % len(figures.COLOURS)]
+            colour = drawing.COLOURS[number % len(drawing.COLOURS)]
             steps, values = curve["steps"] / 1000, curve["values"][:, :, i]
             axes.plot(steps, values, color=colour, linewidth=0.5, alpha=0.5)
             axes.plot(steps, values.mean(axis=1), color=colour, label=curve["algo"])
@@ -225,4 +218,4 @@ def draw_single_curves(paths: Sequence[Path], out: Path) -> Path:
         axes.set_xlabel("environment steps of each learner (thousands)")
     panels[0].set_ylabel("lam . return")
     panels[0].legend(frameon=False)
-    return figures.write_figure(figure, out)
+    return drawing.write_figure(figure, out)

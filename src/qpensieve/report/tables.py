@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from qpensieve import metrics
-from qpensieve.envs import DOMAINS, dst
-from qpensieve.metrics.references import REFERENCES
+from qpensieve.console import align, format_number, format_spread
+from qpensieve.envs.registry import Domain, find_domain
+from qpensieve.envs.treasures import find_treasures, share_found
 from qpensieve.records import evaluations as tables
 from qpensieve.records import search as records
 from qpensieve.records.atomic import write_json
@@ -19,7 +20,7 @@ from qpensieve.records.search import SearchRecord
 
 
 def summarize_run(folder: Path) -> dict[str, Any]:
-    """Scores of the newest full evaluation, per seed and over seeds; for DST2d beside its exact ceilings."""
+    """Scores of the newest full evaluation, per seed and over seeds; beside exact ceilings where they are known."""
     config = json.loads((folder / CONFIG).read_text())
     table = tables.load(folder / EVALUATIONS)
     if len(table.full_steps) == 0:
@@ -38,11 +39,8 @@ def summarize_run(folder: Path) -> dict[str, Any]:
     }
     if (folder / SEARCH).exists():
         content["search"] = summarize_search(records.load(folder / SEARCH))
-    if config["domain"] == "DST2d":
-        content["dst"] = _deep_sea(table, returns)
-    if config["domain"] == "DeepSeaTreasure":
-        content["treasures"] = [sorted(found) for found in tables.treasures(returns).found]
-    return content
+    known = find_domain(config["domain"])
+    return content if known is None else content | _special(known, table)
 
 
 def summarize_search(record: SearchRecord) -> dict[str, Any]:
@@ -82,20 +80,17 @@ def format_summary(content: dict[str, Any]) -> str:
         f"full protocol ({content['preferences']} preferences), "
         f"{content['environment_steps_per_seed']:,} environment steps per seed in all"
     ]
-    columns = [["seed", *map(str, content["seeds"]), "mean"]]
-    columns += [[name, *map(_show, values), _spread(over.get(name))] for name, values in per_seed.items()]
-    widths = [max(map(len, column)) for column in columns]
-    for cells in zip(*columns, strict=True):
-        first, *others = (cell.rjust(width) for cell, width in zip(cells, widths, strict=True))
-        rows.append("  ".join([cells[0].ljust(len(first)), *others]).rstrip())
+    cells = [["seed", *map(str, content["seeds"]), "mean"]]
+    cells += [[name, *map(format_number, values), _spread(over.get(name))] for name, values in per_seed.items()]
+    rows += align(list(zip(*cells, strict=True)), [True] + [False] * len(per_seed))
     if "search" in content:
         rows += _format_search(content["search"])
     for i, found in enumerate(content.get("treasures", [])):
         rows.append(f"seed row {i}: {len(found)} of 10 treasures: {', '.join(map(str, found)) or 'none'}")
     if "dst" in content:
         rows += _format_deep_sea(content["dst"])
-    known = REFERENCES.get(content["domain"])
-    if content["domain"] in DOMAINS and known is not None and not known.comparable:
+    known = find_domain(content["domain"])
+    if known is not None and known.in_paper and not known.is_hypervolume_comparable:
         rows.append("HV is not comparable with the paper's: it prints no reference point and ours is a guess.")
     return "\n".join(rows)
 
@@ -109,15 +104,17 @@ def _over_seeds(scores: RunSummary) -> dict[str, Any]:
     return {heading: metrics.summarize(values).__dict__ for heading, values in averaged.items()}
 
 
-def _deep_sea(table: Evaluations, returns: np.ndarray) -> dict[str, Any]:
-    assert table.reference is not None
-    ceilings = dst.ceilings(table.full_preferences, table.reference)
-    found = tables.treasures(returns)
-    return {
-        "ceilings": ceilings.__dict__,
-        "treasures": [sorted(values) for values in found.found],
-        "front_share": found.share.tolist(),
-    }
+def _special(domain: Domain, table: Evaluations) -> dict[str, Any]:
+    """What only some domains have: treasures, and the ceilings of an exact front."""
+    if not domain.treasures:
+        return {}
+    found = find_treasures(table.full_returns[-1], domain.treasures)
+    values = [sorted(each) for each in found]
+    if domain.exact is None or table.reference is None:
+        return {"treasures": values}
+    ceilings = domain.exact.ceilings(table.full_preferences, table.reference)
+    share = share_found(found, domain.front_treasures)
+    return {"dst": {"ceilings": ceilings.__dict__, "treasures": values, "front_share": share.tolist()}}
 
 
 def _format_deep_sea(content: dict[str, Any]) -> list[str]:
@@ -141,15 +138,11 @@ def _format_search(content: dict[str, Any]) -> list[str]:
         f"{fitness:,} more environment steps per seed to measure policies"
     ]
     for i, (size, volumes) in enumerate(zip(content["archive_size"], content["archive_hv"], strict=True)):
-        before = f"HV {_show(volumes[0])} after the warm-up, " if generations else "still in the warm-up, HV "
-        growth = f"{before}{_show(volumes[-1])} at the end" if volumes else "empty"
+        before = f"HV {format_number(volumes[0])} after the warm-up, " if generations else "still in the warm-up, HV "
+        growth = f"{before}{format_number(volumes[-1])} at the end" if volumes else "empty"
         lines.append(f"seed row {i}: archive of {size}; {growth} (as measured when found)")
     return lines
 
 
-def _show(value: float | int) -> str:
-    return f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:.4g}"
-
-
 def _spread(summary: dict[str, float] | None) -> str:
-    return "" if summary is None else f"{_show(summary['mean'])} +- {_show(summary['std'])}"
+    return "" if summary is None else format_spread(summary["mean"], summary["std"])

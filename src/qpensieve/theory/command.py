@@ -7,9 +7,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from qpensieve.bench.report import format_table, write_json
+from qpensieve.console import Progress, format_table
 from qpensieve.preferences import spaced_grid
-from qpensieve.records.log import Progress
+from qpensieve.records.provenance import write_rows
 from qpensieve.theory import coverage, experiment, figures, iteration, proof, soft
 from qpensieve.theory.iteration import Method
 from qpensieve.theory.momdp import Momdp, RandomSpec, chain, random_momdp, two_armed
@@ -104,7 +104,7 @@ def _report(
     ]
     config = {"mdp": case.family, "seed": case.seed, "temperature": case.alpha, "preferences": len(case.prefs)}
     config |= {"states": momdp.num_states, "actions": momdp.num_actions, "discount": momdp.discount}
-    write_json(paths[-1], "theory", [*gap_rows, *front_rows], config)
+    write_rows(paths[-1], "theory", [*gap_rows, *front_rows], config)
     print(title, format_table(gap_rows), "", sep="\n")
     print("Returns of the final policies as the temperature falls", format_table(front_rows), "", sep="\n")
     print(explain_lines(), "", *paths, sep="\n")
@@ -229,7 +229,7 @@ def run_study(path: Path, num_random: int, seed: int) -> None:
         "preferences": len(cases[0].prefs),
         "interval": "95 % percentile bootstrap of the mean, 2000 resamples, paired by problem for differences",
     }
-    write_json(path, "what sharing and memory each buy", rows, settings)
+    write_rows(path, "what sharing and memory each buy", rows, settings)
     for family in dict.fromkeys(str(row["family"]) for row in rows):
         print("", format_table(experiment.shown(rows, family)), sep="\n")
     print(path)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float64
 
-from qpensieve.report.figures import COLOURS, DPI, GREY, WIDTH
+from qpensieve.report.drawing import COLOURS, DPI, GREY, WIDTH
 from qpensieve.theory.coverage import SoftFront
 
 if TYPE_CHECKING:

@@ -14,12 +14,12 @@ import numpy as np
 
 from qpensieve import config as configs
 from qpensieve.config import RunConfig
+from qpensieve.console import Progress
 from qpensieve.records import checkpoint, evaluations, folder, provenance, search
 from qpensieve.records.checkpoint import Checkpoint
 from qpensieve.records.lock import lock
-from qpensieve.records.log import MetricsLog, Progress, is_logged
+from qpensieve.records.log import MetricsLog, is_logged
 from qpensieve.records.scores import RunSummary, scores, summarize
-from qpensieve.report import figures, search_figures
 from qpensieve.train.evaluate import FULL_EPISODES, SHORT_EPISODES, protocols
 from qpensieve.train.keeper import Keeper
 from qpensieve.train.session import EnvFailedError
@@ -283,22 +283,6 @@ def _restored(path: Path, config: RunConfig, options: Options, warn: Callable[[s
     else:
         run.restore(saved)
     return run
-
-
-def draw_pictures(folder: Path) -> list[Path]:
-    """All pictures of a run; none where matplotlib is not installed."""
-    try:
-        return all_pictures(folder)
-    except figures.MissingPlots:
-        return []
-
-
-def all_pictures(folder: Path) -> list[Path]:
-    """front.png and curves.png; of a population also generations.png and, where it predicts, predictions.png."""
-    paths = [figures.draw_front(folder), figures.draw_curves(folder)]
-    if (folder / "search.npz").exists():
-        paths += [search_figures.draw_generations(folder), search_figures.draw_predictions(folder)]
-    return [path for path in paths if path is not None]
 
 
 def _notes(summary: RunSummary) -> dict[str, str]:

@@ -1,0 +1,19 @@
+"""How benchmarks take times."""
+
+import time
+from collections.abc import Callable, Sequence
+
+
+def interleave(parts: Sequence[Callable[[], float]], repeats: int) -> list[list[float]]:
+    """Run every part once per repeat, in turn, so that a slow minute of the machine hits all of them alike."""
+    results: list[list[float]] = [[] for _ in parts]
+    for _ in range(repeats):
+        for values, part in zip(results, parts, strict=True):
+            values.append(part())
+    return results
+
+
+def seconds(work: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start

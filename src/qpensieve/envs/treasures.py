@@ -1,0 +1,43 @@
+"""The sea that both Deep Sea Treasures share: ten treasures on the bottom, rock below them, water above.
+
+`dst.py` sails it continuously, `grid.py` by cells; the theory builds its MOMDP from the grid.
+"""
+
+from collections.abc import Collection, Sequence
+
+import numpy as np
+from jaxtyping import Float, Float64
+
+SIZE = 11
+"""Rows and columns of the map."""
+VALUES = (0.7, 8.2, 11.5, 14.0, 15.1, 16.1, 19.6, 20.3, 22.4, 23.7)
+"""Treasure of each column, from the shore out."""
+DEPTHS = (1, 2, 3, 4, 4, 4, 7, 7, 9, 10)
+"""Row of that treasure; below it is rock. The last column of the map is open water."""
+TREASURES = {(depth, column): value for column, (depth, value) in enumerate(zip(DEPTHS, VALUES, strict=True))}
+"""(row, column) -> value."""
+TOLERANCE = 1e-3
+"""How far a return may be from a treasure's value and still be that treasure; room for float32 rounding."""
+
+
+def is_rock(row: int, column: int) -> bool:
+    return column < len(DEPTHS) and row > DEPTHS[column]
+
+
+def is_water(row: int, column: int) -> bool:
+    return not is_rock(row, column) and (row, column) not in TREASURES
+
+
+def find_treasures(
+    returns: Float[np.ndarray, "seed p e 2"], values: Sequence[float] = VALUES
+) -> tuple[frozenset[float], ...]:
+    """The treasures among `values` that the episodes of each seed ended at."""
+    known = np.array(values)
+    ends = np.asarray(returns, np.float64)[..., 0].reshape(len(returns), -1, 1)
+    reached = np.asarray((np.abs(ends - known) <= TOLERANCE).any(axis=1))
+    return tuple(frozenset(known[row].tolist()) for row in reached)
+
+
+def share_found(found: Sequence[Collection[float]], wanted: Collection[float]) -> Float64[np.ndarray, " seed"]:
+    """Which share of the wanted treasures each seed found."""
+    return np.array([len(set(wanted) & set(values)) / len(wanted) for values in found])

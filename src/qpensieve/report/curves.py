@@ -1,0 +1,246 @@
+"""The pictures of learning curves, of one run and of several runs over each other."""
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import cycle
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jaxtyping import Float64, Int64
+
+from qpensieve.records.folder import METRICS
+from qpensieve.records.scores import summarize
+from qpensieve.report import drawing
+from qpensieve.report.drawing import COLOURS, GREY
+from qpensieve.report.run_data import RunData, read_run, short_note
+
+# matplotlib is an extra and slow to import, so it is imported by the functions that draw.
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+else:
+    Axes = Figure = Any
+
+MOST_MARKERS = 30
+"""Up to so many evaluations each gets a marker."""
+UNNAMED = "_"
+"""Label of what the legend of the panel beside it explains already; legends skip it."""
+UT_TITLE, HV_TITLE = "utility (UT)", "hypervolume (HV)"
+
+Values = Float64[np.ndarray, "t seed"]
+
+
+@dataclass(frozen=True)
+class _Scores:
+    """Short evaluations over time; `hv` is None without a reference point."""
+
+    steps: Int64[np.ndarray, " t"]
+    ut: Values
+    best_single: Values
+    hv: Values | None
+
+
+def draw_curves(run: Path, out: Path) -> Path:
+    """Draw UT, HV, temperature and the share of samples that climb a snapshot against environment steps.
+
+    Panels without data are left out. Where the axis is logarithmic, mean and deviation are those of the logarithm.
+
+    Args:
+        run: Folder of the run.
+        out: Picture to write.
+
+    Returns:
+        The path of the picture.
+
+    Raises:
+        MissingPlots: If matplotlib is not installed.
+        FileNotFoundError: If the folder lacks a file.
+        ValueError: If a file is damaged or there is no evaluation.
+    """
+    data = read_run(run)
+    scores = _score(data)
+    rows = _read_rows(run / METRICS)
+    logged = {key: _read_series(rows, key, data.table.num_seeds) for key in ("temperature", "snapshot_share")}
+    logged = {key: series for key, series in logged.items() if series is not None}
+
+    num_panels = 1 + (scores.hv is not None) + len(logged)
+    figure = drawing.new_figure(height=3.9 if num_panels <= 2 else 6.8)
+    panels = iter(_panels(figure, num_panels))
+    ut_ceilings, hv_ceilings = _ceilings(data)
+    axes = next(panels)
+    _draw_seeds(axes, scores.steps, scores.ut, COLOURS[0])
+    _draw_mean(axes, scores.steps, scores.best_single.mean(axis=1), COLOURS[1], "run's best single row")
+    _finish(axes, UT_TITLE, ut_ceilings)
+    if scores.hv is not None:
+        axes = next(panels)
+        _draw_seeds(axes, scores.steps, scores.hv, COLOURS[0], UNNAMED)
+        _finish(axes, HV_TITLE, hv_ceilings)
+    if "temperature" in logged:
+        _draw_temperature(next(panels), *logged["temperature"])
+    if "snapshot_share" in logged:
+        _draw_share(next(panels), *logged["snapshot_share"])
+    drawing.set_title(figure, f"{data.domain} · {data.algo} · {drawing.count(data.table.num_seeds, 'seed')}")
+    figure.supxlabel(short_note(data.table), fontsize=9, color=GREY)
+    return drawing.write_figure(figure, out)
+
+
+def compare_curves(runs: Sequence[Path], out: Path) -> Path:
+    """Draw UT and HV of several runs of one domain over each other, and return the path of the picture.
+
+    Raises:
+        MissingPlots: If matplotlib is not installed.
+        FileNotFoundError: If a folder lacks a file.
+        ValueError: If there are no runs, a file is damaged, a run has no evaluation, or the runs differ in domain,
+            short preferences or reference point, so that their scores do not compare.
+    """
+    data = [read_run(run) for run in runs]
+    _check_comparable(data)
+    scores = [_score(run) for run in data]
+    has_hv = all(score.hv is not None for score in scores)
+    figure = drawing.new_figure(height=4.3)
+    panels = _panels(figure, 2 if has_hv else 1)
+    for label, colour, score in zip(_run_labels(data), cycle(COLOURS), scores, strict=False):
+        _draw_seeds(panels[0], score.steps, score.ut, colour, label)
+        if has_hv and score.hv is not None:
+            _draw_seeds(panels[1], score.steps, score.hv, colour, UNNAMED)
+    for axes, title, ceilings in zip(panels, (UT_TITLE, HV_TITLE), _ceilings(data[0]), strict=False):
+        _finish(axes, title, ceilings)
+    drawing.set_title(figure, f"{data[0].domain} · {drawing.count(len(data), 'run')}: mean ± 1 std over seeds")
+    figure.supxlabel(short_note(data[0].table), fontsize=9, color=GREY)
+    return drawing.write_figure(figure, out)
+
+
+def _read_rows(path: Path) -> list[dict[str, Any]]:
+    """Train rows by step; of two at one step (a resumed run) the later counts. A line cut off by a crash is skipped."""
+    by_step = {}
+    for line in path.read_text().splitlines() if path.is_file() else []:
+        try:
+            row = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(row, dict) and row.get("event") == "train" and "step" in row:
+            by_step[row["step"]] = row
+    return [by_step[step] for step in sorted(by_step)]
+
+
+def _read_series(rows: list[dict[str, Any]], key: str, num_seeds: int) -> tuple[Int64[np.ndarray, " t"], Values] | None:
+    """Steps and values of one logged quantity, or None if no row has it; what is not finite leaves a gap."""
+    pairs = [(row["step"], row[key]) for row in rows if np.size(row.get(key, ())) == num_seeds]
+    if not pairs:
+        return None
+    steps = np.array([step for step, _ in pairs], np.int64)
+    values = np.array([value for _, value in pairs], np.float64).reshape(-1, num_seeds)
+    is_finite = np.isfinite(values)
+    return (steps, np.where(is_finite, values, np.nan)) if is_finite.any() else None
+
+
+def _score(run: RunData) -> _Scores:
+    table = run.table
+    if len(table.short_steps) == 0:
+        raise ValueError(f"{run.folder} has no short evaluation yet; nothing to draw")
+    each = [summarize(r, table.short_preferences, table.reference) for r in table.short_returns]
+    return _Scores(
+        steps=table.short_steps,
+        ut=np.stack([summary.ut for summary in each]),
+        best_single=np.stack([summary.best_single for summary in each]),
+        hv=None if table.reference is None else np.stack([s.hv for s in each if s.hv is not None]),
+    )
+
+
+def _check_comparable(runs: Sequence[RunData]) -> None:
+    if not runs:
+        raise ValueError("no runs to compare")
+    first = runs[0]
+    for run in runs[1:]:
+        if run.domain != first.domain:
+            raise ValueError(f"{run.folder} is a run on {run.domain}, {first.folder} on {first.domain}")
+        if not np.array_equal(run.table.short_preferences, first.table.short_preferences):
+            raise ValueError(f"{run.folder} and {first.folder} were evaluated on different preferences")
+        ours, theirs = run.table.reference, first.table.reference
+        if ours is not None and theirs is not None and not np.array_equal(ours, theirs):
+            raise ValueError(f"{run.folder} and {first.folder} have different reference points")
+
+
+def _run_labels(runs: Sequence[RunData]) -> list[str]:
+    """The algorithms; with the folder's name where several runs have the same one."""
+    counts = Counter(run.algo for run in runs)
+    return [run.algo if counts[run.algo] == 1 else f"{run.algo} ({run.folder.name})" for run in runs]
+
+
+def _panels(figure: Figure, num: int) -> list[Axes]:
+    """Up to two panels a row, with environment steps along the bottom."""
+    from matplotlib.ticker import EngFormatter
+
+    columns = min(num, 2)
+    panels: list[Axes] = []
+    for i in range(num):
+        axes = drawing.style(
+            figure.add_subplot(-(-num // columns), columns, i + 1, sharex=panels[0] if panels else None)
+        )
+        panels.append(axes)
+        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+        axes.set_xlabel("environment steps", fontsize=10)
+    return panels
+
+
+def _draw_seeds(
+    axes: Axes, steps: Int64[np.ndarray, " t"], values: Values, colour: str, label: str | None = None
+) -> None:
+    """Thin lines of the seeds, their mean and a band of one standard deviation; logarithmic where the axis is."""
+    forward, back = (np.log, np.exp) if axes.get_yscale() == "log" else (np.array, np.array)
+    mean, std = forward(values).mean(axis=1), forward(values).std(axis=1)
+    is_one = values.shape[1] == 1
+    if not is_one:
+        axes.fill_between(steps, back(mean - std), back(mean + std), color=colour, alpha=0.18, linewidth=0, zorder=2)
+        axes.plot(steps, values, color=colour, alpha=0.5, linewidth=0.8, zorder=3)
+    _draw_mean(axes, steps, back(mean), colour, label or ("one seed" if is_one else "mean ± 1 std, seeds thin"))
+
+
+def _draw_mean(
+    axes: Axes, steps: Int64[np.ndarray, " t"], mean: Float64[np.ndarray, " t"], colour: str, label: str
+) -> None:
+    # One evaluation makes no line, so few of them get markers.
+    marker = "o" if len(steps) <= MOST_MARKERS else None
+    axes.plot(steps, mean, color=colour, linewidth=1.8, marker=marker, markersize=3.5, zorder=4, label=label)
+
+
+def _ceilings(run: RunData) -> tuple[dict[str, float], dict[str, float]]:
+    """Of UT and of HV: what no policy can exceed, by name; known where the exact front is."""
+    if run.exact is None or run.table.reference is None:
+        return {}, {}
+    best = run.exact.ceilings(run.table.short_preferences, run.table.reference)
+    return {"ceiling": best.utility, "best single policy": best.best_single}, {"ceiling": best.hypervolume}
+
+
+def _finish(axes: Axes, title: str, ceilings: Mapping[str, float]) -> None:
+    for (name, value), linestyle in zip(ceilings.items(), ("--", ":"), strict=False):
+        axes.axhline(
+            value,
+            color="black",
+            linewidth=1.2,
+            linestyle=linestyle,
+            label=f"{name} {drawing.format_like(value, value)}",
+        )
+    axes.set_title(title, fontsize=11)
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(fontsize=8.5, loc="best", framealpha=0.8)
+
+
+def _draw_temperature(axes: Axes, steps: Int64[np.ndarray, " t"], values: Values) -> None:
+    # Only a positive temperature has a logarithm; anything else is a sign of trouble that must stay visible.
+    if not (values <= 0).any():
+        axes.set_yscale("log")
+    _draw_seeds(axes, steps, values, COLOURS[0])
+    axes.set_title("temperature", fontsize=11)
+
+
+def _draw_share(axes: Axes, steps: Int64[np.ndarray, " t"], values: Values) -> None:
+    from matplotlib.ticker import PercentFormatter
+
+    _draw_seeds(axes, steps, values, COLOURS[0])
+    axes.set_ylim(-0.03, 1.03)
+    axes.yaxis.set_major_formatter(PercentFormatter(xmax=1.0, decimals=0))
+    axes.set_title("samples that climb a snapshot", fontsize=11)

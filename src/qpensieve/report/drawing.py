@@ -1,0 +1,87 @@
+"""What all pictures share: size, colours, titles, and how their numbers are shown."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from qpensieve import metrics
+
+# matplotlib is an extra and slow to import, so it is imported by the functions that draw.
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+else:
+    Axes = Figure = Any
+
+WIDTH = 8.0
+"""Width of every picture, inches."""
+DPI = 150
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+"""Colour-blind-safe (Okabe and Ito), one per run."""
+COLOUR_MAP = "viridis"
+REVERSED_COLOUR_MAP = f"{COLOUR_MAP}_r"
+"""Of generations; the newest is dark, since its front is drawn thinnest."""
+GREY, PALE = "#555555", "#AAAAAA"
+
+
+class MissingPlots(ImportError):  # noqa: N818  (says what is wrong; it is caught by this name)
+    """matplotlib is not installed."""
+
+    def __init__(self) -> None:
+        super().__init__("pictures need matplotlib; install it with: pip install 'qpensieve[plots]'")
+
+
+def new_figure(height: float) -> Figure:
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise MissingPlots from error
+    figure = Figure(figsize=(WIDTH, height), dpi=DPI, layout="constrained")
+    figure.get_layout_engine().set(w_pad=0.1, h_pad=0.08)  # pyright: ignore[reportOptionalMemberAccess, reportCallIssue]
+    return figure
+
+
+def write_figure(figure: Figure, out: Path) -> Path:
+    out.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(out)
+    return out
+
+
+def set_title(figure: Figure, title: str) -> None:
+    figure.suptitle(title, fontsize=13, fontweight="bold")
+
+
+def style(axes: Axes) -> Axes:
+    axes.grid(True, color="#DDDDDD", linewidth=0.7)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.tick_params(labelsize=9)
+    return axes
+
+
+def add_colour_bar(figure: Figure, scatter: Any, panels: list[Axes], label: str) -> None:
+    bar = figure.colorbar(scatter, ax=panels, fraction=0.05, pad=0.02)
+    bar.set_label(label, fontsize=10)
+    bar.ax.tick_params(labelsize=9)
+
+
+def count(num: int, word: str) -> str:
+    return f"{num} {word}" if num == 1 else f"{num} {word}s"
+
+
+def format_mean_std(values: np.ndarray) -> str:
+    """Mean ± standard deviation over seeds, with a common power of ten where the mean is large."""
+    mean, std = metrics.mean_std(values)
+    exponent = int(np.floor(np.log10(abs(mean)))) if abs(mean) >= 1e5 else 0
+    scale = 10.0**exponent
+    text = " ± ".join(format_like(part / scale, mean / scale) for part in (mean, std)[: len(values)])
+    if not exponent:
+        return text
+    return f"({text})e{exponent}" if len(values) > 1 else f"{text}e{exponent}"
+
+
+def format_like(value: float, like: float) -> str:
+    """`value` with as many decimals as suit `like`."""
+    size = abs(like)
+    return f"{value:,.{0 if size >= 1000 else 1 if size >= 100 else 2}f}"

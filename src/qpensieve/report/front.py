@@ -1,0 +1,192 @@
+"""The picture of the front that a run learned."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jaxtyping import Bool, Float64, Int64
+
+from qpensieve import metrics
+from qpensieve.envs.treasures import find_treasures, share_found
+from qpensieve.records.scores import summarize
+from qpensieve.report import drawing
+from qpensieve.report.drawing import COLOUR_MAP, COLOURS, GREY
+from qpensieve.report.run_data import RunData, read_run, short_note
+
+# matplotlib is an extra and slow to import, so it is imported by the functions that draw.
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+else:
+    Axes = Figure = Any
+
+MARKER_AREA = 30.0
+"""Area of the marker of one return vector, square points."""
+MOST_POINTS = 400
+"""Beyond so many return vectors the markers shrink, to the same area in all."""
+
+
+@dataclass(frozen=True)
+class _Front:
+    """The evaluation a front is drawn from."""
+
+    step: int
+    is_full: bool
+    returns: Float64[np.ndarray, "seed p e d"]
+    preferences: Float64[np.ndarray, "p d"]
+
+    @cached_property
+    def points(self) -> Float64[np.ndarray, "n d"]:
+        """Means over episodes, all seeds together."""
+        return self.returns.mean(axis=2).reshape(-1, self.returns.shape[-1])
+
+    @cached_property
+    def lam(self) -> Float64[np.ndarray, "n d"]:
+        """Preferences of `points`."""
+        return np.tile(self.preferences, (len(self.returns), 1))
+
+    @cached_property
+    def is_best(self) -> Bool[np.ndarray, " n"]:
+        """Whether no point dominates; all of several equal points count, where `metrics` keeps one."""
+        distinct, place = np.unique(self.points, axis=0, return_inverse=True)
+        return metrics.is_non_dominated(distinct)[place.reshape(-1)]
+
+
+def draw_front(run: Path, out: Path) -> Path:
+    """Draw the learned front from the newest full evaluation, else from the newest short one.
+
+    Return vectors that coincide are drawn as rings of one marker, of equal area, each in its preference's colour.
+
+    Args:
+        run: Folder of the run.
+        out: Picture to write.
+
+    Returns:
+        The path of the picture.
+
+    Raises:
+        MissingPlots: If matplotlib is not installed.
+        FileNotFoundError: If the folder lacks a file.
+        ValueError: If a file is damaged, there is no evaluation, or there are fewer than two objectives.
+    """
+    data = read_run(run)
+    d = data.table.num_objectives
+    if d < 2:
+        raise ValueError(f"a front needs at least two objectives, {run} has {d}")
+    front = _newest(data)
+    figure = drawing.new_figure(height=6.2 if d == 2 else 7.6)
+    if d == 2:
+        _draw_plane(figure, data, front)
+    else:
+        _draw_pairs(figure, data, front)
+    _describe_front(figure, data, front)
+    return drawing.write_figure(figure, out)
+
+
+def _newest(run: RunData) -> _Front:
+    table = run.table
+    if len(table.full_steps):
+        return _Front(int(table.full_steps[-1]), True, table.full_returns[-1], table.full_preferences)
+    if len(table.short_steps):
+        return _Front(int(table.short_steps[-1]), False, table.short_returns[-1], table.short_preferences)
+    raise ValueError(f"{run.folder} has no evaluation yet; nothing to draw")
+
+
+def _draw_plane(figure: Figure, run: RunData, front: _Front) -> None:
+    axes = drawing.style(figure.add_subplot())
+    scatter = _scatter(axes, front, 0, 1)
+    best = metrics.non_dominated(front.points)
+    best = best[np.argsort(best[:, 0])]
+    # A point reaches all that is left of and below it: the boundary of that is a step before each point.
+    axes.step(*best.T, where="pre", color=COLOURS[1], linewidth=1.4, zorder=2, label="learned front, all seeds")
+    if run.exact is not None:
+        squares = {"marker": "s", "markersize": 13, "markerfacecolor": "none", "zorder": 4}
+        # Squares and steps share one entry of the legend.
+        axes.plot(
+            *run.exact.points.T,
+            color="black",
+            linestyle="--",
+            linewidth=1,
+            drawstyle="steps-pre",
+            label="exact front",
+            **squares,
+        )
+    axes.set_xlabel(run.labels[0], fontsize=11)
+    axes.set_ylabel(run.labels[1], fontsize=11)
+    axes.legend(fontsize=10, loc="lower left", framealpha=0.9)
+    drawing.add_colour_bar(figure, scatter, [axes], f"λ₁: preference for {run.objectives[0]}")
+
+
+def _draw_pairs(figure: Figure, run: RunData, front: _Front) -> None:
+    """Every pair of objectives; columns share the objective along the bottom, rows the one at the left."""
+    last = run.table.num_objectives - 1
+    panels: dict[tuple[int, int], Axes] = {}
+    scatter = None
+    for j in range(1, last + 1):
+        for i in range(j):
+            share = {"sharex": panels.get((j - 1, i)), "sharey": panels.get((j, i - 1))}
+            axes = panels[j, i] = drawing.style(figure.add_subplot(last, last, (j - 1) * last + i + 1, **share))
+            scatter = _scatter(axes, front, i, j)
+            axes.tick_params(labelbottom=j == last, labelleft=i == 0)
+            if j == last:
+                axes.set_xlabel(run.labels[i].replace(" (", "\n("), fontsize=10)
+            if i == 0:
+                axes.set_ylabel(run.labels[j], fontsize=10)
+    drawing.add_colour_bar(figure, scatter, list(panels.values()), "λ horizontal / (λ horizontal + λ vertical)")
+
+
+def _scatter(axes: Axes, front: _Front, i: int, j: int) -> Any:
+    """Objective j over i. Dominated points are small and pale; colour is how much of the pair's preference i has."""
+    points, lam = front.points, front.lam[:, [i, j]]
+    total = lam.sum(axis=1)
+    colour = np.divide(lam[:, 0], total, out=np.full(len(lam), 0.5), where=total > 0)
+    order, areas = _rings(points[:, [i, j]], colour)
+    face = {"cmap": COLOUR_MAP, "vmin": 0.0, "vmax": 1.0, "linewidths": 0.0}
+    pale, strong = order[~front.is_best[order]], order[front.is_best[order]]
+    axes.scatter(*points[pale][:, [i, j]].T, c=colour[pale], s=0.5 * areas[pale], alpha=0.4, zorder=2.5, **face)
+    return axes.scatter(*points[strong][:, [i, j]].T, c=colour[strong], s=areas[strong], zorder=3, **face)
+
+
+def _rings(
+    points: Float64[np.ndarray, "n 2"], colour: Float64[np.ndarray, " n"]
+) -> tuple[Int64[np.ndarray, " n"], Float64[np.ndarray, " n"]]:
+    """Order to draw in, and marker areas: points at one place become rings of equal area, sorted by colour."""
+    _, place, counts = np.unique(points.round(6), axis=0, return_inverse=True, return_counts=True)
+    order = np.lexsort((colour, place.reshape(-1)))
+    first = np.cumsum(counts) - counts
+    rank = np.empty(len(points))
+    rank[order] = np.arange(len(points)) - np.repeat(first, counts)
+    count = counts[place.reshape(-1)]
+    whole = MARKER_AREA * min(1.0, MOST_POINTS / len(points)) * np.minimum(np.sqrt(count), 6.0)
+    return order, whole * (1 - rank / count)
+
+
+def _describe_front(figure: Figure, run: RunData, front: _Front) -> None:
+    """Title and footnote; beside UT always what shows whether the preference is obeyed."""
+    seeds, rows, episodes, _ = front.returns.shape
+    summary = summarize(front.returns, front.preferences, run.table.reference)
+    protocol = "" if front.is_full else " (short protocol)"
+    scores = f"UT {drawing.format_mean_std(summary.ut)}"
+    if summary.hv is not None and run.table.reference is not None:
+        scores += (
+            f" · HV {drawing.format_mean_std(summary.hv)} from ({', '.join(f'{r:g}' for r in run.table.reference)})"
+        )
+    head = f"{run.domain} · {run.algo} · step {front.step:,}{protocol} · {drawing.count(seeds, 'seed')}"
+    drawing.set_title(figure, f"{head}\n{scores}")
+
+    full = f"full protocol: {rows} preferences x {episodes} episodes"
+    notes = [
+        f"best single row: UT {drawing.format_mean_std(summary.best_single)}",
+        f"front size {drawing.format_mean_std(summary.front_size)}",
+    ]
+    if run.known is not None and run.known.front_treasures:
+        wanted = run.known.front_treasures
+        found = share_found(find_treasures(front.returns, run.known.treasures), wanted)
+        notes.append(f"front treasures found: {', '.join(f'{x * len(wanted):.0f}' for x in found)} of {len(wanted)}")
+    correlation = zip(run.objectives, summary.correlation.mean(axis=0), strict=True)
+    obeys = "rank correlation of λ with return: " + ", ".join(f"{name} {value:.2f}" for name, value in correlation)
+    marks = "pale: dominated · rings: preferences with the same return"
+    lines = [full if front.is_full else short_note(run.table), " · ".join(notes), obeys, marks]
+    figure.supxlabel("\n".join(lines), fontsize=9, color=GREY)

@@ -1,0 +1,134 @@
+"""A run as its pictures read it: the files of its folder, and what is known of its domain."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float64
+
+from qpensieve.envs.exact import ExactFront
+from qpensieve.envs.registry import Domain, find_domain
+from qpensieve.records import evaluations
+from qpensieve.records import search as searches
+from qpensieve.records.evaluations import Evaluations
+from qpensieve.records.folder import CONFIG, EVALUATIONS, SEARCH
+from qpensieve.records.search import SearchRecord
+from qpensieve.report import drawing
+
+Points = Float64[np.ndarray, "n d"]
+
+
+@dataclass(frozen=True)
+class RunData:
+    """What the folder of a run holds."""
+
+    folder: Path
+    config: Mapping[str, Any]
+    table: Evaluations
+
+    @property
+    def algo(self) -> str:
+        return str(self.config.get("algo", "unknown algorithm"))
+
+    @cached_property
+    def known(self) -> Domain | None:
+        """Its row in the table of domains; None for an environment of someone else."""
+        return find_domain(str(self.config.get("domain", "")))
+
+    @property
+    def domain(self) -> str:
+        """Short name of a known domain, or whatever the run calls a foreign one."""
+        return str(self.config.get("domain", "unknown domain")) if self.known is None else self.known.id
+
+    @property
+    def exact(self) -> ExactFront | None:
+        """The exact front, where the domain has one."""
+        known = self.known
+        return known.exact if known and len(known.objectives) == self.table.num_objectives else None
+
+    @property
+    def objectives(self) -> tuple[str, ...]:
+        return self._names(self.known.objectives if self.known else self.config.get("objectives", ()))
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Axis labels: the objectives, with units where they are obvious."""
+        return self._names(self.known.labels if self.known else self.config.get("objectives", ()))
+
+    def _names(self, names: Sequence[Any]) -> tuple[str, ...]:
+        """The names, or numbers where they are not one per objective."""
+        d = self.table.num_objectives
+        return tuple(map(str, names)) if len(names) == d else tuple(f"objective {i + 1}" for i in range(d))
+
+
+@dataclass(frozen=True)
+class SearchData:
+    """A run, and the record of its search."""
+
+    run: RunData
+    record: SearchRecord
+
+    @property
+    def d(self) -> int:
+        return len(self.record.reference)
+
+    @cached_property
+    def ends(self) -> list[int]:
+        return self.record.generation_ends()
+
+    @property
+    def stages(self) -> dict[str, Any]:
+        """Settings of warm-up and generations."""
+        return self.run.config.get("agent", {}).get("stages", {})
+
+    @property
+    def seed_names(self) -> list[str]:
+        first = int(self.run.config.get("first_seed", 0))
+        return [f"seed {first + i}" for i in range(self.record.num_seeds)]
+
+    @property
+    def is_whole(self) -> Bool[np.ndarray, " g"]:
+        """Whether a generation ran to its full length; a record with only one cannot tell, its settings can."""
+        whole, length = self.record.reached()[1], self.stages.get("generation_iterations")
+        return whole if length is None else whole & (np.diff(self.ends) == length)
+
+    def measured(self, seed: int) -> Points:
+        """What every policy of a seed reached."""
+        return self.record.objs[1:, seed].reshape(-1, self.d)
+
+
+def read_run(folder: Path) -> RunData:
+    path = folder / CONFIG
+    if not path.is_file():
+        raise FileNotFoundError(f"no {CONFIG} in {folder}; is it a run's folder?")
+    try:
+        config = json.loads(path.read_text())
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged: {error}") from error
+    if not isinstance(config, dict):
+        raise ValueError(f"{path} is damaged: it holds no JSON object")
+    return RunData(folder, config, evaluations.load(folder / EVALUATIONS))
+
+
+def read_search(folder: Path) -> SearchData:
+    search = SearchData(read_run(folder), searches.load(folder / SEARCH))
+    if search.record.num_iterations == 0:
+        raise ValueError(f"{folder} has no iteration yet; nothing to draw")
+    return search
+
+
+def short_note(table: Evaluations) -> str:
+    """What the short protocol was, for the foot of a picture."""
+    episodes = table.short_returns.shape[3]
+    return f"short protocol: every fifth preference x {episodes} episodes; not comparable with the paper's table"
+
+
+def measured_note(search: SearchData) -> str:
+    """How the objectives of a search were measured, for the foot of a picture."""
+    episodes = search.stages.get("fitness_episodes")
+    how = "" if episodes is None else f": the mean of {drawing.count(episodes, 'episode')} of the mean action"
+    return f"objectives as measured during the search{how}"

@@ -1,0 +1,130 @@
+"""The pictures of learning curves: what is drawn where, and that odd runs are drawn without a warning."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("matplotlib")
+
+from matplotlib.figure import Figure
+
+from qpensieve.metrics import reference_point
+from qpensieve.records.scores import summarize
+from qpensieve.report import curves, drawing
+from qpensieve.report.curves import compare_curves
+from tests.report.runs import (
+    EXACT,
+    STEPS,
+    draw_curves,
+    draw_front,
+    dst_returns,
+    lines,
+    make_run,
+    make_table,
+    titles,
+    train_rows,
+)
+
+
+def test_curves_show_all_panels_and_the_ceilings_of_the_short_preferences(tmp_path: Path, drawn: list[Figure]):
+    table = make_table(dst_returns(), reference="DST2d")
+    draw_curves(make_run(tmp_path, table, train_rows(3)))
+    assert titles(drawn[0]) == ["utility (UT)", "hypervolume (HV)", "temperature", "samples that climb a snapshot"]
+    ceilings = EXACT.ceilings(table.short_preferences, reference_point("DST2d"))
+    utility, volume = lines(drawn[0], 0), lines(drawn[0], 1)
+    assert utility[f"ceiling {ceilings.utility:.2f}"][1, 0] == ceilings.utility
+    assert utility[f"best single policy {ceilings.best_single:.2f}"][1, 0] == ceilings.best_single
+    assert volume["ceiling 1,055"][1, 0] == ceilings.hypervolume
+    steps, mean = utility["mean ± 1 std, seeds thin"]
+    np.testing.assert_array_equal(steps, [STEPS, 2 * STEPS, 3 * STEPS])
+    np.testing.assert_allclose(np.diff(mean), [1, 1])
+    last = summarize(table.short_returns[-1], table.short_preferences)
+    assert mean[-1] == pytest.approx(last.ut.mean())
+    note = "short protocol: every fifth preference x 2 episodes; not comparable with the paper's table"
+    assert drawn[0].get_supxlabel() == note
+
+
+def test_logged_values_are_drawn_per_seed_from_the_steps_that_have_them(tmp_path: Path, drawn: list[Figure]):
+    draw_curves(make_run(tmp_path, make_table(dst_returns(2), reference="DST2d"), train_rows(2)))
+    assert drawn[0].axes[2].get_yscale() == "log"
+    seeds = drawn[0].axes[2].get_lines()[:2]
+    np.testing.assert_allclose(np.asarray(seeds[1].get_ydata()), 100 / np.arange(1000, 5000, 1000) + 1)
+    share = drawn[0].axes[3].get_lines()[0]
+    np.testing.assert_array_equal(np.asarray(share.get_xdata()), [3000, 4000])
+
+
+def test_the_later_of_two_rows_at_one_step_counts_and_torn_lines_are_skipped(tmp_path: Path):
+    path = tmp_path / "metrics.jsonl"
+    rows = [{"event": "train", "step": step, "x": [step + shift]} for shift in (0, 5) for step in (2, 1)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows) + '[1]\n{"event": "train", "st')
+    series = curves._read_series(curves._read_rows(path), "x", num_seeds=1)
+    assert series is not None
+    np.testing.assert_array_equal(series[0], [1, 2])
+    np.testing.assert_array_equal(series[1], [[6], [7]])
+
+
+@pytest.mark.parametrize(
+    "temperatures",
+    [
+        [[0.0, 0.1], [0.2, 0.1]],
+        [[-1.0, 0.1], [0.2, 0.1]],
+        [[float("nan"), 0.1], [0.2, 0.1]],
+        [[None, None], [float("inf"), 0.1]],
+        [[None, None], [None, None]],
+        [[0.1], [0.2]],
+    ],
+)
+def test_odd_temperatures_are_drawn_without_a_warning(tmp_path: Path, temperatures: list):
+    rows = [{"event": "train", "step": 1000 * i, "temperature": values} for i, values in enumerate(temperatures)]
+    draw_curves(make_run(tmp_path, make_table(dst_returns(2), num_short=1), rows))
+
+
+@pytest.mark.parametrize("rows", [None, [], [{"event": "train", "step": 1, "critic_loss": [1.0]}]])
+def test_one_seed_one_evaluation_and_no_rows_are_enough(tmp_path: Path, drawn: list[Figure], rows: list | None):
+    table = make_table(dst_returns(1), num_short=1, num_full=0, reference="DST2d")
+    run = make_run(tmp_path, table, rows)
+    draw_curves(run)
+    draw_front(run)
+    assert titles(drawn[0]) == ["utility (UT)", "hypervolume (HV)"]
+    assert lines(drawn[0], 0)["one seed"].shape == (2, 1)
+    assert "1 seed\nUT 7." in drawn[1].get_suptitle()
+    assert "±" not in drawn[1].get_suptitle()
+
+
+def test_without_a_reference_there_is_no_hypervolume_panel(tmp_path: Path, drawn: list[Figure]):
+    returns = np.random.default_rng(0).normal(size=(2, 100, 2))
+    run = make_run(tmp_path, make_table(returns), domain="module:factory", objectives=["speed", "comfort"])
+    draw_curves(run)
+    draw_front(run)
+    compare_curves([run, run], tmp_path / "c.png")
+    assert titles(drawn[0]) == titles(drawn[2]) == ["utility (UT)"]
+    assert drawn[1].axes[0].get_ylabel() == "comfort"
+
+
+def test_compared_runs_are_named_by_algorithm_and_by_folder_where_that_is_not_enough(
+    tmp_path: Path, drawn: list[Figure]
+):
+    table = make_table(dst_returns(), reference="DST2d")
+    algos = {"a": "qpensieve", "b": "qpensieve", "c": "mosac"}
+    runs = [make_run(tmp_path / name, table, algo=algo) for name, algo in algos.items()]
+    compare_curves(runs, tmp_path / "c.png")
+    assert {"qpensieve (a)", "qpensieve (b)", "mosac"} <= set(lines(drawn[0], 0))
+    assert set(lines(drawn[0], 1)) == {"ceiling 1,055"}
+    colours = [[line.get_color() for line in axes.get_lines()[3:12:4]] for axes in drawn[0].axes]
+    assert colours[0] == colours[1] == list(drawing.COLOURS[:3])
+
+
+def test_runs_whose_scores_do_not_compare_are_refused(tmp_path: Path):
+    table = make_table(dst_returns(), reference="DST2d")
+    run = make_run(tmp_path / "a", table)
+    with pytest.raises(ValueError, match="no runs to compare"):
+        compare_curves([], tmp_path / "c.png")
+    with pytest.raises(ValueError, match=r"is a run on Hopper2d, .* on DST2d"):
+        compare_curves([run, make_run(tmp_path / "b", table, domain="Hopper2d")], tmp_path / "c.png")
+    with pytest.raises(ValueError, match="different preferences"):
+        compare_curves([run, make_run(tmp_path / "b", make_table(dst_returns()[:, :50]))], tmp_path / "c.png")
+    other = make_run(tmp_path / "b", make_table(dst_returns(), reference="Hopper2d"))
+    with pytest.raises(ValueError, match="different reference points"):
+        compare_curves([run, other], tmp_path / "c.png")

@@ -1,0 +1,84 @@
+"""The picture of the front: what is drawn where, and that odd runs are drawn without a warning."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("matplotlib")
+
+from matplotlib.figure import Figure
+
+from qpensieve import preferences
+from qpensieve.metrics import hypervolume, reference_point
+from qpensieve.records import evaluations
+from qpensieve.report import front
+from tests.report.runs import EXACT, STEPS, draw_front, dst_returns, lines, make_run, make_table
+
+
+def test_the_front_shows_learned_and_exact_points_and_the_scores(tmp_path: Path, drawn: list[Figure]):
+    draw_front(make_run(tmp_path, make_table(dst_returns(), reference="DST2d")))
+    axes = drawn[0].axes[0]
+    np.testing.assert_allclose(lines(drawn[0], 0)["exact front"].T, EXACT.points)
+    learned = lines(drawn[0], 0)["learned front, all seeds"].T
+    assert {tuple(point) for point in learned} == {tuple(point) for point in dst_returns().reshape(-1, 2)}
+    assert sum(len(np.asarray(c.get_offsets())) for c in axes.collections) == 300
+    assert axes.get_xlabel() == "treasure (value)"
+    title = drawn[0].get_suptitle()
+    assert title.startswith("DST2d · qpensieve · step 150,000 · 3 seeds\nUT 7.")
+    volumes = [hypervolume(seed, reference_point("DST2d")) for seed in dst_returns()]
+    assert f"HV {np.mean(volumes):.1f} ± {np.std(volumes):.1f} from (0, -50)" in title
+    found = [len(set(seed[:, 0])) for seed in dst_returns()]
+    assert f"front treasures found: {found[0]}, {found[1]}, {found[2]} of 8" in drawn[0].get_supxlabel()
+
+
+def test_points_keep_the_colour_of_their_preference(tmp_path: Path, drawn: list[Figure]):
+    returns = preferences.test_table(2)[None] * 100.0
+    draw_front(make_run(tmp_path, make_table(returns), domain="foreign"))
+    pale, strong = drawn[0].axes[0].collections
+    assert len(np.asarray(pale.get_offsets())) == 0
+    np.testing.assert_allclose(np.asarray(strong.get_offsets())[:, 0], np.asarray(strong.get_array()) * 100)
+    assert "HV" not in drawn[0].get_suptitle()
+    assert drawn[0].axes[0].get_xlabel() == "objective 1"
+
+
+def test_without_a_full_evaluation_the_front_says_it_is_a_short_one(tmp_path: Path, drawn: list[Figure]):
+    draw_front(make_run(tmp_path, make_table(dst_returns(), num_full=0, reference="DST2d")))
+    assert "step 150,000 (short protocol)" in drawn[0].get_suptitle()
+    assert "not comparable with the paper's table" in drawn[0].get_supxlabel()
+
+
+def test_the_newest_full_evaluation_is_drawn(tmp_path: Path, drawn: list[Figure]):
+    table = make_table(dst_returns())
+    worse = evaluations.append_full(table, 10 * STEPS, np.broadcast_to([-10.0, -3.0], (3, 100, 1, 2)).copy())
+    draw_front(make_run(tmp_path, worse))
+    assert "step 500,000" in drawn[0].get_suptitle()
+    np.testing.assert_array_equal(lines(drawn[0], 0)["learned front, all seeds"], [[-10], [-3]])
+
+
+@pytest.mark.parametrize(("domain", "num_panels"), [("Hopper3d", 3), ("LunarLander4d", 6), ("Hopper5d", 10)])
+def test_more_objectives_are_drawn_in_pairs(tmp_path: Path, drawn: list[Figure], domain: str, num_panels: int):
+    d = len(reference_point(domain))
+    returns = preferences.test_table(d)[None, :60] * np.array([[[1.0]], [[2.0]]]) * 300
+    draw_front(make_run(tmp_path, make_table(returns, reference=domain), domain=f"qpensieve/{domain}-v0"))
+    panels = drawn[0].axes[:-1]
+    assert len(panels) == num_panels
+    if domain == "Hopper3d":
+        assert [axes.get_xlabel() for axes in panels] == ["", "forward\n(sum of velocity)", "height\n(sum of height)"]
+        assert [axes.get_ylabel() for axes in panels] == ["height (sum of height)", "control", ""]
+        offsets = np.concatenate([np.asarray(c.get_offsets()) for c in panels[2].collections])
+        np.testing.assert_allclose(np.sort(offsets, axis=0), np.sort(returns[..., [1, 2]].reshape(-1, 2), axis=0))
+
+
+def test_points_at_one_place_become_rings_of_equal_area_sorted_by_colour():
+    points = np.array([[1.0, 1.0], [0.0, 0.0], [1.0, 1.0], [1.0, 1.0]])
+    order, areas = front._rings(points, np.array([0.9, 0.3, 0.1, 0.5]))
+    np.testing.assert_array_equal(order, [1, 2, 3, 0])
+    np.testing.assert_allclose(areas[1], front.MARKER_AREA)
+    np.testing.assert_allclose(areas[[2, 3, 0]], front.MARKER_AREA * np.sqrt(3) * np.array([1, 2 / 3, 1 / 3]))
+
+
+def test_one_objective_has_no_front(tmp_path: Path):
+    run = make_run(tmp_path, make_table(np.ones((2, 1, 1))), domain="foreign")
+    with pytest.raises(ValueError, match="a front needs at least two objectives"):
+        draw_front(run)

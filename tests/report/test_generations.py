@@ -1,0 +1,147 @@
+"""The picture of a search's archive: what is drawn where, and that odd records are drawn without a warning."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("matplotlib")
+
+from matplotlib.figure import Figure
+
+from qpensieve.metrics import hypervolume
+from qpensieve.report import generations
+from qpensieve.report.run_data import read_search
+from tests.records.test_search import FIRST, REFERENCE, VOLUMES, make_record, make_rows
+from tests.report.runs import EXACT
+from tests.report.searches import draw_generations, labelled, make_run, make_search, panel, steps, titles
+
+
+class TestGenerations:
+    def test_two_objectives_have_a_panel_per_seed_with_the_front_after_every_stage(
+        self, tmp_path: Path, drawn: list[Figure]
+    ):
+        draw_generations(make_run(tmp_path, make_record()))
+        assert titles(drawn[0])[0] == "seed 3: HV 18.00, archive of 3"
+        assert titles(drawn[0])[1].startswith("seed 4: ")
+        axes = panel(drawn[0], "seed 3")
+        # From the reference's left edge over the archive's points, then down to the reference.
+        expected = [
+            [(0, -5), (1, -5), (2, -6), (2, -10)],
+            [(0, -4), (2, -4), (3, -5), (3, -10)],
+            [(0, -3), (1, -3), (2, -4), (3, -5), (3, -10)],
+        ]
+        for ours, points in zip(steps(axes), expected, strict=True):
+            np.testing.assert_array_equal(ours, points)
+        np.testing.assert_array_equal(labelled(axes)["measured policy"], np.array(FIRST)[1:].reshape(-1, 2))
+        np.testing.assert_array_equal(labelled(axes)["reference"], [REFERENCE])
+        assert "exact front" not in labelled(axes)
+        assert (axes.get_xlabel(), axes.get_ylabel()) == ("objective 1", "objective 2")
+
+    def test_later_fronts_are_thinner_and_darker(self, tmp_path: Path, drawn: list[Figure]):
+        draw_generations(make_run(tmp_path, make_record()))
+        lines = [line for line in panel(drawn[0], "seed 3").get_lines() if line.get_drawstyle() == "steps-pre"]
+        widths, light = [line.get_linewidth() for line in lines], [sum(line.get_color()[:3]) for line in lines]
+        assert widths == sorted(widths, reverse=True)
+        assert light == sorted(light, reverse=True)
+
+    def test_the_hypervolume_is_drawn_per_iteration_with_borders_of_generations(
+        self, tmp_path: Path, drawn: list[Figure]
+    ):
+        draw_generations(make_run(tmp_path, make_record()))
+        axes = panel(drawn[0], "archive's hypervolume")
+        lines = labelled(axes)
+        np.testing.assert_allclose(lines["seed 3"], np.transpose([range(1, 6), VOLUMES]))
+        np.testing.assert_allclose(lines["seed 4"][:, 1], 4 * np.array(VOLUMES))
+        assert lines["warm-up ends"][:, 0].tolist() == [2, 2]
+        borders = [line.get_xdata()[0] for line in axes.get_lines() if len(line.get_xdata()) == 2]
+        assert sorted(borders) == [2, 2, 4]
+
+    def test_the_words_around_it_say_what_was_done(self, tmp_path: Path, drawn: list[Figure]):
+        draw_generations(make_run(tmp_path, make_record()))
+        assert drawn[0].get_suptitle() == "foreign · pgmorl · 2 seeds\n5 iterations of 2 tasks, 2 generations"
+        note = drawn[0].get_supxlabel()
+        assert "the mean of 4 episodes of the mean action" in note
+        assert note.endswith("measured policies are out of sight · reference (0, -10)")
+
+    def test_policies_out_of_sight_are_counted(self, tmp_path: Path):
+        done = read_search(make_run(tmp_path, make_record()))
+        said = generations._outside(done, [0], [(0.0, 3.0), (-10.0, -2.0)])
+        assert said == "2 of 10 measured policies are out of sight"
+
+    def test_dst2d_shows_its_exact_front_and_ceiling_and_leaves_out_a_far_reference(
+        self, tmp_path: Path, drawn: list[Figure]
+    ):
+        front = EXACT.points
+        objs = np.broadcast_to(front[None, None, [2, 3]], (6, 2, 2, 2)).copy()
+        record = make_record(objs=objs, reference=np.array([0.0, -50.0]))
+        draw_generations(make_run(tmp_path, record, domain="DST2d"))
+        axes = panel(drawn[0], "seed 3")
+        np.testing.assert_array_equal(labelled(axes)["exact front"], front)
+        assert "reference" not in labelled(axes)
+        assert axes.get_ylim()[0] > -15
+        assert axes.get_xlim()[0] < 0 < 23.7 < axes.get_xlim()[1]
+        assert axes.get_xlabel() == "treasure (value)"
+        ceiling = labelled(panel(drawn[0], "archive's hypervolume"))["ceiling 1,055"]
+        assert ceiling[0, 1] == pytest.approx(hypervolume(front, record.reference))
+        assert drawn[0].get_supxlabel().endswith("reference (0, -50)")
+
+    @pytest.mark.parametrize(("d", "num_pairs"), [(3, 3), (4, 6), (5, 10)])
+    def test_more_objectives_are_drawn_in_pairs_of_the_first_seed(
+        self, tmp_path: Path, drawn: list[Figure], d: int, num_pairs: int
+    ):
+        record = make_search(d)
+        draw_generations(make_run(tmp_path, record))
+        volumes = panel(drawn[0], "archive's hypervolume")
+        panels = [axes for axes in drawn[0].axes if "in the archive" in labelled(axes)]
+        assert len(panels) == num_pairs
+        last = labelled(panels[-1])  # the last two objectives
+        np.testing.assert_array_equal(last["in the archive"], record.archive_of(0)[:, [d - 2, d - 1]])
+        np.testing.assert_array_equal(last["measured policy"], record.objs[1:, 0].reshape(-1, d)[:, [d - 2, d - 1]])
+        (archive,) = [dots for dots in panels[-1].collections if dots.get_label() == "in the archive"]
+        found = record.archive_found_at[record.archive_seed == 0]
+        np.testing.assert_array_equal(np.asarray(archive.get_array()), record.generation[found])
+        assert panels[-1].get_xlabel() == f"objective {d - 1}"
+        places = [axes.get_position() for axes in (*panels, volumes)]
+        assert not any(a.overlaps(b) for i, a in enumerate(places) for b in places[:i])
+        assert set(labelled(volumes)) == {"seed 3", "seed 4", "warm-up ends"}
+
+    def test_at_most_five_seeds_have_panels_but_all_have_a_curve(self, tmp_path: Path, drawn: list[Figure]):
+        draw_generations(make_run(tmp_path, make_search(2, num_seeds=6)))
+        assert [title.split(":")[0] for title in titles(drawn[0])] == [
+            *(f"seed {i}" for i in range(3, 8)),
+            "archive's hypervolume",
+        ]
+        assert {f"seed {i}" for i in range(3, 9)} < set(labelled(drawn[0].axes[-1]))
+
+    def test_of_many_generations_a_few_are_drawn_the_first_and_the_last_among_them(self):
+        assert generations._shown_stages(1) == [0]
+        assert generations._shown_stages(4) == [0, 1, 2, 3]
+        many = generations._shown_stages(40)
+        assert (many[0], many[-1], len(many)) == (0, 39, generations.MOST_FRONTS)
+
+    def test_volumes_of_some_iterations_are_those_of_the_record(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+        record = make_search(3, num_generations=8)
+        monkeypatch.setattr(generations, "MOST_VOLUMES", 3)
+        at = generations._volume_iterations(read_search(make_run(tmp_path, record)))
+        assert at == sorted({1, 10, 20, *record.generation_ends()})
+        for seed in (0, 1):
+            plain = [record.hypervolume_of(seed, t) for t in at]
+            np.testing.assert_allclose(generations._volumes(record, seed, at), plain)
+
+    @pytest.mark.parametrize("num", [1, 2])
+    def test_a_warm_up_and_an_empty_archive_are_enough(self, tmp_path: Path, drawn: list[Figure], num: int):
+        record = make_rows(list(range(num + 1)), [0] * (num + 1))
+        record = replace(record, reference=np.array([50.0, 50.0]), archive_seed=np.full(4, 7))
+        draw_generations(make_run(tmp_path, record))
+        assert titles(drawn[0])[0] == "seed 3: HV 0.00, archive of 0"
+        assert steps(drawn[0].axes[0]) == []
+        assert len(drawn[0].axes) == 3  # no bar of generations
+        assert "0 generations" in drawn[0].get_suptitle()
+        assert labelled(drawn[0].axes[-1])["seed 3"][:, 1].tolist() == [0.0] * num
+
+
+def test_one_objective_has_no_front(tmp_path: Path):
+    with pytest.raises(ValueError, match="a front needs at least two objectives"):
+        draw_generations(make_run(tmp_path, make_search(1)))

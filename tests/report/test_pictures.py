@@ -1,0 +1,79 @@
+"""All pictures of a run: which are drawn, where they go, and what is refused."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("matplotlib")
+
+from qpensieve import cli
+from qpensieve.records import search
+from qpensieve.report import curves, drawing, front, pictures
+from qpensieve.report.pictures import draw_pictures
+from tests.records.test_search import REFERENCE, make_record, make_rows
+from tests.report import runs
+from tests.report.searches import draw_generations, draw_predictions, make_run
+
+
+def test_pictures_are_written_where_asked(tmp_path: Path):
+    import matplotlib.image
+
+    run = runs.make_run(tmp_path / "run", runs.make_table(runs.dst_returns(), reference="DST2d"), runs.train_rows(3))
+    paths = [tmp_path / "new" / name for name in ("f.png", "c.png", "compare.png")]
+    assert front.draw_front(run, paths[0]) == paths[0]
+    assert curves.draw_curves(run, paths[1]) == paths[1]
+    assert curves.compare_curves([run], paths[2]) == paths[2]
+    for path in paths:
+        picture = matplotlib.image.imread(path)
+        assert picture.shape[1] == 1200
+        assert picture.std() > 0
+    assert not list(run.glob("*.png"))
+
+
+def test_every_picture_has_a_name_of_its_own():
+    assert len({picture.name for picture in pictures.PICTURES}) == len(pictures.PICTURES)
+
+
+@pytest.mark.parametrize("has_predictions", [True, False])
+def test_a_run_with_a_search_is_drawn_with_it(tmp_path: Path, has_predictions: bool):
+    record = make_record() if has_predictions else make_record(predicted=np.full((2, 2, 2, 2), np.nan))
+    names = [path.name for path in draw_pictures(make_run(tmp_path, record))]
+    assert names == ["front.png", "curves.png", "generations.png", *["predictions.png"] * has_predictions]
+
+
+def test_the_command_plot_draws_the_search_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    run = make_run(tmp_path, make_record())
+    cli.main(["plot", str(run)])
+    names = ("front.png", "curves.png", "generations.png", "predictions.png")
+    assert capsys.readouterr().out.split() == [str(run / name) for name in names]
+
+
+def test_a_run_without_a_search_is_drawn_without_it(tmp_path: Path):
+    names = [path.name for path in draw_pictures(make_run(tmp_path, None))]
+    assert names == ["front.png", "curves.png"]
+
+
+@pytest.mark.parametrize("draw", [draw_generations, draw_predictions])
+class TestRefusals:
+    def test_what_a_folder_lacks_is_named(self, tmp_path: Path, draw: Any):
+        with pytest.raises(FileNotFoundError, match=r"no config\.json in"):
+            draw(tmp_path)
+        with pytest.raises(FileNotFoundError, match="only pgmorl and pfa"):
+            draw(make_run(tmp_path, None))
+
+    def test_before_the_first_iteration_there_is_nothing_to_draw(self, tmp_path: Path, draw: Any):
+        for record in (make_rows([0], [0]), search.empty(REFERENCE, 2, 2)):
+            with pytest.raises(ValueError, match="has no iteration yet; nothing to draw"):
+                draw(make_run(tmp_path, record))
+
+    def test_without_matplotlib_the_error_says_how_to_get_it(
+        self, tmp_path: Path, draw: Any, monkeypatch: pytest.MonkeyPatch
+    ):
+        run = make_run(tmp_path, make_record())
+        monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+        with pytest.raises(drawing.MissingPlots, match=r"pip install 'qpensieve\[plots\]'"):
+            draw(run)
+        assert draw_pictures(run) == []

@@ -1,0 +1,47 @@
+"""A run as its pictures read it."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("matplotlib")
+
+from qpensieve.records.folder import CONFIG, EVALUATIONS
+from qpensieve.report.run_data import read_run
+from tests.report.runs import draw_curves, draw_front, dst_returns, make_run, make_table
+
+
+def test_what_a_folder_lacks_is_named(tmp_path: Path):
+    with pytest.raises(FileNotFoundError, match=r"no config\.json in"):
+        draw_front(tmp_path)
+    run = make_run(tmp_path, make_table(dst_returns(), num_short=0, num_full=0))
+    with pytest.raises(ValueError, match="has no evaluation yet"):
+        draw_front(run)
+    with pytest.raises(ValueError, match="has no short evaluation yet"):
+        draw_curves(run)
+    (run / EVALUATIONS).unlink()
+    with pytest.raises(FileNotFoundError, match="no evaluations at"):
+        draw_curves(run)
+    for content in ("{", "[]"):
+        (run / CONFIG).write_text(content)
+        with pytest.raises(ValueError, match=r"config\.json is damaged"):
+            draw_front(run)
+
+
+@pytest.mark.parametrize("name", ["DST2d", "qpensieve/DST2d-v0"])
+def test_a_domain_is_known_by_either_name(name: str, tmp_path: Path):
+    run = read_run(make_run(tmp_path, make_table(dst_returns()), domain=name))
+    assert run.domain == "DST2d"
+    assert run.exact is not None
+    assert run.labels == ("treasure (value)", "time (-1 per step)")
+
+
+def test_a_foreign_domain_keeps_its_name_and_has_no_exact_front(tmp_path: Path):
+    run = read_run(make_run(tmp_path, make_table(dst_returns()), domain="mine:make"))
+    assert (run.domain, run.exact) == ("mine:make", None)
+    assert run.labels == ("objective 1", "objective 2")
+
+
+def test_a_table_of_other_objectives_than_the_domain_has_no_exact_front(tmp_path: Path):
+    assert read_run(make_run(tmp_path, make_table(np.ones((1, 10, 3))), domain="DST2d")).exact is None
