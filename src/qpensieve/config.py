@@ -14,7 +14,6 @@ from qpensieve import settings as parts
 from qpensieve.algos.qpensieve import QPensieveConfig
 from qpensieve.envs import find_domain
 from qpensieve.methods import METHODS, Method, get_method
-from qpensieve.preferences import Sampler
 from qpensieve.settings import NEEDS_REPLAY, WHOLE_BLOCKS, at_least
 
 if TYPE_CHECKING:
@@ -83,12 +82,6 @@ class RunConfig:
         return list(range(self.first_seed, self.first_seed + self.seeds))
 
     @property
-    def core(self) -> "Core":
-        """What every algorithm has, wherever its config keeps it."""
-        part = getattr(self.agent, "sac", self.agent)
-        return Core(part.batch_size, part.discount, getattr(part, "sampler", "uniform-sum"))
-
-    @property
     def capacity(self) -> int:
         """Rows the replay needs: no more than will be written, and whole blocks."""
         rows = min(self.replay_capacity, self.steps)
@@ -126,15 +119,6 @@ class RunConfig:
             for name, value in parts.marked(self, NEEDS_REPLAY).items()
             if value != fresh[name]
         ]
-
-
-@dataclass(frozen=True)
-class Core:
-    """Settings that a training loop reads, whatever the algorithm."""
-
-    batch_size: int
-    discount: float
-    sampler: Sampler
 
 
 def resolve(config: RunConfig) -> RunConfig:

@@ -12,6 +12,8 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Array, Bool, Float, Float32, Float64, Int, Key
 
+from qpensieve.preferences import Sampler
+
 FloatArray = Float[np.ndarray, "..."]
 BoolArray = Bool[np.ndarray, "..."]
 IntArray = Int[np.ndarray, "..."]
@@ -93,6 +95,8 @@ Stored = Float32[np.ndarray, "n rows a"]
 """Actions as the replay stores them."""
 Actions = Float32[np.ndarray, "n rows act"]
 """Actions as the environment takes them."""
+Act = Callable[[Observed, Asked], Float[np.ndarray, "n rows act"]]
+"""Deterministic actions of n policies."""
 
 
 @runtime_checkable
@@ -195,6 +199,9 @@ class Algorithm(Generic[S]):
         act: (actor, s, lam) -> deterministic action, as the environment takes it.
         acting: The same and exploration, on the host.
         learning: How the replay is sampled, and the update that goes with it.
+        batch_size: Transitions per update.
+        discount: Discount factor gamma.
+        sampler: Distribution of the preferences that episodes act under.
         end_block: (state, updates done) -> state. Called between blocks of updates, for what is due only now and then.
         preferences: Preferences that each have an agent of their own, for every seed; None: one agent serves all.
         num_lanes: Environments that one agent acts in, each with its own replay.
@@ -205,6 +212,9 @@ class Algorithm(Generic[S]):
     act: Callable[[Any, Float[Array, " obs"], Float[Array, " d"]], Float[Array, " act"]]
     acting: Acting
     learning: UniformLearning[S] | PrioritizedLearning[S]
+    batch_size: int
+    discount: float
+    sampler: Sampler = "uniform-sum"
     end_block: Callable[[S, Int[Array, ""]], S] = lambda state, num_updates: state
     preferences: Float64[np.ndarray, "p d"] | None = None
     num_lanes: int = 1

@@ -156,7 +156,7 @@ def test_in_the_loop_both_halves_are_the_runs_they_would_be_alone():
     blocks = np.random.default_rng(0).normal(size=(2, 2, 8, LAYOUT.width)).astype(np.float32)
     cfg = replace(CFG, switch_after=1000)
     algorithms = (hybrid_sac.make(cfg, SPEC), sac.make(cfg.single, SPEC), qpensieve.make(PENSIEVE, SPEC))
-    learners = [make_learner(algorithm, LAYOUT, BATCH, 64) for algorithm in algorithms]
+    learners = [make_learner(algorithm, LAYOUT, 64) for algorithm in algorithms]
     states = [learner.init(jnp.array([7])) for learner in learners]
     for block in blocks:
         for i, lanes in enumerate((block, block[:1], block[1:])):

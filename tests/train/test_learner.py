@@ -26,7 +26,7 @@ WIDTHS = (SPEC.obs_size + SPEC.num_objectives, HIDDEN, HIDDEN, 2 * SPEC.action_s
 
 @cache
 def _learner() -> Learner:
-    return make_learner(qpensieve.make(CFG, SPEC), LAYOUT, CFG.sac.batch_size, CAPACITY)
+    return make_learner(qpensieve.make(CFG, SPEC), LAYOUT, CAPACITY)
 
 
 def _rows(seed: int, num: int = BLOCK, block: int = 0) -> np.ndarray:
@@ -152,7 +152,7 @@ def test_the_learner_is_compiled_once():
         return mosac.update(CFG.sac, state, batch, key)
 
     counted = replace(mosac.make(CFG.sac, SPEC), learning=from_one_lane(update))
-    learner = make_learner(counted, LAYOUT, CFG.sac.batch_size, CAPACITY)
+    learner = make_learner(counted, LAYOUT, CAPACITY)
     state = learner.init(jnp.asarray((4, 1)))
     after = []
     for i in range(4):

@@ -203,6 +203,9 @@ def make(cfg: CnDerConfig, spec: EnvSpec) -> Algorithm[State]:
         act=lambda actor, s, lam: actor(s, lam),
         acting=noisy_acting(spec, cfg.hidden, cfg.noise_scale),
         learning=learning,
+        batch_size=cfg.batch_size,
+        discount=cfg.discount,
+        sampler=cfg.sampler,
     )
 
 

@@ -323,6 +323,9 @@ def make(cfg: EnvelopeConfig, spec: EnvSpec) -> Algorithm[State]:
             forces_newest=False,
             num_past=0,
         ),
+        batch_size=cfg.batch_size,
+        discount=cfg.discount,
+        sampler=cfg.sampler,
     )
 
 

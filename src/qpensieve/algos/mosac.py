@@ -198,6 +198,9 @@ def make(cfg: SacConfig, spec: EnvSpec) -> Algorithm[State]:
         act=act,
         acting=gaussian_acting(spec, cfg.hidden, is_conditioned=True),
         learning=from_one_lane(partial(update, cfg)),
+        batch_size=cfg.batch_size,
+        discount=cfg.discount,
+        sampler=cfg.sampler,
     )
 
 

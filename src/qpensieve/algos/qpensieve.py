@@ -108,5 +108,8 @@ def make(cfg: QPensieveConfig, spec: EnvSpec) -> Algorithm[State]:
         act=mosac.act,
         acting=gaussian_acting(spec, cfg.sac.hidden, is_conditioned=True),
         learning=from_one_lane(partial(update, cfg)),
+        batch_size=cfg.sac.batch_size,
+        discount=cfg.sac.discount,
+        sampler=cfg.sac.sampler,
         end_block=partial(end_block, cfg),
     )

@@ -184,6 +184,8 @@ def make(cfg: SingleSacConfig, spec: EnvSpec) -> Algorithm[State]:
         act=act,
         acting=gaussian_acting(spec, cfg.hidden, is_conditioned=False),
         learning=from_one_lane(partial(update, cfg)),
+        batch_size=cfg.batch_size,
+        discount=cfg.discount,
         preferences=parse_preferences(cfg.preferences, spec),
     )
 

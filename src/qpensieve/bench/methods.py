@@ -90,7 +90,7 @@ def _timer(config: RunConfig, num_agents: int, block: int) -> Callable[[], float
     spec = get_domain(config.domain).spec
     algorithm = make_algorithm(config.algo, config.agent, spec)
     layout = layout_of(spec, algorithm.acting)
-    learner = make_learner(algorithm, layout, config.core.batch_size, CAPACITY)
+    learner = make_learner(algorithm, layout, CAPACITY)
     state = learner.init(jnp.arange(num_agents))
     state = learner.write(state, _block(algorithm, layout, num_agents, CAPACITY // 10))
     new = _block(algorithm, layout, num_agents, block)

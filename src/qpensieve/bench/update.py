@@ -123,7 +123,7 @@ def _algorithm(name: str, spec: EnvSpec) -> Algorithm[Any]:
 def _timer(algorithm: Algorithm[Any], spec: EnvSpec, num_seeds: int, block: int) -> Callable[[], float]:
     """A function that runs one block of updates and returns the seconds of one update (of all seeds)."""
     layout = layout_of(spec, algorithm.acting)
-    learner = make_learner(algorithm, layout, mosac.SacConfig().batch_size, REPLAY_ROWS)
+    learner = make_learner(algorithm, layout, REPLAY_ROWS)
     state = _filled(learner, layout, num_seeds)
     rows = np.random.default_rng(1).standard_normal((num_seeds, block, layout.width))
 

@@ -8,7 +8,7 @@ from jaxtyping import Float, Float32, Float64, Int64
 from qpensieve.learning.serving import act_by_policy, even_batches
 from qpensieve.population import archive as archives
 from qpensieve.population.members import KeptPolicy
-from qpensieve.train.evaluate import Act
+from qpensieve.types import Act
 
 
 @dataclass(frozen=True, eq=False)

@@ -74,14 +74,13 @@ class Collector:
         seeds: Seed of each lane.
         block: Steps of a block.
         algorithm: How to act, and in how many lanes each agent does.
-        sampler: Distribution of the preferences.
     """
 
-    def __init__(self, lanes: Lanes, seeds: list[int], block: int, algorithm: Algorithm[Any], sampler: Sampler):
+    def __init__(self, lanes: Lanes, seeds: list[int], block: int, algorithm: Algorithm[Any]):
         self.lanes, self._seeds, self._block = lanes, seeds, block
         self._acting, self._lanes_per_agent = algorithm.acting, algorithm.num_lanes
         self._layout = layout_of(lanes.spec, algorithm.acting)
-        self.episodes = Episodes(seeds, lanes.spec.num_objectives, sampler)
+        self.episodes = Episodes(seeds, lanes.spec.num_objectives, algorithm.sampler)
         self._preferences = np.zeros((len(seeds), lanes.spec.num_objectives), np.float32)
         # An agent with a preference of its own gets none from outside in its first lane.
         has_own = algorithm.preferences is not None

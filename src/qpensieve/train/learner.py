@@ -68,20 +68,19 @@ class Learner:
     flat_actors: Callable[[TrainState], Flat]
 
 
-def make_learner(algorithm: Algorithm[Any], layout: RowLayout, batch_size: int, capacity: int) -> Learner:
+def make_learner(algorithm: Algorithm[Any], layout: RowLayout, capacity: int) -> Learner:
     """The learner of an algorithm.
 
     Args:
         algorithm: What to learn with.
         layout: What a row of the replay holds.
-        batch_size: Transitions per update.
         capacity: Rows of each lane's replay.
     """
     learning = algorithm.learning
     if isinstance(learning, UniformLearning):
-        course: _Course = _UniformCourse(algorithm, learning, layout, batch_size)
+        course: _Course = _UniformCourse(algorithm, learning, layout)
     else:
-        course = _PrioritizedCourse(algorithm, learning, layout, batch_size)
+        course = _PrioritizedCourse(algorithm, learning, layout)
     flat_actors = lambda state: jax.vmap(flatten)(algorithm.actor(state.agent))
 
     def learn(state: TrainState, block: Block) -> tuple[TrainState, Flat, Infos]:
@@ -125,7 +124,6 @@ class _UniformCourse:
     algorithm: Algorithm[Any]
     learning: UniformLearning[Any]
     layout: RowLayout
-    batch_size: int
 
     def insert(self, state: TrainState, block: Block) -> TrainState:
         return replace(state, replay=jax.vmap(replay.add)(_ring(state), block.rows))
@@ -140,7 +138,7 @@ class _UniformCourse:
                 key_batch, key_update = jax.random.split(jax.random.fold_in(key, update))
                 # Lanes draw with the same key: each learner samples as it would if it were alone.
                 drawn = [
-                    replay.sample(buffer, number * lanes + i, jax.random.clone(key_batch), self.batch_size)
+                    replay.sample(buffer, number * lanes + i, jax.random.clone(key_batch), self.algorithm.batch_size)
                     for i in range(lanes)
                 ]
                 return self.learning.update(agent, tuple(map(self.layout.unpack, drawn)), key_update)
@@ -159,7 +157,6 @@ class _PrioritizedCourse:
     algorithm: Algorithm[Any]
     learning: PrioritizedLearning[Any]
     layout: RowLayout
-    batch_size: int
 
     def insert(self, state: TrainState, block: Block) -> TrainState:
         """Write the rows where the host says, each with the priority that it has before anything is learned from it."""
@@ -183,7 +180,7 @@ class _PrioritizedCourse:
             def body(carry: Any, given: Any) -> tuple[Any, Info]:
                 (agent, tree), (update, slot, hint) = carry, given
                 key_batch, key_update = jax.random.split(jax.random.fold_in(key, update))
-                chosen = priorities.sample(tree, key_batch, self.batch_size)
+                chosen = priorities.sample(tree, key_batch, self.algorithm.batch_size)
                 if self.learning.forces_newest:
                     chosen = chosen.at[0].set(jnp.where(slot < capacity, slot, chosen[0]))
                 batch = self.layout.unpack(buffer.rows[number, chosen])

@@ -58,10 +58,10 @@ class Trainer:
         """How a transition lies in a row of the replay."""
         options = LaneOptions(num_threads=config.num_threads)
         lanes = make_lanes(config.domain, self.num_lanes, self.lane_seeds, options)
-        self.collector = Collector(lanes, self.lane_seeds, config.block, self.algorithm, config.core.sampler)
+        self.collector = Collector(lanes, self.lane_seeds, config.block, self.algorithm)
         self._learner = _make_learner(self)
         self._slots = Slots(
-            self.algorithm.learning, self.layout, self.capacity, self.num_lanes, discount=config.core.discount
+            self.algorithm.learning, self.layout, self.capacity, self.num_lanes, discount=self.algorithm.discount
         )
         self.step = self.summed_to = self._written = 0
         self._state = self._learner.init(jnp.asarray(config.seed_list))
@@ -342,4 +342,4 @@ def _chunks(freed: Sequence[Int32[np.ndarray, " _"]], none: int) -> Iterator[Int
 
 
 def _make_learner(trainer: Trainer) -> Learner:
-    return make_learner(trainer.algorithm, trainer.layout, trainer.config.core.batch_size, trainer.capacity)
+    return make_learner(trainer.algorithm, trainer.layout, trainer.capacity)
