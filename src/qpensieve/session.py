@@ -1,6 +1,6 @@
 """What a run and an agent may know of a trainer, and the two ways in which training fails."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import numpy as np
@@ -29,7 +29,18 @@ def environment_errors(when: str, kinds: tuple[type[Exception], ...] = (Exceptio
         raise EnvFailedError(f"the environment failed {when}: {error}") from error
 
 
-def first_bad_row(value: Shaped[np.ndarray, "rows *rest"]) -> int | None:
-    """The first row that holds a number which is not finite; None where all are."""
+def check_finite(what: str, value: Shaped[np.ndarray, "rows *rest"], owner: Callable[[int], str], step: int) -> None:
+    """Check that all numbers are finite.
+
+    Args:
+        what: Name of the value.
+        value: The numbers.
+        owner: Row -> whose it is.
+        step: When this was.
+
+    Raises:
+        DivergedError: If they are not; the message names the owner of the first row that is bad.
+    """
     is_finite = np.isfinite(value.reshape(len(value), -1)).all(axis=1)
-    return None if is_finite.all() else int(np.argmin(is_finite))
+    if not is_finite.all():
+        raise DivergedError(f"{what} of {owner(int(np.argmin(is_finite)))} is no longer finite at step {step}")
