@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import jax
+import pytest
 
 import qpensieve.envs.lunar_lander  # noqa: F401  (loads Box2D safely before a test module does)
 
@@ -10,3 +11,12 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_debug_key_reuse", True)
 jax.config.update("jax_compilation_cache_dir", str(Path(__file__).parents[1] / ".cache" / "jax"))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+
+SLOW_TIMEOUT = 1800
+"""Seconds that a learning test may take; the others have the limit of pyproject.toml."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(SLOW_TIMEOUT))

@@ -12,13 +12,15 @@ import pytest
 
 import qpensieve
 from qpensieve import MOSAC, Agent, QPensieve
-from qpensieve.config import settings
 from qpensieve.records.checkpoint import CheckpointError
+from qpensieve.settings import flat
 from qpensieve.train import run as runs
 from qpensieve.train.trainer import Trainer
 from tests.train.kill_run import TINY, share_learners
 
-SMALL = {name: TINY[name] for name in ("block", "random_steps", "hidden", "batch_size", "num_snapshots")} | {
+SMALL: dict[str, Any] = {
+    name: TINY[name] for name in ("block", "random_steps", "hidden", "batch_size", "num_snapshots")
+} | {
     "push_after": 40,
     "push_period": 40,
 }
@@ -39,7 +41,7 @@ def small(**settings: Any) -> QPensieve:
 
 def everything(agent: Agent) -> dict[str, bytes]:
     """All that learning changes, as bytes."""
-    trainer = agent._trainer
+    trainer = agent.session
     assert isinstance(trainer, Trainer)
     arrays = trainer.arrays() | {"replay": trainer.replay_rows()[0]}
     return {name: value.tobytes() for name, value in arrays.items()}
@@ -61,12 +63,12 @@ def learned() -> QPensieve:
 class TestLearn:
     def test_takes_the_presets_settings_and_those_given(self, learned: QPensieve):
         assert (learned.config.algo, learned.config.seeds) == ("qpensieve", 2)
-        assert settings(learned.config.agent)["learning_rate"] == 1e-3  # quick's
-        assert settings(learned.config.agent)["hidden"] == TINY["hidden"]
+        assert flat(learned.config.agent)["learning_rate"] == 1e-3  # quick's
+        assert flat(learned.config.agent)["hidden"] == TINY["hidden"]
 
     def test_counts_steps_from_where_it_was(self, learned: QPensieve):
         assert learned.num_steps == 200
-        assert (learned._trainer.arrays()["state.num_updates"] == 100).all()
+        assert (learned.session.arrays()["state.num_updates"] == 100).all()
 
     def test_in_two_parts_is_the_same_as_in_one(self, learned: QPensieve):
         agent = small().learn(120).learn(80)
@@ -77,7 +79,7 @@ class TestLearn:
         assert (before != learned.predict(OBS, LAM)).any()
 
     def test_refuses_a_number_of_steps_that_is_not_whole_blocks(self, learned: QPensieve):
-        with pytest.raises(ValueError, match=r"steps is 230, not a multiple of block \(20\); the nearest is"):
+        with pytest.raises(ValueError, match=r"steps must be a multiple of block \(20\), got 230; the nearest is"):
             learned.learn(30)
         assert learned.num_steps == 200
         assert learned.config.steps == 200
@@ -124,8 +126,8 @@ class TestPredict:
 
     def test_is_what_the_device_and_so_the_evaluation_does(self, learned: QPensieve):
         obs, lam = np.tile(OBS.astype(np.float32), (2, 1, 1)), np.tile(LAM.astype(np.float32), (2, 1, 1))
-        assert isinstance(learned._trainer, Trainer)
-        on_device = learned._trainer.act(obs, lam)
+        assert isinstance(learned.session, Trainer)
+        on_device = learned.session.act(obs, lam)
         for seed in range(2):
             np.testing.assert_allclose(learned.predict(OBS, LAM, seed=seed), on_device[seed], atol=1e-5)
 
@@ -222,7 +224,7 @@ class TestSaveAndLoad:
 
     @pytest.mark.slow
     def test_mosac_comes_back_as_mosac(self, tmp_path: Path):
-        settings = {name: SMALL[name] for name in ("block", "random_steps", "hidden", "batch_size")}
+        settings: dict[str, Any] = {name: SMALL[name] for name in ("block", "random_steps", "hidden", "batch_size")}
         agent = MOSAC("DST2d", seeds=1, preset="quick", **settings).learn(140)
         agent.save(tmp_path)
         loaded = qpensieve.load(tmp_path)
@@ -269,7 +271,7 @@ class TestSaveAndLoad:
 )
 def test_a_gymnasium_id_or_a_factory_works_in_place_of_a_domain(domain: str, tmp_path: Path):
     agent = QPensieve(domain, seeds=2, preset="quick", **SMALL).learn(140)
-    d, obs_size = agent._trainer.spec.num_objectives, agent._trainer.spec.obs_size
+    d, obs_size = agent.session.spec.num_objectives, agent.session.spec.obs_size
     preference = np.full(d, 1 / d)
     assert np.abs(agent.predict(np.zeros(obs_size), preference)).max() <= 1
     assert agent.returns([preference], episodes=1).shape == (2, 1, 1, d)

@@ -1,6 +1,7 @@
-"""Imports point one way (docs/architecture.md), and what must not run at import does not."""
+"""Imports point one way (docs/architecture.md), private names stay private, and no function grows too long."""
 
 import ast
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -8,31 +9,150 @@ import pytest
 import qpensieve
 
 ROOT = Path(qpensieve.__file__).parent
-FORBIDDEN = {
-    "metrics": {"envs", "algos", "train", "api", "cli", "bench"},
-    "envs": {"algos", "train", "api", "cli", "bench"},
-    "tabular": {"envs", "algos", "api", "cli"},
-    "algos": {"envs", "train", "report", "api", "cli", "bench"},
-    "report": {"algos", "train", "api", "cli", "bench"},
-    "preferences": {"envs", "metrics", "algos", "train", "api", "cli", "bench"},
-    "types": {"envs", "metrics", "preferences", "algos", "train", "api", "cli", "bench"},
+LAYERS: dict[str, set[str]] = {
+    "types": set(),
+    "machine": set(),
+    "compiler": set(),
+    "settings": set(),
+    "console": set(),
+    "preferences": {"types"},
+    "metrics": {"preferences"},
+    "records": {"machine", "metrics"},
+    "envs": {"machine", "metrics", "types"},
+    "learning": {"preferences", "types"},
+    "replay": {"records", "types"},
+    "algos": {"learning", "preferences", "settings", "types"},
+    "population": {"envs", "learning", "metrics", "preferences", "records", "settings", "types"},
+    "methods": {"algos", "population", "settings", "types"},
+    "config": {"algos", "envs", "methods", "records", "settings"},
+    "presets": {"algos", "config", "methods"},
+    "train": {
+        "config",
+        "console",
+        "envs",
+        "learning",
+        "methods",
+        "population",
+        "preferences",
+        "records",
+        "replay",
+        "types",
+    },
+    "report": {"console", "envs", "metrics", "preferences", "records"},
+    "theory": {"console", "envs", "metrics", "preferences", "records", "report"},
+    "bench": {
+        "algos",
+        "config",
+        "console",
+        "envs",
+        "learning",
+        "machine",
+        "methods",
+        "population",
+        "presets",
+        "records",
+        "replay",
+        "train",
+        "types",
+    },
+    "api": {"config", "console", "preferences", "presets", "records", "train"},
+    "cli": {
+        "bench",
+        "config",
+        "console",
+        "envs",
+        "methods",
+        "metrics",
+        "presets",
+        "records",
+        "report",
+        "theory",
+        "train",
+    },
 }
+"""Part of the package -> parts that it may import; it may always import itself. `__init__` may import any."""
+LONGEST_FUNCTION = 45
+NAMED_TUPLE = {"_asdict", "_fields", "_replace"}
+"""Names that are public in spite of their underscore."""
+
+FILES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")
+name_of = lambda path: str(path.relative_to(ROOT))
 
 
-def _imports(path: Path) -> set[str]:
+def part_of(path: Path) -> str:
+    return path.relative_to(ROOT).parts[0].removesuffix(".py")
+
+
+def imported_parts(path: Path) -> set[str]:
+    """Parts of the package that a file imports, wherever in it; `qpensieve` itself counts as `__init__`."""
     names = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module:
-            names.add(node.module)
             names |= {f"{node.module}.{alias.name}" for alias in node.names}
         elif isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
-    return {name.split(".")[1] for name in names if name.startswith("qpensieve.")}
+    ours = [name.split(".") for name in names if name.split(".")[0] == "qpensieve"]
+    return {parts[1] if len(parts) > 1 else "__init__" for parts in ours}
 
 
-@pytest.mark.parametrize("part", FORBIDDEN)
-def test_imports_point_one_way(part: str):
-    files = [ROOT / f"{part}.py"] if (ROOT / f"{part}.py").exists() else list((ROOT / part).rglob("*.py"))
-    assert files
-    for path in files:
-        assert not _imports(path) & FORBIDDEN[part], path
+def test_every_part_has_a_layer():
+    assert {part_of(path) for path in FILES} == LAYERS.keys()
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_a_file_imports_what_its_part_may(path: Path):
+    part = part_of(path)
+    allowed = LAYERS[part] | {part} | ({"__init__"} if part in ("cli", "bench") else set())
+    assert imported_parts(path) <= allowed
+
+
+def test_layers_hold_no_cycle_and_nothing_that_is_not_used():
+    TopologicalSorter(LAYERS).prepare()  # raises on a cycle
+    used: dict[str, set[str]] = {part: set() for part in LAYERS}
+    for path in FILES:
+        used[part_of(path)] |= imported_parts(path) - {part_of(path), "__init__"}
+    assert used == LAYERS
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_a_private_name_stays_in_its_file(path: Path):
+    tree = ast.parse(path.read_text())
+    used = {node.attr: node.lineno for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    used |= {alias.name: node.lineno for node in imports for alias in node.names}
+    foreign = {name: line for name, line in used.items() if is_private(name) and name not in defined(tree)}
+    assert not foreign
+
+
+def is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__") and name not in NAMED_TUPLE
+
+
+def defined(tree: ast.Module) -> set[str]:
+    """Names that a file gives to functions, classes, variables, fields and attributes."""
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            names.add(node.attr)
+    return names
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_no_function_is_long(path: Path):
+    functions = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.FunctionDef)]
+    long = {f.name: f.end_lineno - f.lineno + 1 for f in functions if f.end_lineno}
+    assert {name: lines for name, lines in long.items() if lines >= LONGEST_FUNCTION} == {}
+
+
+def test_only_the_factory_knows_both_trainers():
+    knowing = [path for path in FILES if {"Trainer", "PopulationTrainer"} <= imported_names(path)]
+    assert [name_of(path) for path in knowing] == ["train/sessions.py"]
+
+
+def imported_names(path: Path) -> set[str]:
+    imports = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom)]
+    return {alias.name for node in imports for alias in node.names}

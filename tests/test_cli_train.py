@@ -65,7 +65,7 @@ class TestTrain:
         assert config["algo"] == "mosac"
         assert config["agent"]["hidden"] == RUN["hidden"]
         assert "--push-period" in fail(capsys, "train", "DST2d", "--algo", "mosac", "--push-period", "100")
-        assert "use qpensieve or mosac or sac" in fail(capsys, "train", "DST2d", "--algo=ppo")
+        assert "use qpensieve, mosac, sac" in fail(capsys, "train", "DST2d", "--algo=ppo")
         assert "use paper, quick" in fail(capsys, "train", "DST2d", "--preset", "fast")
 
     def test_writes_tensorboard_files_where_asked(self, tmp_path: Path):
@@ -80,7 +80,7 @@ class TestTrain:
             (["DST2d", "--seed", "3"], ["--seed", "--seeds"]),
             (["DST2d", "--keep-replay", "no"], ["--keep-replay", "on", "off"]),
             (["DST2d", "--steps", "many"], ["--steps", "int"]),
-            (["DST2d", "--steps", "130"], ["steps is 130, not a multiple of block (50); the nearest is 150"]),
+            (["DST2d", "--steps", "130"], ["steps must be a multiple of block (50), got 130; the nearest is 150"]),
             (["DST3d"], ["unknown domain 'DST3d'; did you mean DST2d"]),
             (["mo-mountaincarcontinous-v0"], ["did you mean", "mo-mountaincarcontinuous-v0"]),
             (["tests.envs.foreign:nothing"], ["nothing"]),

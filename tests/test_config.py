@@ -8,16 +8,17 @@ from typing import Any
 import pytest
 
 from qpensieve import config as configs
+from qpensieve import settings
 from qpensieve.algos.mosac import SacConfig
 from qpensieve.algos.qpensieve import QPensieveConfig
-from qpensieve.config import AlgoName, RunConfig, check, override, settings
+from qpensieve.config import RunConfig, check, override
 from qpensieve.presets import default_config
 
 
 class TestJson:
     @pytest.mark.parametrize("algo", ["qpensieve", "mosac"])
     @pytest.mark.parametrize("preset", ["paper", "quick"])
-    def test_there_and_back_is_the_same_config(self, algo: AlgoName, preset: str, tmp_path: Path):
+    def test_there_and_back_is_the_same_config(self, algo: str, preset: str, tmp_path: Path):
         config = override(default_config("Hopper2d", algo, preset), {"tau": 0.01, "num_threads": 2})
         configs.save(config, tmp_path / "config.json")
         assert configs.load(tmp_path / "config.json") == config
@@ -29,7 +30,7 @@ class TestJson:
             ({"sedes": 3}, "unknown field sedes in the configuration; known: .*seeds"),
             ({"agent": {"num_snapshot": 2}}, "unknown field agent.num_snapshot"),
             ({"agent": {"sac": {"gamma": 0.9}}}, "unknown field agent.sac.gamma .*discount"),
-            ({"algo": "ddpg"}, "unknown algorithm 'ddpg' in the configuration; known: qpensieve, mosac"),
+            ({"algo": "ddpg"}, "unknown algorithm 'ddpg': use qpensieve, mosac"),
         ],
     )
     def test_unknown_fields_are_named(self, change: dict[str, Any], complaint: str):
@@ -58,44 +59,53 @@ class TestJson:
 class TestCheck:
     @pytest.mark.parametrize("algo", ["qpensieve", "mosac"])
     @pytest.mark.parametrize("preset", ["paper", "quick"])
-    def test_presets_can_run(self, algo: AlgoName, preset: str):
+    def test_presets_can_run(self, algo: str, preset: str):
         check(default_config("Hopper2d", algo, preset))
 
     @pytest.mark.parametrize(
-        ("settings", "complaint"),
+        ("changes", "complaint"),
         [
-            ({"steps": 130}, "steps is 130, not a multiple of block (50); the nearest is 150"),
-            ({"steps": 20}, "steps is 20, not a multiple of block (50); the nearest is 50"),
-            ({"random_steps": 10_010}, "random_steps is 10010, not a multiple of block (50); the nearest is 10000"),
-            ({"eval_period": 75}, "eval_period is 75, not a multiple of block (50); the nearest is"),
-            ({"full_eval_period": 130}, "full_eval_period is 130, not a multiple of block (50); the nearest is 150"),
-            ({"log_period": 1}, "log_period is 1, not a multiple of block (50); the nearest is 50"),
-            ({"parameters_period": 99}, "parameters_period is 99, not a multiple of block (50); the nearest is 100"),
-            ({"push_period": 120}, "push_period is 120, not a multiple of block (50); the nearest is 100"),
-            ({"block": 0}, "block is 0; at least 1"),
-            ({"seeds": 0}, "seeds is 0; at least 1"),
-            ({"steps": 0}, "steps is 0; at least 1"),
-            ({"batch_size": 0}, "batch_size is 0; at least 1"),
-            ({"hidden": 0}, "hidden is 0; at least 1"),
-            ({"random_steps": 0}, "random_steps is 0; at least one block, learning needs data"),
-            ({"num_preferences": 0}, "num_preferences is 0; at least 1 (lam itself)"),
-            ({"num_snapshots": -1}, "num_snapshots is -1; 0 or more"),
-            ({"discount": 1.0}, "discount is 1.0; between 0 and 1"),
-            ({"first_seed": -1}, "first_seed is -1; seeds are from 0 to 2147483647"),
-            ({"first_seed": 2**31 - 1}, "first_seed is 2147483647; seeds are from 0 to"),
-            ({"algo": "mosac"}, "agent settings are qpensieve.algos.qpensieve's, but algo is mosac"),
+            ({"steps": 130}, "steps must be a multiple of block (50), got 130; the nearest is 150"),
+            ({"steps": 20}, "steps must be a multiple of block (50), got 20; the nearest is 50"),
+            (
+                {"random_steps": 10_010},
+                "random_steps must be a multiple of block (50), got 10010; the nearest is 10000",
+            ),
+            ({"eval_period": 75}, "eval_period must be a multiple of block (50), got 75; the nearest is"),
+            (
+                {"full_eval_period": 130},
+                "full_eval_period must be a multiple of block (50), got 130; the nearest is 150",
+            ),
+            ({"log_period": 1}, "log_period must be a multiple of block (50), got 1; the nearest is 50"),
+            (
+                {"parameters_period": 99},
+                "parameters_period must be a multiple of block (50), got 99; the nearest is 100",
+            ),
+            ({"push_period": 120}, "push_period must be a multiple of block (50), got 120; the nearest is 100"),
+            ({"block": 0}, "block must be at least 1, got 0"),
+            ({"seeds": 0}, "seeds must be at least 1, got 0"),
+            ({"steps": 0}, "steps must be at least 1, got 0"),
+            ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
+            ({"hidden": 0}, "hidden must be at least 1, got 0"),
+            ({"random_steps": 0}, "random_steps must be at least 1 (learning needs data), got 0"),
+            ({"num_preferences": 0}, "num_preferences must be at least 1 (lam itself), got 0"),
+            ({"num_snapshots": -1}, "num_snapshots must be 0 or more, got -1"),
+            ({"discount": 1.0}, "discount must be above 0 and below 1, got 1.0"),
+            ({"first_seed": -1}, "first_seed must leave all seeds between 0 and 2147483647, got -1"),
+            ({"first_seed": 2**31 - 1}, "first_seed must leave all seeds between 0 and 2147483647, got 2147483647"),
+            ({"algo": "mosac"}, "agent must hold the settings of mosac, got a QPensieveConfig"),
         ],
     )
-    def test_says_what_is_wrong_and_what_would_be_right(self, settings: dict[str, Any], complaint: str):
+    def test_says_what_is_wrong_and_what_would_be_right(self, changes: dict[str, Any], complaint: str):
         with pytest.raises(ValueError, match="these settings cannot run") as refusal:
-            check(override(default_config("DST2d"), settings))
+            check(override(default_config("DST2d"), changes))
         assert complaint in str(refusal.value)
 
     def test_names_all_problems_at_once(self):
         with pytest.raises(ValueError, match="cannot run") as refusal:
             check(override(default_config("DST2d"), {"steps": 130, "num_snapshots": -1}))
-        assert "steps is 130" in str(refusal.value)
-        assert "num_snapshots is -1" in str(refusal.value)
+        assert "steps must be a multiple of block (50), got 130" in str(refusal.value)
+        assert "num_snapshots must be 0 or more, got -1" in str(refusal.value)
 
 
 class TestPresets:
@@ -130,7 +140,7 @@ class TestOverride:
         config = override(default_config("DST2d"), {"seeds": 2, "num_snapshots": 1, "hidden": 32})
         assert isinstance(config.agent, QPensieveConfig)
         assert (config.seeds, config.agent.num_snapshots, config.agent.sac.hidden) == (2, 1, 32)
-        assert settings(override(default_config("DST2d", "mosac"), {"hidden": 32}).agent)["hidden"] == 32
+        assert settings.flat(override(default_config("DST2d", "mosac"), {"hidden": 32}).agent)["hidden"] == 32
 
     @pytest.mark.parametrize(
         ("name", "near"), [("num_snapshot", "num_snapshots"), ("stepps", "steps"), ("batchsize", "batch_size")]
@@ -162,5 +172,5 @@ def test_seeds_are_counted_from_the_first():
 
 @pytest.mark.parametrize(("name", "value"), [("tau", 3.0), ("tau", 0.0), ("learning_rate", -1.0), ("discount", 1.0)])
 def test_numbers_out_of_range_are_named(name: str, value: float):
-    with pytest.raises(ValueError, match=f"{name} is {value}; "):
+    with pytest.raises(ValueError, match=f"{name} must be .*, got {value}"):
         configs.check(configs.override(default_config("DST2d"), {name: value}))

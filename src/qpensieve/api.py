@@ -10,18 +10,19 @@ import numpy as np
 from jaxtyping import Float
 
 from qpensieve import config as configs
-from qpensieve.config import AlgoName, RunConfig
-from qpensieve.evaluation import FULL_EPISODES, protocols
-from qpensieve.population.trainer import PopulationTrainer
+from qpensieve.config import RunConfig
 from qpensieve.preferences import check_preference
 from qpensieve.presets import default_config
-from qpensieve.records import checkpoint
-from qpensieve.records.checkpoint import Checkpoint, CheckpointError
-from qpensieve.records.evaluations import RunSummary, summarize
+from qpensieve.records import checkpoint, folder
+from qpensieve.records.checkpoint import CheckpointError
 from qpensieve.records.log import Progress
-from qpensieve.replay.log import ReplayLog
-from qpensieve.train.run import CONFIG, METRICS, find_fault, forgets_replay, make_replay_log, restore
-from qpensieve.train.sessions import make_trainer
+from qpensieve.records.scores import RunSummary, summarize
+from qpensieve.train.evaluate import FULL_EPISODES, protocols
+from qpensieve.train.keeper import Keeper
+from qpensieve.train.session import Session
+from qpensieve.train.sessions import open_session
+
+__all__ = ["CNDER", "MOSAC", "PFA", "PGMORL", "SAC", "Agent", "EnvelopeDQN", "HybridSAC", "QPensieve", "load"]
 
 
 class Agent:
@@ -31,48 +32,52 @@ class Agent:
         domain: A domain, a Gymnasium id or module:factory.
         seeds: How many seeds.
         preset: `paper` or `quick`.
-        settings: Any field of `RunConfig`, of the algorithm's config or of `mosac.SacConfig`, by its name.
+        algo: A method by its name in `qpensieve.methods`; None: the class's own.
+        settings: Any field of `RunConfig` or of the method's settings, by its name.
     """
 
-    algo: AlgoName = "qpensieve"
+    algo: str = "qpensieve"
+    """Which method, where the constructor is not told."""
 
-    def __init__(self, domain: str, seeds: int = 5, preset: str = "paper", **settings: Any):
-        config = configs.override(default_config(domain, self.algo, preset), {"seeds": seeds} | settings)
-        config = configs.resolve(config)
-        # How many steps is learn's business; a trainer with a replay starts with room for the random ones.
-        is_population = self.algo in configs.POPULATIONS
-        steps = config.steps if is_population else max(config.random_steps, config.block)
-        self._open(dataclasses.replace(config, steps=steps))
+    def __init__(self, domain: str, seeds: int = 5, preset: str = "paper", algo: str | None = None, **settings: Any):
+        config = default_config(domain, algo or self.algo, preset)
+        config = configs.resolve(configs.override(config, {"seeds": seeds} | settings))
+        if not config.method.is_population:  # how long to train is learn's business; its first plan is short
+            config = dataclasses.replace(config, steps=max(config.random_steps, config.block))
+        self._start(open_session(config))
 
-    def _open(self, config: RunConfig) -> None:
-        self._trainer = make_trainer(config)
-        self._predictor = self._trainer.predictor()
+    def _start(self, session: Session) -> None:
+        self.session = session
+        """The training behind the agent."""
+        self.algo = session.config.algo
+        self._predictor = session.predictor()
 
     @property
     def config(self) -> RunConfig:
-        return self._trainer.config
+        return self.session.config
 
     @property
     def num_steps(self) -> int:
         """Environment steps each seed has learned from."""
-        return self._trainer.step
+        return self.session.step
 
     def learn(self, total_timesteps: int, progress_bar: bool = False) -> "Agent":
-        """Train every seed for `total_timesteps` more environment steps; gives the agent itself.
+        """Train every seed for `total_timesteps` more environment steps; returns the agent itself.
 
         PGMORL and PFA plan their learning rate (PFA its preferences too) for a run of this length, and stop at the last
         whole iteration within it.
         """
-        if total_timesteps < self._trainer.block:
-            raise ValueError(f"total_timesteps is {total_timesteps}, but one block takes {self._trainer.block}")
-        goal = self._trainer.step + total_timesteps
-        self._trainer.plan(goal)
-        progress = Progress(goal, self._trainer.step, quiet=not progress_bar)
-        while self._trainer.step + self._trainer.block <= goal:
-            self._trainer.advance()
-            progress.show(self._trainer.step)
-        self._trainer.drain()
-        self._predictor = self._trainer.predictor()
+        session = self.session
+        if total_timesteps < session.block:
+            raise ValueError(f"total_timesteps must be at least {session.block}, one block; got {total_timesteps}")
+        goal = session.step + total_timesteps
+        session.plan(goal)
+        progress = Progress(goal, session.step, quiet=not progress_bar)
+        while session.step + session.block <= goal:
+            session.advance()
+            progress.show(session.step)
+        session.drain()
+        self._predictor = session.predictor()
         return self
 
     def predict(
@@ -92,7 +97,7 @@ class Agent:
             deterministic: The mean action (as evaluations use), or a sample.
             generator: Source of the noise of samples.
         """
-        spec = self._trainer.spec
+        spec = self.session.spec
         rows = np.atleast_2d(np.asarray(obs, np.float32))
         if rows.ndim != 2 or rows.shape[1] != spec.obs_size:
             raise ValueError(
@@ -113,8 +118,8 @@ class Agent:
 
         On the test table (agents with preferences of their own: on those) or on `preferences`.
         """
-        spec = self._trainer.spec
-        own = self._trainer.own_preferences
+        spec = self.session.spec
+        own = self.session.own_preferences
         table = protocols(spec.num_objectives, own).full if preferences is None else preferences
         table = np.atleast_2d(check_preference(table, spec.num_objectives))
         reference = None if spec.reference is None else np.array(spec.reference)
@@ -122,52 +127,36 @@ class Agent:
 
     def returns(self, preferences: Any, episodes: int = FULL_EPISODES) -> Float[np.ndarray, "seed p e d"]:
         """Undiscounted returns of the deterministic policies."""
-        return self._trainer.evaluate(np.asarray(preferences, np.float64), episodes)
+        return self.session.evaluate(np.asarray(preferences, np.float64), episodes)
 
     def save(self, path: str | Path) -> Path:
-        """Write the agent, replay included, so that `load` continues exactly; gives the folder.
+        """Write the agent, replay included, so that `load` continues exactly; returns the folder.
 
         What was saved there before is replaced only once all of the new is on the disk.
         """
-        folder = Path(path)
-        if (folder / METRICS).exists():
+        target = Path(path)
+        if (target / folder.METRICS).exists():
             raise FileExistsError(
-                f"{folder} is a run's folder: save the agent elsewhere, its checkpoints would be lost"
+                f"{target} is a run's folder: save the agent elsewhere, its checkpoints would be lost"
             )
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=checkpoint.TEMPORARY, dir=folder) as name:
+        target.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=checkpoint.TEMPORARY, dir=target) as name:
             new = Path(name)
             try:
-                self._write(new)
+                configs.save(self.config, new / folder.CONFIG)
+                Keeper(new, self.session).save_whole()
             except (CheckpointError, OSError) as error:
                 reason = error.__cause__ or error
-                raise CheckpointError(f"cannot save the agent: {reason}; what {folder} held is as it was") from error
-            for part in ("replay", "checkpoints", CONFIG):
-                if (folder / part).exists():
-                    (folder / part).rename(new / f"old-{part}")
+                raise CheckpointError(f"cannot save the agent: {reason}; what {target} held is as it was") from error
+            for part in (folder.REPLAY, folder.CHECKPOINTS, folder.CONFIG):
+                if (target / part).exists():
+                    (target / part).rename(new / f"old-{part}")
                 if (new / part).exists():
-                    (new / part).rename(folder / part)
-        return folder
-
-    def _write(self, folder: Path) -> None:
-        configs.save(self.config, folder / CONFIG)
-        log, manifest = make_replay_log(folder, self._trainer), None
-        if log is not None and not isinstance(self._trainer, PopulationTrainer):
-            rows, first = self._trainer.replay_rows()
-            log.begin(first)
-            log.append(rows)
-            manifest = log.flush()
-        meta = {"config": configs.to_dict(self.config), "replay": manifest}
-        checkpoint.save(folder, self._trainer.step, self._trainer.arrays(), meta, keep=1)
-
-    def _restore(self, saved: Checkpoint, log: ReplayLog | None) -> None:
-        if forgets_replay(log, saved):
-            warnings.warn(f"{saved.path} keeps no replay: learning goes on, but not to the same numbers", stacklevel=3)
-        restore(self._trainer, log, saved)
-        self._predictor = self._trainer.predictor()
+                    (new / part).rename(target / part)
+        return target
 
     def close(self) -> None:
-        self._trainer.close()
+        self.session.close()
 
 
 class QPensieve(Agent):
@@ -218,22 +207,18 @@ class PFA(Agent):
     algo = "pfa"
 
 
-KINDS = (QPensieve, MOSAC, SAC, HybridSAC, CNDER, EnvelopeDQN, PGMORL, PFA)
-
-
 def load(path: str | Path) -> Agent:
     """The agent that `save` wrote or that a run's folder holds, as of its newest whole checkpoint."""
-    folder = Path(path)
-    if not (folder / CONFIG).exists():
-        raise FileNotFoundError(f"{folder} is neither a saved agent nor a run's folder: it has no {CONFIG}")
-    config = configs.load(folder / CONFIG)
-    kind = next(kind for kind in KINDS if kind.algo == config.algo)
-    agent = kind.__new__(kind)
-    agent._open(config)
-    log = make_replay_log(folder, agent._trainer)
-
-    saved = checkpoint.load_latest(folder, warnings.warn, lambda saved: find_fault(log, saved, config))
+    source = Path(path)
+    if not (source / folder.CONFIG).exists():
+        raise FileNotFoundError(f"{source} is neither a saved agent nor a run's folder: it has no {folder.CONFIG}")
+    session = open_session(configs.load(source / folder.CONFIG))
+    keeper = Keeper(source, session)
+    saved = keeper.latest(lambda message: warnings.warn(message, stacklevel=3))
     if saved is None:
-        raise CheckpointError(f"{folder} holds no checkpoint yet: 'qpensieve resume {folder}' starts the run over")
-    agent._restore(saved, log)
+        raise CheckpointError(f"{source} holds no checkpoint yet: 'qpensieve resume {source}' starts the run over")
+    keeper.restore(saved)
+    kind = next((kind for kind in Agent.__subclasses__() if kind.algo == session.config.algo), Agent)
+    agent = kind.__new__(kind)
+    agent._start(session)
     return agent

@@ -13,7 +13,6 @@ import tyro
 
 import qpensieve
 from qpensieve import bench as bench_package
-from qpensieve import config as configs
 from qpensieve import metrics, presets
 from qpensieve.bench import collect as bench_collect
 from qpensieve.bench import lanes as bench_lanes
@@ -22,19 +21,19 @@ from qpensieve.bench import report
 from qpensieve.bench import train as bench_train
 from qpensieve.bench import update as bench_update
 from qpensieve.config import RunConfig
-from qpensieve.envs import DOMAINS
-from qpensieve.envs.registry import DISCRETE
+from qpensieve.envs import DISCRETE, DOMAINS, find_domain
+from qpensieve.methods import get_method
 from qpensieve.records.checkpoint import CheckpointError, last_good_step
-from qpensieve.records.evaluations import FILE_NAME
 from qpensieve.records.evaluations import load as load_evaluations
+from qpensieve.records.folder import EVALUATIONS, SUMMARY
 from qpensieve.records.lock import FolderInUseError
 from qpensieve.report import compare as comparison
 from qpensieve.report import figures, tables
 from qpensieve.report.export import export as export_run
-from qpensieve.session import DivergedError, EnvFailedError
 from qpensieve.theory.command import theory
 from qpensieve.train import run as runs
 from qpensieve.train.run import Options, Run
+from qpensieve.train.session import DivergedError, EnvFailedError
 
 FLAT = (tyro.conf.OmitArgPrefixes, tyro.conf.AvoidSubcommands)
 RunFolder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
@@ -62,15 +61,12 @@ class TrainArguments:
 def train(words: list[str]) -> None:
     """Train: qpensieve train DOMAIN [--algo qpensieve|mosac|sac|...] [--preset paper|quick|...] [any setting]."""
     algo, preset = _peek(words, "--algo", "qpensieve"), _peek(words, "--preset", "paper")
-    if algo not in configs.ALGORITHMS:
-        raise ValueError(f"unknown algorithm {algo!r}: use {' or '.join(configs.ALGORITHMS)}")
+    method = get_method(algo)
     arguments = _parse_train(words, algo, preset)
-    if algo in configs.POPULATIONS:  # their presets depend on the domain
+    if method.paper is not None:  # its presets depend on the domain
         arguments = _parse_train(words, algo, preset, arguments.config.domain)
     config = arguments.config
-    shown = presets.FIGURE.get(preset)
-    if shown and configs.domain_name(config.domain) != shown[0]:
-        raise ValueError(f"preset {preset} shows {shown[0]} at {shown[1]}, not {config.domain}")
+    presets.check_preset(preset, config)
     slug = config.domain.split("/")[-1].replace(":", ".")
     name = arguments.name or f"{slug}-{config.algo}-{datetime.now():%Y%m%d-%H%M%S}"
     _complete(runs.start(arguments.out / name, config, arguments.options))
@@ -79,8 +75,8 @@ def train(words: list[str]) -> None:
 def _parse_train(words: list[str], algo: str, preset: str, domain: str = "") -> TrainArguments:
     """What the words say, where they say nothing the preset (of a domain)."""
     if {"-h", "--help"} & set(words):  # show the defaults of the domain that seems meant
-        domain = next((word for word in words if configs.domain_name(word) in DOMAINS), "")
-    default = presets.default_config(domain, algo, preset)  # pyright: ignore[reportArgumentType]
+        domain = next((word for word in words if find_domain(word) is not None), "")
+    default = presets.default_config(domain, algo, preset)
     unset = TrainArguments(_without_domain(default))
     return tyro.cli(TrainArguments, default=unset, args=words, prog="qpensieve train", config=FLAT)
 
@@ -98,10 +94,10 @@ def resume(
         options: How to show it.
     """
     changes = {} if num_threads is None else {"num_threads": num_threads}
-    session = runs.resume(run, options, _warn, **changes)
-    if session.trainer.step == session.trainer.goal:
-        _warn(f"the run is complete: all {session.trainer.goal:,} steps are done")
-    _complete(session)
+    resumed = runs.resume(run, options, _warn, **changes)
+    if resumed.session.step == resumed.session.goal:
+        _warn(f"the run is complete: all {resumed.session.goal:,} steps are done")
+    _complete(resumed)
 
 
 def evaluate(run: RunFolder, other: Path | None = None) -> None:
@@ -113,11 +109,11 @@ def evaluate(run: RunFolder, other: Path | None = None) -> None:
     """
     if last_good_step(run) is None:
         raise ValueError(f"{run} holds no checkpoint to evaluate: train it first (qpensieve train or resume)")
-    session = runs.resume(run, Options(), _warn)
+    resumed = runs.resume(run, Options(), _warn)
     try:
-        session.evaluate_fully()
+        resumed.evaluate_fully()
     finally:
-        session.close()
+        resumed.close()
     _report(run)
     if other is not None:
         print(_dominance(run, other))
@@ -333,18 +329,18 @@ def _complete(run: Run) -> None:
 
 def _report(folder: Path) -> None:
     """Table, summary.json and pictures of a run that was fully evaluated."""
-    if len(load_evaluations(folder / FILE_NAME).full_steps) == 0:
+    if len(load_evaluations(folder / EVALUATIONS).full_steps) == 0:
         return
     print(tables.format_summary(tables.write_summary(folder)))
     pictures = runs.draw_pictures(folder)
-    for path in [folder / tables.SUMMARY, *pictures]:
+    for path in [folder / SUMMARY, *pictures]:
         print(path)
     if not pictures:
         print("no pictures: pip install 'qpensieve[plots]'")
 
 
 def _dominance(run: Path, other: Path) -> str:
-    ours, theirs = load_evaluations(run / FILE_NAME), load_evaluations(other / FILE_NAME)
+    ours, theirs = load_evaluations(run / EVALUATIONS), load_evaluations(other / EVALUATIONS)
     if len(theirs.full_steps) == 0:
         raise ValueError(f"{other} has no full evaluation yet: run 'qpensieve evaluate {other}'")
     num = min(ours.num_seeds, theirs.num_seeds)

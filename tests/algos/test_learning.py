@@ -13,10 +13,10 @@ import pytest
 
 from qpensieve import preferences
 from qpensieve.config import AlgoName, override
-from qpensieve.population.trainer import PopulationTrainer
 from qpensieve.presets import default_config
 from qpensieve.records import evaluations
 from qpensieve.records.search import SearchRecord
+from qpensieve.train.population import PopulationTrainer
 from qpensieve.train.trainer import Trainer
 
 pytestmark = pytest.mark.slow

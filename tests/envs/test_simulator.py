@@ -1,12 +1,10 @@
-"""Options of lanes and how many cores there are."""
-
-import os
+"""Options of lanes."""
 
 import numpy as np
 import pytest
 
 from qpensieve.envs import LaneOptions
-from qpensieve.envs.simulator import allowed_threads, available_cores, check_options
+from qpensieve.envs.simulator import allowed_threads, check_options
 
 
 @pytest.mark.parametrize(
@@ -31,11 +29,7 @@ def test_every_floating_type_is_an_option(dtype):
     check_options(LaneOptions(dtype=dtype))
 
 
-def test_cores_are_those_the_process_is_bound_to_or_all(monkeypatch):
+def test_threads_are_those_asked_for_or_one_per_core(monkeypatch):
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {1, 5, 6})
-    assert available_cores() == allowed_threads(None) == 3
+    assert allowed_threads(None) == 3
     assert allowed_threads(2) == 2
-    monkeypatch.delattr("os.sched_getaffinity")  # as on macOS and Windows
-    assert available_cores() == os.cpu_count()
-    monkeypatch.setattr("os.cpu_count", lambda: None)
-    assert available_cores() == 1

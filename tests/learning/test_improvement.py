@@ -7,11 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from qpensieve.bench.plain import batch_value
 from qpensieve.learning.improvement import best_value
 from qpensieve.learning.nets import Critic
 from qpensieve.preferences import sample_preferences
 from tests.oracles.mosac import scores, twins_of
-from tests.oracles.pensieve import batch_value
 
 OBS, ACT, HIDDEN, BATCH = 5, 3, 16, 12
 

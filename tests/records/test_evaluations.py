@@ -1,14 +1,14 @@
-"""Tests of the table of evaluations, its file, and what one evaluation scores."""
+"""Tests of the table of evaluations and its file."""
 
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from qpensieve import metrics, preferences
 from qpensieve.envs import dst
 from qpensieve.records import evaluations
 from qpensieve.records.evaluations import Evaluations
+from qpensieve.records.folder import EVALUATIONS
 
 SHORT = np.array([[1.0, 0.0], [0.5, 0.5]])
 CURVE = np.array([[0.1, 0.9]])
@@ -90,7 +90,7 @@ def test_a_cut_table_grows_back_to_the_same():
 
 @pytest.mark.parametrize("reference", [REFERENCE, None])
 def test_a_saved_table_loads_the_same_and_leaves_no_other_file(tmp_path: Path, reference: np.ndarray | None):
-    path = tmp_path / "run" / evaluations.FILE_NAME
+    path = tmp_path / "run" / EVALUATIONS
     evaluations.save(path, evaluations.cut(small_table(reference), 100))
     evaluations.save(path, small_table(reference))
     assert_equal(evaluations.load(path), small_table(reference))
@@ -156,58 +156,6 @@ def test_arrays_that_do_not_fit_each_other_are_refused(tmp_path: Path, change: d
     np.savez(tmp_path / "e.npz", **arrays)
     with pytest.raises(ValueError, match=message):
         evaluations.load(tmp_path / "e.npz")
-
-
-def test_a_summary_averages_episodes_before_it_scores():
-    # The means are (4, -10) and (8, -20); the single episodes would give another front and another volume.
-    returns = np.array([[[[0.0, -10.0], [8.0, -10.0]], [[16.0, -10.0], [0.0, -30.0]]]])
-    summary = evaluations.summarize(returns, SHORT, REFERENCE)
-    np.testing.assert_allclose(summary.ut, [(4 - 6) / 2])
-    np.testing.assert_allclose(summary.best_single, [8 * 0.75 - 20 * 0.25])
-    assert summary.hv is not None
-    np.testing.assert_allclose(summary.hv, [4 * 40 + 4 * 30])
-    np.testing.assert_array_equal(summary.front_size, [2])
-    np.testing.assert_allclose(summary.correlation, [[-1, -1]])
-
-
-def test_a_summary_keeps_the_seeds_apart():
-    rng = np.random.default_rng(0)
-    returns = rng.normal(size=(4, 3, 5, 2))
-    summary = evaluations.summarize(returns, FULL, REFERENCE)
-    for i in range(4):
-        alone = evaluations.summarize(returns[i : i + 1], FULL, REFERENCE)
-        for name, values in vars(alone).items():
-            np.testing.assert_allclose(getattr(summary, name)[i : i + 1], values, err_msg=name)
-        rows = returns[i].mean(axis=1)
-        assert summary.ut[i] == pytest.approx(metrics.utility(rows, FULL))
-        assert summary.front_size[i] == len(metrics.non_dominated(rows))
-
-
-def test_without_a_reference_there_is_no_hypervolume():
-    assert evaluations.summarize(block(2, 2), SHORT, None).hv is None
-
-
-def test_a_front_that_reaches_nothing_above_the_reference_has_no_volume():
-    summary = evaluations.summarize(np.full((2, 2, 1, 2), -60.0), SHORT, REFERENCE)
-    assert summary.hv is not None
-    np.testing.assert_array_equal(summary.hv, [0, 0])
-
-
-def test_equal_rows_are_one_point_of_the_front():
-    np.testing.assert_array_equal(evaluations.summarize(np.ones((1, 3, 2, 2)), FULL).front_size, [1])
-
-
-def test_nothing_cannot_be_summarized():
-    with pytest.raises(ValueError, match=r"shape \(2, 2, 0, 2\): there is nothing to summarize"):
-        evaluations.summarize(np.zeros((2, 2, 0, 2)), SHORT)
-
-
-def test_the_exact_front_scores_its_ceilings():
-    lam = preferences.test_table(2)
-    front = dst.exact_front()
-    returns = front[np.argmax(lam @ front.T, axis=1)][None, :, None]
-    ceilings = dst.ceilings(lam, REFERENCE)
-    assert evaluations.summarize(returns, lam, REFERENCE).ut[0] == pytest.approx(ceilings.utility)
 
 
 def test_treasures_are_counted_per_seed_by_value_and_by_share_of_the_front():

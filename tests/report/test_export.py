@@ -6,6 +6,7 @@ import numpy as np
 
 from qpensieve import cli
 from qpensieve.records import evaluations as tables
+from qpensieve.records.folder import EVALUATIONS
 
 LAM = np.array([[0.0, 1.0], [0.5, 0.5], [1.0, 0.0]])
 
@@ -15,7 +16,7 @@ def _make_run(folder):
     returns[1, :, :, 0] = [[1, 2, 3, 4], [5, 5, 5, 5], [8, 8, 8, 8]]
     table = tables.empty(2, LAM, np.zeros((0, 2)), LAM, np.array([-1.0, -1.0]))
     table = tables.append_short(table, 100, returns[:, :, :2], np.zeros((2, 0, 2, 2)))
-    tables.save(folder / tables.FILE_NAME, tables.append_full(table, 200, returns))
+    tables.save(folder / EVALUATIONS, tables.append_full(table, 200, returns))
     (folder / "config.json").write_text(json.dumps({"domain": "DST2d"}))
     (folder / "environment.json").write_text(json.dumps({"device": "cpu"}))
 

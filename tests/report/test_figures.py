@@ -12,6 +12,8 @@ from qpensieve.envs import dst
 from qpensieve.metrics import hypervolume, reference_point
 from qpensieve.records import evaluations
 from qpensieve.records.evaluations import Evaluations
+from qpensieve.records.folder import EVALUATIONS
+from qpensieve.records.scores import summarize
 from qpensieve.report import figures
 
 pytest.importorskip("matplotlib")
@@ -50,7 +52,7 @@ def train_rows(seeds: int) -> list[dict]:
 
 def make_run(folder: Path, table: Evaluations, rows: list[dict] | None = None, **config: object) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
-    evaluations.save(folder / evaluations.FILE_NAME, table)
+    evaluations.save(folder / EVALUATIONS, table)
     known = {"domain": "DST2d", "algo": "qpensieve", "seeds": [0, 1, 2], "steps": 3 * STEPS, "unknown": {"a": 1}}
     (folder / "config.json").write_text(json.dumps(known | config))
     if rows is not None:
@@ -176,7 +178,7 @@ def test_curves_show_all_panels_and_the_ceilings_of_the_short_preferences(tmp_pa
     steps, mean = utility["mean ± 1 std, seeds thin"]
     np.testing.assert_array_equal(steps, [STEPS, 2 * STEPS, 3 * STEPS])
     np.testing.assert_allclose(np.diff(mean), [1, 1])
-    last = evaluations.summarize(table.short_returns[-1], table.short_preferences)
+    last = summarize(table.short_returns[-1], table.short_preferences)
     assert mean[-1] == pytest.approx(last.ut.mean())
     note = "short protocol: every fifth preference x 2 episodes; not comparable with the paper's table"
     assert drawn[0].get_supxlabel() == note
@@ -274,7 +276,7 @@ def test_what_a_folder_lacks_is_named(tmp_path: Path):
         figures.draw_front(run)
     with pytest.raises(ValueError, match="has no short evaluation yet"):
         figures.draw_curves(run)
-    (run / evaluations.FILE_NAME).unlink()
+    (run / EVALUATIONS).unlink()
     with pytest.raises(FileNotFoundError, match="no evaluations at"):
         figures.draw_curves(run)
     for content in ("{", "[]"):

@@ -13,6 +13,7 @@ from qpensieve import cli, preferences
 from qpensieve.envs import dst
 from qpensieve.metrics import hypervolume
 from qpensieve.records import evaluations, search
+from qpensieve.records.folder import EVALUATIONS, SEARCH
 from qpensieve.records.search import SearchRecord
 from qpensieve.report import figures, search_figures
 from qpensieve.train import run as runs
@@ -31,12 +32,12 @@ def make_run(folder: Path, record: SearchRecord | None, **config: Any) -> Path:
     none, seeds = np.empty((0, d)), 2
     table = evaluations.empty(seeds, lam[:2], none, lam, None)
     table = evaluations.append_short(table, 10, np.ones((seeds, len(lam[:2]), 1, d)), np.empty((seeds, 0, 1, d)))
-    evaluations.save(folder / evaluations.FILE_NAME, table)
+    evaluations.save(folder / EVALUATIONS, table)
     stages = {"generation_iterations": 2, "fitness_episodes": 4}
     known = {"domain": "foreign", "algo": "pgmorl", "first_seed": 3, "agent": {"stages": stages}}
     (folder / "config.json").write_text(json.dumps(known | config))
     if record is not None:
-        search.save(folder / search.FILE_NAME, record)
+        search.save(folder / SEARCH, record)
     return folder
 
 

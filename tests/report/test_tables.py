@@ -9,12 +9,13 @@ import pytest
 from qpensieve import config as configs
 from qpensieve.config import override
 from qpensieve.envs import DOMAINS, dst
-from qpensieve.evaluation import curve_preferences, short_preferences
 from qpensieve.preferences import test_table
 from qpensieve.presets import default_config
 from qpensieve.records import evaluations
 from qpensieve.records.evaluations import append_full, empty
+from qpensieve.records.folder import EVALUATIONS
 from qpensieve.report import tables
+from qpensieve.train.evaluate import curve_preferences, short_preferences
 
 
 def make_run(folder: Path, domain: str, *full: np.ndarray, reference: bool = True) -> Path:
@@ -27,7 +28,7 @@ def make_run(folder: Path, domain: str, *full: np.ndarray, reference: bool = Tru
     folder.mkdir(exist_ok=True)
     config = override(default_config(domain), {"seeds": table.num_seeds, "first_seed": 4})
     configs.save(config, folder / "config.json")
-    evaluations.save(folder / evaluations.FILE_NAME, table)
+    evaluations.save(folder / EVALUATIONS, table)
     return folder
 
 

@@ -175,7 +175,7 @@ def prepare(moment: str, step: int) -> None:
     from qpensieve.train.trainer import Trainer
 
     folder = f"step_{step:09d}"
-    at_step = lambda self, *_: self.trainer.step == step
+    at_step = lambda self, *_: self.session.step == step
     moments: dict[str, Callable[[], None]] = {
         "never": lambda: None,
         # A block is done, and not yet logged.

@@ -14,23 +14,24 @@ import qpensieve
 from qpensieve import cli
 from qpensieve.algos.hybrid_sac import CASES
 from qpensieve.config import (
-    ALGORITHMS,
     AlgoName,
     RunConfig,
     check,
     from_dict,
-    make_algorithm,
     override,
-    settings,
     to_dict,
 )
 from qpensieve.envs import dst, get_domain
-from qpensieve.evaluation import protocols
+from qpensieve.methods import METHODS as ALL
+from qpensieve.methods import make_algorithm
 from qpensieve.preferences import sac_preferences
 from qpensieve.presets import FIGURE, default_config
 from qpensieve.records import evaluations
+from qpensieve.records.folder import EVALUATIONS
 from qpensieve.report import tables
+from qpensieve.settings import flat
 from qpensieve.train import run as runs
+from qpensieve.train.evaluate import protocols
 from qpensieve.train.run import Options, Stopped
 from qpensieve.train.trainer import Trainer
 from tests.train.kill_run import NEVER, TINY, assert_same_run, complete, share_learners
@@ -54,9 +55,15 @@ def _shared_learners() -> Iterator[None]:
         yield
 
 
+def _lanes_per_seed(config: RunConfig) -> int:
+    algorithm = make_algorithm(config.algo, config.agent, get_domain(config.domain).spec)
+    assert algorithm.preferences is not None
+    return len(algorithm.preferences) * algorithm.num_lanes
+
+
 def tiny(algo: AlgoName, domain: str = "DST2d", **changes: Any) -> RunConfig:
     config = default_config(domain, algo)
-    known = {field.name for field in fields(RunConfig)} | settings(config.agent).keys()
+    known = {field.name for field in fields(RunConfig)} | flat(config.agent).keys()
     small = {name: value for name, value in TINY.items() if name in known}
     # A replay of 120 in 600 steps: rows are overwritten, traces are moved and dropped.
     capacity = 120 if algo == "cnder" else TINY["replay_capacity"]
@@ -84,19 +91,19 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Any:
 def test_a_run_stopped_and_resumed_ends_as_if_it_never_had_been(algo: AlgoName, step: int, whole: Any, tmp_path: Path):
     """Before and after learning began; with SIGINT, whose handling ends in the same checkpoint as any other."""
     run = runs.start(tmp_path / "run", tiny(algo), QUIET)
-    advance = run.trainer.advance
+    advance = run.session.advance
 
     def interrupted() -> Any:
         rows = advance()
-        if run.trainer.step == step:
+        if run.session.step == step:
             signal.raise_signal(signal.SIGINT)
         return rows
 
-    run.trainer.advance = interrupted  # pyright: ignore[reportAttributeAccessIssue]
+    run.session.advance = interrupted  # pyright: ignore[reportAttributeAccessIssue]
     with pytest.raises(Stopped):
         complete(run)
     resumed = runs.resume(tmp_path / "run", QUIET, lambda message: pytest.fail(message))
-    assert resumed.trainer.step == step
+    assert resumed.session.step == step
     complete(resumed)
     assert_same_run(tmp_path / "run", whole(algo))
 
@@ -105,14 +112,14 @@ def test_a_run_stopped_and_resumed_ends_as_if_it_never_had_been(algo: AlgoName, 
 def test_a_run_without_its_replay_refills_it_and_goes_on(algo: AlgoName, tmp_path: Path):
     run = runs.start(tmp_path / "run", tiny(algo, keep_replay="off", steps=400), QUIET)
     for _ in range(15):
-        run.trainer.advance()
+        run.session.advance()
     run.save()
     run.close()
     said: list[str] = []
     resumed = runs.resume(tmp_path / "run", QUIET, said.append)
     assert "not to the same numbers" in said[0]
     complete(resumed)
-    assert resumed.trainer.step == 400
+    assert resumed.session.step == 400
 
 
 @pytest.mark.parametrize("algo", METHODS)
@@ -121,7 +128,7 @@ def test_the_summary_counts_every_environment_step(algo: AlgoName, whole: Any):
     summary = tables.summarize_run(folder)
     lanes = {"sac": 3, "hybrid-sac": 4}.get(algo, 1)
     assert summary["environment_steps_per_seed"] == 600 * lanes
-    table = evaluations.load(folder / evaluations.FILE_NAME)
+    table = evaluations.load(folder / EVALUATIONS)
     own = {"sac": 3, "hybrid-sac": 2}.get(algo, 100)
     assert table.full_returns.shape == (1, 2, own, 10, 2)
     ceilings = dst.ceilings(table.full_preferences, np.array([0.0, -50.0]))
@@ -168,7 +175,7 @@ def test_the_host_acts_as_the_device_does(algo: AlgoName):
 )
 def test_an_agent_learns_saves_loads_and_goes_on_the_same(kind: Any, algo: AlgoName, tmp_path: Path):
     config = tiny(algo)
-    known = settings(config.agent)
+    known = flat(config.agent)
     small = {name: known[name] for name in ("hidden", "batch_size", *OWN[algo]) if name in known}
     make = lambda: kind("DST2d", seeds=2, preset="quick", block=20, random_steps=100, replay_capacity=120, **small)
     agent = make().learn(240)
@@ -185,7 +192,7 @@ def test_an_agent_learns_saves_loads_and_goes_on_the_same(kind: Any, algo: AlgoN
     np.testing.assert_array_equal(loaded.predict(obs, lam, seed=1), action)
     for one in (agent, loaded):
         one.learn(60)
-    ours, theirs = agent._trainer.arrays(), loaded._trainer.arrays()
+    ours, theirs = agent.session.arrays(), loaded.session.arrays()
     assert [name for name in ours if ours[name].tobytes() != theirs[name].tobytes()] == []
     assert agent.evaluate(episodes=1).ut.shape == (2,)
 
@@ -211,7 +218,7 @@ def test_hints_tell_the_preference_of_each_step():
 
 
 class TestDiscreteActions:
-    @pytest.mark.parametrize("algo", [name for name in ALGORITHMS if name != "envelope"])
+    @pytest.mark.parametrize("algo", [name for name in ALL if name != "envelope"])
     def test_are_refused_by_all_but_envelope(self, algo: AlgoName, capsys: pytest.CaptureFixture[str], tmp_path: Path):
         words = ["train", "DeepSeaTreasure", "--algo", algo, "--preset", "quick", "--out", str(tmp_path)]
         words += ["--preferences", "0.5,0.5"] if algo == "hybrid-sac" else []
@@ -225,14 +232,14 @@ class TestDiscreteActions:
     def test_envelope_learns_with_them(self, tmp_path: Path):
         run = runs.start(tmp_path / "run", tiny("envelope", "DeepSeaTreasure", steps=300), QUIET)
         complete(run)
-        assert isinstance(run.trainer, Trainer)
-        rows = run.trainer.replay_rows()[0]
+        assert isinstance(run.session, Trainer)
+        rows = run.session.replay_rows()[0]
         assert set(np.unique(rows[:, :, 2]).tolist()) == {0.0, 1.0, 2.0, 3.0}
         assert "of 10 treasures" in tables.format_summary(tables.summarize_run(tmp_path / "run"))
 
 
 class TestConfig:
-    @pytest.mark.parametrize("algo", ALGORITHMS)
+    @pytest.mark.parametrize("algo", ALL)
     @pytest.mark.parametrize("preset", ["paper", "quick"])
     def test_presets_can_run_and_survive_json(self, algo: AlgoName, preset: str):
         config = default_config("DST2d", algo, preset)
@@ -246,7 +253,8 @@ class TestConfig:
         for algo, lanes in (("sac", 1), ("hybrid-sac", 2)):
             config = default_config(domain, algo, preset)  # pyright: ignore[reportArgumentType]
             check(config)
-            assert make_algorithm(config, get_domain(domain).spec).lanes_per_seed == lanes
+            algorithm = make_algorithm(config.algo, config.agent, get_domain(domain).spec)
+            assert algorithm.lanes_per_seed == lanes
         with pytest.raises(ValueError, match="compares sac and hybrid-sac, not of mosac"):
             default_config(domain, "mosac", preset)
 
@@ -256,24 +264,26 @@ class TestConfig:
         assert "preset figure-c shows HalfCheetah2d at 0.5,0.5, not DST2d" in capsys.readouterr().err
 
     def test_hybrids_without_a_figure_need_preferences(self):
-        with pytest.raises(ValueError, match="preferences are missing: hybrid-sac has the figure's for DST2d and"):
+        with pytest.raises(
+            ValueError, match="preferences must be given for Hopper2d: the paper's figure has them for DST2d"
+        ):
             check(default_config("Hopper2d", "hybrid-sac"))
 
     def test_the_nineteen_are_a_seeds_lanes(self):
-        assert make_algorithm(default_config("DST2d", "sac"), get_domain("DST2d").spec).lanes_per_seed == 19
+        assert make_algorithm("sac", ALL["sac"].config(), get_domain("DST2d").spec).lanes_per_seed == 19
 
     @pytest.mark.parametrize("algo", METHODS)
     def test_help_names_every_setting(self, algo: AlgoName, capsys: pytest.CaptureFixture[str]):
         with pytest.raises(SystemExit):
             cli.main(["train", "DST2d", "--algo", algo, "--help"])
         out = capsys.readouterr().out
-        for name in settings(default_config("DST2d", algo).agent):
+        for name in flat(default_config("DST2d", algo).agent):
             assert f"--{name.replace('_', '-')}"[:30] in out
 
     def test_the_length_of_the_run_sets_the_envelopes_schedule(self, tmp_path: Path):
         run = runs.start(tmp_path / "run", tiny("envelope"), QUIET)
         run.close()
-        assert settings(run.config.agent)["anneal_steps"] == TINY["steps"]
+        assert flat(run.config.agent)["anneal_steps"] == TINY["steps"]
 
 
 class TestProtocols:

@@ -24,9 +24,11 @@ from qpensieve.config import RunConfig, override
 from qpensieve.presets import default_config
 from qpensieve.records import checkpoint, evaluations
 from qpensieve.records.checkpoint import CheckpointError
-from qpensieve.session import DivergedError, EnvFailedError
+from qpensieve.records.folder import EVALUATIONS
 from qpensieve.train import run as runs
 from qpensieve.train.run import Options, Run, Stopped
+from qpensieve.train.session import DivergedError, EnvFailedError
+from qpensieve.train.trainer import Trainer
 from tests.envs.foreign import PointMass
 from tests.train.kill_run import (
     CACHE,
@@ -69,15 +71,15 @@ def complete(run: Run) -> None:
 
 def interrupt_at(run: Run, step: int, act: Callable[[], object] = lambda: signal.raise_signal(signal.SIGINT)) -> None:
     """Have something happen in the middle of the run's training: Ctrl-C, unless told otherwise."""
-    advance = run.trainer.advance
+    advance = run.session.advance
 
     def wrapped() -> np.ndarray | None:
         block = advance()
-        if run.trainer.step == step:
+        if run.session.step == step:
             act()
         return block
 
-    run.trainer.advance = wrapped  # pyright: ignore[reportAttributeAccessIssue]
+    run.session.advance = wrapped  # pyright: ignore[reportAttributeAccessIssue]
 
 
 @pytest.fixture(scope="module")
@@ -256,7 +258,7 @@ class TestResumed:
         assert len(warnings) == 1
         assert f"checkpoint {half / 'checkpoints' / 'step_000000300'} is damaged" in warnings[0]
         assert re.search(complaint, warnings[0])
-        assert run.trainer.step == 200
+        assert run.session.step == 200
         complete(run)
         assert_same_run(half, whole)
 
@@ -290,7 +292,7 @@ class TestResumed:
     def test_threads_and_time_between_checkpoints_may_change(self, half: Path):
         edit_config(half, "checkpoint_seconds", 5.0)
         run = runs.resume(half, QUIET, refuse, num_threads=1)
-        assert (run.trainer.step, run.config.checkpoint_seconds, run.config.num_threads) == (300, 5.0, 1)
+        assert (run.session.step, run.config.checkpoint_seconds, run.config.num_threads) == (300, 5.0, 1)
         run.close()
 
     def test_a_folder_that_is_no_run_is_refused(self, tmp_path: Path):
@@ -313,7 +315,7 @@ class TestStarted:
     def test_leaves_no_folder_where_it_cannot_start(self, tmp_path: Path):
         with pytest.raises(ValueError, match="unknown domain 'DST3d'; did you mean DST2d"):
             runs.start(tmp_path / "run", tiny("DST3d"), QUIET)
-        with pytest.raises(ValueError, match="steps is 610, not a multiple of block"):
+        with pytest.raises(ValueError, match="steps must be a multiple of block"):
             runs.start(tmp_path / "run", tiny(steps=610), QUIET)
         assert not (tmp_path / "run").exists()
 
@@ -340,7 +342,7 @@ class TestStarted:
         assert len(row["critic_loss"]) == TINY["seeds"]
 
     def test_evaluations_are_the_short_ones_of_every_period_and_a_full_one(self, whole: Path):
-        table = evaluations.load(whole / evaluations.FILE_NAME)
+        table = evaluations.load(whole / EVALUATIONS)
         assert table.short_steps.tolist() == [200, 400, 600]
         assert table.short_returns.shape == (3, 2, 20, 2, 2)
         assert table.curve_returns.shape == (3, 2, 3, 2, 2)
@@ -364,7 +366,7 @@ class TestStarted:
                     complete(run)
                 run = runs.resume(tmp_path / name, QUIET, refuse)
             complete(run)
-        assert evaluations.load(tmp_path / "whole" / evaluations.FILE_NAME).full_steps.tolist() == [100, 200]
+        assert evaluations.load(tmp_path / "whole" / EVALUATIONS).full_steps.tolist() == [100, 200]
         assert_same_run(tmp_path / "stopped", tmp_path / "whole")
 
 
@@ -379,8 +381,9 @@ class TestWithoutReplay:
 
         warnings: list[str] = []
         run = runs.resume(folder, QUIET, warnings.append)
-        assert warnings == ["this run keeps no replay (keep_replay is off): it goes on, but not to the same numbers"]
-        assert run.trainer.step == 200
+        (warning,) = warnings
+        assert warning.endswith("keeps no replay (keep_replay is off): training goes on, but not to the same numbers")
+        assert run.session.step == 200
         updates = {}
         interrupt_at(run, 300, lambda: updates.update({300: num_updates(run)}))
         complete(run)
@@ -506,7 +509,7 @@ class TestFullDisk:
 
         monkeypatch.undo()
         run = runs.resume(folder, QUIET, refuse)
-        assert run.trainer.step == 200
+        assert run.session.step == 200
         complete(run)
         assert_same_run(folder, whole)
 
@@ -549,15 +552,16 @@ def edit_config(folder: Path, field: str, value: Any) -> None:
 
 def poison(run: Run, part: str, seed: int) -> None:
     """Make one parameter of one seed's networks NaN."""
-    leaves, structure = jax.tree_util.tree_flatten_with_path(run.trainer._state)
+    assert isinstance(run.session, Trainer)
+    leaves, structure = jax.tree_util.tree_flatten_with_path(run.session._state)
     names = [jax.tree_util.keystr(path) for path, _ in leaves]
     values = [leaf for _, leaf in leaves]
     chosen = next(i for i, name in enumerate(names) if part in name and jnp.issubdtype(values[i].dtype, jnp.floating))
     values[chosen] = values[chosen].at[seed].set(jnp.nan)
-    run.trainer._state = replace(jax.tree_util.tree_unflatten(structure, values))
+    run.session._state = replace(jax.tree_util.tree_unflatten(structure, values))
 
 
 def num_updates(run: Run) -> int:
-    numbers = run.trainer.arrays()["state.num_updates"]
+    numbers = run.session.arrays()["state.num_updates"]
     assert (numbers == numbers[0]).all()
     return int(numbers[0])

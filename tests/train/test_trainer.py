@@ -10,7 +10,7 @@ import pytest
 
 from qpensieve.config import RunConfig, override
 from qpensieve.presets import default_config
-from qpensieve.session import DivergedError, EnvFailedError
+from qpensieve.train.session import DivergedError, EnvFailedError
 from qpensieve.train.trainer import Trainer
 from tests.envs.foreign import PointMass
 from tests.train.kill_run import TINY, share_learners
@@ -165,7 +165,7 @@ class TestExtended:
 
     def test_a_plan_that_does_not_fit_changes_nothing(self):
         trainer = Trainer(tiny())
-        with pytest.raises(ValueError, match="steps is 630, not a multiple of block"):
+        with pytest.raises(ValueError, match=r"steps must be a multiple of block \(20\), got 630"):
             trainer.plan(630)
         assert trainer.config == tiny()
 

@@ -10,7 +10,7 @@ stronger method. The preference under which a transition was collected plays no 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Annotated, Literal
 
 import equinox as eqx
 import jax
@@ -22,6 +22,7 @@ from qpensieve.learning.acting import noisy_acting
 from qpensieve.learning.losses import gradient_step, polyak, scalarize, start_optimizer
 from qpensieve.learning.nets import Critic, DeterministicActor
 from qpensieve.preferences import Sampler
+from qpensieve.settings import NOT_NEGATIVE, OPEN_SHARE, STEP_SHARE, above, at_least
 from qpensieve.types import Algorithm, EnvSpec, Hints, Info, PrioritizedLearning, Transition
 
 
@@ -29,19 +30,19 @@ from qpensieve.types import Algorithm, EnvSpec, Hints, Info, PrioritizedLearning
 class CnDerConfig:
     """Settings of CN-DER; defaults are those the Q-Pensieve paper gives for all baselines, and the original's."""
 
-    hidden: int = 256
+    hidden: Annotated[int, at_least(1)] = 256
     """Width of the two hidden layers of both networks."""
-    learning_rate: float = 3e-4
+    learning_rate: Annotated[float, above(0)] = 3e-4
     """Adam's step size, for policy and critic."""
-    discount: float = 0.99
+    discount: Annotated[float, OPEN_SHARE] = 0.99
     """Discount factor gamma, also of the return vectors by which the replay tells episodes apart."""
-    tau: float = 0.005
+    tau: Annotated[float, STEP_SHARE] = 0.005
     """Share of the way both target networks move towards their networks at every update."""
-    batch_size: int = 256
+    batch_size: Annotated[int, at_least(1)] = 256
     """Transitions per gradient step; each counts under two preferences."""
     sampler: Sampler = "uniform-sum"
     """Distribution of the preferences that episodes act under."""
-    noise_scale: float = 0.1
+    noise_scale: Annotated[float, NOT_NEGATIVE] = 0.1
     """Standard deviation of the noise on explored actions, which lie in [-1, 1]."""
     critic_loss: Literal["l1", "huber"] = "l1"
     """Loss of an error: its absolute value (the original), or squared below 1. Never squared throughout: the priorities
@@ -52,9 +53,9 @@ class CnDerConfig:
     trained_on: Literal["current-and-past", "current"] = "current-and-past"
     """Preferences that each transition is learnt under: the algorithm's two, or the current one alone, which forgets
     the others and is there to compare with."""
-    priority_offset: float = 0.01
+    priority_offset: Annotated[float, above(0)] = 0.01
     """Added to the error before the power, so that no transition is lost for good."""
-    priority_exponent: float = 1.0
+    priority_exponent: Annotated[float, NOT_NEGATIVE] = 1.0
     """Power of the error that makes its priority. The original's is 2; on DST2d, whose errors near rocks and treasures
     never vanish, the square leaves too few samples of all else and the values drift off (deviation D20)."""
 

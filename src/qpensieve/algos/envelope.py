@@ -9,9 +9,9 @@ priorities set once. We select with the online network and evaluate with the tar
 Actions are indices of a table: the joint bins of continuous axes, or the actions of a discrete environment.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
+from typing import Annotated, Literal
 
 import equinox as eqx
 import jax
@@ -24,6 +24,7 @@ from qpensieve.learning.acting import Greedy, greedy_acting
 from qpensieve.learning.losses import gradient_step, scalarize, start_optimizer
 from qpensieve.learning.nets import QHead
 from qpensieve.preferences import Sampler, sample_preferences
+from qpensieve.settings import NOT_NEGATIVE, OPEN_SHARE, above, at_least, from_to
 from qpensieve.types import Algorithm, EnvSpec, Hints, Info, PrioritizedLearning, Transition
 
 MAX_ACTIONS = 100_000
@@ -38,25 +39,25 @@ HOMOTOPY_SCALE = 1000.0
 class EnvelopeConfig:
     """Settings of Envelope DQN; defaults are the authors' code's but for those marked, bins the Q-Pensieve paper's."""
 
-    learning_rate: float = 5e-4
+    learning_rate: Annotated[float, above(0)] = 5e-4
     """Adam's step size. The authors' is 1e-3, for 4 actions (deviation D22)."""
-    discount: float = 0.99
+    discount: Annotated[float, OPEN_SHARE] = 0.99
     """Discount factor gamma."""
-    batch_size: int = 256
+    batch_size: Annotated[int, at_least(1)] = 256
     """Transitions per gradient step."""
-    num_preferences: int = 32
+    num_preferences: Annotated[int, at_least(1)] = 32
     """Preferences drawn at every gradient step; each is paired with every transition of the batch."""
     bins: int | None = None
     """Values of every action axis, evenly spaced with both ends. None: 11 up to two axes, 5 for more."""
     width_factors: tuple[int, ...] = (16, 32, 64, 32)
     """Widths of the hidden layers, as multiples of the input's (observation and preference)."""
-    target_period: int = 1000
+    target_period: Annotated[int, at_least(1)] = 1000
     """Updates between two copies of the network to the target network. The authors' is 100: each copy then comes before
     the network has caught up with the one before, and errors grow from copy to copy (deviation D22)."""
     layer_norm: bool = True
     """Standardise what goes into each hidden ReLU, over the layer's units. Not the authors': without it the values of
     DST2d's 121 actions run away (deviation D22)."""
-    gradient_clip: float = 1.0
+    gradient_clip: Annotated[float, above(0)] = 1.0
     """Every entry of the gradient is cut to plus or minus this."""
     sampler: Sampler = "abs-normal"
     """Distribution of preferences, acting and learning."""
@@ -64,20 +65,20 @@ class EnvelopeConfig:
     """Take the target's maximum over all drawn preferences (the paper), or over the own one only (released code)."""
     homotopy: Literal["rising", "constant"] = "rising"
     """Whether the share of the scalar loss rises to 1 over `anneal_steps` or stays at `homotopy_start`."""
-    homotopy_start: float = 0.01
+    homotopy_start: Annotated[float, from_to(0, 1)] = 0.01
     """Share of the scalar loss at the start; the rest is the vector loss."""
     loss_a: Literal["squared", "huber"] = "huber"
     """Vector loss: squared differences (the authors), or linear from 1 on, so that the few transitions at the edge of a
     treasure or rock do not outweigh all others (deviation D22)."""
     loss_b: Literal["squared", "absolute", "huber"] = "huber"
     """Scalar loss: squared difference of lam . Q (the authors' code), absolute (their paper), or as above."""
-    priority_exponent: float = 0.0
+    priority_exponent: Annotated[float, NOT_NEGATIVE] = 0.0
     """Power of the error that makes a transition's priority; 0 samples uniformly. The authors' is 1, in a replay of
     4000: set once and without importance weights, priorities of values that were wrong then rule a large one for good
     (deviation D22)."""
-    epsilon_start: float = 0.5
+    epsilon_start: Annotated[float, from_to(0, 1)] = 0.5
     """Share of random actions at the start."""
-    epsilon_end: float = 0.05
+    epsilon_end: Annotated[float, from_to(0, 1)] = 0.05
     """Share of random actions from `anneal_steps` on."""
     anneal_steps: int | None = None
     """Environment steps over which epsilon falls, and updates over which the homotopy rises. None: the run's length."""
@@ -86,6 +87,11 @@ class EnvelopeConfig:
     def anneal_length(self) -> int:
         """`anneal_steps`, or a whole run of the Q-Pensieve paper."""
         return 1_500_000 if self.anneal_steps is None else self.anneal_steps
+
+
+def resolve(cfg: EnvelopeConfig, steps: int) -> EnvelopeConfig:
+    """The settings of a run of `steps`: what is annealed is annealed over its whole length, if nothing else is set."""
+    return cfg if cfg.anneal_steps is not None else replace(cfg, anneal_steps=steps)
 
 
 class State(eqx.Module):

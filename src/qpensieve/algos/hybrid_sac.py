@@ -8,6 +8,7 @@ Q-Pensieve run of that seed bit for bit, until the switch the SAC is that seed's
 
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Annotated
 
 import equinox as eqx
 import jax
@@ -23,6 +24,7 @@ from qpensieve.learning.improvement import best_value
 from qpensieve.learning.nets import GaussianActor, Mlp
 from qpensieve.learning.snapshots import Snapshots
 from qpensieve.preferences import sample_preferences
+from qpensieve.settings import NOT_NEGATIVE, RunSettings
 from qpensieve.types import (
     Acting,
     Actions,
@@ -49,7 +51,7 @@ class HybridConfig:
 
     preferences: tuple[str, ...] = ()
     """Preferences that each get an agent, such as 0.9,0.1; none given: those of the paper's figure for the domain."""
-    switch_after: int = 90_000
+    switch_after: Annotated[int, NOT_NEGATIVE] = 90_000
     """Updates of plain SAC before the switch; after 10 000 random steps that is environment step 100 000."""
     pensieve: QPensieveConfig = field(default_factory=QPensieveConfig)
     """Settings of the helper; network sizes, rates and batch size are the SAC's too."""
@@ -64,6 +66,21 @@ class HybridConfig:
         return SingleSacConfig(
             self.preferences, shared.hidden, shared.learning_rate, shared.discount, shared.tau, shared.batch_size
         )
+
+
+def cases(cfg: HybridConfig, domain_id: str) -> tuple[str, ...]:
+    """The preferences given, or those of the paper's figure for the domain."""
+    return cfg.preferences or CASES.get(domain_id, ())
+
+
+def check(cfg: HybridConfig, run: RunSettings) -> list[str]:
+    """Outside the domains of the figure, preferences must be given."""
+    return [] if cases(cfg, run.domain_id) else [_missing(run.domain_id)]
+
+
+def _missing(domain_id: str) -> str:
+    shown = " and ".join(CASES)
+    return f"preferences must be given for {domain_id}: the paper's figure has them for {shown} only"
 
 
 class State(eqx.Module):
@@ -162,10 +179,9 @@ def both_acting(cfg: HybridConfig, spec: EnvSpec) -> Acting:
 
 
 def make(cfg: HybridConfig, spec: EnvSpec) -> Algorithm[State]:
-    words = cfg.preferences or CASES.get(spec.id)
-    if words is None:
-        shown = " and ".join(CASES)
-        raise ValueError(f"hybrid SAC has preferences of its own for {shown} only; for {spec.id} give --preferences")
+    words = cases(cfg, spec.id)
+    if not words:
+        raise ValueError(_missing(spec.id))
     return Algorithm(
         init=partial(init, cfg, spec),
         actor=lambda state: (state.own.actor, state.helper.sac.actor),

@@ -8,7 +8,7 @@ policy loss, passed in as a function.
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Annotated, Literal
 
 import equinox as eqx
 import jax
@@ -21,6 +21,7 @@ from qpensieve.learning.improvement import best_value
 from qpensieve.learning.losses import gradient_step, polyak, scalarize, squash, start_optimizer, whole_vector_of_smaller
 from qpensieve.learning.nets import Critic, GaussianActor
 from qpensieve.preferences import Sampler, sample_preferences
+from qpensieve.settings import OPEN_SHARE, STEP_SHARE, above, at_least
 from qpensieve.types import Algorithm, EnvSpec, Info, Transition, from_one_lane
 
 
@@ -28,15 +29,15 @@ from qpensieve.types import Algorithm, EnvSpec, Info, Transition, from_one_lane
 class SacConfig:
     """Settings of (MO-)SAC; defaults are the paper's."""
 
-    hidden: int = 256
+    hidden: Annotated[int, at_least(1)] = 256
     """Width of the two hidden layers of every network."""
-    learning_rate: float = 3e-4
+    learning_rate: Annotated[float, above(0)] = 3e-4
     """Adam's step size, for policy, critics and temperature."""
-    discount: float = 0.99
+    discount: Annotated[float, OPEN_SHARE] = 0.99
     """Discount factor gamma."""
-    tau: float = 0.005
+    tau: Annotated[float, STEP_SHARE] = 0.005
     """Share of the way the target critics move towards the critics at every update."""
-    batch_size: int = 256
+    batch_size: Annotated[int, at_least(1)] = 256
     """Transitions per gradient step."""
     sampler: Sampler = "uniform-sum"
     """Distribution of preferences, acting and learning: the authors' code's, or uniform on the simplex."""

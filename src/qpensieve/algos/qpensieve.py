@@ -7,7 +7,7 @@ With one preference and no snapshots it is MO-SAC, exactly.
 
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Literal
+from typing import Annotated, Literal
 
 import equinox as eqx
 import jax
@@ -20,6 +20,7 @@ from qpensieve.learning.acting import gaussian_acting
 from qpensieve.learning.improvement import best_value
 from qpensieve.learning.nets import Critic, GaussianActor
 from qpensieve.learning.snapshots import Snapshots
+from qpensieve.settings import NOT_NEGATIVE, WHOLE_BLOCKS, at_least
 from qpensieve.types import Algorithm, EnvSpec, Info, Transition, from_one_lane
 
 
@@ -29,13 +30,13 @@ class QPensieveConfig:
 
     sac: mosac.SacConfig = field(default_factory=mosac.SacConfig)
     """Settings shared with MO-SAC."""
-    num_preferences: int = 5
+    num_preferences: Annotated[int, at_least(1, "lam itself")] = 5
     """Preferences offered to the policy at every gradient step, lam itself included."""
-    num_snapshots: int = 4
+    num_snapshots: Annotated[int, NOT_NEGATIVE] = 4
     """Past critics kept; the current one is always a candidate on top. 0 is the paper's "Vanilla"."""
-    push_period: int = 1000
+    push_period: Annotated[int, WHOLE_BLOCKS] = 1000
     """Updates between two snapshots; a multiple of the block length."""
-    push_after: int = 20_000
+    push_after: Annotated[int, NOT_NEGATIVE] = 20_000
     """No snapshot is taken before more than this many updates."""
     policy_loss: Literal["paper", "official-2023"] = "paper"
     """Eq. (11), or what the authors' code did until July 2024."""

@@ -8,6 +8,7 @@ SAC is the same step with another policy loss, passed in as a function.
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Annotated
 
 import equinox as eqx
 import jax
@@ -21,6 +22,7 @@ from qpensieve.learning.acting import gaussian_acting
 from qpensieve.learning.losses import gradient_step, polyak, scalarize, squash, start_optimizer
 from qpensieve.learning.nets import GaussianActor, Mlp
 from qpensieve.preferences import check_preference, sac_preferences
+from qpensieve.settings import OPEN_SHARE, STEP_SHARE, above, at_least
 from qpensieve.types import Algorithm, EnvSpec, Info, Transition, from_one_lane
 
 
@@ -30,15 +32,15 @@ class SingleSacConfig:
 
     preferences: tuple[str, ...] = ()
     """Preferences that each get an agent of their own, such as 0.9,0.1 0.8,0.2; none given: the paper's 19."""
-    hidden: int = 256
+    hidden: Annotated[int, at_least(1)] = 256
     """Width of the two hidden layers of every network."""
-    learning_rate: float = 3e-4
+    learning_rate: Annotated[float, above(0)] = 3e-4
     """Adam's step size, for policy, critics and temperature."""
-    discount: float = 0.99
+    discount: Annotated[float, OPEN_SHARE] = 0.99
     """Discount factor gamma."""
-    tau: float = 0.005
+    tau: Annotated[float, STEP_SHARE] = 0.005
     """Share of the way the target critics move towards the critics at every update."""
-    batch_size: int = 256
+    batch_size: Annotated[int, at_least(1)] = 256
     """Transitions per gradient step."""
 
 

@@ -9,8 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from qpensieve.bench.report import Row, interleave, seconds
-from qpensieve.config import ALGORITHMS, POPULATIONS, AlgoName, RunConfig, make_algorithm, override
+from qpensieve.config import AlgoName, RunConfig, override
 from qpensieve.envs import get_domain
+from qpensieve.methods import METHODS, make_algorithm
 from qpensieve.presets import default_config
 from qpensieve.replay.layout import RowLayout, layout_of
 from qpensieve.train.learner import Block, make_learner
@@ -41,10 +42,10 @@ class Settings:
 
 def run(settings: Settings, progress: Callable[[str], None]) -> list[Row]:
     """One row per method and number of agents; ratios are of the same run."""
-    known = [name for name in ALGORITHMS if name not in POPULATIONS]
+    known = [name for name, method in METHODS.items() if not method.is_population]
     unknown = sorted(set(settings.algos) - set(known))
     if unknown:
-        populations = "; populations are timed by 'qpensieve bench collect'" if unknown[0] in POPULATIONS else ""
+        populations = "; populations are timed by 'qpensieve bench collect'" if unknown[0] in METHODS else ""
         raise ValueError(f"bench methods cannot time {unknown[0]!r}: use {', '.join(known)}{populations}")
     names: list[AlgoName] = [REFERENCE, *(algo for algo in settings.algos if algo != REFERENCE)]
     rows = []
@@ -86,7 +87,7 @@ def _config(domain: str, algo: AlgoName) -> RunConfig:
 def _timer(config: RunConfig, num_agents: int, block: int) -> Callable[[], float]:
     """A function that runs one block of updates and returns the seconds of one update (of all agents)."""
     spec = get_domain(config.domain).spec
-    algorithm = make_algorithm(config, spec)
+    algorithm = make_algorithm(config.algo, config.agent, spec)
     layout = layout_of(spec, algorithm.acting)
     learner = make_learner(algorithm, layout, config.core.batch_size, CAPACITY)
     state = learner.init(jnp.arange(num_agents))

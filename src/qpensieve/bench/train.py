@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from qpensieve.bench.report import Row
-from qpensieve.config import POPULATIONS, AlgoName
+from qpensieve.config import AlgoName
+from qpensieve.methods import get_method
 from qpensieve.presets import default_config
 from qpensieve.train.trainer import Trainer
 
@@ -37,7 +38,7 @@ def run(settings: Settings, progress: Callable[[str], None]) -> list[Row]:
 
     Placing is next to nothing where the replay is a ring; with priorities it is the bookkeeping of slots and episodes.
     """
-    if settings.algo in POPULATIONS:
+    if get_method(settings.algo).is_population:
         raise ValueError(
             f"bench train times methods with a replay; {settings.algo} is timed by 'qpensieve bench collect'"
         )

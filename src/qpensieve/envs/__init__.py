@@ -1,7 +1,7 @@
 """Environments: the ten domains as lanes and as Gymnasium ids, and anyone's environment as lanes."""
 
 from qpensieve.envs.base import Lanes
-from qpensieve.envs.registry import DISCRETE, DOMAINS, Domain, get_domain, make_lanes, make_simulator
+from qpensieve.envs.registry import DISCRETE, DOMAINS, Domain, find_domain, get_domain, make_lanes, make_simulator
 from qpensieve.envs.simulator import LaneOptions, Simulator
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "LaneOptions",
     "Lanes",
     "Simulator",
+    "find_domain",
     "get_domain",
     "make_lanes",
     "make_simulator",

@@ -15,9 +15,9 @@ from jaxtyping import Bool, Float, Float64, Int
 from qpensieve.envs.simulator import (
     ALL_LANES,
     DEFAULT_OPTIONS,
-    DivergedError,
     Index,
     LaneOptions,
+    SimulationDivergedError,
     Simulator,
     State,
     check_options,
@@ -27,7 +27,7 @@ from qpensieve.types import Step
 
 STATE_VERSION = 1
 
-SEED_LIMIT = 2**63
+LANE_SEED_LIMIT = 2**63
 """Seeds are kept as int64."""
 
 SIMULATOR_PREFIX = "simulator/"
@@ -79,7 +79,7 @@ class Lanes:
         self.running[:] = False
 
     def reset(self, lanes: ArrayLike | None = None) -> Float[np.ndarray, "n obs"]:
-        """Start the next episode in all lanes, or in those named, by number or by a mask; gives all observations."""
+        """Start the next episode in all lanes, or in those named, by number or by a mask; returns all observations."""
         self._start(np.arange(self.num_lanes) if lanes is None else _lane_numbers(lanes, self.num_lanes))
         return self._obs.copy()
 
@@ -96,7 +96,7 @@ class Lanes:
             return self._collect(lanes, np.zeros((0, self.spec.num_objectives)), np.zeros(0, bool), np.zeros(0, bool))
         try:
             reward, terminated, cut = self.simulator.advance(lanes, clipped)
-        except DivergedError as error:
+        except SimulationDivergedError as error:
             raise FloatingPointError(f"{self.spec.id}: {error} {self._where(error.lane, ahead=1)}") from error
         self.elapsed[lanes] += 1
         truncated = self.elapsed[lanes] >= self._max_steps
@@ -282,6 +282,6 @@ def _checked_seed(seed: object) -> int:
         raise ValueError(f"a seed must be a whole number, got {seed!r}")
     if seed < 0:
         raise ValueError(f"seeds must not be negative, got {seed}")
-    if seed >= SEED_LIMIT:
+    if seed >= LANE_SEED_LIMIT:
         raise ValueError(f"seeds must be below 2**63, got {seed}")
     return int(seed)

@@ -1,7 +1,7 @@
 """MuJoCo bodies as batches of lanes: physics by `mujoco.rollout` (C++ threads), everything else NumPy over arrays.
 
-A body is a row of `BODIES`; an objective variant is a reward function (`rewards.py`). Physics follows Gymnasium's v4
-environments: same model files, frame skip, reset noise, observation and health rules.
+A body is a `Body` (`HOPPER`, `ANT`, ...); an objective variant is a reward function (`rewards.py`). Physics follows
+Gymnasium's v4 environments: same model files, frame skip, reset noise, observation and health rules.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,7 +17,15 @@ from mujoco import rollout
 
 from qpensieve.envs.draw import draw_model
 from qpensieve.envs.rewards import Motion, RewardFunction
-from qpensieve.envs.simulator import DEFAULT_OPTIONS, DivergedError, Index, LaneOptions, State, Streams, allowed_threads
+from qpensieve.envs.simulator import (
+    DEFAULT_OPTIONS,
+    Index,
+    LaneOptions,
+    SimulationDivergedError,
+    State,
+    Streams,
+    allowed_threads,
+)
 from qpensieve.types import EnvSpec
 
 FULL_PHYSICS = mujoco.mjtState.mjSTATE_FULLPHYSICS.value
@@ -212,7 +220,9 @@ class MujocoSimulator:
         diverged = np.abs(after[:, 0] - before[:, 0] - self._dt) > 0.5 * self._model.opt.timestep
         if diverged.any():
             lane = int(np.arange(len(self._state))[lanes][np.argmax(diverged)])
-            raise DivergedError(lane, "the physics diverged (a position, velocity or acceleration is NaN or huge)")
+            raise SimulationDivergedError(
+                lane, "the physics diverged (a position, velocity or acceleration is NaN or huge)"
+            )
 
     def _split(self, state: Float64[np.ndarray, "n state"]) -> tuple[Qpos, Qvel]:
         return state[:, 1 : 1 + self._nq], state[:, 1 + self._nq : 1 + self._nq + self._nv]

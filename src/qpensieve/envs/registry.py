@@ -149,7 +149,7 @@ def make_simulator(domain: gym_lanes.EnvSource, num_lanes: int, options: LaneOpt
     if num_lanes < 1:
         raise ValueError(f"num_lanes must be at least 1, got {num_lanes}")
     check_options(options)
-    known = _find(domain) if isinstance(domain, str) else None
+    known = find_domain(domain) if isinstance(domain, str) else None
     if known is not None:
         if options.num_workers:
             raise ValueError(f"num_workers is for foreign environments; {known.id} runs in this process (num_threads)")
@@ -162,7 +162,7 @@ def make_simulator(domain: gym_lanes.EnvSource, num_lanes: int, options: LaneOpt
 
 def spec_of(domain: gym_lanes.EnvSource) -> EnvSpec:
     """What `make_lanes` would say of an environment; a foreign one is made and closed again to find out."""
-    known = _find(domain) if isinstance(domain, str) else None
+    known = find_domain(domain) if isinstance(domain, str) else None
     if known is not None:
         return known.spec
     lanes = make_lanes(domain, 1, 0)
@@ -172,7 +172,7 @@ def spec_of(domain: gym_lanes.EnvSource) -> EnvSpec:
 
 def get_domain(name: str) -> Domain:
     """The row of `name` (`Hopper2d` or `qpensieve/Hopper2d-v0`), or an error with the nearest names."""
-    known = _find(name)
+    known = find_domain(name)
     if known is None:
         raise ValueError(_unknown(name))
     return known
@@ -195,7 +195,8 @@ def register_gym_ids() -> None:
         gymnasium.registry[domain.gym_id].metadata = metadata  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def _find(name: str) -> Domain | None:
+def find_domain(name: str) -> Domain | None:
+    """The row of `name` (`Hopper2d` or `qpensieve/Hopper2d-v0`), or None."""
     return DISCRETE.get(name) or DOMAINS.get(name.removeprefix(f"{GYM_NAMESPACE}/").removesuffix("-v0"))
 
 

@@ -1,6 +1,6 @@
 """Reward vectors of the MuJoCo domains: one small function per id, over arrays of lanes.
 
-Every function takes the same `Motion` and gives [n, d]. Factors and the order of objectives are the authors' code's
+Every function takes the same `Motion` and returns [n, d]. Factors and the order of objectives are the authors' code's
 (deviation D1: the paper prints another control-cost factor for HalfCheetah2d than the code has).
 """
 

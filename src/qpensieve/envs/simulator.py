@@ -3,7 +3,6 @@
 `Lanes` (base.py) owns what every environment shares; a `Simulator` owns one body: its state, its physics, its rewards.
 """
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
@@ -11,6 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Bool, Float64, Int
 
+from qpensieve.machine import available_cores
 from qpensieve.types import EnvSpec
 
 Index = slice | Int[np.ndarray, " lanes"]
@@ -32,7 +32,7 @@ class LaneOptions:
     Attributes:
         autoreset: Start the next episode at once when one ends. If False, a lane that ended rests: it is not simulated,
             pays nothing and keeps its last observation until `reset`.
-        dtype: Of observations. float64 gives them before any cast.
+        dtype: Of observations. float64 leaves them as computed.
         first_lane: Number of the first lane: with one seed for all, lanes 3 and 4 can be made without 0 to 2.
         num_threads: MuJoCo and LunarLander domains: threads (LunarLander: processes, from 32 lanes on) that share the
             lanes; None takes every core this process may use.
@@ -71,15 +71,7 @@ def allowed_threads(num_threads: int | None) -> int:
     return num_threads
 
 
-def available_cores() -> int:
-    """Cores this process may use; where a system cannot bind processes to some cores, all it has."""
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:
-        return os.cpu_count() or 1
-
-
-class DivergedError(ArithmeticError):
+class SimulationDivergedError(ArithmeticError):
     """A simulator could not go on in one lane; raised before any lane has moved."""
 
     def __init__(self, lane: int, what: str):
@@ -101,11 +93,11 @@ class Simulator(Protocol):
     def advance(
         self, lanes: Index, actions: Float64[np.ndarray, "lanes act"]
     ) -> tuple[Float64[np.ndarray, "lanes d"], Bool[np.ndarray, " lanes"], Bool[np.ndarray, " lanes"] | None]:
-        """Step; gives reward, terminated, and truncated where the simulator itself cuts episodes (else None)."""
+        """Step; returns reward, terminated, and truncated where the simulator itself cuts episodes (else None)."""
         ...
 
     def observe(self, lanes: Index) -> Float64[np.ndarray, "lanes obs"]:
-        """Give the observation of each lane, before any cast, in an array the caller may keep."""
+        """Return the observation of each lane, before any cast, in an array the caller may keep."""
         ...
 
     def state(self) -> State: ...

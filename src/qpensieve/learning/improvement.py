@@ -4,7 +4,7 @@ The gradient of a maximum is the gradient at its argmax. So all (critic, twin, p
 forward pass, with lam folded into the last layer and the state-action part of the first layer shared by all
 preferences; the winner of each sample is picked, and only its gradient by the action is worked out, from the
 activations at hand.
-`tests/oracles/pensieve.py` holds the plain form: automatic differentiation through the maximum.
+`bench/plain.py` holds the plain form: automatic differentiation through the maximum.
 """
 
 import equinox as eqx

@@ -11,8 +11,8 @@ from jaxtyping import Float64
 from qpensieve.population.archive import Archive
 from qpensieve.population.pgmorl import Samples, Search
 from qpensieve.population.prediction import Graph
-from qpensieve.records.checkpoint import arrays_to_tree, tree_to_arrays
 from qpensieve.records.search import SearchRecord
+from qpensieve.records.trees import arrays_to_tree, tree_to_arrays
 
 HISTORY = ("objs", "lam", "generation", "starts", "predicted", "bounds_share", "fitness_steps")
 """Fields of a record that the searches themselves do not hold."""

@@ -6,7 +6,7 @@ measures from the origin is measured from the reference point, so that objective
 """
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import numpy as np
@@ -19,24 +19,30 @@ from qpensieve.population.archive import Archive
 from qpensieve.population.ppo import PpoConfig
 from qpensieve.population.prediction import Graph
 from qpensieve.population.stages import StagesConfig, spacing
+from qpensieve.settings import Rule, at_least
 
 NUM_MODEL_PARAMETERS = 4
 OWN = -1
 """Source of a task that goes on with its own member."""
+_POSITIVE_SPARSITY = Rule(
+    "0 or more (a negative weight would reward gaps in the front; the paper's table prints it negative, for a "
+    "criterion that adds it: take the positive number)",
+    lambda value: value >= 0,
+)
 
 
 @dataclass(frozen=True)
 class PgmorlConfig:
     """Settings of PGMORL."""
 
-    num_buffers: int = 100
+    num_buffers: Annotated[int, at_least(1)] = 100
     """Directions of objective space that the population is spread over; for three objectives and more, the grid of
     directions whose number is nearest."""
-    buffer_size: int = 2
+    buffer_size: Annotated[int, at_least(1)] = 2
     """Policies kept in each direction: the ones farthest from the reference point."""
-    num_candidates: int = 7
+    num_candidates: Annotated[int, at_least(2)] = 7
     """Preferences tried in the prediction for every policy of the population."""
-    sparsity_weight: float = 1.0
+    sparsity_weight: Annotated[float, _POSITIVE_SPARSITY] = 1.0
     """How much gaps in the front count against hypervolume when tasks are chosen. Positive: gaps are bad."""
     stages: StagesConfig = field(default_factory=StagesConfig)
     """Warm-up and generations."""

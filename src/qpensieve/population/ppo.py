@@ -9,6 +9,7 @@ Functions are for one member. The host acts, normalises observations and rewards
 from dataclasses import dataclass
 from functools import partial
 from math import gcd
+from typing import Annotated
 
 import equinox as eqx
 import jax
@@ -18,6 +19,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from qpensieve.learning.losses import gradient_step, scalarize, start_optimizer
 from qpensieve.learning.nets import TanhMlp
+from qpensieve.settings import NOT_NEGATIVE, OPEN_SHARE, above, at_least, from_to
 from qpensieve.types import EnvSpec, Info
 
 STD_EPSILON = 1e-5
@@ -30,32 +32,46 @@ VARIANCE_EPSILON = 1e-8
 class PpoConfig:
     """Settings of PPO; defaults are those of PGMORL's authors."""
 
-    hidden: int = 64
+    hidden: Annotated[int, at_least(1)] = 64
     """Width of the two hidden layers of policy and critic."""
-    learning_rate: float = 3e-4
+    learning_rate: Annotated[float, above(0)] = 3e-4
     """Adam's step size at the start; it falls linearly to 0 over the run."""
-    discount: float = 0.995
+    discount: Annotated[float, OPEN_SHARE] = 0.995
     """Discount factor gamma."""
-    gae_lambda: float = 0.95
+    gae_lambda: Annotated[float, from_to(0, 1)] = 0.95
     """Decay of the generalised advantage estimate: 0 looks one step ahead, 1 to the end of the episode."""
     num_lanes: int = 4
     """Environments of each task."""
     rollout_steps: int = 2048
     """Steps of each of these environments per iteration."""
-    epochs: int = 10
+    epochs: Annotated[int, at_least(1)] = 10
     """Passes over the transitions of an iteration."""
     minibatches: int = 32
     """Gradient steps per pass; they share its transitions equally."""
-    clip: float = 0.2
+    clip: Annotated[float, above(0)] = 0.2
     """How far the probability ratio may leave 1, and a value its old one, before it stops counting."""
-    value_coefficient: float = 0.5
+    value_coefficient: Annotated[float, NOT_NEGATIVE] = 0.5
     """Weight of the value loss."""
     entropy_coefficient: float = 0.0
     """Weight of the policy's entropy, which is subtracted from the loss."""
-    max_gradient_norm: float = 0.5
+    max_gradient_norm: Annotated[float, above(0)] = 0.5
     """Longest gradient, of policy and critic together; longer ones are shortened to it."""
-    adam_epsilon: float = 1e-5
+    adam_epsilon: Annotated[float, above(0)] = 1e-5
     """Adam's epsilon."""
+
+    def conflicts(self) -> list[str]:
+        """Minibatches must share the transitions of an iteration equally."""
+        size, num = self.num_lanes * self.rollout_steps, self.minibatches
+        if min(self.num_lanes, self.rollout_steps, num) < 1:
+            return ["num_lanes, rollout_steps and minibatches must be at least 1"]
+        if size % num == 0:
+            return []
+        fitting = max(n for n in range(1, num + 1) if size % n == 0)
+        return [
+            f"{self.num_lanes} lanes x {self.rollout_steps} rollout_steps = {size} transitions do not split into "
+            f"{num} equal minibatches: set minibatches to {fitting}, "
+            f"or rollout_steps to a multiple of {num // gcd(num, self.num_lanes)}"
+        ]
 
 
 class Actor(eqx.Module):
@@ -107,25 +123,6 @@ class Batch(eqx.Module):
     values: Float[Array, "*b d"]
     returns: Float[Array, "*b d"]
     advantage: Float[Array, "*b"]
-
-
-def check_sizes(cfg: PpoConfig) -> None:
-    """Check that minibatches share the transitions of an iteration equally.
-
-    Raises:
-        ValueError: If they do not; the message says which sizes would do.
-    """
-    size = cfg.num_lanes * cfg.rollout_steps
-    if cfg.minibatches >= 1 and size >= 1 and size % cfg.minibatches == 0:
-        return
-    if min(cfg.minibatches, size) < 1:
-        raise ValueError("num_lanes, rollout_steps and minibatches must be 1 or more")
-    fitting = max(n for n in range(1, cfg.minibatches + 1) if size % n == 0)
-    raise ValueError(
-        f"{cfg.num_lanes} lanes x {cfg.rollout_steps} rollout_steps = {size} transitions do not split into "
-        f"{cfg.minibatches} equal minibatches: set minibatches to {fitting}, "
-        f"or rollout_steps to a multiple of {cfg.minibatches // gcd(cfg.minibatches, cfg.num_lanes)}"
-    )
 
 
 def init(cfg: PpoConfig, spec: EnvSpec, key: Key[Array, ""]) -> State:

@@ -1,13 +1,14 @@
 """What PGMORL and PFA share: warm-up tasks on a grid of preferences, then generations; and what counts as a step."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from jaxtyping import Float64
 
 from qpensieve.metrics import check_reference
 from qpensieve.preferences import das_dennis
+from qpensieve.settings import at_least
 from qpensieve.types import EnvSpec
 
 MANY_OBJECTIVES = 5
@@ -18,20 +19,31 @@ MANY_OBJECTIVES = 5
 class StagesConfig:
     """When a population warms up and evolves."""
 
-    divisions: int | None = None
+    divisions: Annotated[int | None, at_least(1)] = None
     """The warm-up's preferences have entries that are multiples of 1 / divisions; there are as many tasks as such
     preferences. None: 4 (5, 15 or 35 tasks for 2, 3 or 4 objectives), from five objectives on 3 (35 tasks)."""
     warmup_iterations: int = 80
     """PPO iterations of every task before the first generation; a multiple of generation_iterations."""
-    generation_iterations: int = 20
+    generation_iterations: Annotated[int, at_least(1)] = 20
     """PPO iterations of every task in a generation."""
     total: Literal["shared", "per-task"] = "shared"
     """Whether all tasks together take `steps` environment steps, or each of them does."""
-    fitness_episodes: int = 4
+    fitness_episodes: Annotated[int, at_least(1)] = 4
     """Episodes with the mean action that a policy's objectives are the mean of, after every iteration; not counted as
     training steps."""
     reference: tuple[float, ...] = ()
     """Point from which objectives count: policies must beat it in every objective. None given: the domain's."""
+
+    def conflicts(self) -> list[str]:
+        """The warm-up must end with a sample: only then do its last policies enter the graph."""
+        warmup, generation = self.warmup_iterations, self.generation_iterations
+        if generation < 1 or (warmup >= 1 and warmup % generation == 0):
+            return []
+        nearest = max(1, round(warmup / generation)) * generation
+        return [
+            f"warmup_iterations must be a multiple of generation_iterations ({generation}), got {warmup}: "
+            f"the warm-up's last policies would not enter the graph; the nearest is {nearest}"
+        ]
 
 
 def spacing(cfg: StagesConfig, num_objectives: int) -> float:

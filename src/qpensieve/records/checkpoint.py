@@ -14,24 +14,27 @@ import json
 import os
 import re
 import shutil
-import zlib
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
+
+from qpensieve.records.atomic import (
+    TEMPORARY,
+    checksum_of,
+    find_damage,
+    read_npz,
+    sync_folder,
+    write_file,
+    write_npz,
+)
+from qpensieve.records.folder import CHECKPOINTS, PARAMETERS
 
 FORMAT_VERSION = 1
 """Raised with every change of the layout. `meta.json` keeps its `checksum` and `format_version` in all versions."""
-TEMPORARY = ".tmp-"
 ARRAYS, META = "arrays.npz", "meta.json"
-CHUNK = 1 << 20
-"""Bytes read at a time when a file is checked."""
-
-Tree = TypeVar("Tree")
 
 
 class CheckpointError(RuntimeError):
@@ -50,150 +53,6 @@ class Checkpoint:
     arrays: dict[str, np.ndarray]
     meta: dict[str, Any]
     path: Path
-
-
-def tree_to_arrays(tree: Any, prefix: str = "") -> dict[str, np.ndarray]:
-    """Name -> array for every leaf, such as `.agent.critic.net.first.weight`; random keys as their raw data.
-
-    The arrays are copies: a view would keep JAX from donating the state to the next step.
-    """
-    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
-    return {name: _leaf_to_array(name, leaf) for name, leaf in _named(leaves, prefix)}
-
-
-def arrays_to_tree(like: Tree, arrays: Mapping[str, np.ndarray], prefix: str = "") -> Tree:
-    """A tree of the structure of `like` with its leaves taken from `arrays`.
-
-    Args:
-        like: A tree of arrays or of `jax.ShapeDtypeStruct`; its NumPy leaves come back as NumPy, others as JAX arrays.
-        arrays: What `tree_to_arrays` gave, perhaps beside arrays under other prefixes.
-        prefix: The prefix given there.
-
-    Raises:
-        CheckpointError: A leaf is missing, has another shape or dtype, or there is one too many; every such is named.
-    """
-    leaves, structure = jax.tree_util.tree_flatten_with_path(like)
-    named = list(_named(leaves, prefix))
-    problems = [problem for name, leaf in named if (problem := _mismatch(name, leaf, arrays))]
-    extra = {name for name in arrays if _is_under(name, prefix)} - {name for name, _ in named}
-    problems += [f"unexpected leaf {name}" for name in sorted(extra)]
-    if problems:
-        raise CheckpointError("the checkpoint does not fit this program's state: " + "; ".join(problems))
-    return jax.tree_util.tree_unflatten(structure, [_array_to_leaf(leaf, arrays[name]) for name, leaf in named])
-
-
-def under(arrays: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
-    """The arrays whose names begin with `prefix`, without it."""
-    return {name.removeprefix(prefix): value for name, value in arrays.items() if name.startswith(prefix)}
-
-
-def _named(leaves: list[tuple[Any, Any]], prefix: str) -> Iterator[tuple[str, Any]]:
-    for path, leaf in leaves:
-        yield prefix + jax.tree_util.keystr(path), leaf
-
-
-def _is_under(name: str, prefix: str) -> bool:
-    """Whether `name` is a leaf below `prefix`: `env.x` and `env[0]` are below `env`, `env2.x` is not."""
-    return prefix == "" or name == prefix or name.startswith((prefix + ".", prefix + "["))
-
-
-def _is_random_key(leaf: Any) -> bool:
-    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-
-
-def _leaf_to_array(name: str, leaf: Any) -> np.ndarray:
-    if not hasattr(leaf, "dtype"):
-        raise TypeError(f"leaf {name} is a {type(leaf).__name__}, not an array")
-    array = np.array(jax.random.key_data(leaf) if _is_random_key(leaf) else leaf)
-    if array.dtype.kind not in "biufc":
-        raise TypeError(f"leaf {name} has dtype {leaf.dtype}, which a .npy file cannot hold")
-    return array
-
-
-def _mismatch(name: str, leaf: Any, arrays: Mapping[str, np.ndarray]) -> str | None:
-    if name not in arrays:
-        return f"leaf {name} is missing"
-    expected = jax.eval_shape(jax.random.key_data, leaf) if _is_random_key(leaf) else leaf
-    array = arrays[name]
-    if array.shape != expected.shape:
-        return f"leaf {name} has shape {array.shape}, not {expected.shape}"
-    if array.dtype != expected.dtype:
-        return f"leaf {name} has dtype {array.dtype}, not {expected.dtype}"
-    return None
-
-
-def _array_to_leaf(leaf: Any, array: np.ndarray) -> Any:
-    if _is_random_key(leaf):
-        return jax.random.wrap_key_data(jnp.array(array), impl=_key_implementation(leaf))
-    return np.array(array) if isinstance(leaf, np.ndarray) else jnp.array(array)
-
-
-def _key_implementation(leaf: Any) -> Any:
-    """The generator of a random key. Traced, because `key_impl` itself refuses a `ShapeDtypeStruct`."""
-    found = []
-    jax.eval_shape(lambda key: found.append(jax.random.key_impl(key)), leaf)
-    return found[0]
-
-
-class _Checksummed(io.RawIOBase):
-    """A file that counts and sums what is written to it. It cannot seek, so no byte is ever changed afterwards."""
-
-    def __init__(self, file: io.BufferedWriter):
-        self._file, self._size, self._crc = file, 0, 0
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Any, /) -> int:
-        size = memoryview(data).nbytes
-        self._crc, self._size = zlib.crc32(data, self._crc), self._size + size
-        self._file.write(data)
-        return size
-
-    @property
-    def checksum(self) -> str:
-        return _format_checksum(self._size, self._crc)
-
-
-def _format_checksum(size: int, crc: int) -> str:
-    return f"{size}-crc32-{crc:08x}"
-
-
-def write_file(path: Path, write: Callable[[io.RawIOBase], object]) -> str:
-    """Write `path` through `write`, whole or not at all; gives the checksum of what was written."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f"{TEMPORARY}{path.name}-{os.getpid()}")
-    try:
-        with open(temporary, "wb") as file:
-            stream = _Checksummed(file)
-            write(stream)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    _sync_folder(path.parent)
-    return stream.checksum
-
-
-def find_damage(path: Path, checksum: str) -> str | None:
-    """What is wrong with a file that was written with this checksum, or None."""
-    if not path.is_file():
-        return f"{path.name} is missing"
-    size = path.stat().st_size
-    if str(size) != checksum.split("-")[0]:
-        return f"{path.name} has {size} bytes, written were {checksum.split('-')[0]}"
-    if _format_checksum(size, _crc(path)) != checksum:
-        return f"{path.name} was altered: its checksum is not the one written"
-    return None
-
-
-def _crc(path: Path) -> int:
-    crc, buffer = 0, memoryview(bytearray(CHUNK))
-    with open(path, "rb", buffering=0) as file:
-        while size := file.readinto(buffer):
-            crc = zlib.crc32(buffer[:size], crc)
-    return crc
 
 
 def write_error(path: Path, run: Path, error: OSError) -> CheckpointError:
@@ -217,33 +76,8 @@ def last_good_step(run: Path) -> int | None:
     return None
 
 
-def _sync_folder(folder: Path) -> None:
-    """Make renames in `folder` last through a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _write_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> str:
-    return write_file(path, lambda file: np.savez(file, allow_pickle=False, **arrays))  # pyright: ignore[reportArgumentType]
-
-
-def _read_npz(path: Path) -> dict[str, np.ndarray]:
-    try:
-        # Opened here, since np.load leaves a file open that turns out to be no archive.
-        with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
-            return {name: arrays[name] for name in arrays.files}
-    except (OSError, MemoryError):
-        raise
-    # An altered file makes zipfile and NumPy's header parser raise nearly anything.
-    except Exception as error:
-        raise _DamageError(f"{path.name} is not a file of plain arrays: {error}") from error
-
-
 def save(run: Path, step: int, arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any], keep: int = 2) -> Path:
-    """Write the checkpoint of `step` and drop older ones; gives its folder.
+    """Write the checkpoint of `step` and drop older ones; returns its folder.
 
     Args:
         run: The run's folder.
@@ -257,12 +91,12 @@ def save(run: Path, step: int, arrays: Mapping[str, np.ndarray], meta: Mapping[s
     """
     if keep < 1:
         raise ValueError(f"keep is {keep}, but the checkpoint being written has to stay")
-    folder = run / "checkpoints" / f"step_{step:09d}"
+    folder = run / CHECKPOINTS / f"step_{step:09d}"
     temporary = folder.with_name(f"{TEMPORARY}{step}-{os.getpid()}")
     try:
         _clear_temporaries(folder.parent)
         temporary.mkdir(parents=True)
-        checksums = {ARRAYS: _write_npz(temporary / ARRAYS, arrays)}
+        checksums = {ARRAYS: write_npz(temporary / ARRAYS, arrays)}
         body = {"format_version": FORMAT_VERSION, "step": step, "checksums": checksums, "meta": dict(meta)}
         write_file(temporary / META, lambda file: file.write(_render(body)))
         _put_in_place(temporary, folder)
@@ -314,7 +148,7 @@ def kept_metas(run: Path) -> list[dict[str, Any]]:
 
 def discard_after(run: Path, step: int) -> None:
     """Remove checkpoints later than `step`: damaged ones that were passed over, which the resumed run writes anew."""
-    _clear_temporaries(run / "checkpoints")
+    _clear_temporaries(run / CHECKPOINTS)
     for later, folder in _folders(run):
         if later > step:
             _remove(folder)
@@ -325,7 +159,7 @@ def _folders(run: Path) -> list[tuple[int, Path]]:
 
     A run killed while it replaced the checkpoint of one step may have left the replaced one, named `.old`, alone.
     """
-    found = [(re.fullmatch(r"step_(\d+)(\.old)?", path.name), path) for path in (run / "checkpoints").glob("step_*")]
+    found = [(re.fullmatch(r"step_(\d+)(\.old)?", path.name), path) for path in (run / CHECKPOINTS).glob("step_*")]
     ranked = sorted(((int(match[1]), match[2] is None, path) for match, path in found if match), reverse=True)
     return [(step, path) for step, _, path in ranked]
 
@@ -337,7 +171,7 @@ def _put_in_place(temporary: Path, folder: Path) -> None:
         _remove(aside)
         os.rename(folder, aside)
     os.rename(temporary, folder)
-    _sync_folder(folder.parent)
+    sync_folder(folder.parent)
 
 
 def _drop_older(run: Path, step: int, keep: int) -> None:
@@ -366,8 +200,7 @@ def _clear_temporaries(folder: Path) -> None:
 def _render(body: Mapping[str, Any]) -> bytes:
     """The bytes of `meta.json`: the body and a checksum over it."""
     text = json.dumps(body).encode()
-    checksum = _format_checksum(len(text), zlib.crc32(text))
-    return json.dumps({**body, "checksum": checksum}, indent=1).encode() + b"\n"
+    return json.dumps({**body, "checksum": checksum_of(text)}, indent=1).encode() + b"\n"
 
 
 def _read_meta(folder: Path) -> dict[str, Any]:
@@ -392,10 +225,17 @@ def _read(folder: Path, step: int, check: Callable[[Checkpoint], str | None] | N
         raise _DamageError(f"it was written for step {body['step']}")
     if problem := find_damage(folder / ARRAYS, body["checksums"][ARRAYS]):
         raise _DamageError(problem)
-    checkpoint = Checkpoint(step, _read_npz(folder / ARRAYS), body["meta"], folder)
+    checkpoint = Checkpoint(step, _read_arrays(folder), body["meta"], folder)
     if check is not None and (problem := check(checkpoint)):
         raise _DamageError(problem)
     return checkpoint
+
+
+def _read_arrays(folder: Path) -> dict[str, np.ndarray]:
+    try:
+        return read_npz(folder / ARRAYS)
+    except ValueError as error:
+        raise _DamageError(str(error)) from error
 
 
 def _check_version(version: Any, folder: Path) -> None:
@@ -421,7 +261,7 @@ def check_config(saved: Mapping[str, Any], current: Mapping[str, Any], ignore: C
     differences = [
         f"{name} was {before.get(name, 'absent')}, is {now.get(name, 'absent')}"
         for name in {**before, **now}
-        if before.get(name) != now.get(name) and not any(_is_under(name, ignored) for ignored in ignore)
+        if before.get(name) != now.get(name) and not any(is_under(name, ignored) for ignored in ignore)
     ]
     if differences:
         raise CheckpointError(
@@ -429,6 +269,11 @@ def check_config(saved: Mapping[str, Any], current: Mapping[str, Any], ignore: C
             + "; ".join(differences)
             + ". Resume with the saved one or choose another folder"
         )
+
+
+def is_under(name: str, prefix: str) -> bool:
+    """Whether `name` is a leaf below `prefix`: `env.x` and `env[0]` are below `env`, `env2.x` is not."""
+    return prefix == "" or name == prefix or name.startswith((prefix + ".", prefix + "["))
 
 
 def _flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
@@ -445,10 +290,10 @@ def _flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
 
 
 def save_parameters(run: Path, step: int, arrays: Mapping[str, np.ndarray]) -> Path:
-    """Write parameters only, to be kept for good; gives the file."""
-    path = run / "parameters" / f"step_{step:09d}.npz"
+    """Write parameters only, to be kept for good; returns the file."""
+    path = run / PARAMETERS / f"step_{step:09d}.npz"
     try:
-        _write_npz(path, arrays)
+        write_npz(path, arrays)
     except OSError as error:
         raise write_error(path, run, error) from error
     return path
@@ -457,8 +302,8 @@ def save_parameters(run: Path, step: int, arrays: Mapping[str, np.ndarray]) -> P
 def load_parameters(path: Path) -> dict[str, np.ndarray]:
     """The arrays that `save_parameters` wrote; a damaged file is a `CheckpointError`."""
     try:
-        return _read_npz(path)
-    except (_DamageError, OSError) as error:
+        return read_npz(path)
+    except (ValueError, OSError) as error:
         raise CheckpointError(f"cannot read the parameters in {path}: {error}") from error
 
 

@@ -1,11 +1,8 @@
-"""The evaluations of a run: the table of return vectors, its file `evaluations.npz`, and what one evaluation scores.
+"""The evaluations of a run: the table of return vectors and its file `evaluations.npz`.
 
 Functions return new tables; none changes the one it is given.
 """
 
-import os
-import zipfile
-import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cache
@@ -14,11 +11,9 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float, Float64, Int64
 
-from qpensieve import metrics
 from qpensieve.envs import dst
+from qpensieve.records.atomic import read_npz, write_small_npz
 
-FILE_NAME = "evaluations.npz"
-"""What the file is called in a run's folder."""
 TREASURE_TOLERANCE = 1e-3
 """How far a return may be from a treasure's value and still be that treasure; room for float32 rounding."""
 
@@ -62,25 +57,6 @@ class Evaluations:
     @property
     def num_objectives(self) -> int:
         return self.short_returns.shape[-1]
-
-
-@dataclass(frozen=True, eq=False)
-class RunSummary:
-    """Scores of one evaluation, per seed.
-
-    Attributes:
-        ut: Utility.
-        hv: Hypervolume, or None without a reference point.
-        front_size: Number of distinct non-dominated return vectors.
-        best_single: UT of the best row used under every preference; a `ut` not above it ignores the preference.
-        correlation: Rank correlation, per objective i, of lam_i with return i.
-    """
-
-    ut: Float64[np.ndarray, " seed"]
-    hv: Float64[np.ndarray, " seed"] | None
-    front_size: Int64[np.ndarray, " seed"]
-    best_single: Float64[np.ndarray, " seed"]
-    correlation: Float64[np.ndarray, "seed d"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,14 +131,7 @@ def cut(evaluations: Evaluations, step: int) -> Evaluations:
 def save(path: Path, evaluations: Evaluations) -> None:
     """Write the table; a reader sees the old file or the new one, never half of one."""
     arrays = {name: array for name, array in asdict(evaluations).items() if array is not None}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            np.savez_compressed(file, **arrays)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    write_small_npz(path, arrays)
 
 
 def load(path: Path) -> Evaluations:
@@ -177,32 +146,9 @@ def load(path: Path) -> Evaluations:
     try:
         arrays = _read(path)
         _check_shapes(arrays)
-    except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+    except (ValueError, KeyError, OSError) as error:
         raise ValueError(f"{path} is damaged or holds no evaluations: {error}") from error
     return Evaluations(reference=arrays.pop("reference", None), **arrays)
-
-
-def summarize(
-    returns: Float[np.ndarray, "seed p e d"],
-    preferences: Float[np.ndarray, "p d"],
-    reference: Float[np.ndarray, " d"] | None = None,
-) -> RunSummary:
-    """Scores per seed of one evaluation; the episodes are averaged first, to one vector per preference.
-
-    Raises:
-        ValueError: If there is no seed, preference or episode, or a return is not finite.
-    """
-    if 0 in returns.shape:
-        raise ValueError(f"returns [seed, p, e, d] has shape {returns.shape}: there is nothing to summarize")
-    rows = np.asarray(returns, np.float64).mean(axis=2)
-    lam = np.asarray(preferences, np.float64)
-    return RunSummary(
-        ut=np.asarray(metrics.utility(rows, lam)),
-        hv=None if reference is None else np.array([metrics.hypervolume(seed, reference) for seed in rows]),
-        front_size=np.array([metrics.is_non_dominated(seed).sum() for seed in rows], np.int64),
-        best_single=np.array([metrics.best_single(seed, lam) for seed in rows]),
-        correlation=np.stack([metrics.preference_correlation(seed, lam) for seed in rows]),
-    )
 
 
 def treasures(returns: Float[np.ndarray, "seed p e 2"]) -> Treasures:
@@ -238,16 +184,13 @@ def _append_returns(
 
 
 def _read(path: Path) -> dict[str, np.ndarray]:
-    with path.open("rb") as file:
-        archive = np.load(file, allow_pickle=False)
-        if not isinstance(archive, np.lib.npyio.NpzFile):
-            raise ValueError("it is not an .npz archive")
-        arrays = {}
-        for _, steps, returns, preferences in _PROTOCOLS:
-            arrays[steps] = archive[steps].astype(np.int64)
-            arrays |= {name: archive[name].astype(np.float64) for name in (returns, preferences)}
-        if "reference" in archive:
-            arrays["reference"] = archive["reference"].astype(np.float64)
+    found = read_npz(path)
+    arrays = {}
+    for _, steps, returns, preferences in _PROTOCOLS:
+        arrays[steps] = found[steps].astype(np.int64)
+        arrays |= {name: found[name].astype(np.float64) for name in (returns, preferences)}
+    if "reference" in found:
+        arrays["reference"] = found["reference"].astype(np.float64)
     return arrays
 
 

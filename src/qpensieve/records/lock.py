@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from typing import TextIO
 
-LOCK = "run.lock"
+from qpensieve.records.folder import LOCK
 
 
 class FolderInUseError(RuntimeError):
@@ -13,7 +13,7 @@ class FolderInUseError(RuntimeError):
 
 
 def lock(folder: Path) -> TextIO:
-    """Hold the folder until the file given back is closed; the system lets go of it when the process dies."""
+    """Hold the folder until the returned file is closed; the system lets go of it when the process dies."""
     file = (folder / LOCK).open("a+")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -7,7 +7,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from qpensieve.envs.simulator import available_cores
+from qpensieve import machine
 
 PACKAGES = ("qpensieve", "jax", "jaxlib", "numpy", "optax", "equinox", "mujoco", "box2d", "gymnasium", "moocore")
 
@@ -18,9 +18,9 @@ def describe() -> dict[str, Any]:
         "python": platform.python_version(),
         "packages": {name: _version(name) for name in PACKAGES},
         "platform": f"{platform.system()} {platform.machine()}",
-        "processor": _processor(),
-        "cores": available_cores(),
-        "device": _device(),
+        "processor": machine.processor(),
+        "cores": machine.available_cores(),
+        "device": machine.accelerator(),
         "xla_flags": os.environ.get("XLA_FLAGS", ""),
         "commit": _commit(),
     }
@@ -31,20 +31,6 @@ def _version(package: str) -> str | None:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "unknown")
-
-
-def _device() -> str:
-    import jax
-
-    return jax.devices()[0].device_kind
 
 
 def _commit() -> str | None:

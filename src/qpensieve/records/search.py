@@ -3,7 +3,6 @@
 What every task reached after every iteration, what was predicted, the archives and the optimisation graphs.
 """
 
-import os
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
@@ -11,9 +10,7 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
 from qpensieve import metrics
-
-FILE_NAME = "search.npz"
-"""What the file is called in a run's folder."""
+from qpensieve.records.atomic import read_npz, write_small_npz
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,13 +93,7 @@ class SearchRecord:
 
 def save(path: Path, record: SearchRecord) -> None:
     """Write the record; a reader sees the old file or the new one."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            np.savez_compressed(file, **{f.name: getattr(record, f.name) for f in fields(record)})
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    write_small_npz(path, {f.name: getattr(record, f.name) for f in fields(record)})
 
 
 def load(path: Path) -> SearchRecord:
@@ -115,9 +106,9 @@ def load(path: Path) -> SearchRecord:
     if not path.is_file():
         raise FileNotFoundError(f"no record of a search at {path}: only pgmorl and pfa write one")
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            return SearchRecord(**{f.name: arrays[f.name] for f in fields(SearchRecord)})
-    except Exception as error:  # an altered file makes zipfile and NumPy raise nearly anything
+        arrays = read_npz(path)
+        return SearchRecord(**{f.name: arrays[f.name] for f in fields(SearchRecord)})
+    except Exception as error:  # wrong shapes raise too where annotations are checked
         raise ValueError(f"{path} is damaged or holds no record of a search: {error}") from error
 
 

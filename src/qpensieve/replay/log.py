@@ -10,7 +10,9 @@ from typing import TypedDict
 import numpy as np
 from jaxtyping import Float32
 
-from qpensieve.records.checkpoint import TEMPORARY, CheckpointError, find_damage, write_error, write_file
+from qpensieve.records.atomic import TEMPORARY, find_damage, write_file
+from qpensieve.records.checkpoint import CheckpointError, write_error
+from qpensieve.records.folder import REPLAY
 
 DTYPE = np.dtype("<f4")
 
@@ -45,7 +47,7 @@ class ReplayLog:
 
     def __init__(self, run: Path, width: int, num_seeds: int, capacity: int):
         self._run = run
-        self._folder = run / "replay"
+        self._folder = run / REPLAY
         self._num_seeds, self._width, self._capacity = num_seeds, width, capacity
         self._segments: list[Segment] = []
         self._pending: list[Float32[np.ndarray, "seed K width"]] = []

@@ -12,7 +12,7 @@ from jaxtyping import Float64
 from qpensieve import metrics
 from qpensieve.envs import dst
 from qpensieve.preferences import test_table
-from qpensieve.records.evaluations import summarize
+from qpensieve.records.scores import SCORES, RunSummary, summarize
 from qpensieve.report import figures
 
 REFERENCE = "mosac"
@@ -123,13 +123,17 @@ def table(results: Sequence[Result]) -> list[dict[str, Any]]:
                 "environment steps per seed": result.samples,
                 **(search if has_search else {}),
                 "preferences": len(result.preferences),
-                "UT": _spread(scores.ut),
-                "HV": "-" if scores.hv is None else _spread(scores.hv),
-                "best single row": _spread(scores.best_single),
+                **_compared(scores),
                 "ED against MO-SAC": _dominance(result, against),
             }
         )
     return rows
+
+
+def _compared(summary: RunSummary) -> dict[str, str]:
+    """Heading -> mean and std over seeds of the scores that compare methods."""
+    chosen = {score.compared: getattr(summary, name) for name, score in SCORES.items() if score.compared}
+    return {heading: "-" if values is None else _spread(values) for heading, values in chosen.items()}
 
 
 def labels(results: Sequence[Result]) -> list[str]:

@@ -8,7 +8,10 @@ import numpy as np
 
 from qpensieve.records import evaluations as tables
 from qpensieve.records import search as records
-from qpensieve.records.evaluations import Evaluations, RunSummary
+from qpensieve.records.atomic import write_text
+from qpensieve.records.evaluations import Evaluations
+from qpensieve.records.folder import CONFIG, EVALUATIONS, PROVENANCE, SEARCH
+from qpensieve.records.scores import SCORES, RunSummary, summarize
 from qpensieve.report.tables import summarize_search
 
 FEW = 4
@@ -19,10 +22,10 @@ DIGITS = 6
 
 def export(folder: Path, out: Path) -> Path:
     """Write the run of `folder` to `out`; episodes are averaged to one return vector per seed and preference."""
-    table = tables.load(folder / tables.FILE_NAME)
+    table = tables.load(folder / EVALUATIONS)
     content = {
-        "config": json.loads((folder / "config.json").read_text()),
-        "provenance": json.loads((folder / "environment.json").read_text()),
+        "config": json.loads((folder / CONFIG).read_text()),
+        "provenance": json.loads((folder / PROVENANCE).read_text()),
         "preferences": table.full_preferences.tolist(),
         "reference": None if table.reference is None else table.reference.tolist(),
         "short_protocol": [
@@ -33,33 +36,27 @@ def export(folder: Path, out: Path) -> Path:
             _scored(table, step, r, True) for step, r in zip(table.full_steps.tolist(), table.full_returns, strict=True)
         ],
     }
-    if (folder / records.FILE_NAME).exists():
-        content["search"] = summarize_search(records.load(folder / records.FILE_NAME))
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(_compact(content))
+    if (folder / SEARCH).exists():
+        content["search"] = summarize_search(records.load(folder / SEARCH))
+    write_text(out, _compact(content))
     return out
 
 
 def _scored(table: Evaluations, step: int, returns: np.ndarray, is_full: bool) -> dict[str, Any]:
     preferences = table.full_preferences if is_full else table.short_preferences
-    row = {"step": step, "episodes": returns.shape[2]} | _scores(
-        tables.summarize(returns, preferences, table.reference)
-    )
+    row = {"step": step, "episodes": returns.shape[2]} | _scores(summarize(returns, preferences, table.reference))
     is_kept = is_full or len(preferences) <= FEW
     return row | ({"mean_returns": _numbers(returns.mean(axis=2))} if is_kept else {})
 
 
 def _scores(summary: RunSummary) -> dict[str, Any]:
-    return {
-        "ut": _numbers(summary.ut),
-        "hv": None if summary.hv is None else _numbers(summary.hv),
-        "front_size": summary.front_size.tolist(),
-        "best_single": _numbers(summary.best_single),
-        "correlation": _numbers(summary.correlation),
-    }
+    return {name: _numbers(getattr(summary, name)) for name in SCORES}
 
 
-def _numbers(values: np.ndarray) -> list[Any]:
+def _numbers(values: np.ndarray | None) -> list[Any] | None:
+    """Rounded to `DIGITS`; counts stay whole."""
+    if values is None or values.dtype.kind == "i":
+        return None if values is None else values.tolist()
     return np.vectorize(lambda x: float(f"{x:.{DIGITS}g}"))(values).tolist()
 
 

@@ -17,6 +17,8 @@ from qpensieve.envs import dst
 from qpensieve.envs.registry import DISCRETE, DOMAINS, get_domain
 from qpensieve.records import evaluations
 from qpensieve.records.evaluations import Evaluations
+from qpensieve.records.folder import CONFIG, EVALUATIONS, METRICS
+from qpensieve.records.scores import summarize
 
 # matplotlib is an extra and slow to import, so it is imported by the functions that draw.
 if TYPE_CHECKING:
@@ -186,7 +188,7 @@ def draw_curves(run: Path, out: Path | None = None) -> Path:
     """
     data = _read_run(run)
     scores = _score(data)
-    rows = _read_rows(run / "metrics.jsonl")
+    rows = _read_rows(run / METRICS)
     logged = {key: _read_series(rows, key, data.table.num_seeds) for key in ("temperature", "snapshot_share")}
     logged = {key: series for key, series in logged.items() if series is not None}
 
@@ -238,16 +240,16 @@ def compare_curves(runs: Sequence[Path], out: Path) -> Path:
 
 
 def _read_run(folder: Path) -> _Run:
-    path = folder / "config.json"
+    path = folder / CONFIG
     if not path.is_file():
-        raise FileNotFoundError(f"no config.json in {folder}; is it a run's folder?")
+        raise FileNotFoundError(f"no {CONFIG} in {folder}; is it a run's folder?")
     try:
         config = json.loads(path.read_text())
     except ValueError as error:
         raise ValueError(f"{path} is damaged: {error}") from error
     if not isinstance(config, dict):
         raise ValueError(f"{path} is damaged: it holds no JSON object")
-    return _Run(folder, config, evaluations.load(folder / evaluations.FILE_NAME))
+    return _Run(folder, config, evaluations.load(folder / EVALUATIONS))
 
 
 def _read_rows(path: Path) -> list[dict[str, Any]]:
@@ -278,7 +280,7 @@ def _score(run: _Run) -> _Scores:
     table = run.table
     if len(table.short_steps) == 0:
         raise ValueError(f"{run.folder} has no short evaluation yet; nothing to draw")
-    each = [evaluations.summarize(r, table.short_preferences, table.reference) for r in table.short_returns]
+    each = [summarize(r, table.short_preferences, table.reference) for r in table.short_returns]
     return _Scores(
         steps=table.short_steps,
         ut=np.stack([summary.ut for summary in each]),
@@ -431,7 +433,7 @@ def _add_colour_bar(figure: Figure, scatter: Any, panels: list[Axes], label: str
 def _describe_front(figure: Figure, run: _Run, front: _Front) -> None:
     """Title and footnote; beside UT always what shows whether the preference is obeyed."""
     seeds, rows, episodes, _ = front.returns.shape
-    summary = evaluations.summarize(front.returns, front.preferences, run.table.reference)
+    summary = summarize(front.returns, front.preferences, run.table.reference)
     protocol = "" if front.is_full else " (short protocol)"
     scores = f"UT {_mean_std(summary.ut)}"
     if summary.hv is not None and run.table.reference is not None:

@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float64, Int64
 from qpensieve import metrics
 from qpensieve.envs import dst
 from qpensieve.records import search as records
+from qpensieve.records.folder import SEARCH
 from qpensieve.records.search import SearchRecord
 from qpensieve.report import figures
 from qpensieve.report.figures import COLOURS, GREY
@@ -155,7 +156,7 @@ def draw_predictions(folder: Path, out: Path | None = None) -> Path | None:
 
 
 def _read(folder: Path) -> _Search:
-    search = _Search(figures._read_run(folder), records.load(folder / records.FILE_NAME))
+    search = _Search(figures._read_run(folder), records.load(folder / SEARCH))
     if search.record.num_iterations == 0:
         raise ValueError(f"{folder} has no iteration yet; nothing to draw")
     return search

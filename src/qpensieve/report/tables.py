@@ -11,20 +11,21 @@ from qpensieve.envs import DOMAINS, dst
 from qpensieve.metrics.references import REFERENCES
 from qpensieve.records import evaluations as tables
 from qpensieve.records import search as records
-from qpensieve.records.evaluations import Evaluations, RunSummary
+from qpensieve.records.atomic import write_json
+from qpensieve.records.evaluations import Evaluations
+from qpensieve.records.folder import CONFIG, EVALUATIONS, PROVENANCE, SEARCH, SUMMARY
+from qpensieve.records.scores import RunSummary, columns, summarize
 from qpensieve.records.search import SearchRecord
-
-SUMMARY = "summary.json"
 
 
 def summarize_run(folder: Path) -> dict[str, Any]:
     """Scores of the newest full evaluation, per seed and over seeds; for DST2d beside its exact ceilings."""
-    config = json.loads((folder / "config.json").read_text())
-    table = tables.load(folder / tables.FILE_NAME)
+    config = json.loads((folder / CONFIG).read_text())
+    table = tables.load(folder / EVALUATIONS)
     if len(table.full_steps) == 0:
         raise ValueError(f"{folder} has no full evaluation yet: run 'qpensieve evaluate {folder}'")
     returns = table.full_returns[-1]
-    scores = tables.summarize(returns, table.full_preferences, table.reference)
+    scores = summarize(returns, table.full_preferences, table.reference)
     content = {
         "domain": config["domain"],
         "algo": config["algo"],
@@ -35,8 +36,8 @@ def summarize_run(folder: Path) -> dict[str, Any]:
         "per_seed": _per_seed(scores),
         "over_seeds": _over_seeds(scores),
     }
-    if (folder / records.FILE_NAME).exists():
-        content["search"] = summarize_search(records.load(folder / records.FILE_NAME))
+    if (folder / SEARCH).exists():
+        content["search"] = summarize_search(records.load(folder / SEARCH))
     if config["domain"] == "DST2d":
         content["dst"] = _deep_sea(table, returns)
     if config["domain"] == "DeepSeaTreasure":
@@ -62,14 +63,14 @@ def summarize_search(record: SearchRecord) -> dict[str, Any]:
 
 def lanes_per_seed(folder: Path) -> int:
     """Environments that each seed of a run steps side by side: every one of them costs samples."""
-    path = folder / "environment.json"
+    path = folder / PROVENANCE
     return int(json.loads(path.read_text()).get("lanes_per_seed", 1)) if path.exists() else 1
 
 
 def write_summary(folder: Path) -> dict[str, Any]:
     """`summary.json` of a run."""
     content = summarize_run(folder)
-    (folder / SUMMARY).write_text(json.dumps(content, indent=2) + "\n")
+    write_json(folder / SUMMARY, content)
     return content
 
 
@@ -100,23 +101,12 @@ def format_summary(content: dict[str, Any]) -> str:
 
 
 def _per_seed(scores: RunSummary) -> dict[str, list[float]]:
-    named: dict[str, Any] = {"UT": scores.ut}
-    if scores.hv is not None:
-        named["HV"] = scores.hv
-    named |= {"best single row UT": scores.best_single, "front size": scores.front_size}
-    for i in range(scores.correlation.shape[1]):
-        named[f"corr lam{i + 1}, obj {i + 1}"] = scores.correlation[:, i]
-    return {name: np.asarray(value).tolist() for name, value in named.items()}
+    return {heading: values.tolist() for heading, (_, values) in columns(scores).items()}
 
 
 def _over_seeds(scores: RunSummary) -> dict[str, Any]:
-    named = {"UT": scores.ut, "best single row UT": scores.best_single}
-    if scores.hv is not None:
-        named["HV"] = scores.hv
-    over: dict[str, Any] = {name: metrics.summarize(values).__dict__ for name, values in named.items()}
-    for i in range(scores.correlation.shape[1]):
-        over[f"corr lam{i + 1}, obj {i + 1}"] = metrics.summarize(scores.correlation[:, i]).__dict__
-    return over
+    averaged = {heading: values for heading, (score, values) in columns(scores).items() if score.is_averaged}
+    return {heading: metrics.summarize(values).__dict__ for heading, values in averaged.items()}
 
 
 def _deep_sea(table: Evaluations, returns: np.ndarray) -> dict[str, Any]:

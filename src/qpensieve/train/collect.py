@@ -12,9 +12,9 @@ import numpy as np
 from jaxtyping import Bool, Float32, Int64
 
 from qpensieve.envs.base import Lanes
-from qpensieve.envs.simulator import available_cores
 from qpensieve.learning.acting import AGENTS_PER_THREAD, SharedPolicy
 from qpensieve.learning.streams import Purpose, generator
+from qpensieve.machine import available_cores
 from qpensieve.preferences import Sampler, draw_preferences
 from qpensieve.replay.layout import layout_of
 from qpensieve.types import Algorithm, Explorer, Parameters

@@ -14,24 +14,21 @@ import numpy as np
 
 from qpensieve import config as configs
 from qpensieve.config import RunConfig
-from qpensieve.evaluation import FULL_EPISODES, SHORT_EPISODES, protocols
-from qpensieve.population.trainer import PopulationTrainer
-from qpensieve.records import checkpoint, provenance
-from qpensieve.records import evaluations as tables
-from qpensieve.records import search as records
+from qpensieve.records import checkpoint, evaluations, folder, provenance, search
 from qpensieve.records.checkpoint import Checkpoint
-from qpensieve.records.evaluations import RunSummary, summarize
 from qpensieve.records.lock import lock
 from qpensieve.records.log import MetricsLog, Progress, is_logged
-from qpensieve.replay.log import ReplayLog
+from qpensieve.records.scores import RunSummary, scores, summarize
 from qpensieve.report import figures, search_figures
-from qpensieve.session import EnvFailedError
-from qpensieve.train.sessions import AnyTrainer, make_trainer
+from qpensieve.train.evaluate import FULL_EPISODES, SHORT_EPISODES, protocols
+from qpensieve.train.keeper import Keeper
+from qpensieve.train.session import EnvFailedError
+from qpensieve.train.sessions import open_session
 
-CONFIG, PROVENANCE, METRICS = "config.json", "environment.json", "metrics.jsonl"
 FULL = "full evaluation"
-MAY_DIFFER = ("checkpoint_seconds", "num_threads")
-"""Fields of the configuration that may change between a run and its resumption: they do not change its numbers."""
+"""Event of the log."""
+SHOWN = {"temperature": "temperature", "snapshot_share": "climbs a snapshot", "archive_hv": "archive HV"}
+"""Logged values that the progress line shows -> their labels."""
 
 
 class Stopped(Exception):  # noqa: N818 (not an error: the user asked for it)
@@ -57,21 +54,21 @@ class Run:
     """One run folder and the trainer behind it; made by `start` and `resume`.
 
     Args:
-        folder: The run's folder.
+        path: The run's folder.
         config: What to train.
         options: How to show it.
     """
 
-    def __init__(self, folder: Path, config: RunConfig, options: Options):
-        self.folder, self.config, self._options = folder, config, options
-        self.trainer = make_trainer(config)
+    def __init__(self, path: Path, config: RunConfig, options: Options):
+        self.folder, self.config, self._options = path, config, options
+        self.session = open_session(config)
+        self.keeper = Keeper(path, self.session)
         self.held: TextIO | None = None
         """The lock of the folder."""
-        self.replay_log = make_replay_log(folder, self.trainer)
-        spec = self.trainer.spec
-        on = protocols(spec.num_objectives, self.trainer.own_preferences)
+        spec = self.session.spec
+        on = protocols(spec.num_objectives, self.session.own_preferences)
         reference = None if spec.reference is None else np.array(spec.reference)
-        self.evaluations = tables.empty(config.seeds, on.short, on.curve, on.full, reference)
+        self.evaluations = evaluations.empty(config.seeds, on.short, on.curve, on.full, reference)
         self._logged_to = 0
         self._latest: dict[str, str] = {}
         self._open_log: MetricsLog | None = None
@@ -80,43 +77,44 @@ class Run:
 
     def restore(self, saved: Checkpoint) -> None:
         """Go back to a checkpoint; what the folder holds from after it is cut."""
-        restore(self.trainer, self.replay_log, saved)
+        self.keeper.restore(saved)
+        self.keeper.cut(saved)
         self._logged_to = saved.step
-        checkpoint.discard_after(self.folder, saved.step)
-        if self.replay_log is not None:
-            self.replay_log.resume(saved.meta["replay"] or [])
         self._save_search()
-        path = self.folder / tables.FILE_NAME
+        path = self.folder / folder.EVALUATIONS
         if path.exists():
-            self.evaluations = tables.cut(tables.load(path), saved.step)
-            tables.save(path, self.evaluations)
+            self.evaluations = evaluations.cut(evaluations.load(path), saved.step)
+            evaluations.save(path, self.evaluations)
+        checkpoint.cut_jsonl(self.folder / folder.METRICS, saved.step)
+
+    def start_over(self) -> None:
+        """Empty the folder of everything but its configuration."""
+        self.keeper.cut(None)
+        for name in (folder.EVALUATIONS, folder.SEARCH):
+            (self.folder / name).unlink(missing_ok=True)
+        checkpoint.cut_jsonl(self.folder / folder.METRICS, 0)
 
     def train(self) -> None:
         """Train to the configured number of steps; on Ctrl-C saves and raises `Stopped`."""
-        goal = self.trainer.goal
-        progress = Progress(goal, self.trainer.step, quiet=self._options.quiet)
+        goal = self.session.goal
+        progress = Progress(goal, self.session.step, quiet=self._options.quiet)
         with _interrupts() as is_interrupted:
-            if self.trainer.step > 0:  # an environment that failed in an evaluation has left it to do
+            if self.session.step > 0:  # an environment that failed in an evaluation has left it to do
                 self._settle(progress)
-            while self.trainer.step < goal:
+            while self.session.step < goal:
                 self._advance(progress)
-                if is_interrupted() and self.trainer.step < goal:
+                if is_interrupted() and self.session.step < goal:
                     self.save()
-                    step = self.trainer.step
+                    step = self.session.step
                     raise Stopped(f"stopped at step {step:,}; continue with: qpensieve resume {self.folder}")
         self._finish(progress)
 
     def save(self) -> None:
         """Write a checkpoint of the newest block."""
-        self.trainer.drain()
+        self.session.drain()
         began = time.monotonic()
         self._log_training()
-        log = self.replay_log
-        manifest = log.flush() if log is not None and self.config.keep_replay == "on" else None
-        meta = {"config": configs.to_dict(self.config), "replay": manifest}
-        checkpoint.save(self.folder, self.trainer.step, self.trainer.arrays(), meta)
-        if log is not None:
-            log.prune(meta["replay"] or [] for meta in checkpoint.kept_metas(self.folder))
+        self.keeper.save()
         self._last_checkpoint = time.monotonic()
         self._saving += self._last_checkpoint - began
 
@@ -125,27 +123,26 @@ class Run:
             self._open_log.close()
         if self.held is not None:
             self.held.close()
-        self.trainer.close()
+        self.session.close()
 
     def _advance(self, progress: Progress) -> None:
         """One block, and what is due after it."""
         with self._saving_first():
-            rows = self.trainer.advance()
+            rows = self.session.advance()
         self._log_training()
-        if self.replay_log is not None and rows is not None and self.config.keep_replay == "on":
-            self.replay_log.append(rows)
+        self.keeper.append(rows)
         self._settle(progress)
 
     def _settle(self, progress: Progress) -> None:
         """What is due at the step reached: evaluation, parameters, checkpoint."""
-        step, config = self.trainer.step, self.config
+        step, config = self.session.step, self.config
         is_evaluated = self._is_evaluation_due()
         if is_evaluated:
             progress.note(**_notes(self._evaluate_shortly()))
         if config.full_eval_period and self._is_due(config.full_eval_period):
             self.evaluate_fully()
         if self._is_due(config.parameters_period):
-            checkpoint.save_parameters(self.folder, step, self.trainer.parameters())
+            checkpoint.save_parameters(self.folder, step, self.session.parameters())
         if is_evaluated:
             self._save_search()
         if is_evaluated or time.monotonic() - self._last_checkpoint > config.checkpoint_seconds:
@@ -155,18 +152,19 @@ class Run:
 
     def _save_search(self) -> None:
         """A population's search, for people and pictures; the checkpoint has its own copy."""
-        if isinstance(self.trainer, PopulationTrainer):
-            records.save(self.folder / records.FILE_NAME, self.trainer.search_record())
+        record = self.session.search_record()
+        if record is not None:
+            search.save(self.folder / folder.SEARCH, record)
 
     def _is_evaluation_due(self) -> bool:
-        step = self.trainer.step
-        is_time = self._is_due(self.config.eval_period) or step == self.trainer.goal
+        step = self.session.step
+        is_time = self._is_due(self.config.eval_period) or step == self.session.goal
         return is_time and step not in self.evaluations.short_steps
 
     def _is_due(self, period: int) -> bool:
         """Whether the newest block (or iteration) has reached or passed a multiple of `period`."""
-        step = self.trainer.step
-        return step // period > (step - self.trainer.block) // period
+        step = self.session.step
+        return step // period > (step - self.session.block) // period
 
     @contextmanager
     def _saving_first(self) -> Iterator[None]:
@@ -179,43 +177,42 @@ class Run:
 
     def _log_training(self) -> None:
         """Write the row of training metrics, when one is due and its last update has been handed over."""
-        step, period = self.trainer.summed_to, self.config.log_period
-        if step // period <= (step - self.trainer.block) // period or step <= self._logged_to:
+        step, period = self.session.summed_to, self.config.log_period
+        if step // period <= (step - self.session.block) // period or step <= self._logged_to:
             return
         self._logged_to = step
-        means = self.trainer.take_log()
+        means = self.session.take_log()
         if means:
             times = {"time_seconds": time.monotonic() - self._began, "time_saving": self._saving}
             self._log().write("train", step, {**means, **times})
-            shown = {"temperature": "temperature", "snapshot_share": "climbs a snapshot", "archive_hv": "archive HV"}
-            self._latest = {label: f"{means[name].mean():.2g}" for name, label in shown.items() if name in means}
+            self._latest = {label: f"{means[name].mean():.2g}" for name, label in SHOWN.items() if name in means}
 
     def _evaluate_shortly(self) -> RunSummary:
-        self.trainer.drain()
+        self.session.drain()
         self._log_training()
         table = self.evaluations
         both = np.concatenate([table.short_preferences, table.curve_preferences])
         with self._saving_first():
-            returns = self.trainer.evaluate(both, SHORT_EPISODES)
+            returns = self.session.evaluate(both, SHORT_EPISODES)
         short, curve = np.split(returns, [len(table.short_preferences)], axis=1)
-        self.evaluations = tables.append_short(table, self.trainer.step, short, curve)
-        tables.save(self.folder / tables.FILE_NAME, self.evaluations)
+        self.evaluations = evaluations.append_short(table, self.session.step, short, curve)
+        evaluations.save(self.folder / folder.EVALUATIONS, self.evaluations)
         summary = summarize(short, table.short_preferences, table.reference)
-        self._log().write("evaluation", self.trainer.step, {f"{k}_short": v for k, v in scores(summary).items()})
+        self._log().write("evaluation", self.session.step, {f"{k}_short": v for k, v in scores(summary).items()})
         return summary
 
     def evaluate_fully(self) -> RunSummary:
         """The full protocol at the step reached, added to the table and the log; once a step."""
-        self.trainer.drain()
+        self.session.drain()
         self._log_training()
-        table, step = self.evaluations, self.trainer.step
+        table, step = self.evaluations, self.session.step
         if step not in table.full_steps:
             with self._saving_first():
-                returns = self.trainer.evaluate(table.full_preferences, FULL_EPISODES)
-            self.evaluations = tables.append_full(table, step, returns)
-            tables.save(self.folder / tables.FILE_NAME, self.evaluations)
+                returns = self.session.evaluate(table.full_preferences, FULL_EPISODES)
+            self.evaluations = evaluations.append_full(table, step, returns)
+            evaluations.save(self.folder / folder.EVALUATIONS, self.evaluations)
         summary = summarize(self.evaluations.full_returns[-1], table.full_preferences, table.reference)
-        if not is_logged(self.folder / METRICS, FULL, step):  # or a run was killed between the table and the row
+        if not is_logged(self.folder / folder.METRICS, FULL, step):  # or a run was killed between the table and the row
             self._log().write(FULL, step, scores(summary))
         return summary
 
@@ -227,77 +224,49 @@ class Run:
         if self._options.final_evaluation:
             progress.say(f"full evaluation: {len(self.evaluations.full_preferences)} preferences x {FULL_EPISODES}")
             self.evaluate_fully()
-        progress.show(self.trainer.step, force=True)
+        progress.show(self.session.step, force=True)
         progress.say("")
 
     def _log(self) -> MetricsLog:
         """The log, opened at the first row: only then has a resumed run cut what came after its checkpoint."""
         if self._open_log is None:
-            folder = self.folder / "tensorboard" if self._options.tensorboard else None
-            self._open_log = MetricsLog(self.folder / METRICS, folder)
+            board = self.folder / folder.TENSORBOARD if self._options.tensorboard else None
+            self._open_log = MetricsLog(self.folder / folder.METRICS, board)
         return self._open_log
 
 
-def make_replay_log(folder: Path, trainer: AnyTrainer) -> ReplayLog | None:
-    """The replay of a trainer, on disk; a population has none."""
-    if isinstance(trainer, PopulationTrainer):
-        return None
-    return ReplayLog(folder, trainer.layout.width, trainer.num_lanes, trainer.log_capacity)
-
-
-def restore(trainer: AnyTrainer, log: ReplayLog | None, saved: Checkpoint) -> None:
-    """Take a trainer back to a checkpoint."""
-    if isinstance(trainer, PopulationTrainer):
-        trainer.restore(saved.arrays)
-        return
-    manifest = saved.meta["replay"]
-    rows, first = (None, 0) if manifest is None or log is None else log.load(manifest)
-    trainer.restore(saved.arrays, rows, first)
-
-
-def find_fault(log: ReplayLog | None, saved: Checkpoint, config: RunConfig) -> str | None:
-    """What else is wrong with a checkpoint that is whole: another configuration (raises), a damaged replay."""
-    checkpoint.check_config(saved.meta["config"], configs.to_dict(config), ignore=MAY_DIFFER)
-    return None if log is None else log.verify(saved.meta["replay"] or [])
-
-
-def forgets_replay(log: ReplayLog | None, saved: Checkpoint) -> bool:
-    """Whether a checkpoint should have a replay and has none."""
-    return log is not None and saved.meta["replay"] is None
-
-
-def start(folder: Path, config: RunConfig, options: Options) -> Run:
+def start(path: Path, config: RunConfig, options: Options) -> Run:
     """A new run in a new folder: configuration and provenance are written first."""
     config = configs.resolve(config)
     configs.check(config)
-    if (folder / CONFIG).exists():
+    if (path / folder.CONFIG).exists():
         raise FileExistsError(
-            f"{folder} holds a run already: continue it with 'qpensieve resume {folder}', or choose --name"
+            f"{path} holds a run already: continue it with 'qpensieve resume {path}', or choose --name"
         )
-    run = Run(folder, config, options)
-    folder.mkdir(parents=True, exist_ok=True)
-    run.held = lock(folder)
-    configs.save(config, folder / CONFIG)
-    made_by = provenance.describe() | {"lanes_per_seed": run.trainer.lanes_per_seed}
-    (folder / PROVENANCE).write_text(json.dumps(made_by, indent=2) + "\n")
+    run = Run(path, config, options)
+    path.mkdir(parents=True, exist_ok=True)
+    run.held = lock(path)
+    configs.save(config, path / folder.CONFIG)
+    made_by = provenance.describe() | {"lanes_per_seed": run.session.lanes_per_seed}
+    (path / folder.PROVENANCE).write_text(json.dumps(made_by, indent=2) + "\n")
     return run
 
 
-def resume(folder: Path, options: Options, warn: Callable[[str], None], **changes: Any) -> Run:
-    """The run of `folder` as of its newest whole checkpoint, or from the start where it has none.
+def resume(path: Path, options: Options, warn: Callable[[str], None], **changes: Any) -> Run:
+    """The run of a folder as of its newest whole checkpoint, or from the start where it has none.
 
     Args:
-        folder: The run's folder.
+        path: The run's folder.
         options: How to show it.
         warn: Is told what was lost, if anything.
-        changes: Fields of the configuration that may differ (`MAY_DIFFER`).
+        changes: Fields of the configuration that may differ (`keeper.MAY_DIFFER`).
     """
-    if not (folder / CONFIG).exists():
-        raise FileNotFoundError(f"{folder} is not a run's folder: it has no {CONFIG}")
-    held = lock(folder)
+    if not (path / folder.CONFIG).exists():
+        raise FileNotFoundError(f"{path} is not a run's folder: it has no {folder.CONFIG}")
+    held = lock(path)
     try:
-        config = dataclasses.replace(configs.load(folder / CONFIG), **changes)
-        run = _restored(folder, config, options, warn)
+        config = dataclasses.replace(configs.load(path / folder.CONFIG), **changes)
+        run = _restored(path, config, options, warn)
     except BaseException:
         held.close()
         raise
@@ -305,29 +274,15 @@ def resume(folder: Path, options: Options, warn: Callable[[str], None], **change
     return run
 
 
-def _restored(folder: Path, config: RunConfig, options: Options, warn: Callable[[str], None]) -> Run:
-    run = Run(folder, config, options)
-
-    saved = checkpoint.load_latest(folder, warn, lambda saved: find_fault(run.replay_log, saved, config))
+def _restored(path: Path, config: RunConfig, options: Options, warn: Callable[[str], None]) -> Run:
+    run = Run(path, config, options)
+    saved = run.keeper.latest(warn)
     if saved is None:
-        warn(f"{folder} has no checkpoint yet: starting over from {CONFIG}")
-        if run.replay_log is not None:
-            run.replay_log.resume([])
-        for name in (tables.FILE_NAME, records.FILE_NAME):
-            (folder / name).unlink(missing_ok=True)
-        checkpoint.cut_jsonl(folder / METRICS, 0)
-        return run
-    if forgets_replay(run.replay_log, saved):
-        warn("this run keeps no replay (keep_replay is off): it goes on, but not to the same numbers")
-    run.restore(saved)
-    checkpoint.cut_jsonl(folder / METRICS, saved.step)
+        warn(f"{path} has no checkpoint yet: starting over from {folder.CONFIG}")
+        run.start_over()
+    else:
+        run.restore(saved)
     return run
-
-
-def scores(summary: RunSummary) -> dict[str, Any]:
-    """What one evaluation scores, per seed, by the name it is logged under."""
-    named = {"ut": summary.ut, "hv": summary.hv, "front_size": summary.front_size, "best_single": summary.best_single}
-    return {name: value for name, value in named.items() if value is not None} | {"correlation": summary.correlation}
 
 
 def draw_pictures(folder: Path) -> list[Path]:
@@ -341,7 +296,7 @@ def draw_pictures(folder: Path) -> list[Path]:
 def all_pictures(folder: Path) -> list[Path]:
     """front.png and curves.png; of a population also generations.png and, where it predicts, predictions.png."""
     paths = [figures.draw_front(folder), figures.draw_curves(folder)]
-    if (folder / records.FILE_NAME).exists():
+    if (folder / "search.npz").exists():
         paths += [search_figures.draw_generations(folder), search_figures.draw_predictions(folder)]
     return [path for path in paths if path is not None]
 

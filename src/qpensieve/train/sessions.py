@@ -1,12 +1,11 @@
-"""The two kinds of trainers behind a run: agents with a replay, and populations with an archive."""
+"""Which trainer a run's method has: the only place that tells them apart."""
 
-from qpensieve.config import POPULATIONS, RunConfig
-from qpensieve.population.trainer import PopulationTrainer
+from qpensieve.config import RunConfig
+from qpensieve.train.population import PopulationTrainer
+from qpensieve.train.session import Session
 from qpensieve.train.trainer import Trainer
 
-AnyTrainer = Trainer | PopulationTrainer
 
-
-def make_trainer(config: RunConfig) -> AnyTrainer:
-    """The trainer of a run's algorithm."""
-    return PopulationTrainer(config) if config.algo in POPULATIONS else Trainer(config)
+def open_session(config: RunConfig) -> Session:
+    """A new session of a run's method."""
+    return PopulationTrainer(config) if config.method.is_population else Trainer(config)

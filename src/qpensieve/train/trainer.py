@@ -18,15 +18,16 @@ from qpensieve.config import RunConfig
 from qpensieve.envs import LaneOptions, make_lanes
 from qpensieve.envs.base import State as LaneState
 from qpensieve.envs.registry import spec_of
-from qpensieve.evaluation import evaluate
 from qpensieve.learning.serving import act_by_policy, nearest, one_batch_each
 from qpensieve.learning.tally import Infos, Tally
-from qpensieve.records.checkpoint import arrays_to_tree, tree_to_arrays, under
+from qpensieve.methods import make_algorithm
+from qpensieve.records.trees import arrays_to_tree, tree_to_arrays, under
 from qpensieve.replay.layout import Rows, layout_of
 from qpensieve.replay.slots import Slots
-from qpensieve.session import EnvFailedError, check_finite, environment_errors
 from qpensieve.train.collect import Collected, Collector
+from qpensieve.train.evaluate import evaluate
 from qpensieve.train.learner import Block, Learner, TrainState, make_learner
+from qpensieve.train.session import EnvFailedError, check_finite, environment_errors
 from qpensieve.types import Algorithm, Hints, UniformLearning
 
 FREED_AT_ONCE = 256
@@ -52,7 +53,7 @@ class Trainer:
     def __init__(self, config: RunConfig):
         configs.check(config)
         self.config, self.spec = config, spec_of(config.domain)
-        self.algorithm = configs.make_algorithm(config, self.spec)
+        self.algorithm = make_algorithm(config.algo, config.agent, self.spec)
         self.layout = layout_of(self.spec, self.algorithm.acting)
         """How a transition lies in a row of the replay."""
         options = LaneOptions(num_threads=config.num_threads)

@@ -19,13 +19,13 @@ from qpensieve import config as configs
 from qpensieve.config import RunConfig
 from qpensieve.envs import LaneOptions, make_lanes
 from qpensieve.envs.registry import spec_of
-from qpensieve.evaluation import evaluate
 from qpensieve.learning.streams import Purpose, generator
 from qpensieve.learning.tally import Infos, Tally
+from qpensieve.methods import check_continuous
 from qpensieve.population import archive as archives
 from qpensieve.population import arrays as search_arrays
 from qpensieve.population import moments as running
-from qpensieve.population import pfa, pgmorl, prediction
+from qpensieve.population import pfa, pgmorl, plan, prediction
 from qpensieve.population.answering import ArchivePredictor, Policies, act_with_best
 from qpensieve.population.archive import Archive
 from qpensieve.population.fitness import Fitness
@@ -37,10 +37,11 @@ from qpensieve.population.pgmorl import OWN, PgmorlConfig, Samples, Search, Task
 from qpensieve.population.rollout import Place, RolloutCollector, lane_seeds
 from qpensieve.population.stages import reference_of, spacing, warmup_preferences
 from qpensieve.records import search as records
-from qpensieve.records.checkpoint import arrays_to_tree, tree_to_arrays, under
 from qpensieve.records.search import SearchRecord
+from qpensieve.records.trees import arrays_to_tree, tree_to_arrays, under
 from qpensieve.replay.layout import Rows
-from qpensieve.session import check_finite, environment_errors
+from qpensieve.train.evaluate import evaluate
+from qpensieve.train.session import check_finite, environment_errors
 
 
 class PopulationTrainer:
@@ -55,7 +56,8 @@ class PopulationTrainer:
         assert isinstance(config.agent, PgmorlConfig | PfaConfig)
         self.config, self._cfg = config, config.agent
         self.spec = spec_of(config.domain)
-        configs.check_population(config, self.spec)
+        check_continuous(config.algo, self.spec)
+        plan.check_environment(self._cfg, config.steps, self.spec)
         self.reference = reference_of(self._cfg.stages, self.spec)
         self._grid = warmup_preferences(self._cfg.stages, self.spec.num_objectives)
         self._places = tuple(Place(seed, task) for seed in config.seed_list for task in range(self.num_tasks))
@@ -93,7 +95,7 @@ class PopulationTrainer:
     @property
     def block(self) -> int:
         """Steps of the budget that an iteration takes."""
-        return configs.iteration_steps(self._cfg, self.num_tasks)
+        return plan.iteration_steps(self._cfg, self.num_tasks)
 
     @property
     def num_iterations(self) -> int:
@@ -339,7 +341,7 @@ class PopulationTrainer:
         """Plan for `steps` in all; the learning rate falls to 0 over the new length."""
         config = replace(self.config, steps=steps)
         configs.check(config)
-        configs.check_population(config, self.spec)
+        plan.check_environment(self._cfg, steps, self.spec)
         self.config = config
 
     def close(self) -> None:

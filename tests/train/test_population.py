@@ -14,21 +14,24 @@ import pytest
 
 import qpensieve
 from qpensieve import cli, metrics
-from qpensieve.config import AlgoName, RunConfig, check, from_dict, iteration_steps, override, settings, to_dict
+from qpensieve.config import AlgoName, RunConfig, check, from_dict, override, to_dict
 from qpensieve.envs import DOMAINS, LaneOptions, make_lanes
-from qpensieve.population import trainer as population
 from qpensieve.population.members import KeptPolicy, Member
 from qpensieve.population.pgmorl import OWN, PgmorlConfig, Tasks
+from qpensieve.population.plan import PAPER, iteration_steps
 from qpensieve.population.stages import warmup_preferences
-from qpensieve.population.trainer import PopulationTrainer
 from qpensieve.preferences import das_dennis
-from qpensieve.presets import POPULATION, default_config
+from qpensieve.presets import default_config
 from qpensieve.records import evaluations, search
+from qpensieve.records.folder import EVALUATIONS, SEARCH
 from qpensieve.records.log import Progress
 from qpensieve.report import tables
-from qpensieve.session import DivergedError, EnvFailedError
+from qpensieve.settings import flat
+from qpensieve.train import population
 from qpensieve.train import run as runs
+from qpensieve.train.population import PopulationTrainer
 from qpensieve.train.run import Options, Stopped
+from qpensieve.train.session import DivergedError, EnvFailedError
 from tests.train.kill_run import NEVER, assert_same_run, complete
 
 QUIET = Options(quiet=True)
@@ -91,27 +94,27 @@ class TestRun:
     ):
         """In the warm-up, at its end (where tasks are about to be chosen), and in the middle of a generation."""
         run = runs.start(tmp_path / "run", tiny(algo), QUIET)
-        advance = run.trainer.advance
+        advance = run.session.advance
 
         def interrupted() -> None:
             advance()
-            if run.trainer.step == iteration * 96:
+            if run.session.step == iteration * 96:
                 signal.raise_signal(signal.SIGINT)
 
-        run.trainer.advance = interrupted  # pyright: ignore[reportAttributeAccessIssue]
+        run.session.advance = interrupted  # pyright: ignore[reportAttributeAccessIssue]
         with pytest.raises(Stopped):
             complete(run)
         resumed = runs.resume(tmp_path / "run", QUIET, lambda message: pytest.fail(message))
-        assert resumed.trainer.step == iteration * 96
+        assert resumed.session.step == iteration * 96
         complete(resumed)
         assert_same_run(tmp_path / "run", whole(algo))
-        ours, theirs = (search.load(folder / search.FILE_NAME) for folder in (tmp_path / "run", whole(algo)))
+        ours, theirs = (search.load(folder / SEARCH) for folder in (tmp_path / "run", whole(algo)))
         for name, value in vars(ours).items():
             np.testing.assert_array_equal(value, getattr(theirs, name), err_msg=name)
 
     @pytest.mark.parametrize("algo", METHODS)
     def test_uses_the_budget_and_no_more(self, algo: AlgoName, whole: Any):
-        record = search.load(whole(algo) / search.FILE_NAME)
+        record = search.load(whole(algo) / SEARCH)
         assert record.num_iterations == 11
         assert record.generation_ends() == [4, 6, 8, 10, 11]
         assert record.num_generations == 4
@@ -151,7 +154,7 @@ class TestRun:
     @pytest.mark.parametrize("algo", METHODS)
     def test_folder_holds_what_people_open(self, algo: AlgoName, whole: Any):
         folder = whole(algo)
-        table = evaluations.load(folder / evaluations.FILE_NAME)
+        table = evaluations.load(folder / EVALUATIONS)
         assert table.full_returns.shape == (1, 2, 100, 10, 2)
         assert table.short_steps.tolist() == [384, 672, 960, 1056]  # the first iteration at or after each 300
         rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
@@ -259,7 +262,7 @@ class TestFitness:
         assert kept.shape == (3, (2 * 8 + 8) + (8 * 8 + 8) + (8 * 2 + 2) + 2 + 2 * 2)  # no critic, no Adam
 
     def test_takes_several_episodes_where_starts_are_random(self):
-        assert settings(default_config("Hopper2d", "pgmorl").agent)["fitness_episodes"] > 1
+        assert flat(default_config("Hopper2d", "pgmorl").agent)["fitness_episodes"] > 1
         trainer = trained(tiny(domain="Hopper2d", seeds=1, fitness_episodes=3, steps=200), 1)
         assert trainer._fitness.lanes.num_lanes == 9
         again = [trainer._measure(trainer._kept(), number)[0] for number in (1, 1, 2)]
@@ -354,7 +357,7 @@ class TestSearch:
 class TestPfa:
     def test_slides_from_each_preference_to_the_next(self, whole: Any):
         """11 iterations, 4 of them warm-up, generations of 2: the way gone is 2/7, 4/7, 6/7, 1 of half."""
-        record = search.load(whole("pfa") / search.FILE_NAME)
+        record = search.load(whole("pfa") / SEARCH)
         base = np.array([0.0, 0.5, 1.0])
         np.testing.assert_allclose(record.lam[:5, 0, :, 0], np.tile(base, (5, 1)))
         for end, share in zip([6, 8, 10, 11], [2 / 7, 4 / 7, 6 / 7, 1.0], strict=True):
@@ -363,7 +366,7 @@ class TestPfa:
         np.testing.assert_allclose(record.lam[11, 0, :-1, 0], base[1:])  # task k ends where task k + 1 began
 
     def test_preferences_move_once_a_generation(self, whole: Any):
-        record = search.load(whole("pfa") / search.FILE_NAME)
+        record = search.load(whole("pfa") / SEARCH)
         moved = np.flatnonzero(np.abs(np.diff(record.lam[:, 0, 0, 0])) > 1e-9) + 1
         assert moved.tolist() == [5, 7, 9, 11]
 
@@ -398,11 +401,11 @@ def test_three_to_five_objectives_evolve(domain: str):
 
 class TestConfig:
     def test_the_papers_table(self):
-        for domain, (steps, warmup, generation, buffers, sparsity) in POPULATION.items():
+        for domain, (steps, warmup, generation, buffers, sparsity, _) in PAPER.items():
             assert domain in DOMAINS
             config = default_config(domain, "pgmorl")
             check(config)
-            values = settings(config.agent)
+            values = flat(config.agent)
             assert (config.steps, values["warmup_iterations"], values["generation_iterations"]) == (
                 steps,
                 warmup,
@@ -411,7 +414,7 @@ class TestConfig:
             assert (values["num_buffers"], values["sparsity_weight"]) == (buffers, sparsity)
             assert (values["buffer_size"], values["num_candidates"]) == (2, 7)
             assert sparsity > 0  # gaps count against; the paper prints it negative for a criterion that adds it
-        assert len(POPULATION) == 10
+        assert len(PAPER) == 10
 
     @pytest.mark.parametrize(
         ("domain", "shared", "per_task"),
@@ -439,20 +442,20 @@ class TestConfig:
         with pytest.raises(SystemExit):
             cli.main(["train", "DST2d", "--algo", algo, "--help"])
         out = capsys.readouterr().out
-        for name in settings(config.agent):
+        for name in flat(config.agent):
             assert f"--{name.replace('_', '-')}"[:30] in out
 
     @pytest.mark.parametrize(
         ("changes", "message"),
         [
-            ({"steps": 90}, "one iteration of 3 tasks x 2 lanes x 16 steps takes 96"),
-            ({"warmup_iterations": 5}, "not a multiple of generation_iterations"),
+            ({"steps": 90}, "steps must be at least 96, got 90: one iteration is 3 tasks x 2 lanes x 16 steps"),
+            ({"warmup_iterations": 5}, "must be a multiple of generation_iterations"),
             ({"minibatches": 5}, "do not split into 5 equal minibatches"),
             ({"replay_capacity": 10}, "pgmorl has no replay"),
-            ({"sparsity_weight": -1.0}, "would reward gaps in the front; .* here it is 1"),
+            ({"sparsity_weight": -1.0}, "must be 0 or more .a negative weight would reward gaps in the front.*got -1"),
             ({"reference": (float("nan"), 0.0)}, "reference must be finite"),
-            ({"num_candidates": 1}, "num_candidates is 1; at least 2"),
-            ({"fitness_episodes": 0}, "fitness_episodes is 0; at least 1"),
+            ({"num_candidates": 1}, "num_candidates must be at least 2, got 1"),
+            ({"fitness_episodes": 0}, "fitness_episodes must be at least 1, got 0"),
             ({"reference": (1.0,)}, "reference has 1 numbers, DST2d has 2 objectives"),
         ],
     )
@@ -473,7 +476,7 @@ class TestConfig:
             cli.main([*words, "--seeds", "1", "--num-buffers", "50"])
         config = asked.value.args[0]
         assert (config.domain, config.steps, config.seeds) == ("LunarLander4d", 7_500_000, 1)
-        values = settings(config.agent)
+        values = flat(config.agent)
         assert (values["sparsity_weight"], values["warmup_iterations"], values["num_buffers"]) == (1e6, 40, 50)
 
 
@@ -493,17 +496,17 @@ def test_an_agent_learns_saves_loads_and_goes_on_the_same(kind: Any, algo: AlgoN
     loaded = qpensieve.load(tmp_path / "agent")
     assert type(loaded) is kind
     np.testing.assert_array_equal(loaded.predict(obs, lam, seed=1), action)
-    with pytest.raises(ValueError, match="total_timesteps is 90, but one block takes 96"):
+    with pytest.raises(ValueError, match="total_timesteps must be at least 96, one block; got 90"):
         agent.learn(90)
     for one in (agent, loaded):
         one.learn(300)
-    ours, theirs = agent._trainer.arrays(), loaded._trainer.arrays()
+    ours, theirs = agent.session.arrays(), loaded.session.arrays()
     assert [name for name in ours if ours[name].tobytes() != theirs[name].tobytes()] == []
     summary = agent.evaluate(episodes=1)
     assert summary.hv is not None
     reference = np.array([0.0, -50.0])
     for seed in range(2):  # without chance, what is reported is the convex part of what was archived
-        assert summary.hv[seed] <= metrics.hypervolume(agent._trainer.policies_of(seed).objs, reference) + 1e-6
+        assert summary.hv[seed] <= metrics.hypervolume(agent.session.policies_of(seed).objs, reference) + 1e-6
 
 
 class TestUpdates:
@@ -558,7 +561,7 @@ class TestFailures:
     ):
         """At the very start, in the warm-up, at a generation's start; resumed, all is as if nothing had failed."""
         run = runs.start(tmp_path / "run", tiny(), QUIET)
-        trainer = run.trainer
+        trainer = run.session
         assert isinstance(trainer, PopulationTrainer)
         for _ in range(iteration):
             run._advance(Progress(1, 0, quiet=True))
@@ -608,8 +611,8 @@ class TestFailures:
     def test_an_environment_that_fails_leaves_the_last_iteration_to_resume_from(self, whole: Any, tmp_path: Path):
         run = runs.start(tmp_path / "run", tiny(), QUIET)
         for _ in range(5):
-            run.trainer.advance()
-        step = run.trainer._collector.lanes.step  # pyright: ignore[reportAttributeAccessIssue]
+            run.session.advance()
+        step = run.session._collector.lanes.step  # pyright: ignore[reportAttributeAccessIssue]
         calls = []
 
         def failing(actions: Any) -> Any:
@@ -618,13 +621,13 @@ class TestFailures:
                 raise RuntimeError("the simulator is gone")
             return step(actions)
 
-        run.trainer._collector.lanes.step = failing  # pyright: ignore[reportAttributeAccessIssue]
+        run.session._collector.lanes.step = failing  # pyright: ignore[reportAttributeAccessIssue]
         with pytest.raises(EnvFailedError, match="the simulator is gone; saved, continue with"):
             complete(run)
         resumed = runs.resume(tmp_path / "run", QUIET, lambda message: pytest.fail(message))
-        assert resumed.trainer.step == 5 * 96
+        assert resumed.session.step == 5 * 96
         complete(resumed)
-        ours, theirs = (search.load(folder / search.FILE_NAME) for folder in (tmp_path / "run", whole("pgmorl")))
+        ours, theirs = (search.load(folder / SEARCH) for folder in (tmp_path / "run", whole("pgmorl")))
         np.testing.assert_array_equal(ours.objs, theirs.objs)
 
     def test_what_diverged_is_named(self):

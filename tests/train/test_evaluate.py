@@ -8,9 +8,9 @@ import pytest
 
 from qpensieve import metrics
 from qpensieve.envs import DOMAINS, dst
-from qpensieve.evaluation import curve_preferences, evaluate, short_preferences
 from qpensieve.preferences import check_preference, test_table
-from qpensieve.records.evaluations import summarize
+from qpensieve.records.scores import summarize
+from qpensieve.train.evaluate import curve_preferences, evaluate, short_preferences
 
 LAM = np.array([[0.0, 1.0], [0.3, 0.7], [1.0, 0.0]])
 Act = Callable[[np.ndarray, np.ndarray], np.ndarray]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from qpensieve.session import DivergedError, EnvFailedError, check_finite, environment_errors
+from qpensieve.train.session import DivergedError, EnvFailedError, check_finite, environment_errors
 
 
 def test_what_an_environment_raises_is_named_with_its_moment():

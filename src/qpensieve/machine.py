@@ -1,0 +1,29 @@
+"""The machine that this process runs on: cores, processor, accelerator."""
+
+import os
+import platform
+from pathlib import Path
+
+
+def available_cores() -> int:
+    """Cores this process may use; where a system cannot bind processes to some cores, all it has."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:
+        return os.cpu_count() or 1
+
+
+def processor() -> str:
+    """Name of the processor."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "unknown")
+
+
+def accelerator() -> str:
+    """Name of the device that JAX computes on; starts JAX if it has not started."""
+    import jax
+
+    return jax.devices()[0].device_kind

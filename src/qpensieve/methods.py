@@ -1,0 +1,168 @@
+"""The methods, one row each: config, presets, command line, API and benchmarks read this table and nothing else.
+
+A new method is its own file and a row here. Off-policy methods have a `make` and train by `train.trainer`; populations
+have none and train by `train.population`.
+"""
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from qpensieve.algos import cnder, envelope, hybrid_sac, mosac, qpensieve, sac
+from qpensieve.population import plan
+from qpensieve.population.pfa import PfaConfig
+from qpensieve.population.pgmorl import PgmorlConfig
+from qpensieve.settings import RunSettings
+from qpensieve.types import Algorithm, EnvSpec
+
+
+@dataclass(frozen=True)
+class Method:
+    """One way to learn.
+
+    Attributes:
+        name: What `--algo` takes.
+        summary: One line for people.
+        config: Its settings, a frozen dataclass whose defaults are the paper's.
+        make: (settings, environment) -> algorithm; None: a population.
+        paper: Domain id -> settings that the paper changes for that domain; None: it changes none.
+        quick: Settings that the preset `quick` changes, beside those of every method (`presets.QUICK_RUN`).
+        defaults: Settings of the run that this method starts from in every preset.
+        check: (settings, run) -> one sentence for each thing that cannot run.
+        resolve: (settings, steps of the run) -> settings with what depends on the run's length filled in.
+    """
+
+    name: str
+    summary: str
+    config: type[Any]
+    make: Callable[[Any, EnvSpec], Algorithm[Any]] | None = None
+    paper: Callable[[str], dict[str, Any]] | None = None
+    quick: Mapping[str, Any] = field(default_factory=dict)
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    check: Callable[[Any, RunSettings], list[str]] = lambda settings, run: []
+    resolve: Callable[[Any, int], Any] = lambda settings, steps: settings
+
+    @property
+    def is_population(self) -> bool:
+        """Whether it trains a population of policies and keeps an archive, without a replay."""
+        return self.make is None
+
+
+_QUICK_NETS: dict[str, Any] = {"hidden": 64, "batch_size": 128, "learning_rate": 1e-3}
+_QUICK_PENSIEVE: dict[str, Any] = {"push_after": 4_000, "push_period": 1_000}
+_QUICK_POPULATION: dict[str, Any] = {
+    "seeds": 3,
+    "steps": 200_000,
+    "eval_period": 20_000,
+    "parameters_period": 50_000,
+    "rollout_steps": 32,
+    "minibatches": 4,
+    "learning_rate": 1e-3,
+    "warmup_iterations": 80,
+    "generation_iterations": 20,
+}
+_TABLE = (
+    Method(
+        "qpensieve",
+        "improves on the best of several preferences' values in current and past critics",
+        qpensieve.QPensieveConfig,
+        qpensieve.make,
+        quick={**_QUICK_NETS, **_QUICK_PENSIEVE},
+    ),
+    Method(
+        "mosac",
+        "multi-objective SAC: Q-Pensieve with one preference and no snapshots",
+        mosac.SacConfig,
+        mosac.make,
+        quick=_QUICK_NETS,
+    ),
+    Method(
+        "sac",
+        "one single-objective SAC for each of 19 preferences",
+        sac.SingleSacConfig,
+        sac.make,
+        quick={**_QUICK_NETS, "seeds": 1},
+    ),
+    Method(
+        "hybrid-sac",
+        "SAC for single preferences that climbs the snapshots of a Q-Pensieve trained beside it",
+        hybrid_sac.HybridConfig,
+        hybrid_sac.make,
+        quick={**_QUICK_NETS, **_QUICK_PENSIEVE, "switch_after": 10_000, "seeds": 2},
+        check=hybrid_sac.check,
+    ),
+    Method(
+        "cnder",
+        "conditioned networks with diverse experience replay, on DDPG",
+        cnder.CnDerConfig,
+        cnder.make,
+        quick={**_QUICK_NETS, "replay_capacity": 20_000},
+    ),
+    Method(
+        "envelope",
+        "Envelope Q-learning over binned or discrete actions",
+        envelope.EnvelopeConfig,
+        envelope.make,
+        quick={"batch_size": 64, "num_preferences": 8, "random_steps": 500, "replay_capacity": 20_000},
+        defaults={"random_steps": 1_000},  # its authors learn once a batch is there
+        resolve=envelope.resolve,
+    ),
+    Method(
+        "pgmorl",
+        "a population of PPO policies, trained where a model predicts the front to gain most",
+        PgmorlConfig,
+        paper=plan.pgmorl_paper_settings,
+        quick=_QUICK_POPULATION,
+    ),
+    Method(
+        "pfa",
+        "a population of PPO policies whose preferences slide along the front of two objectives",
+        PfaConfig,
+        paper=plan.pfa_paper_settings,
+        quick=_QUICK_POPULATION,
+    ),
+)
+METHODS: dict[str, Method] = {method.name: method for method in _TABLE}
+"""By name, in the order that people see."""
+
+
+def get_method(name: str) -> Method:
+    """The row of `name`.
+
+    Raises:
+        ValueError: If there is none; the message says what there is.
+    """
+    if name not in METHODS:
+        near = difflib.get_close_matches(name, METHODS, n=1)
+        hint = f" (did you mean {near[0]}?)" if near else ""
+        raise ValueError(f"unknown algorithm {name!r}{hint}: use {', '.join(METHODS)}")
+    return METHODS[name]
+
+
+def make_algorithm(name: str, settings: Any, spec: EnvSpec) -> Algorithm[Any]:
+    """The algorithm of an off-policy method, for an environment.
+
+    Raises:
+        ValueError: If the two do not go together.
+    """
+    make = get_method(name).make
+    if make is None:
+        raise ValueError(f"{name} trains a population: it has no algorithm for the training loop with a replay")
+    algorithm = make(settings, spec)
+    if not algorithm.acting.is_discrete:
+        check_continuous(name, spec)
+    return algorithm
+
+
+def check_continuous(name: str, spec: EnvSpec) -> None:
+    """Refuse an environment whose actions are indices.
+
+    Raises:
+        ValueError: Says what takes such actions.
+    """
+    if spec.num_actions is not None:
+        raise ValueError(
+            f"{spec.id} has discrete actions ({spec.num_actions} of them), {name} needs continuous ones: "
+            "use --algo envelope, or another domain"
+        )

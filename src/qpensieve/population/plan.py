@@ -1,0 +1,82 @@
+"""What a population's run needs before it starts: the paper's settings per domain, and what its budget allows."""
+
+from typing import Any, NamedTuple
+
+from qpensieve.population.pfa import PfaConfig
+from qpensieve.population.pgmorl import PgmorlConfig
+from qpensieve.population.stages import warmup_preferences
+from qpensieve.types import EnvSpec
+
+PopulationConfig = PgmorlConfig | PfaConfig
+
+MOST_OBJECTIVES = 5
+"""The search of PGMORL takes no more objectives than this."""
+
+
+class PaperRow(NamedTuple):
+    """A row of the Q-Pensieve paper's table for PGMORL and PFA; the last column is ours."""
+
+    steps: int
+    warmup_iterations: int
+    generation_iterations: int
+    num_buffers: int
+    sparsity_weight: float
+    """Our sign: gaps count against the front (the paper prints it negative, D26)."""
+    fitness_episodes: int = 4
+    """One is enough where nothing is random but the policy."""
+
+
+PAPER: dict[str, PaperRow] = {
+    "DST2d": PaperRow(1_500_000, 80, 20, 100, 1.0, fitness_episodes=1),
+    "LunarLander4d": PaperRow(7_500_000, 40, 10, 400, 1e6),
+    "LunarLander5d": PaperRow(7_500_000, 40, 10, 400, 1e6),
+    "HalfCheetah2d": PaperRow(15_000_000, 80, 20, 100, 1.0),
+    "Hopper2d": PaperRow(4_500_000, 200, 40, 100, 1.0),
+    "Hopper3d": PaperRow(15_000_000, 200, 40, 200, 1e6),
+    "Ant3d": PaperRow(15_000_000, 200, 40, 200, 1e6),
+    "Hopper5d": PaperRow(7_500_000, 200, 40, 400, 1e6),
+    "Ant2d": PaperRow(15_000_000, 200, 40, 100, 1.0),
+    "Walker2d": PaperRow(4_500_000, 80, 20, 100, 1.0),
+}
+"""By domain id."""
+UNLISTED = PAPER["Hopper2d"]
+"""Where domains start from that the table does not list."""
+EVAL_PERIOD = 200_000
+"""Steps between short evaluations: a population's runs are long."""
+
+
+def pgmorl_paper_settings(domain_id: str) -> dict[str, Any]:
+    """The paper's settings of PGMORL for a domain."""
+    return PAPER.get(domain_id, UNLISTED)._asdict() | {"eval_period": EVAL_PERIOD}
+
+
+def pfa_paper_settings(domain_id: str) -> dict[str, Any]:
+    """The same without the columns that only PGMORL has."""
+    changes = pgmorl_paper_settings(domain_id)
+    return {name: value for name, value in changes.items() if name not in ("num_buffers", "sparsity_weight")}
+
+
+def iteration_steps(agent: PopulationConfig, num_tasks: int) -> int:
+    """Steps of the budget that one iteration takes."""
+    per_task = agent.ppo.num_lanes * agent.ppo.rollout_steps
+    return per_task * (num_tasks if agent.stages.total == "shared" else 1)
+
+
+def check_environment(agent: PopulationConfig, steps: int, spec: EnvSpec) -> None:
+    """Refuse an environment that the search cannot handle, or a budget below one iteration.
+
+    Raises:
+        ValueError: Says which of the two, and what would work.
+    """
+    d = spec.num_objectives
+    if isinstance(agent, PfaConfig) and d != 2:
+        raise ValueError(f"pfa follows the front of two objectives, {spec.id} has {d}: use --algo pgmorl")
+    if not 2 <= d <= MOST_OBJECTIVES:
+        raise ValueError(f"pgmorl searches with two to {MOST_OBJECTIVES} objectives, {spec.id} has {d}")
+    num_tasks = len(warmup_preferences(agent.stages, d))
+    needed = iteration_steps(agent, num_tasks)
+    if steps < needed:
+        raise ValueError(
+            f"steps must be at least {needed}, got {steps}: one iteration is {num_tasks} tasks x "
+            f"{agent.ppo.num_lanes} lanes x {agent.ppo.rollout_steps} steps; raise steps, or lower rollout_steps"
+        )

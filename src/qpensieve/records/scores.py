@@ -1,0 +1,145 @@
+"""The scores of an evaluation: one table that says how each is computed, what it is called and where it is shown.
+
+A new score is a function in `metrics` and a field of `RunSummary` here. Log, summary, export and comparison read this
+table.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Float64, Int64
+
+from qpensieve import metrics
+
+LAST = 99
+"""Column of a score that has no place of its own in the table of a run."""
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluated:
+    """One evaluation as a score sees it: episodes are averaged to one return vector per seed and preference."""
+
+    returns: Float64[np.ndarray, "seed p d"]
+    lam: Float64[np.ndarray, "p d"]
+    reference: Float[np.ndarray, " d"] | None
+
+    def per_seed(self, function: Callable[[Float64[np.ndarray, "p d"]], Any]) -> np.ndarray:
+        """The values that `function` returns for the return vectors of each seed."""
+        return np.stack([function(returns) for returns in self.returns])
+
+
+@dataclass(frozen=True)
+class Score:
+    """What the program knows of one score.
+
+    Attributes:
+        label: Heading in the table of a run. A score of each objective has `{i}` in it, the number of the objective.
+        compute: Value of every seed, [seed] or [seed, d]; None where there is no reference point to measure from.
+        column: Place in the table of a run; the log has the order of the fields.
+        is_averaged: Whether the table has its mean over the seeds.
+        compared: Heading in a comparison of methods; None: it is not compared.
+    """
+
+    label: str
+    compute: Callable[[Evaluated], np.ndarray | None]
+    column: int = LAST
+    is_averaged: bool = True
+    compared: str | None = None
+
+
+def score(label: str, compute: Callable[[Evaluated], np.ndarray | None], **how: Any) -> Mapping[str, Score]:
+    """Metadata of a field of `RunSummary`; the arguments are those of `Score`."""
+    return {"score": Score(label, compute, **how)}
+
+
+def _utility(one: Evaluated) -> np.ndarray:
+    return np.asarray(metrics.utility(one.returns, one.lam))
+
+
+def _hypervolume(one: Evaluated) -> np.ndarray | None:
+    reference = one.reference
+    return None if reference is None else one.per_seed(lambda returns: metrics.hypervolume(returns, reference))
+
+
+def _front_size(one: Evaluated) -> np.ndarray:
+    return one.per_seed(lambda returns: np.int64(metrics.is_non_dominated(returns).sum()))
+
+
+def _best_single(one: Evaluated) -> np.ndarray:
+    return one.per_seed(lambda returns: metrics.best_single(returns, one.lam))
+
+
+def _correlation(one: Evaluated) -> np.ndarray:
+    return one.per_seed(lambda returns: metrics.preference_correlation(returns, one.lam))
+
+
+@dataclass(frozen=True, eq=False)
+class RunSummary:
+    """Scores of one evaluation, per seed.
+
+    Attributes:
+        ut: Utility.
+        hv: Hypervolume, or None without a reference point.
+        front_size: Number of distinct non-dominated return vectors.
+        best_single: UT of the best row used under every preference; a `ut` not above it ignores the preference.
+        correlation: Rank correlation, per objective i, of lam_i with return i.
+    """
+
+    ut: Float64[np.ndarray, " seed"] = field(metadata=score("UT", _utility, column=1, compared="UT"))
+    hv: Float64[np.ndarray, " seed"] | None = field(metadata=score("HV", _hypervolume, column=2, compared="HV"))
+    front_size: Int64[np.ndarray, " seed"] = field(
+        metadata=score("front size", _front_size, column=4, is_averaged=False)
+    )
+    best_single: Float64[np.ndarray, " seed"] = field(
+        metadata=score("best single row UT", _best_single, column=3, compared="best single row")
+    )
+    correlation: Float64[np.ndarray, "seed d"] = field(metadata=score("corr lam{i}, obj {i}", _correlation, column=5))
+
+
+def _read_table() -> Mapping[str, Score]:
+    without = [one.name for one in fields(RunSummary) if "score" not in one.metadata]
+    if without:
+        raise TypeError(f"RunSummary.{without[0]} has no score: write field(metadata=score(label, function))")
+    return MappingProxyType({one.name: one.metadata["score"] for one in fields(RunSummary)})
+
+
+SCORES = _read_table()
+"""Name of the field -> score, in the order of the log."""
+
+
+def summarize(
+    returns: Float[np.ndarray, "seed p e d"],
+    preferences: Float[np.ndarray, "p d"],
+    reference: Float[np.ndarray, " d"] | None = None,
+) -> RunSummary:
+    """Scores per seed of one evaluation; the episodes are averaged first, to one vector per preference.
+
+    Raises:
+        ValueError: If there is no seed, preference or episode, or a return is not finite.
+    """
+    if 0 in returns.shape:
+        raise ValueError(f"returns [seed, p, e, d] has shape {returns.shape}: there is nothing to summarize")
+    one = Evaluated(np.asarray(returns, np.float64).mean(axis=2), np.asarray(preferences, np.float64), reference)
+    values: dict[str, Any] = {name: score.compute(one) for name, score in SCORES.items()}
+    return RunSummary(**values)
+
+
+def scores(summary: RunSummary) -> dict[str, np.ndarray]:
+    """The values per seed by name of the field, in the order of the log; without those that are None."""
+    named = {name: getattr(summary, name) for name in SCORES}
+    return {name: value for name, value in named.items() if value is not None}
+
+
+def columns(summary: RunSummary) -> dict[str, tuple[Score, np.ndarray]]:
+    """Heading -> score and values [seed], in the order of the table; a score of objectives has one for each."""
+    shown: dict[str, tuple[Score, np.ndarray]] = {}
+    for name, values in sorted(scores(summary).items(), key=lambda item: SCORES[item[0]].column):
+        known = SCORES[name]
+        if values.ndim == 1:
+            shown[known.label] = known, values
+        else:
+            shown |= {known.label.format(i=i + 1): (known, values[:, i]) for i in range(values.shape[1])}
+    return shown

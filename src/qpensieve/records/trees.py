@@ -1,0 +1,90 @@
+"""A tree of arrays (a state, a network) as named arrays, there and back."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from qpensieve.records.checkpoint import CheckpointError, is_under
+
+Tree = TypeVar("Tree")
+
+
+def tree_to_arrays(tree: Any, prefix: str = "") -> dict[str, np.ndarray]:
+    """Name -> array for every leaf, such as `.agent.critic.net.first.weight`; random keys as their raw data.
+
+    The arrays are copies: a view would keep JAX from donating the state to the next step.
+    """
+    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
+    return {name: _leaf_to_array(name, leaf) for name, leaf in _named(leaves, prefix)}
+
+
+def arrays_to_tree(like: Tree, arrays: Mapping[str, np.ndarray], prefix: str = "") -> Tree:
+    """A tree of the structure of `like` with its leaves taken from `arrays`.
+
+    Args:
+        like: A tree of arrays or of `jax.ShapeDtypeStruct`; its NumPy leaves come back as NumPy, others as JAX arrays.
+        arrays: What `tree_to_arrays` returned, perhaps beside arrays under other prefixes.
+        prefix: The prefix given there.
+
+    Raises:
+        CheckpointError: A leaf is missing, has another shape or dtype, or there is one too many; every such is named.
+    """
+    leaves, structure = jax.tree_util.tree_flatten_with_path(like)
+    named = list(_named(leaves, prefix))
+    problems = [problem for name, leaf in named if (problem := _mismatch(name, leaf, arrays))]
+    extra = {name for name in arrays if is_under(name, prefix)} - {name for name, _ in named}
+    problems += [f"unexpected leaf {name}" for name in sorted(extra)]
+    if problems:
+        raise CheckpointError("the checkpoint does not fit this program's state: " + "; ".join(problems))
+    return jax.tree_util.tree_unflatten(structure, [_array_to_leaf(leaf, arrays[name]) for name, leaf in named])
+
+
+def under(arrays: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    """The arrays whose names begin with `prefix`, without it."""
+    return {name.removeprefix(prefix): value for name, value in arrays.items() if name.startswith(prefix)}
+
+
+def _named(leaves: list[tuple[Any, Any]], prefix: str) -> Iterator[tuple[str, Any]]:
+    for path, leaf in leaves:
+        yield prefix + jax.tree_util.keystr(path), leaf
+
+
+def _is_random_key(leaf: Any) -> bool:
+    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def _leaf_to_array(name: str, leaf: Any) -> np.ndarray:
+    if not hasattr(leaf, "dtype"):
+        raise TypeError(f"leaf {name} is a {type(leaf).__name__}, not an array")
+    array = np.array(jax.random.key_data(leaf) if _is_random_key(leaf) else leaf)
+    if array.dtype.kind not in "biufc":
+        raise TypeError(f"leaf {name} has dtype {leaf.dtype}, which a .npy file cannot hold")
+    return array
+
+
+def _mismatch(name: str, leaf: Any, arrays: Mapping[str, np.ndarray]) -> str | None:
+    if name not in arrays:
+        return f"leaf {name} is missing"
+    expected = jax.eval_shape(jax.random.key_data, leaf) if _is_random_key(leaf) else leaf
+    array = arrays[name]
+    if array.shape != expected.shape:
+        return f"leaf {name} has shape {array.shape}, not {expected.shape}"
+    if array.dtype != expected.dtype:
+        return f"leaf {name} has dtype {array.dtype}, not {expected.dtype}"
+    return None
+
+
+def _array_to_leaf(leaf: Any, array: np.ndarray) -> Any:
+    if _is_random_key(leaf):
+        return jax.random.wrap_key_data(jnp.array(array), impl=_key_implementation(leaf))
+    return np.array(array) if isinstance(leaf, np.ndarray) else jnp.array(array)
+
+
+def _key_implementation(leaf: Any) -> Any:
+    """The generator of a random key. Traced, because `key_impl` itself refuses a `ShapeDtypeStruct`."""
+    found = []
+    jax.eval_shape(lambda key: found.append(jax.random.key_impl(key)), leaf)
+    return found[0]

@@ -1,0 +1,184 @@
+"""Settings are frozen dataclasses, nested by composition. This module reads, checks, changes and rebuilds any of them.
+
+What is right for a field stands beside it, as a rule in its annotation: `tau: Annotated[float, above(0)] = 0.005`.
+"""
+
+import dataclasses
+import difflib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any, ClassVar, Protocol, TypeVar, cast, get_type_hints, runtime_checkable
+
+
+@runtime_checkable
+class Settings(Protocol):
+    """Any dataclass."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+
+@runtime_checkable
+class Checked(Protocol):
+    """Settings whose fields must fit each other."""
+
+    def conflicts(self) -> list[str]:
+        """One sentence for each thing that does not fit."""
+        ...
+
+
+Part = TypeVar("Part", bound=Settings)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What is right for the value of a field.
+
+    Attributes:
+        text: Completes the sentence "tau must be ...".
+        holds: Whether a value is right.
+    """
+
+    text: str
+    holds: Callable[[Any], bool]
+
+
+def at_least(low: float | int, note: str = "") -> Rule:
+    """The value is `low` or more; `note` says why."""
+    return Rule(f"at least {low}{note and f' ({note})'}", lambda value: value >= low)
+
+
+def above(low: float | int) -> Rule:
+    return Rule(f"above {low}", lambda value: value > low)
+
+
+def from_to(low: float | int, high: float | int) -> Rule:
+    """Both ends are right."""
+    return Rule(f"from {low} to {high}", lambda value: low <= value <= high)
+
+
+OPEN_SHARE = Rule("above 0 and below 1", lambda value: 0 < value < 1)
+STEP_SHARE = Rule("above 0 and at most 1", lambda value: 0 < value <= 1)
+NOT_NEGATIVE = Rule("0 or more", lambda value: value >= 0)
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A property of a field that checks elsewhere ask for, such as `WHOLE_BLOCKS`."""
+
+    name: str
+
+
+WHOLE_BLOCKS = Mark("whole blocks")
+"""A number of steps or updates that must be a multiple of the run's block."""
+NEEDS_REPLAY = Mark("needs replay")
+"""A setting that only methods with a replay have a use for."""
+
+
+@runtime_checkable
+class RunSettings(Protocol):
+    """What a method may read of the run that it is part of."""
+
+    @property
+    def algo(self) -> str: ...
+    @property
+    def domain_id(self) -> str:
+        """Name of a known domain however it was spelled, or what the user wrote."""
+        ...
+
+    @property
+    def steps(self) -> int: ...
+
+
+@cache
+def _annotations(kind: type) -> dict[str, tuple[Any, ...]]:
+    """Field name -> rules and marks in its annotation."""
+    hints = get_type_hints(kind, include_extras=True)
+    return {field.name: getattr(hints[field.name], "__metadata__", ()) for field in dataclasses.fields(kind)}
+
+
+def problems(part: Settings) -> list[str]:
+    """One sentence for every field, of the part and of its parts, that breaks its rule. None is always right.
+
+    Parts that are `Checked` also say which of their fields do not fit each other.
+    """
+    found = []
+    for name, beside in _annotations(type(part)).items():
+        value = getattr(part, name)
+        broken = [rule for rule in beside if isinstance(rule, Rule) and value is not None and not rule.holds(value)]
+        found += [f"{name} must be {rule.text}, got {value}" for rule in broken]
+    if isinstance(part, Checked):
+        found += part.conflicts()
+    for inner in _parts(part):
+        found += problems(getattr(part, inner))
+    return found
+
+
+def marked(part: Settings, mark: Mark) -> dict[str, Any]:
+    """Values of the fields, of the part and of its parts, that carry a mark."""
+    found = {name: getattr(part, name) for name, beside in _annotations(type(part)).items() if mark in beside}
+    for inner in _parts(part):
+        found |= marked(getattr(part, inner), mark)
+    return found
+
+
+def flat(part: Settings) -> dict[str, Any]:
+    """Every setting by its name, those of its parts included."""
+    values = {name: getattr(part, name) for name in names(part)}
+    for inner in _parts(part):
+        values |= flat(values.pop(inner))
+    return values
+
+
+def names(part: Settings) -> set[str]:
+    """Names of the part's own fields."""
+    return {field.name for field in dataclasses.fields(part)}
+
+
+def change(part: Part, name: str, value: Any) -> Part:
+    """The part with one field changed, its own or one of its parts'.
+
+    Raises:
+        ValueError: If there is no such field; the message lists the names nearest to it.
+    """
+    changed = _changed(part, name, value)
+    if changed is None:
+        known = names(part) | flat(part).keys()
+        near = ", ".join(difflib.get_close_matches(name, known, n=3, cutoff=0.4)) or ", ".join(sorted(known))
+        raise ValueError(f"unknown setting {name!r}; near it: {near}")
+    return changed
+
+
+def _changed(part: Part, name: str, value: Any) -> Part | None:
+    if name in names(part):
+        return replace(part, **{name: value})
+    for inner in _parts(part):
+        changed = _changed(getattr(part, inner), name, value)
+        if changed is not None:
+            return replace(part, **{inner: changed})
+    return None
+
+
+def _parts(part: Settings) -> list[str]:
+    """Names of the fields that hold settings of their own."""
+    return [name for name in sorted(names(part)) if dataclasses.is_dataclass(getattr(part, name))]
+
+
+def build(kind: Callable[..., Part], values: dict[str, Any], prefix: str = "") -> Part:
+    """The settings that `dataclasses.asdict` turned into `values`.
+
+    Raises:
+        ValueError: If a field is unknown; `prefix` says where.
+    """
+    known = {field.name: field for field in dataclasses.fields(cast(type[Settings], kind))}
+    unknown = sorted(set(values) - known.keys())
+    if unknown:
+        raise ValueError(f"unknown field {prefix}{unknown[0]} in the configuration; known: {', '.join(sorted(known))}")
+    built = dict(values)
+    for name, value in values.items():
+        factory = known[name].default_factory
+        if isinstance(value, dict) and factory is not dataclasses.MISSING:
+            built[name] = build(factory, value, f"{prefix}{name}.")
+        elif isinstance(value, list):  # JSON knows no tuples
+            built[name] = tuple(value)
+    return kind(**built)

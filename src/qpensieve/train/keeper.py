@@ -1,0 +1,91 @@
+"""A session on disk: checkpoints of everything, and the replay's rows in a log beside them. Runs and agents use it."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from qpensieve import config as configs
+from qpensieve.records import checkpoint
+from qpensieve.records.checkpoint import Checkpoint
+from qpensieve.replay.log import ReplayLog
+from qpensieve.train.session import Rows, Session
+
+MAY_DIFFER = ("checkpoint_seconds", "num_threads")
+"""Fields of the configuration that may change between a run and its resumption: they do not change its numbers."""
+
+
+class Keeper:
+    """Writes a session into a folder and reads it back.
+
+    Args:
+        folder: A run's folder, or one that an agent is saved in.
+        session: What to keep.
+    """
+
+    def __init__(self, folder: Path, session: Session):
+        self._folder, self._session = folder, session
+        self._log: ReplayLog | None = None
+        if session.layout is not None:
+            self._log = ReplayLog(folder, session.layout.width, session.num_lanes, session.log_capacity)
+
+    def append(self, rows: Rows | None) -> None:
+        """Remember the rows of a block for the next checkpoint."""
+        if self._log is not None and rows is not None and self._is_replay_kept:
+            self._log.append(rows)
+
+    @property
+    def _is_replay_kept(self) -> bool:
+        return self._session.config.keep_replay == "on"
+
+    def save(self) -> None:
+        """Write a checkpoint; of the replay only what is new since the last one."""
+        self._write(self._log.flush() if self._log is not None and self._is_replay_kept else None, keep=2)
+        if self._log is not None:
+            self._log.prune(meta["replay"] or [] for meta in checkpoint.kept_metas(self._folder))
+
+    def save_whole(self) -> None:
+        """Write a checkpoint with the whole replay into a new folder."""
+        held = self._session.replay_rows()
+        if self._log is None or held is None:
+            self._write(None, keep=1)
+            return
+        rows, first = held
+        self._log.begin(first)
+        self._log.append(rows)
+        self._write(self._log.flush(), keep=1)
+
+    def _write(self, manifest: Any, keep: int) -> None:
+        meta = {"config": configs.to_dict(self._session.config), "replay": manifest}
+        checkpoint.save(self._folder, self._session.step, self._session.arrays(), meta, keep)
+
+    def latest(self, warn: Callable[[str], None]) -> Checkpoint | None:
+        """The newest checkpoint that is whole and of this configuration; None where none was ever written.
+
+        Args:
+            warn: Is told of damaged checkpoints, and of one that forgets the replay.
+        """
+        saved = checkpoint.load_latest(self._folder, warn, self._find_fault)
+        if saved is not None and self._log is not None and saved.meta["replay"] is None:
+            warn(f"{saved.path} keeps no replay (keep_replay is off): training goes on, but not to the same numbers")
+        return saved
+
+    def _find_fault(self, saved: Checkpoint) -> str | None:
+        """What is wrong with a checkpoint that is whole: a damaged replay. Another configuration raises."""
+        current = configs.to_dict(self._session.config)
+        checkpoint.check_config(saved.meta["config"], current, ignore=MAY_DIFFER)
+        return None if self._log is None else self._log.verify(saved.meta["replay"] or [])
+
+    def restore(self, saved: Checkpoint) -> None:
+        """Take the session back to a checkpoint; the folder stays as it is."""
+        manifest = saved.meta["replay"]
+        if manifest is None or self._log is None:
+            self._session.restore(saved.arrays)
+        else:
+            self._session.restore(saved.arrays, *self._log.load(manifest))
+
+    def cut(self, saved: Checkpoint | None) -> None:
+        """Remove what a run has written after a checkpoint, or all of it, so that it can be written again."""
+        if saved is not None:
+            checkpoint.discard_after(self._folder, saved.step)
+        if self._log is not None:
+            self._log.resume([] if saved is None else saved.meta["replay"] or [])

@@ -1,0 +1,76 @@
+"""Files written whole or not at all."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from qpensieve.records import atomic
+
+ARRAYS = {"a": np.arange(12.0).reshape(3, 4), "b": np.array(7)}
+
+
+def assert_same(found: dict[str, np.ndarray]) -> None:
+    assert found.keys() == ARRAYS.keys()
+    for name, array in ARRAYS.items():
+        np.testing.assert_array_equal(found[name], array)
+
+
+@pytest.mark.parametrize("write", [atomic.write_npz, atomic.write_small_npz])
+def test_arrays_come_back_and_the_checksum_is_that_of_the_file(write, tmp_path: Path):
+    path = tmp_path / "deep" / "x.npz"
+    checksum = write(path, ARRAYS)
+    assert_same(atomic.read_npz(path))
+    assert checksum == atomic.checksum_of(path.read_bytes())
+    assert atomic.find_damage(path, checksum) is None
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_small_arrays_are_the_bytes_that_numpy_writes(tmp_path: Path):
+    """Folders written before and after this function was made are equal byte for byte."""
+    atomic.write_small_npz(tmp_path / "ours.npz", ARRAYS)
+    np.savez_compressed(tmp_path / "theirs.npz", allow_pickle=False, **ARRAYS)
+    assert (tmp_path / "ours.npz").read_bytes() == (tmp_path / "theirs.npz").read_bytes()
+
+
+def test_json_and_text_are_written_as_they_are(tmp_path: Path):
+    atomic.write_json(tmp_path / "x.json", {"name": "é", "values": [1, 2.5]})
+    assert json.loads((tmp_path / "x.json").read_text()) == {"name": "é", "values": [1, 2.5]}
+    assert (tmp_path / "x.json").read_text().endswith("}\n")
+    atomic.write_text(tmp_path / "x.txt", "é\n")
+    assert (tmp_path / "x.txt").read_text(encoding="utf-8") == "é\n"
+
+
+@pytest.mark.parametrize("failing", [atomic.write_npz, atomic.write_small_npz])
+def test_what_fails_leaves_the_old_file_and_nothing_beside_it(failing, tmp_path: Path):
+    path = tmp_path / "x.npz"
+    failing(path, ARRAYS)
+    with pytest.raises(ValueError, match="Object arrays cannot be saved"):
+        failing(path, {"bad": np.array([object()])})
+    assert_same(atomic.read_npz(path))
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_every_kind_of_damage_is_named(tmp_path: Path):
+    path = tmp_path / "x.txt"
+    checksum = atomic.write_text(path, "hello")
+    path.write_text("hallo")
+    assert "was altered" in (atomic.find_damage(path, checksum) or "")
+    path.write_text("hell")
+    assert "has 4 bytes" in (atomic.find_damage(path, checksum) or "")
+    path.unlink()
+    assert "is missing" in (atomic.find_damage(path, checksum) or "")
+
+
+def test_what_is_no_archive_of_plain_arrays_is_refused(tmp_path: Path):
+    path = tmp_path / "x.npz"
+    with path.open("wb") as file:
+        np.save(file, np.zeros(3))
+    with pytest.raises(ValueError, match=r"x\.npz is not a file of plain arrays: it is not an \.npz archive"):
+        atomic.read_npz(path)
+    path.write_text("text")
+    with pytest.raises(ValueError, match="not a file of plain arrays"):
+        atomic.read_npz(path)
+    with pytest.raises(FileNotFoundError):
+        atomic.read_npz(tmp_path / "none.npz")

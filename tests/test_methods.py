@@ -1,0 +1,54 @@
+"""The table of methods, and what a row that forgets something is told."""
+
+from dataclasses import replace
+
+import pytest
+
+from qpensieve import config as configs
+from qpensieve.config import RunConfig
+from qpensieve.envs import get_domain
+from qpensieve.methods import METHODS, get_method, make_algorithm
+from qpensieve.presets import default_config
+
+
+def test_names_are_those_of_the_rows():
+    assert all(method.name == name for name, method in METHODS.items())
+    assert [name for name, method in METHODS.items() if method.is_population] == ["pgmorl", "pfa"]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_has_a_line_for_people_and_presets_that_can_run(name: str):
+    assert METHODS[name].summary
+    for preset in ("paper", "quick"):
+        configs.check(configs.resolve(default_config("DST2d", name, preset)))
+
+
+def test_a_misspelt_name_gets_the_right_one():
+    with pytest.raises(ValueError, match=r"unknown algorithm 'qpensive' \(did you mean qpensieve\?\): use qpensieve, "):
+        get_method("qpensive")
+
+
+def test_a_population_has_no_algorithm_for_the_loop():
+    with pytest.raises(ValueError, match="pgmorl trains a population"):
+        make_algorithm("pgmorl", METHODS["pgmorl"].config(), get_domain("DST2d").spec)
+
+
+def test_discrete_actions_are_refused_by_all_but_envelope():
+    grid = get_domain("DeepSeaTreasure").spec
+    make_algorithm("envelope", METHODS["envelope"].config(), grid)
+    with pytest.raises(ValueError, match=r"DeepSeaTreasure has discrete actions .*use --algo envelope"):
+        make_algorithm("mosac", METHODS["mosac"].config(), grid)
+
+
+def test_a_new_row_is_all_that_config_and_presets_need(monkeypatch: pytest.MonkeyPatch):
+    ninth = replace(METHODS["mosac"], name="ninth", quick={"hidden": 7})
+    monkeypatch.setitem(METHODS, "ninth", ninth)
+    config = default_config("DST2d", "ninth", "quick")
+    assert config.agent == replace(METHODS["mosac"].config(), hidden=7)
+    assert configs.from_dict(configs.to_dict(config)) == config
+    configs.check(config)
+
+
+def test_settings_of_another_method_are_a_sentence():
+    with pytest.raises(ValueError, match="agent must hold the settings of pfa, got a SacConfig"):
+        configs.check(RunConfig("DST2d", "pfa", agent=METHODS["mosac"].config()))

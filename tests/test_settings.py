@@ -1,0 +1,74 @@
+"""Rules beside fields: what they refuse, and that every part of every method's settings is reached."""
+
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+import pytest
+
+from qpensieve import settings
+from qpensieve.methods import METHODS
+from qpensieve.settings import NOT_NEGATIVE, OPEN_SHARE, STEP_SHARE, WHOLE_BLOCKS, Rule, above, at_least, from_to
+
+
+@dataclass(frozen=True)
+class Inner:
+    rate: Annotated[float, above(0)] = 1.0
+    low: int = 0
+    high: int = 1
+
+    def conflicts(self) -> list[str]:
+        return [] if self.low <= self.high else [f"low must not exceed high ({self.high}), got {self.low}"]
+
+
+@dataclass(frozen=True)
+class Outer:
+    num: Annotated[int, at_least(2)] = 2
+    period: Annotated[int | None, at_least(1), WHOLE_BLOCKS] = None
+    inner: Inner = field(default_factory=Inner)
+
+
+def test_what_is_right_is_not_mentioned():
+    assert settings.problems(Outer()) == []
+
+
+def test_every_broken_rule_is_a_sentence_inner_parts_included():
+    broken = Outer(num=1, period=0, inner=Inner(rate=0.0, low=3))
+    assert settings.problems(broken) == [
+        "num must be at least 2, got 1",
+        "period must be at least 1, got 0",
+        "rate must be above 0, got 0.0",
+        "low must not exceed high (1), got 3",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rule", "right", "wrong"),
+    [
+        (at_least(1), [1, 5], [0, -1, float("nan")]),
+        (above(0), [1e-9], [0.0, -1.0, float("nan")]),
+        (from_to(0, 1), [0.0, 0.5, 1.0], [-0.1, 1.1, float("nan")]),
+        (OPEN_SHARE, [0.5], [0.0, 1.0, float("nan")]),
+        (STEP_SHARE, [0.5, 1.0], [0.0, 1.1, float("nan")]),
+        (NOT_NEGATIVE, [0, 3], [-1, float("nan")]),
+    ],
+)
+def test_the_ends_of_a_range(rule: Rule, right: list[Any], wrong: list[Any]):
+    assert all(rule.holds(value) for value in right)
+    assert not any(rule.holds(value) for value in wrong)
+
+
+def test_marks_are_found_in_inner_parts_too():
+    assert settings.marked(Outer(period=7), WHOLE_BLOCKS) == {"period": 7}
+    pensieve = METHODS["hybrid-sac"].config()
+    assert settings.marked(pensieve, WHOLE_BLOCKS) == {"push_period": 1000}
+
+
+def test_a_field_is_changed_wherever_it_lives():
+    assert settings.change(Outer(), "rate", 2.0) == Outer(inner=Inner(rate=2.0))
+    with pytest.raises(ValueError, match="unknown setting 'ratte'; near it: rate"):
+        settings.change(Outer(), "ratte", 2.0)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_the_defaults_of_every_method_are_right(name: str):
+    assert settings.problems(METHODS[name].config()) == []
