@@ -1,23 +1,18 @@
 """Evaluation on a preference table as one large batch of lanes: returns [seed, preference, episode, objective]."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float, Float32, Float64
+from jaxtyping import Float64
 
 from qpensieve.envs import LaneOptions, make_lanes
+from qpensieve.learning.serving import Act
 from qpensieve.learning.streams import Purpose, derived_seed
 from qpensieve.preferences import test_table
 
 SHORT_STRIDE, SHORT_EPISODES = 5, 2
 """Periodic evaluations: every fifth test preference, two episodes."""
 FULL_EPISODES = 10
-
-Act = Callable[
-    [Float32[np.ndarray, "seed rows obs"], Float32[np.ndarray, "seed rows d"]], Float[np.ndarray, "seed rows act"]
-]
-"""Deterministic actions of every seed's policy."""
 
 _CURVES = {
     2: [(0.1, 0.9), (0.5, 0.5), (0.9, 0.1)],
