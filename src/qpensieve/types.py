@@ -95,8 +95,6 @@ Stored = Float32[np.ndarray, "n rows a"]
 """Actions as the replay stores them."""
 Actions = Float32[np.ndarray, "n rows act"]
 """Actions as the environment takes them."""
-Act = Callable[[Observed, Asked], Float[np.ndarray, "n rows act"]]
-"""Deterministic actions of n policies."""
 
 
 @runtime_checkable

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from qpensieve.train.session import EnvFailedError, environment_errors, first_bad_row
+from qpensieve.train.session import DivergedError, EnvFailedError, check_finite, environment_errors
 
 
 def test_what_an_environment_raises_is_named_with_its_moment():
@@ -20,8 +20,9 @@ def test_other_kinds_of_errors_pass():
         raise ValueError("yours")
 
 
-def test_the_first_row_that_is_not_finite():
+def test_the_first_row_that_is_not_finite_is_named():
     values = np.zeros((3, 2, 2), np.float32)
-    assert first_bad_row(values) is None
+    check_finite("a loss", values, str, 40)
     values[2, 0, 1], values[1, 1, 0] = np.nan, np.inf
-    assert first_bad_row(values) == 1
+    with pytest.raises(DivergedError, match=r"^a loss of row 1 is no longer finite at step 40$"):
+        check_finite("a loss", values, lambda row: f"row {row}", 40)

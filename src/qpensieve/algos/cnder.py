@@ -19,7 +19,7 @@ import optax
 from jaxtyping import Array, Float, Key
 
 from qpensieve.learning.acting import noisy_acting
-from qpensieve.learning.losses import gradient_step, polyak, scalarize
+from qpensieve.learning.losses import gradient_step, polyak, scalarize, start_optimizer
 from qpensieve.learning.nets import Critic, DeterministicActor
 from qpensieve.preferences import Sampler
 from qpensieve.settings import NOT_NEGATIVE, OPEN_SHARE, STEP_SHARE, above, at_least
@@ -81,8 +81,8 @@ def init(cfg: CnDerConfig, spec: EnvSpec, key: Key[Array, ""]) -> State:
     sizes = (spec.obs_size, spec.action_size, spec.num_objectives, cfg.hidden)
     key_actor, key_critic = jax.random.split(key)
     actor, critic = DeterministicActor(*sizes, key=key_actor), Critic(*sizes, key=key_critic)
-    adam = _adam(cfg)
-    optimizers = Optimizers(adam.init(actor), adam.init(critic))  # pyright: ignore[reportArgumentType]
+    start = partial(start_optimizer, _adam(cfg))
+    optimizers = Optimizers(start(actor), start(critic))
     target_actor, target_critic = jax.tree.map(jnp.copy, (actor, critic))  # own buffers: the loop donates every leaf
     return State(actor, target_actor, critic, target_critic, optimizers)
 

@@ -21,7 +21,7 @@ import optax
 from jaxtyping import Array, Float, Float32, Int, Key
 
 from qpensieve.learning.acting import Greedy, greedy_acting
-from qpensieve.learning.losses import gradient_step, scalarize
+from qpensieve.learning.losses import gradient_step, scalarize, start_optimizer
 from qpensieve.learning.nets import QHead
 from qpensieve.preferences import Sampler, sample_preferences
 from qpensieve.settings import NOT_NEGATIVE, OPEN_SHARE, above, at_least, from_to
@@ -150,7 +150,7 @@ def widths(cfg: EnvelopeConfig, spec: EnvSpec) -> tuple[int, ...]:
 def init(cfg: EnvelopeConfig, spec: EnvSpec, key: Key[Array, ""]) -> State:
     net = QHead(widths(cfg, spec), key=key)
     target = jax.tree.map(jnp.copy, net)  # its own buffers: the loop donates every leaf
-    return State(net, target, _optimizer(cfg).init(net), jnp.zeros((), jnp.int32))  # pyright: ignore
+    return State(net, target, start_optimizer(_optimizer(cfg), net), jnp.zeros((), jnp.int32))
 
 
 def act(

@@ -18,7 +18,7 @@ from jaxtyping import Array, Float, Key
 
 from qpensieve.learning.acting import gaussian_acting
 from qpensieve.learning.improvement import best_value
-from qpensieve.learning.losses import gradient_step, polyak, scalarize, squash, whole_vector_of_smaller
+from qpensieve.learning.losses import gradient_step, polyak, scalarize, squash, start_optimizer, whole_vector_of_smaller
 from qpensieve.learning.nets import Critic, GaussianActor
 from qpensieve.preferences import Sampler, sample_preferences
 from qpensieve.settings import OPEN_SHARE, STEP_SHARE, above, at_least
@@ -65,7 +65,7 @@ class State(eqx.Module):
 
 
 class Query(eqx.Module):
-    """What a policy loss is asked about: temperature, states, preferences (the first is lam) and a key for actions."""
+    """What a policy loss gets: temperature, states, preferences (the first is lam) and a key for actions."""
 
     alpha: Float[Array, ""]
     s: Float[Array, "b obs"]
@@ -95,8 +95,8 @@ def init(cfg: SacConfig, spec: EnvSpec, key: Key[Array, ""]) -> State:
     actor = GaussianActor(*sizes, key=key_actor)
     critic = jax.vmap(lambda k: Critic(*sizes, key=k))(jax.random.split(key_critic))
     log_alpha = jnp.zeros(())
-    adam = _adam(cfg)
-    optimizers = Optimizers(adam.init(actor), adam.init(critic), adam.init(log_alpha))  # pyright: ignore
+    start = partial(start_optimizer, _adam(cfg))
+    optimizers = Optimizers(start(actor), start(critic), start(log_alpha))
     target = jax.tree.map(jnp.copy, critic)  # its own buffers: the loop donates every leaf
     return State(actor, critic, target, log_alpha, optimizers)
 

@@ -19,7 +19,7 @@ from jaxtyping import Array, Float, Float64, Key
 
 from qpensieve.algos.mosac import LossAndAux, Optimizers, temperature_loss
 from qpensieve.learning.acting import gaussian_acting
-from qpensieve.learning.losses import gradient_step, polyak, scalarize, squash
+from qpensieve.learning.losses import gradient_step, polyak, scalarize, squash, start_optimizer
 from qpensieve.learning.nets import GaussianActor, Mlp
 from qpensieve.preferences import check_preference, sac_preferences
 from qpensieve.settings import OPEN_SHARE, STEP_SHARE, above, at_least
@@ -58,7 +58,7 @@ class State(eqx.Module):
 
 
 class Query(eqx.Module):
-    """What a policy loss is asked about: temperature, states, the preference, and a key for actions."""
+    """What a policy loss gets: temperature, states, the preference, and a key for actions."""
 
     alpha: Float[Array, ""]
     s: Float[Array, "b obs"]
@@ -99,8 +99,8 @@ def init(cfg: SingleSacConfig, spec: EnvSpec, key: Key[Array, ""], lam: Float[Ar
     new_critic = lambda k: Mlp(spec.obs_size + spec.action_size, cfg.hidden, 1, key=k)
     critic = jax.vmap(new_critic)(jax.random.split(key_critic))
     log_alpha = jnp.zeros(())
-    adam = _adam(cfg)
-    optimizers = Optimizers(adam.init(actor), adam.init(critic), adam.init(log_alpha))  # pyright: ignore
+    start = partial(start_optimizer, _adam(cfg))
+    optimizers = Optimizers(start(actor), start(critic), start(log_alpha))
     target = jax.tree.map(jnp.copy, critic)  # its own buffers: the loop donates every leaf
     return State(actor, critic, target, log_alpha, optimizers, lam)
 

@@ -249,7 +249,7 @@ REWARDS: dict[str, Callable[[Any, dict[str, Any], np.ndarray], Any]] = {
 
 
 def _update_timer(domain: str, num: int) -> Callable[[], float]:
-    """A function that updates all members in one call and gives the seconds it took; noise stands in for rollouts."""
+    """A function that updates all members in one call and returns the seconds it took; noise stands in for rollouts."""
     spec, state = get_domain(domain).spec, _init(domain, num)
 
     def one(args: Any) -> Any:

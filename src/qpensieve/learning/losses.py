@@ -37,6 +37,11 @@ def polyak(target: Tree, online: Tree, tau: float) -> Tree:
     return jax.tree.map(lambda t, o: t + tau * (o - t), target, online)
 
 
+def start_optimizer(optimizer: optax.GradientTransformation, model: Any) -> optax.OptState:
+    """The first state of an optimiser; optax's types know nothing of modules."""
+    return optimizer.init(model)
+
+
 def gradient_step(
     optimizer: optax.GradientTransformation,
     loss: Callable[[Tree], tuple[Float[Array, ""], Any]],
@@ -46,4 +51,6 @@ def gradient_step(
     """One optimiser step down `loss`; returns the model, the optimiser's state, the loss and its auxiliary result."""
     (value, aux), gradient = jax.value_and_grad(loss, has_aux=True)(model)
     updates, state = optimizer.update(gradient, state)
-    return optax.apply_updates(model, updates), state, value, aux  # pyright: ignore[reportArgumentType, reportReturnType]
+    parameters: Any = model
+    moved: Any = optax.apply_updates(parameters, updates)
+    return moved, state, value, aux

@@ -6,6 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Float32, Float64, Int64
 
+Act = Callable[
+    [Float32[np.ndarray, "seed rows obs"], Float32[np.ndarray, "seed rows d"]], Float[np.ndarray, "seed rows act"]
+]
+"""Deterministic actions of every seed's policies."""
 ServedBy = Int64[np.ndarray, " rows"]
 """For each row the number of the policy that serves it."""
 

@@ -20,7 +20,7 @@ class Snapshots(eqx.Module):
 
 
 def empty(twins: Critic, num_snapshots: int) -> Snapshots:
-    """A ring with no critic in it yet; `twins` gives the shapes."""
+    """A ring with no critic in it yet; its shapes are those of `twins`."""
     critics = jax.tree.map(lambda leaf: jnp.zeros((num_snapshots, *leaf.shape), leaf.dtype), twins)
     return Snapshots(critics, jnp.zeros(num_snapshots, bool), jnp.zeros((), jnp.int32))
 

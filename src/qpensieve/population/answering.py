@@ -5,10 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Float32, Float64, Int64
 
-from qpensieve.learning.serving import act_by_policy, even_batches
+from qpensieve.learning.serving import Act, act_by_policy, even_batches
 from qpensieve.population import archive as archives
 from qpensieve.population.members import KeptPolicy
-from qpensieve.types import Act
 
 
 @dataclass(frozen=True, eq=False)

@@ -29,7 +29,7 @@ def to_arrays(search: Search, prefix: str) -> dict[str, np.ndarray]:
 def from_arrays(
     arrays: Mapping[str, np.ndarray], prefix: str, reference: Float64[np.ndarray, " d"], one: Any
 ) -> Search:
-    """What `to_arrays` gave; `one` is any members, for the structure of a sample's."""
+    """The search that `to_arrays` took apart; `one` is any members, for the structure of a sample's."""
     taken = lambda part, kind: kind(**{f.name: arrays[f"{prefix}{part}/{f.name}"] for f in fields(kind)})
     objs = arrays[f"{prefix}samples/objs"]
     like = jax.tree.map(lambda x: np.zeros((len(objs), *x.shape[1:]), x.dtype), one)
@@ -44,7 +44,7 @@ def record_to_arrays(record: SearchRecord, prefix: str) -> dict[str, np.ndarray]
 
 
 def record_from_arrays(arrays: Mapping[str, np.ndarray], prefix: str, like: SearchRecord) -> SearchRecord:
-    """What `record_to_arrays` gave."""
+    """The record whose history `record_to_arrays` returned."""
     return replace(like, **{name: arrays[f"{prefix}{name}"] for name in HISTORY})
 
 

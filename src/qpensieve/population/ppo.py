@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from qpensieve.learning.losses import gradient_step, scalarize
+from qpensieve.learning.losses import gradient_step, scalarize, start_optimizer
 from qpensieve.learning.nets import TanhMlp
 from qpensieve.settings import NOT_NEGATIVE, OPEN_SHARE, above, at_least, from_to
 from qpensieve.types import EnvSpec, Info
@@ -130,7 +130,7 @@ def init(cfg: PpoConfig, spec: EnvSpec, key: Key[Array, ""]) -> State:
     net = TanhMlp(spec.obs_size, cfg.hidden, spec.action_size, 1.0, key=key_actor)
     actor = Actor(net, jnp.zeros(spec.action_size))
     critic = TanhMlp(spec.obs_size, cfg.hidden, spec.num_objectives, 2.0**0.5, key=key_critic)
-    return State(actor, critic, _optimizer(cfg, jnp.zeros(())).init((actor, critic)))  # pyright: ignore
+    return State(actor, critic, start_optimizer(_optimizer(cfg, jnp.zeros(())), (actor, critic)))
 
 
 def log_prob(actor: Actor, obs: Float[Array, " obs"], action: Float[Array, " act"]) -> Float[Array, ""]:

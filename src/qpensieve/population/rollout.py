@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float32, Float64
 
-from qpensieve.envs.base import Lanes
+from qpensieve.envs.base import Lanes, State
 from qpensieve.learning.streams import Purpose, derived_seed, generator
 from qpensieve.population.members import OBS_CLIP, MemberPolicy
 from qpensieve.population.moments import Moments
@@ -113,6 +113,18 @@ class RolloutCollector:
             block.terminated[k] = step.terminated.reshape(self._shape)
             block.truncated[k] = step.truncated.reshape(self._shape)
         return block.by_member(normalize(obs, moments.mean, scale))
+
+    def state(self) -> State:
+        """All that the running episodes need, by name, as copies."""
+        lanes = {f"lanes/{name}": value for name, value in self.lanes.state().items()}
+        return lanes | {"sums": self.sums.copy()}
+
+    def restore(self, state: State) -> None:
+        """Go back to what `state` returned; other arrays are ignored."""
+        prefix = "lanes/"
+        lanes = {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
+        self.lanes.restore(lanes)
+        self.sums = state["sums"].copy()
 
     def close(self) -> None:
         self.lanes.close()

@@ -10,6 +10,9 @@ from jaxtyping import Array, Float, Float32
 
 from qpensieve.types import Acting, EnvSpec, Step, Transition
 
+Rows = Float32[np.ndarray, "lane rows width"]
+"""Packed transitions of every lane, in the order written."""
+
 
 @dataclass(frozen=True)
 class RowLayout:

@@ -35,7 +35,7 @@ Manifest = Sequence[Segment]
 class ReplayLog:
     """Rows of the replay in `run/replay`, beside the ring on the device.
 
-    Every block goes to `append`; at a checkpoint `flush` gives the manifest to save in its `meta`, and once that
+    Every block goes to `append`; at a checkpoint `flush` returns the manifest to save in its `meta`, and once that
     checkpoint stands, `prune` deletes files that no kept checkpoint refers to.
 
     Args:
@@ -75,7 +75,7 @@ class ReplayLog:
         self._start = first
 
     def flush(self) -> list[Segment]:
-        """Write the rows since the last flush; gives the manifest of all that is still in the ring.
+        """Write the rows since the last flush; returns the manifest of all that is still in the ring.
 
         Raises:
             CheckpointError: The disk is full or cannot be written; the rows stay in memory for another try.

@@ -10,13 +10,11 @@ from jaxtyping import Bool, Float32, Int32, Int64
 
 from qpensieve.records.checkpoint import CheckpointError
 from qpensieve.replay.diverse import DiverseReplay
-from qpensieve.replay.layout import RowLayout
+from qpensieve.replay.layout import RowLayout, Rows
 from qpensieve.replay.ring import AnyReplay, empty_lanes
 from qpensieve.types import Learning, PrioritizedLearning
 
 State = dict[str, np.ndarray]
-Rows = Float32[np.ndarray, "lane rows width"]
-"""Rows of every lane in the order written."""
 
 
 class Slots:

@@ -6,9 +6,9 @@ import numpy as np
 from jaxtyping import Float64
 
 from qpensieve.envs import LaneOptions, make_lanes
+from qpensieve.learning.serving import Act
 from qpensieve.learning.streams import Purpose, derived_seed
 from qpensieve.preferences import test_table
-from qpensieve.types import Act
 
 SHORT_STRIDE, SHORT_EPISODES = 5, 2
 """Periodic evaluations: every fifth test preference, two episodes."""

@@ -39,8 +39,9 @@ from qpensieve.population.stages import reference_of, spacing, warmup_preference
 from qpensieve.records import search as records
 from qpensieve.records.search import SearchRecord
 from qpensieve.records.trees import arrays_to_tree, tree_to_arrays, under
+from qpensieve.replay.layout import Rows
 from qpensieve.train.evaluate import evaluate
-from qpensieve.train.session import DivergedError, environment_errors, first_bad_row
+from qpensieve.train.session import check_finite, environment_errors
 
 
 class PopulationTrainer:
@@ -74,7 +75,7 @@ class PopulationTrainer:
         self._searches = [empty for _ in config.seed_list]
         self.record = records.empty(self.reference, config.seeds, self.num_tasks)
         self.iteration = self.generation = self._generation_start = 0
-        self._boundary = self._lane_arrays()
+        self._boundary = self._collector.state()
         self._tally = Tally()
 
     @property
@@ -149,7 +150,7 @@ class PopulationTrainer:
             with self._stepping():
                 self._collector.start()
         self._iterate()
-        self._boundary = self._lane_arrays()
+        self._boundary = self._collector.state()
 
     @contextmanager
     def _stepping(self) -> Iterator[None]:
@@ -159,7 +160,7 @@ class PopulationTrainer:
                 yield
             except Exception:
                 with suppress(Exception):  # they may be beyond repair; what is saved is not
-                    self._restore_lanes(self._boundary)
+                    self._collector.restore(self._boundary)
                 raise
 
     def _iterate(self) -> None:
@@ -319,18 +320,13 @@ class PopulationTrainer:
     def replay_rows(self) -> None:
         """There is no replay."""
 
-    def restore(
-        self,
-        arrays: dict[str, np.ndarray],
-        rows: Float32[np.ndarray, "lane rows width"] | None = None,
-        first: int = 0,
-    ) -> None:
+    def restore(self, arrays: dict[str, np.ndarray], rows: Rows | None = None, first: int = 0) -> None:
         """Go back to the state that `arrays` returned; there are no rows to restore."""
         del rows, first
         members = arrays_to_tree(self._members(), arrays, "member")
         self._state, self._moments = jax.tree.map(jnp.asarray, members.state), members.moments
-        self._restore_lanes(arrays)
-        self._boundary = self._lane_arrays()
+        self._collector.restore(arrays)
+        self._boundary = self._collector.state()
         one = self._members()
         self._searches = [
             search_arrays.from_arrays(arrays, f"search/{i}/", self.reference, one) for i in range(self.config.seeds)
@@ -370,17 +366,6 @@ class PopulationTrainer:
         size = self.spec.obs_size
         return np.concatenate([flat, met.mean[:, :size], met.scale[:, :size]], axis=1).astype(np.float32)
 
-    def _lane_arrays(self) -> dict[str, np.ndarray]:
-        lanes = {f"lanes/{name}": value for name, value in self._collector.lanes.state().items()}
-        return lanes | {"sums": self._collector.sums.copy()}
-
-    def _restore_lanes(self, arrays: dict[str, np.ndarray]) -> None:
-        self._collector.lanes.restore(under(arrays, "lanes/"))
-        self._collector.sums = arrays["sums"].copy()
-
     def _check_finite(self, what: str, value: Shaped[np.ndarray, "member *rest"]) -> None:
-        row = first_bad_row(value)
-        if row is not None:
-            place = self._places[row]
-            where = f"of task {place.task} of seed {place.seed}"
-            raise DivergedError(f"{what} {where} is no longer finite at step {self.step + self.block}")
+        name = lambda row: f"task {self._places[row].task} of seed {self._places[row].seed}"
+        check_finite(what, value, name, self.step + self.block)

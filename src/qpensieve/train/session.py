@@ -1,6 +1,6 @@
 """What a run and an agent may know of a trainer: the session. Both kinds of trainers meet it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol, runtime_checkable
 
@@ -9,13 +9,11 @@ from jaxtyping import Float, Float32, Float64, Shaped
 
 from qpensieve.config import RunConfig
 from qpensieve.records.search import SearchRecord
-from qpensieve.replay.layout import RowLayout
+from qpensieve.replay.layout import RowLayout, Rows
 from qpensieve.types import EnvSpec
 
 Arrays = dict[str, np.ndarray]
 """Named arrays, as checkpoints hold them."""
-Rows = Float32[np.ndarray, "lane rows width"]
-"""Packed transitions of every lane."""
 
 
 class DivergedError(RuntimeError):
@@ -40,10 +38,21 @@ def environment_errors(when: str, kinds: tuple[type[Exception], ...] = (Exceptio
         raise EnvFailedError(f"the environment failed {when}: {error}") from error
 
 
-def first_bad_row(value: Shaped[np.ndarray, "rows *rest"]) -> int | None:
-    """The first row that holds a number which is not finite; None where all are."""
+def check_finite(what: str, value: Shaped[np.ndarray, "rows *rest"], owner: Callable[[int], str], step: int) -> None:
+    """Check that all numbers are finite.
+
+    Args:
+        what: Name of the value.
+        value: The numbers.
+        owner: Row -> whose it is.
+        step: When this was.
+
+    Raises:
+        DivergedError: If they are not; the message names the owner of the first row that is bad.
+    """
     is_finite = np.isfinite(value.reshape(len(value), -1)).all(axis=1)
-    return None if is_finite.all() else int(np.argmin(is_finite))
+    if not is_finite.all():
+        raise DivergedError(f"{what} of {owner(int(np.argmin(is_finite)))} is no longer finite at step {step}")
 
 
 @runtime_checkable

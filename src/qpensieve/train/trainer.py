@@ -22,12 +22,12 @@ from qpensieve.learning.serving import act_by_policy, nearest, one_batch_each
 from qpensieve.learning.tally import Infos, Tally
 from qpensieve.methods import make_algorithm
 from qpensieve.records.trees import arrays_to_tree, tree_to_arrays, under
-from qpensieve.replay.layout import layout_of
+from qpensieve.replay.layout import Rows, layout_of
 from qpensieve.replay.slots import Slots
 from qpensieve.train.collect import Collected, Collector
 from qpensieve.train.evaluate import evaluate
 from qpensieve.train.learner import Block, Learner, TrainState, make_learner
-from qpensieve.train.session import DivergedError, EnvFailedError, environment_errors, first_bad_row
+from qpensieve.train.session import EnvFailedError, check_finite, environment_errors
 from qpensieve.types import Algorithm, Hints, UniformLearning
 
 FREED_AT_ONCE = 256
@@ -129,7 +129,7 @@ class Trainer:
             self.close()
             raise
 
-    def advance(self) -> Float32[np.ndarray, "lane K width"]:
+    def advance(self) -> Rows:
         """Collect one block and hand it to the device; returns the rows of the block."""
         policy = None if self.step < self.config.random_steps else self.collector.policy(self._acting)
         # Without a saved replay a resumed run has to fill it again before it learns on.
@@ -225,12 +225,7 @@ class Trainer:
         arrays["counters"] = np.array([self.step, self._tally.count], np.int64)
         return arrays
 
-    def restore(
-        self,
-        arrays: dict[str, np.ndarray],
-        rows: Float32[np.ndarray, "lane rows width"] | None = None,
-        first: int = 0,
-    ) -> None:
+    def restore(self, arrays: dict[str, np.ndarray], rows: Rows | None = None, first: int = 0) -> None:
         """Go back to the state that `arrays` returned.
 
         Args:
@@ -250,7 +245,7 @@ class Trainer:
         self._tally = Tally(under(arrays, "log/"), count)
         self._pending = _Pending(self.newest_flat(), None, self.step)
 
-    def replay_rows(self) -> tuple[Float32[np.ndarray, "lane rows width"], int]:
+    def replay_rows(self) -> tuple[Rows, int]:
         """The replay's rows in the order written, and how many were written before them."""
         return self._slots.in_order(self._state.replay)
 
@@ -276,10 +271,7 @@ class Trainer:
 
     def _check_finite(self, what: str, value: Shaped[np.ndarray, "rows *rest"]) -> None:
         """Stop the run where the newest block has left something that is not a number."""
-        row = first_bad_row(value)
-        if row is not None:
-            agent = self._name(len(value), row)
-            raise DivergedError(f"{what} of {agent} is no longer finite at step {self._pending.step}")
+        check_finite(what, value, lambda row: self._name(len(value), row), self._pending.step)
 
     def _name(self, num_rows: int, row: int) -> str:
         """Whose row it is, of an array that leads with agents or lanes."""
