@@ -1,13 +1,13 @@
 """The table of methods, and what a row that forgets something is told."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 
 from qpensieve import config as configs
 from qpensieve.config import RunConfig
 from qpensieve.envs import get_domain
-from qpensieve.methods import METHODS, get_method, make_algorithm
+from qpensieve.methods import METHODS, Method, check_row, get_method, make_algorithm
 from qpensieve.presets import default_config
 
 
@@ -52,3 +52,30 @@ def test_a_new_row_is_all_that_config_and_presets_need(monkeypatch: pytest.Monke
 def test_settings_of_another_method_are_a_sentence():
     with pytest.raises(ValueError, match="agent must hold the settings of pfa, got a SacConfig"):
         configs.check(RunConfig("DST2d", "pfa", agent=METHODS["mosac"].config()))
+
+
+@dataclass(frozen=True)
+class Incomplete:
+    speed: float
+
+
+@pytest.mark.parametrize(
+    ("row", "complaint"),
+    [
+        (
+            Method("ninth", "forgets its settings", dict),
+            "method ninth: config must be the dataclass of its settings, got",
+        ),
+        (Method("ninth", "forgets a default", Incomplete), "method ninth: every setting must have a default .*speed"),
+        (replace(METHODS["mosac"], name="ninth", make=None), "method ninth: make must be a function"),
+    ],
+)
+def test_what_a_row_forgets_is_a_sentence(row: Method, complaint: str):
+    with pytest.raises(ValueError, match=complaint):
+        check_row(row)
+
+
+def test_a_preset_that_changes_what_is_not_there_is_a_sentence(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(METHODS, "ninth", replace(METHODS["mosac"], name="ninth", quick={"hiden": 7}))
+    with pytest.raises(ValueError, match="unknown setting 'hiden'; near it: hidden"):
+        default_config("DST2d", "ninth", "quick")

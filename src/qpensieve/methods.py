@@ -4,6 +4,7 @@ A new method is its own file and a row here. Off-policy methods have a `make` an
 have none and train by `train.population`.
 """
 
+import dataclasses
 import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -123,7 +124,28 @@ _TABLE = (
         quick=_QUICK_POPULATION,
     ),
 )
-METHODS: dict[str, Method] = {method.name: method for method in _TABLE}
+
+
+def check_row(method: Method) -> Method:
+    """The row itself.
+
+    Raises:
+        ValueError: If the row forgets something; says what.
+    """
+    if not (isinstance(method.config, type) and dataclasses.is_dataclass(method.config)):
+        raise ValueError(f"method {method.name}: config must be the dataclass of its settings, got {method.config!r}")
+    try:
+        method.config()
+    except TypeError as error:
+        raise ValueError(f"method {method.name}: every setting must have a default ({error})") from error
+    if method.make is None and not issubclass(method.config, plan.PopulationConfig):
+        raise ValueError(
+            f"method {method.name}: make must be a function (settings, environment) -> Algorithm, got None"
+        )
+    return method
+
+
+METHODS: dict[str, Method] = {method.name: check_row(method) for method in _TABLE}
 """By name, in the order that people see."""
 
 
