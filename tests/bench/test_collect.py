@@ -72,7 +72,7 @@ class TestLoop:
                 taken.append(action)
                 return np.full(2, 1e3 * (len(taken) == 299)), np.ones(2), False, False, {}
 
-        monkeypatch.setattr(collect.bench_lanes, "_gym_env", lambda domain: Jump())
+        monkeypatch.setattr(collect.bench_lanes, "gym_env", lambda domain: Jump())
         cfg = replace(SMALL, num_lanes=1, rollout_steps=300)
         met = collect.Loop("DST2d", make_flat(1), cfg).collect(0)
         assert np.abs(taken).max() == 1.0

@@ -169,7 +169,7 @@ class _Member:
 
     def __init__(self, domain: str, network: "_Network", seeds: Sequence[int], discount: float):
         self._network, self._discount = network, discount
-        self._envs = [bench_lanes._gym_env(domain) for _ in seeds]
+        self._envs = [bench_lanes.gym_env(domain) for _ in seeds]
         self._reward = REWARDS[domain]
         self._obs = np.array([env.reset(seed=seed)[0] for env, seed in zip(self._envs, seeds, strict=True)])
         d = get_domain(domain).spec.num_objectives

@@ -58,7 +58,7 @@ def run(settings: Settings, progress: Callable[[str], None]) -> list[Row]:
 
 
 def _measure(domain: str, settings: Settings) -> Row:
-    env, lanes = _gym_env(domain), make_lanes(domain, settings.lanes, seed=0)
+    env, lanes = gym_env(domain), make_lanes(domain, settings.lanes, seed=0)
     env.reset(seed=0)
     lanes.reset()
     size = lanes.spec.action_size
@@ -82,7 +82,7 @@ def _measure(domain: str, settings: Settings) -> Row:
     }
 
 
-def _gym_env(domain: str) -> gymnasium.Env:
+def gym_env(domain: str) -> gymnasium.Env:
     get_domain(domain)
     gym_id, kwargs = GYM_BODIES[domain]
     with warnings.catch_warnings(), quiet_mujoco():
