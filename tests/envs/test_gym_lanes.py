@@ -185,7 +185,7 @@ def test_a_factory_must_give_new_environments():
 
 
 def test_a_factory_must_give_gymnasium_environments():
-    with pytest.raises(ValueError, match=r"gave a int, not a gymnasium\.Env"):
+    with pytest.raises(ValueError, match=r"returned a int, not a gymnasium\.Env"):
         GymSimulator(lambda: 3, 2, "mine")  # pyright: ignore[reportArgumentType]
 
 

@@ -242,7 +242,7 @@ class TestResumed:
     @pytest.mark.parametrize(
         ("file", "damage", "complaint"),
         [
-            ("checkpoints/step_000000300/arrays.npz", "cut", r"arrays\.npz has \d+ bytes, written were \d+"),
+            ("checkpoints/step_000000300/arrays.npz", "cut", r"arrays\.npz has \d+ bytes, but \d+ were written"),
             ("checkpoints/step_000000300/arrays.npz", "alter", r"arrays\.npz was altered"),
             ("checkpoints/step_000000300/meta.json", "cut", r"meta\.json is not JSON, perhaps cut short"),
             ("replay/rows_200_300.npy", "alter", r"rows_200_300\.npy was altered"),

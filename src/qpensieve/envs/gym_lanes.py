@@ -245,9 +245,11 @@ def _make_envs(factory: EnvFactory, num_lanes: int, source_name: str) -> list[gy
     envs = [factory() for _ in range(num_lanes)]
     for env in envs:
         if not isinstance(env, gymnasium.Env):
-            raise ValueError(f"{source_name}: the factory gave a {type(env).__qualname__}, not a gymnasium.Env")
+            raise ValueError(f"{source_name}: the factory returned a {type(env).__qualname__}, not a gymnasium.Env")
     if len({id(env.unwrapped) for env in envs}) < num_lanes:
-        raise ValueError(f"{source_name}: the factory gave the same environment twice; it must make a new one per call")
+        raise ValueError(
+            f"{source_name}: the factory returned the same environment twice; it must make a new one per call"
+        )
     return envs
 
 

@@ -179,7 +179,7 @@ class WorkerSimulator:
             if answer is _DIED:
                 worker.process.join(ALIVE_CHECK_SECONDS)
                 raise RuntimeError(
-                    f"{self._name}: the {worker} died with exit code {worker.process.exitcode}; its own words are on "
+                    f"{self._name}: the {worker} died with exit code {worker.process.exitcode}; its own message is on "
                     'standard error (a script that starts workers needs `if __name__ == "__main__":`)'
                 )
 

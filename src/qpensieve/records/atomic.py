@@ -124,7 +124,7 @@ def find_damage(path: Path, checksum: str) -> str | None:
         return f"{path.name} is missing"
     size = path.stat().st_size
     if str(size) != checksum.split("-")[0]:
-        return f"{path.name} has {size} bytes, written were {checksum.split('-')[0]}"
+        return f"{path.name} has {size} bytes, but {checksum.split('-')[0]} were written"
     if _format_checksum(size, _crc(path)) != checksum:
         return f"{path.name} was altered: its checksum is not the one written"
     return None

@@ -1,8 +1,8 @@
 """Checkpoints of a run: named arrays (npz) beside JSON, checksummed, written whole or not at all, no pickle.
 
 A run's folder holds `checkpoints/step_000050000/` with `arrays.npz` and `meta.json` (the last two are kept),
-`parameters/step_000100000.npz` (kept for good) and the rows of the replay (`replay_log`). Everything is written under a
-temporary name, synced and renamed, so a name that does not start with `.tmp-` belongs to something complete.
+`parameters/step_000100000.npz` (kept for good) and the rows of the replay (`replay/log.py`). All of it is written
+whole or not at all (`atomic.py`).
 
 To resume: `load_latest`, `check_config`, `arrays_to_tree`, then `discard_after`, `ReplayLog.resume` and `cut_jsonl`,
 which take back what a killed run did after that checkpoint.
@@ -33,7 +33,7 @@ from qpensieve.records.atomic import (
 from qpensieve.records.folder import CHECKPOINTS, PARAMETERS
 
 FORMAT_VERSION = 1
-"""Raised with every change of the layout. `meta.json` keeps its `checksum` and `format_version` in all versions."""
+"""Increased with every change of the layout. `meta.json` keeps its `checksum` and `format_version` in all versions."""
 ARRAYS, META = "arrays.npz", "meta.json"
 
 
@@ -42,7 +42,7 @@ class CheckpointError(RuntimeError):
 
 
 class _DamageError(Exception):
-    """Why one checkpoint cannot be used; the one before it may do."""
+    """Why one checkpoint cannot be used; an earlier one may be whole."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def save(run: Path, step: int, arrays: Mapping[str, np.ndarray], meta: Mapping[s
         CheckpointError: The disk is full or cannot be written; the earlier checkpoints are as they were.
     """
     if keep < 1:
-        raise ValueError(f"keep is {keep}, but the checkpoint being written has to stay")
+        raise ValueError(f"keep must be 1 or more, since the checkpoint being written stays; got {keep}")
     folder = run / CHECKPOINTS / f"step_{step:09d}"
     temporary = folder.with_name(f"{TEMPORARY}{step}-{os.getpid()}")
     try:
@@ -185,7 +185,7 @@ def _drop_older(run: Path, step: int, keep: int) -> None:
 
 
 def _remove(folder: Path) -> None:
-    """Delete a checkpoint under a temporary name, so that half a checkpoint never bears a good one's."""
+    """Delete a checkpoint under a temporary name, so that half a checkpoint never has the name of a whole one."""
     if folder.exists():
         doomed = folder.with_name(f"{TEMPORARY}gone-{folder.name}-{os.getpid()}")
         os.rename(folder, doomed)

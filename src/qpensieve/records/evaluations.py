@@ -164,7 +164,7 @@ def _read(path: Path) -> dict[str, np.ndarray]:
 def _check_shapes(arrays: Mapping[str, np.ndarray]) -> None:
     shapes = {name: array.shape for name, array in arrays.items()}
     if len(shapes["short_returns"]) != 5:
-        raise ValueError(f"short_returns must be [t, seed, p, e, d], its shape is {shapes['short_returns']}")
+        raise ValueError(f"short_returns must be [t, seed, p, e, d], got shape {shapes['short_returns']}")
     _, num_seeds, _, _, d = shapes["short_returns"]
     for kind, steps, returns, preferences in _PROTOCOLS:
         expected = (*shapes[steps], num_seeds, *shapes[preferences][:1], d)
@@ -173,4 +173,4 @@ def _check_shapes(arrays: Mapping[str, np.ndarray]) -> None:
             found = f"steps {shapes[steps]}, returns {shapes[returns]}, preferences {shapes[preferences]}"
             raise ValueError(f"shapes of the {kind} {found} do not fit {num_seeds} seeds and {d} objectives")
     if shapes.get("reference", (d,)) != (d,):
-        raise ValueError(f"reference has shape {shapes['reference']}, there are {d} objectives")
+        raise ValueError(f"reference has shape {shapes['reference']}, but there are {d} objectives")
