@@ -24,7 +24,7 @@ LAYERS: dict[str, set[str]] = {
     "algos": {"learning", "preferences", "settings", "types"},
     "population": {"envs", "learning", "metrics", "preferences", "records", "settings", "types"},
     "methods": {"algos", "population", "settings", "types"},
-    "config": {"algos", "envs", "methods", "settings"},
+    "config": {"algos", "envs", "methods", "records", "settings"},
     "presets": {"algos", "config", "methods"},
     "train": {
         *("config", "console", "envs", "learning", "machine", "methods", "population", "preferences", "records"),

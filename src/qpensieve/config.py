@@ -14,6 +14,7 @@ from qpensieve import settings as parts
 from qpensieve.algos.qpensieve import QPensieveConfig
 from qpensieve.envs import find_domain
 from qpensieve.methods import METHODS, Method, get_method
+from qpensieve.records.atomic import write_json
 from qpensieve.settings import NEEDS_REPLAY, WHOLE_BLOCKS, at_least
 
 if TYPE_CHECKING:
@@ -164,7 +165,8 @@ def from_dict(values: dict[str, Any]) -> RunConfig:
 
 
 def save(config: RunConfig, path: Path) -> None:
-    path.write_text(json.dumps(to_dict(config), indent=2) + "\n")
+    """Write the config as JSON."""
+    write_json(path, to_dict(config))
 
 
 def load(path: Path) -> RunConfig:

@@ -1,7 +1,6 @@
 """A run and its folder: evaluations, log, checkpoints, pictures; started, stopped and resumed to the same numbers."""
 
 import dataclasses
-import json
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +15,7 @@ from qpensieve import config as configs
 from qpensieve.config import RunConfig
 from qpensieve.console import Progress
 from qpensieve.records import checkpoint, evaluations, folder, provenance, search
+from qpensieve.records.atomic import write_json
 from qpensieve.records.checkpoint import Checkpoint
 from qpensieve.records.lock import lock
 from qpensieve.records.log import MetricsLog, is_logged
@@ -248,7 +248,7 @@ def start(path: Path, config: RunConfig, options: Options) -> Run:
     run.held = lock(path)
     configs.save(config, path / folder.CONFIG)
     made_by = provenance.describe() | {"lanes_per_seed": run.session.lanes_per_seed}
-    (path / folder.PROVENANCE).write_text(json.dumps(made_by, indent=2) + "\n")
+    write_json(path / folder.PROVENANCE, made_by)
     return run
 
 
