@@ -8,12 +8,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import tyro
 
 import qpensieve
 from qpensieve import bench as bench_package
-from qpensieve import console, metrics, presets
+from qpensieve import console, presets
 from qpensieve.bench import collect as bench_collect
 from qpensieve.bench import lanes as bench_lanes
 from qpensieve.bench import methods as bench_methods
@@ -146,15 +145,15 @@ def export(run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN
 
 
 def compare(
-    results: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="FILE [FILE ...]")],
+    results: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN_OR_FILE [RUN_OR_FILE ...]")],
     step: int | None = None,
     out: Path | None = None,
     curves: bool = False,
 ) -> None:
-    """Set exported runs side by side on the test preferences they share: UT, HV, ED against MO-SAC.
+    """Set runs side by side on the test preferences they share: UT, HV, ED against MO-SAC.
 
     Args:
-        results: Files written by `qpensieve export`.
+        results: Run folders, or files written by `qpensieve export`.
         step: Environment step of the full evaluation; default: each run's newest.
         out: Also draw a picture here.
         curves: The files are of single preferences (sac, hybrid-sac): only draw their learning curves.
@@ -297,13 +296,14 @@ def _dispatch(commands: dict[str, Callable[..., None]], prog: str, about: str | 
 
 
 def _peek(words: list[str], option: str, default: str) -> str:
-    """The value of an option that decides which settings there are, before they are parsed."""
+    """The value of an option that decides which settings there are, before they are parsed; the last one counts."""
+    found = default
     for i, word in enumerate(words):
         if word == option and i + 1 < len(words):
-            return words[i + 1]
-        if word.startswith(f"{option}="):
-            return word.split("=", 1)[1]
-    return default
+            found = words[i + 1]
+        elif word.startswith(f"{option}="):
+            found = word.split("=", 1)[1]
+    return found
 
 
 def _without_domain(config: RunConfig) -> RunConfig:
@@ -341,17 +341,10 @@ def _report(folder: Path) -> None:
 
 
 def _dominance(run: Path, other: Path) -> str:
-    ours, theirs = load_evaluations(run / EVALUATIONS), load_evaluations(other / EVALUATIONS)
-    if len(theirs.full_steps) == 0:
-        raise ValueError(f"{other} has no full evaluation yet: run 'qpensieve evaluate {other}'")
-    num = min(ours.num_seeds, theirs.num_seeds)
-    shares = np.asarray(
-        metrics.episodic_dominance(
-            ours.full_returns[-1, :num].mean(axis=2), theirs.full_returns[-1, :num].mean(axis=2), ours.full_preferences
-        )
-    )
-    spread = console.format_spread(shares.mean(), shares.std(), "{:.3f}".format)
-    return f"ED against {other}: {spread} over {num} seed pairs"
+    ours, theirs = comparison.on_common_preferences([comparison.read(run), comparison.read(other)])
+    shares = comparison.dominance(ours, theirs)
+    spread = f"{shares.mean():.3f}" if len(shares) == 1 else f"{shares.mean():.3f} +- {shares.std():.3f}"
+    return f"ED against {other}: {spread} over {len(shares)} seed pair(s), {len(ours.preferences)} preferences"
 
 
 def _measure(name: str, run: Callable[..., list[console.Row]], settings: Any, json: Path | None) -> None:

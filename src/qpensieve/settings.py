@@ -8,7 +8,22 @@ import difflib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, ClassVar, Protocol, TypeVar, cast, get_type_hints, runtime_checkable
+from numbers import Integral, Real
+from types import NoneType, UnionType
+from typing import (
+    Any,
+    ClassVar,
+    Literal,
+    NamedTuple,
+    Protocol,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+    runtime_checkable,
+)
 
 
 @runtime_checkable
@@ -90,33 +105,87 @@ class RunSettings(Protocol):
     def steps(self) -> int: ...
 
 
+class _Field(NamedTuple):
+    """What the annotation of a field says: its type, and the rules and marks beside it."""
+
+    hint: Any
+    beside: tuple[Any, ...]
+
+
 @cache
-def _annotations(kind: type) -> dict[str, tuple[Any, ...]]:
-    """Field name -> rules and marks in its annotation."""
+def _fields(kind: type) -> dict[str, _Field]:
     hints = get_type_hints(kind, include_extras=True)
-    return {field.name: getattr(hints[field.name], "__metadata__", ()) for field in dataclasses.fields(kind)}
+    plain = get_type_hints(kind)
+    beside = lambda name: getattr(hints[name], "__metadata__", ())
+    return {field.name: _Field(plain[field.name], beside(field.name)) for field in dataclasses.fields(kind)}
+
+
+def has_type(hint: Any, value: Any) -> bool:
+    """Whether a value has the type of a setting. A whole number is a number too; a truth value is not.
+
+    Types that no command line can set, such as parts with settings of their own, are not checked.
+    """
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        return any(value == choice and type(value) is type(choice) for choice in inner)
+    if origin in (Union, UnionType):
+        return any(has_type(one, value) for one in inner)
+    if origin is tuple:
+        return isinstance(value, tuple) and all(has_type(inner[0], one) for one in value)
+    if hint in (int, float):
+        numbers = Integral if hint is int else Real
+        return isinstance(value, numbers) and not isinstance(value, bool)
+    return isinstance(value, hint) if hint in (bool, str, NoneType) else True
+
+
+_WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text", NoneType: "none"}
+
+
+def describe_type(hint: Any) -> str:
+    """The type of a setting in words, as in "must be a whole number"."""
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        return " or ".join(map(str, inner))
+    if origin in (Union, UnionType):
+        return " or ".join(describe_type(one) for one in inner)
+    if origin is tuple:
+        return f"a list of {describe_type(inner[0]).removeprefix('a ')}s"
+    return _WORDS.get(hint, getattr(hint, "__name__", str(hint)))
 
 
 def problems(part: Settings) -> list[str]:
-    """One sentence for every field, of the part and of its parts, that breaks its rule. None is always right.
+    """One sentence for every field, of the part and of its parts, whose value has the wrong type or breaks its rule.
 
     Parts that are `Checked` also say which of their fields do not fit each other.
     """
+    return _wrong_types(part) or _broken_rules(part)  # rules are for values of the right type
+
+
+def _wrong_types(part: Settings) -> list[str]:
+    found = [
+        f"{name} must be {describe_type(field.hint)}, got {getattr(part, name)!r}"
+        for name, field in _fields(type(part)).items()
+        if not has_type(field.hint, getattr(part, name))
+    ]
+    return found + [problem for inner in _parts(part) for problem in _wrong_types(getattr(part, inner))]
+
+
+def _broken_rules(part: Settings) -> list[str]:
     found = []
-    for name, beside in _annotations(type(part)).items():
+    for name, field in _fields(type(part)).items():
         value = getattr(part, name)
-        broken = [rule for rule in beside if isinstance(rule, Rule) and value is not None and not rule.holds(value)]
-        found += [f"{name} must be {rule.text}, got {value}" for rule in broken]
+        rules = [rule for rule in field.beside if isinstance(rule, Rule) and value is not None]
+        found += [f"{name} must be {rule.text}, got {value}" for rule in rules if not rule.holds(value)]
     if isinstance(part, Checked):
         found += part.conflicts()
     for inner in _parts(part):
-        found += problems(getattr(part, inner))
+        found += _broken_rules(getattr(part, inner))
     return found
 
 
 def marked(part: Settings, mark: Mark) -> dict[str, Any]:
     """Values of the fields, of the part and of its parts, that carry a mark."""
-    found = {name: getattr(part, name) for name, beside in _annotations(type(part)).items() if mark in beside}
+    found = {name: getattr(part, name) for name, field in _fields(type(part)).items() if mark in field.beside}
     for inner in _parts(part):
         found |= marked(getattr(part, inner), mark)
     return found
