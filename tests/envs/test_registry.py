@@ -6,7 +6,7 @@ import pytest
 
 from qpensieve.envs import DOMAINS, LaneOptions, find_domain, get_domain, make_lanes, make_simulator, mujoco
 from qpensieve.envs.lunar_lander import gym_lander
-from qpensieve.envs.registry import DISCRETE
+from qpensieve.envs.registry import DISCRETE, spec_of
 from tests.envs import foreign
 
 # Written down from the facts, not from the code: id -> observation, action, objectives, steps, seconds a step.
@@ -127,3 +127,15 @@ def test_a_domain_carries_what_is_special_about_it():
     assert not any(domain.in_paper for domain in DISCRETE.values())
     comparable = {name for name, domain in DOMAINS.items() if domain.is_hypervolume_comparable}
     assert comparable == set(DOMAINS) - {"DST2d", "Hopper3d", "Hopper5d", "Ant3d"}
+
+
+@pytest.mark.parametrize("source", ["DST2d", "qpensieve/Hopper2d-v0", "DeepSeaTreasure", foreign.PointMass])
+def test_the_spec_of_a_source_is_that_of_its_lanes(source):
+    lanes = make_lanes(source, 2, 0)
+    assert spec_of(source) == lanes.spec
+    lanes.close()
+
+
+def test_there_is_no_spec_of_an_unknown_domain():
+    with pytest.raises(ValueError, match="unknown domain 'Hoper2d'; did you mean"):
+        spec_of("Hoper2d")
