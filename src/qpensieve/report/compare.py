@@ -58,13 +58,7 @@ def read(path: Path, step: int | None = None) -> Result:
     Raises:
         ValueError: If there is no such evaluation, or its arrays do not fit each other.
     """
-    result = _from_folder(path, step) if path.is_dir() else _from_export(path, step)
-    expected = (len(result.returns), *result.preferences.shape)
-    if result.returns.shape != expected or result.preferences.ndim != 2:
-        raise ValueError(
-            f"{path}: returns must be [seed, preference, objective] {expected}, got {result.returns.shape}"
-        )
-    return result
+    return _from_folder(path, step) if path.is_dir() else _from_export(path, step)
 
 
 def _from_folder(path: Path, step: int | None) -> Result:
@@ -90,7 +84,10 @@ def _from_export(path: Path, step: int | None) -> Result:
     rows = {row["step"]: row for row in content["full_protocol"]}
     row = rows[_choose(path, list(rows), step)]
     returns = np.array(row["mean_returns"], np.float64)
-    preferences = content.get("preferences") or test_table(returns.shape[2])
+    preferences = np.array(content.get("preferences") or test_table(returns.shape[-1]), np.float64)
+    expected = (len(returns), *preferences.shape)
+    if returns.shape != expected or preferences.ndim != 2:
+        raise ValueError(f"{path}: returns must be [seed, preference, objective] {expected}, got {returns.shape}")
     reference = content["reference"]
     config = content["config"]
     known = find_domain(config["domain"])
@@ -99,7 +96,7 @@ def _from_export(path: Path, step: int | None) -> Result:
         config["algo"],
         config["domain"] if known is None else known.id,
         row["step"],
-        np.asarray(preferences, np.float64),
+        preferences,
         returns,
         None if reference is None else np.array(reference),
         row["step"] * int(content["provenance"].get("lanes_per_seed", 1)),
