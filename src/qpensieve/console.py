@@ -20,6 +20,8 @@ HALF_LIFE = 120.0
 """Seconds after which a measured pace counts half."""
 SURE_AFTER = 3.0
 """Seconds of learning after which its pace is taken for the run's."""
+NARROW, WIDE = 70, 100
+"""Columns of a terminal too narrow for a bar, and of one with room for a long one."""
 LONG_RUN = 600.0
 """A run that takes more seconds than this says so."""
 
@@ -99,8 +101,8 @@ class Progress:
         self._period = 0.5 if self._out.isatty() else 30.0
 
     def note(self, **notes: str) -> None:
-        """Change what stands behind the numbers, the most important first: UT, HV, temperature."""
-        self._notes |= notes
+        """What stands behind the numbers from now on, the most important first: UT, HV, temperature."""
+        self._notes = notes
 
     def enter(self, phase: str) -> None:
         """What is done from now on; shown at once where it is new, however long it takes."""
@@ -185,8 +187,9 @@ class Progress:
     def _parts(self) -> list[tuple[int, str]]:
         """Rank and text of all there is to show, in order."""
         share = self._step / self._total
-        is_narrow = self._is_live and _width(self._out) < 70
-        bar = f"{share:.0%}" if is_narrow else f"[{'#' * int(20 * share):.<20}]"
+        width = _width(self._out) if self._is_live else WIDE
+        size = 20 if width >= WIDE else 10
+        bar = f"{share:.0%}" if width < NARROW else f"[{'#' * int(size * share):.<{size}}]"
         phase = COMPILING if self._is_compiling and self._phase == self._work else self._phase
         pace = self._paces[self._work]
         notes = [f"{name} {value}" for name, value in self._notes.items()]

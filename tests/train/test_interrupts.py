@@ -17,16 +17,21 @@ def wait_for(said: list[str], num: int) -> None:
         time.sleep(0.01)
 
 
-def test_the_first_press_is_answered_and_sets_the_flag_the_second_interrupts():
-    said: list[str] = []
-    before = signal.getsignal(signal.SIGINT)
-    with pytest.raises(KeyboardInterrupt), interrupts(said.append) as is_interrupted:
+def press_twice(said: list[str]) -> None:
+    with interrupts(said.append) as is_interrupted:
         assert not is_interrupted()
         signal.raise_signal(signal.SIGINT)
         assert is_interrupted()
         wait_for(said, 1)
         assert said == [FIRST]
         signal.raise_signal(signal.SIGINT)
+
+
+def test_the_first_press_is_answered_and_sets_the_flag_the_second_interrupts():
+    said: list[str] = []
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        press_twice(said)
     assert said == [FIRST, SECOND]
     assert signal.getsignal(signal.SIGINT) is before
 

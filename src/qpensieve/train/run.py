@@ -69,6 +69,7 @@ class Run:
         reference = None if spec.reference is None else np.array(spec.reference)
         self.evaluations = evaluations.empty(config.seeds, on.short, on.curve, on.full, reference)
         self._logged_to = 0
+        self._scored: dict[str, str] = {}
         self._latest: dict[str, str] = {}
         self._open_log: MetricsLog | None = None
         self._last_checkpoint = self._began = time.monotonic()
@@ -165,7 +166,7 @@ class Run:
         is_evaluated = self._is_evaluation_due()
         if is_evaluated:
             progress.enter(EVALUATING)
-            progress.note(**_notes(self._evaluate_shortly()))
+            self._scored = _notes(self._evaluate_shortly())
         if config.full_eval_period and self._is_due(config.full_eval_period):
             progress.enter(EVALUATING)
             self.evaluate_fully()
@@ -176,7 +177,7 @@ class Run:
         if is_evaluated or time.monotonic() - self._last_checkpoint > config.checkpoint_seconds:
             progress.enter(SAVING)
             self.save()
-        progress.note(**self._latest)
+        progress.note(**self._scored, **self._latest)
         progress.show(step)
 
     def _save_search(self) -> None:
@@ -251,7 +252,9 @@ class Run:
 
     def _finish(self, progress: Progress) -> None:
         if self._options.final_evaluation:
-            progress.say(f"full evaluation: {len(self.evaluations.full_preferences)} preferences x {FULL_EPISODES} episodes")
+            progress.say(
+                f"full evaluation: {len(self.evaluations.full_preferences)} preferences x {FULL_EPISODES} episodes"
+            )
             progress.enter(EVALUATING)
             self.evaluate_fully()
         progress.enter(DONE)
