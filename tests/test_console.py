@@ -224,6 +224,25 @@ def test_a_spread_is_shown_by_the_same_format_on_both_sides():
     assert console.format_spread(0.5, 0.25, "{:.3f}".format) == "0.500 +- 0.250"
 
 
+def test_one_value_has_no_spread():
+    assert console.format_spread(7.25681, None) == "7.257"
+
+
+def test_a_table_too_wide_breaks_its_headings_and_then_goes_on_below():
+    rows = [{"name": "a", "a long heading": 1.5, "another one here": 2.5}]
+    assert console.format_table(rows, 25).splitlines() == [
+        "               another",
+        "       a long      one",
+        "name  heading     here",
+        "----------------------",
+        "a         1.5      2.5",
+    ]
+    blocks = console.format_table(rows, 18).split("\n\n")
+    assert len(blocks) == 2
+    assert all(block.splitlines()[-1].startswith("a ") for block in blocks)
+    assert all(len(line) <= 18 for block in blocks for line in block.splitlines())
+
+
 def test_a_table_has_words_to_the_left_and_numbers_to_the_right_below_a_rule():
     rows = [{"name": "a", "rate": 1234.5, "num": 3}, {"name": "longer", "rate": None, "num": True}]
     assert console.format_table(rows).splitlines() == [

@@ -5,6 +5,7 @@ import dataclasses
 import inspect
 import io
 import sys
+import textwrap
 from collections.abc import Callable
 from contextlib import redirect_stdout, suppress
 from datetime import datetime
@@ -24,6 +25,7 @@ from qpensieve.bench import train as bench_train
 from qpensieve.bench import update as bench_update
 from qpensieve.config import RunConfig
 from qpensieve.envs import DISCRETE, DOMAINS, find_domain
+from qpensieve.envs.registry import Domain
 from qpensieve.methods import get_method
 from qpensieve.records import provenance
 from qpensieve.records.checkpoint import CheckpointError, last_good_step
@@ -41,7 +43,7 @@ from qpensieve.train.session import DivergedError, EnvFailedError
 
 FLAT = (tyro.conf.OmitArgPrefixes, tyro.conf.AvoidSubcommands)
 RunFolder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
-RunFolders = Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN [RUN ...]")]
+RunsOrFiles = Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN_OR_FILE [RUN_OR_FILE ...]")]
 EXIT_FAILED, EXIT_STOPPED = 1, 130
 USER_ERRORS = (ValueError, OSError, ImportError, CheckpointError, DivergedError, EnvFailedError, FolderInUseError)
 """Errors whose message says all a user needs; shown without a traceback."""
@@ -91,16 +93,21 @@ def _parse_train(words: list[str], algo: str, preset: str, domain: str = "") -> 
 def resume(
     run: RunFolder,
     num_threads: int | None = None,
+    steps: int | None = None,
     options: Options = Options(),  # noqa: B008
 ) -> None:
-    """Continue a run that was stopped or killed, to the same numbers as if it never had been.
+    """Continue a run that was stopped or killed, to the same numbers as if it never had been; or train it longer.
 
     Args:
         run: The run's folder.
+        steps: Train to so many steps instead of the run's own number; it may only grow. What was done stays as it is.
+            Settings that were spread over the run's length when it began (envelope's) keep their old end; pgmorl and
+            pfa spread what is left of learning rate and preferences over the new length.
         num_threads: Threads of the simulator; changes no number. Default: as before.
         options: How to show it.
     """
-    changes = {} if num_threads is None else {"num_threads": num_threads}
+    asked = {"num_threads": num_threads, "steps": steps}
+    changes = {name: value for name, value in asked.items() if value is not None}
     resumed = runs.resume(run, options, _warn, **changes)
     if resumed.session.step == resumed.session.goal:
         _warn(f"the run is complete: all {resumed.session.goal:,} steps are done")
@@ -126,17 +133,22 @@ def evaluate(run: RunFolder, other: Path | None = None) -> None:
         print(_dominance(run, other))
 
 
-def plot(run: RunFolders, out: Path | None = None) -> None:
+def plot(run: RunsOrFiles, out: Path | None = None) -> None:
     """Draw front.png and curves.png of a run, of pgmorl and pfa its search too; several runs: their curves in one.
 
     Args:
-        run: One run's folder, or several.
-        out: Where the picture of several runs goes; default: compare.png.
+        run: A run's folder or a file written by `qpensieve export`, or several of them.
+        out: One run: a picture (x.png) for the front alone, or a folder for all pictures; default: the run's folder,
+            or beside the file. Several: the picture of their curves, or its folder; default: compare.png.
     """
     if len(run) == 1:
-        paths = pictures.all_pictures(run[0])
+        paths = pictures.plot(run[0], out)
+        for name in pictures.missing(run[0]):
+            _warn(f"no {name}: an exported file does not hold the search, the run's folder does")
     else:
-        paths = [curve_pictures.compare_curves(list(run), out or Path("compare.png"))]
+        picture = out or Path("compare.png")
+        target = picture if pictures.is_picture(picture) else picture / "compare.png"
+        paths = [curve_pictures.compare_curves(list(run), target)]
     for path in paths:
         print(path)
 
@@ -152,7 +164,7 @@ def export(run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN
 
 
 def compare(
-    results: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN_OR_FILE [RUN_OR_FILE ...]")],
+    results: RunsOrFiles,
     step: int | None = None,
     out: Path | None = None,
     curves: bool = False,
@@ -169,28 +181,19 @@ def compare(
         print(comparison.draw_single_curves(results, out or Path("curves.png")))
         return
     shared = comparison.on_common_preferences([comparison.read(path, step) for path in results])
-    print(console.format_markdown(comparison.table(shared)))
+    show = console.format_table if sys.stdout.isatty() else console.format_markdown
+    print(show(comparison.table(shared)))
     if out is not None:
         print(comparison.draw(shared, out))
 
 
 def domains() -> None:
     """List the ten domains and those with discrete actions: sizes, time limit, objectives, reference of the HV."""
-    rows = [
-        {
-            "domain": domain.id,
-            "obs": domain.obs_size,
-            "act": domain.action_size,
-            "steps": domain.max_steps,
-            "objectives": ", ".join(domain.objectives),
-            "reference": str(domain.spec.reference),
-        }
-        for domain in (*DOMAINS.values(), *DISCRETE.values())
-    ]
+    rows = [row for domain in (*DOMAINS.values(), *DISCRETE.values()) for row in _domain_rows(domain)]
     print(console.format_table(rows))
     for domain in DISCRETE.values():
         index = f"an index below {domain.num_actions}"
-        print(f"{domain.id} is not one of the ten: its action is {index}, which only --algo envelope takes.")
+        print(f"{domain.id} is not one of the ten: its action is {index},\nwhich only --algo envelope takes.")
 
 
 def version() -> None:
@@ -369,6 +372,17 @@ def _dominance(run: Path, other: Path) -> str:
     shares = comparison.dominance(ours, theirs)
     spread = f"{shares.mean():.3f}" if len(shares) == 1 else f"{shares.mean():.3f} +- {shares.std():.3f}"
     return f"ED against {other}: {spread} over {len(shares)} seed pair(s), {len(ours.preferences)} preferences"
+
+
+def _domain_rows(domain: Domain) -> list[console.Row]:
+    """A domain in the list: its objectives take as many lines as they need."""
+    pairs = zip(domain.objectives, domain.spec.reference or (), strict=True)
+    first, *more = textwrap.wrap(", ".join(f"{name}\xa0({value:g})".replace(" ", "\xa0") for name, value in pairs), 44)
+    sizes = {"obs": domain.obs_size, "act": domain.action_size, "steps": domain.max_steps}
+    heading = "objectives (reference of the HV)"
+    rows = [{"domain": domain.id, **{name: str(size) for name, size in sizes.items()}, heading: first}]
+    rows += [{"domain": "", **dict.fromkeys(sizes, ""), heading: line} for line in more]
+    return [row | {heading: row[heading].replace("\xa0", " ")} for row in rows]
 
 
 def _measure(name: str, run: Callable[..., list[console.Row]], settings: Any, json: Path | None) -> None:

@@ -4,6 +4,7 @@ import math
 import os
 import shutil
 import sys
+import textwrap
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -20,6 +21,8 @@ HALF_LIFE = 120.0
 """Seconds after which a measured pace counts half."""
 SURE_AFTER = 3.0
 """Seconds of learning after which its pace is taken for the run's."""
+PAGE = 79
+"""Columns that tables and texts keep to."""
 NARROW, WIDE = 70, 100
 """Columns of a terminal too narrow for a bar, and of one with room for a long one."""
 LONG_RUN = 600.0
@@ -254,17 +257,61 @@ def format_number(value: float | int, digits: int = 4, whole_from: float | int =
     return f"{value:,.0f}" if abs(value) >= whole_from else f"{value:.{digits}g}"
 
 
-def format_spread(mean: float, std: float, show: Callable[..., str] = format_number) -> str:
-    """Mean and standard deviation, each shown by `show`."""
-    return f"{show(mean)} +- {show(std)}"
+def format_spread(mean: float, std: float | None, show: Callable[..., str] = format_number) -> str:
+    """Mean and standard deviation, each shown by `show`; the mean alone where one value has no deviation (None)."""
+    return show(mean) if std is None else f"{show(mean)} +- {show(std)}"
 
 
-def format_table(rows: Sequence[Row]) -> str:
-    """Columns, one per key of the first row: words to the left, numbers to the right; a rule below the headings."""
+def format_table(rows: Sequence[Row], width: int = PAGE, show: Callable[[Any], str] | None = None) -> str:
+    """Columns, one per key of the first row: words to the left, numbers to the right; a rule below the headings.
+
+    Headings are broken, and columns that find no room in `width` follow below, beside the first one again.
+
+    Args:
+        rows: What to show.
+        width: Columns of the page.
+        show: How numbers are shown; default: three digits.
+    """
     names = list(rows[0])
     is_text = [all(isinstance(row[name], str) for row in rows) for name in names]
-    lines = align([names, *([_show(row[name]) for name in names] for row in rows)], is_text)
-    return "\n".join([lines[0], "-" * max(map(len, lines)), *lines[1:]])
+    columns = [[name, *(_show(row[name], show) for row in rows)] for name in names]
+    widths, blocks = _widths(columns, width), []
+    for chosen in _blocks(widths, width):
+        heads, cells = _headed([columns[i] for i in chosen], [widths[i] for i in chosen])
+        lines = align([*heads, *cells], [is_text[i] for i in chosen])
+        rule = "-" * max(map(len, lines))
+        blocks.append("\n".join([*lines[: len(heads)], rule, *lines[len(heads) :]]))
+    return "\n\n".join(blocks)
+
+
+def _blocks(widths: Sequence[int], width: int) -> list[list[int]]:
+    """Which columns stand beside each other: as many as have room, the first one in every block."""
+    blocks, used = [[0]], widths[0]
+    for i in range(1, len(widths)):
+        if used + 2 + widths[i] > width and len(blocks[-1]) > 1:
+            blocks.append([0])
+            used = widths[0]
+        blocks[-1].append(i)
+        used += 2 + widths[i]
+    return blocks
+
+
+def _widths(columns: Sequence[Sequence[str]], width: int) -> list[int]:
+    """Width of each column; where not all have room, its heading is as narrow as cells and words allow."""
+    whole = [max(map(len, column)) for column in columns]
+    if sum(whole) + 2 * (len(whole) - 1) <= width:
+        return whole
+    return [max(*map(len, cells), *map(len, name.split())) for name, *cells in columns]
+
+
+def _headed(columns: Sequence[Sequence[str]], widths: Sequence[int]) -> tuple[list[list[str]], list[list[str]]]:
+    """Lines of the headings, broken where they are wider than their column, and lines of the cells."""
+    wrap = lambda name, width: textwrap.wrap(name, max(width, 1), break_long_words=False) or [""]
+    broken = [wrap(column[0], width) for column, width in zip(columns, widths, strict=True)]
+    deepest = max(map(len, broken))
+    heads = [[""] * (deepest - len(lines)) + lines for lines in broken]
+    lines = [list(line) for line in zip(*heads, strict=True)]
+    return lines, [list(line) for line in zip(*(column[1:] for column in columns), strict=True)]
 
 
 def format_markdown(rows: Sequence[Row]) -> str:
@@ -282,9 +329,11 @@ def align(lines: Sequence[Sequence[str]], is_left: Sequence[bool]) -> list[str]:
     return ["  ".join(map(pad, cells, widths, is_left)).rstrip() for cells in lines]
 
 
-def _show(value: object) -> str:
+def _show(value: object, show: Callable[[Any], str] | None) -> str:
     if value is None:
         return "-"
+    if show is not None and not isinstance(value, str):
+        return show(value)
     return format_number(value, digits=3, whole_from=1000) if isinstance(value, float) else str(value)
 
 

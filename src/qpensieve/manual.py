@@ -1,4 +1,4 @@
-"""Help pages and hints: what people read. tyro parses; here the settings are said in words and grouped by what they set."""
+"""Help pages and hints: tyro parses, and here settings are said in words and grouped by what they set."""
 
 import ast
 import dataclasses
@@ -221,7 +221,7 @@ def check_options(words: Iterable[str], arguments: Any, config: RunConfig) -> No
 
 
 def tidy(page: str) -> str:
-    """A help page of tyro in the words of this one: no `{None}|`, no default that says nothing, no `options options`."""
+    """A help page of tyro without `{None}|`, defaults that say nothing, and titles such as `options options`."""
     said = re.sub(r"\{None\}\|| ?\(default: (None|False|True|)\)", "", page)
     titled = re.sub(r"(?m)^ (\w+) options *$", lambda found: f" {OUTPUT if found[1] == 'options' else found[1]}", said)
     usage = re.sub(r"\[[A-Z -]+ OPTIONS\]", "[OPTIONS]", titled)

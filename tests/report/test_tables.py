@@ -97,7 +97,7 @@ class TestTable:
         returns = obedient(2)
         returns[1] = (0.0, -50.0)
         text = tables.format_summary(tables.summarize_run(make_run(tmp_path, "DST2d", returns)))
-        assert "exact ceilings: UT 7.757 (one fixed trip at most 6.18), HV 1055.0" in text
+        assert "exact ceilings, full protocol: UT 7.757 (one fixed trip 6.18), HV 1055.0" in text
         lines = text.splitlines()
         first, second = (line for line in lines if "of the front's treasures" in line)
         assert "23.7" in first
@@ -124,5 +124,5 @@ class TestTable:
         short = tables.format_summary(tables.summarize_run(make_run(tmp_path / "a", "DST2d", obedient(2))))
         full = tables.format_summary(tables.summarize_run(make_run(tmp_path / "b", "qpensieve/DST2d-v0", obedient(2))))
         assert full == short.replace("DST2d", "qpensieve/DST2d-v0")
-        assert "exact ceilings: UT 7.757" in full
+        assert "exact ceilings, full protocol: UT 7.757" in full
         assert "HV is not comparable with the paper's" in full

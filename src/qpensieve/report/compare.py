@@ -199,7 +199,8 @@ def dominance(result: Result, other: Result) -> Float64[np.ndarray, " seed"]:
 
 def _spread(values: np.ndarray) -> str:
     digits = 0 if np.abs(values).max() >= 100 else 2
-    return format_spread(values.mean(), values.std(), f"{{:.{digits}f}}".format)
+    std = values.std() if len(values) > 1 else None
+    return format_spread(values.mean(), std, f"{{:.{digits}f}}".format)
 
 
 def draw(results: Sequence[Result], out: Path) -> Path:
@@ -222,7 +223,9 @@ def draw(results: Sequence[Result], out: Path) -> Path:
         set_label(known.objectives[i] if known else f"objective {i + 1}")
     if known and known.exact and results[0].reference is not None:
         ceilings = known.exact.ceilings(results[0].preferences, results[0].reference)
-        left.axhline(ceilings.utility, color=drawing.GREY, linestyle="--", linewidth=1, label="ceiling")
+        left.axhline(
+            ceilings.utility, color=drawing.GREY, linestyle="--", linewidth=1, label="ceiling on these preferences"
+        )
         right.plot(*known.exact.points.T, "x", color=drawing.GREY, label="exact front")
         left.legend(frameon=False, loc="upper left", bbox_to_anchor=(0.0, 0.96))
     right.legend(frameon=False, fontsize=8)

@@ -83,7 +83,7 @@ def draw_curves(run: Path, out: Path) -> Path:
     if "snapshot_share" in logged:
         _draw_share(next(panels), *logged["snapshot_share"])
     drawing.set_title(figure, f"{data.domain} · {data.algo} · {drawing.count(data.table.num_seeds, 'seed')}")
-    figure.supxlabel(short_note(data.table), fontsize=9, color=GREY)
+    figure.supxlabel(short_note(data), fontsize=9, color=GREY)
     return drawing.write_figure(figure, out)
 
 
@@ -109,7 +109,7 @@ def compare_curves(runs: Sequence[Path], out: Path) -> Path:
     for axes, title, ceilings in zip(panels, (UT_TITLE, HV_TITLE), _ceilings(data[0]), strict=False):
         _finish(axes, title, ceilings)
     drawing.set_title(figure, f"{data[0].domain} · {drawing.count(len(data), 'run')}: mean ± 1 std over seeds")
-    figure.supxlabel(short_note(data[0].table), fontsize=9, color=GREY)
+    figure.supxlabel(short_note(data[0]), fontsize=9, color=GREY)
     return drawing.write_figure(figure, out)
 
 
@@ -139,6 +139,11 @@ def _read_series(rows: list[dict[str, Any]], key: str, num_seeds: int) -> tuple[
 
 def _score(run: RunData) -> _Scores:
     table = run.table
+    if run.scored:
+        of = lambda name: np.array([row[name] for row in run.scored or ()])
+        steps, hv = of("step").astype(np.int64), of("hv")
+        values = of("ut").astype(np.float64), of("best_single").astype(np.float64)
+        return _Scores(steps, *values, None if table.reference is None else hv.astype(np.float64))
     if len(table.short_steps) == 0:
         raise ValueError(f"{run.folder} has no short evaluation yet; nothing to draw")
     each = [summarize(r, table.short_preferences, table.reference) for r in table.short_returns]
@@ -212,7 +217,8 @@ def _ceilings(run: RunData) -> tuple[dict[str, float], dict[str, float]]:
     if run.exact is None or run.table.reference is None:
         return {}, {}
     best = run.exact.ceilings(run.table.short_preferences, run.table.reference)
-    return {"ceiling": best.utility, "best single policy": best.best_single}, {"ceiling": best.hypervolume}
+    ceiling = "ceiling (short protocol)"
+    return {ceiling: best.utility, "best single policy": best.best_single}, {ceiling: best.hypervolume}
 
 
 def _finish(axes: Axes, title: str, ceilings: Mapping[str, float]) -> None:

@@ -188,5 +188,5 @@ def _describe_front(figure: Figure, run: RunData, front: _Front) -> None:
     correlation = zip(run.objectives, summary.correlation.mean(axis=0), strict=True)
     obeys = "rank correlation of λ with return: " + ", ".join(f"{name} {value:.2f}" for name, value in correlation)
     marks = "pale: dominated · rings: preferences with the same return"
-    lines = [full if front.is_full else short_note(run.table), " · ".join(notes), obeys, marks]
+    lines = [full if front.is_full else short_note(run), " · ".join(notes), obeys, marks]
     figure.supxlabel("\n".join(lines), fontsize=9, color=GREY)

@@ -158,7 +158,11 @@ def _draw_volumes(axes: Axes, search: SearchData) -> None:
     if search.run.exact is not None:
         best = metrics.hypervolume(search.run.exact.points, search.record.reference)
         axes.axhline(
-            best, color="black", linestyle="--", linewidth=1.2, label=f"ceiling {drawing.format_like(best, best)}"
+            best,
+            color="black",
+            linestyle="--",
+            linewidth=1.2,
+            label=f"ceiling {drawing.format_like(best, best)} (whole exact front)",
         )
     axes.set_title("archive's hypervolume", fontsize=10)
     axes.set_xlabel("iterations of every task", fontsize=10)

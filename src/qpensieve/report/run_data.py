@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float64
 
 from qpensieve.envs.exact import ExactFront
 from qpensieve.envs.registry import Domain, find_domain
+from qpensieve.preferences import test_table
 from qpensieve.records import evaluations
 from qpensieve.records import search as searches
 from qpensieve.records.evaluations import Evaluations
@@ -20,6 +21,8 @@ from qpensieve.records.search import SearchRecord
 from qpensieve.report import drawing
 
 Points = Float64[np.ndarray, "n d"]
+SHORT_EVERY = 5
+"""The short protocol takes every so many-th row of the test table."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,8 @@ class RunData:
     folder: Path
     config: Mapping[str, Any]
     table: Evaluations
+    scored: Sequence[Mapping[str, Any]] | None = None
+    """Of an exported run, which leaves out the returns of the short protocol: its scores, one row per evaluation."""
 
     @property
     def algo(self) -> str:
@@ -102,6 +107,9 @@ class SearchData:
 
 
 def read_run(folder: Path) -> RunData:
+    """The run of a folder, or of a file that `qpensieve export` wrote."""
+    if folder.is_file():
+        return _read_export(folder)
     path = folder / CONFIG
     if not path.is_file():
         raise FileNotFoundError(f"no {CONFIG} in {folder}; is it a run's folder?")
@@ -114,6 +122,31 @@ def read_run(folder: Path) -> RunData:
     return RunData(folder, config, evaluations.load(folder / EVALUATIONS))
 
 
+def _read_export(path: Path) -> RunData:
+    try:
+        content = json.loads(path.read_text())
+        config, full, short = content["config"], content["full_protocol"], content["short_protocol"]
+        returns = [np.array(row["mean_returns"], np.float64) for row in full]
+        lam = np.array(content.get("preferences") or test_table(returns[0].shape[-1]), np.float64)
+        reference = content["reference"]
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        raise ValueError(f"{path} is not a file that 'qpensieve export' wrote: {error!r}") from error
+    is_short_all = "preferences" in config["agent"]  # agents of single preferences are evaluated on all of them
+    near = None if reference is None else np.array(reference, np.float64)
+    seeds, d = int(config["seeds"]), lam.shape[1]
+    table = evaluations.empty(seeds, lam if is_short_all else lam[::SHORT_EVERY], np.empty((0, d)), lam, near)
+    for row, of_seeds in zip(full, returns, strict=True):
+        if of_seeds.shape != (seeds, *lam.shape):
+            raise ValueError(f"{path}: returns must have the shape {(seeds, *lam.shape)}, got {of_seeds.shape}")
+        table = evaluations.append_full(table, int(row["step"]), of_seeds[:, :, None])
+    return RunData(path, config, table, short)
+
+
+def has_search(path: Path) -> bool:
+    """Whether an exported run is of a population, whose search is not in the file."""
+    return path.is_file() and "search" in json.loads(path.read_text())
+
+
 def read_search(folder: Path) -> SearchData:
     search = SearchData(read_run(folder), searches.load(folder / SEARCH))
     if search.record.num_iterations == 0:
@@ -121,9 +154,9 @@ def read_search(folder: Path) -> SearchData:
     return search
 
 
-def short_note(table: Evaluations) -> str:
+def short_note(run: RunData) -> str:
     """What the short protocol was, for the foot of a picture."""
-    episodes = table.short_returns.shape[3]
+    episodes = run.table.short_returns.shape[3] if not run.scored else run.scored[0]["episodes"]
     return f"short protocol: every fifth preference x {episodes} episodes; not comparable with the paper's table"
 
 

@@ -71,8 +71,9 @@ class Keeper:
 
     def _find_fault(self, saved: Checkpoint) -> str | None:
         """What is wrong with a checkpoint that is whole: a damaged replay. Another configuration raises."""
-        current = configs.to_dict(self._session.config)
-        checkpoint.check_config(saved.meta["config"], current, ignore=MAY_DIFFER)
+        before, current = saved.meta["config"], configs.to_dict(self._session.config)
+        may_grow = ("steps",) if before.get("steps", 0) <= current["steps"] else ()
+        checkpoint.check_config(before, current, ignore=(*MAY_DIFFER, *may_grow))
         return None if self._log is None else self._log.verify(saved.meta["replay"] or [])
 
     def restore(self, saved: Checkpoint) -> None:

@@ -291,14 +291,19 @@ def resume(path: Path, options: Options, warn: Callable[[str], None], **changes:
         path: The run's folder.
         options: How to show it.
         warn: Is told what was lost, if anything.
-        changes: Fields of the configuration that may differ (`keeper.MAY_DIFFER`).
+        changes: Fields of the configuration that may differ (`keeper.MAY_DIFFER`); `steps` may grow.
     """
     if not (path / folder.CONFIG).exists():
         raise FileNotFoundError(f"{path} is not a run's folder: it has no {folder.CONFIG}")
     held = lock(path)
     try:
-        config = dataclasses.replace(configs.load(path / folder.CONFIG), **changes)
+        before = configs.load(path / folder.CONFIG)
+        config = dataclasses.replace(before, **changes)
+        if config.steps < before.steps:
+            raise ValueError(f"steps may only grow: the run has {before.steps:,}, got {config.steps:,}")
         run = _restored(path, config, options, warn)
+        if config.steps > before.steps:
+            configs.save(dataclasses.replace(before, steps=config.steps), path / folder.CONFIG)
     except BaseException:
         held.close()
         raise
