@@ -54,7 +54,7 @@ class TrainArguments:
     out: Path = Path("runs")
     """Folder that holds the runs."""
     name: str | None = None
-    """Name of the run's folder; default: domain, algorithm and time."""
+    """Name of the run folder; default: domain, algorithm and time."""
     options: Options = dataclasses.field(default_factory=Options)
 
 
@@ -89,7 +89,7 @@ def resume(
     """Continue a run that was stopped or killed, to the same numbers as if it never had been.
 
     Args:
-        run: The run's folder.
+        run: The run folder.
         num_threads: Threads of the simulator; changes no number. Default: as before.
         options: How to show it.
     """
@@ -104,7 +104,7 @@ def evaluate(run: RunFolder, other: Path | None = None) -> None:
     """Run the full protocol (whole test table, 10 episodes) on a run's newest checkpoint; scores and pictures.
 
     Args:
-        run: The run's folder.
+        run: The run folder.
         other: A second run, fully evaluated: also print ED, the share of preferences where the first scores more.
     """
     if last_good_step(run) is None:
@@ -138,7 +138,7 @@ def export(run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN
     """Write a run as one small JSON file: configuration, machine, scores and mean returns of every evaluation.
 
     Args:
-        run: The run's folder.
+        run: The run folder.
         out: The file to write.
     """
     print(export_run(run, out))
@@ -183,7 +183,7 @@ def domains() -> None:
     print(console.format_table(rows))
     for domain in DISCRETE.values():
         index = f"an index below {domain.num_actions}"
-        print(f"{domain.id} is not one of the ten: its action is {index}, which only --algo envelope takes.")
+        print(f"{domain.id} is not one of the ten: its action is {index}, which only --algo envelope supports.")
 
 
 def version() -> None:
@@ -319,7 +319,7 @@ def _complete(run: Run) -> None:
         run.train()
     except DivergedError as error:
         step = run.last_checkpoint_step
-        kept = f"the last good checkpoint is of step {step}" if step else "there was no checkpoint yet"
+        kept = f"the last good checkpoint is at step {step}" if step else "there is no checkpoint yet"
         raise DivergedError(f"{error}; training stopped, {kept} ({run.folder})") from error
     except KeyboardInterrupt:  # the second one, or one after training
         raise runs.Stopped(f"interrupted; continue with: qpensieve resume {run.folder}") from None

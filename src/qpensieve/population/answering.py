@@ -35,7 +35,7 @@ class ArchivePredictor:
         lam: Float[np.ndarray, "n d"],
         stream: np.random.Generator | None = None,
     ) -> Float32[np.ndarray, "n act"]:
-        """Mean actions, or sampled ones where there is a `stream`."""
+        """Mean actions, or sampled ones if there is a `stream`."""
         known, size = self._policies[seed], self._widths[-1]
 
         def act(number: int, rows: Int64[np.ndarray, " group"]) -> Float32[np.ndarray, "group act"]:

@@ -31,7 +31,7 @@ class Result:
     Attributes:
         name: File and algorithm.
         algo: Algorithm.
-        domain: Domain, by its short name where it is a known one.
+        domain: Domain, by its short name if it is known.
         step: Environment steps of each agent.
         preferences: Rows of the table.
         returns: Mean over episodes.
@@ -127,13 +127,13 @@ def on_common_preferences(results: Sequence[Result]) -> list[Result]:
     """The results on the preferences that all of them were evaluated on."""
     first, *others = results
     if {result.domain for result in results} != {first.domain}:
-        raise ValueError(f"runs of different domains do not compare: {', '.join(r.domain for r in results)}")
+        raise ValueError(f"runs must have the same domain to be compared, got {', '.join(r.domain for r in results)}")
     is_common = np.ones(len(first.preferences), bool)
     for result in others:
         is_common &= np.array([_find(lam, result.preferences) is not None for lam in first.preferences])
     common = first.preferences[is_common]
     if len(common) == 0:
-        raise ValueError("these runs share no test preference")
+        raise ValueError("runs must share a test preference to be compared, got none in common")
     return [_on(result, common) for result in results]
 
 
@@ -234,7 +234,9 @@ def read_curves(path: Path) -> dict[str, Any]:
     content = json.loads(path.read_text())
     rows = content["short_protocol"]
     if not rows or "mean_returns" not in rows[0]:
-        raise ValueError(f"{path} holds no curves of single preferences: export a run of few preferences")
+        raise ValueError(
+            f"{path} holds no curves of single preferences: export a run of sac or hybrid-sac with few preferences"
+        )
     preferences = np.array(content["preferences"])
     returns = np.array([row["mean_returns"] for row in rows])
     return {
@@ -250,7 +252,7 @@ def draw_single_curves(paths: Sequence[Path], out: Path) -> Path:
     curves = [read_curves(path) for path in paths]
     shared = curves[0]["preferences"]
     if any(not np.array_equal(shared, curve["preferences"]) for curve in curves):
-        raise ValueError("these files are not of the same preferences")
+        raise ValueError("all files must have the same preferences to be drawn together")
     figure = drawing.new_figure(3.6)
     panels = np.atleast_1d(figure.subplots(1, len(shared), sharex=True))
     for i, (axes, lam) in enumerate(zip(panels, shared, strict=True)):

@@ -293,7 +293,7 @@ class PopulationTrainer:
         return ArchivePredictor([self.policies_of(i) for i in range(self.config.seeds)], self._widths)
 
     def search_record(self) -> SearchRecord:
-        """All of the search, for the run's folder."""
+        """All of the search, for the run folder."""
         return search_arrays.complete(self.record, self._searches)
 
     def parameters(self) -> dict[str, np.ndarray]:
