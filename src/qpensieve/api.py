@@ -11,7 +11,7 @@ from jaxtyping import Float
 
 from qpensieve import config as configs
 from qpensieve.config import RunConfig
-from qpensieve.console import Progress
+from qpensieve.console import Outlook, Progress
 from qpensieve.preferences import check_preference
 from qpensieve.presets import default_config
 from qpensieve.records import checkpoint, folder
@@ -19,7 +19,7 @@ from qpensieve.records.checkpoint import CheckpointError
 from qpensieve.records.scores import RunSummary, summarize
 from qpensieve.train.evaluate import FULL_EPISODES, protocols
 from qpensieve.train.keeper import Keeper
-from qpensieve.train.session import Session
+from qpensieve.train.session import Session, phase_of
 from qpensieve.train.sessions import open_session
 
 __all__ = ["CNDER", "MOSAC", "PFA", "PGMORL", "SAC", "Agent", "EnvelopeDQN", "HybridSAC", "QPensieve", "load"]
@@ -72,11 +72,13 @@ class Agent:
             raise ValueError(f"total_timesteps must be at least {session.block}, one block; got {total_timesteps}")
         goal = session.step + total_timesteps
         session.plan(goal)
-        progress = Progress(goal, session.step, quiet=not progress_bar)
+        progress = Progress(goal, session.step, quiet=not progress_bar, outlook=_outlook(session))
         while session.step + session.block <= goal:
+            progress.enter(phase_of(session))
             session.advance()
             progress.show(session.step)
         session.drain()
+        progress.end()
         self._predictor = session.predictor()
         return self
 
@@ -220,3 +222,7 @@ def load(path: str | Path) -> Agent:
     agent = kind.__new__(kind)
     agent._start(session)
     return agent
+
+
+def _outlook(session: Session) -> Outlook:
+    return Outlook(random_steps=0 if session.layout is None else session.config.random_steps)

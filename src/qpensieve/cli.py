@@ -2,17 +2,21 @@
 
 import copy
 import dataclasses
+import inspect
+import io
 import sys
 from collections.abc import Callable
+from contextlib import redirect_stdout, suppress
 from datetime import datetime
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import tyro
 
 import qpensieve
 from qpensieve import bench as bench_package
-from qpensieve import console, presets
+from qpensieve import console, manual, presets
 from qpensieve.bench import collect as bench_collect
 from qpensieve.bench import lanes as bench_lanes
 from qpensieve.bench import methods as bench_methods
@@ -78,6 +82,9 @@ def _parse_train(words: list[str], algo: str, preset: str, domain: str = "") -> 
         domain = next((word for word in words if find_domain(word) is not None), "")
     default = presets.default_config(domain, algo, preset)
     unset = TrainArguments(_without_domain(default))
+    if {"-h", "--help"} & set(words):
+        _show_page(manual.train_page(unset, unset.config, inspect.getdoc(TrainArguments) or ""))
+    manual.check_options(words, unset, default)
     return tyro.cli(TrainArguments, default=unset, args=words, prog="qpensieve train", config=FLAT)
 
 
@@ -276,10 +283,12 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         if words[:1] == ["train"]:
             train(words[1:])
+        elif words[:1] == ["--version"]:
+            version()
         elif words[:1] == ["bench"]:
             _dispatch(BENCHMARKS, "qpensieve bench", bench_package.__doc__, words[1:])
         else:
-            _dispatch(COMMANDS, "qpensieve", qpensieve.__doc__, words)
+            _dispatch(COMMANDS, "qpensieve", f"{qpensieve.__doc__} {manual.PREFERENCE}", words)
     except runs.Stopped as stopped:
         print(stopped, file=sys.stderr)
         sys.exit(EXIT_STOPPED)
@@ -292,7 +301,22 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _dispatch(commands: dict[str, Callable[..., None]], prog: str, about: str | None, words: list[str]) -> None:
-    tyro.extras.subcommand_cli_from_dict(commands, prog=prog, description=about, args=words, config=FLAT)
+    if not words or words[0] in ("-h", "--help"):
+        _show_page(manual.overview(commands, prog, about or ""))
+    manual.check_command(words[0], commands, prog)
+    parse = partial(tyro.extras.subcommand_cli_from_dict, commands, prog=prog, description=about, config=FLAT)
+    if not {"-h", "--help"} & set(words):
+        parse(args=words)
+        return
+    page = io.StringIO()
+    with suppress(SystemExit), redirect_stdout(page):
+        parse(args=words)
+    _show_page(manual.tidy(page.getvalue()))
+
+
+def _show_page(page: str) -> NoReturn:
+    print(page)
+    sys.exit(0)
 
 
 def _peek(words: list[str], option: str, default: str) -> str:

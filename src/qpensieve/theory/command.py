@@ -140,7 +140,7 @@ def _fronts(momdp: Momdp, prefs: np.ndarray, progress: Progress) -> tuple[np.nda
         fronts.append(coverage.trace_front(momdp, prefs, alpha, vertices))
         progress.note(now=f"temperature {alpha:g}")
         progress.show(2 * len(SHOWN) + i + 1, force=i + 1 == len(FALLING))
-    progress.say("")
+    progress.end()
     return vertices, fronts
 
 

@@ -1,19 +1,17 @@
 """A run and its folder: evaluations, log, checkpoints, pictures; started, stopped and resumed to the same numbers."""
 
 import dataclasses
-import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import Any, TextIO
 
 import numpy as np
 
 from qpensieve import config as configs
 from qpensieve.config import RunConfig
-from qpensieve.console import Progress
+from qpensieve.console import DONE, EVALUATING, SAVING, Outlook, Progress, format_count
 from qpensieve.records import checkpoint, evaluations, folder, provenance, search
 from qpensieve.records.atomic import write_json
 from qpensieve.records.checkpoint import Checkpoint
@@ -21,8 +19,9 @@ from qpensieve.records.lock import lock
 from qpensieve.records.log import MetricsLog, is_logged
 from qpensieve.records.scores import RunSummary, scores, summarize
 from qpensieve.train.evaluate import FULL_EPISODES, SHORT_EPISODES, protocols
+from qpensieve.train.interrupts import interrupts
 from qpensieve.train.keeper import Keeper
-from qpensieve.train.session import EnvFailedError
+from qpensieve.train.session import EnvFailedError, phase_of
 from qpensieve.train.sessions import open_session
 
 FULL = "full evaluation"
@@ -70,6 +69,7 @@ class Run:
         reference = None if spec.reference is None else np.array(spec.reference)
         self.evaluations = evaluations.empty(config.seeds, on.short, on.curve, on.full, reference)
         self._logged_to = 0
+        self._scored: dict[str, str] = {}
         self._latest: dict[str, str] = {}
         self._open_log: MetricsLog | None = None
         self._last_checkpoint = self._began = time.monotonic()
@@ -94,20 +94,46 @@ class Run:
             (self.folder / name).unlink(missing_ok=True)
         checkpoint.cut_jsonl(self.folder / folder.METRICS, 0)
 
-    def train(self) -> None:
-        """Train to the configured number of steps; on Ctrl-C saves and raises `Stopped`."""
+    def train(self, hint: str = "") -> None:
+        """Train to the configured number of steps; on Ctrl-C saves and raises `Stopped`.
+
+        Args:
+            hint: What to tell people whose run will take long.
+        """
+        session = self.session
+        progress = Progress(session.goal, session.step, quiet=self._options.quiet, outlook=self._outlook(hint))
+        try:
+            with interrupts(progress.answer) as is_interrupted:
+                self._train(progress, is_interrupted)
+            self._finish(progress)
+        finally:
+            progress.end()
+
+    def _train(self, progress: Progress, is_interrupted: Callable[[], bool]) -> None:
         goal = self.session.goal
-        progress = Progress(goal, self.session.step, quiet=self._options.quiet)
-        with _interrupts() as is_interrupted:
-            if self.session.step > 0:  # an environment that failed in an evaluation has left it to do
-                self._settle(progress)
-            while self.session.step < goal:
-                self._advance(progress)
-                if is_interrupted() and self.session.step < goal:
-                    self.save()
-                    step = self.session.step
-                    raise Stopped(f"stopped at step {step:,}; continue with: qpensieve resume {self.folder}")
-        self._finish(progress)
+        if self.session.step > 0:  # an environment that failed in an evaluation has left it to do
+            self._settle(progress)
+        while self.session.step < goal:
+            self._advance(progress)
+            if is_interrupted() and self.session.step < goal:
+                progress.enter(SAVING)
+                self.save()
+                step = self.session.step
+                raise Stopped(f"stopped at step {step:,}; continue with: qpensieve resume {self.folder}")
+
+    def _outlook(self, hint: str) -> Outlook:
+        """What takes time beside learning; evaluations by the number of their episodes."""
+        config, table = self.config, self.evaluations
+        num_short = len(table.short_preferences) + len(table.curve_preferences)
+        worth = len(table.full_preferences) * FULL_EPISODES / (num_short * SHORT_EPISODES)
+        seeds = f"{config.seeds} seed{'s' if config.seeds > 1 else ''}"
+        return Outlook(
+            random_steps=0 if config.method.is_population else config.random_steps,
+            eval_period=config.eval_period,
+            final_evaluation=worth if self._options.final_evaluation else 0.0,
+            size=f"{format_count(config.steps)} steps x {seeds}",
+            hint=hint,
+        )
 
     def save(self) -> None:
         """Write a checkpoint of the newest block."""
@@ -127,6 +153,7 @@ class Run:
 
     def _advance(self, progress: Progress) -> None:
         """One block, and what is due after it."""
+        progress.enter(phase_of(self.session))
         with self._saving_first():
             rows = self.session.advance()
         self._log_training()
@@ -138,16 +165,19 @@ class Run:
         step, config = self.session.step, self.config
         is_evaluated = self._is_evaluation_due()
         if is_evaluated:
-            progress.note(**_notes(self._evaluate_shortly()))
+            progress.enter(EVALUATING)
+            self._scored = _notes(self._evaluate_shortly())
         if config.full_eval_period and self._is_due(config.full_eval_period):
+            progress.enter(EVALUATING)
             self.evaluate_fully()
         if self._is_due(config.parameters_period):
             checkpoint.save_parameters(self.folder, step, self.session.parameters())
         if is_evaluated:
             self._save_search()
         if is_evaluated or time.monotonic() - self._last_checkpoint > config.checkpoint_seconds:
+            progress.enter(SAVING)
             self.save()
-        progress.note(**self._latest)
+        progress.note(**self._scored, **self._latest)
         progress.show(step)
 
     def _save_search(self) -> None:
@@ -222,10 +252,12 @@ class Run:
 
     def _finish(self, progress: Progress) -> None:
         if self._options.final_evaluation:
-            progress.say(f"full evaluation: {len(self.evaluations.full_preferences)} preferences x {FULL_EPISODES}")
+            progress.say(
+                f"full evaluation: {len(self.evaluations.full_preferences)} preferences x {FULL_EPISODES} episodes"
+            )
+            progress.enter(EVALUATING)
             self.evaluate_fully()
-        progress.show(self.session.step, force=True)
-        progress.say("")
+        progress.enter(DONE)
 
     def _log(self) -> MetricsLog:
         """The log, opened at the first row: only then has a resumed run cut what came after its checkpoint."""
@@ -288,25 +320,3 @@ def _restored(path: Path, config: RunConfig, options: Options, warn: Callable[[s
 def _notes(summary: RunSummary) -> dict[str, str]:
     notes = {"UT(short)": f"{summary.ut.mean():.4g}"}
     return notes if summary.hv is None else notes | {"HV(short)": f"{summary.hv.mean():.4g}"}
-
-
-@contextmanager
-def _interrupts() -> Iterator[Callable[[], bool]]:
-    """Ctrl-C sets a flag that is read between blocks; a second one interrupts at once."""
-    pressed = False
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        nonlocal pressed
-        if pressed:
-            raise KeyboardInterrupt
-        pressed = True
-
-    try:
-        before = signal.signal(signal.SIGINT, handle)
-    except ValueError:  # not the main thread: the caller's business
-        yield lambda: False
-        return
-    try:
-        yield lambda: pressed
-    finally:
-        signal.signal(signal.SIGINT, before)

@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float, Float32, Float64, Shaped
 
 from qpensieve.config import RunConfig
+from qpensieve.console import LEARNING, RANDOM
 from qpensieve.records.search import SearchRecord
 from qpensieve.replay.layout import RowLayout, Rows
 from qpensieve.types import EnvSpec
@@ -171,3 +172,9 @@ class Session(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+def phase_of(session: Session) -> str:
+    """What the next block is: random steps, or learning. Populations learn from the first step on."""
+    is_random = session.layout is not None and session.step < session.config.random_steps
+    return RANDOM if is_random else LEARNING
