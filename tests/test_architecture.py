@@ -17,6 +17,7 @@ LAYERS: dict[str, set[str]] = {
     "preferences": set(),
     "types": {"preferences"},
     "metrics": {"preferences"},
+    "front": {"console", "metrics"},
     "records": {"machine", "metrics"},
     "envs": {"machine", "metrics", "preferences", "types"},
     "learning": {"types"},

@@ -25,6 +25,7 @@ from qpensieve.preferences import das_dennis
 from qpensieve.presets import default_config
 from qpensieve.records import evaluations, search
 from qpensieve.records.folder import EVALUATIONS, SEARCH
+from qpensieve.records.scores import summarize
 from qpensieve.report import tables
 from qpensieve.settings import flat
 from qpensieve.train import population
@@ -288,6 +289,18 @@ class TestFitness:
             expected = objs[(preferences @ objs.T).argmax(axis=1)]
             np.testing.assert_allclose(returns[seed, :, 0], expected, atol=1e-6)  # DST2d has no chance in it
             np.testing.assert_allclose(returns[seed, :, 1], expected, atol=1e-6)
+
+    def test_a_policy_that_answers_many_preferences_is_one_point_of_the_front(self):
+        """Where starts are random its rows differed by chance, and every row counted as a policy of its own."""
+        trainer = trained(tiny(domain="Hopper2d", fitness_episodes=1, steps=400), 3)
+        preferences = das_dennis(2, 20)
+        returns = trainer.evaluate(preferences, 3)
+        scores = summarize(returns, preferences, np.array([0.0, -1000.0]))
+        for seed in range(2):
+            objs = trainer.policies_of(seed).objs
+            answering = np.unique((preferences @ objs.T).argmax(axis=1))
+            assert len(np.unique(returns[seed].mean(axis=1), axis=0)) == len(answering) < len(preferences)
+            assert scores.front_size[seed] <= len(answering)
 
 
 class TestSearch:

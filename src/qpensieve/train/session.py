@@ -143,7 +143,7 @@ class Session(Protocol):
         ...
 
     def evaluate(self, preferences: Float64[np.ndarray, "p d"], episodes: int) -> Float64[np.ndarray, "seed p e d"]:
-        """Returns of the policies as they are now."""
+        """Returns of the policies as they are now; rows that one policy of an archive answers share its mean."""
         ...
 
     def predictor(self) -> Predictor:
