@@ -54,6 +54,7 @@ class Agent:
 
     @property
     def config(self) -> RunConfig:
+        """Settings of the training."""
         return self.session.config
 
     @property
@@ -156,6 +157,7 @@ class Agent:
         return target
 
     def close(self) -> None:
+        """End threads and worker processes of the environments; the agent cannot learn afterwards."""
         self.session.close()
 
 
