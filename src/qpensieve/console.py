@@ -11,7 +11,7 @@ Row = dict[str, Any]
 
 
 class Progress:
-    """One line that is kept up to date on a terminal, and now and then a plain line elsewhere."""
+    """A progress line: updated in place on a terminal, else printed from time to time."""
 
     def __init__(self, total: int, start: int, out: TextIO | None = None, quiet: bool = False):
         self._total, self._first, self._out, self._quiet = total, start, out or sys.stderr, quiet
@@ -20,7 +20,7 @@ class Progress:
         self._period = 0.5 if self._out.isatty() else 30.0
 
     def note(self, **parts: str) -> None:
-        """Change what stands behind the numbers: UT, HV, temperature."""
+        """Change the notes after the numbers: UT, HV, temperature."""
         self._parts |= parts
 
     def show(self, step: int, force: bool = False) -> None:
@@ -38,7 +38,7 @@ class Progress:
         self._out.flush()
 
     def say(self, message: str) -> None:
-        """A line of its own."""
+        """Print a message on its own line."""
         if self._quiet:
             return
         self._out.write(("\r\x1b[K" if self._out.isatty() else "") + message + "\n")
@@ -46,7 +46,7 @@ class Progress:
 
 
 def format_number(value: float | int, digits: int = 4, whole_from: float | int = 1e4) -> str:
-    """`value` with so many significant digits; from `whole_from` on whole, with commas."""
+    """`value` with `digits` significant digits; a whole number with commas if it is `whole_from` or more."""
     return f"{value:,.0f}" if abs(value) >= whole_from else f"{value:.{digits}g}"
 
 
@@ -56,7 +56,7 @@ def format_spread(mean: float, std: float, show: Callable[..., str] = format_num
 
 
 def format_table(rows: Sequence[Row]) -> str:
-    """Columns, one per key of the first row: words to the left, numbers to the right; a rule below the headings."""
+    """A table with one column per key of the first row: words left, numbers right, a line below the headings."""
     names = list(rows[0])
     is_text = [all(isinstance(row[name], str) for row in rows) for name in names]
     lines = align([names, *([_show(row[name]) for name in names] for row in rows)], is_text)
@@ -64,7 +64,7 @@ def format_table(rows: Sequence[Row]) -> str:
 
 
 def format_markdown(rows: Sequence[Row]) -> str:
-    """The rows as a table in Markdown, with a column per key of the first one."""
+    """The rows as a table in Markdown, with one column per key of the first row."""
     names = list(rows[0])
     cells = lambda row: [f"{row[name]:,}" if isinstance(row[name], int) else str(row[name]) for name in names]
     lines = [names, ["---"] * len(names), *map(cells, rows)]
@@ -72,7 +72,7 @@ def format_markdown(rows: Sequence[Row]) -> str:
 
 
 def align(lines: Sequence[Sequence[str]], is_left: Sequence[bool]) -> list[str]:
-    """Lines of cells with their columns below each other, each to the left or to the right."""
+    """One line per row of cells, with aligned columns: left or right."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     pad = lambda cell, width, left: cell.ljust(width) if left else cell.rjust(width)
     return ["  ".join(map(pad, cells, widths, is_left)).rstrip() for cells in lines]

@@ -1,4 +1,4 @@
-"""Acting with archives: for every preference the policy whose measured objectives serve it best."""
+"""Acting with archives: every preference is served by the policy with the best measured objectives for it."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from qpensieve.population.members import KeptPolicy
 
 @dataclass(frozen=True, eq=False)
 class Policies:
-    """One seed's policies and what they reached."""
+    """The policies of one seed and the objectives they reached."""
 
     objs: Float64[np.ndarray, "p d"]
     flat: Float32[np.ndarray, "p parameters"]
@@ -49,7 +49,7 @@ class ArchivePredictor:
 
 
 def act_with_best(policies: list[Policies], lam: Float64[np.ndarray, "rows d"], widths: tuple[int, ...]) -> Act:
-    """Acts for the same rows of all seeds: every row by the policy of its seed that serves its preference best."""
+    """A function that acts for the same rows of all seeds; each row is served by its seed's best policy for it."""
     first = np.cumsum([0, *(len(known.objs) for known in policies)])
     served_by = np.concatenate([start + known.best(lam) for start, known in zip(first, policies, strict=False)])
     batches = even_batches(served_by)

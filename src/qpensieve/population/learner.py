@@ -16,12 +16,12 @@ from qpensieve.population.rollout import Place, Rollouts
 from qpensieve.types import EnvSpec, Info
 
 INIT = 2**31 - 1
-"""Folded into a task's key, in place of an iteration's number, for its first parameters."""
+"""Folded into a task's key for its first parameters, in place of the number of an iteration."""
 
 
 @dataclass(frozen=True, eq=False)
 class Aims:
-    """Where the update of every member goes, as `ppo.Aim` holds it for one."""
+    """The `ppo.Aim` of every member."""
 
     lam: Float32[np.ndarray, "n d"]
     scale: Float32[np.ndarray, "n d"]
