@@ -12,7 +12,7 @@ help:
 	@echo "make lint       ruff (format, lint) and pyright"
 	@echo "make test       lint, then the test suite (under ten minutes on two cores)"
 	@echo "make test-slow  the learning tests (many minutes)"
-	@echo "make bench      benchmarks; prints tables of ratios measured in one run"
+	@echo "make bench      the benchmarks: tables of ratios measured in one run"
 	@echo "make clean      remove the environment and caches"
 
 setup: $(STAMP)
@@ -30,8 +30,8 @@ lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/pyright
 
-# Compiling is most of what the tests cost, and code that runs for a moment need not be optimised. Some identities hold to
-# the bit in optimised code only, which is what people run: those come after, and the slow tests are optimised too.
+# Tests spend most of their time on compiling, and code that runs only briefly need not be optimised. Some identities hold
+# bit for bit only in optimised code, which is what people run: their tests run after the others. Slow tests are optimised too.
 test: lint
 	XLA_FLAGS="$(XLA_FLAGS) --xla_backend_optimization_level=0" \
 	  $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not optimized"
