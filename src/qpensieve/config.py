@@ -37,7 +37,7 @@ class RunConfig:
     algo: AlgoName = "qpensieve"
     """Algorithm."""
     seeds: Annotated[int, at_least(1)] = 5
-    """Number of seeds that train side by side; each gets the same numbers as it would alone."""
+    """Number of seeds that train side by side; each trains as if it were alone."""
     first_seed: int = 0
     """Number of the first seed; the others follow."""
     steps: Annotated[int, at_least(1), WHOLE_BLOCKS] = 1_500_000

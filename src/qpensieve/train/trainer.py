@@ -102,7 +102,7 @@ class Trainer:
 
     @property
     def lane_seeds(self) -> list[int]:
-        """The seed of each lane, agent by agent. Agents of one seed share it: each has the same numbers as alone."""
+        """The seed of each lane, agent by agent. Agents of one seed share it: each trains as if it were alone."""
         return [seed for seed in self.config.seed_list for _ in range(self.lanes_per_seed)]
 
     @property
