@@ -33,8 +33,8 @@ lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/pyright
 
-# Compiling is most of what the tests cost, and code that runs for a moment need not be optimised. Some identities hold to
-# the bit in optimised code only, which is what people run: those come after, and the slow tests are optimised too.
+# Tests spend most of their time on compiling, and code that runs only briefly need not be optimised. Some identities hold
+# bit for bit only in optimised code, which is what people run: their tests run after the others. Slow tests are optimised too.
 test: lint
 	XLA_FLAGS="$(XLA_FLAGS) --xla_backend_optimization_level=0" \
 	  $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not optimized"

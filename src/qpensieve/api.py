@@ -32,17 +32,17 @@ class Agent:
         domain: A domain, a Gymnasium id or module:factory.
         seeds: How many seeds.
         preset: `paper` or `quick`.
-        algo: A method by its name in `qpensieve.methods`; None: the class's own.
+        algo: Name of a method in `qpensieve.methods`. None: the method of the class.
         settings: Any field of `RunConfig` or of the method's settings, by its name.
     """
 
     algo: str = "qpensieve"
-    """Which method, where the constructor is not told."""
+    """The method, if the constructor names none."""
 
     def __init__(self, domain: str, seeds: int = 5, preset: str = "paper", algo: str | None = None, **settings: Any):
         config = default_config(domain, algo or self.algo, preset)
         config = configs.resolve(configs.override(config, {"seeds": seeds} | settings))
-        if not config.method.is_population:  # how long to train is learn's business; its first plan is short
+        if not config.method.is_population:  # `learn` decides how long to train; the first plan is short
             config = dataclasses.replace(config, steps=max(config.random_steps, config.block))
         self._start(open_session(config))
 
@@ -65,8 +65,8 @@ class Agent:
     def learn(self, total_timesteps: int, progress_bar: bool = False) -> "Agent":
         """Train every seed for `total_timesteps` more environment steps; returns the agent itself.
 
-        PGMORL and PFA plan their learning rate (PFA its preferences too) for a run of this length, and stop at the last
-        whole iteration within it.
+        PGMORL and PFA plan their learning rate for a run of this length (PFA also its preferences). They stop at the
+        last whole iteration within it.
         """
         session = self.session
         if total_timesteps < session.block:
@@ -117,7 +117,7 @@ class Agent:
     def evaluate(self, preferences: Any = None, episodes: int = FULL_EPISODES) -> RunSummary:
         """UT, HV, front size, best single row and rank correlation per seed.
 
-        On the test table (agents with preferences of their own: on those) or on `preferences`.
+        The preferences are `preferences`, else the agents' own (sac, hybrid-sac), else the test table.
         """
         spec = self.session.spec
         own = self.session.own_preferences
@@ -133,7 +133,7 @@ class Agent:
     def save(self, path: str | Path) -> Path:
         """Write the agent, replay included, so that `load` continues exactly; returns the folder.
 
-        What was saved there before is replaced only once all of the new is on the disk.
+        An agent saved there before is replaced only when the new one is completely on disk.
         """
         target = Path(path)
         if (target / folder.METRICS).exists():
@@ -162,7 +162,7 @@ class Agent:
 
 
 class QPensieve(Agent):
-    """Q-Pensieve: improves on the best of several preferences' values in current and past critics."""
+    """Q-Pensieve: the policy climbs the best value over several preferences and over past critics."""
 
     algo = "qpensieve"
 
@@ -174,13 +174,13 @@ class MOSAC(Agent):
 
 
 class SAC(Agent):
-    """Single-objective SAC, one agent for each of 19 preferences (or of `preferences=("0.9,0.1", ...)`)."""
+    """Single-objective SAC: one agent for each of 19 preferences, or for those of `preferences=("0.9,0.1", ...)`."""
 
     algo = "sac"
 
 
 class HybridSAC(Agent):
-    """SAC for single preferences that climbs the snapshots of a Q-Pensieve trained beside it."""
+    """SAC for single preferences that also climbs the snapshots of a Q-Pensieve helper."""
 
     algo = "hybrid-sac"
 
@@ -198,13 +198,13 @@ class EnvelopeDQN(Agent):
 
 
 class PGMORL(Agent):
-    """A population of PPO policies evolved where a model predicts the front to gain most; an archive answers."""
+    """A population of PPO policies, trained where a model predicts the largest gain; an archive serves preferences."""
 
     algo = "pgmorl"
 
 
 class PFA(Agent):
-    """A population of PPO policies whose preferences slide along the front of two objectives; an archive answers."""
+    """A population of PPO policies; their preferences slide along the front; an archive serves preferences."""
 
     algo = "pfa"
 

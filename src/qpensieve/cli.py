@@ -44,7 +44,7 @@ RunFolder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
 RunFolders = Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN [RUN ...]")]
 EXIT_FAILED, EXIT_STOPPED = 1, 130
 USER_ERRORS = (ValueError, OSError, ImportError, CheckpointError, DivergedError, EnvFailedError, FolderInUseError)
-"""Errors whose message says all a user needs; shown without a traceback."""
+"""Errors that are shown without a traceback: their message is enough for a user."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,8 +53,8 @@ class TrainArguments:
 
     config: RunConfig
     preset: presets.PresetName = "paper"
-    """Where the other settings start from: the paper's, or small enough for two cores; figure-a to -d are the paper's
-    comparison of sac and hybrid-sac: DST2d at 0.9,0.1 and 0.8,0.2, HalfCheetah2d at 0.5,0.5 and 0.6,0.4."""
+    """Defaults of all other settings: the paper's, or small ones for two cores (quick). figure-a to figure-d are the
+    paper's comparison of sac and hybrid-sac: DST2d at 0.9,0.1 and 0.8,0.2, HalfCheetah2d at 0.5,0.5 and 0.6,0.4."""
     out: Path = Path("runs")
     """Folder that holds the runs."""
     name: str | None = None
@@ -77,8 +77,8 @@ def train(words: list[str]) -> None:
 
 
 def _parse_train(words: list[str], algo: str, preset: str, domain: str = "") -> TrainArguments:
-    """What the words say, where they say nothing the preset (of a domain)."""
-    if {"-h", "--help"} & set(words):  # show the defaults of the domain that seems meant
+    """The arguments in `words`; the preset (of a domain) provides the rest."""
+    if {"-h", "--help"} & set(words):  # show the defaults of the domain that is named
         domain = next((word for word in words if find_domain(word) is not None), "")
     default = presets.default_config(domain, algo, preset)
     unset = TrainArguments(_without_domain(default))
@@ -93,12 +93,12 @@ def resume(
     num_threads: int | None = None,
     options: Options = Options(),  # noqa: B008
 ) -> None:
-    """Continue a run that was stopped or killed, to the same numbers as if it never had been.
+    """Continue a run that was stopped or killed; its numbers are the same as without the stop.
 
     Args:
         run: The run folder.
-        num_threads: Threads of the simulator; changes no number. Default: as before.
-        options: How to show it.
+        num_threads: Threads of the simulator; the numbers do not depend on it. Default: as before.
+        options: What the run shows and writes.
     """
     changes = {} if num_threads is None else {"num_threads": num_threads}
     resumed = runs.resume(run, options, _warn, **changes)
@@ -108,7 +108,7 @@ def resume(
 
 
 def evaluate(run: RunFolder, other: Path | None = None) -> None:
-    """Run the full protocol (whole test table, 10 episodes) on a run's newest checkpoint; scores and pictures.
+    """Evaluate the newest checkpoint of a run with the full protocol (whole test table, 10 episodes); draw pictures.
 
     Args:
         run: The run folder.
@@ -127,11 +127,11 @@ def evaluate(run: RunFolder, other: Path | None = None) -> None:
 
 
 def plot(run: RunFolders, out: Path | None = None) -> None:
-    """Draw front.png and curves.png of a run, of pgmorl and pfa its search too; several runs: their curves in one.
+    """Draw the pictures of a run: front, curves, search (pgmorl, pfa); or the curves of several runs in one picture.
 
     Args:
-        run: One run's folder, or several.
-        out: Where the picture of several runs goes; default: compare.png.
+        run: One run folder, or several.
+        out: File for the picture of several runs; default: compare.png.
     """
     if len(run) == 1:
         paths = pictures.all_pictures(run[0])
@@ -175,7 +175,7 @@ def compare(
 
 
 def domains() -> None:
-    """List the ten domains and those with discrete actions: sizes, time limit, objectives, reference of the HV."""
+    """List the ten domains and those with discrete actions: sizes, time limit, objectives, HV reference point."""
     rows = [
         {
             "domain": domain.id,
@@ -199,7 +199,7 @@ def version() -> None:
 
 
 def lanes(settings: bench_lanes.Settings = bench_lanes.Settings(), json: Path | None = None) -> None:  # noqa: B008
-    """Time lanes of environments beside a Python loop over Gymnasium's.
+    """Time lanes of environments, compared with a Python loop over Gymnasium's environments.
 
     Args:
         settings: What to measure.
@@ -209,7 +209,7 @@ def lanes(settings: bench_lanes.Settings = bench_lanes.Settings(), json: Path | 
 
 
 def update(settings: bench_update.Settings = bench_update.Settings(), json: Path | None = None) -> None:  # noqa: B008
-    """Time gradient steps beside the plain form of the loss and the floor of this machine's matrix products.
+    """Time gradient steps, compared with the plain form of the loss and with the matrix products alone.
 
     Args:
         settings: What to measure.
@@ -219,7 +219,7 @@ def update(settings: bench_update.Settings = bench_update.Settings(), json: Path
 
 
 def methods(settings: bench_methods.Settings = bench_methods.Settings(), json: Path | None = None) -> None:  # noqa: B008
-    """Time gradient steps of every method beside MO-SAC's.
+    """Time gradient steps of every method, compared with MO-SAC.
 
     Args:
         settings: What to measure.
@@ -229,7 +229,7 @@ def methods(settings: bench_methods.Settings = bench_methods.Settings(), json: P
 
 
 def collect(settings: bench_collect.Settings = bench_collect.Settings(), json: Path | None = None) -> None:  # noqa: B008
-    """Time the collection of a population (pgmorl, pfa) beside a Python loop over Gymnasium's, and its update.
+    """Time collection (compared with a Python loop over Gymnasium's environments) and update of a population.
 
     Args:
         settings: What to measure.
@@ -239,7 +239,7 @@ def collect(settings: bench_collect.Settings = bench_collect.Settings(), json: P
 
 
 def train_rate(settings: bench_train.Settings = bench_train.Settings(), json: Path | None = None) -> None:  # noqa: B008
-    """Time training from end to end, and the share of it that is collection.
+    """Time training from end to end; also shows the share of collection.
 
     Args:
         settings: What to measure.
@@ -331,7 +331,7 @@ def _peek(words: list[str], option: str, default: str) -> str:
 
 
 def _without_domain(config: RunConfig) -> RunConfig:
-    """The config with its domain still to be given. tyro's mark for that is no string: it goes past the constructor."""
+    """The config without a domain, which the user must give. tyro's mark for this is not a string: no constructor."""
     unset = copy.copy(config)
     object.__setattr__(unset, "domain", tyro.MISSING)
     return unset

@@ -250,7 +250,7 @@ def format_count(num: int) -> str:
 
 
 def format_number(value: float | int, digits: int = 4, whole_from: float | int = 1e4) -> str:
-    """`value` with so many significant digits; from `whole_from` on whole, with commas."""
+    """`value` with `digits` significant digits; a whole number with commas if it is `whole_from` or more."""
     return f"{value:,.0f}" if abs(value) >= whole_from else f"{value:.{digits}g}"
 
 
@@ -260,7 +260,7 @@ def format_spread(mean: float, std: float, show: Callable[..., str] = format_num
 
 
 def format_table(rows: Sequence[Row]) -> str:
-    """Columns, one per key of the first row: words to the left, numbers to the right; a rule below the headings."""
+    """A table with one column per key of the first row: words left, numbers right, a line below the headings."""
     names = list(rows[0])
     is_text = [all(isinstance(row[name], str) for row in rows) for name in names]
     lines = align([names, *([_show(row[name]) for name in names] for row in rows)], is_text)
@@ -268,7 +268,7 @@ def format_table(rows: Sequence[Row]) -> str:
 
 
 def format_markdown(rows: Sequence[Row]) -> str:
-    """The rows as a table in Markdown, with a column per key of the first one."""
+    """The rows as a table in Markdown, with one column per key of the first row."""
     names = list(rows[0])
     cells = lambda row: [f"{row[name]:,}" if isinstance(row[name], int) else str(row[name]) for name in names]
     lines = [names, ["---"] * len(names), *map(cells, rows)]
@@ -276,7 +276,7 @@ def format_markdown(rows: Sequence[Row]) -> str:
 
 
 def align(lines: Sequence[Sequence[str]], is_left: Sequence[bool]) -> list[str]:
-    """Lines of cells with their columns below each other, each to the left or to the right."""
+    """One line per row of cells, with aligned columns: left or right."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     pad = lambda cell, width, left: cell.ljust(width) if left else cell.rjust(width)
     return ["  ".join(map(pad, cells, widths, is_left)).rstrip() for cells in lines]

@@ -1,4 +1,4 @@
-"""All pictures of a run: one table of what is drawn, under which name and when."""
+"""The table of all pictures of a run: their file names, how they are drawn, and what they need."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class Picture:
     Attributes:
         name: Name of its file in the run folder.
         draw: Draws the run of a folder into a file; returns the file, or None if there is nothing to draw.
-        needs: A file of the folder without which the picture does not apply.
+        needs: A file of the folder; the picture applies only if it exists.
     """
 
     name: str

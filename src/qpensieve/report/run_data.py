@@ -1,4 +1,4 @@
-"""A run as its pictures read it: the files of its folder, and what is known of its domain."""
+"""The data of a run for its pictures: the files of its folder, and what is known about its domain."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -41,7 +41,7 @@ class RunData:
 
     @property
     def domain(self) -> str:
-        """Short name of a known domain, or whatever the run calls a foreign one."""
+        """Short name of a known domain, or the name of a foreign environment."""
         return str(self.config.get("domain", "unknown domain")) if self.known is None else self.known.id
 
     @property
@@ -60,7 +60,7 @@ class RunData:
         return self._names(self.known.labels if self.known else self.config.get("objectives", ()))
 
     def _names(self, names: Sequence[Any]) -> tuple[str, ...]:
-        """The names, or numbers where they are not one per objective."""
+        """The names, or numbers if there is not one name per objective."""
         d = self.table.num_objectives
         return tuple(map(str, names)) if len(names) == d else tuple(f"objective {i + 1}" for i in range(d))
 
@@ -92,12 +92,12 @@ class SearchData:
 
     @property
     def is_whole(self) -> Bool[np.ndarray, " g"]:
-        """Whether a generation ran to its full length; a record with only one cannot tell, its settings can."""
+        """Whether each generation ran to its full length, by the record and, if known, by the settings."""
         whole, length = self.record.reached()[1], self.stages.get("generation_iterations")
         return whole if length is None else whole & (np.diff(self.ends) == length)
 
     def measured(self, seed: int) -> Points:
-        """What every policy of a seed reached."""
+        """The objectives that every policy of a seed reached."""
         return self.record.objs[1:, seed].reshape(-1, self.d)
 
 
@@ -122,7 +122,7 @@ def read_search(folder: Path) -> SearchData:
 
 
 def short_note(table: Evaluations) -> str:
-    """What the short protocol was, for the foot of a picture."""
+    """Description of the short protocol, for the foot of a picture."""
     episodes = table.short_returns.shape[3]
     return f"short protocol: every fifth preference x {episodes} episodes; not comparable with the paper's table"
 
