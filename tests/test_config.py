@@ -146,11 +146,11 @@ class TestOverride:
         ("name", "near"), [("num_snapshot", "num_snapshots"), ("stepps", "steps"), ("batchsize", "batch_size")]
     )
     def test_an_unknown_setting_names_near_ones(self, name: str, near: str):
-        with pytest.raises(ValueError, match=f"unknown setting '{name}'; near it: .*{near}"):
+        with pytest.raises(ValueError, match=f"unknown setting '{name}'; use one of: .*{near}"):
             override(default_config("DST2d"), {name: 3})
 
     def test_one_that_resembles_nothing_gets_them_all(self):
-        with pytest.raises(ValueError, match=r"near it: .*agent.*block.*tau"):
+        with pytest.raises(ValueError, match=r"use one of: .*agent.*block.*tau"):
             override(default_config("DST2d"), {"xyzzy": 3})
 
     def test_mosac_has_no_snapshots(self):

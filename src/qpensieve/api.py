@@ -32,17 +32,17 @@ class Agent:
         domain: A domain, a Gymnasium id or module:factory.
         seeds: How many seeds.
         preset: `paper` or `quick`.
-        algo: A method by its name in `qpensieve.methods`; None: the class's own.
+        algo: Name of a method in `qpensieve.methods`. None: the method of the class.
         settings: Any field of `RunConfig` or of the method's settings, by its name.
     """
 
     algo: str = "qpensieve"
-    """Which method, where the constructor is not told."""
+    """The method, if the constructor names none."""
 
     def __init__(self, domain: str, seeds: int = 5, preset: str = "paper", algo: str | None = None, **settings: Any):
         config = default_config(domain, algo or self.algo, preset)
         config = configs.resolve(configs.override(config, {"seeds": seeds} | settings))
-        if not config.method.is_population:  # how long to train is learn's business; its first plan is short
+        if not config.method.is_population:  # `learn` decides how long to train; the first plan is short
             config = dataclasses.replace(config, steps=max(config.random_steps, config.block))
         self._start(open_session(config))
 
@@ -54,6 +54,7 @@ class Agent:
 
     @property
     def config(self) -> RunConfig:
+        """Settings of the training."""
         return self.session.config
 
     @property
@@ -64,8 +65,8 @@ class Agent:
     def learn(self, total_timesteps: int, progress_bar: bool = False) -> "Agent":
         """Train every seed for `total_timesteps` more environment steps; returns the agent itself.
 
-        PGMORL and PFA plan their learning rate (PFA its preferences too) for a run of this length, and stop at the last
-        whole iteration within it.
+        PGMORL and PFA plan their learning rate for a run of this length (PFA also its preferences). They stop at the
+        last whole iteration within it.
         """
         session = self.session
         if total_timesteps < session.block:
@@ -102,15 +103,13 @@ class Agent:
         spec = self.session.spec
         rows = np.atleast_2d(np.asarray(obs, np.float32))
         if rows.ndim != 2 or rows.shape[1] != spec.obs_size:
-            raise ValueError(
-                f"observation has shape {np.shape(obs)}, expected ({spec.obs_size},) or (n, {spec.obs_size})"
-            )
+            raise ValueError(f"obs must have shape ({spec.obs_size},) or (n, {spec.obs_size}), got {np.shape(obs)}")
         lam = np.atleast_2d(check_preference(preference, spec.num_objectives)).astype(np.float32)
         if len(lam) not in (1, len(rows)):
-            raise ValueError(f"got {len(lam)} preferences for {len(rows)} observations: give one, or one for each")
+            raise ValueError(f"preference must be one, or one for each of {len(rows)} observations, got {len(lam)}")
         lam = np.broadcast_to(lam, (len(rows), lam.shape[1]))
         if not 0 <= seed < self.config.seeds:
-            raise ValueError(f"seed {seed} was not trained: there are {self.config.seeds}, counted from 0")
+            raise ValueError(f"seed must be from 0 to {self.config.seeds - 1}, got {seed}")
         stream = None if deterministic else generator or np.random.default_rng()
         action = self._predictor.act(seed, rows, lam, stream)
         return action[0] if np.ndim(obs) == 1 else action
@@ -118,7 +117,7 @@ class Agent:
     def evaluate(self, preferences: Any = None, episodes: int = FULL_EPISODES) -> RunSummary:
         """UT, HV, front size, best single row and rank correlation per seed.
 
-        On the test table (agents with preferences of their own: on those) or on `preferences`.
+        The preferences are `preferences`, else the agents' own (sac, hybrid-sac), else the test table.
         """
         spec = self.session.spec
         own = self.session.own_preferences
@@ -134,12 +133,12 @@ class Agent:
     def save(self, path: str | Path) -> Path:
         """Write the agent, replay included, so that `load` continues exactly; returns the folder.
 
-        What was saved there before is replaced only once all of the new is on the disk.
+        An agent saved there before is replaced only when the new one is completely on disk.
         """
         target = Path(path)
         if (target / folder.METRICS).exists():
             raise FileExistsError(
-                f"{target} is a run's folder: save the agent elsewhere, its checkpoints would be lost"
+                f"cannot save the agent in {target}: the checkpoints of a run are there; choose another folder"
             )
         target.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=checkpoint.TEMPORARY, dir=target) as name:
@@ -149,7 +148,7 @@ class Agent:
                 Keeper(new, self.session).save_whole()
             except (CheckpointError, OSError) as error:
                 reason = error.__cause__ or error
-                raise CheckpointError(f"cannot save the agent: {reason}; what {target} held is as it was") from error
+                raise CheckpointError(f"cannot save the agent: {reason}; {target} is unchanged") from error
             for part in (folder.REPLAY, folder.CHECKPOINTS, folder.CONFIG):
                 if (target / part).exists():
                     (target / part).rename(new / f"old-{part}")
@@ -158,11 +157,12 @@ class Agent:
         return target
 
     def close(self) -> None:
+        """End threads and worker processes of the environments; the agent cannot learn afterwards."""
         self.session.close()
 
 
 class QPensieve(Agent):
-    """Q-Pensieve: improves on the best of several preferences' values in current and past critics."""
+    """Q-Pensieve: the policy climbs the best value over several preferences and over past critics."""
 
     algo = "qpensieve"
 
@@ -174,13 +174,13 @@ class MOSAC(Agent):
 
 
 class SAC(Agent):
-    """Single-objective SAC, one agent for each of 19 preferences (or of `preferences=("0.9,0.1", ...)`)."""
+    """Single-objective SAC: one agent for each of 19 preferences, or for those of `preferences=("0.9,0.1", ...)`."""
 
     algo = "sac"
 
 
 class HybridSAC(Agent):
-    """SAC for single preferences that climbs the snapshots of a Q-Pensieve trained beside it."""
+    """SAC for single preferences that also climbs the snapshots of a Q-Pensieve helper."""
 
     algo = "hybrid-sac"
 
@@ -198,27 +198,27 @@ class EnvelopeDQN(Agent):
 
 
 class PGMORL(Agent):
-    """A population of PPO policies evolved where a model predicts the front to gain most; an archive answers."""
+    """A population of PPO policies, trained where a model predicts the largest gain; an archive serves preferences."""
 
     algo = "pgmorl"
 
 
 class PFA(Agent):
-    """A population of PPO policies whose preferences slide along the front of two objectives; an archive answers."""
+    """A population of PPO policies; their preferences slide along the front; an archive serves preferences."""
 
     algo = "pfa"
 
 
 def load(path: str | Path) -> Agent:
-    """The agent that `save` wrote or that a run's folder holds, as of its newest whole checkpoint."""
+    """The agent that `save` wrote or that a run folder holds, as of its newest whole checkpoint."""
     source = Path(path)
     if not (source / folder.CONFIG).exists():
-        raise FileNotFoundError(f"{source} is neither a saved agent nor a run's folder: it has no {folder.CONFIG}")
+        raise FileNotFoundError(f"{source} is neither a saved agent nor a run folder: it has no {folder.CONFIG}")
     session = open_session(configs.load(source / folder.CONFIG))
     keeper = Keeper(source, session)
     saved = keeper.latest(lambda message: warnings.warn(message, stacklevel=3))
     if saved is None:
-        raise CheckpointError(f"{source} holds no checkpoint yet: 'qpensieve resume {source}' starts the run over")
+        raise CheckpointError(f"{source} holds no checkpoint yet: start the run over with 'qpensieve resume {source}'")
     keeper.restore(saved)
     kind = next((kind for kind in Agent.__subclasses__() if kind.algo == session.config.algo), Agent)
     agent = kind.__new__(kind)

@@ -46,7 +46,7 @@ RunFolder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
 RunsOrFiles = Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN_OR_FILE [RUN_OR_FILE ...]")]
 EXIT_FAILED, EXIT_STOPPED = 1, 130
 USER_ERRORS = (ValueError, OSError, ImportError, CheckpointError, DivergedError, EnvFailedError, FolderInUseError)
-"""Errors whose message says all a user needs; shown without a traceback."""
+"""Errors that are shown without a traceback: their message is enough for a user."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,12 +55,12 @@ class TrainArguments:
 
     config: RunConfig
     preset: presets.PresetName = "paper"
-    """Where the other settings start from: the paper's, or small enough for two cores; figure-a to -d are the paper's
-    comparison of sac and hybrid-sac: DST2d at 0.9,0.1 and 0.8,0.2, HalfCheetah2d at 0.5,0.5 and 0.6,0.4."""
+    """Defaults of all other settings: the paper's, or small ones for two cores (quick). figure-a to figure-d are the
+    paper's comparison of sac and hybrid-sac: DST2d at 0.9,0.1 and 0.8,0.2, HalfCheetah2d at 0.5,0.5 and 0.6,0.4."""
     out: Path = Path("runs")
     """Folder that holds the runs."""
     name: str | None = None
-    """Name of the run's folder; default: domain, algorithm and time."""
+    """Name of the run folder; default: domain, algorithm and time."""
     options: Options = dataclasses.field(default_factory=Options)
 
 
@@ -79,8 +79,8 @@ def train(words: list[str]) -> None:
 
 
 def _parse_train(words: list[str], algo: str, preset: str, domain: str = "") -> TrainArguments:
-    """What the words say, where they say nothing the preset (of a domain)."""
-    if {"-h", "--help"} & set(words):  # show the defaults of the domain that seems meant
+    """The arguments in `words`; the preset (of a domain) provides the rest."""
+    if {"-h", "--help"} & set(words):  # show the defaults of the domain that is named
         domain = next((word for word in words if find_domain(word) is not None), "")
     default = presets.default_config(domain, algo, preset)
     unset = TrainArguments(_without_domain(default))
@@ -96,15 +96,15 @@ def resume(
     steps: int | None = None,
     options: Options = Options(),  # noqa: B008
 ) -> None:
-    """Continue a run that was stopped or killed, to the same numbers as if it never had been; or train it longer.
+    """Continue a run that was stopped or killed, with the same numbers as without the stop; or train it longer.
 
     Args:
-        run: The run's folder.
-        steps: Train to so many steps instead of the run's own number; it may only grow. What was done stays as it is.
-            Settings that were spread over the run's length when it began (envelope's) keep their old end; pgmorl and
-            pfa spread what is left of learning rate and preferences over the new length.
-        num_threads: Threads of the simulator; changes no number. Default: as before.
-        options: How to show it.
+        run: The run folder.
+        num_threads: Threads of the simulator; the numbers do not depend on it. Default: as before.
+        steps: Train up to this many steps instead of the number in the run's configuration; it may only grow, and the
+            steps that are done stay as they are. Settings that envelope anneals keep the schedule of the old length;
+            pgmorl and pfa plan learning rate and preferences anew for the new length.
+        options: What the run shows and writes.
     """
     asked = {"num_threads": num_threads, "steps": steps}
     changes = {name: value for name, value in asked.items() if value is not None}
@@ -115,10 +115,10 @@ def resume(
 
 
 def evaluate(run: RunFolder, other: Path | None = None) -> None:
-    """Run the full protocol (whole test table, 10 episodes) on a run's newest checkpoint; scores and pictures.
+    """Evaluate the newest checkpoint of a run with the full protocol (whole test table, 10 episodes); draw pictures.
 
     Args:
-        run: The run's folder.
+        run: The run folder.
         other: A second run, fully evaluated: also print ED, the share of preferences where the first scores more.
     """
     if last_good_step(run) is None:
@@ -134,12 +134,12 @@ def evaluate(run: RunFolder, other: Path | None = None) -> None:
 
 
 def plot(run: RunsOrFiles, out: Path | None = None) -> None:
-    """Draw front.png and curves.png of a run, of pgmorl and pfa its search too; several runs: their curves in one.
+    """Draw the pictures of a run: front, curves, search (pgmorl, pfa); or the curves of several runs in one picture.
 
     Args:
-        run: A run's folder or a file written by `qpensieve export`, or several of them.
-        out: One run: a picture (x.png) for the front alone, or a folder for all pictures; default: the run's folder,
-            or beside the file. Several: the picture of their curves, or its folder; default: compare.png.
+        run: A run folder or a file written by `qpensieve export`, or several of them.
+        out: One run: a file (x.png) for the front alone, or a folder for all pictures; default: the run folder, or
+            beside the exported file. Several runs: a file or a folder; default: compare.png.
     """
     if len(run) == 1:
         paths = pictures.plot(run[0], out)
@@ -157,7 +157,7 @@ def export(run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN
     """Write a run as one small JSON file: configuration, machine, scores and mean returns of every evaluation.
 
     Args:
-        run: The run's folder.
+        run: The run folder.
         out: The file to write.
     """
     print(export_run(run, out))
@@ -188,12 +188,12 @@ def compare(
 
 
 def domains() -> None:
-    """List the ten domains and those with discrete actions: sizes, time limit, objectives, reference of the HV."""
+    """List the ten domains and those with discrete actions: sizes, time limit, objectives, HV reference point."""
     rows = [row for domain in (*DOMAINS.values(), *DISCRETE.values()) for row in _domain_rows(domain)]
     print(console.format_table(rows))
     for domain in DISCRETE.values():
         index = f"an index below {domain.num_actions}"
-        print(f"{domain.id} is not one of the ten: its action is {index},\nwhich only --algo envelope takes.")
+        print(f"{domain.id} is not one of the ten: its action is {index},\nwhich only --algo envelope supports.")
 
 
 def version() -> None:
@@ -202,7 +202,7 @@ def version() -> None:
 
 
 def lanes(settings: bench_lanes.Settings = bench_lanes.Settings(), json: Path | None = None) -> None:  # noqa: B008
-    """Time lanes of environments beside a Python loop over Gymnasium's.
+    """Time lanes of environments, compared with a Python loop over Gymnasium's environments.
 
     Args:
         settings: What to measure.
@@ -212,7 +212,7 @@ def lanes(settings: bench_lanes.Settings = bench_lanes.Settings(), json: Path | 
 
 
 def update(settings: bench_update.Settings = bench_update.Settings(), json: Path | None = None) -> None:  # noqa: B008
-    """Time gradient steps beside the plain form of the loss and the floor of this machine's matrix products.
+    """Time gradient steps, compared with the plain form of the loss and with the matrix products alone.
 
     Args:
         settings: What to measure.
@@ -222,7 +222,7 @@ def update(settings: bench_update.Settings = bench_update.Settings(), json: Path
 
 
 def methods(settings: bench_methods.Settings = bench_methods.Settings(), json: Path | None = None) -> None:  # noqa: B008
-    """Time gradient steps of every method beside MO-SAC's.
+    """Time gradient steps of every method, compared with MO-SAC.
 
     Args:
         settings: What to measure.
@@ -232,7 +232,7 @@ def methods(settings: bench_methods.Settings = bench_methods.Settings(), json: P
 
 
 def collect(settings: bench_collect.Settings = bench_collect.Settings(), json: Path | None = None) -> None:  # noqa: B008
-    """Time the collection of a population (pgmorl, pfa) beside a Python loop over Gymnasium's, and its update.
+    """Time collection (compared with a Python loop over Gymnasium's environments) and update of a population.
 
     Args:
         settings: What to measure.
@@ -242,7 +242,7 @@ def collect(settings: bench_collect.Settings = bench_collect.Settings(), json: P
 
 
 def train_rate(settings: bench_train.Settings = bench_train.Settings(), json: Path | None = None) -> None:  # noqa: B008
-    """Time training from end to end, and the share of it that is collection.
+    """Time training from end to end; also shows the share of collection.
 
     Args:
         settings: What to measure.
@@ -334,7 +334,7 @@ def _peek(words: list[str], option: str, default: str) -> str:
 
 
 def _without_domain(config: RunConfig) -> RunConfig:
-    """The config with its domain still to be given. tyro's mark for that is no string: it goes past the constructor."""
+    """The config without a domain, which the user must give. tyro's mark for this is not a string: no constructor."""
     unset = copy.copy(config)
     object.__setattr__(unset, "domain", tyro.MISSING)
     return unset
@@ -346,7 +346,7 @@ def _complete(run: Run) -> None:
         run.train()
     except DivergedError as error:
         step = run.last_checkpoint_step
-        kept = f"the last good checkpoint is of step {step}" if step else "there was no checkpoint yet"
+        kept = f"the last good checkpoint is at step {step}" if step else "there is no checkpoint yet"
         raise DivergedError(f"{error}; training stopped, {kept} ({run.folder})") from error
     except KeyboardInterrupt:  # the second one, or one after training
         raise runs.Stopped(f"interrupted; continue with: qpensieve resume {run.folder}") from None

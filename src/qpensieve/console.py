@@ -253,7 +253,7 @@ def format_count(num: int) -> str:
 
 
 def format_number(value: float | int, digits: int = 4, whole_from: float | int = 1e4) -> str:
-    """`value` with so many significant digits; from `whole_from` on whole, with commas."""
+    """`value` with `digits` significant digits; a whole number with commas if it is `whole_from` or more."""
     return f"{value:,.0f}" if abs(value) >= whole_from else f"{value:.{digits}g}"
 
 
@@ -263,14 +263,14 @@ def format_spread(mean: float, std: float | None, show: Callable[..., str] = for
 
 
 def format_table(rows: Sequence[Row], width: int = PAGE, show: Callable[[Any], str] | None = None) -> str:
-    """Columns, one per key of the first row: words to the left, numbers to the right; a rule below the headings.
+    """A table with one column per key of the first row: words left, numbers right, a line below the headings.
 
-    Headings are broken, and columns that find no room in `width` follow below, beside the first one again.
+    If it is wider than `width`, headings are broken; columns that still do not fit follow in a second table below.
 
     Args:
         rows: What to show.
         width: Columns of the page.
-        show: How numbers are shown; default: three digits.
+        show: How to show numbers; default: three digits.
     """
     names = list(rows[0])
     is_text = [all(isinstance(row[name], str) for row in rows) for name in names]
@@ -315,7 +315,7 @@ def _headed(columns: Sequence[Sequence[str]], widths: Sequence[int]) -> tuple[li
 
 
 def format_markdown(rows: Sequence[Row]) -> str:
-    """The rows as a table in Markdown, with a column per key of the first one."""
+    """The rows as a table in Markdown, with one column per key of the first row."""
     names = list(rows[0])
     cells = lambda row: [f"{row[name]:,}" if isinstance(row[name], int) else str(row[name]) for name in names]
     lines = [names, ["---"] * len(names), *map(cells, rows)]
@@ -323,7 +323,7 @@ def format_markdown(rows: Sequence[Row]) -> str:
 
 
 def align(lines: Sequence[Sequence[str]], is_left: Sequence[bool]) -> list[str]:
-    """Lines of cells with their columns below each other, each to the left or to the right."""
+    """One line per row of cells, with aligned columns: left or right."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     pad = lambda cell, width, left: cell.ljust(width) if left else cell.rjust(width)
     return ["  ".join(map(pad, cells, widths, is_left)).rstrip() for cells in lines]

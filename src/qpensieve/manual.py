@@ -1,4 +1,4 @@
-"""Help pages and hints: tyro parses, and here settings are said in words and grouped by what they set."""
+"""Help pages and hints. tyro parses the words; here the settings are described and grouped by what they set."""
 
 import ast
 import dataclasses
@@ -93,7 +93,12 @@ def texts(kind: type) -> dict[str, str]:
     if isinstance(body, ast.ClassDef):
         for field, below in zip(body.body, body.body[1:], strict=False):
             is_text = isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant)
-            if is_text and isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+            if (
+                is_text
+                and isinstance(below, ast.Expr)
+                and isinstance(field, ast.AnnAssign)
+                and isinstance(field.target, ast.Name)
+            ):
                 found[field.target.id] = str(ast.literal_eval(below.value))
     listed = (inspect.getdoc(kind) or "").partition("Attributes:\n")[2]
     for entry in re.split(r"\n(?=    \w)", listed.rstrip()) if listed else []:
@@ -221,7 +226,7 @@ def check_options(words: Iterable[str], arguments: Any, config: RunConfig) -> No
 
 
 def tidy(page: str) -> str:
-    """A help page of tyro without `{None}|`, defaults that say nothing, and titles such as `options options`."""
+    """A help page of tyro without `{None}|`, without defaults that say nothing and without `options options`."""
     said = re.sub(r"\{None\}\|| ?\(default: (None|False|True|)\)", "", page)
     titled = re.sub(r"(?m)^ (\w+) options *$", lambda found: f" {OUTPUT if found[1] == 'options' else found[1]}", said)
     usage = re.sub(r"\[[A-Z -]+ OPTIONS\]", "[OPTIONS]", titled)

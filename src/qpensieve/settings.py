@@ -1,6 +1,6 @@
 """Settings are frozen dataclasses, nested by composition. This module reads, checks, changes and rebuilds any of them.
 
-What is right for a field stands beside it, as a rule in its annotation: `tau: Annotated[float, above(0)] = 0.005`.
+The rule of a field is part of its annotation: `tau: Annotated[float, above(0)] = 0.005`.
 """
 
 import dataclasses
@@ -47,11 +47,11 @@ Part = TypeVar("Part", bound=Settings)
 
 @dataclass(frozen=True)
 class Rule:
-    """What is right for the value of a field.
+    """What the value of a field must be.
 
     Attributes:
         text: Completes the sentence "tau must be ...".
-        holds: Whether a value is right.
+        holds: Whether a value follows the rule.
     """
 
     text: str
@@ -68,7 +68,7 @@ def above(low: float | int) -> Rule:
 
 
 def from_to(low: float | int, high: float | int) -> Rule:
-    """Both ends are right."""
+    """The value is between `low` and `high`; both ends are allowed."""
     return Rule(f"from {low} to {high}", lambda value: low <= value <= high)
 
 
@@ -79,7 +79,7 @@ NOT_NEGATIVE = Rule("0 or more", lambda value: value >= 0)
 
 @dataclass(frozen=True)
 class Mark:
-    """A property of a field that checks elsewhere ask for, such as `WHOLE_BLOCKS`."""
+    """A property of a field that checks in other modules read, such as `WHOLE_BLOCKS`."""
 
     name: str
 
@@ -87,7 +87,7 @@ class Mark:
 WHOLE_BLOCKS = Mark("whole blocks")
 """A number of steps or updates that must be a multiple of the run's block."""
 NEEDS_REPLAY = Mark("needs replay")
-"""A setting that only methods with a replay have a use for."""
+"""A setting that only methods with a replay use."""
 
 
 @runtime_checkable
@@ -98,7 +98,7 @@ class RunSettings(Protocol):
     def algo(self) -> str: ...
     @property
     def domain_id(self) -> str:
-        """Name of a known domain however it was spelled, or what the user wrote."""
+        """Short name of a known domain, or what the user wrote."""
         ...
 
     @property
@@ -106,7 +106,7 @@ class RunSettings(Protocol):
 
 
 class _Field(NamedTuple):
-    """What the annotation of a field says: its type, and the rules and marks beside it."""
+    """The annotation of a field: its type, rules and marks."""
 
     hint: Any
     beside: tuple[Any, ...]
@@ -154,7 +154,7 @@ def describe_type(hint: Any) -> str:
 
 
 def problems(part: Settings) -> list[str]:
-    """One sentence for every field, of the part and of its parts, whose value has the wrong type or breaks its rule.
+    """One sentence for every field of the settings and of their parts that has the wrong type or breaks its rule.
 
     Parts that are `Checked` also say which of their fields do not fit each other.
     """
@@ -184,7 +184,7 @@ def _broken_rules(part: Settings) -> list[str]:
 
 
 def marked(part: Settings, mark: Mark) -> dict[str, Any]:
-    """Values of the fields, of the part and of its parts, that carry a mark."""
+    """Name -> value of the fields, of the settings and of their parts, that carry a mark."""
     found = {name: getattr(part, name) for name, field in _fields(type(part)).items() if mark in field.beside}
     for inner in _parts(part):
         found |= marked(getattr(part, inner), mark)
@@ -192,7 +192,7 @@ def marked(part: Settings, mark: Mark) -> dict[str, Any]:
 
 
 def flat(part: Settings) -> dict[str, Any]:
-    """Every setting by its name, those of its parts included."""
+    """Name -> value of every setting, including those of its parts."""
     values = {name: getattr(part, name) for name in names(part)}
     for inner in _parts(part):
         values |= flat(values.pop(inner))
@@ -205,7 +205,7 @@ def names(part: Settings) -> set[str]:
 
 
 def change(part: Part, name: str, value: Any) -> Part:
-    """The part with one field changed, its own or one of its parts'.
+    """The settings with one field changed; the field may belong to one of their parts.
 
     Raises:
         ValueError: If there is no such field; the message lists the names nearest to it.
@@ -214,7 +214,7 @@ def change(part: Part, name: str, value: Any) -> Part:
     if changed is None:
         known = names(part) | flat(part).keys()
         near = ", ".join(difflib.get_close_matches(name, known, n=3, cutoff=0.4)) or ", ".join(sorted(known))
-        raise ValueError(f"unknown setting {name!r}; near it: {near}")
+        raise ValueError(f"unknown setting {name!r}; use one of: {near}")
     return changed
 
 

@@ -88,7 +88,7 @@ def test_an_unknown_domain_names_the_nearest(name: str, near: str):
 def test_bad_arguments_say_what_would_be_right():
     with pytest.raises(ValueError, match="num_lanes must be at least 1, got 0"):
         make_lanes("DST2d", 0, 0)
-    with pytest.raises(ValueError, match="num_workers is for foreign environments"):
+    with pytest.raises(ValueError, match=r"num_workers must be 0 for .*use num_threads"):
         make_lanes("DST2d", 2, 0, LaneOptions(num_workers=2))
 
 
@@ -103,7 +103,7 @@ def test_num_threads_must_be_positive_everywhere(source):
     [*((name, name) for name in ("DST2d", "LunarLander4d", "DeepSeaTreasure")), (foreign.PointMass, "PointMass")],
 )
 def test_contact_forces_are_refused_where_there_are_none(source, name: str):
-    with pytest.raises(ValueError, match=f"contact_forces is an option of Ant2d and Ant3d, not of {name}"):
+    with pytest.raises(ValueError, match=f"contact_forces must be False for {name}: only Ant2d and Ant3d"):
         make_simulator(source, 1, LaneOptions(contact_forces=True))
 
 

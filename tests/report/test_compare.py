@@ -81,10 +81,10 @@ def test_a_domain_is_the_same_by_either_name(files: list[Path], tmp_path: Path):
 
 def test_what_does_not_compare_is_refused(files: list[Path], tmp_path: Path):
     other = export(tmp_path / "hopper.json", "mosac", [DEAR], config={"domain": "Hopper2d", "algo": "mosac"})
-    with pytest.raises(ValueError, match="runs of different domains do not compare: DST2d, Hopper2d"):
+    with pytest.raises(ValueError, match="runs must have the same domain to be compared, got DST2d, Hopper2d"):
         compare.on_common_preferences([compare.read(files[0]), compare.read(other)])
     apart = export(tmp_path / "apart.json", "sac", [DEAR], preferences=[[0.123, 0.877]])
-    with pytest.raises(ValueError, match="share no test preference"):
+    with pytest.raises(ValueError, match="must share a test preference"):
         compare.on_common_preferences([compare.read(files[0]), compare.read(apart)])
     with pytest.raises(ValueError, match="has no full evaluation at step 5; it has: 1000"):
         compare.read(files[0], 5)
@@ -123,7 +123,7 @@ def test_returns_that_do_not_fit_their_preferences_are_refused(tmp_path: Path):
 
 def test_ed_across_domains_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     ours, theirs = make_run(tmp_path / "ours"), make_run(tmp_path / "theirs", domain="Hopper2d")
-    with pytest.raises(ValueError, match="runs of different domains do not compare: DST2d, Hopper2d"):
+    with pytest.raises(ValueError, match="runs must have the same domain to be compared, got DST2d, Hopper2d"):
         compare.on_common_preferences([compare.read(ours), compare.read(theirs)])
 
 

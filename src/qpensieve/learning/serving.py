@@ -1,4 +1,4 @@
-"""Which policy serves a row of observations: rows are grouped by policy, and actions go back to their rows."""
+"""Which policy serves which row of observations; rows are grouped by policy, and actions return to their rows."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ class Batches:
     Attributes:
         policy: The policy of each batch.
         index: The rows of each batch; short batches repeat their last row, empty ones row 0.
-        is_used: False where a row is only repeated.
+        is_used: False for repeated rows.
     """
 
     policy: Int64[np.ndarray, " batch"]
@@ -53,10 +53,29 @@ class Batches:
         return x[self.index]
 
     def scatter(self, actions: Float[np.ndarray, "batch length act"], num_rows: int) -> Float32[np.ndarray, "rows act"]:
-        """Every action in its row."""
+        """The actions, each in its row."""
         out = np.empty((num_rows, actions.shape[2]), np.float32)
         out[self.index[self.is_used]] = actions[self.is_used]
         return out
+
+
+def share_means(
+    returns: Float64[np.ndarray, "seed p e d"], served_by: Int64[np.ndarray, "seed p"]
+) -> Float64[np.ndarray, "seed p e d"]:
+    """Returns with, for episode e of a row, the mean of episode e over all rows that the same policy served.
+
+    So all rows of a policy have one mean, that of all its episodes, and are one point of a front; otherwise each would
+    count as a policy of its own that chance made better. The spread over e still gives the error of that mean.
+
+    Args:
+        returns: Episodes of every row.
+        served_by: The policy of each row, numbered across the seeds.
+    """
+    shared = np.empty_like(returns)
+    for policy in np.unique(served_by):
+        rows = returns[served_by == policy]
+        shared[served_by == policy] = rows[0] + (rows - rows[0]).mean(axis=0)  # exact where the rows are equal
+    return shared
 
 
 def one_batch_each(served_by: ServedBy, num_policies: int) -> Batches:
@@ -66,9 +85,9 @@ def one_batch_each(served_by: ServedBy, num_policies: int) -> Batches:
 
 
 def even_batches(served_by: ServedBy) -> Batches:
-    """Batches of the mean length, of the policies that serve any row; longer groups are cut.
+    """Batches of the mean length, for policies that serve at least one row; longer groups are cut.
 
-    So no more than twice the rows are worked out, however unequal the groups are.
+    So at most twice the rows are computed, however unequal the groups are.
     """
     policies = np.unique(served_by).tolist()
     return _batches(served_by, policies, -(-len(served_by) // len(policies)))

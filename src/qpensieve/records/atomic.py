@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 
 TEMPORARY = ".tmp-"
-"""Begins the name of everything that is still being written."""
+"""Prefix of the name of everything that is still being written."""
 CHUNK = 1 << 20
 """Bytes read at a time when a file is checked."""
 
 
 class _Checksummed(io.RawIOBase):
-    """A file that counts and sums what is written to it. It cannot seek, so no byte is ever changed afterwards."""
+    """A file that computes the checksum of what is written. It cannot seek, so no byte changes afterwards."""
 
     def __init__(self, file: io.BufferedWriter):
         self._file, self._size, self._crc = file, 0, 0
@@ -87,10 +87,10 @@ def read_npz(path: Path) -> dict[str, np.ndarray]:
 
     Raises:
         OSError: If the file cannot be read.
-        ValueError: If it is no archive of plain arrays.
+        ValueError: If it is not an archive of plain arrays.
     """
     try:
-        # Opened here, since np.load leaves a file open that turns out to be no archive.
+        # Opened here, because np.load does not close a file that is not an archive.
         with open(path, "rb") as file:
             arrays = np.load(file, allow_pickle=False)
             if not isinstance(arrays, np.lib.npyio.NpzFile):
@@ -99,13 +99,13 @@ def read_npz(path: Path) -> dict[str, np.ndarray]:
                 return {name: arrays[name] for name in arrays.files}
     except (OSError, MemoryError):
         raise
-    # An altered file makes zipfile and NumPy's header parser raise nearly anything.
+    # For an altered file, zipfile and NumPy's header parser may raise almost any exception.
     except Exception as error:
         raise ValueError(f"{path.name} is not a file of plain arrays: {error}") from error
 
 
 def sync_folder(folder: Path) -> None:
-    """Make renames in `folder` last through a power cut."""
+    """Make renames in `folder` survive a power cut."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -119,7 +119,7 @@ def checksum_of(data: bytes) -> str:
 
 
 def find_damage(path: Path, checksum: str) -> str | None:
-    """What is wrong with a file that was written with this checksum, or None."""
+    """What is wrong with a file that was written with this checksum; None if nothing."""
     if not path.is_file():
         return f"{path.name} is missing"
     size = path.stat().st_size

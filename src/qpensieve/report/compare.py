@@ -31,14 +31,14 @@ class Result:
     Attributes:
         name: File and algorithm.
         algo: Algorithm.
-        domain: Domain, by its short name where it is a known one.
+        domain: Domain, by its short name if it is known.
         step: Environment steps of each agent.
         preferences: Rows of the table.
         returns: Mean over episodes.
         reference: Reference point of the hypervolume.
         samples: Environment steps of a seed, all its lanes together.
         search: Populations: iterations of every task, generations after the warm-up, and environment steps that
-            measuring policies took beside the training steps.
+            measured policies, in addition to the training steps.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Result:
 
 
 def read(path: Path, step: int | None = None) -> Result:
-    """The full evaluation at `step`, or the newest one, of a run's folder or of an exported run.
+    """The full evaluation at `step`, or the newest one, of a run folder or of an exported run.
 
     Raises:
         ValueError: If there is no such evaluation, or its arrays do not fit each other.
@@ -114,7 +114,7 @@ def _choose(path: Path, steps: list[int], step: int | None) -> int:
 
 
 def _search_at(search: dict[str, Any] | None, step: int, last: int) -> tuple[int, int, int] | None:
-    """Iterations and generations up to a step, and about how many steps per seed measuring policies took till then."""
+    """Iterations and generations up to a step, and about how many steps per seed measured policies until then."""
     if search is None:
         return None
     iterations = round(step * search["iterations"] / last)
@@ -127,13 +127,13 @@ def on_common_preferences(results: Sequence[Result]) -> list[Result]:
     """The results on the preferences that all of them were evaluated on."""
     first, *others = results
     if {result.domain for result in results} != {first.domain}:
-        raise ValueError(f"runs of different domains do not compare: {', '.join(r.domain for r in results)}")
+        raise ValueError(f"runs must have the same domain to be compared, got {', '.join(r.domain for r in results)}")
     is_common = np.ones(len(first.preferences), bool)
     for result in others:
         is_common &= np.array([_find(lam, result.preferences) is not None for lam in first.preferences])
     common = first.preferences[is_common]
     if len(common) == 0:
-        raise ValueError("these runs share no test preference")
+        raise ValueError("runs must share a test preference to be compared, got none in common")
     return [_on(result, common) for result in results]
 
 
@@ -177,7 +177,7 @@ def _compared(summary: RunSummary) -> dict[str, str]:
 
 
 def labels(results: Sequence[Result]) -> list[str]:
-    """What to call each result: its algorithm, or where that is not the only one of its kind its file."""
+    """The name of each result: its algorithm, or its file if several results have that algorithm."""
     algos = [result.algo for result in results]
     return [result.algo if algos.count(result.algo) == 1 else result.name for result in results]
 
@@ -204,7 +204,7 @@ def _spread(values: np.ndarray) -> str:
 
 
 def draw(results: Sequence[Result], out: Path) -> Path:
-    """UT of every seed beside the ceiling, and the mean return vectors that each method reaches."""
+    """Draw UT of every seed with the ceiling, and the mean return vectors of each method."""
     figure = drawing.new_figure(4.2)
     left, right = figure.subplots(1, 2)
     names = labels(results)
@@ -237,7 +237,9 @@ def read_curves(path: Path) -> dict[str, Any]:
     content = json.loads(path.read_text())
     rows = content["short_protocol"]
     if not rows or "mean_returns" not in rows[0]:
-        raise ValueError(f"{path} holds no curves of single preferences: export a run of few preferences")
+        raise ValueError(
+            f"{path} holds no curves of single preferences: export a run of sac or hybrid-sac with few preferences"
+        )
     preferences = np.array(content["preferences"])
     returns = np.array([row["mean_returns"] for row in rows])
     return {
@@ -253,7 +255,7 @@ def draw_single_curves(paths: Sequence[Path], out: Path) -> Path:
     curves = [read_curves(path) for path in paths]
     shared = curves[0]["preferences"]
     if any(not np.array_equal(shared, curve["preferences"]) for curve in curves):
-        raise ValueError("these files are not of the same preferences")
+        raise ValueError("all files must have the same preferences to be drawn together")
     figure = drawing.new_figure(3.6)
     panels = np.atleast_1d(figure.subplots(1, len(shared), sharex=True))
     for i, (axes, lam) in enumerate(zip(panels, shared, strict=True)):

@@ -1,4 +1,4 @@
-"""All pictures of a run: one table of what is drawn, under which name and when."""
+"""The table of all pictures of a run: their file names, how they are drawn, and what they need."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,9 +18,9 @@ class Picture:
     """One picture of a run.
 
     Attributes:
-        name: Name of its file in the folder of the run.
-        draw: Draws the run of a folder into a file; returns the file, or None where there is nothing to draw.
-        needs: A file of the folder without which the picture does not apply.
+        name: Name of its file in the run folder.
+        draw: Draws the run of a folder into a file; returns the file, or None if there is nothing to draw.
+        needs: A file of the folder; the picture applies only if it exists.
     """
 
     name: str
@@ -78,7 +78,7 @@ def missing(run: Path) -> list[str]:
 
 
 def draw_pictures(folder: Path) -> list[Path]:
-    """`all_pictures`, or none where matplotlib is not installed."""
+    """`all_pictures`, or none if matplotlib is not installed."""
     try:
         return all_pictures(folder)
     except MissingPlots:

@@ -1,4 +1,4 @@
-"""A run as its pictures read it: the files of its folder, and what is known of its domain."""
+"""The data of a run for its pictures: the files of its folder, and what is known about its domain."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ SHORT_EVERY = 5
 
 @dataclass(frozen=True)
 class RunData:
-    """What the folder of a run holds."""
+    """What a run folder holds."""
 
     folder: Path
     config: Mapping[str, Any]
@@ -46,12 +46,12 @@ class RunData:
 
     @property
     def domain(self) -> str:
-        """Short name of a known domain, or whatever the run calls a foreign one."""
+        """Short name of a known domain, or the name of a foreign environment."""
         return str(self.config.get("domain", "unknown domain")) if self.known is None else self.known.id
 
     @property
     def exact(self) -> ExactFront | None:
-        """The exact front, where the domain has one."""
+        """The exact front, if the domain has one."""
         known = self.known
         return known.exact if known and len(known.objectives) == self.table.num_objectives else None
 
@@ -61,11 +61,11 @@ class RunData:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Axis labels: the objectives, with units where they are obvious."""
+        """Axis labels: the objectives, with units if they are obvious."""
         return self._names(self.known.labels if self.known else self.config.get("objectives", ()))
 
     def _names(self, names: Sequence[Any]) -> tuple[str, ...]:
-        """The names, or numbers where they are not one per objective."""
+        """The names, or numbers if there is not one name per objective."""
         d = self.table.num_objectives
         return tuple(map(str, names)) if len(names) == d else tuple(f"objective {i + 1}" for i in range(d))
 
@@ -97,12 +97,12 @@ class SearchData:
 
     @property
     def is_whole(self) -> Bool[np.ndarray, " g"]:
-        """Whether a generation ran to its full length; a record with only one cannot tell, its settings can."""
+        """Whether each generation ran to its full length, by the record and, if known, by the settings."""
         whole, length = self.record.reached()[1], self.stages.get("generation_iterations")
         return whole if length is None else whole & (np.diff(self.ends) == length)
 
     def measured(self, seed: int) -> Points:
-        """What every policy of a seed reached."""
+        """The objectives that every policy of a seed reached."""
         return self.record.objs[1:, seed].reshape(-1, self.d)
 
 
@@ -112,7 +112,7 @@ def read_run(folder: Path) -> RunData:
         return _read_export(folder)
     path = folder / CONFIG
     if not path.is_file():
-        raise FileNotFoundError(f"no {CONFIG} in {folder}; is it a run's folder?")
+        raise FileNotFoundError(f"no {CONFIG} in {folder}; is it a run folder?")
     try:
         config = json.loads(path.read_text())
     except ValueError as error:
@@ -155,7 +155,7 @@ def read_search(folder: Path) -> SearchData:
 
 
 def short_note(run: RunData) -> str:
-    """What the short protocol was, for the foot of a picture."""
+    """Description of the short protocol, for the foot of a picture."""
     episodes = run.table.short_returns.shape[3] if not run.scored else run.scored[0]["episodes"]
     return f"short protocol: every fifth preference x {episodes} episodes; not comparable with the paper's table"
 

@@ -1,4 +1,4 @@
-"""What a run scored, as a table for people and as JSON; reads result files only."""
+"""The scores of a run, as a table for people and as JSON; reads result files only."""
 
 import json
 from pathlib import Path
@@ -20,7 +20,7 @@ from qpensieve.records.search import SearchRecord
 
 
 def summarize_run(folder: Path) -> dict[str, Any]:
-    """Scores of the newest full evaluation, per seed and over seeds; beside exact ceilings where they are known."""
+    """Scores of the newest full evaluation, per seed and over seeds, and exact ceilings if they are known."""
     config = json.loads((folder / CONFIG).read_text())
     table = tables.load(folder / EVALUATIONS)
     if len(table.full_steps) == 0:
@@ -44,7 +44,7 @@ def summarize_run(folder: Path) -> dict[str, Any]:
 
 
 def summarize_search(record: SearchRecord) -> dict[str, Any]:
-    """How a population came to its archive: its lengths, and the archive's growth over the generations."""
+    """The search of a population in numbers: its length, and the growth of the archive over the generations."""
     seeds, ends = range(record.num_seeds), record.generation_ends()
     return {
         "iterations": record.num_iterations,
@@ -60,20 +60,20 @@ def summarize_search(record: SearchRecord) -> dict[str, Any]:
 
 
 def lanes_per_seed(folder: Path) -> int:
-    """Environments that each seed of a run steps side by side: every one of them costs samples."""
+    """Number of environments that each seed of a run steps side by side; all of them cost samples."""
     path = folder / PROVENANCE
     return int(json.loads(path.read_text()).get("lanes_per_seed", 1)) if path.exists() else 1
 
 
 def write_summary(folder: Path) -> dict[str, Any]:
-    """`summary.json` of a run."""
+    """Write `summary.json` of a run; returns its content."""
     content = summarize_run(folder)
     write_json(folder / SUMMARY, content)
     return content
 
 
 def format_summary(content: dict[str, Any]) -> str:
-    """The table that a run ends with."""
+    """The table that is shown at the end of a run."""
     rows = [
         f"{content['domain']}, {content['algo']}, step {content['step']:,}, "
         f"full protocol ({content['preferences']} preferences)",

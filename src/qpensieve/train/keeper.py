@@ -1,4 +1,4 @@
-"""A session on disk: checkpoints of everything, and the replay's rows in a log beside them. Runs and agents use it."""
+"""A session on disk: checkpoints of everything, and the rows of the replay in a log. Runs and agents use it."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -11,14 +11,14 @@ from qpensieve.replay.log import ReplayLog
 from qpensieve.train.session import Rows, Session
 
 MAY_DIFFER = ("checkpoint_seconds", "num_threads")
-"""Fields of the configuration that may change between a run and its resumption: they do not change its numbers."""
+"""Fields of the configuration that may change when a run is resumed: its numbers do not depend on them."""
 
 
 class Keeper:
     """Writes a session into a folder and reads it back.
 
     Args:
-        folder: A run's folder, or one that an agent is saved in.
+        folder: A run folder, or one that an agent is saved in.
         session: What to keep.
     """
 
@@ -38,7 +38,7 @@ class Keeper:
         return self._session.config.keep_replay == "on"
 
     def save(self) -> None:
-        """Write a checkpoint; of the replay only what is new since the last one."""
+        """Write a checkpoint, with only the rows of the replay that are new since the last one."""
         self._write(self._log.flush() if self._log is not None and self._is_replay_kept else None, keep=2)
         if self._log is not None:
             self._log.prune(meta["replay"] or [] for meta in checkpoint.kept_metas(self._folder))
@@ -59,18 +59,18 @@ class Keeper:
         checkpoint.save(self._folder, self._session.step, self._session.arrays(), meta, keep)
 
     def latest(self, warn: Callable[[str], None]) -> Checkpoint | None:
-        """The newest checkpoint that is whole and of this configuration; None where none was ever written.
+        """The newest checkpoint that is whole and of this configuration; None if none was ever written.
 
         Args:
-            warn: Is told of damaged checkpoints, and of one that forgets the replay.
+            warn: Called with a message for each damaged checkpoint, and if the checkpoint has no replay.
         """
         saved = checkpoint.load_latest(self._folder, warn, self._find_fault)
         if saved is not None and self._log is not None and saved.meta["replay"] is None:
-            warn(f"{saved.path} keeps no replay (keep_replay is off): training goes on, but not to the same numbers")
+            warn(f"{saved.path} has no replay (keep_replay is off): training continues, but with other numbers")
         return saved
 
     def _find_fault(self, saved: Checkpoint) -> str | None:
-        """What is wrong with a checkpoint that is whole: a damaged replay. Another configuration raises."""
+        """What is wrong with the replay of a whole checkpoint, or None; raises if the configuration differs."""
         before, current = saved.meta["config"], configs.to_dict(self._session.config)
         may_grow = ("steps",) if before.get("steps", 0) <= current["steps"] else ()
         checkpoint.check_config(before, current, ignore=(*MAY_DIFFER, *may_grow))
@@ -85,7 +85,7 @@ class Keeper:
             self._session.restore(saved.arrays, *self._log.load(manifest))
 
     def cut(self, saved: Checkpoint | None) -> None:
-        """Remove what a run has written after a checkpoint, or all of it, so that it can be written again."""
+        """Remove what a run wrote after a checkpoint (None: everything), so that it can be written again."""
         if saved is not None:
             checkpoint.discard_after(self._folder, saved.step)
         if self._log is not None:

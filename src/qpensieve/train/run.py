@@ -1,4 +1,4 @@
-"""A run and its folder: evaluations, log, checkpoints, pictures; started, stopped and resumed to the same numbers."""
+"""A run and its folder: evaluations, log, checkpoints. A run that is stopped and resumed has the same numbers."""
 
 import dataclasses
 import time
@@ -36,11 +36,11 @@ class Stopped(Exception):  # noqa: N818 (not an error: the user asked for it)
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """How a run shows itself.
+    """What a run shows and writes.
 
     Attributes:
         quiet: No progress line.
-        tensorboard: Also write TensorBoard files into the run's folder.
+        tensorboard: Also write TensorBoard files into the run folder.
         final_evaluation: Run the full protocol at the end.
     """
 
@@ -53,9 +53,9 @@ class Run:
     """One run folder and the trainer behind it; made by `start` and `resume`.
 
     Args:
-        path: The run's folder.
+        path: The run folder.
         config: What to train.
-        options: How to show it.
+        options: What the run shows and writes.
     """
 
     def __init__(self, path: Path, config: RunConfig, options: Options):
@@ -76,7 +76,7 @@ class Run:
         self._saving = 0.0
 
     def restore(self, saved: Checkpoint) -> None:
-        """Go back to a checkpoint; what the folder holds from after it is cut."""
+        """Go back to a checkpoint; remove everything in the folder that is later."""
         self.keeper.restore(saved)
         self.keeper.cut(saved)
         self._logged_to = saved.step
@@ -161,7 +161,7 @@ class Run:
         self._settle(progress)
 
     def _settle(self, progress: Progress) -> None:
-        """What is due at the step reached: evaluation, parameters, checkpoint."""
+        """Do what is due at this step: evaluation, parameters, checkpoint."""
         step, config = self.session.step, self.config
         is_evaluated = self._is_evaluation_due()
         if is_evaluated:
@@ -181,7 +181,7 @@ class Run:
         progress.show(step)
 
     def _save_search(self) -> None:
-        """A population's search, for people and pictures; the checkpoint has its own copy."""
+        """Write the search of a population, for people and pictures; the checkpoint has its own copy."""
         record = self.session.search_record()
         if record is not None:
             search.save(self.folder / folder.SEARCH, record)
@@ -198,15 +198,15 @@ class Run:
 
     @contextmanager
     def _saving_first(self) -> Iterator[None]:
-        """Save the run where the environment fails."""
+        """Save the run if the environment fails."""
         try:
             yield
         except EnvFailedError as error:
             self.save()
-            raise EnvFailedError(f"{error}; saved, continue with: qpensieve resume {self.folder}") from error
+            raise EnvFailedError(f"{error}; the run is saved, continue with: qpensieve resume {self.folder}") from error
 
     def _log_training(self) -> None:
-        """Write the row of training metrics, when one is due and its last update has been handed over."""
+        """Write a row of training metrics if one is due and its last update is available."""
         step, period = self.session.summed_to, self.config.log_period
         if step // period <= (step - self.session.block) // period or step <= self._logged_to:
             return
@@ -232,7 +232,7 @@ class Run:
         return summary
 
     def evaluate_fully(self) -> RunSummary:
-        """The full protocol at the step reached, added to the table and the log; once a step."""
+        """Run the full protocol at this step, and add it to the table and the log; at most once per step."""
         self.session.drain()
         self._log_training()
         table, step = self.evaluations, self.session.step
@@ -242,7 +242,9 @@ class Run:
             self.evaluations = evaluations.append_full(table, step, returns)
             evaluations.save(self.folder / folder.EVALUATIONS, self.evaluations)
         summary = summarize(self.evaluations.full_returns[-1], table.full_preferences, table.reference)
-        if not is_logged(self.folder / folder.METRICS, FULL, step):  # or a run was killed between the table and the row
+        if not is_logged(
+            self.folder / folder.METRICS, FULL, step
+        ):  # the run may have been killed between the two writes
             self._log().write(FULL, step, scores(summary))
         return summary
 
@@ -260,7 +262,7 @@ class Run:
         progress.enter(DONE)
 
     def _log(self) -> MetricsLog:
-        """The log, opened at the first row: only then has a resumed run cut what came after its checkpoint."""
+        """The log, opened at the first row, because a resumed run first removes the rows after its checkpoint."""
         if self._open_log is None:
             board = self.folder / folder.TENSORBOARD if self._options.tensorboard else None
             self._open_log = MetricsLog(self.folder / folder.METRICS, board)
@@ -285,16 +287,16 @@ def start(path: Path, config: RunConfig, options: Options) -> Run:
 
 
 def resume(path: Path, options: Options, warn: Callable[[str], None], **changes: Any) -> Run:
-    """The run of a folder as of its newest whole checkpoint, or from the start where it has none.
+    """The run of a folder as of its newest whole checkpoint, or from the start if it has none.
 
     Args:
-        path: The run's folder.
-        options: How to show it.
-        warn: Is told what was lost, if anything.
+        path: The run folder.
+        options: What the run shows and writes.
+        warn: Called with a message if something was lost.
         changes: Fields of the configuration that may differ (`keeper.MAY_DIFFER`); `steps` may grow.
     """
     if not (path / folder.CONFIG).exists():
-        raise FileNotFoundError(f"{path} is not a run's folder: it has no {folder.CONFIG}")
+        raise FileNotFoundError(f"{path} is not a run folder: it has no {folder.CONFIG}")
     held = lock(path)
     try:
         before = configs.load(path / folder.CONFIG)
