@@ -148,7 +148,7 @@ class Agent:
             except (CheckpointError, OSError) as error:
                 reason = error.__cause__ or error
                 raise CheckpointError(f"cannot save the agent: {reason}; what {target} held is as it was") from error
-            for part in (folder.REPLAY, folder.CHECKPOINTS, folder.CONFIG):
+            for part in (folder.REPLAY, folder.CHECKPOINTS, folder.TRUSTED, folder.CONFIG):
                 if (target / part).exists():
                     (target / part).rename(new / f"old-{part}")
                 if (new / part).exists():
@@ -207,12 +207,17 @@ class PFA(Agent):
     algo = "pfa"
 
 
-def load(path: str | Path) -> Agent:
-    """The agent that `save` wrote or that a run's folder holds, as of its newest whole checkpoint."""
+def load(path: str | Path, trust: bool = False) -> Agent:
+    """The agent that `save` wrote or that a run's folder holds, as of its newest whole checkpoint.
+
+    Args:
+        path: The folder.
+        trust: Import the code that the folder's domain names (`module:factory`), though the folder is not your own.
+    """
     source = Path(path)
     if not (source / folder.CONFIG).exists():
         raise FileNotFoundError(f"{source} is neither a saved agent nor a run's folder: it has no {folder.CONFIG}")
-    session = open_session(configs.load(source / folder.CONFIG))
+    session = open_session(configs.load(source / folder.CONFIG, trust))
     keeper = Keeper(source, session)
     saved = keeper.latest(lambda message: warnings.warn(message, stacklevel=3))
     if saved is None:

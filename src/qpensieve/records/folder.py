@@ -2,6 +2,8 @@
 
 CONFIG = "config.json"
 """The configuration of the run."""
+TRUSTED = "trusted.json"
+"""Shows that the configuration is of this user; only where it names code to import."""
 PROVENANCE = "environment.json"
 """Versions, machine and commit that made the run."""
 METRICS = "metrics.jsonl"
