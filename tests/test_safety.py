@@ -12,8 +12,10 @@ from qpensieve import config as configs
 from qpensieve.presets import default_config
 from qpensieve.records import checkpoint
 from qpensieve.records.folder import CONFIG, TRUSTED
+from qpensieve.records.links import LinkError
 from qpensieve.records.trust import UntrustedError
 from qpensieve.train import run as runs
+from tests.report.runs import dst_returns, make_run, make_table
 
 EVIL = """
 import pathlib
@@ -101,3 +103,37 @@ class TestTrust:
         sent.mkdir()
         configs.save(default_config("DST2d"), sent / CONFIG)
         assert [path.name for path in sent.iterdir()] == [CONFIG]
+
+
+class TestLinks:
+    """What commands write into a received folder; each kind of file is in `tests/records/test_links.py`."""
+
+    @pytest.mark.parametrize("name", ["run.lock", "checkpoints", "metrics.jsonl", "evaluations.npz"])
+    @pytest.mark.parametrize("command", ["resume", "evaluate"])
+    def test_a_run_with_a_link_is_refused_by_name(self, command: str, name: str, sent: Path, capsys):
+        receive(sent, "DST2d")
+        precious = sent.parent / "precious"
+        if name == "checkpoints":
+            (sent / name).rename(precious)
+        else:
+            precious.write_text("years of work")
+        (sent / name).symlink_to(precious)
+        before = sorted(precious.rglob("*")) if precious.is_dir() else precious.read_text()
+        said = fail(capsys, command, str(sent))
+        assert f"{sent / name} is a symbolic link to {precious}" in said
+        assert before == (sorted(precious.rglob("*")) if precious.is_dir() else precious.read_text())
+
+    def test_an_agent_is_not_saved_beside_a_link(self, sent: Path):
+        sent.mkdir()
+        (sent / "checkpoints").symlink_to(sent.parent)
+        agent = object.__new__(qpensieve.Agent)
+        with pytest.raises(LinkError, match="checkpoints is a symbolic link"):
+            agent.save(sent)
+
+    @pytest.mark.parametrize("name", ["front.png", "curves.png"])
+    def test_a_picture_is_not_drawn_through_a_link(self, name: str, sent: Path, capsys):
+        make_run(sent, make_table(dst_returns(), reference="DST2d"))
+        (sent.parent / "precious").write_text("years of work")
+        (sent / name).symlink_to("../precious")
+        assert f"{sent / name} is a symbolic link to ../precious" in fail(capsys, "plot", str(sent))
+        assert (sent.parent / "precious").read_text() == "years of work"

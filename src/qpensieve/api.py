@@ -16,6 +16,7 @@ from qpensieve.preferences import check_preference
 from qpensieve.presets import default_config
 from qpensieve.records import checkpoint, folder
 from qpensieve.records.checkpoint import CheckpointError
+from qpensieve.records.links import refuse_links
 from qpensieve.records.scores import RunSummary, summarize
 from qpensieve.train.evaluate import FULL_EPISODES, protocols
 from qpensieve.train.keeper import Keeper
@@ -140,6 +141,7 @@ class Agent:
                 f"{target} is a run's folder: save the agent elsewhere, its checkpoints would be lost"
             )
         target.mkdir(parents=True, exist_ok=True)
+        refuse_links(target)
         with tempfile.TemporaryDirectory(prefix=checkpoint.TEMPORARY, dir=target) as name:
             new = Path(name)
             try:

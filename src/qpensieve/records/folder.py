@@ -24,3 +24,6 @@ REPLAY = "replay"
 """Folder of the replay's rows."""
 TENSORBOARD = "tensorboard"
 """Folder of TensorBoard's files."""
+
+FILES = (CONFIG, TRUSTED, PROVENANCE, METRICS, EVALUATIONS, SEARCH, SUMMARY, LOCK)
+FOLDERS = (CHECKPOINTS, PARAMETERS, REPLAY, TENSORBOARD)
