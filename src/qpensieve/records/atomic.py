@@ -86,28 +86,6 @@ def write_small_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> str:
     return write_file(path, lambda file: file.write(archive.getbuffer()))
 
 
-def read_npz(path: Path) -> dict[str, np.ndarray]:
-    """The named arrays of a file.
-
-    Raises:
-        OSError: If the file cannot be read.
-        ValueError: If it is no archive of plain arrays.
-    """
-    try:
-        # Opened here, since np.load leaves a file open that turns out to be no archive.
-        with open(path, "rb") as file:
-            arrays = np.load(file, allow_pickle=False)
-            if not isinstance(arrays, np.lib.npyio.NpzFile):
-                raise ValueError("it is not an .npz archive")
-            with arrays:
-                return {name: arrays[name] for name in arrays.files}
-    except (OSError, MemoryError):
-        raise
-    # An altered file makes zipfile and NumPy's header parser raise nearly anything.
-    except Exception as error:
-        raise ValueError(f"{path.name} is not a file of plain arrays: {error}") from error
-
-
 def sync_folder(folder: Path) -> None:
     """Make renames in `folder` last through a power cut."""
     descriptor = os.open(folder, os.O_RDONLY)

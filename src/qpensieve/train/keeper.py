@@ -7,11 +7,17 @@ from typing import Any
 from qpensieve import config as configs
 from qpensieve.records import checkpoint
 from qpensieve.records.checkpoint import Checkpoint
+from qpensieve.records.npz import Expected, headers_of
 from qpensieve.replay.log import ReplayLog
 from qpensieve.train.session import Rows, Session
 
 MAY_DIFFER = ("checkpoint_seconds", "num_threads")
 """Fields of the configuration that may change between a run and its resumption: they do not change its numbers."""
+
+GROWING = ("lanes/", "memory/", "search/", "record/")
+"""Beginnings of names of arrays that grow as a run goes on."""
+FREE = ("log/",)
+"""Beginnings of names of arrays that are there only at times."""
 
 
 class Keeper:
@@ -64,10 +70,14 @@ class Keeper:
         Args:
             warn: Is told of damaged checkpoints, and of one that forgets the replay.
         """
-        saved = checkpoint.load_latest(self._folder, warn, self._find_fault)
+        saved = checkpoint.load_latest(self._folder, warn, self._find_fault, self._expected())
         if saved is not None and self._log is not None and saved.meta["replay"] is None:
             warn(f"{saved.path} keeps no replay (keep_replay is off): training goes on, but not to the same numbers")
         return saved
+
+    def _expected(self) -> Expected:
+        """What the arrays of a checkpoint have to be, from those of the new session."""
+        return Expected(headers_of(self._session.arrays()), GROWING, FREE)
 
     def _find_fault(self, saved: Checkpoint) -> str | None:
         """What is wrong with a checkpoint that is whole: a damaged replay. Another configuration raises."""
