@@ -89,7 +89,7 @@ class TestLearn:
         assert "Traceback" not in capsys.readouterr().err
 
     def test_unknown_settings_name_near_ones(self):
-        with pytest.raises(ValueError, match="unknown setting 'num_snapshot'; near it: num_snapshots"):
+        with pytest.raises(ValueError, match="unknown setting 'num_snapshot'; use one of: num_snapshots"):
             QPensieve("DST2d", num_snapshot=3)
 
     def test_unknown_domains_name_near_ones(self):
@@ -142,17 +142,17 @@ class TestPredict:
     @pytest.mark.parametrize(
         ("obs", "lam", "seed", "complaint"),
         [
-            (np.zeros(3), LAM[0], 0, r"observation has shape \(3,\), expected \(2,\) or \(n, 2\)"),
-            (np.zeros((4, 1)), LAM[0], 0, r"observation has shape \(4, 1\), expected \(2,\) or \(n, 2\)"),
-            (np.zeros((2, 3, 2)), LAM[0], 0, r"observation has shape \(2, 3, 2\)"),
-            (OBS, LAM[:2], 0, "got 2 preferences for 3 observations: give one, or one for each"),
-            (OBS[0], LAM, 0, "got 3 preferences for 1 observations"),
-            (OBS, [0.2, 0.3, 0.5], 0, "preference needs 2 entries, one per objective; got 3"),
-            (OBS, [0.2, 0.9], 0, r"preference sums to 1\.1, not to 1"),
-            (OBS, [-0.5, 1.5], 0, "preference entry at index 0 is -0.5, which is negative"),
-            (OBS, [np.nan, 1.0], 0, "which is not finite"),
-            (OBS, LAM[0], 2, "seed 2 was not trained: there are 2, counted from 0"),
-            (OBS, LAM[0], -1, "seed -1 was not trained"),
+            (np.zeros(3), LAM[0], 0, r"obs must have shape \(2,\) or \(n, 2\), got \(3,\)"),
+            (np.zeros((4, 1)), LAM[0], 0, r"obs must have shape \(2,\) or \(n, 2\), got \(4, 1\)"),
+            (np.zeros((2, 3, 2)), LAM[0], 0, r"obs must have shape .*, got \(2, 3, 2\)"),
+            (OBS, LAM[:2], 0, "preference must be one, or one for each of 3 observations, got 2"),
+            (OBS[0], LAM, 0, "one for each of 1 observations, got 3"),
+            (OBS, [0.2, 0.3, 0.5], 0, "preference must have 2 entries, one per objective, got 3"),
+            (OBS, [0.2, 0.9], 0, r"preference must sum to 1, got 1\.1"),
+            (OBS, [-0.5, 1.5], 0, "preference entries must be 0 or more, got -0.5 at index 0"),
+            (OBS, [np.nan, 1.0], 0, "preference entries must be finite, got nan"),
+            (OBS, LAM[0], 2, "seed must be from 0 to 1, got 2"),
+            (OBS, LAM[0], -1, "seed must be from 0 to 1, got -1"),
         ],
     )
     def test_says_what_is_wrong_with_its_input(
@@ -174,7 +174,7 @@ class TestEvaluate:
         assert returns.shape == (2, 3, 2, 2)
         expected = (returns.mean(axis=2) * LAM).sum(axis=2).mean(axis=1)
         np.testing.assert_allclose(learned.evaluate(LAM, episodes=2).ut, expected)
-        with pytest.raises(ValueError, match="preference needs 2 entries"):
+        with pytest.raises(ValueError, match="preference must have 2 entries"):
             learned.evaluate([[0.2, 0.3, 0.5]])
 
 
@@ -242,12 +242,12 @@ class TestSaveAndLoad:
         run = runs.start(tmp_path / "run", config, runs.Options(quiet=True, final_evaluation=False))
         run.train()
         run.close()
-        with pytest.warns(UserWarning, match="keeps no replay"):
+        with pytest.warns(UserWarning, match="has no replay"):
             agent = qpensieve.load(tmp_path / "run")
         assert agent.learn(200).num_steps == 300
 
     def test_what_is_no_agent_is_refused(self, tmp_path: Path):
-        with pytest.raises(FileNotFoundError, match="is neither a saved agent nor a run's folder"):
+        with pytest.raises(FileNotFoundError, match="is neither a saved agent nor a run folder"):
             qpensieve.load(tmp_path / "nowhere")
 
     def test_a_run_that_has_no_checkpoint_yet_says_so(self, learned: QPensieve, tmp_path: Path):

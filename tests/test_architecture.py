@@ -17,6 +17,7 @@ LAYERS: dict[str, set[str]] = {
     "preferences": set(),
     "types": {"preferences"},
     "metrics": {"preferences"},
+    "front": {"console", "metrics"},
     "records": {"machine", "metrics"},
     "envs": {"machine", "metrics", "preferences", "types"},
     "learning": {"types"},
@@ -38,8 +39,7 @@ LAYERS: dict[str, set[str]] = {
         "types",
     },
     "cli": {
-        *("bench", "config", "console", "envs", "methods", "metrics", "presets", "records", "report", "theory"),
-        "train",
+        *("bench", "config", "console", "envs", "methods", "presets", "records", "report", "theory", "train"),
     },
 }
 """Part of the package -> parts that it may import; it may always import itself. `__init__` may import any."""

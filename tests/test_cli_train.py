@@ -112,7 +112,7 @@ class TestResume:
         assert_same_run(folder, trained / "ours")
 
     def test_a_folder_that_is_no_run_is_refused(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-        assert "is not a run's folder" in fail(capsys, "resume", str(tmp_path))
+        assert "is not a run folder" in fail(capsys, "resume", str(tmp_path))
         assert list(tmp_path.iterdir()) == []
 
     def test_another_configuration_is_refused_by_field(
@@ -167,7 +167,7 @@ class TestPlot:
         assert (tmp_path / "both.png").stat().st_size > 1000
 
     def test_what_is_no_run_is_refused(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-        assert "is it a run's folder?" in fail(capsys, "plot", str(tmp_path))
+        assert "is it a run folder?" in fail(capsys, "plot", str(tmp_path))
         assert "no runs to compare" in fail(capsys, "plot")
 
 

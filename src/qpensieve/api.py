@@ -101,15 +101,13 @@ class Agent:
         spec = self.session.spec
         rows = np.atleast_2d(np.asarray(obs, np.float32))
         if rows.ndim != 2 or rows.shape[1] != spec.obs_size:
-            raise ValueError(
-                f"observation has shape {np.shape(obs)}, expected ({spec.obs_size},) or (n, {spec.obs_size})"
-            )
+            raise ValueError(f"obs must have shape ({spec.obs_size},) or (n, {spec.obs_size}), got {np.shape(obs)}")
         lam = np.atleast_2d(check_preference(preference, spec.num_objectives)).astype(np.float32)
         if len(lam) not in (1, len(rows)):
-            raise ValueError(f"got {len(lam)} preferences for {len(rows)} observations: give one, or one for each")
+            raise ValueError(f"preference must be one, or one for each of {len(rows)} observations, got {len(lam)}")
         lam = np.broadcast_to(lam, (len(rows), lam.shape[1]))
         if not 0 <= seed < self.config.seeds:
-            raise ValueError(f"seed {seed} was not trained: there are {self.config.seeds}, counted from 0")
+            raise ValueError(f"seed must be from 0 to {self.config.seeds - 1}, got {seed}")
         stream = None if deterministic else generator or np.random.default_rng()
         action = self._predictor.act(seed, rows, lam, stream)
         return action[0] if np.ndim(obs) == 1 else action
@@ -138,7 +136,7 @@ class Agent:
         target = Path(path)
         if (target / folder.METRICS).exists():
             raise FileExistsError(
-                f"{target} is a run's folder: save the agent elsewhere, its checkpoints would be lost"
+                f"cannot save the agent in {target}: the checkpoints of a run are there; choose another folder"
             )
         target.mkdir(parents=True, exist_ok=True)
         refuse_links(target)
@@ -149,7 +147,7 @@ class Agent:
                 Keeper(new, self.session).save_whole()
             except (CheckpointError, OSError) as error:
                 reason = error.__cause__ or error
-                raise CheckpointError(f"cannot save the agent: {reason}; what {target} held is as it was") from error
+                raise CheckpointError(f"cannot save the agent: {reason}; {target} is unchanged") from error
             for part in (folder.REPLAY, folder.CHECKPOINTS, folder.TRUSTED, folder.CONFIG):
                 if (target / part).exists():
                     (target / part).rename(new / f"old-{part}")
@@ -210,7 +208,7 @@ class PFA(Agent):
 
 
 def load(path: str | Path, trust: bool = False) -> Agent:
-    """The agent that `save` wrote or that a run's folder holds, as of its newest whole checkpoint.
+    """The agent that `save` wrote or that a run folder holds, as of its newest whole checkpoint.
 
     Args:
         path: The folder.
@@ -218,12 +216,12 @@ def load(path: str | Path, trust: bool = False) -> Agent:
     """
     source = Path(path)
     if not (source / folder.CONFIG).exists():
-        raise FileNotFoundError(f"{source} is neither a saved agent nor a run's folder: it has no {folder.CONFIG}")
+        raise FileNotFoundError(f"{source} is neither a saved agent nor a run folder: it has no {folder.CONFIG}")
     session = open_session(configs.load(source / folder.CONFIG, trust))
     keeper = Keeper(source, session)
     saved = keeper.latest(lambda message: warnings.warn(message, stacklevel=3))
     if saved is None:
-        raise CheckpointError(f"{source} holds no checkpoint yet: 'qpensieve resume {source}' starts the run over")
+        raise CheckpointError(f"{source} holds no checkpoint yet: start the run over with 'qpensieve resume {source}'")
     keeper.restore(saved)
     kind = next((kind for kind in Agent.__subclasses__() if kind.algo == session.config.algo), Agent)
     agent = kind.__new__(kind)

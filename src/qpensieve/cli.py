@@ -8,12 +8,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import tyro
 
 import qpensieve
 from qpensieve import bench as bench_package
-from qpensieve import console, metrics, presets
+from qpensieve import console, presets
 from qpensieve.bench import collect as bench_collect
 from qpensieve.bench import lanes as bench_lanes
 from qpensieve.bench import methods as bench_methods
@@ -59,7 +58,7 @@ class TrainArguments:
     out: Path = Path("runs")
     """Folder that holds the runs."""
     name: str | None = None
-    """Name of the run's folder; default: domain, algorithm and time."""
+    """Name of the run folder; default: domain, algorithm and time."""
     options: Options = dataclasses.field(default_factory=Options)
 
 
@@ -95,7 +94,7 @@ def resume(
     """Continue a run that was stopped or killed, to the same numbers as if it never had been.
 
     Args:
-        run: The run's folder.
+        run: The run folder.
         num_threads: Threads of the simulator; changes no number. Default: as before.
         trust: Import the code that the run's domain names, though the folder is not your own.
         options: How to show it.
@@ -111,7 +110,7 @@ def evaluate(run: RunFolder, other: Path | None = None, trust: bool = False) -> 
     """Run the full protocol (whole test table, 10 episodes) on a run's newest checkpoint; scores and pictures.
 
     Args:
-        run: The run's folder.
+        run: The run folder.
         other: A second run, fully evaluated: also print ED, the share of preferences where the first scores more.
         trust: Import the code that the run's domain names, though the folder is not your own.
     """
@@ -146,22 +145,22 @@ def export(run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN
     """Write a run as one small JSON file: configuration, machine, scores and mean returns of every evaluation.
 
     Args:
-        run: The run's folder.
+        run: The run folder.
         out: The file to write.
     """
     print(export_run(run, out))
 
 
 def compare(
-    results: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="FILE [FILE ...]")],
+    results: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN_OR_FILE [RUN_OR_FILE ...]")],
     step: int | None = None,
     out: Path | None = None,
     curves: bool = False,
 ) -> None:
-    """Set exported runs side by side on the test preferences they share: UT, HV, ED against MO-SAC.
+    """Set runs side by side on the test preferences they share: UT, HV, ED against MO-SAC.
 
     Args:
-        results: Files written by `qpensieve export`.
+        results: Run folders, or files written by `qpensieve export`.
         step: Environment step of the full evaluation; default: each run's newest.
         out: Also draw a picture here.
         curves: The files are of single preferences (sac, hybrid-sac): only draw their learning curves.
@@ -191,7 +190,7 @@ def domains() -> None:
     print(console.format_table(rows))
     for domain in DISCRETE.values():
         index = f"an index below {domain.num_actions}"
-        print(f"{domain.id} is not one of the ten: its action is {index}, which only --algo envelope takes.")
+        print(f"{domain.id} is not one of the ten: its action is {index}, which only --algo envelope supports.")
 
 
 def version() -> None:
@@ -304,13 +303,14 @@ def _dispatch(commands: dict[str, Callable[..., None]], prog: str, about: str | 
 
 
 def _peek(words: list[str], option: str, default: str) -> str:
-    """The value of an option that decides which settings there are, before they are parsed."""
+    """The value of an option that decides which settings there are, before they are parsed; the last one counts."""
+    found = default
     for i, word in enumerate(words):
         if word == option and i + 1 < len(words):
-            return words[i + 1]
-        if word.startswith(f"{option}="):
-            return word.split("=", 1)[1]
-    return default
+            found = words[i + 1]
+        elif word.startswith(f"{option}="):
+            found = word.split("=", 1)[1]
+    return found
 
 
 def _without_domain(config: RunConfig) -> RunConfig:
@@ -326,7 +326,7 @@ def _complete(run: Run) -> None:
         run.train()
     except DivergedError as error:
         step = run.last_checkpoint_step
-        kept = f"the last good checkpoint is of step {step}" if step else "there was no checkpoint yet"
+        kept = f"the last good checkpoint is at step {step}" if step else "there is no checkpoint yet"
         raise DivergedError(f"{error}; training stopped, {kept} ({run.folder})") from error
     except KeyboardInterrupt:  # the second one, or one after training
         raise runs.Stopped(f"interrupted; continue with: qpensieve resume {run.folder}") from None
@@ -348,17 +348,10 @@ def _report(folder: Path) -> None:
 
 
 def _dominance(run: Path, other: Path) -> str:
-    ours, theirs = load_evaluations(run / EVALUATIONS), load_evaluations(other / EVALUATIONS)
-    if len(theirs.full_steps) == 0:
-        raise ValueError(f"{other} has no full evaluation yet: run 'qpensieve evaluate {other}'")
-    num = min(ours.num_seeds, theirs.num_seeds)
-    shares = np.asarray(
-        metrics.episodic_dominance(
-            ours.full_returns[-1, :num].mean(axis=2), theirs.full_returns[-1, :num].mean(axis=2), ours.full_preferences
-        )
-    )
-    spread = console.format_spread(shares.mean(), shares.std(), "{:.3f}".format)
-    return f"ED against {other}: {spread} over {num} seed pairs"
+    ours, theirs = comparison.on_common_preferences([comparison.read(run), comparison.read(other)])
+    shares = comparison.dominance(ours, theirs)
+    spread = f"{shares.mean():.3f}" if len(shares) == 1 else f"{shares.mean():.3f} +- {shares.std():.3f}"
+    return f"ED against {other}: {spread} over {len(shares)} seed pair(s), {len(ours.preferences)} preferences"
 
 
 def _measure(name: str, run: Callable[..., list[console.Row]], settings: Any, json: Path | None) -> None:

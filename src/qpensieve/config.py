@@ -16,7 +16,7 @@ from qpensieve.envs import code_of, find_domain
 from qpensieve.methods import METHODS, Method, get_method
 from qpensieve.records import trust as trusting
 from qpensieve.records.atomic import write_text
-from qpensieve.settings import NEEDS_REPLAY, WHOLE_BLOCKS, at_least
+from qpensieve.settings import NEEDS_REPLAY, NOT_NEGATIVE, WHOLE_BLOCKS, at_least
 
 if TYPE_CHECKING:
     AlgoName = str
@@ -52,18 +52,18 @@ class RunConfig:
     """Off-policy methods: transitions kept per seed."""
     eval_period: Annotated[int, at_least(1), WHOLE_BLOCKS] = 50_000
     """Steps between short evaluations."""
-    full_eval_period: Annotated[int | None, WHOLE_BLOCKS] = None
+    full_eval_period: Annotated[int | None, at_least(1), WHOLE_BLOCKS] = None
     """Steps between full evaluations (whole test table, 10 episodes); None: one at the end."""
     log_period: Annotated[int, at_least(1), WHOLE_BLOCKS] = 1_000
     """Steps between rows of training metrics."""
-    checkpoint_seconds: float = 60.0
+    checkpoint_seconds: Annotated[float, NOT_NEGATIVE] = 60.0
     """A checkpoint is written at every evaluation and at least this often."""
     parameters_period: Annotated[int, at_least(1), WHOLE_BLOCKS] = 100_000
     """Steps between copies of the parameters that are kept for good."""
     keep_replay: Annotated[Literal["on", "off"], NEEDS_REPLAY] = "on"
     """Off-policy methods: save the replay with checkpoints. Off, they are small, but a resumed run is no longer the
     same run."""
-    num_threads: int | None = None
+    num_threads: Annotated[int | None, at_least(1)] = None
     """Threads of the simulator; None takes every core."""
     agent: AgentConfig = dataclasses.field(default_factory=QPensieveConfig)
     """Settings of the algorithm."""

@@ -185,6 +185,6 @@ def check_continuous(name: str, spec: EnvSpec) -> None:
     """
     if spec.num_actions is not None:
         raise ValueError(
-            f"{spec.id} has discrete actions ({spec.num_actions} of them), {name} needs continuous ones: "
-            "use --algo envelope, or another domain"
+            f"{name} needs continuous actions, but {spec.id} has {spec.num_actions} discrete ones: "
+            "use --algo envelope or another domain"
         )

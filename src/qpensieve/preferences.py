@@ -112,7 +112,7 @@ def test_table(num_objectives: int, version: int = TEST_TABLE_VERSION) -> Float6
     """
     _check_num_objectives(num_objectives)
     if version != 1:
-        raise ValueError(f"unknown test table version {version}; known: 1")
+        raise ValueError(f"version of the test table must be 1, got {version}")
     table = _build_table(num_objectives)
     table.setflags(write=False)
     return table
@@ -155,22 +155,23 @@ def check_preference(preference: ArrayLike, num_objectives: int) -> Float64[np.n
     lam = np.asarray(preference, dtype=np.float64)
     if lam.ndim == 0 or lam.shape[-1] != num_objectives:
         got = lam.shape[-1] if lam.ndim else "a single number"
-        raise ValueError(f"preference needs {num_objectives} entries, one per objective; got {got} (shape {lam.shape})")
-    _raise_at(lam, ~np.isfinite(lam), "is not finite")
-    _raise_at(lam, lam < 0, "is negative; entries must be 0 or more")
+        needed = f"{num_objectives} entries, one per objective"
+        raise ValueError(f"preference must have {needed}, got {got} (shape {lam.shape})")
+    _raise_at(lam, ~np.isfinite(lam), "finite")
+    _raise_at(lam, lam < 0, "0 or more")
     sums = lam.sum(axis=-1)
     wrong = np.argwhere(np.abs(sums - 1) > SUM_TOLERANCE)
     if len(wrong):
         index = tuple(wrong[0].tolist())
         place = f" at row {_index_text(index)}" if index else ""
-        raise ValueError(f"preference{place} sums to {sums[index]:.9g}, not to 1; divide it by its sum")
+        raise ValueError(f"preference must sum to 1, got {sums[index]:.9g}{place}; divide it by its sum")
     return lam
 
 
-def _raise_at(lam: Float64[np.ndarray, "*batch d"], is_wrong: np.ndarray, complaint: str) -> None:
+def _raise_at(lam: Float64[np.ndarray, "*batch d"], is_wrong: np.ndarray, needed: str) -> None:
     if is_wrong.any():
         index = tuple(np.argwhere(is_wrong)[0].tolist())
-        raise ValueError(f"preference entry at index {_index_text(index)} is {lam[index]}, which {complaint}")
+        raise ValueError(f"preference entries must be {needed}, got {lam[index]} at index {_index_text(index)}")
 
 
 def _index_text(index: tuple[int, ...]) -> str:

@@ -28,8 +28,8 @@ class EnvSpec:
         obs_size: Length of an observation.
         action_size: Length of an action; actions lie in [-1, 1].
         objectives: One name per objective, in reward order.
-        reference: Reference point of the hypervolume, or None where no one has set one.
-        max_steps: Time limit in environment steps, or None where the environment keeps its own.
+        reference: Reference point of the hypervolume, or None if no one has set one.
+        max_steps: Time limit in environment steps, or None if the environment keeps its own.
         num_actions: Discrete environments: an action is one number, an index below this. None: actions are continuous.
     """
 

@@ -107,7 +107,7 @@ def test_a_module_that_does_not_import_is_named():
 
 @pytest.mark.parametrize("name", [":make", "tests.envs.foreign:", ":"])
 def test_half_a_name_says_how_a_whole_one_looks(name: str):
-    with pytest.raises(ValueError, match=f"'{name}' is not the name of an environment: write module:factory"):
+    with pytest.raises(ValueError, match=f"must be written module:factory or .*, got '{name}'"):
         resolve(name)
 
 
@@ -117,9 +117,9 @@ def test_a_relative_module_is_named():
 
 
 def test_an_environment_instead_of_a_factory_is_refused():
-    with pytest.raises(ValueError, match=r"PointMass.* is one environment, .* give a function that makes one"):
+    with pytest.raises(ValueError, match=r"PointMass.* is one environment, .* pass a function that makes one"):
         resolve(foreign.PointMass())
-    with pytest.raises(ValueError, match="by its name or by a function that makes it, not by 3"):
+    with pytest.raises(ValueError, match="must be a name or a function that makes one, got 3"):
         resolve(3)
 
 
@@ -162,15 +162,15 @@ def test_without_a_reward_space_one_step_counts_the_objectives():
 @pytest.mark.parametrize(
     ("env", "message"),
     [
-        (foreign.ScalarReward, r"mine: the reward is a scalar.*np.array of d numbers.*mo-gymnasium"),
-        (foreign.ScalarRewardSpace, r"mine: the reward is a scalar.*np.array of d numbers.*mo-gymnasium"),
-        (foreign.DiscreteActions, r"discrete action space Discrete\(3\); qpensieve's algorithms need a continuous Box"),
-        (foreign.IntegerBox, r"discrete action space Box\(.*int64\); qpensieve's algorithms need a continuous Box"),
-        (foreign.DictActions, r"mine: action space Dict\(.*need a continuous Box"),
-        (foreign.NoActions, r"mine: the action space Box\(.*has no numbers; .* need a continuous Box"),
-        (foreign.UnboundedActions, r"action_space.high\[1\] is inf; .* need a continuous Box, bounded"),
-        (foreign.DictObservations, r"observation space Dict\(.*FlattenObservation"),
-        (foreign.WrongReference, r"reference_point has 3 numbers for 2 objectives"),
+        (foreign.ScalarReward, r"mine: the reward must be a vector, got a scalar.*np.array of d numbers.*mo-gymnasium"),
+        (foreign.ScalarRewardSpace, r"mine: the reward must be a vector, got a scalar.*np.array of d.*mo-gymnasium"),
+        (foreign.DiscreteActions, r"action space must be a continuous Box .*, got Discrete\(3\)"),
+        (foreign.IntegerBox, r"action space must be a continuous Box .*, got Box\(.*int64\)"),
+        (foreign.DictActions, r"mine: action space must be a continuous Box .*, got Dict\("),
+        (foreign.NoActions, r"mine: action space must be a continuous Box .*, got Box\(.*, which holds no numbers"),
+        (foreign.UnboundedActions, r"must be a continuous Box with finite bounds, got action_space.high\[1\] = inf"),
+        (foreign.DictObservations, r"observation space must be a Box, got Dict\(.*FlattenObservation"),
+        (foreign.WrongReference, r"reference_point'\] must have 2 numbers, got 3"),
     ],
 )
 def test_unusable_environments_are_refused_with_a_reason(env: type[gymnasium.Env], message: str):
@@ -301,7 +301,7 @@ def test_an_error_in_reset_names_lane_and_seed():
 def test_a_reward_of_the_wrong_shape_names_lane_and_step():
     lanes = make_lanes(foreign.WrongReward)
     lanes.reset()
-    with pytest.raises(RuntimeError, match=r"lane 0 at step 3: ValueError: reward has shape \(3,\), expected \(2,\)"):
+    with pytest.raises(RuntimeError, match=r"lane 0 at step 3: ValueError: reward must have shape \(2,\), got \(3,\)"):
         run(lanes, np.zeros((3, NUM_LANES, 2)))
 
 
@@ -421,7 +421,9 @@ def test_a_dead_worker_is_an_error_and_not_a_wait():
 
 
 def test_an_unusable_environment_is_refused_through_workers_too():
-    with pytest.raises(ValueError, match=r"DiscreteActions: discrete action space .*worker process for lanes 0 to 0"):
+    with pytest.raises(
+        ValueError, match=r"DiscreteActions: action space must be .*, got Discrete.*worker process for lanes 0 to 0"
+    ):
         make_simulator(foreign.DiscreteActions, 1, 4)
 
 

@@ -24,6 +24,7 @@ def test_the_numbers_of_purposes_stay_as_they_are():
         "ROLLOUT_LANE": 202,
         "FITNESS": 203,
         "CANDIDATES": 204,
+        "FIRST_PARAMETERS": 205,
     }
     sequence = np.random.SeedSequence(7, spawn_key=(203, 2, 5, 1))
     assert derived_seed(7, Purpose.FITNESS, 2, 5, 1) == sequence.generate_state(1)[0]

@@ -3,7 +3,7 @@
 import numpy as np
 
 from qpensieve.learning.acting import num_parameters
-from qpensieve.population.answering import ArchivePredictor, Policies, act_with_best
+from qpensieve.population.answering import ArchivePredictor, Policies, act_as, who_answers
 from qpensieve.preferences import das_dennis
 
 
@@ -15,7 +15,7 @@ def test_large_archives_act_as_each_policy_alone():
     known = [Policies(objs * (i + 1), stream.normal(1, 0.3, (40, size)).astype(np.float32)) for i in range(2)]
     lam = np.concatenate([das_dennis(2, 50), np.tile([[1.0, 0.0]], (300, 1))])
     obs = stream.normal(size=(2, len(lam), 3)).astype(np.float32)
-    together = act_with_best(known, lam, widths)(obs, np.tile(lam.astype(np.float32), (2, 1, 1)))
+    together = act_as(known, who_answers(known, lam), widths)(obs, np.tile(lam.astype(np.float32), (2, 1, 1)))
     one_by_one = ArchivePredictor(known, widths)
     for seed in range(2):
         np.testing.assert_allclose(together[seed], one_by_one.act(seed, obs[seed], lam), rtol=1e-5, atol=1e-6)

@@ -121,7 +121,7 @@ def test_runs_whose_scores_do_not_compare_are_refused(tmp_path: Path):
     run = make_run(tmp_path / "a", table)
     with pytest.raises(ValueError, match="no runs to compare"):
         compare_curves([], tmp_path / "c.png")
-    with pytest.raises(ValueError, match=r"is a run on Hopper2d, .* on DST2d"):
+    with pytest.raises(ValueError, match=r"must have the same domain to be compared: .* is on Hopper2d, .* on DST2d"):
         compare_curves([run, make_run(tmp_path / "b", table, domain="Hopper2d")], tmp_path / "c.png")
     with pytest.raises(ValueError, match="different preferences"):
         compare_curves([run, make_run(tmp_path / "b", make_table(dst_returns()[:, :50]))], tmp_path / "c.png")

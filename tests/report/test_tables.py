@@ -19,7 +19,7 @@ from qpensieve.train.evaluate import curve_preferences, short_preferences
 
 
 def make_run(folder: Path, domain: str, *full: np.ndarray, reference: bool = True) -> Path:
-    """A run's folder as far as tables read it; `full` are full returns [seed, p, e, d], one per evaluation."""
+    """A run folder as far as tables read it; `full` are full returns [seed, p, e, d], one per evaluation."""
     d = full[0].shape[-1] if full else 2
     point = np.array(get_domain(domain).spec.reference) if reference else None
     table = empty(full[0].shape[0] if full else 2, short_preferences(d), curve_preferences(d), test_table(d), point)

@@ -25,6 +25,7 @@ from qpensieve.preferences import das_dennis
 from qpensieve.presets import default_config
 from qpensieve.records import evaluations, search
 from qpensieve.records.folder import EVALUATIONS, SEARCH
+from qpensieve.records.scores import summarize
 from qpensieve.report import tables
 from qpensieve.settings import flat
 from qpensieve.train import population
@@ -289,6 +290,18 @@ class TestFitness:
             np.testing.assert_allclose(returns[seed, :, 0], expected, atol=1e-6)  # DST2d has no chance in it
             np.testing.assert_allclose(returns[seed, :, 1], expected, atol=1e-6)
 
+    def test_a_policy_that_answers_many_preferences_is_one_point_of_the_front(self):
+        """Where starts are random its rows differed by chance, and every row counted as a policy of its own."""
+        trainer = trained(tiny(domain="Hopper2d", fitness_episodes=1, steps=400), 3)
+        preferences = das_dennis(2, 20)
+        returns = trainer.evaluate(preferences, 3)
+        scores = summarize(returns, preferences, np.array([0.0, -1000.0]))
+        for seed in range(2):
+            objs = trainer.policies_of(seed).objs
+            answering = np.unique((preferences @ objs.T).argmax(axis=1))
+            assert len(np.unique(returns[seed].mean(axis=1), axis=0)) == len(answering) < len(preferences)
+            assert scores.front_size[seed] <= len(answering)
+
 
 class TestSearch:
     def test_negative_objectives_fill_archive_and_population(self):
@@ -384,7 +397,7 @@ class TestPfa:
     def test_refuses_three_objectives(self, capsys: pytest.CaptureFixture[str], tmp_path: Path):
         with pytest.raises(SystemExit):
             cli.main(["train", "Hopper3d", "--algo", "pfa", "--preset", "quick", "--out", str(tmp_path)])
-        assert "pfa follows the front of two objectives, Hopper3d has 3" in capsys.readouterr().err
+        assert "pfa needs two objectives, but Hopper3d has 3" in capsys.readouterr().err
         assert not any(tmp_path.iterdir())
 
 
@@ -456,7 +469,7 @@ class TestConfig:
             ({"reference": (float("nan"), 0.0)}, "reference must be finite"),
             ({"num_candidates": 1}, "num_candidates must be at least 2, got 1"),
             ({"fitness_episodes": 0}, "fitness_episodes must be at least 1, got 0"),
-            ({"reference": (1.0,)}, "reference has 1 numbers, DST2d has 2 objectives"),
+            ({"reference": (1.0,)}, "reference must have 2 numbers, one per objective of DST2d, got 1"),
         ],
     )
     def test_what_cannot_run_is_refused(self, changes: dict[str, Any], message: str):
@@ -575,7 +588,7 @@ class TestFailures:
             return step(actions)
 
         lanes.step = failing  # pyright: ignore[reportAttributeAccessIssue]
-        with pytest.raises(EnvFailedError, match="the simulator is gone; saved, continue with"):
+        with pytest.raises(EnvFailedError, match="the simulator is gone; the run is saved, continue with"):
             complete(run)
         complete(runs.resume(tmp_path / "run", QUIET, lambda message: pytest.fail(message)))
         assert_same_run(tmp_path / "run", whole("pgmorl"))
@@ -622,7 +635,7 @@ class TestFailures:
             return step(actions)
 
         run.session._collector.lanes.step = failing  # pyright: ignore[reportAttributeAccessIssue]
-        with pytest.raises(EnvFailedError, match="the simulator is gone; saved, continue with"):
+        with pytest.raises(EnvFailedError, match="the simulator is gone; the run is saved, continue with"):
             complete(run)
         resumed = runs.resume(tmp_path / "run", QUIET, lambda message: pytest.fail(message))
         assert resumed.session.step == 5 * 96

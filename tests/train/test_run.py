@@ -265,7 +265,9 @@ class TestResumed:
     def test_without_a_whole_checkpoint_it_says_so_and_touches_nothing(self, half: Path):
         hurt(half / "replay" / "rows_0_200.npy", "cut")  # both checkpoints need it
         log = (half / "metrics.jsonl").read_bytes()
-        with pytest.raises(CheckpointError, match=f"no checkpoint of {half} can be read; start the run anew"):
+        with pytest.raises(
+            CheckpointError, match=f"no checkpoint of {half} can be read; start a new run in another folder"
+        ):
             runs.resume(half, QUIET, lambda _: None)
         assert (half / "metrics.jsonl").read_bytes() == log
         assert steps_saved(half) == [200, 300]
@@ -296,7 +298,7 @@ class TestResumed:
         run.close()
 
     def test_a_folder_that_is_no_run_is_refused(self, tmp_path: Path):
-        with pytest.raises(FileNotFoundError, match=r"is not a run's folder: it has no config\.json"):
+        with pytest.raises(FileNotFoundError, match=r"is not a run folder: it has no config\.json"):
             runs.resume(tmp_path, QUIET, refuse)
 
     def test_an_unreadable_configuration_is_named(self, tmp_path: Path):
@@ -382,7 +384,7 @@ class TestWithoutReplay:
         warnings: list[str] = []
         run = runs.resume(folder, QUIET, warnings.append)
         (warning,) = warnings
-        assert warning.endswith("keeps no replay (keep_replay is off): training goes on, but not to the same numbers")
+        assert warning.endswith("has no replay (keep_replay is off): training continues, but with other numbers")
         assert run.session.step == 200
         updates = {}
         interrupt_at(run, 300, lambda: updates.update({300: num_updates(run)}))
@@ -480,7 +482,7 @@ class TestFailingEnvironment:
             fault.where,
             "make_fragile",
             "licence has run out",
-            f"saved, continue with: qpensieve resume {folder}",
+            f"the run is saved, continue with: qpensieve resume {folder}",
         ):
             assert part in str(failure.value)
         assert max(steps_saved(folder)) == fault.saved

@@ -1,7 +1,7 @@
 """CN-DER: a conditioned network that every transition teaches under two preferences, on DDPG.
 
 Source: Abels et al., Dynamic Weights in Multi-Objective Deep RL (ICML 2019): vector values Q(s, a; lam), each sampled
-transition learnt from under the current preference and under a random earlier one, priorities from the error of both.
+transition learned from under the current preference and under a random earlier one, priorities from the error of both.
 The original is a dueling double DQN; for continuous actions the Q-Pensieve paper put it on DDPG without giving details,
 so policy, noise and networks are ours to choose. There is a single critic, as in DDPG: with twins it would be another,
 stronger method. The preference under which a transition was collected plays no part.
@@ -51,7 +51,7 @@ class CnDerConfig:
     """Standardise what goes into each ReLU of the critic, over the layer's units (DDPG's authors normalise too, over
     batches). Without it the values on DST2d run away (deviation D20)."""
     trained_on: Literal["current-and-past", "current"] = "current-and-past"
-    """Preferences that each transition is learnt under: the algorithm's two, or the current one alone, which forgets
+    """Preferences that each transition is learned under: the algorithm's two, or the current one alone, which forgets
     the others and is there to compare with."""
     priority_offset: Annotated[float, above(0)] = 0.01
     """Added to the error before the power, so that no transition is lost for good."""
@@ -144,7 +144,7 @@ def priority(
 
 
 def relabel(cfg: CnDerConfig, lam: Float[Array, "b d"], past: Float[Array, "b d"]) -> Float[Array, "m b d"]:
-    """The preferences that each transition is learnt under."""
+    """The preferences that each transition is learned under."""
     return jnp.stack([lam, past] if cfg.trained_on == "current-and-past" else [lam])
 
 

@@ -47,7 +47,7 @@ class EnvelopeConfig:
     """Transitions per gradient step."""
     num_preferences: Annotated[int, at_least(1)] = 32
     """Preferences drawn at every gradient step; each is paired with every transition of the batch."""
-    bins: int | None = None
+    bins: Annotated[int | None, at_least(2)] = None
     """Values of every action axis, evenly spaced with both ends. None: 11 up to two axes, 5 for more."""
     width_factors: tuple[int, ...] = (16, 32, 64, 32)
     """Widths of the hidden layers, as multiples of the input's (observation and preference)."""
@@ -80,7 +80,7 @@ class EnvelopeConfig:
     """Share of random actions at the start."""
     epsilon_end: Annotated[float, from_to(0, 1)] = 0.05
     """Share of random actions from `anneal_steps` on."""
-    anneal_steps: int | None = None
+    anneal_steps: Annotated[int | None, at_least(1)] = None
     """Environment steps over which epsilon falls, and updates over which the homotopy rises. None: the run's length."""
 
     @property

@@ -34,7 +34,7 @@ class QPensieveConfig:
     """Preferences offered to the policy at every gradient step, lam itself included."""
     num_snapshots: Annotated[int, NOT_NEGATIVE] = 4
     """Past critics kept; the current one is always a candidate on top. 0 is the paper's "Vanilla"."""
-    push_period: Annotated[int, WHOLE_BLOCKS] = 1000
+    push_period: Annotated[int, at_least(1), WHOLE_BLOCKS] = 1000
     """Updates between two snapshots; a multiple of the block length."""
     push_after: Annotated[int, NOT_NEGATIVE] = 20_000
     """No snapshot is taken before more than this many updates."""

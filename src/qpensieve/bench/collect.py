@@ -26,6 +26,7 @@ from qpensieve.learning.acting import num_parameters
 from qpensieve.learning.agents import over_agents
 from qpensieve.learning.streams import Purpose, generator
 from qpensieve.population import ppo
+from qpensieve.population.learner import make_learner
 from qpensieve.population.members import OBS_CLIP, MemberPolicy
 from qpensieve.population.moments import FIRST_COUNT, VARIANCE_EPSILON, standard
 from qpensieve.population.ppo import PpoConfig
@@ -109,8 +110,7 @@ def _measure_update(domain: str, settings: Settings, row: Row) -> Row:
 
 
 def _init(domain: str, num: int) -> ppo.State:
-    keys = jax.random.split(jax.random.key(0), num)
-    return jax.jit(jax.vmap(lambda key: ppo.init(PAPER, get_domain(domain).spec, key)))(keys)
+    return make_learner(PAPER, get_domain(domain).spec, tuple(_places(num))).init()
 
 
 def actors(state: ppo.State) -> np.ndarray:

@@ -109,7 +109,7 @@ def _loop(env: gymnasium.Env, actions: np.ndarray) -> float:
 
 
 def _bare_physics(domain: str, lanes: Lanes, actions: np.ndarray) -> Callable[[], float]:
-    """A timer of the physics alone for as many steps as `actions` holds; returns 0 where there is no physics."""
+    """A timer of the physics alone for as many steps as `actions` holds; returns 0 if there is no physics."""
     if domain.startswith("DST"):
         return lambda: 0.0
     if domain.startswith("LunarLander"):

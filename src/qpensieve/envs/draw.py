@@ -34,7 +34,7 @@ def draw_model(model: mujoco.MjModel, state: Float64[np.ndarray, " state"], stat
 
 @lru_cache(maxsize=4)
 def _opengl_renderer(model: mujoco.MjModel) -> Any | None:
-    """MuJoCo's renderer where the user named an OpenGL platform; without one, MuJoCo would abort the whole process."""
+    """MuJoCo's renderer if the user named an OpenGL platform; without one, MuJoCo would abort the whole process."""
     return mujoco.Renderer(model, SIZE, SIZE) if os.environ.get("MUJOCO_GL") else None
 
 

@@ -1,8 +1,8 @@
 """Any Gymnasium environment with a vector reward and a continuous action box, run as lanes in this process.
 
-The inner state of a foreign environment cannot be read out. A saved lane is its episode's seed and the actions so far,
-played again by `restore`: exact only if the environment is deterministic given its seed and its actions, and as slow as
-the episodes are long. Where the replay ends at another observation than the saved one, `restore` warns.
+The inner state of a foreign environment cannot be read. A saved lane is the seed of its episode and the actions so far;
+`restore` plays them again. This is exact only if the environment is deterministic given its seed and its actions, and
+it takes as long as the episodes did. `restore` warns if a lane does not end at its saved observation.
 """
 
 import difflib
@@ -29,20 +29,24 @@ EnvSource = str | EnvFactory
 
 
 def resolve(source: Any) -> EnvFactory:
-    """The factory that `source` is or names; one made from a name can be pickled. ValueError for anything else."""
+    """The factory for `source`, a function or a name; a factory made from a name can be pickled.
+
+    Raises:
+        ValueError: If `source` is neither.
+    """
     if isinstance(source, gymnasium.Env):
-        raise ValueError(f"{source} is one environment, but every lane needs its own: give a function that makes one")
+        raise ValueError(f"{source} is one environment, but every lane needs its own: pass a function that makes one")
     if callable(source):
         return cast(EnvFactory, source)
     if not isinstance(source, str):
-        raise ValueError(f"an environment is given by its name or by a function that makes it, not by {source!r}")
+        raise ValueError(f"an environment must be a name or a function that makes one, got {source!r}")
     if _named_factory(source) is None:
         _check_registered(source)
     return partial(_make, source)
 
 
 def name_of(source: EnvSource) -> str:
-    """What messages and results call `source`."""
+    """The name of `source` in messages and results."""
     if isinstance(source, str):
         return source
     return getattr(getattr(source, "func", source), "__qualname__", repr(source))
@@ -59,15 +63,15 @@ def make_simulator(source: EnvSource, num_lanes: int, num_workers: int = 0, firs
 
 
 def describe(env: gymnasium.Env, source_name: str) -> EnvSpec:
-    """What qpensieve needs to know of `env`, from its spaces and `metadata`; ValueError where it cannot be used.
+    """What qpensieve needs to know of `env`, from its spaces and `metadata`; ValueError if it cannot be used.
 
-    The number of objectives is the length of `reward_space` where there is one, else of the reward of one trial step.
+    The number of objectives is the length of `reward_space` if there is one, else of the reward of one trial step.
     `metadata["objectives"]` names the objectives, `metadata["reference_point"]` sets the hypervolume's reference.
     """
     observations = getattr(env, "observation_space", None)
     if not isinstance(observations, Box):
         raise ValueError(
-            f"{source_name}: observation space {observations} is not a Box; "
+            f"{source_name}: observation space must be a Box, got {observations}; "
             "wrap the environment in gymnasium.wrappers.FlattenObservation"
         )
     box = _action_box(env, source_name)
@@ -85,7 +89,7 @@ def describe(env: gymnasium.Env, source_name: str) -> EnvSpec:
 class GymSimulator:
     """n environments of one factory, stepped one after the other.
 
-    Messages and the spec call it `source_name`. Messages count lanes from `first_lane`.
+    `source_name` is its name in messages and in the spec. Messages count lanes from `first_lane`.
     """
 
     def __init__(self, factory: EnvFactory, num_lanes: int, source_name: str, first_lane: int = 0):
@@ -134,7 +138,7 @@ class GymSimulator:
         warn_if_different(self._name, self._first_lane, state["observations"], self._obs)
 
     def replay(self, state: State) -> None:
-        """Do what `restore` does, without comparing the outcome to the saved observations."""
+        """Like `restore`, but without comparing the outcome with the saved observations."""
         replay(state, self.start, self.advance)
 
     def render(self, lane: int) -> np.ndarray:
@@ -181,22 +185,22 @@ def rescale(actions: Float64[np.ndarray, "lanes act"], box: Box) -> np.ndarray:
 def warn_if_different(
     name: str, first_lane: int, saved: Float64[np.ndarray, "n obs"], replayed: Float64[np.ndarray, "n obs"]
 ) -> None:
-    """Warn where replayed lanes stand elsewhere than the saved ones; NaN marks lanes that had not started."""
+    """Warn if replayed lanes differ from the saved ones; NaN marks lanes that had not started."""
     differs = ((saved != replayed) & ~np.isnan(saved)).any(axis=1)
     if differs.any():
         lane = first_lane + int(np.argmax(differs))
-        what = f"{name}: lane {lane} was restored to another observation than the saved one"
+        what = f"{name}: lane {lane} was not restored to its saved observation"
         why = "the environment is not deterministic given its seed and actions, so the run does not continue exactly"
         warnings.warn(f"{what}: {why}", stacklevel=3)
 
 
 def _named_factory(name: str) -> EnvFactory | None:
-    """The callable that `module:factory` names, or None where `name` can only be a Gymnasium id."""
+    """The callable that `module:factory` names, or None if `name` can only be a Gymnasium id."""
     module_name, colon, attribute = name.partition(":")
     if not colon:
         return None
     if not module_name or not attribute:
-        raise ValueError(f"{name!r} is not the name of an environment: write module:factory or module:GymnasiumId-v0")
+        raise ValueError(f"an environment must be written module:factory or module:GymnasiumId-v0, got {name!r}")
     try:
         module = importlib.import_module(module_name)
     except (ImportError, TypeError) as error:  # TypeError: a relative name such as ".mine"
@@ -215,7 +219,7 @@ def _make(name: str) -> gymnasium.Env:
 
 
 def _check_registered(name: str) -> None:
-    """Fill Gymnasium's registry as far as needed to know `name`; ValueError where it stays unknown."""
+    """Fill Gymnasium's registry as far as needed to know `name`; ValueError if it stays unknown."""
     module_name, _, env_id = name.rpartition(":")
     if module_name:
         importlib.import_module(module_name)
@@ -255,16 +259,15 @@ def _make_envs(factory: EnvFactory, num_lanes: int, source_name: str) -> list[gy
 
 def _action_box(env: gymnasium.Env, source_name: str) -> Box:
     space = getattr(env, "action_space", None)
-    need = "qpensieve's algorithms need a continuous Box"
+    must = "action space must be a continuous Box with finite bounds"
     if not isinstance(space, Box) or not np.issubdtype(space.dtype, np.floating):
-        is_discrete = isinstance(space, Box) or "Discrete" in type(space).__name__
-        raise ValueError(f"{source_name}: {'discrete ' if is_discrete else ''}action space {space}; {need}")
+        raise ValueError(f"{source_name}: {must}, got {space}")
     for name, bound in (("low", space.low.ravel()), ("high", space.high.ravel())):
         if not np.isfinite(bound).all():
             index = int(np.argmin(np.isfinite(bound)))
-            raise ValueError(f"{source_name}: action_space.{name}[{index}] is {bound[index]}; {need}, bounded")
+            raise ValueError(f"{source_name}: {must}, got action_space.{name}[{index}] = {bound[index]}")
     if 0 in space.shape:
-        raise ValueError(f"{source_name}: the action space {space} has no numbers; {need}")
+        raise ValueError(f"{source_name}: {must}, got {space}, which holds no numbers")
     return space
 
 
@@ -273,10 +276,10 @@ def _num_objectives(env: gymnasium.Env, box: Box, source_name: str) -> int:
     shape = _trial_reward(env, box, source_name).shape if space is None else space.shape
     if len(shape) == 1 and shape[0] > 0:
         return shape[0]
-    found = f"of shape {shape}" if shape else "a scalar"
+    found = f"shape {shape}" if shape else "a scalar"
     raise ValueError(
-        f"{source_name}: the reward is {found}, but several objectives need a vector: let step() return a np.array "
-        "of d numbers, one per objective, or take a version from mo-gymnasium"
+        f"{source_name}: the reward must be a vector, got {found}; let step() return a np.array of d numbers, "
+        "one per objective, or use a version from mo-gymnasium"
     )
 
 
@@ -295,7 +298,7 @@ def _foreign_error(name: str, where: str, error: Exception) -> RuntimeError:
 def _floats(what: str, values: Any, shape: tuple[int, ...] | None) -> Float64[np.ndarray, "..."]:
     floats = np.asarray(values, np.float64)
     if floats.shape != shape:
-        raise ValueError(f"{what} has shape {floats.shape}, expected {shape}")
+        raise ValueError(f"{what} must have shape {shape}, got {floats.shape}")
     return floats
 
 
@@ -307,5 +310,5 @@ def _objective_names(metadata: dict[str, Any], d: int) -> tuple[str, ...]:
 def _reference(metadata: dict[str, Any], d: int, source_name: str) -> tuple[float, ...] | None:
     point = metadata.get("reference_point")
     if point is not None and len(point) != d:
-        raise ValueError(f"{source_name}: metadata's reference_point has {len(point)} numbers for {d} objectives")
+        raise ValueError(f"{source_name}: metadata['reference_point'] must have {d} numbers, got {len(point)}")
     return None if point is None else tuple(map(float, point))

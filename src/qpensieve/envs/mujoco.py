@@ -190,7 +190,7 @@ class MujocoSimulator:
     def restore(self, state: State) -> None:
         if state["physics"].shape != self._state.shape:
             raise ValueError(
-                f"{self.spec.id}: saved physics has shape {state['physics'].shape}, expected {self._state.shape}"
+                f"{self.spec.id}: saved physics must have shape {self._state.shape}, got {state['physics'].shape}"
             )
         self._state = state["physics"].copy()
         if self._forces:

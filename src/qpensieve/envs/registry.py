@@ -26,7 +26,7 @@ UNITS = {
     "height": "sum of height",
     "healthy": "steps",
 }
-"""Objective of these domains -> unit of its return, where there is an obvious one."""
+"""Objective of these domains -> unit of its return, if there is an obvious one."""
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,9 @@ class Domain:
         make: Its simulator, from spec, number of lanes and options.
         obs_range: Lowest and highest number of an observation. LunarLander has none: it flies out of the box that
             Gymnasium declares (height above 20, where 2.5 is promised).
-        num_actions: How many actions there are, where an action is an index; None where actions are continuous.
-        exact: Its exact front, where that is known.
-        treasures: Values of the treasures that an episode can end at, where there are some.
+        num_actions: How many actions there are, where an action is an index; None if actions are continuous.
+        exact: Its exact front, if it is known.
+        treasures: Values of the treasures that an episode can end at, if there are any.
         in_paper: Whether it is one of the paper's ten domains.
     """
 
@@ -64,7 +64,7 @@ class Domain:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The objectives with the units of their returns, where there is an obvious one."""
+        """The objectives with the units of their returns, if there is an obvious one."""
         return tuple(f"{name} ({UNITS[name]})" if name in UNITS else name for name in self.objectives)
 
     @property
@@ -99,7 +99,7 @@ def _mujoco(body: mujoco.Body, reward: rewards.RewardFunction) -> Callable[[EnvS
 
 
 def _lunar_lander(spec: EnvSpec, num_lanes: int, options: LaneOptions) -> Simulator:
-    # Imported here: the other eight domains must work where Box2D is not installed.
+    # Imported here: the other eight domains must work if Box2D is not installed.
     from qpensieve.envs.lander_crew import make_lander
 
     _refuse_contact_forces(spec.id, options)
@@ -118,7 +118,7 @@ def _grid(spec: EnvSpec, num_lanes: int, options: LaneOptions) -> Simulator:
 
 def _refuse_contact_forces(name: str, options: LaneOptions) -> None:
     if options.contact_forces:
-        raise ValueError(f"contact_forces is an option of Ant2d and Ant3d, not of {name}")
+        raise ValueError(f"contact_forces must be False for {name}: only Ant2d and Ant3d have contact forces")
 
 
 _LANDER = ("shaping", "result", "main power", "side power")
@@ -197,7 +197,8 @@ def make_simulator(domain: gym_lanes.EnvSource, num_lanes: int, options: LaneOpt
     known = find_domain(domain) if isinstance(domain, str) else None
     if known is not None:
         if options.num_workers:
-            raise ValueError(f"num_workers is for foreign environments; {known.id} runs in this process (num_threads)")
+            got = f"got {options.num_workers}; use num_threads"
+            raise ValueError(f"num_workers must be 0 for {known.id}, which is not a foreign environment, {got}")
         return known.make(known.spec, num_lanes, options)
     if isinstance(domain, str) and ":" not in domain and _is_unknown(domain):
         raise ValueError(_unknown(domain))

@@ -5,7 +5,8 @@ from itertools import pairwise
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Key
+import numpy as np
+from jaxtyping import Array, Float, Float64, Key
 
 LOG_STD_RANGE = (-20.0, 2.0)
 NORM_EPSILON = 1e-5
@@ -28,11 +29,21 @@ class Linear(eqx.Module):
 
 
 class OrthogonalLinear(Linear):
-    """Affine map; orthonormal rows or columns, whichever are fewer, times a gain; zero bias."""
+    """Affine map; orthonormal rows or columns, whichever are fewer, times a gain; zero bias.
 
-    def __init__(self, size_in: int, size_out: int, gain: float, *, key: Key[Array, ""]):
-        self.weight = jax.nn.initializers.orthogonal(gain)(key, (size_in, size_out))
+    Drawn on the host: programs with several QR factorisations sometimes never returned on the CPU.
+    """
+
+    def __init__(self, size_in: int, size_out: int, gain: float, *, stream: np.random.Generator):
+        self.weight = jnp.asarray(gain * _orthonormal(size_in, size_out, stream), jnp.float32)
         self.bias = jnp.zeros(size_out)
+
+
+def _orthonormal(rows: int, columns: int, stream: np.random.Generator) -> Float64[np.ndarray, "rows columns"]:
+    """Orthonormal rows or columns, whichever are fewer, by Haar's measure: of all such matrices none is likelier."""
+    q, r = np.linalg.qr(stream.standard_normal((max(rows, columns), min(rows, columns))))
+    q = q * np.sign(np.diag(r))  # QR fixes these signs, which would favour some matrices
+    return q if rows >= columns else q.T
 
 
 def hidden(layer: Linear, x: Float[Array, " in"], is_normalized: bool) -> Float[Array, " out"]:
@@ -67,11 +78,10 @@ class TanhMlp(eqx.Module):
     second: OrthogonalLinear
     last: OrthogonalLinear
 
-    def __init__(self, size_in: int, hidden: int, size_out: int, last_gain: float, *, key: Key[Array, ""]):
-        key_first, key_second, key_last = jax.random.split(key, 3)
-        self.first = OrthogonalLinear(size_in, hidden, 2.0**0.5, key=key_first)
-        self.second = OrthogonalLinear(hidden, hidden, 2.0**0.5, key=key_second)
-        self.last = OrthogonalLinear(hidden, size_out, last_gain, key=key_last)
+    def __init__(self, size_in: int, hidden: int, size_out: int, last_gain: float, *, stream: np.random.Generator):
+        self.first = OrthogonalLinear(size_in, hidden, 2.0**0.5, stream=stream)
+        self.second = OrthogonalLinear(hidden, hidden, 2.0**0.5, stream=stream)
+        self.last = OrthogonalLinear(hidden, size_out, last_gain, stream=stream)
 
     def __call__(self, x: Float[Array, " in"]) -> Float[Array, " out"]:
         return self.last(jnp.tanh(self.second(jnp.tanh(self.first(x)))))

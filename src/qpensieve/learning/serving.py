@@ -59,6 +59,25 @@ class Batches:
         return out
 
 
+def share_means(
+    returns: Float64[np.ndarray, "seed p e d"], served_by: Int64[np.ndarray, "seed p"]
+) -> Float64[np.ndarray, "seed p e d"]:
+    """Returns with, for episode e of a row, the mean of episode e over all rows that the same policy served.
+
+    So all rows of a policy have one mean, that of all its episodes, and are one point of a front; otherwise each would
+    count as a policy of its own that chance made better. The spread over e still gives the error of that mean.
+
+    Args:
+        returns: Episodes of every row.
+        served_by: The policy of each row, numbered across the seeds.
+    """
+    shared = np.empty_like(returns)
+    for policy in np.unique(served_by):
+        rows = returns[served_by == policy]
+        shared[served_by == policy] = rows[0] + (rows - rows[0]).mean(axis=0)  # exact where the rows are equal
+    return shared
+
+
 def one_batch_each(served_by: ServedBy, num_policies: int) -> Batches:
     """A batch for every policy, in order, each as long as the longest; policies without rows have a batch too."""
     longest = int(np.bincount(served_by, minlength=num_policies).max())

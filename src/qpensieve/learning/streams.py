@@ -29,6 +29,8 @@ class Purpose(IntEnum):
     """Lanes in which a member is measured, by task, iteration and episode."""
     CANDIDATES = 204
     """Preferences to try for the next generation, by generation."""
+    FIRST_PARAMETERS = 205
+    """Networks that a member starts with, by task."""
 
 
 def generator(seed: int, purpose: Purpose, *numbers: int) -> np.random.Generator:

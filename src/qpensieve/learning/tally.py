@@ -23,7 +23,7 @@ class Tally:
         self.count += 1
 
     def take(self) -> Infos:
-        """Means since the last call; empty where nothing was logged."""
+        """Means since the last call; empty if nothing was logged."""
         means = {name: value / self.count for name, value in self.sums.items()}
         self.sums, self.count = {}, 0
         return means

@@ -35,7 +35,7 @@ class ArchivePredictor:
         lam: Float[np.ndarray, "n d"],
         stream: np.random.Generator | None = None,
     ) -> Float32[np.ndarray, "n act"]:
-        """Mean actions, or sampled ones where there is a `stream`."""
+        """Mean actions, or sampled ones if there is a `stream`."""
         known, size = self._policies[seed], self._widths[-1]
 
         def act(number: int, rows: Int64[np.ndarray, " group"]) -> Float32[np.ndarray, "group act"]:
@@ -48,10 +48,15 @@ class ArchivePredictor:
         return act_by_policy(known.best(lam), act)
 
 
-def act_with_best(policies: list[Policies], lam: Float64[np.ndarray, "rows d"], widths: tuple[int, ...]) -> Act:
-    """Acts for the same rows of all seeds: every row by the policy of its seed that serves its preference best."""
+def who_answers(policies: list[Policies], lam: Float[np.ndarray, "rows d"]) -> Int64[np.ndarray, "seed rows"]:
+    """Which policy of each seed serves each preference best; the policies of all seeds are numbered in one row."""
     first = np.cumsum([0, *(len(known.objs) for known in policies)])
-    served_by = np.concatenate([start + known.best(lam) for start, known in zip(first, policies, strict=False)])
+    return np.stack([start + known.best(lam) for start, known in zip(first, policies, strict=False)])
+
+
+def act_as(policies: list[Policies], answering: Int64[np.ndarray, "seed rows"], widths: tuple[int, ...]) -> Act:
+    """Acts for the same rows of all seeds, every row by the policy that answers it."""
+    served_by = answering.reshape(-1)
     batches = even_batches(served_by)
     policy = KeptPolicy(np.concatenate([known.flat for known in policies])[batches.policy], widths)
 

@@ -60,5 +60,5 @@ def best(archive_objs: Float64[np.ndarray, "p d"], lam: Float64[np.ndarray, "row
 
 
 def hypervolume(archive: Archive, reference: Float64[np.ndarray, " d"]) -> float:
-    """Hypervolume of the archive's raw objectives over the reference; 0 where it is empty."""
+    """Hypervolume of the archive's raw objectives over the reference; 0 if it is empty."""
     return metrics.hypervolume(archive.objs, reference) if len(archive.objs) else 0.0

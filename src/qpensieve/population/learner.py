@@ -1,4 +1,4 @@
-"""The device side of a population: first parameters and updates of all members, one call each."""
+"""First parameters of all members of a population, drawn on the host, and their updates, one call of the device."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,13 +10,11 @@ import numpy as np
 from jaxtyping import Array, Float, Float32, Int32, Key
 
 from qpensieve.learning.agents import flatten, over_agents
+from qpensieve.learning.streams import Purpose, generator
 from qpensieve.population import ppo
 from qpensieve.population.ppo import PpoConfig
 from qpensieve.population.rollout import Place, Rollouts
 from qpensieve.types import EnvSpec, Info
-
-INIT = 2**31 - 1
-"""Folded into a task's key, in place of an iteration's number, for its first parameters."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,8 +45,10 @@ def make_learner(cfg: PpoConfig, spec: EnvSpec, places: tuple[Place, ...]) -> Le
     """The learner of members that train at `places`."""
     seeds, tasks = jnp.array([p.seed for p in places]), jnp.array([p.task for p in places])
 
-    def init(seeds: Any, tasks: Any) -> ppo.State:
-        return jax.vmap(lambda seed, task: ppo.init(cfg, spec, member_key(seed, task, INIT)))(seeds, tasks)
+    def init() -> ppo.State:
+        streams = [generator(place.seed, Purpose.FIRST_PARAMETERS, place.task) for place in places]
+        states = [ppo.init(cfg, spec, stream) for stream in streams]
+        return jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *states)
 
     def update_one(args: Any) -> tuple[ppo.State, Info]:
         state, rollout, aim, *place = args
@@ -58,9 +58,9 @@ def make_learner(cfg: PpoConfig, spec: EnvSpec, places: tuple[Place, ...]) -> Le
         numbers = jnp.full(len(seeds), iteration)
         return over_agents(update_one, (state, rollouts, aims, seeds, tasks, numbers))
 
-    jitted_init, jitted_update = jax.jit(init), jax.jit(update)
+    jitted_update = jax.jit(update)
     return Learner(
-        init=lambda: jitted_init(seeds, tasks),
+        init=init,
         update=lambda state, rollouts, aims, i: jitted_update(state, vars(rollouts), vars(aims), np.int32(i)),
         flat=jax.jit(lambda state: jax.vmap(flatten)(state.actor)),
     )

@@ -70,9 +70,11 @@ def check_environment(agent: PopulationConfig, steps: int, spec: EnvSpec) -> Non
     """
     d = spec.num_objectives
     if isinstance(agent, PfaConfig) and d != 2:
-        raise ValueError(f"pfa follows the front of two objectives, {spec.id} has {d}: use --algo pgmorl")
+        raise ValueError(f"pfa needs two objectives, but {spec.id} has {d}: use --algo pgmorl")
     if not 2 <= d <= MOST_OBJECTIVES:
-        raise ValueError(f"pgmorl searches with two to {MOST_OBJECTIVES} objectives, {spec.id} has {d}")
+        raise ValueError(
+            f"pgmorl needs two to {MOST_OBJECTIVES} objectives, but {spec.id} has {d}: use another domain or algorithm"
+        )
     num_tasks = len(warmup_preferences(agent.stages, d))
     needed = iteration_steps(agent, num_tasks)
     if steps < needed:

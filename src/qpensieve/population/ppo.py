@@ -14,6 +14,7 @@ from typing import Annotated
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Int, Key
 
@@ -125,11 +126,11 @@ class Batch(eqx.Module):
     advantage: Float[Array, "*b"]
 
 
-def init(cfg: PpoConfig, spec: EnvSpec, key: Key[Array, ""]) -> State:
-    key_actor, key_critic = jax.random.split(key)
-    net = TanhMlp(spec.obs_size, cfg.hidden, spec.action_size, 1.0, key=key_actor)
+def init(cfg: PpoConfig, spec: EnvSpec, stream: np.random.Generator) -> State:
+    """A new member; its networks are drawn on the host, so this is not for `jax.jit`."""
+    net = TanhMlp(spec.obs_size, cfg.hidden, spec.action_size, 1.0, stream=stream)
     actor = Actor(net, jnp.zeros(spec.action_size))
-    critic = TanhMlp(spec.obs_size, cfg.hidden, spec.num_objectives, 2.0**0.5, key=key_critic)
+    critic = TanhMlp(spec.obs_size, cfg.hidden, spec.num_objectives, 2.0**0.5, stream=stream)
     return State(actor, critic, start_optimizer(_optimizer(cfg, jnp.zeros(())), (actor, critic)))
 
 

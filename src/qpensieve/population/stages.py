@@ -57,13 +57,14 @@ def warmup_preferences(cfg: StagesConfig, num_objectives: int) -> Float64[np.nda
 
 
 def reference_of(cfg: StagesConfig, spec: EnvSpec) -> Float64[np.ndarray, " d"]:
-    """The point that policies have to beat; ValueError where there is none."""
+    """The point that policies have to beat; ValueError if there is none."""
     given = cfg.reference or spec.reference
     if given is None:
         raise ValueError(
-            f"{spec.id} has no reference point, and PGMORL and PFA search above one: "
-            f"give reference, {spec.num_objectives} numbers that a useful policy beats"
+            f"reference must be given for {spec.id}, because PGMORL and PFA need one: "
+            f"set it to {spec.num_objectives} numbers that a useful policy exceeds"
         )
     if len(given) != spec.num_objectives:
-        raise ValueError(f"reference has {len(given)} numbers, {spec.id} has {spec.num_objectives} objectives")
+        needed = f"{spec.num_objectives} numbers, one per objective of {spec.id}"
+        raise ValueError(f"reference must have {needed}, got {len(given)}")
     return check_reference(given, spec.num_objectives)

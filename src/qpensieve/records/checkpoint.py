@@ -1,6 +1,6 @@
 """Checkpoints of a run: named arrays (npz) beside JSON, checksummed, written whole or not at all, no pickle.
 
-A run's folder holds `checkpoints/step_000050000/` with `arrays.npz` and `meta.json` (the last two are kept),
+A run folder holds `checkpoints/step_000050000/` with `arrays.npz` and `meta.json` (the last two are kept),
 `parameters/step_000100000.npz` (kept for good) and the rows of the replay (`replay/log.py`). All of it is written
 whole or not at all (`atomic.py`).
 
@@ -60,7 +60,7 @@ def write_error(path: Path, run: Path, error: OSError) -> CheckpointError:
     step = last_good_step(run)
     last = "there is no earlier checkpoint" if step is None else f"the last good checkpoint is at step {step}"
     is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-    advice = "free disk space" if is_full else "see that the folder can be written"
+    advice = "free disk space" if is_full else "check that the folder is writable"
     return CheckpointError(
         f"cannot write {path}: {error.strerror or error}; {last}; {advice} and resume the run from its folder {run}"
     )
@@ -80,7 +80,7 @@ def save(run: Path, step: int, arrays: Mapping[str, np.ndarray], meta: Mapping[s
     """Write the checkpoint of `step` and drop older ones; returns its folder.
 
     Args:
-        run: The run's folder.
+        run: The run folder.
         step: Steps done.
         arrays: Everything large.
         meta: Everything else, as JSON can hold it.
@@ -114,10 +114,10 @@ def load_latest(
     check: Callable[[Checkpoint], str | None] | None = None,
     expected: Expected | None = None,
 ) -> Checkpoint | None:
-    """The newest checkpoint that is whole; None where none was ever written.
+    """The newest checkpoint that is whole; None if none was ever written.
 
     Args:
-        run: The run's folder.
+        run: The run folder.
         warn: Is told of each damaged checkpoint passed over: its path and what is wrong.
         check: Says what else is wrong with a checkpoint (a damaged segment of the replay), or None; called before its
             arrays are read.
@@ -136,7 +136,7 @@ def load_latest(
             warn(problems[-1])
     if problems:
         raise CheckpointError(
-            f"no checkpoint of {run} can be read; start the run anew in another folder. " + "; ".join(problems)
+            f"no checkpoint of {run} can be read; start a new run in another folder. " + "; ".join(problems)
         )
     return None
 
@@ -285,7 +285,7 @@ def check_config(saved: Mapping[str, Any], current: Mapping[str, Any], ignore: C
         raise CheckpointError(
             "the checkpoint is of another configuration: "
             + "; ".join(differences)
-            + ". Resume with the saved one or choose another folder"
+            + ". Resume with the saved configuration, or use another folder"
         )
 
 
@@ -339,6 +339,6 @@ def _copy_rows(path: Path, step: int, out: io.RawIOBase) -> None:
         except (ValueError, KeyError, TypeError) as error:
             if number == len(lines):
                 break
-            raise CheckpointError(f"line {number} of {path} is not a row with a step: {error!r}") from error
+            raise CheckpointError(f"line {number} of {path} must be a row with a step: {error!r}") from error
         if is_kept:
             out.write(line + b"\n")

@@ -37,7 +37,7 @@ class Evaluations:
         full_steps: Environment steps at the full evaluations, increasing.
         full_returns: Returns of the full protocol, the one that compares with the paper's table.
         full_preferences: Its preferences: the whole test table.
-        reference: Reference point of the hypervolume; None where no one has set one.
+        reference: Reference point of the hypervolume; None if no one has set one.
     """
 
     short_steps: Int64[np.ndarray, " t"]
@@ -129,7 +129,7 @@ def load(path: Path) -> Evaluations:
         ValueError: If it cannot be read, an array is missing, or the shapes do not fit each other.
     """
     if not path.is_file():
-        raise FileNotFoundError(f"no evaluations at {path}; is it a run's folder, and has the run been evaluated yet?")
+        raise FileNotFoundError(f"no evaluations at {path}; is it a run folder, and has the run been evaluated yet?")
     try:
         arrays = _read(path)
     except (ValueError, OSError) as error:
@@ -139,7 +139,7 @@ def load(path: Path) -> Evaluations:
 
 def _append_step(kind: str, steps: Int64[np.ndarray, " t"], step: int) -> Int64[np.ndarray, " t_next"]:
     if len(steps) and step <= steps[-1]:
-        raise ValueError(f"the last {kind} evaluation is at step {steps[-1]}, the next cannot be at step {step}")
+        raise ValueError(f"the next {kind} evaluation must be after step {steps[-1]}, got step {step}")
     return np.append(steps, np.int64(step))
 
 
@@ -180,4 +180,4 @@ def _check_shapes(shapes: Mapping[str, tuple[int, ...]]) -> None:
             found = f"steps {shapes[steps]}, returns {shapes[returns]}, preferences {shapes[preferences]}"
             raise ValueError(f"shapes of the {kind} {found} do not fit {num_seeds} seeds and {d} objectives")
     if shapes.get("reference", (d,)) != (d,):
-        raise ValueError(f"reference has shape {shapes['reference']}, but there are {d} objectives")
+        raise ValueError(f"reference must have shape ({d},), one number per objective, got {shapes['reference']}")

@@ -1,4 +1,4 @@
-"""The names of all files in the folder of a run, each of them once."""
+"""The names of all files in a run folder, each of them once."""
 
 CONFIG = "config.json"
 """The configuration of the run."""

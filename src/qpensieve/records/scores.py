@@ -37,7 +37,7 @@ class Score:
 
     Attributes:
         label: Heading in the table of a run. A score of each objective has `{i}` in it, the number of the objective.
-        compute: Value of every seed, [seed] or [seed, d]; None where there is no reference point to measure from.
+        compute: Value of every seed, [seed] or [seed, d]; None if there is no reference point to measure from.
         column: Place in the table of a run; the log has the order of the fields.
         is_averaged: Whether the table has its mean over the seeds.
         compared: Heading in a comparison of methods; None: it is not compared.

@@ -54,7 +54,7 @@ class Trace:
         first: Number of its first stored transition; the trace's name.
         slots: Where its transitions lie, in order.
         signature: Discounted return vector of the whole episode.
-        is_whole: False where the episode was too long for the main memory and lost its beginning.
+        is_whole: False if the episode was too long for the main memory and lost its beginning.
     """
 
     first: int
@@ -82,7 +82,7 @@ class DiverseReplay:
 
     def __init__(self, capacity: int, num_objectives: int, discount: float):
         if capacity < 2:
-            raise ValueError(f"capacity must be 2 or more, one transition for each memory, got {capacity}")
+            raise ValueError(f"capacity must be 2 or more (one transition for each memory), got {capacity}")
         self.contents: Int[np.ndarray, " capacity"] = np.full(capacity, -1, np.int64)
         self._num_objectives, self._discount = num_objectives, discount
         self._main_capacity = capacity // 2
@@ -105,7 +105,7 @@ class DiverseReplay:
             ValueError: If a reward is NaN or infinite; nothing is changed then.
         """
         if not np.isfinite(reward).all():
-            raise ValueError("a reward is NaN or infinite, so its episode cannot be ranked among the others")
+            raise ValueError("rewards must be finite, because episodes are ranked by them; got NaN or infinity")
         start = self._written
         rewards = reward.astype(np.float64)
         slots = np.empty(len(done), np.int32)
@@ -199,7 +199,7 @@ class DiverseReplay:
         """
         shapes = state["contents"].shape, state["running_returns"].shape
         if shapes != (self.contents.shape, (self._num_objectives,)):
-            raise ValueError(f"the state has shapes {shapes} and does not fit this replay")
+            raise ValueError(f"the saved state does not fit this replay: it has shapes {shapes}")
         self._clear()
         self.contents = state["contents"].copy()
         self._written = int(state["written"])

@@ -40,7 +40,7 @@ class ReplayLog:
     checkpoint stands, `prune` deletes files that no kept checkpoint refers to.
 
     Args:
-        run: The run's folder.
+        run: The run folder.
         width: Numbers in a row.
         num_seeds: Seeds that write in step.
         capacity: Rows of each seed's ring.
@@ -66,7 +66,7 @@ class ReplayLog:
     def append(self, block: Float32[np.ndarray, "seed K width"]) -> None:
         """Remember a copy of new rows until the next flush."""
         if block.shape[0] != self._num_seeds or block.shape[2] != self._width:
-            raise ValueError(f"block has shape {block.shape}, not ({self._num_seeds}, K, {self._width})")
+            raise ValueError(f"block must have shape ({self._num_seeds}, K, {self._width}), got {block.shape}")
         if block.shape[1]:
             self._pending.append(np.array(block, dtype=DTYPE, order="C"))
 

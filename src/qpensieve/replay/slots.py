@@ -110,7 +110,9 @@ class Slots:
         self._written = int(saved.written[0])
         if first + rows.shape[1] != self._written:
             end = first + rows.shape[1]
-            raise CheckpointError(f"the replay ends at transition {end}, the state at {self._written}")
+            raise CheckpointError(
+                f"the replay must end at transition {self._written} like the rest of the checkpoint, got {end}"
+            )
         for lane, diverse in enumerate(self._diverse):
             prefix = f"{lane}/"
             diverse.restore({name.removeprefix(prefix): v for name, v in state.items() if name.startswith(prefix)})

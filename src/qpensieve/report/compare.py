@@ -1,4 +1,4 @@
-"""Methods side by side, from files that `qpensieve export` wrote: a table on common preferences, and a picture."""
+"""Methods side by side, from run folders or exported files: a table on common preferences, and a picture."""
 
 import json
 from collections.abc import Sequence
@@ -13,8 +13,12 @@ from qpensieve import metrics
 from qpensieve.console import format_spread
 from qpensieve.envs.registry import find_domain
 from qpensieve.preferences import test_table
+from qpensieve.records import search as searches
+from qpensieve.records.folder import SEARCH
 from qpensieve.records.scores import SCORES, RunSummary, summarize
 from qpensieve.report import drawing
+from qpensieve.report.run_data import read_run
+from qpensieve.report.tables import lanes_per_seed, summarize_search
 
 REFERENCE = "mosac"
 """The method that ED is measured against."""
@@ -27,7 +31,7 @@ class Result:
     Attributes:
         name: File and algorithm.
         algo: Algorithm.
-        domain: Domain, by its short name where it is a known one.
+        domain: Domain, by its short name if it is known.
         step: Environment steps of each agent.
         preferences: Rows of the table.
         returns: Mean over episodes.
@@ -49,15 +53,41 @@ class Result:
 
 
 def read(path: Path, step: int | None = None) -> Result:
-    """The full evaluation at `step`, or the newest one, of an exported run."""
+    """The full evaluation at `step`, or the newest one, of a run's folder or of an exported run.
+
+    Raises:
+        ValueError: If there is no such evaluation, or its arrays do not fit each other.
+    """
+    return _from_folder(path, step) if path.is_dir() else _from_export(path, step)
+
+
+def _from_folder(path: Path, step: int | None) -> Result:
+    run = read_run(path)
+    table, steps = run.table, run.table.full_steps.tolist()
+    chosen = _choose(path, steps, step)
+    search = summarize_search(searches.load(path / SEARCH)) if (path / SEARCH).exists() else None
+    return Result(
+        path.name,
+        run.algo,
+        run.domain,
+        chosen,
+        table.full_preferences,
+        table.full_returns[steps.index(chosen)].mean(axis=2),
+        table.reference,
+        chosen * lanes_per_seed(path),
+        _search_at(search, chosen, steps[-1]),
+    )
+
+
+def _from_export(path: Path, step: int | None) -> Result:
     content = json.loads(path.read_text())
     rows = {row["step"]: row for row in content["full_protocol"]}
-    if not rows or (step is not None and step not in rows):
-        known = ", ".join(map(str, sorted(rows))) or "none"
-        raise ValueError(f"{path} has no full evaluation at step {step}; it has: {known}")
-    row = rows[max(rows) if step is None else step]
+    row = rows[_choose(path, list(rows), step)]
     returns = np.array(row["mean_returns"], np.float64)
-    preferences = content.get("preferences") or test_table(returns.shape[2])
+    preferences = np.array(content.get("preferences") or test_table(returns.shape[-1]), np.float64)
+    expected = (len(returns), *preferences.shape)
+    if returns.shape != expected or preferences.ndim != 2:
+        raise ValueError(f"{path}: returns must be [seed, preference, objective] {expected}, got {returns.shape}")
     reference = content["reference"]
     config = content["config"]
     known = find_domain(config["domain"])
@@ -66,19 +96,27 @@ def read(path: Path, step: int | None = None) -> Result:
         config["algo"],
         config["domain"] if known is None else known.id,
         row["step"],
-        np.asarray(preferences, np.float64),
+        preferences,
         returns,
         None if reference is None else np.array(reference),
         row["step"] * int(content["provenance"].get("lanes_per_seed", 1)),
-        _search_at(content, row["step"]),
+        _search_at(content.get("search"), row["step"], content["full_protocol"][-1]["step"]),
     )
 
 
-def _search_at(content: dict[str, Any], step: int) -> tuple[int, int, int] | None:
+def _choose(path: Path, steps: list[int], step: int | None) -> int:
+    """The step asked for, or the newest."""
+    if not steps:
+        raise ValueError(f"{path} has no full evaluation yet: run 'qpensieve evaluate RUN' on its folder")
+    if step is not None and step not in steps:
+        raise ValueError(f"{path} has no full evaluation at step {step}; it has: {', '.join(map(str, sorted(steps)))}")
+    return max(steps) if step is None else step
+
+
+def _search_at(search: dict[str, Any] | None, step: int, last: int) -> tuple[int, int, int] | None:
     """Iterations and generations up to a step, and about how many steps per seed measuring policies took till then."""
-    if "search" not in content:
+    if search is None:
         return None
-    search, last = content["search"], content["full_protocol"][-1]["step"]
     iterations = round(step * search["iterations"] / last)
     generations = sum(end < iterations for end in search["generation_ends"])
     measuring = int(np.mean(search["fitness_steps_per_seed"]) * step / last)
@@ -89,13 +127,13 @@ def on_common_preferences(results: Sequence[Result]) -> list[Result]:
     """The results on the preferences that all of them were evaluated on."""
     first, *others = results
     if {result.domain for result in results} != {first.domain}:
-        raise ValueError(f"runs of different domains do not compare: {', '.join(r.domain for r in results)}")
+        raise ValueError(f"runs must have the same domain to be compared, got {', '.join(r.domain for r in results)}")
     is_common = np.ones(len(first.preferences), bool)
     for result in others:
         is_common &= np.array([_find(lam, result.preferences) is not None for lam in first.preferences])
     common = first.preferences[is_common]
     if len(common) == 0:
-        raise ValueError("these runs share no test preference")
+        raise ValueError("runs must share a test preference to be compared, got none in common")
     return [_on(result, common) for result in results]
 
 
@@ -147,9 +185,16 @@ def labels(results: Sequence[Result]) -> list[str]:
 def _dominance(result: Result, against: Result | None) -> str:
     if against is None or against is result:
         return "-"
-    num = min(len(result.returns), len(against.returns))
-    shares = metrics.episodic_dominance(result.returns[:num], against.returns[:num], result.preferences)
-    return _spread(np.asarray(shares))
+    return _spread(dominance(result, against))
+
+
+def dominance(result: Result, other: Result) -> Float64[np.ndarray, " seed"]:
+    """ED of every seed against the same seed of the other: the share of preferences where it scores more.
+
+    Both must be on the same preferences (`on_common_preferences`).
+    """
+    num = min(len(result.returns), len(other.returns))
+    return np.asarray(metrics.episodic_dominance(result.returns[:num], other.returns[:num], result.preferences))
 
 
 def _spread(values: np.ndarray) -> str:
@@ -189,7 +234,9 @@ def read_curves(path: Path) -> dict[str, Any]:
     content = json.loads(path.read_text())
     rows = content["short_protocol"]
     if not rows or "mean_returns" not in rows[0]:
-        raise ValueError(f"{path} holds no curves of single preferences: export a run of few preferences")
+        raise ValueError(
+            f"{path} holds no curves of single preferences: export a run of sac or hybrid-sac with few preferences"
+        )
     preferences = np.array(content["preferences"])
     returns = np.array([row["mean_returns"] for row in rows])
     return {
@@ -205,7 +252,7 @@ def draw_single_curves(paths: Sequence[Path], out: Path) -> Path:
     curves = [read_curves(path) for path in paths]
     shared = curves[0]["preferences"]
     if any(not np.array_equal(shared, curve["preferences"]) for curve in curves):
-        raise ValueError("these files are not of the same preferences")
+        raise ValueError("all files must have the same preferences to be drawn together")
     figure = drawing.new_figure(3.6)
     panels = np.atleast_1d(figure.subplots(1, len(shared), sharex=True))
     for i, (axes, lam) in enumerate(zip(panels, shared, strict=True)):

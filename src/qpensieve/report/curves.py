@@ -49,7 +49,7 @@ def draw_curves(run: Path, out: Path) -> Path:
     Panels without data are left out. Where the axis is logarithmic, mean and deviation are those of the logarithm.
 
     Args:
-        run: Folder of the run.
+        run: The run folder.
         out: Picture to write.
 
     Returns:
@@ -156,7 +156,8 @@ def _check_comparable(runs: Sequence[RunData]) -> None:
     first = runs[0]
     for run in runs[1:]:
         if run.domain != first.domain:
-            raise ValueError(f"{run.folder} is a run on {run.domain}, {first.folder} on {first.domain}")
+            found = f"{run.folder} is on {run.domain}, {first.folder} on {first.domain}"
+            raise ValueError(f"runs must have the same domain to be compared: {found}")
         if not np.array_equal(run.table.short_preferences, first.table.short_preferences):
             raise ValueError(f"{run.folder} and {first.folder} were evaluated on different preferences")
         ours, theirs = run.table.reference, first.table.reference

@@ -22,6 +22,11 @@ DIGITS = 6
 
 def export(folder: Path, out: Path) -> Path:
     """Write the run of `folder` to `out`; episodes are averaged to one return vector per seed and preference."""
+    write_text(out, _compact(_content(folder)))
+    return out
+
+
+def _content(folder: Path) -> dict[str, Any]:
     table = tables.load(folder / EVALUATIONS)
     content = {
         "config": json.loads((folder / CONFIG).read_text()),
@@ -38,8 +43,7 @@ def export(folder: Path, out: Path) -> Path:
     }
     if (folder / SEARCH).exists():
         content["search"] = summarize_search(records.load(folder / SEARCH))
-    write_text(out, _compact(content))
-    return out
+    return content
 
 
 def _scored(table: Evaluations, step: int, returns: np.ndarray, is_full: bool) -> dict[str, Any]:

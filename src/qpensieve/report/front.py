@@ -60,7 +60,7 @@ def draw_front(run: Path, out: Path) -> Path:
     Return vectors that coincide are drawn as rings of one marker, of equal area, each in its preference's colour.
 
     Args:
-        run: Folder of the run.
+        run: The run folder.
         out: Picture to write.
 
     Returns:
@@ -74,7 +74,7 @@ def draw_front(run: Path, out: Path) -> Path:
     data = read_run(run)
     d = data.table.num_objectives
     if d < 2:
-        raise ValueError(f"a front needs at least two objectives, {run} has {d}")
+        raise ValueError(f"a front needs at least two objectives, but {run} has {d}")
     front = _newest(data)
     figure = drawing.new_figure(height=6.2 if d == 2 else 7.6)
     if d == 2:

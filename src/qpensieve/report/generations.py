@@ -39,7 +39,7 @@ def draw_generations(folder: Path, out: Path) -> Path:
     With two objectives every seed (up to five) has a panel. With more, the pairs of objectives of the first seed have.
 
     Args:
-        folder: Folder of the run.
+        folder: The run folder.
         out: Picture to write.
 
     Returns:
@@ -52,7 +52,7 @@ def draw_generations(folder: Path, out: Path) -> Path:
     """
     search = read_search(folder)
     if search.d < 2:
-        raise ValueError(f"a front needs at least two objectives, {folder} has {search.d}")
+        raise ValueError(f"a front needs at least two objectives, but {folder} has {search.d}")
     draw = _draw_planes if search.d == 2 else _draw_pairs
     figure = draw(search)
     return drawing.write_figure(figure, out)
@@ -208,7 +208,7 @@ def _add_generation_bar(figure: Figure, search: SearchData, panels: list[Axes]) 
 
 
 def _limits(search: SearchData, shown: Points) -> list[tuple[float, float]]:
-    """Per objective the range to show: that of the points given, or of all policies where there are none.
+    """Per objective the range to show: that of the points given, or of all policies if there are none.
 
     A reference near it is taken in. Policies far below it are many and would leave no room for the fronts.
     """

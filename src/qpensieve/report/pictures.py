@@ -18,8 +18,8 @@ class Picture:
     """One picture of a run.
 
     Attributes:
-        name: Name of its file in the folder of the run.
-        draw: Draws the run of a folder into a file; returns the file, or None where there is nothing to draw.
+        name: Name of its file in the run folder.
+        draw: Draws the run of a folder into a file; returns the file, or None if there is nothing to draw.
         needs: A file of the folder without which the picture does not apply.
     """
 
@@ -46,7 +46,7 @@ def all_pictures(folder: Path) -> list[Path]:
 
 
 def draw_pictures(folder: Path) -> list[Path]:
-    """`all_pictures`, or none where matplotlib is not installed."""
+    """`all_pictures`, or none if matplotlib is not installed."""
     try:
         return all_pictures(folder)
     except MissingPlots:

@@ -53,11 +53,11 @@ def draw_predictions(folder: Path, out: Path) -> Path | None:
     Only generations that ran to their full length count. With two objectives, arrows show the newest two of them.
 
     Args:
-        folder: Folder of the run.
+        folder: The run folder.
         out: Picture to write.
 
     Returns:
-        The path of the picture; None where nothing was predicted (PFA, or no whole generation yet).
+        The path of the picture; None if nothing was predicted (PFA, or no whole generation yet).
 
     Raises:
         MissingPlots: If matplotlib is not installed.
@@ -127,7 +127,7 @@ def _draw_changes(axes: Axes, search: SearchData, tasks: _Predictions, j: int) -
 
 
 def _correlation(x: Float64[np.ndarray, " n"], y: Float64[np.ndarray, " n"]) -> str:
-    """Pearson's, or a dash where one of the two does not vary."""
+    """Pearson's, or a dash if one of the two does not vary."""
     if np.ptp(x) == 0 or np.ptp(y) == 0:
         return "-"
     return f"{np.corrcoef(x, y)[0, 1]:.2f}"

@@ -24,7 +24,7 @@ Points = Float64[np.ndarray, "n d"]
 
 @dataclass(frozen=True)
 class RunData:
-    """What the folder of a run holds."""
+    """What a run folder holds."""
 
     folder: Path
     config: Mapping[str, Any]
@@ -46,7 +46,7 @@ class RunData:
 
     @property
     def exact(self) -> ExactFront | None:
-        """The exact front, where the domain has one."""
+        """The exact front, if the domain has one."""
         known = self.known
         return known.exact if known and len(known.objectives) == self.table.num_objectives else None
 
@@ -56,7 +56,7 @@ class RunData:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Axis labels: the objectives, with units where they are obvious."""
+        """Axis labels: the objectives, with units if they are obvious."""
         return self._names(self.known.labels if self.known else self.config.get("objectives", ()))
 
     def _names(self, names: Sequence[Any]) -> tuple[str, ...]:
@@ -104,7 +104,7 @@ class SearchData:
 def read_run(folder: Path) -> RunData:
     path = folder / CONFIG
     if not path.is_file():
-        raise FileNotFoundError(f"no {CONFIG} in {folder}; is it a run's folder?")
+        raise FileNotFoundError(f"no {CONFIG} in {folder}; is it a run folder?")
     try:
         config = json.loads(path.read_text())
     except ValueError as error:

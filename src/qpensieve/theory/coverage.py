@@ -15,7 +15,7 @@ MOST_ROUNDS = 10_000
 
 
 def best_policy(momdp: Momdp, prefs: Prefs) -> LogProbs:
-    """A best deterministic policy for each lam . r at temperature 0, by policy iteration; ties keep the old action."""
+    """The best deterministic policy for each lam . r at temperature 0, by policy iteration; a tie keeps its action."""
     policy = np.zeros((len(prefs), momdp.num_states), dtype=np.int64)
     for _ in range(MOST_ROUNDS):
         logp = _deterministic(policy, momdp.num_actions)
@@ -39,7 +39,7 @@ def coverage_set(momdp: Momdp) -> Float64[np.ndarray, "n 2"]:
     vertex between them. Ends when no neighbours have one.
     """
     if momdp.num_objectives != 2:
-        raise ValueError(f"the exact coverage set is for two objectives, {momdp.name} has {momdp.num_objectives}")
+        raise ValueError(f"the exact coverage set needs two objectives, but {momdp.name} has {momdp.num_objectives}")
     low, high = _corner(momdp, 0.0), _corner(momdp, 1.0)
     vertices = _between(momdp, low, high)
     if high[0] <= low[0] + SAME:
@@ -48,8 +48,8 @@ def coverage_set(momdp: Momdp) -> Float64[np.ndarray, "n 2"]:
 
 
 def _corner(momdp: Momdp, first: float) -> Float64[np.ndarray, " 2"]:
-    """Best return at an end of the preferences; among the best, the one that is best in the other objective too."""
-    # A weight too small to change the order of what differs by more than rounding breaks the ties.
+    """Best return at an end of the preferences; of equal ones, the best in the other objective."""
+    # The entry of the other objective is 1e-6: enough to break ties, too small to change any other order.
     return _best_return(momdp, min(max(first, 1e-6), 1 - 1e-6))
 
 

@@ -156,7 +156,7 @@ def loss(case: Case, one: Iterate) -> float:
 
 
 def score(case: Case, method: Method, setting: Setting) -> float:
-    """Iterations to the target, or the remaining loss where critics are noisy."""
+    """Iterations to the target, or the remaining loss if critics are noisy."""
     run = case.run(method, setting)
     if setting.is_noisy:
         tail = islice(run, NOISY_ITERATIONS - NOISY_TAIL, NOISY_ITERATIONS)

@@ -24,7 +24,7 @@ class Keeper:
     """Writes a session into a folder and reads it back.
 
     Args:
-        folder: A run's folder, or one that an agent is saved in.
+        folder: A run folder, or one that an agent is saved in.
         session: What to keep.
     """
 
@@ -65,14 +65,14 @@ class Keeper:
         checkpoint.save(self._folder, self._session.step, self._session.arrays(), meta, keep)
 
     def latest(self, warn: Callable[[str], None]) -> Checkpoint | None:
-        """The newest checkpoint that is whole and of this configuration; None where none was ever written.
+        """The newest checkpoint that is whole and of this configuration; None if none was ever written.
 
         Args:
             warn: Is told of damaged checkpoints, and of one that forgets the replay.
         """
         saved = checkpoint.load_latest(self._folder, warn, self._find_fault, self._expected())
         if saved is not None and self._log is not None and saved.meta["replay"] is None:
-            warn(f"{saved.path} keeps no replay (keep_replay is off): training goes on, but not to the same numbers")
+            warn(f"{saved.path} has no replay (keep_replay is off): training continues, but with other numbers")
         return saved
 
     def _expected(self) -> Expected:

@@ -19,6 +19,7 @@ from qpensieve import config as configs
 from qpensieve.config import RunConfig
 from qpensieve.envs import LaneOptions, make_lanes
 from qpensieve.envs.registry import spec_of
+from qpensieve.learning.serving import share_means
 from qpensieve.learning.streams import Purpose, generator
 from qpensieve.learning.tally import Infos, Tally
 from qpensieve.methods import check_continuous
@@ -26,7 +27,7 @@ from qpensieve.population import archive as archives
 from qpensieve.population import arrays as search_arrays
 from qpensieve.population import moments as running
 from qpensieve.population import pfa, pgmorl, plan, prediction
-from qpensieve.population.answering import ArchivePredictor, Policies, act_with_best
+from qpensieve.population.answering import ArchivePredictor, Policies, act_as, who_answers
 from qpensieve.population.archive import Archive
 from qpensieve.population.fitness import Fitness
 from qpensieve.population.learner import Aims, make_learner
@@ -274,11 +275,16 @@ class PopulationTrainer:
         return self._tally.take()
 
     def evaluate(self, preferences: Float64[np.ndarray, "p d"], episodes: int) -> Float64[np.ndarray, "seed p e d"]:
-        """Returns, on fresh episodes, of the archive's best policy for each preference."""
-        lam = np.repeat(preferences, episodes, axis=0)
-        act = act_with_best([self.policies_of(i) for i in range(self.config.seeds)], lam, self._widths)
+        """Returns, on fresh episodes, of the archive's best policy for each preference.
+
+        Preferences that the same policy answers share the mean of its episodes.
+        """
+        policies = [self.policies_of(i) for i in range(self.config.seeds)]
+        answering = who_answers(policies, preferences)
+        act = act_as(policies, np.repeat(answering, episodes, axis=1), self._widths)
         with environment_errors(f"in the evaluation at step {self.step}", (RuntimeError, ArithmeticError)):
-            return evaluate(self.config.domain, self.config.seed_list, act, preferences, episodes)
+            returns = evaluate(self.config.domain, self.config.seed_list, act, preferences, episodes)
+        return share_means(returns, answering)
 
     def policies_of(self, i: int) -> Policies:
         """Objectives and policies of one seed's archive; while that is empty, of its members."""
@@ -293,7 +299,7 @@ class PopulationTrainer:
         return ArchivePredictor([self.policies_of(i) for i in range(self.config.seeds)], self._widths)
 
     def search_record(self) -> SearchRecord:
-        """All of the search, for the run's folder."""
+        """All of the search, for the run folder."""
         return search_arrays.complete(self.record, self._searches)
 
     def parameters(self) -> dict[str, np.ndarray]:

@@ -41,7 +41,7 @@ class Options:
 
     Attributes:
         quiet: No progress line.
-        tensorboard: Also write TensorBoard files into the run's folder.
+        tensorboard: Also write TensorBoard files into the run folder.
         final_evaluation: Run the full protocol at the end.
     """
 
@@ -54,7 +54,7 @@ class Run:
     """One run folder and the trainer behind it; made by `start` and `resume`.
 
     Args:
-        path: The run's folder.
+        path: The run folder.
         config: What to train.
         options: How to show it.
     """
@@ -168,12 +168,12 @@ class Run:
 
     @contextmanager
     def _saving_first(self) -> Iterator[None]:
-        """Save the run where the environment fails."""
+        """Save the run if the environment fails."""
         try:
             yield
         except EnvFailedError as error:
             self.save()
-            raise EnvFailedError(f"{error}; saved, continue with: qpensieve resume {self.folder}") from error
+            raise EnvFailedError(f"{error}; the run is saved, continue with: qpensieve resume {self.folder}") from error
 
     def _log_training(self) -> None:
         """Write the row of training metrics, when one is due and its last update has been handed over."""
@@ -253,17 +253,17 @@ def start(path: Path, config: RunConfig, options: Options) -> Run:
 
 
 def resume(path: Path, options: Options, warn: Callable[[str], None], trust: bool = False, **changes: Any) -> Run:
-    """The run of a folder as of its newest whole checkpoint, or from the start where it has none.
+    """The run of a folder as of its newest whole checkpoint, or from the start if it has none.
 
     Args:
-        path: The run's folder.
+        path: The run folder.
         options: How to show it.
         warn: Is told what was lost, if anything.
         trust: Whether code that the configuration of someone else imports may be run.
         changes: Fields of the configuration that may differ (`keeper.MAY_DIFFER`).
     """
     if not (path / folder.CONFIG).exists():
-        raise FileNotFoundError(f"{path} is not a run's folder: it has no {folder.CONFIG}")
+        raise FileNotFoundError(f"{path} is not a run folder: it has no {folder.CONFIG}")
     held = lock(path)
     try:
         config = dataclasses.replace(configs.load(path / folder.CONFIG, trust), **changes)

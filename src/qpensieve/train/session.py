@@ -66,7 +66,7 @@ class Predictor(Protocol):
         lam: Float32[np.ndarray, "n d"],
         stream: np.random.Generator | None = None,
     ) -> Float32[np.ndarray, "n act"]:
-        """Actions of one seed's policy: deterministic, or sampled where there is a `stream`."""
+        """Actions of one seed's policy: deterministic, or sampled if there is a `stream`."""
         ...
 
 
@@ -143,7 +143,7 @@ class Session(Protocol):
         ...
 
     def evaluate(self, preferences: Float64[np.ndarray, "p d"], episodes: int) -> Float64[np.ndarray, "seed p e d"]:
-        """Returns of the policies as they are now."""
+        """Returns of the policies as they are now; rows that one policy of an archive answers share its mean."""
         ...
 
     def predictor(self) -> Predictor:
@@ -151,7 +151,7 @@ class Session(Protocol):
         ...
 
     def search_record(self) -> SearchRecord | None:
-        """What a population's search has done, for the run's folder."""
+        """What a population's search has done, for the run folder."""
         ...
 
     def parameters(self) -> Arrays:

@@ -304,7 +304,7 @@ class AgentPredictor:
         lam: Float32[np.ndarray, "n d"],
         stream: np.random.Generator | None = None,
     ) -> Float32[np.ndarray, "n act"]:
-        """Actions of one seed's agent, deterministic or, where there is a `stream`, sampled.
+        """Actions of one seed's agent, deterministic or, if there is a `stream`, sampled.
 
         Where preferences have agents of their own, each row is served by the agent with the nearest preference.
         """
