@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import sys
+import traceback
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
@@ -20,6 +21,7 @@ from qpensieve.bench import train as bench_train
 from qpensieve.bench import update as bench_update
 from qpensieve.config import RunConfig
 from qpensieve.envs import DISCRETE, DOMAINS, find_domain
+from qpensieve.envs.simulator import EnvError
 from qpensieve.methods import get_method
 from qpensieve.records import provenance
 from qpensieve.records.checkpoint import CheckpointError, last_good_step
@@ -39,10 +41,10 @@ from qpensieve.train.session import DivergedError, EnvFailedError
 FLAT = (tyro.conf.OmitArgPrefixes, tyro.conf.AvoidSubcommands)
 RunFolder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
 RunFolders = Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN [RUN ...]")]
-EXIT_FAILED, EXIT_STOPPED = 1, 130
+EXIT_FAILED, EXIT_BUG, EXIT_STOPPED = 1, 70, 130
 USER_ERRORS = (
     *(ValueError, OSError, ImportError, CheckpointError, DivergedError, EnvFailedError, FolderInUseError),
-    UntrustedError,
+    *(UntrustedError, EnvError),
 )
 """Errors whose message says all a user needs; shown without a traceback."""
 
@@ -296,6 +298,14 @@ def main(arguments: list[str] | None = None) -> None:
     except USER_ERRORS as error:
         print(f"qpensieve: {error}", file=sys.stderr)
         sys.exit(EXIT_FAILED)
+    except MemoryError as error:
+        why = f" ({error})" if str(error) else ""
+        print(f"qpensieve: there is not enough memory{why}; use fewer seeds or a smaller replay", file=sys.stderr)
+        sys.exit(EXIT_FAILED)
+    except Exception:
+        traceback.print_exc()
+        print("this is a bug in qpensieve: please report it with the lines above", file=sys.stderr)
+        sys.exit(EXIT_BUG)
 
 
 def _dispatch(commands: dict[str, Callable[..., None]], prog: str, about: str | None, words: list[str]) -> None:

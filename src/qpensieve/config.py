@@ -16,6 +16,7 @@ from qpensieve.envs import code_of, find_domain
 from qpensieve.methods import METHODS, Method, get_method
 from qpensieve.records import trust as trusting
 from qpensieve.records.atomic import write_text
+from qpensieve.records.reading import interpreting, parse, read_bytes
 from qpensieve.settings import NEEDS_REPLAY, NOT_NEGATIVE, WHOLE_BLOCKS, at_least
 
 if TYPE_CHECKING:
@@ -157,11 +158,15 @@ def from_dict(values: dict[str, Any]) -> RunConfig:
     Raises:
         ValueError: If a field is unknown or missing; names it.
     """
+    if not isinstance(values, dict):
+        raise ValueError(f"a configuration must be a JSON object, got a {type(values).__name__}")
     values = dict(values)
     missing = [name for name in ("domain", "algo", "agent") if name not in values]
     if missing:
         raise ValueError(f"field {missing[0]} is missing in the configuration")
-    agent = parts.build(get_method(values["algo"]).config, dict(values.pop("agent")), "agent.")
+    if not isinstance(values["agent"], dict):
+        raise ValueError(f"agent must hold settings, got {values['agent']!r}")
+    agent = parts.build(get_method(str(values["algo"])).config, dict(values.pop("agent")), "agent.")
     return parts.build(RunConfig, values | {"agent": agent})
 
 
@@ -184,11 +189,10 @@ def load(path: Path, trust: bool = False) -> RunConfig:
         ValueError: It is no configuration; names the file.
         UntrustedError: It would import code of someone else.
     """
-    content = path.read_bytes()
-    try:
-        config = from_dict(json.loads(content))
-    except ValueError as error:
-        raise ValueError(f"cannot read {path}: {error}") from error
+    content = read_bytes(path)
+    with interpreting(path, "a configuration"):
+        config = from_dict(parse(path, content))
+        check(config)
     code = code_of(config.domain)
     if code is not None:
         trusting.check(path, content, code, trust)

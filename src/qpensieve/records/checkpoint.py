@@ -31,6 +31,7 @@ from qpensieve.records.atomic import (
 )
 from qpensieve.records.folder import CHECKPOINTS, PARAMETERS
 from qpensieve.records.npz import Expected, Headers, read_npz
+from qpensieve.records.reading import FileError, parse, read_bytes
 
 FORMAT_VERSION = 1
 """Increased with every change of the layout. `meta.json` keeps its `checksum` and `format_version` in all versions."""
@@ -214,14 +215,24 @@ def _read_meta(folder: Path) -> dict[str, Any]:
     path = folder / META
     if not path.is_file():
         raise _DamageError(f"{META} is missing")
-    data = path.read_bytes()
     try:
-        body = json.loads(data)
-    except ValueError as error:
+        data = read_bytes(path)
+        body = parse(path, data)
+    except FileError as error:
         raise _DamageError(f"{META} is not JSON, perhaps cut short: {error}") from error
     if not isinstance(body, dict) or body.pop("checksum", None) is None or _render(body) != data:
         raise _DamageError(f"{META} was altered: its checksum is not the one written")
+    if body.get("format_version") == FORMAT_VERSION:
+        _check_body(body)
     return body
+
+
+def _check_body(body: dict[str, Any]) -> None:
+    """Check what this version reads of `meta.json`: its checksum can be right and the rest of it anything."""
+    kinds = {"step": int, "checksums": dict, "meta": dict}
+    wrong = [name for name, kind in kinds.items() if not isinstance(body.get(name), kind)]
+    if wrong or not isinstance(body["checksums"].get(ARRAYS), str):
+        raise _DamageError(f"{META} must say {(wrong or ['the checksum of ' + ARRAYS])[0]}")
 
 
 def _read(
@@ -336,7 +347,7 @@ def _copy_rows(path: Path, step: int, out: io.RawIOBase) -> None:
     for number, line in enumerate(lines, start=1):
         try:
             is_kept = json.loads(line)["step"] <= step
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             if number == len(lines):
                 break
             raise CheckpointError(f"line {number} of {path} must be a row with a step: {error!r}") from error

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from qpensieve.records.links import open_to_append
+from qpensieve.records.reading import read_rows
 
 
 class MetricsLog:
@@ -34,8 +35,7 @@ class MetricsLog:
 
 def is_logged(path: Path, event: str, step: int) -> bool:
     """Whether a log has this event at this step."""
-    rows = path.read_text().splitlines() if path.exists() else []
-    return any((row["event"], row["step"]) == (event, step) for row in map(json.loads, rows))
+    return any((row["event"], row["step"]) == (event, step) for row in read_rows(path))
 
 
 def _plain(value: Any) -> Any:

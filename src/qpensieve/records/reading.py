@@ -1,4 +1,4 @@
-"""JSON and logs as read from a folder that anyone may have written: one error that names the file, whatever is wrong."""
+"""JSON and logs of a folder that anyone may have written: one error that names the file, whatever is wrong."""
 
 import json
 from collections.abc import Iterator
@@ -44,7 +44,7 @@ def read_object(path: Path) -> dict[str, Any]:
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    """The rows of a log, those with an event and a step; lines that are no such row (cut off by a crash) are left out."""
+    """The rows of a log that have an event and a step; other lines (one cut off by a crash) are left out."""
     rows = []
     for line in path.read_bytes().splitlines() if path.is_file() else []:
         try:

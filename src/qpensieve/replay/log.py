@@ -126,6 +126,8 @@ class ReplayLog:
 
     def verify(self, manifest: Manifest) -> str | None:
         """What is wrong with the files of `manifest`, or None; made for `load_latest(check=...)`."""
+        if not all(map(_is_segment, manifest)):
+            return "the list of its replay's files is not one that this program writes"
         for segment, following in itertools.pairwise(manifest):
             if segment["end"] != following["start"]:
                 return f"the replay has no rows between {segment['file']} and {following['file']}"
@@ -175,3 +177,12 @@ class ReplayLog:
             begin = segment["start"] + skipped - first
             rows[:, begin : segment["end"] - first] = self._open(segment)[:, skipped:]
         return rows, first
+
+
+def _is_segment(found: object) -> bool:
+    """Whether a checkpoint's JSON refers to a segment here; anyone may have written it."""
+    if not isinstance(found, dict) or found.keys() != Segment.__annotations__.keys():
+        return False
+    texts, numbers = (found["file"], found["checksum"]), (found["start"], found["end"])
+    is_typed = all(isinstance(text, str) for text in texts) and all(type(number) is int for number in numbers)
+    return is_typed and 0 <= found["start"] < found["end"]

@@ -8,6 +8,7 @@ from qpensieve import config as configs
 from qpensieve.records import checkpoint
 from qpensieve.records.checkpoint import Checkpoint
 from qpensieve.records.npz import Expected, headers_of
+from qpensieve.records.reading import interpreting
 from qpensieve.replay.log import ReplayLog
 from qpensieve.train.session import Rows, Session
 
@@ -81,17 +82,19 @@ class Keeper:
 
     def _find_fault(self, saved: Checkpoint) -> str | None:
         """What is wrong with a checkpoint that is whole: a damaged replay. Another configuration raises."""
+        config, manifest = saved.meta.get("config"), saved.meta.get("replay")
+        if not isinstance(config, dict) or not isinstance(manifest, list | None):
+            return "it must say its configuration and its replay"
         current = configs.to_dict(self._session.config)
-        checkpoint.check_config(saved.meta["config"], current, ignore=MAY_DIFFER)
-        return None if self._log is None else self._log.verify(saved.meta["replay"] or [])
+        checkpoint.check_config(config, current, ignore=MAY_DIFFER)
+        return None if self._log is None else self._log.verify(manifest or [])
 
     def restore(self, saved: Checkpoint) -> None:
         """Take the session back to a checkpoint; the folder stays as it is."""
         manifest = saved.meta["replay"]
-        if manifest is None or self._log is None:
-            self._session.restore(saved.arrays)
-        else:
-            self._session.restore(saved.arrays, *self._log.load(manifest))
+        rows, first = (None, 0) if manifest is None or self._log is None else self._log.load(manifest)
+        with interpreting(saved.path, "a checkpoint of this configuration"):
+            self._session.restore(saved.arrays, rows, first)
 
     def cut(self, saved: Checkpoint | None) -> None:
         """Remove what a run has written after a checkpoint, or all of it, so that it can be written again."""
