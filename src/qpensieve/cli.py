@@ -6,6 +6,7 @@ import inspect
 import io
 import sys
 import textwrap
+import traceback
 from collections.abc import Callable
 from contextlib import redirect_stdout, suppress
 from datetime import datetime
@@ -26,12 +27,14 @@ from qpensieve.bench import update as bench_update
 from qpensieve.config import RunConfig
 from qpensieve.envs import DISCRETE, DOMAINS, find_domain
 from qpensieve.envs.registry import Domain
+from qpensieve.envs.simulator import EnvError
 from qpensieve.methods import get_method
 from qpensieve.records import provenance
 from qpensieve.records.checkpoint import CheckpointError, last_good_step
 from qpensieve.records.evaluations import load as load_evaluations
 from qpensieve.records.folder import EVALUATIONS, SUMMARY
 from qpensieve.records.lock import FolderInUseError
+from qpensieve.records.trust import UntrustedError
 from qpensieve.report import compare as comparison
 from qpensieve.report import curves as curve_pictures
 from qpensieve.report import pictures, tables
@@ -44,8 +47,11 @@ from qpensieve.train.session import DivergedError, EnvFailedError
 FLAT = (tyro.conf.OmitArgPrefixes, tyro.conf.AvoidSubcommands)
 RunFolder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
 RunsOrFiles = Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN_OR_FILE [RUN_OR_FILE ...]")]
-EXIT_FAILED, EXIT_STOPPED = 1, 130
-USER_ERRORS = (ValueError, OSError, ImportError, CheckpointError, DivergedError, EnvFailedError, FolderInUseError)
+EXIT_FAILED, EXIT_BUG, EXIT_STOPPED = 1, 70, 130
+USER_ERRORS = (
+    *(ValueError, OSError, ImportError, CheckpointError, DivergedError, EnvFailedError, FolderInUseError),
+    *(UntrustedError, EnvError),
+)
 """Errors that are shown without a traceback: their message is enough for a user."""
 
 
@@ -94,6 +100,7 @@ def resume(
     run: RunFolder,
     num_threads: int | None = None,
     steps: int | None = None,
+    trust: bool = False,
     options: Options = Options(),  # noqa: B008
 ) -> None:
     """Continue a run that was stopped or killed, with the same numbers as without the stop; or train it longer.
@@ -104,26 +111,28 @@ def resume(
         steps: Train up to this many steps instead of the number in the run's configuration; it may only grow, and the
             steps that are done stay as they are. Settings that envelope anneals keep the schedule of the old length;
             pgmorl and pfa plan learning rate and preferences anew for the new length.
+        trust: Import the code that the run's domain names, though the folder is not your own.
         options: What the run shows and writes.
     """
     asked = {"num_threads": num_threads, "steps": steps}
     changes = {name: value for name, value in asked.items() if value is not None}
-    resumed = runs.resume(run, options, _warn, **changes)
+    resumed = runs.resume(run, options, _warn, trust, **changes)
     if resumed.session.step == resumed.session.goal:
         _warn(f"the run is complete: all {resumed.session.goal:,} steps are done")
     _complete(resumed)
 
 
-def evaluate(run: RunFolder, other: Path | None = None) -> None:
+def evaluate(run: RunFolder, other: Path | None = None, trust: bool = False) -> None:
     """Evaluate the newest checkpoint of a run with the full protocol (whole test table, 10 episodes); draw pictures.
 
     Args:
         run: The run folder.
         other: A second run, fully evaluated: also print ED, the share of preferences where the first scores more.
+        trust: Import the code that the run's domain names, though the folder is not your own.
     """
     if last_good_step(run) is None:
         raise ValueError(f"{run} holds no checkpoint to evaluate: train it first (qpensieve train or resume)")
-    resumed = runs.resume(run, Options(), _warn)
+    resumed = runs.resume(run, Options(), _warn, trust)
     try:
         resumed.evaluate_fully()
     finally:
@@ -301,6 +310,14 @@ def main(arguments: list[str] | None = None) -> None:
     except USER_ERRORS as error:
         print(f"qpensieve: {error}", file=sys.stderr)
         sys.exit(EXIT_FAILED)
+    except MemoryError as error:
+        why = f" ({error})" if str(error) else ""
+        print(f"qpensieve: there is not enough memory{why}; use fewer seeds or a smaller replay", file=sys.stderr)
+        sys.exit(EXIT_FAILED)
+    except Exception:
+        traceback.print_exc()
+        print("this is a bug in qpensieve: please report it with the lines above", file=sys.stderr)
+        sys.exit(EXIT_BUG)
 
 
 def _dispatch(commands: dict[str, Callable[..., None]], prog: str, about: str | None, words: list[str]) -> None:

@@ -12,9 +12,11 @@ import tyro
 
 from qpensieve import settings as parts
 from qpensieve.algos.qpensieve import QPensieveConfig
-from qpensieve.envs import find_domain
+from qpensieve.envs import code_of, find_domain
 from qpensieve.methods import METHODS, Method, get_method
-from qpensieve.records.atomic import write_json
+from qpensieve.records import trust as trusting
+from qpensieve.records.atomic import write_text
+from qpensieve.records.reading import interpreting, parse, read_bytes
 from qpensieve.settings import NEEDS_REPLAY, NOT_NEGATIVE, WHOLE_BLOCKS, at_least
 
 if TYPE_CHECKING:
@@ -156,22 +158,42 @@ def from_dict(values: dict[str, Any]) -> RunConfig:
     Raises:
         ValueError: If a field is unknown or missing; names it.
     """
+    if not isinstance(values, dict):
+        raise ValueError(f"a configuration must be a JSON object, got a {type(values).__name__}")
     values = dict(values)
     missing = [name for name in ("domain", "algo", "agent") if name not in values]
     if missing:
         raise ValueError(f"field {missing[0]} is missing in the configuration")
-    agent = parts.build(get_method(values["algo"]).config, dict(values.pop("agent")), "agent.")
+    if not isinstance(values["agent"], dict):
+        raise ValueError(f"agent must hold settings, got {values['agent']!r}")
+    agent = parts.build(get_method(str(values["algo"])).config, dict(values.pop("agent")), "agent.")
     return parts.build(RunConfig, values | {"agent": agent})
 
 
 def save(config: RunConfig, path: Path) -> None:
-    """Write the config as JSON."""
-    write_json(path, to_dict(config))
+    """Write the config as JSON; where it names code to import, with the mark that it is this user's."""
+    text = json.dumps(to_dict(config), indent=2) + "\n"
+    write_text(path, text)
+    if code_of(config.domain) is not None:
+        trusting.record(path.parent, text.encode())
 
 
-def load(path: Path) -> RunConfig:
-    """The config that `save` wrote; ValueError names the file if it cannot be read."""
-    try:
-        return from_dict(json.loads(path.read_text()))
-    except ValueError as error:
-        raise ValueError(f"cannot read {path}: {error}") from error
+def load(path: Path, trust: bool = False) -> RunConfig:
+    """The config that `save` wrote.
+
+    Args:
+        path: Its file.
+        trust: Whether the code that its domain imports may be run, where it is not this user's own config.
+
+    Raises:
+        ValueError: It is no configuration; names the file.
+        UntrustedError: It would import code of someone else.
+    """
+    content = read_bytes(path)
+    with interpreting(path, "a configuration"):
+        config = from_dict(parse(path, content))
+        check(config)
+    code = code_of(config.domain)
+    if code is not None:
+        trusting.check(path, content, code, trust)
+    return config

@@ -248,6 +248,8 @@ def build(kind: Callable[..., Part], values: dict[str, Any], prefix: str = "") -
         factory = known[name].default_factory
         if isinstance(value, dict) and factory is not dataclasses.MISSING:
             built[name] = build(factory, value, f"{prefix}{name}.")
+        elif dataclasses.is_dataclass(factory) and not dataclasses.is_dataclass(value):
+            raise ValueError(f"{prefix}{name} must hold settings, got {value!r}")
         elif isinstance(value, list):  # JSON knows no tuples
             built[name] = tuple(value)
     return kind(**built)

@@ -10,6 +10,7 @@ import importlib
 import warnings
 from collections.abc import Callable
 from functools import partial
+from types import ModuleType
 from typing import Any, cast
 
 import gymnasium
@@ -18,7 +19,7 @@ from gymnasium.spaces import Box
 from jaxtyping import Bool, Float64, Int
 
 from qpensieve.envs.history import History, episode_seeds, replay
-from qpensieve.envs.simulator import Index, Simulator, State, Streams
+from qpensieve.envs.simulator import EnvError, Index, Simulator, State, Streams
 from qpensieve.types import EnvSpec
 
 EnvFactory = Callable[[], gymnasium.Env]
@@ -100,9 +101,11 @@ class GymSimulator:
             self.spec = describe(self._envs[0], source_name)
             self._box = _action_box(self._envs[0], source_name)
             self._obs_shape = self._envs[0].observation_space.shape
-        except BaseException:
+        except BaseException as error:
             self.close()
-            raise
+            if isinstance(error, ValueError | EnvError) or not isinstance(error, Exception):
+                raise
+            raise _foreign_error(source_name, "in what it says of itself", error) from error
         self._history = History(num_lanes, self.spec.action_size)
         self._obs = np.full((num_lanes, self.spec.obs_size), np.nan)
 
@@ -201,12 +204,18 @@ def _named_factory(name: str) -> EnvFactory | None:
         return None
     if not module_name or not attribute:
         raise ValueError(f"an environment must be written module:factory or module:GymnasiumId-v0, got {name!r}")
-    try:
-        module = importlib.import_module(module_name)
-    except (ImportError, TypeError) as error:  # TypeError: a relative name such as ".mine"
-        raise ValueError(f"cannot import module {module_name!r} of environment {name!r}: {error}") from error
+    module = _import(module_name, name)
     factory: EnvFactory | None = getattr(module, attribute, None)
     return factory if callable(factory) else None
+
+
+def _import(module_name: str, name: str) -> ModuleType:
+    """The module of an environment; ValueError names both, whatever its code raises (a script may even exit)."""
+    try:
+        return importlib.import_module(module_name)
+    except (Exception, SystemExit) as error:
+        kind = "" if isinstance(error, ImportError | TypeError) else f"{type(error).__name__}: "  # ".mine": a TypeError
+        raise ValueError(f"cannot import module {module_name!r} of environment {name!r}: {kind}{error}") from error
 
 
 def _make(name: str) -> gymnasium.Env:
@@ -222,7 +231,7 @@ def _check_registered(name: str) -> None:
     """Fill Gymnasium's registry as far as needed to know `name`; ValueError if it stays unknown."""
     module_name, _, env_id = name.rpartition(":")
     if module_name:
-        importlib.import_module(module_name)
+        _import(module_name, name)
     if _is_registered(env_id):
         return
     hint = ""
@@ -246,7 +255,10 @@ def _is_registered(env_id: str) -> bool:
 def _make_envs(factory: EnvFactory, num_lanes: int, source_name: str) -> list[gymnasium.Env]:
     if num_lanes < 1:
         raise ValueError(f"num_lanes must be at least 1, got {num_lanes}")
-    envs = [factory() for _ in range(num_lanes)]
+    try:
+        envs = [factory() for _ in range(num_lanes)]
+    except (Exception, SystemExit) as error:
+        raise _foreign_error(source_name, "when it was made", error) from error
     for env in envs:
         if not isinstance(env, gymnasium.Env):
             raise ValueError(f"{source_name}: the factory returned a {type(env).__qualname__}, not a gymnasium.Env")
@@ -291,8 +303,8 @@ def _trial_reward(env: gymnasium.Env, box: Box, source_name: str) -> np.ndarray:
         raise _foreign_error(source_name, "in the trial step that counts its objectives", error) from error
 
 
-def _foreign_error(name: str, where: str, error: Exception) -> RuntimeError:
-    return RuntimeError(f"{name}: the environment failed {where}: {type(error).__name__}: {error}")
+def _foreign_error(name: str, where: str, error: BaseException) -> EnvError:
+    return EnvError(f"{name}: the environment failed {where}: {type(error).__name__}: {error}")
 
 
 def _floats(what: str, values: Any, shape: tuple[int, ...] | None) -> Float64[np.ndarray, "..."]:

@@ -26,7 +26,7 @@ from jaxtyping import Bool, Float64, Int
 
 from qpensieve.envs.gym_lanes import EnvFactory, GymSimulator, warn_if_different
 from qpensieve.envs.history import episode_seeds
-from qpensieve.envs.simulator import Index, State, Streams
+from qpensieve.envs.simulator import EnvError, Index, State, Streams
 from qpensieve.types import EnvSpec
 
 CLOSE_SECONDS = 5.0
@@ -174,11 +174,11 @@ class WorkerSimulator:
         for w, answer in answers.items():
             worker = self._workers[w]
             if isinstance(answer, _Failure):
-                kind = ValueError if answer.is_value_error else RuntimeError
+                kind = ValueError if answer.is_value_error else EnvError
                 raise kind(f"{answer.error} [in the {worker}]") from _WorkerError(answer.trace)
             if answer is _DIED:
                 worker.process.join(ALIVE_CHECK_SECONDS)
-                raise RuntimeError(
+                raise EnvError(
                     f"{self._name}: the {worker} died with exit code {worker.process.exitcode}; its own message is on "
                     'standard error (a script that starts workers needs `if __name__ == "__main__":`)'
                 )
@@ -262,7 +262,7 @@ def _attempt(command: Callable[..., Any], simulator: GymSimulator, arguments: tu
 
 def _failure(error: Exception) -> _Failure:
     # The simulator's own messages already say what went wrong and where; any other needs its type to be understood.
-    kind = "" if type(error) in (RuntimeError, ValueError) else f"{type(error).__name__}: "
+    kind = "" if type(error) in (EnvError, RuntimeError, ValueError) else f"{type(error).__name__}: "
     return _Failure(f"{kind}{error}", isinstance(error, ValueError), traceback.format_exc())
 
 

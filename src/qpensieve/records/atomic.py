@@ -41,11 +41,15 @@ class _Checksummed(io.RawIOBase):
 
 
 def write_file(path: Path, write: Callable[[io.RawIOBase], object]) -> str:
-    """Write `path` through `write`, whole or not at all; returns the checksum of what was written."""
+    """Write `path` through `write`, whole or not at all; returns the checksum of what was written.
+
+    A symbolic link of that name is replaced; what it points to is left alone.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{TEMPORARY}{path.name}-{os.getpid()}")
+    temporary.unlink(missing_ok=True)
     try:
-        with open(temporary, "wb") as file:
+        with open(temporary, "xb") as file:  # a new file, never one that a link of that name points to
             stream = _Checksummed(file)
             write(stream)
             file.flush()
@@ -80,28 +84,6 @@ def write_small_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> str:
     archive = io.BytesIO()
     np.savez_compressed(archive, allow_pickle=False, **arrays)  # pyright: ignore[reportArgumentType]
     return write_file(path, lambda file: file.write(archive.getbuffer()))
-
-
-def read_npz(path: Path) -> dict[str, np.ndarray]:
-    """The named arrays of a file.
-
-    Raises:
-        OSError: If the file cannot be read.
-        ValueError: If it is not an archive of plain arrays.
-    """
-    try:
-        # Opened here, because np.load does not close a file that is not an archive.
-        with open(path, "rb") as file:
-            arrays = np.load(file, allow_pickle=False)
-            if not isinstance(arrays, np.lib.npyio.NpzFile):
-                raise ValueError("it is not an .npz archive")
-            with arrays:
-                return {name: arrays[name] for name in arrays.files}
-    except (OSError, MemoryError):
-        raise
-    # For an altered file, zipfile and NumPy's header parser may raise almost any exception.
-    except Exception as error:
-        raise ValueError(f"{path.name} is not a file of plain arrays: {error}") from error
 
 
 def sync_folder(folder: Path) -> None:

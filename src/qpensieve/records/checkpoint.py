@@ -15,7 +15,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +25,13 @@ from qpensieve.records.atomic import (
     TEMPORARY,
     checksum_of,
     find_damage,
-    read_npz,
     sync_folder,
     write_file,
     write_npz,
 )
 from qpensieve.records.folder import CHECKPOINTS, PARAMETERS
+from qpensieve.records.npz import Expected, Headers, read_npz
+from qpensieve.records.reading import FileError, parse, read_bytes
 
 FORMAT_VERSION = 1
 """Increased with every change of the layout. `meta.json` keeps its `checksum` and `format_version` in all versions."""
@@ -109,22 +110,28 @@ def save(run: Path, step: int, arrays: Mapping[str, np.ndarray], meta: Mapping[s
 
 
 def load_latest(
-    run: Path, warn: Callable[[str], None], check: Callable[[Checkpoint], str | None] | None = None
+    run: Path,
+    warn: Callable[[str], None],
+    check: Callable[[Checkpoint], str | None] | None = None,
+    expected: Expected | None = None,
 ) -> Checkpoint | None:
     """The newest checkpoint that is whole; None if none was ever written.
 
     Args:
         run: The run folder.
-        warn: Called with a message for each damaged checkpoint that is skipped.
-        check: Returns what else is wrong with a checkpoint (a damaged segment of the replay), or None.
+        warn: Is told of each damaged checkpoint passed over: its path and what is wrong.
+        check: Says what else is wrong with a checkpoint (a damaged segment of the replay), or None; called before its
+            arrays are read.
+        expected: What its arrays have to be; held against the file before they are read.
 
     Raises:
-        CheckpointError: There are checkpoints but none is whole, or one was written by a later version.
+        CheckpointError: There are checkpoints but none is whole, or one was written by a later version or does not hold
+            what is expected.
     """
     problems = []
     for step, folder in _folders(run):
         try:
-            return _read(folder, step, check)
+            return _read(folder, step, check, expected)
         except (_DamageError, OSError) as damage:
             problems.append(f"checkpoint {folder} is damaged: {damage}")
             warn(problems[-1])
@@ -208,33 +215,55 @@ def _read_meta(folder: Path) -> dict[str, Any]:
     path = folder / META
     if not path.is_file():
         raise _DamageError(f"{META} is missing")
-    data = path.read_bytes()
     try:
-        body = json.loads(data)
-    except ValueError as error:
+        data = read_bytes(path)
+        body = parse(path, data)
+    except FileError as error:
         raise _DamageError(f"{META} is not JSON, perhaps cut short: {error}") from error
     if not isinstance(body, dict) or body.pop("checksum", None) is None or _render(body) != data:
         raise _DamageError(f"{META} was altered: its checksum is not the one written")
+    if body.get("format_version") == FORMAT_VERSION:
+        _check_body(body)
     return body
 
 
-def _read(folder: Path, step: int, check: Callable[[Checkpoint], str | None] | None) -> Checkpoint:
+def _check_body(body: dict[str, Any]) -> None:
+    """Check what this version reads of `meta.json`: its checksum can be right and the rest of it anything."""
+    kinds = {"step": int, "checksums": dict, "meta": dict}
+    wrong = [name for name, kind in kinds.items() if not isinstance(body.get(name), kind)]
+    if wrong or not isinstance(body["checksums"].get(ARRAYS), str):
+        raise _DamageError(f"{META} must say {(wrong or ['the checksum of ' + ARRAYS])[0]}")
+
+
+def _read(
+    folder: Path, step: int, check: Callable[[Checkpoint], str | None] | None, expected: Expected | None
+) -> Checkpoint:
     body = _read_meta(folder)
     _check_version(body.get("format_version"), folder)
     if body["step"] != step:
         raise _DamageError(f"it was written for step {body['step']}")
     if problem := find_damage(folder / ARRAYS, body["checksums"][ARRAYS]):
         raise _DamageError(problem)
-    checkpoint = Checkpoint(step, _read_arrays(folder), body["meta"], folder)
+    checkpoint = Checkpoint(step, {}, body["meta"], folder)
     if check is not None and (problem := check(checkpoint)):
         raise _DamageError(problem)
-    return checkpoint
+    return replace(checkpoint, arrays=_read_arrays(folder, expected))
 
 
-def _read_arrays(folder: Path) -> dict[str, np.ndarray]:
+def _read_arrays(folder: Path, expected: Expected | None) -> dict[str, np.ndarray]:
+    unfit: list[str] = []
+
+    def compare(found: Headers) -> None:
+        unfit.extend([] if expected is None else expected.problems(found))
+        if unfit:
+            raise ValueError(unfit[0])
+
     try:
-        return read_npz(folder / ARRAYS)
+        return read_npz(folder / ARRAYS, check=compare)
     except ValueError as error:
+        if unfit:  # no damage: an earlier one would not fit either
+            what = f"{folder / ARRAYS} does not fit this program's state: "
+            raise CheckpointError(what + "; ".join(unfit)) from error
         raise _DamageError(str(error)) from error
 
 
@@ -318,7 +347,7 @@ def _copy_rows(path: Path, step: int, out: io.RawIOBase) -> None:
     for number, line in enumerate(lines, start=1):
         try:
             is_kept = json.loads(line)["step"] <= step
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             if number == len(lines):
                 break
             raise CheckpointError(f"line {number} of {path} must be a row with a step: {error!r}") from error

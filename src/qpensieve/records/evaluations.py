@@ -10,13 +10,18 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float, Float64, Int64
 
-from qpensieve.records.atomic import read_npz, write_small_npz
+from qpensieve.records.atomic import write_small_npz
+from qpensieve.records.npz import LIMIT, Headers, read_npz
 
 _PROTOCOLS = (
     ("short", "short_steps", "short_returns", "short_preferences"),
     ("curve", "short_steps", "curve_returns", "curve_preferences"),
     ("full", "full_steps", "full_returns", "full_preferences"),
 )
+
+
+_NAMES = sorted({name for _, *names in _PROTOCOLS for name in names} | {"reference"})
+"""Names of all arrays; the reference may be missing."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,8 +132,7 @@ def load(path: Path) -> Evaluations:
         raise FileNotFoundError(f"no evaluations at {path}; is it a run folder, and has the run been evaluated yet?")
     try:
         arrays = _read(path)
-        _check_shapes(arrays)
-    except (ValueError, KeyError, OSError) as error:
+    except (ValueError, OSError) as error:
         raise ValueError(f"{path} is damaged or holds no evaluations: {error}") from error
     return Evaluations(reference=arrays.pop("reference", None), **arrays)
 
@@ -151,18 +155,21 @@ def _append_returns(
 
 
 def _read(path: Path) -> dict[str, np.ndarray]:
-    found = read_npz(path)
-    arrays = {}
-    for _, steps, returns, preferences in _PROTOCOLS:
-        arrays[steps] = found[steps].astype(np.int64)
-        arrays |= {name: found[name].astype(np.float64) for name in (returns, preferences)}
-    if "reference" in found:
-        arrays["reference"] = found["reference"].astype(np.float64)
-    return arrays
+    types = {name: np.int64 if name.endswith("_steps") else np.float64 for name in _NAMES}
+    found = read_npz(path, _NAMES, _check_headers, LIMIT)
+    return {name: array.astype(types[name], copy=False) for name, array in found.items()}
 
 
-def _check_shapes(arrays: Mapping[str, np.ndarray]) -> None:
-    shapes = {name: array.shape for name, array in arrays.items()}
+def _check_headers(found: Headers) -> None:
+    for name in _NAMES:
+        if name not in found and name != "reference":
+            raise ValueError(f"array {name} is missing")
+        if name in found and found[name].dtype.kind not in "iuf":
+            raise ValueError(f"{name} holds {found[name].dtype}, not numbers")
+    _check_shapes({name: header.shape for name, header in found.items()})
+
+
+def _check_shapes(shapes: Mapping[str, tuple[int, ...]]) -> None:
     if len(shapes["short_returns"]) != 5:
         raise ValueError(f"short_returns must be [t, seed, p, e, d], got shape {shapes['short_returns']}")
     _, num_seeds, _, _, d = shapes["short_returns"]

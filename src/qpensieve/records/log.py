@@ -7,13 +7,16 @@ from typing import Any
 
 import numpy as np
 
+from qpensieve.records.links import open_to_append
+from qpensieve.records.reading import read_rows
+
 
 class MetricsLog:
     """Append-only `metrics.jsonl`; two runs of the same configuration differ only in fields named time_*."""
 
     def __init__(self, path: Path, tensorboard: Path | None = None):
         self._writer = _tensorboard(tensorboard) if tensorboard else None
-        self._file = path.open("a")
+        self._file = open_to_append(path)
 
     def write(self, event: str, step: int, values: Mapping[str, Any]) -> None:
         row = {"event": event, "step": step} | {name: _plain(value) for name, value in values.items()}
@@ -32,8 +35,7 @@ class MetricsLog:
 
 def is_logged(path: Path, event: str, step: int) -> bool:
     """Whether a log has this event at this step."""
-    rows = path.read_text().splitlines() if path.exists() else []
-    return any((row["event"], row["step"]) == (event, step) for row in map(json.loads, rows))
+    return any((row["event"], row["step"]) == (event, step) for row in read_rows(path))
 
 
 def _plain(value: Any) -> Any:

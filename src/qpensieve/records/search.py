@@ -5,12 +5,14 @@ It holds the objectives of every task after every iteration, the predictions, th
 
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
 from qpensieve import metrics
-from qpensieve.records.atomic import read_npz, write_small_npz
+from qpensieve.records.atomic import write_small_npz
+from qpensieve.records.npz import LIMIT, Headers, check_axes, read_npz
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,6 +93,10 @@ class SearchRecord:
         return self.objs[np.array(ends, np.int64)], is_whole
 
 
+_FIELDS: dict[str, Any] = {f.name: f.type for f in fields(SearchRecord)}
+"""Name of an array -> its annotation, which says its axes and its type."""
+
+
 def save(path: Path, record: SearchRecord) -> None:
     """Write the record; a reader sees the old file or the new one."""
     write_small_npz(path, {f.name: getattr(record, f.name) for f in fields(record)})
@@ -106,10 +112,16 @@ def load(path: Path) -> SearchRecord:
     if not path.is_file():
         raise FileNotFoundError(f"no record of a search at {path}: only pgmorl and pfa write one")
     try:
-        arrays = read_npz(path)
-        return SearchRecord(**{f.name: arrays[f.name] for f in fields(SearchRecord)})
-    except Exception as error:  # wrong shapes also raise when annotations are checked
+        return SearchRecord(**read_npz(path, _FIELDS, _check_headers, LIMIT))
+    except (ValueError, OSError) as error:
         raise ValueError(f"{path} is damaged or holds no record of a search: {error}") from error
+
+
+def _check_headers(found: Headers) -> None:
+    check_axes(found, {name: kind.dim_str for name, kind in _FIELDS.items()})
+    for name, kind in _FIELDS.items():
+        if found[name].dtype.name not in kind.dtypes:
+            raise ValueError(f"{name} must be {' or '.join(kind.dtypes)}, got {found[name].dtype.name}")
 
 
 def empty(reference: Float64[np.ndarray, " d"], num_seeds: int, num_tasks: int) -> SearchRecord:

@@ -13,6 +13,7 @@ from jaxtyping import Float32
 from qpensieve.records.atomic import TEMPORARY, find_damage, write_file
 from qpensieve.records.checkpoint import CheckpointError, write_error
 from qpensieve.records.folder import REPLAY
+from qpensieve.records.npz import read_header
 
 DTYPE = np.dtype("<f4")
 
@@ -124,7 +125,9 @@ class ReplayLog:
             path.unlink()
 
     def verify(self, manifest: Manifest) -> str | None:
-        """What is wrong with the files of `manifest`, or None; for `load_latest(check=...)`."""
+        """What is wrong with the files of `manifest`, or None; made for `load_latest(check=...)`."""
+        if not all(map(_is_segment, manifest)):
+            return "the list of its replay's files is not one that this program writes"
         for segment, following in itertools.pairwise(manifest):
             if segment["end"] != following["start"]:
                 return f"the replay has no rows between {segment['file']} and {following['file']}"
@@ -141,7 +144,11 @@ class ReplayLog:
             return "its name does not fit its rows"
         if problem := find_damage(self._folder / segment["file"], segment["checksum"]):
             return problem
-        found, expected = self._open(segment), (self._num_seeds, segment["end"] - segment["start"], self._width)
+        try:  # its header first: what it says is not to be believed
+            found = read_header(self._folder / segment["file"])
+        except ValueError as error:
+            return str(error)
+        expected = (self._num_seeds, segment["end"] - segment["start"], self._width)
         if found.shape != expected or found.dtype != DTYPE:
             return f"it holds {found.dtype} {found.shape}, not {DTYPE} {expected}"
         return None
@@ -170,3 +177,12 @@ class ReplayLog:
             begin = segment["start"] + skipped - first
             rows[:, begin : segment["end"] - first] = self._open(segment)[:, skipped:]
         return rows, first
+
+
+def _is_segment(found: object) -> bool:
+    """Whether a checkpoint's JSON refers to a segment here; anyone may have written it."""
+    if not isinstance(found, dict) or found.keys() != Segment.__annotations__.keys():
+        return False
+    texts, numbers = (found["file"], found["checksum"]), (found["start"], found["end"])
+    is_typed = all(isinstance(text, str) for text in texts) and all(type(number) is int for number in numbers)
+    return is_typed and 0 <= found["start"] < found["end"]

@@ -1,6 +1,5 @@
 """Methods side by side, from run folders or exported files: a table on common preferences, and a picture."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,11 +14,13 @@ from qpensieve.envs.registry import find_domain
 from qpensieve.preferences import test_table
 from qpensieve.records import search as searches
 from qpensieve.records.folder import SEARCH
+from qpensieve.records.reading import interpreting, read_object
 from qpensieve.records.scores import SCORES, RunSummary, summarize
 from qpensieve.report import drawing
 from qpensieve.report.run_data import read_run
 from qpensieve.report.tables import lanes_per_seed, summarize_search
 
+KIND = "an exported run"
 REFERENCE = "mosac"
 """The method that ED is measured against."""
 
@@ -80,9 +81,16 @@ def _from_folder(path: Path, step: int | None) -> Result:
 
 
 def _from_export(path: Path, step: int | None) -> Result:
-    content = json.loads(path.read_text())
-    rows = {row["step"]: row for row in content["full_protocol"]}
+    content = read_object(path)
+    with interpreting(path, KIND):
+        rows = {int(row["step"]): row for row in content["full_protocol"]}
     row = rows[_choose(path, list(rows), step)]
+    with interpreting(path, KIND):
+        return _take_apart(path, content, row)
+
+
+def _take_apart(path: Path, content: dict[str, Any], row: dict[str, Any]) -> Result:
+    """One full evaluation of an exported run."""
     returns = np.array(row["mean_returns"], np.float64)
     preferences = np.array(content.get("preferences") or test_table(returns.shape[-1]), np.float64)
     expected = (len(returns), *preferences.shape)
@@ -93,12 +101,12 @@ def _from_export(path: Path, step: int | None) -> Result:
     known = find_domain(config["domain"])
     return Result(
         path.stem,
-        config["algo"],
+        str(config["algo"]),
         config["domain"] if known is None else known.id,
         row["step"],
         preferences,
         returns,
-        None if reference is None else np.array(reference),
+        None if reference is None else np.array(reference, np.float64),
         row["step"] * int(content["provenance"].get("lanes_per_seed", 1)),
         _search_at(content.get("search"), row["step"], content["full_protocol"][-1]["step"]),
     )
@@ -234,7 +242,12 @@ def draw(results: Sequence[Result], out: Path) -> Path:
 
 def read_curves(path: Path) -> dict[str, Any]:
     """Scalarised returns [t, seed, p] under an agent's own preference, of a run of few preferences."""
-    content = json.loads(path.read_text())
+    content = read_object(path)
+    with interpreting(path, KIND):
+        return _take_curves(path, content)
+
+
+def _take_curves(path: Path, content: dict[str, Any]) -> dict[str, Any]:
     rows = content["short_protocol"]
     if not rows or "mean_returns" not in rows[0]:
         raise ValueError(

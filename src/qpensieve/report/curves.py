@@ -1,6 +1,5 @@
 """The pictures of learning curves: one run, or several runs in one picture."""
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from qpensieve.records.folder import METRICS
+from qpensieve.records.reading import interpreting, read_rows
 from qpensieve.records.scores import summarize
 from qpensieve.report import drawing
 from qpensieve.report.drawing import COLOURS, GREY
@@ -63,7 +63,8 @@ def draw_curves(run: Path, out: Path) -> Path:
     data = read_run(run)
     scores = _score(data)
     rows = _read_rows(run / METRICS)
-    logged = {key: _read_series(rows, key, data.table.num_seeds) for key in ("temperature", "snapshot_share")}
+    with interpreting(run / METRICS, "a log"):
+        logged = {key: _read_series(rows, key, data.table.num_seeds) for key in ("temperature", "snapshot_share")}
     logged = {key: series for key, series in logged.items() if series is not None}
 
     num_panels = 1 + (scores.hv is not None) + len(logged)
@@ -114,15 +115,8 @@ def compare_curves(runs: Sequence[Path], out: Path) -> Path:
 
 
 def _read_rows(path: Path) -> list[dict[str, Any]]:
-    """Training rows by step; if a step occurs twice (a resumed run), the later row counts. Broken lines are skipped."""
-    by_step = {}
-    for line in path.read_text().splitlines() if path.is_file() else []:
-        try:
-            row = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(row, dict) and row.get("event") == "train" and "step" in row:
-            by_step[row["step"]] = row
+    """Train rows by step; of two at one step (a resumed run) the later counts. A line cut off by a crash is skipped."""
+    by_step = {row["step"]: row for row in read_rows(path) if row["event"] == "train"}
     return [by_step[step] for step in sorted(by_step)]
 
 

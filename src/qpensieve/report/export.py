@@ -11,6 +11,7 @@ from qpensieve.records import search as records
 from qpensieve.records.atomic import write_text
 from qpensieve.records.evaluations import Evaluations
 from qpensieve.records.folder import CONFIG, EVALUATIONS, PROVENANCE, SEARCH
+from qpensieve.records.reading import read_object
 from qpensieve.records.scores import SCORES, RunSummary, summarize
 from qpensieve.report.tables import summarize_search
 
@@ -29,8 +30,8 @@ def export(folder: Path, out: Path) -> Path:
 def _content(folder: Path) -> dict[str, Any]:
     table = tables.load(folder / EVALUATIONS)
     content = {
-        "config": json.loads((folder / CONFIG).read_text()),
-        "provenance": json.loads((folder / PROVENANCE).read_text()),
+        "config": read_object(folder / CONFIG),
+        "provenance": read_object(folder / PROVENANCE),
         "preferences": table.full_preferences.tolist(),
         "reference": None if table.reference is None else table.reference.tolist(),
         "short_protocol": [

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from qpensieve.records.folder import SEARCH
+from qpensieve.records.links import refuse_link
 from qpensieve.report.curves import draw_curves
 from qpensieve.report.drawing import MissingPlots
 from qpensieve.report.front import draw_front
@@ -68,7 +69,10 @@ def all_pictures(run: Path, to: Path | None = None, prefix: str = "") -> list[Pa
         prefix: What their names begin with.
     """
     chosen = [picture for picture in PICTURES if picture.needs is None or (run / picture.needs).exists()]
-    paths = [picture.draw(run, (to or run) / f"{prefix}{picture.name}") for picture in chosen]
+    targets = [(to or run) / f"{prefix}{picture.name}" for picture in chosen]
+    for target in targets:
+        refuse_link(target)
+    paths = [picture.draw(run, target) for picture, target in zip(chosen, targets, strict=True)]
     return [path for path in paths if path is not None]
 
 

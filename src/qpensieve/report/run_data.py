@@ -1,6 +1,5 @@
 """The data of a run for its pictures: the files of its folder, and what is known about its domain."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,6 +16,7 @@ from qpensieve.records import evaluations
 from qpensieve.records import search as searches
 from qpensieve.records.evaluations import Evaluations
 from qpensieve.records.folder import CONFIG, EVALUATIONS, SEARCH
+from qpensieve.records.reading import interpreting, read_object
 from qpensieve.records.search import SearchRecord
 from qpensieve.report import drawing
 
@@ -113,18 +113,30 @@ def read_run(folder: Path) -> RunData:
     path = folder / CONFIG
     if not path.is_file():
         raise FileNotFoundError(f"no {CONFIG} in {folder}; is it a run folder?")
-    try:
-        config = json.loads(path.read_text())
-    except ValueError as error:
-        raise ValueError(f"{path} is damaged: {error}") from error
-    if not isinstance(config, dict):
-        raise ValueError(f"{path} is damaged: it holds no JSON object")
+    config = read_object(path)
+    with interpreting(path, "a configuration"):
+        _check(config)
     return RunData(folder, config, evaluations.load(folder / EVALUATIONS))
+
+
+def _check(config: dict[str, Any]) -> None:
+    """ValueError for values that no picture can be made of."""
+    agent = config.get("agent", {})
+    stages = agent.get("stages", {}) if isinstance(agent, dict) else None
+    if not isinstance(stages, dict):
+        raise ValueError(f"agent must hold settings, got {agent!r}")
+    counts = {"first_seed": config.get("first_seed", 0)}
+    counts |= {name: stages.get(name, 0) for name in ("generation_iterations", "fitness_episodes")}
+    for name, value in counts.items():
+        if type(value) is not int:
+            raise ValueError(f"{name} must be a whole number, got {value!r}")
+    if not isinstance(config.get("objectives", []), list):
+        raise ValueError(f"objectives must be a list, got {config['objectives']!r}")
 
 
 def _read_export(path: Path) -> RunData:
     try:
-        content = json.loads(path.read_text())
+        content = read_object(path)
         config, full, short = content["config"], content["full_protocol"], content["short_protocol"]
         returns = [np.array(row["mean_returns"], np.float64) for row in full]
         lam = np.array(content.get("preferences") or test_table(returns[0].shape[-1]), np.float64)
@@ -144,7 +156,7 @@ def _read_export(path: Path) -> RunData:
 
 def has_search(path: Path) -> bool:
     """Whether an exported run is of a population, whose search is not in the file."""
-    return path.is_file() and "search" in json.loads(path.read_text())
+    return path.is_file() and "search" in read_object(path)
 
 
 def read_search(folder: Path) -> SearchData:

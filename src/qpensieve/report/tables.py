@@ -1,6 +1,5 @@
 """The scores of a run, as a table for people and as JSON; reads result files only."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -15,22 +14,26 @@ from qpensieve.records import search as records
 from qpensieve.records.atomic import write_json
 from qpensieve.records.evaluations import Evaluations
 from qpensieve.records.folder import CONFIG, EVALUATIONS, PROVENANCE, SEARCH, SUMMARY
+from qpensieve.records.links import refuse_link
+from qpensieve.records.reading import interpreting, read_object
 from qpensieve.records.scores import RunSummary, columns, summarize
 from qpensieve.records.search import SearchRecord
 
 
 def summarize_run(folder: Path) -> dict[str, Any]:
     """Scores of the newest full evaluation, per seed and over seeds, and exact ceilings if they are known."""
-    config = json.loads((folder / CONFIG).read_text())
+    config = read_object(folder / CONFIG)
     table = tables.load(folder / EVALUATIONS)
     if len(table.full_steps) == 0:
         raise ValueError(f"{folder} has no full evaluation yet: run 'qpensieve evaluate {folder}'")
     returns = table.full_returns[-1]
     scores = summarize(returns, table.full_preferences, table.reference)
+    with interpreting(folder / CONFIG, "a configuration"):
+        domain, algo, first_seed = str(config["domain"]), str(config["algo"]), int(config["first_seed"])
     content = {
-        "domain": config["domain"],
-        "algo": config["algo"],
-        "seeds": list(range(config["first_seed"], config["first_seed"] + config["seeds"])),
+        "domain": domain,
+        "algo": algo,
+        "seeds": list(range(first_seed, first_seed + table.num_seeds)),
         "step": int(table.full_steps[-1]),
         "environment_steps_per_seed": int(table.full_steps[-1]) * lanes_per_seed(folder),
         "preferences": len(table.full_preferences),
@@ -39,7 +42,7 @@ def summarize_run(folder: Path) -> dict[str, Any]:
     }
     if (folder / SEARCH).exists():
         content["search"] = summarize_search(records.load(folder / SEARCH))
-    known = find_domain(config["domain"])
+    known = find_domain(domain)
     return content if known is None else content | _special(known, table)
 
 
@@ -62,12 +65,16 @@ def summarize_search(record: SearchRecord) -> dict[str, Any]:
 def lanes_per_seed(folder: Path) -> int:
     """Number of environments that each seed of a run steps side by side; all of them cost samples."""
     path = folder / PROVENANCE
-    return int(json.loads(path.read_text()).get("lanes_per_seed", 1)) if path.exists() else 1
+    if not path.exists():
+        return 1
+    with interpreting(path, "the origin of a run"):
+        return int(read_object(path).get("lanes_per_seed", 1))
 
 
 def write_summary(folder: Path) -> dict[str, Any]:
     """Write `summary.json` of a run; returns its content."""
     content = summarize_run(folder)
+    refuse_link(folder / SUMMARY)
     write_json(folder / SUMMARY, content)
     return content
 

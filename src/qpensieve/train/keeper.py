@@ -7,11 +7,18 @@ from typing import Any
 from qpensieve import config as configs
 from qpensieve.records import checkpoint
 from qpensieve.records.checkpoint import Checkpoint
+from qpensieve.records.npz import Expected, headers_of
+from qpensieve.records.reading import interpreting
 from qpensieve.replay.log import ReplayLog
 from qpensieve.train.session import Rows, Session
 
 MAY_DIFFER = ("checkpoint_seconds", "num_threads")
 """Fields of the configuration that may change when a run is resumed: its numbers do not depend on them."""
+
+GROWING = ("lanes/", "memory/", "search/", "record/")
+"""Beginnings of names of arrays that grow as a run goes on."""
+FREE = ("log/",)
+"""Beginnings of names of arrays that are there only at times."""
 
 
 class Keeper:
@@ -64,25 +71,31 @@ class Keeper:
         Args:
             warn: Called with a message for each damaged checkpoint, and if the checkpoint has no replay.
         """
-        saved = checkpoint.load_latest(self._folder, warn, self._find_fault)
+        saved = checkpoint.load_latest(self._folder, warn, self._find_fault, self._expected())
         if saved is not None and self._log is not None and saved.meta["replay"] is None:
             warn(f"{saved.path} has no replay (keep_replay is off): training continues, but with other numbers")
         return saved
 
+    def _expected(self) -> Expected:
+        """What the arrays of a checkpoint have to be, from those of the new session."""
+        return Expected(headers_of(self._session.arrays()), GROWING, FREE)
+
     def _find_fault(self, saved: Checkpoint) -> str | None:
-        """What is wrong with the replay of a whole checkpoint, or None; raises if the configuration differs."""
-        before, current = saved.meta["config"], configs.to_dict(self._session.config)
+        """What is wrong with a checkpoint whose files are whole, or None; raises if the configuration differs."""
+        before, manifest = saved.meta.get("config"), saved.meta.get("replay")
+        if not isinstance(before, dict) or not isinstance(manifest, list | None):
+            return "it must say its configuration and its replay"
+        current = configs.to_dict(self._session.config)
         may_grow = ("steps",) if before.get("steps", 0) <= current["steps"] else ()
         checkpoint.check_config(before, current, ignore=(*MAY_DIFFER, *may_grow))
-        return None if self._log is None else self._log.verify(saved.meta["replay"] or [])
+        return None if self._log is None else self._log.verify(manifest or [])
 
     def restore(self, saved: Checkpoint) -> None:
         """Take the session back to a checkpoint; the folder stays as it is."""
         manifest = saved.meta["replay"]
-        if manifest is None or self._log is None:
-            self._session.restore(saved.arrays)
-        else:
-            self._session.restore(saved.arrays, *self._log.load(manifest))
+        rows, first = (None, 0) if manifest is None or self._log is None else self._log.load(manifest)
+        with interpreting(saved.path, "a checkpoint of this configuration"):
+            self._session.restore(saved.arrays, rows, first)
 
     def cut(self, saved: Checkpoint | None) -> None:
         """Remove what a run wrote after a checkpoint (None: everything), so that it can be written again."""

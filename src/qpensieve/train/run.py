@@ -286,20 +286,21 @@ def start(path: Path, config: RunConfig, options: Options) -> Run:
     return run
 
 
-def resume(path: Path, options: Options, warn: Callable[[str], None], **changes: Any) -> Run:
+def resume(path: Path, options: Options, warn: Callable[[str], None], trust: bool = False, **changes: Any) -> Run:
     """The run of a folder as of its newest whole checkpoint, or from the start if it has none.
 
     Args:
         path: The run folder.
         options: What the run shows and writes.
         warn: Called with a message if something was lost.
+        trust: Whether code that the configuration of someone else imports may be run.
         changes: Fields of the configuration that may differ (`keeper.MAY_DIFFER`); `steps` may grow.
     """
     if not (path / folder.CONFIG).exists():
         raise FileNotFoundError(f"{path} is not a run folder: it has no {folder.CONFIG}")
     held = lock(path)
     try:
-        before = configs.load(path / folder.CONFIG)
+        before = configs.load(path / folder.CONFIG, trust)
         config = dataclasses.replace(before, **changes)
         if config.steps < before.steps:
             raise ValueError(f"steps may only grow: the run has {before.steps:,}, got {config.steps:,}")
