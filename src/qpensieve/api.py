@@ -16,6 +16,7 @@ from qpensieve.preferences import check_preference
 from qpensieve.presets import default_config
 from qpensieve.records import checkpoint, folder
 from qpensieve.records.checkpoint import CheckpointError
+from qpensieve.records.links import refuse_links
 from qpensieve.records.scores import RunSummary, summarize
 from qpensieve.train.evaluate import FULL_EPISODES, protocols
 from qpensieve.train.keeper import Keeper
@@ -138,6 +139,7 @@ class Agent:
                 f"cannot save the agent in {target}: the checkpoints of a run are there; choose another folder"
             )
         target.mkdir(parents=True, exist_ok=True)
+        refuse_links(target)
         with tempfile.TemporaryDirectory(prefix=checkpoint.TEMPORARY, dir=target) as name:
             new = Path(name)
             try:
@@ -146,7 +148,7 @@ class Agent:
             except (CheckpointError, OSError) as error:
                 reason = error.__cause__ or error
                 raise CheckpointError(f"cannot save the agent: {reason}; {target} is unchanged") from error
-            for part in (folder.REPLAY, folder.CHECKPOINTS, folder.CONFIG):
+            for part in (folder.REPLAY, folder.CHECKPOINTS, folder.TRUSTED, folder.CONFIG):
                 if (target / part).exists():
                     (target / part).rename(new / f"old-{part}")
                 if (new / part).exists():
@@ -205,12 +207,17 @@ class PFA(Agent):
     algo = "pfa"
 
 
-def load(path: str | Path) -> Agent:
-    """The agent that `save` wrote or that a run folder holds, as of its newest whole checkpoint."""
+def load(path: str | Path, trust: bool = False) -> Agent:
+    """The agent that `save` wrote or that a run folder holds, as of its newest whole checkpoint.
+
+    Args:
+        path: The folder.
+        trust: Import the code that the folder's domain names (`module:factory`), though the folder is not your own.
+    """
     source = Path(path)
     if not (source / folder.CONFIG).exists():
         raise FileNotFoundError(f"{source} is neither a saved agent nor a run folder: it has no {folder.CONFIG}")
-    session = open_session(configs.load(source / folder.CONFIG))
+    session = open_session(configs.load(source / folder.CONFIG, trust))
     keeper = Keeper(source, session)
     saved = keeper.latest(lambda message: warnings.warn(message, stacklevel=3))
     if saved is None:

@@ -26,6 +26,7 @@ from qpensieve.records.checkpoint import CheckpointError, last_good_step
 from qpensieve.records.evaluations import load as load_evaluations
 from qpensieve.records.folder import EVALUATIONS, SUMMARY
 from qpensieve.records.lock import FolderInUseError
+from qpensieve.records.trust import UntrustedError
 from qpensieve.report import compare as comparison
 from qpensieve.report import curves as curve_pictures
 from qpensieve.report import pictures, tables
@@ -39,7 +40,10 @@ FLAT = (tyro.conf.OmitArgPrefixes, tyro.conf.AvoidSubcommands)
 RunFolder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
 RunFolders = Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN [RUN ...]")]
 EXIT_FAILED, EXIT_STOPPED = 1, 130
-USER_ERRORS = (ValueError, OSError, ImportError, CheckpointError, DivergedError, EnvFailedError, FolderInUseError)
+USER_ERRORS = (
+    *(ValueError, OSError, ImportError, CheckpointError, DivergedError, EnvFailedError, FolderInUseError),
+    UntrustedError,
+)
 """Errors whose message says all a user needs; shown without a traceback."""
 
 
@@ -84,6 +88,7 @@ def _parse_train(words: list[str], algo: str, preset: str, domain: str = "") -> 
 def resume(
     run: RunFolder,
     num_threads: int | None = None,
+    trust: bool = False,
     options: Options = Options(),  # noqa: B008
 ) -> None:
     """Continue a run that was stopped or killed, to the same numbers as if it never had been.
@@ -91,25 +96,27 @@ def resume(
     Args:
         run: The run folder.
         num_threads: Threads of the simulator; changes no number. Default: as before.
+        trust: Import the code that the run's domain names, though the folder is not your own.
         options: How to show it.
     """
     changes = {} if num_threads is None else {"num_threads": num_threads}
-    resumed = runs.resume(run, options, _warn, **changes)
+    resumed = runs.resume(run, options, _warn, trust, **changes)
     if resumed.session.step == resumed.session.goal:
         _warn(f"the run is complete: all {resumed.session.goal:,} steps are done")
     _complete(resumed)
 
 
-def evaluate(run: RunFolder, other: Path | None = None) -> None:
+def evaluate(run: RunFolder, other: Path | None = None, trust: bool = False) -> None:
     """Run the full protocol (whole test table, 10 episodes) on a run's newest checkpoint; scores and pictures.
 
     Args:
         run: The run folder.
         other: A second run, fully evaluated: also print ED, the share of preferences where the first scores more.
+        trust: Import the code that the run's domain names, though the folder is not your own.
     """
     if last_good_step(run) is None:
         raise ValueError(f"{run} holds no checkpoint to evaluate: train it first (qpensieve train or resume)")
-    resumed = runs.resume(run, Options(), _warn)
+    resumed = runs.resume(run, Options(), _warn, trust)
     try:
         resumed.evaluate_fully()
     finally:

@@ -12,9 +12,10 @@ import tyro
 
 from qpensieve import settings as parts
 from qpensieve.algos.qpensieve import QPensieveConfig
-from qpensieve.envs import find_domain
+from qpensieve.envs import code_of, find_domain
 from qpensieve.methods import METHODS, Method, get_method
-from qpensieve.records.atomic import write_json
+from qpensieve.records import trust as trusting
+from qpensieve.records.atomic import write_text
 from qpensieve.settings import NEEDS_REPLAY, NOT_NEGATIVE, WHOLE_BLOCKS, at_least
 
 if TYPE_CHECKING:
@@ -165,13 +166,30 @@ def from_dict(values: dict[str, Any]) -> RunConfig:
 
 
 def save(config: RunConfig, path: Path) -> None:
-    """Write the config as JSON."""
-    write_json(path, to_dict(config))
+    """Write the config as JSON; where it names code to import, with the mark that it is this user's."""
+    text = json.dumps(to_dict(config), indent=2) + "\n"
+    write_text(path, text)
+    if code_of(config.domain) is not None:
+        trusting.record(path.parent, text.encode())
 
 
-def load(path: Path) -> RunConfig:
-    """The config that `save` wrote; ValueError names the file where it is none."""
+def load(path: Path, trust: bool = False) -> RunConfig:
+    """The config that `save` wrote.
+
+    Args:
+        path: Its file.
+        trust: Whether the code that its domain imports may be run, where it is not this user's own config.
+
+    Raises:
+        ValueError: It is no configuration; names the file.
+        UntrustedError: It would import code of someone else.
+    """
+    content = path.read_bytes()
     try:
-        return from_dict(json.loads(path.read_text()))
+        config = from_dict(json.loads(content))
     except ValueError as error:
         raise ValueError(f"cannot read {path}: {error}") from error
+    code = code_of(config.domain)
+    if code is not None:
+        trusting.check(path, content, code, trust)
+    return config

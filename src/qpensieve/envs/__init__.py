@@ -1,7 +1,16 @@
 """Environments: the ten domains as lanes and as Gymnasium ids, and anyone's environment as lanes."""
 
 from qpensieve.envs.base import Lanes
-from qpensieve.envs.registry import DISCRETE, DOMAINS, Domain, find_domain, get_domain, make_lanes, make_simulator
+from qpensieve.envs.registry import (
+    DISCRETE,
+    DOMAINS,
+    Domain,
+    code_of,
+    find_domain,
+    get_domain,
+    make_lanes,
+    make_simulator,
+)
 from qpensieve.envs.simulator import LaneOptions, Simulator
 
 __all__ = [
@@ -11,6 +20,7 @@ __all__ = [
     "LaneOptions",
     "Lanes",
     "Simulator",
+    "code_of",
     "find_domain",
     "get_domain",
     "make_lanes",

@@ -211,6 +211,16 @@ def find_domain(name: str) -> Domain | None:
     return DISCRETE.get(name) or DOMAINS.get(name.removeprefix(f"{GYM_NAMESPACE}/").removesuffix("-v0"))
 
 
+def code_of(domain: gym_lanes.EnvSource) -> str | None:
+    """What lanes of `domain` would import: the module of `module:factory` or `module:id`.
+
+    None for domains of ours, and for a plain Gymnasium id: it is registered already, or an error.
+    """
+    if not isinstance(domain, str) or find_domain(domain) is not None or ":" not in domain:
+        return None
+    return f"the Python module {domain.partition(':')[0]!r} for its domain {domain!r}"
+
+
 def spec_of(domain: gym_lanes.EnvSource) -> EnvSpec:
     """What `make_lanes` would say of an environment; a foreign one is made and closed again to find out."""
     known = find_domain(domain) if isinstance(domain, str) else None

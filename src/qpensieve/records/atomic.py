@@ -41,11 +41,15 @@ class _Checksummed(io.RawIOBase):
 
 
 def write_file(path: Path, write: Callable[[io.RawIOBase], object]) -> str:
-    """Write `path` through `write`, whole or not at all; returns the checksum of what was written."""
+    """Write `path` through `write`, whole or not at all; returns the checksum of what was written.
+
+    A symbolic link of that name is replaced; what it points to is left alone.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{TEMPORARY}{path.name}-{os.getpid()}")
+    temporary.unlink(missing_ok=True)
     try:
-        with open(temporary, "wb") as file:
+        with open(temporary, "xb") as file:  # a new file, never one that a link of that name points to
             stream = _Checksummed(file)
             write(stream)
             file.flush()

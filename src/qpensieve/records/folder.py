@@ -2,6 +2,8 @@
 
 CONFIG = "config.json"
 """The configuration of the run."""
+TRUSTED = "trusted.json"
+"""Shows that the configuration is of this user; only where it names code to import."""
 PROVENANCE = "environment.json"
 """Versions, machine and commit that made the run."""
 METRICS = "metrics.jsonl"
@@ -22,3 +24,6 @@ REPLAY = "replay"
 """Folder of the replay's rows."""
 TENSORBOARD = "tensorboard"
 """Folder of TensorBoard's files."""
+
+FILES = (CONFIG, TRUSTED, PROVENANCE, METRICS, EVALUATIONS, SEARCH, SUMMARY, LOCK)
+FOLDERS = (CHECKPOINTS, PARAMETERS, REPLAY, TENSORBOARD)

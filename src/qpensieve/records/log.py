@@ -7,13 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from qpensieve.records.links import open_to_append
+
 
 class MetricsLog:
     """Append-only `metrics.jsonl`; fields named time_* differ between two runs of the same thing, the others do not."""
 
     def __init__(self, path: Path, tensorboard: Path | None = None):
         self._writer = _tensorboard(tensorboard) if tensorboard else None
-        self._file = path.open("a")
+        self._file = open_to_append(path)
 
     def write(self, event: str, step: int, values: Mapping[str, Any]) -> None:
         row = {"event": event, "step": step} | {name: _plain(value) for name, value in values.items()}

@@ -1,11 +1,13 @@
 """What all pictures share: size, colours, titles, and how their numbers are shown."""
 
+import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from qpensieve import metrics
+from qpensieve.records.atomic import write_file
 
 # matplotlib is an extra and slow to import, so it is imported by the functions that draw.
 if TYPE_CHECKING:
@@ -43,8 +45,10 @@ def new_figure(height: float) -> Figure:
 
 
 def write_figure(figure: Figure, out: Path) -> Path:
-    out.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(out)
+    """Draw into a file, whole or not at all; its ending says in which format."""
+    picture = io.BytesIO()
+    figure.savefig(picture, format=out.suffix.removeprefix(".") or "png")
+    write_file(out, lambda file: file.write(picture.getbuffer()))
     return out
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from qpensieve.records.folder import SEARCH
+from qpensieve.records.links import refuse_link
 from qpensieve.report.curves import draw_curves
 from qpensieve.report.drawing import MissingPlots
 from qpensieve.report.front import draw_front
@@ -38,6 +39,8 @@ PICTURES = (
 def all_pictures(folder: Path) -> list[Path]:
     """Draw every picture that applies to the run of `folder`; returns their files."""
     chosen = [picture for picture in PICTURES if picture.needs is None or (folder / picture.needs).exists()]
+    for picture in chosen:
+        refuse_link(folder / picture.name)
     paths = [picture.draw(folder, folder / picture.name) for picture in chosen]
     return [path for path in paths if path is not None]
 

@@ -15,6 +15,7 @@ from qpensieve.records import search as records
 from qpensieve.records.atomic import write_json
 from qpensieve.records.evaluations import Evaluations
 from qpensieve.records.folder import CONFIG, EVALUATIONS, PROVENANCE, SEARCH, SUMMARY
+from qpensieve.records.links import refuse_link
 from qpensieve.records.scores import RunSummary, columns, summarize
 from qpensieve.records.search import SearchRecord
 
@@ -68,6 +69,7 @@ def lanes_per_seed(folder: Path) -> int:
 def write_summary(folder: Path) -> dict[str, Any]:
     """`summary.json` of a run."""
     content = summarize_run(folder)
+    refuse_link(folder / SUMMARY)
     write_json(folder / SUMMARY, content)
     return content
 

@@ -252,20 +252,21 @@ def start(path: Path, config: RunConfig, options: Options) -> Run:
     return run
 
 
-def resume(path: Path, options: Options, warn: Callable[[str], None], **changes: Any) -> Run:
+def resume(path: Path, options: Options, warn: Callable[[str], None], trust: bool = False, **changes: Any) -> Run:
     """The run of a folder as of its newest whole checkpoint, or from the start if it has none.
 
     Args:
         path: The run folder.
         options: How to show it.
         warn: Is told what was lost, if anything.
+        trust: Whether code that the configuration of someone else imports may be run.
         changes: Fields of the configuration that may differ (`keeper.MAY_DIFFER`).
     """
     if not (path / folder.CONFIG).exists():
         raise FileNotFoundError(f"{path} is not a run folder: it has no {folder.CONFIG}")
     held = lock(path)
     try:
-        config = dataclasses.replace(configs.load(path / folder.CONFIG), **changes)
+        config = dataclasses.replace(configs.load(path / folder.CONFIG, trust), **changes)
         run = _restored(path, config, options, warn)
     except BaseException:
         held.close()
