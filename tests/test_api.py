@@ -7,15 +7,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 
 import qpensieve
 from qpensieve import MOSAC, Agent, QPensieve
+from qpensieve.envs.history import episode_seeds
+from qpensieve.learning.streams import Purpose, derived_seed
 from qpensieve.records.checkpoint import CheckpointError
 from qpensieve.settings import flat
 from qpensieve.train import run as runs
 from qpensieve.train.trainer import Trainer
+from tests.envs import foreign
+from tests.envs.foreign import PointMass
 from tests.train.kill_run import TINY, share_learners
 
 SMALL: dict[str, Any] = {
@@ -37,6 +42,11 @@ def _shared_learners() -> Iterator[None]:
 
 def small(**settings: Any) -> QPensieve:
     return QPensieve("DST2d", seeds=2, preset="quick", **(SMALL | settings))
+
+
+def tiny_population(domain: Any = "DST2d") -> qpensieve.PGMORL:
+    sizes = {"divisions": 2, "rollout_steps": 16, "num_lanes": 2, "minibatches": 2, "epochs": 2, "hidden": 8}
+    return qpensieve.PGMORL(domain, seeds=1, steps=960, warmup_iterations=2, generation_iterations=1, **sizes)
 
 
 def everything(agent: Agent) -> dict[str, bytes]:
@@ -160,6 +170,67 @@ class TestPredict:
     ):
         with pytest.raises(ValueError, match=complaint):
             learned.predict(obs, lam, seed=seed)
+
+
+def play(agent: Agent, env: gymnasium.Env, lam: np.ndarray, row: int) -> np.ndarray:
+    """Return of an episode of a plain Gymnasium loop, from the start state of a row of the evaluation."""
+    lane = np.random.SeedSequence(derived_seed(agent.config.first_seed, Purpose.EVALUATION, row), spawn_key=(0, 0))
+    obs, _ = env.reset(seed=int(episode_seeds(np.array([0]), lambda _: lane)[0]))
+    total, done = np.zeros(len(lam)), False
+    while not done:
+        obs, reward, terminated, truncated, _ = env.step(agent.predict(obs, lam))
+        total += np.asarray(reward)
+        done = terminated or truncated
+    return total
+
+
+POINT_MASS = "tests.envs.foreign:make_point_mass"
+
+
+@pytest.fixture(scope="module")
+def pushing() -> QPensieve:
+    return QPensieve(POINT_MASS, seeds=2, preset="quick", **SMALL).learn(140)
+
+
+class TestActionScale:
+    """A foreign environment whose box is [-2, 4]."""
+
+    def assert_a_plain_loop_scores_what_returns_says(self, agent: Agent) -> None:
+        returns = agent.returns(LAM, episodes=2)
+        for row in range(6):
+            np.testing.assert_allclose(play(agent, PointMass(), LAM[row // 2], row), returns[0, row // 2, row % 2], 1e-3)
+
+    def test_a_plain_loop_scores_what_returns_says(self, pushing: QPensieve):
+        self.assert_a_plain_loop_scores_what_returns_says(pushing)
+
+    def test_a_plain_loop_scores_what_returns_says_with_a_population(self):
+        agent = tiny_population(POINT_MASS)
+        self.assert_a_plain_loop_scores_what_returns_says(agent.learn(2 * agent.session.block))
+
+    @pytest.mark.parametrize("deterministic", [True, False])
+    def test_actions_are_points_of_the_box_and_the_old_ones_an_option(self, deterministic: bool, pushing: QPensieve):
+        obs = np.random.default_rng(0).normal(0, 5, (50, 4))
+        draw = lambda normalized: pushing.predict(
+            obs, [0.5, 0.5], deterministic=deterministic, generator=np.random.default_rng(1), normalized=normalized
+        )
+        old, new = draw(True), draw(False)
+        assert np.abs(old).max() <= 1
+        np.testing.assert_allclose(new, foreign.LOW + (old + 1) / 2 * (foreign.HIGH - foreign.LOW), atol=1e-5)
+        assert all(PointMass().action_space.contains(action) for action in new)
+
+    def test_observations_may_have_the_shape_of_the_environment(self, pushing: QPensieve):
+        obs = np.random.default_rng(0).normal(size=(3, 2, 2))
+        flat = pushing.predict(obs.reshape(3, 4), LAM)
+        np.testing.assert_array_equal(pushing.predict(obs, LAM), flat)
+        np.testing.assert_allclose(pushing.predict(obs[1], LAM[1]), flat[1], atol=1e-6)
+
+    def test_discrete_actions_are_integers(self):
+        settings: dict[str, Any] = {name: SMALL[name] for name in ("block", "random_steps", "batch_size")}
+        agent = qpensieve.EnvelopeDQN("DeepSeaTreasure", seeds=1, preset="quick", **settings)
+        one, many = agent.predict(np.zeros(2), [0.5, 0.5]), agent.predict(np.zeros((3, 2)), [0.5, 0.5])
+        assert gymnasium.spaces.Discrete(4).contains(one)
+        assert many.tolist() == [one] * 3
+        assert np.issubdtype(many.dtype, np.integer)
 
 
 class TestEvaluate:

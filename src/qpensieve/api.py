@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Float32
 
 from qpensieve import config as configs
 from qpensieve.config import RunConfig
@@ -83,25 +83,28 @@ class Agent:
 
     def predict(
         self,
-        obs: Float[np.ndarray, "*batch obs"],
-        preference: Float[np.ndarray, "*batch d"] | Any,
+        obs: Any,
+        preference: Any,
         seed: int = 0,
         deterministic: bool = True,
         generator: np.random.Generator | None = None,
-    ) -> Float[np.ndarray, "*batch act"]:
-        """Action(s) in [-1, 1] of one seed's policy, in plain NumPy.
+        normalized: bool = False,
+    ) -> np.ndarray | np.int64:
+        """Action(s) of one seed's policy as the environment's `step` takes them, in plain NumPy.
+
+        That is in the environment's own action box; integer indices where actions are discrete. The ten domains have
+        the box [-1, 1].
 
         Args:
-            obs: One observation, or a batch of them.
+            obs: One observation, or a batch of them; flat or in the shape that the environment returns.
             preference: One preference for all, or one for each observation.
             seed: Which of the trained seeds, counted from 0.
             deterministic: The mean action (as evaluations use), or a sample.
             generator: Source of the noise of samples.
+            normalized: Actions in [-1, 1], whatever the environment's box is (as `predict` did before 0.2.0).
         """
         spec = self.session.spec
-        rows = np.atleast_2d(np.asarray(obs, np.float32))
-        if rows.ndim != 2 or rows.shape[1] != spec.obs_size:
-            raise ValueError(f"obs must have shape ({spec.obs_size},) or (n, {spec.obs_size}), got {np.shape(obs)}")
+        rows, is_single = self._rows(obs)
         lam = np.atleast_2d(check_preference(preference, spec.num_objectives)).astype(np.float32)
         if len(lam) not in (1, len(rows)):
             raise ValueError(f"preference must be one, or one for each of {len(rows)} observations, got {len(lam)}")
@@ -110,7 +113,18 @@ class Agent:
             raise ValueError(f"seed must be from 0 to {self.config.seeds - 1}, got {seed}")
         stream = None if deterministic else generator or np.random.default_rng()
         action = self._predictor.act(seed, rows, lam, stream)
-        return action[0] if np.ndim(obs) == 1 else action
+        if not normalized or spec.num_actions is not None:
+            action = spec.native_actions(action)
+        return action[0] if is_single else action
+
+    def _rows(self, obs: Any) -> tuple[Float32[np.ndarray, "n obs"], bool]:
+        """Observations as rows, and whether it was one alone."""
+        spec, values = self.session.spec, np.asarray(obs, np.float32)
+        shapes = ((spec.obs_size,), spec.obs_shape)
+        is_single = values.shape in shapes
+        if not is_single and values.shape[1:] not in shapes:
+            raise ValueError(f"obs must have shape ({spec.obs_size},) or (n, {spec.obs_size}), got {values.shape}")
+        return values.reshape(-1, spec.obs_size), is_single
 
     def evaluate(self, preferences: Any = None, episodes: int = FULL_EPISODES) -> RunSummary:
         """UT, HV, front size, best single row and rank correlation per seed.
