@@ -7,6 +7,7 @@ it takes as long as the episodes did. `restore` warns if a lane does not end at 
 
 import difflib
 import importlib
+import sys
 import warnings
 from collections.abc import Callable
 from functools import partial
@@ -28,6 +29,31 @@ EnvSource = str | EnvFactory
 """A factory, or the name of one: `module:factory`, a Gymnasium id, or `module:GymnasiumId-v0`."""
 
 
+LOCAL = "<this process>:"
+"""Begins the names of factories that cannot be imported."""
+_LOCAL_FACTORIES: dict[str, EnvFactory] = {}
+
+
+def name_for(source: Any) -> str:
+    """A name that `resolve` finds `source` by: `module:name` if it can be imported, else one for this process alone."""
+    if isinstance(source, str):
+        return source
+    factory = resolve(source)
+    module, attribute = getattr(source, "__module__", None) or "", getattr(source, "__qualname__", "")
+    if module != "__main__" and getattr(sys.modules.get(module), attribute, None) is source:
+        return f"{module}:{attribute}"
+    name, number = f"{LOCAL}{name_of(source)}", 1
+    while _LOCAL_FACTORIES.setdefault(name, factory) is not factory:
+        number += 1
+        name = f"{LOCAL}{name_of(source)} ({number})"
+    return name
+
+
+def is_local(name: str) -> bool:
+    """Whether only this process can make the environment of this name."""
+    return name.startswith(LOCAL)
+
+
 def resolve(source: Any) -> EnvFactory:
     """The factory for `source`, a function or a name; a factory made from a name can be pickled.
 
@@ -40,6 +66,8 @@ def resolve(source: Any) -> EnvFactory:
         return cast(EnvFactory, source)
     if not isinstance(source, str):
         raise ValueError(f"an environment must be a name or a function that makes one, got {source!r}")
+    if source in _LOCAL_FACTORIES:
+        return _LOCAL_FACTORIES[source]
     if _named_factory(source) is None:
         _check_registered(source)
     return partial(_make, source)
@@ -48,7 +76,7 @@ def resolve(source: Any) -> EnvFactory:
 def name_of(source: EnvSource) -> str:
     """The name of `source` in messages and results."""
     if isinstance(source, str):
-        return source
+        return source.removeprefix(LOCAL)
     return getattr(getattr(source, "func", source), "__qualname__", repr(source))
 
 

@@ -72,7 +72,7 @@ class Keeper:
     def _find_fault(self, saved: Checkpoint) -> str | None:
         """What is wrong with a checkpoint that is whole: a damaged replay. Another configuration raises."""
         current = configs.to_dict(self._session.config)
-        checkpoint.check_config(saved.meta["config"], current, ignore=MAY_DIFFER)
+        checkpoint.check_config(_completed(saved.meta["config"]), current, ignore=MAY_DIFFER)
         return None if self._log is None else self._log.verify(saved.meta["replay"] or [])
 
     def restore(self, saved: Checkpoint) -> None:
@@ -85,7 +85,14 @@ class Keeper:
 
     def cut(self, saved: Checkpoint | None) -> None:
         """Remove what a run has written after a checkpoint, or all of it, so that it can be written again."""
-        if saved is not None:
-            checkpoint.discard_after(self._folder, saved.step)
+        checkpoint.discard_after(self._folder, -1 if saved is None else saved.step)
         if self._log is not None:
             self._log.resume([] if saved is None else saved.meta["replay"] or [])
+
+
+def _completed(config: dict[str, Any]) -> dict[str, Any]:
+    """A saved configuration with the fields that have been added since, at their defaults."""
+    try:
+        return configs.to_dict(configs.from_dict(config))
+    except (ValueError, TypeError):  # the comparison says what is strange about it
+        return config
