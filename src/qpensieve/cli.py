@@ -22,7 +22,7 @@ from qpensieve.config import RunConfig
 from qpensieve.envs import DISCRETE, DOMAINS, find_domain
 from qpensieve.methods import get_method
 from qpensieve.records import provenance
-from qpensieve.records.checkpoint import CheckpointError, last_good_step
+from qpensieve.records.checkpoint import CheckpointError
 from qpensieve.records.evaluations import load as load_evaluations
 from qpensieve.records.folder import EVALUATIONS, SUMMARY
 from qpensieve.records.lock import FolderInUseError
@@ -89,6 +89,7 @@ def resume(
     run: RunFolder,
     num_threads: int | None = None,
     trust: bool = False,
+    start_over: bool = False,
     options: Options = Options(),  # noqa: B008
 ) -> None:
     """Continue a run that was stopped or killed, to the same numbers as if it never had been.
@@ -97,10 +98,11 @@ def resume(
         run: The run folder.
         num_threads: Threads of the simulator; changes no number. Default: as before.
         trust: Import the code that the run's domain names, though the folder is not your own.
+        start_over: Begin from the start; whatever the run has reached is removed.
         options: How to show it.
     """
     changes = {} if num_threads is None else {"num_threads": num_threads}
-    resumed = runs.resume(run, options, _warn, trust, **changes)
+    resumed = runs.resume(run, options, _warn, trust, start_over, **changes)
     if resumed.session.step == resumed.session.goal:
         _warn(f"the run is complete: all {resumed.session.goal:,} steps are done")
     _complete(resumed)
@@ -114,13 +116,7 @@ def evaluate(run: RunFolder, other: Path | None = None, trust: bool = False) -> 
         other: A second run, fully evaluated: also print ED, the share of preferences where the first scores more.
         trust: Import the code that the run's domain names, though the folder is not your own.
     """
-    if last_good_step(run) is None:
-        raise ValueError(f"{run} holds no checkpoint to evaluate: train it first (qpensieve train or resume)")
-    resumed = runs.resume(run, Options(), _warn, trust)
-    try:
-        resumed.evaluate_fully()
-    finally:
-        resumed.close()
+    runs.evaluate(run, _warn, trust)
     _report(run)
     if other is not None:
         print(_dominance(run, other))

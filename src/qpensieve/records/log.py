@@ -1,13 +1,17 @@
 """The log of a run, `metrics.jsonl`: one JSON row per event, and TensorBoard beside it."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from qpensieve.records.links import open_to_append
+
+TRAINING = "train"
+"""Event of the rows of training metrics; the others are of evaluations."""
 
 
 class MetricsLog:
@@ -34,8 +38,26 @@ class MetricsLog:
 
 def is_logged(path: Path, event: str, step: int) -> bool:
     """Whether a log has this event at this step."""
-    rows = path.read_text().splitlines() if path.exists() else []
-    return any((row["event"], row["step"]) == (event, step) for row in map(json.loads, rows))
+    return any((row.get("event"), row.get("step")) == (event, step) for row in _rows(path))
+
+
+def has_evaluations(path: Path) -> bool:
+    """Whether a log tells of more than training."""
+    return any(row.get("event") != TRAINING for row in _rows(path))
+
+
+def _rows(path: Path) -> Iterator[dict[str, Any]]:
+    """The rows of a log; what is none, such as a line that a killed run left unfinished, is passed over."""
+    for line in path.read_text(errors="replace").splitlines() if path.exists() else []:
+        with suppress(ValueError, RecursionError):
+            row = json.loads(line)
+            if isinstance(row, dict):
+                yield row
+
+
+def check_tensorboard() -> None:
+    """ImportError if the package that writes TensorBoard's files is missing; says how to get it."""
+    _writer_class()
 
 
 def _plain(value: Any) -> Any:
@@ -43,8 +65,12 @@ def _plain(value: Any) -> Any:
 
 
 def _tensorboard(folder: Path) -> Any:
+    return _writer_class()(str(folder))
+
+
+def _writer_class() -> Any:
     try:
         from tensorboardX import SummaryWriter
     except ImportError as error:
         raise ImportError("TensorBoard needs an extra package: pip install 'qpensieve[tensorboard]'") from error
-    return SummaryWriter(str(folder))
+    return SummaryWriter
