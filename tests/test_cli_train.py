@@ -89,6 +89,8 @@ class TestTrain:
             (["mo-mountaincarcontinous-v0"], ["did you mean", "mo-mountaincarcontinuous-v0"]),
             (["tests.envs.foreign:nothing"], ["nothing"]),
             ([], ["DOMAIN"]),
+            (["tests.envs.foreign:FailingReset"], ["licence has run out"]),
+            (["DST2d", "--max-eval-steps", "0"], ["max_eval_steps must be at least 1"]),
         ],
     )
     def test_what_cannot_be_is_refused_with_a_hint_and_nothing_is_created(
@@ -98,6 +100,19 @@ class TestTrain:
         assert [hint for hint in hints if hint not in said] == []
         assert "Traceback" not in said
         assert not (tmp_path / "runs").exists()
+
+    def test_a_file_in_place_of_the_folder_of_runs_is_named(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+        (tmp_path / "file").write_text("mine")
+        said = fail(capsys, "train", "DST2d", "--out", str(tmp_path / "file"), "--name", "run")
+        assert f"must be a folder, but {tmp_path / 'file'} is a file" in said
+
+    def test_old_checkpoints_are_not_mixed_with_a_new_run(self, trained: Path, tmp_path: Path, capsys: Any):
+        folder = shutil.copytree(trained / "ours", tmp_path / "run")
+        (folder / "config.json").unlink()
+        said = fail(capsys, "train", "DST2d", *words(RUN), "--out", str(tmp_path), "--name", "run")
+        assert (
+            "must not hold parts of another run, but it holds environment.json, metrics.jsonl, evaluations.npz" in said
+        )
 
     def test_a_name_that_is_taken_is_refused(self, trained: Path, capsys: pytest.CaptureFixture[str]):
         log = (trained / "ours" / "metrics.jsonl").read_bytes()
@@ -149,8 +164,32 @@ class TestResume:
         (folder / "config.json").write_text(json.dumps(config | {"random_steps": 200}))
         assert "random_steps was 100, is 200" in fail(capsys, "resume", str(folder))
 
+    def test_results_without_checkpoints_are_kept_unless_starting_over_is_asked_for(
+        self, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ):
+        folder = shutil.copytree(trained / "ours", tmp_path / "run", ignore=shutil.ignore_patterns("checkpoints"))
+        table = (folder / "evaluations.npz").read_bytes()
+        said = fail(capsys, "resume", str(folder))
+        assert "no checkpoint to go on from, and starting over would remove them" in said
+        assert f"qpensieve resume {folder} --start-over" in said
+        assert (folder / "evaluations.npz").read_bytes() == table
+        cli.main(["resume", str(folder), "--start-over", "--quiet"])
+        assert_same_run(folder, trained / "ours")
+
 
 class TestEvaluate:
+    def test_a_damaged_checkpoint_costs_no_evaluation(self, trained: Path, tmp_path: Path, capsys: Any):
+        folder = tmp_path / "run"
+        options = ["--out", str(tmp_path), "--name", "run", "--quiet"]
+        cli.main(["train", "DST2d", *words(RUN | {"eval_period": 100}), *options])
+        capsys.readouterr()
+        (folder / "checkpoints" / "step_000000300" / "arrays.npz").write_bytes(b"")
+        cli.main(["evaluate", str(folder)])
+        said = capsys.readouterr()
+        assert "evaluating the checkpoint of step 200" in said.err
+        assert "the full evaluation of step 300 is newer: it stays" in said.err
+        assert "step 300" in said.out
+
     def test_scores_a_run_and_sets_it_beside_another(
         self, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ):

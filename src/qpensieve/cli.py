@@ -30,7 +30,7 @@ from qpensieve.envs.registry import Domain
 from qpensieve.envs.simulator import EnvError
 from qpensieve.methods import get_method
 from qpensieve.records import provenance
-from qpensieve.records.checkpoint import CheckpointError, last_good_step
+from qpensieve.records.checkpoint import CheckpointError
 from qpensieve.records.evaluations import load as load_evaluations
 from qpensieve.records.folder import EVALUATIONS, SUMMARY
 from qpensieve.records.lock import FolderInUseError
@@ -96,11 +96,12 @@ def _parse_train(words: list[str], algo: str, preset: str, domain: str = "") -> 
     return tyro.cli(TrainArguments, default=unset, args=words, prog="qpensieve train", config=FLAT)
 
 
-def resume(
+def resume(  # noqa: PLR0913 (each argument is an option)
     run: RunFolder,
     num_threads: int | None = None,
     steps: int | None = None,
     trust: bool = False,
+    start_over: bool = False,
     options: Options = Options(),  # noqa: B008
 ) -> None:
     """Continue a run that was stopped or killed, with the same numbers as without the stop; or train it longer.
@@ -112,11 +113,12 @@ def resume(
             steps that are done stay as they are. Settings that envelope anneals keep the schedule of the old length;
             pgmorl and pfa plan learning rate and preferences anew for the new length.
         trust: Import the code that the run's domain names, though the folder is not your own.
+        start_over: Begin from the start; whatever the run has reached is removed.
         options: What the run shows and writes.
     """
     asked = {"num_threads": num_threads, "steps": steps}
     changes = {name: value for name, value in asked.items() if value is not None}
-    resumed = runs.resume(run, options, _warn, trust, **changes)
+    resumed = runs.resume(run, options, _warn, trust, start_over, **changes)
     if resumed.session.step == resumed.session.goal:
         _warn(f"the run is complete: all {resumed.session.goal:,} steps are done")
     _complete(resumed)
@@ -130,13 +132,7 @@ def evaluate(run: RunFolder, other: Path | None = None, trust: bool = False) -> 
         other: A second run, fully evaluated: also print ED, the share of preferences where the first scores more.
         trust: Import the code that the run's domain names, though the folder is not your own.
     """
-    if last_good_step(run) is None:
-        raise ValueError(f"{run} holds no checkpoint to evaluate: train it first (qpensieve train or resume)")
-    resumed = runs.resume(run, Options(), _warn, trust)
-    try:
-        resumed.evaluate_fully()
-    finally:
-        resumed.close()
+    runs.evaluate(run, _warn, trust)
     _report(run)
     if other is not None:
         print(_dominance(run, other))

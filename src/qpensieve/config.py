@@ -12,7 +12,8 @@ import tyro
 
 from qpensieve import settings as parts
 from qpensieve.algos.qpensieve import QPensieveConfig
-from qpensieve.envs import code_of, find_domain
+from qpensieve.envs import code_of, find_domain, is_local, name_of
+from qpensieve.envs.episodes import MAX_EVAL_STEPS
 from qpensieve.methods import METHODS, Method, get_method
 from qpensieve.records import trust as trusting
 from qpensieve.records.atomic import write_text
@@ -55,6 +56,9 @@ class RunConfig:
     """Steps between short evaluations."""
     full_eval_period: Annotated[int | None, at_least(1), WHOLE_BLOCKS] = None
     """Steps between full evaluations (whole test table, 10 episodes); None: one at the end."""
+    max_eval_steps: Annotated[int, at_least(1)] = MAX_EVAL_STEPS
+    """Steps after which an evaluation stops waiting for the end of an episode: the return so far counts, with a
+    warning. For environments without a time limit."""
     log_period: Annotated[int, at_least(1), WHOLE_BLOCKS] = 1_000
     """Steps between rows of training metrics."""
     checkpoint_seconds: Annotated[float, NOT_NEGATIVE] = 60.0
@@ -168,6 +172,20 @@ def from_dict(values: dict[str, Any]) -> RunConfig:
         raise ValueError(f"agent must hold settings, got {values['agent']!r}")
     agent = parts.build(get_method(str(values["algo"])).config, dict(values.pop("agent")), "agent.")
     return parts.build(RunConfig, values | {"agent": agent})
+
+
+def check_can_be_saved(config: RunConfig) -> None:
+    """ValueError if the environment has no name that another process could make it by."""
+    if is_local(config.domain):
+        raise ValueError(not_saved(config.domain))
+
+
+def not_saved(domain: str) -> str:
+    """Why an environment of this process alone can be trained on but not saved, and what to do."""
+    return (
+        f"an environment must have a name to be saved, but {name_of(domain)} cannot be imported: put the class or "
+        "function that makes it at the top of a module and pass its name, 'module:factory'"
+    )
 
 
 def save(config: RunConfig, path: Path) -> None:

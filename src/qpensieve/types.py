@@ -10,7 +10,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar, runtime_checkable
 
 import equinox as eqx
 import numpy as np
-from jaxtyping import Array, Bool, Float, Float32, Float64, Int, Key
+from jaxtyping import Array, Bool, Float, Float32, Float64, Int, Key, Shaped
 
 from qpensieve.preferences import Sampler
 
@@ -20,17 +20,43 @@ IntArray = Int[np.ndarray, "..."]
 
 
 @dataclass(frozen=True)
+class ActionBox:
+    """The bounded box of actions of a foreign environment; here actions lie in [-1, 1] and are flat.
+
+    Attributes:
+        low: Lowest number of each entry.
+        high: Highest number of each entry.
+        shape: Shape of an action.
+        dtype: Name of its type.
+    """
+
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    shape: tuple[int, ...]
+    dtype: str = "float32"
+
+    def rescale(self, actions: Float[np.ndarray, "n act"]) -> Float[np.ndarray, "n ..."]:
+        """Actions in [-1, 1] as points of the box: -1 is its low, 0 its middle, 1 its high; in its dtype and shape."""
+        low, high = np.array(self.low), np.array(self.high)
+        points = low + (np.asarray(actions, np.float64) + 1.0) / 2.0 * (high - low)
+        # Rounding may pass a bound by one unit in the last place, and some environments refuse that.
+        return np.clip(points, low, high).astype(self.dtype).reshape(-1, *self.shape)
+
+
+@dataclass(frozen=True)
 class EnvSpec:
     """What algorithms and reports may know about an environment.
 
     Attributes:
         id: Domain name such as `Hopper2d`, or the id of a foreign Gymnasium environment.
         obs_size: Length of an observation.
-        action_size: Length of an action; actions lie in [-1, 1].
+        action_size: Length of an action; to algorithms and lanes actions lie in [-1, 1].
         objectives: One name per objective, in reward order.
         reference: Reference point of the hypervolume, or None if no one has set one.
         max_steps: Time limit in environment steps, or None if the environment keeps its own.
         num_actions: Discrete environments: an action is one number, an index below this. None: actions are continuous.
+        action_box: The actions that the environment itself takes; None: those in [-1, 1] as they are.
+        obs_shape: Shape of the environment's own observation; None: flat, as algorithms and lanes see it.
     """
 
     id: str
@@ -40,10 +66,18 @@ class EnvSpec:
     reference: tuple[float, ...] | None
     max_steps: int | None
     num_actions: int | None = None
+    action_box: ActionBox | None = None
+    obs_shape: tuple[int, ...] | None = None
 
     @property
     def num_objectives(self) -> int:
         return len(self.objectives)
+
+    def native_actions(self, actions: Float[np.ndarray, "n act"]) -> Shaped[np.ndarray, "n ..."]:
+        """Actions of an algorithm as the environment's own `step` takes them: in its box, or integer indices [n]."""
+        if self.num_actions is not None:
+            return actions[:, 0].astype(np.int64)
+        return actions if self.action_box is None else self.action_box.rescale(actions)
 
 
 @dataclass(frozen=True)

@@ -11,14 +11,13 @@ from functools import partial
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.spaces import Box
 
 from qpensieve.envs import workers
 from qpensieve.envs.base import Lanes
-from qpensieve.envs.gym_lanes import EnvSource, GymSimulator, describe, make_simulator, rescale, resolve
+from qpensieve.envs.gym_lanes import EnvSource, GymSimulator, describe, make_simulator, resolve
 from qpensieve.envs.simulator import LaneOptions, State
 from qpensieve.envs.workers import WorkerSimulator
-from qpensieve.types import EnvSpec, Step
+from qpensieve.types import ActionBox, EnvSpec, Step
 from tests.envs import foreign
 
 NUM_LANES = 5
@@ -147,9 +146,9 @@ def test_sources_have_readable_names(source: EnvSource, name: str):
 
 
 def test_the_description_comes_from_spaces_and_metadata():
-    expected = EnvSpec(
-        "mine", obs_size=4, action_size=2, objectives=("x", "y"), reference=(-10.0, -20.0), max_steps=None
-    )
+    box = ActionBox((foreign.LOW,) * 2, (foreign.HIGH,) * 2, (2,), "float32")
+    names, reference = ("x", "y"), (-10.0, -20.0)
+    expected = EnvSpec("mine", 4, 2, names, reference, max_steps=None, action_box=box, obs_shape=(2, 2))
     assert describe(foreign.PointMass(), "mine") == expected
 
 
@@ -205,9 +204,9 @@ def test_minus_one_zero_and_one_are_low_middle_and_high():
 def test_rescaled_actions_keep_the_shape_of_the_box_and_never_leave_it():
     low, high = -0.1, 0.3
     assert low + (high - low) > high  # so plain arithmetic would leave it
-    box = Box(low, high, (2, 3), np.float64)
-    points = rescale(np.array([[-1.0] * 6, [1.0] * 6]), box)
-    np.testing.assert_array_equal(points, [box.low, box.high])
+    box = ActionBox((low,) * 6, (high,) * 6, (2, 3), "float64")
+    points = box.rescale(np.array([[-1.0] * 6, [1.0] * 6]))
+    np.testing.assert_array_equal(points, [np.full((2, 3), low), np.full((2, 3), high)])
 
 
 def test_observations_may_be_kept():

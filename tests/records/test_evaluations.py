@@ -87,6 +87,16 @@ def test_a_cut_table_grows_back_to_the_same():
     assert_equal(table, small_table())
 
 
+@pytest.mark.parametrize(("step", "steps"), [(100, [100, 150, 300]), (200, [150, 200, 300]), (400, [150, 300, 400])])
+def test_a_full_evaluation_is_put_in_its_place_and_the_others_stay(step: int, steps: list[int]):
+    table = evaluations.insert_full(small_table(), step, block(3, 4, step))
+    assert table.full_steps.tolist() == steps
+    for row, at in enumerate(steps):
+        np.testing.assert_array_equal(table.full_returns[row], block(3, 4, at))
+    with pytest.raises(ValueError, match=f"there is a full evaluation at step {step} already"):
+        evaluations.insert_full(table, step, block(3, 4))
+
+
 @pytest.mark.parametrize("reference", [REFERENCE, None])
 def test_a_saved_table_loads_the_same_and_leaves_no_other_file(tmp_path: Path, reference: np.ndarray | None):
     path = tmp_path / "run" / EVALUATIONS

@@ -7,6 +7,7 @@ it takes as long as the episodes did. `restore` warns if a lane does not end at 
 
 import difflib
 import importlib
+import sys
 import warnings
 from collections.abc import Callable
 from functools import partial
@@ -20,13 +21,38 @@ from jaxtyping import Bool, Float64, Int
 
 from qpensieve.envs.history import History, episode_seeds, replay
 from qpensieve.envs.simulator import EnvError, Index, Simulator, State, Streams
-from qpensieve.types import EnvSpec
+from qpensieve.types import ActionBox, EnvSpec
 
 EnvFactory = Callable[[], gymnasium.Env]
 """Makes a new environment at every call."""
 
 EnvSource = str | EnvFactory
 """A factory, or the name of one: `module:factory`, a Gymnasium id, or `module:GymnasiumId-v0`."""
+
+
+LOCAL = "<this process>:"
+"""Begins the names of factories that cannot be imported."""
+_LOCAL_FACTORIES: dict[str, EnvFactory] = {}
+
+
+def name_for(source: Any) -> str:
+    """A name that `resolve` finds `source` by: `module:name` if it can be imported, else one for this process alone."""
+    if isinstance(source, str):
+        return source
+    factory = resolve(source)
+    module, attribute = getattr(source, "__module__", None) or "", getattr(source, "__qualname__", "")
+    if module != "__main__" and getattr(sys.modules.get(module), attribute, None) is source:
+        return f"{module}:{attribute}"
+    name, number = f"{LOCAL}{name_of(source)}", 1
+    while _LOCAL_FACTORIES.setdefault(name, factory) is not factory:
+        number += 1
+        name = f"{LOCAL}{name_of(source)} ({number})"
+    return name
+
+
+def is_local(name: str) -> bool:
+    """Whether only this process can make the environment of this name."""
+    return name.startswith(LOCAL)
 
 
 def resolve(source: Any) -> EnvFactory:
@@ -41,6 +67,8 @@ def resolve(source: Any) -> EnvFactory:
         return cast(EnvFactory, source)
     if not isinstance(source, str):
         raise ValueError(f"an environment must be a name or a function that makes one, got {source!r}")
+    if source in _LOCAL_FACTORIES:
+        return _LOCAL_FACTORIES[source]
     if _named_factory(source) is None:
         _check_registered(source)
     return partial(_make, source)
@@ -49,7 +77,7 @@ def resolve(source: Any) -> EnvFactory:
 def name_of(source: EnvSource) -> str:
     """The name of `source` in messages and results."""
     if isinstance(source, str):
-        return source
+        return source.removeprefix(LOCAL)
     return getattr(getattr(source, "func", source), "__qualname__", repr(source))
 
 
@@ -80,10 +108,12 @@ def describe(env: gymnasium.Env, source_name: str) -> EnvSpec:
     return EnvSpec(
         id=source_name,
         obs_size=int(np.prod(observations.shape)),
-        action_size=int(np.prod(box.shape)),
+        action_size=len(box.low),
         objectives=_objective_names(env.metadata, d),
         reference=_reference(env.metadata, d, source_name),
         max_steps=None,
+        action_box=box,
+        obs_shape=observations.shape,
     )
 
 
@@ -99,7 +129,6 @@ class GymSimulator:
         self._envs = _make_envs(factory, num_lanes, source_name)
         try:
             self.spec = describe(self._envs[0], source_name)
-            self._box = _action_box(self._envs[0], source_name)
             self._obs_shape = self._envs[0].observation_space.shape
         except BaseException as error:
             self.close()
@@ -123,7 +152,7 @@ class GymSimulator:
         numbers = np.arange(len(self._envs))[lanes].tolist()
         reward = np.empty((len(numbers), self.spec.num_objectives))
         terminated, truncated = np.empty((2, len(numbers)), bool)
-        native = rescale(actions, self._box)
+        native = self.spec.native_actions(actions)
         for row, lane in enumerate(numbers):
             reward[row], terminated[row], truncated[row] = self._step(lane, native[row])
             self._history.append(np.array([lane]), actions[row : row + 1])
@@ -175,14 +204,6 @@ class GymSimulator:
         except Exception as error:
             where = f"in lane {self._first_lane + lane} at step {self._history.lengths[lane] + 1}"
             raise _foreign_error(self._name, where, error) from error
-
-
-def rescale(actions: Float64[np.ndarray, "lanes act"], box: Box) -> np.ndarray:
-    """Actions in [-1, 1] as points of `box`: -1 is its low, 0 its middle, 1 its high; in its dtype and shape."""
-    low, high = box.low.ravel().astype(np.float64), box.high.ravel().astype(np.float64)
-    points = low + (actions + 1.0) / 2.0 * (high - low)
-    # Rounding may pass a bound by one unit in the last place, and some environments refuse that.
-    return np.clip(points, low, high).astype(box.dtype).reshape(-1, *box.shape)
 
 
 def warn_if_different(
@@ -269,7 +290,7 @@ def _make_envs(factory: EnvFactory, num_lanes: int, source_name: str) -> list[gy
     return envs
 
 
-def _action_box(env: gymnasium.Env, source_name: str) -> Box:
+def _action_box(env: gymnasium.Env, source_name: str) -> ActionBox:
     space = getattr(env, "action_space", None)
     must = "action space must be a continuous Box with finite bounds"
     if not isinstance(space, Box) or not np.issubdtype(space.dtype, np.floating):
@@ -280,10 +301,11 @@ def _action_box(env: gymnasium.Env, source_name: str) -> Box:
             raise ValueError(f"{source_name}: {must}, got action_space.{name}[{index}] = {bound[index]}")
     if 0 in space.shape:
         raise ValueError(f"{source_name}: {must}, got {space}, which holds no numbers")
-    return space
+    low, high = (tuple(bound.ravel().astype(np.float64).tolist()) for bound in (space.low, space.high))
+    return ActionBox(low, high, space.shape, np.dtype(space.dtype).name)
 
 
-def _num_objectives(env: gymnasium.Env, box: Box, source_name: str) -> int:
+def _num_objectives(env: gymnasium.Env, box: ActionBox, source_name: str) -> int:
     space = env.get_wrapper_attr("reward_space") if env.has_wrapper_attr("reward_space") else None
     shape = _trial_reward(env, box, source_name).shape if space is None else space.shape
     if len(shape) == 1 and shape[0] > 0:
@@ -295,10 +317,10 @@ def _num_objectives(env: gymnasium.Env, box: Box, source_name: str) -> int:
     )
 
 
-def _trial_reward(env: gymnasium.Env, box: Box, source_name: str) -> np.ndarray:
+def _trial_reward(env: gymnasium.Env, box: ActionBox, source_name: str) -> np.ndarray:
     try:
         env.reset(seed=0)
-        return np.asarray(env.step(rescale(np.zeros((1, int(np.prod(box.shape)))), box)[0])[1])
+        return np.asarray(env.step(box.rescale(np.zeros((1, len(box.low))))[0])[1])
     except Exception as error:
         raise _foreign_error(source_name, "in the trial step that counts its objectives", error) from error
 

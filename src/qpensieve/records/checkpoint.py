@@ -14,6 +14,7 @@ import json
 import os
 import re
 import shutil
+import sys
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -340,6 +341,12 @@ def cut_jsonl(path: Path, step: int) -> None:
     """Keep only the rows of a log up to `step`, and drop a last line that a killed run left unfinished."""
     if path.exists():
         write_file(path, lambda file: _copy_rows(path, step, file))
+
+
+def drop_unfinished_row(path: Path) -> None:
+    """Drop the last line of a log if a killed run left it unfinished, so that rows can be added."""
+    if path.exists() and not path.read_bytes().endswith(b"\n"):
+        cut_jsonl(path, sys.maxsize)
 
 
 def _copy_rows(path: Path, step: int, out: io.RawIOBase) -> None:

@@ -102,6 +102,20 @@ def append_full(evaluations: Evaluations, step: int, returns: Float[np.ndarray, 
     )
 
 
+def insert_full(evaluations: Evaluations, step: int, returns: Float[np.ndarray, "seed p_full e_full d"]) -> Evaluations:
+    """The table with one more full evaluation in its place, before those of later steps.
+
+    Raises:
+        ValueError: If there is one at `step` already, or an array does not fit the others.
+    """
+    if step in evaluations.full_steps:
+        raise ValueError(f"there is a full evaluation at step {step} already")
+    table = _append_returns("full", evaluations.full_returns, returns)
+    steps = np.append(evaluations.full_steps, np.int64(step))
+    order = np.argsort(steps)
+    return replace(evaluations, full_steps=steps[order], full_returns=table[order])
+
+
 def cut(evaluations: Evaluations, step: int) -> Evaluations:
     """The table as it was at `step`: without every evaluation after it."""
     short, full = evaluations.short_steps <= step, evaluations.full_steps <= step

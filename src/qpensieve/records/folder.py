@@ -1,5 +1,7 @@
 """The names of all files in a run folder."""
 
+from pathlib import Path
+
 CONFIG = "config.json"
 """The configuration of the run."""
 TRUSTED = "trusted.json"
@@ -27,3 +29,10 @@ TENSORBOARD = "tensorboard"
 
 FILES = (CONFIG, TRUSTED, PROVENANCE, METRICS, EVALUATIONS, SEARCH, SUMMARY, LOCK)
 FOLDERS = (CHECKPOINTS, PARAMETERS, REPLAY, TENSORBOARD)
+
+
+def refuse_file(path: Path) -> None:
+    """NotADirectoryError if `path` cannot be a folder, because it or one above it is a file; names that."""
+    found = next((one for one in (path, *path.parents) if one.exists()), None)
+    if found is not None and not found.is_dir():
+        raise NotADirectoryError(f"{path} must be a folder, but {found} is a file; choose another folder")

@@ -10,6 +10,9 @@ import numpy as np
 from qpensieve.records.links import open_to_append
 from qpensieve.records.reading import read_rows
 
+TRAINING = "train"
+"""Event of the rows of training metrics; the others are of evaluations."""
+
 
 class MetricsLog:
     """Append-only `metrics.jsonl`; two runs of the same configuration differ only in fields named time_*."""
@@ -38,13 +41,27 @@ def is_logged(path: Path, event: str, step: int) -> bool:
     return any((row["event"], row["step"]) == (event, step) for row in read_rows(path))
 
 
+def has_evaluations(path: Path) -> bool:
+    """Whether a log tells of more than training."""
+    return any(row["event"] != TRAINING for row in read_rows(path))
+
+
+def check_tensorboard() -> None:
+    """ImportError if the package that writes TensorBoard's files is missing; says how to get it."""
+    _writer_class()
+
+
 def _plain(value: Any) -> Any:
     return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
 
 
 def _tensorboard(folder: Path) -> Any:
+    return _writer_class()(str(folder))
+
+
+def _writer_class() -> Any:
     try:
         from tensorboardX import SummaryWriter
     except ImportError as error:
         raise ImportError("TensorBoard needs an extra package: pip install 'qpensieve[tensorboard]'") from error
-    return SummaryWriter(str(folder))
+    return SummaryWriter

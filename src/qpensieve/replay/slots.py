@@ -127,5 +127,6 @@ class Slots:
         missing = capacity - self.capacity
         if missing <= 0:
             return replay
-        self.capacity = capacity
-        return replace(replay, rows=jnp.pad(replay.rows, ((0, 0), (0, missing), (0, 0))))
+        rows = jnp.pad(replay.rows, ((0, 0), (0, missing), (0, 0)))
+        self.capacity = capacity  # only once there is room: memory may run out
+        return replace(replay, rows=rows)

@@ -6,6 +6,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from qpensieve.envs import LaneOptions, make_lanes
+from qpensieve.envs.episodes import MAX_EVAL_STEPS, play
 from qpensieve.learning.serving import Act
 from qpensieve.learning.streams import Purpose, derived_seed
 from qpensieve.preferences import test_table
@@ -55,12 +56,13 @@ def curve_preferences(num_objectives: int) -> Float64[np.ndarray, "c d"]:
     return np.array(rows, np.float64).reshape(len(rows), num_objectives)
 
 
-def evaluate(
+def evaluate(  # noqa: PLR0913
     domain: str,
     seeds: list[int],
     act: Act,
     preferences: Float64[np.ndarray, "p d"],
     episodes: int,
+    max_steps: int = MAX_EVAL_STEPS,
 ) -> Float64[np.ndarray, "seed p e d"]:
     """Undiscounted returns of deterministic policies; every (seed, preference, episode) has its own lane.
 
@@ -71,14 +73,9 @@ def evaluate(
     lanes = make_lanes(domain, len(lane_seeds), lane_seeds, LaneOptions(autoreset=False))
     shape = (len(seeds), rows)
     lam = np.tile(np.repeat(preferences.astype(np.float32), episodes, axis=0), (len(seeds), 1, 1))
-    returns = np.zeros((len(lane_seeds), preferences.shape[1]))
     try:
-        obs = lanes.reset()
-        while lanes.running.any():
-            action = np.asarray(act(obs.reshape(*shape, -1), lam)).reshape(len(lane_seeds), -1)
-            step = lanes.step(action)
-            returns += step.reward
-            obs = step.obs
+        one_row_each = lambda obs: np.asarray(act(obs.reshape(*shape, -1), lam)).reshape(len(lane_seeds), -1)
+        returns = play(lanes, one_row_each, max_steps)
     finally:
         lanes.close()
     return returns.reshape(len(seeds), len(preferences), episodes, preferences.shape[1])

@@ -17,7 +17,7 @@ from jaxtyping import Float32, Float64, Int64, Shaped
 
 from qpensieve import config as configs
 from qpensieve.config import RunConfig
-from qpensieve.envs import LaneOptions, make_lanes
+from qpensieve.envs import LaneOptions, find_domain, make_lanes
 from qpensieve.envs.registry import spec_of
 from qpensieve.learning.serving import share_means
 from qpensieve.learning.streams import Purpose, generator
@@ -63,6 +63,7 @@ class PopulationTrainer:
         self._grid = warmup_preferences(self._cfg.stages, self.spec.num_objectives)
         self._places = tuple(Place(seed, task) for seed in config.seed_list for task in range(self.num_tasks))
         self._widths = (self.spec.obs_size, self._cfg.ppo.hidden, self._cfg.ppo.hidden, self.spec.action_size)
+        self._try_reset()
         self._make_lanes()
         self._learner = make_learner(self._cfg.ppo, self.spec, self._places)
         self._state = self._learner.init()
@@ -283,7 +284,9 @@ class PopulationTrainer:
         answering = who_answers(policies, preferences)
         act = act_as(policies, np.repeat(answering, episodes, axis=1), self._widths)
         with environment_errors(f"in the evaluation at step {self.step}", (RuntimeError, ArithmeticError)):
-            returns = evaluate(self.config.domain, self.config.seed_list, act, preferences, episodes)
+            config = self.config
+            limits = (episodes, config.max_eval_steps)
+            returns = evaluate(config.domain, config.seed_list, act, preferences, *limits)
         return share_means(returns, answering)
 
     def policies_of(self, i: int) -> Policies:
@@ -354,12 +357,24 @@ class PopulationTrainer:
         self._collector.close()
         self._fitness.close()
 
+    def _try_reset(self) -> None:
+        """Let a foreign environment that cannot be reset fail before a run has a folder; episodes begin later."""
+        if find_domain(self.config.domain) is None:
+            with environment_errors("at its first reset"):
+                lanes = make_lanes(self.config.domain, 1, self.config.seed_list[0])
+                try:
+                    lanes.reset()
+                finally:
+                    lanes.close()
+
     def _make_lanes(self) -> None:
         config, cfg = self.config, self._cfg
         seeds = lane_seeds(self._places, cfg.ppo.num_lanes)
         lanes = make_lanes(config.domain, len(seeds), seeds, LaneOptions(num_threads=config.num_threads))
         self._collector = RolloutCollector(lanes, self._places, cfg.ppo)
-        self._fitness = Fitness(config.domain, self._places, cfg.stages.fitness_episodes, config.num_threads)
+        self._fitness = Fitness(
+            config.domain, self._places, cfg.stages.fitness_episodes, config.num_threads, config.max_eval_steps
+        )
 
     def _members(self) -> Member:
         """All members on the host, as copies."""

@@ -108,8 +108,11 @@ class Trainer:
     @property
     def capacity(self) -> int:
         """Rows of each lane's replay."""
+        return self._capacity(self.config)
+
+    def _capacity(self, config: RunConfig) -> int:
         is_uniform = isinstance(self.algorithm.learning, UniformLearning)
-        return self.config.capacity if is_uniform else self.config.replay_capacity
+        return config.capacity if is_uniform else config.replay_capacity
 
     @property
     def log_capacity(self) -> int:
@@ -177,7 +180,8 @@ class Trainer:
     def evaluate(self, preferences: Float64[np.ndarray, "p d"], episodes: int) -> Float64[np.ndarray, "seed p e d"]:
         """Returns of the policies as they are now."""
         with environment_errors(f"in the evaluation at step {self.step}", (RuntimeError, ArithmeticError)):
-            return evaluate(self.config.domain, self.config.seed_list, self.act, preferences, episodes)
+            config = self.config
+            return evaluate(config.domain, config.seed_list, self.act, preferences, episodes, config.max_eval_steps)
 
     def act(
         self, obs: Float[np.ndarray, "seed rows obs"], lam: Float[np.ndarray, "seed rows d"]
@@ -255,8 +259,8 @@ class Trainer:
             return
         config = replace(self.config, steps=steps)
         configs.check(config)
+        self._state = replace(self._state, replay=self._slots.grown(self._state.replay, self._capacity(config)))
         self.config = config
-        self._state = replace(self._state, replay=self._slots.grown(self._state.replay, self.capacity))
 
     def close(self) -> None:
         self.collector.close()
