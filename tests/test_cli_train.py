@@ -198,7 +198,7 @@ class TestEvaluate:
         out = capsys.readouterr().out
         assert "full protocol (100 preferences)" in out
         assert f"ED against {trained / 'mosac'}: " in out
-        assert "over 2 seed pairs" in out
+        assert "over 2 seed pair(s)" in out
         assert rows(folder) == rows(trained / "ours")  # it had been evaluated before
 
     def test_a_run_without_a_full_evaluation_gets_one(self, trained: Path, tmp_path: Path, capsys: Any):
@@ -285,7 +285,7 @@ class TestBench:
     [
         (["train", "--help"], ["qpensieve train", "DOMAIN", "--seeds", "--num-snapshots", "--hidden", "--keep-replay"]),
         (["train", "DST2d", "--algo", "mosac", "--help"], ["--hidden", "--tau"]),
-        (["resume", "--help"], ["RUN", "--num-threads", "to the same numbers"]),
+        (["resume", "--help"], ["RUN", "--num-threads", "same numbers as without the stop"]),
         (["evaluate", "--help"], ["RUN", "--other", "whole test table"]),
         (["plot", "--help"], ["RUN", "--out"]),
         (["bench", "update", "--help"], ["--repeats", "--json", "--plain"]),

@@ -93,7 +93,7 @@ def test_what_does_not_compare_is_refused(files: list[Path], tmp_path: Path):
 
 
 class TestFolders:
-    """A run's folder is read like an exported file; what does not fit is refused."""
+    """A run folder is read like an exported file; what does not fit is refused."""
 
     def test_a_folder_and_its_export_score_the_same(self, tmp_path: Path):
         folder, file = make_run(tmp_path / "run"), tmp_path / "run.json"
