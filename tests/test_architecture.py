@@ -26,6 +26,7 @@ LAYERS: dict[str, set[str]] = {
     "population": {"envs", "learning", "metrics", "preferences", "records", "settings", "types"},
     "methods": {"algos", "population", "settings", "types"},
     "config": {"algos", "envs", "methods", "records", "settings"},
+    "manual": {"config", "methods", "settings"},
     "presets": {"algos", "config", "methods"},
     "train": {
         *("config", "console", "envs", "learning", "machine", "methods", "population", "preferences", "records"),
@@ -39,7 +40,8 @@ LAYERS: dict[str, set[str]] = {
         "types",
     },
     "cli": {
-        *("bench", "config", "console", "envs", "methods", "presets", "records", "report", "theory", "train"),
+        *("bench", "config", "console", "envs", "manual", "methods", "presets", "records", "report", "theory"),
+        "train",
     },
 }
 """Part of the package -> parts that it may import; it may always import itself. `__init__` may import any."""

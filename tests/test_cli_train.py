@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from qpensieve import cli
-from tests.train.kill_run import TINY, assert_same_run, rows, share_learners, words
+from tests.train.kill_run import TINY, assert_same_run, final_arrays, rows, share_learners, words
 
 RUN = {**TINY, "steps": 300, "eval_period": 300, "parameters_period": 300}
 
@@ -53,7 +53,11 @@ class TestTrain:
     ):
         cli.main(["train", "DST2d", *words(RUN), "--out", str(tmp_path), "--name", "run"])
         said = capsys.readouterr()
-        for part in ("DST2d, qpensieve, step 300", "exact ceilings: UT 7.757", "of the front's treasures"):
+        for part in (
+            "DST2d, qpensieve, step 300",
+            "exact ceilings, full protocol: UT 7.757",
+            "of the front's treasures",
+        ):
             assert part in said.out
         for name in ("summary.json", "front.png", "curves.png"):
             assert str(tmp_path / "run" / name) in said.out.splitlines()
@@ -111,6 +115,28 @@ class TestResume:
         assert "the run is complete: all 300 steps are done" in capsys.readouterr().err
         assert_same_run(folder, trained / "ours")
 
+    def test_more_steps_extend_a_run_as_if_it_had_been_longer_from_the_start(
+        self, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ):
+        folder = shutil.copytree(trained / "ours", tmp_path / "run")
+        cli.main(["resume", str(folder), "--steps", "400", "--quiet"])
+        assert json.loads((folder / "config.json").read_text())["steps"] == 400
+        longer = words({**RUN, "steps": 400})
+        cli.main(["train", "DST2d", *longer, "--out", str(tmp_path), "--name", "longer", "--quiet"])
+        extended, whole = final_arrays(folder), final_arrays(tmp_path / "longer")
+        assert [name for name in whole if extended[name].tobytes() != whole[name].tobytes()] == []
+        assert set(rows(tmp_path / "longer")) <= set(rows(folder))
+        cli.main(["resume", str(folder), "--quiet"])
+        assert "all 400 steps are done" in capsys.readouterr().err
+
+    def test_steps_may_only_grow_and_in_whole_blocks(
+        self, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ):
+        folder = shutil.copytree(trained / "ours", tmp_path / "run")
+        assert "steps may only grow: the run has 300, got 200" in fail(capsys, "resume", str(folder), "--steps", "200")
+        assert "must be a multiple of block" in fail(capsys, "resume", str(folder), "--steps", "333")
+        assert json.loads((folder / "config.json").read_text())["steps"] == 300
+
     def test_a_folder_that_is_no_run_is_refused(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
         assert "is not a run folder" in fail(capsys, "resume", str(tmp_path))
         assert list(tmp_path.iterdir()) == []
@@ -165,6 +191,27 @@ class TestPlot:
         cli.main(["plot", str(trained / "ours"), str(trained / "mosac"), "--out", str(tmp_path / "both.png")])
         assert capsys.readouterr().out.split() == [str(tmp_path / "both.png")]
         assert (tmp_path / "both.png").stat().st_size > 1000
+
+    def test_out_is_obeyed_for_one_run_a_picture_of_the_front_or_a_folder_for_all(
+        self, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ):
+        cli.main(["plot", str(trained / "ours"), "--out", str(tmp_path / "x.png")])
+        cli.main(["plot", str(trained / "ours"), "--out", str(tmp_path / "all")])
+        drawn = [tmp_path / "x.png", tmp_path / "all" / "front.png", tmp_path / "all" / "curves.png"]
+        assert capsys.readouterr().out.split() == list(map(str, drawn))
+        assert all(path.stat().st_size > 1000 for path in drawn)
+
+    def test_exported_files_are_drawn_too_alone_and_beside_folders(
+        self, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ):
+        file = tmp_path / "ours.json"
+        cli.main(["export", str(trained / "ours"), "--out", str(file)])
+        cli.main(["plot", str(file)])
+        cli.main(["plot", str(file), str(trained / "mosac"), "--out", str(tmp_path / "both")])
+        named = ["ours.json", "ours-front.png", "ours-curves.png", "both/compare.png"]
+        assert capsys.readouterr().out.split() == [str(tmp_path / name) for name in named]
+        (tmp_path / "other.json").write_text("{}")
+        assert "is not a file that 'qpensieve export' wrote" in fail(capsys, "plot", str(tmp_path / "other.json"))
 
     def test_what_is_no_run_is_refused(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
         assert "is it a run folder?" in fail(capsys, "plot", str(tmp_path))

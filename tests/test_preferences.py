@@ -193,7 +193,7 @@ def test_table_is_not_collected_as_a_test():
 
 
 def test_table_refuses_unknown_versions_and_no_objectives():
-    with pytest.raises(ValueError, match="unknown test table version 2; known: 1"):
+    with pytest.raises(ValueError, match="version of the test table must be 1, got 2"):
         preferences.test_table(2, version=2)
     with pytest.raises(ValueError, match="num_objectives must be 1 or more, got 0"):
         preferences.test_table(0)

@@ -11,7 +11,7 @@ from jaxtyping import Float
 
 from qpensieve import config as configs
 from qpensieve.config import RunConfig
-from qpensieve.console import Progress
+from qpensieve.console import Outlook, Progress
 from qpensieve.preferences import check_preference
 from qpensieve.presets import default_config
 from qpensieve.records import checkpoint, folder
@@ -20,7 +20,7 @@ from qpensieve.records.links import refuse_links
 from qpensieve.records.scores import RunSummary, summarize
 from qpensieve.train.evaluate import FULL_EPISODES, protocols
 from qpensieve.train.keeper import Keeper
-from qpensieve.train.session import Session
+from qpensieve.train.session import Session, phase_of
 from qpensieve.train.sessions import open_session
 
 __all__ = ["CNDER", "MOSAC", "PFA", "PGMORL", "SAC", "Agent", "EnvelopeDQN", "HybridSAC", "QPensieve", "load"]
@@ -33,17 +33,17 @@ class Agent:
         domain: A domain, a Gymnasium id or module:factory.
         seeds: How many seeds.
         preset: `paper` or `quick`.
-        algo: A method by its name in `qpensieve.methods`; None: the class's own.
+        algo: Name of a method in `qpensieve.methods`. None: the method of the class.
         settings: Any field of `RunConfig` or of the method's settings, by its name.
     """
 
     algo: str = "qpensieve"
-    """Which method, where the constructor is not told."""
+    """The method, if the constructor names none."""
 
     def __init__(self, domain: str, seeds: int = 5, preset: str = "paper", algo: str | None = None, **settings: Any):
         config = default_config(domain, algo or self.algo, preset)
         config = configs.resolve(configs.override(config, {"seeds": seeds} | settings))
-        if not config.method.is_population:  # how long to train is learn's business; its first plan is short
+        if not config.method.is_population:  # `learn` decides how long to train; the first plan is short
             config = dataclasses.replace(config, steps=max(config.random_steps, config.block))
         self._start(open_session(config))
 
@@ -55,6 +55,7 @@ class Agent:
 
     @property
     def config(self) -> RunConfig:
+        """Settings of the training."""
         return self.session.config
 
     @property
@@ -65,19 +66,21 @@ class Agent:
     def learn(self, total_timesteps: int, progress_bar: bool = False) -> "Agent":
         """Train every seed for `total_timesteps` more environment steps; returns the agent itself.
 
-        PGMORL and PFA plan their learning rate (PFA its preferences too) for a run of this length, and stop at the last
-        whole iteration within it.
+        PGMORL and PFA plan their learning rate for a run of this length (PFA also its preferences). They stop at the
+        last whole iteration within it.
         """
         session = self.session
         if total_timesteps < session.block:
             raise ValueError(f"total_timesteps must be at least {session.block}, one block; got {total_timesteps}")
         goal = session.step + total_timesteps
         session.plan(goal)
-        progress = Progress(goal, session.step, quiet=not progress_bar)
+        progress = Progress(goal, session.step, quiet=not progress_bar, outlook=_outlook(session))
         while session.step + session.block <= goal:
+            progress.enter(phase_of(session))
             session.advance()
             progress.show(session.step)
         session.drain()
+        progress.end()
         self._predictor = session.predictor()
         return self
 
@@ -115,7 +118,7 @@ class Agent:
     def evaluate(self, preferences: Any = None, episodes: int = FULL_EPISODES) -> RunSummary:
         """UT, HV, front size, best single row and rank correlation per seed.
 
-        On the test table (agents with preferences of their own: on those) or on `preferences`.
+        The preferences are `preferences`, else the agents' own (sac, hybrid-sac), else the test table.
         """
         spec = self.session.spec
         own = self.session.own_preferences
@@ -131,7 +134,7 @@ class Agent:
     def save(self, path: str | Path) -> Path:
         """Write the agent, replay included, so that `load` continues exactly; returns the folder.
 
-        What was saved there before is replaced only once all of the new is on the disk.
+        An agent saved there before is replaced only when the new one is completely on disk.
         """
         target = Path(path)
         if (target / folder.METRICS).exists():
@@ -156,11 +159,12 @@ class Agent:
         return target
 
     def close(self) -> None:
+        """End threads and worker processes of the environments; the agent cannot learn afterwards."""
         self.session.close()
 
 
 class QPensieve(Agent):
-    """Q-Pensieve: improves on the best of several preferences' values in current and past critics."""
+    """Q-Pensieve: the policy climbs the best value over several preferences and over past critics."""
 
     algo = "qpensieve"
 
@@ -172,13 +176,13 @@ class MOSAC(Agent):
 
 
 class SAC(Agent):
-    """Single-objective SAC, one agent for each of 19 preferences (or of `preferences=("0.9,0.1", ...)`)."""
+    """Single-objective SAC: one agent for each of 19 preferences, or for those of `preferences=("0.9,0.1", ...)`."""
 
     algo = "sac"
 
 
 class HybridSAC(Agent):
-    """SAC for single preferences that climbs the snapshots of a Q-Pensieve trained beside it."""
+    """SAC for single preferences that also climbs the snapshots of a Q-Pensieve helper."""
 
     algo = "hybrid-sac"
 
@@ -196,13 +200,13 @@ class EnvelopeDQN(Agent):
 
 
 class PGMORL(Agent):
-    """A population of PPO policies evolved where a model predicts the front to gain most; an archive answers."""
+    """A population of PPO policies, trained where a model predicts the largest gain; an archive serves preferences."""
 
     algo = "pgmorl"
 
 
 class PFA(Agent):
-    """A population of PPO policies whose preferences slide along the front of two objectives; an archive answers."""
+    """A population of PPO policies; their preferences slide along the front; an archive serves preferences."""
 
     algo = "pfa"
 
@@ -227,3 +231,7 @@ def load(path: str | Path, trust: bool = False) -> Agent:
     agent = kind.__new__(kind)
     agent._start(session)
     return agent
+
+
+def _outlook(session: Session) -> Outlook:
+    return Outlook(random_steps=0 if session.layout is None else session.config.random_steps)

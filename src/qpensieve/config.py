@@ -1,4 +1,4 @@
-"""Configuration of a run: typed, frozen, one home for every number; checks; JSON there and back."""
+"""Configuration of a run: typed and frozen, with checks; written to JSON and read from it."""
 
 import dataclasses
 import json
@@ -22,7 +22,7 @@ from qpensieve.settings import NEEDS_REPLAY, NOT_NEGATIVE, WHOLE_BLOCKS, at_leas
 if TYPE_CHECKING:
     AlgoName = str
     AgentConfig = Any
-else:  # tyro shows the names and takes the settings of the methods that there are
+else:  # tyro shows the names of all methods and accepts their settings
     AlgoName = Annotated[str, tyro.conf.arg(metavar="{" + ",".join(METHODS) + "}")]
     AgentConfig = reduce(or_, [method.config for method in METHODS.values()])
 
@@ -39,15 +39,15 @@ class RunConfig:
     algo: AlgoName = "qpensieve"
     """Algorithm."""
     seeds: Annotated[int, at_least(1)] = 5
-    """How many seeds train side by side; each behaves as if it were alone."""
+    """Number of seeds that train side by side; each trains as if it were alone."""
     first_seed: int = 0
     """Number of the first seed; the others follow."""
     steps: Annotated[int, at_least(1), WHOLE_BLOCKS] = 1_500_000
-    """Environment steps of each seed; off-policy methods: one gradient step each after the random ones."""
+    """Environment steps of each seed. Off-policy methods take one gradient step for each, after the random steps."""
     random_steps: Annotated[int, at_least(1, "learning needs data"), WHOLE_BLOCKS, NEEDS_REPLAY] = 10_000
     """Off-policy methods: steps with uniformly random actions before learning starts."""
     block: Annotated[int, at_least(1), NEEDS_REPLAY] = 50
-    """Off-policy methods: steps collected before the learner is called for as many updates; acting lags by at most two
+    """Off-policy methods: steps that are collected at a time, followed by as many updates; acting lags by at most two
     blocks."""
     replay_capacity: Annotated[int, at_least(1), NEEDS_REPLAY] = 1_000_000
     """Off-policy methods: transitions kept per seed."""
@@ -60,12 +60,12 @@ class RunConfig:
     checkpoint_seconds: Annotated[float, NOT_NEGATIVE] = 60.0
     """A checkpoint is written at every evaluation and at least this often."""
     parameters_period: Annotated[int, at_least(1), WHOLE_BLOCKS] = 100_000
-    """Steps between copies of the parameters that are kept for good."""
+    """Steps between copies of the parameters that are never deleted."""
     keep_replay: Annotated[Literal["on", "off"], NEEDS_REPLAY] = "on"
-    """Off-policy methods: save the replay with checkpoints. Off, they are small, but a resumed run is no longer the
-    same run."""
+    """Off-policy methods: save the replay with checkpoints. Without it checkpoints are small, but a resumed run gets
+    other numbers."""
     num_threads: Annotated[int | None, at_least(1)] = None
-    """Threads of the simulator; None takes every core."""
+    """Threads of the simulator. None: every core."""
     agent: AgentConfig = dataclasses.field(default_factory=QPensieveConfig)
     """Settings of the algorithm."""
 
@@ -76,7 +76,7 @@ class RunConfig:
 
     @property
     def domain_id(self) -> str:
-        """Name of a known domain however it was spelled, or what the user wrote."""
+        """Short name of a known domain, or what the user wrote."""
         known = find_domain(self.domain) if isinstance(self.domain, str) else None  # the API also takes functions
         return str(self.domain) if known is None else known.id
 
@@ -86,7 +86,7 @@ class RunConfig:
 
     @property
     def capacity(self) -> int:
-        """Rows the replay needs: no more than will be written, and whole blocks."""
+        """Rows that the replay needs: at most as many as will be written, in whole blocks."""
         rows = min(self.replay_capacity, self.steps)
         return max(self.block, rows - rows % self.block)
 
@@ -125,7 +125,7 @@ class RunConfig:
 
 
 def resolve(config: RunConfig) -> RunConfig:
-    """The config with what depends on the length of the run filled in."""
+    """The config with the settings filled in that depend on the length of the run."""
     return replace(config, agent=config.method.resolve(config.agent, config.steps))
 
 
@@ -133,7 +133,7 @@ def check(config: RunConfig) -> None:
     """Refuse settings that cannot run.
 
     Raises:
-        ValueError: Names every one of them, and what would be right.
+        ValueError: Names every such setting and what it must be.
     """
     get_method(config.algo)  # an unknown one has no settings to check
     problems = parts.problems(config)
@@ -142,7 +142,7 @@ def check(config: RunConfig) -> None:
 
 
 def override(config: RunConfig, changes: dict[str, Any]) -> RunConfig:
-    """The config with settings changed by field name, wherever the field lives: run, algorithm or a part of it."""
+    """The config with settings changed by field name; the field may belong to the run or to a part of its settings."""
     for name, value in changes.items():
         config = parts.change(config, name, value)
     return config

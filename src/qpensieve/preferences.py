@@ -1,4 +1,4 @@
-"""Preferences: points `lam` on the simplex that say how much each objective counts.
+"""Preferences: points `lam` on the simplex; entry i says how important objective i is.
 
 Samplers for training, grids for sweeps, and the versioned tables on which every algorithm is scored.
 """
@@ -13,8 +13,8 @@ import numpy as np
 from jaxtyping import Array, Float, Float64, Key
 
 Sampler = Literal["uniform-sum", "dirichlet", "abs-normal"]
-"""Numbers over their sum: d uniform ones (`uniform-sum`, the authors' code), exponential ones (`dirichlet`: uniform on
-the simplex) or absolute values of normal ones (`abs-normal`, the Envelope authors' code)."""
+"""Random numbers divided by their sum: uniform (`uniform-sum`, the authors' code), exponential (`dirichlet`: uniform on
+the simplex) or absolute values of normal numbers (`abs-normal`, the Envelope authors' code)."""
 
 # numpy.typing.ArrayLike does not accept tuples when checked at run time, so the package has its own alias.
 ArrayLike = np.ndarray | jax.Array | Sequence[Any]
@@ -24,7 +24,7 @@ TEST_TABLE_VERSION = 1
 """Newest version of the test tables; results of different versions must not be compared."""
 
 SUM_TOLERANCE = 1e-6
-"""How far the entries of a preference may be from summing to 1; room for float32 rounding."""
+"""Largest distance between 1 and the sum of a preference; allows for float32 rounding."""
 
 _TABLE_SEED = 20230501
 _TABLE_UNITS = 10**6
@@ -68,7 +68,7 @@ def _check_num_objectives(num_objectives: int) -> None:
 def _normalize(draws: Any) -> Any:
     """Rows of a JAX or NumPy array divided by their sums; a row of zeros becomes the centre of the simplex.
 
-    Such rows happen: a float32 uniform is 0 once in 2^23 draws.
+    Rows of zeros do occur: a float32 uniform number is 0 once in 2^23 draws.
     """
     draws = draws + (draws.sum(axis=-1, keepdims=True) == 0)
     return draws / draws.sum(axis=-1, keepdims=True)

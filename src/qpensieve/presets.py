@@ -1,4 +1,4 @@
-"""Where settings start from: the paper's, small ones for two cores, the cases of the paper's figure."""
+"""Presets: the paper's settings, small ones for two cores, and the cases of the paper's figure."""
 
 from dataclasses import replace
 from typing import Any, Literal, get_args

@@ -106,7 +106,7 @@ class RunSettings(Protocol):
 
 
 class _Field(NamedTuple):
-    """What the annotation of a field says: its type, and the rules and marks beside it."""
+    """The annotation of a field: its type, rules and marks."""
 
     hint: Any
     beside: tuple[Any, ...]

@@ -123,7 +123,7 @@ def test_returns_that_do_not_fit_their_preferences_are_refused(tmp_path: Path):
 
 def test_ed_across_domains_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     ours, theirs = make_run(tmp_path / "ours"), make_run(tmp_path / "theirs", domain="Hopper2d")
-    with pytest.raises(ValueError, match="runs of different domains do not compare: DST2d, Hopper2d"):
+    with pytest.raises(ValueError, match="runs must have the same domain to be compared, got DST2d, Hopper2d"):
         compare.on_common_preferences([compare.read(ours), compare.read(theirs)])
 
 

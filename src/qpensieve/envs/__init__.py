@@ -1,4 +1,4 @@
-"""Environments: the ten domains as lanes and as Gymnasium ids, and anyone's environment as lanes."""
+"""Environments: the ten domains as lanes and as Gymnasium ids, and other Gymnasium environments as lanes."""
 
 from qpensieve.envs.base import Lanes
 from qpensieve.envs.registry import (

@@ -1,6 +1,6 @@
-"""The ten domains: id -> sizes, objectives, time limit and how to make their simulator; `make_lanes` for any source.
+"""The table of the ten domains (sizes, objectives, time limit, simulator), and `make_lanes` for any environment.
 
-Beside them a small table of environments whose actions are indices; the paper has none.
+A second, small table holds environments with discrete actions; the paper has none.
 """
 
 import difflib
@@ -39,11 +39,11 @@ class Domain:
         action_size: Length of an action.
         objectives: One name per objective, in reward order.
         max_steps: Time limit.
-        render_fps: Frames a second that play in real time.
-        make: Its simulator, from spec, number of lanes and options.
-        obs_range: Lowest and highest number of an observation. LunarLander has none: it flies out of the box that
-            Gymnasium declares (height above 20, where 2.5 is promised).
-        num_actions: How many actions there are, where an action is an index; None if actions are continuous.
+        render_fps: Frames per second for real time.
+        make: (spec, number of lanes, options) -> simulator.
+        obs_range: Lowest and highest number of an observation. LunarLander has none: it leaves the box that Gymnasium
+            declares (heights above 20, while the box ends at 2.5).
+        num_actions: Number of actions if they are discrete (indices); None if they are continuous.
         exact: Its exact front, if it is known.
         treasures: Values of the treasures that an episode can end at, if there are any.
         in_paper: Whether it is one of the paper's ten domains.
@@ -172,7 +172,7 @@ _DISCRETE_TABLE = (
     ),
 )
 DISCRETE: dict[str, Domain] = {domain.id: domain for domain in _DISCRETE_TABLE}
-"""Environments whose actions are indices; they have no Gymnasium id."""
+"""Environments with discrete actions; they have no Gymnasium id."""
 
 
 def make_lanes(
@@ -222,7 +222,7 @@ def code_of(domain: gym_lanes.EnvSource) -> str | None:
 
 
 def spec_of(domain: gym_lanes.EnvSource) -> EnvSpec:
-    """What `make_lanes` would say of an environment; a foreign one is made and closed again to find out."""
+    """The spec of the lanes of an environment; a foreign environment is made and closed to find it."""
     known = find_domain(domain) if isinstance(domain, str) else None
     if known is not None:
         return known.spec
@@ -232,7 +232,7 @@ def spec_of(domain: gym_lanes.EnvSource) -> EnvSpec:
 
 
 def get_domain(name: str) -> Domain:
-    """The row of `name`, as `find_domain`, or an error with the nearest names."""
+    """The row of `name`, as `find_domain`; raises ValueError with the nearest names if there is none."""
     known = find_domain(name)
     if known is None:
         raise ValueError(_unknown(name))
@@ -244,7 +244,7 @@ def register_gym_ids() -> None:
     for domain in DOMAINS.values():
         if domain.gym_id in gymnasium.registry:
             continue
-        # Gymnasium's passive checker warns of every reward that is not a single number; the lanes do its work.
+        # Gymnasium's passive checker warns about every reward that is not a single number; the lanes check instead.
         gymnasium.register(
             domain.gym_id,
             entry_point="qpensieve.envs.gym_env:LaneEnv",

@@ -1,4 +1,4 @@
-"""What members reach: the mean return of their mean actions over fresh episodes, in lanes kept for this alone."""
+"""Fitness of members: the mean return of their mean actions over fresh episodes, in separate lanes."""
 
 import numpy as np
 from jaxtyping import Float64, Int64
@@ -16,14 +16,14 @@ class Fitness:
         domain: The environment.
         places: Where the members train, seed by seed.
         episodes: Episodes of each member.
-        num_threads: Threads of the simulator; None takes every core.
+        num_threads: Threads of the simulator. None: every core.
     """
 
     def __init__(self, domain: str, places: tuple[Place, ...], episodes: int, num_threads: int | None):
         self._places, self._episodes = places, episodes
         num_lanes = len(places) * episodes
         options = LaneOptions(autoreset=False, num_threads=num_threads)
-        self.lanes = make_lanes(domain, num_lanes, list(range(num_lanes)), options)  # seeded anew at every measuring
+        self.lanes = make_lanes(domain, num_lanes, list(range(num_lanes)), options)  # seeded again at every measurement
 
     def measure(
         self, policy: KeptPolicy, number: int
@@ -31,8 +31,8 @@ class Fitness:
         """Objectives of every member, and the steps that measuring took.
 
         Args:
-            policy: Of all members.
-            number: How many iterations they have trained for; every number has start states of its own.
+            policy: The policy of all members.
+            number: Number of iterations they have trained for; every number has its own start states.
         """
         lanes, shape = self.lanes, (len(self._places), self._episodes)
         lanes.reseed(self.lane_seeds(number))

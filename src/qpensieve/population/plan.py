@@ -1,4 +1,4 @@
-"""What a population's run needs before it starts: the paper's settings per domain, and what its budget allows."""
+"""What the run of a population needs before it starts: the paper's settings per domain, and the steps it takes."""
 
 from typing import Any, NamedTuple
 
@@ -10,7 +10,7 @@ from qpensieve.types import EnvSpec
 PopulationConfig = PgmorlConfig | PfaConfig
 
 MOST_OBJECTIVES = 5
-"""The search of PGMORL takes no more objectives than this."""
+"""PGMORL supports at most this many objectives."""
 
 
 class PaperRow(NamedTuple):
@@ -21,9 +21,9 @@ class PaperRow(NamedTuple):
     generation_iterations: int
     num_buffers: int
     sparsity_weight: float
-    """Our sign: gaps count against the front (the paper prints it negative, D26)."""
+    """Positive, because it is subtracted; the paper prints it negative (D26)."""
     fitness_episodes: int = 4
-    """One is enough where nothing is random but the policy."""
+    """One is enough if the environment is deterministic."""
 
 
 PAPER: dict[str, PaperRow] = {
@@ -40,9 +40,9 @@ PAPER: dict[str, PaperRow] = {
 }
 """By domain id."""
 UNLISTED = PAPER["Hopper2d"]
-"""Where domains start from that the table does not list."""
+"""Settings of domains that are not in the table."""
 EVAL_PERIOD = 200_000
-"""Steps between short evaluations: a population's runs are long."""
+"""Steps between short evaluations; large, because runs of populations are long."""
 
 
 def pgmorl_paper_settings(domain_id: str) -> dict[str, Any]:

@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 
 TEMPORARY = ".tmp-"
-"""Begins the name of everything that is still being written."""
+"""Prefix of the name of everything that is still being written."""
 CHUNK = 1 << 20
 """Bytes read at a time when a file is checked."""
 
 
 class _Checksummed(io.RawIOBase):
-    """A file that counts and sums what is written to it. It cannot seek, so no byte is ever changed afterwards."""
+    """A file that computes the checksum of what is written. It cannot seek, so no byte changes afterwards."""
 
     def __init__(self, file: io.BufferedWriter):
         self._file, self._size, self._crc = file, 0, 0
@@ -87,7 +87,7 @@ def write_small_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> str:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make renames in `folder` last through a power cut."""
+    """Make renames in `folder` survive a power cut."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -101,7 +101,7 @@ def checksum_of(data: bytes) -> str:
 
 
 def find_damage(path: Path, checksum: str) -> str | None:
-    """What is wrong with a file that was written with this checksum, or None."""
+    """What is wrong with a file that was written with this checksum; None if nothing."""
     if not path.is_file():
         return f"{path.name} is missing"
     size = path.stat().st_size

@@ -1,11 +1,11 @@
-"""Checkpoints of a run: named arrays (npz) beside JSON, checksummed, written whole or not at all, no pickle.
+"""Checkpoints of a run: named arrays (npz) and JSON with checksums, written whole or not at all, without pickle.
 
 A run folder holds `checkpoints/step_000050000/` with `arrays.npz` and `meta.json` (the last two are kept),
-`parameters/step_000100000.npz` (kept for good) and the rows of the replay (`replay/log.py`). All of it is written
+`parameters/step_000100000.npz` (never deleted) and the rows of the replay (`replay/log.py`). All of it is written
 whole or not at all (`atomic.py`).
 
 To resume: `load_latest`, `check_config`, `arrays_to_tree`, then `discard_after`, `ReplayLog.resume` and `cut_jsonl`,
-which take back what a killed run did after that checkpoint.
+which remove what a killed run wrote after that checkpoint.
 """
 
 import errno
@@ -43,7 +43,7 @@ class CheckpointError(RuntimeError):
 
 
 class _DamageError(Exception):
-    """Why one checkpoint cannot be used; an earlier one may be whole."""
+    """One checkpoint cannot be used; an earlier one may be whole."""
 
 
 @dataclass(frozen=True)
@@ -84,8 +84,8 @@ def save(run: Path, step: int, arrays: Mapping[str, np.ndarray], meta: Mapping[s
         run: The run folder.
         step: Steps done.
         arrays: Everything large.
-        meta: Everything else, as JSON can hold it.
-        keep: How many checkpoints stay, this one included. Later ones than `step` are left alone (`discard_after`).
+        meta: Everything else, as JSON.
+        keep: Number of checkpoints to keep, including this one. Later ones than `step` stay (see `discard_after`).
 
     Raises:
         CheckpointError: The disk is full or cannot be written; the earlier checkpoints are as they were.
@@ -119,10 +119,10 @@ def load_latest(
 
     Args:
         run: The run folder.
-        warn: Is told of each damaged checkpoint passed over: its path and what is wrong.
-        check: Says what else is wrong with a checkpoint (a damaged segment of the replay), or None; called before its
-            arrays are read.
-        expected: What its arrays have to be; held against the file before they are read.
+        warn: Called with a message for each damaged checkpoint that is skipped.
+        check: Returns what else is wrong with a checkpoint (a damaged segment of the replay), or None; called before
+            its arrays are read.
+        expected: What its arrays must be; compared with the file before they are read.
 
     Raises:
         CheckpointError: There are checkpoints but none is whole, or one was written by a later version or does not hold
@@ -143,7 +143,7 @@ def load_latest(
 
 
 def kept_metas(run: Path) -> list[dict[str, Any]]:
-    """The `meta` of every checkpoint that is there and has a readable one, newest first; reads no arrays."""
+    """The `meta` of every checkpoint that has a readable one, newest first; reads no arrays."""
     metas = []
     for _, folder in _folders(run):
         try:
@@ -154,7 +154,7 @@ def kept_metas(run: Path) -> list[dict[str, Any]]:
 
 
 def discard_after(run: Path, step: int) -> None:
-    """Remove checkpoints later than `step`: damaged ones that were passed over, which the resumed run writes anew."""
+    """Remove checkpoints later than `step`: they are damaged and were skipped; the resumed run writes them again."""
     _clear_temporaries(run / CHECKPOINTS)
     for later, folder in _folders(run):
         if later > step:
@@ -164,7 +164,7 @@ def discard_after(run: Path, step: int) -> None:
 def _folders(run: Path) -> list[tuple[int, Path]]:
     """Step and folder of every complete checkpoint, newest first.
 
-    A run killed while it replaced the checkpoint of one step may have left the replaced one, named `.old`, alone.
+    A run that was killed while it replaced a checkpoint may have left only the old one, named `.old`.
     """
     found = [(re.fullmatch(r"step_(\d+)(\.old)?", path.name), path) for path in (run / CHECKPOINTS).glob("step_*")]
     ranked = sorted(((int(match[1]), match[2] is None, path) for match, path in found if match), reverse=True)
@@ -172,7 +172,7 @@ def _folders(run: Path) -> list[tuple[int, Path]]:
 
 
 def _put_in_place(temporary: Path, folder: Path) -> None:
-    """Rename to `folder`. A folder cannot be renamed over another, so one of that name steps aside for the moment."""
+    """Rename to `folder`. A folder cannot replace another one, so an old one of that name is renamed first."""
     if folder.exists():
         aside = folder.with_name(folder.name + ".old")
         _remove(aside)
@@ -211,7 +211,7 @@ def _render(body: Mapping[str, Any]) -> bytes:
 
 
 def _read_meta(folder: Path) -> dict[str, Any]:
-    """The body of `meta.json`, known to be as it was written."""
+    """The body of `meta.json`; its checksum is verified."""
     path = folder / META
     if not path.is_file():
         raise _DamageError(f"{META} is missing")
@@ -280,7 +280,7 @@ def check_config(saved: Mapping[str, Any], current: Mapping[str, Any], ignore: C
 
     Args:
         saved: The configuration in the checkpoint, as nested plain dicts.
-        current: The one asked for now.
+        current: The configuration of this call.
         ignore: Dotted names of fields, or of groups of fields, that may differ.
 
     Raises:
@@ -306,7 +306,7 @@ def is_under(name: str, prefix: str) -> bool:
 
 
 def _flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """Dotted name -> value as JSON, so that values compare and print alike; whole floats count as integers."""
+    """Dotted name -> value as JSON, so that equal values have equal text; whole floats are written as integers."""
     flat: dict[str, str] = {}
     for name, value in config.items():
         if isinstance(value, Mapping) and value:
@@ -319,7 +319,7 @@ def _flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
 
 
 def save_parameters(run: Path, step: int, arrays: Mapping[str, np.ndarray]) -> Path:
-    """Write parameters only, to be kept for good; returns the file."""
+    """Write parameters only, into a file that is never deleted; returns the file."""
     path = run / PARAMETERS / f"step_{step:09d}.npz"
     try:
         write_npz(path, arrays)
@@ -329,7 +329,7 @@ def save_parameters(run: Path, step: int, arrays: Mapping[str, np.ndarray]) -> P
 
 
 def load_parameters(path: Path) -> dict[str, np.ndarray]:
-    """The arrays that `save_parameters` wrote; a damaged file is a `CheckpointError`."""
+    """The arrays that `save_parameters` wrote; raises `CheckpointError` if the file is damaged."""
     try:
         return read_npz(path)
     except (ValueError, OSError) as error:

@@ -1,4 +1,4 @@
-"""One process at a time per run folder: a second one would cut what the first is writing."""
+"""The lock of a run folder: only one process at a time may write, or it would remove what another one writes."""
 
 import fcntl
 import os
@@ -14,7 +14,7 @@ class FolderInUseError(RuntimeError):
 
 
 def lock(folder: Path) -> TextIO:
-    """Hold the folder until the returned file is closed; the system lets go of it when the process dies.
+    """Lock the folder until the returned file is closed; the system also unlocks it when the process dies.
 
     Raises:
         FolderInUseError: Another process holds it.

@@ -1,4 +1,4 @@
-"""The log of a run, `metrics.jsonl`: one JSON row per event, and TensorBoard beside it."""
+"""The log of a run, `metrics.jsonl`: one JSON row per event; TensorBoard files too, if wanted."""
 
 import json
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from qpensieve.records.reading import read_rows
 
 
 class MetricsLog:
-    """Append-only `metrics.jsonl`; fields named time_* differ between two runs of the same thing, the others do not."""
+    """Append-only `metrics.jsonl`; two runs of the same configuration differ only in fields named time_*."""
 
     def __init__(self, path: Path, tensorboard: Path | None = None):
         self._writer = _tensorboard(tensorboard) if tensorboard else None

@@ -39,7 +39,7 @@ class Result:
         reference: Reference point of the hypervolume.
         samples: Environment steps of a seed, all its lanes together.
         search: Populations: iterations of every task, generations after the warm-up, and environment steps that
-            measuring policies took beside the training steps.
+            measured policies, in addition to the training steps.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Result:
 
 
 def read(path: Path, step: int | None = None) -> Result:
-    """The full evaluation at `step`, or the newest one, of a run's folder or of an exported run.
+    """The full evaluation at `step`, or the newest one, of a run folder or of an exported run.
 
     Raises:
         ValueError: If there is no such evaluation, or its arrays do not fit each other.
@@ -122,7 +122,7 @@ def _choose(path: Path, steps: list[int], step: int | None) -> int:
 
 
 def _search_at(search: dict[str, Any] | None, step: int, last: int) -> tuple[int, int, int] | None:
-    """Iterations and generations up to a step, and about how many steps per seed measuring policies took till then."""
+    """Iterations and generations up to a step, and about how many steps per seed measured policies until then."""
     if search is None:
         return None
     iterations = round(step * search["iterations"] / last)
@@ -185,7 +185,7 @@ def _compared(summary: RunSummary) -> dict[str, str]:
 
 
 def labels(results: Sequence[Result]) -> list[str]:
-    """What to call each result: its algorithm, or where that is not the only one of its kind its file."""
+    """The name of each result: its algorithm, or its file if several results have that algorithm."""
     algos = [result.algo for result in results]
     return [result.algo if algos.count(result.algo) == 1 else result.name for result in results]
 
@@ -207,11 +207,12 @@ def dominance(result: Result, other: Result) -> Float64[np.ndarray, " seed"]:
 
 def _spread(values: np.ndarray) -> str:
     digits = 0 if np.abs(values).max() >= 100 else 2
-    return format_spread(values.mean(), values.std(), f"{{:.{digits}f}}".format)
+    std = values.std() if len(values) > 1 else None
+    return format_spread(values.mean(), std, f"{{:.{digits}f}}".format)
 
 
 def draw(results: Sequence[Result], out: Path) -> Path:
-    """UT of every seed beside the ceiling, and the mean return vectors that each method reaches."""
+    """Draw UT of every seed with the ceiling, and the mean return vectors of each method."""
     figure = drawing.new_figure(4.2)
     left, right = figure.subplots(1, 2)
     names = labels(results)
@@ -230,7 +231,9 @@ def draw(results: Sequence[Result], out: Path) -> Path:
         set_label(known.objectives[i] if known else f"objective {i + 1}")
     if known and known.exact and results[0].reference is not None:
         ceilings = known.exact.ceilings(results[0].preferences, results[0].reference)
-        left.axhline(ceilings.utility, color=drawing.GREY, linestyle="--", linewidth=1, label="ceiling")
+        left.axhline(
+            ceilings.utility, color=drawing.GREY, linestyle="--", linewidth=1, label="ceiling on these preferences"
+        )
         right.plot(*known.exact.points.T, "x", color=drawing.GREY, label="exact front")
         left.legend(frameon=False, loc="upper left", bbox_to_anchor=(0.0, 0.96))
     right.legend(frameon=False, fontsize=8)

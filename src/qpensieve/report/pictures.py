@@ -1,4 +1,4 @@
-"""All pictures of a run: one table of what is drawn, under which name and when."""
+"""The table of all pictures of a run: their file names, how they are drawn, and what they need."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,6 +11,7 @@ from qpensieve.report.drawing import MissingPlots
 from qpensieve.report.front import draw_front
 from qpensieve.report.generations import draw_generations
 from qpensieve.report.predictions import draw_predictions
+from qpensieve.report.run_data import has_search
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,7 @@ class Picture:
     Attributes:
         name: Name of its file in the run folder.
         draw: Draws the run of a folder into a file; returns the file, or None if there is nothing to draw.
-        needs: A file of the folder without which the picture does not apply.
+        needs: A file of the folder; the picture applies only if it exists.
     """
 
     name: str
@@ -36,13 +37,48 @@ PICTURES = (
 )
 
 
-def all_pictures(folder: Path) -> list[Path]:
-    """Draw every picture that applies to the run of `folder`; returns their files."""
-    chosen = [picture for picture in PICTURES if picture.needs is None or (folder / picture.needs).exists()]
-    for picture in chosen:
-        refuse_link(folder / picture.name)
-    paths = [picture.draw(folder, folder / picture.name) for picture in chosen]
+SUFFIXES = (".png", ".pdf", ".svg", ".jpg", ".jpeg")
+"""A path that ends so is a picture; any other is a folder for all of them."""
+
+
+def plot(run: Path, out: Path | None = None) -> list[Path]:
+    """Draw a run's folder or an exported run; returns the pictures.
+
+    Args:
+        run: The folder or file.
+        out: A picture: the front goes there. A folder: all pictures go there. None: into the run's folder, or beside
+            the file.
+    """
+    if out is not None and is_picture(out):
+        return [draw_front(run, out)]
+    if out is None and run.is_file():
+        return all_pictures(run, run.parent, f"{run.stem}-")
+    return all_pictures(run, out)
+
+
+def is_picture(path: Path) -> bool:
+    return path.suffix.lower() in SUFFIXES
+
+
+def all_pictures(run: Path, to: Path | None = None, prefix: str = "") -> list[Path]:
+    """Draw every picture that applies to a run; returns their files.
+
+    Args:
+        run: Its folder, or the file it was exported to.
+        to: Folder of the pictures; default: the run's.
+        prefix: What their names begin with.
+    """
+    chosen = [picture for picture in PICTURES if picture.needs is None or (run / picture.needs).exists()]
+    if to is None:
+        for picture in chosen:
+            refuse_link(run / picture.name)
+    paths = [picture.draw(run, (to or run) / f"{prefix}{picture.name}") for picture in chosen]
     return [path for path in paths if path is not None]
+
+
+def missing(run: Path) -> list[str]:
+    """Names of the pictures that an exported run does not hold enough for."""
+    return [picture.name for picture in PICTURES if picture.needs] if has_search(run) else []
 
 
 def draw_pictures(folder: Path) -> list[Path]:

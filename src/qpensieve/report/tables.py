@@ -1,4 +1,4 @@
-"""What a run scored, as a table for people and as JSON; reads result files only."""
+"""The scores of a run, as a table for people and as JSON; reads result files only."""
 
 from pathlib import Path
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from qpensieve import metrics
-from qpensieve.console import align, format_number, format_spread
+from qpensieve.console import format_number, format_table
 from qpensieve.envs.registry import Domain, find_domain
 from qpensieve.envs.treasures import find_treasures, share_found
 from qpensieve.records import evaluations as tables
@@ -21,7 +21,7 @@ from qpensieve.records.search import SearchRecord
 
 
 def summarize_run(folder: Path) -> dict[str, Any]:
-    """Scores of the newest full evaluation, per seed and over seeds; beside exact ceilings where they are known."""
+    """Scores of the newest full evaluation, per seed and over seeds, and exact ceilings if they are known."""
     config = read_object(folder / CONFIG)
     table = tables.load(folder / EVALUATIONS)
     if len(table.full_steps) == 0:
@@ -47,7 +47,7 @@ def summarize_run(folder: Path) -> dict[str, Any]:
 
 
 def summarize_search(record: SearchRecord) -> dict[str, Any]:
-    """How a population came to its archive: its lengths, and the archive's growth over the generations."""
+    """The search of a population in numbers: its length, and the growth of the archive over the generations."""
     seeds, ends = range(record.num_seeds), record.generation_ends()
     return {
         "iterations": record.num_iterations,
@@ -63,7 +63,7 @@ def summarize_search(record: SearchRecord) -> dict[str, Any]:
 
 
 def lanes_per_seed(folder: Path) -> int:
-    """Environments that each seed of a run steps side by side: every one of them costs samples."""
+    """Number of environments that each seed of a run steps side by side; all of them cost samples."""
     path = folder / PROVENANCE
     if not path.exists():
         return 1
@@ -72,7 +72,7 @@ def lanes_per_seed(folder: Path) -> int:
 
 
 def write_summary(folder: Path) -> dict[str, Any]:
-    """`summary.json` of a run."""
+    """Write `summary.json` of a run; returns its content."""
     content = summarize_run(folder)
     refuse_link(folder / SUMMARY)
     write_json(folder / SUMMARY, content)
@@ -80,16 +80,13 @@ def write_summary(folder: Path) -> dict[str, Any]:
 
 
 def format_summary(content: dict[str, Any]) -> str:
-    """The table that a run ends with."""
-    per_seed, over = content["per_seed"], content["over_seeds"]
+    """The table that is shown at the end of a run."""
     rows = [
         f"{content['domain']}, {content['algo']}, step {content['step']:,}, "
-        f"full protocol ({content['preferences']} preferences), "
-        f"{content['environment_steps_per_seed']:,} environment steps per seed in all"
+        f"full protocol ({content['preferences']} preferences)",
+        f"{content['environment_steps_per_seed']:,} environment steps per seed in all",
+        format_table(_seed_rows(content), show=format_number),
     ]
-    cells = [["seed", *map(str, content["seeds"]), "mean"]]
-    cells += [[name, *map(format_number, values), _spread(over.get(name))] for name, values in per_seed.items()]
-    rows += align(list(zip(*cells, strict=True)), [True] + [False] * len(per_seed))
     if "search" in content:
         rows += _format_search(content["search"])
     for i, found in enumerate(content.get("treasures", [])):
@@ -98,7 +95,7 @@ def format_summary(content: dict[str, Any]) -> str:
         rows += _format_deep_sea(content["dst"])
     known = find_domain(content["domain"])
     if known is not None and known.in_paper and not known.is_hypervolume_comparable:
-        rows.append("HV is not comparable with the paper's: it prints no reference point and ours is a guess.")
+        rows.append("HV is not comparable with the paper's: it prints no reference point")
     return "\n".join(rows)
 
 
@@ -127,8 +124,8 @@ def _special(domain: Domain, table: Evaluations) -> dict[str, Any]:
 def _format_deep_sea(content: dict[str, Any]) -> list[str]:
     ceilings = content["ceilings"]
     lines = [
-        f"exact ceilings: UT {ceilings['utility']:.3f} (one fixed trip at most {ceilings['best_single']:.2f}), "
-        f"HV {ceilings['hypervolume']:.1f}"
+        f"exact ceilings, full protocol: UT {ceilings['utility']:.3f} "
+        f"(one fixed trip {ceilings['best_single']:.2f}), HV {ceilings['hypervolume']:.1f}"
     ]
     for i, (values, share) in enumerate(zip(content["treasures"], content["front_share"], strict=True)):
         lines.append(
@@ -141,8 +138,8 @@ def _format_search(content: dict[str, Any]) -> list[str]:
     generations = content["generations"]
     fitness = int(np.mean(content["fitness_steps_per_seed"]))
     lines = [
-        f"{content['iterations']} iterations of {content['tasks']} tasks, {generations} generations after the warm-up; "
-        f"{fitness:,} more environment steps per seed to measure policies"
+        f"{content['iterations']} iterations of {content['tasks']} tasks, {generations} generations after the warm-up",
+        f"{fitness:,} more environment steps per seed to measure policies",
     ]
     for i, (size, volumes) in enumerate(zip(content["archive_size"], content["archive_hv"], strict=True)):
         before = f"HV {format_number(volumes[0])} after the warm-up, " if generations else "still in the warm-up, HV "
@@ -151,5 +148,11 @@ def _format_search(content: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _spread(summary: dict[str, float] | None) -> str:
-    return "" if summary is None else format_spread(summary["mean"], summary["std"])
+def _seed_rows(content: dict[str, Any]) -> list[dict[str, Any]]:
+    """A row per seed; of several seeds also their mean and standard deviation."""
+    per_seed, over, seeds = content["per_seed"], content["over_seeds"], content["seeds"]
+    rows = [{"seed": str(seed)} | {name: per_seed[name][i] for name in per_seed} for i, seed in enumerate(seeds)]
+    if len(seeds) > 1:
+        of = lambda what: {name: over[name][what] if name in over else None for name in per_seed}
+        rows += [{"seed": "mean"} | of("mean"), {"seed": "std"} | of("std")]
+    return rows

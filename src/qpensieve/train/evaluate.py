@@ -23,7 +23,7 @@ _CURVES = {
 
 
 MANY = 4
-"""Own preferences up to this many are all drawn as curves."""
+"""All own preferences are drawn as curves if there are at most this many."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +36,7 @@ class Protocols:
 
 
 def protocols(num_objectives: int, own: Float64[np.ndarray, "p d"] | None = None) -> Protocols:
-    """What to evaluate on: the test table, or where preferences have agents of their own (`own`) those."""
+    """The preferences to evaluate on: those of the agents (`own`) if they have some, else the test table."""
     curve = curve_preferences(num_objectives)
     if own is None:
         return Protocols(short_preferences(num_objectives), curve, np.array(test_table(num_objectives)))
@@ -50,7 +50,7 @@ def short_preferences(num_objectives: int) -> Float64[np.ndarray, "p d"]:
 
 
 def curve_preferences(num_objectives: int) -> Float64[np.ndarray, "c d"]:
-    """The preferences of the paper's learning curves; none for numbers of objectives it shows no curve of."""
+    """The preferences of the paper's learning curves; empty for numbers of objectives without a curve in the paper."""
     rows = _CURVES.get(num_objectives, [])
     return np.array(rows, np.float64).reshape(len(rows), num_objectives)
 
@@ -62,7 +62,7 @@ def evaluate(
     preferences: Float64[np.ndarray, "p d"],
     episodes: int,
 ) -> Float64[np.ndarray, "seed p e d"]:
-    """Undiscounted returns of deterministic policies, every (seed, preference, episode) a lane of its own.
+    """Undiscounted returns of deterministic policies; every (seed, preference, episode) has its own lane.
 
     Start states depend on (seed, preference row, episode) alone, so all evaluations of a run see the same ones.
     """

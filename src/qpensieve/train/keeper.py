@@ -1,4 +1,4 @@
-"""A session on disk: checkpoints of everything, and the replay's rows in a log beside them. Runs and agents use it."""
+"""A session on disk: checkpoints of everything, and the rows of the replay in a log. Runs and agents use it."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +13,7 @@ from qpensieve.replay.log import ReplayLog
 from qpensieve.train.session import Rows, Session
 
 MAY_DIFFER = ("checkpoint_seconds", "num_threads")
-"""Fields of the configuration that may change between a run and its resumption: they do not change its numbers."""
+"""Fields of the configuration that may change when a run is resumed: its numbers do not depend on them."""
 
 GROWING = ("lanes/", "memory/", "search/", "record/")
 """Beginnings of names of arrays that grow as a run goes on."""
@@ -45,7 +45,7 @@ class Keeper:
         return self._session.config.keep_replay == "on"
 
     def save(self) -> None:
-        """Write a checkpoint; of the replay only what is new since the last one."""
+        """Write a checkpoint, with only the rows of the replay that are new since the last one."""
         self._write(self._log.flush() if self._log is not None and self._is_replay_kept else None, keep=2)
         if self._log is not None:
             self._log.prune(meta["replay"] or [] for meta in checkpoint.kept_metas(self._folder))
@@ -69,7 +69,7 @@ class Keeper:
         """The newest checkpoint that is whole and of this configuration; None if none was ever written.
 
         Args:
-            warn: Is told of damaged checkpoints, and of one that forgets the replay.
+            warn: Called with a message for each damaged checkpoint, and if the checkpoint has no replay.
         """
         saved = checkpoint.load_latest(self._folder, warn, self._find_fault, self._expected())
         if saved is not None and self._log is not None and saved.meta["replay"] is None:
@@ -81,12 +81,13 @@ class Keeper:
         return Expected(headers_of(self._session.arrays()), GROWING, FREE)
 
     def _find_fault(self, saved: Checkpoint) -> str | None:
-        """What is wrong with a checkpoint that is whole: a damaged replay. Another configuration raises."""
-        config, manifest = saved.meta.get("config"), saved.meta.get("replay")
-        if not isinstance(config, dict) or not isinstance(manifest, list | None):
+        """What is wrong with the replay of a whole checkpoint, or None; raises if the configuration differs."""
+        before, manifest = saved.meta.get("config"), saved.meta.get("replay")
+        if not isinstance(before, dict) or not isinstance(manifest, list | None):
             return "it must say its configuration and its replay"
-        current = configs.to_dict(self._session.config)
-        checkpoint.check_config(config, current, ignore=MAY_DIFFER)
+        current, steps = configs.to_dict(self._session.config), before.get("steps", 0)
+        may_grow = ("steps",) if isinstance(steps, int) and steps <= current["steps"] else ()
+        checkpoint.check_config(before, current, ignore=(*MAY_DIFFER, *may_grow))
         return None if self._log is None else self._log.verify(manifest or [])
 
     def restore(self, saved: Checkpoint) -> None:
@@ -97,7 +98,7 @@ class Keeper:
             self._session.restore(saved.arrays, rows, first)
 
     def cut(self, saved: Checkpoint | None) -> None:
-        """Remove what a run has written after a checkpoint, or all of it, so that it can be written again."""
+        """Remove what a run wrote after a checkpoint (None: everything), so that it can be written again."""
         if saved is not None:
             checkpoint.discard_after(self._folder, saved.step)
         if self._log is not None:

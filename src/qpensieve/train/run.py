@@ -1,19 +1,17 @@
-"""A run and its folder: evaluations, log, checkpoints, pictures; started, stopped and resumed to the same numbers."""
+"""A run and its folder: evaluations, log, checkpoints. A run that is stopped and resumed has the same numbers."""
 
 import dataclasses
-import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import Any, TextIO
 
 import numpy as np
 
 from qpensieve import config as configs
 from qpensieve.config import RunConfig
-from qpensieve.console import Progress
+from qpensieve.console import DONE, EVALUATING, SAVING, Outlook, Progress, format_count
 from qpensieve.records import checkpoint, evaluations, folder, provenance, search
 from qpensieve.records.atomic import write_json
 from qpensieve.records.checkpoint import Checkpoint
@@ -21,8 +19,9 @@ from qpensieve.records.lock import lock
 from qpensieve.records.log import MetricsLog, is_logged
 from qpensieve.records.scores import RunSummary, scores, summarize
 from qpensieve.train.evaluate import FULL_EPISODES, SHORT_EPISODES, protocols
+from qpensieve.train.interrupts import interrupts
 from qpensieve.train.keeper import Keeper
-from qpensieve.train.session import EnvFailedError
+from qpensieve.train.session import EnvFailedError, phase_of
 from qpensieve.train.sessions import open_session
 
 FULL = "full evaluation"
@@ -37,7 +36,7 @@ class Stopped(Exception):  # noqa: N818 (not an error: the user asked for it)
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """How a run shows itself.
+    """What a run shows and writes.
 
     Attributes:
         quiet: No progress line.
@@ -56,7 +55,7 @@ class Run:
     Args:
         path: The run folder.
         config: What to train.
-        options: How to show it.
+        options: What the run shows and writes.
     """
 
     def __init__(self, path: Path, config: RunConfig, options: Options):
@@ -70,13 +69,14 @@ class Run:
         reference = None if spec.reference is None else np.array(spec.reference)
         self.evaluations = evaluations.empty(config.seeds, on.short, on.curve, on.full, reference)
         self._logged_to = 0
+        self._scored: dict[str, str] = {}
         self._latest: dict[str, str] = {}
         self._open_log: MetricsLog | None = None
         self._last_checkpoint = self._began = time.monotonic()
         self._saving = 0.0
 
     def restore(self, saved: Checkpoint) -> None:
-        """Go back to a checkpoint; what the folder holds from after it is cut."""
+        """Go back to a checkpoint; remove everything in the folder that is later."""
         self.keeper.restore(saved)
         self.keeper.cut(saved)
         self._logged_to = saved.step
@@ -94,20 +94,46 @@ class Run:
             (self.folder / name).unlink(missing_ok=True)
         checkpoint.cut_jsonl(self.folder / folder.METRICS, 0)
 
-    def train(self) -> None:
-        """Train to the configured number of steps; on Ctrl-C saves and raises `Stopped`."""
+    def train(self, hint: str = "") -> None:
+        """Train to the configured number of steps; on Ctrl-C saves and raises `Stopped`.
+
+        Args:
+            hint: What to tell people whose run will take long.
+        """
+        session = self.session
+        progress = Progress(session.goal, session.step, quiet=self._options.quiet, outlook=self._outlook(hint))
+        try:
+            with interrupts(progress.answer) as is_interrupted:
+                self._train(progress, is_interrupted)
+            self._finish(progress)
+        finally:
+            progress.end()
+
+    def _train(self, progress: Progress, is_interrupted: Callable[[], bool]) -> None:
         goal = self.session.goal
-        progress = Progress(goal, self.session.step, quiet=self._options.quiet)
-        with _interrupts() as is_interrupted:
-            if self.session.step > 0:  # an environment that failed in an evaluation has left it to do
-                self._settle(progress)
-            while self.session.step < goal:
-                self._advance(progress)
-                if is_interrupted() and self.session.step < goal:
-                    self.save()
-                    step = self.session.step
-                    raise Stopped(f"stopped at step {step:,}; continue with: qpensieve resume {self.folder}")
-        self._finish(progress)
+        if self.session.step > 0:  # an environment that failed in an evaluation has left it to do
+            self._settle(progress)
+        while self.session.step < goal:
+            self._advance(progress)
+            if is_interrupted() and self.session.step < goal:
+                progress.enter(SAVING)
+                self.save()
+                step = self.session.step
+                raise Stopped(f"stopped at step {step:,}; continue with: qpensieve resume {self.folder}")
+
+    def _outlook(self, hint: str) -> Outlook:
+        """What takes time beside learning; evaluations by the number of their episodes."""
+        config, table = self.config, self.evaluations
+        num_short = len(table.short_preferences) + len(table.curve_preferences)
+        worth = len(table.full_preferences) * FULL_EPISODES / (num_short * SHORT_EPISODES)
+        seeds = f"{config.seeds} seed{'s' if config.seeds > 1 else ''}"
+        return Outlook(
+            random_steps=0 if config.method.is_population else config.random_steps,
+            eval_period=config.eval_period,
+            final_evaluation=worth if self._options.final_evaluation else 0.0,
+            size=f"{format_count(config.steps)} steps x {seeds}",
+            hint=hint,
+        )
 
     def save(self) -> None:
         """Write a checkpoint of the newest block."""
@@ -127,6 +153,7 @@ class Run:
 
     def _advance(self, progress: Progress) -> None:
         """One block, and what is due after it."""
+        progress.enter(phase_of(self.session))
         with self._saving_first():
             rows = self.session.advance()
         self._log_training()
@@ -134,24 +161,27 @@ class Run:
         self._settle(progress)
 
     def _settle(self, progress: Progress) -> None:
-        """What is due at the step reached: evaluation, parameters, checkpoint."""
+        """Do what is due at this step: evaluation, parameters, checkpoint."""
         step, config = self.session.step, self.config
         is_evaluated = self._is_evaluation_due()
         if is_evaluated:
-            progress.note(**_notes(self._evaluate_shortly()))
+            progress.enter(EVALUATING)
+            self._scored = _notes(self._evaluate_shortly())
         if config.full_eval_period and self._is_due(config.full_eval_period):
+            progress.enter(EVALUATING)
             self.evaluate_fully()
         if self._is_due(config.parameters_period):
             checkpoint.save_parameters(self.folder, step, self.session.parameters())
         if is_evaluated:
             self._save_search()
         if is_evaluated or time.monotonic() - self._last_checkpoint > config.checkpoint_seconds:
+            progress.enter(SAVING)
             self.save()
-        progress.note(**self._latest)
+        progress.note(**self._scored, **self._latest)
         progress.show(step)
 
     def _save_search(self) -> None:
-        """A population's search, for people and pictures; the checkpoint has its own copy."""
+        """Write the search of a population, for people and pictures; the checkpoint has its own copy."""
         record = self.session.search_record()
         if record is not None:
             search.save(self.folder / folder.SEARCH, record)
@@ -176,7 +206,7 @@ class Run:
             raise EnvFailedError(f"{error}; the run is saved, continue with: qpensieve resume {self.folder}") from error
 
     def _log_training(self) -> None:
-        """Write the row of training metrics, when one is due and its last update has been handed over."""
+        """Write a row of training metrics if one is due and its last update is available."""
         step, period = self.session.summed_to, self.config.log_period
         if step // period <= (step - self.session.block) // period or step <= self._logged_to:
             return
@@ -202,7 +232,7 @@ class Run:
         return summary
 
     def evaluate_fully(self) -> RunSummary:
-        """The full protocol at the step reached, added to the table and the log; once a step."""
+        """Run the full protocol at this step, and add it to the table and the log; at most once per step."""
         self.session.drain()
         self._log_training()
         table, step = self.evaluations, self.session.step
@@ -212,7 +242,9 @@ class Run:
             self.evaluations = evaluations.append_full(table, step, returns)
             evaluations.save(self.folder / folder.EVALUATIONS, self.evaluations)
         summary = summarize(self.evaluations.full_returns[-1], table.full_preferences, table.reference)
-        if not is_logged(self.folder / folder.METRICS, FULL, step):  # or a run was killed between the table and the row
+        if not is_logged(
+            self.folder / folder.METRICS, FULL, step
+        ):  # the run may have been killed between the two writes
             self._log().write(FULL, step, scores(summary))
         return summary
 
@@ -222,13 +254,15 @@ class Run:
 
     def _finish(self, progress: Progress) -> None:
         if self._options.final_evaluation:
-            progress.say(f"full evaluation: {len(self.evaluations.full_preferences)} preferences x {FULL_EPISODES}")
+            progress.say(
+                f"full evaluation: {len(self.evaluations.full_preferences)} preferences x {FULL_EPISODES} episodes"
+            )
+            progress.enter(EVALUATING)
             self.evaluate_fully()
-        progress.show(self.session.step, force=True)
-        progress.say("")
+        progress.enter(DONE)
 
     def _log(self) -> MetricsLog:
-        """The log, opened at the first row: only then has a resumed run cut what came after its checkpoint."""
+        """The log, opened at the first row, because a resumed run first removes the rows after its checkpoint."""
         if self._open_log is None:
             board = self.folder / folder.TENSORBOARD if self._options.tensorboard else None
             self._open_log = MetricsLog(self.folder / folder.METRICS, board)
@@ -257,17 +291,22 @@ def resume(path: Path, options: Options, warn: Callable[[str], None], trust: boo
 
     Args:
         path: The run folder.
-        options: How to show it.
-        warn: Is told what was lost, if anything.
+        options: What the run shows and writes.
+        warn: Called with a message if something was lost.
         trust: Whether code that the configuration of someone else imports may be run.
-        changes: Fields of the configuration that may differ (`keeper.MAY_DIFFER`).
+        changes: Fields of the configuration that may differ (`keeper.MAY_DIFFER`); `steps` may grow.
     """
     if not (path / folder.CONFIG).exists():
         raise FileNotFoundError(f"{path} is not a run folder: it has no {folder.CONFIG}")
     held = lock(path)
     try:
-        config = dataclasses.replace(configs.load(path / folder.CONFIG, trust), **changes)
+        before = configs.load(path / folder.CONFIG, trust)
+        config = dataclasses.replace(before, **changes)
+        if config.steps < before.steps:
+            raise ValueError(f"steps may only grow: the run has {before.steps:,}, got {config.steps:,}")
         run = _restored(path, config, options, warn)
+        if config.steps > before.steps:
+            configs.save(dataclasses.replace(before, steps=config.steps), path / folder.CONFIG)
     except BaseException:
         held.close()
         raise
@@ -289,25 +328,3 @@ def _restored(path: Path, config: RunConfig, options: Options, warn: Callable[[s
 def _notes(summary: RunSummary) -> dict[str, str]:
     notes = {"UT(short)": f"{summary.ut.mean():.4g}"}
     return notes if summary.hv is None else notes | {"HV(short)": f"{summary.hv.mean():.4g}"}
-
-
-@contextmanager
-def _interrupts() -> Iterator[Callable[[], bool]]:
-    """Ctrl-C sets a flag that is read between blocks; a second one interrupts at once."""
-    pressed = False
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        nonlocal pressed
-        if pressed:
-            raise KeyboardInterrupt
-        pressed = True
-
-    try:
-        before = signal.signal(signal.SIGINT, handle)
-    except ValueError:  # not the main thread: the caller's business
-        yield lambda: False
-        return
-    try:
-        yield lambda: pressed
-    finally:
-        signal.signal(signal.SIGINT, before)
