@@ -120,10 +120,10 @@ def load_latest(
 
     Args:
         run: The run folder.
-        warn: Is told of each damaged checkpoint passed over: its path and what is wrong.
-        check: Says what else is wrong with a checkpoint (a damaged segment of the replay), or None; called before its
-            arrays are read.
-        expected: What its arrays have to be; held against the file before they are read.
+        warn: Called with a message for each damaged checkpoint that is skipped.
+        check: Returns what else is wrong with a checkpoint (a damaged segment of the replay), or None; called before
+            its arrays are read.
+        expected: What its arrays must be; compared with the file before they are read.
 
     Raises:
         CheckpointError: There are checkpoints but none is whole, or one was written by a later version or does not hold

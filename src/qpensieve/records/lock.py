@@ -14,7 +14,7 @@ class FolderInUseError(RuntimeError):
 
 
 def lock(folder: Path) -> TextIO:
-    """Hold the folder until the returned file is closed; the system lets go of it when the process dies.
+    """Lock the folder until the returned file is closed; the system also unlocks it when the process dies.
 
     Raises:
         FolderInUseError: Another process holds it.

@@ -125,7 +125,7 @@ class ReplayLog:
             path.unlink()
 
     def verify(self, manifest: Manifest) -> str | None:
-        """What is wrong with the files of `manifest`, or None; made for `load_latest(check=...)`."""
+        """What is wrong with the files of `manifest`, or None; for `load_latest(check=...)`."""
         if not all(map(_is_segment, manifest)):
             return "the list of its replay's files is not one that this program writes"
         for segment, following in itertools.pairwise(manifest):

@@ -115,7 +115,7 @@ def compare_curves(runs: Sequence[Path], out: Path) -> Path:
 
 
 def _read_rows(path: Path) -> list[dict[str, Any]]:
-    """Train rows by step; of two at one step (a resumed run) the later counts. A line cut off by a crash is skipped."""
+    """Training rows by step; if a step occurs twice (a resumed run), the later row counts. Broken lines are skipped."""
     by_step = {row["step"]: row for row in read_rows(path) if row["event"] == "train"}
     return [by_step[step] for step in sorted(by_step)]
 

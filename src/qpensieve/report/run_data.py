@@ -135,14 +135,17 @@ def _check(config: dict[str, Any]) -> None:
 
 
 def _read_export(path: Path) -> RunData:
-    try:
-        content = read_object(path)
-        config, full, short = content["config"], content["full_protocol"], content["short_protocol"]
-        returns = [np.array(row["mean_returns"], np.float64) for row in full]
-        lam = np.array(content.get("preferences") or test_table(returns[0].shape[-1]), np.float64)
-        reference = content["reference"]
-    except (ValueError, KeyError, TypeError, IndexError) as error:
-        raise ValueError(f"{path} is not a file that 'qpensieve export' wrote: {error!r}") from error
+    content = read_object(path)
+    with interpreting(path, "a file that 'qpensieve export' wrote"):
+        _check(content["config"])
+        return _take_apart(path, content)
+
+
+def _take_apart(path: Path, content: dict[str, Any]) -> RunData:
+    config, full, short = content["config"], content["full_protocol"], content["short_protocol"]
+    returns = [np.array(row["mean_returns"], np.float64) for row in full]
+    lam = np.array(content.get("preferences") or test_table(returns[0].shape[-1]), np.float64)
+    reference = content["reference"]
     is_short_all = "preferences" in config["agent"]  # agents of single preferences are evaluated on all of them
     near = None if reference is None else np.array(reference, np.float64)
     seeds, d = int(config["seeds"]), lam.shape[1]

@@ -85,8 +85,8 @@ class Keeper:
         before, manifest = saved.meta.get("config"), saved.meta.get("replay")
         if not isinstance(before, dict) or not isinstance(manifest, list | None):
             return "it must say its configuration and its replay"
-        current = configs.to_dict(self._session.config)
-        may_grow = ("steps",) if before.get("steps", 0) <= current["steps"] else ()
+        current, steps = configs.to_dict(self._session.config), before.get("steps", 0)
+        may_grow = ("steps",) if isinstance(steps, int) and steps <= current["steps"] else ()
         checkpoint.check_config(_completed(before), current, ignore=(*MAY_DIFFER, *may_grow))
         return None if self._log is None else self._log.verify(manifest or [])
 
