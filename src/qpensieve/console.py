@@ -107,6 +107,11 @@ class Progress:
         """What stands behind the numbers from now on, the most important first: UT, HV, temperature."""
         self._notes = notes
 
+    def announce(self) -> None:
+        """Say how large the run is; how long it takes is known after the first learning steps."""
+        if self._outlook.size and self._step < self._total:
+            self.say(f"{self._outlook.size}; a long run says how long it takes once learning has begun")
+
     def enter(self, phase: str) -> None:
         """What is done from now on; shown at once where it is new, however long it takes."""
         self._account()
