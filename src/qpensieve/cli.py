@@ -374,7 +374,8 @@ def _dominance(run: Path, other: Path) -> str:
     ours, theirs = comparison.on_common_preferences([comparison.read(run), comparison.read(other)])
     shares = comparison.dominance(ours, theirs)
     spread = f"{shares.mean():.3f}" if len(shares) == 1 else f"{shares.mean():.3f} +- {shares.std():.3f}"
-    return f"ED against {other}: {spread} over {len(shares)} seed pair{'s' if len(shares) > 1 else ''}, {len(ours.preferences)} preferences"
+    pairs = f"{len(shares)} seed pair{'s' if len(shares) > 1 else ''}"
+    return f"ED against {other}: {spread} over {pairs}, {len(ours.preferences)} preferences"
 
 
 def _domain_rows(domain: Domain) -> list[console.Row]:

@@ -202,11 +202,11 @@ class Progress:
         pace = self._paces[self._work]
         notes = [f"{name} {value}" for name, value in self._notes.items()]
         return [
-            (2, bar),
+            (4, bar),
             (0, phase if self._seen else ""),
             (0, f"{self._step:,}/{self._total:,} steps"),
             (1, self._left()),
-            (4, f"{pace.steps / pace.seconds:,.0f} steps/s" if pace.seconds and pace.steps else ""),
+            (2, f"{pace.steps / pace.seconds:,.0f} steps/s" if pace.seconds and pace.steps else ""),
             *((3 if i == 0 else 5 + i, note) for i, note in enumerate(notes)),
         ]
 
