@@ -63,6 +63,7 @@ class TestTrain:
             assert str(tmp_path / "run" / name) in said.out.splitlines()
         assert f"run folder: {tmp_path / 'run'}" in said.err
         assert "300/300 steps" in said.err
+        assert "300 steps x 2 seeds" in said.err
 
     def test_algo_and_preset_decide_what_settings_there_are(self, trained: Path, capsys: pytest.CaptureFixture[str]):
         config = json.loads((trained / "mosac" / "config.json").read_text())

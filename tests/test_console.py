@@ -181,6 +181,12 @@ class TestProgress:
             "1.5M steps x 5 seeds: about 4.2 hours more on this machine; --preset quick takes a few minutes\n"
         ]
 
+    def test_a_run_says_its_size_before_it_begins(self, clock: list[float], terminal: FakeTerminal):
+        Progress(1_500_000, 0, terminal, outlook=Outlook(size="1.5M steps x 5 seeds")).announce()
+        assert terminal.getvalue().startswith("1.5M steps x 5 seeds; ")
+        Progress(1_500_000, 0, terminal, quiet=True, outlook=Outlook(size="twice")).announce()
+        assert "twice" not in terminal.getvalue()
+
     def test_a_short_run_does_not(self, clock: list[float], terminal: FakeTerminal):
         progress = Progress(1000, 0, terminal, outlook=Outlook(size="1k steps x 5 seeds"))
         run(progress, clock, LEARNING, range(100, 1000, 100), 1.0)

@@ -81,7 +81,10 @@ def train(words: list[str]) -> None:
     presets.check_preset(preset, config)
     slug = config.domain.split("/")[-1].replace(":", ".")
     name = arguments.name or f"{slug}-{config.algo}-{datetime.now():%Y%m%d-%H%M%S}"
-    _complete(runs.start(arguments.out / name, config, arguments.options))
+    hint = "" if preset == "quick" else "--preset quick takes a few minutes"
+    if not arguments.options.quiet:
+        _warn(f"preparing {config.domain}, {config.algo} ...")
+    _complete(runs.start(arguments.out / name, config, arguments.options), hint)
 
 
 def _parse_train(words: list[str], algo: str, preset: str, domain: str = "") -> TrainArguments:
@@ -353,10 +356,10 @@ def _without_domain(config: RunConfig) -> RunConfig:
     return unset
 
 
-def _complete(run: Run) -> None:
+def _complete(run: Run, hint: str = "") -> None:
     print(f"run folder: {run.folder}", file=sys.stderr)
     try:
-        run.train()
+        run.train(hint)
     except DivergedError as error:
         step = run.last_checkpoint_step
         kept = f"the last good checkpoint is at step {step}" if step else "there is no checkpoint yet"
@@ -384,7 +387,8 @@ def _dominance(run: Path, other: Path) -> str:
     ours, theirs = comparison.on_common_preferences([comparison.read(run), comparison.read(other)])
     shares = comparison.dominance(ours, theirs)
     spread = f"{shares.mean():.3f}" if len(shares) == 1 else f"{shares.mean():.3f} +- {shares.std():.3f}"
-    return f"ED against {other}: {spread} over {len(shares)} seed pair(s), {len(ours.preferences)} preferences"
+    pairs = f"{len(shares)} seed pair{'s' if len(shares) > 1 else ''}"
+    return f"ED against {other}: {spread} over {pairs}, {len(ours.preferences)} preferences"
 
 
 def _domain_rows(domain: Domain) -> list[console.Row]:

@@ -107,6 +107,11 @@ class Progress:
         """What stands behind the numbers from now on, the most important first: UT, HV, temperature."""
         self._notes = notes
 
+    def announce(self) -> None:
+        """Say how large the run is; how long it takes is known after the first learning steps."""
+        if self._outlook.size and self._step < self._total:
+            self.say(f"{self._outlook.size}; a long run says how long it takes once learning has begun")
+
     def enter(self, phase: str) -> None:
         """What is done from now on; shown at once where it is new, however long it takes."""
         self._account()
@@ -197,11 +202,11 @@ class Progress:
         pace = self._paces[self._work]
         notes = [f"{name} {value}" for name, value in self._notes.items()]
         return [
-            (2, bar),
+            (4, bar),
             (0, phase if self._seen else ""),
             (0, f"{self._step:,}/{self._total:,} steps"),
             (1, self._left()),
-            (4, f"{pace.steps / pace.seconds:,.0f} steps/s" if pace.seconds and pace.steps else ""),
+            (2, f"{pace.steps / pace.seconds:,.0f} steps/s" if pace.seconds and pace.steps else ""),
             *((3 if i == 0 else 5 + i, note) for i, note in enumerate(notes)),
         ]
 

@@ -115,7 +115,8 @@ def _take_apart(path: Path, content: dict[str, Any], row: dict[str, Any]) -> Res
 def _choose(path: Path, steps: list[int], step: int | None) -> int:
     """The step asked for, or the newest."""
     if not steps:
-        raise ValueError(f"{path} has no full evaluation yet: run 'qpensieve evaluate {path}'")
+        which = path if path.is_dir() else "RUN"
+        raise ValueError(f"{path} has no full evaluation yet: run 'qpensieve evaluate {which}'")
     if step is not None and step not in steps:
         raise ValueError(f"{path} has no full evaluation at step {step}; it has: {', '.join(map(str, sorted(steps)))}")
     return max(steps) if step is None else step

@@ -120,6 +120,7 @@ class Run:
         """
         session = self.session
         progress = Progress(session.goal, session.step, quiet=self._options.quiet, outlook=self._outlook(hint))
+        progress.announce()
         try:
             with interrupts(progress.answer) as is_interrupted:
                 self._train(progress, is_interrupted)
