@@ -183,7 +183,7 @@ class TestProgress:
 
     def test_a_run_says_its_size_before_it_begins(self, clock: list[float], terminal: FakeTerminal):
         Progress(1_500_000, 0, terminal, outlook=Outlook(size="1.5M steps x 5 seeds")).announce()
-        assert terminal.getvalue().startswith("1.5M steps x 5 seeds; ")
+        assert terminal.getvalue() == "1.5M steps x 5 seeds\n"
         Progress(1_500_000, 0, terminal, quiet=True, outlook=Outlook(size="twice")).announce()
         assert "twice" not in terminal.getvalue()
 

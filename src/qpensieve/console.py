@@ -108,9 +108,9 @@ class Progress:
         self._notes = notes
 
     def announce(self) -> None:
-        """Say how large the run is; how long it takes is known after the first learning steps."""
+        """Say how large the run is; how long it takes can be said after the first learning steps."""
         if self._outlook.size and self._step < self._total:
-            self.say(f"{self._outlook.size}; a long run says how long it takes once learning has begun")
+            self.say(self._outlook.size)
 
     def enter(self, phase: str) -> None:
         """What is done from now on; shown at once where it is new, however long it takes."""
