@@ -581,3 +581,24 @@ def test_a_gymnasium_id_or_a_factory_works_in_place_of_a_domain(domain: str, tmp
     agent.save(tmp_path)
     assert_same(qpensieve.load(tmp_path), agent)
     agent.close()
+
+
+class TestFront:
+    def test_its_rows_are_the_means_of_returns(self, learned: QPensieve):
+        lam = np.array([[0.9, 0.1], [0.1, 0.9]])
+        front = learned.front(seed=1, preferences=lam, episodes=2)
+        np.testing.assert_array_equal(front.mean, learned.returns(lam, 2)[1].mean(axis=1))
+        assert front.objectives == ("treasure", "time")
+
+    def test_a_choice_is_a_row_of_the_front(self, learned: QPensieve):
+        choice = learned.choose("time", episodes=1)
+        front = learned.front(episodes=1)
+        assert choice.returns["time"] == front.mean[:, 1].max()
+
+    def test_a_seed_that_was_not_trained_is_refused(self, learned: QPensieve):
+        with pytest.raises(ValueError, match="seed must be from 0 to"):
+            learned.front(seed=9)
+
+
+def test_an_agent_says_what_it_is(learned: QPensieve):
+    assert repr(learned).startswith("<QPensieve('DST2d', algo='qpensieve', seeds=")

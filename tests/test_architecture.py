@@ -34,7 +34,7 @@ LAYERS: dict[str, set[str]] = {
     },
     "report": {"console", "envs", "metrics", "preferences", "records"},
     "theory": {"console", "envs", "metrics", "preferences", "records", "report"},
-    "api": {"config", "console", "envs", "preferences", "presets", "records", "train"},
+    "api": {"config", "console", "envs", "front", "preferences", "presets", "records", "train"},
     "bench": {
         *("algos", "config", "console", "envs", "learning", "methods", "population", "presets", "replay", "train"),
         "types",

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from qpensieve import config as configs
 from qpensieve.config import RunConfig
 from qpensieve.console import Outlook, Progress
 from qpensieve.envs import EnvSource, is_local, name_for
+from qpensieve.front import Bound, Choice, Front, measure
 from qpensieve.preferences import check_preference
 from qpensieve.presets import default_config
 from qpensieve.records import folder
@@ -131,8 +133,7 @@ class Agent:
         if len(lam) not in (1, len(rows)):
             raise ValueError(f"preference must be one, or one for each of {len(rows)} observations, got {len(lam)}")
         lam = np.broadcast_to(lam, (len(rows), lam.shape[1]))
-        if not 0 <= seed < self.config.seeds:
-            raise ValueError(f"seed must be from 0 to {self.config.seeds - 1}, got {seed}")
+        self._checked_seed(seed)
         stream = None if deterministic else generator or np.random.default_rng()
         action = self._predictor.act(seed, rows, lam, stream)
         if not normalized or spec.num_actions is not None:
@@ -153,12 +154,45 @@ class Agent:
 
         The preferences are `preferences`, else the agents' own (sac, hybrid-sac), else the test table.
         """
-        spec = self.session.spec
-        own = self.session.own_preferences
-        table = protocols(spec.num_objectives, own).full if preferences is None else preferences
-        table = np.atleast_2d(check_preference(table, spec.num_objectives))
-        reference = None if spec.reference is None else np.array(spec.reference)
-        return summarize(self.returns(table, episodes), table, reference)
+        table, given = self._table(preferences), self.session.spec.reference
+        return summarize(self.returns(table, episodes), table, None if given is None else np.array(given))
+
+    def front(self, seed: int = 0, preferences: Any = None, episodes: int = FULL_EPISODES) -> Front:
+        """What the policy of one seed reaches under each preference, and which of these are best: print it.
+
+        The preferences are those of `evaluate`.
+        """
+        table = self._table(preferences)
+        return measure(self.session.spec.objectives, table, self.returns(table, episodes)[self._checked_seed(seed)])
+
+    def choose(
+        self, maximize: str, where: Mapping[str, Bound] | None = None, seed: int = 0, episodes: int = FULL_EPISODES
+    ) -> Choice:
+        """The preference under which one objective is largest while others keep their bounds, and what it brings.
+
+        Args:
+            maximize: Name of an objective.
+            where: Objective -> bound, such as {"control": (">=", -50)}. Where no preference keeps all bounds, the
+                nearest one is returned, with a warning.
+            seed: Which of the trained seeds, counted from 0.
+            episodes: Episodes per preference.
+        """
+        return self.front(seed, episodes=episodes).choose(maximize, where)
+
+    def _table(self, preferences: Any) -> Float[np.ndarray, "p d"]:
+        """The preferences given, else the agents' own, else the test table."""
+        num, own = self.session.spec.num_objectives, self.session.own_preferences
+        table = protocols(num, own).full if preferences is None else preferences
+        return np.atleast_2d(check_preference(table, num))
+
+    def _checked_seed(self, seed: int) -> int:
+        if not 0 <= seed < self.config.seeds:
+            raise ValueError(f"seed must be from 0 to {self.config.seeds - 1}, got {seed}")
+        return seed
+
+    def __repr__(self) -> str:
+        asked = f"{self.config.domain!r}, algo={self.algo!r}, seeds={self.config.seeds}"
+        return f"<{type(self).__name__}({asked}) after {self.num_steps:,} steps>"
 
     def returns(self, preferences: Any, episodes: int = FULL_EPISODES) -> Float[np.ndarray, "seed p e d"]:
         """Undiscounted returns of the deterministic policies."""

@@ -279,7 +279,8 @@ class TestConfig:
             cli.main(["train", "DST2d", "--algo", algo, "--help"])
         out = capsys.readouterr().out
         for name in flat(default_config("DST2d", algo).agent):
-            assert f"--{name.replace('_', '-')}"[:30] in out
+            option = name.replace("_", "-")
+            assert f"--{option}"[:30] in out or f"--no-{option}" in out
 
     def test_the_length_of_the_run_sets_the_envelopes_schedule(self, tmp_path: Path):
         run = runs.start(tmp_path / "run", tiny("envelope"), QUIET)

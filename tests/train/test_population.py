@@ -456,7 +456,8 @@ class TestConfig:
             cli.main(["train", "DST2d", "--algo", algo, "--help"])
         out = capsys.readouterr().out
         for name in flat(config.agent):
-            assert f"--{name.replace('_', '-')}"[:30] in out
+            option = name.replace("_", "-")
+            assert f"--{option}"[:30] in out or f"--no-{option}" in out
 
     @pytest.mark.parametrize(
         ("changes", "message"),
