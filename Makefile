@@ -3,8 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+DOCS_STAMP := $(VENV)/.docs-installed
+SITE := build/docs
 
-.PHONY: help setup train lint test test-slow bench clean
+.PHONY: help setup train lint test test-slow bench docs clean
 
 help:
 	@echo "make train      the main job: Q-Pensieve on DST2d, small enough for two cores (under three minutes of training)"
@@ -13,6 +15,7 @@ help:
 	@echo "make test       lint, then the test suite (under ten minutes on two cores)"
 	@echo "make test-slow  the learning tests (many minutes)"
 	@echo "make bench      benchmarks; prints tables of ratios measured in one run"
+	@echo "make docs       the pages and the API reference as a site, in $(SITE)/site; warnings fail"
 	@echo "make clean      remove the environment and caches"
 
 setup: $(STAMP)
@@ -30,8 +33,8 @@ lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/pyright
 
-# Compiling is most of what the tests cost, and code that runs for a moment need not be optimised. Some identities hold to
-# the bit in optimised code only, which is what people run: those come after, and the slow tests are optimised too.
+# Tests spend most of their time on compiling, and code that runs only briefly need not be optimised. Some identities hold
+# bit for bit only in optimised code, which is what people run: their tests run after the others. Slow tests are optimised too.
 test: lint
 	XLA_FLAGS="$(XLA_FLAGS) --xla_backend_optimization_level=0" \
 	  $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not optimized"
@@ -46,6 +49,20 @@ bench: $(STAMP)
 	$(BIN)/qpensieve bench methods
 	$(BIN)/qpensieve bench collect
 	$(BIN)/qpensieve bench train
+
+$(DOCS_STAMP): $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	@touch $(DOCS_STAMP)
+
+# Built in a folder of its own: beside zensical.toml Zensical keeps a .cache, and here that is the cache of the tests.
+docs: $(DOCS_STAMP)
+	rm -rf $(SITE)
+	mkdir -p $(SITE)/pages/examples $(SITE)/pages/results
+	cp zensical.toml $(SITE)
+	cp -r README.md CHANGELOG.md CONTRIBUTING.md docs $(SITE)/pages
+	cp examples/*.md examples/*.py $(SITE)/pages/examples
+	cp results/*.md $(SITE)/pages/results
+	cd $(SITE) && $(abspath $(BIN))/zensical build --strict
 
 clean:
 	rm -rf $(VENV) .cache .pytest_cache .ruff_cache build

@@ -1,16 +1,25 @@
 """Strict settings for every test: no silent rank promotion, no reused random key, compiled code kept between runs."""
 
+import os
 from pathlib import Path
 
 import jax
 import pytest
 
 import qpensieve.envs.lunar_lander  # noqa: F401  (loads Box2D safely before a test module does)
+from qpensieve.records.trust import DATA_VARIABLE
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_debug_key_reuse", True)
 jax.config.update("jax_compilation_cache_dir", str(Path(__file__).parents[1] / ".cache" / "jax"))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_data_folder(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Tests leave the user's own data folder alone."""
+    os.environ[DATA_VARIABLE] = str(tmp_path_factory.mktemp("data"))
+
 
 SLOW_TIMEOUT = 1800
 """Seconds that a learning test may take; the others have the limit of pyproject.toml."""

@@ -3,19 +3,30 @@
 import errno
 import json
 import os
+import warnings
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+import gymnasium
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import qpensieve
 from qpensieve import MOSAC, Agent, QPensieve
+from qpensieve.envs import name_for
+from qpensieve.envs.history import episode_seeds
+from qpensieve.envs.registry import spec_of
+from qpensieve.learning.streams import Purpose, derived_seed
+from qpensieve.records import checkpoint
 from qpensieve.records.checkpoint import CheckpointError
 from qpensieve.settings import flat
 from qpensieve.train import run as runs
 from qpensieve.train.trainer import Trainer
+from tests.envs import foreign
+from tests.envs.foreign import PointMass
 from tests.train.kill_run import TINY, share_learners
 
 SMALL: dict[str, Any] = {
@@ -37,6 +48,20 @@ def _shared_learners() -> Iterator[None]:
 
 def small(**settings: Any) -> QPensieve:
     return QPensieve("DST2d", seeds=2, preset="quick", **(SMALL | settings))
+
+
+def tiny_population(domain: str = "DST2d", **settings: Any) -> qpensieve.PGMORL:
+    sizes: dict[str, Any] = {
+        "divisions": 2,
+        "rollout_steps": 16,
+        "num_lanes": 2,
+        "minibatches": 2,
+        "epochs": 2,
+        "hidden": 8,
+    }
+    return qpensieve.PGMORL(
+        domain, seeds=1, steps=960, warmup_iterations=2, generation_iterations=1, **sizes, **settings
+    )
 
 
 def everything(agent: Agent) -> dict[str, bytes]:
@@ -79,17 +104,73 @@ class TestLearn:
         assert (before != learned.predict(OBS, LAM)).any()
 
     def test_refuses_a_number_of_steps_that_is_not_whole_blocks(self, learned: QPensieve):
-        with pytest.raises(ValueError, match=r"steps must be a multiple of block \(20\), got 230; the nearest is"):
+        with pytest.raises(
+            ValueError, match=r"total_timesteps must be a multiple of block \(20\), got 30; nearest: 40"
+        ):
             learned.learn(30)
         assert learned.num_steps == 200
         assert learned.config.steps == 200
+
+    @pytest.mark.parametrize(
+        ("total", "complaint"),
+        [
+            *[(wrong, "must be a whole number of at least 20, one block; got") for wrong in (1.5, np.nan, np.inf, -20)],
+            *[(wrong, "must be a whole number of at least 20, one block; got") for wrong in ("100", True, None, 0, 19)],
+            *[(wrong, r"must be a multiple of block \(20\), got 75.*; nearest: 80") for wrong in (75, 75.0)],
+            (np.float32(20.5), "must be a whole number"),
+            (np.array([40]), "must be a whole number"),
+            (40 + 0j, "must be a whole number"),
+        ],
+    )
+    def test_refuses_what_is_no_number_of_whole_blocks_and_stays_as_it_was(
+        self, total: Any, complaint: str, learned: QPensieve
+    ):
+        before, config = everything(learned), learned.config
+        with pytest.raises(ValueError, match=f"total_timesteps {complaint}"):
+            learned.learn(total)
+        assert everything(learned) == before
+        assert learned.config == config
+
+    @pytest.mark.parametrize("total", [2e2, np.float32(200), np.int64(200)])
+    def test_takes_whole_numbers_of_any_type_even_after_a_refusal(self, total: Any, learned: QPensieve, tmp_path: Path):
+        agent = small()
+        with pytest.raises(ValueError, match="total_timesteps"):
+            agent.learn(2e2 + 0.5)
+        assert_same(agent.learn(total), learned)
+        assert type(agent.config.steps) is int
+        agent.save(tmp_path)
+        assert_same(qpensieve.load(tmp_path), learned)
+
+    def test_without_memory_for_a_longer_replay_stays_as_it_was(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+        agent = small().learn(200)
+        before = everything(agent)
+
+        def no_memory(*_: Any) -> None:
+            raise MemoryError
+
+        monkeypatch.setattr(jnp, "pad", no_memory)
+        with pytest.raises(MemoryError):
+            agent.learn(200)
+        monkeypatch.undo()
+        assert everything(agent) == before
+        agent.save(tmp_path)
+        assert_same(qpensieve.load(tmp_path), agent)
+
+    def test_of_a_population_refuses_the_same(self):
+        agent = tiny_population()
+        block, config = agent.session.block, agent.config
+        for wrong in (block - 1, np.nan, "1000", block + 0.5):
+            with pytest.raises(ValueError, match=f"total_timesteps must be a whole number of at least {block}"):
+                agent.learn(wrong)
+        assert agent.config == config
+        assert agent.learn(float(block) + 5).num_steps == block
 
     def test_shows_its_progress_where_asked(self, capsys: pytest.CaptureFixture[str]):
         small().learn(40, progress_bar=True)
         assert "Traceback" not in capsys.readouterr().err
 
     def test_unknown_settings_name_near_ones(self):
-        with pytest.raises(ValueError, match="unknown setting 'num_snapshot'; near it: num_snapshots"):
+        with pytest.raises(ValueError, match="unknown setting 'num_snapshot'; use one of: num_snapshots"):
             QPensieve("DST2d", num_snapshot=3)
 
     def test_unknown_domains_name_near_ones(self):
@@ -142,17 +223,17 @@ class TestPredict:
     @pytest.mark.parametrize(
         ("obs", "lam", "seed", "complaint"),
         [
-            (np.zeros(3), LAM[0], 0, r"observation has shape \(3,\), expected \(2,\) or \(n, 2\)"),
-            (np.zeros((4, 1)), LAM[0], 0, r"observation has shape \(4, 1\), expected \(2,\) or \(n, 2\)"),
-            (np.zeros((2, 3, 2)), LAM[0], 0, r"observation has shape \(2, 3, 2\)"),
-            (OBS, LAM[:2], 0, "got 2 preferences for 3 observations: give one, or one for each"),
-            (OBS[0], LAM, 0, "got 3 preferences for 1 observations"),
-            (OBS, [0.2, 0.3, 0.5], 0, "preference needs 2 entries, one per objective; got 3"),
-            (OBS, [0.2, 0.9], 0, r"preference sums to 1\.1, not to 1"),
-            (OBS, [-0.5, 1.5], 0, "preference entry at index 0 is -0.5, which is negative"),
-            (OBS, [np.nan, 1.0], 0, "which is not finite"),
-            (OBS, LAM[0], 2, "seed 2 was not trained: there are 2, counted from 0"),
-            (OBS, LAM[0], -1, "seed -1 was not trained"),
+            (np.zeros(3), LAM[0], 0, r"obs must have shape \(2,\) or \(n, 2\), got \(3,\)"),
+            (np.zeros((4, 1)), LAM[0], 0, r"obs must have shape \(2,\) or \(n, 2\), got \(4, 1\)"),
+            (np.zeros((2, 3, 2)), LAM[0], 0, r"obs must have shape .*, got \(2, 3, 2\)"),
+            (OBS, LAM[:2], 0, "preference must be one, or one for each of 3 observations, got 2"),
+            (OBS[0], LAM, 0, "one for each of 1 observations, got 3"),
+            (OBS, [0.2, 0.3, 0.5], 0, "preference must have 2 entries, one per objective, got 3"),
+            (OBS, [0.2, 0.9], 0, r"preference must sum to 1, got 1\.1"),
+            (OBS, [-0.5, 1.5], 0, "preference entries must be 0 or more, got -0.5 at index 0"),
+            (OBS, [np.nan, 1.0], 0, "preference entries must be finite, got nan"),
+            (OBS, LAM[0], 2, "seed must be from 0 to 1, got 2"),
+            (OBS, LAM[0], -1, "seed must be from 0 to 1, got -1"),
         ],
     )
     def test_says_what_is_wrong_with_its_input(
@@ -160,6 +241,69 @@ class TestPredict:
     ):
         with pytest.raises(ValueError, match=complaint):
             learned.predict(obs, lam, seed=seed)
+
+
+def play(agent: Agent, env: gymnasium.Env, lam: np.ndarray, row: int) -> np.ndarray:
+    """Return of an episode of a plain Gymnasium loop, from the start state of a row of the evaluation."""
+    lane = np.random.SeedSequence(derived_seed(agent.config.first_seed, Purpose.EVALUATION, row), spawn_key=(0, 0))
+    obs, _ = env.reset(seed=int(episode_seeds(np.array([0]), lambda _: lane)[0]))
+    total, done = np.zeros(len(lam)), False
+    while not done:
+        obs, reward, terminated, truncated, _ = env.step(agent.predict(obs, lam))
+        total += np.asarray(reward)
+        done = terminated or truncated
+    return total
+
+
+POINT_MASS = "tests.envs.foreign:make_point_mass"
+
+
+@pytest.fixture(scope="module")
+def pushing() -> Agent:
+    return QPensieve(POINT_MASS, seeds=2, preset="quick", **SMALL).learn(140)
+
+
+class TestActionScale:
+    """A foreign environment whose box is [-2, 4]."""
+
+    def assert_a_plain_loop_scores_what_returns_says(self, agent: Agent) -> None:
+        returns = agent.returns(LAM, episodes=2)
+        for row in range(6):
+            np.testing.assert_allclose(
+                play(agent, PointMass(), LAM[row // 2], row), returns[0, row // 2, row % 2], 1e-3
+            )
+
+    def test_a_plain_loop_scores_what_returns_says(self, pushing: Agent):
+        self.assert_a_plain_loop_scores_what_returns_says(pushing)
+
+    def test_a_plain_loop_scores_what_returns_says_with_a_population(self):
+        agent = tiny_population(POINT_MASS)
+        self.assert_a_plain_loop_scores_what_returns_says(agent.learn(2 * agent.session.block))
+
+    @pytest.mark.parametrize("deterministic", [True, False])
+    def test_actions_are_points_of_the_box_and_the_old_ones_an_option(self, deterministic: bool, pushing: Agent):
+        obs = np.random.default_rng(0).normal(0, 5, (50, 4))
+        draw = lambda normalized: pushing.predict(
+            obs, [0.5, 0.5], deterministic=deterministic, generator=np.random.default_rng(1), normalized=normalized
+        )
+        old, new = draw(True), draw(False)
+        assert np.abs(old).max() <= 1
+        np.testing.assert_allclose(new, foreign.LOW + (old + 1) / 2 * (foreign.HIGH - foreign.LOW), atol=1e-5)
+        assert all(PointMass().action_space.contains(action) for action in new)
+
+    def test_observations_may_have_the_shape_of_the_environment(self, pushing: Agent):
+        obs = np.random.default_rng(0).normal(size=(3, 2, 2))
+        flat = pushing.predict(obs.reshape(3, 4), LAM)
+        np.testing.assert_array_equal(pushing.predict(obs, LAM), flat)
+        np.testing.assert_allclose(pushing.predict(obs[1], LAM[1]), flat[1], atol=1e-6)
+
+    def test_discrete_actions_are_integers(self):
+        settings: dict[str, Any] = {name: SMALL[name] for name in ("block", "random_steps", "batch_size")}
+        agent = qpensieve.EnvelopeDQN("DeepSeaTreasure", seeds=1, preset="quick", **settings)
+        one, many = agent.predict(np.zeros(2), [0.5, 0.5]), agent.predict(np.zeros((3, 2)), [0.5, 0.5])
+        assert gymnasium.spaces.Discrete(4).contains(one)
+        assert many.tolist() == [one] * 3
+        assert np.issubdtype(many.dtype, np.integer)
 
 
 class TestEvaluate:
@@ -174,8 +318,79 @@ class TestEvaluate:
         assert returns.shape == (2, 3, 2, 2)
         expected = (returns.mean(axis=2) * LAM).sum(axis=2).mean(axis=1)
         np.testing.assert_allclose(learned.evaluate(LAM, episodes=2).ut, expected)
-        with pytest.raises(ValueError, match="preference needs 2 entries"):
+        with pytest.raises(ValueError, match="preference must have 2 entries"):
             learned.evaluate([[0.2, 0.3, 0.5]])
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+class TestEnvironmentsWithoutAName:
+    @pytest.mark.parametrize("source", [PointMass, foreign.make_point_mass])
+    def test_a_class_or_function_that_can_be_imported_is_saved_by_its_name(self, source: Any, tmp_path: Path):
+        agent = QPensieve(source, seeds=2, preset="quick", **SMALL)
+        assert agent.config.domain == f"tests.envs.foreign:{source.__name__}"
+        agent.save(tmp_path)
+        assert_same(qpensieve.load(tmp_path), agent)
+
+    @pytest.mark.parametrize("source", [lambda: PointMass(), partial(PointMass)])
+    def test_another_trains_but_says_at_once_and_at_the_end_that_it_cannot_be_saved(self, source: Any, tmp_path: Path):
+        with pytest.warns(UserWarning, match=r"can be trained but not saved: .*pass its name, 'module:factory'"):
+            agent = QPensieve(source, seeds=2, preset="quick", **SMALL)
+        assert np.isfinite(agent.learn(120).returns(LAM, episodes=1)).all()
+        with pytest.raises(ValueError, match=r"must have a name to be saved, .* pass its name, 'module:factory'"):
+            agent.save(tmp_path / "agent")
+        with pytest.raises(ValueError, match="must have a name to be saved"):
+            runs.start(tmp_path / "run", agent.config, runs.Options(quiet=True))
+        assert contents(tmp_path) == {}
+        assert list(tmp_path.iterdir()) == []
+
+    def test_two_functions_of_one_name_are_two_environments(self):
+        makers = [lambda kind=kind: kind() for kind in (PointMass, foreign.NoRewardSpace)]
+        names = [name_for(make) for make in makers]
+        assert [spec_of(name).num_objectives for name in names] == [2, 3]
+        assert [name_for(make) for make in makers] == names
+
+
+class TestEndlessEnvironments:
+    SETTINGS: ClassVar[dict[str, Any]] = {"seeds": 2, "preset": "quick", "max_eval_steps": 30, **SMALL}
+
+    def test_an_evaluation_ends_at_the_limit_with_the_returns_so_far_and_a_warning(self):
+        agent = QPensieve(foreign.Endless, **self.SETTINGS)
+        complaint = r"tests\.envs\.foreign:Endless: an episode .* did not end within 30 steps.* max_eval_steps"
+        with pytest.warns(UserWarning, match=complaint) as said:
+            returns = agent.returns(LAM, episodes=2)
+        assert len(said) == 1
+        assert (returns == -30).all()
+        with pytest.warns(UserWarning, match=complaint):
+            assert (agent.evaluate(LAM, episodes=1).ut == -30).all()
+
+    def test_the_words_are_the_same_each_time_so_that_python_shows_them_once(self):
+        agent = QPensieve(foreign.Endless, **self.SETTINGS)
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("default")
+            agent.returns(LAM, episodes=1)
+            agent.returns(LAM[:2], episodes=2)
+        assert len(said) == 1
+
+    def test_a_population_measures_its_members_up_to_the_limit(self):
+        agent = tiny_population("tests.envs.foreign:Endless", max_eval_steps=25)
+        with pytest.warns(UserWarning, match="did not end within 25 steps"):
+            agent.learn(agent.session.block)
+        with pytest.warns(UserWarning, match="did not end within 25 steps"):
+            assert (agent.returns(LAM, episodes=1) == -25).all()
+
+    def test_an_agent_saved_before_there_was_a_limit_loads(self, learned: QPensieve, tmp_path: Path):
+        learned.save(tmp_path)
+        config = json.loads((tmp_path / "config.json").read_text())
+        assert config.pop("max_eval_steps") == 10_000
+        (tmp_path / "config.json").write_text(json.dumps(config))
+        (meta,) = (tmp_path / "checkpoints").glob("*/meta.json")
+        body = json.loads(meta.read_text())
+        del body["meta"]["config"]["max_eval_steps"], body["checksum"]
+        meta.write_bytes(checkpoint._render(body))
+        assert_same(qpensieve.load(tmp_path), learned)
 
 
 class TestSaveAndLoad:
@@ -212,6 +427,94 @@ class TestSaveAndLoad:
         assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoints", "config.json", "replay"]
         assert_same(qpensieve.load(tmp_path), learned)
 
+    @pytest.mark.parametrize(
+        "files",
+        [
+            ["config.json"],
+            ["config.json", "checkpoints/mine"],
+            ["config.json", "checkpoints/step_000000200/arrays.npz", "replay/rows_0_200.npy"],
+            ["checkpoints/best.pt"],
+            ["replay/rows_0_200.npy"],
+            ["notes.txt"],
+            [".hidden"],
+        ],
+    )
+    def test_nothing_of_a_stranger_is_touched(self, files: list[str], learned: QPensieve, tmp_path: Path):
+        for name in files:
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name).write_text('{"theirs": 1}')
+        before = contents(tmp_path)
+        with pytest.raises(
+            FileExistsError, match=r"must be new, empty or hold an earlier save, but it holds something"
+        ):
+            learned.save(tmp_path)
+        assert contents(tmp_path) == before
+
+    @pytest.mark.parametrize("extra", ["notes.txt", "checkpoints/mine.npz", "checkpoints/step_000000200/x", "replay/x"])
+    def test_an_earlier_save_beside_which_something_else_lies_is_not_touched(
+        self, extra: str, learned: QPensieve, tmp_path: Path
+    ):
+        learned.save(tmp_path)
+        learned.save(tmp_path)
+        (tmp_path / extra).write_text("theirs")
+        before = contents(tmp_path)
+        with pytest.raises(FileExistsError, match="choose another folder"):
+            learned.save(tmp_path)
+        assert contents(tmp_path) == before
+
+    def test_a_run_folder_is_not_touched(self, learned: QPensieve, tmp_path: Path):
+        runs.start(tmp_path / "run", learned.config, runs.Options(quiet=True)).close()
+        before = contents(tmp_path)
+        with pytest.raises(FileExistsError, match=r"but it holds a run \(config\.json, environment\.json, run\.lock\)"):
+            learned.save(tmp_path / "run")
+        assert contents(tmp_path) == before
+
+    @pytest.mark.parametrize("path", ["", " "])
+    def test_a_folder_must_be_named(
+        self, path: str, learned: QPensieve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.chdir(tmp_path)
+        with pytest.raises(ValueError, match="path must name the folder to save the agent in, got an empty one"):
+            learned.save(path)
+        assert contents(tmp_path) == {}
+
+    @pytest.mark.parametrize("path", ["file", "file/agent"])
+    def test_a_file_in_the_way_is_named(self, path: str, learned: QPensieve, tmp_path: Path):
+        (tmp_path / "file").write_text("theirs")
+        with pytest.raises(NotADirectoryError, match=f"must be a folder, but {tmp_path / 'file'} is a file"):
+            learned.save(tmp_path / path)
+        assert (tmp_path / "file").read_text() == "theirs"
+
+    def test_a_save_that_fails_leaves_no_new_folder(
+        self, learned: QPensieve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        def no_space(*_: Any) -> None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        monkeypatch.setattr(os, "fsync", no_space)
+        with pytest.raises(CheckpointError, match="No space"):
+            learned.save(tmp_path / "agent")
+        assert not (tmp_path / "agent").exists()
+
+    @pytest.mark.parametrize("number", range(6))
+    def test_a_save_that_fails_while_it_replaces_the_one_before_takes_it_back(
+        self, number: int, learned: QPensieve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        learned.save(tmp_path)
+        before, rename, done = contents(tmp_path), Path.rename, []
+
+        def fail_once(self: Path, target: Path) -> Path:
+            done.append(self)
+            if len(done) == number + 1:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            return rename(self, target)
+
+        monkeypatch.setattr(Path, "rename", fail_once)
+        with pytest.raises(CheckpointError, match="is unchanged"):
+            learned.save(tmp_path)
+        monkeypatch.undo()
+        assert contents(tmp_path) == before
+
     def test_a_new_agent_can_be_saved_too(self, tmp_path: Path):
         agent = small()
         agent.save(tmp_path)
@@ -242,12 +545,12 @@ class TestSaveAndLoad:
         run = runs.start(tmp_path / "run", config, runs.Options(quiet=True, final_evaluation=False))
         run.train()
         run.close()
-        with pytest.warns(UserWarning, match="keeps no replay"):
+        with pytest.warns(UserWarning, match="has no replay"):
             agent = qpensieve.load(tmp_path / "run")
         assert agent.learn(200).num_steps == 300
 
     def test_what_is_no_agent_is_refused(self, tmp_path: Path):
-        with pytest.raises(FileNotFoundError, match="is neither a saved agent nor a run's folder"):
+        with pytest.raises(FileNotFoundError, match="is neither a saved agent nor a run folder"):
             qpensieve.load(tmp_path / "nowhere")
 
     def test_a_run_that_has_no_checkpoint_yet_says_so(self, learned: QPensieve, tmp_path: Path):

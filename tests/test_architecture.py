@@ -17,6 +17,7 @@ LAYERS: dict[str, set[str]] = {
     "preferences": set(),
     "types": {"preferences"},
     "metrics": {"preferences"},
+    "front": {"console", "metrics"},
     "records": {"machine", "metrics"},
     "envs": {"machine", "metrics", "preferences", "types"},
     "learning": {"types"},
@@ -25,6 +26,7 @@ LAYERS: dict[str, set[str]] = {
     "population": {"envs", "learning", "metrics", "preferences", "records", "settings", "types"},
     "methods": {"algos", "population", "settings", "types"},
     "config": {"algos", "envs", "methods", "records", "settings"},
+    "manual": {"config", "methods", "settings"},
     "presets": {"algos", "config", "methods"},
     "train": {
         *("config", "console", "envs", "learning", "machine", "methods", "population", "preferences", "records"),
@@ -32,13 +34,13 @@ LAYERS: dict[str, set[str]] = {
     },
     "report": {"console", "envs", "metrics", "preferences", "records"},
     "theory": {"console", "envs", "metrics", "preferences", "records", "report"},
-    "api": {"config", "console", "preferences", "presets", "records", "train"},
+    "api": {"config", "console", "envs", "preferences", "presets", "records", "train"},
     "bench": {
         *("algos", "config", "console", "envs", "learning", "methods", "population", "presets", "replay", "train"),
         "types",
     },
     "cli": {
-        *("bench", "config", "console", "envs", "methods", "metrics", "presets", "records", "report", "theory"),
+        *("bench", "config", "console", "envs", "manual", "methods", "presets", "records", "report", "theory"),
         "train",
     },
 }

@@ -6,23 +6,26 @@ import sys
 
 import pytest
 
-from qpensieve import cli
+from qpensieve import cli, manual
 from qpensieve.envs import DOMAINS
+from qpensieve.methods import METHODS
+from qpensieve.presets import default_config
 
 
 def test_domains_lists_all_ten(capsys):
     cli.main(["domains"])
     out = capsys.readouterr().out
     assert all(name in out for name in DOMAINS)
-    assert "(0.0, -4000.0)" in out
+    assert "forward (0), control (-4000)" in out
+    assert max(map(len, out.splitlines())) < 80
 
 
 def test_domains_lists_those_with_indices_below_the_ten_and_says_who_takes_them(capsys):
     cli.main(["domains"])
-    *table, remark = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in table[2:]] == [*DOMAINS, "DeepSeaTreasure"]
+    *table, remark, end = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in table[2:] if line[0] != " "] == [*DOMAINS, "DeepSeaTreasure"]
     assert "DeepSeaTreasure is not one of the ten: its action is an index below 4" in remark
-    assert "only --algo envelope" in remark
+    assert "only --algo envelope" in end
 
 
 def test_bench_lanes_prints_a_table_and_writes_json(capsys, tmp_path):
@@ -73,3 +76,80 @@ def test_an_unknown_option_is_refused(capsys):
     with pytest.raises(SystemExit):
         cli.main(["bench", "lanes", "--lans", "4"])
     assert "--lanes" in capsys.readouterr().err
+
+
+def page(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    with pytest.raises(SystemExit) as end:
+        cli.main([*words, "--help"])
+    assert end.value.code == 0
+    return capsys.readouterr().out
+
+
+class TestHelp:
+    @pytest.mark.parametrize("words", [[], ["train"], ["train", "DST2d", "--algo", "pgmorl"], ["resume"], ["compare"]])
+    @pytest.mark.parametrize("width", [60, 80])
+    def test_fits_the_terminal_and_speaks_to_people(
+        self, words: list[str], width: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setenv("COLUMNS", str(width))
+        text = page(capsys, *words)
+        assert "{None}" not in text
+        assert "options options" not in text
+        if words[:1] in ([], ["train"]):
+            assert max(map(len, text.splitlines())) <= 80
+            assert text.count("lam for short") == 1
+
+    def test_train_groups_settings_by_what_they_set(self, capsys: pytest.CaptureFixture[str]):
+        text = page(capsys, "train", "DST2d", "--algo", "mosac")
+        run, algorithm, evaluation, output = (text.index(f"\n{name}") for name in HEADINGS)
+        where = {flag: text.index(f"  {flag} ") for flag in ("--seeds", "--tau", "--eval-period", "--out")}
+        assert run < where["--seeds"] < algorithm < where["--tau"] < evaluation
+        assert evaluation < where["--eval-period"] < output < where["--out"]
+        assert "[0.005]" in text
+
+    def test_train_hides_what_the_algorithm_does_not_use(self, capsys: pytest.CaptureFixture[str]):
+        unused = ("--random-steps", "--block", "--replay-capacity", "--keep-replay")
+        assert all(flag in page(capsys, "train", "--algo", "qpensieve") for flag in unused)
+        text = page(capsys, "train", "--algo", "pgmorl")
+        assert not any(flag in text for flag in unused)
+        assert "--num-snapshots" not in text
+
+    def test_every_setting_is_explained(self):
+        for algo in METHODS:
+            for option in manual.options(cli.TrainArguments(default_config("DST2d", algo))):
+                assert option.text, option.name
+
+
+HEADINGS = ("run\n", "algorithm: mosac", "evaluation\n", "output\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["trian"], "did you mean 'qpensieve train'?"),
+        (["bench", "lane"], "did you mean 'qpensieve bench lanes'?"),
+        (["train", "trian"], "unknown domain 'trian'"),
+        (["train", "DST2d", "--lr", "1"], "unknown setting --lr; did you mean --learning-rate?"),
+        (["train", "DST2d", "--learning_rat=1"], "unknown setting --learning-rat; did you mean --learning-rate?"),
+        (
+            ["train", "DST2d", "--algo", "mosac", "--push-period", "9"],
+            "mosac has no setting --push-period; it is one of",
+        ),
+        (
+            ["train", "DST2d", "--xyzzy"],
+            "unknown setting --xyzzy. All of them: qpensieve train --algo qpensieve --help",
+        ),
+    ],
+)
+def test_what_is_misspelt_is_refused_with_what_was_meant(words: list[str], said: str, capsys):
+    with pytest.raises(SystemExit) as end:
+        cli.main(words)
+    assert end.value.code == 1
+    assert said in capsys.readouterr().err
+
+
+def test_version_is_an_option_too(capsys: pytest.CaptureFixture[str]):
+    cli.main(["--version"])
+    cli.main(["version"])
+    first, second = capsys.readouterr().out.split()
+    assert first == second

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from qpensieve import cli
-from tests.train.kill_run import TINY, assert_same_run, rows, share_learners, words
+from tests.train.kill_run import TINY, assert_same_run, final_arrays, rows, share_learners, words
 
 RUN = {**TINY, "steps": 300, "eval_period": 300, "parameters_period": 300}
 
@@ -53,12 +53,17 @@ class TestTrain:
     ):
         cli.main(["train", "DST2d", *words(RUN), "--out", str(tmp_path), "--name", "run"])
         said = capsys.readouterr()
-        for part in ("DST2d, qpensieve, step 300", "exact ceilings: UT 7.757", "of the front's treasures"):
+        for part in (
+            "DST2d, qpensieve, step 300",
+            "exact ceilings, full protocol: UT 7.757",
+            "of the front's treasures",
+        ):
             assert part in said.out
         for name in ("summary.json", "front.png", "curves.png"):
             assert str(tmp_path / "run" / name) in said.out.splitlines()
         assert f"run folder: {tmp_path / 'run'}" in said.err
         assert "300/300 steps" in said.err
+        assert "300 steps x 2 seeds" in said.err
 
     def test_algo_and_preset_decide_what_settings_there_are(self, trained: Path, capsys: pytest.CaptureFixture[str]):
         config = json.loads((trained / "mosac" / "config.json").read_text())
@@ -85,6 +90,8 @@ class TestTrain:
             (["mo-mountaincarcontinous-v0"], ["did you mean", "mo-mountaincarcontinuous-v0"]),
             (["tests.envs.foreign:nothing"], ["nothing"]),
             ([], ["DOMAIN"]),
+            (["tests.envs.foreign:FailingReset"], ["licence has run out"]),
+            (["DST2d", "--max-eval-steps", "0"], ["max_eval_steps must be at least 1"]),
         ],
     )
     def test_what_cannot_be_is_refused_with_a_hint_and_nothing_is_created(
@@ -94,6 +101,19 @@ class TestTrain:
         assert [hint for hint in hints if hint not in said] == []
         assert "Traceback" not in said
         assert not (tmp_path / "runs").exists()
+
+    def test_a_file_in_place_of_the_folder_of_runs_is_named(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+        (tmp_path / "file").write_text("mine")
+        said = fail(capsys, "train", "DST2d", "--out", str(tmp_path / "file"), "--name", "run")
+        assert f"must be a folder, but {tmp_path / 'file'} is a file" in said
+
+    def test_old_checkpoints_are_not_mixed_with_a_new_run(self, trained: Path, tmp_path: Path, capsys: Any):
+        folder = shutil.copytree(trained / "ours", tmp_path / "run")
+        (folder / "config.json").unlink()
+        said = fail(capsys, "train", "DST2d", *words(RUN), "--out", str(tmp_path), "--name", "run")
+        assert (
+            "must not hold parts of another run, but it holds environment.json, metrics.jsonl, evaluations.npz" in said
+        )
 
     def test_a_name_that_is_taken_is_refused(self, trained: Path, capsys: pytest.CaptureFixture[str]):
         log = (trained / "ours" / "metrics.jsonl").read_bytes()
@@ -111,8 +131,30 @@ class TestResume:
         assert "the run is complete: all 300 steps are done" in capsys.readouterr().err
         assert_same_run(folder, trained / "ours")
 
+    def test_more_steps_extend_a_run_as_if_it_had_been_longer_from_the_start(
+        self, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ):
+        folder = shutil.copytree(trained / "ours", tmp_path / "run")
+        cli.main(["resume", str(folder), "--steps", "400", "--quiet"])
+        assert json.loads((folder / "config.json").read_text())["steps"] == 400
+        longer = words({**RUN, "steps": 400})
+        cli.main(["train", "DST2d", *longer, "--out", str(tmp_path), "--name", "longer", "--quiet"])
+        extended, whole = final_arrays(folder), final_arrays(tmp_path / "longer")
+        assert [name for name in whole if extended[name].tobytes() != whole[name].tobytes()] == []
+        assert set(rows(tmp_path / "longer")) <= set(rows(folder))
+        cli.main(["resume", str(folder), "--quiet"])
+        assert "all 400 steps are done" in capsys.readouterr().err
+
+    def test_steps_may_only_grow_and_in_whole_blocks(
+        self, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ):
+        folder = shutil.copytree(trained / "ours", tmp_path / "run")
+        assert "steps may only grow: the run has 300, got 200" in fail(capsys, "resume", str(folder), "--steps", "200")
+        assert "must be a multiple of block" in fail(capsys, "resume", str(folder), "--steps", "333")
+        assert json.loads((folder / "config.json").read_text())["steps"] == 300
+
     def test_a_folder_that_is_no_run_is_refused(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-        assert "is not a run's folder" in fail(capsys, "resume", str(tmp_path))
+        assert "is not a run folder" in fail(capsys, "resume", str(tmp_path))
         assert list(tmp_path.iterdir()) == []
 
     def test_another_configuration_is_refused_by_field(
@@ -123,8 +165,32 @@ class TestResume:
         (folder / "config.json").write_text(json.dumps(config | {"random_steps": 200}))
         assert "random_steps was 100, is 200" in fail(capsys, "resume", str(folder))
 
+    def test_results_without_checkpoints_are_kept_unless_starting_over_is_asked_for(
+        self, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ):
+        folder = shutil.copytree(trained / "ours", tmp_path / "run", ignore=shutil.ignore_patterns("checkpoints"))
+        table = (folder / "evaluations.npz").read_bytes()
+        said = fail(capsys, "resume", str(folder))
+        assert "no checkpoint to go on from, and starting over would remove them" in said
+        assert f"qpensieve resume {folder} --start-over" in said
+        assert (folder / "evaluations.npz").read_bytes() == table
+        cli.main(["resume", str(folder), "--start-over", "--quiet"])
+        assert_same_run(folder, trained / "ours")
+
 
 class TestEvaluate:
+    def test_a_damaged_checkpoint_costs_no_evaluation(self, trained: Path, tmp_path: Path, capsys: Any):
+        folder = tmp_path / "run"
+        options = ["--out", str(tmp_path), "--name", "run", "--quiet"]
+        cli.main(["train", "DST2d", *words(RUN | {"eval_period": 100}), *options])
+        capsys.readouterr()
+        (folder / "checkpoints" / "step_000000300" / "arrays.npz").write_bytes(b"")
+        cli.main(["evaluate", str(folder)])
+        said = capsys.readouterr()
+        assert "evaluating the checkpoint of step 200" in said.err
+        assert "the full evaluation of step 300 is newer: it stays" in said.err
+        assert "step 300" in said.out
+
     def test_scores_a_run_and_sets_it_beside_another(
         self, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ):
@@ -133,7 +199,7 @@ class TestEvaluate:
         out = capsys.readouterr().out
         assert "full protocol (100 preferences)" in out
         assert f"ED against {trained / 'mosac'}: " in out
-        assert "over 2 seed pairs" in out
+        assert "over 2 seed pair(s)" in out
         assert rows(folder) == rows(trained / "ours")  # it had been evaluated before
 
     def test_a_run_without_a_full_evaluation_gets_one(self, trained: Path, tmp_path: Path, capsys: Any):
@@ -166,8 +232,29 @@ class TestPlot:
         assert capsys.readouterr().out.split() == [str(tmp_path / "both.png")]
         assert (tmp_path / "both.png").stat().st_size > 1000
 
+    def test_out_is_obeyed_for_one_run_a_picture_of_the_front_or_a_folder_for_all(
+        self, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ):
+        cli.main(["plot", str(trained / "ours"), "--out", str(tmp_path / "x.png")])
+        cli.main(["plot", str(trained / "ours"), "--out", str(tmp_path / "all")])
+        drawn = [tmp_path / "x.png", tmp_path / "all" / "front.png", tmp_path / "all" / "curves.png"]
+        assert capsys.readouterr().out.split() == list(map(str, drawn))
+        assert all(path.stat().st_size > 1000 for path in drawn)
+
+    def test_exported_files_are_drawn_too_alone_and_beside_folders(
+        self, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ):
+        file = tmp_path / "ours.json"
+        cli.main(["export", str(trained / "ours"), "--out", str(file)])
+        cli.main(["plot", str(file)])
+        cli.main(["plot", str(file), str(trained / "mosac"), "--out", str(tmp_path / "both")])
+        named = ["ours.json", "ours-front.png", "ours-curves.png", "both/compare.png"]
+        assert capsys.readouterr().out.split() == [str(tmp_path / name) for name in named]
+        (tmp_path / "other.json").write_text("{}")
+        assert "is not a file that 'qpensieve export' wrote" in fail(capsys, "plot", str(tmp_path / "other.json"))
+
     def test_what_is_no_run_is_refused(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-        assert "is it a run's folder?" in fail(capsys, "plot", str(tmp_path))
+        assert "is it a run folder?" in fail(capsys, "plot", str(tmp_path))
         assert "no runs to compare" in fail(capsys, "plot")
 
 
@@ -199,7 +286,7 @@ class TestBench:
     [
         (["train", "--help"], ["qpensieve train", "DOMAIN", "--seeds", "--num-snapshots", "--hidden", "--keep-replay"]),
         (["train", "DST2d", "--algo", "mosac", "--help"], ["--hidden", "--tau"]),
-        (["resume", "--help"], ["RUN", "--num-threads", "to the same numbers"]),
+        (["resume", "--help"], ["RUN", "--num-threads", "same numbers as without the stop"]),
         (["evaluate", "--help"], ["RUN", "--other", "whole test table"]),
         (["plot", "--help"], ["RUN", "--out"]),
         (["bench", "update", "--help"], ["--repeats", "--json", "--plain"]),

@@ -146,11 +146,11 @@ class TestOverride:
         ("name", "near"), [("num_snapshot", "num_snapshots"), ("stepps", "steps"), ("batchsize", "batch_size")]
     )
     def test_an_unknown_setting_names_near_ones(self, name: str, near: str):
-        with pytest.raises(ValueError, match=f"unknown setting '{name}'; near it: .*{near}"):
+        with pytest.raises(ValueError, match=f"unknown setting '{name}'; use one of: .*{near}"):
             override(default_config("DST2d"), {name: 3})
 
     def test_one_that_resembles_nothing_gets_them_all(self):
-        with pytest.raises(ValueError, match=r"near it: .*agent.*block.*tau"):
+        with pytest.raises(ValueError, match=r"use one of: .*agent.*block.*tau"):
             override(default_config("DST2d"), {"xyzzy": 3})
 
     def test_mosac_has_no_snapshots(self):
@@ -174,3 +174,31 @@ def test_seeds_are_counted_from_the_first():
 def test_numbers_out_of_range_are_named(name: str, value: float):
     with pytest.raises(ValueError, match=f"{name} must be .*, got {value}"):
         configs.check(configs.override(default_config("DST2d"), {name: value}))
+
+
+@pytest.mark.parametrize(
+    ("algo", "name", "value", "complaint"),
+    [
+        ("qpensieve", "preferences_per", "smaple", "must be batch or sample, got 'smaple'"),
+        ("qpensieve", "policy_loss", "papper", "must be paper or official-2023, got 'papper'"),
+        ("mosac", "sampler", "bad", "must be uniform-sum or dirichlet or abs-normal, got 'bad'"),
+        ("qpensieve", "push_period", 0, "must be at least 1, got 0"),
+        ("qpensieve", "push_period", -50, "must be at least 1, got -50"),
+        ("mosac", "full_eval_period", -50, "must be at least 1, got -50"),
+        ("mosac", "checkpoint_seconds", float("nan"), "must be 0 or more, got nan"),
+        ("mosac", "num_threads", 0, "must be at least 1, got 0"),
+        ("mosac", "hidden", "64", "must be a whole number, got '64'"),
+        ("mosac", "steps", 1e6, "must be a whole number, got 1000000.0"),
+        ("mosac", "seeds", True, "must be a whole number, got True"),
+        ("envelope", "bins", 1, "must be at least 2, got 1"),
+        ("envelope", "anneal_steps", -5, "must be at least 1, got -5"),
+    ],
+)
+def test_what_was_accepted_and_wrong_is_refused(algo: str, name: str, value: Any, complaint: str):
+    config = default_config("DST2d", algo)
+    parts = (config, config.agent, getattr(config.agent, "sac", None))
+    # Past the constructor, whose types are checked in tests and not where people run it.
+    object.__setattr__(next(part for part in parts if hasattr(part, name)), name, value)
+    with pytest.raises(ValueError, match="these settings cannot run") as refusal:
+        check(config)
+    assert f"{name} {complaint}" in str(refusal.value)

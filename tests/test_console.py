@@ -1,11 +1,11 @@
 """The terminal: the line that people watch, and how numbers and tables are shown."""
 
-import sys
+import io
 
 import pytest
 
 from qpensieve import console
-from qpensieve.console import Progress
+from qpensieve.console import DONE, EVALUATING, LEARNING, RANDOM, SAVING, Outlook, Progress
 
 
 @pytest.fixture
@@ -16,61 +16,199 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
+class FakeTerminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+    @property
+    def lines(self) -> list[str]:
+        """What the line showed, one after the other."""
+        return self.getvalue().split("\r\x1b[K")[1:]
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> FakeTerminal:
+    monkeypatch.setenv("COLUMNS", "140")
+    return FakeTerminal()
+
+
+def run(progress: Progress, clock: list[float], phase: str, steps: range, seconds: float) -> None:
+    """Blocks of a phase, each of so many seconds."""
+    for step in steps:
+        progress.enter(phase)
+        clock[0] += seconds
+        progress.show(step)
+
+
 class TestProgress:
-    def test_a_terminal_sees_one_line_with_rate_time_left_and_notes(
-        self, clock: list[float], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-    ):
-        monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-        progress = Progress(1000, 0)
+    def test_a_terminal_sees_one_line_with_rate_time_left_and_notes(self, clock: list[float], terminal: FakeTerminal):
+        progress = Progress(1000, 0, terminal)
         progress.note(**{"UT(short)": "5.2"})
         clock[0] += 10.0
         progress.show(250)
-        text = capsys.readouterr().err
-        assert text.startswith("\r\x1b[K")
-        assert "\n" not in text
-        for part in ("[#####...............]", "250/1,000 steps", "25 steps/s", "00:30 left", "UT(short) 5.2"):
-            assert part in text
+        (line,) = terminal.lines
+        assert line == "[#####...............]  250/1,000 steps  00:30 left  25 steps/s  UT(short) 5.2"
 
-    def test_it_is_shown_twice_a_second_at_most(
-        self, clock: list[float], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-    ):
-        monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-        progress = Progress(1000, 0)
+    def test_it_is_shown_twice_a_second_at_most(self, clock: list[float], terminal: FakeTerminal):
+        progress = Progress(1000, 0, terminal)
         for step in range(1, 101):
             clock[0] += 0.1
             progress.show(step)
-        assert 15 <= capsys.readouterr().err.count("\r") <= 20
+        assert 15 <= len(terminal.lines) <= 20
 
-    def test_a_file_gets_a_plain_line_now_and_then(self, clock: list[float], capsys: pytest.CaptureFixture[str]):
-        progress = Progress(1000, 0)
-        for step in range(1, 101):
-            clock[0] += 1.0
-            progress.show(step)
-        text = capsys.readouterr().err
-        assert len(text.splitlines()) == 3
-        assert "\x1b" not in text
-
-    def test_the_rate_of_a_resumed_run_counts_from_where_it_began(
-        self, clock: list[float], capsys: pytest.CaptureFixture[str]
+    @pytest.mark.parametrize("width", [20, 60, 80, 100, 140])
+    def test_no_line_reaches_the_last_column_and_the_phase_comes_first(
+        self, width: int, clock: list[float], terminal: FakeTerminal, monkeypatch: pytest.MonkeyPatch
     ):
-        progress = Progress(1000, 500)
+        monkeypatch.setenv("COLUMNS", str(width))
+        outlook = Outlook(random_steps=10_000, eval_period=50_000, final_evaluation=10.0)
+        progress = Progress(1_500_000, 0, terminal, outlook=outlook)
+        progress.note(**{"UT(short)": "-1234.5", "HV(short)": "1.234e+06", "temperature": "0.2", "archive HV": "1e6"})
+        run(progress, clock, RANDOM, range(1000, 11_000, 1000), 1.0)
+        run(progress, clock, LEARNING, range(11_000, 51_000, 1000), 30.0)
+        run(progress, clock, EVALUATING, range(50_000, 50_001), 30.0)
+        assert max(map(len, terminal.lines)) < width
+        assert any("steps" in line for line in terminal.lines)
+        if width >= 60:
+            assert all(name in terminal.getvalue() for name in (RANDOM, LEARNING, EVALUATING, "left", "to learning"))
+        if width >= 140:
+            assert "HV(short) 1.234e+06" in terminal.getvalue()
+
+    def test_a_terminal_that_becomes_narrower_gets_a_shorter_line(
+        self, clock: list[float], terminal: FakeTerminal, monkeypatch: pytest.MonkeyPatch
+    ):
+        progress = Progress(1000, 0, terminal)
+        progress.note(UT="5.2", HV="17")
+        progress.show(10, force=True)
+        monkeypatch.setenv("COLUMNS", "40")
+        progress.show(20, force=True)
+        wide, narrow = terminal.lines
+        assert "HV 17" in wide
+        assert "HV 17" not in narrow
+        assert len(narrow) < 40
+
+    def test_phases_are_named_at_once_and_the_first_blocks_are_compiling(
+        self, clock: list[float], terminal: FakeTerminal
+    ):
+        progress = Progress(100, 0, terminal, outlook=Outlook(random_steps=20))
+        run(progress, clock, RANDOM, range(10, 30, 10), 1.0)
+        run(progress, clock, LEARNING, range(30, 50, 10), 1.0)
+        progress.enter(EVALUATING)
+        progress.enter(SAVING)
+        progress.enter(DONE)
+        shown = [line.split("  ")[1] for line in terminal.lines]
+        assert shown == ["compiling", RANDOM, RANDOM, "compiling", LEARNING, LEARNING, EVALUATING, SAVING, DONE]
+        assert "took 00:04" in terminal.lines[-1]
+
+    def test_the_time_left_is_that_of_learning_and_does_not_rise_after_the_random_steps(self, clock: list[float]):
+        progress = Progress(1000, 0, io.StringIO(), outlook=Outlook(random_steps=100))
+        run(progress, clock, RANDOM, range(10, 110, 10), 0.1)
+        assert progress.seconds_left() == float("inf")
+        run(progress, clock, LEARNING, range(110, 111), 60.0)  # compiles: nobody's pace
+        assert progress.seconds_left() == float("inf")
+        left = []
+        for step in range(120, 1010, 10):
+            run(progress, clock, LEARNING, range(step, step + 1), 10.0)
+            left.append(progress.seconds_left())
+        assert left[0] == pytest.approx(880, rel=0.15)
+        assert left == sorted(left, reverse=True)
+        assert left[-1] == 0
+
+    def test_random_steps_have_an_estimate_of_their_own(self, clock: list[float], terminal: FakeTerminal):
+        progress = Progress(1000, 0, terminal, outlook=Outlook(random_steps=100))
+        run(progress, clock, RANDOM, range(10, 60, 10), 2.0)
+        assert "00:10 to learning" in terminal.lines[-1]
+
+    def test_evaluations_count_once_one_was_timed(self, clock: list[float]):
+        progress = Progress(1000, 0, io.StringIO(), outlook=Outlook(eval_period=100, final_evaluation=2.0))
+        run(progress, clock, LEARNING, range(50, 150, 50), 1.0)
+        assert progress.seconds_left() == pytest.approx(18)
+        progress.enter(EVALUATING)
+        clock[0] += 7.0
+        progress.enter(SAVING)
+        progress.show(100)
+        assert progress.seconds_left() == pytest.approx(18 + 7 * (9 + 2))
+
+    def test_a_file_gets_a_plain_line_now_and_then_and_the_first_of_every_phase(self, clock: list[float]):
+        out = io.StringIO()
+        progress = Progress(1000, 0, out)
+        run(progress, clock, LEARNING, range(1, 101), 1.0)
+        progress.enter(EVALUATING)
+        progress.enter(LEARNING)
+        lines = out.getvalue().splitlines()
+        assert [line.split("  ")[1] for line in lines] == ["compiling", *[LEARNING] * 3, EVALUATING]
+        assert "\x1b" not in out.getvalue()
+        assert "\r" not in out.getvalue()
+
+    def test_the_rate_of_a_resumed_run_counts_from_where_it_began(self, clock: list[float], terminal: FakeTerminal):
+        progress = Progress(1000, 500, terminal)
         clock[0] += 10.0
         progress.show(600, force=True)
-        assert " 10 steps/s  00:40 left" in capsys.readouterr().err
+        assert "00:40 left  10 steps/s" in terminal.lines[-1]
 
-    def test_nothing_is_said_in_quiet_nor_divided_by_zero(self, clock: list[float], capsys: pytest.CaptureFixture[str]):
-        quiet = Progress(10, 0, quiet=True)
+    def test_in_quiet_there_are_answers_only_and_nothing_is_divided_by_zero(
+        self, clock: list[float], terminal: FakeTerminal
+    ):
+        quiet = Progress(10, 0, terminal, quiet=True)
+        quiet.enter(LEARNING)
         quiet.show(5, force=True)
         quiet.say("hello")
-        assert capsys.readouterr().err == ""
-        Progress(10, 10).show(10, force=True)
-        assert "--:-- left" in capsys.readouterr().err
+        quiet.end()
+        assert terminal.getvalue() == ""
+        quiet.answer("stopping")
+        assert terminal.getvalue() == "stopping\n"
+        Progress(10, 10, terminal).show(10, force=True)
+        assert "00:00 left" in terminal.lines[-1]
 
-    def test_long_times_have_hours(self, clock: list[float], capsys: pytest.CaptureFixture[str]):
-        progress = Progress(100_000, 0)
+    def test_what_is_said_takes_the_place_of_the_line_and_what_follows_the_end_stands_below_it(
+        self, clock: list[float], terminal: FakeTerminal
+    ):
+        progress = Progress(10, 0, terminal)
+        progress.show(5, force=True)
+        progress.say("hello")
+        progress.show(6, force=True)
+        progress.end()
+        progress.end()
+        assert terminal.lines[1] == "hello\n"
+        assert terminal.getvalue().endswith("steps  00:00 left\n") or terminal.getvalue().count("\n") == 2
+
+    def test_a_long_run_says_once_how_long(self, clock: list[float], terminal: FakeTerminal):
+        outlook = Outlook(size="1.5M steps x 5 seeds", hint="--preset quick takes a few minutes")
+        progress = Progress(1_500_000, 0, terminal, outlook=outlook)
+        run(progress, clock, LEARNING, range(100, 1000, 100), 1.0)
+        said = [line for line in terminal.lines if line.endswith("\n")]
+        assert said == [
+            "1.5M steps x 5 seeds: about 4.2 hours more on this machine; --preset quick takes a few minutes\n"
+        ]
+
+    def test_a_run_says_its_size_before_it_begins(self, clock: list[float], terminal: FakeTerminal):
+        Progress(1_500_000, 0, terminal, outlook=Outlook(size="1.5M steps x 5 seeds")).announce()
+        assert terminal.getvalue() == "1.5M steps x 5 seeds\n"
+        Progress(1_500_000, 0, terminal, quiet=True, outlook=Outlook(size="twice")).announce()
+        assert "twice" not in terminal.getvalue()
+
+    def test_a_short_run_does_not(self, clock: list[float], terminal: FakeTerminal):
+        progress = Progress(1000, 0, terminal, outlook=Outlook(size="1k steps x 5 seeds"))
+        run(progress, clock, LEARNING, range(100, 1000, 100), 1.0)
+        assert "about" not in terminal.getvalue()
+
+    def test_long_times_have_hours(self, clock: list[float], terminal: FakeTerminal):
+        progress = Progress(100_000, 0, terminal)
         clock[0] += 100.0
         progress.show(1000, force=True)
-        assert "2:45:00 left" in capsys.readouterr().err
+        assert "2:45:00 left" in terminal.lines[-1]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(30, "less than a minute"), (60, "1 minute"), (150, "2.5 minutes"), (3600, "1 hour"), (36_000, "10 hours")],
+)
+def test_durations_are_words(seconds: float, text: str):
+    assert console.format_duration(float(seconds)) == text
+
+
+def test_counts_are_short():
+    assert [console.format_count(num) for num in (999, 35_000, 1_500_000)] == ["999", "35k", "1.5M"]
 
 
 @pytest.mark.parametrize(
@@ -90,6 +228,25 @@ def test_numbers_have_few_digits_and_large_ones_commas(value: float, digits: int
 def test_a_spread_is_shown_by_the_same_format_on_both_sides():
     assert console.format_spread(7.25681, 12345.6) == "7.257 +- 12,346"
     assert console.format_spread(0.5, 0.25, "{:.3f}".format) == "0.500 +- 0.250"
+
+
+def test_one_value_has_no_spread():
+    assert console.format_spread(7.25681, None) == "7.257"
+
+
+def test_a_table_too_wide_breaks_its_headings_and_then_goes_on_below():
+    rows = [{"name": "a", "a long heading": 1.5, "another one here": 2.5}]
+    assert console.format_table(rows, 25).splitlines() == [
+        "               another",
+        "       a long      one",
+        "name  heading     here",
+        "----------------------",
+        "a         1.5      2.5",
+    ]
+    blocks = console.format_table(rows, 18).split("\n\n")
+    assert len(blocks) == 2
+    assert all(block.splitlines()[-1].startswith("a ") for block in blocks)
+    assert all(len(line) <= 18 for block in blocks for line in block.splitlines())
 
 
 def test_a_table_has_words_to_the_left_and_numbers_to_the_right_below_a_rule():

@@ -193,7 +193,7 @@ def test_table_is_not_collected_as_a_test():
 
 
 def test_table_refuses_unknown_versions_and_no_objectives():
-    with pytest.raises(ValueError, match="unknown test table version 2; known: 1"):
+    with pytest.raises(ValueError, match="version of the test table must be 1, got 2"):
         preferences.test_table(2, version=2)
     with pytest.raises(ValueError, match="num_objectives must be 1 or more, got 0"):
         preferences.test_table(0)
@@ -214,16 +214,16 @@ def test_tables_of_preferences_keep_their_shape_and_float32_rounding_passes():
 @pytest.mark.parametrize(
     ("preference", "message"),
     [
-        ([0.5, float("nan")], "preference entry at index 1 is nan, which is not finite"),
-        ([[0.5, 0.5], [float("inf"), 0]], r"preference entry at index \(1, 0\) is inf, which is not finite"),
-        ([1.2, -0.2], "preference entry at index 1 is -0.2, which is negative; entries must be 0 or more"),
-        ([0.5, 0.25], "preference sums to 0.75, not to 1; divide it by its sum"),
-        ([0.5, 0.5 + 1.1e-6], "preference sums to 1.0000011, not to 1"),
-        ([[0.5, 0.5], [0.5, 1.5]], "preference at row 1 sums to 2, not to 1"),
-        ([[[0.5, 0.5], [0, 0]]], r"preference at row \(0, 1\) sums to 0, not to 1"),
-        ([0.2, 0.3, 0.5], r"preference needs 2 entries, one per objective; got 3 \(shape \(3,\)\)"),
-        (np.array(1.0), r"preference needs 2 entries, one per objective; got a single number"),
-        ([], "preference needs 2 entries, one per objective; got 0"),
+        ([0.5, float("nan")], "preference entries must be finite, got nan at index 1"),
+        ([[0.5, 0.5], [float("inf"), 0]], r"preference entries must be finite, got inf at index \(1, 0\)"),
+        ([1.2, -0.2], "preference entries must be 0 or more, got -0.2 at index 1"),
+        ([0.5, 0.25], "preference must sum to 1, got 0.75; divide it by its sum"),
+        ([0.5, 0.5 + 1.1e-6], "preference must sum to 1, got 1.0000011"),
+        ([[0.5, 0.5], [0.5, 1.5]], "preference must sum to 1, got 2 at row 1"),
+        ([[[0.5, 0.5], [0, 0]]], r"preference must sum to 1, got 0 at row \(0, 1\)"),
+        ([0.2, 0.3, 0.5], r"preference must have 2 entries, one per objective, got 3 \(shape \(3,\)\)"),
+        (np.array(1.0), r"preference must have 2 entries, one per objective, got a single number"),
+        ([], "preference must have 2 entries, one per objective, got 0"),
     ],
 )
 def test_a_wrong_preference_is_refused_with_what_is_wrong(preference, message):

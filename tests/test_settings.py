@@ -1,8 +1,9 @@
 """Rules beside fields: what they refuse, and that every part of every method's settings is reached."""
 
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
+import numpy as np
 import pytest
 
 from qpensieve import settings
@@ -65,10 +66,34 @@ def test_marks_are_found_in_inner_parts_too():
 
 def test_a_field_is_changed_wherever_it_lives():
     assert settings.change(Outer(), "rate", 2.0) == Outer(inner=Inner(rate=2.0))
-    with pytest.raises(ValueError, match="unknown setting 'ratte'; near it: rate"):
+    with pytest.raises(ValueError, match="unknown setting 'ratte'; use one of: rate"):
         settings.change(Outer(), "ratte", 2.0)
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_the_defaults_of_every_method_are_right(name: str):
     assert settings.problems(METHODS[name].config()) == []
+
+
+@pytest.mark.parametrize(
+    ("hint", "right", "wrong", "words"),
+    [
+        (int, [3, np.int64(3)], [3.0, True, "3", None], "a whole number"),
+        (float, [3, 0.5, np.float32(0.5)], [True, "0.5", None], "a number"),
+        (bool, [True], [1, "yes"], "true or false"),
+        (int | None, [3, None], ["3", 3.5], "a whole number or none"),
+        (Literal["batch", "sample"], ["batch"], ["smaple", None, 1], "batch or sample"),
+        (tuple[int, ...], [(), (1, 2)], [[1], (1, "2"), 1], "a list of whole numbers"),
+    ],
+)
+def test_types_are_checked_and_put_into_words(hint: Any, right: list[Any], wrong: list[Any], words: str):
+    assert all(settings.has_type(hint, value) for value in right)
+    assert not any(settings.has_type(hint, value) for value in wrong)
+    assert settings.describe_type(hint) == words
+
+
+def test_rules_are_not_asked_about_values_of_the_wrong_type():
+    """Also of another field: checks that compare fields would fail in ways nobody understands."""
+    broken: Any = Outer(inner=Inner(low=3))
+    object.__setattr__(broken, "num", "two")
+    assert settings.problems(broken) == ["num must be a whole number, got 'two'"]

@@ -1,25 +1,27 @@
 """Agents for people who know Stable-Baselines3: learn, predict, evaluate, save, load."""
 
 import dataclasses
-import tempfile
+import math
 import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Float32
 
 from qpensieve import config as configs
 from qpensieve.config import RunConfig
-from qpensieve.console import Progress
+from qpensieve.console import Outlook, Progress
+from qpensieve.envs import EnvSource, is_local, name_for
 from qpensieve.preferences import check_preference
 from qpensieve.presets import default_config
-from qpensieve.records import checkpoint, folder
+from qpensieve.records import folder
 from qpensieve.records.checkpoint import CheckpointError
 from qpensieve.records.scores import RunSummary, summarize
 from qpensieve.train.evaluate import FULL_EPISODES, protocols
 from qpensieve.train.keeper import Keeper
-from qpensieve.train.session import Session
+from qpensieve.train.saving import save_agent
+from qpensieve.train.session import Session, phase_of
 from qpensieve.train.sessions import open_session
 
 __all__ = ["CNDER", "MOSAC", "PFA", "PGMORL", "SAC", "Agent", "EnvelopeDQN", "HybridSAC", "QPensieve", "load"]
@@ -29,20 +31,25 @@ class Agent:
     """One policy for every preference, trained for several seeds side by side.
 
     Args:
-        domain: A domain, a Gymnasium id or module:factory.
+        domain: A domain, a Gymnasium id, module:factory, or a class or function that makes an environment.
         seeds: How many seeds.
         preset: `paper` or `quick`.
-        algo: A method by its name in `qpensieve.methods`; None: the class's own.
+        algo: Name of a method in `qpensieve.methods`. None: the method of the class.
         settings: Any field of `RunConfig` or of the method's settings, by its name.
     """
 
     algo: str = "qpensieve"
-    """Which method, where the constructor is not told."""
+    """The method, if the constructor names none."""
 
-    def __init__(self, domain: str, seeds: int = 5, preset: str = "paper", algo: str | None = None, **settings: Any):
-        config = default_config(domain, algo or self.algo, preset)
+    def __init__(
+        self, domain: EnvSource, seeds: int = 5, preset: str = "paper", algo: str | None = None, **settings: Any
+    ):
+        name = name_for(domain)
+        if is_local(name):
+            warnings.warn(f"this agent can be trained but not saved: {configs.not_saved(name)}", stacklevel=2)
+        config = default_config(name, algo or self.algo, preset)
         config = configs.resolve(configs.override(config, {"seeds": seeds} | settings))
-        if not config.method.is_population:  # how long to train is learn's business; its first plan is short
+        if not config.method.is_population:  # `learn` decides how long to train; the first plan is short
             config = dataclasses.replace(config, steps=max(config.random_steps, config.block))
         self._start(open_session(config))
 
@@ -54,6 +61,7 @@ class Agent:
 
     @property
     def config(self) -> RunConfig:
+        """Settings of the training."""
         return self.session.config
 
     @property
@@ -61,62 +69,89 @@ class Agent:
         """Environment steps each seed has learned from."""
         return self.session.step
 
-    def learn(self, total_timesteps: int, progress_bar: bool = False) -> "Agent":
+    def learn(self, total_timesteps: Any, progress_bar: bool = False) -> "Agent":
         """Train every seed for `total_timesteps` more environment steps; returns the agent itself.
 
         PGMORL and PFA plan their learning rate (PFA its preferences too) for a run of this length, and stop at the last
         whole iteration within it.
+
+        Args:
+            total_timesteps: A whole number (1e5 too); whole blocks of the off-policy methods. Anything else is refused
+                and leaves the agent as it was.
+            progress_bar: Show how far it is.
         """
         session = self.session
-        if total_timesteps < session.block:
-            raise ValueError(f"total_timesteps must be at least {session.block}, one block; got {total_timesteps}")
-        goal = session.step + total_timesteps
+        goal = session.step + self._checked_steps(total_timesteps)
         session.plan(goal)
-        progress = Progress(goal, session.step, quiet=not progress_bar)
+        progress = Progress(goal, session.step, quiet=not progress_bar, outlook=_outlook(session))
         while session.step + session.block <= goal:
+            progress.enter(phase_of(session))
             session.advance()
             progress.show(session.step)
         session.drain()
+        progress.end()
         self._predictor = session.predictor()
         return self
 
-    def predict(
+    def _checked_steps(self, total: Any) -> int:
+        block = self.session.block
+        is_number = isinstance(total, int | float | np.integer | np.floating) and not isinstance(total, bool)
+        if not is_number or not math.isfinite(total) or total != int(total) or total < block:
+            raise ValueError(f"total_timesteps must be a whole number of at least {block}, one block; got {total!r}")
+        if not self.config.method.is_population and total % block:
+            nearest = round(total / block) * block
+            raise ValueError(f"total_timesteps must be a multiple of block ({block}), got {total}; nearest: {nearest}")
+        return int(total)
+
+    def predict(  # noqa: PLR0913 (each has a name of its own in a call)
         self,
-        obs: Float[np.ndarray, "*batch obs"],
-        preference: Float[np.ndarray, "*batch d"] | Any,
+        obs: Any,
+        preference: Any,
         seed: int = 0,
         deterministic: bool = True,
         generator: np.random.Generator | None = None,
-    ) -> Float[np.ndarray, "*batch act"]:
-        """Action(s) in [-1, 1] of one seed's policy, in plain NumPy.
+        normalized: bool = False,
+    ) -> np.ndarray | Any:
+        """Action(s) of one seed's policy as the environment's `step` takes them, in plain NumPy.
+
+        That is in the environment's own action box; integer indices where actions are discrete. The ten domains have
+        the box [-1, 1].
 
         Args:
-            obs: One observation, or a batch of them.
+            obs: One observation, or a batch of them; flat or in the shape that the environment returns.
             preference: One preference for all, or one for each observation.
             seed: Which of the trained seeds, counted from 0.
             deterministic: The mean action (as evaluations use), or a sample.
             generator: Source of the noise of samples.
+            normalized: Actions in [-1, 1], whatever the environment's box is (as `predict` did before 0.2.0).
         """
         spec = self.session.spec
-        rows = np.atleast_2d(np.asarray(obs, np.float32))
-        if rows.ndim != 2 or rows.shape[1] != spec.obs_size:
-            raise ValueError(
-                f"observation has shape {np.shape(obs)}, expected ({spec.obs_size},) or (n, {spec.obs_size})"
-            )
+        rows, is_single = self._rows(obs)
         lam = np.atleast_2d(check_preference(preference, spec.num_objectives)).astype(np.float32)
         if len(lam) not in (1, len(rows)):
-            raise ValueError(f"got {len(lam)} preferences for {len(rows)} observations: give one, or one for each")
+            raise ValueError(f"preference must be one, or one for each of {len(rows)} observations, got {len(lam)}")
         lam = np.broadcast_to(lam, (len(rows), lam.shape[1]))
         if not 0 <= seed < self.config.seeds:
-            raise ValueError(f"seed {seed} was not trained: there are {self.config.seeds}, counted from 0")
+            raise ValueError(f"seed must be from 0 to {self.config.seeds - 1}, got {seed}")
         stream = None if deterministic else generator or np.random.default_rng()
         action = self._predictor.act(seed, rows, lam, stream)
-        return action[0] if np.ndim(obs) == 1 else action
+        if not normalized or spec.num_actions is not None:
+            action = spec.native_actions(action)
+        return action[0] if is_single else action
+
+    def _rows(self, obs: Any) -> tuple[Float32[np.ndarray, "n obs"], bool]:
+        """Observations as rows, and whether it was one alone."""
+        spec, values = self.session.spec, np.asarray(obs, np.float32)
+        shapes = ((spec.obs_size,), spec.obs_shape)
+        is_single = values.shape in shapes
+        if not is_single and values.shape[1:] not in shapes:
+            raise ValueError(f"obs must have shape ({spec.obs_size},) or (n, {spec.obs_size}), got {values.shape}")
+        return values.reshape(-1, spec.obs_size), is_single
 
     def evaluate(self, preferences: Any = None, episodes: int = FULL_EPISODES) -> RunSummary:
         """UT, HV, front size, best single row and rank correlation per seed.
 
-        On the test table (agents with preferences of their own: on those) or on `preferences`.
+        The preferences are `preferences`, else the agents' own (sac, hybrid-sac), else the test table.
         """
         spec = self.session.spec
         own = self.session.own_preferences
@@ -132,35 +167,18 @@ class Agent:
     def save(self, path: str | Path) -> Path:
         """Write the agent, replay included, so that `load` continues exactly; returns the folder.
 
-        What was saved there before is replaced only once all of the new is on the disk.
+        The folder must be new, empty or hold an earlier save, which is replaced only once all of the new is on the
+        disk. An agent whose environment cannot be imported by a name is refused.
         """
-        target = Path(path)
-        if (target / folder.METRICS).exists():
-            raise FileExistsError(
-                f"{target} is a run's folder: save the agent elsewhere, its checkpoints would be lost"
-            )
-        target.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=checkpoint.TEMPORARY, dir=target) as name:
-            new = Path(name)
-            try:
-                configs.save(self.config, new / folder.CONFIG)
-                Keeper(new, self.session).save_whole()
-            except (CheckpointError, OSError) as error:
-                reason = error.__cause__ or error
-                raise CheckpointError(f"cannot save the agent: {reason}; what {target} held is as it was") from error
-            for part in (folder.REPLAY, folder.CHECKPOINTS, folder.CONFIG):
-                if (target / part).exists():
-                    (target / part).rename(new / f"old-{part}")
-                if (new / part).exists():
-                    (new / part).rename(target / part)
-        return target
+        return save_agent(self.session, path)
 
     def close(self) -> None:
+        """End threads and worker processes of the environments; the agent cannot learn afterwards."""
         self.session.close()
 
 
 class QPensieve(Agent):
-    """Q-Pensieve: improves on the best of several preferences' values in current and past critics."""
+    """Q-Pensieve: the policy climbs the best value over several preferences and over past critics."""
 
     algo = "qpensieve"
 
@@ -172,13 +190,13 @@ class MOSAC(Agent):
 
 
 class SAC(Agent):
-    """Single-objective SAC, one agent for each of 19 preferences (or of `preferences=("0.9,0.1", ...)`)."""
+    """Single-objective SAC: one agent for each of 19 preferences, or for those of `preferences=("0.9,0.1", ...)`."""
 
     algo = "sac"
 
 
 class HybridSAC(Agent):
-    """SAC for single preferences that climbs the snapshots of a Q-Pensieve trained beside it."""
+    """SAC for single preferences that also climbs the snapshots of a Q-Pensieve helper."""
 
     algo = "hybrid-sac"
 
@@ -196,29 +214,38 @@ class EnvelopeDQN(Agent):
 
 
 class PGMORL(Agent):
-    """A population of PPO policies evolved where a model predicts the front to gain most; an archive answers."""
+    """A population of PPO policies, trained where a model predicts the largest gain; an archive serves preferences."""
 
     algo = "pgmorl"
 
 
 class PFA(Agent):
-    """A population of PPO policies whose preferences slide along the front of two objectives; an archive answers."""
+    """A population of PPO policies; their preferences slide along the front; an archive serves preferences."""
 
     algo = "pfa"
 
 
-def load(path: str | Path) -> Agent:
-    """The agent that `save` wrote or that a run's folder holds, as of its newest whole checkpoint."""
+def load(path: str | Path, trust: bool = False) -> Agent:
+    """The agent that `save` wrote or that a run folder holds, as of its newest whole checkpoint.
+
+    Args:
+        path: The folder.
+        trust: Import the code that the folder's domain names (`module:factory`), though the folder is not your own.
+    """
     source = Path(path)
     if not (source / folder.CONFIG).exists():
-        raise FileNotFoundError(f"{source} is neither a saved agent nor a run's folder: it has no {folder.CONFIG}")
-    session = open_session(configs.load(source / folder.CONFIG))
+        raise FileNotFoundError(f"{source} is neither a saved agent nor a run folder: it has no {folder.CONFIG}")
+    session = open_session(configs.load(source / folder.CONFIG, trust))
     keeper = Keeper(source, session)
     saved = keeper.latest(lambda message: warnings.warn(message, stacklevel=3))
     if saved is None:
-        raise CheckpointError(f"{source} holds no checkpoint yet: 'qpensieve resume {source}' starts the run over")
+        raise CheckpointError(f"{source} holds no checkpoint yet: start the run over with 'qpensieve resume {source}'")
     keeper.restore(saved)
     kind = next((kind for kind in Agent.__subclasses__() if kind.algo == session.config.algo), Agent)
     agent = kind.__new__(kind)
     agent._start(session)
     return agent
+
+
+def _outlook(session: Session) -> Outlook:
+    return Outlook(random_steps=0 if session.layout is None else session.config.random_steps)

@@ -2,18 +2,23 @@
 
 import copy
 import dataclasses
+import inspect
+import io
 import sys
+import textwrap
+import traceback
 from collections.abc import Callable
+from contextlib import redirect_stdout, suppress
 from datetime import datetime
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
-import numpy as np
 import tyro
 
 import qpensieve
 from qpensieve import bench as bench_package
-from qpensieve import console, metrics, presets
+from qpensieve import console, manual, presets
 from qpensieve.bench import collect as bench_collect
 from qpensieve.bench import lanes as bench_lanes
 from qpensieve.bench import methods as bench_methods
@@ -21,12 +26,15 @@ from qpensieve.bench import train as bench_train
 from qpensieve.bench import update as bench_update
 from qpensieve.config import RunConfig
 from qpensieve.envs import DISCRETE, DOMAINS, find_domain
+from qpensieve.envs.registry import Domain
+from qpensieve.envs.simulator import EnvError
 from qpensieve.methods import get_method
 from qpensieve.records import provenance
-from qpensieve.records.checkpoint import CheckpointError, last_good_step
+from qpensieve.records.checkpoint import CheckpointError
 from qpensieve.records.evaluations import load as load_evaluations
 from qpensieve.records.folder import EVALUATIONS, SUMMARY
 from qpensieve.records.lock import FolderInUseError
+from qpensieve.records.trust import UntrustedError
 from qpensieve.report import compare as comparison
 from qpensieve.report import curves as curve_pictures
 from qpensieve.report import pictures, tables
@@ -38,10 +46,13 @@ from qpensieve.train.session import DivergedError, EnvFailedError
 
 FLAT = (tyro.conf.OmitArgPrefixes, tyro.conf.AvoidSubcommands)
 RunFolder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
-RunFolders = Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN [RUN ...]")]
-EXIT_FAILED, EXIT_STOPPED = 1, 130
-USER_ERRORS = (ValueError, OSError, ImportError, CheckpointError, DivergedError, EnvFailedError, FolderInUseError)
-"""Errors whose message says all a user needs; shown without a traceback."""
+RunsOrFiles = Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN_OR_FILE [RUN_OR_FILE ...]")]
+EXIT_FAILED, EXIT_BUG, EXIT_STOPPED = 1, 70, 130
+USER_ERRORS = (
+    *(ValueError, OSError, ImportError, CheckpointError, DivergedError, EnvFailedError, FolderInUseError),
+    *(UntrustedError, EnvError),
+)
+"""Errors that are shown without a traceback: their message is enough for a user."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,12 +61,12 @@ class TrainArguments:
 
     config: RunConfig
     preset: presets.PresetName = "paper"
-    """Where the other settings start from: the paper's, or small enough for two cores; figure-a to -d are the paper's
-    comparison of sac and hybrid-sac: DST2d at 0.9,0.1 and 0.8,0.2, HalfCheetah2d at 0.5,0.5 and 0.6,0.4."""
+    """Defaults of all other settings: the paper's, or small ones for two cores (quick). figure-a to figure-d are the
+    paper's comparison of sac and hybrid-sac: DST2d at 0.9,0.1 and 0.8,0.2, HalfCheetah2d at 0.5,0.5 and 0.6,0.4."""
     out: Path = Path("runs")
     """Folder that holds the runs."""
     name: str | None = None
-    """Name of the run's folder; default: domain, algorithm and time."""
+    """Name of the run folder; default: domain, algorithm and time."""
     options: Options = dataclasses.field(default_factory=Options)
 
 
@@ -70,67 +81,82 @@ def train(words: list[str]) -> None:
     presets.check_preset(preset, config)
     slug = config.domain.split("/")[-1].replace(":", ".")
     name = arguments.name or f"{slug}-{config.algo}-{datetime.now():%Y%m%d-%H%M%S}"
-    _complete(runs.start(arguments.out / name, config, arguments.options))
+    hint = "" if preset == "quick" else "--preset quick takes a few minutes"
+    if not arguments.options.quiet:
+        _warn(f"preparing {config.domain}, {config.algo} ...")
+    _complete(runs.start(arguments.out / name, config, arguments.options), hint)
 
 
 def _parse_train(words: list[str], algo: str, preset: str, domain: str = "") -> TrainArguments:
-    """What the words say, where they say nothing the preset (of a domain)."""
-    if {"-h", "--help"} & set(words):  # show the defaults of the domain that seems meant
+    """The arguments in `words`; the preset (of a domain) provides the rest."""
+    if {"-h", "--help"} & set(words):  # show the defaults of the domain that is named
         domain = next((word for word in words if find_domain(word) is not None), "")
     default = presets.default_config(domain, algo, preset)
     unset = TrainArguments(_without_domain(default))
+    if {"-h", "--help"} & set(words):
+        _show_page(manual.train_page(unset, unset.config, inspect.getdoc(TrainArguments) or ""))
+    manual.check_options(words, unset, default)
     return tyro.cli(TrainArguments, default=unset, args=words, prog="qpensieve train", config=FLAT)
 
 
-def resume(
+def resume(  # noqa: PLR0913 (each argument is an option)
     run: RunFolder,
     num_threads: int | None = None,
+    steps: int | None = None,
+    trust: bool = False,
+    start_over: bool = False,
     options: Options = Options(),  # noqa: B008
 ) -> None:
-    """Continue a run that was stopped or killed, to the same numbers as if it never had been.
+    """Continue a run that was stopped or killed, with the same numbers as without the stop; or train it longer.
 
     Args:
-        run: The run's folder.
-        num_threads: Threads of the simulator; changes no number. Default: as before.
-        options: How to show it.
+        run: The run folder.
+        num_threads: Threads of the simulator; the numbers do not depend on it. Default: as before.
+        steps: Train up to this many steps instead of the number in the run's configuration; it may only grow, and the
+            steps that are done stay as they are. Settings that envelope anneals keep the schedule of the old length;
+            pgmorl and pfa plan learning rate and preferences anew for the new length.
+        trust: Import the code that the run's domain names, though the folder is not your own.
+        start_over: Begin from the start; whatever the run has reached is removed.
+        options: What the run shows and writes.
     """
-    changes = {} if num_threads is None else {"num_threads": num_threads}
-    resumed = runs.resume(run, options, _warn, **changes)
+    asked = {"num_threads": num_threads, "steps": steps}
+    changes = {name: value for name, value in asked.items() if value is not None}
+    resumed = runs.resume(run, options, _warn, trust, start_over, **changes)
     if resumed.session.step == resumed.session.goal:
         _warn(f"the run is complete: all {resumed.session.goal:,} steps are done")
     _complete(resumed)
 
 
-def evaluate(run: RunFolder, other: Path | None = None) -> None:
-    """Run the full protocol (whole test table, 10 episodes) on a run's newest checkpoint; scores and pictures.
+def evaluate(run: RunFolder, other: Path | None = None, trust: bool = False) -> None:
+    """Evaluate the newest checkpoint of a run with the full protocol (whole test table, 10 episodes); draw pictures.
 
     Args:
-        run: The run's folder.
+        run: The run folder.
         other: A second run, fully evaluated: also print ED, the share of preferences where the first scores more.
+        trust: Import the code that the run's domain names, though the folder is not your own.
     """
-    if last_good_step(run) is None:
-        raise ValueError(f"{run} holds no checkpoint to evaluate: train it first (qpensieve train or resume)")
-    resumed = runs.resume(run, Options(), _warn)
-    try:
-        resumed.evaluate_fully()
-    finally:
-        resumed.close()
+    runs.evaluate(run, _warn, trust)
     _report(run)
     if other is not None:
         print(_dominance(run, other))
 
 
-def plot(run: RunFolders, out: Path | None = None) -> None:
-    """Draw front.png and curves.png of a run, of pgmorl and pfa its search too; several runs: their curves in one.
+def plot(run: RunsOrFiles, out: Path | None = None) -> None:
+    """Draw the pictures of a run: front, curves, search (pgmorl, pfa); or the curves of several runs in one picture.
 
     Args:
-        run: One run's folder, or several.
-        out: Where the picture of several runs goes; default: compare.png.
+        run: A run folder or a file written by `qpensieve export`, or several of them.
+        out: One run: a file (x.png) for the front alone, or a folder for all pictures; default: the run folder, or
+            beside the exported file. Several runs: a file or a folder; default: compare.png.
     """
     if len(run) == 1:
-        paths = pictures.all_pictures(run[0])
+        paths = pictures.plot(run[0], out)
+        for name in pictures.missing(run[0]):
+            _warn(f"no {name}: an exported file does not hold the search, the run's folder does")
     else:
-        paths = [curve_pictures.compare_curves(list(run), out or Path("compare.png"))]
+        picture = out or Path("compare.png")
+        target = picture if pictures.is_picture(picture) else picture / "compare.png"
+        paths = [curve_pictures.compare_curves(list(run), target)]
     for path in paths:
         print(path)
 
@@ -139,22 +165,22 @@ def export(run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN
     """Write a run as one small JSON file: configuration, machine, scores and mean returns of every evaluation.
 
     Args:
-        run: The run's folder.
+        run: The run folder.
         out: The file to write.
     """
     print(export_run(run, out))
 
 
 def compare(
-    results: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="FILE [FILE ...]")],
+    results: RunsOrFiles,
     step: int | None = None,
     out: Path | None = None,
     curves: bool = False,
 ) -> None:
-    """Set exported runs side by side on the test preferences they share: UT, HV, ED against MO-SAC.
+    """Set runs side by side on the test preferences they share: UT, HV, ED against MO-SAC.
 
     Args:
-        results: Files written by `qpensieve export`.
+        results: Run folders, or files written by `qpensieve export`.
         step: Environment step of the full evaluation; default: each run's newest.
         out: Also draw a picture here.
         curves: The files are of single preferences (sac, hybrid-sac): only draw their learning curves.
@@ -163,28 +189,19 @@ def compare(
         print(comparison.draw_single_curves(results, out or Path("curves.png")))
         return
     shared = comparison.on_common_preferences([comparison.read(path, step) for path in results])
-    print(console.format_markdown(comparison.table(shared)))
+    show = console.format_table if sys.stdout.isatty() else console.format_markdown
+    print(show(comparison.table(shared)))
     if out is not None:
         print(comparison.draw(shared, out))
 
 
 def domains() -> None:
-    """List the ten domains and those with discrete actions: sizes, time limit, objectives, reference of the HV."""
-    rows = [
-        {
-            "domain": domain.id,
-            "obs": domain.obs_size,
-            "act": domain.action_size,
-            "steps": domain.max_steps,
-            "objectives": ", ".join(domain.objectives),
-            "reference": str(domain.spec.reference),
-        }
-        for domain in (*DOMAINS.values(), *DISCRETE.values())
-    ]
+    """List the ten domains and those with discrete actions: sizes, time limit, objectives, HV reference point."""
+    rows = [row for domain in (*DOMAINS.values(), *DISCRETE.values()) for row in _domain_rows(domain)]
     print(console.format_table(rows))
     for domain in DISCRETE.values():
         index = f"an index below {domain.num_actions}"
-        print(f"{domain.id} is not one of the ten: its action is {index}, which only --algo envelope takes.")
+        print(f"{domain.id} is not one of the ten: its action is {index},\nwhich only --algo envelope supports.")
 
 
 def version() -> None:
@@ -193,7 +210,7 @@ def version() -> None:
 
 
 def lanes(settings: bench_lanes.Settings = bench_lanes.Settings(), json: Path | None = None) -> None:  # noqa: B008
-    """Time lanes of environments beside a Python loop over Gymnasium's.
+    """Time lanes of environments, compared with a Python loop over Gymnasium's environments.
 
     Args:
         settings: What to measure.
@@ -203,7 +220,7 @@ def lanes(settings: bench_lanes.Settings = bench_lanes.Settings(), json: Path | 
 
 
 def update(settings: bench_update.Settings = bench_update.Settings(), json: Path | None = None) -> None:  # noqa: B008
-    """Time gradient steps beside the plain form of the loss and the floor of this machine's matrix products.
+    """Time gradient steps, compared with the plain form of the loss and with the matrix products alone.
 
     Args:
         settings: What to measure.
@@ -213,7 +230,7 @@ def update(settings: bench_update.Settings = bench_update.Settings(), json: Path
 
 
 def methods(settings: bench_methods.Settings = bench_methods.Settings(), json: Path | None = None) -> None:  # noqa: B008
-    """Time gradient steps of every method beside MO-SAC's.
+    """Time gradient steps of every method, compared with MO-SAC.
 
     Args:
         settings: What to measure.
@@ -223,7 +240,7 @@ def methods(settings: bench_methods.Settings = bench_methods.Settings(), json: P
 
 
 def collect(settings: bench_collect.Settings = bench_collect.Settings(), json: Path | None = None) -> None:  # noqa: B008
-    """Time the collection of a population (pgmorl, pfa) beside a Python loop over Gymnasium's, and its update.
+    """Time collection (compared with a Python loop over Gymnasium's environments) and update of a population.
 
     Args:
         settings: What to measure.
@@ -233,7 +250,7 @@ def collect(settings: bench_collect.Settings = bench_collect.Settings(), json: P
 
 
 def train_rate(settings: bench_train.Settings = bench_train.Settings(), json: Path | None = None) -> None:  # noqa: B008
-    """Time training from end to end, and the share of it that is collection.
+    """Time training from end to end; also shows the share of collection.
 
     Args:
         settings: What to measure.
@@ -277,10 +294,12 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         if words[:1] == ["train"]:
             train(words[1:])
+        elif words[:1] == ["--version"]:
+            version()
         elif words[:1] == ["bench"]:
             _dispatch(BENCHMARKS, "qpensieve bench", bench_package.__doc__, words[1:])
         else:
-            _dispatch(COMMANDS, "qpensieve", qpensieve.__doc__, words)
+            _dispatch(COMMANDS, "qpensieve", f"{qpensieve.__doc__} {manual.PREFERENCE}", words)
     except runs.Stopped as stopped:
         print(stopped, file=sys.stderr)
         sys.exit(EXIT_STOPPED)
@@ -290,36 +309,60 @@ def main(arguments: list[str] | None = None) -> None:
     except USER_ERRORS as error:
         print(f"qpensieve: {error}", file=sys.stderr)
         sys.exit(EXIT_FAILED)
+    except MemoryError as error:
+        why = f" ({error})" if str(error) else ""
+        print(f"qpensieve: there is not enough memory{why}; use fewer seeds or a smaller replay", file=sys.stderr)
+        sys.exit(EXIT_FAILED)
+    except Exception:
+        traceback.print_exc()
+        print("this is a bug in qpensieve: please report it with the lines above", file=sys.stderr)
+        sys.exit(EXIT_BUG)
 
 
 def _dispatch(commands: dict[str, Callable[..., None]], prog: str, about: str | None, words: list[str]) -> None:
-    tyro.extras.subcommand_cli_from_dict(commands, prog=prog, description=about, args=words, config=FLAT)
+    if not words or words[0] in ("-h", "--help"):
+        _show_page(manual.overview(commands, prog, about or ""))
+    manual.check_command(words[0], commands, prog)
+    parse = partial(tyro.extras.subcommand_cli_from_dict, commands, prog=prog, description=about, config=FLAT)
+    if not {"-h", "--help"} & set(words):
+        parse(args=words)
+        return
+    page = io.StringIO()
+    with suppress(SystemExit), redirect_stdout(page):
+        parse(args=words)
+    _show_page(manual.tidy(page.getvalue()))
+
+
+def _show_page(page: str) -> NoReturn:
+    print(page)
+    sys.exit(0)
 
 
 def _peek(words: list[str], option: str, default: str) -> str:
-    """The value of an option that decides which settings there are, before they are parsed."""
+    """The value of an option that decides which settings there are, before they are parsed; the last one counts."""
+    found = default
     for i, word in enumerate(words):
         if word == option and i + 1 < len(words):
-            return words[i + 1]
-        if word.startswith(f"{option}="):
-            return word.split("=", 1)[1]
-    return default
+            found = words[i + 1]
+        elif word.startswith(f"{option}="):
+            found = word.split("=", 1)[1]
+    return found
 
 
 def _without_domain(config: RunConfig) -> RunConfig:
-    """The config with its domain still to be given. tyro's mark for that is no string: it goes past the constructor."""
+    """The config without a domain, which the user must give. tyro's mark for this is not a string: no constructor."""
     unset = copy.copy(config)
     object.__setattr__(unset, "domain", tyro.MISSING)
     return unset
 
 
-def _complete(run: Run) -> None:
+def _complete(run: Run, hint: str = "") -> None:
     print(f"run folder: {run.folder}", file=sys.stderr)
     try:
-        run.train()
+        run.train(hint)
     except DivergedError as error:
         step = run.last_checkpoint_step
-        kept = f"the last good checkpoint is of step {step}" if step else "there was no checkpoint yet"
+        kept = f"the last good checkpoint is at step {step}" if step else "there is no checkpoint yet"
         raise DivergedError(f"{error}; training stopped, {kept} ({run.folder})") from error
     except KeyboardInterrupt:  # the second one, or one after training
         raise runs.Stopped(f"interrupted; continue with: qpensieve resume {run.folder}") from None
@@ -341,17 +384,22 @@ def _report(folder: Path) -> None:
 
 
 def _dominance(run: Path, other: Path) -> str:
-    ours, theirs = load_evaluations(run / EVALUATIONS), load_evaluations(other / EVALUATIONS)
-    if len(theirs.full_steps) == 0:
-        raise ValueError(f"{other} has no full evaluation yet: run 'qpensieve evaluate {other}'")
-    num = min(ours.num_seeds, theirs.num_seeds)
-    shares = np.asarray(
-        metrics.episodic_dominance(
-            ours.full_returns[-1, :num].mean(axis=2), theirs.full_returns[-1, :num].mean(axis=2), ours.full_preferences
-        )
-    )
-    spread = console.format_spread(shares.mean(), shares.std(), "{:.3f}".format)
-    return f"ED against {other}: {spread} over {num} seed pairs"
+    ours, theirs = comparison.on_common_preferences([comparison.read(run), comparison.read(other)])
+    shares = comparison.dominance(ours, theirs)
+    spread = f"{shares.mean():.3f}" if len(shares) == 1 else f"{shares.mean():.3f} +- {shares.std():.3f}"
+    pairs = f"{len(shares)} seed pair{'s' if len(shares) > 1 else ''}"
+    return f"ED against {other}: {spread} over {pairs}, {len(ours.preferences)} preferences"
+
+
+def _domain_rows(domain: Domain) -> list[console.Row]:
+    """A domain in the list: its objectives take as many lines as they need."""
+    pairs = zip(domain.objectives, domain.spec.reference or (), strict=True)
+    first, *more = textwrap.wrap(", ".join(f"{name}\xa0({value:g})".replace(" ", "\xa0") for name, value in pairs), 44)
+    sizes = {"obs": domain.obs_size, "act": domain.action_size, "steps": domain.max_steps}
+    heading = "objectives (reference of the HV)"
+    rows = [{"domain": domain.id, **{name: str(size) for name, size in sizes.items()}, heading: first}]
+    rows += [{"domain": "", **dict.fromkeys(sizes, ""), heading: line} for line in more]
+    return [row | {heading: row[heading].replace("\xa0", " ")} for row in rows]
 
 
 def _measure(name: str, run: Callable[..., list[console.Row]], settings: Any, json: Path | None) -> None:

@@ -6,11 +6,11 @@ GPU_FLAGS = (
     "--xla_gpu_enable_command_buffer=FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,WHILE,CONDITIONAL,DYNAMIC_SLICE_FUSION",
     "--xla_gpu_graph_min_graph_size=1",
 )
-"""Whole loops become one CUDA graph: updates are many small kernels, and launching them is what takes the time."""
+"""Whole loops become one CUDA graph: updates are many small kernels, and most of their time is the launch."""
 
 
 def set_flags() -> None:
-    """Add our flags to XLA_FLAGS, but for those the user has set; they do nothing without a GPU."""
+    """Add our flags to XLA_FLAGS, except those that the user has set; without a GPU they have no effect."""
     given = os.environ.get("XLA_FLAGS", "")
     missing = [flag for flag in GPU_FLAGS if flag.split("=")[0] not in given]
     os.environ["XLA_FLAGS"] = " ".join([given, *missing]).strip()

@@ -1,4 +1,4 @@
-"""Configuration of a run: typed, frozen, one home for every number; checks; JSON there and back."""
+"""Configuration of a run: typed and frozen, with checks; written to JSON and read from it."""
 
 import dataclasses
 import json
@@ -12,15 +12,18 @@ import tyro
 
 from qpensieve import settings as parts
 from qpensieve.algos.qpensieve import QPensieveConfig
-from qpensieve.envs import find_domain
+from qpensieve.envs import code_of, find_domain, is_local, name_of
+from qpensieve.envs.episodes import MAX_EVAL_STEPS
 from qpensieve.methods import METHODS, Method, get_method
-from qpensieve.records.atomic import write_json
-from qpensieve.settings import NEEDS_REPLAY, WHOLE_BLOCKS, at_least
+from qpensieve.records import trust as trusting
+from qpensieve.records.atomic import write_text
+from qpensieve.records.reading import interpreting, parse, read_bytes
+from qpensieve.settings import NEEDS_REPLAY, NOT_NEGATIVE, WHOLE_BLOCKS, at_least
 
 if TYPE_CHECKING:
     AlgoName = str
     AgentConfig = Any
-else:  # tyro shows the names and takes the settings of the methods that there are
+else:  # tyro shows the names of all methods and accepts their settings
     AlgoName = Annotated[str, tyro.conf.arg(metavar="{" + ",".join(METHODS) + "}")]
     AgentConfig = reduce(or_, [method.config for method in METHODS.values()])
 
@@ -37,33 +40,36 @@ class RunConfig:
     algo: AlgoName = "qpensieve"
     """Algorithm."""
     seeds: Annotated[int, at_least(1)] = 5
-    """How many seeds train side by side; each behaves as if it were alone."""
+    """Number of seeds that train side by side; each trains as if it were alone."""
     first_seed: int = 0
     """Number of the first seed; the others follow."""
     steps: Annotated[int, at_least(1), WHOLE_BLOCKS] = 1_500_000
-    """Environment steps of each seed; off-policy methods: one gradient step each after the random ones."""
+    """Environment steps of each seed. Off-policy methods take one gradient step for each, after the random steps."""
     random_steps: Annotated[int, at_least(1, "learning needs data"), WHOLE_BLOCKS, NEEDS_REPLAY] = 10_000
     """Off-policy methods: steps with uniformly random actions before learning starts."""
     block: Annotated[int, at_least(1), NEEDS_REPLAY] = 50
-    """Off-policy methods: steps collected before the learner is called for as many updates; acting lags by at most two
+    """Off-policy methods: steps that are collected at a time, followed by as many updates; acting lags by at most two
     blocks."""
     replay_capacity: Annotated[int, at_least(1), NEEDS_REPLAY] = 1_000_000
     """Off-policy methods: transitions kept per seed."""
     eval_period: Annotated[int, at_least(1), WHOLE_BLOCKS] = 50_000
     """Steps between short evaluations."""
-    full_eval_period: Annotated[int | None, WHOLE_BLOCKS] = None
+    full_eval_period: Annotated[int | None, at_least(1), WHOLE_BLOCKS] = None
     """Steps between full evaluations (whole test table, 10 episodes); None: one at the end."""
+    max_eval_steps: Annotated[int, at_least(1)] = MAX_EVAL_STEPS
+    """Steps after which an evaluation stops waiting for the end of an episode: the return so far counts, with a
+    warning. For environments without a time limit."""
     log_period: Annotated[int, at_least(1), WHOLE_BLOCKS] = 1_000
     """Steps between rows of training metrics."""
-    checkpoint_seconds: float = 60.0
+    checkpoint_seconds: Annotated[float, NOT_NEGATIVE] = 60.0
     """A checkpoint is written at every evaluation and at least this often."""
     parameters_period: Annotated[int, at_least(1), WHOLE_BLOCKS] = 100_000
-    """Steps between copies of the parameters that are kept for good."""
+    """Steps between copies of the parameters that are never deleted."""
     keep_replay: Annotated[Literal["on", "off"], NEEDS_REPLAY] = "on"
-    """Off-policy methods: save the replay with checkpoints. Off, they are small, but a resumed run is no longer the
-    same run."""
-    num_threads: int | None = None
-    """Threads of the simulator; None takes every core."""
+    """Off-policy methods: save the replay with checkpoints. Without it checkpoints are small, but a resumed run gets
+    other numbers."""
+    num_threads: Annotated[int | None, at_least(1)] = None
+    """Threads of the simulator. None: every core."""
     agent: AgentConfig = dataclasses.field(default_factory=QPensieveConfig)
     """Settings of the algorithm."""
 
@@ -74,7 +80,7 @@ class RunConfig:
 
     @property
     def domain_id(self) -> str:
-        """Name of a known domain however it was spelled, or what the user wrote."""
+        """Short name of a known domain, or what the user wrote."""
         known = find_domain(self.domain) if isinstance(self.domain, str) else None  # the API also takes functions
         return str(self.domain) if known is None else known.id
 
@@ -84,7 +90,7 @@ class RunConfig:
 
     @property
     def capacity(self) -> int:
-        """Rows the replay needs: no more than will be written, and whole blocks."""
+        """Rows that the replay needs: at most as many as will be written, in whole blocks."""
         rows = min(self.replay_capacity, self.steps)
         return max(self.block, rows - rows % self.block)
 
@@ -123,7 +129,7 @@ class RunConfig:
 
 
 def resolve(config: RunConfig) -> RunConfig:
-    """The config with what depends on the length of the run filled in."""
+    """The config with the settings filled in that depend on the length of the run."""
     return replace(config, agent=config.method.resolve(config.agent, config.steps))
 
 
@@ -131,7 +137,7 @@ def check(config: RunConfig) -> None:
     """Refuse settings that cannot run.
 
     Raises:
-        ValueError: Names every one of them, and what would be right.
+        ValueError: Names every such setting and what it must be.
     """
     get_method(config.algo)  # an unknown one has no settings to check
     problems = parts.problems(config)
@@ -140,7 +146,7 @@ def check(config: RunConfig) -> None:
 
 
 def override(config: RunConfig, changes: dict[str, Any]) -> RunConfig:
-    """The config with settings changed by field name, wherever the field lives: run, algorithm or a part of it."""
+    """The config with settings changed by field name; the field may belong to the run or to a part of its settings."""
     for name, value in changes.items():
         config = parts.change(config, name, value)
     return config
@@ -156,22 +162,56 @@ def from_dict(values: dict[str, Any]) -> RunConfig:
     Raises:
         ValueError: If a field is unknown or missing; names it.
     """
+    if not isinstance(values, dict):
+        raise ValueError(f"a configuration must be a JSON object, got a {type(values).__name__}")
     values = dict(values)
     missing = [name for name in ("domain", "algo", "agent") if name not in values]
     if missing:
         raise ValueError(f"field {missing[0]} is missing in the configuration")
-    agent = parts.build(get_method(values["algo"]).config, dict(values.pop("agent")), "agent.")
+    if not isinstance(values["agent"], dict):
+        raise ValueError(f"agent must hold settings, got {values['agent']!r}")
+    agent = parts.build(get_method(str(values["algo"])).config, dict(values.pop("agent")), "agent.")
     return parts.build(RunConfig, values | {"agent": agent})
 
 
+def check_can_be_saved(config: RunConfig) -> None:
+    """ValueError if the environment has no name that another process could make it by."""
+    if is_local(config.domain):
+        raise ValueError(not_saved(config.domain))
+
+
+def not_saved(domain: str) -> str:
+    """Why an environment of this process alone can be trained on but not saved, and what to do."""
+    return (
+        f"an environment must have a name to be saved, but {name_of(domain)} cannot be imported: put the class or "
+        "function that makes it at the top of a module and pass its name, 'module:factory'"
+    )
+
+
 def save(config: RunConfig, path: Path) -> None:
-    """Write the config as JSON."""
-    write_json(path, to_dict(config))
+    """Write the config as JSON; where it names code to import, with the mark that it is this user's."""
+    text = json.dumps(to_dict(config), indent=2) + "\n"
+    write_text(path, text)
+    if code_of(config.domain) is not None:
+        trusting.record(path.parent, text.encode())
 
 
-def load(path: Path) -> RunConfig:
-    """The config that `save` wrote; ValueError names the file where it is none."""
-    try:
-        return from_dict(json.loads(path.read_text()))
-    except ValueError as error:
-        raise ValueError(f"cannot read {path}: {error}") from error
+def load(path: Path, trust: bool = False) -> RunConfig:
+    """The config that `save` wrote.
+
+    Args:
+        path: Its file.
+        trust: Whether the code that its domain imports may be run, where it is not this user's own config.
+
+    Raises:
+        ValueError: It is no configuration; names the file.
+        UntrustedError: It would import code of someone else.
+    """
+    content = read_bytes(path)
+    with interpreting(path, "a configuration"):
+        config = from_dict(parse(path, content))
+        check(config)
+    code = code_of(config.domain)
+    if code is not None:
+        trusting.check(path, content, code, trust)
+    return config

@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def available_cores() -> int:
-    """Cores this process may use; where a system cannot bind processes to some cores, all it has."""
+    """Number of cores this process may use; all cores if the system cannot tell."""
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:

@@ -28,10 +28,10 @@ class Method:
         config: Its settings, a frozen dataclass whose defaults are the paper's.
         make: (settings, environment) -> algorithm; None: a population.
         paper: Domain id -> settings that the paper changes for that domain; None: it changes none.
-        quick: Settings that the preset `quick` changes, beside those of every method (`presets.QUICK_RUN`).
+        quick: Settings that the preset `quick` changes, in addition to those of every method (`presets.QUICK_RUN`).
         defaults: Settings of the run that this method starts from in every preset.
-        check: (settings, run) -> one sentence for each thing that cannot run.
-        resolve: (settings, steps of the run) -> settings with what depends on the run's length filled in.
+        check: (settings, run) -> one sentence for each problem.
+        resolve: (settings, steps of the run) -> settings; fills in what depends on the length of the run.
     """
 
     name: str
@@ -66,7 +66,7 @@ _QUICK_POPULATION: dict[str, Any] = {
 _TABLE = (
     Method(
         "qpensieve",
-        "improves on the best of several preferences' values in current and past critics",
+        "climbs the best value over several preferences and over past critics",
         qpensieve.QPensieveConfig,
         qpensieve.make,
         quick={**_QUICK_NETS, **_QUICK_PENSIEVE},
@@ -87,7 +87,7 @@ _TABLE = (
     ),
     Method(
         "hybrid-sac",
-        "SAC for single preferences that climbs the snapshots of a Q-Pensieve trained beside it",
+        "SAC for single preferences that also climbs the snapshots of a Q-Pensieve helper",
         hybrid_sac.HybridConfig,
         hybrid_sac.make,
         quick={**_QUICK_NETS, **_QUICK_PENSIEVE, "switch_after": 10_000, "seeds": 2},
@@ -106,19 +106,19 @@ _TABLE = (
         envelope.EnvelopeConfig,
         envelope.make,
         quick={"batch_size": 64, "num_preferences": 8, "random_steps": 500, "replay_capacity": 20_000},
-        defaults={"random_steps": 1_000},  # its authors learn once a batch is there
+        defaults={"random_steps": 1_000},  # its authors start to learn as soon as there is a batch
         resolve=envelope.resolve,
     ),
     Method(
         "pgmorl",
-        "a population of PPO policies, trained where a model predicts the front to gain most",
+        "a population of PPO policies, trained where a model predicts the largest gain of the front",
         PgmorlConfig,
         paper=plan.pgmorl_paper_settings,
         quick=_QUICK_POPULATION,
     ),
     Method(
         "pfa",
-        "a population of PPO policies whose preferences slide along the front of two objectives",
+        "a population of PPO policies; their preferences slide along the front of two objectives",
         PfaConfig,
         paper=plan.pfa_paper_settings,
         quick=_QUICK_POPULATION,
@@ -127,10 +127,10 @@ _TABLE = (
 
 
 def check_row(method: Method) -> Method:
-    """The row itself.
+    """The row, checked.
 
     Raises:
-        ValueError: If the row forgets something; says what.
+        ValueError: If something is missing in the row; says what.
     """
     if not (isinstance(method.config, type) and dataclasses.is_dataclass(method.config)):
         raise ValueError(f"method {method.name}: config must be the dataclass of its settings, got {method.config!r}")
@@ -146,14 +146,14 @@ def check_row(method: Method) -> Method:
 
 
 METHODS: dict[str, Method] = {method.name: check_row(method) for method in _TABLE}
-"""By name, in the order that people see."""
+"""Name -> method, in the order shown to people."""
 
 
 def get_method(name: str) -> Method:
     """The row of `name`.
 
     Raises:
-        ValueError: If there is none; the message says what there is.
+        ValueError: If the name is unknown; the message lists the names.
     """
     if name not in METHODS:
         near = difflib.get_close_matches(name, METHODS, n=1)
@@ -166,7 +166,7 @@ def make_algorithm(name: str, settings: Any, spec: EnvSpec) -> Algorithm[Any]:
     """The algorithm of an off-policy method, for an environment.
 
     Raises:
-        ValueError: If the two do not go together.
+        ValueError: If the environment does not fit the method.
     """
     make = get_method(name).make
     if make is None:
@@ -181,10 +181,10 @@ def check_continuous(name: str, spec: EnvSpec) -> None:
     """Refuse an environment whose actions are indices.
 
     Raises:
-        ValueError: Says what takes such actions.
+        ValueError: Says which method supports such actions.
     """
     if spec.num_actions is not None:
         raise ValueError(
-            f"{spec.id} has discrete actions ({spec.num_actions} of them), {name} needs continuous ones: "
-            "use --algo envelope, or another domain"
+            f"{name} needs continuous actions, but {spec.id} has {spec.num_actions} discrete ones: "
+            "use --algo envelope or another domain"
         )

@@ -1,4 +1,4 @@
-"""Preferences: points `lam` on the simplex that say how much each objective counts.
+"""Preferences: points `lam` on the simplex; entry i says how important objective i is.
 
 Samplers for training, grids for sweeps, and the versioned tables on which every algorithm is scored.
 """
@@ -13,8 +13,8 @@ import numpy as np
 from jaxtyping import Array, Float, Float64, Key
 
 Sampler = Literal["uniform-sum", "dirichlet", "abs-normal"]
-"""Numbers over their sum: d uniform ones (`uniform-sum`, the authors' code), exponential ones (`dirichlet`: uniform on
-the simplex) or absolute values of normal ones (`abs-normal`, the Envelope authors' code)."""
+"""Random numbers divided by their sum: uniform (`uniform-sum`, the authors' code), exponential (`dirichlet`: uniform on
+the simplex) or absolute values of normal numbers (`abs-normal`, the Envelope authors' code)."""
 
 # numpy.typing.ArrayLike does not accept tuples when checked at run time, so the package has its own alias.
 ArrayLike = np.ndarray | jax.Array | Sequence[Any]
@@ -24,7 +24,7 @@ TEST_TABLE_VERSION = 1
 """Newest version of the test tables; results of different versions must not be compared."""
 
 SUM_TOLERANCE = 1e-6
-"""How far the entries of a preference may be from summing to 1; room for float32 rounding."""
+"""Largest distance between 1 and the sum of a preference; allows for float32 rounding."""
 
 _TABLE_SEED = 20230501
 _TABLE_UNITS = 10**6
@@ -68,7 +68,7 @@ def _check_num_objectives(num_objectives: int) -> None:
 def _normalize(draws: Any) -> Any:
     """Rows of a JAX or NumPy array divided by their sums; a row of zeros becomes the centre of the simplex.
 
-    Such rows happen: a float32 uniform is 0 once in 2^23 draws.
+    Rows of zeros do occur: a float32 uniform number is 0 once in 2^23 draws.
     """
     draws = draws + (draws.sum(axis=-1, keepdims=True) == 0)
     return draws / draws.sum(axis=-1, keepdims=True)
@@ -112,7 +112,7 @@ def test_table(num_objectives: int, version: int = TEST_TABLE_VERSION) -> Float6
     """
     _check_num_objectives(num_objectives)
     if version != 1:
-        raise ValueError(f"unknown test table version {version}; known: 1")
+        raise ValueError(f"version of the test table must be 1, got {version}")
     table = _build_table(num_objectives)
     table.setflags(write=False)
     return table
@@ -155,22 +155,23 @@ def check_preference(preference: ArrayLike, num_objectives: int) -> Float64[np.n
     lam = np.asarray(preference, dtype=np.float64)
     if lam.ndim == 0 or lam.shape[-1] != num_objectives:
         got = lam.shape[-1] if lam.ndim else "a single number"
-        raise ValueError(f"preference needs {num_objectives} entries, one per objective; got {got} (shape {lam.shape})")
-    _raise_at(lam, ~np.isfinite(lam), "is not finite")
-    _raise_at(lam, lam < 0, "is negative; entries must be 0 or more")
+        needed = f"{num_objectives} entries, one per objective"
+        raise ValueError(f"preference must have {needed}, got {got} (shape {lam.shape})")
+    _raise_at(lam, ~np.isfinite(lam), "finite")
+    _raise_at(lam, lam < 0, "0 or more")
     sums = lam.sum(axis=-1)
     wrong = np.argwhere(np.abs(sums - 1) > SUM_TOLERANCE)
     if len(wrong):
         index = tuple(wrong[0].tolist())
         place = f" at row {_index_text(index)}" if index else ""
-        raise ValueError(f"preference{place} sums to {sums[index]:.9g}, not to 1; divide it by its sum")
+        raise ValueError(f"preference must sum to 1, got {sums[index]:.9g}{place}; divide it by its sum")
     return lam
 
 
-def _raise_at(lam: Float64[np.ndarray, "*batch d"], is_wrong: np.ndarray, complaint: str) -> None:
+def _raise_at(lam: Float64[np.ndarray, "*batch d"], is_wrong: np.ndarray, needed: str) -> None:
     if is_wrong.any():
         index = tuple(np.argwhere(is_wrong)[0].tolist())
-        raise ValueError(f"preference entry at index {_index_text(index)} is {lam[index]}, which {complaint}")
+        raise ValueError(f"preference entries must be {needed}, got {lam[index]} at index {_index_text(index)}")
 
 
 def _index_text(index: tuple[int, ...]) -> str:

@@ -1,4 +1,4 @@
-"""Where settings start from: the paper's, small ones for two cores, the cases of the paper's figure."""
+"""Presets: the paper's settings, small ones for two cores, and the cases of the paper's figure."""
 
 from dataclasses import replace
 from typing import Any, Literal, get_args
@@ -41,13 +41,13 @@ def default_config(domain: str, algo: str = "qpensieve", preset: str = "paper") 
         config = override(config, dict(method.quick))
     if preset in FIGURE:
         if algo not in FIGURE_METHODS:
-            raise ValueError(f"preset {preset} is of the figure that compares sac and hybrid-sac, not of {algo}")
+            raise ValueError(f"preset {preset} needs the algorithm {' or '.join(FIGURE_METHODS)}, got {algo}")
         config = override(config, {"preferences": (FIGURE[preset][1],)})
     return config
 
 
 def check_preset(preset: str, config: RunConfig) -> None:
-    """Refuse a case of the figure on another domain than it shows."""
+    """Refuse a preset of the figure on another domain than the one it shows."""
     shown = FIGURE.get(preset)
     if shown and config.domain_id != shown[0]:
-        raise ValueError(f"preset {preset} shows {shown[0]} at {shown[1]}, not {config.domain}")
+        raise ValueError(f"preset {preset} needs the domain {shown[0]}, got {config.domain}")

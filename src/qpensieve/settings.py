@@ -1,6 +1,6 @@
 """Settings are frozen dataclasses, nested by composition. This module reads, checks, changes and rebuilds any of them.
 
-What is right for a field stands beside it, as a rule in its annotation: `tau: Annotated[float, above(0)] = 0.005`.
+The rule of a field is part of its annotation: `tau: Annotated[float, above(0)] = 0.005`.
 """
 
 import dataclasses
@@ -8,7 +8,22 @@ import difflib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, ClassVar, Protocol, TypeVar, cast, get_type_hints, runtime_checkable
+from numbers import Integral, Real
+from types import NoneType, UnionType
+from typing import (
+    Any,
+    ClassVar,
+    Literal,
+    NamedTuple,
+    Protocol,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+    runtime_checkable,
+)
 
 
 @runtime_checkable
@@ -32,11 +47,11 @@ Part = TypeVar("Part", bound=Settings)
 
 @dataclass(frozen=True)
 class Rule:
-    """What is right for the value of a field.
+    """What the value of a field must be.
 
     Attributes:
         text: Completes the sentence "tau must be ...".
-        holds: Whether a value is right.
+        holds: Whether a value follows the rule.
     """
 
     text: str
@@ -53,7 +68,7 @@ def above(low: float | int) -> Rule:
 
 
 def from_to(low: float | int, high: float | int) -> Rule:
-    """Both ends are right."""
+    """The value is between `low` and `high`; both ends are allowed."""
     return Rule(f"from {low} to {high}", lambda value: low <= value <= high)
 
 
@@ -64,7 +79,7 @@ NOT_NEGATIVE = Rule("0 or more", lambda value: value >= 0)
 
 @dataclass(frozen=True)
 class Mark:
-    """A property of a field that checks elsewhere ask for, such as `WHOLE_BLOCKS`."""
+    """A property of a field that checks in other modules read, such as `WHOLE_BLOCKS`."""
 
     name: str
 
@@ -72,7 +87,7 @@ class Mark:
 WHOLE_BLOCKS = Mark("whole blocks")
 """A number of steps or updates that must be a multiple of the run's block."""
 NEEDS_REPLAY = Mark("needs replay")
-"""A setting that only methods with a replay have a use for."""
+"""A setting that only methods with a replay use."""
 
 
 @runtime_checkable
@@ -83,47 +98,101 @@ class RunSettings(Protocol):
     def algo(self) -> str: ...
     @property
     def domain_id(self) -> str:
-        """Name of a known domain however it was spelled, or what the user wrote."""
+        """Short name of a known domain, or what the user wrote."""
         ...
 
     @property
     def steps(self) -> int: ...
 
 
+class _Field(NamedTuple):
+    """The annotation of a field: its type, rules and marks."""
+
+    hint: Any
+    beside: tuple[Any, ...]
+
+
 @cache
-def _annotations(kind: type) -> dict[str, tuple[Any, ...]]:
-    """Field name -> rules and marks in its annotation."""
+def _fields(kind: type) -> dict[str, _Field]:
     hints = get_type_hints(kind, include_extras=True)
-    return {field.name: getattr(hints[field.name], "__metadata__", ()) for field in dataclasses.fields(kind)}
+    plain = get_type_hints(kind)
+    beside = lambda name: getattr(hints[name], "__metadata__", ())
+    return {field.name: _Field(plain[field.name], beside(field.name)) for field in dataclasses.fields(kind)}
+
+
+def has_type(hint: Any, value: Any) -> bool:
+    """Whether a value has the type of a setting. A whole number is a number too; a truth value is not.
+
+    Types that no command line can set, such as parts with settings of their own, are not checked.
+    """
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        return any(value == choice and type(value) is type(choice) for choice in inner)
+    if origin in (Union, UnionType):
+        return any(has_type(one, value) for one in inner)
+    if origin is tuple:
+        return isinstance(value, tuple) and all(has_type(inner[0], one) for one in value)
+    if hint in (int, float):
+        numbers = Integral if hint is int else Real
+        return isinstance(value, numbers) and not isinstance(value, bool)
+    return isinstance(value, hint) if hint in (bool, str, NoneType) else True
+
+
+_WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text", NoneType: "none"}
+
+
+def describe_type(hint: Any) -> str:
+    """The type of a setting in words, as in "must be a whole number"."""
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        return " or ".join(map(str, inner))
+    if origin in (Union, UnionType):
+        return " or ".join(describe_type(one) for one in inner)
+    if origin is tuple:
+        return f"a list of {describe_type(inner[0]).removeprefix('a ')}s"
+    return _WORDS.get(hint, getattr(hint, "__name__", str(hint)))
 
 
 def problems(part: Settings) -> list[str]:
-    """One sentence for every field, of the part and of its parts, that breaks its rule. None is always right.
+    """One sentence for every field of the settings and of their parts that has the wrong type or breaks its rule.
 
     Parts that are `Checked` also say which of their fields do not fit each other.
     """
+    return _wrong_types(part) or _broken_rules(part)  # rules are for values of the right type
+
+
+def _wrong_types(part: Settings) -> list[str]:
+    found = [
+        f"{name} must be {describe_type(field.hint)}, got {getattr(part, name)!r}"
+        for name, field in _fields(type(part)).items()
+        if not has_type(field.hint, getattr(part, name))
+    ]
+    return found + [problem for inner in _parts(part) for problem in _wrong_types(getattr(part, inner))]
+
+
+def _broken_rules(part: Settings) -> list[str]:
     found = []
-    for name, beside in _annotations(type(part)).items():
+    for name, field in _fields(type(part)).items():
         value = getattr(part, name)
-        broken = [rule for rule in beside if isinstance(rule, Rule) and value is not None and not rule.holds(value)]
-        found += [f"{name} must be {rule.text}, got {value}" for rule in broken]
+        rules = [rule for rule in field.beside if isinstance(rule, Rule) and value is not None]
+        found += [f"{name} must be {rule.text}, got {value}" for rule in rules if not rule.holds(value)]
     if isinstance(part, Checked):
         found += part.conflicts()
     for inner in _parts(part):
-        found += problems(getattr(part, inner))
+        found += _broken_rules(getattr(part, inner))
     return found
 
 
 def marked(part: Settings, mark: Mark) -> dict[str, Any]:
-    """Values of the fields, of the part and of its parts, that carry a mark."""
-    found = {name: getattr(part, name) for name, beside in _annotations(type(part)).items() if mark in beside}
+    """Name -> value of the fields, of the settings and of their parts, that carry a mark."""
+    found = {name: getattr(part, name) for name, field in _fields(type(part)).items() if mark in field.beside}
     for inner in _parts(part):
         found |= marked(getattr(part, inner), mark)
     return found
 
 
 def flat(part: Settings) -> dict[str, Any]:
-    """Every setting by its name, those of its parts included."""
+    """Name -> value of every setting, including those of its parts."""
     values = {name: getattr(part, name) for name in names(part)}
     for inner in _parts(part):
         values |= flat(values.pop(inner))
@@ -136,7 +205,7 @@ def names(part: Settings) -> set[str]:
 
 
 def change(part: Part, name: str, value: Any) -> Part:
-    """The part with one field changed, its own or one of its parts'.
+    """The settings with one field changed; the field may belong to one of their parts.
 
     Raises:
         ValueError: If there is no such field; the message lists the names nearest to it.
@@ -145,7 +214,7 @@ def change(part: Part, name: str, value: Any) -> Part:
     if changed is None:
         known = names(part) | flat(part).keys()
         near = ", ".join(difflib.get_close_matches(name, known, n=3, cutoff=0.4)) or ", ".join(sorted(known))
-        raise ValueError(f"unknown setting {name!r}; near it: {near}")
+        raise ValueError(f"unknown setting {name!r}; use one of: {near}")
     return changed
 
 
@@ -179,6 +248,8 @@ def build(kind: Callable[..., Part], values: dict[str, Any], prefix: str = "") -
         factory = known[name].default_factory
         if isinstance(value, dict) and factory is not dataclasses.MISSING:
             built[name] = build(factory, value, f"{prefix}{name}.")
+        elif dataclasses.is_dataclass(factory) and not dataclasses.is_dataclass(value):
+            raise ValueError(f"{prefix}{name} must hold settings, got {value!r}")
         elif isinstance(value, list):  # JSON knows no tuples
             built[name] = tuple(value)
     return kind(**built)

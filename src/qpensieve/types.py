@@ -10,7 +10,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar, runtime_checkable
 
 import equinox as eqx
 import numpy as np
-from jaxtyping import Array, Bool, Float, Float32, Float64, Int, Key
+from jaxtyping import Array, Bool, Float, Float32, Float64, Int, Key, Shaped
 
 from qpensieve.preferences import Sampler
 
@@ -20,17 +20,43 @@ IntArray = Int[np.ndarray, "..."]
 
 
 @dataclass(frozen=True)
+class ActionBox:
+    """The bounded box of actions of a foreign environment; here actions lie in [-1, 1] and are flat.
+
+    Attributes:
+        low: Lowest number of each entry.
+        high: Highest number of each entry.
+        shape: Shape of an action.
+        dtype: Name of its type.
+    """
+
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    shape: tuple[int, ...]
+    dtype: str = "float32"
+
+    def rescale(self, actions: Float[np.ndarray, "n act"]) -> Float[np.ndarray, "n ..."]:
+        """Actions in [-1, 1] as points of the box: -1 is its low, 0 its middle, 1 its high; in its dtype and shape."""
+        low, high = np.array(self.low), np.array(self.high)
+        points = low + (np.asarray(actions, np.float64) + 1.0) / 2.0 * (high - low)
+        # Rounding may pass a bound by one unit in the last place, and some environments refuse that.
+        return np.clip(points, low, high).astype(self.dtype).reshape(-1, *self.shape)
+
+
+@dataclass(frozen=True)
 class EnvSpec:
-    """What an algorithm and a report may know of an environment.
+    """What algorithms and reports may know about an environment.
 
     Attributes:
         id: Domain name such as `Hopper2d`, or the id of a foreign Gymnasium environment.
         obs_size: Length of an observation.
-        action_size: Length of an action; actions lie in [-1, 1].
+        action_size: Length of an action; to algorithms and lanes actions lie in [-1, 1].
         objectives: One name per objective, in reward order.
-        reference: Reference point of the hypervolume, or None where no one has set one.
-        max_steps: Time limit in environment steps, or None where the environment keeps its own.
+        reference: Reference point of the hypervolume, or None if no one has set one.
+        max_steps: Time limit in environment steps, or None if the environment keeps its own.
         num_actions: Discrete environments: an action is one number, an index below this. None: actions are continuous.
+        action_box: The actions that the environment itself takes; None: those in [-1, 1] as they are.
+        obs_shape: Shape of the environment's own observation; None: flat, as algorithms and lanes see it.
     """
 
     id: str
@@ -40,10 +66,18 @@ class EnvSpec:
     reference: tuple[float, ...] | None
     max_steps: int | None
     num_actions: int | None = None
+    action_box: ActionBox | None = None
+    obs_shape: tuple[int, ...] | None = None
 
     @property
     def num_objectives(self) -> int:
         return len(self.objectives)
+
+    def native_actions(self, actions: Float[np.ndarray, "n act"]) -> Shaped[np.ndarray, "n ..."]:
+        """Actions of an algorithm as the environment's own `step` takes them: in its box, or integer indices [n]."""
+        if self.num_actions is not None:
+            return actions[:, 0].astype(np.int64)
+        return actions if self.action_box is None else self.action_box.rescale(actions)
 
 
 @dataclass(frozen=True)
@@ -51,10 +85,10 @@ class Step:
     """What one step of n lanes returns.
 
     Attributes:
-        obs: Observation to act on next; where an episode ended, already the next episode's first.
+        obs: Observation to act on next; if an episode ended, the first of the next episode.
         reward: Reward vector of the step.
-        terminated: True where the episode truly ended: nothing follows, do not bootstrap.
-        truncated: True where only the time limit cut it: bootstrap from `last_obs`.
+        terminated: True if the episode really ended: nothing follows, do not bootstrap.
+        truncated: True if only the time limit cut it: bootstrap from `last_obs`.
         last_obs: Observation reached by this step, before any reset. It is the `s_next` of a transition.
     """
 
@@ -82,7 +116,7 @@ class Transition(eqx.Module):
 S = TypeVar("S")
 
 Info = dict[str, Float[Array, ""]]
-"""What an update reports, by name; averaged over a block before it is logged."""
+"""Name -> value that an update reports; averaged over a block before it is logged."""
 
 
 Parameters = Float32[np.ndarray, "n parameters"]
@@ -108,10 +142,10 @@ class Explorer(Protocol):
 
 @runtime_checkable
 class HostPolicy(Explorer, Protocol):
-    """All that the policies of n agents can do on the host."""
+    """Everything that the policies of n agents can do on the host."""
 
     def sample(self, obs: Observed, lam: Asked, noise: Noise, step: int) -> Stored:
-        """The same for any rows, by the policy that is evaluated."""
+        """Sampled actions of the policy that is evaluated, for any rows."""
         ...
 
     def exploit(self, obs: Observed, lam: Asked) -> Actions:
@@ -128,7 +162,7 @@ class Acting:
         draw_noise: (generator, K) -> noise of K steps of one lane [K, c], for `explore`.
         draw_actions: (generator, K) -> K uniformly random actions [K, a], as the replay stores them.
         decode: Stored actions [..., a] -> actions of the environment [..., act].
-        action_size: Numbers that the replay stores of an action.
+        action_size: Number of values that the replay stores for an action.
         is_discrete: Whether the algorithm can act in an environment with discrete actions.
     """
 
@@ -157,7 +191,7 @@ def from_one_lane(update: Callable[[S, Transition, Key[Array, ""]], tuple[S, Inf
 
 
 class Hints(eqx.Module):
-    """What the host tells an update in addition to the batch."""
+    """What an update gets from the host in addition to the batch."""
 
     lam: Float[Array, "*K d"]
     """Preference of the episode that was running at the step of this update."""
@@ -173,7 +207,7 @@ class PrioritizedLearning(Generic[S]):
         keeps: Which transitions the replay keeps: the newest, or half the newest and half diverse episodes.
         priority: (state, new transitions [K], their hints [K], key) -> their first priorities [K].
         update: (state, batch, hints, key) -> state, what to log, new priorities [b] of the batch or None to keep them.
-        forces_newest: Update k of a block has the block's k-th transition in its batch, as the first row.
+        forces_newest: Whether the first row of the batch of update k is the k-th transition of the block.
         num_past: How many preferences of earlier episodes `Hints.past` holds.
     """
 
@@ -189,20 +223,20 @@ Learning = UniformLearning[Any] | PrioritizedLearning[Any]
 
 @dataclass(frozen=True)
 class Algorithm(Generic[S]):
-    """What a training loop may know of an algorithm, for one agent; agents are an axis the loop adds.
+    """What a training loop may know about an algorithm, for one agent; the loop adds the axis of agents.
 
     Attributes:
         init: (key, preference) -> first state. The preference is the agent's own; agents that serve all ignore it.
         actor: State -> the network that acts, or networks, one per lane.
         act: (actor, s, lam) -> deterministic action, as the environment takes it.
-        acting: The same and exploration, on the host.
+        acting: How to act and explore on the host.
         learning: How the replay is sampled, and the update that goes with it.
         batch_size: Transitions per update.
         discount: Discount factor gamma.
         sampler: Distribution of the preferences that episodes act under.
-        end_block: (state, updates done) -> state. Called between blocks of updates, for what is due only now and then.
-        preferences: Preferences that each have an agent of their own, for every seed; None: one agent serves all.
-        num_lanes: Environments that one agent acts in, each with its own replay.
+        end_block: (state, updates done) -> state. Called between blocks, for what is not done at every update.
+        preferences: Preferences that have their own agent each, for every seed. None: one agent serves all.
+        num_lanes: Number of environments that one agent acts in, each with its own replay.
     """
 
     init: Callable[[Key[Array, ""], Float[Array, " d"]], S]

@@ -173,10 +173,10 @@ class TestPreferences:
     @pytest.mark.parametrize(
         ("words", "spec", "message"),
         [
-            ((), SPEC, "test has 3 objectives, the paper's 19 preferences are for two: give some with --preferences"),
-            (("0.9;0.1",), TWO, "'0.9;0.1' is not numbers with commas between them"),
-            (("0.9,0.2",), TWO, "'0.9,0.2': preference sums to 1.1"),
-            (("1",), TWO, "'1': preference needs 2 entries"),
+            ((), SPEC, "preferences must be given for test: .* it has 3; use --preferences ...,...,..."),
+            (("0.9;0.1",), TWO, "numbers separated by commas, such as 0.9,0.1; got '0.9;0.1'"),
+            (("0.9,0.2",), TWO, "'0.9,0.2': preference must sum to 1, got 1.1"),
+            (("1",), TWO, "'1': preference must have 2 entries"),
         ],
     )
     def test_nonsense_is_refused(self, words: tuple[str, ...], spec: EnvSpec, message: str):

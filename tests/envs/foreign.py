@@ -163,6 +163,21 @@ class WrongReference(PointMass):
         self.metadata = {"reference_point": (0, 0, 0)}
 
 
+class Endless(PointMass):
+    """Never ends, and has no limit of its own; a step costs 1 in either objective."""
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, Any, bool, bool, dict]:
+        obs, _, _, _, info = super().step(action)
+        return obs, np.array([-1.0, -1.0]), False, False, info
+
+
+class FailingReset(PointMass):
+    """Can be made, but not reset."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
+        raise OSError("the simulator's licence has run out")
+
+
 class Drawable(PointMass):
     def __init__(self):
         super().__init__(render_mode="rgb_array")

@@ -187,5 +187,5 @@ def test_the_package_carries_its_version():
 
 
 def test_a_domain_with_action_indices_is_refused():
-    with pytest.raises(ValueError, match="DeepSeaTreasure is offered as lanes only"):
+    with pytest.raises(ValueError, match=r"DeepSeaTreasure is not a Gymnasium environment.*use make_lanes"):
         LaneEnv("DeepSeaTreasure")

@@ -11,14 +11,13 @@ from functools import partial
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.spaces import Box
 
 from qpensieve.envs import workers
 from qpensieve.envs.base import Lanes
-from qpensieve.envs.gym_lanes import EnvSource, GymSimulator, describe, make_simulator, rescale, resolve
+from qpensieve.envs.gym_lanes import EnvSource, GymSimulator, describe, make_simulator, resolve
 from qpensieve.envs.simulator import LaneOptions, State
 from qpensieve.envs.workers import WorkerSimulator
-from qpensieve.types import EnvSpec, Step
+from qpensieve.types import ActionBox, EnvSpec, Step
 from tests.envs import foreign
 
 NUM_LANES = 5
@@ -107,7 +106,7 @@ def test_a_module_that_does_not_import_is_named():
 
 @pytest.mark.parametrize("name", [":make", "tests.envs.foreign:", ":"])
 def test_half_a_name_says_how_a_whole_one_looks(name: str):
-    with pytest.raises(ValueError, match=f"'{name}' is not the name of an environment: write module:factory"):
+    with pytest.raises(ValueError, match=f"must be written module:factory or .*, got '{name}'"):
         resolve(name)
 
 
@@ -117,9 +116,9 @@ def test_a_relative_module_is_named():
 
 
 def test_an_environment_instead_of_a_factory_is_refused():
-    with pytest.raises(ValueError, match=r"PointMass.* is one environment, .* give a function that makes one"):
+    with pytest.raises(ValueError, match=r"PointMass.* is one environment, .* pass a function that makes one"):
         resolve(foreign.PointMass())
-    with pytest.raises(ValueError, match="by its name or by a function that makes it, not by 3"):
+    with pytest.raises(ValueError, match="must be a name or a function that makes one, got 3"):
         resolve(3)
 
 
@@ -147,9 +146,9 @@ def test_sources_have_readable_names(source: EnvSource, name: str):
 
 
 def test_the_description_comes_from_spaces_and_metadata():
-    expected = EnvSpec(
-        "mine", obs_size=4, action_size=2, objectives=("x", "y"), reference=(-10.0, -20.0), max_steps=None
-    )
+    box = ActionBox((foreign.LOW,) * 2, (foreign.HIGH,) * 2, (2,), "float32")
+    names, reference = ("x", "y"), (-10.0, -20.0)
+    expected = EnvSpec("mine", 4, 2, names, reference, max_steps=None, action_box=box, obs_shape=(2, 2))
     assert describe(foreign.PointMass(), "mine") == expected
 
 
@@ -162,15 +161,15 @@ def test_without_a_reward_space_one_step_counts_the_objectives():
 @pytest.mark.parametrize(
     ("env", "message"),
     [
-        (foreign.ScalarReward, r"mine: the reward is a scalar.*np.array of d numbers.*mo-gymnasium"),
-        (foreign.ScalarRewardSpace, r"mine: the reward is a scalar.*np.array of d numbers.*mo-gymnasium"),
-        (foreign.DiscreteActions, r"discrete action space Discrete\(3\); qpensieve's algorithms need a continuous Box"),
-        (foreign.IntegerBox, r"discrete action space Box\(.*int64\); qpensieve's algorithms need a continuous Box"),
-        (foreign.DictActions, r"mine: action space Dict\(.*need a continuous Box"),
-        (foreign.NoActions, r"mine: the action space Box\(.*has no numbers; .* need a continuous Box"),
-        (foreign.UnboundedActions, r"action_space.high\[1\] is inf; .* need a continuous Box, bounded"),
-        (foreign.DictObservations, r"observation space Dict\(.*FlattenObservation"),
-        (foreign.WrongReference, r"reference_point has 3 numbers for 2 objectives"),
+        (foreign.ScalarReward, r"mine: the reward must be a vector, got a scalar.*np.array of d numbers.*mo-gymnasium"),
+        (foreign.ScalarRewardSpace, r"mine: the reward must be a vector, got a scalar.*np.array of d.*mo-gymnasium"),
+        (foreign.DiscreteActions, r"action space must be a continuous Box .*, got Discrete\(3\)"),
+        (foreign.IntegerBox, r"action space must be a continuous Box .*, got Box\(.*int64\)"),
+        (foreign.DictActions, r"mine: action space must be a continuous Box .*, got Dict\("),
+        (foreign.NoActions, r"mine: action space must be a continuous Box .*, got Box\(.*, which holds no numbers"),
+        (foreign.UnboundedActions, r"must be a continuous Box with finite bounds, got action_space.high\[1\] = inf"),
+        (foreign.DictObservations, r"observation space must be a Box, got Dict\(.*FlattenObservation"),
+        (foreign.WrongReference, r"reference_point'\] must have 2 numbers, got 3"),
     ],
 )
 def test_unusable_environments_are_refused_with_a_reason(env: type[gymnasium.Env], message: str):
@@ -205,9 +204,9 @@ def test_minus_one_zero_and_one_are_low_middle_and_high():
 def test_rescaled_actions_keep_the_shape_of_the_box_and_never_leave_it():
     low, high = -0.1, 0.3
     assert low + (high - low) > high  # so plain arithmetic would leave it
-    box = Box(low, high, (2, 3), np.float64)
-    points = rescale(np.array([[-1.0] * 6, [1.0] * 6]), box)
-    np.testing.assert_array_equal(points, [box.low, box.high])
+    box = ActionBox((low,) * 6, (high,) * 6, (2, 3), "float64")
+    points = box.rescale(np.array([[-1.0] * 6, [1.0] * 6]))
+    np.testing.assert_array_equal(points, [np.full((2, 3), low), np.full((2, 3), high)])
 
 
 def test_observations_may_be_kept():
@@ -301,7 +300,7 @@ def test_an_error_in_reset_names_lane_and_seed():
 def test_a_reward_of_the_wrong_shape_names_lane_and_step():
     lanes = make_lanes(foreign.WrongReward)
     lanes.reset()
-    with pytest.raises(RuntimeError, match=r"lane 0 at step 3: ValueError: reward has shape \(3,\), expected \(2,\)"):
+    with pytest.raises(RuntimeError, match=r"lane 0 at step 3: ValueError: reward must have shape \(2,\), got \(3,\)"):
         run(lanes, np.zeros((3, NUM_LANES, 2)))
 
 
@@ -421,7 +420,9 @@ def test_a_dead_worker_is_an_error_and_not_a_wait():
 
 
 def test_an_unusable_environment_is_refused_through_workers_too():
-    with pytest.raises(ValueError, match=r"DiscreteActions: discrete action space .*worker process for lanes 0 to 0"):
+    with pytest.raises(
+        ValueError, match=r"DiscreteActions: action space must be .*, got Discrete.*worker process for lanes 0 to 0"
+    ):
         make_simulator(foreign.DiscreteActions, 1, 4)
 
 

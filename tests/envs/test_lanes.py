@@ -137,7 +137,7 @@ def test_stepping_before_reset_says_so(autoreset: bool):
 @pytest.mark.parametrize(
     ("seed", "message"),
     [
-        ([1, 2, 3], "got 3 seeds for 2 lanes"),
+        ([1, 2, 3], r"seed must be one number or one per lane \(2\), got 3"),
         (-4, "seeds must not be negative, got -4"),
         ([0, 2**63], r"seeds must be below 2\*\*63, got 9223372036854775808"),
         (2**70, r"seeds must be below 2\*\*63"),
@@ -162,7 +162,7 @@ def test_every_seed_of_63_bits_is_kept(seed: int | list[int]):
 def test_wrong_action_shape_is_named():
     lanes = make_lanes("Hopper2d", 2, seed=0)
     lanes.reset()
-    with pytest.raises(ValueError, match=r"Hopper2d: actions have shape \(2, 4\), expected \(2, 3\)"):
+    with pytest.raises(ValueError, match=r"Hopper2d: actions must have shape \(2, 3\) \(lanes, action\), got \(2, 4\)"):
         lanes.step(np.zeros((2, 4)))
 
 

@@ -231,7 +231,7 @@ def test_contact_forces_belong_to_their_lane_and_are_cleared_at_its_reset():
 
 
 def test_contact_forces_are_refused_elsewhere():
-    with pytest.raises(ValueError, match="contact_forces is an option of Ant2d and Ant3d, not of Hopper2d"):
+    with pytest.raises(ValueError, match="contact_forces must be False for Hopper2d: only Ant2d and Ant3d"):
         make_lanes("Hopper2d", 1, 0, LaneOptions(contact_forces=True))
 
 

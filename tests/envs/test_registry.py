@@ -6,7 +6,7 @@ import pytest
 
 from qpensieve.envs import DOMAINS, LaneOptions, find_domain, get_domain, make_lanes, make_simulator, mujoco
 from qpensieve.envs.lunar_lander import gym_lander
-from qpensieve.envs.registry import DISCRETE
+from qpensieve.envs.registry import DISCRETE, spec_of
 from tests.envs import foreign
 
 # Written down from the facts, not from the code: id -> observation, action, objectives, steps, seconds a step.
@@ -88,7 +88,7 @@ def test_an_unknown_domain_names_the_nearest(name: str, near: str):
 def test_bad_arguments_say_what_would_be_right():
     with pytest.raises(ValueError, match="num_lanes must be at least 1, got 0"):
         make_lanes("DST2d", 0, 0)
-    with pytest.raises(ValueError, match="num_workers is for foreign environments"):
+    with pytest.raises(ValueError, match=r"num_workers must be 0 for .*use num_threads"):
         make_lanes("DST2d", 2, 0, LaneOptions(num_workers=2))
 
 
@@ -103,7 +103,7 @@ def test_num_threads_must_be_positive_everywhere(source):
     [*((name, name) for name in ("DST2d", "LunarLander4d", "DeepSeaTreasure")), (foreign.PointMass, "PointMass")],
 )
 def test_contact_forces_are_refused_where_there_are_none(source, name: str):
-    with pytest.raises(ValueError, match=f"contact_forces is an option of Ant2d and Ant3d, not of {name}"):
+    with pytest.raises(ValueError, match=f"contact_forces must be False for {name}: only Ant2d and Ant3d"):
         make_simulator(source, 1, LaneOptions(contact_forces=True))
 
 
@@ -127,3 +127,15 @@ def test_a_domain_carries_what_is_special_about_it():
     assert not any(domain.in_paper for domain in DISCRETE.values())
     comparable = {name for name, domain in DOMAINS.items() if domain.is_hypervolume_comparable}
     assert comparable == set(DOMAINS) - {"DST2d", "Hopper3d", "Hopper5d", "Ant3d"}
+
+
+@pytest.mark.parametrize("source", ["DST2d", "qpensieve/Hopper2d-v0", "DeepSeaTreasure", foreign.PointMass])
+def test_the_spec_of_a_source_is_that_of_its_lanes(source):
+    lanes = make_lanes(source, 2, 0)
+    assert spec_of(source) == lanes.spec
+    lanes.close()
+
+
+def test_there_is_no_spec_of_an_unknown_domain():
+    with pytest.raises(ValueError, match="unknown domain 'Hoper2d'; did you mean"):
+        spec_of("Hoper2d")

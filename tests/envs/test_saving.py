@@ -117,14 +117,14 @@ def _without(name: str):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda state: state | {"version": np.array(99)}, "format version 99, this program reads 1"),
-        (_without("version"), "format version missing"),
-        (lambda state: state | {"id": np.array("Hopper3d")}, "lane state is of Hopper3d, these lanes are Hopper2d"),
-        (_without("id"), "lane state is of an unnamed domain"),
+        (lambda state: state | {"version": np.array(99)}, "must have format version 1, got 99"),
+        (_without("version"), "must have format version 1, got none"),
+        (lambda state: state | {"id": np.array("Hopper3d")}, "lane state must be of Hopper2d, got Hopper3d"),
+        (_without("id"), "lane state must be of Hopper2d, got an unnamed domain"),
         (_without("running"), r"Hopper2d: missing arrays \['running'\], unknown arrays \[\]"),
         (lambda state: state | {"simulator/wind": np.zeros(2)}, r"unknown arrays \['simulator/wind'\]"),
-        (lambda _: make_lanes("Hopper2d", 3, seed=0).state(), "holds 3 lanes .* 11 numbers, but Hopper2d here has 2"),
-        (lambda state: state | {"simulator/physics": np.zeros((2, 5))}, r"saved physics has shape \(2, 5\)"),
+        (lambda _: make_lanes("Hopper2d", 3, seed=0).state(), "must hold 2 lanes .* 11 numbers, got 3 lanes"),
+        (lambda state: state | {"simulator/physics": np.zeros((2, 5))}, r"physics must have shape .*, got \(2, 5\)"),
     ],
 )
 def test_a_state_that_does_not_fit_is_refused_and_changes_nothing(change, message: str):
@@ -140,5 +140,5 @@ def test_a_state_that_does_not_fit_is_refused_and_changes_nothing(change, messag
 
 def test_a_domain_of_the_same_sizes_is_not_the_same_domain():
     saved = make_lanes("LunarLander5d", 2, seed=0).state()
-    with pytest.raises(ValueError, match="lane state is of LunarLander5d, these lanes are LunarLander4d"):
+    with pytest.raises(ValueError, match="lane state must be of LunarLander4d, got LunarLander5d"):
         make_lanes("LunarLander4d", 2, seed=0).restore(saved)

@@ -159,7 +159,7 @@ def test_wrong_arguments_are_refused_with_what_is_wrong(points, reference, messa
     [
         ([[1, 2]], [[1, 2]], [0, 0], r"candidate must be one point \[num_objectives\], got shape \(1, 2\)"),
         ([[1, 2]], [1, float("nan")], [0, 0], r"candidate must be finite, row 0 is \[1.0, nan\]"),
-        ([[1, 2]], [1, 2, 3], [0, 0, 0], "candidate has 3 objectives, the points have 2"),
+        ([[1, 2]], [1, 2, 3], [0, 0, 0], "candidate must have 2 objectives like the points, got 3"),
         ([[1, float("inf")]], [1, 2], [0, 0], r"points must be finite, row 0 is \[1.0, inf\]"),
         ([[1, 2]], [1, 2], [0, 0, 0], r"reference must have shape \(2,\)"),
     ],

@@ -73,7 +73,7 @@ def test_sparsity_of_fewer_than_two_points_is_zero():
     ("points", "message"),
     [
         ([1.0, 2.0], r"points must be an array \[num_points, num_objectives\], got shape \(2,\)"),
-        ([], "points is empty, and without a row the number of objectives is unknown"),
+        ([], "points is empty, so the number of objectives is unknown"),
         (np.empty((3, 0)), r"points must be an array \[num_points, num_objectives\], got shape \(3, 0\)"),
         ([[1, 2], [3, float("nan")]], r"points must be finite, row 1 is \[3.0, nan\]"),
         ([[float("-inf"), 2], [3, 4]], r"points must be finite, row 0 is \[-inf, 2.0\]"),

@@ -55,7 +55,7 @@ def test_dominance_keeps_the_leading_axes():
 def test_dominance_refuses_runs_of_different_shapes():
     with pytest.raises(ValueError, match=r"same shape, got \(3, 2\) and \(1, 3, 2\)"):
         episodic_dominance(RETURNS, [RETURNS], TABLE)
-    with pytest.raises(ValueError, match="other has 2 rows, but there are 3 preferences"):
+    with pytest.raises(ValueError, match=r"other must have one row per preference \(3\), got 2"):
         episodic_dominance(RETURNS, RETURNS[:2], TABLE)
 
 
@@ -132,12 +132,12 @@ def test_best_single_takes_any_number_of_rows():
     ("returns", "table", "message"),
     [
         ([1.0, 2.0], TABLE, r"returns must be an array \[..., num_preferences, num_objectives\], got shape \(2,\)"),
-        (RETURNS[:2], TABLE, "returns has 2 rows, but there are 3 preferences"),
+        (RETURNS[:2], TABLE, r"returns must have one row per preference \(3\), got 2"),
         ([*RETURNS[:2], [NAN, 0]], TABLE, r"returns must be finite, the entry at \(2, 0\) is nan"),
         (RETURNS, TABLE[0], r"preferences must be a table .*, got shape \(2,\)"),
         (np.empty((0, 2)), np.empty((0, 2)), r"preferences must be a table .*, got shape \(0, 2\)"),
-        (RETURNS, [*TABLE[:2], [0.5, 0.6]], "preference at row 2 sums to 1.1, not to 1"),
-        (RETURNS, [[0.2, 0.3, 0.5]] * 3, "preference needs 2 entries, one per objective; got 3"),
+        (RETURNS, [*TABLE[:2], [0.5, 0.6]], "preference must sum to 1, got 1.1 at row 2"),
+        (RETURNS, [[0.2, 0.3, 0.5]] * 3, "preference must have 2 entries, one per objective, got 3"),
     ],
 )
 def test_wrong_arguments_are_refused_with_what_is_wrong(function, returns, table, message):
@@ -148,5 +148,5 @@ def test_wrong_arguments_are_refused_with_what_is_wrong(function, returns, table
 def test_expected_utility_refuses_wrong_points_and_preferences():
     with pytest.raises(ValueError, match=r"points must be finite, row 0 is \[nan, 1.0\]"):
         expected_utility([[NAN, 1]], TABLE)
-    with pytest.raises(ValueError, match="preference needs 3 entries, one per objective; got 2"):
+    with pytest.raises(ValueError, match="preference must have 3 entries, one per objective, got 2"):
         expected_utility([[1, 2, 3]], TABLE)

@@ -28,7 +28,7 @@ def test_divisions_can_be_chosen():
 def test_the_domains_reference_counts_unless_one_is_given():
     np.testing.assert_array_equal(reference_of(StagesConfig(), spec(2, (0.0, -50.0))), [0.0, -50.0])
     np.testing.assert_array_equal(reference_of(StagesConfig(reference=(1.0, 2.0)), spec(2, (0.0, -50.0))), [1.0, 2.0])
-    with pytest.raises(ValueError, match=r"Somewhere has no reference point, .* give reference, 3 numbers"):
+    with pytest.raises(ValueError, match=r"reference must be given for Somewhere, .* set it to 3 numbers"):
         reference_of(StagesConfig(), spec(3, None))
-    with pytest.raises(ValueError, match="reference has 3 numbers, Somewhere has 2 objectives"):
+    with pytest.raises(ValueError, match="reference must have 2 numbers, one per objective of Somewhere, got 3"):
         reference_of(StagesConfig(reference=(1.0, 2.0, 3.0)), spec(2, None))

@@ -60,7 +60,7 @@ def test_appending_leaves_the_given_table_alone_and_keeps_float64():
 
 @pytest.mark.parametrize("step", [300, 299])
 def test_an_evaluation_must_come_after_the_last(step: int):
-    with pytest.raises(ValueError, match=rf"last full evaluation is at step 300, the next cannot be at step {step}"):
+    with pytest.raises(ValueError, match=rf"next full evaluation must be after step 300, got step {step}"):
         evaluations.append_full(small_table(), step, block(3, 4))
 
 
@@ -85,6 +85,16 @@ def test_a_cut_table_grows_back_to_the_same():
     for step in (150, 300):
         table = evaluations.append_full(table, step, block(3, 4, step))
     assert_equal(table, small_table())
+
+
+@pytest.mark.parametrize(("step", "steps"), [(100, [100, 150, 300]), (200, [150, 200, 300]), (400, [150, 300, 400])])
+def test_a_full_evaluation_is_put_in_its_place_and_the_others_stay(step: int, steps: list[int]):
+    table = evaluations.insert_full(small_table(), step, block(3, 4, step))
+    assert table.full_steps.tolist() == steps
+    for row, at in enumerate(steps):
+        np.testing.assert_array_equal(table.full_returns[row], block(3, 4, at))
+    with pytest.raises(ValueError, match=f"there is a full evaluation at step {step} already"):
+        evaluations.insert_full(table, step, block(3, 4))
 
 
 @pytest.mark.parametrize("reference", [REFERENCE, None])
@@ -117,7 +127,7 @@ def test_a_failed_save_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_missing_file_is_named(tmp_path: Path):
-    with pytest.raises(FileNotFoundError, match=r"no evaluations at .*e\.npz; is it a run's folder"):
+    with pytest.raises(FileNotFoundError, match=r"no evaluations at .*e\.npz; is it a run folder"):
         evaluations.load(tmp_path / "e.npz")
 
 
@@ -146,7 +156,7 @@ def test_a_damaged_file_is_named(tmp_path: Path, damage: str):
         ({"full_preferences": np.ones((3, 3)) / 3}, "shapes of the full steps"),
         ({"curve_returns": np.zeros((3, 1, 1, 3, 2))}, "shapes of the curve steps"),
         ({"short_returns": np.zeros((3, 2))}, r"short_returns must be \[t, seed, p, e, d\]"),
-        ({"reference": np.zeros(3)}, "reference has shape"),
+        ({"reference": np.zeros(3)}, "reference must have shape"),
         ({"full_steps": None}, "full_steps"),
     ],
 )

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from qpensieve.records.log import MetricsLog, is_logged
+from qpensieve.records.log import MetricsLog, has_evaluations, is_logged
 
 
 class TestMetricsLog:
@@ -55,3 +55,20 @@ class TestMetricsLog:
         monkeypatch.setitem(sys.modules, "tensorboardX", None)
         with pytest.raises(ImportError, match=r"pip install 'qpensieve\[tensorboard\]'"):
             MetricsLog(tmp_path / "metrics.jsonl", tmp_path / "tensorboard")
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("", False),
+        ('{"event": "train", "step": 40}\n', False),
+        ('{"event": "train", "step": 40}\n{"event": "evaluation", "ste', False),
+        ('{"event": "train", "step": 40}\n{"event": "evaluation", "step": 40}\n', True),
+        ('not a row\n{"event": "full evaluation", "step": 40}\n', True),
+    ],
+)
+def test_a_log_tells_whether_it_has_evaluations(text: str, answer: bool, tmp_path: Path):
+    (tmp_path / "metrics.jsonl").write_text(text)
+    assert has_evaluations(tmp_path / "metrics.jsonl") is answer
+    assert not is_logged(tmp_path / "metrics.jsonl", "train", 80)
+    assert not has_evaluations(tmp_path / "none.jsonl")

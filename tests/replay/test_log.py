@@ -89,7 +89,7 @@ def test_an_empty_log_has_no_segments_and_no_rows(tmp_path: Path):
 
 @pytest.mark.parametrize("shape", [(SEEDS + 1, 4, WIDTH), (SEEDS, 4, WIDTH + 1)])
 def test_a_block_of_another_shape_is_refused(shape: tuple[int, ...], tmp_path: Path):
-    with pytest.raises(ValueError, match="block has shape"):
+    with pytest.raises(ValueError, match="block must have shape"):
         make_log(tmp_path).append(np.zeros(shape, np.float32))
 
 

@@ -16,7 +16,7 @@ from qpensieve.report import generations, predictions
 
 
 def make_run(folder: Path, record: SearchRecord | None, **config: Any) -> Path:
-    """A run's folder as far as the pictures of a search read it."""
+    """A run folder as far as the pictures of a search read it."""
     folder.mkdir(parents=True, exist_ok=True)
     d = 2 if record is None else len(record.reference)
     lam = preferences.test_table(d) if d > 1 else np.ones((1, 1))

@@ -8,7 +8,11 @@ import numpy as np
 import pytest
 
 from qpensieve import cli
+from qpensieve import config as configs
 from qpensieve.preferences import sac_preferences, test_table
+from qpensieve.presets import default_config
+from qpensieve.records import evaluations
+from qpensieve.records.folder import CONFIG, EVALUATIONS, PROVENANCE
 from qpensieve.report import compare
 
 DEAR, CHEAP = (23.7, -11.0), (0.7, -2.0)
@@ -77,12 +81,60 @@ def test_a_domain_is_the_same_by_either_name(files: list[Path], tmp_path: Path):
 
 def test_what_does_not_compare_is_refused(files: list[Path], tmp_path: Path):
     other = export(tmp_path / "hopper.json", "mosac", [DEAR], config={"domain": "Hopper2d", "algo": "mosac"})
-    with pytest.raises(ValueError, match="runs of different domains do not compare: DST2d, Hopper2d"):
+    with pytest.raises(ValueError, match="runs must have the same domain to be compared, got DST2d, Hopper2d"):
         compare.on_common_preferences([compare.read(files[0]), compare.read(other)])
     apart = export(tmp_path / "apart.json", "sac", [DEAR], preferences=[[0.123, 0.877]])
-    with pytest.raises(ValueError, match="share no test preference"):
+    with pytest.raises(ValueError, match="must share a test preference"):
         compare.on_common_preferences([compare.read(files[0]), compare.read(apart)])
     with pytest.raises(ValueError, match="has no full evaluation at step 5; it has: 1000"):
         compare.read(files[0], 5)
     with pytest.raises(ValueError, match="holds no curves of single preferences"):
         compare.read_curves(files[0])
+
+
+class TestFolders:
+    """A run folder is read like an exported file; what does not fit is refused."""
+
+    def test_a_folder_and_its_export_score_the_same(self, tmp_path: Path):
+        folder, file = make_run(tmp_path / "run"), tmp_path / "run.json"
+        cli.main(["export", str(folder), "--out", str(file)])
+        of_folder, of_file = compare.read(folder), compare.read(file)
+        np.testing.assert_allclose(of_folder.returns, of_file.returns, rtol=1e-5)
+        np.testing.assert_array_equal(of_folder.preferences, of_file.preferences)
+        assert (of_folder.domain, of_folder.step, of_folder.algo) == (of_file.domain, of_file.step, of_file.algo)
+
+    def test_the_command_takes_both(self, tmp_path: Path, files: list[Path], capsys: pytest.CaptureFixture[str]):
+        cli.main(["compare", str(make_run(tmp_path / "run")), str(files[0])])
+        assert "| mosac |" in capsys.readouterr().out
+
+    def test_a_run_that_was_never_fully_evaluated_says_so(self, tmp_path: Path):
+        with pytest.raises(ValueError, match="has no full evaluation yet: run 'qpensieve evaluate"):
+            compare.read(make_run(tmp_path / "run", full=False))
+
+
+def test_returns_that_do_not_fit_their_preferences_are_refused(tmp_path: Path):
+    path = export(tmp_path / "mosac.json", "mosac", [DEAR, CHEAP])
+    content = json.loads(path.read_text())
+    content["preferences"] = content["preferences"][:50]
+    path.write_text(json.dumps(content))
+    with pytest.raises(ValueError, match=r"mosac.json: returns must be .* \(2, 50, 2\), got \(2, 100, 2\)"):
+        compare.read(path)
+
+
+def test_ed_across_domains_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    ours, theirs = make_run(tmp_path / "ours"), make_run(tmp_path / "theirs", domain="Hopper2d")
+    with pytest.raises(ValueError, match="runs must have the same domain to be compared, got DST2d, Hopper2d"):
+        compare.on_common_preferences([compare.read(ours), compare.read(theirs)])
+
+
+def make_run(folder: Path, domain: str = "DST2d", full: bool = True) -> Path:
+    """A folder with one full evaluation of two seeds."""
+    table = evaluations.empty(2, test_table(2)[::5], np.zeros((0, 2)), test_table(2), np.array([0.0, -50.0]))
+    rng = np.random.default_rng(0)
+    if full:
+        table = evaluations.append_full(table, 1000, rng.normal(size=(2, 100, 3, 2)))
+    folder.mkdir()
+    evaluations.save(folder / EVALUATIONS, table)
+    configs.save(default_config(domain, "mosac"), folder / CONFIG)
+    (folder / PROVENANCE).write_text(json.dumps({"lanes_per_seed": 1}))
+    return folder

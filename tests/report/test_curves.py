@@ -34,9 +34,9 @@ def test_curves_show_all_panels_and_the_ceilings_of_the_short_preferences(tmp_pa
     assert titles(drawn[0]) == ["utility (UT)", "hypervolume (HV)", "temperature", "samples that climb a snapshot"]
     ceilings = EXACT.ceilings(table.short_preferences, reference_point("DST2d"))
     utility, volume = lines(drawn[0], 0), lines(drawn[0], 1)
-    assert utility[f"ceiling {ceilings.utility:.2f}"][1, 0] == ceilings.utility
+    assert utility[f"ceiling (short protocol) {ceilings.utility:.2f}"][1, 0] == ceilings.utility
     assert utility[f"best single policy {ceilings.best_single:.2f}"][1, 0] == ceilings.best_single
-    assert volume["ceiling 1,055"][1, 0] == ceilings.hypervolume
+    assert volume["ceiling (short protocol) 1,055"][1, 0] == ceilings.hypervolume
     steps, mean = utility["mean ± 1 std, seeds thin"]
     np.testing.assert_array_equal(steps, [STEPS, 2 * STEPS, 3 * STEPS])
     np.testing.assert_allclose(np.diff(mean), [1, 1])
@@ -111,7 +111,7 @@ def test_compared_runs_are_named_by_algorithm_and_by_folder_where_that_is_not_en
     runs = [make_run(tmp_path / name, table, algo=algo) for name, algo in algos.items()]
     compare_curves(runs, tmp_path / "c.png")
     assert {"qpensieve (a)", "qpensieve (b)", "mosac"} <= set(lines(drawn[0], 0))
-    assert set(lines(drawn[0], 1)) == {"ceiling 1,055"}
+    assert set(lines(drawn[0], 1)) == {"ceiling (short protocol) 1,055"}
     colours = [[line.get_color() for line in axes.get_lines()[3:12:4]] for axes in drawn[0].axes]
     assert colours[0] == colours[1] == list(drawing.COLOURS[:3])
 
@@ -121,7 +121,7 @@ def test_runs_whose_scores_do_not_compare_are_refused(tmp_path: Path):
     run = make_run(tmp_path / "a", table)
     with pytest.raises(ValueError, match="no runs to compare"):
         compare_curves([], tmp_path / "c.png")
-    with pytest.raises(ValueError, match=r"is a run on Hopper2d, .* on DST2d"):
+    with pytest.raises(ValueError, match=r"must have the same domain to be compared: .* is on Hopper2d, .* on DST2d"):
         compare_curves([run, make_run(tmp_path / "b", table, domain="Hopper2d")], tmp_path / "c.png")
     with pytest.raises(ValueError, match="different preferences"):
         compare_curves([run, make_run(tmp_path / "b", make_table(dst_returns()[:, :50]))], tmp_path / "c.png")

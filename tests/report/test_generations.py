@@ -83,7 +83,7 @@ class TestGenerations:
         assert axes.get_ylim()[0] > -15
         assert axes.get_xlim()[0] < 0 < 23.7 < axes.get_xlim()[1]
         assert axes.get_xlabel() == "treasure (value)"
-        ceiling = labelled(panel(drawn[0], "archive's hypervolume"))["ceiling 1,055"]
+        ceiling = labelled(panel(drawn[0], "archive's hypervolume"))["ceiling 1,055 (whole exact front)"]
         assert ceiling[0, 1] == pytest.approx(hypervolume(front, record.reference))
         assert drawn[0].get_supxlabel().endswith("reference (0, -50)")
 

@@ -19,7 +19,7 @@ from qpensieve.train.evaluate import curve_preferences, short_preferences
 
 
 def make_run(folder: Path, domain: str, *full: np.ndarray, reference: bool = True) -> Path:
-    """A run's folder as far as tables read it; `full` are full returns [seed, p, e, d], one per evaluation."""
+    """A run folder as far as tables read it; `full` are full returns [seed, p, e, d], one per evaluation."""
     d = full[0].shape[-1] if full else 2
     point = np.array(get_domain(domain).spec.reference) if reference else None
     table = empty(full[0].shape[0] if full else 2, short_preferences(d), curve_preferences(d), test_table(d), point)
@@ -97,7 +97,7 @@ class TestTable:
         returns = obedient(2)
         returns[1] = (0.0, -50.0)
         text = tables.format_summary(tables.summarize_run(make_run(tmp_path, "DST2d", returns)))
-        assert "exact ceilings: UT 7.757 (one fixed trip at most 6.18), HV 1055.0" in text
+        assert "exact ceilings, full protocol: UT 7.757 (one fixed trip 6.18), HV 1055.0" in text
         lines = text.splitlines()
         first, second = (line for line in lines if "of the front's treasures" in line)
         assert "23.7" in first
@@ -106,13 +106,22 @@ class TestTable:
     def test_has_a_row_for_every_seed_and_columns_that_stay_apart(self, tmp_path: Path):
         returns = np.random.default_rng(0).uniform(0, 4e4, (3, 100, 10, 4))
         lines = tables.format_summary(tables.summarize_run(make_run(tmp_path, "LunarLander4d", returns))).splitlines()
-        said = "full protocol (100 preferences), 1,000 environment steps per seed in all"
-        assert lines[0] == f"LunarLander4d, qpensieve, step 1,000, {said}"
-        assert [line.split()[0] for line in lines[1:6]] == ["seed", "4", "5", "6", "mean"]
-        columns = [[part for part in line.split("  ") if part.strip()] for line in lines[1:6]]
-        assert {len(row) for row in columns[:4]} == {1 + 4 + 4}
-        assert len(columns[4]) == 1 + 4 + 4 - 1  # a front's size has no mean
-        assert {len(line) for line in lines[1:6]} == {len(lines[1])}
+        assert lines[0] == "LunarLander4d, qpensieve, step 1,000, full protocol (100 preferences)"
+        assert lines[1] == "1,000 environment steps per seed in all"
+        rules = [i for i, line in enumerate(lines) if line.startswith("--")]
+        assert len(rules) == 2  # what has no room beside the first columns stands below them
+        blocks = [[line.split() for line in lines[rule + 1 : rule + 6]] for rule in rules]
+        for block in blocks:
+            assert [row[0] for row in block] == ["4", "5", "6", "mean", "std"]
+        assert {len(one) + len(two) - 2 for one, two in zip(*blocks, strict=True)} == {4 + 4}
+        assert blocks[0][3][4] == "-"  # a front's size has no mean
+        assert max(map(len, lines)) < 80
+
+    def test_one_seed_has_neither_mean_nor_deviation(self, tmp_path: Path):
+        text = tables.format_summary(tables.summarize_run(make_run(tmp_path, "DST2d", obedient(1))))
+        assert "mean" not in text
+        assert "std" not in text
+        assert "+-" not in text
 
     @pytest.mark.parametrize(("domain", "is_warned"), [("DST2d", True), ("Hopper2d", False)])
     def test_says_where_hypervolumes_do_not_compare(self, domain: str, is_warned: bool, tmp_path: Path):
@@ -124,5 +133,5 @@ class TestTable:
         short = tables.format_summary(tables.summarize_run(make_run(tmp_path / "a", "DST2d", obedient(2))))
         full = tables.format_summary(tables.summarize_run(make_run(tmp_path / "b", "qpensieve/DST2d-v0", obedient(2))))
         assert full == short.replace("DST2d", "qpensieve/DST2d-v0")
-        assert "exact ceilings: UT 7.757" in full
+        assert "exact ceilings, full protocol: UT 7.757" in full
         assert "HV is not comparable with the paper's" in full

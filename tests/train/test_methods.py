@@ -118,7 +118,7 @@ def test_a_run_without_its_replay_refills_it_and_goes_on(algo: AlgoName, tmp_pat
     run.close()
     said: list[str] = []
     resumed = runs.resume(tmp_path / "run", QUIET, said.append)
-    assert "not to the same numbers" in said[0]
+    assert "but with other numbers" in said[0]
     complete(resumed)
     assert resumed.session.step == 400
 
@@ -227,7 +227,7 @@ class TestDiscreteActions:
             cli.main(words)
         assert end.value.code == 1
         message = capsys.readouterr().err
-        assert f"DeepSeaTreasure has discrete actions (4 of them), {algo} needs continuous ones" in message
+        assert f"{algo} needs continuous actions, but DeepSeaTreasure has 4 discrete ones" in message
         assert not any(tmp_path.iterdir())
 
     def test_envelope_learns_with_them(self, tmp_path: Path):
@@ -256,13 +256,13 @@ class TestConfig:
             check(config)
             algorithm = make_algorithm(config.algo, config.agent, get_domain(domain).spec)
             assert algorithm.lanes_per_seed == lanes
-        with pytest.raises(ValueError, match="compares sac and hybrid-sac, not of mosac"):
+        with pytest.raises(ValueError, match=r"preset .* needs the algorithm sac or hybrid-sac, got mosac"):
             default_config(domain, "mosac", preset)
 
     def test_a_figure_of_another_domain_is_refused(self, capsys: pytest.CaptureFixture[str]):
         with pytest.raises(SystemExit):
             cli.main(["train", "DST2d", "--algo", "hybrid-sac", "--preset", "figure-c"])
-        assert "preset figure-c shows HalfCheetah2d at 0.5,0.5, not DST2d" in capsys.readouterr().err
+        assert "preset figure-c needs the domain HalfCheetah2d, got DST2d" in capsys.readouterr().err
 
     def test_hybrids_without_a_figure_need_preferences(self):
         with pytest.raises(

@@ -398,7 +398,7 @@ class TestPfa:
     def test_refuses_three_objectives(self, capsys: pytest.CaptureFixture[str], tmp_path: Path):
         with pytest.raises(SystemExit):
             cli.main(["train", "Hopper3d", "--algo", "pfa", "--preset", "quick", "--out", str(tmp_path)])
-        assert "pfa follows the front of two objectives, Hopper3d has 3" in capsys.readouterr().err
+        assert "pfa needs two objectives, but Hopper3d has 3" in capsys.readouterr().err
         assert not any(tmp_path.iterdir())
 
 
@@ -470,7 +470,7 @@ class TestConfig:
             ({"reference": (float("nan"), 0.0)}, "reference must be finite"),
             ({"num_candidates": 1}, "num_candidates must be at least 2, got 1"),
             ({"fitness_episodes": 0}, "fitness_episodes must be at least 1, got 0"),
-            ({"reference": (1.0,)}, "reference has 1 numbers, DST2d has 2 objectives"),
+            ({"reference": (1.0,)}, "reference must have 2 numbers, one per objective of DST2d, got 1"),
         ],
     )
     def test_what_cannot_run_is_refused(self, changes: dict[str, Any], message: str):
@@ -589,7 +589,7 @@ class TestFailures:
             return step(actions)
 
         lanes.step = failing  # pyright: ignore[reportAttributeAccessIssue]
-        with pytest.raises(EnvFailedError, match="the simulator is gone; saved, continue with"):
+        with pytest.raises(EnvFailedError, match="the simulator is gone; the run is saved, continue with"):
             complete(run)
         complete(runs.resume(tmp_path / "run", QUIET, lambda message: pytest.fail(message)))
         assert_same_run(tmp_path / "run", whole("pgmorl"))
@@ -636,7 +636,7 @@ class TestFailures:
             return step(actions)
 
         run.session._collector.lanes.step = failing  # pyright: ignore[reportAttributeAccessIssue]
-        with pytest.raises(EnvFailedError, match="the simulator is gone; saved, continue with"):
+        with pytest.raises(EnvFailedError, match="the simulator is gone; the run is saved, continue with"):
             complete(run)
         resumed = runs.resume(tmp_path / "run", QUIET, lambda message: pytest.fail(message))
         assert resumed.session.step == 5 * 96

@@ -20,11 +20,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import qpensieve
 from qpensieve.config import RunConfig, override
 from qpensieve.presets import default_config
 from qpensieve.records import checkpoint, evaluations
 from qpensieve.records.checkpoint import CheckpointError
 from qpensieve.records.folder import EVALUATIONS
+from qpensieve.report import pictures
+from qpensieve.report.export import export
 from qpensieve.train import run as runs
 from qpensieve.train.run import Options, Run, Stopped
 from qpensieve.train.session import DivergedError, EnvFailedError
@@ -265,7 +268,9 @@ class TestResumed:
     def test_without_a_whole_checkpoint_it_says_so_and_touches_nothing(self, half: Path):
         hurt(half / "replay" / "rows_0_200.npy", "cut")  # both checkpoints need it
         log = (half / "metrics.jsonl").read_bytes()
-        with pytest.raises(CheckpointError, match=f"no checkpoint of {half} can be read; start the run anew"):
+        with pytest.raises(
+            CheckpointError, match=f"no checkpoint of {half} can be read; start a new run in another folder"
+        ):
             runs.resume(half, QUIET, lambda _: None)
         assert (half / "metrics.jsonl").read_bytes() == log
         assert steps_saved(half) == [200, 300]
@@ -296,7 +301,7 @@ class TestResumed:
         run.close()
 
     def test_a_folder_that_is_no_run_is_refused(self, tmp_path: Path):
-        with pytest.raises(FileNotFoundError, match=r"is not a run's folder: it has no config\.json"):
+        with pytest.raises(FileNotFoundError, match=r"is not a run folder: it has no config\.json"):
             runs.resume(tmp_path, QUIET, refuse)
 
     def test_an_unreadable_configuration_is_named(self, tmp_path: Path):
@@ -305,7 +310,159 @@ class TestResumed:
             runs.resume(tmp_path, QUIET, refuse)
 
 
+def contents(folder: Path) -> dict[str, bytes]:
+    files = [path for path in folder.rglob("*") if path.is_file() and path.name != "run.lock"]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+class TestNothingIsLost:
+    @pytest.mark.parametrize("left", ["evaluations.npz", "metrics.jsonl", "summary.json"])
+    def test_a_run_with_results_but_without_checkpoints_is_not_started_over(
+        self, left: str, whole: Path, tmp_path: Path
+    ):
+        folder = shutil.copytree(whole, tmp_path / "run", ignore=shutil.ignore_patterns("checkpoints"))
+        (folder / "summary.json").write_text("{}")
+        for name in {"evaluations.npz", "metrics.jsonl", "summary.json"} - {left}:
+            (folder / name).unlink()
+        before = contents(folder)
+        complaint = rf"has results \({re.escape(left)}\) but no checkpoint .* qpensieve resume {folder} --start-over"
+        with pytest.raises(CheckpointError, match=complaint):
+            runs.resume(folder, QUIET, refuse)
+        assert contents(folder) == before
+
+    @pytest.mark.parametrize("damage", ["none", "missing", "damaged", "log"])
+    def test_a_run_that_is_asked_to_starts_over_to_the_same_numbers(self, damage: str, whole: Path, tmp_path: Path):
+        folder = shutil.copytree(whole, tmp_path / "run")
+        if damage == "missing":
+            shutil.rmtree(folder / "checkpoints")
+        elif damage == "damaged":
+            for path in folder.glob("checkpoints/*/arrays.npz"):
+                hurt(path, "alter")
+        elif damage == "log":
+            hurt(folder / "metrics.jsonl", "cut")
+        said: list[str] = []
+        run = runs.resume(folder, QUIET, said.append, start_over=True)
+        assert said == [f"{folder} starts over: what it had reached is removed"]
+        assert contents(folder).keys() == {"config.json", "environment.json"}
+        complete(run)
+        assert_same_run(folder, whole)
+
+    def test_there_is_a_checkpoint_before_there_are_results(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+        def killed(*_: Any) -> None:
+            raise SystemExit
+
+        run = runs.start(tmp_path / "run", tiny(), QUIET)
+        monkeypatch.setattr(evaluations, "save", killed)
+        with pytest.raises(SystemExit):
+            complete(run)
+        assert steps_saved(tmp_path / "run") == [200]
+
+    def test_an_evaluation_of_a_damaged_run_adds_to_what_is_there(
+        self, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        folder = shutil.copytree(whole, tmp_path / "run")
+        hurt(folder / "checkpoints" / "step_000000600" / "arrays.npz", "alter")
+        before, table = contents(folder), evaluations.load(folder / EVALUATIONS)
+        said: list[str] = []
+        runs.evaluate(folder, said.append)
+        assert "step_000000600 is damaged" in said[0]
+        assert said[1:] == [
+            "evaluating the checkpoint of step 400",
+            "the full evaluation of step 600 is newer: it stays, and the scores shown are its",
+        ]
+        after, longer = contents(folder), evaluations.load(folder / EVALUATIONS)
+        assert longer.full_steps.tolist() == [400, 600]
+        np.testing.assert_array_equal(longer.full_returns[1:], table.full_returns)
+        np.testing.assert_array_equal(longer.short_returns, table.short_returns)
+        assert after["metrics.jsonl"].startswith(before["metrics.jsonl"])
+        row = json.loads(after["metrics.jsonl"].splitlines()[-1])
+        assert (row["event"], row["step"]) == ("full evaluation", 400)
+        changed = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
+        assert changed == {"metrics.jsonl", "evaluations.npz"}
+        runs.evaluate(folder, said.append)  # once more changes nothing
+        assert contents(folder) == after
+
+    def test_an_evaluation_in_which_the_environment_fails_writes_nothing(
+        self, half: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        before = contents(half)
+
+        def fail(*_: Any) -> None:
+            raise EnvFailedError("the environment failed")
+
+        monkeypatch.setattr(Trainer, "evaluate", fail)
+        with pytest.raises(EnvFailedError, match=r"the environment failed$"):
+            runs.evaluate(half, lambda _: None)
+        assert contents(half) == before
+
+    def test_an_evaluation_after_half_a_row_leaves_a_whole_log(self, half: Path, whole: Path):
+        log = (half / "metrics.jsonl").read_bytes()
+        (half / "metrics.jsonl").write_bytes(log + b'{"event": "evaluation", "ste')
+        runs.evaluate(half, lambda _: None)
+        assert (half / "metrics.jsonl").read_bytes().startswith(log)
+        assert json.loads(rows(half)[-1])["event"] == "full evaluation"
+        complete(runs.resume(half, QUIET, refuse))
+        assert final_arrays(half).keys() == final_arrays(whole).keys()
+
+    def test_reading_a_damaged_run_changes_nothing(self, whole: Path, tmp_path: Path):
+        folder = shutil.copytree(whole, tmp_path / "run")
+        hurt(folder / "checkpoints" / "step_000000600" / "arrays.npz", "cut")
+        before = contents(folder)
+        with pytest.warns(UserWarning, match="step_000000600 is damaged"):
+            assert qpensieve.load(folder).num_steps == 400
+        export(folder, tmp_path / "run.json")
+        assert contents(folder) == before
+        pictures.all_pictures(folder)
+        assert before.items() <= contents(folder).items()
+
+
 class TestStarted:
+    @pytest.mark.parametrize(
+        "part", ["checkpoints/step_000000200/meta.json", "replay/rows_0_200.npy", "evaluations.npz", "metrics.jsonl"]
+    )
+    def test_refuses_a_folder_with_parts_of_another_run(self, part: str, tmp_path: Path):
+        (tmp_path / part).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / part).write_text("old")
+        named = part.split("/")[0]
+        with pytest.raises(FileExistsError, match=rf"must not hold parts of another run, but it holds {named} without"):
+            runs.start(tmp_path, tiny(), QUIET)
+        assert contents(tmp_path) == {part: b"old"}
+
+    def test_takes_a_folder_that_holds_nothing_of_a_run(self, tmp_path: Path):
+        (tmp_path / "slurm.log").write_text("mine")
+        runs.start(tmp_path, tiny(), QUIET).close()
+        assert contents(tmp_path).keys() == {"slurm.log", "config.json", "environment.json"}
+
+    @pytest.mark.parametrize("path", ["file", "file/run", "file/runs/run"])
+    def test_a_file_in_the_way_is_named(self, path: str, tmp_path: Path):
+        (tmp_path / "file").write_text("mine")
+        with pytest.raises(NotADirectoryError, match=f"must be a folder, but {tmp_path / 'file'} is a file"):
+            runs.start(tmp_path / path, tiny(), QUIET)
+        assert contents(tmp_path) == {"file": b"mine"}
+
+    @pytest.mark.parametrize("algo", ["qpensieve", "pgmorl"])
+    @pytest.mark.parametrize("kind", ["FailingReset", "ScalarReward", "UnboundedActions"])
+    def test_an_environment_that_fails_at_once_leaves_no_folder(self, algo: str, kind: str, tmp_path: Path):
+        config = default_config(f"tests.envs.foreign:{kind}", algo, "quick")
+        with pytest.raises((EnvFailedError, ValueError, RuntimeError)):
+            runs.start(tmp_path / "runs" / "run", config, QUIET)
+        assert list(tmp_path.iterdir()) == []
+
+    @pytest.mark.parametrize("owner", ["write_json", "lock"])
+    def test_a_start_that_fails_at_the_disk_leaves_no_folder(
+        self, owner: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(runs, owner, no_space)
+        with pytest.raises(OSError, match="No space left"):
+            runs.start(tmp_path / "runs" / "run", tiny(), QUIET)
+        assert list(tmp_path.iterdir()) == []
+
+    def test_without_tensorboard_it_does_not_start_with_it(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setitem(sys.modules, "tensorboardX", None)
+        with pytest.raises(ImportError, match=r"pip install 'qpensieve\[tensorboard\]'"):
+            runs.start(tmp_path / "run", tiny(), Options(quiet=True, tensorboard=True))
+        assert list(tmp_path.iterdir()) == []
+
     def test_refuses_a_folder_that_holds_a_run(self, half: Path):
         before = sorted(half.rglob("*"))
         with pytest.raises(FileExistsError, match=f"holds a run already: continue it with 'qpensieve resume {half}'"):
@@ -382,7 +539,7 @@ class TestWithoutReplay:
         warnings: list[str] = []
         run = runs.resume(folder, QUIET, warnings.append)
         (warning,) = warnings
-        assert warning.endswith("keeps no replay (keep_replay is off): training goes on, but not to the same numbers")
+        assert warning.endswith("has no replay (keep_replay is off): training continues, but with other numbers")
         assert run.session.step == 200
         updates = {}
         interrupt_at(run, 300, lambda: updates.update({300: num_updates(run)}))
@@ -480,7 +637,7 @@ class TestFailingEnvironment:
             fault.where,
             "make_fragile",
             "licence has run out",
-            f"saved, continue with: qpensieve resume {folder}",
+            f"the run is saved, continue with: qpensieve resume {folder}",
         ):
             assert part in str(failure.value)
         assert max(steps_saved(folder)) == fault.saved

@@ -144,7 +144,9 @@ class TestRestored:
         trainer = Trainer(tiny())
         advance_to(trainer, 60)
         arrays, (rows, first) = trainer.arrays(), trainer.replay_rows()
-        with pytest.raises(RuntimeError, match="the replay ends at transition 40, the state at 60"):
+        with pytest.raises(
+            RuntimeError, match="the replay must end at transition 60 like the rest of the checkpoint, got 40"
+        ):
             trainer.restore(arrays, rows[:, :40], first)
 
 

@@ -1,10 +1,10 @@
-"""CN-DER: a conditioned network that every transition teaches under two preferences, on DDPG.
+"""CN-DER on DDPG: one conditioned network, trained on every transition under two preferences.
 
-Source: Abels et al., Dynamic Weights in Multi-Objective Deep RL (ICML 2019): vector values Q(s, a; lam), each sampled
-transition learnt from under the current preference and under a random earlier one, priorities from the error of both.
-The original is a dueling double DQN; for continuous actions the Q-Pensieve paper put it on DDPG without giving details,
-so policy, noise and networks are ours to choose. There is a single critic, as in DDPG: with twins it would be another,
-stronger method. The preference under which a transition was collected plays no part.
+Source: Abels et al., Dynamic Weights in Multi-Objective Deep RL (ICML 2019). The values are vectors Q(s, a; lam). Each
+sampled transition is used under the current preference and under a random earlier one; its priority comes from both
+errors. The original is a dueling double DQN. For continuous actions the Q-Pensieve paper put it on DDPG, but without
+details, so policy, noise and networks are our choice. There is a single critic, as in DDPG: with twins it would be
+another, stronger method. The preference under which a transition was collected is not used.
 """
 
 from collections.abc import Callable
@@ -28,36 +28,36 @@ from qpensieve.types import Algorithm, EnvSpec, Hints, Info, PrioritizedLearning
 
 @dataclass(frozen=True)
 class CnDerConfig:
-    """Settings of CN-DER; defaults are those the Q-Pensieve paper gives for all baselines, and the original's."""
+    """Settings of CN-DER; defaults are the Q-Pensieve paper's for all baselines, else the original's."""
 
     hidden: Annotated[int, at_least(1)] = 256
     """Width of the two hidden layers of both networks."""
     learning_rate: Annotated[float, above(0)] = 3e-4
     """Adam's step size, for policy and critic."""
     discount: Annotated[float, OPEN_SHARE] = 0.99
-    """Discount factor gamma, also of the return vectors by which the replay tells episodes apart."""
+    """Discount factor gamma; the replay also uses it for the return vectors that distinguish episodes."""
     tau: Annotated[float, STEP_SHARE] = 0.005
-    """Share of the way both target networks move towards their networks at every update."""
+    """How far both target networks move towards their networks at every update: a share from 0 to 1."""
     batch_size: Annotated[int, at_least(1)] = 256
-    """Transitions per gradient step; each counts under two preferences."""
+    """Transitions per gradient step; each is used under two preferences."""
     sampler: Sampler = "uniform-sum"
     """Distribution of the preferences that episodes act under."""
     noise_scale: Annotated[float, NOT_NEGATIVE] = 0.1
-    """Standard deviation of the noise on explored actions, which lie in [-1, 1]."""
+    """Standard deviation of the exploration noise; actions are in [-1, 1]."""
     critic_loss: Literal["l1", "huber"] = "l1"
-    """Loss of an error: its absolute value (the original), or squared below 1. Never squared throughout: the priorities
-    are, and no importance weight corrects them."""
+    """Loss of an error: its absolute value (the original), or Huber, which is squared below 1. A plain squared loss is
+    not offered: samples are drawn by priority, and no importance weight corrects this."""
     layer_norm: bool = True
-    """Standardise what goes into each ReLU of the critic, over the layer's units (DDPG's authors normalise too, over
-    batches). Without it the values on DST2d run away (deviation D20)."""
+    """Standardise the input of each ReLU of the critic over the units of its layer (DDPG's authors also normalise, over
+    batches). Without it the values diverge on DST2d (deviation D20)."""
     trained_on: Literal["current-and-past", "current"] = "current-and-past"
-    """Preferences that each transition is learnt under: the algorithm's two, or the current one alone, which forgets
-    the others and is there to compare with."""
+    """Preferences that each transition is used under: the algorithm's two, or only the current one. The second forgets
+    earlier preferences; it exists for comparison."""
     priority_offset: Annotated[float, above(0)] = 0.01
-    """Added to the error before the power, so that no transition is lost for good."""
+    """Added to the error before the power, so that every transition can be sampled again."""
     priority_exponent: Annotated[float, NOT_NEGATIVE] = 1.0
-    """Power of the error that makes its priority. The original's is 2; on DST2d, whose errors near rocks and treasures
-    never vanish, the square leaves too few samples of all else and the values drift off (deviation D20)."""
+    """The priority is the error to this power. The original uses 2. On DST2d the errors near rocks and treasures never
+    vanish; their squares leave too few samples of everything else, and the values diverge (deviation D20)."""
 
 
 class Optimizers(eqx.Module):
@@ -90,7 +90,7 @@ def init(cfg: CnDerConfig, spec: EnvSpec, key: Key[Array, ""]) -> State:
 def update(
     cfg: CnDerConfig, state: State, batch: Transition, hints: Hints, key: Key[Array, ""]
 ) -> tuple[State, Info, Float[Array, " b"]]:
-    """One gradient step and the batch's new priorities: critic, policy against the updated critic, targets.
+    """One gradient step (critic, then policy against the updated critic, then targets); returns new priorities too.
 
     Args:
         cfg: Settings.
@@ -128,7 +128,7 @@ def update(
 def priority(
     cfg: CnDerConfig, state: State, batch: Transition, hints: Hints, key: Key[Array, ""]
 ) -> Float[Array, " K"]:
-    """First priorities of new transitions, each under its own preference and the first of its earlier ones.
+    """First priorities of new transitions, under the preference of their episode and the first earlier one.
 
     Args:
         cfg: Settings.
@@ -144,7 +144,7 @@ def priority(
 
 
 def relabel(cfg: CnDerConfig, lam: Float[Array, "b d"], past: Float[Array, "b d"]) -> Float[Array, "m b d"]:
-    """The preferences that each transition is learnt under."""
+    """The preferences that each transition is used under."""
     return jnp.stack([lam, past] if cfg.trained_on == "current-and-past" else [lam])
 
 
@@ -161,7 +161,7 @@ def targets(cfg: CnDerConfig, state: State, batch: Transition, prefs: Float[Arra
 def critic_loss(
     cfg: CnDerConfig, critic: Critic, batch: Transition, prefs: Float[Array, "m b d"], y: Float[Array, "m b d"]
 ) -> tuple[Float[Array, ""], tuple[Float[Array, "m b d"], Float[Array, " b"]]]:
-    """Mean loss of an error over preferences, transitions and objectives, which all count alike.
+    """Mean loss over preferences, transitions and objectives, all with the same share.
 
     Auxiliary: the values, and for each transition the mean absolute error over preferences and objectives.
     """
@@ -210,7 +210,7 @@ def make(cfg: CnDerConfig, spec: EnvSpec) -> Algorithm[State]:
 
 
 def _over_rows(function: Callable[..., Array]) -> Callable[..., Array]:
-    """`function` of one transition and one preference, for transitions [b] under preferences [m, b]."""
+    """Apply a function of one transition and one preference to transitions [b] under preferences [m, b]."""
     return jax.vmap(jax.vmap(function), in_axes=(None, 0))
 
 

@@ -1,10 +1,10 @@
-"""Envelope DQN: preference-conditioned vector values of binned actions, learned with the best of several preferences.
+"""Envelope DQN: vector values of binned actions, conditioned on the preference; targets use the best of several.
 
 Paper: Yang, Sun and Narasimhan, "A Generalized Algorithm for Multi-Objective Reinforcement Learning and Policy
 Adaptation" (NeurIPS 2019). Every transition is paired with freshly drawn preferences W; the target of a pair takes the
-best action under the best preference of W, not only under its own. The authors' released code leaves that maximum out
-(`envelope=False`) and otherwise gives the details the paper does not: network, homotopy schedule, clipped gradients,
-priorities set once. We select with the online network and evaluate with the target network, as double DQN.
+best action under the best preference of W, not only under its own. The authors' released code omits this maximum
+(`envelope=False`). We take from it the details that the paper omits: network, homotopy schedule, clipped gradients,
+priorities set once. We select with the online network and evaluate with the target network, as double DQN does.
 
 Actions are indices of a table: the joint bins of continuous axes, or the actions of a discrete environment.
 """
@@ -28,60 +28,60 @@ from qpensieve.settings import NOT_NEGATIVE, OPEN_SHARE, above, at_least, from_t
 from qpensieve.types import Algorithm, EnvSpec, Hints, Info, PrioritizedLearning, Transition
 
 MAX_ACTIONS = 100_000
-"""Largest table of joint actions: every update scores all of them, and the last layer has a column for each."""
+"""Most joint actions allowed: every update scores all of them, and the last layer has a column for each."""
 MIN_PRIORITY = 1e-5
-"""Added to every priority, so that no transition is never sampled."""
+"""Added to every priority, so that every transition can be sampled."""
 HOMOTOPY_SCALE = 1000.0
-"""The rising homotopy starts this many times below its end."""
+"""The rising part of the homotopy starts at 1 divided by this."""
 
 
 @dataclass(frozen=True)
 class EnvelopeConfig:
-    """Settings of Envelope DQN; defaults are the authors' code's but for those marked, bins the Q-Pensieve paper's."""
+    """Settings of Envelope DQN; defaults are from the authors' code unless marked; bins from the Q-Pensieve paper."""
 
     learning_rate: Annotated[float, above(0)] = 5e-4
-    """Adam's step size. The authors' is 1e-3, for 4 actions (deviation D22)."""
+    """Adam's step size. The authors use 1e-3, for 4 actions (deviation D22)."""
     discount: Annotated[float, OPEN_SHARE] = 0.99
     """Discount factor gamma."""
     batch_size: Annotated[int, at_least(1)] = 256
     """Transitions per gradient step."""
     num_preferences: Annotated[int, at_least(1)] = 32
     """Preferences drawn at every gradient step; each is paired with every transition of the batch."""
-    bins: int | None = None
-    """Values of every action axis, evenly spaced with both ends. None: 11 up to two axes, 5 for more."""
+    bins: Annotated[int | None, at_least(2)] = None
+    """Number of values on every action axis, evenly spaced with both ends. None: 11 for one or two axes, 5 for more."""
     width_factors: tuple[int, ...] = (16, 32, 64, 32)
-    """Widths of the hidden layers, as multiples of the input's (observation and preference)."""
+    """Widths of the hidden layers, as multiples of the input width (observation and preference)."""
     target_period: Annotated[int, at_least(1)] = 1000
-    """Updates between two copies of the network to the target network. The authors' is 100: each copy then comes before
-    the network has caught up with the one before, and errors grow from copy to copy (deviation D22)."""
+    """Updates between two copies of the network to the target network. The authors use 100: then each copy comes before
+    the network has learned the last one, and errors grow from copy to copy (deviation D22)."""
     layer_norm: bool = True
-    """Standardise what goes into each hidden ReLU, over the layer's units. Not the authors': without it the values of
-    DST2d's 121 actions run away (deviation D22)."""
+    """Standardise the input of each hidden ReLU over the units of its layer. Not in the authors' code: without it the
+    values of DST2d's 121 actions diverge (deviation D22)."""
     gradient_clip: Annotated[float, above(0)] = 1.0
-    """Every entry of the gradient is cut to plus or minus this."""
+    """Every entry of the gradient is clipped to plus or minus this."""
     sampler: Sampler = "abs-normal"
     """Distribution of preferences, acting and learning."""
     envelope: bool = True
-    """Take the target's maximum over all drawn preferences (the paper), or over the own one only (released code)."""
+    """Take the maximum of the target over all drawn preferences (the paper), or only over its own (released code)."""
     homotopy: Literal["rising", "constant"] = "rising"
     """Whether the share of the scalar loss rises to 1 over `anneal_steps` or stays at `homotopy_start`."""
     homotopy_start: Annotated[float, from_to(0, 1)] = 0.01
     """Share of the scalar loss at the start; the rest is the vector loss."""
     loss_a: Literal["squared", "huber"] = "huber"
-    """Vector loss: squared differences (the authors), or linear from 1 on, so that the few transitions at the edge of a
-    treasure or rock do not outweigh all others (deviation D22)."""
+    """Vector loss: squared differences (the authors), or Huber, which is linear above 1, so that the few transitions at
+    the edge of a treasure or rock do not dominate all others (deviation D22)."""
     loss_b: Literal["squared", "absolute", "huber"] = "huber"
     """Scalar loss: squared difference of lam . Q (the authors' code), absolute (their paper), or as above."""
     priority_exponent: Annotated[float, NOT_NEGATIVE] = 0.0
-    """Power of the error that makes a transition's priority; 0 samples uniformly. The authors' is 1, in a replay of
-    4000: set once and without importance weights, priorities of values that were wrong then rule a large one for good
-    (deviation D22)."""
+    """The priority of a transition is its error to this power; 0 samples uniformly. The authors use 1, with a replay of
+    4000. Priorities are set once, without importance weights, so in a large replay early errors would decide the
+    samples until the end (deviation D22)."""
     epsilon_start: Annotated[float, from_to(0, 1)] = 0.5
     """Share of random actions at the start."""
     epsilon_end: Annotated[float, from_to(0, 1)] = 0.05
     """Share of random actions from `anneal_steps` on."""
-    anneal_steps: int | None = None
-    """Environment steps over which epsilon falls, and updates over which the homotopy rises. None: the run's length."""
+    anneal_steps: Annotated[int | None, at_least(1)] = None
+    """Environment steps in which epsilon falls, and updates in which the homotopy rises. None: the whole run."""
 
     @property
     def anneal_length(self) -> int:
@@ -90,7 +90,7 @@ class EnvelopeConfig:
 
 
 def resolve(cfg: EnvelopeConfig, steps: int) -> EnvelopeConfig:
-    """The settings of a run of `steps`: what is annealed is annealed over its whole length, if nothing else is set."""
+    """The settings of a run of `steps`; `anneal_steps` becomes the length of the run if it is None."""
     return cfg if cfg.anneal_steps is not None else replace(cfg, anneal_steps=steps)
 
 
@@ -104,7 +104,7 @@ class State(eqx.Module):
 
 
 class Choice(eqx.Module):
-    """For every transition and preference: which preference of W and which action give the target."""
+    """The preference of W and the action of the target, for every transition and preference."""
 
     preference: Int[Array, "b m"]
     action: Int[Array, "b m"]
@@ -113,8 +113,8 @@ class Choice(eqx.Module):
 def action_table(num_axes: int, bins: int) -> Float32[np.ndarray, "actions axes"]:
     """All joint actions of `bins` evenly spaced values in [-1, 1] per axis, both ends included.
 
-    Row i is the number i in base `bins`, the first axis its highest digit. An odd count of bins has an exact zero, an
-    even one has none: no axis can then be left alone.
+    Row i is the number i in base `bins`; the first axis is its highest digit. An odd number of bins has an exact zero;
+    an even one has none, so no axis can stay at rest.
 
     Raises:
         ValueError: If an axis has fewer than two bins or there are more than `MAX_ACTIONS` joint actions.
@@ -133,7 +133,7 @@ def action_table(num_axes: int, bins: int) -> Float32[np.ndarray, "actions axes"
 
 
 def actions_of(cfg: EnvelopeConfig, spec: EnvSpec) -> Float32[np.ndarray, "actions act"]:
-    """What each index does: a joint bin of the continuous axes, or the discrete action with that number."""
+    """The action of each index: a joint bin of the continuous axes, or the discrete action with that number."""
     if spec.num_actions is not None:
         return np.arange(spec.num_actions, dtype=np.float32)[:, None]
     bins = cfg.bins if cfg.bins is not None else (11 if spec.action_size <= 2 else 5)
@@ -170,15 +170,15 @@ def envelope_target(
 def double_dqn_target(
     online_next: Float[Array, "b m actions d"], target_next: Float[Array, "b m actions d"], prefs: Float[Array, "m d"]
 ) -> Float[Array, "b m d"]:
-    """The vector at the action that is best under the own preference: what the authors' released code does."""
+    """The vector at the best action under the transition's own preference, as in the authors' released code."""
     return _at(target_next, own_choice(online_next, prefs))
 
 
 def envelope_choice(q: Float[Array, "b m actions d"], prefs: Float[Array, "m d"]) -> Choice:
     """Where lam . Q(s', a'; lam') is largest over a' and lam' in W, for each lam in W; ties go to the first.
 
-    First lam', by the maximum over actions, then a'. The scores [b, m, actions, m] of the first step are never stored:
-    products and maximum are one loop. On a CPU a matrix product in their place took ten times as long.
+    It finds lam' first, by the maximum over actions, then a'. The scores [b, m, actions, m] of the first step are never
+    stored: products and maximum are one loop. On a CPU a matrix product took ten times as long.
     """
     best = jnp.max(_scores(q[..., None, :], prefs[None, None, None]), axis=2)
     winner = jnp.argmax(best, axis=1)
@@ -229,10 +229,10 @@ def bellman_target(
 def taken_values(
     cfg: EnvelopeConfig, net: QHead, s: Float[Array, "b obs"], prefs: Float[Array, "m d"], a: Int[Array, " b"]
 ) -> Float[Array, "b m d"]:
-    """Q(s_j, a_j; lam_i) for every pair, without the other actions' columns of the last layer.
+    """Q(s_j, a_j; lam_i) for every pair; only the taken action's columns of the last layer are computed.
 
-    The columns are picked by a product with one-hot rows: the gradient of an indexing would add up repeated actions in
-    no fixed order on a GPU.
+    The columns are picked by a product with one-hot rows: on a GPU the gradient of indexing would sum repeated actions
+    in no fixed order.
     """
     (b, m), d, last = (s.shape[0], prefs.shape[0]), prefs.shape[1], net.layers[-1]
     pairs = jnp.concatenate([jnp.repeat(s, m, axis=0), jnp.tile(prefs, (b, 1))], axis=1)
@@ -291,7 +291,7 @@ def priority(
 ) -> Float[Array, " K"]:
     """|lam . r + gamma max over a' of lam . Q(s', a'; lam) - lam . Q(s, a; lam)|^e + 1e-5, one random lam each.
 
-    As in the authors' code the online network does it all and W is lam alone; the priority is never set again.
+    As in the authors' code, only the online network is used and W = {lam}; the priority is never set again.
     """
     del hints
     lam = sample_preferences(key, batch.r.shape[0], batch.r.shape[1], cfg.sampler)
@@ -305,7 +305,7 @@ def priority(
 
 
 def epsilon(cfg: EnvelopeConfig, step: int) -> float:
-    """Share of random actions at an environment step: a line from start to end, then flat."""
+    """Share of random actions at an environment step: linear from start to end, then constant."""
     return cfg.epsilon_start + (cfg.epsilon_end - cfg.epsilon_start) * min(step / cfg.anneal_length, 1.0)
 
 

@@ -1,9 +1,9 @@
-"""Hybrid SAC: plain SAC for one preference that, after a while, climbs the snapshots of a Q-Pensieve run beside it.
+"""Hybrid SAC: SAC for one preference that, after a switch, also climbs the snapshots of a Q-Pensieve helper.
 
 Paper: Q-Pensieve (ICLR 2023), the experiment that asks whether snapshots of another model help a stuck SAC. An agent is
 two learners with a lane and a replay each: the SAC, and its helper, a whole Q-Pensieve run of the same seed. Both take
-one environment step and one update at a time, so the snapshots are always those of this very moment. The helper is the
-Q-Pensieve run of that seed bit for bit, until the switch the SAC is that seed's SAC; the helper's samples are extra.
+one environment step and one update at a time, so the snapshots are always up to date. The helper equals the Q-Pensieve
+run of that seed bit for bit; until the switch, the SAC equals the SAC run of that seed. The helper's samples are extra.
 """
 
 from dataclasses import dataclass, field
@@ -50,11 +50,11 @@ class HybridConfig:
     """Settings of hybrid SAC; defaults are the paper's."""
 
     preferences: tuple[str, ...] = ()
-    """Preferences that each get an agent, such as 0.9,0.1; none given: those of the paper's figure for the domain."""
+    """One agent is trained for each of these preferences, such as 0.9,0.1. Default: those of the paper's figure."""
     switch_after: Annotated[int, NOT_NEGATIVE] = 90_000
-    """Updates of plain SAC before the switch; after 10 000 random steps that is environment step 100 000."""
+    """Updates of plain SAC before the switch; with 10 000 random steps, 90 000 is environment step 100 000."""
     pensieve: QPensieveConfig = field(default_factory=QPensieveConfig)
-    """Settings of the helper; network sizes, rates and batch size are the SAC's too."""
+    """Settings of the helper; the SAC uses the same network sizes, rates and batch size."""
 
     @property
     def sac(self) -> mosac.SacConfig:
@@ -92,7 +92,7 @@ class State(eqx.Module):
 
 
 class Offer(eqx.Module):
-    """What the helper offers to the SAC: its snapshots, the preferences to read them under, and whether it may."""
+    """What the helper offers to the SAC: its snapshots, the preferences to read them under, and whether to use them."""
 
     snapshots: Snapshots
     prefs: Float[Array, "m 1 d"]
@@ -106,7 +106,7 @@ def init(cfg: HybridConfig, spec: EnvSpec, key: Key[Array, ""], lam: Float[Array
 
 
 def update(cfg: HybridConfig, state: State, batches: tuple[Transition, ...], key: Key[Array, ""]) -> tuple[State, Info]:
-    """One gradient step of each on its own batch, the SAC's against the snapshots that the helper has now."""
+    """One gradient step of SAC and helper, each on its own batch; the SAC uses the helper's current snapshots."""
     prefs = offered_preferences(cfg, state.own.lam, jax.random.fold_in(jax.random.clone(key), 1))
     snapshots = state.helper.snapshots
     is_on = (state.num_updates >= cfg.switch_after) & snapshots.filled.any()
@@ -119,7 +119,7 @@ def update(cfg: HybridConfig, state: State, batches: tuple[Transition, ...], key
 
 
 def hybrid_loss(offer: Offer, actor: GaussianActor, critic: Mlp, query: sac.Query) -> mosac.LossAndAux:
-    """SAC's policy loss, or once it is on the one that climbs the best of own value and snapshots."""
+    """SAC's policy loss before the switch; after it, the loss that climbs the best of own value and snapshots."""
 
     def plain(actor: GaussianActor) -> mosac.LossAndAux:
         loss, (logp, _) = sac.own_loss(actor, critic, query)
@@ -127,7 +127,7 @@ def hybrid_loss(offer: Offer, actor: GaussianActor, critic: Mlp, query: sac.Quer
 
     if offer.snapshots.filled.size == 0:
         return plain(actor)
-    # A branch and not a selection: without snapshots the SAC is SAC to the last bit, and costs no more.
+    # A branch, not a selection: without snapshots this is SAC bit for bit, at the same cost.
     return jax.lax.cond(offer.is_on, lambda actor: shared_loss(offer, actor, critic, query), plain, actor)
 
 

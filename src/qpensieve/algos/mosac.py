@@ -1,6 +1,6 @@
 """Multi-objective SAC: one preference-conditioned policy, vector twin critics, automatic temperature.
 
-Paper: Q-Pensieve (ICLR 2023), eqs. (9) to (11) with W = {lam} and no snapshots; it is the reference of ED. Every
+Paper: Q-Pensieve (ICLR 2023), eqs. (9) to (11) with W = {lam} and no snapshots; ED is measured against it. Every
 gradient step draws a fresh preference for the whole batch (deviation D12). Q-Pensieve is the same step with another
 policy loss, passed in as a function.
 """
@@ -36,17 +36,17 @@ class SacConfig:
     discount: Annotated[float, OPEN_SHARE] = 0.99
     """Discount factor gamma."""
     tau: Annotated[float, STEP_SHARE] = 0.005
-    """Share of the way the target critics move towards the critics at every update."""
+    """How far the target critics move towards the critics at every update: a share from 0 to 1."""
     batch_size: Annotated[int, at_least(1)] = 256
     """Transitions per gradient step."""
     sampler: Sampler = "uniform-sum"
-    """Distribution of preferences, acting and learning: the authors' code's, or uniform on the simplex."""
+    """Distribution of preferences in acting and learning: as in the authors' code, or uniform on the simplex."""
     preferences_per: Literal["batch", "sample"] = "batch"
-    """Draw one preference set per gradient step (the paper's way), or one for every sample of the batch."""
+    """Draw one set of preferences per gradient step (as in the paper), or one for every sample of the batch."""
 
 
 class Optimizers(eqx.Module):
-    """Adam's state for each of the three things that learn."""
+    """Adam's states of policy, critics and temperature."""
 
     actor: optax.OptState
     critic: optax.OptState
@@ -83,7 +83,7 @@ LossAndAux = tuple[Float[Array, ""], tuple[Float[Array, " b"], Info]]
 
 @dataclass(frozen=True)
 class Improvement:
-    """How the policy improves: how many preferences it is offered and the loss it goes down."""
+    """How the policy improves: the number of preferences it is offered, and its loss."""
 
     num_preferences: int
     loss: Callable[[GaussianActor, Critic, Query], LossAndAux]
@@ -109,7 +109,7 @@ def update(cfg: SacConfig, state: State, batch: Transition, key: Key[Array, ""])
 def step(
     cfg: SacConfig, state: State, batch: Transition, key: Key[Array, ""], improvement: Improvement
 ) -> tuple[State, Info]:
-    """Critics (10), policy (11) against the updated critics (deviation D13), temperature, target network."""
+    """One gradient step: critics (10), policy (11) with the updated critics (deviation D13), temperature, target."""
     key_prefs, key_next, key_policy = jax.random.split(key, 3)
     adam, opt = _adam(cfg), state.optimizers
     prefs = draw(cfg, improvement.num_preferences, batch, key_prefs)
@@ -172,7 +172,7 @@ def single_preference_loss(actor: GaussianActor, critic: Critic, query: Query) -
 def temperature_loss(
     log_alpha: Float[Array, ""], logp: Float[Array, " b"], target_entropy: float
 ) -> tuple[Float[Array, ""], None]:
-    """Raise the temperature while the entropy is below its target."""
+    """Loss that raises the temperature while the entropy is below its target."""
     return -log_alpha * jax.lax.stop_gradient(jnp.mean(logp) + target_entropy), None
 
 

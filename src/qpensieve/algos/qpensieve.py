@@ -1,4 +1,4 @@
-"""Q-Pensieve: MO-SAC whose policy climbs the best of several preferences' values in current and past critics.
+"""Q-Pensieve: MO-SAC with another policy loss, the best value over several preferences and over past critics.
 
 Paper: Q-Pensieve (ICLR 2023), Algorithm 1 and eq. (11). The candidates of a sample are the critic's snapshots and the
 critic itself, each read under lam and under further preferences; twins by minimum; the maximum is taken per sample.
@@ -33,11 +33,11 @@ class QPensieveConfig:
     num_preferences: Annotated[int, at_least(1, "lam itself")] = 5
     """Preferences offered to the policy at every gradient step, lam itself included."""
     num_snapshots: Annotated[int, NOT_NEGATIVE] = 4
-    """Past critics kept; the current one is always a candidate on top. 0 is the paper's "Vanilla"."""
-    push_period: Annotated[int, WHOLE_BLOCKS] = 1000
+    """Number of past critics kept; the current critic is always a candidate too. 0 is the paper's "Vanilla"."""
+    push_period: Annotated[int, at_least(1), WHOLE_BLOCKS] = 1000
     """Updates between two snapshots; a multiple of the block length."""
     push_after: Annotated[int, NOT_NEGATIVE] = 20_000
-    """No snapshot is taken before more than this many updates."""
+    """Snapshots are taken only after this many updates."""
     policy_loss: Literal["paper", "official-2023"] = "paper"
     """Eq. (11), or what the authors' code did until July 2024."""
 
@@ -55,7 +55,7 @@ def init(cfg: QPensieveConfig, spec: EnvSpec, key: Key[Array, ""]) -> State:
 
 
 def update(cfg: QPensieveConfig, state: State, batch: Transition, key: Key[Array, ""]) -> tuple[State, Info]:
-    """One gradient step: MO-SAC's, climbing the pensieve value instead of the current critic."""
+    """One gradient step: that of MO-SAC, but the policy climbs the pensieve value instead of the current critic."""
     loss = {"paper": pensieve_loss, "official-2023": official_2023_loss}[cfg.policy_loss]
     improvement = mosac.Improvement(cfg.num_preferences, partial(loss, state.snapshots))
     sac, info = mosac.step(cfg.sac, state.sac, batch, key, improvement)

@@ -31,7 +31,7 @@ class SingleSacConfig:
     """Settings of SAC for one preference; defaults are the Q-Pensieve paper's."""
 
     preferences: tuple[str, ...] = ()
-    """Preferences that each get an agent of their own, such as 0.9,0.1 0.8,0.2; none given: the paper's 19."""
+    """One agent is trained for each of these preferences, such as 0.9,0.1 0.8,0.2. Default: the paper's 19."""
     hidden: Annotated[int, at_least(1)] = 256
     """Width of the two hidden layers of every network."""
     learning_rate: Annotated[float, above(0)] = 3e-4
@@ -39,13 +39,13 @@ class SingleSacConfig:
     discount: Annotated[float, OPEN_SHARE] = 0.99
     """Discount factor gamma."""
     tau: Annotated[float, STEP_SHARE] = 0.005
-    """Share of the way the target critics move towards the critics at every update."""
+    """How far the target critics move towards the critics at every update: a share from 0 to 1."""
     batch_size: Annotated[int, at_least(1)] = 256
     """Transitions per gradient step."""
 
 
 class State(eqx.Module):
-    """Everything that learning changes, and the preference that it learns for."""
+    """Everything that learning changes, and the agent's preference."""
 
     actor: GaussianActor
     """Its preference input is empty."""
@@ -70,13 +70,13 @@ PolicyLoss = Callable[[GaussianActor, Mlp, Query], LossAndAux]
 
 
 def parse_preferences(words: tuple[str, ...], spec: EnvSpec) -> Float64[np.ndarray, "p d"]:
-    """Preferences from text such as `0.9,0.1`; of none given the paper's 19, which are for two objectives."""
+    """Preferences from text such as `0.9,0.1`; without any, the paper's 19, which are for two objectives."""
     if not words:
         if spec.num_objectives != 2:
             example = ",".join(["..."] * spec.num_objectives)
             raise ValueError(
-                f"{spec.id} has {spec.num_objectives} objectives, the paper's 19 preferences are for two: "
-                f"give some with --preferences {example}"
+                f"preferences must be given for {spec.id}: the paper's 19 are for two objectives, and it has "
+                f"{spec.num_objectives}; use --preferences {example}"
             )
         return sac_preferences()
     return np.stack([_parse(word, spec.num_objectives) for word in words])
@@ -86,7 +86,7 @@ def _parse(word: str, num_objectives: int) -> Float64[np.ndarray, " d"]:
     try:
         numbers = [float(part) for part in word.split(",")]
     except ValueError:
-        raise ValueError(f"preference {word!r} is not numbers with commas between them, such as 0.9,0.1") from None
+        raise ValueError(f"preference must be numbers separated by commas, such as 0.9,0.1; got {word!r}") from None
     try:
         return check_preference(numbers, num_objectives)
     except ValueError as error:

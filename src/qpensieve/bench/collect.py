@@ -1,11 +1,11 @@
-"""How fast a population collects, beside a Python loop over Gymnasium's environments that does the same, in one run.
+"""How fast a population collects, compared with a Python loop over Gymnasium's environments in the same run.
 
-The same work is: every member normalises its observations, acts in its own few environments, keeps the running
-statistics of observations and discounted returns, and normalises its rewards. The loop does it as a careful user would
-write it: one call of a member's network for all its environments, which then step one by one.
+Both do the same work: every member normalises its observations, acts in its own few environments, keeps the running
+statistics of observations and discounted returns, and normalises its rewards. The loop is what a careful user would
+write: one call of a member's network for all its environments, which then step one by one.
 
-An update of all members is timed apart, with the paper's settings; of an iteration only the measuring of what the
-members reach is left out.
+An update of all members is timed separately, with the paper's settings. The fitness episodes of an iteration are not
+timed.
 """
 
 from collections.abc import Callable, Sequence
@@ -37,7 +37,7 @@ PAPER = PpoConfig()
 """Lanes of a member, width of its networks, and what an update is timed with."""
 WANTED = {"Hopper2d": 1.5, "DST2d": 5.0}
 HOPPER_EFFORT = 1.5
-"""Weight of Hopper2d's control cost."""
+"""Factor of Hopper2d's control cost."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Settings:
         steps: Steps of every environment per repeat.
         repeats: Interleaved repeats; the median is shown.
         domains: Which domains.
-        update: Time an update of all members too.
+        update: Also time an update of all members.
     """
 
     members: int = 5
@@ -132,7 +132,7 @@ def make_collector(domain: str, flat: np.ndarray, cfg: PpoConfig) -> Callable[[i
 
 
 class Loop:
-    """The same by a plain loop over members and environments.
+    """The same work as a plain loop over members and environments.
 
     Args:
         domain: One of `WANTED`.
@@ -150,7 +150,7 @@ class Loop:
         ]
 
     def collect(self, iteration: int) -> dict[str, np.ndarray]:
-        """What every member met: observations, actions, rewards and ends, [member, step, lane, ...]."""
+        """Observations, actions, rewards and ends of every member, [member, step, lane, ...]."""
         shape = (self._cfg.rollout_steps, self._cfg.num_lanes, self._spec.action_size)
         draws = [
             generator(place.seed, Purpose.ROLLOUT_NOISE, place.task, iteration).standard_normal(shape, dtype=np.float32)
@@ -219,7 +219,7 @@ class _Network:
 
 
 class _Running:
-    """Mean and variance of what was met so far."""
+    """Mean and variance of all samples so far."""
 
     def __init__(self, size: int):
         self.mean, self._variance, self._count = np.zeros(size), np.ones(size), FIRST_COUNT
@@ -236,7 +236,7 @@ class _Running:
 
 
 def _hopper_reward(reward: Any, info: dict[str, Any], action: np.ndarray) -> tuple[float, float]:
-    """Hopper2d's objectives from what Gymnasium's Hopper tells."""
+    """Hopper2d's objectives, from the output of Gymnasium's Hopper."""
     del reward
     return info["x_velocity"], -HOPPER_EFFORT * float(action @ action)
 
@@ -249,7 +249,7 @@ REWARDS: dict[str, Callable[[Any, dict[str, Any], np.ndarray], Any]] = {
 
 
 def _update_timer(domain: str, num: int) -> Callable[[], float]:
-    """A function that updates all members in one call and returns the seconds it took; noise stands in for rollouts."""
+    """A function that updates all members in one call, on noise, and returns the seconds it took."""
     spec, state = get_domain(domain).spec, _init(domain, num)
 
     def one(args: Any) -> Any:

@@ -1,7 +1,7 @@
-"""How fast lanes step, beside a Python loop over Gymnasium's environment of the same body, in the same run.
+"""How fast lanes step, compared with a Python loop over Gymnasium's environment of the same body, in the same run.
 
-The third column is what the bare physics would allow: the same control steps from the same states with nothing around
-them. The last is the share of a lane step that is not physics.
+The third column is what the physics alone would allow: the same control steps from the same states and nothing else.
+The last column is the share of a lane step that is not physics.
 """
 
 import warnings
@@ -25,7 +25,7 @@ GYM_BODIES = {
     "LunarLander4d": ("LunarLander-v3", {"continuous": True}),
     "DST2d": ("qpensieve/DST2d-v0", {}),
 }
-"""Domain -> the Gymnasium environment a loop would use. DST2d has none but its own one-lane shell."""
+"""Domain -> the Gymnasium environment that the loop uses. DST2d has only our own environment of one lane."""
 WANTED = {"Hopper2d": 2.0, "HalfCheetah2d": 1.5, "Walker2d": 1.5, "Ant2d": 1.5, "LunarLander4d": 1.5, "DST2d": 20.0}
 FALL_STEPS = 60
 """Steps of free fall on which a bare LunarLander world is timed."""
@@ -86,7 +86,7 @@ def gym_env(domain: str) -> gymnasium.Env:
     get_domain(domain)
     gym_id, kwargs = GYM_BODIES[domain]
     with warnings.catch_warnings(), quiet_mujoco():
-        warnings.simplefilter("ignore")  # v4 is old, and meant: it is the physics the domains are defined by
+        warnings.simplefilter("ignore")  # v4 is old but intended: its physics defines the domains
         try:
             return gymnasium.make(gym_id, **kwargs)
         except (ImportError, gymnasium.error.DependencyNotInstalled) as error:
@@ -109,7 +109,7 @@ def _loop(env: gymnasium.Env, actions: np.ndarray) -> float:
 
 
 def _bare_physics(domain: str, lanes: Lanes, actions: np.ndarray) -> Callable[[], float]:
-    """A timer of the physics alone for as many steps as `actions` holds; returns 0 where there is no physics."""
+    """A timer of the physics alone for as many steps as `actions` holds; returns 0 if there is no physics."""
     if domain.startswith("DST"):
         return lambda: 0.0
     if domain.startswith("LunarLander"):

@@ -1,4 +1,4 @@
-"""Updates per second of every method, beside MO-SAC's in the same run; no environment is stepped."""
+"""Updates per second of every method, compared with MO-SAC in the same run; no environment is stepped."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,8 +27,8 @@ class Settings:
     """Settings of the benchmark.
 
     Attributes:
-        domain: Whose shapes to use.
-        algos: Methods to time beside MO-SAC.
+        domain: Domain that sets the shapes.
+        algos: Methods to compare with MO-SAC.
         seeds: Numbers of agents trained at once; sac and hybrid-sac have one preference each.
         block: Updates per call.
         repeats: Interleaved repeats; the median is shown.
@@ -42,7 +42,7 @@ class Settings:
 
 
 def run(settings: Settings, progress: Callable[[str], None]) -> list[Row]:
-    """One row per method and number of agents; ratios are of the same run."""
+    """One row per method and number of agents; ratios are within this run."""
     known = [name for name, method in METHODS.items() if not method.is_population]
     unknown = sorted(set(settings.algos) - set(known))
     if unknown:
@@ -75,7 +75,7 @@ def run(settings: Settings, progress: Callable[[str], None]) -> list[Row]:
 
 
 def _config(domain: str, algo: AlgoName) -> RunConfig:
-    """The paper's settings; a hybrid is timed with its snapshots on, where it takes longer."""
+    """The paper's settings; hybrid SAC is timed after its switch, when it takes longer."""
     config = default_config(domain, algo)
     d = get_domain(domain).spec.num_objectives
     if algo in ("sac", "hybrid-sac"):
@@ -110,7 +110,7 @@ def _timer(config: RunConfig, num_agents: int, block: int) -> Callable[[], float
 
 
 def _block(algorithm: Algorithm[Any], layout: RowLayout, num_agents: int, num: int) -> Block:
-    """Noise in place of transitions; where actions are indices, all of them the first."""
+    """A block of noise in place of transitions; actions that are indices are all 0."""
     generator, lanes = np.random.default_rng(num), num_agents * algorithm.num_lanes
     rows = generator.standard_normal((lanes, num, layout.width)).astype(np.float32)
     if algorithm.acting.is_discrete:

@@ -1,7 +1,7 @@
-"""Eq. (11) as it stands: the maximum over the vmapped grid of candidates, differentiated by JAX.
+"""Eq. (11) as written: the maximum over the vmapped grid of candidates, differentiated by JAX.
 
-The yardstick of the fast form in `qpensieve.learning.improvement`: the tests hold it to the same value and gradient,
-the benchmark times both.
+The fast form in `qpensieve.learning.improvement` is compared with this one: tests check that value and gradient are the
+same, and the benchmark times both.
 """
 
 from dataclasses import replace
@@ -41,7 +41,7 @@ def batch_value(
     s: Float[Array, "b obs"],
     a: Float[Array, "b act"],
 ) -> Float[Array, " b"]:
-    """`pensieve_value` of every sample, with the preference sets as the fast form takes them."""
+    """`pensieve_value` of every sample; the arguments are those of the fast form."""
     m, _, d = prefs.shape
     every = jnp.swapaxes(jnp.broadcast_to(prefs, (m, len(s), d)), 0, 1)
     return jax.vmap(pensieve_value, in_axes=(None, None, 0, 0, 0))(critics, filled, every, s, a)

@@ -1,11 +1,11 @@
-"""How benchmarks take times."""
+"""How benchmarks measure time."""
 
 import time
 from collections.abc import Callable, Sequence
 
 
 def interleave(parts: Sequence[Callable[[], float]], repeats: int) -> list[list[float]]:
-    """Run every part once per repeat, in turn, so that a slow minute of the machine hits all of them alike."""
+    """Run every part once per repeat, in turn, so that a slow moment of the machine affects all parts equally."""
     results: list[list[float]] = [[] for _ in parts]
     for _ in range(repeats):
         for values, part in zip(results, parts, strict=True):

@@ -20,9 +20,9 @@ class Settings:
         domain: Domain to train on.
         algo: Algorithm.
         seeds: Seeds side by side.
-        steps: Environment steps of each seed that are timed, after the first blocks have compiled everything.
-        warm_up: Environment steps of each seed before that.
-        replay_capacity: Transitions kept per seed; None: the algorithm's.
+        steps: Timed environment steps of each seed; the warm-up comes before them and compiles everything.
+        warm_up: Environment steps of each seed in the warm-up.
+        replay_capacity: Transitions kept per seed. None: the default of the algorithm.
     """
 
     domain: str = "Hopper2d"
@@ -36,7 +36,7 @@ class Settings:
 def run(settings: Settings, progress: Callable[[str], None]) -> list[Row]:
     """One row: end-to-end rate; shares of the time that the host spent collecting and placing rows in the replay.
 
-    Placing is next to nothing where the replay is a ring; with priorities it is the bookkeeping of slots and episodes.
+    Placing takes almost no time if the replay is a ring; with priorities it is the bookkeeping of slots and episodes.
     """
     if get_method(settings.algo).is_population:
         raise ValueError(

@@ -1,6 +1,7 @@
-"""Milliseconds per update, beside the floor that this machine's matrix products allow, in the same run.
+"""Milliseconds per update, compared with the least time that the matrix products need on this machine.
 
-The floor is the counted floating-point work over the best float32 rate of square products of 256 to 2048.
+The least time (the floor) is the counted floating-point work divided by the best float32 rate of square products of
+size 256 to 2048, measured in the same run.
 """
 
 from collections.abc import Callable
@@ -31,11 +32,11 @@ class Settings:
     """Settings of the benchmark.
 
     Attributes:
-        domain: Whose shapes to use; no environment is stepped.
+        domain: Domain that sets the shapes; no environment is stepped.
         seeds: Numbers of seeds trained at once.
         block: Updates per call.
         repeats: Interleaved repeats; the median is shown.
-        plain: Time the plain form of Q-Pensieve too.
+        plain: Also time the plain form of Q-Pensieve.
     """
 
     domain: str = "Hopper2d"
@@ -46,7 +47,7 @@ class Settings:
 
 
 def run(settings: Settings, progress: Callable[[str], None]) -> list[Row]:
-    """One row per method and number of seeds; ratios to the plain form and to the floor are of the same run."""
+    """One row per method and number of seeds, with ratios to the plain form and to the floor."""
     spec = get_domain(settings.domain).spec
     rows = []
     for num_seeds in settings.seeds:

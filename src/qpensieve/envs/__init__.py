@@ -1,18 +1,33 @@
-"""Environments: the ten domains as lanes and as Gymnasium ids, and anyone's environment as lanes."""
+"""Environments: the ten domains as lanes and as Gymnasium ids, and other Gymnasium environments as lanes."""
 
 from qpensieve.envs.base import Lanes
-from qpensieve.envs.registry import DISCRETE, DOMAINS, Domain, find_domain, get_domain, make_lanes, make_simulator
+from qpensieve.envs.gym_lanes import EnvSource, is_local, name_for, name_of
+from qpensieve.envs.registry import (
+    DISCRETE,
+    DOMAINS,
+    Domain,
+    code_of,
+    find_domain,
+    get_domain,
+    make_lanes,
+    make_simulator,
+)
 from qpensieve.envs.simulator import LaneOptions, Simulator
 
 __all__ = [
     "DISCRETE",
     "DOMAINS",
     "Domain",
+    "EnvSource",
     "LaneOptions",
     "Lanes",
     "Simulator",
+    "code_of",
     "find_domain",
     "get_domain",
+    "is_local",
     "make_lanes",
     "make_simulator",
+    "name_for",
+    "name_of",
 ]

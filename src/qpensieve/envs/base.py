@@ -1,10 +1,10 @@
 """Lanes: n independent episodes of one environment, stepped together, arrays in and arrays out.
 
-`Lanes` owns what every environment shares: the random stream of each lane, automatic resets, the time limit, checks of
-what goes in and comes out, and saving. A `Simulator` owns one body: its state, its physics, its rewards.
+`Lanes` owns what all environments share: the random stream of each lane, automatic resets, the time limit, checks of
+inputs and outputs, and saving. A `Simulator` owns one body: its state, its physics, its rewards.
 
 The stream of an episode is derived from (lane seed, episode number) alone. So lane i behaves the same whatever n is,
-and a saved state needs no generator: the counters say it all.
+and a saved state needs no generator: the counters are enough.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ LANE_SEED_LIMIT = 2**63
 """Seeds are kept as int64."""
 
 SIMULATOR_PREFIX = "simulator/"
-"""Begins the names of the simulator's arrays in a saved state."""
+"""Prefix of the names of the simulator's arrays in a saved state."""
 
 
 class Lanes:
@@ -79,7 +79,7 @@ class Lanes:
         self.running[:] = False
 
     def reset(self, lanes: ArrayLike | None = None) -> Float[np.ndarray, "n obs"]:
-        """Start the next episode in all lanes, or in those named, by number or by a mask; returns all observations."""
+        """Start the next episode in all lanes, or in `lanes` (numbers or a mask); returns all observations."""
         self._start(np.arange(self.num_lanes) if lanes is None else _lane_numbers(lanes, self.num_lanes))
         return self._obs.copy()
 
@@ -87,8 +87,8 @@ class Lanes:
         """Step every running lane once.
 
         Args:
-            actions: [n, act], clipped to [-1, 1] first. Where actions are discrete: indices, [n, 1] or [n]; one that
-                names no action is refused.
+            actions: [n, act], clipped to [-1, 1] first. Discrete actions are indices, [n, 1] or [n]; an index that
+                is out of range raises ValueError.
         """
         lanes = self._running_lanes()
         clipped = self._checked_actions(actions)[lanes]
@@ -115,7 +115,7 @@ class Lanes:
         return step
 
     def state(self) -> State:
-        """Everything that `restore` needs to continue bit for bit, as named arrays."""
+        """Named arrays with everything that `restore` needs to continue bit for bit."""
         own = {
             "version": np.array(STATE_VERSION),
             "id": np.array(self.spec.id),
@@ -129,7 +129,7 @@ class Lanes:
         return own | {f"{SIMULATOR_PREFIX}{name}": value for name, value in self.simulator.state().items()}
 
     def restore(self, state: State) -> None:
-        """Take over a saved `state`, of the same domain and number of lanes; one that does not fit changes nothing."""
+        """Continue from a saved `state` of the same domain and number of lanes; one that does not fit raises first."""
         self._check_state(state)
         prefix = SIMULATOR_PREFIX
         self.simulator.restore({name.removeprefix(prefix): v for name, v in state.items() if name.startswith(prefix)})
@@ -163,7 +163,7 @@ class Lanes:
         if self.running.all():
             return ALL_LANES
         if self._options.autoreset or (self.episodes < 0).any():
-            raise RuntimeError(f"{self.spec.id}: step() before reset(): call reset() once to start the episodes")
+            raise RuntimeError(f"{self.spec.id}: no episode has started yet: call reset() before step()")
         return np.flatnonzero(self.running)
 
     def _checked_actions(self, actions: ArrayLike) -> Float64[np.ndarray, "n act"]:
@@ -172,23 +172,23 @@ class Lanes:
             return self._checked_indices(values, self.spec.num_actions)
         expected = (self.num_lanes, self.spec.action_size)
         if values.shape != expected:
-            raise ValueError(f"{self.spec.id}: actions have shape {values.shape}, expected {expected} (lanes, action)")
+            raise ValueError(f"{self.spec.id}: actions must have shape {expected} (lanes, action), got {values.shape}")
         self._check_finite("action", values, ALL_LANES, ahead=1)
         return np.clip(values, -1.0, 1.0, dtype=np.float64)
 
     def _checked_indices(self, values: np.ndarray, num_actions: int) -> Float64[np.ndarray, "n 1"]:
         if values.shape not in ((self.num_lanes, 1), (self.num_lanes,)):
-            expected = f"({self.num_lanes}, 1) or ({self.num_lanes},), an index for each lane"
-            raise ValueError(f"{self.spec.id}: actions have shape {values.shape}, expected {expected}")
+            expected = f"({self.num_lanes}, 1) or ({self.num_lanes},), one index per lane"
+            raise ValueError(f"{self.spec.id}: actions must have shape {expected}, got {values.shape}")
         if not (np.issubdtype(values.dtype, np.integer) or np.issubdtype(values.dtype, np.floating)):
-            raise ValueError(f"{self.spec.id}: actions are of type {values.dtype}, expected indices")
+            raise ValueError(f"{self.spec.id}: actions must be indices, got type {values.dtype}")
         indices = values.reshape(-1, 1).astype(np.float64)
         is_index = (indices >= 0) & (indices < num_actions) & (indices == np.floor(indices))
         if is_index.all():
             return indices
         lane = int(np.argmin(is_index))
-        wrong = f"action is {values.reshape(-1)[lane]} {self._where(lane, ahead=1)}"
-        raise ValueError(f"{self.spec.id}: {wrong}; it must be a whole number from 0 to {num_actions - 1}")
+        wrong = f"got {values.reshape(-1)[lane]} {self._where(lane, ahead=1)}"
+        raise ValueError(f"{self.spec.id}: action must be a whole number from 0 to {num_actions - 1}, {wrong}")
 
     def _checked_obs(self, lanes: Index) -> Float[np.ndarray, "lanes obs"]:
         # The cast comes first: a finite float64 may be infinite as float32.
@@ -198,7 +198,7 @@ class Lanes:
         return obs
 
     def _check_finite(self, what: str, values: np.ndarray, lanes: Index, ahead: int = 0) -> None:
-        # A sum is finite only if every term is (or the terms overflow, then each is looked at): one pass, not two.
+        # A sum is finite only if every term is. If the sum overflows, every term is checked. This saves a second pass.
         with np.errstate(invalid="ignore", over="ignore"):
             if np.isfinite(values.sum()) or np.isfinite(values).all():
                 return
@@ -212,20 +212,20 @@ class Lanes:
         return f"in lane {self._options.first_lane + lane} at step {step} of episode {episode}"
 
     def _check_state(self, state: State) -> None:
-        """Refuse a state that is not of lanes like these, before anything has changed."""
+        """Refuse a state that does not fit these lanes, before anything has changed."""
         if "version" not in state or int(state["version"]) != STATE_VERSION:
-            found = int(state["version"]) if "version" in state else "missing"
-            raise ValueError(f"lane state has format version {found}, this program reads {STATE_VERSION}")
+            found = int(state["version"]) if "version" in state else "none"
+            raise ValueError(f"lane state must have format version {STATE_VERSION}, got {found}")
         if "id" not in state or str(state["id"]) != self.spec.id:
-            raise ValueError(f"lane state is of {state.get('id', 'an unnamed domain')}, these lanes are {self.spec.id}")
+            raise ValueError(f"lane state must be of {self.spec.id}, got {state.get('id', 'an unnamed domain')}")
         own = self.state()
         if own.keys() != state.keys():
             missing, unknown = sorted(own.keys() - state.keys()), sorted(state.keys() - own.keys())
             raise ValueError(f"lane state of {self.spec.id}: missing arrays {missing}, unknown arrays {unknown}")
         if state["obs"].shape != self._obs.shape:
             raise ValueError(
-                f"lane state holds {state['obs'].shape[0]} lanes with observations of {state['obs'].shape[1]} numbers, "
-                f"but {self.spec.id} here has {self.num_lanes} lanes of {self.spec.obs_size}"
+                f"lane state of {self.spec.id} must hold {self.num_lanes} lanes with observations of "
+                f"{self.spec.obs_size} numbers, got {state['obs'].shape[0]} lanes with {state['obs'].shape[1]}"
             )
         resting = np.flatnonzero(~state["running"] & (state["episodes"] >= 0)) + self._options.first_lane
         if self._options.autoreset and resting.size:
@@ -273,7 +273,7 @@ def _lane_streams(seed: object, num_lanes: int, first_lane: int) -> tuple[Int[np
     if not isinstance(seed, Sequence | np.ndarray) or isinstance(seed, str):
         return np.full(num_lanes, _checked_seed(seed), np.int64), first_lane + np.arange(num_lanes)
     if len(seed) != num_lanes:
-        raise ValueError(f"got {len(seed)} seeds for {num_lanes} lanes: give one seed, or one per lane")
+        raise ValueError(f"seed must be one number or one per lane ({num_lanes}), got {len(seed)}")
     return np.array([_checked_seed(s) for s in seed], np.int64), np.zeros(num_lanes, np.int64)
 
 

@@ -1,7 +1,7 @@
 """Pictures without OpenGL: a plain orthographic view of a MuJoCo model in NumPy.
 
-MuJoCo's own renderer is used where the environment variable MUJOCO_GL names a platform (egl, osmesa, glfw). Servers and
-CI seldom have an OpenGL library, and a picture of the robot should not depend on one.
+MuJoCo's own renderer is used if the environment variable MUJOCO_GL names a platform (egl, osmesa, glfw). Servers and CI
+machines often have no OpenGL library, and a picture of the robot should not depend on one.
 """
 
 import os
@@ -15,7 +15,7 @@ from jaxtyping import Float64, UInt8
 SIZE = 480
 """Height and width of a picture, pixels."""
 VIEW_METRES = 4.0
-"""Height and width of what the picture shows."""
+"""Height and width of the part of the world that a picture shows, metres."""
 ELEVATION = np.deg2rad(12.0)
 CAPSULE, SPHERE = mujoco.mjtGeom.mjGEOM_CAPSULE, mujoco.mjtGeom.mjGEOM_SPHERE
 SKY, TILE_LIGHT, TILE_DARK = np.array([[214, 226, 240], [178, 190, 204], [158, 172, 190]], np.float64)
@@ -34,7 +34,7 @@ def draw_model(model: mujoco.MjModel, state: Float64[np.ndarray, " state"], stat
 
 @lru_cache(maxsize=4)
 def _opengl_renderer(model: mujoco.MjModel) -> Any | None:
-    """MuJoCo's renderer where the user named an OpenGL platform; without one, MuJoCo would abort the whole process."""
+    """MuJoCo's renderer if the user named an OpenGL platform; without one, MuJoCo would abort the whole process."""
     return mujoco.Renderer(model, SIZE, SIZE) if os.environ.get("MUJOCO_GL") else None
 
 

@@ -32,7 +32,7 @@ CELLS = _values()
 
 
 def find(position: Float64[np.ndarray, "n 2"]) -> Float64[np.ndarray, " n"]:
-    """What the boat touches at `position`: a treasure (round), ROCK (square), or 0 for open water."""
+    """The value at `position`: that of a treasure (round), ROCK (square), or 0 for open water."""
     cell = np.minimum(position.astype(np.int64), SIZE - 1)
     offset = np.abs(position - cell - 0.5)
     value = CELLS[cell[:, 0], cell[:, 1]]
@@ -84,11 +84,11 @@ class DstSimulator:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How an episode can end best.
+    """A way to end an episode, and the fewest steps to it.
 
     Attributes:
         value: Treasure value or ROCK.
-        steps: Fewest steps to it.
+        steps: Fewest steps.
     """
 
     value: float
@@ -96,10 +96,10 @@ class Outcome:
 
 
 def best_outcomes() -> list[Outcome]:
-    """Every treasure, and the nearest rock, with the fewest steps to it.
+    """Every treasure and the nearest rock, with the fewest steps to it.
 
-    Found by search over a lattice of positions; each treasure's number is proved by a bound, so a lattice too coarse
-    for some passage would raise instead of returning a wrong front.
+    Found by search over a lattice of positions. A bound proves the number of each treasure: a lattice too coarse for
+    some passage would raise an error, not return a wrong front.
     """
     positions, touched = _lattice()
     fewest = _fewest_steps(touched == 0.0)
@@ -148,7 +148,7 @@ def _reach_along(reached: Bool[np.ndarray, "g g"], axis: int) -> Bool[np.ndarray
 
 
 def _lower_bound(cell: tuple[int, int]) -> int:
-    """No boat is faster: after k moves each coordinate is at most k, and the nearest such point must touch the disc."""
+    """Steps that every boat needs: after k moves each coordinate is at most k; the nearest such point must touch."""
     centre = np.array(cell) + 0.5
     steps = 0
     while np.square(centre - np.minimum(centre, steps)).sum() >= RADIUS**2:

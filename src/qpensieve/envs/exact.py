@@ -16,8 +16,8 @@ class Ceilings:
 
     Attributes:
         utility: Best mean of lam . return when the policy obeys each preference.
-        best_single: The same for one fixed way to end, whatever the preference.
-        hypervolume: Of the exact front.
+        best_single: The same if every episode ends in the same way, whatever the preference.
+        hypervolume: Hypervolume of the exact front.
     """
 
     utility: float
@@ -43,7 +43,7 @@ class ExactFront:
         return points
 
     def ceilings(self, preferences: Float64[np.ndarray, "p d"], reference: Float64[np.ndarray, " d"]) -> Ceilings:
-        """What the front scores; an evaluation above it is a bug."""
+        """The scores of the exact front; an evaluation above them is a bug."""
         return Ceilings(
             utility=metrics.expected_utility(self.points, preferences),
             best_single=metrics.best_single(self.points, preferences),

@@ -11,7 +11,7 @@ from qpensieve.envs.treasures import SIZE, TREASURES, is_water
 from qpensieve.types import EnvSpec
 
 MOVES = ((-1, 0), (1, 0), (0, -1), (0, 1))
-"""Up, down, left, right as (row, column); a move against a rock or an edge costs its step and stays."""
+"""Up, down, left, right as (row, column); a move against a rock or an edge takes a step but does not move."""
 START = (0, 0)
 MAX_STEPS = 100
 NUM_ACTIONS = len(MOVES)
@@ -23,7 +23,7 @@ WATER, ROCK, BOAT = (70, 130, 180), (105, 105, 105), (200, 30, 30)
 class Grid:
     """The map as tables over numbered places: first the cells of water, which are the states, then the treasures.
 
-    A treasure ends the episode, so it is no state. But it has a place: the last observation of an episode shows it.
+    A treasure ends the episode, so it is not a state. It still has a place, which the last observation shows.
 
     Attributes:
         next_place: Where an action leads.

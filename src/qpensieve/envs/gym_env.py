@@ -28,10 +28,12 @@ class LaneEnv(gymnasium.Env[np.ndarray, np.ndarray]):
 
     def __init__(self, domain: str, render_mode: str | None = None, contact_forces: bool = False):
         if render_mode not in (None, *self.metadata["render_modes"]):
-            raise ValueError(f"render_mode {render_mode!r} is not offered: use 'rgb_array' or None")
+            raise ValueError(f"render_mode must be 'rgb_array' or None, got {render_mode!r}")
         row = get_domain(domain)
         if row.num_actions is not None:
-            raise ValueError(f"{row.id} is offered as lanes only (make_lanes): its actions are indices, not a box")
+            raise ValueError(
+                f"{row.id} is not a Gymnasium environment, because its actions are indices; use make_lanes"
+            )
         options = LaneOptions(autoreset=False, num_threads=1, contact_forces=contact_forces)
         self._lane = Lanes(row.make(row.spec, 1, options), 1, 0, options)
         self._is_seeded = False
@@ -56,8 +58,8 @@ class LaneEnv(gymnasium.Env[np.ndarray, np.ndarray]):
     def spec(self, value: GymSpec | None) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
         if value is not None:
             value.metadata = self.metadata  # pyright: ignore[reportAttributeAccessIssue]
-            # Shown, not registered: Gymnasium would add a TimeLimit, which calls a goal reached on the last step
-            # truncated as well as terminated.
+            # Shown, not registered: Gymnasium would add a TimeLimit, which marks a goal reached on the last step
+            # as truncated and as terminated.
             value.max_episode_steps = self._lane.spec.max_steps
         self._spec = value
 

@@ -1,15 +1,17 @@
 """Any Gymnasium environment with a vector reward and a continuous action box, run as lanes in this process.
 
-The inner state of a foreign environment cannot be read out. A saved lane is its episode's seed and the actions so far,
-played again by `restore`: exact only if the environment is deterministic given its seed and its actions, and as slow as
-the episodes are long. Where the replay ends at another observation than the saved one, `restore` warns.
+The inner state of a foreign environment cannot be read. A saved lane is the seed of its episode and the actions so far;
+`restore` plays them again. This is exact only if the environment is deterministic given its seed and its actions, and
+it takes as long as the episodes did. `restore` warns if a lane does not end at its saved observation.
 """
 
 import difflib
 import importlib
+import sys
 import warnings
 from collections.abc import Callable
 from functools import partial
+from types import ModuleType
 from typing import Any, cast
 
 import gymnasium
@@ -18,8 +20,8 @@ from gymnasium.spaces import Box
 from jaxtyping import Bool, Float64, Int
 
 from qpensieve.envs.history import History, episode_seeds, replay
-from qpensieve.envs.simulator import Index, Simulator, State, Streams
-from qpensieve.types import EnvSpec
+from qpensieve.envs.simulator import EnvError, Index, Simulator, State, Streams
+from qpensieve.types import ActionBox, EnvSpec
 
 EnvFactory = Callable[[], gymnasium.Env]
 """Makes a new environment at every call."""
@@ -28,23 +30,54 @@ EnvSource = str | EnvFactory
 """A factory, or the name of one: `module:factory`, a Gymnasium id, or `module:GymnasiumId-v0`."""
 
 
+LOCAL = "<this process>:"
+"""Begins the names of factories that cannot be imported."""
+_LOCAL_FACTORIES: dict[str, EnvFactory] = {}
+
+
+def name_for(source: Any) -> str:
+    """A name that `resolve` finds `source` by: `module:name` if it can be imported, else one for this process alone."""
+    if isinstance(source, str):
+        return source
+    factory = resolve(source)
+    module, attribute = getattr(source, "__module__", None) or "", getattr(source, "__qualname__", "")
+    if module != "__main__" and getattr(sys.modules.get(module), attribute, None) is source:
+        return f"{module}:{attribute}"
+    name, number = f"{LOCAL}{name_of(source)}", 1
+    while _LOCAL_FACTORIES.setdefault(name, factory) is not factory:
+        number += 1
+        name = f"{LOCAL}{name_of(source)} ({number})"
+    return name
+
+
+def is_local(name: str) -> bool:
+    """Whether only this process can make the environment of this name."""
+    return name.startswith(LOCAL)
+
+
 def resolve(source: Any) -> EnvFactory:
-    """The factory that `source` is or names; one made from a name can be pickled. ValueError for anything else."""
+    """The factory for `source`, a function or a name; a factory made from a name can be pickled.
+
+    Raises:
+        ValueError: If `source` is neither.
+    """
     if isinstance(source, gymnasium.Env):
-        raise ValueError(f"{source} is one environment, but every lane needs its own: give a function that makes one")
+        raise ValueError(f"{source} is one environment, but every lane needs its own: pass a function that makes one")
     if callable(source):
         return cast(EnvFactory, source)
     if not isinstance(source, str):
-        raise ValueError(f"an environment is given by its name or by a function that makes it, not by {source!r}")
+        raise ValueError(f"an environment must be a name or a function that makes one, got {source!r}")
+    if source in _LOCAL_FACTORIES:
+        return _LOCAL_FACTORIES[source]
     if _named_factory(source) is None:
         _check_registered(source)
     return partial(_make, source)
 
 
 def name_of(source: EnvSource) -> str:
-    """What messages and results call `source`."""
+    """The name of `source` in messages and results."""
     if isinstance(source, str):
-        return source
+        return source.removeprefix(LOCAL)
     return getattr(getattr(source, "func", source), "__qualname__", repr(source))
 
 
@@ -59,15 +92,15 @@ def make_simulator(source: EnvSource, num_lanes: int, num_workers: int = 0, firs
 
 
 def describe(env: gymnasium.Env, source_name: str) -> EnvSpec:
-    """What qpensieve needs to know of `env`, from its spaces and `metadata`; ValueError where it cannot be used.
+    """What qpensieve needs to know of `env`, from its spaces and `metadata`; ValueError if it cannot be used.
 
-    The number of objectives is the length of `reward_space` where there is one, else of the reward of one trial step.
+    The number of objectives is the length of `reward_space` if there is one, else of the reward of one trial step.
     `metadata["objectives"]` names the objectives, `metadata["reference_point"]` sets the hypervolume's reference.
     """
     observations = getattr(env, "observation_space", None)
     if not isinstance(observations, Box):
         raise ValueError(
-            f"{source_name}: observation space {observations} is not a Box; "
+            f"{source_name}: observation space must be a Box, got {observations}; "
             "wrap the environment in gymnasium.wrappers.FlattenObservation"
         )
     box = _action_box(env, source_name)
@@ -75,17 +108,19 @@ def describe(env: gymnasium.Env, source_name: str) -> EnvSpec:
     return EnvSpec(
         id=source_name,
         obs_size=int(np.prod(observations.shape)),
-        action_size=int(np.prod(box.shape)),
+        action_size=len(box.low),
         objectives=_objective_names(env.metadata, d),
         reference=_reference(env.metadata, d, source_name),
         max_steps=None,
+        action_box=box,
+        obs_shape=observations.shape,
     )
 
 
 class GymSimulator:
     """n environments of one factory, stepped one after the other.
 
-    Messages and the spec call it `source_name`. Messages count lanes from `first_lane`.
+    `source_name` is its name in messages and in the spec. Messages count lanes from `first_lane`.
     """
 
     def __init__(self, factory: EnvFactory, num_lanes: int, source_name: str, first_lane: int = 0):
@@ -94,11 +129,12 @@ class GymSimulator:
         self._envs = _make_envs(factory, num_lanes, source_name)
         try:
             self.spec = describe(self._envs[0], source_name)
-            self._box = _action_box(self._envs[0], source_name)
             self._obs_shape = self._envs[0].observation_space.shape
-        except BaseException:
+        except BaseException as error:
             self.close()
-            raise
+            if isinstance(error, ValueError | EnvError) or not isinstance(error, Exception):
+                raise
+            raise _foreign_error(source_name, "in what it says of itself", error) from error
         self._history = History(num_lanes, self.spec.action_size)
         self._obs = np.full((num_lanes, self.spec.obs_size), np.nan)
 
@@ -116,7 +152,7 @@ class GymSimulator:
         numbers = np.arange(len(self._envs))[lanes].tolist()
         reward = np.empty((len(numbers), self.spec.num_objectives))
         terminated, truncated = np.empty((2, len(numbers)), bool)
-        native = rescale(actions, self._box)
+        native = self.spec.native_actions(actions)
         for row, lane in enumerate(numbers):
             reward[row], terminated[row], truncated[row] = self._step(lane, native[row])
             self._history.append(np.array([lane]), actions[row : row + 1])
@@ -134,7 +170,7 @@ class GymSimulator:
         warn_if_different(self._name, self._first_lane, state["observations"], self._obs)
 
     def replay(self, state: State) -> None:
-        """Do what `restore` does, without comparing the outcome to the saved observations."""
+        """Like `restore`, but without comparing the outcome with the saved observations."""
         replay(state, self.start, self.advance)
 
     def render(self, lane: int) -> np.ndarray:
@@ -170,39 +206,37 @@ class GymSimulator:
             raise _foreign_error(self._name, where, error) from error
 
 
-def rescale(actions: Float64[np.ndarray, "lanes act"], box: Box) -> np.ndarray:
-    """Actions in [-1, 1] as points of `box`: -1 is its low, 0 its middle, 1 its high; in its dtype and shape."""
-    low, high = box.low.ravel().astype(np.float64), box.high.ravel().astype(np.float64)
-    points = low + (actions + 1.0) / 2.0 * (high - low)
-    # Rounding may pass a bound by one unit in the last place, and some environments refuse that.
-    return np.clip(points, low, high).astype(box.dtype).reshape(-1, *box.shape)
-
-
 def warn_if_different(
     name: str, first_lane: int, saved: Float64[np.ndarray, "n obs"], replayed: Float64[np.ndarray, "n obs"]
 ) -> None:
-    """Warn where replayed lanes stand elsewhere than the saved ones; NaN marks lanes that had not started."""
+    """Warn if replayed lanes differ from the saved ones; NaN marks lanes that had not started."""
     differs = ((saved != replayed) & ~np.isnan(saved)).any(axis=1)
     if differs.any():
         lane = first_lane + int(np.argmax(differs))
-        what = f"{name}: lane {lane} was restored to another observation than the saved one"
+        what = f"{name}: lane {lane} was not restored to its saved observation"
         why = "the environment is not deterministic given its seed and actions, so the run does not continue exactly"
         warnings.warn(f"{what}: {why}", stacklevel=3)
 
 
 def _named_factory(name: str) -> EnvFactory | None:
-    """The callable that `module:factory` names, or None where `name` can only be a Gymnasium id."""
+    """The callable that `module:factory` names, or None if `name` can only be a Gymnasium id."""
     module_name, colon, attribute = name.partition(":")
     if not colon:
         return None
     if not module_name or not attribute:
-        raise ValueError(f"{name!r} is not the name of an environment: write module:factory or module:GymnasiumId-v0")
-    try:
-        module = importlib.import_module(module_name)
-    except (ImportError, TypeError) as error:  # TypeError: a relative name such as ".mine"
-        raise ValueError(f"cannot import module {module_name!r} of environment {name!r}: {error}") from error
+        raise ValueError(f"an environment must be written module:factory or module:GymnasiumId-v0, got {name!r}")
+    module = _import(module_name, name)
     factory: EnvFactory | None = getattr(module, attribute, None)
     return factory if callable(factory) else None
+
+
+def _import(module_name: str, name: str) -> ModuleType:
+    """The module of an environment; ValueError names both, whatever its code raises (a script may even exit)."""
+    try:
+        return importlib.import_module(module_name)
+    except (Exception, SystemExit) as error:
+        kind = "" if isinstance(error, ImportError | TypeError) else f"{type(error).__name__}: "  # ".mine": a TypeError
+        raise ValueError(f"cannot import module {module_name!r} of environment {name!r}: {kind}{error}") from error
 
 
 def _make(name: str) -> gymnasium.Env:
@@ -215,10 +249,10 @@ def _make(name: str) -> gymnasium.Env:
 
 
 def _check_registered(name: str) -> None:
-    """Fill Gymnasium's registry as far as needed to know `name`; ValueError where it stays unknown."""
+    """Fill Gymnasium's registry as far as needed to know `name`; ValueError if it stays unknown."""
     module_name, _, env_id = name.rpartition(":")
     if module_name:
-        importlib.import_module(module_name)
+        _import(module_name, name)
     if _is_registered(env_id):
         return
     hint = ""
@@ -242,7 +276,10 @@ def _is_registered(env_id: str) -> bool:
 def _make_envs(factory: EnvFactory, num_lanes: int, source_name: str) -> list[gymnasium.Env]:
     if num_lanes < 1:
         raise ValueError(f"num_lanes must be at least 1, got {num_lanes}")
-    envs = [factory() for _ in range(num_lanes)]
+    try:
+        envs = [factory() for _ in range(num_lanes)]
+    except (Exception, SystemExit) as error:
+        raise _foreign_error(source_name, "when it was made", error) from error
     for env in envs:
         if not isinstance(env, gymnasium.Env):
             raise ValueError(f"{source_name}: the factory returned a {type(env).__qualname__}, not a gymnasium.Env")
@@ -253,49 +290,49 @@ def _make_envs(factory: EnvFactory, num_lanes: int, source_name: str) -> list[gy
     return envs
 
 
-def _action_box(env: gymnasium.Env, source_name: str) -> Box:
+def _action_box(env: gymnasium.Env, source_name: str) -> ActionBox:
     space = getattr(env, "action_space", None)
-    need = "qpensieve's algorithms need a continuous Box"
+    must = "action space must be a continuous Box with finite bounds"
     if not isinstance(space, Box) or not np.issubdtype(space.dtype, np.floating):
-        is_discrete = isinstance(space, Box) or "Discrete" in type(space).__name__
-        raise ValueError(f"{source_name}: {'discrete ' if is_discrete else ''}action space {space}; {need}")
+        raise ValueError(f"{source_name}: {must}, got {space}")
     for name, bound in (("low", space.low.ravel()), ("high", space.high.ravel())):
         if not np.isfinite(bound).all():
             index = int(np.argmin(np.isfinite(bound)))
-            raise ValueError(f"{source_name}: action_space.{name}[{index}] is {bound[index]}; {need}, bounded")
+            raise ValueError(f"{source_name}: {must}, got action_space.{name}[{index}] = {bound[index]}")
     if 0 in space.shape:
-        raise ValueError(f"{source_name}: the action space {space} has no numbers; {need}")
-    return space
+        raise ValueError(f"{source_name}: {must}, got {space}, which holds no numbers")
+    low, high = (tuple(bound.ravel().astype(np.float64).tolist()) for bound in (space.low, space.high))
+    return ActionBox(low, high, space.shape, np.dtype(space.dtype).name)
 
 
-def _num_objectives(env: gymnasium.Env, box: Box, source_name: str) -> int:
+def _num_objectives(env: gymnasium.Env, box: ActionBox, source_name: str) -> int:
     space = env.get_wrapper_attr("reward_space") if env.has_wrapper_attr("reward_space") else None
     shape = _trial_reward(env, box, source_name).shape if space is None else space.shape
     if len(shape) == 1 and shape[0] > 0:
         return shape[0]
-    found = f"of shape {shape}" if shape else "a scalar"
+    found = f"shape {shape}" if shape else "a scalar"
     raise ValueError(
-        f"{source_name}: the reward is {found}, but several objectives need a vector: let step() return a np.array "
-        "of d numbers, one per objective, or take a version from mo-gymnasium"
+        f"{source_name}: the reward must be a vector, got {found}; let step() return a np.array of d numbers, "
+        "one per objective, or use a version from mo-gymnasium"
     )
 
 
-def _trial_reward(env: gymnasium.Env, box: Box, source_name: str) -> np.ndarray:
+def _trial_reward(env: gymnasium.Env, box: ActionBox, source_name: str) -> np.ndarray:
     try:
         env.reset(seed=0)
-        return np.asarray(env.step(rescale(np.zeros((1, int(np.prod(box.shape)))), box)[0])[1])
+        return np.asarray(env.step(box.rescale(np.zeros((1, len(box.low))))[0])[1])
     except Exception as error:
         raise _foreign_error(source_name, "in the trial step that counts its objectives", error) from error
 
 
-def _foreign_error(name: str, where: str, error: Exception) -> RuntimeError:
-    return RuntimeError(f"{name}: the environment failed {where}: {type(error).__name__}: {error}")
+def _foreign_error(name: str, where: str, error: BaseException) -> EnvError:
+    return EnvError(f"{name}: the environment failed {where}: {type(error).__name__}: {error}")
 
 
 def _floats(what: str, values: Any, shape: tuple[int, ...] | None) -> Float64[np.ndarray, "..."]:
     floats = np.asarray(values, np.float64)
     if floats.shape != shape:
-        raise ValueError(f"{what} has shape {floats.shape}, expected {shape}")
+        raise ValueError(f"{what} must have shape {shape}, got {floats.shape}")
     return floats
 
 
@@ -307,5 +344,5 @@ def _objective_names(metadata: dict[str, Any], d: int) -> tuple[str, ...]:
 def _reference(metadata: dict[str, Any], d: int, source_name: str) -> tuple[float, ...] | None:
     point = metadata.get("reference_point")
     if point is not None and len(point) != d:
-        raise ValueError(f"{source_name}: metadata's reference_point has {len(point)} numbers for {d} objectives")
+        raise ValueError(f"{source_name}: metadata['reference_point'] must have {d} numbers, got {len(point)}")
     return None if point is None else tuple(map(float, point))

@@ -1,4 +1,4 @@
-"""Seed and actions of the running episodes: the saved form of simulators whose inner state cannot be read out."""
+"""Seed and actions of the running episodes: how simulators are saved whose inner state cannot be read."""
 
 from collections.abc import Callable
 
@@ -8,11 +8,11 @@ from jaxtyping import Float64, Int
 from qpensieve.envs.simulator import State, Streams
 
 FIRST_CAPACITY = 64
-"""Steps an episode is given room for at first; the room doubles when a lane needs more."""
+"""Space for this many steps of an episode at first; it doubles when a lane needs more."""
 
 
 SEED_BITS = 0x7FFFFFFF
-"""Seeds are kept to 31 bits: some environments hand them on to generators that take no more."""
+"""Seeds have at most 31 bits: some environments pass them to generators that accept no more."""
 
 
 class History:

@@ -35,7 +35,7 @@ HOW_TO_GO_ON = "make new lanes and restore the saved state"
 
 
 def make_lander(spec: EnvSpec, num_lanes: int, num_processes: int | None) -> "LunarLanderSimulator | LanderCrew":
-    """The simulator for `num_lanes`, over as many processes as are allowed (None: every core) and pay off."""
+    """The simulator for `num_lanes`, with as many processes as are allowed (None: every core) and useful."""
     shares = max(1, min(allowed_threads(num_processes), num_lanes // MIN_SHARE))
     return LunarLanderSimulator(spec, num_lanes) if shares == 1 else LanderCrew(spec, num_lanes, shares)
 
@@ -43,7 +43,7 @@ def make_lander(spec: EnvSpec, num_lanes: int, num_processes: int | None) -> "Lu
 class LanderCrew:
     """LunarLander lanes split over `num_shares` processes; numbers are those of `LunarLanderSimulator`, bit for bit.
 
-    An error in the middle of a command (Ctrl-C, a lost helper) closes the crew: only a saved state leads on from there.
+    An error in the middle of a command (Ctrl-C, a lost helper) closes the crew; restore a saved state in new lanes.
     """
 
     def __init__(self, spec: EnvSpec, num_lanes: int, num_shares: int):
@@ -112,7 +112,7 @@ class LanderCrew:
 
     @contextmanager
     def _whole_command(self) -> Iterator[None]:
-        """Close the crew where a command is done by half: the next would take its unread answers for its own."""
+        """Close the crew if a command fails halfway: the next command would read the answers of this one."""
         if self._closed:
             raise RuntimeError(f"{self.spec.id}: these lanes are closed; {HOW_TO_GO_ON}")
         try:
@@ -124,7 +124,7 @@ class LanderCrew:
             raise
 
     def _split(self, lanes: Int[np.ndarray, " lanes"]) -> "tuple[Int[np.ndarray, ' lanes'], list[_Share]]":
-        """An order that groups `lanes` by process, and each process's rows in that order with its own lane numbers."""
+        """An order that groups `lanes` by process; for each process, its rows in that order and its lane numbers."""
         order = np.argsort(lanes, kind="stable")
         bounds = np.searchsorted(lanes[order], self._first)
         shares = [
@@ -135,7 +135,7 @@ class LanderCrew:
 
 
 class _Share:
-    """Rows of a grouped batch that one process takes, and the numbers these lanes have there."""
+    """Rows of a grouped batch that one process gets, and the numbers of these lanes in that process."""
 
     def __init__(self, rows: slice, lanes: Int[np.ndarray, " share"]):
         self.rows, self.lanes = rows, lanes
@@ -206,7 +206,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     assert process.stdin is not None
     assert process.stdout is not None
     with suppress(BrokenPipeError):
-        process.stdin.close()  # the helper leaves at the end of its input
+        process.stdin.close()  # the helper ends at the end of its input
     process.stdout.close()
     try:
         process.wait(CLOSE_SECONDS)
@@ -216,7 +216,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def serve(commands: BinaryIO, answers: BinaryIO, spec: EnvSpec, num_lanes: int) -> None:
-    """Fly lanes as told until the input ends: what a helper process does."""
+    """The main loop of a helper process: answer commands until the input ends."""
     simulator = LunarLanderSimulator(spec, num_lanes)
     while header := commands.read(HEADER.size):
         command, count = HEADER.unpack(header)
@@ -244,7 +244,7 @@ def main() -> None:
         spec[name] = tuple(spec[name])
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # a stray print must not end up among the answers
-    with suppress(BrokenPipeError):  # the parent may be gone without a word
+    with suppress(BrokenPipeError):  # the parent may have ended without closing the pipe
         serve(sys.stdin.buffer, answers, EnvSpec(**spec), arguments["num_lanes"])
 
 

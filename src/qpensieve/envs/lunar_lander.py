@@ -1,8 +1,8 @@
 """LunarLander as a batch of lanes: Gymnasium builds each world, this module flies all of them.
 
-Box2D steps one world at a time; what surrounds it (engine powers, impulses, observation, rewards) is NumPy over lanes
-with the same arithmetic, in the same order, as Gymnasium's continuous LunarLander, so both stay in lockstep.
-A Box2D world cannot be read out exactly: a saved lane is its episode's seed and the actions so far, flown again.
+Box2D steps one world at a time. Everything else (engine powers, impulses, observation, rewards) is NumPy over lanes,
+with the same arithmetic in the same order as Gymnasium's continuous LunarLander, so both stay equal bit for bit.
+A Box2D world cannot be read exactly. A saved lane is the seed of its episode and the actions so far, flown again.
 """
 
 import math
@@ -19,7 +19,7 @@ from qpensieve.envs.simulator import Index, State, Streams
 from qpensieve.types import EnvSpec
 
 with warnings.catch_warnings():
-    # Box2D's extension module warns while it loads, and crashes the interpreter where warnings are errors.
+    # Box2D's extension module warns while it loads; if warnings are errors, this crashes the interpreter.
     warnings.simplefilter("ignore")
     from gymnasium.envs.box2d import lunar_lander as gym_lander
 
@@ -28,7 +28,7 @@ HALF_WIDTH = gym_lander.VIEWPORT_W / SCALE / 2
 HALF_HEIGHT = gym_lander.VIEWPORT_H / SCALE / 2
 MAIN_OFFSET = gym_lander.MAIN_ENGINE_Y_LOCATION / SCALE
 SIDE_LEVER = 17
-"""Gymnasium's horizontal lever of the side engines, pixels; 14 was meant there, 17 is what it flies with."""
+"""Gymnasium's horizontal lever of the side engines, pixels; Gymnasium intends 14 but uses 17."""
 STEP_SECONDS, VELOCITY_ITERATIONS, POSITION_ITERATIONS = 1.0 / FPS, 180, 60
 RESULT = 100.0
 NOISE_BLOCK = 128
@@ -38,7 +38,7 @@ READINGS = 10
 
 @dataclass(slots=True)
 class _Craft:
-    """What a step needs of one world, looked up once an episode."""
+    """The parts of one world that a step needs, looked up once per episode."""
 
     env: gym_lander.LunarLander
     lander: Any
@@ -142,7 +142,7 @@ class LunarLanderSimulator:
     ) -> Float64[np.ndarray, "n 8"]:
         """Impulse (x, y) and its point of attack (x, y), of the main and then of the side engine."""
         x, y, angles = self._readings[lanes, 0], self._readings[lanes, 1], self._readings[lanes, 4].tolist()
-        # The math module's sine, not NumPy's: they differ in the last bit, and lockstep means every bit.
+        # The math module's sine, not NumPy's: they differ in the last bit, and every bit must be equal.
         sin, cos = np.array([math.sin(a) for a in angles]), np.array([math.cos(a) for a in angles])
         noise = self._noise[lanes, self._history.lengths[lanes] % NOISE_BLOCK]
         along, across = noise[:, 0], noise[:, 1]
@@ -199,7 +199,7 @@ def _potential(obs: Float64[np.ndarray, "n 8"]) -> Float64[np.ndarray, " n"]:
 
 
 def _fly(craft: _Craft | None, push: list[float], main: float, side: float) -> tuple[float | bool, ...]:
-    """Apply the impulses of the engines that are on, step the world, read the lander out."""
+    """Apply the impulses of the engines that are on, step the world, and return what `_read` returns."""
     assert craft is not None
     if main:
         craft.push((push[0], push[1]), (push[2], push[3]), True)

@@ -30,7 +30,7 @@ from qpensieve.types import EnvSpec
 
 FULL_PHYSICS = mujoco.mjtState.mjSTATE_FULLPHYSICS.value
 CHUNKS_PER_THREAD = 4
-"""Lanes are handed to threads in this many pieces each: few enough to be cheap, enough to even out slow lanes."""
+"""Each thread gets its lanes in this many pieces: few enough to be cheap, enough to balance slow lanes."""
 
 Qpos = Float64[np.ndarray, "n nq"]
 Qvel = Float64[np.ndarray, "n nv"]
@@ -63,7 +63,7 @@ class Body:
         noise: Scale of the reset noise on positions (uniform) and velocities.
         normal_velocities: Velocity noise is normal instead of uniform.
         velocity_clip: Bound on observed velocities, or None.
-        is_healthy: The episode terminates where this is False; None: never.
+        is_healthy: The episode terminates when this is False. None: never.
     """
 
     model_file: str
@@ -102,7 +102,7 @@ def quiet_mujoco() -> Iterator[None]:
 
 
 def observe(body: Body, qpos: Qpos, qvel: Qvel) -> Float64[np.ndarray, "n obs"]:
-    """Positions but for the world coordinates, then velocities, clipped where the body says so."""
+    """Positions without the world coordinates, then velocities, clipped if the body has a `velocity_clip`."""
     shown = qpos.shape[1] - body.hidden_qpos
     obs = np.empty((len(qpos), shown + qvel.shape[1]))
     obs[:, :shown] = qpos[:, body.hidden_qpos :]
@@ -162,8 +162,8 @@ class MujocoSimulator:
     ) -> tuple[Float64[np.ndarray, "lanes d"], Bool[np.ndarray, " lanes"], None]:
         before = self._state[lanes]
         x_before = before[:, 1].copy()
-        # What MuJoCo would log here is raised as an error. The log is quiet for the rollout only (2 us a step): its
-        # settings belong to the whole process, where others may want it.
+        # What MuJoCo would log here is raised as an error. The log is silenced for the rollout only (2 us per step):
+        # its settings belong to the whole process, and other code may need it.
         with quiet_mujoco():
             trajectory = self._workers.run(before, actions)
             self._check_advanced(lanes, before, trajectory[:, -1])
@@ -190,7 +190,7 @@ class MujocoSimulator:
     def restore(self, state: State) -> None:
         if state["physics"].shape != self._state.shape:
             raise ValueError(
-                f"{self.spec.id}: saved physics has shape {state['physics'].shape}, expected {self._state.shape}"
+                f"{self.spec.id}: saved physics must have shape {self._state.shape}, got {state['physics'].shape}"
             )
         self._state = state["physics"].copy()
         if self._forces:
@@ -199,7 +199,7 @@ class MujocoSimulator:
     def run_physics(
         self, state: Float64[np.ndarray, "n state"], actions: Float64[np.ndarray, "n act"]
     ) -> Float64[np.ndarray, "n substeps state"]:
-        """One control step from given physics states and nothing else: the floor that benchmarks compare with."""
+        """One control step from given physics states and nothing else; benchmarks compare with it."""
         return self._workers.run(state, actions)
 
     def set_pose(self, lanes: Int[np.ndarray, " lanes"], qpos: Qpos, qvel: Qvel) -> None:
@@ -216,7 +216,7 @@ class MujocoSimulator:
     def _check_advanced(
         self, lanes: Index, before: Float64[np.ndarray, "n state"], after: Float64[np.ndarray, "n state"]
     ) -> None:
-        """MuJoCo puts a model that diverged back to its first pose and goes on; the clock, put back too, tells."""
+        """Raise if the physics diverged. MuJoCo then resets model and clock and continues, so the clock shows it."""
         diverged = np.abs(after[:, 0] - before[:, 0] - self._dt) > 0.5 * self._model.opt.timestep
         if diverged.any():
             lane = int(np.arange(len(self._state))[lanes][np.argmax(diverged)])

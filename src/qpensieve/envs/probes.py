@@ -1,4 +1,4 @@
-"""Tiny environments whose right answers are known, to try an algorithm on in seconds.
+"""Tiny environments with known answers, to test an algorithm in seconds.
 
 They are Gymnasium environments, used as `module:factory` in place of a domain: `qpensieve.envs.probes:one_step`.
 """
@@ -49,10 +49,10 @@ class OneStep(gymnasium.Env[np.ndarray, np.ndarray]):
 
 
 class TimeLimit(gymnasium.Env[np.ndarray, np.ndarray]):
-    """Pays `LIMIT_REWARD` whatever one does, never ends, is cut every `LIMIT` steps.
+    """Pays `LIMIT_REWARD` for every action and never terminates; episodes are cut after `LIMIT` steps.
 
-    The cut cannot be seen in the observation, so where time limits bootstrap Q = r / (1 - gamma), up to the entropy;
-    were they taken for ends it would be r / (1 - gamma (1 - 1 / LIMIT)).
+    The observation does not show the cut. So Q = r / (1 - gamma), up to the entropy, if time limits bootstrap; it would
+    be r / (1 - gamma (1 - 1 / LIMIT)) if they counted as ends.
     """
 
     metadata: dict[str, Any] = {"objectives": ("one", "half"), "reference_point": (0.0, 0.0)}  # noqa: RUF012
@@ -85,5 +85,5 @@ def one_step() -> gymnasium.Env[np.ndarray, np.ndarray]:
 
 
 def time_limit() -> gymnasium.Env[np.ndarray, np.ndarray]:
-    """A new `TimeLimit`: Q must come out as r / (1 - gamma)."""
+    """A new `TimeLimit`: Q must be r / (1 - gamma)."""
     return TimeLimit()

@@ -1,6 +1,6 @@
-"""The ten domains: id -> sizes, objectives, time limit and how to make their simulator; `make_lanes` for any source.
+"""The table of the ten domains (sizes, objectives, time limit, simulator), and `make_lanes` for any environment.
 
-Beside them a small table of environments whose actions are indices; the paper has none.
+A second, small table holds environments with discrete actions; the paper has none.
 """
 
 import difflib
@@ -26,7 +26,7 @@ UNITS = {
     "height": "sum of height",
     "healthy": "steps",
 }
-"""Objective of these domains -> unit of its return, where there is an obvious one."""
+"""Objective of these domains -> unit of its return, if there is an obvious one."""
 
 
 @dataclass(frozen=True)
@@ -39,13 +39,13 @@ class Domain:
         action_size: Length of an action.
         objectives: One name per objective, in reward order.
         max_steps: Time limit.
-        render_fps: Frames a second that play in real time.
-        make: Its simulator, from spec, number of lanes and options.
-        obs_range: Lowest and highest number of an observation. LunarLander has none: it flies out of the box that
-            Gymnasium declares (height above 20, where 2.5 is promised).
-        num_actions: How many actions there are, where an action is an index; None where actions are continuous.
-        exact: Its exact front, where that is known.
-        treasures: Values of the treasures that an episode can end at, where there are some.
+        render_fps: Frames per second for real time.
+        make: (spec, number of lanes, options) -> simulator.
+        obs_range: Lowest and highest number of an observation. LunarLander has none: it leaves the box that Gymnasium
+            declares (heights above 20, while the box ends at 2.5).
+        num_actions: Number of actions if they are discrete (indices); None if they are continuous.
+        exact: Its exact front, if it is known.
+        treasures: Values of the treasures that an episode can end at, if there are any.
         in_paper: Whether it is one of the paper's ten domains.
     """
 
@@ -64,7 +64,7 @@ class Domain:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The objectives with the units of their returns, where there is an obvious one."""
+        """The objectives with the units of their returns, if there is an obvious one."""
         return tuple(f"{name} ({UNITS[name]})" if name in UNITS else name for name in self.objectives)
 
     @property
@@ -99,7 +99,7 @@ def _mujoco(body: mujoco.Body, reward: rewards.RewardFunction) -> Callable[[EnvS
 
 
 def _lunar_lander(spec: EnvSpec, num_lanes: int, options: LaneOptions) -> Simulator:
-    # Imported here: the other eight domains must work where Box2D is not installed.
+    # Imported here: the other eight domains must work if Box2D is not installed.
     from qpensieve.envs.lander_crew import make_lander
 
     _refuse_contact_forces(spec.id, options)
@@ -118,7 +118,7 @@ def _grid(spec: EnvSpec, num_lanes: int, options: LaneOptions) -> Simulator:
 
 def _refuse_contact_forces(name: str, options: LaneOptions) -> None:
     if options.contact_forces:
-        raise ValueError(f"contact_forces is an option of Ant2d and Ant3d, not of {name}")
+        raise ValueError(f"contact_forces must be False for {name}: only Ant2d and Ant3d have contact forces")
 
 
 _LANDER = ("shaping", "result", "main power", "side power")
@@ -172,7 +172,7 @@ _DISCRETE_TABLE = (
     ),
 )
 DISCRETE: dict[str, Domain] = {domain.id: domain for domain in _DISCRETE_TABLE}
-"""Environments whose actions are indices; they have no Gymnasium id."""
+"""Environments with discrete actions; they have no Gymnasium id."""
 
 
 def make_lanes(
@@ -197,7 +197,8 @@ def make_simulator(domain: gym_lanes.EnvSource, num_lanes: int, options: LaneOpt
     known = find_domain(domain) if isinstance(domain, str) else None
     if known is not None:
         if options.num_workers:
-            raise ValueError(f"num_workers is for foreign environments; {known.id} runs in this process (num_threads)")
+            got = f"got {options.num_workers}; use num_threads"
+            raise ValueError(f"num_workers must be 0 for {known.id}, which is not a foreign environment, {got}")
         return known.make(known.spec, num_lanes, options)
     if isinstance(domain, str) and ":" not in domain and _is_unknown(domain):
         raise ValueError(_unknown(domain))
@@ -210,8 +211,18 @@ def find_domain(name: str) -> Domain | None:
     return DISCRETE.get(name) or DOMAINS.get(name.removeprefix(f"{GYM_NAMESPACE}/").removesuffix("-v0"))
 
 
+def code_of(domain: gym_lanes.EnvSource) -> str | None:
+    """What lanes of `domain` would import: the module of `module:factory` or `module:id`.
+
+    None for domains of ours, and for a plain Gymnasium id: it is registered already, or an error.
+    """
+    if not isinstance(domain, str) or find_domain(domain) is not None or ":" not in domain:
+        return None
+    return f"the Python module {domain.partition(':')[0]!r} for its domain {domain!r}"
+
+
 def spec_of(domain: gym_lanes.EnvSource) -> EnvSpec:
-    """What `make_lanes` would say of an environment; a foreign one is made and closed again to find out."""
+    """The spec of the lanes of an environment; a foreign environment is made and closed to find it."""
     known = find_domain(domain) if isinstance(domain, str) else None
     if known is not None:
         return known.spec
@@ -221,7 +232,7 @@ def spec_of(domain: gym_lanes.EnvSource) -> EnvSpec:
 
 
 def get_domain(name: str) -> Domain:
-    """The row of `name`, as `find_domain`, or an error with the nearest names."""
+    """The row of `name`, as `find_domain`; raises ValueError with the nearest names if there is none."""
     known = find_domain(name)
     if known is None:
         raise ValueError(_unknown(name))
@@ -233,7 +244,7 @@ def register_gym_ids() -> None:
     for domain in DOMAINS.values():
         if domain.gym_id in gymnasium.registry:
             continue
-        # Gymnasium's passive checker warns of every reward that is not a single number; the lanes do its work.
+        # Gymnasium's passive checker warns about every reward that is not a single number; the lanes check instead.
         gymnasium.register(
             domain.gym_id,
             entry_point="qpensieve.envs.gym_env:LaneEnv",

@@ -1,7 +1,7 @@
 """Reward vectors of the MuJoCo domains: one small function per id, over arrays of lanes.
 
-Every function takes the same `Motion` and returns [n, d]. Factors and the order of objectives are the authors' code's
-(deviation D1: the paper prints another control-cost factor for HalfCheetah2d than the code has).
+Every function takes the same `Motion` and returns [n, d]. Factors and the order of objectives are those of the authors'
+code (deviation D1: for HalfCheetah2d the paper prints another control-cost factor than the code).
 """
 
 from collections.abc import Callable
@@ -45,7 +45,7 @@ def hopper_3d(motion: Motion) -> Float64[np.ndarray, "n 3"]:
 
 
 def hopper_5d(motion: Motion) -> Float64[np.ndarray, "n 5"]:
-    """Each joint's cost apart; the healthy objective pays 1 on every step, the one that ends the episode included."""
+    """The cost of each joint is an objective; the healthy objective pays 1 on every step, also on the last one."""
     cost = -1.5 * np.square(motion.action)
     return _columns(motion.vx, cost[:, 0], cost[:, 1], cost[:, 2], np.ones_like(motion.vx))
 
@@ -55,7 +55,7 @@ def ant_2d(motion: Motion) -> Float64[np.ndarray, "n 2"]:
 
 
 def ant_3d(motion: Motion) -> Float64[np.ndarray, "n 3"]:
-    """The healthy objective pays 1 on every step, the one that ends the episode included."""
+    """The healthy objective pays 1 on every step, also on the last one."""
     return _columns(motion.vx, np.ones_like(motion.vx), -0.5 * _effort(motion.action))
 
 

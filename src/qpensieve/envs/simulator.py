@@ -1,6 +1,6 @@
-"""What stands between lanes and a body: the `Simulator` protocol, the options, and the names of the arrays they pass.
+"""The interface between lanes and a body: the `Simulator` protocol, the options, and the types of the arrays.
 
-`Lanes` (base.py) owns what every environment shares; a `Simulator` owns one body: its state, its physics, its rewards.
+`Lanes` (base.py) owns what all environments share; a `Simulator` owns one body: its state, its physics, its rewards.
 """
 
 from collections.abc import Callable
@@ -14,29 +14,29 @@ from qpensieve.machine import available_cores
 from qpensieve.types import EnvSpec
 
 Index = slice | Int[np.ndarray, " lanes"]
-"""All lanes as a full slice (no copies), or the numbers of some."""
+"""All lanes as a full slice (no copies), or the numbers of some lanes."""
 
 Streams = Callable[[int], np.random.SeedSequence]
 """Lane number -> the seed of the episode that is about to start there."""
 
 State = dict[str, np.ndarray]
-"""Named arrays; together they continue bit for bit."""
+"""Named arrays from which lanes continue bit for bit."""
 
 ALL_LANES = slice(None)
 
 
 @dataclass(frozen=True)
 class LaneOptions:
-    """How lanes run. Only `contact_forces` changes what the environment is.
+    """How lanes run. Only `contact_forces` changes the environment itself.
 
     Attributes:
         autoreset: Start the next episode at once when one ends. If False, a lane that ended rests: it is not simulated,
             pays nothing and keeps its last observation until `reset`.
-        dtype: Of observations. float64 leaves them as computed.
-        first_lane: Number of the first lane: with one seed for all, lanes 3 and 4 can be made without 0 to 2.
+        dtype: Type of observations. float64 keeps them as computed.
+        first_lane: Number of the first lane, so that with one seed for all, lanes 3 and 4 can be made without 0 to 2.
         num_threads: MuJoCo and LunarLander domains: threads (LunarLander: processes, from 32 lanes on) that share the
-            lanes; None takes every core this process may use.
-        contact_forces: Ant domains: 84 contact forces join the observation (slow: computed lane by lane).
+            lanes. None: every core this process may use.
+        contact_forces: Ant domains: add 84 contact forces to the observation (slow: computed lane by lane).
         num_workers: Foreign environments: worker processes that share the lanes; 0 runs them in this process.
     """
 
@@ -52,7 +52,7 @@ DEFAULT_OPTIONS = LaneOptions()
 
 
 def check_options(options: LaneOptions) -> None:
-    """ValueError for an option that no lanes can have."""
+    """Raise ValueError for an option that is never valid."""
     if not (isinstance(options.dtype, type | np.dtype) and np.issubdtype(options.dtype, np.floating)):
         raise ValueError(f"dtype must be a floating type such as numpy.float32, got {options.dtype!r}")
     if options.first_lane < 0:
@@ -63,7 +63,7 @@ def check_options(options: LaneOptions) -> None:
 
 
 def allowed_threads(num_threads: int | None) -> int:
-    """The number asked for, or every core this process may use where that is None."""
+    """`num_threads`, or the number of cores this process may use if it is None."""
     if num_threads is None:
         return available_cores()
     if num_threads < 1:
@@ -71,8 +71,12 @@ def allowed_threads(num_threads: int | None) -> int:
     return num_threads
 
 
+class EnvError(RuntimeError):
+    """An environment of someone else raised, or cannot be made; the message names it."""
+
+
 class SimulationDivergedError(ArithmeticError):
-    """A simulator could not go on in one lane; raised before any lane has moved."""
+    """A simulator cannot continue in one lane; raised before any lane has moved."""
 
     def __init__(self, lane: int, what: str):
         super().__init__(what)
@@ -93,7 +97,7 @@ class Simulator(Protocol):
     def advance(
         self, lanes: Index, actions: Float64[np.ndarray, "lanes act"]
     ) -> tuple[Float64[np.ndarray, "lanes d"], Bool[np.ndarray, " lanes"], Bool[np.ndarray, " lanes"] | None]:
-        """Step; returns reward, terminated, and truncated where the simulator itself cuts episodes (else None)."""
+        """Step the lanes; returns reward, terminated, and truncated (None if the simulator never cuts episodes)."""
         ...
 
     def observe(self, lanes: Index) -> Float64[np.ndarray, "lanes obs"]:

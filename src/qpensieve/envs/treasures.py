@@ -17,7 +17,7 @@ DEPTHS = (1, 2, 3, 4, 4, 4, 7, 7, 9, 10)
 TREASURES = {(depth, column): value for column, (depth, value) in enumerate(zip(DEPTHS, VALUES, strict=True))}
 """(row, column) -> value."""
 TOLERANCE = 1e-3
-"""How far a return may be from a treasure's value and still be that treasure; room for float32 rounding."""
+"""Largest distance between a return and the value of its treasure; allows for float32 rounding."""
 
 
 def is_rock(row: int, column: int) -> bool:
@@ -39,5 +39,5 @@ def find_treasures(
 
 
 def share_found(found: Sequence[Collection[float]], wanted: Collection[float]) -> Float64[np.ndarray, " seed"]:
-    """Which share of the wanted treasures each seed found."""
+    """The share of the wanted treasures that each seed found."""
     return np.array([len(set(wanted) & set(values)) / len(wanted) for values in found])

@@ -4,7 +4,7 @@ Each worker holds a contiguous part of the lanes in a `GymSimulator` and answers
 workers get their command before any answer is awaited. Processes are spawned, not forked: a fork would copy the
 threads of JAX in an unusable state. So a script that starts workers needs `if __name__ == "__main__":`.
 
-A step costs about half a millisecond more than in one process, so workers pay only where stepping takes longer.
+A step takes about half a millisecond more than in one process, so workers help only if stepping takes longer.
 """
 
 import os
@@ -26,14 +26,14 @@ from jaxtyping import Bool, Float64, Int
 
 from qpensieve.envs.gym_lanes import EnvFactory, GymSimulator, warn_if_different
 from qpensieve.envs.history import episode_seeds
-from qpensieve.envs.simulator import Index, State, Streams
+from qpensieve.envs.simulator import EnvError, Index, State, Streams
 from qpensieve.types import EnvSpec
 
 CLOSE_SECONDS = 5.0
 """How long all workers together may take to end by themselves before they are killed."""
 
 ALIVE_CHECK_SECONDS = 1.0
-"""How often a wait for an answer looks whether the worker still lives."""
+"""Seconds between checks that the worker is alive, while waiting for an answer."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class _Worker:
     lanes: range
     """The lanes of the simulator that it holds."""
     first_lane: int
-    """What messages add to the number of a lane."""
+    """Number of the simulator's first lane in messages."""
 
     def __str__(self) -> str:
         first = self.first_lane + self.lanes.start
@@ -60,7 +60,7 @@ class _Failure:
 
 
 _DIED = object()
-"""Stands for the answer of a worker that will give none."""
+"""Stands for the answer of a worker that died."""
 
 
 class _WorkerError(Exception):
@@ -68,7 +68,7 @@ class _WorkerError(Exception):
 
 
 class WorkerSimulator:
-    """n environments of one factory, in `num_workers` processes (at most one per lane); else like `GymSimulator`.
+    """Like `GymSimulator`, with the environments in `num_workers` processes (at most one per lane).
 
     An error in a worker is raised here with its lane; a worker that died raises RuntimeError at the next command.
     Processes end at `close`, when the simulator is garbage-collected, and when the program ends.
@@ -122,7 +122,7 @@ class WorkerSimulator:
         return self._obs[lanes].copy()
 
     def state(self) -> State:
-        """The same arrays as `GymSimulator.state`; each can continue what the other saved."""
+        """The same arrays as `GymSimulator.state`; each class can continue what the other saved."""
         answers = self._ask(GymSimulator.state, dict.fromkeys(range(len(self._workers)), ()))
         return {name: np.concatenate([answers[w][name] for w in sorted(answers)]) for name in answers[0]}
 
@@ -147,7 +147,7 @@ class WorkerSimulator:
         self._end()
 
     def _shares(self, lanes: Int[np.ndarray, " lanes"]) -> dict[int, tuple[np.ndarray, np.ndarray]]:
-        """Of each worker that has any of `lanes`: their positions in `lanes`, and their numbers inside the worker."""
+        """For each worker that has any of `lanes`: their positions in `lanes`, and their numbers in the worker."""
         owner = self._owner[lanes]
         rows = {int(w): np.flatnonzero(owner == w) for w in np.unique(owner)}
         return {w: (own, lanes[own] - self._workers[w].lanes.start) for w, own in rows.items()}
@@ -163,7 +163,7 @@ class WorkerSimulator:
                     self._workers[w].pipe.send((command, values))
             answers = {w: _receive(self._workers[w]) for w in arguments}
         except BaseException:
-            # After Ctrl-C, say: answers not read yet would be taken for those of the next command.
+            # For example after Ctrl-C: unread answers would be taken for those of the next command.
             self.close()
             raise
         self._check(answers)
@@ -174,11 +174,11 @@ class WorkerSimulator:
         for w, answer in answers.items():
             worker = self._workers[w]
             if isinstance(answer, _Failure):
-                kind = ValueError if answer.is_value_error else RuntimeError
+                kind = ValueError if answer.is_value_error else EnvError
                 raise kind(f"{answer.error} [in the {worker}]") from _WorkerError(answer.trace)
             if answer is _DIED:
                 worker.process.join(ALIVE_CHECK_SECONDS)
-                raise RuntimeError(
+                raise EnvError(
                     f"{self._name}: the {worker} died with exit code {worker.process.exitcode}; its own message is on "
                     'standard error (a script that starts workers needs `if __name__ == "__main__":`)'
                 )
@@ -236,10 +236,10 @@ def _end(workers: list[_Worker], owner: int) -> None:
 
 
 def _serve(pipe: Connection, pickled: bytes, num_lanes: int, source_name: str, first_lane: int) -> None:
-    """The whole life of a worker process: make the environments, answer commands until told to end."""
+    """The main function of a worker process: make the environments, then answer commands until told to end."""
     # Ctrl-C reaches all processes of a terminal; the owner decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # The owner may be gone without a word: then there is nothing to read, nor anyone to answer.
+    # The owner may have ended without a message: then there is nothing to read and nobody to answer.
     with suppress(EOFError, OSError):
         try:
             simulator = GymSimulator(pickle.loads(pickled), num_lanes, source_name, first_lane)
@@ -262,7 +262,7 @@ def _attempt(command: Callable[..., Any], simulator: GymSimulator, arguments: tu
 
 def _failure(error: Exception) -> _Failure:
     # The simulator's own messages already say what went wrong and where; any other needs its type to be understood.
-    kind = "" if type(error) in (RuntimeError, ValueError) else f"{type(error).__name__}: "
+    kind = "" if type(error) in (EnvError, RuntimeError, ValueError) else f"{type(error).__name__}: "
     return _Failure(f"{kind}{error}", isinstance(error, ValueError), traceback.format_exc())
 
 

@@ -14,13 +14,13 @@ from qpensieve.types import Acting, Actions, Asked, EnvSpec, HostPolicy, Noise, 
 
 
 class HostMlp:
-    """The same network of n agents, each with its own parameters, as views of their flat parameters.
+    """One network for n agents, each with its own parameters; they are views of the flat parameters.
 
     Args:
         flat: Parameters in the order of the module's leaves: weight and bias of every layer.
         widths: Widths of input, hidden layers and output.
         is_normalized: Whether the inputs of hidden ReLUs are standardised over the layer.
-        activation: Of the hidden layers, in place (x, out); None: ReLU.
+        activation: Activation of the hidden layers, in place (x, out). None: ReLU.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class GreedyPolicy:
         self._net, self._greedy = HostMlp(flat, greedy.widths, greedy.is_normalized), greedy
 
     def explore(self, obs: Observed, lam: Asked, noise: Noise, step: int) -> Stored:
-        """Of the two uniform numbers of `noise` the first decides whether to explore, the second where."""
+        """Epsilon-greedy indices. `noise` holds two uniform numbers: whether to act at random, and which action."""
         random = np.floor(noise[..., 1] * len(self._greedy.actions)).astype(np.int64)
         chosen = np.where(noise[..., 0] < self._greedy.epsilon(step), random, self.best(obs, lam))
         return chosen[..., None].astype(np.float32)
@@ -138,13 +138,13 @@ class GreedyPolicy:
 
 
 AGENTS_PER_THREAD = 8
-"""From twice as many agents on they are shared among threads: their parameters, about 270 kB each, outgrow a cache."""
+"""Twice as many agents or more are split over threads: their parameters, about 270 kB each, do not fit in a cache."""
 
 
 class SharedPolicy:
-    """Policies of many agents, whose exploration is shared among threads; NumPy lets go of the lock in products.
+    """Policies of many agents that explore in several threads; NumPy releases Python's lock in matrix products.
 
-    An agent's numbers do not depend on how agents are shared out.
+    The numbers of an agent do not depend on how agents are split.
     """
 
     def __init__(self, acting: Acting, flat: Parameters, pool: ThreadPoolExecutor, num: int):
@@ -162,14 +162,14 @@ class SharedPolicy:
 
 
 def gaussian_acting(spec: EnvSpec, hidden: int, is_conditioned: bool) -> Acting:
-    """Acting of SAC and its kin."""
+    """How SAC and related algorithms act."""
     size_in = spec.obs_size + (spec.num_objectives if is_conditioned else 0)
     widths = (size_in, hidden, hidden, 2 * spec.action_size)
     return continuous_acting(spec, lambda flat: GaussianPolicy(flat, widths, is_conditioned))
 
 
 def noisy_acting(spec: EnvSpec, hidden: int, noise_scale: float) -> Acting:
-    """Acting of DDPG and its kin."""
+    """How DDPG and related algorithms act."""
     widths = (spec.obs_size + spec.num_objectives, hidden, hidden, spec.action_size)
     return continuous_acting(spec, lambda flat: NoisyPolicy(flat, widths, noise_scale))
 
@@ -186,7 +186,7 @@ def continuous_acting(spec: EnvSpec, policy: Callable[[Parameters], HostPolicy])
 
 
 def greedy_acting(greedy: Greedy) -> Acting:
-    """Acting of DQN and its kin; indices are stored, so any number of actions below 2^24 is exact."""
+    """How DQN and related algorithms act; the replay stores indices, which are exact below 2^24."""
     num_actions = len(greedy.actions)
     return Acting(
         policy=partial(GreedyPolicy, greedy=greedy),

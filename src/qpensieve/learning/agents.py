@@ -11,13 +11,13 @@ T = TypeVar("T")
 
 
 def over_agents(function: Callable[[Any], T], args: Any) -> T:
-    """Apply to every agent: at once on an accelerator, one after the other on the CPU.
+    """Apply to every agent: all at once on an accelerator, one after the other on the CPU.
 
-    There that is faster, and an agent's numbers cannot depend on which others run beside it.
+    On the CPU this is faster, and the numbers of an agent cannot depend on the other agents.
     """
     return jax.lax.map(function, args) if jax.default_backend() == "cpu" else jax.vmap(function)(args)
 
 
 def flatten(actor: Any) -> Float[Array, " parameters"]:
-    """All leaves in one row, in the order that policies on the host take apart."""
+    """All leaves in one row, in the order that policies on the host expect."""
     return jnp.concatenate([leaf.ravel() for leaf in jax.tree.leaves(actor)])

@@ -2,8 +2,8 @@
 
 The gradient of a maximum is the gradient at its argmax. So all (critic, twin, preference) candidates are scored in one
 forward pass, with lam folded into the last layer and the state-action part of the first layer shared by all
-preferences; the winner of each sample is picked, and only its gradient by the action is worked out, from the
-activations at hand.
+preferences. The winner of each sample is picked, and only its gradient by the action is computed, from the activations
+of that pass.
 `bench/plain.py` holds the plain form: automatic differentiation through the maximum.
 """
 
@@ -24,7 +24,7 @@ class Winner(eqx.Module):
 
 
 class _Candidate(eqx.Module):
-    """The best preference of one critic for each sample, and what the gradient by the action needs of it."""
+    """The best preference of one critic for each sample, and what its gradient by the action needs."""
 
     value: Float[Array, " b"]
     twin: Int[Array, " b"]
@@ -59,7 +59,7 @@ def best_value(
 
     Args:
         critics: Candidates; leaves lead with [k, 2].
-        filled: Which of the k exist.
+        filled: Which of the k candidates exist.
         prefs: m preferences, one set for the batch (c = 1) or one per sample (c = b); the first is lam itself.
         s: States.
         a: Actions; the result is differentiable by them and by nothing else.
@@ -67,7 +67,7 @@ def best_value(
     critics, prefs, s, fixed = jax.lax.stop_gradient((critics, prefs, s, a))
     state_action = jnp.concatenate([s, fixed], axis=1)
     of_critic = lambda twins: _best_preference(twins, prefs, state_action)
-    # On the CPU one critic after the other, which keeps its activations in the cache; else all of them at once.
+    # On the CPU one critic after the other, so that its activations stay in the cache; else all at once.
     over_critics = jax.lax.map if jax.default_backend() == "cpu" else lambda f, x: jax.vmap(f)(x)
     candidates = over_critics(of_critic, critics.net)
     critic = jnp.argmax(jnp.where(filled[:, None], candidates.value, -jnp.inf), axis=0).astype(jnp.int32)
@@ -80,7 +80,7 @@ def best_value(
 
 
 def _best_preference(twins: Mlp, prefs: Float[Array, "m c d"], state_action: Float[Array, "b in"]) -> _Candidate:
-    """For each sample the preference under which this critic's smaller twin promises most."""
+    """For each sample, the preference with the largest value of this critic's smaller twin."""
     row = jnp.arange(len(state_action))
     shared = jnp.minimum(row, prefs.shape[1] - 1)  # a set for the whole batch has one row, which every sample reads
     one = _score(jax.tree.map(lambda leaf: leaf[0], twins), prefs, state_action)

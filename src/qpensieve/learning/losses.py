@@ -38,7 +38,7 @@ def polyak(target: Tree, online: Tree, tau: float) -> Tree:
 
 
 def start_optimizer(optimizer: optax.GradientTransformation, model: Any) -> optax.OptState:
-    """The first state of an optimiser; optax's types know nothing of modules."""
+    """The first state of an optimiser; a function because optax's types do not include modules."""
     return optimizer.init(model)
 
 

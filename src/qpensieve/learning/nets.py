@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, Float64, Key
 
 LOG_STD_RANGE = (-20.0, 2.0)
 NORM_EPSILON = 1e-5
-"""Added to the variance where a layer is standardised."""
+"""Added to the variance when a layer is standardised."""
 
 
 class Linear(eqx.Module):
@@ -47,7 +47,7 @@ def _orthonormal(rows: int, columns: int, stream: np.random.Generator) -> Float6
 
 
 def hidden(layer: Linear, x: Float[Array, " in"], is_normalized: bool) -> Float[Array, " out"]:
-    """A hidden layer with ReLU; normalised, its sums are first standardised over the layer's units."""
+    """A hidden layer with ReLU; if normalised, its input sums are first standardised over the layer's units."""
     x = layer(x)
     return jax.nn.relu(jax.nn.standardize(x, epsilon=NORM_EPSILON) if is_normalized else x)
 
@@ -115,7 +115,7 @@ class GaussianActor(eqx.Module):
 
 
 class DeterministicActor(eqx.Module):
-    """Action of the preference, tanh-squashed."""
+    """Action for a state and a preference, squashed by tanh."""
 
     net: Mlp
 
@@ -142,7 +142,7 @@ class QHead(eqx.Module):
         return self.layers[-1](self.features(jnp.concatenate([s, lam]), is_normalized)).reshape(-1, lam.shape[0])
 
     def features(self, x: Float[Array, " in"], is_normalized: bool) -> Float[Array, " hidden"]:
-        """What the last hidden layer gives."""
+        """Output of the last hidden layer."""
         for layer in self.layers[:-1]:
             x = hidden(layer, x, is_normalized)
         return x

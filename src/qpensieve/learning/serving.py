@@ -1,4 +1,4 @@
-"""Which policy serves a row of observations: rows are grouped by policy, and actions go back to their rows."""
+"""Which policy serves which row of observations; rows are grouped by policy, and actions return to their rows."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ class Batches:
     Attributes:
         policy: The policy of each batch.
         index: The rows of each batch; short batches repeat their last row, empty ones row 0.
-        is_used: False where a row is only repeated.
+        is_used: False for repeated rows.
     """
 
     policy: Int64[np.ndarray, " batch"]
@@ -53,7 +53,7 @@ class Batches:
         return x[self.index]
 
     def scatter(self, actions: Float[np.ndarray, "batch length act"], num_rows: int) -> Float32[np.ndarray, "rows act"]:
-        """Every action in its row."""
+        """The actions, each in its row."""
         out = np.empty((num_rows, actions.shape[2]), np.float32)
         out[self.index[self.is_used]] = actions[self.is_used]
         return out
@@ -85,9 +85,9 @@ def one_batch_each(served_by: ServedBy, num_policies: int) -> Batches:
 
 
 def even_batches(served_by: ServedBy) -> Batches:
-    """Batches of the mean length, of the policies that serve any row; longer groups are cut.
+    """Batches of the mean length, for policies that serve at least one row; longer groups are cut.
 
-    So no more than twice the rows are worked out, however unequal the groups are.
+    So at most twice the rows are computed, however unequal the groups are.
     """
     policies = np.unique(served_by).tolist()
     return _batches(served_by, policies, -(-len(served_by) // len(policies)))

@@ -37,7 +37,7 @@ def push(ring: Snapshots, twins: Critic) -> Snapshots:
 
 
 def push_if(due: Bool[Array, ""], ring: Snapshots, twins: Critic) -> Snapshots:
-    """`push` where `due`, else the ring as it is; an empty ring (no slots) stays empty."""
+    """`push` if `due`, else the ring as it is; an empty ring (no slots) stays empty."""
     if ring.filled.size == 0:
         return ring
     return jax.tree.map(lambda new, old: jnp.where(due, new, old), push(ring, twins), ring)

@@ -1,6 +1,6 @@
-"""Random streams on the host: each is derived from a seed, a purpose and what is counted there.
+"""Random streams on the host: each is derived from a seed, a purpose and numbers, such as those of lane and episode.
 
-So no generator has a state that would need saving, and what one of them draws does not depend on any other.
+So no generator has a state that must be saved, and its draws do not depend on any other generator.
 """
 
 from enum import IntEnum
@@ -34,12 +34,12 @@ class Purpose(IntEnum):
 
 
 def generator(seed: int, purpose: Purpose, *numbers: int) -> np.random.Generator:
-    """The generator of one purpose of a seed, for what `numbers` count."""
+    """The generator of a seed for one purpose; `numbers` are those of the lane, block, episode, ... it is for."""
     return np.random.Generator(np.random.PCG64(_sequence(seed, purpose, *numbers)))
 
 
 def derived_seed(seed: int, purpose: Purpose, *numbers: int) -> int:
-    """The same as an integer, for what takes a seed and not a generator: a lane."""
+    """An integer seed for one purpose, for lanes, which take a seed and not a generator."""
     return int(_sequence(seed, purpose, *numbers).generate_state(1)[0])
 
 

@@ -6,11 +6,11 @@ import numpy as np
 from jaxtyping import Float
 
 Infos = dict[str, Float[np.ndarray, " rows"]]
-"""What was logged, by name, for every agent, member or seed."""
+"""Name of a logged value -> its values, for every agent, member or seed."""
 
 
 class Tally:
-    """Sums of what was logged, and of how many blocks or iterations."""
+    """Sums of logged values, and the number of blocks or iterations in them."""
 
     def __init__(self, sums: Mapping[str, np.ndarray] | None = None, count: int = 0):
         self.sums: Infos = dict(sums or {})
@@ -23,7 +23,7 @@ class Tally:
         self.count += 1
 
     def take(self) -> Infos:
-        """Means since the last call; empty where nothing was logged."""
+        """Means since the last call; empty if nothing was logged."""
         means = {name: value / self.count for name, value in self.sums.items()}
         self.sums, self.count = {}, 0
         return means

@@ -12,7 +12,7 @@ from qpensieve.preferences import ArrayLike
 def hypervolume(points: ArrayLike, reference: ArrayLike) -> float:
     """Volume of the space that lies below some point and above the reference; exact up to rounding.
 
-    Only points above the reference in every objective count; without any the volume is 0.
+    Only points above the reference in every objective count; if there are none, the volume is 0.
 
     Raises:
         ValueError: If there are no points, a number is not finite, or the reference has the wrong length.
@@ -24,10 +24,10 @@ def hypervolume(points: ArrayLike, reference: ArrayLike) -> float:
 
 
 def hypervolume_gain(points: ArrayLike, candidate: ArrayLike, reference: ArrayLike) -> float:
-    """How much the hypervolume of `points` (may be none) grows when `candidate` joins them.
+    """How much the hypervolume of `points` (may be empty) grows when `candidate` is added.
 
-    This is prod(p - r) - HV({min(q, p)}): the candidate's own box less what the points already cover of it. It ranks
-    candidates as their hypervolumes do, at the cost of one volume of the clipped set.
+    This is prod(p - r) - HV({min(q, p)}): the candidate's own box minus the part that the points already cover. It
+    ranks candidates as their hypervolumes do, at the cost of one volume of the clipped set.
 
     Raises:
         ValueError: If a number is not finite, or the candidate or the reference has the wrong length.
@@ -37,7 +37,7 @@ def hypervolume_gain(points: ArrayLike, candidate: ArrayLike, reference: ArrayLi
     if not (newcomer > corner).all():
         return 0.0
     covered = _volume(np.minimum(array, newcomer), corner)
-    # Rounding may leave a covered candidate a hair below 0.
+    # Rounding may put a covered candidate slightly below 0.
     return max(0.0, float(np.prod(newcomer - corner)) - covered)
 
 
@@ -52,7 +52,7 @@ def _check_pair(
         return np.empty((0, len(newcomer))), newcomer
     array = check_points(points)
     if array.shape[1] != len(newcomer):
-        raise ValueError(f"candidate has {len(newcomer)} objectives, the points have {array.shape[1]}")
+        raise ValueError(f"candidate must have {array.shape[1]} objectives like the points, got {len(newcomer)}")
     return array, newcomer
 
 

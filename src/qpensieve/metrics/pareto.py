@@ -15,7 +15,9 @@ def check_points(points: ArrayLike, name: str = "points") -> Float64[np.ndarray,
     """
     array = np.asarray(points, dtype=np.float64)
     if array.shape == (0,):
-        raise ValueError(f"{name} is empty, and without a row the number of objectives is unknown")
+        raise ValueError(
+            f"{name} is empty, so the number of objectives is unknown; use an array of shape (0, num_objectives)"
+        )
     if array.ndim != 2 or array.shape[1] == 0:
         raise ValueError(f"{name} must be an array [num_points, num_objectives], got shape {array.shape}")
     wrong = np.flatnonzero(~np.isfinite(array).all(axis=1))

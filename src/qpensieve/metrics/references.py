@@ -35,7 +35,7 @@ _MAGNITUDE = "guess from the order of magnitude of the paper's hypervolume"
 
 REFERENCES: Mapping[str, Reference] = MappingProxyType(
     {
-        "DST2d": Reference((0.0, -50.0), "fits the paper's mean, but cannot give its standard deviation", False),
+        "DST2d": Reference((0.0, -50.0), "fits the paper's mean, but not its standard deviation", False),
         "LunarLander4d": Reference(
             (0.0, -100.0, -100.0, -200.0), f"{_README}, first four; fits the paper's table", True
         ),

@@ -18,7 +18,7 @@ Interval = tuple[float, float]
 
 @dataclass(frozen=True)
 class Summary:
-    """What a results table shows of one set of scores."""
+    """The statistics of one set of scores that a results table shows."""
 
     mean: float
     """Mean over seeds."""
@@ -51,7 +51,7 @@ def mean_std(scores: ArrayLike) -> tuple[float, float]:
 
 
 def iqm(scores: ArrayLike) -> float:
-    """Mean of all scores, seeds and tasks together, without the lowest and the highest int(n / 4) of them."""
+    """Interquartile mean: mean of all n scores without the int(n / 4) lowest and the int(n / 4) highest."""
     ordered = np.sort(_check_scores(scores), axis=None)
     cut = int(0.25 * ordered.size)
     return float(ordered[cut : ordered.size - cut].mean())
@@ -64,9 +64,9 @@ def bootstrap_interval(
     num_resamples: int = 2000,
     seed: int = 0,
 ) -> Interval:
-    """Percentile bootstrap interval of `statistic`, stratified: seeds are redrawn within each task by itself.
+    """Percentile bootstrap interval of `statistic`, stratified: seeds are redrawn within each task.
 
-    With one seed the interval is a point. Equal arguments give equal intervals.
+    With one seed the interval is a point. Equal arguments return equal intervals.
 
     Args:
         scores: [seed] or [seed, task].

@@ -11,7 +11,7 @@ PerRun = float | Float64[np.ndarray, "..."]
 
 
 def utility(returns: ArrayLike, preferences: ArrayLike) -> PerRun:
-    """UT: mean over test preferences of lam . return, where row i of `returns` was got under preference i."""
+    """UT: mean over test preferences of lam . return, where row i of `returns` was reached under preference i."""
     return _per_run(_scalarized(*_check_returns(returns, preferences)))
 
 
@@ -34,9 +34,9 @@ def expected_utility(points: ArrayLike, preferences: ArrayLike) -> float:
 
 
 def best_single(returns: ArrayLike, preferences: ArrayLike) -> float:
-    """Highest UT that one row of `returns`, used under all preferences, would get; any number of rows.
+    """Highest UT of a single row of `returns` when it is used under all preferences; any number of rows.
 
-    A policy whose UT is not above this gains nothing from looking at its preference.
+    If the UT of a policy is not above this, the policy gains nothing from its preference input.
     """
     array = check_points(returns, "returns")
     if len(array) == 0:
@@ -46,7 +46,7 @@ def best_single(returns: ArrayLike, preferences: ArrayLike) -> float:
 
 
 def preference_correlation(returns: ArrayLike, preferences: ArrayLike) -> Float64[np.ndarray, " d"]:
-    """Spearman correlation, per objective i, of lam_i with return i; 0 where either of them is constant."""
+    """Spearman correlation, per objective i, of lam_i with return i; 0 if either of them is constant."""
     array, lam = _check_one_run(returns, preferences)
     return np.array([_spearman(lam[:, i], array[:, i]) for i in range(array.shape[1])])
 
@@ -59,7 +59,7 @@ def _check_returns(
         raise ValueError(f"{name} must be an array [..., num_preferences, num_objectives], got shape {array.shape}")
     lam = _check_table(preferences, array.shape[-1])
     if array.shape[-2] != len(lam):
-        raise ValueError(f"{name} has {array.shape[-2]} rows, but there are {len(lam)} preferences")
+        raise ValueError(f"{name} must have one row per preference ({len(lam)}), got {array.shape[-2]}")
     wrong = np.argwhere(~np.isfinite(array))
     if len(wrong):
         index = tuple(wrong[0].tolist())

@@ -1,4 +1,4 @@
-"""Acting with archives: for every preference the policy whose measured objectives serve it best."""
+"""Acting with archives: every preference is served by the policy with the best measured objectives for it."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from qpensieve.population.members import KeptPolicy
 
 @dataclass(frozen=True, eq=False)
 class Policies:
-    """One seed's policies and what they reached."""
+    """The policies of one seed and the objectives they reached."""
 
     objs: Float64[np.ndarray, "p d"]
     flat: Float32[np.ndarray, "p parameters"]
@@ -35,7 +35,7 @@ class ArchivePredictor:
         lam: Float[np.ndarray, "n d"],
         stream: np.random.Generator | None = None,
     ) -> Float32[np.ndarray, "n act"]:
-        """Mean actions, or sampled ones where there is a `stream`."""
+        """Mean actions, or sampled ones if there is a `stream`."""
         known, size = self._policies[seed], self._widths[-1]
 
         def act(number: int, rows: Int64[np.ndarray, " group"]) -> Float32[np.ndarray, "group act"]:

@@ -11,11 +11,11 @@ from qpensieve.metrics.pareto import check_points
 
 @dataclass(frozen=True, eq=False)
 class Archive:
-    """Policies and what they reached, one row each.
+    """Policies and the objectives they reached, one row each.
 
     Attributes:
         objs: Evaluated return vectors, raw (not shifted by a reference).
-        policies: Policy and its observation statistics, flat; not looked into here.
+        policies: Flat parameters of each policy and its observation statistics.
         found_at: Iteration at which the policy was found.
         lam: Preference it was trained under.
     """
@@ -32,9 +32,9 @@ def empty(num_objectives: int, num_parameters: int) -> Archive:
 
 
 def update(archive: Archive, new: Archive, reference: Float64[np.ndarray, " d"]) -> Archive:
-    """The archive with the new policies, without those that are dominated or not above the reference everywhere.
+    """The archive with the new policies, without those that are dominated or not above the reference in all objectives.
 
-    Takes raw objectives. Rows keep their order, old ones first; of policies with equal objectives the first stays.
+    Objectives are raw. Rows keep their order, old ones first; of policies with equal objectives the first is kept.
 
     Raises:
         ValueError: If an objective is not finite.
@@ -47,9 +47,9 @@ def update(archive: Archive, new: Archive, reference: Float64[np.ndarray, " d"])
 
 
 def best(archive_objs: Float64[np.ndarray, "p d"], lam: Float64[np.ndarray, "rows d"]) -> Int64[np.ndarray, " rows"]:
-    """Row of the archive with the greatest lam . objs for each preference, the first of several.
+    """Row of the archive with the greatest lam . objs for each preference; the first one at a tie.
 
-    Takes raw objectives; a shift would change nothing.
+    Objectives are raw; a shift would change nothing.
 
     Raises:
         ValueError: If the archive is empty.
@@ -60,5 +60,5 @@ def best(archive_objs: Float64[np.ndarray, "p d"], lam: Float64[np.ndarray, "row
 
 
 def hypervolume(archive: Archive, reference: Float64[np.ndarray, " d"]) -> float:
-    """Hypervolume of the archive's raw objectives over the reference; 0 where it is empty."""
+    """Hypervolume of the archive's raw objectives over the reference; 0 if it is empty."""
     return metrics.hypervolume(archive.objs, reference) if len(archive.objs) else 0.0

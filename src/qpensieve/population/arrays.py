@@ -1,4 +1,4 @@
-"""A population's search as named arrays, there and back; sizes vary as archive, graph and population grow."""
+"""A population's search as named arrays, and back; sizes vary as archive, graph and population grow."""
 
 from collections.abc import Mapping
 from dataclasses import fields, replace
@@ -29,7 +29,7 @@ def to_arrays(search: Search, prefix: str) -> dict[str, np.ndarray]:
 def from_arrays(
     arrays: Mapping[str, np.ndarray], prefix: str, reference: Float64[np.ndarray, " d"], one: Any
 ) -> Search:
-    """The search that `to_arrays` took apart; `one` is any members, for the structure of a sample's."""
+    """The search that `to_arrays` saved; `one` holds any members and shows the structure of a sample."""
     taken = lambda part, kind: kind(**{f.name: arrays[f"{prefix}{part}/{f.name}"] for f in fields(kind)})
     objs = arrays[f"{prefix}samples/objs"]
     like = jax.tree.map(lambda x: np.zeros((len(objs), *x.shape[1:]), x.dtype), one)

@@ -1,9 +1,10 @@
-"""What members reach: the mean return of their mean actions over fresh episodes, in lanes kept for this alone."""
+"""Fitness of members: the mean return of their mean actions over fresh episodes, in separate lanes."""
 
 import numpy as np
 from jaxtyping import Float64, Int64
 
 from qpensieve.envs import LaneOptions, make_lanes
+from qpensieve.envs.episodes import MAX_EVAL_STEPS, play
 from qpensieve.learning.streams import Purpose, derived_seed
 from qpensieve.population.members import KeptPolicy
 from qpensieve.population.rollout import Place
@@ -16,14 +17,22 @@ class Fitness:
         domain: The environment.
         places: Where the members train, seed by seed.
         episodes: Episodes of each member.
-        num_threads: Threads of the simulator; None takes every core.
+        num_threads: Threads of the simulator. None: every core.
+        max_steps: Steps after which an episode is no longer waited for.
     """
 
-    def __init__(self, domain: str, places: tuple[Place, ...], episodes: int, num_threads: int | None):
-        self._places, self._episodes = places, episodes
+    def __init__(
+        self,
+        domain: str,
+        places: tuple[Place, ...],
+        episodes: int,
+        num_threads: int | None,
+        max_steps: int = MAX_EVAL_STEPS,
+    ):
+        self._places, self._episodes, self._max_steps = places, episodes, max_steps
         num_lanes = len(places) * episodes
         options = LaneOptions(autoreset=False, num_threads=num_threads)
-        self.lanes = make_lanes(domain, num_lanes, list(range(num_lanes)), options)  # seeded anew at every measuring
+        self.lanes = make_lanes(domain, num_lanes, list(range(num_lanes)), options)  # seeded again at every measurement
 
     def measure(
         self, policy: KeptPolicy, number: int
@@ -31,16 +40,13 @@ class Fitness:
         """Objectives of every member, and the steps that measuring took.
 
         Args:
-            policy: Of all members.
-            number: How many iterations they have trained for; every number has start states of its own.
+            policy: The policy of all members.
+            number: Number of iterations they have trained for; every number has its own start states.
         """
         lanes, shape = self.lanes, (len(self._places), self._episodes)
         lanes.reseed(self.lane_seeds(number))
-        obs, total = lanes.reset(), np.zeros((lanes.num_lanes, lanes.spec.num_objectives))
-        while lanes.running.any():
-            step = lanes.step(policy.exploit(obs.reshape(*shape, -1)).reshape(lanes.num_lanes, -1))
-            total += step.reward
-            obs = step.obs
+        act = lambda obs: policy.exploit(obs.reshape(*shape, -1)).reshape(lanes.num_lanes, -1)
+        total = play(lanes, act, self._max_steps)
         return total.reshape(*shape, -1).mean(axis=1), lanes.elapsed.reshape(shape).sum(axis=1)
 
     def lane_seeds(self, number: int) -> list[int]:

@@ -19,7 +19,7 @@ from qpensieve.types import EnvSpec, Info
 
 @dataclass(frozen=True, eq=False)
 class Aims:
-    """Where the update of every member goes, as `ppo.Aim` holds it for one."""
+    """The `ppo.Aim` of every member."""
 
     lam: Float32[np.ndarray, "n d"]
     scale: Float32[np.ndarray, "n d"]

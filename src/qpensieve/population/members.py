@@ -1,4 +1,4 @@
-"""Members of a population: what travels with a policy, and how policies act on the host."""
+"""Members of a population: what is copied with a policy, and how policies act on the host."""
 
 import equinox as eqx
 import numpy as np
@@ -9,15 +9,15 @@ from qpensieve.population.moments import Moments
 from qpensieve.types import Actions, Observed, Parameters
 
 OBS_CLIP = np.float32(10.0)
-"""Normalised observations are cut to plus or minus this."""
+"""Normalised observations are clipped to plus or minus this."""
 
 
 class Member(eqx.Module):
-    """Everything that belongs to a policy and travels with it; leaves lead with an axis of members."""
+    """Everything that belongs to a policy and is copied with it; leaves lead with an axis of members."""
 
     state: ppo.State
     moments: Moments
-    """Of observations, then of discounted returns."""
+    """Statistics of observations, then of discounted returns."""
 
 
 class MemberPolicy:
@@ -34,7 +34,7 @@ class MemberPolicy:
         self._std = np.exp(flat[:, None, start : start + widths[-1]])
 
     def explore(self, obs: Observed, noise: Actions) -> Actions:
-        """Sampled actions; they may leave the action box, which only the environment cuts."""
+        """Sampled actions; they may be outside the action box: only the environment clips them."""
         return self._net(obs) + self._std * noise
 
     def exploit(self, obs: Observed) -> Actions:
@@ -43,7 +43,7 @@ class MemberPolicy:
 
 
 class KeptPolicy:
-    """Policies of an archive: a member's actor with the observation statistics it was stored with, which stay as is.
+    """Policies of an archive: actors with the observation statistics they were stored with, which no longer change.
 
     Args:
         flat: Parameters of the actor, then mean and standard deviation of the observations.

@@ -13,7 +13,7 @@ from jaxtyping import Float64
 VARIANCE_EPSILON = 1e-8
 """Added to a variance before its root is taken."""
 FIRST_COUNT = 1e-4
-"""What the standard normal that everything starts from counts for, in samples."""
+"""Statistics start from a standard normal that counts as this many samples."""
 
 
 @jax.tree_util.register_dataclass  # an Equinox module's methods would take longer than the arithmetic
@@ -31,7 +31,7 @@ class Moments:
         return np.sqrt(self.squares / self.count + VARIANCE_EPSILON)
 
     def merge(self, batch: Float64[np.ndarray, "member rows column"], columns: slice = slice(None)) -> None:
-        """Take in new samples of some columns, in place."""
+        """Add new samples of some columns, in place."""
         rows = batch.shape[1]
         centre = np.add.reduce(batch, axis=1) / rows
         deviation = batch - centre[:, None]
@@ -45,6 +45,6 @@ class Moments:
 
 
 def standard(num_members: int, num_columns: int) -> Moments:
-    """A standard normal that the first samples all but replace."""
+    """Statistics of a standard normal, with so few samples that the first real ones replace it."""
     shape = (num_members, num_columns)
     return Moments(np.zeros(shape), np.full(shape, FIRST_COUNT), np.full(shape, FIRST_COUNT))

@@ -1,7 +1,7 @@
 """Pareto following (PFA) as in the code of PGMORL's authors: preferences that slide along the front under PPO.
 
 Parisi et al. (2014) walk along the front by gradients of the policy. Here each task starts at a preference of the grid
-and moves towards its right neighbour's, a step per generation, always from its own last policy.
+and moves towards that of its right neighbour, one step per generation, always from its own last policy.
 """
 
 from dataclasses import dataclass, field
@@ -33,7 +33,7 @@ def schedule(  # noqa: PLR0913
 ) -> Float64[np.ndarray, "n 2"]:
     """Preferences of all tasks for the generation that starts at an iteration, counted over the whole run.
 
-    The way gone, of the way to the next preference of the grid, is that at the generation's end: (iteration +
+    The share of the way to the next preference of the grid is the one at the end of the generation: (iteration +
     per_generation - warmup) / (total - warmup), between 0 and 1. A run that is all warm-up stays at `base`.
 
     Args:

@@ -1,8 +1,8 @@
-"""PGMORL: a population of PPO policies, each generation trained where a model predicts the front to gain most.
+"""PGMORL: a population of PPO policies; each generation is trained where a model predicts the largest gain.
 
 Paper: Xu et al., "Prediction-Guided Multi-Objective Reinforcement Learning for Continuous Robot Control" (ICML 2020).
-Everything here is of one seed and runs on the host; `train/population.py` trains the members. What the authors' code
-measures from the origin is measured from the reference point, so that objectives may be negative (deviation D24).
+Everything here is for one seed and runs on the host; `train/population.py` trains the members. Objectives are measured
+from the reference point, not from the origin as in the authors' code, so they may be negative (deviation D24).
 """
 
 from dataclasses import dataclass, field, replace
@@ -23,7 +23,7 @@ from qpensieve.settings import Rule, at_least
 
 NUM_MODEL_PARAMETERS = 4
 OWN = -1
-"""Source of a task that goes on with its own member."""
+"""Source of a task that continues with its own member."""
 _POSITIVE_SPARSITY = Rule(
     "0 or more (a negative weight would reward gaps in the front; the paper's table prints it negative, for a "
     "criterion that adds it: take the positive number)",
@@ -36,14 +36,14 @@ class PgmorlConfig:
     """Settings of PGMORL."""
 
     num_buffers: Annotated[int, at_least(1)] = 100
-    """Directions of objective space that the population is spread over; for three objectives and more, the grid of
-    directions whose number is nearest."""
+    """Number of directions in objective space that the population is spread over; for three objectives or more, the
+    nearest size of a grid of directions."""
     buffer_size: Annotated[int, at_least(1)] = 2
-    """Policies kept in each direction: the ones farthest from the reference point."""
+    """Number of policies kept in each direction: those farthest from the reference point."""
     num_candidates: Annotated[int, at_least(2)] = 7
-    """Preferences tried in the prediction for every policy of the population."""
+    """Number of preferences that are predicted for every policy of the population."""
     sparsity_weight: Annotated[float, _POSITIVE_SPARSITY] = 1.0
-    """How much gaps in the front count against hypervolume when tasks are chosen. Positive: gaps are bad."""
+    """Factor of the sparsity (gaps in the front), which is subtracted from the hypervolume when tasks are chosen."""
     stages: StagesConfig = field(default_factory=StagesConfig)
     """Warm-up and generations."""
     ppo: PpoConfig = field(default_factory=PpoConfig)
@@ -52,7 +52,7 @@ class PgmorlConfig:
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """Members as they were at some point, with everything they need to train on.
+    """Members as they were at some iteration, with everything they need to continue training.
 
     Attributes:
         members: Their whole state; every leaf leads with the axis p.
@@ -70,9 +70,9 @@ class Search:
     """What one seed has found so far.
 
     Attributes:
-        reference: Point that policies have to beat in every objective.
+        reference: Point that policies must exceed in every objective.
         archive: Non-dominated policies of every iteration.
-        graph: What training under which preference changed, from node to node.
+        graph: How training under a preference changed the objectives, from node to node.
         samples: The population that tasks are chosen from.
     """
 
@@ -83,7 +83,7 @@ class Search:
 
     @property
     def hypervolume(self) -> float:
-        """Of the archive."""
+        """Hypervolume of the archive."""
         return archives.hypervolume(self.archive, self.reference)
 
 
@@ -105,10 +105,10 @@ class Tasks:
 
 
 def empty_search(reference: Float64[np.ndarray, " d"], num_parameters: int, member: Any) -> Search:
-    """Nothing found yet.
+    """The search before anything is found.
 
     Args:
-        reference: Point that policies have to beat.
+        reference: Point that policies must exceed in every objective.
         num_parameters: Numbers that the archive keeps of a policy.
         member: Any members, for the shapes of their leaves; leaves lead with an axis of members.
     """
@@ -131,7 +131,7 @@ def add_nodes(
 
 
 def join(cfg: PgmorlConfig, search: Search, new: Samples) -> Search:
-    """The population with new samples, thinned out to those that its buffers keep."""
+    """The search with new samples in the population, as far as its buffers keep them."""
     both = lambda a, b: np.concatenate([np.asarray(a), np.asarray(b)])
     old = search.samples
     objs, node = both(old.objs, new.objs), both(old.node, new.node)
@@ -143,8 +143,8 @@ def join(cfg: PgmorlConfig, search: Search, new: Samples) -> Search:
 def propose(cfg: PgmorlConfig, search: Search, lam: Float64[np.ndarray, "n d"], stream: np.random.Generator) -> Tasks:
     """Tasks of the next generation.
 
-    Where the population offers fewer candidates than there are tasks (or is empty, since no policy has beaten the
-    reference point yet), the other tasks go on with their own member and preference.
+    If the population has fewer candidates than tasks (or is empty, because no policy exceeds the reference point yet),
+    the other tasks continue with their own member and preference.
 
     Args:
         cfg: Settings.

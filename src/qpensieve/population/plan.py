@@ -1,4 +1,4 @@
-"""What a population's run needs before it starts: the paper's settings per domain, and what its budget allows."""
+"""What the run of a population needs before it starts: the paper's settings per domain, and the steps it takes."""
 
 from typing import Any, NamedTuple
 
@@ -10,7 +10,7 @@ from qpensieve.types import EnvSpec
 PopulationConfig = PgmorlConfig | PfaConfig
 
 MOST_OBJECTIVES = 5
-"""The search of PGMORL takes no more objectives than this."""
+"""PGMORL supports at most this many objectives."""
 
 
 class PaperRow(NamedTuple):
@@ -21,9 +21,9 @@ class PaperRow(NamedTuple):
     generation_iterations: int
     num_buffers: int
     sparsity_weight: float
-    """Our sign: gaps count against the front (the paper prints it negative, D26)."""
+    """Positive, because it is subtracted; the paper prints it negative (D26)."""
     fitness_episodes: int = 4
-    """One is enough where nothing is random but the policy."""
+    """One is enough if the environment is deterministic."""
 
 
 PAPER: dict[str, PaperRow] = {
@@ -40,9 +40,9 @@ PAPER: dict[str, PaperRow] = {
 }
 """By domain id."""
 UNLISTED = PAPER["Hopper2d"]
-"""Where domains start from that the table does not list."""
+"""Settings of domains that are not in the table."""
 EVAL_PERIOD = 200_000
-"""Steps between short evaluations: a population's runs are long."""
+"""Steps between short evaluations; large, because runs of populations are long."""
 
 
 def pgmorl_paper_settings(domain_id: str) -> dict[str, Any]:
@@ -70,9 +70,11 @@ def check_environment(agent: PopulationConfig, steps: int, spec: EnvSpec) -> Non
     """
     d = spec.num_objectives
     if isinstance(agent, PfaConfig) and d != 2:
-        raise ValueError(f"pfa follows the front of two objectives, {spec.id} has {d}: use --algo pgmorl")
+        raise ValueError(f"pfa needs two objectives, but {spec.id} has {d}: use --algo pgmorl")
     if not 2 <= d <= MOST_OBJECTIVES:
-        raise ValueError(f"pgmorl searches with two to {MOST_OBJECTIVES} objectives, {spec.id} has {d}")
+        raise ValueError(
+            f"pgmorl needs two to {MOST_OBJECTIVES} objectives, but {spec.id} has {d}: use another domain or algorithm"
+        )
     num_tasks = len(warmup_preferences(agent.stages, d))
     needed = iteration_steps(agent, num_tasks)
     if steps < needed:

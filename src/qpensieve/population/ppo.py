@@ -40,7 +40,7 @@ class PpoConfig:
     discount: Annotated[float, OPEN_SHARE] = 0.995
     """Discount factor gamma."""
     gae_lambda: Annotated[float, from_to(0, 1)] = 0.95
-    """Decay of the generalised advantage estimate: 0 looks one step ahead, 1 to the end of the episode."""
+    """Decay of the generalised advantage estimate: 0 uses one step, 1 uses the whole episode."""
     num_lanes: int = 4
     """Environments of each task."""
     rollout_steps: int = 2048
@@ -50,13 +50,13 @@ class PpoConfig:
     minibatches: int = 32
     """Gradient steps per pass; they share its transitions equally."""
     clip: Annotated[float, above(0)] = 0.2
-    """How far the probability ratio may leave 1, and a value its old one, before it stops counting."""
+    """Clipping range: how far the probability ratio may be from 1, and a value from its old value."""
     value_coefficient: Annotated[float, NOT_NEGATIVE] = 0.5
-    """Weight of the value loss."""
+    """Coefficient of the value loss."""
     entropy_coefficient: float = 0.0
-    """Weight of the policy's entropy, which is subtracted from the loss."""
+    """Coefficient of the policy's entropy, which is subtracted from the loss."""
     max_gradient_norm: Annotated[float, above(0)] = 0.5
-    """Longest gradient, of policy and critic together; longer ones are shortened to it."""
+    """Largest norm of the gradient of policy and critic together; longer gradients are scaled down to it."""
     adam_epsilon: Annotated[float, above(0)] = 1e-5
     """Adam's epsilon."""
 
@@ -104,11 +104,11 @@ class Rollout(eqx.Module):
     terminated: Bool[Array, "K l"]
     truncated: Bool[Array, "K l"]
     last_obs: Float[Array, "l obs"]
-    """Observation to act on after the last step; where an episode ended there, the next one's first."""
+    """Observation to act on after the last step; if an episode ended there, the first of the next episode."""
 
 
 class Aim(eqx.Module):
-    """Where an update goes: the preference, what normalised rewards are multiples of, and Adam's step size."""
+    """What an update aims at: the preference, the scale of the normalised rewards, and Adam's step size."""
 
     lam: Float[Array, " d"]
     scale: Float[Array, " d"]
@@ -116,7 +116,7 @@ class Aim(eqx.Module):
 
 
 class Batch(eqx.Module):
-    """Transitions, with what the networks that acted say of them."""
+    """Transitions, with the outputs of the networks that collected them."""
 
     obs: Float[Array, "*b obs"]
     action: Float[Array, "*b act"]
@@ -148,10 +148,10 @@ def entropy(actor: Actor) -> Float[Array, ""]:
 def returns_and_values(
     cfg: PpoConfig, critic: TanhMlp, rollout: Rollout
 ) -> tuple[Float[Array, "K l d"], Float[Array, "K l d"]]:
-    """What the values are to become, by generalised advantage estimation for every objective, and what they are.
+    """Returns (the targets of the values), by generalised advantage estimation for every objective, and the values.
 
-    After an end nothing is expected. At a time limit the estimate is zero, so the return there is the value: what would
-    have followed is not in the rollout, the next observation being another episode's. Nothing flows back across either.
+    After an end the next value is 0. At a time limit the advantage is 0, so the return is the value: the rollout does
+    not hold what would follow, because its next observation belongs to another episode. No sum crosses either of them.
     """
     all_values = jax.vmap(jax.vmap(critic))(jnp.concatenate([rollout.obs, rollout.last_obs[None]]))
     values = all_values[:-1]
@@ -163,7 +163,7 @@ def returns_and_values(
 
 
 def _discounted_sums(x: Float[Array, "K *b"], decay: Float[Array, "K *b"]) -> Float[Array, "K *b"]:
-    """The sums y[t] = x[t] + decay[t] y[t + 1], zero after the last, by joining ever longer stretches: few steps."""
+    """The sums y[t] = x[t] + decay[t] y[t + 1], zero after the last, by an associative scan, which takes few steps."""
 
     def join(late: tuple[Array, Array], early: tuple[Array, Array]) -> tuple[Array, Array]:
         return early[0] + early[1] * late[0], early[1] * late[1]
@@ -204,13 +204,13 @@ def policy_loss(clip: float, ratio: Float[Array, " b"], advantage: Float[Array, 
 def value_loss(
     clip: float, values: Float[Array, "b d"], old: Float[Array, "b d"], returns: Float[Array, "b d"]
 ) -> Float[Array, ""]:
-    """Half the mean over batch and objectives of the squared error, or of that held near the old value if larger."""
+    """Half the mean squared error over batch and objectives; the error of the clipped value counts if it is larger."""
     held = old + jnp.clip(values - old, -clip, clip)
     return 0.5 * jnp.mean(jnp.maximum(jnp.square(values - returns), jnp.square(held - returns)))
 
 
 def update(cfg: PpoConfig, state: State, rollout: Rollout, aim: Aim, key: Key[Array, ""]) -> tuple[State, Info]:
-    """All epochs of one iteration, on transitions that `state` itself has collected."""
+    """All epochs of one iteration, on transitions that `state` has collected."""
     batch = judge(cfg, state, rollout, aim)
     optimizer = _optimizer(cfg, aim.learning_rate)
 
@@ -244,10 +244,10 @@ def deal(batch: Batch, order: Int[Array, " b"], minibatches: int) -> Batch:
 
 
 def permutation(key: Key[Array, ""], num: int) -> Int[Array, " num"]:
-    """The numbers below `num` in random order, by one sort of words with random high digits and the number as the last.
+    """The numbers below `num` in random order, by one sort of words: random high digits, then the number.
 
-    On a CPU ten times as fast as `jax.random.permutation`, which took a fifth of an update. Numbers whose random digits
-    are the same come in their own order: of 8192 about one in 60 has such a partner.
+    On a CPU this is ten times as fast as `jax.random.permutation`, which took a fifth of an update. Numbers with equal
+    random digits stay in order: of 8192 numbers about one in 60 has such a partner.
     """
     # Halved, so that the sum stays below 2^32 for any `num`.
     high = (jax.random.bits(key, (num,), jnp.uint32) >> 1) // num

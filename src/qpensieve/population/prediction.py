@@ -1,4 +1,4 @@
-"""PGMORL's optimisation graph, and the model that predicts from it what training under a preference would change.
+"""PGMORL's optimisation graph, and the model that predicts from it how training under a preference changes a policy.
 
 Source: Xu et al., Prediction-Guided MORL (ICML 2020), and its authors' code. A node is an evaluated policy, an edge is
 the training that led from a policy to the next. To predict for a policy, edges that started near it are fitted, one
@@ -12,19 +12,19 @@ from jaxtyping import Float64, Int64
 from scipy.optimize import least_squares
 
 MIN_DISTINCT = 4
-"""Edges with at least so many different preferences make a neighbourhood."""
+"""A neighbourhood needs edges with at least this many different preferences."""
 
 MAX_THRESHOLD = 1e12
-"""Where a search with two objectives gives up: beyond 1e4, a large return, over 1e-7, the least height in a buffer."""
+"""A search with two objectives ends here: above 1e4 (a large return) / 1e-7 (the least height in a buffer)."""
 
 DISTINCT_DECIMALS = 5
-"""Preferences that agree to so many decimals, as unit vectors, are the same."""
+"""Preferences are the same if, as unit vectors, they agree to this many decimals."""
 
 ROBUST_SCALE = 20.0
 """Residuals beyond this count linearly, not squared."""
 
 BOUND_TOLERANCE = 1e-3
-"""A parameter this near to its bound, as a share of the way between both bounds, is held by it."""
+"""A parameter is at a bound if it is this near to it, as a share of the distance between both bounds."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,9 +61,9 @@ class Prediction:
 
     Attributes:
         delta: The change, one row per preference.
-        num_bounds: Parameters at a bound, over the models of all objectives: the models hold returns of order 1e3 and
-            changes of a few hundred, and beyond that they saturate.
-        num_edges: Edges the models were fitted to; 0 means that no change was predicted for want of any.
+        num_bounds: Parameters at a bound, over the models of all objectives. The models are made for returns of order
+            1e3 and changes of a few hundred; beyond that they saturate.
+        num_edges: Number of edges that the models were fitted to; if 0, no change is predicted.
     """
 
     delta: Float64[np.ndarray, "k d"]
@@ -91,7 +91,7 @@ def add_node(graph: Graph, lam: Float64[np.ndarray, " d"], objs: Float64[np.ndar
 
 
 def model(fit: ModelFit, x: Float64[np.ndarray, " k"]) -> Float64[np.ndarray, " k"]:
-    """Predicted change for preference components x: A (e^{a(x-b)} - 1) / (e^{a(x-b)} + 1) + c, in a form that holds."""
+    """Predicted change for preference components x: A (e^{a(x-b)} - 1) / (e^{a(x-b)} + 1) + c, computed stably."""
     return _curve(np.array([fit.A, fit.a, fit.b, fit.c]), x)
 
 
@@ -111,10 +111,10 @@ def _slopes(theta: Float64[np.ndarray, " 4"], x: Float64[np.ndarray, " k"]) -> F
 def fit_model(
     x: Float64[np.ndarray, " e"], delta: Float64[np.ndarray, " e"], importance: Float64[np.ndarray, " e"]
 ) -> ModelFit:
-    """The bounded model nearest to the changes `delta` at `x`, under a soft L1 loss of residuals times importance.
+    """The bounded model that fits the changes `delta` at `x` best, by a soft L1 loss of residuals times importance.
 
-    A goes up to the range of the changes, at least 1 and at most 500; |c| up to 500. So predictions stay within +-1000,
-    and within +-501 where all changes are alike.
+    A is at most the range of the changes (between 1 and 500); |c| is at most 500. So predictions stay within +-1000,
+    and within +-501 if all changes are equal.
     """
     lower = np.array([0.0, 0.1, -5.0, -500.0])
     upper = np.array([np.clip(np.ptp(delta), 1.0, 500.0), 20.0, 5.0, 500.0])
@@ -125,7 +125,7 @@ def fit_model(
         bounds=(lower, upper),
         loss="soft_l1",
         f_scale=ROBUST_SCALE,
-        # Far edges count little; the default would take their small gradient at the start for an optimum.
+        # Far edges have little importance; with the default, their small first gradient would count as an optimum.
         gtol=1e-15,
     )
     share = (found.x - lower) / (upper - lower)
@@ -140,12 +140,13 @@ def neighbours(
     threshold: float = 0.1,
     sigma: float = 0.03,
 ) -> tuple[Int64[np.ndarray, " e"], Float64[np.ndarray, " e"]]:
-    """Edges that started near `objs`, as their child nodes, and how much each counts.
+    """Edges that started near `objs`, as their child nodes, and the importance of each.
 
-    Takes raw objectives; distances are relative to the height of `objs` over the reference. An edge is near when its
-    parent is nearer than `threshold` in every objective, and counts exp(-(distance / sigma)^2 / 2). Both are doubled
-    until there are four different preferences. The search also ends when all edges are in or the threshold reaches 1
-    (two objectives: `MAX_THRESHOLD`); then there are fewer, or none, as for an objective exactly at the reference.
+    Objectives are raw; distances are relative to the height of `objs` over the reference. An edge is near if its parent
+    is nearer than `threshold` in every objective; its importance is exp(-(distance / sigma)^2 / 2). Both limits are
+    doubled until there are four different preferences. The search also ends when all edges are in or the threshold
+    reaches 1 (two objectives: `MAX_THRESHOLD`). Then there may be fewer edges, or none, for example if an objective is
+    exactly at the reference.
     """
     edges = np.flatnonzero(graph.parent >= 0)
     height = np.abs(objs - reference)

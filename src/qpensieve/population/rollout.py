@@ -1,7 +1,7 @@
 """Rollouts of a population: every member acts in its own few lanes, all lanes step together.
 
 The running statistics of a member (its observations, and per objective its discounted return) are updated at every
-step, as the member's own environments would do; actions are drawn from (seed, task, iteration).
+step, as the member's own environments would do. The noise of actions is drawn from (seed, task, iteration).
 """
 
 from collections.abc import Sequence
@@ -18,12 +18,12 @@ from qpensieve.population.ppo import PpoConfig
 from qpensieve.types import Step
 
 REWARD_CLIP = 10.0
-"""Normalised rewards are cut to plus or minus this."""
+"""Normalised rewards are clipped to plus or minus this."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a member trains: its seed and which of the seed's tasks; all its randomness comes from these."""
+    """The seed of a member and its task within that seed; all its randomness comes from these two."""
 
     seed: int
     task: int
@@ -40,7 +40,7 @@ def lane_seeds(places: Sequence[Place], num_lanes: int) -> list[int]:
 
 @dataclass(frozen=True, eq=False)
 class Rollouts:
-    """One iteration of every member, as `ppo.Rollout` holds it for one."""
+    """The `ppo.Rollout` of every member, for one iteration."""
 
     obs: Float32[np.ndarray, "n K l obs"]
     action: Float32[np.ndarray, "n K l act"]
@@ -51,7 +51,7 @@ class Rollouts:
 
 
 class _Block:
-    """The same while it is filled, steps first."""
+    """Rollouts while they are filled; the axis of steps comes first."""
 
     def __init__(self, cfg: PpoConfig, lanes: Lanes, num_members: int):
         spec, shape = lanes.spec, (cfg.rollout_steps, num_members, cfg.num_lanes)
@@ -84,13 +84,13 @@ class RolloutCollector:
         self._is_fresh = False
 
     def start(self) -> None:
-        """Begin new episodes everywhere; the next iteration's statistics take in their first observations."""
+        """Begin new episodes in all lanes; the statistics of the next iteration include their first observations."""
         self.lanes.reset()
         self.sums[:] = 0.0
         self._is_fresh = True
 
     def collect(self, policy: MemberPolicy, moments: Moments, iteration: int) -> Rollouts:
-        """One iteration of every member; `moments` (observations, then returns) take in what was met."""
+        """One iteration of every member; adds its observations and returns to `moments` (in this order)."""
         cfg, lanes, size = self._cfg, self.lanes, self.lanes.spec.obs_size
         block, noise = _Block(cfg, lanes, len(self._places)), self._draw_noise(iteration)
         met = np.empty((*self._shape, size + lanes.spec.num_objectives))
@@ -115,7 +115,7 @@ class RolloutCollector:
         return block.by_member(normalize(obs, moments.mean, scale))
 
     def state(self) -> State:
-        """All that the running episodes need, by name, as copies."""
+        """Named arrays (copies) with everything that the running episodes need."""
         lanes = {f"lanes/{name}": value for name, value in self.lanes.state().items()}
         return lanes | {"sums": self.sums.copy()}
 
@@ -151,7 +151,7 @@ def normalize(
     mean: Float64[np.ndarray, "n column"],
     scale: Float64[np.ndarray, "n column"],
 ) -> Float32[np.ndarray, "n l obs"]:
-    """Observations as the networks take them; the columns behind the observation's are ignored."""
+    """Normalised observations, as the networks expect them; later columns of the statistics are ignored."""
     size = obs.shape[2]
     x = (obs - mean[:, None, :size]) / scale[:, None, :size]
     return np.clip(x, -OBS_CLIP, OBS_CLIP, out=x).astype(np.float32)

@@ -12,7 +12,7 @@ from qpensieve.settings import at_least
 from qpensieve.types import EnvSpec
 
 MANY_OBJECTIVES = 5
-"""From this many objectives on the grid is coarser."""
+"""With this many objectives or more, the grid is coarser."""
 
 
 @dataclass(frozen=True)
@@ -20,8 +20,8 @@ class StagesConfig:
     """When a population warms up and evolves."""
 
     divisions: Annotated[int | None, at_least(1)] = None
-    """The warm-up's preferences have entries that are multiples of 1 / divisions; there are as many tasks as such
-    preferences. None: 4 (5, 15 or 35 tasks for 2, 3 or 4 objectives), from five objectives on 3 (35 tasks)."""
+    """The preferences of the warm-up have entries that are multiples of 1 / divisions; each is a task. None: 4 (5, 15
+    or 35 tasks for 2, 3 or 4 objectives), or 3 for five objectives or more (35 tasks for five)."""
     warmup_iterations: int = 80
     """PPO iterations of every task before the first generation; a multiple of generation_iterations."""
     generation_iterations: Annotated[int, at_least(1)] = 20
@@ -29,10 +29,10 @@ class StagesConfig:
     total: Literal["shared", "per-task"] = "shared"
     """Whether all tasks together take `steps` environment steps, or each of them does."""
     fitness_episodes: Annotated[int, at_least(1)] = 4
-    """Episodes with the mean action that a policy's objectives are the mean of, after every iteration; not counted as
-    training steps."""
+    """Episodes that measure the objectives of a policy after every iteration, with its mean action; they do not count
+    as training steps."""
     reference: tuple[float, ...] = ()
-    """Point from which objectives count: policies must beat it in every objective. None given: the domain's."""
+    """Point that policies must exceed in every objective to be kept. Default: the reference point of the domain."""
 
     def conflicts(self) -> list[str]:
         """The warm-up must end with a sample: only then do its last policies enter the graph."""
@@ -57,13 +57,14 @@ def warmup_preferences(cfg: StagesConfig, num_objectives: int) -> Float64[np.nda
 
 
 def reference_of(cfg: StagesConfig, spec: EnvSpec) -> Float64[np.ndarray, " d"]:
-    """The point that policies have to beat; ValueError where there is none."""
+    """The point that policies must exceed; ValueError if there is none."""
     given = cfg.reference or spec.reference
     if given is None:
         raise ValueError(
-            f"{spec.id} has no reference point, and PGMORL and PFA search above one: "
-            f"give reference, {spec.num_objectives} numbers that a useful policy beats"
+            f"reference must be given for {spec.id}, because PGMORL and PFA need one: "
+            f"set it to {spec.num_objectives} numbers that a useful policy exceeds"
         )
     if len(given) != spec.num_objectives:
-        raise ValueError(f"reference has {len(given)} numbers, {spec.id} has {spec.num_objectives} objectives")
+        needed = f"{spec.num_objectives} numbers, one per objective of {spec.id}"
+        raise ValueError(f"reference must have {needed}, got {len(given)}")
     return check_reference(given, spec.num_objectives)

@@ -1,7 +1,7 @@
 """PGMORL's choice of tasks: candidate preferences per policy, and a greedy choice among their predicted outcomes.
 
-Source: Xu et al., Prediction-Guided MORL (ICML 2020), and its authors' code. A positive weight of the sparsity counts
-against it, as in that code; the Q-Pensieve paper prints the weight with the other sign.
+Source: Xu et al., Prediction-Guided MORL (ICML 2020), and its authors' code. Sparsity times a positive factor is
+subtracted, as in that code; the Q-Pensieve paper prints the factor with the other sign.
 """
 
 import numpy as np
@@ -11,7 +11,7 @@ from qpensieve.metrics import hypervolume_gain, non_dominated, sparsity
 from qpensieve.preferences import das_dennis
 
 MAX_ANGLE = np.pi / 4
-"""How far a candidate may turn from the last preference."""
+"""Largest angle between a candidate and the last preference."""
 
 SAME_LAM = 1e-3
 """Unit vectors nearer than this are the same preference."""
@@ -27,12 +27,12 @@ def candidate_lams(
     spacing: float,
     generator: np.random.Generator,
 ) -> Float64[np.ndarray, "k d"]:
-    """Up to `num_lams` preferences, each summing to 1, to train a policy under that was last trained under `lam`.
+    """Up to `num_lams` preferences, each summing to 1, for a policy that was last trained under `lam`.
 
-    Two objectives: `num_lams` (2 or more) directions at equal angles from -45 to 45 degrees around `lam`, less those
-    outside the quadrant. More: `lam` and then, in random order, preferences of the grid with half the spacing at less
-    than 45 degrees. Those in `tried`, which this policy was already trained under, are left out: with two objectives
-    there are fewer then, with more others take their place. Neither `lam` nor `tried` needs to sum to 1.
+    Two objectives: `num_lams` (2 or more) directions at equal angles from -45 to 45 degrees around `lam`, without those
+    outside the quadrant. More: `lam`, then preferences at less than 45 degrees from the grid with half the spacing, in
+    random order. Preferences in `tried`, which this policy was already trained under, are left out; with more than two
+    objectives others replace them. `lam` and `tried` need not sum to 1.
     """
     centre = _unit(lam[None])[0]
     around = _fan(centre, num_lams) if len(lam) == 2 else _grid_around(centre, spacing, generator)
@@ -71,11 +71,11 @@ def select(
     reference: Float64[np.ndarray, " d"],
     sparsity_weight: float,
 ) -> Int64[np.ndarray, " n"]:
-    """Candidates chosen one after the other, each the best addition to the archive and the predictions chosen before.
+    """Candidates chosen one after the other; each is the best addition to the archive and the earlier choices.
 
-    The best has the greatest hypervolume less `sparsity_weight` times sparsity of the front with its prediction in it,
-    the first of several. Takes raw objectives. A prediction that is dominated, or not above the reference everywhere,
-    leaves the front as it is. Every candidate is chosen at most once; with fewer candidates than tasks all are.
+    The best one maximises hypervolume - `sparsity_weight` * sparsity of the front that includes its prediction; at a
+    tie, the first one. Objectives are raw. A prediction that is dominated, or not above the reference in all
+    objectives, does not change the front. Every candidate is chosen at most once; if there are fewer than tasks, all.
     """
     f, front = predicted - reference, front_objs - reference
     front = non_dominated(front[(front > 0.0).all(axis=1)])
@@ -99,18 +99,18 @@ def select(
 
 
 def _is_covered(points: Float64[np.ndarray, "c d"], front: Float64[np.ndarray, "m d"]) -> Bool[np.ndarray, " c"]:
-    """Whether a point adds no volume: something on the front is as good everywhere, or it is not above 0 everywhere."""
+    """Whether a point adds no volume: a point of the front is as good in every objective, or some objective is <= 0."""
     is_below = np.any(np.all(front[None] >= points[:, None], axis=2), axis=1)
     return is_below | np.any(points <= 0.0, axis=1)
 
 
 def _join(front: Float64[np.ndarray, "m d"], point: Float64[np.ndarray, " d"]) -> Float64[np.ndarray, "n d"]:
-    """The front with a point that it does not cover, without those that the point dominates."""
+    """The front with a new point that it does not cover, without the points that the new one dominates."""
     return np.concatenate([front[~(front <= point).all(axis=1)], point[None]])
 
 
 def _sparsity_with(front: Float64[np.ndarray, "m d"], points: Float64[np.ndarray, "c d"]) -> Float64[np.ndarray, " c"]:
-    """Sparsity of the front with each point alone in it; the front covers none of them."""
+    """Sparsity of the front with each point added on its own; the front covers none of them."""
     if len(front) == 0:
         return np.zeros(len(points))
     ranked = np.sort(front, axis=0)
@@ -119,7 +119,7 @@ def _sparsity_with(front: Float64[np.ndarray, "m d"], points: Float64[np.ndarray
         place = np.searchsorted(column, value)
         before = value - column[np.maximum(place - 1, 0)]
         after = column[np.minimum(place, len(column) - 1)] - value
-        # Between two neighbours their gap is split; beyond an end both differences are the new gap, one negative.
+        # Between two neighbours, a point splits their gap. Beyond an end, both differences are the new gap, one < 0.
         is_inner = (place > 0) & (place < len(column))
         total += np.where(is_inner, -2.0 * before * after, before**2)
     result = total / len(front)

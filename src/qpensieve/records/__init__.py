@@ -1,1 +1,1 @@
-"""What a run writes: the files of its folder, written whole or not at all."""
+"""The files of a run folder, each written whole or not at all."""

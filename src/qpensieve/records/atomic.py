@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 
 TEMPORARY = ".tmp-"
-"""Begins the name of everything that is still being written."""
+"""Prefix of the name of everything that is still being written."""
 CHUNK = 1 << 20
 """Bytes read at a time when a file is checked."""
 
 
 class _Checksummed(io.RawIOBase):
-    """A file that counts and sums what is written to it. It cannot seek, so no byte is ever changed afterwards."""
+    """A file that computes the checksum of what is written. It cannot seek, so no byte changes afterwards."""
 
     def __init__(self, file: io.BufferedWriter):
         self._file, self._size, self._crc = file, 0, 0
@@ -41,11 +41,15 @@ class _Checksummed(io.RawIOBase):
 
 
 def write_file(path: Path, write: Callable[[io.RawIOBase], object]) -> str:
-    """Write `path` through `write`, whole or not at all; returns the checksum of what was written."""
+    """Write `path` through `write`, whole or not at all; returns the checksum of what was written.
+
+    A symbolic link of that name is replaced; what it points to is left alone.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{TEMPORARY}{path.name}-{os.getpid()}")
+    temporary.unlink(missing_ok=True)
     try:
-        with open(temporary, "wb") as file:
+        with open(temporary, "xb") as file:  # a new file, never one that a link of that name points to
             stream = _Checksummed(file)
             write(stream)
             file.flush()
@@ -82,30 +86,8 @@ def write_small_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> str:
     return write_file(path, lambda file: file.write(archive.getbuffer()))
 
 
-def read_npz(path: Path) -> dict[str, np.ndarray]:
-    """The named arrays of a file.
-
-    Raises:
-        OSError: If the file cannot be read.
-        ValueError: If it is no archive of plain arrays.
-    """
-    try:
-        # Opened here, since np.load leaves a file open that turns out to be no archive.
-        with open(path, "rb") as file:
-            arrays = np.load(file, allow_pickle=False)
-            if not isinstance(arrays, np.lib.npyio.NpzFile):
-                raise ValueError("it is not an .npz archive")
-            with arrays:
-                return {name: arrays[name] for name in arrays.files}
-    except (OSError, MemoryError):
-        raise
-    # An altered file makes zipfile and NumPy's header parser raise nearly anything.
-    except Exception as error:
-        raise ValueError(f"{path.name} is not a file of plain arrays: {error}") from error
-
-
 def sync_folder(folder: Path) -> None:
-    """Make renames in `folder` last through a power cut."""
+    """Make renames in `folder` survive a power cut."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -119,7 +101,7 @@ def checksum_of(data: bytes) -> str:
 
 
 def find_damage(path: Path, checksum: str) -> str | None:
-    """What is wrong with a file that was written with this checksum, or None."""
+    """What is wrong with a file that was written with this checksum; None if nothing."""
     if not path.is_file():
         return f"{path.name} is missing"
     size = path.stat().st_size

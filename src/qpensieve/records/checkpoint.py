@@ -1,11 +1,11 @@
-"""Checkpoints of a run: named arrays (npz) beside JSON, checksummed, written whole or not at all, no pickle.
+"""Checkpoints of a run: named arrays (npz) and JSON with checksums, written whole or not at all, without pickle.
 
-A run's folder holds `checkpoints/step_000050000/` with `arrays.npz` and `meta.json` (the last two are kept),
-`parameters/step_000100000.npz` (kept for good) and the rows of the replay (`replay/log.py`). All of it is written
+A run folder holds `checkpoints/step_000050000/` with `arrays.npz` and `meta.json` (the last two are kept),
+`parameters/step_000100000.npz` (never deleted) and the rows of the replay (`replay/log.py`). All of it is written
 whole or not at all (`atomic.py`).
 
 To resume: `load_latest`, `check_config`, `arrays_to_tree`, then `discard_after`, `ReplayLog.resume` and `cut_jsonl`,
-which take back what a killed run did after that checkpoint.
+which remove what a killed run wrote after that checkpoint.
 """
 
 import errno
@@ -14,8 +14,9 @@ import json
 import os
 import re
 import shutil
+import sys
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +26,13 @@ from qpensieve.records.atomic import (
     TEMPORARY,
     checksum_of,
     find_damage,
-    read_npz,
     sync_folder,
     write_file,
     write_npz,
 )
 from qpensieve.records.folder import CHECKPOINTS, PARAMETERS
+from qpensieve.records.npz import Expected, Headers, read_npz
+from qpensieve.records.reading import FileError, parse, read_bytes
 
 FORMAT_VERSION = 1
 """Increased with every change of the layout. `meta.json` keeps its `checksum` and `format_version` in all versions."""
@@ -42,7 +44,7 @@ class CheckpointError(RuntimeError):
 
 
 class _DamageError(Exception):
-    """Why one checkpoint cannot be used; an earlier one may be whole."""
+    """One checkpoint cannot be used; an earlier one may be whole."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ def write_error(path: Path, run: Path, error: OSError) -> CheckpointError:
     step = last_good_step(run)
     last = "there is no earlier checkpoint" if step is None else f"the last good checkpoint is at step {step}"
     is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-    advice = "free disk space" if is_full else "see that the folder can be written"
+    advice = "free disk space" if is_full else "check that the folder is writable"
     return CheckpointError(
         f"cannot write {path}: {error.strerror or error}; {last}; {advice} and resume the run from its folder {run}"
     )
@@ -80,11 +82,11 @@ def save(run: Path, step: int, arrays: Mapping[str, np.ndarray], meta: Mapping[s
     """Write the checkpoint of `step` and drop older ones; returns its folder.
 
     Args:
-        run: The run's folder.
+        run: The run folder.
         step: Steps done.
         arrays: Everything large.
-        meta: Everything else, as JSON can hold it.
-        keep: How many checkpoints stay, this one included. Later ones than `step` are left alone (`discard_after`).
+        meta: Everything else, as JSON.
+        keep: Number of checkpoints to keep, including this one. Later ones than `step` stay (see `discard_after`).
 
     Raises:
         CheckpointError: The disk is full or cannot be written; the earlier checkpoints are as they were.
@@ -109,34 +111,40 @@ def save(run: Path, step: int, arrays: Mapping[str, np.ndarray], meta: Mapping[s
 
 
 def load_latest(
-    run: Path, warn: Callable[[str], None], check: Callable[[Checkpoint], str | None] | None = None
+    run: Path,
+    warn: Callable[[str], None],
+    check: Callable[[Checkpoint], str | None] | None = None,
+    expected: Expected | None = None,
 ) -> Checkpoint | None:
-    """The newest checkpoint that is whole; None where none was ever written.
+    """The newest checkpoint that is whole; None if none was ever written.
 
     Args:
-        run: The run's folder.
-        warn: Is told of each damaged checkpoint passed over: its path and what is wrong.
-        check: Says what else is wrong with a checkpoint (a damaged segment of the replay), or None.
+        run: The run folder.
+        warn: Called with a message for each damaged checkpoint that is skipped.
+        check: Returns what else is wrong with a checkpoint (a damaged segment of the replay), or None; called before
+            its arrays are read.
+        expected: What its arrays must be; compared with the file before they are read.
 
     Raises:
-        CheckpointError: There are checkpoints but none is whole, or one was written by a later version.
+        CheckpointError: There are checkpoints but none is whole, or one was written by a later version or does not hold
+            what is expected.
     """
     problems = []
     for step, folder in _folders(run):
         try:
-            return _read(folder, step, check)
+            return _read(folder, step, check, expected)
         except (_DamageError, OSError) as damage:
             problems.append(f"checkpoint {folder} is damaged: {damage}")
             warn(problems[-1])
     if problems:
         raise CheckpointError(
-            f"no checkpoint of {run} can be read; start the run anew in another folder. " + "; ".join(problems)
+            f"no checkpoint of {run} can be read; start a new run in another folder. " + "; ".join(problems)
         )
     return None
 
 
 def kept_metas(run: Path) -> list[dict[str, Any]]:
-    """The `meta` of every checkpoint that is there and has a readable one, newest first; reads no arrays."""
+    """The `meta` of every checkpoint that has a readable one, newest first; reads no arrays."""
     metas = []
     for _, folder in _folders(run):
         try:
@@ -147,7 +155,7 @@ def kept_metas(run: Path) -> list[dict[str, Any]]:
 
 
 def discard_after(run: Path, step: int) -> None:
-    """Remove checkpoints later than `step`: damaged ones that were passed over, which the resumed run writes anew."""
+    """Remove checkpoints later than `step`: they are damaged and were skipped; the resumed run writes them again."""
     _clear_temporaries(run / CHECKPOINTS)
     for later, folder in _folders(run):
         if later > step:
@@ -157,7 +165,7 @@ def discard_after(run: Path, step: int) -> None:
 def _folders(run: Path) -> list[tuple[int, Path]]:
     """Step and folder of every complete checkpoint, newest first.
 
-    A run killed while it replaced the checkpoint of one step may have left the replaced one, named `.old`, alone.
+    A run that was killed while it replaced a checkpoint may have left only the old one, named `.old`.
     """
     found = [(re.fullmatch(r"step_(\d+)(\.old)?", path.name), path) for path in (run / CHECKPOINTS).glob("step_*")]
     ranked = sorted(((int(match[1]), match[2] is None, path) for match, path in found if match), reverse=True)
@@ -165,7 +173,7 @@ def _folders(run: Path) -> list[tuple[int, Path]]:
 
 
 def _put_in_place(temporary: Path, folder: Path) -> None:
-    """Rename to `folder`. A folder cannot be renamed over another, so one of that name steps aside for the moment."""
+    """Rename to `folder`. A folder cannot replace another one, so an old one of that name is renamed first."""
     if folder.exists():
         aside = folder.with_name(folder.name + ".old")
         _remove(aside)
@@ -204,37 +212,59 @@ def _render(body: Mapping[str, Any]) -> bytes:
 
 
 def _read_meta(folder: Path) -> dict[str, Any]:
-    """The body of `meta.json`, known to be as it was written."""
+    """The body of `meta.json`; its checksum is verified."""
     path = folder / META
     if not path.is_file():
         raise _DamageError(f"{META} is missing")
-    data = path.read_bytes()
     try:
-        body = json.loads(data)
-    except ValueError as error:
+        data = read_bytes(path)
+        body = parse(path, data)
+    except FileError as error:
         raise _DamageError(f"{META} is not JSON, perhaps cut short: {error}") from error
     if not isinstance(body, dict) or body.pop("checksum", None) is None or _render(body) != data:
         raise _DamageError(f"{META} was altered: its checksum is not the one written")
+    if body.get("format_version") == FORMAT_VERSION:
+        _check_body(body)
     return body
 
 
-def _read(folder: Path, step: int, check: Callable[[Checkpoint], str | None] | None) -> Checkpoint:
+def _check_body(body: dict[str, Any]) -> None:
+    """Check what this version reads of `meta.json`: its checksum can be right and the rest of it anything."""
+    kinds = {"step": int, "checksums": dict, "meta": dict}
+    wrong = [name for name, kind in kinds.items() if not isinstance(body.get(name), kind)]
+    if wrong or not isinstance(body["checksums"].get(ARRAYS), str):
+        raise _DamageError(f"{META} must say {(wrong or ['the checksum of ' + ARRAYS])[0]}")
+
+
+def _read(
+    folder: Path, step: int, check: Callable[[Checkpoint], str | None] | None, expected: Expected | None
+) -> Checkpoint:
     body = _read_meta(folder)
     _check_version(body.get("format_version"), folder)
     if body["step"] != step:
         raise _DamageError(f"it was written for step {body['step']}")
     if problem := find_damage(folder / ARRAYS, body["checksums"][ARRAYS]):
         raise _DamageError(problem)
-    checkpoint = Checkpoint(step, _read_arrays(folder), body["meta"], folder)
+    checkpoint = Checkpoint(step, {}, body["meta"], folder)
     if check is not None and (problem := check(checkpoint)):
         raise _DamageError(problem)
-    return checkpoint
+    return replace(checkpoint, arrays=_read_arrays(folder, expected))
 
 
-def _read_arrays(folder: Path) -> dict[str, np.ndarray]:
+def _read_arrays(folder: Path, expected: Expected | None) -> dict[str, np.ndarray]:
+    unfit: list[str] = []
+
+    def compare(found: Headers) -> None:
+        unfit.extend([] if expected is None else expected.problems(found))
+        if unfit:
+            raise ValueError(unfit[0])
+
     try:
-        return read_npz(folder / ARRAYS)
+        return read_npz(folder / ARRAYS, check=compare)
     except ValueError as error:
+        if unfit:  # no damage: an earlier one would not fit either
+            what = f"{folder / ARRAYS} does not fit this program's state: "
+            raise CheckpointError(what + "; ".join(unfit)) from error
         raise _DamageError(str(error)) from error
 
 
@@ -251,7 +281,7 @@ def check_config(saved: Mapping[str, Any], current: Mapping[str, Any], ignore: C
 
     Args:
         saved: The configuration in the checkpoint, as nested plain dicts.
-        current: The one asked for now.
+        current: The configuration of this call.
         ignore: Dotted names of fields, or of groups of fields, that may differ.
 
     Raises:
@@ -267,7 +297,7 @@ def check_config(saved: Mapping[str, Any], current: Mapping[str, Any], ignore: C
         raise CheckpointError(
             "the checkpoint is of another configuration: "
             + "; ".join(differences)
-            + ". Resume with the saved one or choose another folder"
+            + ". Resume with the saved configuration, or use another folder"
         )
 
 
@@ -277,7 +307,7 @@ def is_under(name: str, prefix: str) -> bool:
 
 
 def _flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """Dotted name -> value as JSON, so that values compare and print alike; whole floats count as integers."""
+    """Dotted name -> value as JSON, so that equal values have equal text; whole floats are written as integers."""
     flat: dict[str, str] = {}
     for name, value in config.items():
         if isinstance(value, Mapping) and value:
@@ -290,7 +320,7 @@ def _flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
 
 
 def save_parameters(run: Path, step: int, arrays: Mapping[str, np.ndarray]) -> Path:
-    """Write parameters only, to be kept for good; returns the file."""
+    """Write parameters only, into a file that is never deleted; returns the file."""
     path = run / PARAMETERS / f"step_{step:09d}.npz"
     try:
         write_npz(path, arrays)
@@ -300,7 +330,7 @@ def save_parameters(run: Path, step: int, arrays: Mapping[str, np.ndarray]) -> P
 
 
 def load_parameters(path: Path) -> dict[str, np.ndarray]:
-    """The arrays that `save_parameters` wrote; a damaged file is a `CheckpointError`."""
+    """The arrays that `save_parameters` wrote; raises `CheckpointError` if the file is damaged."""
     try:
         return read_npz(path)
     except (ValueError, OSError) as error:
@@ -313,14 +343,20 @@ def cut_jsonl(path: Path, step: int) -> None:
         write_file(path, lambda file: _copy_rows(path, step, file))
 
 
+def drop_unfinished_row(path: Path) -> None:
+    """Drop the last line of a log if a killed run left it unfinished, so that rows can be added."""
+    if path.exists() and not path.read_bytes().endswith(b"\n"):
+        cut_jsonl(path, sys.maxsize)
+
+
 def _copy_rows(path: Path, step: int, out: io.RawIOBase) -> None:
     lines = path.read_bytes().splitlines()
     for number, line in enumerate(lines, start=1):
         try:
             is_kept = json.loads(line)["step"] <= step
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             if number == len(lines):
                 break
-            raise CheckpointError(f"line {number} of {path} is not a row with a step: {error!r}") from error
+            raise CheckpointError(f"line {number} of {path} must be a row with a step: {error!r}") from error
         if is_kept:
             out.write(line + b"\n")

@@ -10,13 +10,18 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float, Float64, Int64
 
-from qpensieve.records.atomic import read_npz, write_small_npz
+from qpensieve.records.atomic import write_small_npz
+from qpensieve.records.npz import LIMIT, Headers, read_npz
 
 _PROTOCOLS = (
     ("short", "short_steps", "short_returns", "short_preferences"),
     ("curve", "short_steps", "curve_returns", "curve_preferences"),
     ("full", "full_steps", "full_returns", "full_preferences"),
 )
+
+
+_NAMES = sorted({name for _, *names in _PROTOCOLS for name in names} | {"reference"})
+"""Names of all arrays; the reference may be missing."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +37,7 @@ class Evaluations:
         full_steps: Environment steps at the full evaluations, increasing.
         full_returns: Returns of the full protocol, the one that compares with the paper's table.
         full_preferences: Its preferences: the whole test table.
-        reference: Reference point of the hypervolume; None where no one has set one.
+        reference: Reference point of the hypervolume; None if no one has set one.
     """
 
     short_steps: Int64[np.ndarray, " t"]
@@ -97,6 +102,20 @@ def append_full(evaluations: Evaluations, step: int, returns: Float[np.ndarray, 
     )
 
 
+def insert_full(evaluations: Evaluations, step: int, returns: Float[np.ndarray, "seed p_full e_full d"]) -> Evaluations:
+    """The table with one more full evaluation in its place, before those of later steps.
+
+    Raises:
+        ValueError: If there is one at `step` already, or an array does not fit the others.
+    """
+    if step in evaluations.full_steps:
+        raise ValueError(f"there is a full evaluation at step {step} already")
+    table = _append_returns("full", evaluations.full_returns, returns)
+    steps = np.append(evaluations.full_steps, np.int64(step))
+    order = np.argsort(steps)
+    return replace(evaluations, full_steps=steps[order], full_returns=table[order])
+
+
 def cut(evaluations: Evaluations, step: int) -> Evaluations:
     """The table as it was at `step`: without every evaluation after it."""
     short, full = evaluations.short_steps <= step, evaluations.full_steps <= step
@@ -124,18 +143,17 @@ def load(path: Path) -> Evaluations:
         ValueError: If it cannot be read, an array is missing, or the shapes do not fit each other.
     """
     if not path.is_file():
-        raise FileNotFoundError(f"no evaluations at {path}; is it a run's folder, and has the run been evaluated yet?")
+        raise FileNotFoundError(f"no evaluations at {path}; is it a run folder, and has the run been evaluated yet?")
     try:
         arrays = _read(path)
-        _check_shapes(arrays)
-    except (ValueError, KeyError, OSError) as error:
+    except (ValueError, OSError) as error:
         raise ValueError(f"{path} is damaged or holds no evaluations: {error}") from error
     return Evaluations(reference=arrays.pop("reference", None), **arrays)
 
 
 def _append_step(kind: str, steps: Int64[np.ndarray, " t"], step: int) -> Int64[np.ndarray, " t_next"]:
     if len(steps) and step <= steps[-1]:
-        raise ValueError(f"the last {kind} evaluation is at step {steps[-1]}, the next cannot be at step {step}")
+        raise ValueError(f"the next {kind} evaluation must be after step {steps[-1]}, got step {step}")
     return np.append(steps, np.int64(step))
 
 
@@ -151,18 +169,21 @@ def _append_returns(
 
 
 def _read(path: Path) -> dict[str, np.ndarray]:
-    found = read_npz(path)
-    arrays = {}
-    for _, steps, returns, preferences in _PROTOCOLS:
-        arrays[steps] = found[steps].astype(np.int64)
-        arrays |= {name: found[name].astype(np.float64) for name in (returns, preferences)}
-    if "reference" in found:
-        arrays["reference"] = found["reference"].astype(np.float64)
-    return arrays
+    types = {name: np.int64 if name.endswith("_steps") else np.float64 for name in _NAMES}
+    found = read_npz(path, _NAMES, _check_headers, LIMIT)
+    return {name: array.astype(types[name], copy=False) for name, array in found.items()}
 
 
-def _check_shapes(arrays: Mapping[str, np.ndarray]) -> None:
-    shapes = {name: array.shape for name, array in arrays.items()}
+def _check_headers(found: Headers) -> None:
+    for name in _NAMES:
+        if name not in found and name != "reference":
+            raise ValueError(f"array {name} is missing")
+        if name in found and found[name].dtype.kind not in "iuf":
+            raise ValueError(f"{name} holds {found[name].dtype}, not numbers")
+    _check_shapes({name: header.shape for name, header in found.items()})
+
+
+def _check_shapes(shapes: Mapping[str, tuple[int, ...]]) -> None:
     if len(shapes["short_returns"]) != 5:
         raise ValueError(f"short_returns must be [t, seed, p, e, d], got shape {shapes['short_returns']}")
     _, num_seeds, _, _, d = shapes["short_returns"]
@@ -173,4 +194,4 @@ def _check_shapes(arrays: Mapping[str, np.ndarray]) -> None:
             found = f"steps {shapes[steps]}, returns {shapes[returns]}, preferences {shapes[preferences]}"
             raise ValueError(f"shapes of the {kind} {found} do not fit {num_seeds} seeds and {d} objectives")
     if shapes.get("reference", (d,)) != (d,):
-        raise ValueError(f"reference has shape {shapes['reference']}, but there are {d} objectives")
+        raise ValueError(f"reference must have shape ({d},), one number per objective, got {shapes['reference']}")

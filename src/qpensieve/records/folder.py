@@ -1,7 +1,11 @@
-"""The names of all files in the folder of a run, each of them once."""
+"""The names of all files in a run folder."""
+
+from pathlib import Path
 
 CONFIG = "config.json"
 """The configuration of the run."""
+TRUSTED = "trusted.json"
+"""Shows that the configuration is of this user; only where it names code to import."""
 PROVENANCE = "environment.json"
 """Versions, machine and commit that made the run."""
 METRICS = "metrics.jsonl"
@@ -13,12 +17,22 @@ SEARCH = "search.npz"
 SUMMARY = "summary.json"
 """The scores of the newest full evaluation."""
 LOCK = "run.lock"
-"""Held by the process that writes into the folder."""
+"""Locked by the process that writes into the folder."""
 CHECKPOINTS = "checkpoints"
 """Folder of the last two checkpoints."""
 PARAMETERS = "parameters"
-"""Folder of the parameters that are kept for good."""
+"""Folder of the parameters that are never deleted."""
 REPLAY = "replay"
 """Folder of the replay's rows."""
 TENSORBOARD = "tensorboard"
 """Folder of TensorBoard's files."""
+
+FILES = (CONFIG, TRUSTED, PROVENANCE, METRICS, EVALUATIONS, SEARCH, SUMMARY, LOCK)
+FOLDERS = (CHECKPOINTS, PARAMETERS, REPLAY, TENSORBOARD)
+
+
+def refuse_file(path: Path) -> None:
+    """NotADirectoryError if `path` cannot be a folder, because it or one above it is a file; names that."""
+    found = next((one for one in (path, *path.parents) if one.exists()), None)
+    if found is not None and not found.is_dir():
+        raise NotADirectoryError(f"{path} must be a folder, but {found} is a file; choose another folder")

@@ -1,4 +1,4 @@
-"""One process at a time per run folder: a second one would cut what the first is writing."""
+"""The lock of a run folder: only one process at a time may write, or it would remove what another one writes."""
 
 import fcntl
 import os
@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TextIO
 
 from qpensieve.records.folder import LOCK
+from qpensieve.records.links import open_to_append, refuse_links
 
 
 class FolderInUseError(RuntimeError):
@@ -13,8 +14,14 @@ class FolderInUseError(RuntimeError):
 
 
 def lock(folder: Path) -> TextIO:
-    """Hold the folder until the returned file is closed; the system lets go of it when the process dies."""
-    file = (folder / LOCK).open("a+")
+    """Lock the folder until the returned file is closed; the system also unlocks it when the process dies.
+
+    Raises:
+        FolderInUseError: Another process holds it.
+        LinkError: Something in it is a symbolic link, through which its holder would write elsewhere.
+    """
+    refuse_links(folder)
+    file = open_to_append(folder / LOCK)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -1,4 +1,4 @@
-"""The log of a run, `metrics.jsonl`: one JSON row per event, and TensorBoard beside it."""
+"""The log of a run, `metrics.jsonl`: one JSON row per event; TensorBoard files too, if wanted."""
 
 import json
 from collections.abc import Mapping
@@ -7,13 +7,19 @@ from typing import Any
 
 import numpy as np
 
+from qpensieve.records.links import open_to_append
+from qpensieve.records.reading import read_rows
+
+TRAINING = "train"
+"""Event of the rows of training metrics; the others are of evaluations."""
+
 
 class MetricsLog:
-    """Append-only `metrics.jsonl`; fields named time_* differ between two runs of the same thing, the others do not."""
+    """Append-only `metrics.jsonl`; two runs of the same configuration differ only in fields named time_*."""
 
     def __init__(self, path: Path, tensorboard: Path | None = None):
         self._writer = _tensorboard(tensorboard) if tensorboard else None
-        self._file = path.open("a")
+        self._file = open_to_append(path)
 
     def write(self, event: str, step: int, values: Mapping[str, Any]) -> None:
         row = {"event": event, "step": step} | {name: _plain(value) for name, value in values.items()}
@@ -32,8 +38,17 @@ class MetricsLog:
 
 def is_logged(path: Path, event: str, step: int) -> bool:
     """Whether a log has this event at this step."""
-    rows = path.read_text().splitlines() if path.exists() else []
-    return any((row["event"], row["step"]) == (event, step) for row in map(json.loads, rows))
+    return any((row["event"], row["step"]) == (event, step) for row in read_rows(path))
+
+
+def has_evaluations(path: Path) -> bool:
+    """Whether a log tells of more than training."""
+    return any(row["event"] != TRAINING for row in read_rows(path))
+
+
+def check_tensorboard() -> None:
+    """ImportError if the package that writes TensorBoard's files is missing; says how to get it."""
+    _writer_class()
 
 
 def _plain(value: Any) -> Any:
@@ -41,8 +56,12 @@ def _plain(value: Any) -> Any:
 
 
 def _tensorboard(folder: Path) -> Any:
+    return _writer_class()(str(folder))
+
+
+def _writer_class() -> Any:
     try:
         from tensorboardX import SummaryWriter
     except ImportError as error:
         raise ImportError("TensorBoard needs an extra package: pip install 'qpensieve[tensorboard]'") from error
-    return SummaryWriter(str(folder))
+    return SummaryWriter

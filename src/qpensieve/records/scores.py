@@ -15,12 +15,12 @@ from jaxtyping import Float, Float64, Int64
 from qpensieve import metrics
 
 LAST = 99
-"""Column of a score that has no place of its own in the table of a run."""
+"""Default column of a score in the table of a run."""
 
 
 @dataclass(frozen=True, eq=False)
 class Evaluated:
-    """One evaluation as a score sees it: episodes are averaged to one return vector per seed and preference."""
+    """The input of a score: one evaluation, averaged over episodes to one return vector per seed and preference."""
 
     returns: Float64[np.ndarray, "seed p d"]
     lam: Float64[np.ndarray, "p d"]
@@ -33,14 +33,14 @@ class Evaluated:
 
 @dataclass(frozen=True)
 class Score:
-    """What the program knows of one score.
+    """One score: how it is computed and shown.
 
     Attributes:
         label: Heading in the table of a run. A score of each objective has `{i}` in it, the number of the objective.
-        compute: Value of every seed, [seed] or [seed, d]; None where there is no reference point to measure from.
-        column: Place in the table of a run; the log has the order of the fields.
-        is_averaged: Whether the table has its mean over the seeds.
-        compared: Heading in a comparison of methods; None: it is not compared.
+        compute: Value of every seed, [seed] or [seed, d]; None if there is no reference point to measure from.
+        column: Position in the table of a run; the log follows the order of the fields.
+        is_averaged: Whether the table shows its mean over seeds.
+        compared: Heading in a comparison of methods. None: it is not compared.
     """
 
     label: str
@@ -84,7 +84,8 @@ class RunSummary:
         ut: Utility.
         hv: Hypervolume, or None without a reference point.
         front_size: Number of distinct non-dominated return vectors.
-        best_single: UT of the best row used under every preference; a `ut` not above it ignores the preference.
+        best_single: UT if the best single row is used under every preference; a policy whose `ut` is not above it
+            ignores the preference.
         correlation: Rank correlation, per objective i, of lam_i with return i.
     """
 
@@ -128,13 +129,13 @@ def summarize(
 
 
 def scores(summary: RunSummary) -> dict[str, np.ndarray]:
-    """The values per seed by name of the field, in the order of the log; without those that are None."""
+    """Name of the field -> values per seed, in the order of the log; scores that are None are left out."""
     named = {name: getattr(summary, name) for name in SCORES}
     return {name: value for name, value in named.items() if value is not None}
 
 
 def columns(summary: RunSummary) -> dict[str, tuple[Score, np.ndarray]]:
-    """Heading -> score and values [seed], in the order of the table; a score of objectives has one for each."""
+    """Heading -> score and values [seed], in the order of the table; scores per objective have a heading for each."""
     shown: dict[str, tuple[Score, np.ndarray]] = {}
     for name, values in sorted(scores(summary).items(), key=lambda item: SCORES[item[0]].column):
         known = SCORES[name]

@@ -1,38 +1,40 @@
 """The record of a population's search, `search.npz`.
 
-What every task reached after every iteration, what was predicted, the archives and the optimisation graphs.
+It holds the objectives of every task after every iteration, the predictions, the archives and the optimisation graphs.
 """
 
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
 from qpensieve import metrics
-from qpensieve.records.atomic import read_npz, write_small_npz
+from qpensieve.records.atomic import write_small_npz
+from qpensieve.records.npz import LIMIT, Headers, check_axes, read_npz
 
 
 @dataclass(frozen=True, eq=False)
 class SearchRecord:
-    """Everything that a population's search did, for all seeds.
+    """The history of a population's search, for all seeds.
 
     Attributes:
-        reference: Point that policies have to beat.
+        reference: Point that policies must exceed in every objective.
         objs: Objectives of every task's policy; row 0 before training, row t after iteration t.
         lam: Preferences they were trained under.
         generation: Generation of each row; 0 is the warm-up.
         starts: Objectives that each generation's tasks started from, from the first generation on.
         predicted: Objectives predicted for them; NaN where nothing was predicted.
         bounds_share: Share of the fitted models' parameters that stood at a bound, per generation.
-        fitness_steps: Environment steps spent on measuring objectives, per seed; no part of the training steps.
+        fitness_steps: Environment steps that measured objectives, per seed; they are not training steps.
         archive_objs: Archives of all seeds, one after the other.
-        archive_seed: Which seed (counted from 0) each row is of.
+        archive_seed: Seed of each row, counted from 0.
         archive_found_at: Iteration that found it.
         graph_objs: Nodes of all seeds' graphs, one after the other.
         graph_lam: Preference that led to the node, with length 1.
-        graph_parent: Number of the parent within its seed's graph; -1: none.
-        graph_seed: Which seed each node is of.
+        graph_parent: Number of the parent in the graph of its seed; -1: none.
+        graph_seed: Seed of each node, counted from 0.
     """
 
     reference: Float64[np.ndarray, " d"]
@@ -58,7 +60,7 @@ class SearchRecord:
 
     @property
     def num_generations(self) -> int:
-        """Generations begun after the warm-up, the last perhaps cut short by the budget."""
+        """Number of generations begun after the warm-up; the budget may cut the last one short."""
         return int(self.generation.max(initial=0))
 
     @property
@@ -79,7 +81,7 @@ class SearchRecord:
         return metrics.hypervolume(points, self.reference) if len(points) else 0.0
 
     def generation_ends(self) -> list[int]:
-        """Last iteration of the warm-up and of every generation, up to where the run stands."""
+        """Last iteration of the warm-up and of every generation so far."""
         last = {int(g): t for t, g in enumerate(self.generation)}
         return [t for t in last.values() if t > 0]
 
@@ -89,6 +91,10 @@ class SearchRecord:
         lengths = np.diff([0, *self.generation_ends()])[1:]
         is_whole = lengths == (lengths.max() if len(lengths) else 0)
         return self.objs[np.array(ends, np.int64)], is_whole
+
+
+_FIELDS: dict[str, Any] = {f.name: f.type for f in fields(SearchRecord)}
+"""Name of an array -> its annotation, which says its axes and its type."""
 
 
 def save(path: Path, record: SearchRecord) -> None:
@@ -106,10 +112,16 @@ def load(path: Path) -> SearchRecord:
     if not path.is_file():
         raise FileNotFoundError(f"no record of a search at {path}: only pgmorl and pfa write one")
     try:
-        arrays = read_npz(path)
-        return SearchRecord(**{f.name: arrays[f.name] for f in fields(SearchRecord)})
-    except Exception as error:  # wrong shapes raise too where annotations are checked
+        return SearchRecord(**read_npz(path, _FIELDS, _check_headers, LIMIT))
+    except (ValueError, OSError) as error:
         raise ValueError(f"{path} is damaged or holds no record of a search: {error}") from error
+
+
+def _check_headers(found: Headers) -> None:
+    check_axes(found, {name: kind.dim_str for name, kind in _FIELDS.items()})
+    for name, kind in _FIELDS.items():
+        if found[name].dtype.name not in kind.dtypes:
+            raise ValueError(f"{name} must be {' or '.join(kind.dtypes)}, got {found[name].dtype.name}")
 
 
 def empty(reference: Float64[np.ndarray, " d"], num_seeds: int, num_tasks: int) -> SearchRecord:

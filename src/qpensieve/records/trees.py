@@ -1,4 +1,4 @@
-"""A tree of arrays (a state, a network) as named arrays, there and back."""
+"""A tree of arrays (a state, a network) as named arrays, and back."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
@@ -15,7 +15,7 @@ Tree = TypeVar("Tree")
 def tree_to_arrays(tree: Any, prefix: str = "") -> dict[str, np.ndarray]:
     """Name -> array for every leaf, such as `.agent.critic.net.first.weight`; random keys as their raw data.
 
-    The arrays are copies: a view would keep JAX from donating the state to the next step.
+    The arrays are copies: with views, JAX could not donate the state to the next step.
     """
     leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
     return {name: _leaf_to_array(name, leaf) for name, leaf in _named(leaves, prefix)}
@@ -26,11 +26,11 @@ def arrays_to_tree(like: Tree, arrays: Mapping[str, np.ndarray], prefix: str = "
 
     Args:
         like: A tree of arrays or of `jax.ShapeDtypeStruct`; its NumPy leaves come back as NumPy, others as JAX arrays.
-        arrays: What `tree_to_arrays` returned, perhaps beside arrays under other prefixes.
+        arrays: What `tree_to_arrays` returned; it may include arrays with other prefixes.
         prefix: The prefix given there.
 
     Raises:
-        CheckpointError: A leaf is missing, has another shape or dtype, or there is one too many; every such is named.
+        CheckpointError: A leaf is missing, unexpected, or has another shape or dtype; names every such leaf.
     """
     leaves, structure = jax.tree_util.tree_flatten_with_path(like)
     named = list(_named(leaves, prefix))

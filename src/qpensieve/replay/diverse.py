@@ -1,16 +1,16 @@
-"""Diverse experience replay, the host's side: which transition lies in which slot of a replay on the device.
+"""Diverse experience replay, host side: which transition is in which slot of a replay on the device.
 
 Source: Abels et al., Dynamic Weights in Multi-Objective Deep RL (ICML 2019), and its authors' code. Half of the slots
 are the main memory, first in, first out, by whole episodes (traces). What leaves it goes to the other half, the
 secondary memory, which makes room by dropping traces whose return vectors lie where the others are crowded.
 
-Rows and priorities stay where they are: from main to secondary memory only a label changes. Our own choices:
+Rows and priorities do not move: when a trace changes memory, only its label changes. Our own choices:
 
-- An objective in which all traces are equal adds nothing to a distance and has no extremes; where all distances are
-  equal the oldest trace is dropped first.
-- The running episode is never moved. When it fills the main memory alone, its oldest transitions are dropped one by
-  one, as in a ring. Such a torn trace is discarded when its turn comes, not moved. The secondary memory is at least as
-  large as the main one, so these are also the traces that would be too long for it.
+- An objective in which all traces are equal adds nothing to a distance and has no extremes; if all distances are equal,
+  the oldest trace is dropped first.
+- The running episode is never moved. When it fills the whole main memory, its oldest transitions are dropped one by
+  one, as in a ring. Such an incomplete trace is later discarded, not moved. The secondary memory is at least as large
+  as the main one, so every complete trace fits into it.
 """
 
 import sys
@@ -38,8 +38,8 @@ class Placement:
     """What an append changed; the caller empties `freed`, then writes the new rows to `slots`.
 
     Attributes:
-        slots: Slot of every new transition; the capacity (out of range) for one that is already gone again.
-        freed: Slots whose transition of before this append is gone, ascending; a new one may lie there by now.
+        slots: Slot of every new transition; the capacity (out of range) for one that is already dropped.
+        freed: Slots of earlier transitions that were dropped, ascending; a new transition may already be there.
     """
 
     slots: Int32[np.ndarray, " K"]
@@ -51,10 +51,10 @@ class Trace:
     """A finished episode.
 
     Attributes:
-        first: Number of its first stored transition; the trace's name.
-        slots: Where its transitions lie, in order.
+        first: Number of its first stored transition; also the name of the trace.
+        slots: Slots of its transitions, in order.
         signature: Discounted return vector of the whole episode.
-        is_whole: False where the episode was too long for the main memory and lost its beginning.
+        is_whole: False if the episode was too long for the main memory and lost its beginning.
     """
 
     first: int
@@ -77,12 +77,12 @@ class DiverseReplay:
     """One seed's bookkeeping.
 
     Attributes:
-        contents: Number of the transition that lies in each slot, counted from the first ever appended; -1: none.
+        contents: Number of the transition in each slot, counted from the first ever appended; -1: none.
     """
 
     def __init__(self, capacity: int, num_objectives: int, discount: float):
         if capacity < 2:
-            raise ValueError(f"capacity must be 2 or more, one transition for each memory, got {capacity}")
+            raise ValueError(f"capacity must be 2 or more (one transition for each memory), got {capacity}")
         self.contents: Int[np.ndarray, " capacity"] = np.full(capacity, -1, np.int64)
         self._num_objectives, self._discount = num_objectives, discount
         self._main_capacity = capacity // 2
@@ -95,17 +95,17 @@ class DiverseReplay:
         self._running = Running(self._num_objectives)
         self._crowd = Crowd(self._num_objectives)
         self._num_main = self._num_secondary = self._written = 0
-        self._fresh = 0  # slots from here on are free; those before it only where the heap `_free` says so
+        self._fresh = 0  # slots from here on are free; of those before it, the ones in the heap `_free`
         self._free: list[int] = []
 
     def append(self, reward: Float[np.ndarray, "K d"], done: Bool[np.ndarray, " K"]) -> Placement:
-        """Find slots for K transitions that follow each other; `done` (either way) marks the last of an episode.
+        """Find slots for K successive transitions; `done` (terminated or truncated) marks the last of an episode.
 
         Raises:
             ValueError: If a reward is NaN or infinite; nothing is changed then.
         """
         if not np.isfinite(reward).all():
-            raise ValueError("a reward is NaN or infinite, so its episode cannot be ranked among the others")
+            raise ValueError("rewards must be finite, because episodes are ranked by them; got NaN or infinity")
         start = self._written
         rewards = reward.astype(np.float64)
         slots = np.empty(len(done), np.int32)
@@ -151,7 +151,7 @@ class DiverseReplay:
         self._running = Running(self._num_objectives)
 
     def _make_room(self) -> Int[np.ndarray, " F"]:
-        """Take the oldest trace out of the full main memory; slots of what was dropped for it, not yet released."""
+        """Take the oldest trace out of the full main memory; returns the slots of dropped traces, not yet released."""
         if not self._main:
             self._running.is_whole = False
             self._num_main -= 1
@@ -161,7 +161,7 @@ class DiverseReplay:
         return self._keep(trace) if trace.is_whole else trace.slots
 
     def _keep(self, trace: Trace) -> Int[np.ndarray, " F"]:
-        """Move a whole trace to the secondary memory; slots of the traces dropped there, which it does not rival."""
+        """Drop traces of the secondary memory until `trace` fits, then add it; returns the slots of those dropped."""
         dropped = [np.empty(0, np.int32)]
         while self._num_secondary + len(trace.slots) > self._secondary_capacity:
             dropped.append(self._secondary.pop(self._crowd.drop()).slots)
@@ -175,7 +175,7 @@ class DiverseReplay:
         self._num_secondary += len(trace.slots)
 
     def state(self) -> dict[str, np.ndarray]:
-        """All that the future depends on, as copies. Traces are in the order of their transitions' numbers."""
+        """Named arrays (copies) from which `restore` continues; traces are ordered by the numbers of transitions."""
         secondary = [self._secondary[first] for first in sorted(self._secondary)]
         traces = [*secondary, *self._main]
         running = self._running
@@ -192,18 +192,18 @@ class DiverseReplay:
         }
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
-        """Go on from a saved state, in a replay of the same settings.
+        """Continue from a saved state of a replay with the same settings.
 
         Raises:
             ValueError: If the state is of another capacity or number of objectives.
         """
         shapes = state["contents"].shape, state["running_returns"].shape
         if shapes != (self.contents.shape, (self._num_objectives,)):
-            raise ValueError(f"the state has shapes {shapes} and does not fit this replay")
+            raise ValueError(f"the saved state does not fit this replay: it has shapes {shapes}")
         self._clear()
         self.contents = state["contents"].copy()
         self._written = int(state["written"])
-        # Slots by their transitions' numbers, free ones (-1) first: one trace after the other, at last the running one.
+        # Slots in the order of their transitions: free ones (-1) first, then trace after trace, the running one last.
         used = np.argsort(self.contents)[np.count_nonzero(self.contents < 0) :].astype(np.int32)
         *slots, running = np.split(used, np.cumsum(state["length"]))
         self._running.slots = deque(running.tolist())
@@ -222,15 +222,16 @@ class DiverseReplay:
 
 
 class Crowd:
-    """Traces by the crowding distance of their signatures; adding or dropping one costs less than a look at all.
+    """Traces ordered by the crowding distance of their signatures; adding or dropping one does not visit all.
 
     Per objective the signatures are ranked; the two extremes get an infinite distance, those between them the gap
     between their neighbours over the range; the distance is the sum over objectives (NSGA-II, Deb et al., 2002).
 
-    A change moves the gaps of a few neighbours, but a new extreme changes the range and with it every distance. So the
-    heap is kept for the ranges it was built with, `_built`. Under the ranges of now a distance is at least `shrink`
-    times its key, `shrink` being the least ratio of the two: the search goes through the heap until that bound passes
-    the best distance found. Once such searches have looked at as many traces as there are, the heap is built anew.
+    A change affects the gaps of a few neighbours, but a new extreme changes the range and so every distance. Therefore
+    the keys of the heap stay those of the ranges at its construction, `_built`. With the current ranges, a distance is
+    at least `shrink` times its key, where `shrink` is the least ratio of the ranges. The search goes through the heap
+    until that bound exceeds the best distance found. When such searches have visited as many traces as there are, the
+    heap is rebuilt.
     """
 
     def __init__(self, num_objectives: int):
@@ -246,7 +247,7 @@ class Crowd:
         return len(self._signatures)
 
     def add(self, name: int, signature: tuple[float, ...]) -> None:
-        """Add a trace; of traces at the same distance, that of the smaller name is the older one."""
+        """Add a trace; at equal distance, the trace with the smaller name is the older one."""
         self._signatures[name] = signature
         self._gaps[name] = [np.inf] * len(signature)
         touched = {name}
@@ -258,7 +259,7 @@ class Crowd:
         self._push(touched)
 
     def drop(self) -> int:
-        """Take out the trace with the smallest distance, the oldest of several, and say which it was."""
+        """Remove the trace with the smallest distance (at a tie, the oldest one); returns its name."""
         name = self._least()
         signature = self._signatures.pop(name)
         del self._gaps[name], self._keys[name]
@@ -297,7 +298,7 @@ class Crowd:
             self._rebuild()
 
     def _rebuild(self) -> None:
-        """Keys of all traces for the ranges of now, without outdated pairs."""
+        """Rebuild the heap with keys for the current ranges, without outdated pairs."""
         self._built = self._ranges()
         self._keys = self.distances()
         self._heap = [(key, name) for name, key in self._keys.items()]
@@ -314,7 +315,7 @@ class Crowd:
         best, seen = (np.inf, sys.maxsize), []
         while self._heap:
             key, name = self._heap[0]
-            # Names of equal keys ascend, so where a key is a distance the first is the oldest.
+            # Names of equal keys ascend, so if a key is a distance, the first is the oldest.
             if key * shrink > best[0] or (key * shrink == key == best[0] and name > best[1]):
                 break
             heappop(self._heap)
@@ -328,9 +329,9 @@ class Crowd:
 
 
 def distance(gaps: Sequence[float], ranges: Sequence[float]) -> float:
-    """Sum of the gaps, each over its objective's range; an objective without range adds nothing.
+    """Sum of the gaps, each divided by the range of its objective; an objective with range 0 adds nothing.
 
-    Added one by one: the built-in sum may round in another way, and the oracle must agree to the last bit.
+    Added one by one: the built-in sum may round differently, and the oracle must agree bit for bit.
     """
     total = 0.0
     for gap, width in zip(gaps, ranges, strict=True):
@@ -340,7 +341,7 @@ def distance(gaps: Sequence[float], ranges: Sequence[float]) -> float:
 
 
 class Ranking:
-    """Pairs in order, in blocks: a change moves the pairs of one block, not all that follow."""
+    """Sorted pairs in blocks: a change moves only the pairs of one block."""
 
     def __init__(self):
         self._blocks: list[list[Pair]] = []
@@ -368,7 +369,7 @@ class Ranking:
             del self._blocks[i], self._firsts[i]
 
     def neighbours(self, pair: Pair) -> tuple[Pair | None, Pair | None]:
-        """The pairs just before and just after one that is ranked."""
+        """The pairs directly before and after `pair`, which must be ranked."""
         i = self._block_of(pair)
         block = self._blocks[i]
         at = bisect_left(block, pair)

@@ -1,4 +1,4 @@
-"""How a transition lies in a row of the replay: s, a, r, s_next, terminated."""
+"""The layout of a transition in a row of the replay: s, a, r, s_next, terminated."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -54,16 +54,16 @@ class RowLayout:
 
         Args:
             rows: Where to write.
-            obs: What was acted on.
-            action: As the replay stores it.
-            step: What the action led to.
+            obs: Observations that were acted on.
+            action: Actions as the replay stores them.
+            step: The result of the actions.
         """
         parts = (obs, action, step.reward, step.last_obs, step.terminated[:, None])
         for columns, part in zip(self._columns, parts, strict=True):
             rows[:, columns] = part
 
     def unpack(self, rows: Float[Array, "*batch width"]) -> Transition:
-        """The transitions that lie in the rows."""
+        """The transitions in the rows."""
         s, a, r, s_next, terminated = jnp.split(rows, list(accumulate(self._sizes))[:-1], axis=-1)
         return Transition(s, a, r, s_next, terminated[..., 0])
 

@@ -1,4 +1,4 @@
-"""The replay on disk: only rows that are new since the last checkpoint are written, as one file a checkpoint."""
+"""The replay on disk: every checkpoint writes one file, with only the rows that are new."""
 
 import io
 import itertools
@@ -13,12 +13,13 @@ from jaxtyping import Float32
 from qpensieve.records.atomic import TEMPORARY, find_damage, write_file
 from qpensieve.records.checkpoint import CheckpointError, write_error
 from qpensieve.records.folder import REPLAY
+from qpensieve.records.npz import read_header
 
 DTYPE = np.dtype("<f4")
 
 
 class Segment(TypedDict):
-    """One file of rows [seed, end - start, width], as a checkpoint's JSON refers to it."""
+    """One file of rows [seed, end - start, width], as it is listed in a checkpoint's JSON."""
 
     file: str
     start: int
@@ -33,15 +34,15 @@ Manifest = Sequence[Segment]
 
 
 class ReplayLog:
-    """Rows of the replay in `run/replay`, beside the ring on the device.
+    """Rows of the replay in `run/replay`, in addition to the ring on the device.
 
-    Every block goes to `append`; at a checkpoint `flush` returns the manifest to save in its `meta`, and once that
-    checkpoint stands, `prune` deletes files that no kept checkpoint refers to.
+    Every block goes to `append`; at a checkpoint `flush` returns the manifest to save in its `meta`. When that
+    checkpoint is written, `prune` deletes files that no kept checkpoint needs.
 
     Args:
-        run: The run's folder.
+        run: The run folder.
         width: Numbers in a row.
-        num_seeds: Seeds that write in step.
+        num_seeds: Number of seeds; they write together.
         capacity: Rows of each seed's ring.
     """
 
@@ -55,7 +56,7 @@ class ReplayLog:
 
     @property
     def written(self) -> int:
-        """Transitions of each seed so far, those not yet on disk included."""
+        """Transitions of each seed so far, including those not yet on disk."""
         return self._flushed + sum(block.shape[1] for block in self._pending)
 
     @property
@@ -65,12 +66,12 @@ class ReplayLog:
     def append(self, block: Float32[np.ndarray, "seed K width"]) -> None:
         """Remember a copy of new rows until the next flush."""
         if block.shape[0] != self._num_seeds or block.shape[2] != self._width:
-            raise ValueError(f"block has shape {block.shape}, not ({self._num_seeds}, K, {self._width})")
+            raise ValueError(f"block must have shape ({self._num_seeds}, K, {self._width}), got {block.shape}")
         if block.shape[1]:
             self._pending.append(np.array(block, dtype=DTYPE, order="C"))
 
     def begin(self, first: int) -> None:
-        """Start anew, with `first` transitions of each seed written before the rows to come; old files are deleted."""
+        """Start over: `first` transitions of each seed were written before the next rows; old files are deleted."""
         self.resume([])
         self._start = first
 
@@ -93,7 +94,7 @@ class ReplayLog:
         return [segment.copy() for segment in self._segments]
 
     def _write_pending(self, file: io.RawIOBase) -> None:
-        """Write the blocks as one array [seed, rows, width], piece by piece: joining them would take as much again."""
+        """Write the blocks as one array [seed, rows, width], piece by piece: joining them would double the memory."""
         shape = (self._num_seeds, self.written - self._flushed, self._width)
         header = {"descr": DTYPE.str, "fortran_order": False, "shape": shape}
         np.lib.format.write_array_header_1_0(file, header)  # pyright: ignore[reportArgumentType]
@@ -102,16 +103,16 @@ class ReplayLog:
                 file.write(block[seed].data)
 
     def prune(self, keep: Iterable[Manifest]) -> None:
-        """Delete files that neither these manifests (of the kept checkpoints) nor the log itself need."""
+        """Delete files that are needed neither by these manifests (of the kept checkpoints) nor by the log itself."""
         needed = {segment["file"] for manifest in [*keep, self._segments] for segment in manifest}
         for path in [*self._folder.glob("rows_*.npy"), *self._folder.glob(f"{TEMPORARY}*")]:
             if path.name not in needed:
                 path.unlink()
 
     def resume(self, manifest: Manifest) -> None:
-        """Go on after the rows of `manifest`, `[]` for a new start; later rows, of a run that was killed, are deleted.
+        """Continue after the rows of `manifest` (`[]`: from the start); later rows, of a killed run, are deleted.
 
-        Files from before the manifest stay: an older checkpoint may refer to them.
+        Files from before the manifest stay: an older checkpoint may need them.
         """
         self._segments = [Segment(**segment) for segment in manifest]
         self._pending.clear()
@@ -124,7 +125,9 @@ class ReplayLog:
             path.unlink()
 
     def verify(self, manifest: Manifest) -> str | None:
-        """What is wrong with the files of `manifest`, or None; made for `load_latest(check=...)`."""
+        """What is wrong with the files of `manifest`, or None; for `load_latest(check=...)`."""
+        if not all(map(_is_segment, manifest)):
+            return "the list of its replay's files is not one that this program writes"
         for segment, following in itertools.pairwise(manifest):
             if segment["end"] != following["start"]:
                 return f"the replay has no rows between {segment['file']} and {following['file']}"
@@ -136,12 +139,16 @@ class ReplayLog:
         return None
 
     def _verify_segment(self, segment: Segment) -> str | None:
-        # The name is made anew, so that an altered manifest cannot point outside the folder.
+        # The name is checked, so that an altered manifest cannot point outside the folder.
         if segment["file"] != f"rows_{segment['start']}_{segment['end']}.npy":
             return "its name does not fit its rows"
         if problem := find_damage(self._folder / segment["file"], segment["checksum"]):
             return problem
-        found, expected = self._open(segment), (self._num_seeds, segment["end"] - segment["start"], self._width)
+        try:  # its header first: what it says is not to be believed
+            found = read_header(self._folder / segment["file"])
+        except ValueError as error:
+            return str(error)
+        expected = (self._num_seeds, segment["end"] - segment["start"], self._width)
         if found.shape != expected or found.dtype != DTYPE:
             return f"it holds {found.dtype} {found.shape}, not {DTYPE} {expected}"
         return None
@@ -154,7 +161,7 @@ class ReplayLog:
         return np.load(self._folder / segment["file"], mmap_mode="r", allow_pickle=False)
 
     def load(self, manifest: Manifest) -> tuple[Float32[np.ndarray, "seed rows width"], int]:
-        """The newest rows, at most `capacity`, in the order written, and how many had been written before them.
+        """The newest rows, at most `capacity`, in the order written, and how many were written before them.
 
         Row i belongs at (first + i) % capacity of the ring.
 
@@ -170,3 +177,12 @@ class ReplayLog:
             begin = segment["start"] + skipped - first
             rows[:, begin : segment["end"] - first] = self._open(segment)[:, skipped:]
         return rows, first
+
+
+def _is_segment(found: object) -> bool:
+    """Whether a checkpoint's JSON refers to a segment here; anyone may have written it."""
+    if not isinstance(found, dict) or found.keys() != Segment.__annotations__.keys():
+        return False
+    texts, numbers = (found["file"], found["checksum"]), (found["start"], found["end"])
+    is_typed = all(isinstance(text, str) for text in texts) and all(type(number) is int for number in numbers)
+    return is_typed and 0 <= found["start"] < found["end"]

@@ -1,8 +1,8 @@
 """Priorities on the device: a wide sum tree that draws slots in proportion to their priorities.
 
-A node has 128 children, so a million slots are three levels: few, large operations, where a binary tree would be twenty
-rounds of tiny ones. A parent is always summed anew from its children and never adjusted by a difference, so rounding
-does not pile up. The functions are for one agent; agents are an axis the caller adds.
+A node has 128 children, so a million slots are three levels: a few large operations, while a binary tree would need
+twenty rounds of tiny ones. A parent is always summed from its children, never adjusted by a difference, so rounding
+errors do not accumulate. The functions are for one agent; the caller adds the axis of agents.
 """
 
 from dataclasses import replace
@@ -14,18 +14,18 @@ from jaxtyping import Array, Float, Int, Key
 
 RADIX = 128
 SMALLEST, LARGEST = 1e-30, 1e30
-"""Priorities below the first count as 0, above the second as the second: no sum underflows or overflows."""
+"""Priorities below SMALLEST become 0, those above LARGEST become LARGEST: no sum underflows or overflows."""
 
 _BLOCK = 16
-"""A search of a node's children goes over blocks of this many first: 8 and 16 comparisons in place of 128."""
+"""A search of a node's children first goes over blocks of this size: 8 and 16 comparisons in place of 128."""
 
 
 class Priorities(eqx.Module):
     """Priorities of `capacity` slots and the sums over them."""
 
     levels: tuple[Float[Array, "..."], ...]
-    """Leaves first, each level [groups, 128] with zeros behind its end; entry i of a level is the sum of group i of the
-    level below. The last level is a single group."""
+    """Leaves first, each level [groups, 128], padded with zeros; entry i of a level is the sum of group i of the level
+    below. The last level is a single group."""
     capacity: Int[Array, "..."]
 
 
@@ -48,19 +48,19 @@ def get_at(tree: Priorities, slots: Int[Array, " b"]) -> Float[Array, " b"]:
 
 
 def set_at(tree: Priorities, slots: Int[Array, " b"], values: Float[Array, " b"]) -> Priorities:
-    """Give each slot its value; slots out of range are dropped. Of several values for one slot any one may win.
+    """Set the priority of each slot; slots out of range are ignored. If a slot occurs twice, either value may be set.
 
-    A value that is negative or not a number counts as 0.
+    A value that is negative or NaN counts as 0.
     """
     inside = _inside(tree, slots)
-    # Also takes NaN to 0: one bad priority must not poison every sum above it.
+    # Also turns NaN into 0: one bad priority must not spoil every sum above it.
     sums = jnp.where(values >= SMALLEST, jnp.minimum(values, LARGEST), 0.0)
     levels = []
     for level in tree.levels:
         groups = inside // RADIX
         level = level.at[groups, inside % RADIX].set(sums, mode="drop")
         levels.append(level)
-        # Twins in `inside` write the same sum of the finished group, so the order of writes does not matter.
+        # Equal entries of `inside` write the same sum of the finished group, so the order of writes does not matter.
         inside, sums = groups, jnp.sum(level.at[groups].get(mode="fill", fill_value=0.0), axis=1)
     return replace(tree, levels=tuple(levels))
 
@@ -68,14 +68,14 @@ def set_at(tree: Priorities, slots: Int[Array, " b"], values: Float[Array, " b"]
 def sample(tree: Priorities, key: Key[Array, ""], num: int) -> Int[Array, " b"]:
     """`num` slots, each in proportion to its priority: one draw in each of `num` equal parts of the mass, in order.
 
-    A slot of priority 0 is never drawn, unless all are 0: then every draw is slot 0.
+    A slot of priority 0 is never drawn. If all priorities are 0, every draw is slot 0.
     """
     share = (jnp.arange(num, dtype=jnp.float32) + jax.random.uniform(key, (num,))) / num
     return jax.vmap(_descend, in_axes=(None, 0))(tree.levels, share * total(tree))
 
 
 def _inside(tree: Priorities, slots: Int[Array, " b"]) -> Int[Array, " b"]:
-    """The slots; those out of range, negative ones too, far enough out to be dropped at every level."""
+    """The slots; those out of range (also negative ones) become so large that every level ignores them."""
     beyond = jnp.iinfo(jnp.int32).max
     return jnp.where((slots >= 0) & (slots < tree.capacity), slots.astype(jnp.int32), beyond)
 
@@ -94,12 +94,12 @@ def _descend(levels: tuple[Float[Array, "_ 128"], ...], mass: Float[Array, ""]) 
 def _pick(parts: Float[Array, " c"], mass: Float[Array, ""]) -> tuple[Int[Array, ""], Float[Array, ""]]:
     """The last positive part that begins at or below `mass`, and the mass left over inside it.
 
-    The first positive part begins at exactly 0, so there is one; and a mass that rounding has put beyond the end falls
-    into the last positive part.
+    The first positive part begins at exactly 0, so there is always one. If rounding has put the mass beyond the end, it
+    is the last positive part.
     """
     place = jnp.arange(parts.size)
     is_before = (place[:, None] < place[None, :]).astype(parts.dtype)
-    # A small product beats a running sum, on the CPU by half. Full precision: a GPU would round its inputs to 10 bits.
+    # A small product is faster than a running sum, on the CPU by half. Full precision: a GPU would round to 10 bits.
     begins = jnp.dot(parts, is_before, precision="highest")
     picked = jnp.max(jnp.where((parts > 0) & (begins <= mass), place, 0))
     return picked, mass - begins[picked]

@@ -1,6 +1,6 @@
 """Replay on the device: packed transitions, one row each, so that a sample is a single gather.
 
-Uniform samples come from a ring that looks after itself. With priorities the host says which row goes where.
+Uniform samples come from a ring that manages itself. With priorities, the host decides which row goes where.
 """
 
 from dataclasses import replace
@@ -25,7 +25,7 @@ class Replay(eqx.Module):
 
 
 class PrioritizedReplay(eqx.Module):
-    """Packed transitions in slots, and how likely each slot is to be sampled; 0 where a slot is empty."""
+    """Packed transitions in slots, and the priority of each slot; 0 if a slot is empty."""
 
     rows: Float[Array, "*seed capacity width"]
     written: Int[Array, "*seed"]
@@ -46,7 +46,7 @@ def empty_prioritized(layout: RowLayout, capacity: int) -> PrioritizedReplay:
 
 
 def empty_lanes(learning: Learning, layout: RowLayout, capacity: int, num_lanes: int) -> AnyReplay:
-    """The replays of several lanes, as the learning samples them."""
+    """Empty replays of several lanes, of the kind that the learning samples from."""
     make = empty if isinstance(learning, UniformLearning) else empty_prioritized
     return jax.vmap(lambda _: make(layout, capacity))(jnp.arange(num_lanes))
 
@@ -54,7 +54,7 @@ def empty_lanes(learning: Learning, layout: RowLayout, capacity: int, num_lanes:
 def put(
     replay: PrioritizedReplay, block: Float[Array, "K width"], slots: Int[Array, " K"], values: Float[Array, " K"]
 ) -> PrioritizedReplay:
-    """Write a block into `slots` with priorities `values`; a slot out of range means that its row is already gone."""
+    """Write a block into `slots` with priorities `values`; rows with a slot out of range are already dropped."""
     return PrioritizedReplay(
         replay.rows.at[slots].set(block, mode="drop"),
         replay.written + block.shape[0],

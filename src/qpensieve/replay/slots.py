@@ -1,4 +1,4 @@
-"""The host's side of all replays: which transition lies in which slot, and rows on their way to a file and back."""
+"""Host side of all replays: which transition is in which slot, and rows as they are saved and restored."""
 
 import sys
 from collections.abc import Sequence
@@ -24,8 +24,8 @@ class Slots:
         learning: Which transitions to keep.
         layout: What a row holds.
         capacity: Slots of each lane.
-        num_lanes: How many lanes write in step.
-        discount: For the returns by which diverse episodes are told apart.
+        num_lanes: Number of lanes; they write together.
+        discount: Discount of the returns that distinguish diverse episodes.
     """
 
     def __init__(self, learning: Learning, layout: RowLayout, capacity: int, num_lanes: int, discount: float):
@@ -41,7 +41,7 @@ class Slots:
 
     @property
     def log_capacity(self) -> int:
-        """How many of a lane's newest transitions may still be needed."""
+        """Number of the newest transitions of a lane that may still be needed."""
         return sys.maxsize if self._is_diverse else self.capacity
 
     def place(
@@ -51,7 +51,7 @@ class Slots:
 
         Args:
             rows: The transitions.
-            done: Where an episode ended, by itself or by the time limit.
+            done: Whether an episode ended at the step, by itself or by the time limit.
         """
         first, self._written = self._written, self._written + rows.shape[1]
         if not self._is_diverse:
@@ -70,7 +70,7 @@ class Slots:
         return [np.where(newest >= 0, newest, -1)] * self._num_lanes
 
     def state(self) -> State:
-        """What a checkpoint needs besides the replay itself; a ring that looks after itself needs nothing."""
+        """What a checkpoint needs in addition to the replay; nothing if the replay is a ring."""
         if not isinstance(self._learning, PrioritizedLearning):
             return {}
         arrays = {"written": np.array(self._written)}
@@ -98,11 +98,11 @@ class Slots:
         Args:
             saved: The replay without rows.
             state: What `state` returned.
-            rows: The newest rows in the order written; None forgets all transitions.
-            first: How many were written before them.
+            rows: The newest rows in the order written. None: the replay starts empty.
+            first: Number of rows written before them.
 
         Raises:
-            CheckpointError: If the rows end at another moment than the checkpoint.
+            CheckpointError: If the rows do not end at the transition of the checkpoint.
         """
         self._clear()
         if rows is None:
@@ -110,7 +110,9 @@ class Slots:
         self._written = int(saved.written[0])
         if first + rows.shape[1] != self._written:
             end = first + rows.shape[1]
-            raise CheckpointError(f"the replay ends at transition {end}, the state at {self._written}")
+            raise CheckpointError(
+                f"the replay must end at transition {self._written} like the rest of the checkpoint, got {end}"
+            )
         for lane, diverse in enumerate(self._diverse):
             prefix = f"{lane}/"
             diverse.restore({name.removeprefix(prefix): v for name, v in state.items() if name.startswith(prefix)})
@@ -125,5 +127,6 @@ class Slots:
         missing = capacity - self.capacity
         if missing <= 0:
             return replay
-        self.capacity = capacity
-        return replace(replay, rows=jnp.pad(replay.rows, ((0, 0), (0, missing), (0, 0))))
+        rows = jnp.pad(replay.rows, ((0, 0), (0, missing), (0, 0)))
+        self.capacity = capacity  # only once there is room: memory may run out
+        return replace(replay, rows=rows)

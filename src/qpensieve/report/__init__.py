@@ -1,1 +1,1 @@
-"""What a run gave: its table of evaluations, and pictures of it. Reads result files only, imports no algorithm."""
+"""Tables and pictures of runs. Reads result files only, imports no algorithm."""

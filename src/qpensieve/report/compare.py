@@ -1,6 +1,5 @@
-"""Methods side by side, from files that `qpensieve export` wrote: a table on common preferences, and a picture."""
+"""Methods side by side, from run folders or exported files: a table on common preferences, and a picture."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,9 +12,15 @@ from qpensieve import metrics
 from qpensieve.console import format_spread
 from qpensieve.envs.registry import find_domain
 from qpensieve.preferences import test_table
+from qpensieve.records import search as searches
+from qpensieve.records.folder import SEARCH
+from qpensieve.records.reading import interpreting, read_object
 from qpensieve.records.scores import SCORES, RunSummary, summarize
 from qpensieve.report import drawing
+from qpensieve.report.run_data import read_run
+from qpensieve.report.tables import lanes_per_seed, summarize_search
 
+KIND = "an exported run"
 REFERENCE = "mosac"
 """The method that ED is measured against."""
 
@@ -27,14 +32,14 @@ class Result:
     Attributes:
         name: File and algorithm.
         algo: Algorithm.
-        domain: Domain, by its short name where it is a known one.
+        domain: Domain, by its short name if it is known.
         step: Environment steps of each agent.
         preferences: Rows of the table.
         returns: Mean over episodes.
         reference: Reference point of the hypervolume.
         samples: Environment steps of a seed, all its lanes together.
         search: Populations: iterations of every task, generations after the warm-up, and environment steps that
-            measuring policies took beside the training steps.
+            measured policies, in addition to the training steps.
     """
 
     name: str
@@ -49,36 +54,78 @@ class Result:
 
 
 def read(path: Path, step: int | None = None) -> Result:
-    """The full evaluation at `step`, or the newest one, of an exported run."""
-    content = json.loads(path.read_text())
-    rows = {row["step"]: row for row in content["full_protocol"]}
-    if not rows or (step is not None and step not in rows):
-        known = ", ".join(map(str, sorted(rows))) or "none"
-        raise ValueError(f"{path} has no full evaluation at step {step}; it has: {known}")
-    row = rows[max(rows) if step is None else step]
+    """The full evaluation at `step`, or the newest one, of a run folder or of an exported run.
+
+    Raises:
+        ValueError: If there is no such evaluation, or its arrays do not fit each other.
+    """
+    return _from_folder(path, step) if path.is_dir() else _from_export(path, step)
+
+
+def _from_folder(path: Path, step: int | None) -> Result:
+    run = read_run(path)
+    table, steps = run.table, run.table.full_steps.tolist()
+    chosen = _choose(path, steps, step)
+    search = summarize_search(searches.load(path / SEARCH)) if (path / SEARCH).exists() else None
+    return Result(
+        path.name,
+        run.algo,
+        run.domain,
+        chosen,
+        table.full_preferences,
+        table.full_returns[steps.index(chosen)].mean(axis=2),
+        table.reference,
+        chosen * lanes_per_seed(path),
+        _search_at(search, chosen, steps[-1]),
+    )
+
+
+def _from_export(path: Path, step: int | None) -> Result:
+    content = read_object(path)
+    with interpreting(path, KIND):
+        rows = {int(row["step"]): row for row in content["full_protocol"]}
+    row = rows[_choose(path, list(rows), step)]
+    with interpreting(path, KIND):
+        return _take_apart(path, content, row)
+
+
+def _take_apart(path: Path, content: dict[str, Any], row: dict[str, Any]) -> Result:
+    """One full evaluation of an exported run."""
     returns = np.array(row["mean_returns"], np.float64)
-    preferences = content.get("preferences") or test_table(returns.shape[2])
+    preferences = np.array(content.get("preferences") or test_table(returns.shape[-1]), np.float64)
+    expected = (len(returns), *preferences.shape)
+    if returns.shape != expected or preferences.ndim != 2:
+        raise ValueError(f"{path}: returns must be [seed, preference, objective] {expected}, got {returns.shape}")
     reference = content["reference"]
     config = content["config"]
     known = find_domain(config["domain"])
     return Result(
         path.stem,
-        config["algo"],
+        str(config["algo"]),
         config["domain"] if known is None else known.id,
         row["step"],
-        np.asarray(preferences, np.float64),
+        preferences,
         returns,
-        None if reference is None else np.array(reference),
+        None if reference is None else np.array(reference, np.float64),
         row["step"] * int(content["provenance"].get("lanes_per_seed", 1)),
-        _search_at(content, row["step"]),
+        _search_at(content.get("search"), row["step"], content["full_protocol"][-1]["step"]),
     )
 
 
-def _search_at(content: dict[str, Any], step: int) -> tuple[int, int, int] | None:
-    """Iterations and generations up to a step, and about how many steps per seed measuring policies took till then."""
-    if "search" not in content:
+def _choose(path: Path, steps: list[int], step: int | None) -> int:
+    """The step asked for, or the newest."""
+    if not steps:
+        which = path if path.is_dir() else "RUN"
+        raise ValueError(f"{path} has no full evaluation yet: run 'qpensieve evaluate {which}'")
+    if step is not None and step not in steps:
+        raise ValueError(f"{path} has no full evaluation at step {step}; it has: {', '.join(map(str, sorted(steps)))}")
+    return max(steps) if step is None else step
+
+
+def _search_at(search: dict[str, Any] | None, step: int, last: int) -> tuple[int, int, int] | None:
+    """Iterations and generations up to a step, and about how many steps per seed measured policies until then."""
+    if search is None:
         return None
-    search, last = content["search"], content["full_protocol"][-1]["step"]
     iterations = round(step * search["iterations"] / last)
     generations = sum(end < iterations for end in search["generation_ends"])
     measuring = int(np.mean(search["fitness_steps_per_seed"]) * step / last)
@@ -89,13 +136,13 @@ def on_common_preferences(results: Sequence[Result]) -> list[Result]:
     """The results on the preferences that all of them were evaluated on."""
     first, *others = results
     if {result.domain for result in results} != {first.domain}:
-        raise ValueError(f"runs of different domains do not compare: {', '.join(r.domain for r in results)}")
+        raise ValueError(f"runs must have the same domain to be compared, got {', '.join(r.domain for r in results)}")
     is_common = np.ones(len(first.preferences), bool)
     for result in others:
         is_common &= np.array([_find(lam, result.preferences) is not None for lam in first.preferences])
     common = first.preferences[is_common]
     if len(common) == 0:
-        raise ValueError("these runs share no test preference")
+        raise ValueError("runs must share a test preference to be compared, got none in common")
     return [_on(result, common) for result in results]
 
 
@@ -139,7 +186,7 @@ def _compared(summary: RunSummary) -> dict[str, str]:
 
 
 def labels(results: Sequence[Result]) -> list[str]:
-    """What to call each result: its algorithm, or where that is not the only one of its kind its file."""
+    """The name of each result: its algorithm, or its file if several results have that algorithm."""
     algos = [result.algo for result in results]
     return [result.algo if algos.count(result.algo) == 1 else result.name for result in results]
 
@@ -147,18 +194,26 @@ def labels(results: Sequence[Result]) -> list[str]:
 def _dominance(result: Result, against: Result | None) -> str:
     if against is None or against is result:
         return "-"
-    num = min(len(result.returns), len(against.returns))
-    shares = metrics.episodic_dominance(result.returns[:num], against.returns[:num], result.preferences)
-    return _spread(np.asarray(shares))
+    return _spread(dominance(result, against))
+
+
+def dominance(result: Result, other: Result) -> Float64[np.ndarray, " seed"]:
+    """ED of every seed against the same seed of the other: the share of preferences where it scores more.
+
+    Both must be on the same preferences (`on_common_preferences`).
+    """
+    num = min(len(result.returns), len(other.returns))
+    return np.asarray(metrics.episodic_dominance(result.returns[:num], other.returns[:num], result.preferences))
 
 
 def _spread(values: np.ndarray) -> str:
     digits = 0 if np.abs(values).max() >= 100 else 2
-    return format_spread(values.mean(), values.std(), f"{{:.{digits}f}}".format)
+    std = values.std() if len(values) > 1 else None
+    return format_spread(values.mean(), std, f"{{:.{digits}f}}".format)
 
 
 def draw(results: Sequence[Result], out: Path) -> Path:
-    """UT of every seed beside the ceiling, and the mean return vectors that each method reaches."""
+    """Draw UT of every seed with the ceiling, and the mean return vectors of each method."""
     figure = drawing.new_figure(4.2)
     left, right = figure.subplots(1, 2)
     names = labels(results)
@@ -177,7 +232,9 @@ def draw(results: Sequence[Result], out: Path) -> Path:
         set_label(known.objectives[i] if known else f"objective {i + 1}")
     if known and known.exact and results[0].reference is not None:
         ceilings = known.exact.ceilings(results[0].preferences, results[0].reference)
-        left.axhline(ceilings.utility, color=drawing.GREY, linestyle="--", linewidth=1, label="ceiling")
+        left.axhline(
+            ceilings.utility, color=drawing.GREY, linestyle="--", linewidth=1, label="ceiling on these preferences"
+        )
         right.plot(*known.exact.points.T, "x", color=drawing.GREY, label="exact front")
         left.legend(frameon=False, loc="upper left", bbox_to_anchor=(0.0, 0.96))
     right.legend(frameon=False, fontsize=8)
@@ -186,10 +243,17 @@ def draw(results: Sequence[Result], out: Path) -> Path:
 
 def read_curves(path: Path) -> dict[str, Any]:
     """Scalarised returns [t, seed, p] under an agent's own preference, of a run of few preferences."""
-    content = json.loads(path.read_text())
+    content = read_object(path)
+    with interpreting(path, KIND):
+        return _take_curves(path, content)
+
+
+def _take_curves(path: Path, content: dict[str, Any]) -> dict[str, Any]:
     rows = content["short_protocol"]
     if not rows or "mean_returns" not in rows[0]:
-        raise ValueError(f"{path} holds no curves of single preferences: export a run of few preferences")
+        raise ValueError(
+            f"{path} holds no curves of single preferences: export a run of sac or hybrid-sac with few preferences"
+        )
     preferences = np.array(content["preferences"])
     returns = np.array([row["mean_returns"] for row in rows])
     return {
@@ -205,7 +269,7 @@ def draw_single_curves(paths: Sequence[Path], out: Path) -> Path:
     curves = [read_curves(path) for path in paths]
     shared = curves[0]["preferences"]
     if any(not np.array_equal(shared, curve["preferences"]) for curve in curves):
-        raise ValueError("these files are not of the same preferences")
+        raise ValueError("all files must have the same preferences to be drawn together")
     figure = drawing.new_figure(3.6)
     panels = np.atleast_1d(figure.subplots(1, len(shared), sharex=True))
     for i, (axes, lam) in enumerate(zip(panels, shared, strict=True)):

@@ -1,6 +1,5 @@
-"""The pictures of learning curves, of one run and of several runs over each other."""
+"""The pictures of learning curves: one run, or several runs in one picture."""
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from qpensieve.records.folder import METRICS
+from qpensieve.records.reading import interpreting, read_rows
 from qpensieve.records.scores import summarize
 from qpensieve.report import drawing
 from qpensieve.report.drawing import COLOURS, GREY
@@ -25,9 +25,9 @@ else:
     Axes = Figure = Any
 
 MOST_MARKERS = 30
-"""Up to so many evaluations each gets a marker."""
+"""Evaluations get markers if there are at most this many."""
 UNNAMED = "_"
-"""Label of what the legend of the panel beside it explains already; legends skip it."""
+"""Label of a line that the legend of another panel explains; legends skip it."""
 UT_TITLE, HV_TITLE = "utility (UT)", "hypervolume (HV)"
 
 Values = Float64[np.ndarray, "t seed"]
@@ -46,10 +46,10 @@ class _Scores:
 def draw_curves(run: Path, out: Path) -> Path:
     """Draw UT, HV, temperature and the share of samples that climb a snapshot against environment steps.
 
-    Panels without data are left out. Where the axis is logarithmic, mean and deviation are those of the logarithm.
+    Panels without data are left out. If the axis is logarithmic, mean and deviation are those of the logarithm.
 
     Args:
-        run: Folder of the run.
+        run: The run folder.
         out: Picture to write.
 
     Returns:
@@ -63,7 +63,8 @@ def draw_curves(run: Path, out: Path) -> Path:
     data = read_run(run)
     scores = _score(data)
     rows = _read_rows(run / METRICS)
-    logged = {key: _read_series(rows, key, data.table.num_seeds) for key in ("temperature", "snapshot_share")}
+    with interpreting(run / METRICS, "a log"):
+        logged = {key: _read_series(rows, key, data.table.num_seeds) for key in ("temperature", "snapshot_share")}
     logged = {key: series for key, series in logged.items() if series is not None}
 
     num_panels = 1 + (scores.hv is not None) + len(logged)
@@ -83,18 +84,18 @@ def draw_curves(run: Path, out: Path) -> Path:
     if "snapshot_share" in logged:
         _draw_share(next(panels), *logged["snapshot_share"])
     drawing.set_title(figure, f"{data.domain} · {data.algo} · {drawing.count(data.table.num_seeds, 'seed')}")
-    figure.supxlabel(short_note(data.table), fontsize=9, color=GREY)
+    figure.supxlabel(short_note(data), fontsize=9, color=GREY)
     return drawing.write_figure(figure, out)
 
 
 def compare_curves(runs: Sequence[Path], out: Path) -> Path:
-    """Draw UT and HV of several runs of one domain over each other, and return the path of the picture.
+    """Draw UT and HV of several runs of one domain in one picture; returns its path.
 
     Raises:
         MissingPlots: If matplotlib is not installed.
         FileNotFoundError: If a folder lacks a file.
         ValueError: If there are no runs, a file is damaged, a run has no evaluation, or the runs differ in domain,
-            short preferences or reference point, so that their scores do not compare.
+            short preferences or reference point, so that their scores cannot be compared.
     """
     data = [read_run(run) for run in runs]
     _check_comparable(data)
@@ -109,25 +110,18 @@ def compare_curves(runs: Sequence[Path], out: Path) -> Path:
     for axes, title, ceilings in zip(panels, (UT_TITLE, HV_TITLE), _ceilings(data[0]), strict=False):
         _finish(axes, title, ceilings)
     drawing.set_title(figure, f"{data[0].domain} · {drawing.count(len(data), 'run')}: mean ± 1 std over seeds")
-    figure.supxlabel(short_note(data[0].table), fontsize=9, color=GREY)
+    figure.supxlabel(short_note(data[0]), fontsize=9, color=GREY)
     return drawing.write_figure(figure, out)
 
 
 def _read_rows(path: Path) -> list[dict[str, Any]]:
-    """Train rows by step; of two at one step (a resumed run) the later counts. A line cut off by a crash is skipped."""
-    by_step = {}
-    for line in path.read_text().splitlines() if path.is_file() else []:
-        try:
-            row = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(row, dict) and row.get("event") == "train" and "step" in row:
-            by_step[row["step"]] = row
+    """Training rows by step; if a step occurs twice (a resumed run), the later row counts. Broken lines are skipped."""
+    by_step = {row["step"]: row for row in read_rows(path) if row["event"] == "train"}
     return [by_step[step] for step in sorted(by_step)]
 
 
 def _read_series(rows: list[dict[str, Any]], key: str, num_seeds: int) -> tuple[Int64[np.ndarray, " t"], Values] | None:
-    """Steps and values of one logged quantity, or None if no row has it; what is not finite leaves a gap."""
+    """Steps and values of one logged quantity, or None if no row has it; values that are not finite leave a gap."""
     pairs = [(row["step"], row[key]) for row in rows if np.size(row.get(key, ())) == num_seeds]
     if not pairs:
         return None
@@ -139,6 +133,11 @@ def _read_series(rows: list[dict[str, Any]], key: str, num_seeds: int) -> tuple[
 
 def _score(run: RunData) -> _Scores:
     table = run.table
+    if run.scored:
+        of = lambda name: np.array([row[name] for row in run.scored or ()])
+        steps, hv = of("step").astype(np.int64), of("hv")
+        values = of("ut").astype(np.float64), of("best_single").astype(np.float64)
+        return _Scores(steps, *values, None if table.reference is None else hv.astype(np.float64))
     if len(table.short_steps) == 0:
         raise ValueError(f"{run.folder} has no short evaluation yet; nothing to draw")
     each = [summarize(r, table.short_preferences, table.reference) for r in table.short_returns]
@@ -156,7 +155,8 @@ def _check_comparable(runs: Sequence[RunData]) -> None:
     first = runs[0]
     for run in runs[1:]:
         if run.domain != first.domain:
-            raise ValueError(f"{run.folder} is a run on {run.domain}, {first.folder} on {first.domain}")
+            found = f"{run.folder} is on {run.domain}, {first.folder} on {first.domain}"
+            raise ValueError(f"runs must have the same domain to be compared: {found}")
         if not np.array_equal(run.table.short_preferences, first.table.short_preferences):
             raise ValueError(f"{run.folder} and {first.folder} were evaluated on different preferences")
         ours, theirs = run.table.reference, first.table.reference
@@ -165,13 +165,13 @@ def _check_comparable(runs: Sequence[RunData]) -> None:
 
 
 def _run_labels(runs: Sequence[RunData]) -> list[str]:
-    """The algorithms; with the folder's name where several runs have the same one."""
+    """The label of each run: its algorithm, with the name of the folder if several runs have the same algorithm."""
     counts = Counter(run.algo for run in runs)
     return [run.algo if counts[run.algo] == 1 else f"{run.algo} ({run.folder.name})" for run in runs]
 
 
 def _panels(figure: Figure, num: int) -> list[Axes]:
-    """Up to two panels a row, with environment steps along the bottom."""
+    """Up to two panels per row, with environment steps on the horizontal axis."""
     from matplotlib.ticker import EngFormatter
 
     columns = min(num, 2)
@@ -189,7 +189,7 @@ def _panels(figure: Figure, num: int) -> list[Axes]:
 def _draw_seeds(
     axes: Axes, steps: Int64[np.ndarray, " t"], values: Values, colour: str, label: str | None = None
 ) -> None:
-    """Thin lines of the seeds, their mean and a band of one standard deviation; logarithmic where the axis is."""
+    """Draw a thin line per seed, their mean and a band of one standard deviation; logarithmic if the axis is."""
     forward, back = (np.log, np.exp) if axes.get_yscale() == "log" else (np.array, np.array)
     mean, std = forward(values).mean(axis=1), forward(values).std(axis=1)
     is_one = values.shape[1] == 1
@@ -202,17 +202,18 @@ def _draw_seeds(
 def _draw_mean(
     axes: Axes, steps: Int64[np.ndarray, " t"], mean: Float64[np.ndarray, " t"], colour: str, label: str
 ) -> None:
-    # One evaluation makes no line, so few of them get markers.
+    # A single evaluation has no line, so few evaluations get markers.
     marker = "o" if len(steps) <= MOST_MARKERS else None
     axes.plot(steps, mean, color=colour, linewidth=1.8, marker=marker, markersize=3.5, zorder=4, label=label)
 
 
 def _ceilings(run: RunData) -> tuple[dict[str, float], dict[str, float]]:
-    """Of UT and of HV: what no policy can exceed, by name; known where the exact front is."""
+    """Name -> ceiling that no policy can exceed, of UT and of HV; empty if the exact front is unknown."""
     if run.exact is None or run.table.reference is None:
         return {}, {}
     best = run.exact.ceilings(run.table.short_preferences, run.table.reference)
-    return {"ceiling": best.utility, "best single policy": best.best_single}, {"ceiling": best.hypervolume}
+    ceiling = "ceiling (short protocol)"
+    return {ceiling: best.utility, "best single policy": best.best_single}, {ceiling: best.hypervolume}
 
 
 def _finish(axes: Axes, title: str, ceilings: Mapping[str, float]) -> None:

@@ -1,11 +1,13 @@
 """What all pictures share: size, colours, titles, and how their numbers are shown."""
 
+import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from qpensieve import metrics
+from qpensieve.records.atomic import write_file
 
 # matplotlib is an extra and slow to import, so it is imported by the functions that draw.
 if TYPE_CHECKING:
@@ -21,7 +23,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 """Colour-blind-safe (Okabe and Ito), one per run."""
 COLOUR_MAP = "viridis"
 REVERSED_COLOUR_MAP = f"{COLOUR_MAP}_r"
-"""Of generations; the newest is dark, since its front is drawn thinnest."""
+"""Colour map of generations; the newest is dark, because its front is the thinnest line."""
 GREY, PALE = "#555555", "#AAAAAA"
 
 
@@ -43,8 +45,10 @@ def new_figure(height: float) -> Figure:
 
 
 def write_figure(figure: Figure, out: Path) -> Path:
-    out.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(out)
+    """Draw into a file, whole or not at all; its ending says in which format."""
+    picture = io.BytesIO()
+    figure.savefig(picture, format=out.suffix.removeprefix(".") or "png")
+    write_file(out, lambda file: file.write(picture.getbuffer()))
     return out
 
 
@@ -82,6 +86,6 @@ def format_mean_std(values: np.ndarray) -> str:
 
 
 def format_like(value: float, like: float) -> str:
-    """`value` with as many decimals as suit `like`."""
+    """`value` with the number of decimals that fits `like`."""
     size = abs(like)
     return f"{value:,.{0 if size >= 1000 else 1 if size >= 100 else 2}f}"

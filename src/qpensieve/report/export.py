@@ -11,6 +11,7 @@ from qpensieve.records import search as records
 from qpensieve.records.atomic import write_text
 from qpensieve.records.evaluations import Evaluations
 from qpensieve.records.folder import CONFIG, EVALUATIONS, PROVENANCE, SEARCH
+from qpensieve.records.reading import read_object
 from qpensieve.records.scores import SCORES, RunSummary, summarize
 from qpensieve.report.tables import summarize_search
 
@@ -22,10 +23,15 @@ DIGITS = 6
 
 def export(folder: Path, out: Path) -> Path:
     """Write the run of `folder` to `out`; episodes are averaged to one return vector per seed and preference."""
+    write_text(out, _compact(_content(folder)))
+    return out
+
+
+def _content(folder: Path) -> dict[str, Any]:
     table = tables.load(folder / EVALUATIONS)
     content = {
-        "config": json.loads((folder / CONFIG).read_text()),
-        "provenance": json.loads((folder / PROVENANCE).read_text()),
+        "config": read_object(folder / CONFIG),
+        "provenance": read_object(folder / PROVENANCE),
         "preferences": table.full_preferences.tolist(),
         "reference": None if table.reference is None else table.reference.tolist(),
         "short_protocol": [
@@ -38,8 +44,7 @@ def export(folder: Path, out: Path) -> Path:
     }
     if (folder / SEARCH).exists():
         content["search"] = summarize_search(records.load(folder / SEARCH))
-    write_text(out, _compact(content))
-    return out
+    return content
 
 
 def _scored(table: Evaluations, step: int, returns: np.ndarray, is_full: bool) -> dict[str, Any]:

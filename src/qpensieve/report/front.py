@@ -25,7 +25,7 @@ else:
 MARKER_AREA = 30.0
 """Area of the marker of one return vector, square points."""
 MOST_POINTS = 400
-"""Beyond so many return vectors the markers shrink, to the same area in all."""
+"""With more return vectors than this, markers shrink so that their total area stays the same."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class _Front:
 
     @cached_property
     def is_best(self) -> Bool[np.ndarray, " n"]:
-        """Whether no point dominates; all of several equal points count, where `metrics` keeps one."""
+        """Whether no other point dominates; of equal points all count, while `metrics` keeps one."""
         distinct, place = np.unique(self.points, axis=0, return_inverse=True)
         return metrics.is_non_dominated(distinct)[place.reshape(-1)]
 
@@ -57,10 +57,10 @@ class _Front:
 def draw_front(run: Path, out: Path) -> Path:
     """Draw the learned front from the newest full evaluation, else from the newest short one.
 
-    Return vectors that coincide are drawn as rings of one marker, of equal area, each in its preference's colour.
+    Equal return vectors are drawn as rings of one marker, with equal areas, each in the colour of its preference.
 
     Args:
-        run: Folder of the run.
+        run: The run folder.
         out: Picture to write.
 
     Returns:
@@ -74,7 +74,7 @@ def draw_front(run: Path, out: Path) -> Path:
     data = read_run(run)
     d = data.table.num_objectives
     if d < 2:
-        raise ValueError(f"a front needs at least two objectives, {run} has {d}")
+        raise ValueError(f"a front needs at least two objectives, but {run} has {d}")
     front = _newest(data)
     figure = drawing.new_figure(height=6.2 if d == 2 else 7.6)
     if d == 2:
@@ -99,7 +99,7 @@ def _draw_plane(figure: Figure, run: RunData, front: _Front) -> None:
     scatter = _scatter(axes, front, 0, 1)
     best = metrics.non_dominated(front.points)
     best = best[np.argsort(best[:, 0])]
-    # A point reaches all that is left of and below it: the boundary of that is a step before each point.
+    # A point covers everything left of it and below it: the boundary is a step before each point.
     axes.step(*best.T, where="pre", color=COLOURS[1], linewidth=1.4, zorder=2, label="learned front, all seeds")
     if run.exact is not None:
         squares = {"marker": "s", "markersize": 13, "markerfacecolor": "none", "zorder": 4}
@@ -120,7 +120,7 @@ def _draw_plane(figure: Figure, run: RunData, front: _Front) -> None:
 
 
 def _draw_pairs(figure: Figure, run: RunData, front: _Front) -> None:
-    """Every pair of objectives; columns share the objective along the bottom, rows the one at the left."""
+    """Draw every pair of objectives; columns share the horizontal objective, rows the vertical one."""
     last = run.table.num_objectives - 1
     panels: dict[tuple[int, int], Axes] = {}
     scatter = None
@@ -138,7 +138,7 @@ def _draw_pairs(figure: Figure, run: RunData, front: _Front) -> None:
 
 
 def _scatter(axes: Axes, front: _Front, i: int, j: int) -> Any:
-    """Objective j over i. Dominated points are small and pale; colour is how much of the pair's preference i has."""
+    """Draw objective j over i. Dominated points are small and pale; the colour is the share of i in the preference."""
     points, lam = front.points, front.lam[:, [i, j]]
     total = lam.sum(axis=1)
     colour = np.divide(lam[:, 0], total, out=np.full(len(lam), 0.5), where=total > 0)
@@ -164,7 +164,7 @@ def _rings(
 
 
 def _describe_front(figure: Figure, run: RunData, front: _Front) -> None:
-    """Title and footnote; beside UT always what shows whether the preference is obeyed."""
+    """Title and footnote; next to UT always the numbers that show whether the preference is obeyed."""
     seeds, rows, episodes, _ = front.returns.shape
     summary = summarize(front.returns, front.preferences, run.table.reference)
     protocol = "" if front.is_full else " (short protocol)"
@@ -188,5 +188,5 @@ def _describe_front(figure: Figure, run: RunData, front: _Front) -> None:
     correlation = zip(run.objectives, summary.correlation.mean(axis=0), strict=True)
     obeys = "rank correlation of λ with return: " + ", ".join(f"{name} {value:.2f}" for name, value in correlation)
     marks = "pale: dominated · rings: preferences with the same return"
-    lines = [full if front.is_full else short_note(run.table), " · ".join(notes), obeys, marks]
+    lines = [full if front.is_full else short_note(run), " · ".join(notes), obeys, marks]
     figure.supxlabel("\n".join(lines), fontsize=9, color=GREY)

@@ -22,24 +22,24 @@ else:
     Axes = Figure = Any
 
 MOST_SEEDS = 5
-"""So many seeds at most get a panel of their own."""
+"""At most this many seeds get their own panel."""
 MOST_FRONTS = 7
-"""So many fronts at most are drawn into a panel."""
+"""At most this many fronts are drawn in a panel."""
 MOST_VOLUMES = 200
-"""Of so many archives of a seed at most the hypervolume is taken."""
+"""The hypervolume is computed for at most this many archives of a seed."""
 MARGIN = 0.12
-"""Room around what a panel is about, as a share of what that spans."""
+"""Margin around the content of a panel, as a share of its range."""
 FAR = 1.0
-"""A reference further from the fronts than this share of what they span is named, not drawn."""
+"""The reference is drawn only if its distance from the fronts is below this share of their range."""
 
 
 def draw_generations(folder: Path, out: Path) -> Path:
     """Draw how the archive grew: its fronts after the warm-up and after generations, and its hypervolume.
 
-    With two objectives every seed (up to five) has a panel. With more, the pairs of objectives of the first seed have.
+    With two objectives every seed (up to five) has a panel. With more, every pair of objectives of the first seed has.
 
     Args:
-        folder: Folder of the run.
+        folder: The run folder.
         out: Picture to write.
 
     Returns:
@@ -52,7 +52,7 @@ def draw_generations(folder: Path, out: Path) -> Path:
     """
     search = read_search(folder)
     if search.d < 2:
-        raise ValueError(f"a front needs at least two objectives, {folder} has {search.d}")
+        raise ValueError(f"a front needs at least two objectives, but {folder} has {search.d}")
     draw = _draw_planes if search.d == 2 else _draw_pairs
     figure = draw(search)
     return drawing.write_figure(figure, out)
@@ -86,7 +86,7 @@ def _draw_planes(search: SearchData) -> Figure:
 
 
 def _draw_plane(axes: Axes, search: SearchData, seed: int) -> None:
-    """Fronts over all that was measured; earlier ones are broader, so that they show where a later one is the same."""
+    """Draw fronts over all measured policies; earlier ones are broader, so they stay visible under equal later ones."""
     _scatter_measured(axes, search.measured(seed))
     if search.run.exact is not None:
         axes.plot(*search.run.exact.points.T, "x", color="black", markersize=6, zorder=6, label="exact front")
@@ -98,7 +98,7 @@ def _draw_plane(axes: Axes, search: SearchData, seed: int) -> None:
             continue
         front = front[np.argsort(front[:, 0])]
         low = search.record.reference
-        # A point reaches all that is left of and below it, down to the reference.
+        # A point covers everything left of it and below it, down to the reference.
         x, y = np.append(front[:, 0], front[-1, 0]), np.append(front[:, 1], low[1])
         x, y = np.insert(x, 0, low[0]), np.insert(y, 0, y[0])
         axes.step(x, y, where="pre", color=colour(stage), linewidth=width, zorder=3)
@@ -158,7 +158,11 @@ def _draw_volumes(axes: Axes, search: SearchData) -> None:
     if search.run.exact is not None:
         best = metrics.hypervolume(search.run.exact.points, search.record.reference)
         axes.axhline(
-            best, color="black", linestyle="--", linewidth=1.2, label=f"ceiling {drawing.format_like(best, best)}"
+            best,
+            color="black",
+            linestyle="--",
+            linewidth=1.2,
+            label=f"ceiling {drawing.format_like(best, best)} (whole exact front)",
         )
     axes.set_title("archive's hypervolume", fontsize=10)
     axes.set_xlabel("iterations of every task", fontsize=10)
@@ -166,7 +170,7 @@ def _draw_volumes(axes: Axes, search: SearchData) -> None:
 
 
 def _volume_iterations(search: SearchData) -> list[int]:
-    """Iterations, few enough, whose archives' hypervolumes are taken: the ends of generations among them."""
+    """Iterations at which the hypervolume of the archives is computed; they include the ends of generations."""
     spread = np.linspace(1, search.record.num_iterations, min(MOST_VOLUMES, search.record.num_iterations))
     return sorted({*spread.round().astype(int).tolist(), *search.ends})
 
@@ -176,7 +180,7 @@ def _volumes(record: SearchRecord, seed: int, at: Sequence[int]) -> list[float]:
     volumes, archive, done = [], np.empty((0, len(record.reference))), 0
     for t in at:
         new = record.objs[done + 1 : t + 1, seed].reshape(-1, len(record.reference))
-        # What is not above the reference stays in: it dominates nothing that is, and has no volume.
+        # Points that are not above the reference may stay: they dominate no point above it and have no volume.
         archive = metrics.non_dominated(np.concatenate([archive, new]))
         volumes.append(metrics.hypervolume(archive, record.reference))
         done = t
@@ -184,7 +188,7 @@ def _volumes(record: SearchRecord, seed: int, at: Sequence[int]) -> list[float]:
 
 
 def _shown_stages(num: int) -> list[int]:
-    """Warm-up, newest generation, and some evenly between."""
+    """The warm-up, the newest generation, and some evenly spaced ones between them."""
     return sorted(set(np.linspace(0, num - 1, min(num, MOST_FRONTS)).round().astype(int).tolist()))
 
 
@@ -208,9 +212,9 @@ def _add_generation_bar(figure: Figure, search: SearchData, panels: list[Axes]) 
 
 
 def _limits(search: SearchData, shown: Points) -> list[tuple[float, float]]:
-    """Per objective the range to show: that of the points given, or of all policies where there are none.
+    """The range to show per objective: that of `shown`, or of all policies if it is empty.
 
-    A reference near it is taken in. Policies far below it are many and would leave no room for the fronts.
+    It includes a reference that is near. It leaves out the many policies far below, which would make the fronts tiny.
     """
     if len(shown) == 0:
         shown = search.record.objs[1:].reshape(-1, search.d)
@@ -226,7 +230,7 @@ def _limits(search: SearchData, shown: Points) -> list[tuple[float, float]]:
 
 
 def _show_reference(axes: Axes, search: SearchData, pair: tuple[int, int]) -> None:
-    """The reference corner, where it is in sight."""
+    """Draw the reference point if it is within the panel."""
     x, y = search.record.reference[list(pair)].tolist()
     (left, right), (low, high) = axes.get_xlim(), axes.get_ylim()
     if left <= x <= right and low <= y <= high:
@@ -239,7 +243,7 @@ def _archive_title(search: SearchData, seed: int) -> str:
 
 
 def _outside(search: SearchData, seeds: Sequence[int], limits: Sequence[tuple[float, float]]) -> str:
-    """How many of the measured policies the panels do not show."""
+    """The number of measured policies outside the panels, in words."""
     objs = np.concatenate([search.measured(seed) for seed in seeds])
     low, high = np.array(limits).T
     num = int((~((objs >= low) & (objs <= high)).all(axis=1)).sum())

@@ -1,15 +1,17 @@
-"""All pictures of a run: one table of what is drawn, under which name and when."""
+"""The table of all pictures of a run: their file names, how they are drawn, and what they need."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from qpensieve.records.folder import SEARCH
+from qpensieve.records.links import refuse_link
 from qpensieve.report.curves import draw_curves
 from qpensieve.report.drawing import MissingPlots
 from qpensieve.report.front import draw_front
 from qpensieve.report.generations import draw_generations
 from qpensieve.report.predictions import draw_predictions
+from qpensieve.report.run_data import has_search
 
 
 @dataclass(frozen=True)
@@ -17,9 +19,9 @@ class Picture:
     """One picture of a run.
 
     Attributes:
-        name: Name of its file in the folder of the run.
-        draw: Draws the run of a folder into a file; returns the file, or None where there is nothing to draw.
-        needs: A file of the folder without which the picture does not apply.
+        name: Name of its file in the run folder.
+        draw: Draws the run of a folder into a file; returns the file, or None if there is nothing to draw.
+        needs: A file of the folder; the picture applies only if it exists.
     """
 
     name: str
@@ -35,15 +37,52 @@ PICTURES = (
 )
 
 
-def all_pictures(folder: Path) -> list[Path]:
-    """Draw every picture that applies to the run of `folder`; returns their files."""
-    chosen = [picture for picture in PICTURES if picture.needs is None or (folder / picture.needs).exists()]
-    paths = [picture.draw(folder, folder / picture.name) for picture in chosen]
+SUFFIXES = (".png", ".pdf", ".svg", ".jpg", ".jpeg")
+"""A path that ends so is a picture; any other is a folder for all of them."""
+
+
+def plot(run: Path, out: Path | None = None) -> list[Path]:
+    """Draw a run's folder or an exported run; returns the pictures.
+
+    Args:
+        run: The folder or file.
+        out: A picture: the front goes there. A folder: all pictures go there. None: into the run's folder, or beside
+            the file.
+    """
+    if out is not None and is_picture(out):
+        return [draw_front(run, out)]
+    if out is None and run.is_file():
+        return all_pictures(run, run.parent, f"{run.stem}-")
+    return all_pictures(run, out)
+
+
+def is_picture(path: Path) -> bool:
+    return path.suffix.lower() in SUFFIXES
+
+
+def all_pictures(run: Path, to: Path | None = None, prefix: str = "") -> list[Path]:
+    """Draw every picture that applies to a run; returns their files.
+
+    Args:
+        run: Its folder, or the file it was exported to.
+        to: Folder of the pictures; default: the run's.
+        prefix: What their names begin with.
+    """
+    chosen = [picture for picture in PICTURES if picture.needs is None or (run / picture.needs).exists()]
+    targets = [(to or run) / f"{prefix}{picture.name}" for picture in chosen]
+    for target in targets:
+        refuse_link(target)
+    paths = [picture.draw(run, target) for picture, target in zip(chosen, targets, strict=True)]
     return [path for path in paths if path is not None]
 
 
+def missing(run: Path) -> list[str]:
+    """Names of the pictures that an exported run does not hold enough for."""
+    return [picture.name for picture in PICTURES if picture.needs] if has_search(run) else []
+
+
 def draw_pictures(folder: Path) -> list[Path]:
-    """`all_pictures`, or none where matplotlib is not installed."""
+    """`all_pictures`, or none if matplotlib is not installed."""
     try:
         return all_pictures(folder)
     except MissingPlots:

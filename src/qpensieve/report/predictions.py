@@ -1,4 +1,4 @@
-"""The picture of how far the predictions of a population (PGMORL) came true."""
+"""The picture that compares the predictions of a population (PGMORL) with what was reached."""
 
 from dataclasses import dataclass
 from itertools import cycle
@@ -20,9 +20,9 @@ else:
     Axes = Figure = Any
 
 MOST_SEEDS = 5
-"""Arrows of so many seeds at most are drawn."""
+"""Arrows are drawn for at most this many seeds."""
 MARGIN = 0.12
-"""Room around what a panel is about, as a share of what that spans."""
+"""Margin around the content of a panel, as a share of its range."""
 
 
 @dataclass(frozen=True)
@@ -48,16 +48,16 @@ class _Predictions:
 
 
 def draw_predictions(folder: Path, out: Path) -> Path | None:
-    """Draw the changes of the objectives that were predicted for tasks against those that they reached.
+    """Draw the predicted changes of the objectives of tasks against the changes they reached.
 
     Only generations that ran to their full length count. With two objectives, arrows show the newest two of them.
 
     Args:
-        folder: Folder of the run.
+        folder: The run folder.
         out: Picture to write.
 
     Returns:
-        The path of the picture; None where nothing was predicted (PFA, or no whole generation yet).
+        The path of the picture; None if nothing was predicted (PFA, or no whole generation yet).
 
     Raises:
         MissingPlots: If matplotlib is not installed.
@@ -74,7 +74,7 @@ def draw_predictions(folder: Path, out: Path) -> Path | None:
 
 def _predictions(search: SearchData) -> _Predictions:
     record, whole = search.record, search.is_whole
-    num = len(whole)  # a generation that has only been chosen has reached nothing yet
+    num = len(whole)  # a generation that has only been chosen has no result yet
     reached, predicted = record.reached()[0], record.predicted[:num]
     is_known = np.isfinite(predicted).all(axis=3) & whole[:, None, None]
     generation, seed, _ = (index.astype(np.int64) for index in np.nonzero(is_known))
@@ -82,7 +82,7 @@ def _predictions(search: SearchData) -> _Predictions:
 
 
 def _draw_tasks(search: SearchData, tasks: _Predictions) -> Figure:
-    """A panel per objective; with two objectives below them one per generation with arrows."""
+    """Draw a panel per objective; with two objectives, also a panel with arrows per generation."""
     columns = 2 if search.d in (2, 4) else 3
     newest = sorted(set(tasks.generation.tolist()))
     shown = newest[-columns:] if search.d == 2 else []
@@ -107,7 +107,7 @@ def _draw_tasks(search: SearchData, tasks: _Predictions) -> Figure:
 
 
 def _draw_changes(axes: Axes, search: SearchData, tasks: _Predictions, j: int) -> Any:
-    """Reached over predicted changes of objective j."""
+    """Draw reached over predicted changes of objective j."""
     predicted, reached = (after[:, j] - tasks.start[:, j] for after in (tasks.predicted, tasks.reached))
     both = np.concatenate([predicted, reached])
     span = float(np.ptp(both)) or abs(float(both[0])) or 1.0
@@ -127,14 +127,14 @@ def _draw_changes(axes: Axes, search: SearchData, tasks: _Predictions, j: int) -
 
 
 def _correlation(x: Float64[np.ndarray, " n"], y: Float64[np.ndarray, " n"]) -> str:
-    """Pearson's, or a dash where one of the two does not vary."""
+    """Pearson's, or a dash if one of the two does not vary."""
     if np.ptp(x) == 0 or np.ptp(y) == 0:
         return "-"
     return f"{np.corrcoef(x, y)[0, 1]:.2f}"
 
 
 def _draw_arrows(axes: Axes, search: SearchData, tasks: _Predictions) -> None:
-    """Of one generation: from where a task started to where it was predicted to go, and to where it went."""
+    """Draw arrows for one generation: from the start of a task to its prediction, and to what it reached."""
     whole = {"angles": "xy", "scale_units": "xy", "scale": 1, "units": "inches"}
     tasks = tasks.where(tasks.seed < MOST_SEEDS)
     axes.quiver(*tasks.start.T, *(tasks.predicted - tasks.start).T, color=PALE, width=0.02, zorder=2, **whole)

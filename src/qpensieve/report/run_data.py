@@ -1,6 +1,5 @@
-"""A run as its pictures read it: the files of its folder, and what is known of its domain."""
+"""The data of a run for its pictures: the files of its folder, and what is known about its domain."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,23 +11,29 @@ from jaxtyping import Bool, Float64
 
 from qpensieve.envs.exact import ExactFront
 from qpensieve.envs.registry import Domain, find_domain
+from qpensieve.preferences import test_table
 from qpensieve.records import evaluations
 from qpensieve.records import search as searches
 from qpensieve.records.evaluations import Evaluations
 from qpensieve.records.folder import CONFIG, EVALUATIONS, SEARCH
+from qpensieve.records.reading import interpreting, read_object
 from qpensieve.records.search import SearchRecord
 from qpensieve.report import drawing
 
 Points = Float64[np.ndarray, "n d"]
+SHORT_EVERY = 5
+"""The short protocol takes every so many-th row of the test table."""
 
 
 @dataclass(frozen=True)
 class RunData:
-    """What the folder of a run holds."""
+    """What a run folder holds."""
 
     folder: Path
     config: Mapping[str, Any]
     table: Evaluations
+    scored: Sequence[Mapping[str, Any]] | None = None
+    """Of an exported run, which leaves out the returns of the short protocol: its scores, one row per evaluation."""
 
     @property
     def algo(self) -> str:
@@ -41,12 +46,12 @@ class RunData:
 
     @property
     def domain(self) -> str:
-        """Short name of a known domain, or whatever the run calls a foreign one."""
+        """Short name of a known domain, or the name of a foreign environment."""
         return str(self.config.get("domain", "unknown domain")) if self.known is None else self.known.id
 
     @property
     def exact(self) -> ExactFront | None:
-        """The exact front, where the domain has one."""
+        """The exact front, if the domain has one."""
         known = self.known
         return known.exact if known and len(known.objectives) == self.table.num_objectives else None
 
@@ -56,11 +61,11 @@ class RunData:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Axis labels: the objectives, with units where they are obvious."""
+        """Axis labels: the objectives, with units if they are obvious."""
         return self._names(self.known.labels if self.known else self.config.get("objectives", ()))
 
     def _names(self, names: Sequence[Any]) -> tuple[str, ...]:
-        """The names, or numbers where they are not one per objective."""
+        """The names, or numbers if there is not one name per objective."""
         d = self.table.num_objectives
         return tuple(map(str, names)) if len(names) == d else tuple(f"objective {i + 1}" for i in range(d))
 
@@ -92,26 +97,69 @@ class SearchData:
 
     @property
     def is_whole(self) -> Bool[np.ndarray, " g"]:
-        """Whether a generation ran to its full length; a record with only one cannot tell, its settings can."""
+        """Whether each generation ran to its full length, by the record and, if known, by the settings."""
         whole, length = self.record.reached()[1], self.stages.get("generation_iterations")
         return whole if length is None else whole & (np.diff(self.ends) == length)
 
     def measured(self, seed: int) -> Points:
-        """What every policy of a seed reached."""
+        """The objectives that every policy of a seed reached."""
         return self.record.objs[1:, seed].reshape(-1, self.d)
 
 
 def read_run(folder: Path) -> RunData:
+    """The run of a folder, or of a file that `qpensieve export` wrote."""
+    if folder.is_file():
+        return _read_export(folder)
     path = folder / CONFIG
     if not path.is_file():
-        raise FileNotFoundError(f"no {CONFIG} in {folder}; is it a run's folder?")
-    try:
-        config = json.loads(path.read_text())
-    except ValueError as error:
-        raise ValueError(f"{path} is damaged: {error}") from error
-    if not isinstance(config, dict):
-        raise ValueError(f"{path} is damaged: it holds no JSON object")
+        raise FileNotFoundError(f"no {CONFIG} in {folder}; is it a run folder?")
+    config = read_object(path)
+    with interpreting(path, "a configuration"):
+        _check(config)
     return RunData(folder, config, evaluations.load(folder / EVALUATIONS))
+
+
+def _check(config: dict[str, Any]) -> None:
+    """ValueError for values that no picture can be made of."""
+    agent = config.get("agent", {})
+    stages = agent.get("stages", {}) if isinstance(agent, dict) else None
+    if not isinstance(stages, dict):
+        raise ValueError(f"agent must hold settings, got {agent!r}")
+    counts = {"first_seed": config.get("first_seed", 0)}
+    counts |= {name: stages.get(name, 0) for name in ("generation_iterations", "fitness_episodes")}
+    for name, value in counts.items():
+        if type(value) is not int:
+            raise ValueError(f"{name} must be a whole number, got {value!r}")
+    if not isinstance(config.get("objectives", []), list):
+        raise ValueError(f"objectives must be a list, got {config['objectives']!r}")
+
+
+def _read_export(path: Path) -> RunData:
+    content = read_object(path)
+    with interpreting(path, "a file that 'qpensieve export' wrote"):
+        _check(content["config"])
+        return _take_apart(path, content)
+
+
+def _take_apart(path: Path, content: dict[str, Any]) -> RunData:
+    config, full, short = content["config"], content["full_protocol"], content["short_protocol"]
+    returns = [np.array(row["mean_returns"], np.float64) for row in full]
+    lam = np.array(content.get("preferences") or test_table(returns[0].shape[-1]), np.float64)
+    reference = content["reference"]
+    is_short_all = "preferences" in config["agent"]  # agents of single preferences are evaluated on all of them
+    near = None if reference is None else np.array(reference, np.float64)
+    seeds, d = int(config["seeds"]), lam.shape[1]
+    table = evaluations.empty(seeds, lam if is_short_all else lam[::SHORT_EVERY], np.empty((0, d)), lam, near)
+    for row, of_seeds in zip(full, returns, strict=True):
+        if of_seeds.shape != (seeds, *lam.shape):
+            raise ValueError(f"{path}: returns must have the shape {(seeds, *lam.shape)}, got {of_seeds.shape}")
+        table = evaluations.append_full(table, int(row["step"]), of_seeds[:, :, None])
+    return RunData(path, config, table, short)
+
+
+def has_search(path: Path) -> bool:
+    """Whether an exported run is of a population, whose search is not in the file."""
+    return path.is_file() and "search" in read_object(path)
 
 
 def read_search(folder: Path) -> SearchData:
@@ -121,9 +169,9 @@ def read_search(folder: Path) -> SearchData:
     return search
 
 
-def short_note(table: Evaluations) -> str:
-    """What the short protocol was, for the foot of a picture."""
-    episodes = table.short_returns.shape[3]
+def short_note(run: RunData) -> str:
+    """Description of the short protocol, for the foot of a picture."""
+    episodes = run.table.short_returns.shape[3] if not run.scored else run.scored[0]["episodes"]
     return f"short protocol: every fifth preference x {episodes} episodes; not comparable with the paper's table"
 
 

@@ -1,13 +1,12 @@
-"""What a run scored, as a table for people and as JSON; reads result files only."""
+"""The scores of a run, as a table for people and as JSON; reads result files only."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from qpensieve import metrics
-from qpensieve.console import align, format_number, format_spread
+from qpensieve.console import format_number, format_table
 from qpensieve.envs.registry import Domain, find_domain
 from qpensieve.envs.treasures import find_treasures, share_found
 from qpensieve.records import evaluations as tables
@@ -15,22 +14,26 @@ from qpensieve.records import search as records
 from qpensieve.records.atomic import write_json
 from qpensieve.records.evaluations import Evaluations
 from qpensieve.records.folder import CONFIG, EVALUATIONS, PROVENANCE, SEARCH, SUMMARY
+from qpensieve.records.links import refuse_link
+from qpensieve.records.reading import interpreting, read_object
 from qpensieve.records.scores import RunSummary, columns, summarize
 from qpensieve.records.search import SearchRecord
 
 
 def summarize_run(folder: Path) -> dict[str, Any]:
-    """Scores of the newest full evaluation, per seed and over seeds; beside exact ceilings where they are known."""
-    config = json.loads((folder / CONFIG).read_text())
+    """Scores of the newest full evaluation, per seed and over seeds, and exact ceilings if they are known."""
+    config = read_object(folder / CONFIG)
     table = tables.load(folder / EVALUATIONS)
     if len(table.full_steps) == 0:
         raise ValueError(f"{folder} has no full evaluation yet: run 'qpensieve evaluate {folder}'")
     returns = table.full_returns[-1]
     scores = summarize(returns, table.full_preferences, table.reference)
+    with interpreting(folder / CONFIG, "a configuration"):
+        domain, algo, first_seed = str(config["domain"]), str(config["algo"]), int(config["first_seed"])
     content = {
-        "domain": config["domain"],
-        "algo": config["algo"],
-        "seeds": list(range(config["first_seed"], config["first_seed"] + config["seeds"])),
+        "domain": domain,
+        "algo": algo,
+        "seeds": list(range(first_seed, first_seed + table.num_seeds)),
         "step": int(table.full_steps[-1]),
         "environment_steps_per_seed": int(table.full_steps[-1]) * lanes_per_seed(folder),
         "preferences": len(table.full_preferences),
@@ -39,12 +42,12 @@ def summarize_run(folder: Path) -> dict[str, Any]:
     }
     if (folder / SEARCH).exists():
         content["search"] = summarize_search(records.load(folder / SEARCH))
-    known = find_domain(config["domain"])
+    known = find_domain(domain)
     return content if known is None else content | _special(known, table)
 
 
 def summarize_search(record: SearchRecord) -> dict[str, Any]:
-    """How a population came to its archive: its lengths, and the archive's growth over the generations."""
+    """The search of a population in numbers: its length, and the growth of the archive over the generations."""
     seeds, ends = range(record.num_seeds), record.generation_ends()
     return {
         "iterations": record.num_iterations,
@@ -60,29 +63,30 @@ def summarize_search(record: SearchRecord) -> dict[str, Any]:
 
 
 def lanes_per_seed(folder: Path) -> int:
-    """Environments that each seed of a run steps side by side: every one of them costs samples."""
+    """Number of environments that each seed of a run steps side by side; all of them cost samples."""
     path = folder / PROVENANCE
-    return int(json.loads(path.read_text()).get("lanes_per_seed", 1)) if path.exists() else 1
+    if not path.exists():
+        return 1
+    with interpreting(path, "the origin of a run"):
+        return int(read_object(path).get("lanes_per_seed", 1))
 
 
 def write_summary(folder: Path) -> dict[str, Any]:
-    """`summary.json` of a run."""
+    """Write `summary.json` of a run; returns its content."""
     content = summarize_run(folder)
+    refuse_link(folder / SUMMARY)
     write_json(folder / SUMMARY, content)
     return content
 
 
 def format_summary(content: dict[str, Any]) -> str:
-    """The table that a run ends with."""
-    per_seed, over = content["per_seed"], content["over_seeds"]
+    """The table that is shown at the end of a run."""
     rows = [
         f"{content['domain']}, {content['algo']}, step {content['step']:,}, "
-        f"full protocol ({content['preferences']} preferences), "
-        f"{content['environment_steps_per_seed']:,} environment steps per seed in all"
+        f"full protocol ({content['preferences']} preferences)",
+        f"{content['environment_steps_per_seed']:,} environment steps per seed in all",
+        format_table(_seed_rows(content), show=format_number),
     ]
-    cells = [["seed", *map(str, content["seeds"]), "mean"]]
-    cells += [[name, *map(format_number, values), _spread(over.get(name))] for name, values in per_seed.items()]
-    rows += align(list(zip(*cells, strict=True)), [True] + [False] * len(per_seed))
     if "search" in content:
         rows += _format_search(content["search"])
     for i, found in enumerate(content.get("treasures", [])):
@@ -91,7 +95,7 @@ def format_summary(content: dict[str, Any]) -> str:
         rows += _format_deep_sea(content["dst"])
     known = find_domain(content["domain"])
     if known is not None and known.in_paper and not known.is_hypervolume_comparable:
-        rows.append("HV is not comparable with the paper's: it prints no reference point and ours is a guess.")
+        rows.append("HV is not comparable with the paper's: it prints no reference point")
     return "\n".join(rows)
 
 
@@ -120,8 +124,8 @@ def _special(domain: Domain, table: Evaluations) -> dict[str, Any]:
 def _format_deep_sea(content: dict[str, Any]) -> list[str]:
     ceilings = content["ceilings"]
     lines = [
-        f"exact ceilings: UT {ceilings['utility']:.3f} (one fixed trip at most {ceilings['best_single']:.2f}), "
-        f"HV {ceilings['hypervolume']:.1f}"
+        f"exact ceilings, full protocol: UT {ceilings['utility']:.3f} "
+        f"(one fixed trip {ceilings['best_single']:.2f}), HV {ceilings['hypervolume']:.1f}"
     ]
     for i, (values, share) in enumerate(zip(content["treasures"], content["front_share"], strict=True)):
         lines.append(
@@ -134,8 +138,8 @@ def _format_search(content: dict[str, Any]) -> list[str]:
     generations = content["generations"]
     fitness = int(np.mean(content["fitness_steps_per_seed"]))
     lines = [
-        f"{content['iterations']} iterations of {content['tasks']} tasks, {generations} generations after the warm-up; "
-        f"{fitness:,} more environment steps per seed to measure policies"
+        f"{content['iterations']} iterations of {content['tasks']} tasks, {generations} generations after the warm-up",
+        f"{fitness:,} more environment steps per seed to measure policies",
     ]
     for i, (size, volumes) in enumerate(zip(content["archive_size"], content["archive_hv"], strict=True)):
         before = f"HV {format_number(volumes[0])} after the warm-up, " if generations else "still in the warm-up, HV "
@@ -144,5 +148,11 @@ def _format_search(content: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _spread(summary: dict[str, float] | None) -> str:
-    return "" if summary is None else format_spread(summary["mean"], summary["std"])
+def _seed_rows(content: dict[str, Any]) -> list[dict[str, Any]]:
+    """A row per seed; of several seeds also their mean and standard deviation."""
+    per_seed, over, seeds = content["per_seed"], content["over_seeds"], content["seeds"]
+    rows = [{"seed": str(seed)} | {name: per_seed[name][i] for name in per_seed} for i, seed in enumerate(seeds)]
+    if len(seeds) > 1:
+        of = lambda what: {name: over[name][what] if name in over else None for name in per_seed}
+        rows += [{"seed": "mean"} | of("mean"), {"seed": "std"} | of("std")]
+    return rows

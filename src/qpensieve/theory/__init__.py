@@ -1,4 +1,4 @@
-"""The theorem, executable: exact soft policy iteration for every preference on finite MOMDPs (docs/theory.md)."""
+"""The theorem as a program: exact soft policy iteration for every preference on finite MOMDPs (docs/theory.md)."""
 
 from qpensieve.theory.coverage import SoftFront, coverage_set, trace_front
 from qpensieve.theory.iteration import Iterate, Method, best_offer, improve, improve_naive, iterate, policy_gap

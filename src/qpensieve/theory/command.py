@@ -17,11 +17,11 @@ from qpensieve.theory.treasure import deep_sea_treasure
 
 Name = Literal["random", "chain", "treasure", "two-armed"]
 TEMPERATURES: dict[str, float] = {"random": 0.1, "chain": 0.02, "treasure": 0.1, "two-armed": 1.0}
-"""Where no other is asked for."""
+"""Default temperature of each problem."""
 FALLING = (1.0, 0.3, 0.1, 0.03, 0.01, 1e-3, 1e-4, 1e-5)
 """Temperatures of the picture of the front."""
 FINE, SMALL = 201, 100
-"""Preferences of that picture, on problems of up to so many states; larger ones use those of the run."""
+"""Number of preferences in that picture, and the most states for which it is used; else those of the run are used."""
 SHOWN: tuple[Method, ...] = (
     iteration.NAIVE,
     Method("envelope only (no buffer)", num_preferences=None),
@@ -29,7 +29,7 @@ SHOWN: tuple[Method, ...] = (
 )
 RUN_EXAMPLE = RandomSpec(5, 3, 2, num_successors=1, reward_density=0.5)
 RUN_SEEDS, RUN_ALPHA = (13, 26), 0.1
-"""Random MOMDPs on which the lines fail along a run from the uniform policy."""
+"""Seeds of random MOMDPs on which the lines fail during a run from the uniform policy."""
 
 
 @dataclass(frozen=True)
@@ -40,14 +40,14 @@ class Settings:
         out: Folder for theory-gap.png, theory-front.png and theory.json.
         mdp: The problem: a random one, a chain, the grid Deep Sea Treasure, or the two-armed example.
         seed: Seed of the random problem and of the preference sets.
-        temperature: Temperature of the entropy bonus; default: one that suits the problem.
+        temperature: Temperature of the entropy bonus; default: one that fits the problem.
         preferences: Number of equally spaced preferences.
         iterations: Improvements to run and draw.
         states: States of the random problem.
         actions: Actions of the random problem.
         discount: Discount of the random problem.
-        study: Also measure, over many problems, what sharing and memory each buy (minutes); writes study.json.
-        momdps: Random problems of the study, beside ten chains and the grid.
+        study: Also measure over many problems how much sharing and memory help (minutes); writes study.json.
+        momdps: Number of random problems in the study, in addition to ten chains and the grid.
     """
 
     out: Path = Path("theory")
@@ -140,7 +140,7 @@ def _fronts(momdp: Momdp, prefs: np.ndarray, progress: Progress) -> tuple[np.nda
         fronts.append(coverage.trace_front(momdp, prefs, alpha, vertices))
         progress.note(now=f"temperature {alpha:g}")
         progress.show(2 * len(SHOWN) + i + 1, force=i + 1 == len(FALLING))
-    progress.say("")
+    progress.end()
     return vertices, fronts
 
 
@@ -161,7 +161,7 @@ def _front_rows(fronts: list[coverage.SoftFront]) -> list[dict[str, Any]]:
 
 
 def explain_lines() -> str:
-    """Where lines 5 and 6 of the paper's proof fail, by hand and along a run."""
+    """Text that shows where lines 5 and 6 of the paper's proof fail: by hand, and during a run."""
     parts = []
     for label, example in ((5, proof.line_5_example), (6, proof.line_6_example)):
         momdp, offers, alpha = example()
@@ -184,7 +184,7 @@ def _dedent(text: str) -> str:
 
 
 def _failures_met() -> str:
-    """The largest failure of each line in each reading along two runs."""
+    """Text with the largest failure of each line, in each reading, during two runs."""
     found = []
     for seed in RUN_SEEDS:
         momdp = random_momdp(np.random.default_rng(seed), RUN_EXAMPLE)
@@ -209,7 +209,7 @@ def _failures_met() -> str:
 
 
 def run_study(path: Path, num_random: int, seed: int) -> None:
-    """The study of `experiment`, printed and written."""
+    """Run the study of `experiment`, print it and write it."""
     cases, chosen = experiment.make_cases(num_random, seed=seed), experiment.settings()
     progress = Progress(len(cases) * len(chosen), 0)
 

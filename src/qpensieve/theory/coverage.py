@@ -1,4 +1,4 @@
-"""What a finite MOMDP allows at temperature 0, its convex coverage set, and how soft policies approach it."""
+"""The convex coverage set of a finite MOMDP (temperature 0), and how soft policies approach it."""
 
 from dataclasses import dataclass
 
@@ -10,12 +10,12 @@ from qpensieve.theory.momdp import Momdp
 from qpensieve.theory.soft import LogProbs, Prefs
 
 SAME = 1e-9
-"""Gain in scalarised value below which a return vector is not new."""
+"""A return vector is new only if it gains more than this in scalarised value."""
 MOST_ROUNDS = 10_000
 
 
 def best_policy(momdp: Momdp, prefs: Prefs) -> LogProbs:
-    """A best deterministic policy for each lam . r at temperature 0, by policy iteration; ties keep the old action."""
+    """The best deterministic policy for each lam . r at temperature 0, by policy iteration; a tie keeps its action."""
     policy = np.zeros((len(prefs), momdp.num_states), dtype=np.int64)
     for _ in range(MOST_ROUNDS):
         logp = _deterministic(policy, momdp.num_actions)
@@ -35,11 +35,11 @@ def _deterministic(policy: np.ndarray, num_actions: int) -> LogProbs:
 def coverage_set(momdp: Momdp) -> Float64[np.ndarray, "n 2"]:
     """The convex coverage set of two objectives from the start: every vertex of the upper hull, by first objective.
 
-    Solves both ends, then the preference at which two neighbours are worth the same; what beats both there is a new
-    vertex between them. Ends when no neighbours have one.
+    Solves both ends first, then the preference at which two neighbours are equally good: a policy that is better than
+    both there is a new vertex between them. Ends when no pair of neighbours has one.
     """
     if momdp.num_objectives != 2:
-        raise ValueError(f"the exact coverage set is for two objectives, {momdp.name} has {momdp.num_objectives}")
+        raise ValueError(f"the exact coverage set needs two objectives, but {momdp.name} has {momdp.num_objectives}")
     low, high = _corner(momdp, 0.0), _corner(momdp, 1.0)
     vertices = _between(momdp, low, high)
     if high[0] <= low[0] + SAME:
@@ -48,8 +48,8 @@ def coverage_set(momdp: Momdp) -> Float64[np.ndarray, "n 2"]:
 
 
 def _corner(momdp: Momdp, first: float) -> Float64[np.ndarray, " 2"]:
-    """Best return at an end of the preferences; among the best, the one that is best in the other objective too."""
-    # A weight too small to change the order of what differs by more than rounding breaks the ties.
+    """Best return at an end of the preferences; of equal ones, the best in the other objective."""
+    # The entry of the other objective is 1e-6: enough to break ties, too small to change any other order.
     return _best_return(momdp, min(max(first, 1e-6), 1 - 1e-6))
 
 
@@ -82,7 +82,7 @@ class SoftFront:
     returns: Float64[np.ndarray, "m d"]
     """Discounted return from the start without entropy, one row per preference."""
     loss: Float64[np.ndarray, " m"]
-    """What it falls short of the best scalarised return."""
+    """Best scalarised return minus the one of this policy."""
     bound: float
     """Alpha log(number of actions) / (1 - discount): no loss may exceed it."""
 
@@ -90,7 +90,7 @@ class SoftFront:
 def trace_front(
     momdp: Momdp, prefs: Prefs, alpha: float, vertices: Float64[np.ndarray, "n d"], most_iterations: int = 1000
 ) -> SoftFront:
-    """Run Q-Pensieve soft policy iteration with the full envelope to its fixed point and take the policies' returns."""
+    """Returns of the policies at the fixed point of Q-Pensieve soft policy iteration with the full envelope."""
     q = np.full((len(prefs), momdp.num_states, momdp.num_actions), -np.inf)
     logp = soft.uniform_policy(momdp, len(prefs))
     for step, current in enumerate(iteration.iterate(momdp, prefs, alpha, iteration.ENVELOPE)):

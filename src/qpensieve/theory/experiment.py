@@ -1,7 +1,7 @@
-"""What sharing preferences and remembering Q-functions each buy: one experiment over many MOMDPs.
+"""How much sharing preferences and remembering Q-functions help: one experiment over many MOMDPs.
 
-A method's score on a MOMDP is the number of improvements until the loss of its exact policies, at every preference,
-state and action, is at most `TARGET`; with critics that cannot reach that, the loss they are left with.
+The score of a method on a MOMDP is the number of improvements until the loss of its exact policies is at most `TARGET`
+at every preference, state and action. With noisy critics, which cannot reach this, it is the remaining loss.
 """
 
 from collections import deque
@@ -27,9 +27,9 @@ Row = dict[str, object]
 TARGET = 1e-3
 """Loss at which a run counts as done."""
 MOST_ITERATIONS = 2000
-"""Runs that take longer count as this many."""
+"""Most iterations of a run; longer runs are stopped and count as this many."""
 NOISY_ITERATIONS, NOISY_TAIL = 40, 20
-"""Length of a run with noise, and over how many of its last iterations the remaining loss is averaged."""
+"""Iterations of a run with noise, and number of last iterations over which the remaining loss is averaged."""
 SIGMA = 0.3
 """Standard deviation of the noise, in units of the mean spread of the optimum over actions."""
 METHODS = (
@@ -95,7 +95,7 @@ def make_cases(num_random: int = 100, num_chains: int = 10, num_prefs: int = 11,
 
 
 def settings(num_backups: Sequence[int] = (1, 2, 3, 4, 5)) -> list[Setting]:
-    """Exact critics, few backups from three starts, and noise, fresh and kept."""
+    """All settings: exact critics, few backups from three starts, and fresh or kept noise."""
     starts: tuple[Start, ...] = ("low", "zero", "optimistic")
     return [
         Setting("exact", lambda case: iteration.exact_critic(case.momdp, case.alpha)),
@@ -122,7 +122,7 @@ def _backup_critic(case: Case, num: int) -> Critic:
 def _noisy_critic(case: Case, is_kept: bool, num_averaged: int = 1) -> Critic:
     """Exact Q-functions plus normal noise on every entry, the same each time if `is_kept`.
 
-    With `num_averaged` above 1 the mean of so many last Q-functions: another use of the same memory, as a control.
+    If `num_averaged` is above 1, the mean of that many last Q-functions: another use of the same memory, as a control.
     """
     generator = np.random.default_rng((1, case.seed))
     scale = SIGMA * float(np.ptp(case.optimum, axis=-1).mean())
@@ -151,12 +151,12 @@ def start_q(case: Case, start: Start) -> VectorQ:
 
 
 def loss(case: Case, one: Iterate) -> float:
-    """Largest loss of the iterate's policies, whatever its critic believes."""
+    """Largest exact loss of the policies, independent of the critic's estimate."""
     return iteration.policy_gap(case.momdp, case.prefs, case.alpha, one.logp, case.optimum)
 
 
 def score(case: Case, method: Method, setting: Setting) -> float:
-    """Iterations to the target, or the remaining loss where critics are noisy."""
+    """Iterations to the target, or the remaining loss if critics are noisy."""
     run = case.run(method, setting)
     if setting.is_noisy:
         tail = islice(run, NOISY_ITERATIONS - NOISY_TAIL, NOISY_ITERATIONS)

@@ -1,4 +1,4 @@
-"""The two pictures of `qpensieve theory`: the way to the optimum, and the front as the temperature falls."""
+"""The two pictures of `qpensieve theory`: the gap to the optimum, and the front as the temperature falls."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,13 +16,13 @@ else:
     Axes = Any
 
 FLOOR = 1e-12
-"""Gaps are drawn from here up; below is rounding."""
+"""Smallest gap that is drawn; smaller ones are rounding."""
 Curves = Mapping[str, Sequence[float]]
 """Method -> gap to the optimum at each iteration."""
 
 
 def draw_gaps(path: Path, title: str, panels: Mapping[str, Curves]) -> Path:
-    """Gap to the optimum per iteration, one panel per kind of critic, one line per method."""
+    """Draw the gap to the optimum per iteration: one panel per kind of critic, one line per method."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(WIDTH * 1.25, 4.2), dpi=DPI, layout="constrained")
@@ -38,7 +38,7 @@ def draw_gaps(path: Path, title: str, panels: Mapping[str, Curves]) -> Path:
 
 
 def _draw_curves(axes: Axes, curves: Curves) -> None:
-    # Lines that coincide stay visible: the first is the widest and lies lowest.
+    # Equal lines stay visible: the first is the widest and is drawn below the others.
     for i, (name, gaps) in enumerate(curves.items()):
         values = np.maximum(gaps, FLOOR)
         width = 1.2 + 0.8 * (len(curves) - 1 - i)
@@ -48,7 +48,7 @@ def _draw_curves(axes: Axes, curves: Curves) -> None:
 
 
 def draw_front(path: Path, title: str, vertices: Float64[np.ndarray, "n 2"], fronts: Sequence[SoftFront]) -> Path:
-    """Returns of the final policies per temperature over the exact coverage set, and their loss beside its bound."""
+    """Draw the returns of the final policies per temperature, the exact coverage set, and their loss with its bound."""
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -74,7 +74,7 @@ def draw_front(path: Path, title: str, vertices: Float64[np.ndarray, "n 2"], fro
 
 
 def _zoom(axes: Axes, vertices: Float64[np.ndarray, "n 2"]) -> None:
-    """Room for half a front around the front: at high temperatures the policies are far away."""
+    """Show the front with a margin of half its size: at high temperatures the policies are far away."""
     low, high = vertices.min(axis=0), vertices.max(axis=0)
     room = 0.5 * np.maximum(high - low, 1e-3)
     axes.set_xlim(low[0] - room[0], high[0] + 0.3 * room[0])

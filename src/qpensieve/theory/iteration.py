@@ -11,7 +11,7 @@ from qpensieve.theory.momdp import Momdp
 from qpensieve.theory.soft import LogProbs, Prefs, ScalarQ, VectorQ
 
 Members = Bool[np.ndarray, "m m"]
-"""W(lam) of every preference: row = whose set, column = who is in it. The diagonal is true."""
+"""W(lam) of every preference: entry (i, j) says whether preference j is in W of preference i. The diagonal is true."""
 Snapshots = Float64[np.ndarray, "k m s a d"]
 """Vector Q-functions on offer, oldest first, the current one last."""
 Critic = Callable[[VectorQ, LogProbs], VectorQ]
@@ -19,7 +19,7 @@ Critic = Callable[[VectorQ, LogProbs], VectorQ]
 
 
 def improve_naive(prefs: Prefs, q: VectorQ, alpha: float) -> LogProbs:
-    """Every preference on its own Q-function (eq. 7)."""
+    """The policies improved with only their own Q-function (eq. 7)."""
     return soft.soft_policy(soft.scalarize_own(prefs, q), alpha)
 
 
@@ -45,7 +45,7 @@ def everyone(num: int) -> Members:
 
 
 def draw_members(generator: np.random.Generator, num: int, size: int) -> Members:
-    """W(lam) = lam and `size` - 1 others at random, for every lam by itself."""
+    """W(lam) = lam and `size` - 1 random others, drawn separately for every lam."""
     order = generator.random((num, num))
     np.fill_diagonal(order, -1.0)
     members = np.zeros((num, num), dtype=bool)
@@ -54,20 +54,20 @@ def draw_members(generator: np.random.Generator, num: int, size: int) -> Members
 
 
 def push(buffer: Snapshots, q: VectorQ, size: int) -> Float64[np.ndarray, "kept m s a d"]:
-    """The Q replay buffer with `q` added; beyond `size` the oldest goes first."""
+    """The Q replay buffer with `q` added; if it exceeds `size`, the oldest one is dropped."""
     return np.concatenate([buffer, q[None]])[max(0, len(buffer) + 1 - size) :]
 
 
 @dataclass(frozen=True)
 class Method:
-    """Which offers an improvement may choose from."""
+    """A method: the offers that an improvement may choose from."""
 
     name: str
-    """What to call it in tables and pictures."""
+    """Name in tables and pictures."""
     num_preferences: int | None = 1
-    """Size of W(lam), drawn anew at each iteration, with lam itself; None: all preferences."""
+    """Size of W(lam), including lam; it is drawn at each iteration. None: all preferences."""
     num_snapshots: int = 0
-    """Size of the Q replay buffer; the current Q-function is on offer in any case."""
+    """Size of the Q replay buffer; the current Q-function is always offered too."""
     push_period: int = 1
     """Iterations from one push to the next."""
 
@@ -88,12 +88,12 @@ def pensieve(num_snapshots: int, num_preferences: int | None = 5, push_period: i
 
 @dataclass(frozen=True)
 class Iterate:
-    """One iteration: the policy and what is believed of it."""
+    """One iteration: the policy and its Q-function."""
 
     logp: LogProbs
     """The policy pi_k of every preference."""
     q: VectorQ
-    """Its vector soft Q-function, exact or as the critic has it."""
+    """Its vector soft Q-function, exact or as the critic estimates it."""
     buffer: Snapshots
     """The Q replay buffer, without `q`."""
 
@@ -103,9 +103,9 @@ class Course:
     """How an iteration runs, apart from its method.
 
     Attributes:
-        generator: Source of the sets W_k; only drawn from where they are random.
+        generator: Source of the sets W_k; used only if they are random.
         critic: How policies are evaluated; default: exactly.
-        q_start: Q-function to start from, believed as it is; default: what the critic makes of the uniform policy.
+        q_start: Q-function to start from; default: the critic's for the uniform policy.
     """
 
     generator: np.random.Generator | None = None
@@ -119,7 +119,7 @@ EXACTLY = Course()
 def iterate(
     momdp: Momdp, prefs: Prefs, alpha: float, method: Method = NAIVE, course: Course = EXACTLY
 ) -> Iterator[Iterate]:
-    """Soft policy iteration without end: take as many iterates as needed.
+    """An endless generator of the iterates of soft policy iteration.
 
     Args:
         momdp: The problem.
@@ -142,12 +142,12 @@ def iterate(
 
 
 def exact_critic(momdp: Momdp, alpha: float) -> Critic:
-    """The linear solve."""
+    """A critic that solves the linear equations exactly."""
     return lambda _, logp: soft.evaluate(momdp, logp, alpha)
 
 
 def backup_critic(momdp: Momdp, alpha: float, num_backups: int) -> Critic:
-    """So many backups of the Q-function so far: what the deep algorithm can afford."""
+    """A critic that applies `num_backups` backups to the last Q-function, which is what a deep algorithm can afford."""
 
     def run(q: VectorQ, logp: LogProbs) -> VectorQ:
         for _ in range(num_backups):

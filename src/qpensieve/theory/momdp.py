@@ -1,7 +1,7 @@
 """Finite multi-objective Markov decision processes (MOMDPs), and four ways to make one.
 
-The end of an episode is a row of `p_next` that sums to less than 1: what is missing is the probability to end, and an
-end is worth 0. It is not an absorbing state, which would go on collecting an entropy bonus.
+A row of `p_next` may sum to less than 1: the rest is the probability that the episode ends, and an end is worth 0. An
+end is not an absorbing state, which would collect an entropy bonus for ever.
 """
 
 from dataclasses import dataclass
@@ -18,9 +18,9 @@ class Momdp:
     """A finite MOMDP with states s, actions a and d objectives."""
 
     name: str
-    """What to call it in tables and pictures."""
+    """Name in tables and pictures."""
     p_next: Float64[np.ndarray, "s a s"]
-    """Probability of the next state; a row may sum to less than 1, the rest ends the episode."""
+    """Probability of the next state; a row may sum to less than 1: the rest is the probability of the end."""
     r: Float64[np.ndarray, "s a d"]
     """Expected reward vector of an action."""
     start: Float64[np.ndarray, " s"]
@@ -36,7 +36,7 @@ class Momdp:
         if (self.p_next < 0).any() or (self.p_next.sum(axis=-1) > 1 + ROUNDING).any():
             raise ValueError("rows of p_next must be 0 or more and sum to at most 1")
         if (self.start < 0).any() or abs(self.start.sum() - 1) > ROUNDING:
-            raise ValueError(f"start must be a distribution, it sums to {self.start.sum()}")
+            raise ValueError(f"start must be 0 or more and sum to 1, got the sum {self.start.sum()}")
 
     @property
     def num_states(self) -> int:
@@ -53,7 +53,7 @@ class Momdp:
 
 @dataclass(frozen=True)
 class RandomSpec:
-    """What a random MOMDP is to look like."""
+    """Sizes and probabilities of a random MOMDP."""
 
     num_states: int = 12
     num_actions: int = 3
@@ -61,7 +61,7 @@ class RandomSpec:
     num_successors: int = 3
     """States that an action can lead to."""
     reward_density: float = 0.5
-    """Share of rewards that are not 0; those are standard normal."""
+    """Share of rewards that are not 0; these are standard normal."""
     end_probability: float = 0.0
     """Probability that an action ends the episode."""
     discount: float = 0.9
@@ -71,7 +71,7 @@ def random_momdp(generator: np.random.Generator, spec: RandomSpec = RandomSpec()
     """A random MOMDP; successors of an action are drawn without repetition, their probabilities from Dirichlet(1)."""
     shape = (spec.num_states, spec.num_actions)
     if not 1 <= spec.num_successors <= spec.num_states:
-        raise ValueError(f"num_successors must be 1 to {spec.num_states} states, got {spec.num_successors}")
+        raise ValueError(f"num_successors must be from 1 to {spec.num_states}, got {spec.num_successors}")
     successors = generator.random((*shape, spec.num_states)).argsort(axis=-1)[..., : spec.num_successors]
     weights = generator.dirichlet(np.ones(spec.num_successors), size=shape)
     p_next = np.zeros((*shape, spec.num_states))
@@ -83,13 +83,13 @@ def random_momdp(generator: np.random.Generator, spec: RandomSpec = RandomSpec()
 
 
 def chain(length: int = 15, slip: float = 0.1, discount: float = 0.95) -> Momdp:
-    """A corridor with a prize at each end, one per objective, and a small certain one in the middle for both.
+    """A corridor with a prize at each end, one per objective, and a small reward for both in the middle.
 
-    Action 0 goes left, action 1 right; with probability `slip` the other way. Both prizes are 1 and end the episode;
-    the middle pays (0.02, 0.02) each time it is left. The start is the middle.
+    Action 0 goes left, action 1 right; with probability `slip` it goes the other way. Both prizes are 1 and end the
+    episode; every step from the middle pays (0.02, 0.02). The start is the middle.
     """
     if length < 3:
-        raise ValueError(f"length must be 3 or more states, got {length}")
+        raise ValueError(f"length must be 3 or more, got {length}")
     p_next, r = np.zeros((length, 2, length)), np.zeros((length, 2, 2))
     for state in range(length):
         for action, side in enumerate((-1, 1)):

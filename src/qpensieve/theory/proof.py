@@ -25,7 +25,7 @@ Lines = dict[int, Table]
 
 @dataclass(frozen=True)
 class Offers:
-    """One improvement step of one preference: all that the chain talks about."""
+    """One improvement step of one preference, with all quantities in the chain."""
 
     lam: Float64[np.ndarray, " d"]
     """The preference whose policy is improved."""
@@ -34,23 +34,23 @@ class Offers:
     members: Bool[np.ndarray, " m"]
     """W(lam)."""
     q: Float64[np.ndarray, "k m s a d"]
-    """Vector Q-functions on offer, the current one last."""
+    """Vector Q-functions that are offered, the current one last."""
     logp: Float64[np.ndarray, "k m s a"]
     """The policies they belong to."""
 
     def scalars(self) -> Float64[np.ndarray, "n s a"]:
-        """Values lam . Q'(s, a; lam') for every lam' in W(lam) and Q' on offer."""
+        """Values lam . Q'(s, a; lam') for every lam' in W(lam) and every offered Q'."""
         chosen = soft.scalarize(self.lam, self.q[:, self.members])
         return chosen.reshape(-1, *chosen.shape[2:])
 
     def policies(self) -> Float64[np.ndarray, "n s a"]:
-        """The policies those belong to, in the same order."""
+        """The policies of these values, in the same order."""
         chosen = self.logp[:, self.members]
         return chosen.reshape(-1, *chosen.shape[2:])
 
 
 def printed_chain(momdp: Momdp, offers: Offers, alpha: float, reading: Reading = "printed") -> Lines:
-    """Lines 2 to 8 as the paper has them."""
+    """Lines 2 to 8 as in the paper."""
     lines, log_new = _first_lines(momdp, offers, alpha)
     log_old = offers.logp[-1, offers.own]
     second = soft.scalarize(offers.lam, offers.q[:, offers.own]) if reading == "printed" else offers.scalars()
@@ -98,7 +98,7 @@ def _expect(momdp: Momdp, v: Float64[np.ndarray, "n s"]) -> Float64[np.ndarray, 
 
 
 def worst_drop(lines: Lines, label: int) -> tuple[float, tuple[int, int]]:
-    """Largest excess of the line before over the line `label`, and where; above 0 the inequality fails."""
+    """Largest difference of the line before and the line `label`, and where; if above 0, the inequality fails."""
     labels = sorted(lines)
     drop = lines[labels[labels.index(label) - 1]] - lines[label]
     state, action = np.unravel_index(drop.argmax(), drop.shape)
@@ -106,7 +106,7 @@ def worst_drop(lines: Lines, label: int) -> tuple[float, tuple[int, int]]:
 
 
 def line_5_example() -> tuple[Momdp, Offers, float]:
-    """Where line 5 fails, in numbers for the hand: s0 -> s1 -> s2 -> end, and only in s2 the action matters.
+    """An example in which line 5 fails: s0 -> s1 -> s2 -> end; the action matters only in s2.
 
     There action 0 pays (4, 0) and action 1 pays (0, 4). lam = (1, 0) still acts uniformly; lam' already takes action 0.
     So lam . Q(s1; lam') = 4 / 2 = 2, of which pi(.; lam) in s2 only accounts for (2 + ln 2) / 2 = 1.347.
@@ -121,11 +121,11 @@ def line_5_example() -> tuple[Momdp, Offers, float]:
 
 
 def line_6_example() -> tuple[Momdp, Offers, float]:
-    """Where line 6 fails: s0 -> s1 -> s2, which leads to s3 by action 0 and to s4 by action 1; both pay 8 or 0.
+    """An example in which line 6 fails: s0 -> s1 -> s2; action 0 leads to s3, action 1 to s4; both pay 8 or 0.
 
     The current policy takes action 0 in s2 and the 8 in s3, but nothing in s4; the snapshot's policy mirrors it. So in
-    s2 they offer (4, 0) and (0, 4): best offer (4, 4), new policy uniform, worth 2 + ln 2 under either one alone,
-    where the old policy had 4.
+    s2 they offer (4, 0) and (0, 4). The best offer is (4, 4) and the new policy is uniform. It is worth 2 + ln 2 under
+    either offer alone, while the old policy had 4.
     """
     p_next, r = _corridor(5), np.zeros((5, 2, 2))
     p_next[2:] = 0.0
@@ -149,7 +149,7 @@ def _corridor(length: int) -> Float64[np.ndarray, "s 2 s"]:
 
 @dataclass(frozen=True)
 class Failure:
-    """An inequality that fails as printed, met along a run."""
+    """An inequality of the paper that fails during a run."""
 
     label: int
     reading: Reading
@@ -177,7 +177,7 @@ def offers_along_run(
 
 
 def failures_along_run(momdp: Momdp, prefs: Prefs, alpha: float, margin: float = 1e-6) -> list[Failure]:
-    """Where lines 5 and 6 fail by more than `margin` along a run, in either reading."""
+    """Failures of lines 5 and 6 by more than `margin` during a run, in either reading."""
     found = []
     readings: tuple[Reading, ...] = ("printed", "meant")
     for k, offers in offers_along_run(momdp, prefs, alpha):

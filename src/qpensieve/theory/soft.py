@@ -16,12 +16,12 @@ ScalarQ = Float64[np.ndarray, "m s a"]
 
 MOST_SWEEPS = 1_000_000
 NEGLIGIBLE = -80.0
-"""Log-probability below which the linear solve drops an action: far below rounding, and subnormal numbers are slow."""
+"""The linear solve ignores actions with a smaller log-probability: far below rounding; subnormal numbers are slow."""
 EPSILON = float(np.finfo(np.float64).eps)
 
 
 def scalarize(lam: Float64[np.ndarray, "..."], q: Float64[np.ndarray, "..."]) -> Float64[np.ndarray, "..."]:
-    """Product lam . q over the last axis, added in the order of the objectives, so that equal terms give equal bits."""
+    """Product lam . q over the last axis, summed in the order of the objectives: equal terms have equal sums."""
     total = lam[..., 0] * q[..., 0]
     for i in range(1, q.shape[-1]):
         total = total + lam[..., i] * q[..., i]
@@ -29,7 +29,7 @@ def scalarize(lam: Float64[np.ndarray, "..."], q: Float64[np.ndarray, "..."]) ->
 
 
 def scalarize_own(prefs: Prefs, q: VectorQ) -> ScalarQ:
-    """Every preference on its own Q: lam . Q(s, a; lam)."""
+    """The value lam . Q(s, a; lam) of every preference."""
     return scalarize(prefs[:, None, None, :], q)
 
 
@@ -46,7 +46,7 @@ def soft_maximum(values: ScalarQ, alpha: float) -> Float64[np.ndarray, "m s"]:
 
 
 def uniform_policy(momdp: Momdp, num: int) -> LogProbs:
-    """The policy that takes every action alike, for `num` preferences."""
+    """The uniform policy, for `num` preferences."""
     return np.full((num, momdp.num_states, momdp.num_actions), -np.log(momdp.num_actions))
 
 
@@ -72,7 +72,7 @@ def look_ahead(momdp: Momdp, v: Float64[np.ndarray, "m s d"]) -> VectorQ:
 
 
 def expect(momdp: Momdp, v: Float64[np.ndarray, "m s d"]) -> VectorQ:
-    """Expectation of the next state's value; an end counts 0."""
+    """Expectation of the next state's value; an end is worth 0."""
     num, num_states, d = v.shape
     flat = momdp.p_next.reshape(-1, num_states) @ v.transpose(1, 0, 2).reshape(num_states, num * d)
     return flat.reshape(num_states, -1, num, d).transpose(2, 0, 1, 3)
@@ -114,11 +114,11 @@ def evaluate_by_backups(momdp: Momdp, logp: LogProbs, alpha: float, tolerance: f
 
 
 def soft_optimum(momdp: Momdp, prefs: Prefs, alpha: float, tolerance: float = 1e-10) -> ScalarQ:
-    """Soft value iteration on the scalar reward lam . r, for every preference by itself, to `tolerance`.
+    """Soft value iteration on the scalar reward lam . r, for every preference separately, to `tolerance`.
 
-    Knows nothing of vectors, policies or snapshots: the independent ground truth.
+    It uses no vectors, policies or snapshots, so it is an independent ground truth.
     """
-    # Spelled out, without calls: this is the inner loop, thousands of sweeps at a discount near 1.
+    # Written out, without calls: this is the inner loop, thousands of sweeps at a discount near 1.
     p_flat, gamma = momdp.p_next.reshape(-1, momdp.num_states), momdp.discount
     r = scalarize(prefs[:, None, None, :], momdp.r)
     q = r

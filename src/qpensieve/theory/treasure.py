@@ -29,7 +29,7 @@ def treasure_returns(discount: float = 0.99) -> Float64[np.ndarray, "10 2"]:
 
 
 def switch_points(returns: Float64[np.ndarray, "n 2"]) -> Float64[np.ndarray, " n-1"]:
-    """Weight of the first objective at which two neighbours on a convex front are worth the same, ascending."""
+    """Preferences for the first objective at which two neighbours on a convex front are equally good, ascending."""
     front = returns[np.argsort(returns[:, 0])]
     gained, lost = np.diff(front[:, 0]), -np.diff(front[:, 1])
     return lost / (gained + lost)

@@ -1,7 +1,6 @@
 """The host side of training: lanes of all agents, acting in NumPy, blocks of packed transitions.
 
-Nothing here has a generator whose state would need saving: noise is derived from (seed, block), preferences from
-(seed, episode).
+No generator here has a state that must be saved: noise is derived from (seed, block), preferences from (seed, episode).
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +20,7 @@ from qpensieve.types import Algorithm, Explorer, Parameters
 
 
 class Episodes:
-    """Preferences of all episodes of all lanes, past ones included; each is drawn from (seed, episode) when needed."""
+    """Preferences of all episodes of all lanes, also past ones; each is drawn from (seed, episode) when needed."""
 
     def __init__(self, seeds: list[int], num_objectives: int, sampler: Sampler):
         self._seeds, self._num_objectives = seeds, num_objectives
@@ -57,7 +56,7 @@ class Collected:
         rows: Packed for the replay.
         lam: Preference of the episode that each step belongs to.
         episodes: Number of that episode.
-        done: Where an episode ended, by itself or by the time limit.
+        done: Whether an episode ended at the step, by itself or by the time limit.
     """
 
     rows: Float32[np.ndarray, "lane K width"]
@@ -82,7 +81,7 @@ class Collector:
         self._layout = layout_of(lanes.spec, algorithm.acting)
         self.episodes = Episodes(seeds, lanes.spec.num_objectives, algorithm.sampler)
         self._preferences = np.zeros((len(seeds), lanes.spec.num_objectives), np.float32)
-        # An agent with a preference of its own gets none from outside in its first lane.
+        # An agent with its own preference gets none from outside in its first lane.
         has_own = algorithm.preferences is not None
         self._is_drawn = [not has_own or lane % algorithm.num_lanes > 0 for lane in range(len(seeds))]
         self._num_threads = min(available_cores(), len(seeds) // algorithm.num_lanes // AGENTS_PER_THREAD)
@@ -94,7 +93,7 @@ class Collector:
         self.refresh_preferences(range(len(self._seeds)))
 
     def refresh_preferences(self, lanes: Any) -> None:
-        """Draw the preference of the episode that runs in each of `lanes`; it is kept until that episode ends."""
+        """Draw the preference of the running episode in each of `lanes`; it is kept until that episode ends."""
         for lane in lanes:
             if self._is_drawn[lane]:
                 self._preferences[lane] = self.episodes.preference(lane, int(self.lanes.episodes[lane]))

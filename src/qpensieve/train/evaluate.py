@@ -6,6 +6,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from qpensieve.envs import LaneOptions, make_lanes
+from qpensieve.envs.episodes import MAX_EVAL_STEPS, play
 from qpensieve.learning.serving import Act
 from qpensieve.learning.streams import Purpose, derived_seed
 from qpensieve.preferences import test_table
@@ -23,7 +24,7 @@ _CURVES = {
 
 
 MANY = 4
-"""Own preferences up to this many are all drawn as curves."""
+"""All own preferences are drawn as curves if there are at most this many."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +37,7 @@ class Protocols:
 
 
 def protocols(num_objectives: int, own: Float64[np.ndarray, "p d"] | None = None) -> Protocols:
-    """What to evaluate on: the test table, or where preferences have agents of their own (`own`) those."""
+    """The preferences to evaluate on: those of the agents (`own`) if they have some, else the test table."""
     curve = curve_preferences(num_objectives)
     if own is None:
         return Protocols(short_preferences(num_objectives), curve, np.array(test_table(num_objectives)))
@@ -50,19 +51,20 @@ def short_preferences(num_objectives: int) -> Float64[np.ndarray, "p d"]:
 
 
 def curve_preferences(num_objectives: int) -> Float64[np.ndarray, "c d"]:
-    """The preferences of the paper's learning curves; none for numbers of objectives it shows no curve of."""
+    """The preferences of the paper's learning curves; empty for numbers of objectives without a curve in the paper."""
     rows = _CURVES.get(num_objectives, [])
     return np.array(rows, np.float64).reshape(len(rows), num_objectives)
 
 
-def evaluate(
+def evaluate(  # noqa: PLR0913
     domain: str,
     seeds: list[int],
     act: Act,
     preferences: Float64[np.ndarray, "p d"],
     episodes: int,
+    max_steps: int = MAX_EVAL_STEPS,
 ) -> Float64[np.ndarray, "seed p e d"]:
-    """Undiscounted returns of deterministic policies, every (seed, preference, episode) a lane of its own.
+    """Undiscounted returns of deterministic policies; every (seed, preference, episode) has its own lane.
 
     Start states depend on (seed, preference row, episode) alone, so all evaluations of a run see the same ones.
     """
@@ -71,14 +73,9 @@ def evaluate(
     lanes = make_lanes(domain, len(lane_seeds), lane_seeds, LaneOptions(autoreset=False))
     shape = (len(seeds), rows)
     lam = np.tile(np.repeat(preferences.astype(np.float32), episodes, axis=0), (len(seeds), 1, 1))
-    returns = np.zeros((len(lane_seeds), preferences.shape[1]))
     try:
-        obs = lanes.reset()
-        while lanes.running.any():
-            action = np.asarray(act(obs.reshape(*shape, -1), lam)).reshape(len(lane_seeds), -1)
-            step = lanes.step(action)
-            returns += step.reward
-            obs = step.obs
+        one_row_each = lambda obs: np.asarray(act(obs.reshape(*shape, -1), lam)).reshape(len(lane_seeds), -1)
+        returns = play(lanes, one_row_each, max_steps)
     finally:
         lanes.close()
     return returns.reshape(len(seeds), len(preferences), episodes, preferences.shape[1])

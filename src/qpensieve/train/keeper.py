@@ -1,4 +1,4 @@
-"""A session on disk: checkpoints of everything, and the replay's rows in a log beside them. Runs and agents use it."""
+"""A session on disk: checkpoints of everything, and the rows of the replay in a log. Runs and agents use it."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -7,18 +7,25 @@ from typing import Any
 from qpensieve import config as configs
 from qpensieve.records import checkpoint
 from qpensieve.records.checkpoint import Checkpoint
+from qpensieve.records.npz import Expected, headers_of
+from qpensieve.records.reading import interpreting
 from qpensieve.replay.log import ReplayLog
 from qpensieve.train.session import Rows, Session
 
 MAY_DIFFER = ("checkpoint_seconds", "num_threads")
-"""Fields of the configuration that may change between a run and its resumption: they do not change its numbers."""
+"""Fields of the configuration that may change when a run is resumed: its numbers do not depend on them."""
+
+GROWING = ("lanes/", "memory/", "search/", "record/")
+"""Beginnings of names of arrays that grow as a run goes on."""
+FREE = ("log/",)
+"""Beginnings of names of arrays that are there only at times."""
 
 
 class Keeper:
     """Writes a session into a folder and reads it back.
 
     Args:
-        folder: A run's folder, or one that an agent is saved in.
+        folder: A run folder, or one that an agent is saved in.
         session: What to keep.
     """
 
@@ -38,7 +45,7 @@ class Keeper:
         return self._session.config.keep_replay == "on"
 
     def save(self) -> None:
-        """Write a checkpoint; of the replay only what is new since the last one."""
+        """Write a checkpoint, with only the rows of the replay that are new since the last one."""
         self._write(self._log.flush() if self._log is not None and self._is_replay_kept else None, keep=2)
         if self._log is not None:
             self._log.prune(meta["replay"] or [] for meta in checkpoint.kept_metas(self._folder))
@@ -59,33 +66,47 @@ class Keeper:
         checkpoint.save(self._folder, self._session.step, self._session.arrays(), meta, keep)
 
     def latest(self, warn: Callable[[str], None]) -> Checkpoint | None:
-        """The newest checkpoint that is whole and of this configuration; None where none was ever written.
+        """The newest checkpoint that is whole and of this configuration; None if none was ever written.
 
         Args:
-            warn: Is told of damaged checkpoints, and of one that forgets the replay.
+            warn: Called with a message for each damaged checkpoint, and if the checkpoint has no replay.
         """
-        saved = checkpoint.load_latest(self._folder, warn, self._find_fault)
+        saved = checkpoint.load_latest(self._folder, warn, self._find_fault, self._expected())
         if saved is not None and self._log is not None and saved.meta["replay"] is None:
-            warn(f"{saved.path} keeps no replay (keep_replay is off): training goes on, but not to the same numbers")
+            warn(f"{saved.path} has no replay (keep_replay is off): training continues, but with other numbers")
         return saved
 
+    def _expected(self) -> Expected:
+        """What the arrays of a checkpoint have to be, from those of the new session."""
+        return Expected(headers_of(self._session.arrays()), GROWING, FREE)
+
     def _find_fault(self, saved: Checkpoint) -> str | None:
-        """What is wrong with a checkpoint that is whole: a damaged replay. Another configuration raises."""
-        current = configs.to_dict(self._session.config)
-        checkpoint.check_config(saved.meta["config"], current, ignore=MAY_DIFFER)
-        return None if self._log is None else self._log.verify(saved.meta["replay"] or [])
+        """What is wrong with a checkpoint whose files are whole, or None; raises if the configuration differs."""
+        before, manifest = saved.meta.get("config"), saved.meta.get("replay")
+        if not isinstance(before, dict) or not isinstance(manifest, list | None):
+            return "it must say its configuration and its replay"
+        current, steps = configs.to_dict(self._session.config), before.get("steps", 0)
+        may_grow = ("steps",) if isinstance(steps, int) and steps <= current["steps"] else ()
+        checkpoint.check_config(_completed(before), current, ignore=(*MAY_DIFFER, *may_grow))
+        return None if self._log is None else self._log.verify(manifest or [])
 
     def restore(self, saved: Checkpoint) -> None:
         """Take the session back to a checkpoint; the folder stays as it is."""
         manifest = saved.meta["replay"]
-        if manifest is None or self._log is None:
-            self._session.restore(saved.arrays)
-        else:
-            self._session.restore(saved.arrays, *self._log.load(manifest))
+        rows, first = (None, 0) if manifest is None or self._log is None else self._log.load(manifest)
+        with interpreting(saved.path, "a checkpoint of this configuration"):
+            self._session.restore(saved.arrays, rows, first)
 
     def cut(self, saved: Checkpoint | None) -> None:
-        """Remove what a run has written after a checkpoint, or all of it, so that it can be written again."""
-        if saved is not None:
-            checkpoint.discard_after(self._folder, saved.step)
+        """Remove what a run wrote after a checkpoint (None: everything), so that it can be written again."""
+        checkpoint.discard_after(self._folder, -1 if saved is None else saved.step)
         if self._log is not None:
             self._log.resume([] if saved is None else saved.meta["replay"] or [])
+
+
+def _completed(config: dict[str, Any]) -> dict[str, Any]:
+    """A saved configuration with the fields that have been added since, at their defaults."""
+    try:
+        return configs.to_dict(configs.from_dict(config))
+    except (ValueError, TypeError):  # the comparison says what is strange about it
+        return config

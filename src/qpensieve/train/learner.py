@@ -21,7 +21,7 @@ from qpensieve.replay.ring import AnyReplay, PrioritizedReplay, Replay
 from qpensieve.types import Algorithm, Hints, Info, PrioritizedLearning, UniformLearning
 
 NEW_TRANSITIONS = 2**31 - 1
-"""Folded into an agent's key, in place of an update's number, for what concerns a block's new transitions."""
+"""Folded into an agent's key for the priorities of new transitions, in place of the number of an update."""
 
 
 class TrainState(eqx.Module):
@@ -36,7 +36,7 @@ class TrainState(eqx.Module):
 
 
 class Block(eqx.Module):
-    """What the host hands over: rows of every lane; with priorities also where they go, and hints for the updates."""
+    """The input from the host: rows of every lane; with priorities also their slots and hints for the updates."""
 
     rows: Float[Array, "lane K width"]
     slots: Int[Array, "agent K"] | None = None
@@ -115,7 +115,7 @@ class _Course(Protocol):
     def insert(self, state: TrainState, block: Block) -> TrainState: ...
 
     def learn(self, state: TrainState, block: Block) -> tuple[TrainState, Infos]:
-        """As many updates of every agent as the block has steps; what to log is the mean over them."""
+        """One update of every agent for each step of the block; logs the mean over the updates."""
         ...
 
 
@@ -159,7 +159,7 @@ class _PrioritizedCourse:
     layout: RowLayout
 
     def insert(self, state: TrainState, block: Block) -> TrainState:
-        """Write the rows where the host says, each with the priority that it has before anything is learned from it."""
+        """Write the rows into the slots that the host chose, each with its first priority."""
         buffer, slots = _slots(state), block.slots
         assert slots is not None
 

@@ -1,8 +1,8 @@
 """One run of a population in memory: PGMORL or PFA. Every task of every seed is a member; all members are one batch.
 
-An iteration: roll out all members on the host, update all of them in one call of the device, measure what each now
-reaches, take that into the archive. After the warm-up, and from then on after every generation, tasks are chosen anew;
-lanes start new episodes then. Everything that changes is in `arrays()`.
+An iteration: roll out all members on the host, update all of them in one call of the device, measure the objectives of
+each, and update the archive. After the warm-up and after every generation, new tasks are chosen and lanes start new
+episodes. Everything that changes is in `arrays()`.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from jaxtyping import Float32, Float64, Int64, Shaped
 
 from qpensieve import config as configs
 from qpensieve.config import RunConfig
-from qpensieve.envs import LaneOptions, make_lanes
+from qpensieve.envs import LaneOptions, find_domain, make_lanes
 from qpensieve.envs.registry import spec_of
 from qpensieve.learning.serving import share_means
 from qpensieve.learning.streams import Purpose, generator
@@ -63,6 +63,7 @@ class PopulationTrainer:
         self._grid = warmup_preferences(self._cfg.stages, self.spec.num_objectives)
         self._places = tuple(Place(seed, task) for seed in config.seed_list for task in range(self.num_tasks))
         self._widths = (self.spec.obs_size, self._cfg.ppo.hidden, self._cfg.ppo.hidden, self.spec.action_size)
+        self._try_reset()
         self._make_lanes()
         self._learner = make_learner(self._cfg.ppo, self.spec, self._places)
         self._state = self._learner.init()
@@ -90,7 +91,7 @@ class PopulationTrainer:
 
     @property
     def lanes_per_seed(self) -> int:
-        """Environment steps of a seed for each step of the budget."""
+        """Number of environment steps of a seed for each step of the budget."""
         return 1 if self._cfg.stages.total == "shared" else self.num_tasks
 
     @property
@@ -100,7 +101,7 @@ class PopulationTrainer:
 
     @property
     def num_iterations(self) -> int:
-        """How many iterations the budget allows; it is never overrun."""
+        """Number of iterations within the budget, which is never exceeded."""
         return self.config.steps // self.block
 
     @property
@@ -155,17 +156,17 @@ class PopulationTrainer:
 
     @contextmanager
     def _stepping(self) -> Iterator[None]:
-        """Where the environment fails, the lanes go back to where the last iteration left them."""
+        """If the environment fails, restore the lanes to the end of the last iteration."""
         with environment_errors(f"after step {self.step}"):
             try:
                 yield
             except Exception:
-                with suppress(Exception):  # they may be beyond repair; what is saved is not
+                with suppress(Exception):  # the lanes may be broken; the saved state is not
                     self._collector.restore(self._boundary)
                 raise
 
     def _iterate(self) -> None:
-        """Roll out, update, measure; nothing is taken over before all of it is done."""
+        """Roll out, update and measure; nothing is stored before all of it is done."""
         collected = jax.tree.map(np.copy, self._moments)
         policy = MemberPolicy(np.asarray(self._learner.flat(self._state)), self._widths)
         with self._stepping():
@@ -188,7 +189,7 @@ class PopulationTrainer:
         self._log(info)
 
     def _absorb(self, kept: Float32[np.ndarray, "member parameters"], steps: Int64[np.ndarray, " seed"]) -> None:
-        """Take what the iteration reached into the archives, and where due into graphs and populations."""
+        """Add the results of the iteration to the archives and, when due, to graphs and populations."""
         stages, num = self._cfg.stages, self.num_tasks
         self.record = records.append_iteration(self.record, self._objs, self._lam, self.generation, steps)
         is_sampled = (self.iteration - self._generation_start) % stages.generation_iterations == 0
@@ -202,7 +203,7 @@ class PopulationTrainer:
             self._searches[i] = search
 
     def _log(self, info: Infos) -> None:
-        """Add what an iteration logs: by member what the device says, by seed what the archives hold."""
+        """Log an iteration: the values of the device per member, those of the archives per seed."""
         of_archives = {
             "archive_hv": [search.hypervolume for search in self._searches],
             "archive_size": [len(search.archive.objs) for search in self._searches],
@@ -210,7 +211,7 @@ class PopulationTrainer:
         self._tally.add({name: np.asarray(value, np.float64) for name, value in {**info, **of_archives}.items()})
 
     def _sample(self, i: int, search: Search, members: Member) -> Search:
-        """A node and a sample of every task of one seed."""
+        """The search of one seed with a node and a sample of every task."""
         graph, self._node[i] = pgmorl.add_nodes(search.graph, self._lam[i], self._objs[i], self._node[i])
         search = replace(search, graph=graph)
         if isinstance(self._cfg, PfaConfig):
@@ -248,7 +249,7 @@ class PopulationTrainer:
         return Tasks(np.full(len(lam), OWN), lam, np.full_like(lam, np.nan))
 
     def _measure_first(self) -> None:
-        """Roots of the graphs: what the untrained policies reach."""
+        """Measure the untrained policies, which are the roots of the graphs."""
         self._objs, steps = self._measure(self._kept(), 0)
         self.record = records.append_iteration(
             records.empty(self.reference, self.config.seeds, self.num_tasks), self._objs, self._lam, 0, steps
@@ -283,11 +284,13 @@ class PopulationTrainer:
         answering = who_answers(policies, preferences)
         act = act_as(policies, np.repeat(answering, episodes, axis=1), self._widths)
         with environment_errors(f"in the evaluation at step {self.step}", (RuntimeError, ArithmeticError)):
-            returns = evaluate(self.config.domain, self.config.seed_list, act, preferences, episodes)
+            config = self.config
+            limits = (episodes, config.max_eval_steps)
+            returns = evaluate(config.domain, config.seed_list, act, preferences, *limits)
         return share_means(returns, answering)
 
     def policies_of(self, i: int) -> Policies:
-        """Objectives and policies of one seed's archive; while that is empty, of its members."""
+        """Objectives and policies of one seed's archive, or of its members while the archive is empty."""
         archive = self._searches[i].archive
         if len(archive.objs):
             return Policies(archive.objs, archive.policies)
@@ -299,7 +302,7 @@ class PopulationTrainer:
         return ArchivePredictor([self.policies_of(i) for i in range(self.config.seeds)], self._widths)
 
     def search_record(self) -> SearchRecord:
-        """All of the search, for the run's folder."""
+        """All of the search, for the run folder."""
         return search_arrays.complete(self.record, self._searches)
 
     def parameters(self) -> dict[str, np.ndarray]:
@@ -344,7 +347,7 @@ class PopulationTrainer:
         self._tally = Tally(under(arrays, "log/"), count)
 
     def plan(self, steps: int) -> None:
-        """Plan for `steps` in all; the learning rate falls to 0 over the new length."""
+        """Plan for `steps` in total; the learning rate falls to 0 over the new length."""
         config = replace(self.config, steps=steps)
         configs.check(config)
         plan.check_environment(self._cfg, steps, self.spec)
@@ -354,19 +357,31 @@ class PopulationTrainer:
         self._collector.close()
         self._fitness.close()
 
+    def _try_reset(self) -> None:
+        """Let a foreign environment that cannot be reset fail before a run has a folder; episodes begin later."""
+        if find_domain(self.config.domain) is None:
+            with environment_errors("at its first reset"):
+                lanes = make_lanes(self.config.domain, 1, self.config.seed_list[0])
+                try:
+                    lanes.reset()
+                finally:
+                    lanes.close()
+
     def _make_lanes(self) -> None:
         config, cfg = self.config, self._cfg
         seeds = lane_seeds(self._places, cfg.ppo.num_lanes)
         lanes = make_lanes(config.domain, len(seeds), seeds, LaneOptions(num_threads=config.num_threads))
         self._collector = RolloutCollector(lanes, self._places, cfg.ppo)
-        self._fitness = Fitness(config.domain, self._places, cfg.stages.fitness_episodes, config.num_threads)
+        self._fitness = Fitness(
+            config.domain, self._places, cfg.stages.fitness_episodes, config.num_threads, config.max_eval_steps
+        )
 
     def _members(self) -> Member:
         """All members on the host, as copies."""
         return Member(jax.tree.map(np.array, self._state), jax.tree.map(np.copy, self._moments))
 
     def _kept(self, state: Any = None, moments: Any = None) -> Float32[np.ndarray, "member parameters"]:
-        """What an archive keeps of every member: actor and observation statistics."""
+        """The part of every member that an archive keeps: actor and observation statistics."""
         flat = np.asarray(self._learner.flat(state or self._state))
         met: Moments = moments or self._moments
         size = self.spec.obs_size

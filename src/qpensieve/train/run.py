@@ -1,30 +1,31 @@
-"""A run and its folder: evaluations, log, checkpoints, pictures; started, stopped and resumed to the same numbers."""
+"""A run and its folder: evaluations, log, checkpoints. A run that is stopped and resumed has the same numbers."""
 
 import dataclasses
-import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import FrameType
 from typing import Any, TextIO
 
 import numpy as np
 
 from qpensieve import config as configs
 from qpensieve.config import RunConfig
-from qpensieve.console import Progress
+from qpensieve.console import DONE, EVALUATING, SAVING, Outlook, Progress, format_count
 from qpensieve.records import checkpoint, evaluations, folder, provenance, search
 from qpensieve.records.atomic import write_json
-from qpensieve.records.checkpoint import Checkpoint
+from qpensieve.records.checkpoint import Checkpoint, CheckpointError
 from qpensieve.records.lock import lock
-from qpensieve.records.log import MetricsLog, is_logged
+from qpensieve.records.log import TRAINING, MetricsLog, check_tensorboard, has_evaluations, is_logged
 from qpensieve.records.scores import RunSummary, scores, summarize
 from qpensieve.train.evaluate import FULL_EPISODES, SHORT_EPISODES, protocols
+from qpensieve.train.interrupts import interrupts
 from qpensieve.train.keeper import Keeper
-from qpensieve.train.session import EnvFailedError
+from qpensieve.train.session import EnvFailedError, phase_of
 from qpensieve.train.sessions import open_session
 
+RESULTS = (folder.EVALUATIONS, folder.SEARCH, folder.SUMMARY)
+"""Files that a run never loses unless asked."""
 FULL = "full evaluation"
 """Event of the log."""
 SHOWN = {"temperature": "temperature", "snapshot_share": "climbs a snapshot", "archive_hv": "archive HV"}
@@ -37,11 +38,11 @@ class Stopped(Exception):  # noqa: N818 (not an error: the user asked for it)
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """How a run shows itself.
+    """What a run shows and writes.
 
     Attributes:
         quiet: No progress line.
-        tensorboard: Also write TensorBoard files into the run's folder.
+        tensorboard: Also write TensorBoard files into the run folder.
         final_evaluation: Run the full protocol at the end.
     """
 
@@ -54,9 +55,9 @@ class Run:
     """One run folder and the trainer behind it; made by `start` and `resume`.
 
     Args:
-        path: The run's folder.
+        path: The run folder.
         config: What to train.
-        options: How to show it.
+        options: What the run shows and writes.
     """
 
     def __init__(self, path: Path, config: RunConfig, options: Options):
@@ -70,13 +71,14 @@ class Run:
         reference = None if spec.reference is None else np.array(spec.reference)
         self.evaluations = evaluations.empty(config.seeds, on.short, on.curve, on.full, reference)
         self._logged_to = 0
+        self._scored: dict[str, str] = {}
         self._latest: dict[str, str] = {}
         self._open_log: MetricsLog | None = None
         self._last_checkpoint = self._began = time.monotonic()
         self._saving = 0.0
 
     def restore(self, saved: Checkpoint) -> None:
-        """Go back to a checkpoint; what the folder holds from after it is cut."""
+        """Go back to a checkpoint; remove everything in the folder that is later."""
         self.keeper.restore(saved)
         self.keeper.cut(saved)
         self._logged_to = saved.step
@@ -88,26 +90,69 @@ class Run:
         checkpoint.cut_jsonl(self.folder / folder.METRICS, saved.step)
 
     def start_over(self) -> None:
-        """Empty the folder of everything but its configuration."""
+        """Empty the folder of everything but its configuration and provenance."""
         self.keeper.cut(None)
-        for name in (folder.EVALUATIONS, folder.SEARCH):
+        for path in (self.folder / folder.PARAMETERS).glob("step_*.npz"):
+            path.unlink()
+        for name in (*RESULTS, folder.METRICS):
             (self.folder / name).unlink(missing_ok=True)
-        checkpoint.cut_jsonl(self.folder / folder.METRICS, 0)
 
-    def train(self) -> None:
-        """Train to the configured number of steps; on Ctrl-C saves and raises `Stopped`."""
+    def add_full_evaluation(self, saved: Checkpoint, warn: Callable[[str], None]) -> None:
+        """Evaluate a checkpoint by the full protocol and add that to the table and the log; nothing is removed."""
+        self.keeper.restore(saved)
+        self._logged_to = saved.step
+        path = self.folder / folder.EVALUATIONS
+        if path.exists():
+            self.evaluations = evaluations.load(path)
+        checkpoint.drop_unfinished_row(self.folder / folder.METRICS)
+        newest = max(self.evaluations.full_steps.tolist(), default=0)
+        if saved.step not in self.evaluations.full_steps:
+            warn(f"evaluating the checkpoint of step {saved.step:,}")
+        if newest > saved.step:
+            warn(f"the full evaluation of step {newest:,} is newer: it stays, and the scores shown are its")
+        self._add_full_evaluation()
+
+    def train(self, hint: str = "") -> None:
+        """Train to the configured number of steps; on Ctrl-C saves and raises `Stopped`.
+
+        Args:
+            hint: What to tell people whose run will take long.
+        """
+        session = self.session
+        progress = Progress(session.goal, session.step, quiet=self._options.quiet, outlook=self._outlook(hint))
+        progress.announce()
+        try:
+            with interrupts(progress.answer) as is_interrupted:
+                self._train(progress, is_interrupted)
+            self._finish(progress)
+        finally:
+            progress.end()
+
+    def _train(self, progress: Progress, is_interrupted: Callable[[], bool]) -> None:
         goal = self.session.goal
-        progress = Progress(goal, self.session.step, quiet=self._options.quiet)
-        with _interrupts() as is_interrupted:
-            if self.session.step > 0:  # an environment that failed in an evaluation has left it to do
-                self._settle(progress)
-            while self.session.step < goal:
-                self._advance(progress)
-                if is_interrupted() and self.session.step < goal:
-                    self.save()
-                    step = self.session.step
-                    raise Stopped(f"stopped at step {step:,}; continue with: qpensieve resume {self.folder}")
-        self._finish(progress)
+        if self.session.step > 0:  # an environment that failed in an evaluation has left it to do
+            self._settle(progress)
+        while self.session.step < goal:
+            self._advance(progress)
+            if is_interrupted() and self.session.step < goal:
+                progress.enter(SAVING)
+                self.save()
+                step = self.session.step
+                raise Stopped(f"stopped at step {step:,}; continue with: qpensieve resume {self.folder}")
+
+    def _outlook(self, hint: str) -> Outlook:
+        """What takes time beside learning; evaluations by the number of their episodes."""
+        config, table = self.config, self.evaluations
+        num_short = len(table.short_preferences) + len(table.curve_preferences)
+        worth = len(table.full_preferences) * FULL_EPISODES / (num_short * SHORT_EPISODES)
+        seeds = f"{config.seeds} seed{'s' if config.seeds > 1 else ''}"
+        return Outlook(
+            random_steps=0 if config.method.is_population else config.random_steps,
+            eval_period=config.eval_period,
+            final_evaluation=worth if self._options.final_evaluation else 0.0,
+            size=f"{format_count(config.steps)} steps x {seeds}",
+            hint=hint,
+        )
 
     def save(self) -> None:
         """Write a checkpoint of the newest block."""
@@ -127,6 +172,7 @@ class Run:
 
     def _advance(self, progress: Progress) -> None:
         """One block, and what is due after it."""
+        progress.enter(phase_of(self.session))
         with self._saving_first():
             rows = self.session.advance()
         self._log_training()
@@ -134,24 +180,30 @@ class Run:
         self._settle(progress)
 
     def _settle(self, progress: Progress) -> None:
-        """What is due at the step reached: evaluation, parameters, checkpoint."""
+        """Do what is due at this step: evaluation, parameters, checkpoint."""
         step, config = self.session.step, self.config
         is_evaluated = self._is_evaluation_due()
+        is_fully = config.full_eval_period is not None and self._is_due(config.full_eval_period)
+        if (is_evaluated or is_fully) and self.last_checkpoint_step is None:
+            self.save()  # so that results never stand without a checkpoint to go on from
         if is_evaluated:
-            progress.note(**_notes(self._evaluate_shortly()))
-        if config.full_eval_period and self._is_due(config.full_eval_period):
+            progress.enter(EVALUATING)
+            self._scored = _notes(self._evaluate_shortly())
+        if is_fully:
+            progress.enter(EVALUATING)
             self.evaluate_fully()
         if self._is_due(config.parameters_period):
             checkpoint.save_parameters(self.folder, step, self.session.parameters())
         if is_evaluated:
             self._save_search()
         if is_evaluated or time.monotonic() - self._last_checkpoint > config.checkpoint_seconds:
+            progress.enter(SAVING)
             self.save()
-        progress.note(**self._latest)
+        progress.note(**self._scored, **self._latest)
         progress.show(step)
 
     def _save_search(self) -> None:
-        """A population's search, for people and pictures; the checkpoint has its own copy."""
+        """Write the search of a population, for people and pictures; the checkpoint has its own copy."""
         record = self.session.search_record()
         if record is not None:
             search.save(self.folder / folder.SEARCH, record)
@@ -168,15 +220,15 @@ class Run:
 
     @contextmanager
     def _saving_first(self) -> Iterator[None]:
-        """Save the run where the environment fails."""
+        """Save the run if the environment fails."""
         try:
             yield
         except EnvFailedError as error:
             self.save()
-            raise EnvFailedError(f"{error}; saved, continue with: qpensieve resume {self.folder}") from error
+            raise EnvFailedError(f"{error}; the run is saved, continue with: qpensieve resume {self.folder}") from error
 
     def _log_training(self) -> None:
-        """Write the row of training metrics, when one is due and its last update has been handed over."""
+        """Write a row of training metrics if one is due and its last update is available."""
         step, period = self.session.summed_to, self.config.log_period
         if step // period <= (step - self.session.block) // period or step <= self._logged_to:
             return
@@ -184,7 +236,7 @@ class Run:
         means = self.session.take_log()
         if means:
             times = {"time_seconds": time.monotonic() - self._began, "time_saving": self._saving}
-            self._log().write("train", step, {**means, **times})
+            self._log().write(TRAINING, step, {**means, **times})
             self._latest = {label: f"{means[name].mean():.2g}" for name, label in SHOWN.items() if name in means}
 
     def _evaluate_shortly(self) -> RunSummary:
@@ -202,17 +254,22 @@ class Run:
         return summary
 
     def evaluate_fully(self) -> RunSummary:
-        """The full protocol at the step reached, added to the table and the log; once a step."""
+        """Run the full protocol at this step, and add it to the table and the log; at most once per step."""
         self.session.drain()
         self._log_training()
+        with self._saving_first():
+            return self._add_full_evaluation()
+
+    def _add_full_evaluation(self) -> RunSummary:
         table, step = self.evaluations, self.session.step
         if step not in table.full_steps:
-            with self._saving_first():
-                returns = self.session.evaluate(table.full_preferences, FULL_EPISODES)
-            self.evaluations = evaluations.append_full(table, step, returns)
+            returns = self.session.evaluate(table.full_preferences, FULL_EPISODES)
+            self.evaluations = evaluations.insert_full(table, step, returns)
             evaluations.save(self.folder / folder.EVALUATIONS, self.evaluations)
-        summary = summarize(self.evaluations.full_returns[-1], table.full_preferences, table.reference)
-        if not is_logged(self.folder / folder.METRICS, FULL, step):  # or a run was killed between the table and the row
+        row = self.evaluations.full_steps.tolist().index(step)
+        summary = summarize(self.evaluations.full_returns[row], table.full_preferences, table.reference)
+        # The run may have been killed between the two writes.
+        if not is_logged(self.folder / folder.METRICS, FULL, step):
             self._log().write(FULL, step, scores(summary))
         return summary
 
@@ -222,13 +279,15 @@ class Run:
 
     def _finish(self, progress: Progress) -> None:
         if self._options.final_evaluation:
-            progress.say(f"full evaluation: {len(self.evaluations.full_preferences)} preferences x {FULL_EPISODES}")
+            progress.say(
+                f"full evaluation: {len(self.evaluations.full_preferences)} preferences x {FULL_EPISODES} episodes"
+            )
+            progress.enter(EVALUATING)
             self.evaluate_fully()
-        progress.show(self.session.step, force=True)
-        progress.say("")
+        progress.enter(DONE)
 
     def _log(self) -> MetricsLog:
-        """The log, opened at the first row: only then has a resumed run cut what came after its checkpoint."""
+        """The log, opened at the first row, because a resumed run first removes the rows after its checkpoint."""
         if self._open_log is None:
             board = self.folder / folder.TENSORBOARD if self._options.tensorboard else None
             self._open_log = MetricsLog(self.folder / folder.METRICS, board)
@@ -236,37 +295,122 @@ class Run:
 
 
 def start(path: Path, config: RunConfig, options: Options) -> Run:
-    """A new run in a new folder: configuration and provenance are written first."""
+    """A new run in a new folder: configuration and provenance are written first. If it cannot start, no folder is left.
+
+    Raises:
+        ValueError: The settings cannot run, or the environment has no name that `resume` could make it by.
+        OSError: The folder holds a run or parts of one, or cannot be made.
+    """
     config = configs.resolve(config)
     configs.check(config)
+    configs.check_can_be_saved(config)
+    _check_new(path)
+    if options.tensorboard:
+        check_tensorboard()
+    run = Run(path, config, options)
+    made = [one for one in (path, *path.parents) if not one.exists()]
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        run.held = lock(path)
+        configs.save(config, path / folder.CONFIG)
+        made_by = provenance.describe() | {"lanes_per_seed": run.session.lanes_per_seed}
+        write_json(path / folder.PROVENANCE, made_by)
+    except BaseException:
+        _undo_start(path, made, is_ours=run.held is not None)
+        run.close()
+        raise
+    return run
+
+
+def _check_new(path: Path) -> None:
+    """Refuse a folder that holds a run, or parts of one that a new run would be mixed with."""
+    folder.refuse_file(path)
     if (path / folder.CONFIG).exists():
         raise FileExistsError(
             f"{path} holds a run already: continue it with 'qpensieve resume {path}', or choose --name"
         )
-    run = Run(path, config, options)
-    path.mkdir(parents=True, exist_ok=True)
-    run.held = lock(path)
-    configs.save(config, path / folder.CONFIG)
-    made_by = provenance.describe() | {"lanes_per_seed": run.session.lanes_per_seed}
-    write_json(path / folder.PROVENANCE, made_by)
+    found = [name for name in (*folder.FILES, *folder.FOLDERS) if name != folder.LOCK and (path / name).exists()]
+    if found:
+        raise FileExistsError(
+            f"{path} must not hold parts of another run, but it holds {', '.join(found)} without {folder.CONFIG}; "
+            "choose another --name, or move them away"
+        )
+
+
+def _undo_start(path: Path, made: list[Path], is_ours: bool) -> None:
+    """Remove what a start that failed has made, but nothing of another process that holds the folder."""
+    for name in (folder.CONFIG, folder.TRUSTED, folder.PROVENANCE, folder.LOCK) if is_ours else ():
+        (path / name).unlink(missing_ok=True)
+    for one in made:
+        with suppress(OSError):
+            one.rmdir()
+
+
+def resume(
+    path: Path,
+    options: Options,
+    warn: Callable[[str], None],
+    trust: bool = False,
+    start_over: bool = False,
+    **changes: Any,
+) -> Run:
+    """The run of a folder as of its newest whole checkpoint, or from the start if it was killed before the first one.
+
+    Args:
+        path: The run folder.
+        options: What the run shows and writes.
+        warn: Called with a message if something was lost.
+        trust: Whether code that the configuration of someone else imports may be run.
+        start_over: Begin from the start; whatever the run has reached is removed.
+        changes: Fields of the configuration that may differ (`keeper.MAY_DIFFER`); `steps` may grow.
+
+    Raises:
+        CheckpointError: The run has results, but no checkpoint to go on from.
+    """
+    if not (path / folder.CONFIG).exists():
+        raise FileNotFoundError(f"{path} is not a run folder: it has no {folder.CONFIG}")
+    run = _open(path, options, trust, changes)
+    try:
+        if start_over:
+            warn(f"{path} starts over: what it had reached is removed")
+            run.start_over()
+        else:
+            _restore(run, warn)
+        _keep_length(run)
+    except BaseException:
+        run.close()
+        raise
     return run
 
 
-def resume(path: Path, options: Options, warn: Callable[[str], None], **changes: Any) -> Run:
-    """The run of a folder as of its newest whole checkpoint, or from the start where it has none.
+def evaluate(path: Path, warn: Callable[[str], None], trust: bool = False) -> None:
+    """Evaluate a run's newest whole checkpoint by the full protocol; adds to its table and log, removes nothing.
 
     Args:
-        path: The run's folder.
-        options: How to show it.
-        warn: Is told what was lost, if anything.
-        changes: Fields of the configuration that may differ (`keeper.MAY_DIFFER`).
+        path: The run folder.
+        warn: Is told which checkpoint it is, and of damaged ones.
+        trust: Whether code that the configuration of someone else imports may be run.
     """
-    if not (path / folder.CONFIG).exists():
-        raise FileNotFoundError(f"{path} is not a run's folder: it has no {folder.CONFIG}")
+    if checkpoint.last_good_step(path) is None:
+        raise CheckpointError(f"{path} holds no checkpoint to evaluate: train it first (qpensieve train or resume)")
+    run = _open(path, Options(quiet=True), trust, {})
+    try:
+        saved = run.keeper.latest(warn)
+        if saved is not None:
+            run.add_full_evaluation(saved, warn)
+    finally:
+        run.close()
+
+
+def _open(path: Path, options: Options, trust: bool, changes: dict[str, Any]) -> Run:
+    """The run of a folder, which it holds, before its first step."""
     held = lock(path)
     try:
-        config = dataclasses.replace(configs.load(path / folder.CONFIG), **changes)
-        run = _restored(path, config, options, warn)
+        before = configs.load(path / folder.CONFIG, trust)
+        config = dataclasses.replace(before, **changes)
+        if config.steps < before.steps:
+            raise ValueError(f"steps may only grow: the run has {before.steps:,}, got {config.steps:,}")
+        run = Run(path, config, options)
     except BaseException:
         held.close()
         raise
@@ -274,39 +418,32 @@ def resume(path: Path, options: Options, warn: Callable[[str], None], **changes:
     return run
 
 
-def _restored(path: Path, config: RunConfig, options: Options, warn: Callable[[str], None]) -> Run:
-    run = Run(path, config, options)
+def _keep_length(run: Run) -> None:
+    """Write the configuration of a run that has become longer."""
+    path = run.folder / folder.CONFIG
+    before = configs.load(path, trust=True)  # it was asked about when the run was opened
+    if run.config.steps > before.steps:
+        configs.save(dataclasses.replace(before, steps=run.config.steps), path)
+
+
+def _restore(run: Run, warn: Callable[[str], None]) -> None:
     saved = run.keeper.latest(warn)
-    if saved is None:
-        warn(f"{path} has no checkpoint yet: starting over from {folder.CONFIG}")
-        run.start_over()
-    else:
+    if saved is not None:
         run.restore(saved)
-    return run
+        return
+    path = run.folder
+    found = [name for name in RESULTS if (path / name).exists()]
+    if not found and has_evaluations(path / folder.METRICS):
+        found = [folder.METRICS]
+    if found:
+        raise CheckpointError(
+            f"{path} has results ({', '.join(found)}) but no checkpoint to go on from, and starting over would remove "
+            f"them; put its {folder.CHECKPOINTS} back, or ask for it: qpensieve resume {path} --start-over"
+        )
+    warn(f"{path} has no checkpoint yet: starting over from {folder.CONFIG}")
+    run.start_over()
 
 
 def _notes(summary: RunSummary) -> dict[str, str]:
     notes = {"UT(short)": f"{summary.ut.mean():.4g}"}
     return notes if summary.hv is None else notes | {"HV(short)": f"{summary.hv.mean():.4g}"}
-
-
-@contextmanager
-def _interrupts() -> Iterator[Callable[[], bool]]:
-    """Ctrl-C sets a flag that is read between blocks; a second one interrupts at once."""
-    pressed = False
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        nonlocal pressed
-        if pressed:
-            raise KeyboardInterrupt
-        pressed = True
-
-    try:
-        before = signal.signal(signal.SIGINT, handle)
-    except ValueError:  # not the main thread: the caller's business
-        yield lambda: False
-        return
-    try:
-        yield lambda: pressed
-    finally:
-        signal.signal(signal.SIGINT, before)

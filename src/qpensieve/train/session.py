@@ -1,4 +1,4 @@
-"""What a run and an agent may know of a trainer: the session. Both kinds of trainers meet it."""
+"""The session: the interface of both kinds of trainers for runs and agents."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float, Float32, Float64, Shaped
 
 from qpensieve.config import RunConfig
+from qpensieve.console import LEARNING, RANDOM
 from qpensieve.records.search import SearchRecord
 from qpensieve.replay.layout import RowLayout, Rows
 from qpensieve.types import EnvSpec
@@ -21,7 +22,7 @@ class DivergedError(RuntimeError):
 
 
 class EnvFailedError(RuntimeError):
-    """The environment raised; the session is as it was before the step that failed."""
+    """The environment raised an error; the session is unchanged since before the failed step."""
 
 
 @contextmanager
@@ -44,8 +45,8 @@ def check_finite(what: str, value: Shaped[np.ndarray, "rows *rest"], owner: Call
     Args:
         what: Name of the value.
         value: The numbers.
-        owner: Row -> whose it is.
-        step: When this was.
+        owner: Row -> name of its owner.
+        step: Environment step, for the message.
 
     Raises:
         DivergedError: If they are not; the message names the owner of the first row that is bad.
@@ -57,7 +58,7 @@ def check_finite(what: str, value: Shaped[np.ndarray, "rows *rest"], owner: Call
 
 @runtime_checkable
 class Predictor(Protocol):
-    """The policies of a session as they were when it was made, acting in plain NumPy."""
+    """Acts in plain NumPy with the policies that the session had when the predictor was made."""
 
     def act(
         self,
@@ -66,7 +67,7 @@ class Predictor(Protocol):
         lam: Float32[np.ndarray, "n d"],
         stream: np.random.Generator | None = None,
     ) -> Float32[np.ndarray, "n act"]:
-        """Actions of one seed's policy: deterministic, or sampled where there is a `stream`."""
+        """Actions of one seed's policy: deterministic, or sampled if there is a `stream`."""
         ...
 
 
@@ -98,17 +99,17 @@ class Session(Protocol):
 
     @property
     def summed_to(self) -> int:
-        """The step up to which `take_log` has something to tell."""
+        """The step up to which `take_log` has values."""
         ...
 
     @property
     def own_preferences(self) -> Float64[np.ndarray, "p d"] | None:
-        """Preferences that each have an agent of their own; None: every preference is served."""
+        """Preferences that have their own agent each. None: all preferences are served."""
         ...
 
     @property
     def lanes_per_seed(self) -> int:
-        """Environments that each seed steps: every one of them costs samples."""
+        """Number of environments that each seed steps; all of them cost samples."""
         ...
 
     @property
@@ -123,19 +124,19 @@ class Session(Protocol):
 
     @property
     def log_capacity(self) -> int:
-        """How many of a lane's newest rows a checkpoint may need."""
+        """Number of the newest rows of a lane that a checkpoint may need."""
         ...
 
     def plan(self, steps: int) -> None:
-        """Be ready to go on until `steps`."""
+        """Prepare to train up to `steps` in total."""
         ...
 
     def advance(self) -> Rows | None:
-        """One block; returns the rows that the replay took."""
+        """Train for one block; returns the rows that were added to the replay."""
         ...
 
     def drain(self) -> None:
-        """Wait for all that was started."""
+        """Wait until all started work is done."""
         ...
 
     def take_log(self) -> dict[str, Float[np.ndarray, " rows"]]:
@@ -147,11 +148,11 @@ class Session(Protocol):
         ...
 
     def predictor(self) -> Predictor:
-        """Acts as the policies do now."""
+        """A predictor with the current policies."""
         ...
 
     def search_record(self) -> SearchRecord | None:
-        """What a population's search has done, for the run's folder."""
+        """The record of a population's search, for the run folder."""
         ...
 
     def parameters(self) -> Arrays:
@@ -167,7 +168,13 @@ class Session(Protocol):
         ...
 
     def restore(self, arrays: Arrays, rows: Rows | None = None, first: int = 0) -> None:
-        """Take over what `arrays` and `replay_rows` returned; without rows the replay starts empty."""
+        """Continue from what `arrays` and `replay_rows` returned; without rows the replay starts empty."""
         ...
 
     def close(self) -> None: ...
+
+
+def phase_of(session: Session) -> str:
+    """What the next block is: random steps, or learning. Populations learn from the first step on."""
+    is_random = session.layout is not None and session.step < session.config.random_steps
+    return RANDOM if is_random else LEARNING

@@ -1,4 +1,4 @@
-"""Which trainer a run's method has: the only place that tells them apart."""
+"""The trainer of each method; no other module distinguishes the two kinds of trainers."""
 
 from qpensieve.config import RunConfig
 from qpensieve.train.population import PopulationTrainer

@@ -31,12 +31,12 @@ from qpensieve.train.session import EnvFailedError, check_finite, environment_er
 from qpensieve.types import Algorithm, Hints, UniformLearning
 
 FREED_AT_ONCE = 256
-"""Slots freed by one call to the device; a fixed number, so that it is compiled once."""
+"""Number of slots freed by one call of the device; fixed, so that it is compiled once."""
 
 
 @dataclass
 class _Pending:
-    """What the device has been asked for and not yet handed over: the policy after the newest block, and its log."""
+    """Results that the device is still computing: the policy after the newest block, and its log."""
 
     flat: Any
     info: Any
@@ -55,7 +55,7 @@ class Trainer:
         self.config, self.spec = config, spec_of(config.domain)
         self.algorithm = make_algorithm(config.algo, config.agent, self.spec)
         self.layout = layout_of(self.spec, self.algorithm.acting)
-        """How a transition lies in a row of the replay."""
+        """The layout of a transition in a row of the replay."""
         options = LaneOptions(num_threads=config.num_threads)
         lanes = make_lanes(config.domain, self.num_lanes, self.lane_seeds, options)
         self.collector = Collector(lanes, self.lane_seeds, config.block, self.algorithm)
@@ -73,7 +73,7 @@ class Trainer:
 
     @property
     def own_preferences(self) -> Float64[np.ndarray, "p d"] | None:
-        """Preferences that each have an agent of their own; None: one agent serves all."""
+        """Preferences that have their own agent each. None: one agent serves all."""
         return self.algorithm.preferences
 
     @property
@@ -97,23 +97,26 @@ class Trainer:
 
     @property
     def num_lanes(self) -> int:
-        """How many lanes write rows of the replay."""
+        """Number of lanes that write into the replay."""
         return self.config.seeds * self.lanes_per_seed
 
     @property
     def lane_seeds(self) -> list[int]:
-        """The seed of each lane, agent by agent. Agents of one seed share it: each behaves as if it were alone."""
+        """The seed of each lane, agent by agent. Agents of one seed share it: each trains as if it were alone."""
         return [seed for seed in self.config.seed_list for _ in range(self.lanes_per_seed)]
 
     @property
     def capacity(self) -> int:
         """Rows of each lane's replay."""
+        return self._capacity(self.config)
+
+    def _capacity(self, config: RunConfig) -> int:
         is_uniform = isinstance(self.algorithm.learning, UniformLearning)
-        return self.config.capacity if is_uniform else self.config.replay_capacity
+        return config.capacity if is_uniform else config.replay_capacity
 
     @property
     def log_capacity(self) -> int:
-        """How many of a lane's newest rows a checkpoint may need."""
+        """Number of the newest rows of a lane that a checkpoint may need."""
         return self._slots.log_capacity
 
     @property
@@ -132,7 +135,7 @@ class Trainer:
     def advance(self) -> Rows:
         """Collect one block and hand it to the device; returns the rows of the block."""
         policy = None if self.step < self.config.random_steps else self.collector.policy(self._acting)
-        # Without a saved replay a resumed run has to fill it again before it learns on.
+        # A run that was resumed without its replay fills it again before it continues to learn.
         is_learning = self._written >= self.config.random_steps
         with environment_errors(f"after step {self.step}"):
             collected = self.collector.collect(policy, self.block_number)
@@ -149,7 +152,7 @@ class Trainer:
         return collected.rows
 
     def place(self, collected: Collected) -> Block:
-        """The block as the device takes it; slots that it needs are freed first."""
+        """The block as input of the device; frees the slots that it needs first."""
         learning, rows = self.algorithm.learning, jnp.asarray(collected.rows)
         slots, freed = self._slots.place(collected.rows, collected.done)
         if isinstance(learning, UniformLearning):
@@ -160,7 +163,7 @@ class Trainer:
         return Block(rows, jnp.asarray(slots), Hints(jnp.asarray(collected.lam), jnp.asarray(past)))
 
     def drain(self) -> None:
-        """Wait for the device and take over the log of the newest block; acting still lags as scheduled."""
+        """Wait for the device and fetch the log of the newest block; acting still lags as scheduled."""
         info, self._pending.info, self.summed_to = self._pending.info, None, self._pending.step
         if info is None:
             return
@@ -177,14 +180,15 @@ class Trainer:
     def evaluate(self, preferences: Float64[np.ndarray, "p d"], episodes: int) -> Float64[np.ndarray, "seed p e d"]:
         """Returns of the policies as they are now."""
         with environment_errors(f"in the evaluation at step {self.step}", (RuntimeError, ArithmeticError)):
-            return evaluate(self.config.domain, self.config.seed_list, self.act, preferences, episodes)
+            config = self.config
+            return evaluate(config.domain, config.seed_list, self.act, preferences, episodes, config.max_eval_steps)
 
     def act(
         self, obs: Float[np.ndarray, "seed rows obs"], lam: Float[np.ndarray, "seed rows d"]
     ) -> Float32[np.ndarray, "seed rows act"]:
         """Deterministic actions of the newest policies.
 
-        Where preferences have agents of their own, each row is served by the agent with the nearest preference.
+        If preferences have their own agents, each row is served by the agent with the nearest preference.
         """
         own = self.algorithm.preferences
         if own is None:
@@ -201,7 +205,7 @@ class Trainer:
         return np.asarray(self._learner.flat_actors(self._state))
 
     def predictor(self) -> "AgentPredictor":
-        """Acts as the newest policies do."""
+        """A predictor with the newest policies."""
         return AgentPredictor(self.algorithm, self.newest_flat(), self.step)
 
     def search_record(self) -> None:
@@ -213,7 +217,7 @@ class Trainer:
         return {name: value for name, value in arrays.items() if ".optimizers" not in name}
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Everything but the replay's rows, as of the end of the newest block, by name; nothing that is not finite."""
+        """Everything but the rows of the replay, at the end of the newest block, by name; all numbers are finite."""
         self.drain()
         arrays = tree_to_arrays(self._without_rows(), "state")
         for name, value in arrays.items():
@@ -229,9 +233,9 @@ class Trainer:
         """Go back to the state that `arrays` returned.
 
         Args:
-            arrays: All of it.
-            rows: The replay's newest rows, in the order written; None forgets the replay.
-            first: How many rows were written before them.
+            arrays: What `arrays` returned.
+            rows: The newest rows of the replay, in the order written. None: the replay starts empty.
+            first: Number of rows written before them.
         """
         saved = arrays_to_tree(self._without_rows(), arrays, "state")
         buffer = self._slots.restored(saved.replay, under(arrays, "memory/"), rows, first)
@@ -250,13 +254,13 @@ class Trainer:
         return self._slots.in_order(self._state.replay)
 
     def plan(self, steps: int) -> None:
-        """Be ready for `steps` in all: the replay grows where it is still smaller than it may become."""
+        """Prepare for `steps` in total; the replay grows if it is smaller than that needs."""
         if steps <= self.config.steps:
             return
         config = replace(self.config, steps=steps)
         configs.check(config)
+        self._state = replace(self._state, replay=self._slots.grown(self._state.replay, self._capacity(config)))
         self.config = config
-        self._state = replace(self._state, replay=self._slots.grown(self._state.replay, self.capacity))
 
     def close(self) -> None:
         self.collector.close()
@@ -265,16 +269,16 @@ class Trainer:
         return replace(self._state, replay=self._slots.without_rows(self._state.replay))
 
     def _hand_over(self) -> None:
-        """The policy of the block before becomes the one that acts next; waits for the device to have made it."""
+        """Let the policy of the last block act next; waits for the device."""
         self.drain()
         self._acting = np.asarray(self._pending.flat)
 
     def _check_finite(self, what: str, value: Shaped[np.ndarray, "rows *rest"]) -> None:
-        """Stop the run where the newest block has left something that is not a number."""
+        """Raise if the newest block has produced a number that is not finite."""
         check_finite(what, value, lambda row: self._name(len(value), row), self._pending.step)
 
     def _name(self, num_rows: int, row: int) -> str:
-        """Whose row it is, of an array that leads with agents or lanes."""
+        """The owner of a row, for an array that leads with agents or lanes."""
         seed = f"seed {self.config.seed_list[row * self.config.seeds // num_rows]}"
         own = self.algorithm.preferences
         if own is None:
@@ -288,9 +292,9 @@ class AgentPredictor:
     """Policies as they were at a step, acting in plain NumPy.
 
     Attributes:
-        algorithm: Whose policies.
+        algorithm: The algorithm of the policies.
         flat: Their parameters.
-        step: Environment steps they had learned from.
+        step: Number of environment steps they have learned from.
     """
 
     algorithm: Algorithm[Any]
@@ -304,9 +308,9 @@ class AgentPredictor:
         lam: Float32[np.ndarray, "n d"],
         stream: np.random.Generator | None = None,
     ) -> Float32[np.ndarray, "n act"]:
-        """Actions of one seed's agent, deterministic or, where there is a `stream`, sampled.
+        """Actions of one seed's agent, deterministic or, if there is a `stream`, sampled.
 
-        Where preferences have agents of their own, each row is served by the agent with the nearest preference.
+        If preferences have their own agents, each row is served by the agent with the nearest preference.
         """
         acting, own = self.algorithm.acting, self.algorithm.preferences
         served_by = np.zeros(len(obs), np.int64) if own is None else nearest(own, lam)
@@ -323,7 +327,7 @@ class AgentPredictor:
 
 
 def _chunks(freed: Sequence[Int32[np.ndarray, " _"]], none: int) -> Iterator[Int32[np.ndarray, "lane F"]]:
-    """Slots to free, `FREED_AT_ONCE` of every lane at a time; `none` where a lane has fewer."""
+    """Slots to free, `FREED_AT_ONCE` of every lane at a time; filled with `none` if a lane has fewer."""
     most = max((len(of_lane) for of_lane in freed), default=0)
     for start in range(0, most, FREED_AT_ONCE):
         chunk = np.full((len(freed), FREED_AT_ONCE), none, np.int32)

@@ -1,0 +1,111 @@
+"""What a policy reaches under many preferences, and choosing one of them by what it should bring."""
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float64
+
+from qpensieve import metrics
+from qpensieve.console import Row, format_number, format_table
+
+Bound = tuple[str, float | int]
+"""What an objective must reach, such as (">=", -50.0)."""
+COMPARISONS = (">=", "<=")
+
+
+@dataclass(frozen=True, eq=False)
+class Front:
+    """Mean returns of one seed's policy under each of many preferences.
+
+    Attributes:
+        objectives: Names, in reward order.
+        preferences: One row per preference.
+        mean: Mean return over episodes.
+        spread: Standard deviation over episodes.
+        is_best: Whether no other row is better in one objective and no worse in the others; of equal rows the first.
+    """
+
+    objectives: tuple[str, ...]
+    preferences: Float64[np.ndarray, "p d"]
+    mean: Float64[np.ndarray, "p d"]
+    spread: Float64[np.ndarray, "p d"]
+    is_best: Bool[np.ndarray, " p"]
+
+    def rows(self, only_best: bool = True) -> list[Row]:
+        """One dict per preference: preference, then mean and spread of every objective."""
+        chosen = np.flatnonzero(self.is_best) if only_best else np.arange(len(self.mean))
+        return [self._row(i) for i in chosen.tolist()]
+
+    def _row(self, i: int) -> Row:
+        row: Row = {"preference": ", ".join(f"{x:.2f}" for x in self.preferences[i])}
+        for name, mean, spread in zip(self.objectives, self.mean[i], self.spread[i], strict=True):
+            row[name] = f"{format_number(float(mean))} +- {format_number(float(spread))}"
+        return row
+
+    def __str__(self) -> str:
+        return format_table(self.rows())
+
+    def choose(self, maximize: str, where: Mapping[str, Bound] | None = None) -> "Choice":
+        """The preference under which one objective is largest while others keep their bounds.
+
+        Args:
+            maximize: Name of an objective.
+            where: Objective -> bound, such as {"control": (">=", -50)}.
+
+        Where no preference keeps all bounds, the one that comes nearest is returned, with a warning. Distances are
+        measured in the range that each objective has on this front.
+        """
+        column = self._column(maximize)
+        missed = np.zeros(len(self.mean))
+        for name, (comparison, bound) in (where or {}).items():
+            missed += self._missed(self._column(name), comparison, bound)
+        best = np.lexsort((-self.mean[:, column], missed))[0]
+        choice = Choice(self.objectives, self.preferences[best], self.mean[best], bool(missed[best] == 0.0))
+        if not choice.is_feasible:
+            warnings.warn(f"no preference keeps all bounds; the nearest is {choice}", stacklevel=2)
+        return choice
+
+    def _column(self, name: str) -> int:
+        if name not in self.objectives:
+            raise ValueError(f"objective must be one of {', '.join(self.objectives)}, got {name!r}")
+        return self.objectives.index(name)
+
+    def _missed(self, column: int, comparison: str, bound: float | int) -> Float64[np.ndarray, " p"]:
+        """How far each row is from a bound, in units of the objective's range; 0 where it is kept."""
+        if comparison not in COMPARISONS:
+            raise ValueError(f"a bound must begin with {' or '.join(COMPARISONS)}, got {comparison!r}")
+        values = self.mean[:, column]
+        gap = bound - values if comparison == ">=" else values - bound
+        return np.maximum(gap, 0.0) / max(float(np.ptp(values)), np.finfo(np.float64).tiny)
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """A preference, what it is expected to bring, and whether that keeps all bounds."""
+
+    objectives: tuple[str, ...]
+    preference: Float64[np.ndarray, " d"]
+    mean: Float64[np.ndarray, " d"]
+    is_feasible: bool
+
+    @property
+    def returns(self) -> dict[str, float]:
+        """Objective -> expected return."""
+        return dict(zip(self.objectives, self.mean.tolist(), strict=True))
+
+    def __str__(self) -> str:
+        lam = ", ".join(f"{x:.2f}" for x in self.preference)
+        reached = ", ".join(f"{name} {format_number(value)}" for name, value in self.returns.items())
+        return f"preference ({lam}): {reached}"
+
+
+def measure(
+    objectives: tuple[str, ...],
+    preferences: Float64[np.ndarray, "p d"],
+    returns: Float64[np.ndarray, "p e d"],
+) -> Front:
+    """The front of one seed's returns."""
+    mean = returns.mean(axis=1)
+    return Front(objectives, preferences, mean, returns.std(axis=1), metrics.is_non_dominated(mean))

@@ -1,0 +1,233 @@
+"""Help pages and hints. tyro parses the words; here the settings are described and grouped by what they set."""
+
+import ast
+import dataclasses
+import difflib
+import inspect
+import re
+import shutil
+import textwrap
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from qpensieve.config import RunConfig
+from qpensieve.methods import METHODS
+from qpensieve.settings import NEEDS_REPLAY, flat, marked
+
+PREFERENCE = (
+    "A preference, lam for short, is what each objective counts: one weight per objective, none negative, in all 1."
+)
+RUN, ALGORITHM, EVALUATION, OUTPUT = "run", "algorithm", "evaluation", "output"
+GROUPS: dict[str, str] = {
+    "preset": RUN,
+    **dict.fromkeys(("random_steps", "block", "replay_capacity"), ALGORITHM),
+    **dict.fromkeys(("eval_period", "full_eval_period", "final_evaluation"), EVALUATION),
+    **dict.fromkeys(("log_period", "checkpoint_seconds", "parameters_period", "keep_replay"), OUTPUT),
+}
+"""What a setting sets, where it is not what the settings beside it do."""
+SYNONYMS = {
+    "lr": "learning-rate",
+    "gamma": "discount",
+    "algorithm": "algo",
+    "method": "algo",
+    "timesteps": "steps",
+    "total-timesteps": "steps",
+    "max-steps": "steps",
+    "num-seeds": "seeds",
+    "buffer-size": "replay-capacity",
+    "replay-size": "replay-capacity",
+    "learning-starts": "random-steps",
+    "warmup-steps": "random-steps",
+    "num-envs": "num-lanes",
+    "threads": "num-threads",
+    "output": "out",
+    "folder": "out",
+    "eval-freq": "eval-period",
+    "lam": "preferences",
+}
+"""What other libraries call a setting -> what it is called here."""
+INDENT, NAME_WIDTH, WIDEST = 2, 26, 100
+KINDS = {int: "N", float: "X", str: "TEXT", Path: "PATH"}
+
+
+@dataclass(frozen=True)
+class Option:
+    """One setting as a help page shows it."""
+
+    name: str
+    hint: Any
+    default: Any
+    text: str
+    group: str
+
+    @property
+    def flag(self) -> str:
+        """As people write it."""
+        words = self.name.replace("_", "-")
+        if self.hint is bool:
+            return f"--{'no-' if self.default is True else ''}{words}"
+        return f"--{words} {describe_value(self.hint)}"
+
+
+def describe_value(hint: Any) -> str:
+    """What stands behind the name of an option."""
+    origin, inner = get_origin(hint), [one for one in get_args(hint) if one is not NoneType]
+    if origin is Literal:
+        return "|".join(map(str, inner))
+    if origin in (Union, UnionType):
+        return "|".join(dict.fromkeys(map(describe_value, inner)))
+    if origin is tuple:
+        return f"{describe_value(inner[0])} ..."
+    return KINDS.get(hint, "VALUE")
+
+
+@cache
+def texts(kind: type) -> dict[str, str]:
+    """What the source says of every field: the text below it, or its entry in the list of attributes."""
+    body = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]
+    found: dict[str, str] = {}
+    if isinstance(body, ast.ClassDef):
+        for field, below in zip(body.body, body.body[1:], strict=False):
+            is_text = isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant)
+            if (
+                is_text
+                and isinstance(below, ast.Expr)
+                and isinstance(field, ast.AnnAssign)
+                and isinstance(field.target, ast.Name)
+            ):
+                found[field.target.id] = str(ast.literal_eval(below.value))
+    listed = (inspect.getdoc(kind) or "").partition("Attributes:\n")[2]
+    for entry in re.split(r"\n(?=    \w)", listed.rstrip()) if listed else []:
+        name, _, text = entry.strip().partition(": ")
+        found.setdefault(name, text)
+    return {name: " ".join(text.split()) for name, text in found.items()}
+
+
+def options(part: Any, group: str = OUTPUT) -> list[Option]:
+    """Every setting of a dataclass and of its parts."""
+    hints, said = get_type_hints(type(part)), texts(type(part))
+    found: list[Option] = []
+    for field in dataclasses.fields(part):
+        value = getattr(part, field.name)
+        if dataclasses.is_dataclass(value):
+            inside = RUN if isinstance(value, RunConfig) else ALGORITHM if isinstance(part, RunConfig) else group
+            found += options(value, inside)
+        else:
+            own = GROUPS.get(field.name, group)
+            found.append(Option(field.name, hints[field.name], value, said.get(field.name, ""), own))
+    return found
+
+
+def train_page(arguments: Any, config: RunConfig, about: str) -> str:
+    """Help of `qpensieve train` for the algorithm chosen: settings that it has no use for are left out.
+
+    Args:
+        arguments: All that the command takes, with its defaults.
+        config: The part of it that is the run's configuration.
+        about: What the command does.
+    """
+    method = config.method
+    unused = {"domain", *(marked(config, NEEDS_REPLAY) if method.is_population else ())}
+    shown = [option for option in options(arguments) if option.name not in unused]
+    lines = [
+        "usage: qpensieve train DOMAIN [--algo NAME] [--preset NAME] [--SETTING VALUE]",
+        "",
+        *_wrap(f"{about} {PREFERENCE}"),
+        "",
+        *_entry("DOMAIN", texts(RunConfig)["domain"]),
+    ]
+    titles = {RUN: RUN, ALGORITHM: f"{ALGORITHM}: {config.algo}, {method.summary}", EVALUATION: EVALUATION}
+    for group, title in (titles | {OUTPUT: OUTPUT}).items():
+        lines += ["", *_wrap(title)]
+        for option in shown:
+            if option.group == group:
+                lines += _algorithms(option) if option.name == "algo" else _option(option)
+    return "\n".join(lines)
+
+
+def _option(option: Option) -> list[str]:
+    is_silent = option.default is None or option.default == () or option.hint is bool
+    default = "" if is_silent else f" [{option.default}]"
+    text = option.text.removeprefix("Off-policy methods: ")
+    told = f"Turns off: {text}" if option.default is True else text[:1].upper() + text[1:]
+    return _entry(option.flag, told + default)
+
+
+def _algorithms(option: Option) -> list[str]:
+    lines = _entry("--algo NAME", f"{option.text} [{option.default}] Others have other settings: --algo NAME --help.")
+    for method in METHODS.values():
+        lines += _entry(f"  {method.name}", method.summary)
+    return lines
+
+
+def _entry(name: str, text: str) -> list[str]:
+    """A name and, beside it or below it, what it is."""
+    left = " " * (INDENT + NAME_WIDTH)
+    head = f"{'':{INDENT}}{name}"
+    lines = textwrap.wrap(text, _width() - len(left), break_on_hyphens=False) or [""]
+    if len(head) + 2 > len(left):
+        return [*textwrap.wrap(head, _width(), subsequent_indent="      "), *(left + line for line in lines)]
+    return [f"{head:{len(left)}}{lines[0]}".rstrip(), *(left + line for line in lines[1:])]
+
+
+def _wrap(text: str) -> list[str]:
+    return textwrap.wrap(text, _width(), break_on_hyphens=False)
+
+
+def _width() -> int:
+    return max(50, min(WIDEST, shutil.get_terminal_size().columns) - 1)
+
+
+def overview(commands: Mapping[str, Callable[..., None]], prog: str, about: str) -> str:
+    """The first page: what there is, and where to begin."""
+    lines = [f"usage: {prog} COMMAND ...", "", *_wrap(about), ""]
+    for name, command in commands.items():
+        text = (inspect.getdoc(command) or "").split("\n\n")[0]
+        lines += _entry(name, " ".join(text.split()))
+    lines += ["", f"{prog} COMMAND --help says more."]
+    return "\n".join(lines)
+
+
+def check_command(word: str, commands: Iterable[str], prog: str) -> None:
+    """Refuse a command that there is not.
+
+    Raises:
+        ValueError: Names the one that was probably meant, and all there are.
+    """
+    names = list(commands)
+    if word not in names:
+        near = difflib.get_close_matches(word, names, n=1, cutoff=0.5)
+        hint = f"; did you mean '{prog} {near[0]}'?" if near else "."
+        raise ValueError(f"unknown command {word!r}{hint} There are: {', '.join(names)}")
+
+
+def check_options(words: Iterable[str], arguments: Any, config: RunConfig) -> None:
+    """Refuse an option of `train` that the algorithm does not have.
+
+    Raises:
+        ValueError: Says whose it is, or which one was probably meant.
+    """
+    known = {option.name.replace("_", "-") for option in options(arguments)}
+    for word in words:
+        name = word.split("=")[0].removeprefix("--").replace("_", "-")
+        if not word.startswith("--") or name in {"help", *known} or name.removeprefix("no-") in known:
+            continue
+        owners = [method.name for method in METHODS.values() if name.replace("-", "_") in flat(method.config())]
+        if owners:
+            raise ValueError(f"{config.algo} has no setting --{name}; it is one of {', '.join(owners)}")
+        meant = [SYNONYMS[name]] if SYNONYMS.get(name) in known else []
+        near = meant or difflib.get_close_matches(name, sorted(known), n=3, cutoff=0.5)
+        hint = f"; did you mean {' or '.join(f'--{one}' for one in near)}?" if near else "."
+        raise ValueError(f"unknown setting --{name}{hint} All of them: qpensieve train --algo {config.algo} --help")
+
+
+def tidy(page: str) -> str:
+    """A help page of tyro without `{None}|`, without defaults that say nothing and without `options options`."""
+    said = re.sub(r"\{None\}\|| ?\(default: (None|False|True|)\)", "", page)
+    titled = re.sub(r"(?m)^ (\w+) options *$", lambda found: f" {OUTPUT if found[1] == 'options' else found[1]}", said)
+    usage = re.sub(r"\[[A-Z -]+ OPTIONS\]", "[OPTIONS]", titled)
+    return "\n".join(line.rstrip() for line in usage.splitlines())

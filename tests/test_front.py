@@ -1,0 +1,61 @@
+"""Fronts and choices on returns that are worked out by hand."""
+
+import numpy as np
+import pytest
+
+from qpensieve import front
+
+LAM = np.array([[0.0, 1.0], [0.5, 0.5], [0.75, 0.25], [1.0, 0.0]])
+MEAN = np.array([[0.0, 0.0], [10.0, -20.0], [9.0, -30.0], [20.0, -100.0]])
+RETURNS = MEAN[:, None] + np.array([-1.0, 1.0])[None, :, None]
+
+
+@pytest.fixture
+def measured() -> front.Front:
+    return front.measure(("forward", "control"), LAM, RETURNS)
+
+
+def test_means_spreads_and_what_is_dominated(measured: front.Front):
+    np.testing.assert_array_equal(measured.mean, MEAN)
+    np.testing.assert_array_equal(measured.spread, 1.0)
+    assert measured.is_best.tolist() == [True, True, False, True]
+
+
+def test_the_table_has_the_best_rows(measured: front.Front):
+    assert [row["preference"] for row in measured.rows()] == ["0.00, 1.00", "0.50, 0.50", "1.00, 0.00"]
+    assert len(measured.rows(only_best=False)) == 4
+    assert "10 +- 1" in str(measured)
+
+
+@pytest.mark.parametrize(
+    ("maximize", "where", "row"),
+    [
+        ("forward", {}, 3),
+        ("control", {}, 0),
+        ("forward", {"control": (">=", -50)}, 1),
+        ("forward", {"control": (">=", -5)}, 0),
+        ("control", {"forward": (">=", 9.5)}, 1),
+        ("forward", {"forward": ("<=", 9.5)}, 2),
+    ],
+)
+def test_the_best_row_that_keeps_the_bounds(
+    measured: front.Front, maximize: str, where: dict[str, front.Bound], row: int
+):
+    choice = measured.choose(maximize, where)
+    np.testing.assert_array_equal(choice.preference, LAM[row])
+    assert choice.returns == {"forward": MEAN[row, 0], "control": MEAN[row, 1]}
+    assert choice.is_feasible
+
+
+def test_where_nothing_keeps_the_bounds_the_nearest_is_returned_with_a_warning(measured: front.Front):
+    """Row 1 misses forward by 2 of 20; row 3 keeps it but misses control by 75 of 100."""
+    with pytest.warns(UserWarning, match=r"no preference keeps all bounds; the nearest is preference \(0.50, 0.50\)"):
+        choice = measured.choose("forward", {"control": (">=", -25), "forward": (">=", 12)})
+    assert not choice.is_feasible
+
+
+def test_unknown_objectives_and_comparisons_are_refused(measured: front.Front):
+    with pytest.raises(ValueError, match="objective must be one of forward, control, got 'speed'"):
+        measured.choose("speed")
+    with pytest.raises(ValueError, match="a bound must begin with >= or <=, got '>'"):
+        measured.choose("forward", {"control": (">", 3.0)})
