@@ -38,6 +38,7 @@ from tests.train.kill_run import NEVER, assert_same_run, complete
 QUIET = Options(quiet=True)
 TINY: dict[str, Any] = {
     "seeds": 2,
+    "first_seed": 2,  # seeds 2 and 3 reach a treasure within so few steps: archives and populations are not empty
     "steps": 1150,  # eleven iterations of 96, and 94 that are not enough for a twelfth
     "eval_period": 300,
     "parameters_period": 500,
@@ -568,7 +569,7 @@ class TestArchives:
 class TestFailures:
     @pytest.mark.parametrize(
         ("iteration", "calls"),
-        [pytest.param(0, 3, marks=pytest.mark.slow), (0, 40), pytest.param(3, 3, marks=pytest.mark.slow), (4, 30)],
+        [pytest.param(0, 3, marks=pytest.mark.slow), (0, 40), pytest.param(3, 3, marks=pytest.mark.slow), (4, 12)],
     )
     def test_in_a_fitness_episode_or_a_rollout_leave_no_trace(
         self, iteration: int, calls: int, whole: Any, tmp_path: Path

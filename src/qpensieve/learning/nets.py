@@ -31,7 +31,7 @@ class Linear(eqx.Module):
 class OrthogonalLinear(Linear):
     """Affine map; orthonormal rows or columns, whichever are fewer, times a gain; zero bias.
 
-    Drawn on the host: programs with several QR factorisations sometimes never returned on the CPU.
+    Drawn on the host: starts of PGMORL sometimes hung, and several QR factorisations in one program are the suspect.
     """
 
     def __init__(self, size_in: int, size_out: int, gain: float, *, stream: np.random.Generator):
