@@ -1,6 +1,7 @@
 """The commands around runs: train, resume, evaluate, plot, bench update, bench train."""
 
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -187,7 +188,9 @@ class TestEvaluate:
         (folder / "checkpoints" / "step_000000300" / "arrays.npz").write_bytes(b"")
         cli.main(["evaluate", str(folder)])
         said = capsys.readouterr()
-        assert "evaluating the checkpoint of step 200" in said.err
+        assert re.search(
+            r"evaluating the checkpoint of step 2\d0", said.err
+        )  # one of those before it; some are by time
         assert "the full evaluation of step 300 is newer: it stays" in said.err
         assert "step 300" in said.out
 
@@ -199,7 +202,7 @@ class TestEvaluate:
         out = capsys.readouterr().out
         assert "full protocol (100 preferences)" in out
         assert f"ED against {trained / 'mosac'}: " in out
-        assert "over 2 seed pair(s)" in out
+        assert "over 2 seed pairs" in out
         assert rows(folder) == rows(trained / "ours")  # it had been evaluated before
 
     def test_a_run_without_a_full_evaluation_gets_one(self, trained: Path, tmp_path: Path, capsys: Any):
@@ -251,7 +254,7 @@ class TestPlot:
         named = ["ours.json", "ours-front.png", "ours-curves.png", "both/compare.png"]
         assert capsys.readouterr().out.split() == [str(tmp_path / name) for name in named]
         (tmp_path / "other.json").write_text("{}")
-        assert "is not a file that 'qpensieve export' wrote" in fail(capsys, "plot", str(tmp_path / "other.json"))
+        assert "as a file that 'qpensieve export' wrote" in fail(capsys, "plot", str(tmp_path / "other.json"))
 
     def test_what_is_no_run_is_refused(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
         assert "is it a run folder?" in fail(capsys, "plot", str(tmp_path))

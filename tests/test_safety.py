@@ -5,7 +5,8 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -133,6 +134,7 @@ class TestLinks:
         sent.mkdir()
         (sent / "checkpoints").symlink_to(sent.parent)
         agent = object.__new__(qpensieve.Agent)
+        agent.session = cast(Any, SimpleNamespace(config=default_config("DST2d")))
         with pytest.raises(LinkError, match="checkpoints is a symbolic link"):
             agent.save(sent)
 

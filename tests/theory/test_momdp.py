@@ -36,7 +36,7 @@ def test_the_ends_of_the_chain_pay_and_end():
         ({"p_next": np.full((1, 2, 1), 1.5)}, "at most 1"),
         ({"p_next": np.full((1, 2, 1), -0.5)}, "0 or more"),
         ({"r": np.full((1, 2, 2), np.nan)}, "finite"),
-        ({"start": np.zeros(1)}, "distribution"),
+        ({"start": np.zeros(1)}, "start must be 0 or more and sum to 1"),
     ],
 )
 def test_what_is_no_momdp_is_refused(change, complaint):

@@ -479,7 +479,7 @@ class TestConfig:
             PopulationTrainer(tiny(**changes))
 
     def test_the_domain_on_the_command_line_picks_the_preset(self, monkeypatch: pytest.MonkeyPatch):
-        class Asked(Exception):  # noqa: N818
+        class Asked(BaseException):
             """Carries what would have been trained."""
 
         def start(folder: Path, config: RunConfig, options: Options) -> None:
@@ -511,7 +511,7 @@ def test_an_agent_learns_saves_loads_and_goes_on_the_same(kind: Any, algo: AlgoN
     loaded = qpensieve.load(tmp_path / "agent")
     assert type(loaded) is kind
     np.testing.assert_array_equal(loaded.predict(obs, lam, seed=1), action)
-    with pytest.raises(ValueError, match="total_timesteps must be at least 96, one block; got 90"):
+    with pytest.raises(ValueError, match="total_timesteps must be a whole number of at least 96, one block; got 90"):
         agent.learn(90)
     for one in (agent, loaded):
         one.learn(300)

@@ -279,7 +279,7 @@ class TestResumed:
         ("field", "value", "complaint"),
         [
             ("seeds", 3, "seeds was 2, is 3"),
-            ("steps", 800, "steps was 600, is 800"),
+            ("steps", 400, "steps was 600, is 400"),
             ("domain", "Hopper2d", 'domain was "DST2d", is "Hopper2d"'),
             pytest.param("agent.num_snapshots", 3, "agent.num_snapshots was 2, is 3", marks=pytest.mark.slow),
             pytest.param("agent.sac.hidden", 8, "agent.sac.hidden was 16, is 8", marks=pytest.mark.slow),
