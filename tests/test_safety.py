@@ -5,8 +5,8 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -22,6 +22,7 @@ from qpensieve.records.links import LinkError
 from qpensieve.records.npz import Expected, headers_of, read_npz
 from qpensieve.records.trust import UntrustedError
 from qpensieve.train import run as runs
+from qpensieve.train.session import Session
 from tests.report.runs import dst_returns, make_run, make_table
 
 EVIL = """
@@ -134,7 +135,7 @@ class TestLinks:
         sent.mkdir()
         (sent / "checkpoints").symlink_to(sent.parent)
         agent = object.__new__(qpensieve.Agent)
-        agent.session = cast(Any, SimpleNamespace(config=default_config("DST2d")))
+        agent.session = MagicMock(spec=Session, config=default_config("DST2d"))
         with pytest.raises(LinkError, match="checkpoints is a symbolic link"):
             agent.save(sent)
 
