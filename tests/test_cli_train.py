@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from qpensieve import cli
-from tests.train.kill_run import TINY, assert_same_run, final_arrays, rows, share_learners, words
+from tests.train.kill_run import NEVER, TINY, assert_same_run, final_arrays, rows, share_learners, words
 
 RUN = {**TINY, "steps": 300, "eval_period": 300, "parameters_period": 300}
 
@@ -183,7 +183,7 @@ class TestEvaluate:
     def test_a_damaged_checkpoint_costs_no_evaluation(self, trained: Path, tmp_path: Path, capsys: Any):
         folder = tmp_path / "run"
         options = ["--out", str(tmp_path), "--name", "run", "--quiet"]
-        cli.main(["train", "DST2d", *words(RUN | {"eval_period": 100}), *options])
+        cli.main(["train", "DST2d", *words(RUN | {"eval_period": 100, "checkpoint_seconds": NEVER}), *options])
         capsys.readouterr()
         (folder / "checkpoints" / "step_000000300" / "arrays.npz").write_bytes(b"")
         cli.main(["evaluate", str(folder)])
