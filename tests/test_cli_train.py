@@ -211,7 +211,9 @@ class TestPlot:
         named = ["ours.json", "ours-front.png", "ours-curves.png", "both/compare.png"]
         assert capsys.readouterr().out.split() == [str(tmp_path / name) for name in named]
         (tmp_path / "other.json").write_text("{}")
-        assert "is not a file that 'qpensieve export' wrote" in fail(capsys, "plot", str(tmp_path / "other.json"))
+        assert "as a file that 'qpensieve export' wrote: 'config' is missing" in fail(
+            capsys, "plot", str(tmp_path / "other.json")
+        )
 
     def test_what_is_no_run_is_refused(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
         assert "is it a run folder?" in fail(capsys, "plot", str(tmp_path))
