@@ -23,7 +23,8 @@ class Front:
         objectives: Names, in reward order.
         preferences: One row per preference.
         mean: Mean return over episodes.
-        spread: Standard deviation over episodes.
+        spread: Standard deviation over episodes. Of pgmorl and pfa it is that of means which preferences share, and so
+            smaller than the spread of single episodes.
         is_best: Whether no other row is better in one objective and no worse in the others; of equal rows the first.
     """
 
