@@ -20,11 +20,13 @@ from qpensieve.envs.base import State as LaneState
 from qpensieve.envs.registry import spec_of
 from qpensieve.learning.serving import act_by_policy, nearest, one_batch_each
 from qpensieve.learning.tally import Infos, Tally
+from qpensieve.machine import available_cores
 from qpensieve.methods import make_algorithm
 from qpensieve.records.trees import arrays_to_tree, tree_to_arrays, under
 from qpensieve.replay.layout import Rows, layout_of
 from qpensieve.replay.slots import Slots
 from qpensieve.train.collect import Collected, Collector
+from qpensieve.train.cores import make_devices, num_parts, spread
 from qpensieve.train.evaluate import evaluate
 from qpensieve.train.learner import Block, Learner, TrainState, make_learner
 from qpensieve.train.session import EnvFailedError, check_finite, environment_errors
@@ -239,7 +241,7 @@ class Trainer:
         """
         saved = arrays_to_tree(self._without_rows(), arrays, "state")
         buffer = self._slots.restored(saved.replay, under(arrays, "memory/"), rows, first)
-        self._state = replace(saved, replay=buffer)
+        self._state = self._learner.place(replace(saved, replay=buffer))
         self.collector.lanes.restore(under(arrays, "lanes/"))
         self.collector.refresh_preferences(range(self.num_lanes))
         self._boundary = self.collector.lanes.state()
@@ -259,7 +261,8 @@ class Trainer:
             return
         config = replace(self.config, steps=steps)
         configs.check(config)
-        self._state = replace(self._state, replay=self._slots.grown(self._state.replay, self._capacity(config)))
+        grown = self._slots.grown(self._state.replay, self._capacity(config))
+        self._state = self._learner.place(replace(self._state, replay=grown))
         self.config = config
 
     def close(self) -> None:
@@ -338,4 +341,5 @@ def _chunks(freed: Sequence[Int32[np.ndarray, " _"]], none: int) -> Iterator[Int
 
 
 def _make_learner(trainer: Trainer) -> Learner:
-    return make_learner(trainer.algorithm, trainer.layout, trainer.capacity)
+    make_devices(num_parts(trainer.num_agents, available_cores()))
+    return spread(make_learner(trainer.algorithm, trainer.layout, trainer.capacity), trainer.num_agents)
