@@ -11,8 +11,10 @@ from qpensieve.machine import features
 GPU_FLAGS = (
     "--xla_gpu_enable_command_buffer=FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,WHILE,CONDITIONAL,DYNAMIC_SLICE_FUSION",
     "--xla_gpu_graph_min_graph_size=1",
+    "--xla_gpu_command_buffer_scheduling_mode=CONCURRENT",
 )
-"""Whole loops become one CUDA graph: updates are many small kernels, and most of their time is the launch."""
+"""Whole loops become one CUDA graph: updates are many small kernels, and most of their time is the launch. Kernels of a
+graph that do not need each other run at the same time; each computes what it computes alone."""
 CACHE_VARIABLE = "QPENSIEVE_CACHE"
 """Environment variable: the folder of compiled programs, or `off`."""
 CACHE_BYTES = 2**29

@@ -179,15 +179,23 @@ class UniformLearning(Generic[S]):
     """Learning from uniform samples of the replay, which keeps the newest transitions.
 
     Attributes:
-        update: (state, batches, key) -> state, what to log. One gradient step; there is one batch for each lane.
+        update: (state, batches, chance) -> state, what to log. One gradient step; there is one batch for each lane.
+        draw: (batches, key) -> chance: everything random that an update needs. Depends on no state, so that it is drawn
+            for a whole block at once, before its first update. Default: the key itself.
     """
 
-    update: Callable[[S, tuple[Transition, ...], Key[Array, ""]], tuple[S, Info]]
+    update: Callable[[S, tuple[Transition, ...], Any], tuple[S, Info]]
+    draw: Callable[[tuple[Transition, ...], Key[Array, ""]], Any] = lambda batches, key: key
 
 
-def from_one_lane(update: Callable[[S, Transition, Key[Array, ""]], tuple[S, Info]]) -> UniformLearning[S]:
+def from_one_lane(
+    update: Callable[[S, Transition, Any], tuple[S, Info]],
+    draw: Callable[[Transition, Key[Array, ""]], Any] = lambda batch, key: key,
+) -> UniformLearning[S]:
     """Uniform learning of an agent that acts in one lane."""
-    return UniformLearning(lambda state, batches, key: update(state, batches[0], key))
+    return UniformLearning(
+        lambda state, batches, chance: update(state, batches[0], chance), lambda batches, key: draw(batches[0], key)
+    )
 
 
 class Hints(eqx.Module):

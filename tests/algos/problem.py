@@ -63,6 +63,11 @@ def preferences(seed: int, num: int, per_sample: bool) -> Float[Array, "m c d"]:
     return jax.jit(partial(mosac.draw, cfg, num))(transitions(0), jax.random.key(seed))
 
 
+def action_noise(seed: int) -> Float[Array, "b act"]:
+    """Noise of a batch of actions, drawn by the key of that seed."""
+    return jax.random.normal(jax.random.key(seed), (BATCH, SPEC.action_size))
+
+
 def every(prefs: Float[Array, "m c d"]) -> np.ndarray:
     """Preferences [m, b, d] for the oracle, in float64."""
     m, _, d = prefs.shape

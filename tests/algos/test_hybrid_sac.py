@@ -13,9 +13,19 @@ import pytest
 from qpensieve.algos import hybrid_sac, mosac, qpensieve, sac
 from qpensieve.algos.hybrid_sac import HybridConfig, Offer
 from qpensieve.algos.qpensieve import QPensieveConfig
+from qpensieve.preferences import sample_preferences
 from qpensieve.train.learner import Block, make_learner
-from qpensieve.types import UniformLearning
-from tests.algos.problem import BATCH, LAYOUT, SAC, SPEC, assert_trees_equal, pensieve_state, random_like, transitions
+from tests.algos.problem import (
+    BATCH,
+    LAYOUT,
+    SAC,
+    SPEC,
+    action_noise,
+    assert_trees_equal,
+    pensieve_state,
+    random_like,
+    transitions,
+)
 
 LAM = jnp.array([0.5, 0.3, 0.2])
 PENSIEVE = QPensieveConfig(sac=SAC, num_preferences=3, num_snapshots=2, push_after=0, push_period=10)
@@ -70,6 +80,7 @@ def test_before_the_switch_snapshots_change_nothing():
     assert_trees_equal(_run(CFG, 10, _with_snapshots(_init(CFG))).own, _sac_alone(10))
 
 
+@pytest.mark.optimized
 def test_from_the_switch_on_only_the_policy_climbs_the_snapshots():
     helped = _run(CFG, 11, _with_snapshots(_init(CFG))).own
     alone = _sac_alone(11)
@@ -81,29 +92,28 @@ def test_from_the_switch_on_only_the_policy_climbs_the_snapshots():
 
 def test_the_helper_is_the_qpensieve_run_of_that_seed():
     algorithm = qpensieve.make(PENSIEVE, SPEC)
-    assert isinstance(algorithm.learning, UniformLearning)
     state = jax.jit(algorithm.init)(jax.random.key(0), LAM)
-    step = jax.jit(algorithm.learning.update)
+    step = jax.jit(partial(qpensieve.update, PENSIEVE))
     for i in range(12):
-        state, _ = step(state, (transitions(50 + i),), jax.random.key(i))
+        state, _ = step(state, transitions(50 + i), jax.random.key(i))
     assert_trees_equal(_run(CFG, 12).helper, state)
 
 
 def _offer(seed: int, filled: int = 2) -> Offer:
     ring = pensieve_state(seed, 2, filled).snapshots
-    prefs = hybrid_sac.offered_preferences(CFG, LAM, jax.random.key(seed))
+    prefs = hybrid_sac.offered_preferences(LAM, sample_preferences(jax.random.key(seed), 2, 3))
     return Offer(ring, prefs, jnp.asarray(True))
 
 
 def _query(seed: int) -> sac.Query:
-    return sac.Query(jnp.asarray(0.5), transitions(seed).s, LAM, jax.random.key(seed))
+    return sac.Query(jnp.asarray(0.5), transitions(seed).s, LAM, action_noise(seed))
 
 
 def test_the_loss_takes_per_sample_the_best_of_own_value_and_every_snapshot_and_preference():
     offer, query = _offer(1), _query(2)
     own = random_like(_init(CFG).own, 5)
     loss, (logp, info) = jax.jit(hybrid_sac.shared_loss)(offer, own.actor, own.critic, query)
-    a, their_logp = jax.jit(sac.sample_actions)(own.actor, query.s, jax.random.key(2))
+    a, their_logp = jax.jit(sac.sample_actions)(own.actor, query.s, action_noise(2))
     best = np.asarray(sac.own_value(own.critic, query.s, a))
     candidates = [best]
     for k in range(2):
@@ -142,8 +152,8 @@ def test_snapshots_and_critics_get_no_gradient_and_the_policy_does():
 
 
 def test_lam_itself_is_offered_first_and_the_others_are_fresh():
-    prefs = hybrid_sac.offered_preferences(CFG, LAM, jax.random.key(0))
-    other = hybrid_sac.offered_preferences(CFG, LAM, jax.random.key(1))
+    chances = [hybrid_sac.draw_chance(CFG, _both(0), jax.random.key(seed)) for seed in (0, 1)]
+    prefs, other = (hybrid_sac.offered_preferences(LAM, chance.others) for chance in chances)
     assert prefs.shape == (3, 1, 3)
     np.testing.assert_array_equal(prefs[0, 0], LAM)
     np.testing.assert_allclose(prefs.sum(axis=2), 1.0, rtol=1e-6)

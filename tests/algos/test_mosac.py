@@ -16,6 +16,7 @@ from tests.algos.problem import (
     BATCH,
     SAC,
     SPEC,
+    action_noise,
     assert_trees_close,
     assert_trees_equal,
     preferences,
@@ -29,11 +30,11 @@ SCALAR = EnvSpec("scalar", 4, 2, ("one",), None, None)
 
 
 def _target(state: mosac.State, batch: Transition, lam: jax.Array, seed: int) -> np.ndarray:
-    return np.asarray(jax.jit(partial(mosac.soft_target, SAC))(state, batch, lam, jax.random.key(seed)))
+    return np.asarray(jax.jit(partial(mosac.soft_target, SAC))(state, batch, lam, action_noise(seed)))
 
 
 def _expected_target(state: mosac.State, batch: Transition, lam: jax.Array, seed: int) -> np.ndarray:
-    noise = jax.random.normal(jax.random.key(seed), (BATCH, SPEC.action_size))
+    noise = action_noise(seed)
     at = question(state.actor, batch.s_next, lam[None], noise)
     return oracle.target(oracle.twins_of(state.target), at, np.asarray(batch.r), np.asarray(batch.terminated), 0.9)
 
@@ -55,7 +56,7 @@ def test_the_critic_target_is_that_of_the_loops():
 def test_the_target_takes_a_whole_vector_and_not_the_elementwise_minimum():
     state, batch = sac_state(1), transitions(1)
     lam = 0.05 + 0.85 * jnp.tile(jnp.eye(3), (BATCH // 3, 1))
-    a_next, logp = jax.jit(mosac.sample_actions)(state.actor, batch.s_next, lam, jax.random.key(3))
+    a_next, logp = jax.jit(mosac.sample_actions)(state.actor, batch.s_next, lam, action_noise(3))
     q = np.asarray(jax.jit(mosac.twin_values)(state.target, batch.s_next, a_next, lam))
     going_on = np.asarray(batch.terminated) == 0
     soft = (_target(state, batch, lam, seed=3) - batch.r)[going_on] / 0.9 + 0.5 * np.asarray(logp)[going_on, None]
@@ -71,7 +72,7 @@ def test_the_target_takes_a_whole_vector_and_not_the_elementwise_minimum():
 
 def test_the_entropy_goes_to_every_component():
     state, batch, lam = sac_state(0), transitions(1), _lam(2)
-    _, logp = jax.jit(mosac.sample_actions)(state.actor, batch.s_next, lam, jax.random.key(3))
+    _, logp = jax.jit(mosac.sample_actions)(state.actor, batch.s_next, lam, action_noise(3))
     warmer = replace(state, log_alpha=jnp.log(1.5))
     difference = _target(warmer, batch, lam, seed=3) - _target(state, batch, lam, seed=3)
     going_on = 1 - np.asarray(batch.terminated)
@@ -82,8 +83,8 @@ def test_the_entropy_goes_to_every_component():
 def test_one_objective_gives_the_ordinary_sac_target():
     cfg, state, batch = SAC, sac_state(0, SCALAR), transitions(1, SCALAR)
     lam = jnp.ones((BATCH, 1))
-    y = jax.jit(partial(mosac.soft_target, cfg))(state, batch, lam, jax.random.key(3))
-    a_next, logp = jax.jit(mosac.sample_actions)(state.actor, batch.s_next, lam, jax.random.key(3))
+    y = jax.jit(partial(mosac.soft_target, cfg))(state, batch, lam, action_noise(3))
+    a_next, logp = jax.jit(mosac.sample_actions)(state.actor, batch.s_next, lam, action_noise(3))
     inputs = np.concatenate([batch.s_next, a_next, lam], axis=1)
     q = [oracle.forward(net, inputs)[:, 0] for net in oracle.twins_of(state.target)]
     soft = np.minimum(*q) - 0.5 * np.asarray(logp)
@@ -95,7 +96,7 @@ def test_scalarised_the_target_is_the_sac_target_of_the_reward_lam_r():
     state, batch = sac_state(0), transitions(1)
     lam = jnp.tile(jnp.array([[0.2, 0.5, 0.3]]), (BATCH, 1))
     y = _target(state, batch, lam, seed=3)
-    a_next, logp = jax.jit(mosac.sample_actions)(state.actor, batch.s_next, lam, jax.random.key(3))
+    a_next, logp = jax.jit(mosac.sample_actions)(state.actor, batch.s_next, lam, action_noise(3))
     weights = np.array([0.2, 0.5, 0.3])
     inputs = np.concatenate([batch.s_next, a_next, lam], axis=1)
     q = [oracle.forward(net, inputs) @ weights for net in oracle.twins_of(state.target)]
@@ -119,7 +120,7 @@ def test_no_gradient_flows_into_the_target():
     def total(networks):
         actor, target = networks
         moved = replace(state, actor=actor, target=target)
-        return jnp.sum(mosac.soft_target(SAC, moved, batch, lam, jax.random.key(3)))
+        return jnp.sum(mosac.soft_target(SAC, moved, batch, lam, action_noise(3)))
 
     assert not any(np.any(leaf) for leaf in jax.tree.leaves(jax.jit(jax.grad(total))((state.actor, state.target))))
 
@@ -152,9 +153,9 @@ def test_the_critic_loss_is_that_of_the_loops():
 @pytest.mark.parametrize("per_sample", [False, True])
 def test_the_policy_loss_is_that_of_the_loops(per_sample: bool):
     state, batch, prefs = sac_state(0), transitions(1), preferences(2, 1, per_sample)
-    query = mosac.Query(jnp.exp(state.log_alpha), batch.s, prefs, jax.random.key(3))
+    query = mosac.Query(jnp.exp(state.log_alpha), batch.s, prefs, action_noise(3))
     loss, (logp, _) = jax.jit(mosac.single_preference_loss)(state.actor, state.critic, query)
-    at = question(state.actor, batch.s, prefs, jax.random.normal(jax.random.key(3), (BATCH, SPEC.action_size)))
+    at = question(state.actor, batch.s, prefs, action_noise(3))
     expected, expected_logp = oracle.policy_loss([oracle.twins_of(state.critic)], at)
     assert float(loss) == pytest.approx(expected, rel=1e-5)
     assert float(jnp.mean(logp)) == pytest.approx(expected_logp, rel=1e-5)
@@ -170,23 +171,20 @@ def test_the_temperature_rises_while_the_entropy_is_below_its_target(entropy: fl
 def _one_update(cfg: mosac.SacConfig = SAC):
     state, batch = sac_state(0, cfg=cfg), transitions(1)
     new, info = jax.jit(partial(mosac.update, cfg))(state, batch, jax.random.key(5))
-    key_prefs, key_next, key_policy = jax.random.split(jax.random.key(5), 3)
-    prefs = mosac.draw(cfg, 1, batch, key_prefs)
-    return state, batch, new, info, prefs, key_next, key_policy
+    return state, batch, new, info, mosac.draw_chance(cfg, 1, batch, jax.random.key(5))
 
 
 def test_the_critics_step_first_and_the_policy_climbs_the_updated_ones():
-    state, batch, new, info, prefs, key_next, key_policy = _one_update()
-    lam = jnp.broadcast_to(prefs[0], batch.r.shape)
-    y = jax.jit(partial(mosac.soft_target, SAC))(state, batch, lam, key_next)
+    state, batch, new, info, chance = _one_update()
+    lam = jnp.broadcast_to(chance.prefs[0], batch.r.shape)
+    y = jax.jit(partial(mosac.soft_target, SAC))(state, batch, lam, chance.next_noise)
     q_loss, _ = jax.jit(mosac.critic_loss)(state.critic, batch, lam, y)
     assert float(info["critic_loss"]) == pytest.approx(float(q_loss), rel=1e-5)
 
-    loss = jax.jit(lambda critic, key: mosac.single_preference_loss(
-        state.actor, critic, mosac.Query(jnp.exp(state.log_alpha), batch.s, prefs, key)
-    ))  # fmt: skip
-    against_new, (logp, _) = loss(new.critic, jax.random.clone(key_policy))
-    against_old, _ = loss(state.critic, key_policy)
+    query = mosac.Query(jnp.exp(state.log_alpha), batch.s, chance.prefs, chance.noise)
+    loss = jax.jit(lambda critic: mosac.single_preference_loss(state.actor, critic, query))
+    against_new, (logp, _) = loss(new.critic)
+    against_old, _ = loss(state.critic)
     assert float(info["policy_loss"]) == pytest.approx(float(against_new), rel=1e-5)
     assert abs(float(against_new) - float(against_old)) > 1e-3
     assert float(info["temperature"]) == pytest.approx(0.5)
@@ -195,13 +193,13 @@ def test_the_critics_step_first_and_the_policy_climbs_the_updated_ones():
 
 def test_the_optimisers_see_the_gradients_of_the_three_losses():
     """Adam's first moment after one step is a tenth of the gradient, so the gradients can be read off."""
-    state, batch, new, info, prefs, key_next, key_policy = _one_update()
+    state, batch, new, info, chance = _one_update()
     gradient_of = lambda optimizer: jax.tree.map(lambda moment: 10.0 * moment, optimizer[0].mu)
-    lam = jnp.broadcast_to(prefs[0], batch.r.shape)
-    y = mosac.soft_target(SAC, state, batch, lam, key_next)
+    lam = jnp.broadcast_to(chance.prefs[0], batch.r.shape)
+    y = mosac.soft_target(SAC, state, batch, lam, chance.next_noise)
     of_critic = jax.jit(jax.grad(lambda critic: mosac.critic_loss(critic, batch, lam, y)[0]))(state.critic)
     assert_trees_close(gradient_of(new.optimizers.critic), of_critic, 1e-4)
-    query = mosac.Query(jnp.exp(state.log_alpha), batch.s, prefs, key_policy)
+    query = mosac.Query(jnp.exp(state.log_alpha), batch.s, chance.prefs, chance.noise)
     loss_of_actor = lambda actor: mosac.single_preference_loss(actor, new.critic, query)[0]
     assert_trees_close(gradient_of(new.optimizers.actor), jax.jit(jax.grad(loss_of_actor))(state.actor), 1e-4)
     # The temperature's is the entropy less its target, which is -dim(A).
@@ -232,7 +230,7 @@ def test_preferences_per_sample_differ_between_the_samples():
     prefs = np.asarray(mosac.draw(cfg, 5, transitions(1), jax.random.key(0)))
     assert prefs.shape == (5, BATCH, 3)
     assert len(np.unique(prefs.reshape(-1, 3), axis=0)) == 5 * BATCH
-    query = mosac.Query(jnp.ones(()), transitions(1).s, jnp.asarray(prefs), jax.random.key(0))
+    query = mosac.Query(jnp.ones(()), transitions(1).s, jnp.asarray(prefs), action_noise(0))
     np.testing.assert_array_equal(query.lam, prefs[0])
 
 
@@ -259,6 +257,6 @@ def test_the_first_state_has_two_different_twins_and_a_target_equal_to_them():
 def test_actions_of_one_batch_use_independent_noise():
     state, lam = sac_state(0), jnp.full((BATCH, 3), 1 / 3)
     same = jnp.zeros((BATCH, SPEC.obs_size))
-    a, logp = jax.jit(mosac.sample_actions)(state.actor, same, lam, jax.random.key(0))
+    a, logp = jax.jit(mosac.sample_actions)(state.actor, same, lam, action_noise(0))
     assert len(np.unique(a)) == a.size
     assert len(np.unique(logp)) == BATCH

@@ -1,5 +1,6 @@
 """Q-Pensieve: the identities that tie it to MO-SAC and to its plain form, and its ring of snapshots."""
 
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -18,6 +19,7 @@ from tests.algos.problem import (
     BATCH,
     SAC,
     SPEC,
+    action_noise,
     assert_trees_close,
     assert_trees_equal,
     pensieve_state,
@@ -35,7 +37,7 @@ K = 4
 
 def _query(num_preferences: int, per_sample: bool, seed: int = 3) -> mosac.Query:
     prefs = preferences(2, num_preferences, per_sample)
-    return mosac.Query(jnp.full((), 0.5), transitions(1).s, prefs, jax.random.key(seed))
+    return mosac.Query(jnp.full((), 0.5), transitions(1).s, prefs, action_noise(seed))
 
 
 def _run_updates(update: Any, state: Any, num: int = 20) -> Any:
@@ -93,20 +95,22 @@ def _critics(state: qpensieve.State, num_filled: int) -> list[oracle.Twins]:
 def test_the_policy_loss_is_that_of_the_loops(per_sample: bool, num_filled: int):
     state, query = pensieve_state(0, K, num_filled), _query(3, per_sample)
     loss, _ = jax.jit(qpensieve.pensieve_loss)(state.snapshots, state.sac.actor, state.sac.critic, query)
-    noise = jax.random.normal(jax.random.key(3), (BATCH, SPEC.action_size))
-    at = question(state.sac.actor, query.s, query.prefs, noise)
+    at = question(state.sac.actor, query.s, query.prefs, query.noise)
     expected, _ = oracle.policy_loss(_critics(state, num_filled), at)
     assert float(loss) == pytest.approx(expected, rel=1e-5)
+
+
+def _query_of_2023(per_sample: bool) -> mosac.Query:
+    """With noise of an action under every preference."""
+    return replace(_query(3, per_sample), noise=jnp.stack([action_noise(seed) for seed in range(3)]))
 
 
 @pytest.mark.parametrize("per_sample", [False, True])
 @pytest.mark.parametrize("num_filled", [0, 2])
 def test_the_variant_of_2023_is_that_of_the_loops(per_sample: bool, num_filled: int):
-    state, query = pensieve_state(0, K, num_filled), _query(3, per_sample)
+    state, query = pensieve_state(0, K, num_filled), _query_of_2023(per_sample)
     loss, (logp, _) = jax.jit(qpensieve.official_2023_loss)(state.snapshots, state.sac.actor, state.sac.critic, query)
-    keys = jax.random.split(jax.random.key(3), 3)
-    noise = np.array([jax.random.normal(key, (BATCH, SPEC.action_size)) for key in keys])
-    at = question(state.sac.actor, query.s, query.prefs, noise)
+    at = question(state.sac.actor, query.s, query.prefs, query.noise)
     expected = oracle.official_2023_loss(_critics(state, num_filled), at)
     assert float(loss) == pytest.approx(expected, rel=1e-5)
     # The temperature is taught by the entropy under lam itself.
@@ -116,7 +120,7 @@ def test_the_variant_of_2023_is_that_of_the_loops(per_sample: bool, num_filled: 
 
 def test_the_variant_of_2023_differentiates_by_the_policy_alone():
     state = pensieve_state(0, K, 2)
-    loss = lambda actor, critic: qpensieve.official_2023_loss(state.snapshots, actor, critic, _query(3, False))[0]
+    loss = lambda actor, critic: qpensieve.official_2023_loss(state.snapshots, actor, critic, _query_of_2023(False))[0]
     of_actor, of_critic = jax.jit(jax.grad(loss, argnums=(0, 1)))(state.sac.actor, state.sac.critic)
     assert all(np.any(leaf) for leaf in jax.tree.leaves(of_actor))
     assert not any(np.any(leaf) for leaf in jax.tree.leaves(of_critic))
@@ -128,8 +132,8 @@ def test_the_config_picks_the_loss():
     for variant in ("paper", "official-2023"):
         cfg = QPensieveConfig(SAC, policy_loss=variant)
         new, info = jax.jit(partial(qpensieve.update, cfg))(state, batch, jax.random.key(5))
-        key_prefs, _, key_policy = jax.random.split(jax.random.key(5), 3)
-        query = mosac.Query(jnp.full((), 0.5), batch.s, mosac.draw(SAC, 5, batch, key_prefs), key_policy)
+        chance = qpensieve.draw_chance(cfg, batch, jax.random.key(5))
+        query = mosac.Query(jnp.full((), 0.5), batch.s, chance.prefs, chance.noise)
         loss = {"paper": qpensieve.pensieve_loss, "official-2023": qpensieve.official_2023_loss}[variant]
         expected, _ = jax.jit(loss)(state.snapshots, state.sac.actor, new.sac.critic, query)
         assert float(info["policy_loss"]) == pytest.approx(float(expected), rel=1e-5)
@@ -151,7 +155,7 @@ def test_adding_a_preference_never_raises_the_policy_loss():
     prefs = preferences(2, 5, False)
     loss, losses = jax.jit(qpensieve.pensieve_loss), []
     for m in (1, 3, 5):
-        query = mosac.Query(jnp.full((), 0.5), transitions(1).s, prefs[:m], jax.random.key(3))
+        query = mosac.Query(jnp.full((), 0.5), transitions(1).s, prefs[:m], action_noise(3))
         losses.append(float(loss(state.snapshots, state.sac.actor, state.sac.critic, query)[0]))
     # Products of other shapes round differently.
     assert all(more <= fewer + 1e-6 for fewer, more in pairwise(losses))
@@ -218,7 +222,8 @@ def test_make_bundles_these_functions():
     like = jax.eval_shape(algorithm.init, jax.random.key(0), jnp.zeros(3))
     assert jax.tree.map(jnp.shape, like) == jax.tree.map(jnp.shape, state)
     assert isinstance(algorithm.learning, UniformLearning)
-    new, _ = jax.jit(algorithm.learning.update)(state, (transitions(1),), jax.random.key(1))
+    batches = (transitions(1),)
+    new, _ = jax.jit(algorithm.learning.update)(state, batches, algorithm.learning.draw(batches, jax.random.key(1)))
     assert algorithm.actor(new) is new.sac.actor
     assert algorithm.end_block(new, jnp.asarray(1)).snapshots.filled.sum() == 1
 
@@ -237,7 +242,7 @@ def test_a_critic_that_promises_more_under_another_preference_is_climbed():
     for old, new in values:
         critic = jax.tree.map(lambda leaf, old=old, new=new: new if leaf is old else leaf, critic)
     lam, other = [0.8, 0.1, 0.1], [1.0, 0.0, 0.0]
-    query = mosac.Query(jnp.zeros(()), transitions(1).s, jnp.array([[lam], [other]]), jax.random.key(0))
+    query = mosac.Query(jnp.zeros(()), transitions(1).s, jnp.array([[lam], [other]]), action_noise(0))
     ring = pensieve_state(0, 0, 0).snapshots
     loss, _ = jax.jit(qpensieve.pensieve_loss)(ring, sac.actor, critic, query)
     # Under lam itself 0.8 (0.8 - 0.3), under the other 1.0 (0.8 - 0.3).

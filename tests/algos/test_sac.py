@@ -22,6 +22,7 @@ from tests.algos.problem import (
     HIDDEN,
     SAC,
     SPEC,
+    action_noise,
     assert_trees_close,
     assert_trees_equal,
     random_like,
@@ -72,8 +73,8 @@ def _seen_along(state: mosac.State, lam: Any) -> sac.State:
 def test_the_target_is_mosacs_vector_target_along_lam():
     state, batch = sac_state(1), transitions(2)
     lam = jnp.broadcast_to(LAM, batch.r.shape)
-    vector = jax.jit(partial(mosac.soft_target, SAC))(state, batch, lam, jax.random.key(3))
-    scalar = jax.jit(partial(sac.soft_target, CFG))(_seen_along(state, LAM), batch, jax.random.key(3))
+    vector = jax.jit(partial(mosac.soft_target, SAC))(state, batch, lam, action_noise(3))
+    scalar = jax.jit(partial(sac.soft_target, CFG))(_seen_along(state, LAM), batch, action_noise(3))
     np.testing.assert_allclose(scalar, np.asarray(vector) @ np.asarray(LAM), rtol=1e-6, atol=1e-6)
 
 
@@ -81,10 +82,10 @@ def test_the_losses_are_mosacs_along_lam_too():
     state, batch = sac_state(1), transitions(2)
     single = _seen_along(state, LAM)
     alpha = jnp.exp(state.log_alpha)
-    query = mosac.Query(alpha, batch.s, LAM[None, None], jax.random.key(4))
+    query = mosac.Query(alpha, batch.s, LAM[None, None], action_noise(4))
     theirs, (their_logp, _) = jax.jit(mosac.single_preference_loss)(state.actor, state.critic, query)
     ours, (logp, _) = jax.jit(sac.own_loss)(
-        single.actor, single.critic, sac.Query(alpha, batch.s, LAM, jax.random.key(4))
+        single.actor, single.critic, sac.Query(alpha, batch.s, LAM, action_noise(4))
     )
     np.testing.assert_allclose(ours, theirs, rtol=1e-5)
     np.testing.assert_allclose(logp, their_logp, rtol=1e-4, atol=1e-5)
@@ -99,7 +100,7 @@ def test_the_losses_are_mosacs_along_lam_too():
 
 def test_an_end_stops_the_bootstrap_and_nothing_else_does():
     state, batch = _init(SPEC, LAM), transitions(0)
-    y = np.asarray(jax.jit(partial(sac.soft_target, CFG))(state, batch, jax.random.key(0)))
+    y = np.asarray(jax.jit(partial(sac.soft_target, CFG))(state, batch, action_noise(0)))
     reward = np.asarray(batch.r) @ np.asarray(LAM)
     ended = np.asarray(batch.terminated) == 1.0
     np.testing.assert_allclose(y[ended], reward[ended], rtol=1e-6)

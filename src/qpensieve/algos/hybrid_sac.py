@@ -91,6 +91,14 @@ class State(eqx.Module):
     num_updates: Int[Array, ""]
 
 
+class Chance(eqx.Module):
+    """Everything random in an update: preferences offered to the SAC besides its own, and what each half draws."""
+
+    others: Float[Array, "m d"]
+    own: sac.Chance
+    helper: mosac.Chance
+
+
 class Offer(eqx.Module):
     """What the helper offers to the SAC: its snapshots, the preferences to read them under, and whether to use them."""
 
@@ -107,13 +115,27 @@ def init(cfg: HybridConfig, spec: EnvSpec, key: Key[Array, ""], lam: Float[Array
 
 def update(cfg: HybridConfig, state: State, batches: tuple[Transition, ...], key: Key[Array, ""]) -> tuple[State, Info]:
     """One gradient step of SAC and helper, each on its own batch; the SAC uses the helper's current snapshots."""
-    prefs = offered_preferences(cfg, state.own.lam, jax.random.fold_in(jax.random.clone(key), 1))
+    return step(cfg, state, batches, draw_chance(cfg, batches, key))
+
+
+def draw_chance(cfg: HybridConfig, batches: tuple[Transition, ...], key: Key[Array, ""]) -> Chance:
+    # The same key for both halves, on purpose: each draws as it would alone.
+    own_batch, helper_batch = batches
+    key_others, d = jax.random.fold_in(jax.random.clone(key), 1), own_batch.r.shape[1]
+    others = sample_preferences(key_others, cfg.pensieve.num_preferences - 1, d, cfg.sac.sampler)
+    own = sac.draw_chance(own_batch, jax.random.clone(key))
+    return Chance(others, own, qpensieve.draw_chance(cfg.pensieve, helper_batch, key))
+
+
+def step(cfg: HybridConfig, state: State, batches: tuple[Transition, ...], chance: Chance) -> tuple[State, Info]:
+    """`update`, with what is random in it drawn before."""
+    prefs = offered_preferences(state.own.lam, chance.others)
     snapshots = state.helper.snapshots
     is_on = (state.num_updates >= cfg.switch_after) & snapshots.filled.any()
     loss = partial(hybrid_loss, Offer(snapshots, prefs, is_on))
     own_batch, helper_batch = batches
-    own, info = sac.step(cfg.single, state.own, own_batch, jax.random.clone(key), loss)
-    helper, helper_info = qpensieve.update(cfg.pensieve, state.helper, helper_batch, key)
+    own, info = sac.step(cfg.single, state.own, own_batch, chance.own, loss)
+    helper, helper_info = qpensieve.step(cfg.pensieve, state.helper, helper_batch, chance.helper)
     info |= {f"helper_{name}": value for name, value in helper_info.items()}
     return State(own, helper, state.num_updates + 1), info
 
@@ -131,9 +153,8 @@ def hybrid_loss(offer: Offer, actor: GaussianActor, critic: Mlp, query: sac.Quer
     return jax.lax.cond(offer.is_on, lambda actor: shared_loss(offer, actor, critic, query), plain, actor)
 
 
-def offered_preferences(cfg: HybridConfig, lam: Float[Array, " d"], key: Key[Array, ""]) -> Float[Array, "m 1 d"]:
+def offered_preferences(lam: Float[Array, " d"], others: Float[Array, "m1 d"]) -> Float[Array, "m 1 d"]:
     """W: the agent's own preference first, then random ones."""
-    others = sample_preferences(key, cfg.pensieve.num_preferences - 1, lam.shape[0], cfg.sac.sampler)
     return jnp.concatenate([lam[None], others])[:, None]
 
 
@@ -142,7 +163,7 @@ def shared_loss(offer: Offer, actor: GaussianActor, critic: Mlp, query: sac.Quer
 
     Twins by minimum after scalarisation, the maximum per sample; own Q is always a candidate.
     """
-    a, logp = sac.sample_actions(actor, query.s, query.key)
+    a, logp = sac.sample_actions(actor, query.s, query.noise)
     own = sac.own_value(critic, query.s, a)
     shared, _ = best_value(offer.snapshots.critics, offer.snapshots.filled, offer.prefs, query.s, a)
     share = jnp.mean((shared > own).astype(jnp.float32))
@@ -187,7 +208,7 @@ def make(cfg: HybridConfig, spec: EnvSpec) -> Algorithm[State]:
         actor=lambda state: (state.own.actor, state.helper.sac.actor),
         act=lambda actors, s, lam: sac.act(actors[0], s, lam),
         acting=both_acting(cfg, spec),
-        learning=UniformLearning(partial(update, cfg)),
+        learning=UniformLearning(partial(step, cfg), partial(draw_chance, cfg)),
         batch_size=cfg.sac.batch_size,
         discount=cfg.sac.discount,
         sampler=cfg.sac.sampler,

@@ -64,13 +64,21 @@ class State(eqx.Module):
     optimizers: Optimizers
 
 
+class Chance(eqx.Module):
+    """Everything random in an update: preferences (the first is lam), noise of the next actions and of the policy's."""
+
+    prefs: Float[Array, "m c d"]
+    next_noise: Float[Array, "b act"]
+    noise: Float[Array, "*actions b act"]
+
+
 class Query(eqx.Module):
-    """What a policy loss gets: temperature, states, preferences (the first is lam) and a key for actions."""
+    """What a policy loss gets: temperature, states, preferences (the first is lam) and the noise of actions."""
 
     alpha: Float[Array, ""]
     s: Float[Array, "b obs"]
     prefs: Float[Array, "m c d"]
-    key: Key[Array, ""]
+    noise: Float[Array, "*actions b act"]
 
     @property
     def lam(self) -> Float[Array, "b d"]:
@@ -81,12 +89,7 @@ LossAndAux = tuple[Float[Array, ""], tuple[Float[Array, " b"], Info]]
 """A policy loss and its auxiliary results: the log-probabilities, and what to log."""
 
 
-@dataclass(frozen=True)
-class Improvement:
-    """How the policy improves: the number of preferences it is offered, and its loss."""
-
-    num_preferences: int
-    loss: Callable[[GaussianActor, Critic, Query], LossAndAux]
+PolicyLoss = Callable[[GaussianActor, Critic, Query], LossAndAux]
 
 
 def init(cfg: SacConfig, spec: EnvSpec, key: Key[Array, ""]) -> State:
@@ -103,24 +106,20 @@ def init(cfg: SacConfig, spec: EnvSpec, key: Key[Array, ""]) -> State:
 
 def update(cfg: SacConfig, state: State, batch: Transition, key: Key[Array, ""]) -> tuple[State, Info]:
     """One gradient step of MO-SAC."""
-    return step(cfg, state, batch, key, Improvement(1, single_preference_loss))
+    return step(cfg, state, batch, draw_chance(cfg, 1, batch, key), single_preference_loss)
 
 
-def step(
-    cfg: SacConfig, state: State, batch: Transition, key: Key[Array, ""], improvement: Improvement
-) -> tuple[State, Info]:
+def step(cfg: SacConfig, state: State, batch: Transition, chance: Chance, loss: PolicyLoss) -> tuple[State, Info]:
     """One gradient step: critics (10), policy (11) with the updated critics (deviation D13), temperature, target."""
-    key_prefs, key_next, key_policy = jax.random.split(key, 3)
     adam, opt = _adam(cfg), state.optimizers
-    prefs = draw(cfg, improvement.num_preferences, batch, key_prefs)
-    lam = jnp.broadcast_to(prefs[0], batch.r.shape)
+    lam = jnp.broadcast_to(chance.prefs[0], batch.r.shape)
 
-    y = soft_target(cfg, state, batch, lam, key_next)
+    y = soft_target(cfg, state, batch, lam, chance.next_noise)
     loss_of_critic = partial(critic_loss, batch=batch, lam=lam, y=y)
     critic, critic_opt, q_loss, q_mean = gradient_step(adam, loss_of_critic, state.critic, opt.critic)
 
-    query = Query(jnp.exp(state.log_alpha), batch.s, prefs, key_policy)
-    loss_of_actor = lambda actor: improvement.loss(actor, critic, query)
+    query = Query(jnp.exp(state.log_alpha), batch.s, chance.prefs, chance.noise)
+    loss_of_actor = lambda actor: loss(actor, critic, query)
     actor, actor_opt, pi_loss, (logp, info) = gradient_step(adam, loss_of_actor, state.actor, opt.actor)
 
     loss_of_temperature = lambda log_alpha: temperature_loss(log_alpha, logp, -float(batch.a.shape[1]))
@@ -132,6 +131,13 @@ def step(
     return new, info | logged | {"entropy": -jnp.mean(logp)}
 
 
+def draw_chance(cfg: SacConfig, num_preferences: int, batch: Transition, key: Key[Array, ""]) -> Chance:
+    """Everything random in an update whose policy is offered `num_preferences`."""
+    key_prefs, key_next, key_policy = jax.random.split(key, 3)
+    prefs = draw(cfg, num_preferences, batch, key_prefs)
+    return Chance(prefs, jax.random.normal(key_next, batch.a.shape), jax.random.normal(key_policy, batch.a.shape))
+
+
 def draw(cfg: SacConfig, num: int, batch: Transition, key: Key[Array, ""]) -> Float[Array, "m c d"]:
     """`num` preferences for this gradient step: one set for the batch (c = 1) or one per sample (c = b)."""
     b, d = batch.r.shape
@@ -140,13 +146,13 @@ def draw(cfg: SacConfig, num: int, batch: Transition, key: Key[Array, ""]) -> Fl
 
 
 def soft_target(
-    cfg: SacConfig, state: State, batch: Transition, lam: Float[Array, "b d"], key: Key[Array, ""]
+    cfg: SacConfig, state: State, batch: Transition, lam: Float[Array, "b d"], noise: Float[Array, "b act"]
 ) -> Float[Array, "b d"]:
     """Backup (9): r + gamma (Q_target(s', a'; lam) - alpha log pi 1), the whole vector of the smaller twin.
 
     Only `terminated` stops the bootstrap; a time limit does not.
     """
-    a_next, logp = sample_actions(state.actor, batch.s_next, lam, key)
+    a_next, logp = sample_actions(state.actor, batch.s_next, lam, noise)
     q = jax.vmap(whole_vector_of_smaller)(lam, jnp.swapaxes(twin_values(state.target, batch.s_next, a_next, lam), 0, 1))
     soft = q - jnp.exp(state.log_alpha) * logp[:, None]
     return jax.lax.stop_gradient(batch.r + cfg.discount * (1.0 - batch.terminated)[:, None] * soft)
@@ -163,7 +169,7 @@ def critic_loss(
 
 def single_preference_loss(actor: GaussianActor, critic: Critic, query: Query) -> LossAndAux:
     """Mean of alpha log pi(a) - min over twins of lam . Q(s, a; lam)."""
-    a, logp = sample_actions(actor, query.s, query.lam, query.key)
+    a, logp = sample_actions(actor, query.s, query.lam, query.noise)
     alone = jax.tree.map(lambda leaf: leaf[None], critic)
     value, _ = best_value(alone, jnp.ones(1, bool), query.prefs[:1], query.s, a)
     return jnp.mean(query.alpha * logp - value), (logp, {})
@@ -177,11 +183,11 @@ def temperature_loss(
 
 
 def sample_actions(
-    actor: GaussianActor, s: Float[Array, "b obs"], lam: Float[Array, "b d"], key: Key[Array, ""]
+    actor: GaussianActor, s: Float[Array, "b obs"], lam: Float[Array, "b d"], noise: Float[Array, "b act"]
 ) -> tuple[Float[Array, "b act"], Float[Array, " b"]]:
     """Reparameterised actions and their log-probabilities."""
     mean, log_std = jax.vmap(actor)(s, lam)
-    return jax.vmap(squash)(mean, log_std, jax.random.normal(key, mean.shape))
+    return jax.vmap(squash)(mean, log_std, noise)
 
 
 def twin_values(
@@ -197,7 +203,7 @@ def make(cfg: SacConfig, spec: EnvSpec) -> Algorithm[State]:
         actor=lambda state: state.actor,
         act=act,
         acting=gaussian_acting(spec, cfg.hidden, is_conditioned=True),
-        learning=from_one_lane(partial(update, cfg)),
+        learning=from_one_lane(partial(step, cfg, loss=single_preference_loss), partial(draw_chance, cfg, 1)),
         batch_size=cfg.batch_size,
         discount=cfg.discount,
         sampler=cfg.sampler,

@@ -5,7 +5,7 @@ critic itself, each read under lam and under further preferences; twins by minim
 With one preference and no snapshots it is MO-SAC, exactly.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Annotated, Literal
 
@@ -56,15 +56,28 @@ def init(cfg: QPensieveConfig, spec: EnvSpec, key: Key[Array, ""]) -> State:
 
 def update(cfg: QPensieveConfig, state: State, batch: Transition, key: Key[Array, ""]) -> tuple[State, Info]:
     """One gradient step: that of MO-SAC, but the policy climbs the pensieve value instead of the current critic."""
+    return step(cfg, state, batch, draw_chance(cfg, batch, key))
+
+
+def step(cfg: QPensieveConfig, state: State, batch: Transition, chance: mosac.Chance) -> tuple[State, Info]:
+    """`update`, with what is random in it drawn before."""
     loss = {"paper": pensieve_loss, "official-2023": official_2023_loss}[cfg.policy_loss]
-    improvement = mosac.Improvement(cfg.num_preferences, partial(loss, state.snapshots))
-    sac, info = mosac.step(cfg.sac, state.sac, batch, key, improvement)
+    sac, info = mosac.step(cfg.sac, state.sac, batch, chance, partial(loss, state.snapshots))
     return State(sac, state.snapshots), info
+
+
+def draw_chance(cfg: QPensieveConfig, batch: Transition, key: Key[Array, ""]) -> mosac.Chance:
+    """Everything random in an update; the loss of 2023 takes an action under every preference."""
+    chance = mosac.draw_chance(cfg.sac, cfg.num_preferences, batch, jax.random.clone(key))
+    if cfg.policy_loss == "paper":
+        return chance
+    keys = jax.random.split(jax.random.split(key, 3)[2], cfg.num_preferences)
+    return replace(chance, noise=jax.vmap(lambda k: jax.random.normal(k, batch.a.shape))(keys))
 
 
 def pensieve_loss(snapshots: Snapshots, actor: GaussianActor, critic: Critic, query: mosac.Query) -> mosac.LossAndAux:
     """Policy loss (11): alpha log pi(a) - max over (Q', lam') of min over twins of lam . Q'(s, a; lam')."""
-    a, logp = mosac.sample_actions(actor, query.s, query.lam, query.key)
+    a, logp = mosac.sample_actions(actor, query.s, query.lam, query.noise)
     critics, filled = ring.with_current(snapshots, critic)
     value, winner = best_value(critics, filled, query.prefs, query.s, a)
     info = {
@@ -83,8 +96,8 @@ def official_2023_loss(
     lam . Q'(s, a; lam). Rows of q and of H are combined crosswise, as that code did.
     """
     (m, _, d), b = query.prefs.shape, query.s.shape[0]
-    every, keys = jnp.broadcast_to(query.prefs, (m, b, d)), jax.random.split(query.key, m)
-    a, logp = jax.vmap(mosac.sample_actions, in_axes=(None, None, 0, 0))(actor, query.s, every, keys)
+    every = jnp.broadcast_to(query.prefs, (m, b, d))
+    a, logp = jax.vmap(mosac.sample_actions, in_axes=(None, None, 0, 0))(actor, query.s, every, query.noise)
     critics, filled = ring.with_current(snapshots, critic)
     over_actions = jax.vmap(mosac.twin_values, in_axes=(None, None, 0, None))
     over_critics = jax.vmap(over_actions, in_axes=(0, None, None, None))
@@ -107,7 +120,7 @@ def make(cfg: QPensieveConfig, spec: EnvSpec) -> Algorithm[State]:
         actor=lambda state: state.sac.actor,
         act=mosac.act,
         acting=gaussian_acting(spec, cfg.sac.hidden, is_conditioned=True),
-        learning=from_one_lane(partial(update, cfg)),
+        learning=from_one_lane(partial(step, cfg), partial(draw_chance, cfg)),
         batch_size=cfg.sac.batch_size,
         discount=cfg.sac.discount,
         sampler=cfg.sac.sampler,

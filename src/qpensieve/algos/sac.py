@@ -57,13 +57,20 @@ class State(eqx.Module):
     lam: Float[Array, " d"]
 
 
+class Chance(eqx.Module):
+    """Everything random in an update: noise of the next actions and of the policy's."""
+
+    next_noise: Float[Array, "b act"]
+    noise: Float[Array, "b act"]
+
+
 class Query(eqx.Module):
-    """What a policy loss gets: temperature, states, the preference, and a key for actions."""
+    """What a policy loss gets: temperature, states, the preference, and the noise of actions."""
 
     alpha: Float[Array, ""]
     s: Float[Array, "b obs"]
     lam: Float[Array, " d"]
-    key: Key[Array, ""]
+    noise: Float[Array, "b act"]
 
 
 PolicyLoss = Callable[[GaussianActor, Mlp, Query], LossAndAux]
@@ -107,20 +114,24 @@ def init(cfg: SingleSacConfig, spec: EnvSpec, key: Key[Array, ""], lam: Float[Ar
 
 def update(cfg: SingleSacConfig, state: State, batch: Transition, key: Key[Array, ""]) -> tuple[State, Info]:
     """One gradient step of SAC on the reward lam . r."""
-    return step(cfg, state, batch, key, own_loss)
+    return step(cfg, state, batch, draw_chance(batch, key), own_loss)
+
+
+def draw_chance(batch: Transition, key: Key[Array, ""]) -> Chance:
+    key_next, key_policy = jax.random.split(key)
+    return Chance(jax.random.normal(key_next, batch.a.shape), jax.random.normal(key_policy, batch.a.shape))
 
 
 def step(
-    cfg: SingleSacConfig, state: State, batch: Transition, key: Key[Array, ""], policy_loss: PolicyLoss
+    cfg: SingleSacConfig, state: State, batch: Transition, chance: Chance, policy_loss: PolicyLoss
 ) -> tuple[State, Info]:
     """Critics, policy against the updated critics, temperature, target network: the order of MO-SAC's step."""
-    key_next, key_policy = jax.random.split(key)
     adam, opt = _adam(cfg), state.optimizers
-    y = soft_target(cfg, state, batch, key_next)
+    y = soft_target(cfg, state, batch, chance.next_noise)
     loss_of_critic = partial(critic_loss, batch=batch, y=y)
     critic, critic_opt, q_loss, q_mean = gradient_step(adam, loss_of_critic, state.critic, opt.critic)
 
-    query = Query(jnp.exp(state.log_alpha), batch.s, state.lam, key_policy)
+    query = Query(jnp.exp(state.log_alpha), batch.s, state.lam, chance.noise)
     loss_of_actor = lambda actor: policy_loss(actor, critic, query)
     actor, actor_opt, pi_loss, (logp, info) = gradient_step(adam, loss_of_actor, state.actor, opt.actor)
 
@@ -133,9 +144,11 @@ def step(
     return new, info | logged | {"entropy": -jnp.mean(logp)}
 
 
-def soft_target(cfg: SingleSacConfig, state: State, batch: Transition, key: Key[Array, ""]) -> Float[Array, " b"]:
+def soft_target(
+    cfg: SingleSacConfig, state: State, batch: Transition, noise: Float[Array, "b act"]
+) -> Float[Array, " b"]:
     """Lam . r + gamma (min over twins of Q_target(s', a') - alpha log pi); a time limit does not stop the bootstrap."""
-    a_next, logp = sample_actions(state.actor, batch.s_next, key)
+    a_next, logp = sample_actions(state.actor, batch.s_next, noise)
     q = twin_values(state.target, batch.s_next, a_next).min(axis=0)
     return scalar_target(cfg, state, batch, q - jnp.exp(state.log_alpha) * logp)
 
@@ -156,7 +169,7 @@ def critic_loss(critic: Mlp, batch: Transition, y: Float[Array, " b"]) -> tuple[
 
 def own_loss(actor: GaussianActor, critic: Mlp, query: Query) -> LossAndAux:
     """Mean of alpha log pi(a) - min over twins of Q(s, a)."""
-    a, logp = sample_actions(actor, query.s, query.key)
+    a, logp = sample_actions(actor, query.s, query.noise)
     return jnp.mean(query.alpha * logp - own_value(critic, query.s, a)), (logp, {})
 
 
@@ -165,11 +178,11 @@ def own_value(critic: Mlp, s: Float[Array, "b obs"], a: Float[Array, "b act"]) -
 
 
 def sample_actions(
-    actor: GaussianActor, s: Float[Array, "b obs"], key: Key[Array, ""]
+    actor: GaussianActor, s: Float[Array, "b obs"], noise: Float[Array, "b act"]
 ) -> tuple[Float[Array, "b act"], Float[Array, " b"]]:
     """Reparameterised actions and their log-probabilities."""
     mean, log_std = jax.vmap(lambda s: actor(s, jnp.zeros(0)))(s)
-    return jax.vmap(squash)(mean, log_std, jax.random.normal(key, mean.shape))
+    return jax.vmap(squash)(mean, log_std, noise)
 
 
 def twin_values(critic: Mlp, s: Float[Array, "b obs"], a: Float[Array, "b act"]) -> Float[Array, "2 b"]:
@@ -183,7 +196,7 @@ def make(cfg: SingleSacConfig, spec: EnvSpec) -> Algorithm[State]:
         actor=lambda state: state.actor,
         act=act,
         acting=gaussian_acting(spec, cfg.hidden, is_conditioned=False),
-        learning=from_one_lane(partial(update, cfg)),
+        learning=from_one_lane(partial(step, cfg, policy_loss=own_loss), draw_chance),
         batch_size=cfg.batch_size,
         discount=cfg.discount,
         preferences=parse_preferences(cfg.preferences, spec),

@@ -49,7 +49,7 @@ def batch_value(
 
 def pensieve_loss(snapshots: Snapshots, actor: GaussianActor, critic: Critic, query: mosac.Query) -> mosac.LossAndAux:
     """Policy loss (11) with the plain value."""
-    a, logp = mosac.sample_actions(actor, query.s, query.lam, query.key)
+    a, logp = mosac.sample_actions(actor, query.s, query.lam, query.noise)
     critics, filled = jax.lax.stop_gradient(ring.with_current(snapshots, critic))
     value = batch_value(critics, filled, query.prefs, query.s, a)
     return jnp.mean(query.alpha * logp - value), (logp, {})
@@ -58,9 +58,8 @@ def pensieve_loss(snapshots: Snapshots, actor: GaussianActor, critic: Critic, qu
 def make(cfg: qpensieve.QPensieveConfig, spec: EnvSpec) -> Algorithm[Any]:
     """Q-Pensieve with the plain loss."""
 
-    def update(state: Any, batch: Any, key: Any) -> Any:
-        improvement = mosac.Improvement(cfg.num_preferences, partial(pensieve_loss, state.snapshots))
-        sac, info = mosac.step(cfg.sac, state.sac, batch, key, improvement)
+    def step(state: Any, batch: Any, chance: Any) -> Any:
+        sac, info = mosac.step(cfg.sac, state.sac, batch, chance, partial(pensieve_loss, state.snapshots))
         return qpensieve.State(sac, state.snapshots), info
 
-    return replace(qpensieve.make(cfg, spec), learning=from_one_lane(update))
+    return replace(qpensieve.make(cfg, spec), learning=from_one_lane(step, partial(qpensieve.draw_chance, cfg)))

@@ -18,7 +18,7 @@ from qpensieve.replay import priorities
 from qpensieve.replay import ring as replay
 from qpensieve.replay.layout import RowLayout
 from qpensieve.replay.ring import AnyReplay, PrioritizedReplay, Replay
-from qpensieve.types import Algorithm, Hints, Info, PrioritizedLearning, UniformLearning
+from qpensieve.types import Algorithm, Hints, Info, PrioritizedLearning, Transition, UniformLearning
 
 NEW_TRANSITIONS = 2**31 - 1
 """Folded into an agent's key for the priorities of new transitions, in place of the number of an update."""
@@ -136,18 +136,21 @@ class _UniformCourse:
         def of_agent(args: Any) -> tuple[Any, Info]:
             agent, key, first, number = args
 
-            def body(agent: Any, update: Int[Array, ""]) -> tuple[Any, Info]:
+            def prepare(update: Int[Array, ""]) -> tuple[tuple[Transition, ...], Any]:
                 key_batch, key_update = jax.random.split(jax.random.fold_in(key, update))
                 # Lanes draw with the same key: each learner samples as it would if it were alone.
                 drawn = [
                     replay.sample(buffer, number * lanes + i, jax.random.clone(key_batch), self.algorithm.batch_size)
                     for i in range(lanes)
                 ]
-                return self.learning.update(agent, tuple(map(self.layout.unpack, drawn)), key_update)
+                batches = tuple(map(self.layout.unpack, drawn))
+                return batches, self.learning.draw(batches, key_update)
 
             numbers = first + jnp.arange(block.rows.shape[1], dtype=jnp.int32)
-            agent, info = jax.lax.scan(body, agent, numbers)
-            return self.algorithm.end_block(agent, numbers[-1] + 1), _mean(info)
+            # Batches and chance of the whole block at once: inside the loop they would be many small kernels more.
+            given = jax.vmap(prepare)(numbers)
+            agent, info = _scan(lambda agent, given: self.learning.update(agent, *given), agent, given)
+            return self.algorithm.end_block(agent, numbers[-1] + 1), info
 
         agents = jnp.arange(len(state.num_updates))
         agent, info = over_agents(of_agent, (state.agent, state.key, state.num_updates, agents))
@@ -190,8 +193,8 @@ class _PrioritizedCourse:
                 return (agent, tree if values is None else priorities.set_at(tree, chosen, values)), info
 
             numbers = first + jnp.arange(block.rows.shape[1], dtype=jnp.int32)
-            (agent, tree), info = jax.lax.scan(body, (agent, tree), (numbers, slots, hints))
-            return (self.algorithm.end_block(agent, numbers[-1] + 1), tree), _mean(info)
+            (agent, tree), info = _scan(body, (agent, tree), (numbers, slots, hints))
+            return (self.algorithm.end_block(agent, numbers[-1] + 1), tree), info
 
         agents = jnp.arange(len(state.num_updates))
         given = (state.agent, buffer.priorities, state.key, state.num_updates, agents, block.slots, block.hints)
@@ -199,9 +202,23 @@ class _PrioritizedCourse:
         return replace(state, agent=agent, replay=replace(buffer, priorities=tree)), info
 
 
-def _mean(infos: dict[str, Float[Array, " K"]]) -> Info:
-    """The mean over a block's updates."""
-    return {name: jnp.mean(values, axis=0) for name, values in infos.items()}
+def _scan(body: Callable[[Any, Any], tuple[Any, Info]], state: Any, given: Any) -> tuple[Any, Info]:
+    """The state after all updates of a block, and the mean of what they log.
+
+    Logged values are added up in one vector beside the state. Stacked by the scan, they would keep XLA from making one
+    CUDA graph of the whole loop.
+    """
+    one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), given)
+    names = sorted(jax.eval_shape(body, state, one)[1])
+
+    def add(carry: Any, given: Any) -> tuple[Any, None]:
+        state, sums = carry
+        state, info = body(state, given)
+        return (state, sums + jnp.stack([info[name] for name in names])), None
+
+    (state, sums), _ = jax.lax.scan(add, (state, jnp.zeros(len(names))), given)
+    num = len(jax.tree.leaves(given)[0])
+    return state, {name: sums[i] / num for i, name in enumerate(names)}
 
 
 def _ring(state: TrainState) -> Replay:
