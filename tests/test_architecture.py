@@ -19,6 +19,7 @@ LAYERS: dict[str, set[str]] = {
     "metrics": {"preferences"},
     "front": {"console", "metrics"},
     "records": {"machine", "metrics"},
+    "callbacks": {"records"},
     "envs": {"machine", "metrics", "preferences", "types"},
     "learning": {"types"},
     "replay": {"records", "types"},
@@ -29,19 +30,21 @@ LAYERS: dict[str, set[str]] = {
     "manual": {"config", "methods", "settings"},
     "presets": {"algos", "config", "methods"},
     "train": {
-        *("config", "console", "envs", "learning", "machine", "methods", "population", "preferences", "records"),
-        *("replay", "types"),
+        *("callbacks", "config", "console", "envs", "learning", "machine", "methods", "population", "preferences"),
+        *("records", "replay", "types"),
     },
     "report": {"console", "envs", "metrics", "preferences", "records"},
     "theory": {"console", "envs", "metrics", "preferences", "records", "report"},
-    "api": {"config", "console", "envs", "front", "preferences", "presets", "records", "train"},
+    "api": {
+        *("callbacks", "config", "console", "envs", "front", "preferences", "presets", "records", "report", "train"),
+    },
     "bench": {
         *("algos", "config", "console", "envs", "learning", "methods", "population", "presets", "replay", "train"),
         "types",
     },
     "cli": {
-        *("bench", "config", "console", "envs", "manual", "methods", "presets", "records", "report", "theory"),
-        "train",
+        *("bench", "callbacks", "config", "console", "envs", "manual", "methods", "presets", "records", "report"),
+        *("theory", "train"),
     },
 }
 """Part of the package -> parts that it may import; it may always import itself. `__init__` may import any."""
