@@ -111,7 +111,7 @@ class TestLearn:
         assert max(witness.metrics) == total
         values = [value for metrics in witness.metrics.values() for value in metrics.per_seed.values()]
         assert all(value.shape == (2,) for value in values)
-        assert any(name.endswith("loss") for name in witness.metrics[total])
+        assert all(name.startswith("train/") for name in witness.metrics[total])
         assert witness.ended == [(total, "done")]
         (started,) = witness.started
         assert (started.algo, started.step, started.goal, started.seeds) == (algo, 0, total, (0, 1))
