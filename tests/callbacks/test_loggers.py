@@ -58,6 +58,15 @@ class TestTensorBoard:
         train(TensorBoard(tmp_path), 80, 120, 160, 200)  # was killed, and resumed from the checkpoint of 80
         assert [step for step, _ in shown(tmp_path)["train/loss"]] == [40, 80, 120, 160, 200]
 
+    def test_a_run_that_was_begun_without_it_is_written_from_its_first_step(self, tmp_path: Path):
+        history = ((40, ROW), (80, EVALUATION.metrics))
+        for _ in range(2):  # the second time they are there
+            board = TensorBoard(tmp_path)
+            board.on_start(replace(TRAINING, step=80, history=history))
+            board.on_end(80, "done")
+        assert shown(tmp_path)["train/loss"] == [(40, 2.0)]
+        assert [step for step, _ in shown(tmp_path)["eval/UT"]] == [80]
+
     def test_refuses_a_folder_of_another_training(self, tmp_path: Path):
         train(TensorBoard(tmp_path), 0, 40)
         with pytest.raises(CallbackError, match="holds TensorBoard files of another training"):
@@ -86,7 +95,8 @@ class TestWandB:
 
     def test_a_training_that_goes_on_is_the_same_run_without_a_step_twice(self, made: list[WandbRun], tmp_path: Path):
         train(WandB("boats"), 0, 40, 80, 120, folder=tmp_path)
-        assert json.loads((tmp_path / "wandb.json").read_text()) == {"id": "id0", "sent": {"train": 120}}
+        note = json.loads((tmp_path / "wandb.json").read_text())
+        assert note == {"id": "id0", "sent": {"train": 120}, "is_open": False}
         # Another process, from the checkpoint of step 80: 120 was sent before, but its evaluation was not.
         train(WandB("boats"), 80, 120, evaluated=120, folder=tmp_path)
         train(WandB("boats", mode="offline"), 120, 160, folder=tmp_path)
@@ -105,6 +115,20 @@ class TestWandB:
         assert [run.id for run in made] == ["id0", "id0", "id2"]
         assert [len(run.rows) for run in made] == [1, 1, 1]
 
+    def test_after_a_kill_the_whole_run_is_sent_anew(self, made: list[WandbRun], tmp_path: Path):
+        killed = WandB("boats")
+        killed.on_start(replace(NEW, folder=tmp_path))
+        killed.on_metrics(40, ROW)
+        killed.on_metrics(80, ROW)
+        past = ((40, ROW),)
+        WandB("boats").on_start(replace(TRAINING, step=40, folder=tmp_path, history=past))
+        assert [run.id for run in made] == ["id0", "id1"]
+        assert [row["step"] for row in made[1].rows] == [40]
+
+    def test_a_run_that_was_begun_without_it_is_sent_from_its_first_step(self, made: list[WandbRun], tmp_path: Path):
+        WandB("boats").on_start(replace(TRAINING, step=80, folder=tmp_path, history=((40, ROW), (80, ROW))))
+        assert [row["step"] for row in made[0].rows] == [40, 80]
+
     def test_a_failure_is_told(self, made: list[WandbRun]):
         group = Callbacks(WandB("boats"))
         with pytest.raises(ZeroDivisionError), group.during(NEW):
@@ -112,7 +136,7 @@ class TestWandB:
         assert made[0].exit_code == 1
 
     def test_a_damaged_note_is_named(self, made: list[WandbRun], tmp_path: Path):
-        (tmp_path / "wandb.json").write_text('{"id": "x"}')
+        (tmp_path / "wandb.json").write_text('{"id": "x", "is_open": false}')
         with pytest.raises(CallbackError, match=r"cannot read .*wandb.json as a note of a W&B run: 'sent' is missing"):
             train(WandB("boats"), 40, 80, folder=tmp_path)
 

@@ -1,6 +1,7 @@
 """Callbacks of real trainings: all methods tell them, no number depends on them, stopping and failing lose nothing."""
 
 import json
+import shutil
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
@@ -279,6 +280,14 @@ class TestRun:
             complete(run)
         complete(runs.resume(tmp_path / "run", Options(quiet=True), warn=lambda message: None))
         assert_same_run(tmp_path / "run", whole)
+
+    def test_loggers_that_come_later_get_what_was_before(self, whole: Path, tmp_path: Path):
+        late, path = tmp_path / "late", tmp_path / "run"
+        shutil.copytree(whole, late)
+        complete(runs.resume(late, self.options(), warn=lambda message: None))
+        complete(runs.start(path, config(), self.options()))
+        assert shown(late / "tensorboard") == shown(path / "tensorboard")
+        assert self.wandb[0].rows == self.wandb[1].rows
 
     def test_starting_over_begins_anew(self, tmp_path: Path):
         path = tmp_path / "run"

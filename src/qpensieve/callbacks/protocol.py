@@ -64,6 +64,8 @@ class Training:
         goal: The step at which it ends, unless it is stopped.
         settings: All settings, as JSON has them.
         folder: The run folder; None for an agent.
+        history: Step and metrics of all rows and evaluations of a run before it was resumed, for loggers that have not
+            got them.
     """
 
     domain: str
@@ -74,6 +76,7 @@ class Training:
     goal: int
     settings: Mapping[str, Any]
     folder: Path | None = None
+    history: tuple[tuple[int, Metrics], ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,14 +100,7 @@ class Evaluation:
     @cached_property
     def metrics(self) -> Metrics:
         """`eval/UT`, `eval/HV`, `eval/front_size`, ...; `eval_full/...` of the full protocol."""
-        group, named = FULL_GROUP if self.is_full else SHORT_GROUP, {}
-        for name, values in scores(self.summary).items():
-            shown = f"{group}/{SHORT_NAMES.get(name, name)}"
-            if values.ndim == 1:
-                named[shown] = values.astype(np.float64)
-            else:
-                named |= {f"{shown}/{one}": values[:, i] for i, one in enumerate(self.objectives)}
-        return Metrics(named)
+        return evaluation_metrics(scores(self.summary), self.objectives, self.is_full)
 
 
 class Callback:
@@ -135,6 +131,24 @@ def training_metrics(means: Mapping[str, Float[np.ndarray, " rows"]], num_seeds:
     """
     per_seed = lambda value: np.asarray(value, np.float64).reshape(num_seeds, -1).mean(axis=1)
     return Metrics({f"{TRAINING_GROUP}/{name}": per_seed(value) for name, value in means.items()})
+
+
+def evaluation_metrics(scored: Mapping[str, np.ndarray], objectives: tuple[str, ...], is_full: bool) -> Metrics:
+    """The scores of an evaluation for callbacks.
+
+    Args:
+        scored: Name -> values [seed], or [seed, d] of a score of each objective.
+        objectives: Their names.
+        is_full: Whether it was the full protocol.
+    """
+    group, named = FULL_GROUP if is_full else SHORT_GROUP, {}
+    for name, values in scored.items():
+        shown = f"{group}/{SHORT_NAMES.get(name, name)}"
+        if values.ndim == 1:
+            named[shown] = values.astype(np.float64)
+        else:
+            named |= {f"{shown}/{one}": values[:, i].astype(np.float64) for i, one in enumerate(objectives)}
+    return Metrics(named)
 
 
 def scalars(metrics: Metrics, seeds: tuple[int, ...]) -> dict[str, float]:

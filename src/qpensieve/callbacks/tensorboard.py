@@ -20,7 +20,8 @@ class TensorBoard(Callback):
 
     Means over seeds are `train/...`, `eval/UT`, `eval/HV`, ...; those of each seed are `seed_0/train/...`. A training
     that goes on (`learn` again, `qpensieve resume`) goes on in the same folder; what an earlier one wrote after the
-    step it goes on from is hidden, so that no step shows twice.
+    step it goes on from is hidden, so that no step shows twice. A run that was trained without it is written from its
+    first step on.
 
     Args:
         folder: Where to write; a folder for this training alone.
@@ -51,6 +52,8 @@ class TensorBoard(Callback):
             purge_step=training.step + 1 if is_used else None,
             filename_suffix=f".{training.step:012d}",
         )
+        for step, metrics in () if is_used else training.history:
+            self.on_metrics(step, metrics)
 
     def on_metrics(self, step: int, metrics: Metrics) -> None:
         """Write a row of training metrics; it is on the disk afterwards, so that a run that is killed leaves no gap."""

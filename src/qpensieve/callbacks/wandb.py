@@ -20,7 +20,8 @@ class WandB(Callback):
     """Sends metrics to Weights & Biases, or keeps them for `wandb sync` (`mode="offline"`, no account needed).
 
     Names are those of `TensorBoard`. A training that goes on continues the same W&B run: rows that were sent before are
-    not sent again, which loses nothing since a resumed run has the same numbers.
+    not sent again, which loses nothing since a resumed run has the same numbers. If the process was killed, nobody
+    knows what W&B has got: then the whole run is sent again, as a new W&B run.
 
     Args:
         project: The W&B project.
@@ -78,7 +79,9 @@ class WandB(Callback):
         # W&B's own step counts calls, and drops what comes a second time for the same one.
         self._run.define_metric(STEP)
         self._run.define_metric("*", step_metric=STEP)
-        self._remember()
+        self._remember(is_open=True)
+        for step, metrics in training.history:
+            self.on_metrics(step, metrics)
 
     @property
     def _is_offline(self) -> bool:
@@ -91,7 +94,6 @@ class WandB(Callback):
             return
         self._run.log({STEP: step, **scalars(metrics, self._seeds)})
         self._sent[group] = step
-        self._remember()
 
     def on_evaluation(self, step: int, evaluation: Evaluation) -> None:
         """Send the scores of an evaluation."""
@@ -102,15 +104,19 @@ class WandB(Callback):
         if self._run is not None:
             run, self._run = self._run, None
             run.finish(exit_code=1 if end == "failed" else 0)
+            self._remember(is_open=False)
 
-    def _remember(self) -> None:
+    def _remember(self, is_open: bool) -> None:
         if self._state is not None:
-            write_json(self._state, {"id": self._id, "sent": self._sent})
+            write_json(self._state, {"id": self._id, "sent": self._sent, "is_open": is_open})
 
     def _recall(self, path: Path) -> None:
         content = read_object(path)
         with interpreting(path, "a note of a W&B run"):
-            self._id, self._sent = str(content["id"]), {str(k): int(v) for k, v in content["sent"].items()}
+            if content["is_open"]:  # the process was killed before it had finished
+                self._id, self._sent = None, {}
+            else:
+                self._id, self._sent = str(content["id"]), {str(k): int(v) for k, v in content["sent"].items()}
 
 
 def _import() -> Any:

@@ -1,5 +1,6 @@
 """Training in memory that callbacks are told of; runs tell them the same things from their log."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -7,18 +8,42 @@ from jaxtyping import Float64
 
 from qpensieve import config as configs
 from qpensieve.callbacks.group import Callbacks
-from qpensieve.callbacks.protocol import Evaluation, Training, training_metrics
+from qpensieve.callbacks.protocol import Evaluation, Metrics, Training, evaluation_metrics, training_metrics
 from qpensieve.console import EVALUATING, Progress
+from qpensieve.records import folder
+from qpensieve.records.log import FULL, TRAINING
+from qpensieve.records.reading import interpreting, read_rows
 from qpensieve.records.scores import summarize
 from qpensieve.train.evaluate import SHORT_EPISODES, protocols
 from qpensieve.train.session import Session, phase_of
 
 
 def describe(session: Session, goal: int, path: Path | None = None) -> Training:
-    """What callbacks are told before a session is trained to a step."""
+    """What callbacks are told before a session is trained to a step.
+
+    Args:
+        session: What is trained.
+        goal: The step.
+        path: The run folder; None: an agent.
+    """
     config, spec = session.config, session.spec
     names, settings = spec.objectives, configs.to_dict(config)
-    return Training(config.domain, config.algo, names, tuple(config.seed_list), session.step, goal, settings, path)
+    past = () if path is None else tuple(_history(session, path / folder.METRICS))
+    seeds = tuple(config.seed_list)
+    return Training(config.domain, config.algo, names, seeds, session.step, goal, settings, path, past)
+
+
+def _history(session: Session, path: Path) -> Iterator[tuple[int, Metrics]]:
+    """Step and metrics of all rows of a log, as they were told when they were written."""
+    names, seeds = session.spec.objectives, session.config.seeds
+    for row in read_rows(path):
+        with interpreting(path, "the log of this run"):
+            values = {name: np.asarray(value, np.float64) for name, value in row.items() if isinstance(value, list)}
+            if row["event"] == TRAINING:
+                yield row["step"], training_metrics(values, seeds)
+            else:
+                scored = {name.removesuffix("_short"): value for name, value in values.items()}
+                yield row["step"], evaluation_metrics(scored, names, is_full=row["event"] == FULL)
 
 
 def evaluation_of(

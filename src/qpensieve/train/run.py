@@ -3,7 +3,7 @@
 import dataclasses
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
@@ -20,7 +20,7 @@ from qpensieve.records import checkpoint, evaluations, folder, provenance, searc
 from qpensieve.records.atomic import write_json
 from qpensieve.records.checkpoint import Checkpoint, CheckpointError
 from qpensieve.records.lock import lock
-from qpensieve.records.log import TRAINING, MetricsLog, has_evaluations, is_logged
+from qpensieve.records.log import FULL, TRAINING, MetricsLog, has_evaluations, is_logged
 from qpensieve.records.scores import RunSummary, scores, summarize
 from qpensieve.train.evaluate import FULL_EPISODES, SHORT_EPISODES, protocols
 from qpensieve.train.interrupts import interrupts
@@ -31,8 +31,6 @@ from qpensieve.train.sessions import open_session
 
 RESULTS = (folder.EVALUATIONS, folder.SEARCH, folder.SUMMARY)
 """Files that a run never loses unless asked."""
-FULL = "full evaluation"
-"""Event of the log."""
 SHOWN = {"temperature": "temperature", "snapshot_share": "climbs a snapshot", "archive_hv": "archive HV"}
 """Logged values that the progress line shows -> their labels."""
 
@@ -49,7 +47,7 @@ class Options:
         quiet: No progress line.
         tensorboard: Also write TensorBoard files into the run folder.
         wandb: Also send metrics to this project of Weights & Biases.
-        wandb_mode: offline: keep them in the run folder for 'wandb sync'. Default: as WANDB_MODE says, else online.
+        wandb_mode: offline: keep them in the run folder for 'wandb sync'; auto: as WANDB_MODE says, else online.
         callback: Callbacks of your own, as module:name; from the working folder too.
         final_evaluation: Run the full protocol at the end.
     """
@@ -57,7 +55,7 @@ class Options:
     quiet: bool = False
     tensorboard: bool = False
     wandb: str | None = None
-    wandb_mode: Literal["online", "offline"] | None = None
+    wandb_mode: Literal["auto", "online", "offline"] = "auto"
     callback: tuple[str, ...] = ()
     final_evaluation: bool = True
 
@@ -70,7 +68,7 @@ class Options:
         """
         made: list[Any] = [TensorBoard(path / folder.TENSORBOARD)] if self.tensorboard else []
         if self.wandb is not None:
-            made.append(WandB(self.wandb, mode=self.wandb_mode))
+            made.append(WandB(self.wandb, mode=None if self.wandb_mode == "auto" else self.wandb_mode))
         return made + find_callbacks(self.callback)
 
 
@@ -147,8 +145,13 @@ class Run:
         Raises:
             CallbackError: A callback failed; the run is saved.
         """
-        with self._naming_callbacks(), self.callbacks.during(describe(self.session, self.session.goal, self.folder)):
+        with self._naming_callbacks(), self._telling():
             self._train_all(hint)
+
+    def _telling(self) -> AbstractContextManager[None]:
+        if len(self.callbacks) == 0:  # nobody needs the history
+            return nullcontext()
+        return self.callbacks.during(describe(self.session, self.session.goal, self.folder))
 
     @contextmanager
     def _naming_callbacks(self) -> Iterator[None]:
