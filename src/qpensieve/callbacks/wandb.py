@@ -71,7 +71,7 @@ class WandB(Callback):
         name = self._name or (training.folder.name if training.folder else None)
         about = {"domain": training.domain, "algo": training.algo, **training.settings}
         place = {} if folder is None else {"dir": str(folder)}
-        # Offline there is nothing to resume: `wandb sync --append` joins files of the same id.
+        # Offline there is nothing to resume: `wandb sync` joins files of the same id, in the order of their time.
         known = {} if self._id is None else {"id": self._id, **({} if self._is_offline else {"resume": "allow"})}
         asked = {"project": self._project, "name": name, "mode": self._mode, "config": about}
         self._run = self._wandb.init(**asked, **place, **known, **self._settings)
