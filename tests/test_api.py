@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import sys
 import warnings
 from collections.abc import Iterator
 from functools import partial
@@ -606,3 +607,77 @@ class TestFront:
 
 def test_an_agent_says_what_it_is(learned: QPensieve):
     assert repr(learned).startswith("<QPensieve('DST2d', algo='qpensieve', seeds=")
+
+
+class TestLoadOfAClass:
+    @pytest.fixture(scope="class")
+    @classmethod
+    def saved(cls, learned: QPensieve, tmp_path_factory: pytest.TempPathFactory) -> Path:
+        return learned.save(tmp_path_factory.mktemp("agents") / "agent")
+
+    def test_loads_its_own_method(self, saved: Path, learned: QPensieve):
+        class Mine(QPensieve):
+            """A user's class keeps its type."""
+
+        for kind, type_ in ((QPensieve, QPensieve), (Agent, QPensieve), (Mine, Mine)):
+            agent = kind.load(saved)
+            assert type(agent) is type_
+            assert_same(agent, learned)
+
+    @pytest.mark.parametrize("kind", [MOSAC, qpensieve.PGMORL, qpensieve.SAC])
+    def test_another_method_is_refused_with_the_class_to_use(self, kind: type[Agent], saved: Path):
+        said = f"holds an agent of qpensieve, but {kind.__name__} is {kind.algo}: use qpensieve.QPensieve.load or"
+        with pytest.raises(ValueError, match=said):
+            kind.load(saved)
+
+    def test_what_is_no_agent_is_refused(self, tmp_path: Path):
+        with pytest.raises(FileNotFoundError, match="is neither a saved agent nor a run folder"):
+            QPensieve.load(tmp_path)
+
+
+class TestPlotFront:
+    LAM = np.array([[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]])
+
+    def test_draws_the_means_of_one_seed_or_of_all(self, learned: QPensieve, tmp_path: Path):
+        figure = learned.plot_front(seed=1, preferences=self.LAM, episodes=1, path=tmp_path / "front.png")
+        axes = figure.axes[0]
+        drawn = np.concatenate([np.asarray(one.get_offsets()) for one in axes.collections])
+        means = learned.returns(self.LAM, 1)[1].mean(axis=1)
+        assert sorted(map(tuple, drawn)) == sorted(map(tuple, means))
+        assert axes.get_xlabel() == "treasure (value)"
+        assert (tmp_path / "front.png").read_bytes().startswith(b"\x89PNG")
+        assert figure.get_suptitle() == "DST2d · qpensieve · step 200 · seed 1"
+        whole = learned.plot_front(seed=None, preferences=self.LAM, episodes=1)
+        assert sum(len(np.asarray(one.get_offsets())) for one in whole.axes[0].collections) == 6
+
+    def test_axes_are_chosen_by_name_or_number(self, learned: QPensieve):
+        choices: list[dict[str, Any]] = [{"x": "time"}, {"y": 0}, {"x": 1, "y": "treasure"}]
+        for asked in choices:
+            axes = learned.plot_front(preferences=self.LAM, episodes=1, **asked).axes[0]
+            assert axes.get_xlabel().startswith("time")
+            assert axes.get_ylabel() == "treasure (value)"
+
+    @pytest.mark.parametrize(
+        ("asked", "complaint"),
+        [
+            ({"x": "speed"}, "an axis must be one of treasure, time, or its number from 0 to 1; got 'speed'"),
+            ({"y": 2}, "got 2"),
+            ({"x": 1, "y": "time"}, "x and y must be two objectives, got time for both"),
+            ({"path": "front.txt"}, r"the name of a picture must end in .png, .pdf, .* got front.txt"),
+            ({"seed": 7}, "seed must be from 0 to 1, got 7"),
+        ],
+    )
+    def test_refuses_before_it_evaluates(
+        self, asked: dict[str, Any], complaint: str, learned: QPensieve, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(learned, "returns", lambda *_: pytest.fail("evaluated"))
+        with pytest.raises(ValueError, match=complaint):
+            learned.plot_front(**asked)
+
+    def test_without_matplotlib_it_says_what_to_install(self, learned: QPensieve, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setattr(learned, "returns", lambda *_: pytest.fail("evaluated"))
+        monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+        with pytest.raises(
+            ImportError, match=r"pictures need matplotlib; install it with: pip install 'qpensieve\[plots\]'"
+        ):
+            learned.plot_front()

@@ -21,6 +21,7 @@ LAYERS: dict[str, set[str]] = {
     "metrics": {"preferences"},
     "front": {"console", "metrics"},
     "records": {"machine", "metrics"},
+    "callbacks": {"records"},
     "envs": {"gym_ids", "machine", "metrics", "preferences", "types"},
     "learning": {"types"},
     "replay": {"records", "types"},
@@ -31,19 +32,21 @@ LAYERS: dict[str, set[str]] = {
     "manual": {"config", "methods", "pages", "settings"},
     "presets": {"algos", "config", "methods"},
     "train": {
-        *("compiler", "config", "console", "envs", "learning", "machine", "methods", "population", "preferences"),
-        *("records", "replay", "types"),
+        *("callbacks", "compiler", "config", "console", "envs", "learning", "machine", "methods", "population"),
+        *("preferences", "records", "replay", "types"),
     },
     "report": {"console", "envs", "metrics", "preferences", "records"},
     "theory": {"console", "envs", "metrics", "preferences", "records", "report"},
-    "api": {"config", "console", "envs", "front", "preferences", "presets", "records", "train"},
+    "api": {
+        *("callbacks", "config", "console", "envs", "front", "preferences", "presets", "records", "report", "train"),
+    },
     "bench": {
         *("algos", "config", "console", "envs", "learning", "methods", "population", "presets", "replay", "train"),
         "types",
     },
     "cli": {
-        *("bench", "config", "console", "envs", "manual", "methods", "pages", "presets", "records", "report"),
-        *("theory", "train"),
+        *("bench", "callbacks", "config", "console", "envs", "manual", "methods", "pages", "presets", "records"),
+        *("report", "theory", "train"),
     },
     "start": {"cli", "pages"},
 }

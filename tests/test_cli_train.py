@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from qpensieve import cli
+from tests.callbacks import loggers
 from tests.train.kill_run import NEVER, TINY, assert_same_run, final_arrays, rows, share_learners, words
 
 RUN = {**TINY, "steps": 300, "eval_period": 300, "parameters_period": 300}
@@ -73,7 +74,8 @@ class TestTrain:
         assert "use qpensieve, mosac, sac" in fail(capsys, "train", "DST2d", "--algo=ppo")
         assert "use paper, quick" in fail(capsys, "train", "DST2d", "--preset", "fast")
 
-    def test_writes_tensorboard_files_where_asked(self, tmp_path: Path):
+    def test_writes_tensorboard_files_where_asked(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+        loggers.install(monkeypatch)
         options = ["--out", str(tmp_path), "--name", "run", "--tensorboard", "--quiet", "--no-final-evaluation"]
         cli.main(["train", "DST2d", *words(RUN), *options])
         assert list((tmp_path / "run" / "tensorboard").iterdir())

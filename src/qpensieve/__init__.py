@@ -7,7 +7,7 @@ from qpensieve import gym_ids
 from qpensieve.compiler import set_flags
 
 if TYPE_CHECKING:
-    from qpensieve import envs, metrics, preferences
+    from qpensieve import callbacks, envs, metrics, preferences
     from qpensieve.api import (
         CNDER,
         MOSAC,
@@ -37,12 +37,13 @@ __all__ = [
     "HybridSAC",
     "QPensieve",
     "__version__",
+    "callbacks",
     "envs",
     "load",
     "metrics",
     "preferences",
 ]
-MODULES = ("envs", "metrics", "preferences")
+MODULES = ("callbacks", "envs", "metrics", "preferences")
 
 
 def __getattr__(name: str) -> Any:

@@ -24,6 +24,7 @@ from qpensieve.bench import lanes as bench_lanes
 from qpensieve.bench import methods as bench_methods
 from qpensieve.bench import train as bench_train
 from qpensieve.bench import update as bench_update
+from qpensieve.callbacks import CallbackError
 from qpensieve.config import RunConfig
 from qpensieve.envs import DISCRETE, DOMAINS, find_domain
 from qpensieve.envs.registry import Domain
@@ -50,7 +51,7 @@ RunsOrFiles = Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(me
 EXIT_FAILED, EXIT_BUG, EXIT_STOPPED = 1, 70, 130
 USER_ERRORS = (
     *(ValueError, OSError, ImportError, CheckpointError, DivergedError, EnvFailedError, FolderInUseError),
-    *(UntrustedError, EnvError),
+    *(UntrustedError, EnvError, CallbackError),
 )
 """Errors that are shown without a traceback: their message is enough for a user."""
 

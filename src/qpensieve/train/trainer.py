@@ -207,8 +207,10 @@ class Trainer:
         return np.asarray(self._learner.flat_actors(self._state))
 
     def predictor(self) -> "AgentPredictor":
-        """A predictor with the newest policies."""
-        return AgentPredictor(self.algorithm, self.newest_flat(), self.step)
+        """A predictor with the newest policies; DivergedError if they are no longer finite."""
+        flat = self.newest_flat()
+        self._check_finite("a parameter of the policy", flat)
+        return AgentPredictor(self.algorithm, flat, self.step)
 
     def search_record(self) -> None:
         """Nothing is searched here."""
