@@ -25,7 +25,7 @@ LAYERS: dict[str, set[str]] = {
     "algos": {"learning", "preferences", "settings", "types"},
     "population": {"envs", "learning", "metrics", "preferences", "records", "settings", "types"},
     "methods": {"algos", "population", "settings", "types"},
-    "config": {"algos", "envs", "methods", "records", "settings"},
+    "config": {"algos", "envs", "methods", "records", "settings", "types"},
     "manual": {"config", "methods", "settings"},
     "presets": {"algos", "config", "methods"},
     "train": {

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Float32
+from jaxtyping import Float
 
 from qpensieve import config as configs
 from qpensieve.config import RunConfig
@@ -128,7 +128,7 @@ class Agent:
             normalized: Actions in [-1, 1], whatever the environment's box is (as `predict` did before 0.2.0).
         """
         spec = self.session.spec
-        rows, is_single = self._rows(obs)
+        rows, is_single = spec.rows(obs)
         lam = np.atleast_2d(check_preference(preference, spec.num_objectives)).astype(np.float32)
         if len(lam) not in (1, len(rows)):
             raise ValueError(f"preference must be one, or one for each of {len(rows)} observations, got {len(lam)}")
@@ -139,15 +139,6 @@ class Agent:
         if not normalized or spec.num_actions is not None:
             action = spec.native_actions(action)
         return action[0] if is_single else action
-
-    def _rows(self, obs: Any) -> tuple[Float32[np.ndarray, "n obs"], bool]:
-        """Observations as rows, and whether it was one alone."""
-        spec, values = self.session.spec, np.asarray(obs, np.float32)
-        shapes = ((spec.obs_size,), spec.obs_shape)
-        is_single = values.shape in shapes
-        if not is_single and values.shape[1:] not in shapes:
-            raise ValueError(f"obs must have shape ({spec.obs_size},) or (n, {spec.obs_size}), got {values.shape}")
-        return values.reshape(-1, spec.obs_size), is_single
 
     def evaluate(self, preferences: Any = None, episodes: int = FULL_EPISODES) -> RunSummary:
         """UT, HV, front size, best single row and rank correlation per seed.

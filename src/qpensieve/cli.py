@@ -127,16 +127,19 @@ def resume(  # noqa: PLR0913 (each argument is an option)
     _complete(resumed)
 
 
-def evaluate(run: RunFolder, other: Path | None = None, trust: bool = False) -> None:
+def evaluate(run: RunFolder, other: Path | None = None, reference: tuple[float, ...] = (), trust: bool = False) -> None:
     """Evaluate the newest checkpoint of a run with the full protocol (whole test table, 10 episodes); draw pictures.
 
     Args:
         run: The run folder.
         other: A second run, fully evaluated: also print ED, the share of preferences where the first scores more.
+        reference: Also print HV from this point, one number per objective; the run keeps its own.
         trust: Import the code that the run's domain names, though the folder is not your own.
     """
     runs.evaluate(run, _warn, trust)
     _report(run)
+    if reference:
+        print(comparison.hypervolumes(*comparison.measured_from([comparison.read(run)], reference)))
     if other is not None:
         print(_dominance(run, other))
 
@@ -176,6 +179,7 @@ def compare(
     step: int | None = None,
     out: Path | None = None,
     curves: bool = False,
+    reference: tuple[float, ...] = (),
 ) -> None:
     """Set runs side by side on the test preferences they share: UT, HV, ED against MO-SAC.
 
@@ -184,11 +188,13 @@ def compare(
         step: Environment step of the full evaluation; default: each run's newest.
         out: Also draw a picture here.
         curves: The files are of single preferences (sac, hybrid-sac): only draw their learning curves.
+        reference: Measure HV from this point, one number per objective; default: that of the runs.
     """
     if curves:
         print(comparison.draw_single_curves(results, out or Path("curves.png")))
         return
     shared = comparison.on_common_preferences([comparison.read(path, step) for path in results])
+    shared = comparison.measured_from(shared, reference)
     show = console.format_table if sys.stdout.isatty() else console.format_markdown
     print(show(comparison.table(shared)))
     if out is not None:

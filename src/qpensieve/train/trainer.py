@@ -17,7 +17,6 @@ from qpensieve import config as configs
 from qpensieve.config import RunConfig
 from qpensieve.envs import LaneOptions, make_lanes
 from qpensieve.envs.base import State as LaneState
-from qpensieve.envs.registry import spec_of
 from qpensieve.learning.serving import act_by_policy, nearest, one_batch_each
 from qpensieve.learning.tally import Infos, Tally
 from qpensieve.methods import make_algorithm
@@ -52,7 +51,7 @@ class Trainer:
 
     def __init__(self, config: RunConfig):
         configs.check(config)
-        self.config, self.spec = config, spec_of(config.domain)
+        self.config, self.spec = config, configs.spec_of(config)
         self.algorithm = make_algorithm(config.algo, config.agent, self.spec)
         self.layout = layout_of(self.spec, self.algorithm.acting)
         """The layout of a transition in a row of the replay."""
