@@ -32,16 +32,17 @@ LAYERS: dict[str, set[str]] = {
         *("config", "console", "envs", "learning", "machine", "methods", "population", "preferences", "records"),
         *("replay", "types"),
     },
+    "deploy": {"config", "learning", "records", "train", "types"},
     "report": {"console", "envs", "metrics", "preferences", "records"},
     "theory": {"console", "envs", "metrics", "preferences", "records", "report"},
-    "api": {"config", "console", "envs", "front", "preferences", "presets", "records", "train"},
+    "api": {"config", "console", "deploy", "envs", "front", "preferences", "presets", "records", "train"},
     "bench": {
         *("algos", "config", "console", "envs", "learning", "methods", "population", "presets", "replay", "train"),
         "types",
     },
     "cli": {
-        *("bench", "config", "console", "envs", "manual", "methods", "presets", "records", "report", "theory"),
-        "train",
+        *("bench", "config", "console", "deploy", "envs", "manual", "methods", "presets", "records", "report"),
+        *("theory", "train"),
     },
 }
 """Part of the package -> parts that it may import; it may always import itself. `__init__` may import any."""

@@ -13,6 +13,7 @@ from jaxtyping import Float
 from qpensieve import config as configs
 from qpensieve.config import RunConfig
 from qpensieve.console import Outlook, Progress
+from qpensieve.deploy import write_loader, write_policy
 from qpensieve.envs import EnvSource, is_local, name_for
 from qpensieve.front import Bound, Choice, Front, measure
 from qpensieve.preferences import check_preference
@@ -196,6 +197,17 @@ class Agent:
         disk. An agent whose environment cannot be imported by a name is refused.
         """
         return save_agent(self.session, path)
+
+    def export_policy(self, path: str | Path, seed: int = 0) -> Path:
+        """Write one seed's policy as arrays, with a loader beside it that needs NumPy alone; returns the file.
+
+        Args:
+            path: The file, such as policy.npz.
+            seed: Which of the trained seeds, counted from 0.
+        """
+        written = write_policy(self._predictor, self.session, self._checked_seed(seed), Path(path), self.num_steps)
+        write_loader(written)
+        return written
 
     def close(self) -> None:
         """End threads and worker processes of the environments; the agent cannot learn afterwards."""

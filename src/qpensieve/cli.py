@@ -18,7 +18,7 @@ import tyro
 
 import qpensieve
 from qpensieve import bench as bench_package
-from qpensieve import console, manual, presets
+from qpensieve import console, deploy, manual, presets
 from qpensieve.bench import collect as bench_collect
 from qpensieve.bench import lanes as bench_lanes
 from qpensieve.bench import methods as bench_methods
@@ -174,6 +174,30 @@ def export(run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN
     print(export_run(run, out))
 
 
+def export_policy(  # noqa: PLR0913 (each argument is an option)
+    run: RunFolder,
+    out: Path = Path("policy.npz"),
+    seed: int | None = None,
+    step: int | None = None,
+    loader: bool = True,
+    trust: bool = False,
+) -> None:
+    """Write the policy of a run or saved agent for programs without qpensieve: arrays, and a loader for NumPy alone.
+
+    Args:
+        run: The run folder, or the folder of a saved agent.
+        out: The file to write.
+        seed: Number of the seed. Default: the best by UT where this step was fully evaluated, else the first.
+        step: Step of a checkpoint or of kept parameters. Default: the newest checkpoint.
+        loader: Also put qpensieve_policy.py beside the file.
+        trust: Import the code that the run's domain names, though the folder is not your own.
+    """
+    print(deploy.export_policy(run, out, seed, step, trust, _warn))
+    if loader:
+        path, is_ours = deploy.write_loader(out)
+        print(path) if is_ours else _warn(f"{path} is not this version's loader and was left as it is")
+
+
 def compare(
     results: RunsOrFiles,
     step: int | None = None,
@@ -279,6 +303,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "evaluate": evaluate,
     "plot": plot,
     "export": export,
+    "export-policy": export_policy,
     "compare": compare,
     "domains": domains,
     "theory": theory,

@@ -5,6 +5,7 @@ import pickle
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -105,7 +106,6 @@ def test_sources_have_readable_names(source: EnvSource, name: str):
 def test_an_id_of_mo_gymnasium_says_which_extra_installs_it(name: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "mo_gymnasium", None)
     known = {key: spec for key, spec in gymnasium.registry.items() if key != name}
-    monkeypatch.setattr(gymnasium.envs.registration, "registry", known)
     monkeypatch.setattr(gymnasium, "registry", known)
     with pytest.raises(ValueError, match=r"unknown domain .*MO-Gymnasium.* not installed.*\"qpensieve\[mo\]\"$"):
         registry.make_simulator(name, 1)
@@ -155,14 +155,14 @@ def make():
 
 
 @pytest.fixture
-def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A working folder that Python does not look in, with an environment that needs two modules beside it."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [path for path in sys.path if path not in ("", str(tmp_path))])
     (tmp_path / "qp_mine.py").write_text(ENVIRONMENT.format(beside="qp_beside", later="qp_later"))
     (tmp_path / "qp_beside.py").touch()
     (tmp_path / "qp_later.py").touch()
-    yield tmp_path  # pyright: ignore[reportReturnType]
+    yield tmp_path
     for name in ("qp_mine", "qp_beside", "qp_later"):
         sys.modules.pop(name, None)
 

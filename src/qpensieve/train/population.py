@@ -300,6 +300,13 @@ class PopulationTrainer:
         """Acts as the archives do now."""
         return ArchivePredictor([self.policies_of(i) for i in range(self.config.seeds)], self._widths)
 
+    def predictor_of(self, parameters: dict[str, np.ndarray], step: int) -> ArchivePredictor:
+        """Acts as the archives in what `parameters` returned at a step."""
+        del step
+        of = lambda i: under(parameters, f"archive/{i}/")
+        archives_then = [of(i) for i in range(self.config.seeds)]
+        return ArchivePredictor([Policies(then["objs"], then["policies"]) for then in archives_then], self._widths)
+
     def search_record(self) -> SearchRecord:
         """All of the search, for the run folder."""
         return search_arrays.complete(self.record, self._searches)

@@ -17,6 +17,7 @@ from qpensieve import config as configs
 from qpensieve.config import RunConfig
 from qpensieve.envs import LaneOptions, make_lanes
 from qpensieve.envs.base import State as LaneState
+from qpensieve.learning.acting import Exportable, Served
 from qpensieve.learning.serving import act_by_policy, nearest, one_batch_each
 from qpensieve.learning.tally import Infos, Tally
 from qpensieve.methods import make_algorithm
@@ -207,6 +208,13 @@ class Trainer:
         """A predictor with the newest policies."""
         return AgentPredictor(self.algorithm, self.newest_flat(), self.step)
 
+    def predictor_of(self, parameters: dict[str, np.ndarray], step: int) -> "AgentPredictor":
+        """A predictor with the policies in what `parameters` returned at a step."""
+        fresh = tree_to_arrays(self._state.agent)  # the optimisers, which parameters leave out
+        agent = arrays_to_tree(self._state.agent, fresh | parameters)
+        flat = np.asarray(self._learner.flat_actors(replace(self._state, agent=agent)))
+        return AgentPredictor(self.algorithm, flat, step)
+
     def search_record(self) -> None:
         """Nothing is searched here."""
 
@@ -323,6 +331,14 @@ class AgentPredictor:
             return acting.decode(policy.sample(*asked, noise[None, rows], self.step)[0])
 
         return act_by_policy(served_by, act)
+
+    def plain(self, seed: int) -> Served:
+        """The agents of one seed, and the preferences that they have."""
+        num, own = self.algorithm.agents_per_seed, self.algorithm.preferences
+        policies = self.algorithm.acting.policy(self.flat[seed * num : (seed + 1) * num])
+        if not isinstance(policies, Exportable):
+            raise ValueError(f"a {type(policies).__name__} cannot be exported: it must have a method plain")
+        return Served(policies.plain(self.step), own)
 
 
 def _chunks(freed: Sequence[Int32[np.ndarray, " _"]], none: int) -> Iterator[Int32[np.ndarray, "lane F"]]:
