@@ -202,8 +202,10 @@ def test_a_module_that_is_nowhere_says_where_it_may_be(workplace: Path):
 def test_the_installed_command_trains_on_a_module_of_the_working_folder(tmp_path: Path):
     """The command that pip writes does not look in the working folder by itself."""
     shutil.copy(Path(foreign.__file__), tmp_path / "mine.py")
-    script = Path(sys.executable).with_name("qpensieve")
-    start = [str(script)] if script.exists() else [sys.executable, "-P", "-m", "qpensieve.cli"]
+    script = tmp_path / "bin" / "qpensieve"
+    script.parent.mkdir()
+    script.write_text("from qpensieve.cli import main\n\nmain()\n")  # so Python looks in bin, not where it starts
+    start = [sys.executable, str(script)]
     sizes = "--preset quick --seeds 1 --steps 100 --random-steps 100 --block 50 --eval-period 100 --log-period 100"
     words = ["train", "mine:make_point_mass", *sizes.split(), "--quiet", "--no-final-evaluation", "--name", "run"]
     source = os.environ | {"PYTHONPATH": str(Path(qpensieve.__file__).parents[1])}
