@@ -18,7 +18,7 @@ import tyro
 
 import qpensieve
 from qpensieve import bench as bench_package
-from qpensieve import console, deploy, manual, presets
+from qpensieve import console, deploy, manual, pages, presets
 from qpensieve.bench import collect as bench_collect
 from qpensieve.bench import lanes as bench_lanes
 from qpensieve.bench import methods as bench_methods
@@ -328,9 +328,10 @@ def main(arguments: list[str] | None = None) -> None:
         elif words[:1] == ["--version"]:
             version()
         elif words[:1] == ["bench"]:
-            _dispatch(BENCHMARKS, "qpensieve bench", bench_package.__doc__, words[1:])
+            texts = {name: summary(run) for name, run in BENCHMARKS.items()}
+            _dispatch(BENCHMARKS, "qpensieve bench", bench_package.__doc__ or "", words[1:], texts)
         else:
-            _dispatch(COMMANDS, "qpensieve", f"{qpensieve.__doc__} {manual.PREFERENCE}", words)
+            _dispatch(COMMANDS, "qpensieve", f"{pages.ABOUT} {pages.PREFERENCE}", words, pages.COMMANDS)
     except runs.Stopped as stopped:
         print(stopped, file=sys.stderr)
         sys.exit(EXIT_STOPPED)
@@ -350,10 +351,12 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(EXIT_BUG)
 
 
-def _dispatch(commands: dict[str, Callable[..., None]], prog: str, about: str | None, words: list[str]) -> None:
+def _dispatch(
+    commands: dict[str, Callable[..., None]], prog: str, about: str, words: list[str], texts: dict[str, str]
+) -> None:
     if not words or words[0] in ("-h", "--help"):
-        _show_page(manual.overview(commands, prog, about or ""))
-    manual.check_command(words[0], commands, prog)
+        _show_page(pages.overview(texts, prog, about))
+    pages.check_command(words[0], commands, prog)
     parse = partial(tyro.extras.subcommand_cli_from_dict, commands, prog=prog, description=about, config=FLAT)
     if not {"-h", "--help"} & set(words):
         parse(args=words)
@@ -362,6 +365,11 @@ def _dispatch(commands: dict[str, Callable[..., None]], prog: str, about: str | 
     with suppress(SystemExit), redirect_stdout(page):
         parse(args=words)
     _show_page(manual.tidy(page.getvalue()))
+
+
+def summary(command: Callable[..., None]) -> str:
+    """The first paragraph of a command's docstring, in one line."""
+    return " ".join((inspect.getdoc(command) or "").split("\n\n")[0].split())
 
 
 def _show_page(page: str) -> NoReturn:

@@ -133,6 +133,10 @@ class EnvSpec:
         if not is_single and (values.ndim == 0 or values.shape[1:] not in shapes):
             many = ", ".join(("n", *map(str, shapes[0])))
             raise ValueError(f"obs must have shape {shapes[0]} or ({many}{',' * (many == 'n')}), got {values.shape}")
+        if values.size == 0:
+            raise ValueError("obs must hold at least one observation, got none")
+        if not np.isfinite(values).all():
+            raise ValueError(f"obs must be finite, got {values[~np.isfinite(values)][0]}")
         return self.encoded(values[None] if is_single else values), is_single
 
 

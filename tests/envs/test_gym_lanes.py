@@ -225,6 +225,22 @@ def test_environments_of_mo_gymnasium_run_and_continue(name: str, objectives: in
     assert_steps_equal(run(lanes, actions[10:]), run(other, actions[10:]))
 
 
+@pytest.mark.filterwarnings("ignore:.*precision lowered by casting:UserWarning")
+@pytest.mark.parametrize(
+    ("name", "num_actions", "objectives"),
+    [("deep-sea-treasure-v0", 4, 2), ("minecart-v0", 6, 3), ("four-room-v0", 4, 3), ("mo-mountaincar-v0", 3, 3)],
+)
+def test_discrete_environments_of_mo_gymnasium_run_and_continue(name: str, num_actions: int, objectives: int):
+    pytest.importorskip("mo_gymnasium", reason="pip install 'qpensieve[mo]'")
+    lanes, other = make_lanes(name, 2), make_lanes(name, 2)
+    assert (lanes.spec.num_actions, lanes.spec.num_objectives) == (num_actions, objectives)
+    actions = np.random.default_rng(0).integers(num_actions, size=(20, 2, 1)).astype(np.float64)
+    lanes.reset()
+    run(lanes, actions[:10])
+    other.restore(lanes.state())
+    assert_steps_equal(run(lanes, actions[10:]), run(other, actions[10:]))
+
+
 # Worker processes
 
 

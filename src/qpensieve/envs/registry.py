@@ -16,10 +16,10 @@ from qpensieve.envs.exact import ExactFront
 from qpensieve.envs.simulator import DEFAULT_OPTIONS, LaneOptions, Simulator, check_options
 from qpensieve.envs.sources import EnvSource, missing_package, name_of, resolve
 from qpensieve.envs.treasures import SIZE, VALUES
+from qpensieve.gym_ids import NAMESPACE, gym_id
 from qpensieve.metrics.references import REFERENCES, reference_point
 from qpensieve.types import EnvSpec
 
-GYM_NAMESPACE = "qpensieve"
 UNITS = {
     "treasure": "value",
     "time": "-1 per step",
@@ -81,7 +81,7 @@ class Domain:
 
     @property
     def gym_id(self) -> str:
-        return f"{GYM_NAMESPACE}/{self.id}-v0"
+        return gym_id(self.id)
 
     @property
     def spec(self) -> EnvSpec:
@@ -209,7 +209,7 @@ def make_simulator(domain: EnvSource, num_lanes: int, options: LaneOptions = DEF
 
 def find_domain(name: str) -> Domain | None:
     """The row of `name` (`Hopper2d` or `qpensieve/Hopper2d-v0`); None for an environment of someone else."""
-    return DISCRETE.get(name) or DOMAINS.get(name.removeprefix(f"{GYM_NAMESPACE}/").removesuffix("-v0"))
+    return DISCRETE.get(name) or DOMAINS.get(name.removeprefix(f"{NAMESPACE}/").removesuffix("-v0"))
 
 
 def code_of(domain: EnvSource) -> str | None:
@@ -238,23 +238,6 @@ def get_domain(name: str) -> Domain:
     if known is None:
         raise ValueError(_unknown(name))
     return known
-
-
-def register_gym_ids() -> None:
-    """Register the ten Gymnasium ids, with objectives and reference point in their spec's metadata."""
-    for domain in DOMAINS.values():
-        if domain.gym_id in gymnasium.registry:
-            continue
-        # Gymnasium's passive checker warns about every reward that is not a single number; the lanes check instead.
-        gymnasium.register(
-            domain.gym_id,
-            entry_point="qpensieve.envs.gym_env:LaneEnv",
-            kwargs={"domain": domain.id},
-            disable_env_checker=True,
-        )
-        spec = domain.spec
-        metadata = {"objectives": spec.objectives, "reference_point": spec.reference}
-        gymnasium.registry[domain.gym_id].metadata = metadata  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def _is_unknown(name: str) -> bool:
