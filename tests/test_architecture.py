@@ -28,25 +28,27 @@ LAYERS: dict[str, set[str]] = {
     "algos": {"learning", "preferences", "settings", "types"},
     "population": {"envs", "learning", "metrics", "preferences", "records", "settings", "types"},
     "methods": {"algos", "population", "settings", "types"},
-    "config": {"algos", "envs", "methods", "records", "settings"},
+    "config": {"algos", "envs", "methods", "records", "settings", "types"},
     "manual": {"config", "methods", "pages", "settings"},
     "presets": {"algos", "config", "methods"},
     "train": {
         *("callbacks", "compiler", "config", "console", "envs", "learning", "machine", "methods", "population"),
         *("preferences", "records", "replay", "types"),
     },
+    "deploy": {"config", "learning", "records", "train", "types"},
     "report": {"console", "envs", "metrics", "preferences", "records"},
     "theory": {"console", "envs", "metrics", "preferences", "records", "report"},
     "api": {
-        *("callbacks", "config", "console", "envs", "front", "preferences", "presets", "records", "report", "train"),
+        *("callbacks", "config", "console", "deploy", "envs", "front", "preferences", "presets", "records", "report"),
+        "train",
     },
     "bench": {
         *("algos", "config", "console", "envs", "learning", "methods", "population", "presets", "replay", "train"),
         "types",
     },
     "cli": {
-        *("bench", "callbacks", "config", "console", "envs", "manual", "methods", "pages", "presets", "records"),
-        *("report", "theory", "train"),
+        *("bench", "callbacks", "config", "console", "deploy", "envs", "manual", "methods", "pages", "presets"),
+        *("records", "report", "theory", "train"),
     },
     "start": {"cli", "pages"},
 }

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-from jaxtyping import Float, Float32
+from jaxtyping import Float
 
 from qpensieve import config as configs
 from qpensieve.callbacks.group import Callbacks
 from qpensieve.config import RunConfig
 from qpensieve.console import Outlook, Progress
+from qpensieve.deploy import write_loader, write_policy
 from qpensieve.envs import EnvSource, is_local, name_for
 from qpensieve.front import Bound, Choice, Front, measure
 from qpensieve.preferences import check_preference
@@ -183,7 +184,7 @@ class Agent:
             normalized: Actions in [-1, 1], whatever the environment's box is (as `predict` did before 0.2.0).
         """
         spec = self.session.spec
-        rows, is_single = self._rows(obs)
+        rows, is_single = spec.rows(obs)
         lam = np.atleast_2d(check_preference(preference, spec.num_objectives)).astype(np.float32)
         if len(lam) not in (1, len(rows)):
             raise ValueError(f"preference must be one, or one for each of {len(rows)} observations, got {len(lam)}")
@@ -200,15 +201,6 @@ class Agent:
         if self._newest is None or self._newest_step != self.session.step:
             self._newest, self._newest_step = self.session.predictor(), self.session.step
         return self._newest
-
-    def _rows(self, obs: Any) -> tuple[Float32[np.ndarray, "n obs"], bool]:
-        """Observations as rows, and whether it was one alone."""
-        spec, values = self.session.spec, np.asarray(obs, np.float32)
-        shapes = ((spec.obs_size,), spec.obs_shape)
-        is_single = values.shape in shapes
-        if not is_single and values.shape[1:] not in shapes:
-            raise ValueError(f"obs must have shape ({spec.obs_size},) or (n, {spec.obs_size}), got {values.shape}")
-        return values.reshape(-1, spec.obs_size), is_single
 
     def evaluate(self, preferences: Any = None, episodes: int = FULL_EPISODES) -> RunSummary:
         """UT, HV, front size, best single row and rank correlation per seed.
@@ -298,6 +290,17 @@ class Agent:
         disk. An agent whose environment cannot be imported by a name is refused.
         """
         return save_agent(self.session, path)
+
+    def export_policy(self, path: str | Path, seed: int = 0) -> Path:
+        """Write one seed's policy as arrays, with a loader beside it that needs NumPy alone; returns the file.
+
+        Args:
+            path: The file, such as policy.npz.
+            seed: Which of the trained seeds, counted from 0.
+        """
+        written = write_policy(self._policies(), self.session, self._checked_seed(seed), Path(path), self.num_steps)
+        write_loader(written)
+        return written
 
     def close(self) -> None:
         """End threads and worker processes of the environments; the agent cannot learn afterwards."""

@@ -18,7 +18,7 @@ import tyro
 
 import qpensieve
 from qpensieve import bench as bench_package
-from qpensieve import console, manual, pages, presets
+from qpensieve import console, deploy, manual, pages, presets
 from qpensieve.bench import collect as bench_collect
 from qpensieve.bench import lanes as bench_lanes
 from qpensieve.bench import methods as bench_methods
@@ -128,16 +128,19 @@ def resume(  # noqa: PLR0913 (each argument is an option)
     _complete(resumed)
 
 
-def evaluate(run: RunFolder, other: Path | None = None, trust: bool = False) -> None:
+def evaluate(run: RunFolder, other: Path | None = None, reference: tuple[float, ...] = (), trust: bool = False) -> None:
     """Evaluate the newest checkpoint of a run with the full protocol (whole test table, 10 episodes); draw pictures.
 
     Args:
         run: The run folder.
         other: A second run, fully evaluated: also print ED, the share of preferences where the first scores more.
+        reference: Also print HV from this point, one number per objective; the run keeps its own.
         trust: Import the code that the run's domain names, though the folder is not your own.
     """
     runs.evaluate(run, _warn, trust)
     _report(run)
+    if reference:
+        print(comparison.hypervolumes(*comparison.measured_from([comparison.read(run)], reference)))
     if other is not None:
         print(_dominance(run, other))
 
@@ -172,11 +175,36 @@ def export(run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN
     print(export_run(run, out))
 
 
+def export_policy(  # noqa: PLR0913 (each argument is an option)
+    run: RunFolder,
+    out: Path = Path("policy.npz"),
+    seed: int | None = None,
+    step: int | None = None,
+    loader: bool = True,
+    trust: bool = False,
+) -> None:
+    """Write the policy of a run or saved agent for programs without qpensieve: arrays, and a loader for NumPy alone.
+
+    Args:
+        run: The run folder, or the folder of a saved agent.
+        out: The file to write.
+        seed: Number of the seed. Default: the best by UT where this step was fully evaluated, else the first.
+        step: Step of a checkpoint or of kept parameters. Default: the newest checkpoint.
+        loader: Also put qpensieve_policy.py beside the file.
+        trust: Import the code that the run's domain names, though the folder is not your own.
+    """
+    print(deploy.export_policy(run, out, seed, step, trust, _warn))
+    if loader:
+        path, is_ours = deploy.write_loader(out)
+        print(path) if is_ours else _warn(f"{path} is not this version's loader and was left as it is")
+
+
 def compare(
     results: RunsOrFiles,
     step: int | None = None,
     out: Path | None = None,
     curves: bool = False,
+    reference: tuple[float, ...] = (),
 ) -> None:
     """Set runs side by side on the test preferences they share: UT, HV, ED against MO-SAC.
 
@@ -185,11 +213,13 @@ def compare(
         step: Environment step of the full evaluation; default: each run's newest.
         out: Also draw a picture here.
         curves: The files are of single preferences (sac, hybrid-sac): only draw their learning curves.
+        reference: Measure HV from this point, one number per objective; default: that of the runs.
     """
     if curves:
         print(comparison.draw_single_curves(results, out or Path("curves.png")))
         return
     shared = comparison.on_common_preferences([comparison.read(path, step) for path in results])
+    shared = comparison.measured_from(shared, reference)
     show = console.format_table if sys.stdout.isatty() else console.format_markdown
     print(show(comparison.table(shared)))
     if out is not None:
@@ -274,6 +304,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "evaluate": evaluate,
     "plot": plot,
     "export": export,
+    "export-policy": export_policy,
     "compare": compare,
     "domains": domains,
     "theory": theory,

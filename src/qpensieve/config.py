@@ -13,12 +13,14 @@ import tyro
 from qpensieve import settings as parts
 from qpensieve.algos.qpensieve import QPensieveConfig
 from qpensieve.envs import code_of, find_domain, is_local, name_of
+from qpensieve.envs import registry as envs
 from qpensieve.envs.episodes import MAX_EVAL_STEPS
 from qpensieve.methods import METHODS, Method, get_method
 from qpensieve.records import trust as trusting
 from qpensieve.records.atomic import write_text
 from qpensieve.records.reading import interpreting, parse, read_bytes
-from qpensieve.settings import NEEDS_REPLAY, NOT_NEGATIVE, WHOLE_BLOCKS, at_least
+from qpensieve.settings import FINITE, NEEDS_REPLAY, NOT_NEGATIVE, WHOLE_BLOCKS, at_least
+from qpensieve.types import EnvSpec
 
 if TYPE_CHECKING:
     AlgoName = str
@@ -68,6 +70,9 @@ class RunConfig:
     keep_replay: Annotated[Literal["on", "off"], NEEDS_REPLAY] = "on"
     """Off-policy methods: save the replay with checkpoints. Without it checkpoints are small, but a resumed run gets
     other numbers."""
+    reference: Annotated[tuple[float, ...], FINITE] = ()
+    """Reference point: where HV is measured from, a number per objective, and what policies of pgmorl and pfa must
+    exceed to be kept. Default: that of the domain, or `metadata["reference_point"]` of the environment."""
     num_threads: Annotated[int | None, at_least(1)] = None
     """Threads of the simulator. None: every core."""
     agent: AgentConfig = dataclasses.field(default_factory=QPensieveConfig)
@@ -128,6 +133,21 @@ class RunConfig:
         ]
 
 
+def spec_of(config: RunConfig) -> EnvSpec:
+    """What is known of the run's environment, with the reference point that the run sets.
+
+    Raises:
+        ValueError: If that has not one number per objective.
+    """
+    spec = envs.spec_of(config.domain)
+    if not config.reference:
+        return spec
+    if len(config.reference) != spec.num_objectives:
+        needed = f"{spec.num_objectives} numbers, one per objective of {spec.id} ({', '.join(spec.objectives)})"
+        raise ValueError(f"reference must have {needed}, got {len(config.reference)}")
+    return replace(spec, reference=config.reference)
+
+
 def resolve(config: RunConfig) -> RunConfig:
     """The config with the settings filled in that depend on the length of the run."""
     return replace(config, agent=config.method.resolve(config.agent, config.steps))
@@ -170,8 +190,18 @@ def from_dict(values: dict[str, Any]) -> RunConfig:
         raise ValueError(f"field {missing[0]} is missing in the configuration")
     if not isinstance(values["agent"], dict):
         raise ValueError(f"agent must hold settings, got {values['agent']!r}")
-    agent = parts.build(get_method(str(values["algo"])).config, dict(values.pop("agent")), "agent.")
-    return parts.build(RunConfig, values | {"agent": agent})
+    settings, reference = _without_reference(values.pop("agent"))
+    agent = parts.build(get_method(str(values["algo"])).config, settings, "agent.")
+    return parts.build(RunConfig, reference | values | {"agent": agent})
+
+
+def _without_reference(agent: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Settings of a method, and the reference point that 0.1.0 kept among those of populations."""
+    stages = agent.get("stages")
+    if not isinstance(stages, dict) or "reference" not in stages:
+        return dict(agent), {}
+    kept = {name: value for name, value in stages.items() if name != "reference"}
+    return agent | {"stages": kept}, {"reference": stages["reference"]}
 
 
 def check_can_be_saved(config: RunConfig) -> None:

@@ -22,7 +22,7 @@ RUN, ALGORITHM, EVALUATION, OUTPUT = "run", "algorithm", "evaluation", "output"
 GROUPS: dict[str, str] = {
     "preset": RUN,
     **dict.fromkeys(("random_steps", "block", "replay_capacity"), ALGORITHM),
-    **dict.fromkeys(("eval_period", "full_eval_period", "final_evaluation"), EVALUATION),
+    **dict.fromkeys(("eval_period", "full_eval_period", "final_evaluation", "reference"), EVALUATION),
     **dict.fromkeys(("log_period", "checkpoint_seconds", "parameters_period", "keep_replay"), OUTPUT),
 }
 """What a setting sets, where it is not what the settings beside it do."""

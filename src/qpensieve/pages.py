@@ -19,6 +19,8 @@ COMMANDS: dict[str, str] = {
     "picture.",
     "export": "Write a run as one small JSON file: configuration, machine, scores and mean returns of every "
     "evaluation.",
+    "export-policy": "Write the policy of a run or saved agent for programs without qpensieve: arrays, and a loader "
+    "for NumPy alone.",
     "compare": "Set runs side by side on the test preferences they share: UT, HV, ED against MO-SAC.",
     "domains": "List the ten domains and those with discrete actions: sizes, time limit, objectives, HV reference "
     "point.",

@@ -44,6 +44,38 @@ class ActionBox:
 
 
 @dataclass(frozen=True)
+class Indices:
+    """Whole numbers that an environment observes, without an order: each becomes as many numbers as it has values.
+
+    Attributes:
+        counts: How many values each entry has.
+        firsts: The lowest value of each entry.
+    """
+
+    counts: tuple[int, ...]
+    firsts: tuple[int, ...]
+
+    def encode(self, values: Float[np.ndarray, "n entries"]) -> Float[np.ndarray, "n obs"]:
+        """One-hot rows: 1 at the value of each entry, 0 elsewhere.
+
+        Raises:
+            ValueError: If a value is none of the entry's.
+        """
+        indices = values - np.array(self.firsts)
+        is_value = (indices >= 0) & (indices < np.array(self.counts)) & (indices == np.floor(indices))
+        if not is_value.all():
+            row, entry = np.argwhere(~is_value)[0]
+            first, last = self.firsts[entry], self.firsts[entry] + self.counts[entry] - 1
+            raise ValueError(
+                f"observation must be whole numbers, entry {entry} from {first} to {last}; got {values[row, entry]:g}"
+            )
+        starts = np.cumsum((0, *self.counts[:-1]))
+        rows = np.zeros((len(values), sum(self.counts)), values.dtype)
+        rows[np.arange(len(values))[:, None], starts + indices.astype(np.int64)] = 1.0
+        return rows
+
+
+@dataclass(frozen=True)
 class EnvSpec:
     """What algorithms and reports may know about an environment.
 
@@ -57,6 +89,8 @@ class EnvSpec:
         num_actions: Discrete environments: an action is one number, an index below this. None: actions are continuous.
         action_box: The actions that the environment itself takes; None: those in [-1, 1] as they are.
         obs_shape: Shape of the environment's own observation; None: flat, as algorithms and lanes see it.
+        first_action: Discrete environments: what the environment calls index 0.
+        obs_indices: The environment observes whole numbers, seen one-hot by algorithms and lanes. None: plain numbers.
     """
 
     id: str
@@ -68,6 +102,8 @@ class EnvSpec:
     num_actions: int | None = None
     action_box: ActionBox | None = None
     obs_shape: tuple[int, ...] | None = None
+    first_action: int = 0
+    obs_indices: Indices | None = None
 
     @property
     def num_objectives(self) -> int:
@@ -76,8 +112,32 @@ class EnvSpec:
     def native_actions(self, actions: Float[np.ndarray, "n act"]) -> Shaped[np.ndarray, "n ..."]:
         """Actions of an algorithm as the environment's own `step` takes them: in its box, or integer indices [n]."""
         if self.num_actions is not None:
-            return actions[:, 0].astype(np.int64)
+            return self.first_action + actions[:, 0].astype(np.int64)
         return actions if self.action_box is None else self.action_box.rescale(actions)
+
+    def encoded(self, observations: Float[np.ndarray, "n ..."]) -> Float[np.ndarray, "n obs"]:
+        """Observations of the environment as algorithms and lanes see them: flat; one-hot where they are indices."""
+        flat = observations.reshape(len(observations), -1)
+        return flat if self.obs_indices is None else self.obs_indices.encode(flat)
+
+    def rows(self, obs: Any) -> tuple[Float32[np.ndarray, "n obs"], bool]:
+        """One observation or a batch, flat or in the environment's own shape, as rows; and whether it was one alone.
+
+        Raises:
+            ValueError: If the shape is another, or an index is none of its values.
+        """
+        values = np.asarray(obs, np.float32)
+        own = (self.obs_size,) if self.obs_shape is None else self.obs_shape
+        shapes = (own,) if self.obs_indices is not None else ((self.obs_size,), own)
+        is_single = values.shape in shapes
+        if not is_single and (values.ndim == 0 or values.shape[1:] not in shapes):
+            many = ", ".join(("n", *map(str, shapes[0])))
+            raise ValueError(f"obs must have shape {shapes[0]} or ({many}{',' * (many == 'n')}), got {values.shape}")
+        if values.size == 0:
+            raise ValueError("obs must hold at least one observation, got none")
+        if not np.isfinite(values).all():
+            raise ValueError(f"obs must be finite, got {values[~np.isfinite(values)][0]}")
+        return self.encoded(values[None] if is_single else values), is_single
 
 
 @dataclass(frozen=True)

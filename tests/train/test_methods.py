@@ -38,6 +38,7 @@ from qpensieve.train.trainer import Trainer
 from tests.train.kill_run import NEVER, TINY, assert_same_run, complete, share_learners
 
 QUIET = Options(quiet=True)
+ROOMS = "tests.envs.foreign:Corridor"
 OWN: dict[AlgoName, dict[str, Any]] = {
     "sac": {"preferences": ("0.9,0.1", "0.5,0.5", "0.2,0.8")},
     "hybrid-sac": {"preferences": ("0.9,0.1", "0.8,0.2"), "switch_after": 100},
@@ -229,6 +230,23 @@ class TestDiscreteActions:
         message = capsys.readouterr().err
         assert f"{algo} needs continuous actions, but DeepSeaTreasure has 4 discrete ones" in message
         assert not any(tmp_path.iterdir())
+
+    @pytest.mark.parametrize("algo", ["mosac", "pgmorl"])
+    def test_of_a_foreign_environment_are_refused_by_all_but_envelope(self, algo: AlgoName):
+        with pytest.raises(ValueError, match=rf"{algo} needs continuous actions, but {ROOMS} has 2 .*--algo envelope"):
+            qpensieve.Agent(ROOMS, algo=algo, preset="quick", reference=(-3, -3))
+
+    def test_of_a_foreign_environment_are_learned_saved_and_loaded(self, tmp_path: Path):
+        """Rooms 1 to 5, from 3; action 1 goes left and pays the second objective, 2 goes right and pays the first."""
+        settings = {"random_steps": 100, "block": 20, "batch_size": 32, "width_factors": (4, 4), "target_period": 20}
+        agent = qpensieve.EnvelopeDQN(ROOMS, seeds=1, preset="quick", learning_rate=0.01, **settings).learn(500)
+        assert (agent.predict(3, [0.9, 0.1]), agent.predict(3, [0.1, 0.9])) == (2, 1)
+        assert agent.predict([2, 4], [[0.9, 0.1], [0.1, 0.9]]).tolist() == [2, 1]
+        np.testing.assert_array_equal(agent.returns([[1, 0], [0, 1]], 1)[0, :, 0], [[2, -2], [-2, 2]])
+        again = qpensieve.load(agent.save(tmp_path / "agent"))
+        assert again.predict(3, [0.9, 0.1]) == 2
+        with pytest.raises(ValueError, match=r"obs must have shape \(\) or \(n,\), got \(2, 2\)"):
+            agent.predict(np.zeros((2, 2)), [0.5, 0.5])
 
     def test_envelope_learns_with_them(self, tmp_path: Path):
         run = runs.start(tmp_path / "run", tiny("envelope", "DeepSeaTreasure", steps=300), QUIET)

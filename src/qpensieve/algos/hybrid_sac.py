@@ -19,7 +19,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from qpensieve.algos import mosac, qpensieve, sac
 from qpensieve.algos.qpensieve import QPensieveConfig
 from qpensieve.algos.sac import SingleSacConfig
-from qpensieve.learning.acting import continuous_acting, gaussian_acting, num_parameters
+from qpensieve.learning.acting import Exportable, Plain, continuous_acting, gaussian_acting, num_parameters
 from qpensieve.learning.improvement import best_value
 from qpensieve.learning.nets import GaussianActor, Mlp
 from qpensieve.learning.snapshots import Snapshots
@@ -190,6 +190,11 @@ class BothPolicies:
 
     def exploit(self, obs: Observed, lam: Asked) -> Actions:
         return self._own.exploit(obs, lam)
+
+    def plain(self, step: int) -> Plain:
+        """The SAC alone."""
+        assert isinstance(self._own, Exportable)
+        return self._own.plain(step)
 
 
 def both_acting(cfg: HybridConfig, spec: EnvSpec) -> Acting:

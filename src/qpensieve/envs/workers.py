@@ -24,9 +24,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float64, Int
 
-from qpensieve.envs.gym_lanes import EnvFactory, GymSimulator, warn_if_different
+from qpensieve.envs.gym_lanes import GymSimulator, warn_if_different
 from qpensieve.envs.history import episode_seeds
 from qpensieve.envs.simulator import EnvError, Index, State, Streams
+from qpensieve.envs.sources import EnvFactory
 from qpensieve.types import EnvSpec
 
 CLOSE_SECONDS = 5.0

@@ -2,15 +2,61 @@
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
+from typing import Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Float32, Int64
+from jaxtyping import Float32, Float64, Int64
 
 from qpensieve.learning.nets import LOG_STD_RANGE, NORM_EPSILON
 from qpensieve.types import Acting, Actions, Asked, EnvSpec, HostPolicy, Noise, Observed, Parameters, Stored
+
+
+@dataclass(frozen=True, eq=False)
+class Plain:
+    """Policies as arrays and a few words: all that acting needs, for programs without this package.
+
+    Attributes:
+        head: How the output of the network becomes an action: `squashed gaussian`, `squashed`, `gaussian` or `greedy`.
+        net: The network.
+        is_conditioned: Whether the network gets the preference too.
+        arrays: What the head needs, an entry for each policy.
+        shared: What the head needs, for all policies.
+        epsilon: Share of random actions of sampled greedy ones.
+    """
+
+    head: str
+    net: "HostMlp"
+    is_conditioned: bool
+    arrays: dict[str, np.ndarray] = field(default_factory=dict)
+    shared: dict[str, np.ndarray] = field(default_factory=dict)
+    epsilon: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Served:
+    """Policies, and what decides which of them serves a preference.
+
+    Attributes:
+        policies: The policies.
+        preferences: The preference of each: the nearest one serves. None: `returns` decide.
+        returns: What each brings: the one with the largest lam . return serves.
+    """
+
+    policies: Plain
+    preferences: Float64[np.ndarray, "p d"] | None = None
+    returns: Float64[np.ndarray, "p d"] | None = None
+
+
+@runtime_checkable
+class Exportable(Protocol):
+    """Policies that can be written for programs without this package."""
+
+    def plain(self, step: int) -> Plain:
+        """The policies as they sample at an environment step."""
+        ...
 
 
 class HostMlp:
@@ -31,19 +77,32 @@ class HostMlp:
         activation: Callable[..., np.ndarray] | None = None,
     ):
         self._activation = activation or partial(np.maximum, 0.0)
-        self._is_normalized, self._layers, start = is_normalized, [], 0
+        self.is_normalized, self.layers, start = is_normalized, [], 0
         for rows, columns in pairwise(widths):
             weight = flat[:, start : start + rows * columns].reshape(-1, rows, columns)
             start += rows * columns
-            self._layers.append((weight, flat[:, None, start : start + columns]))
+            self.layers.append((weight, flat[:, None, start : start + columns]))
             start += columns
 
+    @property
+    def is_tanh(self) -> bool:
+        """Whether hidden layers have tanh and not ReLU."""
+        return self._activation is np.tanh
+
+    @property
+    def num_agents(self) -> int:
+        return len(self.layers[0][0])
+
+    @property
+    def num_outputs(self) -> int:
+        return self.layers[-1][0].shape[2]
+
     def __call__(self, x: Float32[np.ndarray, "n rows in"]) -> Float32[np.ndarray, "n rows out"]:
-        for weight, bias in self._layers[:-1]:
+        for weight, bias in self.layers[:-1]:
             x = x @ weight + bias
-            x = _standardize(x) if self._is_normalized else x
+            x = _standardize(x) if self.is_normalized else x
             x = self._activation(x, out=x)
-        weight, bias = self._layers[-1]
+        weight, bias = self.layers[-1]
         return x @ weight + bias
 
 
@@ -78,6 +137,10 @@ class GaussianPolicy:
     def exploit(self, obs: Observed, lam: Asked) -> Actions:
         return np.tanh(self.gaussian(obs, lam)[0])
 
+    def plain(self, step: int) -> Plain:
+        del step
+        return Plain("squashed gaussian", self._net, self._is_conditioned)
+
 
 class NoisyPolicy:
     """Deterministic squashed policies that explore with Gaussian noise on the action."""
@@ -94,6 +157,11 @@ class NoisyPolicy:
 
     def exploit(self, obs: Observed, lam: Asked) -> Actions:
         return np.tanh(self._net(np.concatenate([obs, lam], axis=2)))
+
+    def plain(self, step: int) -> Plain:
+        del step
+        std = np.full((self._net.num_agents, self._net.num_outputs), self._noise_scale, np.float32)
+        return Plain("squashed", self._net, True, {"std": std})
 
 
 @dataclass(frozen=True)
@@ -135,6 +203,10 @@ class GreedyPolicy:
         q = self._net(np.concatenate([obs, lam], axis=2))
         q = q.reshape(*q.shape[:2], -1, lam.shape[2])
         return np.argmax(np.einsum("nrad,nrd->nra", q, lam), axis=2)
+
+    def plain(self, step: int) -> Plain:
+        greedy = self._greedy
+        return Plain("greedy", self._net, True, shared={"actions": greedy.actions}, epsilon=greedy.epsilon(step))
 
 
 AGENTS_PER_THREAD = 8

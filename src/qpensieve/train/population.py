@@ -18,7 +18,6 @@ from jaxtyping import Float32, Float64, Int64, Shaped
 from qpensieve import config as configs
 from qpensieve.config import RunConfig
 from qpensieve.envs import LaneOptions, find_domain, make_lanes
-from qpensieve.envs.registry import spec_of
 from qpensieve.learning.serving import share_means
 from qpensieve.learning.streams import Purpose, generator
 from qpensieve.learning.tally import Infos, Tally
@@ -56,10 +55,10 @@ class PopulationTrainer:
         configs.check(config)
         assert isinstance(config.agent, PgmorlConfig | PfaConfig)
         self.config, self._cfg = config, config.agent
-        self.spec = spec_of(config.domain)
+        self.spec = configs.spec_of(config)
         check_continuous(config.algo, self.spec)
         plan.check_environment(self._cfg, config.steps, self.spec)
-        self.reference = reference_of(self._cfg.stages, self.spec)
+        self.reference = reference_of(self.spec)
         self._grid = warmup_preferences(self._cfg.stages, self.spec.num_objectives)
         self._places = tuple(Place(seed, task) for seed in config.seed_list for task in range(self.num_tasks))
         self._widths = (self.spec.obs_size, self._cfg.ppo.hidden, self._cfg.ppo.hidden, self.spec.action_size)
@@ -300,6 +299,13 @@ class PopulationTrainer:
     def predictor(self) -> ArchivePredictor:
         """Acts as the archives do now."""
         return ArchivePredictor([self.policies_of(i) for i in range(self.config.seeds)], self._widths)
+
+    def predictor_of(self, parameters: dict[str, np.ndarray], step: int) -> ArchivePredictor:
+        """Acts as the archives in what `parameters` returned at a step."""
+        del step
+        of = lambda i: under(parameters, f"archive/{i}/")
+        archives_then = [of(i) for i in range(self.config.seeds)]
+        return ArchivePredictor([Policies(then["objs"], then["policies"]) for then in archives_then], self._widths)
 
     def search_record(self) -> SearchRecord:
         """All of the search, for the run folder."""

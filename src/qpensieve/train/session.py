@@ -9,6 +9,7 @@ from jaxtyping import Float, Float32, Float64, Shaped
 
 from qpensieve.config import RunConfig
 from qpensieve.console import LEARNING, RANDOM
+from qpensieve.learning.acting import Served
 from qpensieve.records.search import SearchRecord
 from qpensieve.replay.layout import RowLayout, Rows
 from qpensieve.types import EnvSpec
@@ -68,6 +69,10 @@ class Predictor(Protocol):
         stream: np.random.Generator | None = None,
     ) -> Float32[np.ndarray, "n act"]:
         """Actions of one seed's policy: deterministic, or sampled if there is a `stream`."""
+        ...
+
+    def plain(self, seed: int) -> Served:
+        """The policies of one seed, for programs without this package."""
         ...
 
 
@@ -149,6 +154,10 @@ class Session(Protocol):
 
     def predictor(self) -> Predictor:
         """A predictor with the current policies."""
+        ...
+
+    def predictor_of(self, parameters: Arrays, step: int) -> Predictor:
+        """A predictor with the policies in what `parameters` returned at a step."""
         ...
 
     def search_record(self) -> SearchRecord | None:

@@ -17,7 +17,7 @@ from qpensieve import config as configs
 from qpensieve.config import RunConfig
 from qpensieve.envs import LaneOptions, make_lanes
 from qpensieve.envs.base import State as LaneState
-from qpensieve.envs.registry import spec_of
+from qpensieve.learning.acting import Exportable, Served
 from qpensieve.learning.serving import act_by_policy, nearest, one_batch_each
 from qpensieve.learning.tally import Infos, Tally
 from qpensieve.machine import available_cores
@@ -54,7 +54,7 @@ class Trainer:
 
     def __init__(self, config: RunConfig):
         configs.check(config)
-        self.config, self.spec = config, spec_of(config.domain)
+        self.config, self.spec = config, configs.spec_of(config)
         self.algorithm = make_algorithm(config.algo, config.agent, self.spec)
         self.layout = layout_of(self.spec, self.algorithm.acting)
         """The layout of a transition in a row of the replay."""
@@ -212,6 +212,13 @@ class Trainer:
         self._check_finite("a parameter of the policy", flat)
         return AgentPredictor(self.algorithm, flat, self.step)
 
+    def predictor_of(self, parameters: dict[str, np.ndarray], step: int) -> "AgentPredictor":
+        """A predictor with the policies in what `parameters` returned at a step."""
+        fresh = tree_to_arrays(self._state.agent)  # the optimisers, which parameters leave out
+        agent = arrays_to_tree(self._state.agent, fresh | parameters)
+        flat = np.asarray(self._learner.flat_actors(replace(self._state, agent=agent)))
+        return AgentPredictor(self.algorithm, flat, step)
+
     def search_record(self) -> None:
         """Nothing is searched here."""
 
@@ -329,6 +336,14 @@ class AgentPredictor:
             return acting.decode(policy.sample(*asked, noise[None, rows], self.step)[0])
 
         return act_by_policy(served_by, act)
+
+    def plain(self, seed: int) -> Served:
+        """The agents of one seed, and the preferences that they have."""
+        num, own = self.algorithm.agents_per_seed, self.algorithm.preferences
+        policies = self.algorithm.acting.policy(self.flat[seed * num : (seed + 1) * num])
+        if not isinstance(policies, Exportable):
+            raise ValueError(f"a {type(policies).__name__} cannot be exported: it must have a method plain")
+        return Served(policies.plain(self.step), own)
 
 
 def _chunks(freed: Sequence[Int32[np.ndarray, " _"]], none: int) -> Iterator[Int32[np.ndarray, "lane F"]]:
