@@ -17,6 +17,7 @@ from qpensieve import cli, metrics
 from qpensieve.config import AlgoName, RunConfig, check, from_dict, override, to_dict
 from qpensieve.console import Progress
 from qpensieve.envs import DOMAINS, LaneOptions, make_lanes
+from qpensieve.envs.simulator import EnvError
 from qpensieve.population.members import KeptPolicy, Member
 from qpensieve.population.pgmorl import OWN, PgmorlConfig, Tasks
 from qpensieve.population.plan import PAPER, iteration_steps
@@ -586,7 +587,7 @@ class TestFailures:
 
         def failing(actions: Any) -> Any:
             if next(count) == calls:
-                raise RuntimeError("the simulator is gone")
+                raise EnvError("the simulator is gone")
             return step(actions)
 
         lanes.step = failing  # pyright: ignore[reportAttributeAccessIssue]
@@ -602,7 +603,7 @@ class TestFailures:
 
         def failing(actions: Any) -> Any:
             if next(count) == 2:
-                raise RuntimeError("not now")
+                raise EnvError("not now")
             return step(actions)
 
         trainer._fitness.lanes.step = failing  # pyright: ignore[reportAttributeAccessIssue]
@@ -622,6 +623,9 @@ class TestFailures:
         trainer._learner = replace(trainer._learner, update=broken)
         with pytest.raises(RuntimeError, match=r"^out of memory$"):
             trainer.advance()
+        trainer._collector._end_episodes = broken  # pyright: ignore[reportAttributeAccessIssue]
+        with pytest.raises(RuntimeError, match=r"^out of memory$"):
+            trainer.advance()
 
     def test_an_environment_that_fails_leaves_the_last_iteration_to_resume_from(self, whole: Any, tmp_path: Path):
         run = runs.start(tmp_path / "run", tiny(), QUIET)
@@ -633,7 +637,7 @@ class TestFailures:
         def failing(actions: Any) -> Any:
             calls.append(1)
             if len(calls) == 9:
-                raise RuntimeError("the simulator is gone")
+                raise EnvError("the simulator is gone")
             return step(actions)
 
         run.session._collector.lanes.step = failing  # pyright: ignore[reportAttributeAccessIssue]

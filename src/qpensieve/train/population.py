@@ -283,7 +283,7 @@ class PopulationTrainer:
         policies = [self.policies_of(i) for i in range(self.config.seeds)]
         answering = who_answers(policies, preferences)
         act = act_as(policies, np.repeat(answering, episodes, axis=1), self._widths)
-        with environment_errors(f"in the evaluation at step {self.step}", (RuntimeError, ArithmeticError)):
+        with environment_errors(f"in the evaluation at step {self.step}"):
             config = self.config
             limits = (episodes, config.max_eval_steps)
             returns = evaluate(config.domain, config.seed_list, act, preferences, *limits)

@@ -9,6 +9,7 @@ from jaxtyping import Float, Float32, Float64, Shaped
 
 from qpensieve.config import RunConfig
 from qpensieve.console import LEARNING, RANDOM
+from qpensieve.envs.simulator import EnvError
 from qpensieve.records.search import SearchRecord
 from qpensieve.replay.layout import RowLayout, Rows
 from qpensieve.types import EnvSpec
@@ -26,16 +27,18 @@ class EnvFailedError(RuntimeError):
 
 
 @contextmanager
-def environment_errors(when: str, kinds: tuple[type[Exception], ...] = (Exception,)) -> Iterator[None]:
-    """Raise what an environment raises as `EnvFailedError`.
+def environment_errors(when: str) -> Iterator[None]:
+    """Raise what an environment raises as `EnvFailedError`; a bug of ours in the same lines keeps its own type.
+
+    Simulators raise `EnvError` for whatever a foreign environment or a lost process does, lanes FloatingPointError for
+    numbers that are not finite. No other exception is an environment's.
 
     Args:
         when: What the session was doing, such as `after step 100`.
-        kinds: Which exceptions.
     """
     try:
         yield
-    except kinds as error:
+    except (EnvError, FloatingPointError) as error:
         raise EnvFailedError(f"the environment failed {when}: {error}") from error
 
 

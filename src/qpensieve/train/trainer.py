@@ -179,7 +179,7 @@ class Trainer:
 
     def evaluate(self, preferences: Float64[np.ndarray, "p d"], episodes: int) -> Float64[np.ndarray, "seed p e d"]:
         """Returns of the policies as they are now."""
-        with environment_errors(f"in the evaluation at step {self.step}", (RuntimeError, ArithmeticError)):
+        with environment_errors(f"in the evaluation at step {self.step}"):
             config = self.config
             return evaluate(config.domain, config.seed_list, self.act, preferences, episodes, config.max_eval_steps)
 
