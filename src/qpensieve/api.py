@@ -1,7 +1,7 @@
 """Agents for people who know Stable-Baselines3: learn, predict, evaluate, save, load."""
 
 import dataclasses
-import math
+import sys
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -98,7 +98,7 @@ class Agent:
     def _checked_steps(self, total: Any) -> int:
         block = self.session.block
         is_number = isinstance(total, int | float | np.integer | np.floating) and not isinstance(total, bool)
-        if not is_number or not math.isfinite(total) or total != int(total) or total < block:
+        if not is_number or not block <= total <= sys.maxsize or total != int(total):
             raise ValueError(f"total_timesteps must be a whole number of at least {block}, one block; got {total!r}")
         if not self.config.method.is_population and total % block:
             nearest = round(total / block) * block
@@ -147,6 +147,10 @@ class Agent:
         is_single = values.shape in shapes
         if not is_single and values.shape[1:] not in shapes:
             raise ValueError(f"obs must have shape ({spec.obs_size},) or (n, {spec.obs_size}), got {values.shape}")
+        if values.size == 0:
+            raise ValueError("obs must hold at least one observation, got none")
+        if not np.isfinite(values).all():
+            raise ValueError(f"obs must be finite, got {values[~np.isfinite(values)][0]}")
         return values.reshape(-1, spec.obs_size), is_single
 
     def evaluate(self, preferences: Any = None, episodes: int = FULL_EPISODES) -> RunSummary:
@@ -182,13 +186,16 @@ class Agent:
     def _table(self, preferences: Any) -> Float[np.ndarray, "p d"]:
         """The preferences given, else the agents' own, else the test table."""
         num, own = self.session.spec.num_objectives, self.session.own_preferences
-        table = protocols(num, own).full if preferences is None else preferences
-        return np.atleast_2d(check_preference(table, num))
+        table = check_preference(protocols(num, own).full if preferences is None else preferences, num)
+        if table.ndim > 2 or table.size == 0:
+            raise ValueError(f"preferences must be one, or rows of them, got shape {table.shape}")
+        return np.atleast_2d(table)
 
-    def _checked_seed(self, seed: int) -> int:
-        if not 0 <= seed < self.config.seeds:
-            raise ValueError(f"seed must be from 0 to {self.config.seeds - 1}, got {seed}")
-        return seed
+    def _checked_seed(self, seed: Any) -> int:
+        is_whole = isinstance(seed, int | np.integer) and not isinstance(seed, bool)
+        if not is_whole or not 0 <= seed < self.config.seeds:
+            raise ValueError(f"seed must be from 0 to {self.config.seeds - 1}, got {seed!r}")
+        return int(seed)
 
     def __repr__(self) -> str:
         asked = f"{self.config.domain!r}, algo={self.algo!r}, seeds={self.config.seeds}"
@@ -196,7 +203,9 @@ class Agent:
 
     def returns(self, preferences: Any, episodes: int = FULL_EPISODES) -> Float[np.ndarray, "seed p e d"]:
         """Undiscounted returns of the deterministic policies."""
-        return self.session.evaluate(np.asarray(preferences, np.float64), episodes)
+        if isinstance(episodes, bool) or not isinstance(episodes, int | np.integer) or episodes < 1:
+            raise ValueError(f"episodes must be a whole number of at least 1, got {episodes!r}")
+        return self.session.evaluate(self._table(preferences), int(episodes))
 
     def save(self, path: str | Path) -> Path:
         """Write the agent, replay included, so that `load` continues exactly; returns the folder.

@@ -242,13 +242,12 @@ class TestBugsOfOurs:
 
     def test_in_collection(self):
         trainer = Trainer(tiny())
-        trainer.collector.refresh_preferences = self.broken
+        trainer.collector.refresh_preferences = self.broken  # pyright: ignore[reportAttributeAccessIssue]
         with pytest.raises(LookupError, match=r"^'?a bug'?$"):
-            for _ in range(100):
-                trainer.advance()
+            advance_to(trainer, 500)
 
     def test_in_an_evaluation(self):
         trainer = Trainer(tiny())
-        trainer.act = self.broken
+        trainer.act = self.broken  # pyright: ignore[reportAttributeAccessIssue]
         with pytest.raises(LookupError, match=r"^'?a bug'?$"):
             trainer.evaluate(np.array([[0.5, 0.5]]), 1)
