@@ -632,6 +632,17 @@ class TestFront:
         front = learned.front(episodes=1)
         assert choice.returns["time"] == front.mean[:, 1].max()
 
+    def test_of_a_population_its_spread_is_that_of_single_episodes(self):
+        """Rows that one policy answers share a mean; the spread of such means was shown, which is smaller."""
+        agent = tiny_population("Hopper2d")
+        lam = qpensieve.preferences.spaced_grid(9)
+        front = agent.front(preferences=lam, episodes=3)
+        np.testing.assert_array_equal(front.mean, agent.returns(lam, 3)[0].mean(axis=1))
+        assert len(np.unique(front.mean, axis=0)) < len(lam)
+        np.testing.assert_array_equal(front.spread, agent.session.play(lam, 3)[0].std(axis=1))
+        assert front.spread.mean() > 1.2 * agent.returns(lam, 3)[0].std(axis=1).mean()
+        agent.close()
+
     def test_a_seed_that_was_not_trained_is_refused(self, learned: QPensieve):
         with pytest.raises(ValueError, match="seed must be from 0 to"):
             learned.front(seed=9)

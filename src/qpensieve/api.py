@@ -166,8 +166,9 @@ class Agent:
 
         The preferences are those of `evaluate`.
         """
-        table = self._table(preferences)
-        return measure(self.session.spec.objectives, table, self.returns(table, episodes)[self._checked_seed(seed)])
+        session, table, row = self.session, self._table(preferences), self._checked_seed(seed)
+        returns = session.play(table, _checked_episodes(episodes))
+        return measure(session.spec.objectives, table, returns[row], session.share(returns, table)[row])
 
     def choose(
         self, maximize: str, where: Mapping[str, Bound] | None = None, seed: int = 0, episodes: int = FULL_EPISODES
@@ -203,9 +204,7 @@ class Agent:
 
     def returns(self, preferences: Any, episodes: int = FULL_EPISODES) -> Float[np.ndarray, "seed p e d"]:
         """Undiscounted returns of the deterministic policies."""
-        if isinstance(episodes, bool) or not isinstance(episodes, int | np.integer) or episodes < 1:
-            raise ValueError(f"episodes must be a whole number of at least 1, got {episodes!r}")
-        return self.session.evaluate(self._table(preferences), int(episodes))
+        return self.session.evaluate(self._table(preferences), _checked_episodes(episodes))
 
     def save(self, path: str | Path) -> Path:
         """Write the agent, replay included, so that `load` continues exactly; returns the folder.
@@ -288,6 +287,12 @@ def load(path: str | Path, trust: bool = False) -> Agent:
     agent = kind.__new__(kind)
     agent._start(session)
     return agent
+
+
+def _checked_episodes(episodes: Any) -> int:
+    if isinstance(episodes, bool) or not isinstance(episodes, int | np.integer) or episodes < 1:
+        raise ValueError(f"episodes must be a whole number of at least 1, got {episodes!r}")
+    return int(episodes)
 
 
 def _outlook(session: Session) -> Outlook:

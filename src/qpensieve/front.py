@@ -22,9 +22,8 @@ class Front:
     Attributes:
         objectives: Names, in reward order.
         preferences: One row per preference.
-        mean: Mean return over episodes.
-        spread: Standard deviation over episodes; NaN where there is one episode. Of pgmorl and pfa it is that of means
-            which preferences share, and so smaller than the spread of single episodes.
+        mean: Mean return over episodes; of pgmorl and pfa over those of all rows that the same policy answers.
+        spread: Standard deviation over the row's episodes; NaN where there is one.
         is_best: Whether no other row is better in one objective and no worse in the others; of equal rows the first.
     """
 
@@ -116,8 +115,16 @@ def measure(
     objectives: tuple[str, ...],
     preferences: Float64[np.ndarray, "p d"],
     returns: Float64[np.ndarray, "p e d"],
+    shared: Float64[np.ndarray, "p e d"] | None = None,
 ) -> Front:
-    """The front of one seed's returns."""
-    mean = returns.mean(axis=1)
+    """The front of one seed's returns.
+
+    Args:
+        objectives: Names, in reward order.
+        preferences: One row per preference.
+        returns: Returns of single episodes: they show the spread.
+        shared: The same with one mean for all rows that one policy answers, where policies answer several.
+    """
+    mean = (returns if shared is None else shared).mean(axis=1)
     spread = returns.std(axis=1) if returns.shape[1] > 1 else np.full_like(mean, np.nan)
     return Front(objectives, preferences, mean, spread, metrics.is_non_dominated(mean))

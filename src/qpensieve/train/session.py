@@ -150,6 +150,16 @@ class Session(Protocol):
         """Returns of the policies as they are now; rows that one policy of an archive answers share its mean."""
         ...
 
+    def play(self, preferences: Float64[np.ndarray, "p d"], episodes: int) -> Float64[np.ndarray, "seed p e d"]:
+        """Returns of single episodes; `share` makes of them what `evaluate` returns."""
+        ...
+
+    def share(
+        self, returns: Float64[np.ndarray, "seed p e d"], preferences: Float64[np.ndarray, "p d"]
+    ) -> Float64[np.ndarray, "seed p e d"]:
+        """The returns, with one mean for all rows that one policy of an archive answers."""
+        ...
+
     def predictor(self) -> Predictor:
         """A predictor with the current policies."""
         ...
