@@ -235,13 +235,46 @@ class TestPredict:
             (OBS, [np.nan, 1.0], 0, "preference entries must be finite, got nan"),
             (OBS, LAM[0], 2, "seed must be from 0 to 1, got 2"),
             (OBS, LAM[0], -1, "seed must be from 0 to 1, got -1"),
+            (OBS, LAM[0], True, "seed must be from 0 to 1, got True"),
+            (np.zeros((0, 2)), LAM[0], 0, "obs must hold at least one observation"),
+            (np.array([np.nan, 0.0]), LAM[0], 0, "obs must be finite, got nan"),
         ],
     )
     def test_says_what_is_wrong_with_its_input(
-        self, obs: np.ndarray, lam: Any, seed: int, complaint: str, learned: QPensieve
+        self, obs: np.ndarray, lam: Any, seed: Any, complaint: str, learned: QPensieve
     ):
         with pytest.raises(ValueError, match=complaint):
             learned.predict(obs, lam, seed=seed)
+
+
+@pytest.mark.parametrize("seed", [0.5, 0.0, "0", None, True, np.nan])
+def test_a_seed_is_a_whole_number(seed: Any, learned: QPensieve):
+    """Of a call the tests check the types already; programs do not."""
+    with pytest.raises(ValueError, match="seed must be from 0 to 1, got"):
+        learned._checked_seed(seed)
+
+
+class TestReturns:
+    @pytest.mark.parametrize(
+        ("preferences", "episodes", "complaint"),
+        [
+            ([[0.5, 0.9]], 1, r"preference must sum to 1, got 1\.4"),  # answered, as if it were a preference
+            ([[0.2, 0.3, 0.5]], 1, "preference must have 2 entries"),
+            (np.full((2, 2, 2), 0.5), 1, r"preferences must be one, or rows of them, got shape \(2, 2, 2\)"),
+            (np.zeros((0, 2)), 1, "preferences must be one, or rows of them"),
+            (LAM, 0, "episodes must be a whole number of at least 1, got 0"),
+            (LAM, True, "episodes must be a whole number of at least 1, got True"),
+        ],
+    )
+    def test_says_what_is_wrong_with_its_input(
+        self, preferences: Any, episodes: Any, complaint: str, learned: QPensieve
+    ):
+        for asked in (learned.returns, learned.evaluate):
+            with pytest.raises(ValueError, match=complaint):
+                asked(preferences, episodes=episodes)
+
+    def test_one_preference_is_a_row(self, learned: QPensieve):
+        np.testing.assert_array_equal(learned.returns([0.9, 0.1], 1), learned.returns([[0.9, 0.1]], 1))
 
 
 def play(agent: Agent, env: gymnasium.Env, lam: np.ndarray, row: int) -> np.ndarray:
@@ -599,6 +632,17 @@ class TestFront:
         choice = learned.choose("time", episodes=1)
         front = learned.front(episodes=1)
         assert choice.returns["time"] == front.mean[:, 1].max()
+
+    def test_of_a_population_its_spread_is_that_of_single_episodes(self):
+        """Rows that one policy answers share a mean; the spread of such means was shown, which is smaller."""
+        agent = tiny_population("Hopper2d")
+        lam = qpensieve.preferences.spaced_grid(9)
+        front = agent.front(preferences=lam, episodes=3)
+        np.testing.assert_array_equal(front.mean, agent.returns(lam, 3)[0].mean(axis=1))
+        assert len(np.unique(front.mean, axis=0)) < len(lam)
+        np.testing.assert_array_equal(front.spread, agent.session.play(lam, 3)[0].std(axis=1))
+        assert front.spread.mean() > 1.2 * agent.returns(lam, 3)[0].std(axis=1).mean()
+        agent.close()
 
     def test_a_seed_that_was_not_trained_is_refused(self, learned: QPensieve):
         with pytest.raises(ValueError, match="seed must be from 0 to"):

@@ -1,7 +1,7 @@
 """Agents for people who know Stable-Baselines3: learn, predict, evaluate, save, load."""
 
 import dataclasses
-import math
+import sys
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -154,7 +154,7 @@ class Agent:
     def _checked_steps(self, total: Any) -> int:
         block = self.session.block
         is_number = isinstance(total, int | float | np.integer | np.floating) and not isinstance(total, bool)
-        if not is_number or not math.isfinite(total) or total != int(total) or total < block:
+        if not is_number or not block <= total <= sys.maxsize or total != int(total):
             raise ValueError(f"total_timesteps must be a whole number of at least {block}, one block; got {total!r}")
         if not self.config.method.is_population and total % block:
             nearest = round(total / block) * block
@@ -215,8 +215,9 @@ class Agent:
 
         The preferences are those of `evaluate`.
         """
-        table = self._table(preferences)
-        return measure(self.session.spec.objectives, table, self.returns(table, episodes)[self._checked_seed(seed)])
+        session, table, row = self.session, self._table(preferences), self._checked_seed(seed)
+        returns = session.play(table, _checked_episodes(episodes))
+        return measure(session.spec.objectives, table, returns[row], session.share(returns, table)[row])
 
     def plot_front(  # noqa: PLR0913 (each has a name of its own in a call)
         self,
@@ -267,13 +268,16 @@ class Agent:
     def _table(self, preferences: Any) -> Float[np.ndarray, "p d"]:
         """The preferences given, else the agents' own, else the test table."""
         num, own = self.session.spec.num_objectives, self.session.own_preferences
-        table = protocols(num, own).full if preferences is None else preferences
-        return np.atleast_2d(check_preference(table, num))
+        table = check_preference(protocols(num, own).full if preferences is None else preferences, num)
+        if table.ndim > 2 or table.size == 0:
+            raise ValueError(f"preferences must be one, or rows of them, got shape {table.shape}")
+        return np.atleast_2d(table)
 
-    def _checked_seed(self, seed: int) -> int:
-        if not 0 <= seed < self.config.seeds:
-            raise ValueError(f"seed must be from 0 to {self.config.seeds - 1}, got {seed}")
-        return seed
+    def _checked_seed(self, seed: Any) -> int:
+        is_whole = isinstance(seed, int | np.integer) and not isinstance(seed, bool)
+        if not is_whole or not 0 <= seed < self.config.seeds:
+            raise ValueError(f"seed must be from 0 to {self.config.seeds - 1}, got {seed!r}")
+        return int(seed)
 
     def __repr__(self) -> str:
         asked = f"{self.config.domain!r}, algo={self.algo!r}, seeds={self.config.seeds}"
@@ -281,7 +285,7 @@ class Agent:
 
     def returns(self, preferences: Any, episodes: int = FULL_EPISODES) -> Float[np.ndarray, "seed p e d"]:
         """Undiscounted returns of the deterministic policies."""
-        return self.session.evaluate(np.asarray(preferences, np.float64), episodes)
+        return self.session.evaluate(self._table(preferences), _checked_episodes(episodes))
 
     def save(self, path: str | Path) -> Path:
         """Write the agent, replay included, so that `load` continues exactly; returns the folder.
@@ -372,6 +376,12 @@ def _check_period(eval_period: Any, callbacks: Callbacks) -> None:
         raise ValueError(f"eval_period must be a whole number of at least 1, got {eval_period!r}")
     if len(callbacks) == 0:
         raise ValueError("eval_period is for callbacks, which get the evaluations: give one with callback=")
+
+
+def _checked_episodes(episodes: Any) -> int:
+    if isinstance(episodes, bool) or not isinstance(episodes, int | np.integer) or episodes < 1:
+        raise ValueError(f"episodes must be a whole number of at least 1, got {episodes!r}")
+    return int(episodes)
 
 
 def _outlook(session: Session) -> Outlook:

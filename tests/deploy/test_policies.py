@@ -56,13 +56,13 @@ def make(algo: str, domain: str = BOX) -> Agent:
     agent = Agent(domain, seeds=2, preset="quick", algo=algo, **SETTINGS[algo])
     rng = np.random.default_rng(0)
     shake = lambda flat: (flat + rng.uniform(0.05, 0.2, flat.shape)).astype(np.float32)
-    predictor = agent._predictor
+    predictor = agent._policies()
     if isinstance(predictor, AgentPredictor):
-        agent._predictor = replace(predictor, flat=shake(predictor.flat))
+        agent._newest = replace(predictor, flat=shake(predictor.flat))
     else:
         assert isinstance(predictor, ArchivePredictor)
         archives = [Policies(rng.normal(size=known.objs.shape), shake(known.flat)) for known in predictor._policies]
-        agent._predictor = ArchivePredictor(archives, predictor._widths)
+        agent._newest = ArchivePredictor(archives, predictor._widths)
     return agent
 
 

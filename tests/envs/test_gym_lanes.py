@@ -11,7 +11,7 @@ import pytest
 from qpensieve.envs import workers
 from qpensieve.envs.base import Lanes
 from qpensieve.envs.gym_lanes import GymSimulator, make_simulator
-from qpensieve.envs.simulator import LaneOptions, State
+from qpensieve.envs.simulator import EnvError, LaneOptions, State
 from qpensieve.envs.sources import EnvSource
 from qpensieve.envs.spaces import describe
 from qpensieve.envs.workers import WorkerSimulator
@@ -338,3 +338,18 @@ def test_counts_below_one_are_refused(num_workers: int):
         make_simulator(foreign.PointMass, 0, num_workers)
     with pytest.raises(ValueError, match="num_lanes must be at least 1"):
         make_simulator(foreign.PointMass, 0)
+
+
+def test_an_environment_that_cannot_be_closed_is_named_and_the_others_are_closed():
+    closed = []
+
+    class Stuck(foreign.PointMass):
+        def close(self) -> None:
+            closed.append(self)
+            raise OSError("the window is gone")
+
+    simulator = GymSimulator(Stuck, 3, "stuck")
+    with pytest.raises(EnvError, match=r"^stuck: the environment failed when it was closed: OSError: the window"):
+        simulator.close()
+    assert len(closed) == 3
+    simulator.close()

@@ -3,7 +3,7 @@
 import shutil
 import signal
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from qpensieve.config import (
     check,
     from_dict,
     override,
+    resolve,
     to_dict,
 )
 from qpensieve.envs import dst, get_domain
@@ -35,7 +36,7 @@ from qpensieve.train import run as runs
 from qpensieve.train.evaluate import protocols
 from qpensieve.train.run import Options, Stopped
 from qpensieve.train.trainer import Trainer
-from tests.train.kill_run import NEVER, TINY, assert_same_run, complete, share_learners
+from tests.train.kill_run import NEVER, TINY, assert_same_run, complete, final_arrays, share_learners
 
 QUIET = Options(quiet=True)
 ROOMS = "tests.envs.foreign:Corridor"
@@ -323,3 +324,18 @@ def test_a_foreign_environment_works_too(tmp_path: Path):
     run = runs.start(tmp_path / "run", tiny("cnder", "tests.envs.foreign:PointMass", steps=200), QUIET)
     complete(run)
     shutil.rmtree(tmp_path)
+
+
+def test_envelope_trained_longer_keeps_the_schedule_of_the_old_length(tmp_path: Path):
+    """So it equals a run of the new length with that schedule, but for the full evaluation at the old end."""
+    config = resolve(tiny("envelope", steps=300))
+    assert config.agent.anneal_steps is not None
+    complete(runs.start(tmp_path / "longer", config, QUIET))
+    complete(runs.resume(tmp_path / "longer", QUIET, lambda message: pytest.fail(message), steps=440))
+    complete(runs.start(tmp_path / "whole", replace(config, steps=440), QUIET))
+    ours, theirs = final_arrays(tmp_path / "longer"), final_arrays(tmp_path / "whole")
+    assert ours.keys() == theirs.keys()
+    assert [name for name, value in ours.items() if value.tobytes() != theirs[name].tobytes()] == []
+    tables_ = [evaluations.load(tmp_path / name / EVALUATIONS) for name in ("longer", "whole")]
+    assert [table.full_steps.tolist() for table in tables_] == [[300, 440], [440]]
+    np.testing.assert_array_equal(tables_[0].full_returns[-1], tables_[1].full_returns[-1])

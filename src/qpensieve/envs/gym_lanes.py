@@ -94,8 +94,14 @@ class GymSimulator:
         if self._closed:
             return
         self._closed = True
+        errors: list[Exception] = []
         for env in self._envs:
-            env.close()
+            try:
+                env.close()
+            except Exception as error:  # the others are closed all the same
+                errors.append(error)
+        if errors:
+            raise _foreign_error(self._name, "when it was closed", errors[0]) from errors[0]
 
     def _start(self, lane: int, seed: int) -> None:
         try:

@@ -72,7 +72,7 @@ def allowed_threads(num_threads: int | None) -> int:
 
 
 class EnvError(RuntimeError):
-    """An environment of someone else raised, or cannot be made; the message names it."""
+    """An environment of someone else raised or cannot be made, or a process that steps lanes is gone; names it."""
 
 
 class SimulationDivergedError(ArithmeticError):

@@ -279,14 +279,26 @@ class PopulationTrainer:
 
         Preferences that the same policy answers share the mean of its episodes.
         """
-        policies = [self.policies_of(i) for i in range(self.config.seeds)]
+        return self.share(self.play(preferences, episodes), preferences)
+
+    def share(
+        self, returns: Float64[np.ndarray, "seed p e d"], preferences: Float64[np.ndarray, "p d"]
+    ) -> Float64[np.ndarray, "seed p e d"]:
+        """The returns, with one mean for all preferences that the same policy answers."""
+        return share_means(returns, who_answers(self._all_policies(), preferences))
+
+    def play(self, preferences: Float64[np.ndarray, "p d"], episodes: int) -> Float64[np.ndarray, "seed p e d"]:
+        """Returns of single episodes of the archive's best policy for each preference."""
+        policies = self._all_policies()
         answering = who_answers(policies, preferences)
         act = act_as(policies, np.repeat(answering, episodes, axis=1), self._widths)
-        with environment_errors(f"in the evaluation at step {self.step}", (RuntimeError, ArithmeticError)):
+        with environment_errors(f"in the evaluation at step {self.step}"):
             config = self.config
             limits = (episodes, config.max_eval_steps)
-            returns = evaluate(config.domain, config.seed_list, act, preferences, *limits)
-        return share_means(returns, answering)
+            return evaluate(config.domain, config.seed_list, act, preferences, *limits)
+
+    def _all_policies(self) -> list[Policies]:
+        return [self.policies_of(i) for i in range(self.config.seeds)]
 
     def policies_of(self, i: int) -> Policies:
         """Objectives and policies of one seed's archive, or of its members while the archive is empty."""
@@ -298,7 +310,7 @@ class PopulationTrainer:
 
     def predictor(self) -> ArchivePredictor:
         """Acts as the archives do now."""
-        return ArchivePredictor([self.policies_of(i) for i in range(self.config.seeds)], self._widths)
+        return ArchivePredictor(self._all_policies(), self._widths)
 
     def predictor_of(self, parameters: dict[str, np.ndarray], step: int) -> ArchivePredictor:
         """Acts as the archives in what `parameters` returned at a step."""

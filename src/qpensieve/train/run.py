@@ -420,14 +420,15 @@ def resume(
     """
     if not (path / folder.CONFIG).exists():
         raise FileNotFoundError(f"{path} is not a run folder: it has no {folder.CONFIG}")
-    run = _open(path, options, trust, changes)
+    run, before = _open(path, options, trust, changes)
     try:
         if start_over:
             warn(f"{path} starts over: what it had reached is removed")
             run.start_over()
         else:
             _restore(run, warn)
-        _keep_length(run)
+        if run.config.steps > before.steps:  # it has become longer
+            configs.save(dataclasses.replace(before, steps=run.config.steps), path / folder.CONFIG)
     except BaseException:
         run.close()
         raise
@@ -444,7 +445,7 @@ def evaluate(path: Path, warn: Callable[[str], None], trust: bool = False) -> No
     """
     if checkpoint.last_good_step(path) is None:
         raise CheckpointError(f"{path} holds no checkpoint to evaluate: train it first (qpensieve train or resume)")
-    run = _open(path, Options(quiet=True), trust, {})
+    run, _ = _open(path, Options(quiet=True), trust, {})
     try:
         saved = run.keeper.latest(warn)
         if saved is not None:
@@ -453,8 +454,11 @@ def evaluate(path: Path, warn: Callable[[str], None], trust: bool = False) -> No
         run.close()
 
 
-def _open(path: Path, options: Options, trust: bool, changes: dict[str, Any]) -> Run:
-    """The run of a folder, which it holds, before its first step."""
+def _open(path: Path, options: Options, trust: bool, changes: dict[str, Any]) -> tuple[Run, RunConfig]:
+    """The run of a folder, which it holds, before its first step; and its configuration without the changes.
+
+    The file is read once: what was checked is what runs, and what is written back.
+    """
     held = lock(path)
     try:
         before = configs.load(path / folder.CONFIG, trust)
@@ -466,15 +470,7 @@ def _open(path: Path, options: Options, trust: bool, changes: dict[str, Any]) ->
         held.close()
         raise
     run.held = held
-    return run
-
-
-def _keep_length(run: Run) -> None:
-    """Write the configuration of a run that has become longer."""
-    path = run.folder / folder.CONFIG
-    before = configs.load(path, trust=True)  # it was asked about when the run was opened
-    if run.config.steps > before.steps:
-        configs.save(dataclasses.replace(before, steps=run.config.steps), path)
+    return run, before
 
 
 def _restore(run: Run, warn: Callable[[str], None]) -> None:

@@ -181,7 +181,18 @@ class Trainer:
 
     def evaluate(self, preferences: Float64[np.ndarray, "p d"], episodes: int) -> Float64[np.ndarray, "seed p e d"]:
         """Returns of the policies as they are now."""
-        with environment_errors(f"in the evaluation at step {self.step}", (RuntimeError, ArithmeticError)):
+        return self.play(preferences, episodes)
+
+    def share(
+        self, returns: Float64[np.ndarray, "seed p e d"], preferences: Float64[np.ndarray, "p d"]
+    ) -> Float64[np.ndarray, "seed p e d"]:
+        """The returns as they are: a policy that is told the preference differs from row to row."""
+        del preferences
+        return returns
+
+    def play(self, preferences: Float64[np.ndarray, "p d"], episodes: int) -> Float64[np.ndarray, "seed p e d"]:
+        """Returns of single episodes."""
+        with environment_errors(f"in the evaluation at step {self.step}"):
             config = self.config
             return evaluate(config.domain, config.seed_list, self.act, preferences, episodes, config.max_eval_steps)
 
