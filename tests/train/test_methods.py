@@ -235,12 +235,16 @@ class TestDiscreteActions:
     @pytest.mark.parametrize("algo", ["mosac", "pgmorl"])
     def test_of_a_foreign_environment_are_refused_by_all_but_envelope(self, algo: AlgoName):
         with pytest.raises(ValueError, match=rf"{algo} needs continuous actions, but {ROOMS} has 2 .*--algo envelope"):
-            qpensieve.Agent(ROOMS, algo=algo, preset="quick", reference=(-3, -3))
+            qpensieve.Agent(ROOMS, algo=algo, preset="quick", reference=(-3.0, -3.0))
 
     def test_of_a_foreign_environment_are_learned_saved_and_loaded(self, tmp_path: Path):
-        """Rooms 1 to 5, from 3; action 1 goes left and pays the second objective, 2 goes right and pays the first."""
-        settings = {"random_steps": 100, "block": 20, "batch_size": 32, "width_factors": (4, 4), "target_period": 20}
-        agent = qpensieve.EnvelopeDQN(ROOMS, seeds=1, preset="quick", learning_rate=0.01, **settings).learn(500)
+        """Rooms 1 to 5, from 3; action 1 goes left and pays the second objective, 2 goes right and pays the first.
+
+        A detour pays as much as the way straight on, so the discount is low.
+        """
+        settings = {"random_steps": 200, "block": 20, "batch_size": 32, "width_factors": (4, 4), "target_period": 20}
+        settings |= {"learning_rate": 0.003, "discount": 0.5, "anneal_steps": 500}
+        agent = qpensieve.EnvelopeDQN(ROOMS, seeds=1, preset="quick", **settings).learn(1000)
         assert (agent.predict(3, [0.9, 0.1]), agent.predict(3, [0.1, 0.9])) == (2, 1)
         assert agent.predict([2, 4], [[0.9, 0.1], [0.1, 0.9]]).tolist() == [2, 1]
         np.testing.assert_array_equal(agent.returns([[1, 0], [0, 1]], 1)[0, :, 0], [[2, -2], [-2, 2]])
