@@ -2,6 +2,7 @@
 
 import errno
 import json
+import math
 import os
 import sys
 import warnings
@@ -83,6 +84,13 @@ def assert_same(agent: Agent, other: Agent) -> None:
 def learned() -> QPensieve:
     agent = small()
     assert agent.learn(200) is agent
+    return agent
+
+
+@pytest.fixture(scope="module")
+def young() -> QPensieve:
+    agent = small()
+    agent.learn(120)
     return agent
 
 
@@ -450,10 +458,9 @@ class TestSaveAndLoad:
         assert_same(qpensieve.load(tmp_path), young)
 
     def test_a_save_that_fails_leaves_the_one_before(
-        self, learned: QPensieve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, learned: QPensieve, young: QPensieve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ):
         learned.save(tmp_path)
-        young = small().learn(120)
 
         def no_space(*_: Any) -> None:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -464,6 +471,47 @@ class TestSaveAndLoad:
         monkeypatch.undo()
         assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoints", "config.json", "replay"]
         assert_same(qpensieve.load(tmp_path), learned)
+
+    @pytest.mark.parametrize("renames", [0, 1, 2, 3, 4, 5, 6])
+    @pytest.mark.parametrize("then", ["load", "save"])
+    def test_a_save_killed_between_two_renames_is_whole(  # noqa: PLR0913
+        self,
+        renames: int,
+        then: str,
+        learned: QPensieve,
+        young: QPensieve,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+    ):
+        learned.save(tmp_path)
+        left, rename = [math.inf], Path.rename
+
+        def killed(self: Path, target: Path) -> Path:
+            if target.name == ".tmp-ready":  # the new save is complete
+                left[0] = renames + 1
+            if left[0] <= 0:
+                raise SystemExit
+            left[0] -= 1
+            return rename(self, target)
+
+        monkeypatch.setattr(Path, "rename", killed)
+        with pytest.raises(SystemExit):
+            young.save(tmp_path)
+        monkeypatch.undo()
+        if then == "save":
+            learned.save(tmp_path)
+        assert_same(qpensieve.load(tmp_path), young if then == "load" else learned)
+        names = {path.name for path in tmp_path.iterdir() if not path.name.startswith(".tmp-gone")}
+        assert names == {"checkpoints", "config.json", "replay"}
+
+    def test_a_link_in_place_of_a_save_to_finish_is_not_followed(self, learned: QPensieve, tmp_path: Path):
+        folder = learned.save(tmp_path / "saved")
+        other = tmp_path / "other"
+        (other / "checkpoints").mkdir(parents=True)
+        (other / "parts.json").write_text('["checkpoints"]')
+        (folder / ".tmp-ready").symlink_to(other)
+        assert_same(qpensieve.load(folder), learned)
+        assert sorted(path.name for path in other.iterdir()) == ["checkpoints", "parts.json"]
 
     @pytest.mark.parametrize(
         "files",

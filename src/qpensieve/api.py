@@ -26,7 +26,7 @@ from qpensieve.report.front import Axis, Plane, plot_front
 from qpensieve.train import listening
 from qpensieve.train.evaluate import FULL_EPISODES, protocols
 from qpensieve.train.keeper import Keeper
-from qpensieve.train.saving import save_agent
+from qpensieve.train.saving import finish_save, save_agent
 from qpensieve.train.session import Predictor, Session
 from qpensieve.train.sessions import open_session
 
@@ -80,6 +80,7 @@ class Agent:
             ValueError: The folder holds an agent of another method than the class's. `Agent.load` takes any.
         """
         source = Path(path)
+        finish_save(source)
         if not (source / folder.CONFIG).exists():
             raise FileNotFoundError(f"{source} is neither a saved agent nor a run folder: it has no {folder.CONFIG}")
         config = configs.load(source / folder.CONFIG, trust)

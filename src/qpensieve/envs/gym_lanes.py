@@ -101,7 +101,7 @@ class GymSimulator:
             except Exception as error:  # the others are closed all the same
                 errors.append(error)
         if errors:
-            raise _foreign_error(self._name, "when it was closed", errors[0]) from errors[0]
+            raise foreign_error(self._name, "when it was closed", errors[0]) from errors[0]
 
     def _start(self, lane: int, seed: int) -> None:
         try:
