@@ -208,6 +208,14 @@ class TestEvaluate:
         assert "over 2 seed pairs" in out
         assert rows(folder) == rows(trained / "ours")  # it had been evaluated before
 
+    def test_runs_evaluated_at_different_steps_say_so(self, trained: Path, monkeypatch: pytest.MonkeyPatch):
+        read = cli.comparison.read
+        early = lambda path: dataclasses.replace(read(path), step=7 if path.name == "mosac" else 300)
+        assert "evaluated" not in cli._dominance(trained / "ours", trained / "mosac")
+        monkeypatch.setattr(cli.comparison, "read", early)
+        said = cli._dominance(trained / "ours", trained / "mosac")
+        assert said.endswith("preferences; it was evaluated at step 7, this run at 300")
+
     def test_a_run_without_a_full_evaluation_gets_one(self, trained: Path, tmp_path: Path, capsys: Any):
         folder = tmp_path / "run"
         options = ["--out", str(tmp_path), "--name", "run", "--quiet", "--no-final-evaluation"]

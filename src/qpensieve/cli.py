@@ -428,7 +428,8 @@ def _dominance(run: Path, other: Path) -> str:
     shares = comparison.dominance(ours, theirs)
     spread = f"{shares.mean():.3f}" if len(shares) == 1 else f"{shares.mean():.3f} +- {shares.std():.3f}"
     pairs = f"{len(shares)} seed pair{'s' if len(shares) > 1 else ''}"
-    return f"ED against {other}: {spread} over {pairs}, {len(ours.preferences)} preferences"
+    steps = "" if ours.step == theirs.step else f"; it was evaluated at step {theirs.step:,}, this run at {ours.step:,}"
+    return f"ED against {other}: {spread} over {pairs}, {len(ours.preferences)} preferences{steps}"
 
 
 def _domain_rows(domain: Domain) -> list[console.Row]:

@@ -1,5 +1,6 @@
 """Callbacks as a group: who is called with what, who stops, who failed."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -205,8 +206,9 @@ class TestFind:
             "class Stop:\n    def on_step(self, step):\n        return False\n\ndef show(step, metrics): pass\n"
         )
         monkeypatch.chdir(tmp_path)
-        monkeypatch.setattr("sys.path", list(__import__("sys").path))
+        before = list(sys.path)
         stop, show = find_callbacks(["my_own_callbacks:Stop", "my_own_callbacks:show"])
+        assert sys.path == before
         assert stop.on_step(3) is False
         assert callable(show)
 
@@ -218,7 +220,6 @@ class TestFind:
             ("json:nothing", "the callback json:nothing cannot be made: AttributeError"),
         ],
     )
-    def test_what_there_is_not_is_a_sentence(self, name: str, complaint: str, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr("sys.path", list(__import__("sys").path))
+    def test_what_there_is_not_is_a_sentence(self, name: str, complaint: str):
         with pytest.raises(ValueError, match=complaint):
             find_callbacks([name])

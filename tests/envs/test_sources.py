@@ -16,7 +16,8 @@ import qpensieve
 from qpensieve.envs import make_lanes, registry
 from qpensieve.envs.gym_lanes import make_simulator
 from qpensieve.envs.simulator import EnvError
-from qpensieve.envs.sources import EnvSource, needs_package, resolve, working_folder
+from qpensieve.envs.sources import EnvSource, needs_package, resolve
+from qpensieve.importing import working_folder
 from tests.envs import foreign
 
 

@@ -1,8 +1,6 @@
 """Several callbacks as one: called in order; whoever stops or fails is named."""
 
 import importlib
-import os
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from qpensieve.callbacks.protocol import CallbackError, End, Evaluation, Metrics, StopTraining, Training
+from qpensieve.importing import working_folder
 
 HOOKS = ("on_start", "on_step", "on_metrics", "on_evaluation", "on_end")
 
@@ -134,12 +133,11 @@ def _find(name: str) -> Any:
     module, _, rest = name.partition(":")
     if not module or not rest:
         raise ValueError(f"a callback must be named as module:name, such as my_callbacks:EarlyStop; got {name!r}")
-    if os.getcwd() not in sys.path:  # as `python -m` does, and the console script does not
-        sys.path.append(os.getcwd())
     try:
-        found = importlib.import_module(module)
-        for part in rest.split("."):
-            found = getattr(found, part)
-        return found() if isinstance(found, type) else found
+        with working_folder():
+            found = importlib.import_module(module)
+            for part in rest.split("."):
+                found = getattr(found, part)
+            return found() if isinstance(found, type) else found
     except Exception as error:
         raise ValueError(f"the callback {name} cannot be made: {type(error).__name__}: {error}") from error

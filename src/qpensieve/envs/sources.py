@@ -1,17 +1,17 @@
 """Names of environments: what a name stands for, what it imports, and what to install where it is not known."""
 
-import contextlib
 import difflib
 import importlib
-import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from types import ModuleType
 from typing import Any, cast
 
 import gymnasium
+
+from qpensieve.importing import working_folder
 
 EnvFactory = Callable[[], gymnasium.Env]
 """Makes a new environment at every call."""
@@ -140,26 +140,6 @@ def _import(module_name: str, name: str) -> ModuleType:
         where = "; it must be installed, on PYTHONPATH or a file of the working folder" if is_absent else ""
         reason = f"cannot import module {module_name!r} of environment {name!r}: {kind}{error}{where}"
         raise ValueError(reason) from error
-
-
-@contextlib.contextmanager
-def working_folder() -> Iterator[None]:
-    """Let modules be found in the working folder, after all other places, and only inside this block.
-
-    A command that pip installs does not look there by itself. Other imports must not either: a file of a received
-    folder may have the name of a module that some library looks for.
-    """
-    folder = os.getcwd()
-    if folder in sys.path or "" in sys.path:
-        yield
-        return
-    sys.path.append(folder)
-    importlib.invalidate_caches()  # the file may be newer than what Python knows of the folder
-    try:
-        yield
-    finally:
-        with contextlib.suppress(ValueError):  # the module may have removed it
-            sys.path.remove(folder)
 
 
 def _make(name: str) -> gymnasium.Env:
