@@ -31,7 +31,7 @@ LAYERS: dict[str, set[str]] = {
     "methods": {"algos", "population", "settings", "types"},
     "config": {"algos", "envs", "methods", "records", "settings", "types"},
     "manual": {"config", "methods", "pages", "settings"},
-    "presets": {"algos", "config", "methods"},
+    "presets": {"algos", "config", "envs", "methods"},
     "train": {
         *("callbacks", "compiler", "config", "console", "envs", "learning", "machine", "methods", "population"),
         *("preferences", "records", "replay", "types"),
@@ -48,8 +48,8 @@ LAYERS: dict[str, set[str]] = {
         "types",
     },
     "cli": {
-        *("bench", "callbacks", "config", "console", "deploy", "envs", "manual", "methods", "pages", "presets"),
-        *("records", "report", "theory", "train"),
+        *("bench", "callbacks", "config", "console", "deploy", "envs", "manual", "pages", "presets", "records"),
+        *("report", "theory", "train"),
     },
     "start": {"cli", "pages"},
 }

@@ -29,7 +29,6 @@ from qpensieve.config import RunConfig
 from qpensieve.envs import DISCRETE, DOMAINS, find_domain
 from qpensieve.envs.registry import Domain
 from qpensieve.envs.simulator import EnvError
-from qpensieve.methods import get_method
 from qpensieve.records import provenance
 from qpensieve.records.checkpoint import CheckpointError
 from qpensieve.records.evaluations import load as load_evaluations
@@ -74,10 +73,8 @@ class TrainArguments:
 def train(words: list[str]) -> None:
     """Train: qpensieve train DOMAIN [--algo qpensieve|mosac|sac|...] [--preset paper|quick|...] [any setting]."""
     algo, preset = _peek(words, "--algo", "qpensieve"), _peek(words, "--preset", "paper")
-    method = get_method(algo)
-    arguments = _parse_train(words, algo, preset)
-    if method.paper is not None:  # its presets depend on the domain
-        arguments = _parse_train(words, algo, preset, arguments.config.domain)
+    domain = _parse_train(words, algo, preset).config.domain
+    arguments = _parse_train(words, algo, preset, domain)  # presets depend on the domain
     config = arguments.config
     presets.check_preset(preset, config)
     slug = config.domain.split("/")[-1].replace(":", ".")

@@ -56,6 +56,9 @@ class RunConfig:
     """Off-policy methods: transitions kept per seed."""
     eval_period: Annotated[int, at_least(1), WHOLE_BLOCKS] = 50_000
     """Steps between short evaluations."""
+    eval_stride: Annotated[int, at_least(1)] = 5
+    """A short evaluation plays every so manieth row of the test table, twice. Domains with five objectives have a table
+    of 500 rows and a default of 25: more would cost more than training. The full protocol plays all rows anyway."""
     full_eval_period: Annotated[int | None, at_least(1), WHOLE_BLOCKS] = None
     """Steps between full evaluations (whole test table, 10 episodes); None: one at the end."""
     max_eval_steps: Annotated[int, at_least(1)] = MAX_EVAL_STEPS

@@ -34,7 +34,7 @@ class Evaluations:
     Attributes:
         short_steps: Environment steps at the short evaluations, increasing.
         short_returns: Returns of the short protocol.
-        short_preferences: Its preferences: every fifth row of the test table.
+        short_preferences: Its preferences: every fifth row of the test table, or fewer (`RunConfig.eval_stride`).
         curve_returns: Returns under the paper's curve preferences, at `short_steps`.
         curve_preferences: Those preferences; may be none.
         full_steps: Environment steps at the full evaluations, increasing.

@@ -100,6 +100,7 @@ def _tell_metrics(session: Session, callbacks: Callbacks) -> None:
 def _evaluate(session: Session, callbacks: Callbacks) -> None:
     session.drain()
     _tell_metrics(session, callbacks)
-    preferences = protocols(session.spec.num_objectives, session.own_preferences).short
+    stride = session.config.eval_stride
+    preferences = protocols(session.spec.num_objectives, session.own_preferences, stride).short
     returns = session.evaluate(preferences, SHORT_EPISODES)
     callbacks.evaluation(session.step, evaluation_of(session, preferences, returns))

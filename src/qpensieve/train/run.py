@@ -90,7 +90,7 @@ class Run:
         self.held: TextIO | None = None
         """The lock of the folder."""
         spec = self.session.spec
-        on = protocols(spec.num_objectives, self.session.own_preferences)
+        on = protocols(spec.num_objectives, self.session.own_preferences, config.eval_stride)
         reference = None if spec.reference is None else np.array(spec.reference)
         self.evaluations = evaluations.empty(config.seeds, on.short, on.curve, on.full, reference)
         self._logged_to = 0
