@@ -26,7 +26,7 @@ from qpensieve.envs.simulator import (
     Streams,
     allowed_threads,
 )
-from qpensieve.types import EnvSpec
+from qpensieve.host_types import EnvSpec
 
 FULL_PHYSICS = mujoco.mjtState.mjSTATE_FULLPHYSICS.value
 CHUNKS_PER_THREAD = 4
