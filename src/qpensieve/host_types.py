@@ -6,6 +6,7 @@ the time.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -139,9 +140,9 @@ class EnvSpec:
         return self.encoded(values[None] if is_single else values), is_single
 
 
-@dataclass(frozen=True)
+@dataclass
 class Step:
-    """What one step of n lanes returns.
+    """What one step of n lanes returns. Not frozen: it is made at every step, and that would take five times as long.
 
     Attributes:
         obs: Observation to act on next; if an episode ended, the first of the next episode.
@@ -157,8 +158,9 @@ class Step:
     truncated: Bool[np.ndarray, " n"]
     last_obs: Float[np.ndarray, "n obs"]
 
-    @property
+    @cached_property
     def done(self) -> Bool[np.ndarray, " n"]:
+        """Whether the episode is over, for either reason."""
         return self.terminated | self.truncated
 
 

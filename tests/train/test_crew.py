@@ -1,17 +1,27 @@
 """A crew collects the same numbers as one process, and no failure of its workers leaves anything behind."""
 
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from qpensieve.algos import mosac
-from qpensieve.envs import DOMAINS, LaneOptions, make_lanes
-from qpensieve.host_types import Behaviour
+from qpensieve.algos import hybrid_sac, mosac
+from qpensieve.envs import DOMAINS, LaneOptions, get_domain, make_lanes
+from qpensieve.envs.simulator import EnvError
 from qpensieve.learning.acting import num_parameters
+from qpensieve.methods import METHODS, make_algorithm
 from qpensieve.train.collect import Collected, Collector
-from qpensieve.train.crew import Crew
+from qpensieve.train.crew import Crew, can_work
+from qpensieve.types import Behaviour
 
 SEEDS, BLOCK, HIDDEN = [3, 4, 9], 60, 16
 FIELDS = ("rows", "lam", "episodes", "done")
@@ -81,3 +91,138 @@ def test_a_crew_collects_what_one_process_does_also_after_a_restore(domain: str)
         other.restore(saved)
         for number in (2, 3):
             assert_same_block(blocks[number], other.collect(flat + np.float32(0.01 * number), number))
+
+
+def processes_of(crew: Crew) -> list[subprocess.Popen[bytes]]:
+    return [worker._process for worker in crew._workers]
+
+
+def test_a_worker_that_is_killed_is_named_and_the_next_block_starts_new_ones():
+    flat, collector = some_parameters("DST2d"), alone("DST2d")
+    with crew_of("DST2d") as crew:
+        crew.collect(None, 0)
+        before, processes = crew.state(), processes_of(crew)
+        processes[1].kill()
+        processes[1].wait()
+        with pytest.raises(EnvError, match=r"^DST2d: the process that steps lanes 1 to 2 ended with code -9"):
+            crew.collect(flat, 1)
+        assert all(process.poll() is not None for process in processes)
+        assert_same_state(before, crew.state())
+        collector.collect(None, 0)
+        assert_same_block(collector.collect(collector.policy(flat), 1), crew.collect(flat, 1))
+
+
+def test_an_error_in_a_worker_has_its_type_and_lane_and_changes_nothing():
+    flat, collector = some_parameters("Hopper2d"), alone("Hopper2d")
+    collector.collect(None, 0)
+    with crew_of("Hopper2d") as crew:
+        crew.collect(None, 0)
+        before, broken = crew.state(), flat.copy()
+        broken[2] = np.nan
+        with pytest.raises(FloatingPointError, match=r"^Hopper2d: action\[0\] is nan in lane 2 at step"):
+            crew.collect(broken, 1)
+        assert_same_state(before, crew.state())
+        assert_same_block(collector.collect(collector.policy(flat), 1), crew.collect(flat, 1))
+
+
+def test_a_bug_in_a_worker_does_not_blame_the_environment():
+    with crew_of("DST2d") as crew:
+        with pytest.raises(RuntimeError, match=r"^ValueError: ") as caught:
+            crew.collect(some_parameters("DST2d")[:, :-5], 0)  # parameters of another network
+        assert not isinstance(caught.value, EnvError)
+        assert "Traceback" in str(caught.value.__cause__)
+
+
+def test_an_interrupt_in_the_middle_of_a_block_leaves_the_session_before_it(monkeypatch: pytest.MonkeyPatch):
+    collector = alone("DST2d")
+    with crew_of("DST2d") as crew:
+        crew.collect(None, 0)
+        before, processes = crew.state(), processes_of(crew)
+
+        def interrupted() -> bytes:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(crew._workers[1], "answer", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            crew.collect(None, 1)
+        assert all(process.poll() is not None for process in processes)
+        assert_same_state(before, crew.state())
+        collector.collect(None, 0)
+        assert_same_block(collector.collect(None, 1), crew.collect(None, 1))
+
+
+ORPHANS = """
+import os, sys, time
+from tests.train.test_crew import crew_of, processes_of
+with crew_of("DST2d") as crew:
+    crew.collect(None, 0)
+    print(*(process.pid for process in processes_of(crew)), flush=True)
+    time.sleep(60)
+"""
+
+
+def test_workers_end_when_their_parent_is_killed_and_ignore_ctrl_c():
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    parent = subprocess.Popen([sys.executable, "-c", ORPHANS], stdout=subprocess.PIPE, env=environment)
+    assert parent.stdout is not None
+    with parent:
+        workers = [int(word) for word in parent.stdout.readline().split()]
+        assert len(workers) == 2
+        for worker in workers:
+            os.kill(worker, signal.SIGINT)
+        time.sleep(0.2)
+        assert all(is_running(worker) for worker in workers)
+        parent.kill()
+    deadline = time.monotonic() + 20
+    while any(is_running(worker) for worker in workers):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def is_running(process: int) -> bool:
+    """Whether a process is there, and not only its entry, which nobody has read yet."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_workers_do_not_import_jax():
+    """It takes longer than everything else that they import."""
+    code = "import sys, qpensieve.train.crew, qpensieve.learning.acting; print('jax' in sys.modules)"
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    answer = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert answer.stdout.split() == ["False"]
+
+
+def test_what_a_crew_is_not_for():
+    behaviour = behaviour_of("DST2d")
+    assert can_work("qpensieve/DST2d-v0", behaviour)
+    assert not can_work("mo-hopper-v5", behaviour)
+    assert not can_work(lambda: None, behaviour)  # pyright: ignore[reportArgumentType]
+    held = replace(behaviour, acting=replace(behaviour.acting, decode=lambda stored: stored))
+    assert not can_work("DST2d", held)
+
+
+@pytest.mark.parametrize("method", [name for name, row in METHODS.items() if not row.is_population])
+def test_every_method_can_be_collected_by_a_crew(method: str):
+    spec = get_domain("DeepSeaTreasure" if method == "envelope" else "DST2d").spec
+    behaviour = make_algorithm(method, METHODS[method].config(), spec).behaviour
+    assert pickle.loads(pickle.dumps(behaviour)).num_lanes == behaviour.num_lanes
+
+
+def test_agents_with_several_lanes_stay_whole():
+    """Hybrid SAC: two preferences, each with its own agent in two lanes."""
+    spec = DOMAINS["DST2d"].spec
+    algorithm = make_algorithm("hybrid-sac", hybrid_sac.HybridConfig(), spec)
+    num_agents = 3
+    seeds = [seed for seed in range(num_agents) for _ in range(2)]
+    width = num_parameters((2, 256, 256, 4)) + num_parameters((4, 256, 256, 4))
+    flat = np.random.default_rng(0).standard_normal((num_agents, width)).astype(np.float32) * np.float32(0.1)
+    collector = Collector(make_lanes("DST2d", 6, seeds), seeds, 20, algorithm.behaviour)
+    collector.start()
+    crew = Crew("DST2d", seeds, 20, algorithm.behaviour, num_workers=2)
+    crew.start()
+    for number in range(2):
+        assert_same_block(collector.collect(collector.policy(flat), number), crew.collect(flat, number))
+    crew.close()

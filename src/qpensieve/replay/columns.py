@@ -54,9 +54,9 @@ class Columns:
             action: Actions as the replay stores them.
             step: The result of the actions.
         """
-        parts = (obs, action, step.reward, step.last_obs, step.terminated[:, None])
-        for columns, part in zip(self._columns, parts, strict=True):
-            rows[:, columns] = part
+        s, a, r, s_next, _ = self._columns
+        rows[:, s], rows[:, a], rows[:, r], rows[:, s_next] = obs, action, step.reward, step.last_obs
+        rows[:, -1] = step.terminated
 
     @property
     def sizes(self) -> tuple[int, ...]:

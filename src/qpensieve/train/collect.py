@@ -6,7 +6,7 @@ No generator here has a state that must be saved: noise is derived from (seed, b
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Bool, Float32, Int64
@@ -79,6 +79,7 @@ class Collected:
         return list(zip(sizes, map(np.dtype, (np.float32, np.float32, np.int64, np.bool_)), strict=True))
 
 
+@runtime_checkable
 class Collecting(Protocol):
     """What a training loop may know about whoever collects its blocks."""
 
@@ -197,7 +198,7 @@ class Collector(PastPreferences):
             step = lanes.step(decode(action))
             self._columns.pack(block.rows[:, k], obs, action, step)
             block.done[:, k] = done = step.done
-            if done.any():
+            if np.count_nonzero(done):
                 self.refresh_preferences(np.flatnonzero(done).tolist())
             obs = step.obs
         self._boundary = lanes.state()
