@@ -44,8 +44,8 @@ LAYERS: dict[str, set[str]] = {
         "train",
     },
     "bench": {
-        *("algos", "config", "console", "envs", "learning", "methods", "population", "presets", "replay", "train"),
-        "types",
+        *("algos", "config", "console", "envs", "learning", "machine", "methods", "population", "presets", "replay"),
+        *("train", "types"),
     },
     "cli": {
         *("bench", "callbacks", "config", "console", "deploy", "envs", "manual", "methods", "pages", "presets"),

@@ -15,16 +15,28 @@ import numpy as np
 import pytest
 
 from qpensieve.algos import hybrid_sac, mosac
+from qpensieve.config import RunConfig, override
 from qpensieve.envs import DOMAINS, LaneOptions, get_domain, make_lanes
 from qpensieve.envs.simulator import EnvError
 from qpensieve.learning.acting import num_parameters
 from qpensieve.methods import METHODS, make_algorithm
+from qpensieve.presets import default_config
 from qpensieve.train.collect import Collected, Collector
 from qpensieve.train.crew import Crew, can_work
+from qpensieve.train.session import EnvFailedError
+from qpensieve.train.trainer import Trainer, num_workers
 from qpensieve.types import Behaviour
+from tests.train.kill_run import TINY, share_learners
 
 SEEDS, BLOCK, HIDDEN = [3, 4, 9], 60, 16
 FIELDS = ("rows", "lam", "episodes", "done")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _shared_learners() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        share_learners(patch)
+        yield
 
 
 def behaviour_of(domain: str) -> Behaviour:
@@ -226,3 +238,62 @@ def test_agents_with_several_lanes_stay_whole():
     for number in range(2):
         assert_same_block(collector.collect(collector.policy(flat), number), crew.collect(flat, number))
     crew.close()
+
+
+class TestTraining:
+    @staticmethod
+    def tiny(num_threads: int) -> RunConfig:
+        return override(default_config("DST2d"), {**TINY, "num_threads": num_threads})
+
+    @staticmethod
+    def advance_to(trainer: Trainer, step: int) -> None:
+        while trainer.step < step:
+            trainer.advance()
+
+    def test_it_does_not_matter_who_collects_and_a_restored_run_may_change_it(self):
+        one, two = Trainer(self.tiny(1)), Trainer(self.tiny(2))
+        assert (type(one.collector), type(two.collector)) == (Collector, Crew)
+        for trainer in (one, two):
+            self.advance_to(trainer, 200)
+        assert_same_state(one.arrays(), two.arrays())
+        np.testing.assert_array_equal(one.replay_rows()[0], two.replay_rows()[0])
+        saved, rows = one.arrays(), one.replay_rows()
+        self.advance_to(one, 260)
+        two.restore(saved, *rows)
+        self.advance_to(two, 260)
+        assert_same_state(one.arrays(), two.arrays())
+        two.close()
+
+    def test_a_lost_worker_fails_the_block_and_nothing_else(self):
+        one, two = Trainer(self.tiny(1)), Trainer(self.tiny(2))
+        assert isinstance(two.collector, Crew)
+        self.advance_to(two, 140)
+        before = two.arrays()
+        processes_of(two.collector)[0].kill()
+        lost = r"^the environment failed after step 140: DST2d: the process that steps lanes 0 to 0 ended with code -9"
+        with pytest.raises(EnvFailedError, match=lost):
+            two.advance()
+        assert_same_state(before, two.arrays())
+        self.advance_to(one, 160)
+        self.advance_to(two, 160)
+        assert_same_state(one.arrays(), two.arrays())
+        two.close()
+
+
+@pytest.mark.parametrize(
+    ("num_threads", "num_agents", "is_accelerated", "expected"),
+    [
+        (None, 5, False, 1),  # the cores are busy learning
+        (None, 5, True, 5),
+        (None, 95, True, 15),  # one core is for this process
+        (1, 5, True, 1),
+        (3, 5, False, 3),
+        (8, 5, True, 5),
+        (8, 1, True, 1),
+    ],
+)
+def test_as_many_workers_as_cores_to_spare(
+    num_threads: int | None, num_agents: int, is_accelerated: bool, expected: int, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("qpensieve.train.trainer.available_cores", lambda: 16)
+    assert num_workers(num_threads, num_agents, is_accelerated) == expected
