@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from qpensieve.config import AlgoName
+from qpensieve.config import AlgoName, RunConfig
 from qpensieve.console import Row
 from qpensieve.methods import get_method
 from qpensieve.presets import default_config
@@ -44,17 +44,7 @@ def run(settings: Settings, progress: Callable[[str], None]) -> list[Row]:
         raise ValueError(
             f"bench train times methods with a replay; {settings.algo} is timed by 'qpensieve bench collect'"
         )
-    config = default_config(settings.domain, settings.algo)
-    steps = config.block + settings.warm_up + settings.steps
-    capacity = settings.replay_capacity or config.replay_capacity
-    config = replace(
-        config,
-        seeds=settings.seeds,
-        steps=steps,
-        random_steps=config.block,
-        replay_capacity=capacity,
-        num_threads=settings.num_threads,
-    )
+    config = _config(settings)
     progress(f"train: {settings.domain}, {settings.seeds} seed(s), compiling")
     trainer = Trainer(config)
     while trainer.step < config.block + settings.warm_up:
@@ -81,6 +71,18 @@ def run(settings: Settings, progress: Callable[[str], None]) -> list[Row]:
             "placing": placed["seconds"] / total,
         }
     ]
+
+
+def _config(settings: Settings) -> RunConfig:
+    config = default_config(settings.domain, settings.algo)
+    return replace(
+        config,
+        seeds=settings.seeds,
+        steps=config.block + settings.warm_up + settings.steps,
+        random_steps=config.block,
+        replay_capacity=settings.replay_capacity or config.replay_capacity,
+        num_threads=settings.num_threads,
+    )
 
 
 def _time_calls(owner: Any, name: str) -> dict[str, float]:
