@@ -19,6 +19,7 @@ import tyro
 import qpensieve
 from qpensieve import bench as bench_package
 from qpensieve import console, deploy, manual, pages, presets
+from qpensieve.bench import blocks as bench_blocks
 from qpensieve.bench import collect as bench_collect
 from qpensieve.bench import lanes as bench_lanes
 from qpensieve.bench import methods as bench_methods
@@ -109,7 +110,7 @@ def resume(  # noqa: PLR0913 (each argument is an option)
 
     Args:
         run: The run folder.
-        num_threads: Threads of the simulator; the numbers do not depend on it. Default: as before.
+        num_threads: Cores that collect; the numbers do not depend on it. Default: as before.
         steps: Train up to this many steps instead of the number in the run's configuration; it may only grow, and the
             steps that are done stay as they are. Settings that envelope anneals keep the schedule of the old length;
             pgmorl and pfa plan learning rate and preferences anew for the new length.
@@ -277,6 +278,16 @@ def collect(settings: bench_collect.Settings = bench_collect.Settings(), json: P
     _measure("collect", bench_collect.run, settings, json)
 
 
+def blocks(settings: bench_blocks.Settings = bench_blocks.Settings(), json: Path | None = None) -> None:  # noqa: B008
+    """Time blocks of training steps on the host: physics, lanes, with acting in one process, and by a crew.
+
+    Args:
+        settings: What to measure.
+        json: Also write the figures to this file.
+    """
+    _measure("blocks", bench_blocks.run, settings, json)
+
+
 def train_rate(settings: bench_train.Settings = bench_train.Settings(), json: Path | None = None) -> None:  # noqa: B008
     """Time training from end to end; also shows the share of collection.
 
@@ -313,6 +324,7 @@ BENCHMARKS: dict[str, Callable[..., None]] = {
     "update": update,
     "methods": methods,
     "collect": collect,
+    "blocks": blocks,
     "train": train_rate,
 }
 

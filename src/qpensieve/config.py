@@ -77,7 +77,9 @@ class RunConfig:
     """Reference point: where HV is measured from, a number per objective, and what policies of pgmorl and pfa must
     exceed to be kept. Default: that of the domain, or `metadata["reference_point"]` of the environment."""
     num_threads: Annotated[int | None, at_least(1)] = None
-    """Threads of the simulator. None: every core."""
+    """Cores that collect; numbers do not depend on it. Methods with a replay on domains of ours: from 2 on, as many
+    processes share the agents, at most one each. Else threads of the simulator. None: with an accelerator all cores
+    but one; without one, where the cores learn, no processes and as many threads as help."""
     agent: AgentConfig = dataclasses.field(default_factory=QPensieveConfig)
     """Settings of the algorithm."""
 

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from qpensieve.algos import envelope
-from qpensieve.preferences import sample_preferences, spaced_grid
+from qpensieve.learning.sampling import sample_preferences
+from qpensieve.preferences import spaced_grid
 from qpensieve.theory import treasure
 from qpensieve.types import EnvSpec, Hints, Indices, PrioritizedLearning, Transition
 from tests.algos.problem import assert_trees_close, assert_trees_equal, random_like

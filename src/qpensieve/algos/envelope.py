@@ -23,7 +23,8 @@ from jaxtyping import Array, Float, Float32, Int, Key
 from qpensieve.learning.acting import Greedy, greedy_acting, num_parameters
 from qpensieve.learning.losses import gradient_step, scalarize, start_optimizer
 from qpensieve.learning.nets import QHead
-from qpensieve.preferences import Sampler, sample_preferences
+from qpensieve.learning.sampling import sample_preferences
+from qpensieve.preferences import Sampler
 from qpensieve.settings import NOT_NEGATIVE, OPEN_SHARE, above, at_least, from_to
 from qpensieve.types import Algorithm, EnvSpec, Hints, Info, PrioritizedLearning, Transition
 

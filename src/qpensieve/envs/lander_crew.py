@@ -23,7 +23,7 @@ from jaxtyping import Bool, Float64, Int
 from qpensieve.envs.history import History, episode_seeds, replay
 from qpensieve.envs.lunar_lander import LunarLanderSimulator
 from qpensieve.envs.simulator import EnvError, Index, State, Streams, allowed_threads
-from qpensieve.types import EnvSpec
+from qpensieve.host_types import EnvSpec
 
 MIN_SHARE = 16
 """Fewer lanes than this are not worth a helper process."""

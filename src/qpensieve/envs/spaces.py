@@ -9,7 +9,7 @@ from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete
 
 from qpensieve.envs.simulator import EnvError
 from qpensieve.envs.sources import needs_package
-from qpensieve.types import ActionBox, EnvSpec, Indices
+from qpensieve.host_types import ActionBox, EnvSpec, Indices
 
 MAX_OBSERVED = 20_000
 """Most numbers of an observation."""

@@ -28,7 +28,7 @@ from qpensieve.envs.gym_lanes import GymSimulator, warn_if_different
 from qpensieve.envs.history import episode_seeds
 from qpensieve.envs.simulator import EnvError, Index, State, Streams
 from qpensieve.envs.sources import EnvFactory
-from qpensieve.types import EnvSpec
+from qpensieve.host_types import EnvSpec
 
 CLOSE_SECONDS = 5.0
 """How long all workers together may take to end by themselves before they are killed."""

@@ -10,8 +10,11 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float32, Float64, Int64
 
-from qpensieve.learning.nets import LOG_STD_RANGE, NORM_EPSILON
-from qpensieve.types import Acting, Actions, Asked, EnvSpec, HostPolicy, Noise, Observed, Parameters, Stored
+from qpensieve.host_types import Acting, Actions, Asked, EnvSpec, HostPolicy, Noise, Observed, Parameters, Stored
+
+LOG_STD_RANGE = (-20.0, 2.0)
+NORM_EPSILON = 1e-5
+"""Added to the variance when a layer is standardised."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +86,7 @@ class HostMlp:
             start += rows * columns
             self.layers.append((weight, flat[:, None, start : start + columns]))
             start += columns
+        self._hidden = self.layers[:-1]
 
     @property
     def is_tanh(self) -> bool:
@@ -98,12 +102,15 @@ class HostMlp:
         return self.layers[-1][0].shape[2]
 
     def __call__(self, x: Float32[np.ndarray, "n rows in"]) -> Float32[np.ndarray, "n rows out"]:
-        for weight, bias in self.layers[:-1]:
-            x = x @ weight + bias
+        for weight, bias in self._hidden:
+            x = x @ weight
+            x += bias
             x = _standardize(x) if self.is_normalized else x
             x = self._activation(x, out=x)
         weight, bias = self.layers[-1]
-        return x @ weight + bias
+        x = x @ weight
+        x += bias
+        return x
 
 
 def _standardize(x: Float32[np.ndarray, "n rows hidden"]) -> Float32[np.ndarray, "n rows hidden"]:
@@ -123,14 +130,19 @@ class GaussianPolicy:
 
     def gaussian(self, obs: Observed, lam: Asked) -> tuple[Actions, Actions]:
         """Mean and log standard deviation before the squash."""
-        x = np.concatenate([obs, lam], axis=2) if self._is_conditioned else obs
-        mean, log_std = np.split(self._net(x), 2, axis=2)
-        return mean, np.clip(log_std, *LOG_STD_RANGE)
+        out = self._net(np.concatenate([obs, lam], axis=2) if self._is_conditioned else obs)
+        half = out.shape[2] // 2
+        log_std = out[:, :, half:]
+        # np.clip and np.split take three times as long: with few rows, calls are what acting costs.
+        return out[:, :, :half], np.minimum(np.maximum(log_std, LOG_STD_RANGE[0]), LOG_STD_RANGE[1])
 
     def explore(self, obs: Observed, lam: Asked, noise: Noise, step: int) -> Stored:
         del step
-        mean, log_std = self.gaussian(obs, lam)
-        return np.tanh(mean + np.exp(log_std) * noise)
+        mean, action = self.gaussian(obs, lam)
+        np.exp(action, out=action)
+        action *= noise
+        action += mean
+        return np.tanh(action, out=action)
 
     sample = explore
 
@@ -237,34 +249,59 @@ def gaussian_acting(spec: EnvSpec, hidden: int, is_conditioned: bool) -> Acting:
     """How SAC and related algorithms act."""
     size_in = spec.obs_size + (spec.num_objectives if is_conditioned else 0)
     widths = (size_in, hidden, hidden, 2 * spec.action_size)
-    return continuous_acting(spec, lambda flat: GaussianPolicy(flat, widths, is_conditioned))
+    return continuous_acting(spec, partial(GaussianPolicy, widths=widths, is_conditioned=is_conditioned))
 
 
 def noisy_acting(spec: EnvSpec, hidden: int, noise_scale: float) -> Acting:
     """How DDPG and related algorithms act."""
     widths = (spec.obs_size + spec.num_objectives, hidden, hidden, spec.action_size)
-    return continuous_acting(spec, lambda flat: NoisyPolicy(flat, widths, noise_scale))
+    return continuous_acting(spec, partial(NoisyPolicy, widths=widths, noise_scale=noise_scale))
 
 
 def continuous_acting(spec: EnvSpec, policy: Callable[[Parameters], HostPolicy]) -> Acting:
-    """Actions in [-1, 1] with standard normal noise."""
+    """Actions in [-1, 1] with standard normal noise; if `policy` can be sent to another process, all of it can."""
     return Acting(
         policy=policy,
-        draw_noise=lambda generator, num: generator.standard_normal((num, spec.action_size)).astype(np.float32),
-        draw_actions=lambda generator, num: generator.uniform(-1.0, 1.0, (num, spec.action_size)).astype(np.float32),
-        decode=lambda stored: stored,
+        draw_noise=partial(_draw_normal, size=spec.action_size),
+        draw_actions=partial(_draw_uniform, size=spec.action_size),
+        decode=_as_stored,
         action_size=spec.action_size,
     )
 
 
+def _draw_normal(generator: np.random.Generator, num: int, size: int) -> Float32[np.ndarray, "num size"]:
+    return generator.standard_normal((num, size)).astype(np.float32)
+
+
+def _draw_uniform(generator: np.random.Generator, num: int, size: int) -> Float32[np.ndarray, "num size"]:
+    return generator.uniform(-1.0, 1.0, (num, size)).astype(np.float32)
+
+
+def _as_stored(stored: Float32[np.ndarray, "*batch a"]) -> Float32[np.ndarray, "*batch a"]:
+    return stored
+
+
 def greedy_acting(greedy: Greedy) -> Acting:
     """How DQN and related algorithms act; the replay stores indices, which are exact below 2^24."""
-    num_actions = len(greedy.actions)
     return Acting(
         policy=partial(GreedyPolicy, greedy=greedy),
-        draw_noise=lambda generator, num: generator.random((num, 2), dtype=np.float32),
-        draw_actions=lambda generator, num: generator.integers(num_actions, size=(num, 1)).astype(np.float32),
-        decode=lambda stored: greedy.actions[stored[..., 0].astype(np.int64)],
+        draw_noise=_draw_two,
+        draw_actions=partial(_draw_indices, num_actions=len(greedy.actions)),
+        decode=partial(_decode_indices, actions=greedy.actions),
         action_size=1,
         is_discrete=True,
     )
+
+
+def _draw_two(generator: np.random.Generator, num: int) -> Float32[np.ndarray, "num 2"]:
+    return generator.random((num, 2), dtype=np.float32)
+
+
+def _draw_indices(generator: np.random.Generator, num: int, num_actions: int) -> Float32[np.ndarray, "num 1"]:
+    return generator.integers(num_actions, size=(num, 1)).astype(np.float32)
+
+
+def _decode_indices(
+    stored: Float32[np.ndarray, "*batch 1"], actions: Float32[np.ndarray, "actions act"]
+) -> Float32[np.ndarray, "*batch act"]:
+    return actions[stored[..., 0].astype(np.int64)]

@@ -16,7 +16,6 @@ from jaxtyping import Float, Float32, Float64, Int32, Int64, Shaped
 from qpensieve import config as configs
 from qpensieve.config import RunConfig
 from qpensieve.envs import LaneOptions, make_lanes
-from qpensieve.envs.base import State as LaneState
 from qpensieve.learning.acting import Exportable, Served
 from qpensieve.learning.serving import act_by_policy, nearest, one_batch_each
 from qpensieve.learning.tally import Infos, Tally
@@ -25,8 +24,9 @@ from qpensieve.methods import make_algorithm
 from qpensieve.records.trees import arrays_to_tree, tree_to_arrays, under
 from qpensieve.replay.layout import Rows, layout_of
 from qpensieve.replay.slots import Slots
-from qpensieve.train.collect import Collected, Collector
+from qpensieve.train.collect import Collected, Collecting, Collector
 from qpensieve.train.cores import make_devices, num_parts, spread
+from qpensieve.train.crew import Crew, can_work
 from qpensieve.train.evaluate import evaluate
 from qpensieve.train.learner import Block, Learner, TrainState, make_learner
 from qpensieve.train.session import EnvFailedError, check_finite, environment_errors
@@ -58,17 +58,14 @@ class Trainer:
         self.algorithm = make_algorithm(config.algo, config.agent, self.spec)
         self.layout = layout_of(self.spec, self.algorithm.acting)
         """The layout of a transition in a row of the replay."""
-        options = LaneOptions(num_threads=config.num_threads)
-        lanes = make_lanes(config.domain, self.num_lanes, self.lane_seeds, options)
-        self.collector = Collector(lanes, self.lane_seeds, config.block, self.algorithm)
         self._learner = _make_learner(self)
+        self.collector = _make_collector(self)
+        self._begin()
         self._slots = Slots(
             self.algorithm.learning, self.layout, self.capacity, self.num_lanes, discount=self.algorithm.discount
         )
         self.step = self.summed_to = self._written = 0
         self._state = self._learner.init(jnp.asarray(config.seed_list))
-        self._begin()
-        self._boundary: LaneState = lanes.state()
         self._acting = self.newest_flat()
         self._pending = _Pending(self._acting, None, 0)
         self._tally = Tally()
@@ -150,7 +147,6 @@ class Trainer:
             self._state, flat, info = self._learner.write(self._state, block), self._pending.flat, None
         self._hand_over()
         self._pending = _Pending(flat, info, self.step)
-        self._boundary = self.collector.lanes.state()
         return collected.rows
 
     def place(self, collected: Collected) -> Block:
@@ -244,7 +240,7 @@ class Trainer:
         arrays = tree_to_arrays(self._without_rows(), "state")
         for name, value in arrays.items():
             self._check_finite(name, value)
-        arrays |= {f"lanes/{name}": value for name, value in self._boundary.items()}
+        arrays |= {f"lanes/{name}": value for name, value in self.collector.state().items()}
         arrays |= self._tally.arrays()
         arrays |= {f"memory/{name}": value for name, value in self._slots.state().items()}
         arrays["acting"] = self._acting
@@ -262,9 +258,7 @@ class Trainer:
         saved = arrays_to_tree(self._without_rows(), arrays, "state")
         buffer = self._slots.restored(saved.replay, under(arrays, "memory/"), rows, first)
         self._state = self._learner.place(replace(saved, replay=buffer))
-        self.collector.lanes.restore(under(arrays, "lanes/"))
-        self.collector.refresh_preferences(range(self.num_lanes))
-        self._boundary = self.collector.lanes.state()
+        self.collector.restore(under(arrays, "lanes/"))
         self.step, count = (int(value) for value in arrays["counters"])
         self.summed_to, self._written = self.step, 0 if rows is None else self.step
         self._acting = arrays["acting"]
@@ -366,6 +360,25 @@ def _chunks(freed: Sequence[Int32[np.ndarray, " _"]], none: int) -> Iterator[Int
             part = of_lane[start : start + FREED_AT_ONCE]
             chunk[lane, : len(part)] = part
         yield chunk
+
+
+def _make_collector(trainer: Trainer) -> Collecting:
+    """In this process, or by a crew where there are cores to spare."""
+    config, seeds, behaviour = trainer.config, trainer.lane_seeds, trainer.algorithm.behaviour
+    num = num_workers(config.num_threads, trainer.num_agents, is_accelerated=jax.default_backend() != "cpu")
+    if num > 1 and isinstance(config.domain, str) and can_work(config.domain, behaviour):
+        return Crew(config.domain, seeds, config.block, behaviour, num)
+    lanes = make_lanes(config.domain, len(seeds), seeds, LaneOptions(num_threads=config.num_threads))
+    return Collector(lanes, seeds, config.block, behaviour)
+
+
+def num_workers(num_threads: int | None, num_agents: int, is_accelerated: bool) -> int:
+    """How many processes should collect; 1: none but this one.
+
+    Without an accelerator the cores are busy learning, and collecting is a small part of the time: then only if asked.
+    """
+    default = max(1, available_cores() - 1) if is_accelerated else 1
+    return min(num_threads or default, num_agents)
 
 
 def _make_learner(trainer: Trainer) -> Learner:
