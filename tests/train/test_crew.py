@@ -124,6 +124,31 @@ def test_a_worker_that_is_killed_is_named_and_the_next_block_starts_new_ones():
         assert_same_block(collector.collect(collector.policy(flat), 1), crew.collect(flat, 1))
 
 
+def test_a_block_that_was_begun_is_the_one_that_is_asked_for():
+    flat, collector = some_parameters("DST2d"), alone("DST2d")
+    other = flat + np.float32(0.5)
+    with crew_of("DST2d") as crew:
+        for number, begun, asked in ((0, None, None), (1, flat, flat), (2, other, flat), (3, flat, None)):
+            crew.begin(begun, number)
+            before = crew.state()  # that of the block before, while the workers collect
+            assert_same_state(collector.state(), before)
+            policy = None if asked is None else collector.policy(asked)
+            assert_same_block(collector.collect(policy, number), crew.collect(asked, number))
+        crew.begin(flat, 4)
+        saved = collector.state()
+        collector.collect(None, 4)
+        crew.restore(saved)
+        assert_same_state(saved, crew.state())
+        crew.collect(None, 4)
+        assert_same_state(collector.state(), crew.state())
+        processes_of(crew)[0].kill()
+        processes_of(crew)[0].wait()
+        crew.begin(flat, 5)
+        with pytest.raises(EnvError, match="lanes 0 to 0 ended with code -9"):
+            crew.collect(flat, 5)
+        assert_same_block(collector.collect(collector.policy(flat), 5), crew.collect(flat, 5))
+
+
 def test_an_error_in_a_worker_has_its_type_and_lane_and_changes_nothing():
     flat, collector = some_parameters("Hopper2d"), alone("Hopper2d")
     collector.collect(None, 0)
@@ -268,8 +293,10 @@ class TestTraining:
         one, two = Trainer(self.tiny(1)), Trainer(self.tiny(2))
         assert isinstance(two.collector, Crew)
         self.advance_to(two, 140)
+        two.restore(two.arrays(), *two.replay_rows())  # drops the block that was begun: its answer may be there already
         before = two.arrays()
         processes_of(two.collector)[0].kill()
+        processes_of(two.collector)[0].wait()
         lost = r"^the environment failed after step 140: DST2d: the process that steps lanes 0 to 0 ended with code -9"
         with pytest.raises(EnvFailedError, match=lost):
             two.advance()

@@ -101,6 +101,10 @@ class Collecting(Protocol):
         """What to collect with."""
         ...
 
+    def begin(self, policy: Any, number: int) -> None:
+        """Told what `collect` will be asked for next."""
+        ...
+
     def collect(self, policy: Any, number: int) -> Collected:
         """Block `number`: K steps of every lane, with `policy`, or uniformly random actions without one."""
         ...
@@ -175,6 +179,9 @@ class Collector(PastPreferences):
         if self._pool is None:
             return self._acting.policy(flat)
         return SharedPolicy(self._acting, flat, self._pool, self._num_threads)
+
+    def begin(self, policy: Explorer | None, number: int) -> None:
+        """Nothing happens before `collect`: there is nobody else to do it."""
 
     def collect(self, policy: Explorer | None, number: int, into: Collected | None = None) -> Collected:
         """Block `number`: K steps of every lane, with `policy`, or uniformly random actions without one.

@@ -78,7 +78,7 @@ class Task:
 
 def can_work(domain: EnvSource, behaviour: Behaviour) -> bool:
     """Whether a crew can collect this: a domain of ours, a behaviour that can be sent, a system with shared files."""
-    if os.name != "posix" or not isinstance(domain, str) or find_domain(domain) is None:
+    if os.name != "posix" or not sys.executable or not isinstance(domain, str) or find_domain(domain) is None:
         return False
     try:
         pickle.dumps(behaviour)
@@ -109,6 +109,8 @@ class Crew(PastPreferences):
         self._edges = np.linspace(0, num_agents, self.num_workers + 1).astype(np.int64) * behaviour.num_lanes
         self._workers: list[_Worker] = []
         self._is_starting = False
+        self._begun: tuple[Parameters | None, int] | None = None
+        self._failure: EnvError | None = None
         self._parts: list[bytes] = []
         """State of each worker's lanes at the end of the newest whole block, as it came."""
 
@@ -131,6 +133,8 @@ class Crew(PastPreferences):
         lanes.check_state(state)
         lanes.close()
         self._finish_start()
+        self._drop_begun()
+        self._failure = None
         self._parts = [pickle.dumps(part) for part in split_state(state, self._edges)]
         self._go_to_boundary()
 
@@ -138,16 +142,24 @@ class Crew(PastPreferences):
         """What to collect with."""
         return flat
 
+    def begin(self, policy: Parameters | None, number: int) -> None:
+        """Begin a block that will be asked for next; a failure is raised when it is."""
+        try:
+            self._ask(policy, number)
+        except EnvError as error:
+            self._failure = error
+
     def collect(self, policy: Parameters | None, number: int) -> Collected:
         """Block `number`: K steps of every lane, with `policy`, or uniformly random actions without one."""
-        self._finish_start()
-        if not self._workers:
-            self._go_to_boundary()
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+        if self._begun is None or self._begun[0] is not policy or self._begun[1] != number:
+            self._drop_begun()
+            self._ask(policy, number)
+        self._begun = None
         block = Collected.empty(len(self._seeds), self._block, self._columns)
-        agents = self._edges // self._behaviour.num_lanes
         with self._whole_command():
-            for worker, ends in zip(self._workers, pairwise(agents.tolist()), strict=True):
-                worker.ask_for_block(None if policy is None else policy[slice(*ends)], number)
             parts = [worker.answer() for worker in self._workers]
             for worker, ends in zip(self._workers, pairwise(self._edges.tolist()), strict=True):
                 worker.memory.copy_to(block, slice(*ends))
@@ -155,9 +167,25 @@ class Crew(PastPreferences):
         return block
 
     def close(self) -> None:
+        self._begun = None
         for worker in self._workers:
             worker.close()
         self._workers = []
+
+    def _ask(self, policy: Parameters | None, number: int) -> None:
+        self._finish_start()
+        if not self._workers:
+            self._go_to_boundary()
+        agents = self._edges // self._behaviour.num_lanes
+        with self._whole_command():
+            for worker, ends in zip(self._workers, pairwise(agents.tolist()), strict=True):
+                worker.ask_for_block(None if policy is None else policy[slice(*ends)], number)
+        self._begun = (policy, number)
+
+    def _drop_begun(self) -> None:
+        """End the workers if they collect a block that nobody will ask for; the next command starts new ones."""
+        if self._begun is not None:
+            self._kill()
 
     def _finish_start(self) -> None:
         if self._is_starting:
@@ -187,10 +215,13 @@ class Crew(PastPreferences):
         try:
             yield
         except BaseException:
-            for worker in self._workers:
-                worker.kill()
-            self.close()
+            self._kill()
             raise
+
+    def _kill(self) -> None:
+        for worker in self._workers:
+            worker.kill()
+        self.close()
 
 
 class _Memory:
@@ -368,3 +399,4 @@ def main() -> None:
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # a stray print must not end up among the answers
     with suppress(BrokenPipeError, EOFError):  # the parent has ended
         serve(sys.stdin.buffer, answers)
+    os._exit(0)  # an answer that nobody reads would be tried once more, and complained about

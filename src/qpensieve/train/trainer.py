@@ -44,6 +44,11 @@ class _Pending:
     info: Any
     step: int
 
+    @property
+    def is_computing(self) -> bool:
+        is_ready = getattr(self.flat, "is_ready", None)  # parameters of the host have none
+        return is_ready is not None and not is_ready()
+
 
 class Trainer:
     """A run that advances block by block.
@@ -133,19 +138,24 @@ class Trainer:
 
     def advance(self) -> Rows:
         """Collect one block and hand it to the device; returns the rows of the block."""
-        policy = None if self.step < self.config.random_steps else self.collector.policy(self._acting)
         # A run that was resumed without its replay fills it again before it continues to learn.
         is_learning = self._written >= self.config.random_steps
         with environment_errors(f"after step {self.step}"):
-            collected = self.collector.collect(policy, self.block_number)
+            collected = self.collector.collect(self._next_policy(), self.block_number)
         block = self.place(collected)
         self.step += self.config.block
         self._written += self.config.block
+        # Whoever is waited for goes first: the next block begins as soon as its policy is there; but if the device is
+        # still busy with that policy, it gets its next work before anyone waits for it.
+        is_device_late = self._pending.is_computing
+        if not is_device_late:
+            self._hand_over()
         if is_learning:
             self._state, flat, info = self._learner.learn(self._state, block)
         else:
             self._state, flat, info = self._learner.write(self._state, block), self._pending.flat, None
-        self._hand_over()
+        if is_device_late:
+            self._hand_over()
         self._pending = _Pending(flat, info, self.step)
         return collected.rows
 
@@ -286,9 +296,15 @@ class Trainer:
         return replace(self._state, replay=self._slots.without_rows(self._state.replay))
 
     def _hand_over(self) -> None:
-        """Let the policy of the last block act next; waits for the device."""
+        """Let the policy of the last block act next, and begin with it; waits for the device."""
         self.drain()
         self._acting = np.asarray(self._pending.flat)
+        if self.step < self.goal:
+            self.collector.begin(self._next_policy(), self.block_number)
+
+    def _next_policy(self) -> Any:
+        """What the next block is collected with; None: random actions."""
+        return None if self.step < self.config.random_steps else self.collector.policy(self._acting)
 
     def _check_finite(self, what: str, value: Shaped[np.ndarray, "rows *rest"]) -> None:
         """Raise if the newest block has produced a number that is not finite."""
