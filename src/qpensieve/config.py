@@ -70,10 +70,10 @@ class RunConfig:
     other numbers."""
     num_threads: Annotated[int | None, at_least(1)] = None
     """Threads of the simulator. None: every core."""
-    kernels: Kernels = "auto"
-    """Fused kernels for the updates of qpensieve and mosac. auto: on for Hopper GPUs where they cover the settings. on:
-    candidates of the policy are scored in half precision, everything else as without kernels. full: in full precision.
-    A run stores what was chosen."""
+    kernels: Kernels = "off"
+    """Fused kernels for the updates of qpensieve and mosac. on: candidates of the policy are scored in half precision,
+    everything else as without kernels. full: those too in full precision. auto: on for Hopper GPUs where they cover the
+    settings. A run stores what was chosen."""
     agent: AgentConfig = dataclasses.field(default_factory=QPensieveConfig)
     """Settings of the algorithm."""
 
