@@ -26,7 +26,7 @@ from qpensieve.bench import methods as bench_methods
 from qpensieve.bench import train as bench_train
 from qpensieve.bench import update as bench_update
 from qpensieve.callbacks import CallbackError
-from qpensieve.config import RunConfig
+from qpensieve.config import RunConfig, about_kernels
 from qpensieve.envs import DISCRETE, DOMAINS, find_domain
 from qpensieve.envs.registry import Domain
 from qpensieve.envs.simulator import EnvError
@@ -83,6 +83,8 @@ def train(words: list[str]) -> None:
     hint = "" if preset == "quick" else "--preset quick takes a few minutes"
     if not arguments.options.quiet:
         _warn(f"preparing {config.domain}, {config.algo} ...")
+    if about := about_kernels(config):
+        _warn(about)
     _complete(runs.start(arguments.out / name, config, arguments.options), hint)
 
 

@@ -15,7 +15,7 @@ from qpensieve.algos.qpensieve import QPensieveConfig
 from qpensieve.envs import code_of, find_domain, is_local, name_of
 from qpensieve.envs import registry as envs
 from qpensieve.envs.episodes import MAX_EVAL_STEPS
-from qpensieve.methods import METHODS, Method, get_method
+from qpensieve.methods import METHODS, Kernels, Method, choose_kernels, get_method
 from qpensieve.records import trust as trusting
 from qpensieve.records.atomic import write_text
 from qpensieve.records.reading import interpreting, parse, read_bytes
@@ -80,6 +80,10 @@ class RunConfig:
     """Cores that collect; numbers do not depend on it. Methods with a replay on domains of ours: from 2 on, as many
     processes share the agents, at most one each. Else threads of the simulator. None: with an accelerator all cores
     but one; without one, where the cores learn, no processes and as many threads as help."""
+    kernels: Kernels = "off"
+    """Fused kernels for the updates of qpensieve and mosac. on: candidates of the policy are scored in half precision,
+    everything else as without kernels. full: those too in full precision. auto: on for Hopper GPUs where they cover the
+    settings. A run stores what was chosen."""
     agent: AgentConfig = dataclasses.field(default_factory=QPensieveConfig)
     """Settings of the algorithm."""
 
@@ -154,8 +158,21 @@ def spec_of(config: RunConfig) -> EnvSpec:
 
 
 def resolve(config: RunConfig) -> RunConfig:
-    """The config with the settings filled in that depend on the length of the run."""
-    return replace(config, agent=config.method.resolve(config.agent, config.steps))
+    """The config with the settings filled in that depend on the length of the run or on the machine."""
+    resolved = replace(config, agent=config.method.resolve(config.agent, config.steps))
+    return replace(resolved, kernels=_choose_kernels(resolved)[0])
+
+
+def about_kernels(config: RunConfig) -> str:
+    """One sentence, if the kernels are not what was asked for or not what one would expect; else empty."""
+    return _choose_kernels(config)[1]
+
+
+def _choose_kernels(config: RunConfig) -> tuple[Kernels, str]:
+    """Settings that cannot run are left as they are: `check` refuses them."""
+    if config.algo not in METHODS or parts.problems(config):
+        return config.kernels, ""
+    return choose_kernels(config.algo, config.agent, config.kernels)
 
 
 def check(config: RunConfig) -> None:
@@ -189,7 +206,7 @@ def from_dict(values: dict[str, Any]) -> RunConfig:
     """
     if not isinstance(values, dict):
         raise ValueError(f"a configuration must be a JSON object, got a {type(values).__name__}")
-    values = dict(values)
+    values = {"kernels": "off"} | values  # older runs had none
     missing = [name for name in ("domain", "algo", "agent") if name not in values]
     if missing:
         raise ValueError(f"field {missing[0]} is missing in the configuration")

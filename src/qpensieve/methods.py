@@ -7,15 +7,17 @@ have none and train by `train.population`.
 import dataclasses
 import difflib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
-from qpensieve.algos import cnder, envelope, hybrid_sac, mosac, qpensieve, sac
+from qpensieve.algos import cnder, envelope, fused, hybrid_sac, mosac, qpensieve, sac
 from qpensieve.population import plan
 from qpensieve.population.pfa import PfaConfig
 from qpensieve.population.pgmorl import PgmorlConfig
 from qpensieve.settings import RunSettings
-from qpensieve.types import Algorithm, EnvSpec
+from qpensieve.types import Algorithm, EnvSpec, UniformLearning
+
+Kernels = Literal["auto", "off", "on", "full"]
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,7 @@ class Method:
         defaults: Settings of the run that this method starts from in every preset.
         check: (settings, run) -> one sentence for each problem.
         resolve: (settings, steps of the run) -> settings; fills in what depends on the length of the run.
+        fuse: (settings, environment, precision) -> all updates of a block on fused kernels; None: there are none.
     """
 
     name: str
@@ -43,6 +46,7 @@ class Method:
     defaults: Mapping[str, Any] = field(default_factory=dict)
     check: Callable[[Any, RunSettings], list[str]] = lambda settings, run: []
     resolve: Callable[[Any, int], Any] = lambda settings, steps: settings
+    fuse: Callable[[Any, EnvSpec, fused.Precision], fused.Block] | None = None
 
     @property
     def is_population(self) -> bool:
@@ -70,6 +74,7 @@ _TABLE = (
         qpensieve.QPensieveConfig,
         qpensieve.make,
         quick={**_QUICK_NETS, **_QUICK_PENSIEVE},
+        fuse=fused.fuse_qpensieve,
     ),
     Method(
         "mosac",
@@ -77,6 +82,7 @@ _TABLE = (
         mosac.SacConfig,
         mosac.make,
         quick=_QUICK_NETS,
+        fuse=fused.fuse_mosac,
     ),
     Method(
         "sac",
@@ -162,19 +168,38 @@ def get_method(name: str) -> Method:
     return METHODS[name]
 
 
-def make_algorithm(name: str, settings: Any, spec: EnvSpec) -> Algorithm[Any]:
-    """The algorithm of an off-policy method, for an environment.
+def make_algorithm(name: str, settings: Any, spec: EnvSpec, kernels: Kernels = "off") -> Algorithm[Any]:
+    """The algorithm of an off-policy method, for an environment; with fused kernels if they are wanted and there.
 
     Raises:
         ValueError: If the environment does not fit the method.
     """
-    make = get_method(name).make
-    if make is None:
+    method = get_method(name)
+    if method.make is None:
         raise ValueError(f"{name} trains a population: it has no algorithm for the training loop with a replay")
-    algorithm = make(settings, spec)
+    algorithm = method.make(settings, spec)
     if not algorithm.acting.is_discrete:
         check_continuous(name, spec)
-    return algorithm
+    choice, _ = choose_kernels(name, settings, kernels)
+    if choice == "off" or method.fuse is None or not isinstance(algorithm.learning, UniformLearning):
+        return algorithm
+    block = method.fuse(settings, spec, "full" if choice == "full" else "half")
+    return replace(algorithm, learning=replace(algorithm.learning, block=block))
+
+
+def choose_kernels(name: str, settings: Any, asked: Kernels) -> tuple[Kernels, str]:
+    """What is made of a wish for fused kernels, "auto" decided; and in one sentence what users may not expect of it."""
+    if asked == "off":
+        return "off", ""
+    fuse, missing = get_method(name).fuse, fused.unavailable()
+    if asked == "auto" and (fuse is None or fused.is_interpreted()):
+        return "off", ""
+    gap = f"there are none for {name}" if fuse is None else fused.uncovered(settings)
+    gap = gap or (missing if asked == "auto" else "")
+    if gap:
+        return "off", f"kernels are off: {gap}"
+    slow = f"kernels are interpreted, which is for tests and very slow: {missing}" if missing else ""
+    return ("on" if asked == "auto" else asked), slow
 
 
 def check_continuous(name: str, spec: EnvSpec) -> None:

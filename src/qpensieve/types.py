@@ -77,6 +77,8 @@ S = TypeVar("S")
 
 Info = dict[str, Float[Array, ""]]
 """Name -> value that an update reports; averaged over a block before it is logged."""
+Infos = dict[str, Float[Array, " agent"]]
+"""The same of every agent."""
 
 
 @dataclass(frozen=True)
@@ -87,10 +89,13 @@ class UniformLearning(Generic[S]):
         update: (state, batches, chance) -> state, what to log. One gradient step; there is one batch for each lane.
         draw: (batches, key) -> chance: everything random that an update needs. Depends on no state, so that it is drawn
             for a whole block at once, before its first update. Default: the key itself.
+        block: (states [agent], batches [agent, K], chance [agent, K]) -> states, means of what to log: all updates of a
+            block, of all agents, in place of `update`. None: there is no such form.
     """
 
     update: Callable[[S, tuple[Transition, ...], Any], tuple[S, Info]]
     draw: Callable[[tuple[Transition, ...], Key[Array, ""]], Any] = lambda batches, key: key
+    block: Callable[[S, tuple[Transition, ...], Any], tuple[S, Infos]] | None = None
 
 
 def from_one_lane(

@@ -1,13 +1,15 @@
 """Milliseconds per update, compared with the least time that the matrix products need on this machine.
 
-The least time (the floor) is the counted floating-point work divided by the best float32 rate of square products of
-size 256 to 2048, measured in the same run.
+The least time (the floor) is the counted floating-point work divided by the best rate of square products, measured in
+the same run: of size 256 to 2048, on a GPU up to 8192. What kernels do in half precision counts at the rate of such
+products.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from statistics import median
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -18,12 +20,16 @@ from qpensieve.bench import plain
 from qpensieve.bench.timing import interleave, seconds
 from qpensieve.console import Row
 from qpensieve.envs import get_domain
+from qpensieve.methods import Kernels, choose_kernels, get_method, make_algorithm
 from qpensieve.replay.layout import RowLayout, layout_of
 from qpensieve.train.learner import Block, Learner, make_learner
 from qpensieve.types import Algorithm, EnvSpec
 
 MATRIX_SIZES = (256, 512, 1024, 2048)
+GPU_MATRIX_SIZES = (2048, 8192)
 REPLAY_ROWS = 20_000
+WARM_UP = 10
+"""Updates before the movement of kernels is compared with the plain one's."""
 MOSAC_AS_PENSIEVE = qpensieve.QPensieveConfig(num_preferences=1, num_snapshots=0)
 
 
@@ -37,6 +43,7 @@ class Settings:
         block: Updates per call.
         repeats: Interleaved repeats; the median is shown.
         plain: Also time the plain form of Q-Pensieve.
+        kernels: Fused kernels to time beside the form without; what is off here is left out.
     """
 
     domain: str = "Hopper2d"
@@ -44,6 +51,15 @@ class Settings:
     block: int = 10
     repeats: int = 5
     plain: bool = True
+    kernels: tuple[Kernels, ...] = ("auto",)
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Best rates of square products, floating-point operations a second: in float32, and in float16."""
+
+    full: float
+    half: float
 
 
 def run(settings: Settings, progress: Callable[[str], None]) -> list[Row]:
@@ -51,25 +67,64 @@ def run(settings: Settings, progress: Callable[[str], None]) -> list[Row]:
     spec = get_domain(settings.domain).spec
     rows = []
     for num_seeds in settings.seeds:
-        names = ["mosac", "qpensieve", *(["qpensieve plain"] if settings.plain else [])]
+        names = _names(settings)
         progress(f"update: compiling for {num_seeds} seed(s)")
         timers = [_timer(_algorithm(name, spec), spec, num_seeds, settings.block) for name in names]
-        rates: list[float] = []
-        parts = [*timers, lambda rates=rates: rates.append(matrix_rate()) or 0.0]
+        rates: list[Rates] = []
+        parts = [*timers, lambda rates=rates: rates.append(matrix_rates()) or 0.0]
         for part in parts:
             part()
         progress(f"update: measuring {num_seeds} seed(s)")
         times = interleave(parts, settings.repeats)
-        rows += _rows(dict(zip(names, times[:-1], strict=True)), spec, num_seeds, max(rates))
+        best = Rates(max(rate.full for rate in rates), max(rate.half for rate in rates))
+        errors = {name: movement_error(name, spec, num_seeds) for name in names if "kernels" in name}
+        new = _rows(dict(zip(names, times[:-1], strict=True)), spec, num_seeds, best)
+        rows += [row | {"movement error": errors.get(str(row["method"]))} for row in new]
     return rows
 
 
-def _rows(times: dict[str, list[float]], spec: EnvSpec, num_seeds: int, rate: float) -> list[Row]:
+def movement_error(name: str, spec: EnvSpec, num_seeds: int) -> float:
+    """How far kernels take a network from where one plain update does, over the way of that update; the worst network.
+
+    From a state that has learned from a block, so that Adam's moments are warm.
+    """
+    fused, oracle = _algorithm(name, spec), _algorithm(name.partition(",")[0], spec)
+    layout = layout_of(spec, oracle.acting)
+    plain_learner, learner = (make_learner(algorithm, layout, REPLAY_ROWS) for algorithm in (oracle, fused))
+    noise = np.random.default_rng(1).standard_normal((num_seeds, WARM_UP, layout.width))
+    rows = jnp.asarray(noise, jnp.float32)
+    start, _, _ = plain_learner.learn(_with_snapshots(_filled(plain_learner, layout, num_seeds)), Block(rows))
+    nets = lambda state: getattr(state.agent, "sac", state.agent)
+    after = lambda learner: nets(learner.learn(jax.tree.map(jnp.copy, start), Block(rows[:, :1]))[0])
+    begin, end, expected = nets(start), after(learner), after(plain_learner)
+    of = lambda name: (
+        _distance(getattr(end, name), getattr(expected, name))
+        / _distance(getattr(expected, name), getattr(begin, name))
+    )
+    return max(map(of, ("actor", "critic", "target")))
+
+
+def _distance(tree: Any, other: Any) -> float:
+    pairs = zip(jax.tree.leaves(tree), jax.tree.leaves(other), strict=True)
+    return float(jnp.sqrt(sum(jnp.sum(jnp.square(a - b)) for a, b in pairs)))
+
+
+def _names(settings: Settings) -> list[str]:
+    """What is timed: methods, each also with the kernels that run here, and the plain form of Q-Pensieve."""
+    names = ["mosac", "qpensieve"]
+    chosen = [choose_kernels("mosac", mosac.SacConfig(), asked)[0] for asked in settings.kernels]
+    names += [f"{name}, kernels {choice}" for choice in dict.fromkeys(chosen) if choice != "off" for name in names[:2]]
+    return [*names, *(["qpensieve plain"] if settings.plain else [])]
+
+
+def _rows(times: dict[str, list[float]], spec: EnvSpec, num_seeds: int, rates: Rates) -> list[Row]:
     rows = []
     for name, values in times.items():
-        counted = MOSAC_AS_PENSIEVE if name == "mosac" else qpensieve.QPensieveConfig()
+        counted = MOSAC_AS_PENSIEVE if name.startswith("mosac") else qpensieve.QPensieveConfig()
         flop, each = num_seeds * count_flop(counted, spec), median(values)
-        against = None if name == "mosac" else times.get("qpensieve plain")
+        half = num_seeds * count_scoring(counted, spec) if name.endswith("kernels on") else 0.0
+        floor = (flop - half) / rates.full + half / rates.half
+        against = None if name.startswith("mosac") else times.get("qpensieve plain")
         speedup = median(p / v for p, v in zip(against, values, strict=True)) if against else None
         rows.append(
             {
@@ -78,9 +133,10 @@ def _rows(times: dict[str, list[float]], spec: EnvSpec, num_seeds: int, rate: fl
                 "ms/update": 1e3 * each,
                 "seed-updates/s": num_seeds / each,
                 "GFLOP": flop / 1e9,
-                "GFLOP/s of products": rate / 1e9,
-                "floor ms": 1e3 * flop / rate,
-                "times floor": each / (flop / rate) if "plain" not in name else None,
+                "GFLOP/s of products": rates.full / 1e9,
+                "GFLOP/s in half precision": rates.half / 1e9,
+                "floor ms": 1e3 * floor,
+                "times floor": each / floor if "plain" not in name else None,
                 "times faster than plain": speedup,
             }
         )
@@ -93,39 +149,53 @@ def count_flop(cfg: qpensieve.QPensieveConfig, spec: EnvSpec) -> float:
     b, h = sac.batch_size, sac.hidden
     actor = 2 * b * ((spec.obs_size + d) * h + h * h + h * 2 * spec.action_size)
     critic = 2 * b * ((spec.obs_size + spec.action_size + d) * h + h * h + h * d)
+    target, critics, policy = actor + 2 * critic, 2 * 3 * critic, 3 * actor
+    return float(target + critics + policy) + count_scoring(cfg, spec)
+
+
+def count_scoring(cfg: qpensieve.QPensieveConfig, spec: EnvSpec) -> float:
+    """The part of it that scores candidates and climbs the winners."""
+    b, h = cfg.sac.batch_size, cfg.sac.hidden
     nets = 2 * (cfg.num_snapshots + 1)
     score = nets * 2 * b * ((spec.obs_size + spec.action_size) * h + cfg.num_preferences * (h * h + h))
     winner = 2 * b * (nets * h * h + h * spec.action_size)
-    target, critics, policy = actor + 2 * critic, 2 * 3 * critic, 3 * actor
-    return float(target + critics + policy + score + winner)
+    return float(score + winner)
 
 
-def matrix_rate() -> float:
-    """Best float32 rate of square products, floating-point operations a second."""
-    best = 0.0
-    for size in MATRIX_SIZES:
-        x = jnp.asarray(np.random.default_rng(0).standard_normal((size, size)), jnp.float32)
-        work = lambda x=x: _product(x).block_until_ready()
-        work()
-        best = max(best, 2 * size**3 / min(seconds(work) for _ in range(5)))
-    return best
+def matrix_rates() -> Rates:
+    """Best rates of square products; in half precision on a GPU only, elsewhere it is emulated."""
+    is_gpu = jax.default_backend() == "gpu"
+    sizes = GPU_MATRIX_SIZES if is_gpu else MATRIX_SIZES
+    full = max(_rate(size, jnp.float32) for size in sizes)
+    return Rates(full, max(_rate(size, jnp.float16) for size in sizes) if is_gpu else full)
 
 
-_product = jax.jit(lambda x: x @ x)
+def _rate(size: int, dtype: Any) -> float:
+    """Rate of products of one size. On a GPU several in one call: a single one would measure the launch too."""
+    num = 16 if jax.default_backend() == "gpu" else 1
+    x = jnp.asarray(np.random.default_rng(0).standard_normal((size, size)) / size**0.5, dtype)
+    work = lambda: _products(x, num).block_until_ready()
+    work()
+    return num * 2 * size**3 / min(seconds(work) for _ in range(5))
+
+
+@partial(jax.jit, static_argnums=1)
+def _products(x: Any, num: int) -> Any:
+    return jax.lax.fori_loop(0, num, lambda _, y: x @ y, x)
 
 
 def _algorithm(name: str, spec: EnvSpec) -> Algorithm[Any]:
-    if name == "mosac":
-        return mosac.make(mosac.SacConfig(), spec)
-    make = plain.make if name.endswith("plain") else qpensieve.make
-    return make(qpensieve.QPensieveConfig(), spec)
+    if name.endswith("plain"):
+        return plain.make(qpensieve.QPensieveConfig(), spec)
+    method, _, kernels = name.partition(", kernels ")
+    return make_algorithm(method, get_method(method).config(), spec, cast(Kernels, kernels or "off"))
 
 
 def _timer(algorithm: Algorithm[Any], spec: EnvSpec, num_seeds: int, block: int) -> Callable[[], float]:
     """A function that runs one block of updates and returns the seconds of one update (of all seeds)."""
     layout = layout_of(spec, algorithm.acting)
     learner = make_learner(algorithm, layout, REPLAY_ROWS)
-    state = _filled(learner, layout, num_seeds)
+    state = _with_snapshots(_filled(learner, layout, num_seeds))
     rows = np.random.default_rng(1).standard_normal((num_seeds, block, layout.width))
 
     def time_block() -> float:
@@ -147,3 +217,18 @@ def _filled(learner: Learner, layout: RowLayout, num_seeds: int) -> Any:
     state = learner.init(jnp.arange(num_seeds))
     noise = np.random.default_rng(2).standard_normal((num_seeds, REPLAY_ROWS, layout.width))
     return learner.write(state, Block(jnp.asarray(noise, jnp.float32)))
+
+
+def _with_snapshots(state: Any) -> Any:
+    """The state with a full Q replay buffer, if it has one: critics that differ, so that each wins somewhere."""
+    if not hasattr(state.agent, "snapshots"):
+        return state
+    generator, agent = np.random.default_rng(3), state.agent
+
+    def vary(slots: Any, leaf: Any) -> Any:
+        noise = generator.normal(scale=0.02, size=slots.shape)
+        return jnp.asarray(np.asarray(leaf)[:, None] + noise, jnp.float32)
+
+    critics = jax.tree.map(vary, agent.snapshots.critics, agent.sac.critic)
+    ring = replace(agent.snapshots, critics=critics, filled=jnp.ones_like(agent.snapshots.filled))
+    return replace(state, agent=replace(agent, snapshots=ring))

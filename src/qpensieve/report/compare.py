@@ -40,6 +40,7 @@ class Result:
         samples: Environment steps of a seed, all its lanes together.
         search: Populations: iterations of every task, generations after the warm-up, and environment steps that
             measured policies, in addition to the training steps.
+        kernels: Fused kernels that it was trained with: off, on or full.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Result:
     reference: Float64[np.ndarray, " d"] | None
     samples: int
     search: tuple[int, int, int] | None = None
+    kernels: str = "off"
 
 
 def read(path: Path, step: int | None = None) -> Result:
@@ -77,6 +79,7 @@ def _from_folder(path: Path, step: int | None) -> Result:
         table.reference,
         chosen * lanes_per_seed(path),
         _search_at(search, chosen, steps[-1]),
+        str(run.config.get("kernels", "off")),
     )
 
 
@@ -109,6 +112,7 @@ def _take_apart(path: Path, content: dict[str, Any], row: dict[str, Any]) -> Res
         None if reference is None else np.array(reference, np.float64),
         row["step"] * int(content["provenance"].get("lanes_per_seed", 1)),
         _search_at(content.get("search"), row["step"], content["full_protocol"][-1]["step"]),
+        str(config.get("kernels", "off")),
     )
 
 
@@ -183,8 +187,12 @@ def _on(result: Result, preferences: Float64[np.ndarray, "p d"]) -> Result:
 
 
 def table(results: Sequence[Result]) -> list[dict[str, Any]]:
-    """One row per method: UT, HV, best single row and ED against MO-SAC (same seed index), mean and std over seeds."""
+    """One row per method: UT, HV, best single row and ED against MO-SAC (same seed index), mean and std over seeds.
+
+    Kernels have their own column if not all results were trained with the same.
+    """
     rows = []
+    is_mixed = len({result.kernels for result in results}) > 1
     against = next((result for result in results if result.algo == REFERENCE), None)
     has_search = any(result.search for result in results)
     for name, result in zip(labels(results), results, strict=True):
@@ -196,6 +204,7 @@ def table(results: Sequence[Result]) -> list[dict[str, Any]]:
                 "method": name,
                 "steps": result.step,
                 "environment steps per seed": result.samples,
+                **({"kernels": result.kernels} if is_mixed else {}),
                 **(search if has_search else {}),
                 "preferences": len(result.preferences),
                 **_compared(scores),

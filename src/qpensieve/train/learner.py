@@ -6,6 +6,7 @@ have one per seed and preference, seed by seed.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol
 
 import equinox as eqx
@@ -18,7 +19,7 @@ from qpensieve.replay import priorities
 from qpensieve.replay import ring as replay
 from qpensieve.replay.layout import RowLayout
 from qpensieve.replay.ring import AnyReplay, PrioritizedReplay, Replay
-from qpensieve.types import Algorithm, Hints, Info, PrioritizedLearning, Transition, UniformLearning
+from qpensieve.types import Algorithm, Hints, Info, Infos, PrioritizedLearning, Transition, UniformLearning
 
 NEW_TRANSITIONS = 2**31 - 1
 """Folded into an agent's key for the priorities of new transitions, in place of the number of an update."""
@@ -44,7 +45,6 @@ class Block(eqx.Module):
 
 
 Flat = Float[Array, "agent parameters"]
-Infos = dict[str, Float[Array, " agent"]]
 
 
 @dataclass(frozen=True)
@@ -131,30 +131,39 @@ class _UniformCourse:
         return replace(state, replay=jax.vmap(replay.add)(_ring(state), block.rows))
 
     def learn(self, state: TrainState, block: Block) -> tuple[TrainState, Infos]:
-        lanes, buffer = self.algorithm.num_lanes, _ring(state)
+        num = block.rows.shape[1]
+        # Batches and chance of the whole block at once: inside the loop they would be many small kernels more.
+        draw = partial(self._draw, _ring(state), num)
 
         def of_agent(args: Any) -> tuple[Any, Info]:
-            agent, key, first, number = args
-
-            def prepare(update: Int[Array, ""]) -> tuple[tuple[Transition, ...], Any]:
-                key_batch, key_update = jax.random.split(jax.random.fold_in(key, update))
-                # Lanes draw with the same key: each learner samples as it would if it were alone.
-                drawn = [
-                    replay.sample(buffer, number * lanes + i, jax.random.clone(key_batch), self.algorithm.batch_size)
-                    for i in range(lanes)
-                ]
-                batches = tuple(map(self.layout.unpack, drawn))
-                return batches, self.learning.draw(batches, key_update)
-
-            numbers = first + jnp.arange(block.rows.shape[1], dtype=jnp.int32)
-            # Batches and chance of the whole block at once: inside the loop they would be many small kernels more.
-            given = jax.vmap(prepare)(numbers)
+            agent, *place = args
+            given = draw(*place)
             agent, info = _scan(lambda agent, given: self.learning.update(agent, *given), agent, given)
-            return self.algorithm.end_block(agent, numbers[-1] + 1), info
+            return self.algorithm.end_block(agent, place[1] + num), info
 
-        agents = jnp.arange(len(state.num_updates))
-        agent, info = over_agents(of_agent, (state.agent, state.key, state.num_updates, agents))
+        place = (state.key, state.num_updates, jnp.arange(len(state.num_updates)))
+        if self.learning.block is None:
+            agent, info = over_agents(of_agent, (state.agent, *place))
+        else:
+            agent, info = self.learning.block(state.agent, *jax.vmap(draw)(*place))
+            agent = jax.vmap(self.algorithm.end_block)(agent, state.num_updates + num)
         return replace(state, agent=agent), info
+
+    def _draw(self, buffer: Replay, num: int, key: Any, first: Any, number: Any) -> tuple[tuple[Transition, ...], Any]:
+        """Batches and chance of `num` updates of one agent from the `first` on, [num, ...]."""
+        lanes = self.algorithm.num_lanes
+
+        def of_update(update: Int[Array, ""]) -> tuple[tuple[Transition, ...], Any]:
+            key_batch, key_update = jax.random.split(jax.random.fold_in(key, update))
+            # Lanes draw with the same key: each learner samples as it would if it were alone.
+            drawn = [
+                replay.sample(buffer, number * lanes + i, jax.random.clone(key_batch), self.algorithm.batch_size)
+                for i in range(lanes)
+            ]
+            batches = tuple(map(self.layout.unpack, drawn))
+            return batches, self.learning.draw(batches, key_update)
+
+        return jax.vmap(of_update)(first + jnp.arange(num, dtype=jnp.int32))
 
 
 @dataclass(frozen=True, eq=False)

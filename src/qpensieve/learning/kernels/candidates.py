@@ -1,0 +1,221 @@
+"""Kernels of eq. (11): score every candidate, then climb the winner of each sample.
+
+Scoring needs the sign of a difference, not its last digits: its large product may be taken in half precision, with the
+same number of digits that TF32 has and at twice its rate.
+"""
+
+from functools import partial, reduce
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+from jaxtyping import Array, Float
+
+from qpensieve.learning.kernels.calls import Ref, Tile, call, dot, of_net, relu, rows_of, shape, whole
+from qpensieve.learning.kernels.networks import Now
+from qpensieve.learning.kernels.packing import Packed, Sizes
+
+LARGEST = 6e4
+"""Activations above this are cut: float16 ends at 65504."""
+ON_CHIP = 160 * 1024
+"""Bytes of weights that a program keeps on the chip through all its preferences."""
+
+
+class Winners(NamedTuple):
+    """Per sample: the best value, whether a snapshot won, and whether another preference than lam did."""
+
+    value: Float[Array, "seed b"]
+    is_snapshot: Float[Array, "seed b"]
+    is_other: Float[Array, "seed b"]
+
+
+class Candidates(NamedTuple):
+    """Networks [n], as many for every seed; with them stands the number of the first among all of a seed."""
+
+    nets: Packed
+    second: Any
+    """Second layers in the precision of scoring."""
+    first: int
+
+    @property
+    def leaves(self) -> list[Any]:
+        nets = self.nets
+        return [nets.w1, nets.b1, self.second, nets.b2, nets.w3, nets.b3]
+
+
+def score(now: Now, x: Any, candidates: Candidates, tile: Tile, split: bool) -> Float[Array, "n m b"]:
+    """Scalars lam . Q of every network under every preference.
+
+    Args:
+        now: The update.
+        x: (s, a, 0), first half of the rows.
+        candidates: Networks.
+        tile: How it is cut.
+        split: One program per preference, instead of one for all.
+    """
+    (at, given, sizes), nets = now, candidates.nets
+    n, m = len(nets.w1), sizes.preferences
+    share = n // x.shape[0]
+    each = 1 if split else m
+    return call(
+        partial(_score, sizes=sizes, tile=tile, share=share, num=each),
+        (n, sizes.batch // tile.rows, m // each),
+        [whole(at), whole(given.prefs), rows_of(x, tile.rows, share=share), *map(of_net, candidates.leaves)],
+        [(shape(n, m, sizes.batch), pl.BlockSpec((None, each, tile.rows), lambda n, r, p: (n, p, r)))],
+        tile,
+    )[0]
+
+
+def _score(at: Ref, *refs: Ref, sizes: Sizes, tile: Tile, share: int, num: int) -> None:
+    prefs, x_ref, w1, b1, w2, b2, w3, b3, q = refs
+    k, seed, first = at[0], pl.program_id(0) // share, pl.program_id(2) * num
+    readout, constant = _readout(prefs, (k, seed), w3, b3, sizes)
+    x, bias, over_chunks = x_ref[...], b2[0, :][None], _over_chunks((w1, b1, w2), sizes, tile)
+
+    def of_preference(i: Any, _: Any) -> Any:
+        sums = _sums(over_chunks, x + prefs[k, seed, first + i, :][None], bias)
+        q[i, :] = jnp.sum(relu(sums) * readout, axis=1) + constant
+        return _
+
+    jax.lax.fori_loop(0, num, of_preference, 0)
+
+
+def _readout(prefs: Ref, where: tuple[Any, Any], w3: Ref, b3: Ref, sizes: Sizes) -> tuple[Any, Any]:
+    """The last layer with lam folded in."""
+    first = sizes.obs + sizes.act
+    lam = [prefs[*where, 0, first + i] for i in range(sizes.d)]
+    row: Any = sum(x * w3[i, :] for i, x in enumerate(lam))
+    return row[None], sum(x * b3[0, i] for i, x in enumerate(lam))
+
+
+class _Chunk(NamedTuple):
+    """Weights of some units of the first layer: into them, and out of them into the second layer."""
+
+    into: Any
+    bias: Any
+    out: Any
+
+    def sums(self, x: Any) -> Any:
+        return dot(x, self.into) + self.bias[None]
+
+
+def _over_chunks(layers: tuple[Ref, Ref, Ref], sizes: Sizes, tile: Tile) -> Any:
+    """(step, start) -> result of steps (chunk, result) -> result over all units of the first layer.
+
+    Weights are loaded once for all calls, if they fit on the chip.
+    """
+    w1, b1, w2 = layers
+    num = sizes.width // tile.chunk
+
+    def load(i: Any) -> _Chunk:
+        units = pl.ds(i * tile.chunk, tile.chunk)
+        return _Chunk(w1[:, units], b1[0, units], w2[units, :])
+
+    if sizes.width * (sizes.width * w2.dtype.itemsize + 4 * sizes.columns) > ON_CHIP:
+        return lambda step, start: jax.lax.fori_loop(0, num, lambda i, result: step(load(i), result), start)
+    chunks = [load(i) for i in range(num)]
+    return lambda step, start: reduce(lambda result, chunk: step(chunk, result), chunks, start)
+
+
+def _sums(over_chunks: Any, x: Any, bias: Any) -> Any:
+    """Sums into the second layer."""
+
+    def add(chunk: _Chunk, sums: Any) -> Any:
+        first = jnp.minimum(relu(chunk.sums(x)), LARGEST)
+        return sums + dot(first.astype(chunk.out.dtype), chunk.out)
+
+    return over_chunks(add, jnp.zeros((len(x), bias.shape[1]))) + bias
+
+
+class Scored(NamedTuple):
+    """Scores of snapshots (if there are any) and of the critic; and which snapshots exist."""
+
+    scores: tuple[Float[Array, "n m b"], ...]
+    filled: Float[Array, "seed k"]
+
+
+def climb(
+    now: Now, x: Any, scored: Scored, candidates: Candidates, tile: Tile
+) -> tuple[Float[Array, "n b columns"], Winners]:
+    """Gradient by (s, a, lam) of the winning value, of samples whose winner is the network; zero for the others.
+
+    Args:
+        now: The update.
+        x: (s, a, 0), first half of the rows.
+        scored: All scores.
+        candidates: The snapshots, or the critic.
+        tile: How it is cut.
+    """
+    (at, given, sizes), (scores, filled), nets = now, scored, candidates.nets
+    n, b, seeds = len(nets.w1), sizes.batch, x.shape[0]
+    share = n // seeds
+    of_seed = lambda: (shape(seeds, b), pl.BlockSpec((None, tile.rows), lambda n, r: (n // share, r)))
+    out = call(
+        partial(_climb, sizes=sizes, tile=tile, share=share, first=candidates.first, num=len(scores)),
+        (n, b // tile.rows),
+        [
+            whole(at),
+            whole(given.prefs),
+            of_net(filled, share),
+            rows_of(x, tile.rows, share=share),
+            *map(of_net, candidates.leaves),
+            *map(whole, scores),
+        ],
+        [rows_of(shape(n, b, sizes.columns), tile.rows), of_seed(), of_seed(), of_seed()],
+        tile,
+    )
+    return out[0], Winners(*out[1:])
+
+
+def _climb(  # noqa: PLR0913 (what Pallas calls with blocks only)
+    at: Ref, *refs: Ref, sizes: Sizes, tile: Tile, share: int, first: int, num: int
+) -> None:
+    prefs, filled, x_ref, w1, b1, w2, b2, w3, b3 = refs[:9]
+    scores, (out, value_out, is_snapshot, is_other) = refs[9 : 9 + num], refs[9 + num :]
+    k, seed, own = at[0], pl.program_id(0) // share, pl.program_id(0) % share
+    value, net, preference = _winner(scores, filled, seed, sizes, tile)
+
+    @pl.when(own == 0)
+    def _() -> None:
+        value_out[:] = value
+        is_snapshot[:] = (net < 2 * sizes.snapshots).astype(jnp.float32)
+        is_other[:] = (preference > 0).astype(jnp.float32)
+
+    is_own = net == first + own
+    out[...] = jnp.zeros(out.shape)
+
+    @pl.when(jnp.sum(is_own.astype(jnp.int32)) > 0)
+    def _() -> None:
+        x = x_ref[...]
+        for i in range(sizes.preferences):
+            x += (preference == i).astype(jnp.float32)[:, None] * prefs[k, seed, i, :][None]
+        readout, _ = _readout(prefs, (k, seed), w3, b3, sizes)
+        over_chunks = _over_chunks((w1, b1, w2), sizes, tile)
+        sums = _sums(over_chunks, x, b2[0, :][None])
+        by_sums = jnp.where(sums > 0, is_own.astype(jnp.float32)[:, None] * readout, 0.0).astype(w2.dtype)
+
+        def back(chunk: _Chunk, by_x: Any) -> Any:
+            by_first = jnp.where(chunk.sums(x) > 0, dot(by_sums, chunk.out, trans_b=True), 0.0)
+            return by_x + dot(by_first, chunk.into, trans_b=True)
+
+        out[...] = over_chunks(back, jnp.zeros((tile.rows, sizes.columns)))
+
+
+def _winner(scores: tuple[Ref, ...], filled: Ref, seed: Any, sizes: Sizes, tile: Tile) -> tuple[Any, Any, Any]:
+    """Best value of each sample, the number of its network and of its preference; the first of equals wins."""
+    rows, critics = pl.ds(pl.program_id(1) * tile.rows, tile.rows), sizes.snapshots + 1
+    value = jnp.full((tile.rows,), -jnp.inf)
+    net, preference = (jnp.zeros((tile.rows,), jnp.int32) for _ in range(2))
+    for critic in range(critics):
+        is_current = critic == critics - 1
+        ref = scores[-1] if is_current else scores[0]
+        one = seed * 2 if is_current else seed * 2 * sizes.snapshots + 2 * critic
+        for i in range(sizes.preferences):
+            q, other = ref[one, i, rows], ref[one + 1, i, rows]
+            least = jnp.minimum(q, other)
+            is_better = least > value if is_current else (least > value) & (filled[critic] > 0)
+            value = jnp.where(is_better, least, value)
+            net = jnp.where(is_better, 2 * critic + (other < q).astype(jnp.int32), net)
+            preference = jnp.where(is_better, i, preference)
+    return value, net, preference

@@ -1,0 +1,462 @@
+"""Kernels of single networks: what a policy does, what critics say, their gradients, and Adam's step.
+
+Rows of a batch are cut over programs. The second layer is taken in chunks of hidden units, so that activations of the
+first layer never leave the chip unless a later kernel needs them.
+"""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+from jaxtyping import Array, Float, Int
+
+from qpensieve.learning.kernels.calls import Ref, Tile, call, column, dot, of_net, relu, rows_of, shape, whole
+from qpensieve.learning.kernels.packing import Packed, Sizes
+from qpensieve.learning.nets import LOG_STD_RANGE
+
+ADAM = (0.9, 0.999, 1e-8)
+"""Adam's decays and epsilon, optax's defaults."""
+
+
+class Inputs(NamedTuple):
+    """What the updates of a block are given; k is the update.
+
+    Rows of `x` are (s, a, lam), then (s', 0, lam); noise stands in the columns of the action.
+    """
+
+    x: Float[Array, "k seed b2 columns"]
+    noise: Float[Array, "k seed b2 columns"]
+    r: Float[Array, "k seed b values"]
+    going_on: Float[Array, "k seed b"]
+    """Discount, or 0 where the episode has ended."""
+    prefs: Float[Array, "k seed m columns"]
+    """In the columns of lam; the first is lam itself."""
+    lam: Float[Array, "k seed values"]
+    corrections: Float[Array, "k 2"]
+    """Adam's corrections of the moments."""
+
+
+class Now(NamedTuple):
+    """One update: its number, what the updates of the block are given, and their sizes."""
+
+    at: Int[Array, " 1"]
+    given: Inputs
+    sizes: Sizes
+
+
+class Acted(NamedTuple):
+    """What a policy did: inputs for critics, log-probabilities, and for its own gradient what it computed."""
+
+    x: Float[Array, "seed b2 columns"]
+    logp: Float[Array, "seed b2"]
+    log_std: Float[Array, "seed b columns"]
+    h1: Float[Array, "seed b width"]
+    h2: Float[Array, "seed b width"]
+
+
+class Slopes(NamedTuple):
+    """Gradients of a loss by the sums into each layer."""
+
+    z1: Float[Array, "n b width"]
+    z2: Float[Array, "n b width"]
+    out: Float[Array, "n b out"]
+
+
+def act(now: Now, actor: Packed, tile: Tile) -> Acted:
+    """Actions in s, read without lam as candidates need them, and in s', read under lam as the target needs them."""
+    at, given, sizes = now
+    seeds, (b, columns, width) = given.x.shape[1], (sizes.batch, sizes.columns, sizes.width)
+    only_policy = lambda array: (array, _first_blocks(array.shape, tile.rows, b // tile.rows))
+    return Acted(
+        *call(
+            partial(_act, sizes=sizes, tile=tile),
+            (seeds, 2 * b // tile.rows),
+            [whole(at), whole(given.x), whole(given.noise), *map(of_net, _leaves(actor))],
+            [
+                rows_of(shape(seeds, 2 * b, columns), tile.rows),
+                rows_of(shape(seeds, 2 * b), tile.rows),
+                only_policy(shape(seeds, b, columns)),
+                only_policy(shape(seeds, b, width)),
+                only_policy(shape(seeds, b, width)),
+            ],
+            tile,
+        )
+    )
+
+
+def _first_blocks(sizes: tuple[int, ...], rows: int, num: int) -> pl.BlockSpec:
+    """Blocks of an array with half as many rows; programs of the other half do not write."""
+    return pl.BlockSpec((None, rows, sizes[2]), lambda n, r: (n, jnp.minimum(r, num - 1), 0))
+
+
+def _leaves(net: Packed) -> list[Any]:
+    return jax.tree.leaves(net)
+
+
+def _act(at: Ref, x_ref: Ref, noise_ref: Ref, *refs: Ref, sizes: Sizes, tile: Tile) -> None:
+    w1, b1, w2, b2, w3, b3, x_out, logp_out, log_std_out, h1_out, h2_out = refs
+    seed, block, k, c = pl.program_id(0), pl.program_id(1), at[0], sizes.columns
+    is_policy = block < sizes.batch // tile.rows
+    rows, number = pl.ds(block * tile.rows, tile.rows), column(c)
+    is_action = (number >= sizes.obs) & (number < sizes.obs + sizes.act)
+    x = jnp.where(is_action, 0.0, x_ref[k, seed, rows, :])
+    noise = noise_ref[k, seed, rows, :]
+
+    def chunk(i: Any, sums: Any) -> Any:
+        units = pl.ds(i * tile.chunk, tile.chunk)
+        h1 = relu(dot(x, w1[:, units]) + b1[0, units][None])
+
+        @pl.when(is_policy)
+        def _() -> None:
+            h1_out[:, units] = h1
+
+        return sums + dot(h1, w2[units, :])
+
+    sums = jax.lax.fori_loop(0, sizes.width // tile.chunk, chunk, jnp.zeros((tile.rows, sizes.width)))
+    h2 = relu(sums + b2[0, :][None])
+    mean = dot(h2, w3[pl.ds(0, c), :], trans_b=True) + b3[0, pl.ds(0, c)][None]
+    log_std = dot(h2, w3[pl.ds(c, c), :], trans_b=True) + b3[0, pl.ds(c, c)][None]
+    u = mean + jnp.exp(_clip(log_std)) * noise
+    logp = -0.5 * noise * noise - _clip(log_std) - 0.5 * jnp.log(2.0 * jnp.pi) - _log_det(u)
+    logp_out[:] = jnp.sum(jnp.where(is_action, logp, 0.0), axis=1)
+    is_lam = (number >= sizes.obs + sizes.act) & (number < sizes.obs + sizes.act + sizes.d)
+    x_out[...] = jnp.where(is_action, _tanh(u), jnp.where(is_lam & is_policy, 0.0, x))
+
+    @pl.when(is_policy)
+    def _() -> None:
+        h2_out[...] = h2
+        log_std_out[...] = log_std
+
+
+def _clip(log_std: Any) -> Any:
+    low, high = LOG_STD_RANGE
+    return jnp.minimum(jnp.maximum(log_std, low), high)
+
+
+def _log_det(u: Any) -> Any:
+    """Log of the derivative of tanh, stable."""
+    return 2.0 * (jnp.log(2.0) - u - relu(-2.0 * u) - jnp.log1p(jnp.exp(-jnp.abs(2.0 * u))))
+
+
+def _tanh(u: Any) -> Any:
+    return jnp.tanh(u)
+
+
+def values(x: Any, critics: Packed, sizes: Sizes, tile: Tile) -> Float[Array, "n b values"]:
+    """Vectors of target critics [seed x 2] in the second half of the rows of x."""
+    n, b = len(critics.w1), sizes.batch
+    return call(
+        partial(_values, sizes=sizes, tile=tile),
+        (n, b // tile.rows),
+        [rows_of(x, tile.rows, share=2, first=b // tile.rows), *map(of_net, _leaves(critics))],
+        [rows_of(shape(n, b, sizes.values), tile.rows)],
+        tile,
+    )[0]
+
+
+def _values(x_ref: Ref, *refs: Ref, sizes: Sizes, tile: Tile) -> None:
+    w1, b1, w2, b2, w3, b3, out = refs
+    h2 = _hidden(x_ref[...], (w1, b1, w2, b2), None, sizes, tile)
+    out[...] = dot(h2, w3[...], trans_b=True) + b3[0, :][None]
+
+
+def _hidden(x: Any, layers: tuple[Ref, ...], h1_out: Ref | None, sizes: Sizes, tile: Tile) -> Any:
+    """The second hidden layer; the first is written out if it is wanted."""
+    w1, b1, w2, b2 = layers
+
+    def chunk(i: Any, sums: Any) -> Any:
+        units = pl.ds(i * tile.chunk, tile.chunk)
+        h1 = relu(dot(x, w1[:, units]) + b1[0, units][None])
+        if h1_out is not None:
+            h1_out[:, units] = h1
+        return sums + dot(h1, w2[units, :])
+
+    sums = jax.lax.fori_loop(0, sizes.width // tile.chunk, chunk, jnp.zeros((tile.rows, sizes.width)))
+    return relu(sums + b2[0, :][None])
+
+
+def forward(
+    now: Now, critics: Packed, tile: Tile
+) -> tuple[Float[Array, "n b values"], Float[Array, "n b width"], Float[Array, "n b width"]]:
+    """Vectors and activations of critics [seed x 2] for the transitions of the batch."""
+    at, given, sizes = now
+    n, b = len(critics.w1), sizes.batch
+    return call(
+        partial(_forward, sizes=sizes, tile=tile),
+        (n, b // tile.rows),
+        [whole(at), whole(given.x), *map(of_net, _leaves(critics))],
+        [
+            rows_of(shape(n, b, sizes.values), tile.rows),
+            rows_of(shape(n, b, sizes.width), tile.rows),
+            rows_of(shape(n, b, sizes.width), tile.rows),
+        ],
+        tile,
+    )
+
+
+def _forward(at: Ref, x_ref: Ref, *refs: Ref, sizes: Sizes, tile: Tile) -> None:
+    w1, b1, w2, b2, w3, b3, out, h1_out, h2_out = refs
+    rows = pl.ds(pl.program_id(1) * tile.rows, tile.rows)
+    h2 = _hidden(x_ref[at[0], pl.program_id(0) // 2, rows, :], (w1, b1, w2, b2), h1_out, sizes, tile)
+    h2_out[...] = h2
+    out[...] = dot(h2, w3[...], trans_b=True) + b3[0, :][None]
+
+
+class Seen(NamedTuple):
+    """What the loss of the critics is made of."""
+
+    q: Float[Array, "n b values"]
+    h1: Float[Array, "n b width"]
+    h2: Float[Array, "n b width"]
+    target: Float[Array, "n b values"]
+    """Vectors of the target critics."""
+    logp: Float[Array, "seed b2"]
+    log_alpha: Float[Array, "seed 1"]
+
+
+def critic_slopes(
+    now: Now, seen: Seen, critics: Packed, tile: Tile
+) -> tuple[Slopes, Float[Array, "n b"], Float[Array, "n b"]]:
+    """Gradients of loss (10) with target (9); and per row the loss and lam . Q."""
+    at, given, sizes = now
+    n, b, width = len(critics.w1), sizes.batch, sizes.width
+    blocks = b // tile.rows
+    out = call(
+        partial(_critic_slopes, sizes=sizes, tile=tile),
+        (n, blocks),
+        [
+            whole(at),
+            whole(given.r),
+            whole(given.going_on),
+            whole(given.lam),
+            rows_of(seen.q, tile.rows),
+            rows_of(seen.h1, tile.rows),
+            rows_of(seen.h2, tile.rows),
+            whole(seen.target),
+            rows_of(seen.logp, tile.rows, share=2, first=blocks),
+            of_net(seen.log_alpha, share=2),
+            of_net(critics.w2),
+            of_net(critics.w3),
+        ],
+        [
+            rows_of(shape(n, b, width), tile.rows),
+            rows_of(shape(n, b, width), tile.rows),
+            rows_of(shape(n, b, sizes.values), tile.rows),
+            rows_of(shape(n, b), tile.rows),
+            rows_of(shape(n, b), tile.rows),
+        ],
+        tile,
+    )
+    return Slopes(*out[:3]), out[3], out[4]
+
+
+def _critic_slopes(at: Ref, *refs: Ref, sizes: Sizes, tile: Tile) -> None:
+    r, going_on, lams, q_ref, h1, h2, target, logp, log_alpha, w2, w3, z1_out, z2_out, out, loss, scalar = refs
+    k, net = at[0], pl.program_id(0)
+    seed, rows = net // 2, pl.ds(pl.program_id(1) * tile.rows, tile.rows)
+    lam = lams[k, seed, :][None]
+    one, two = target[2 * seed, rows, :], target[2 * seed + 1, rows, :]
+    is_one = jnp.sum(one * lam, axis=1) <= jnp.sum(two * lam, axis=1)
+    soft = jnp.where(is_one[:, None], one, two) - (jnp.exp(log_alpha[0]) * logp[:])[:, None]
+    q = q_ref[...]
+    delta = q - (r[k, seed, rows, :] + going_on[k, seed, rows][:, None] * soft)
+    slope = (2.0 / sizes.batch) * lam * delta
+    out[...] = slope
+    loss[:] = jnp.sum(lam * delta * delta, axis=1)
+    scalar[:] = jnp.sum(lam * q, axis=1)
+    _back(dot(slope, w3[...]), (h1, h2), w2, (z1_out, z2_out), tile)
+
+
+def _back(by_h2: Any, hidden: tuple[Ref, Ref], w2: Ref, outs: tuple[Ref, Ref], tile: Tile) -> None:
+    """From the gradient by the second hidden layer to those by the sums into both layers."""
+    h1, h2 = hidden
+    z1_out, z2_out = outs
+    z2 = jnp.where(h2[...] > 0, by_h2, 0.0)
+    z2_out[...] = z2
+
+    def chunk(i: Any, _: Any) -> Any:
+        units = pl.ds(i * tile.chunk, tile.chunk)
+        z1_out[:, units] = jnp.where(h1[:, units] > 0, dot(z2, w2[units, :], trans_b=True), 0.0)
+        return _
+
+    jax.lax.fori_loop(0, z2.shape[1] // tile.chunk, chunk, 0)
+
+
+class Climbed(NamedTuple):
+    """What the loss of the policy is made of: gradients of values by (s, a, lam), and the temperature."""
+
+    by_inputs: tuple[Float[Array, "n b columns"], ...]
+    log_alpha: Float[Array, "seed 1"]
+
+
+def actor_slopes(now: Now, acted: Acted, climbed: Climbed, actor: Packed, tile: Tile) -> Slopes:
+    """Gradients of the policy loss, given the gradient of each network's share of the value by the action."""
+    (at, given, sizes), (climbs, log_alpha) = now, climbed
+    seeds, b, width = len(actor.w1), sizes.batch, sizes.width
+    out = call(
+        partial(_actor_slopes, sizes=sizes, tile=tile, num=len(climbs)),
+        (seeds, b // tile.rows),
+        [
+            whole(at),
+            whole(given.noise),
+            rows_of(acted.x, tile.rows),
+            rows_of(acted.log_std, tile.rows),
+            rows_of(acted.h1, tile.rows),
+            rows_of(acted.h2, tile.rows),
+            of_net(log_alpha),
+            of_net(actor.w2),
+            of_net(actor.w3),
+            *map(whole, climbs),
+        ],
+        [
+            rows_of(shape(seeds, b, width), tile.rows),
+            rows_of(shape(seeds, b, width), tile.rows),
+            rows_of(shape(seeds, b, 2 * sizes.columns), tile.rows),
+        ],
+        tile,
+    )
+    return Slopes(*out)
+
+
+def _actor_slopes(at: Ref, *refs: Ref, sizes: Sizes, tile: Tile, num: int) -> None:
+    noise_ref, x, log_std_ref, h1, h2, log_alpha, w2, w3, *climbs = refs[: 8 + num]
+    z1_out, z2_out, out = refs[8 + num :]
+    seed, rows, c = pl.program_id(0), pl.ds(pl.program_id(1) * tile.rows, tile.rows), sizes.columns
+    number = column(c)
+    is_action = (number >= sizes.obs) & (number < sizes.obs + sizes.act)
+    climb = jnp.zeros((tile.rows, c))
+    for ref, share in zip(climbs, _nets_of_a_seed(sizes), strict=True):
+        for i in range(share):
+            climb += ref[seed * share + i, rows, :]
+    a, log_std, alpha = x[...], log_std_ref[...], jnp.exp(log_alpha[0])
+    by_u = (2.0 * alpha * a - climb * (1.0 - a * a)) / sizes.batch
+    by_mean = jnp.where(is_action, by_u, 0.0)
+    spread = jnp.exp(_clip(log_std)) * noise_ref[at[0], seed, rows, :]
+    is_inside = is_action & (log_std > LOG_STD_RANGE[0]) & (log_std < LOG_STD_RANGE[1])
+    by_log_std = jnp.where(is_inside, by_u * spread - alpha / sizes.batch, 0.0)
+    out[:, pl.ds(0, c)] = by_mean
+    out[:, pl.ds(c, c)] = by_log_std
+    by_h2 = dot(by_mean, w3[pl.ds(0, c), :]) + dot(by_log_std, w3[pl.ds(c, c), :])
+    _back(by_h2, (h1, h2), w2, (z1_out, z2_out), tile)
+
+
+def _nets_of_a_seed(sizes: Sizes) -> tuple[int, ...]:
+    """Networks of the snapshots, if there are any, and of the critic."""
+    return (2 * sizes.snapshots, 2) if sizes.snapshots else (2,)
+
+
+class Learned(NamedTuple):
+    """A network with Adam's moments, and its target if it has one."""
+
+    net: Packed
+    mu: Packed
+    nu: Packed
+    target: Packed | None = None
+
+
+class Rates(NamedTuple):
+    """Adam's step size, how far a target moves, and a type in which the second layer is wanted too."""
+
+    learning_rate: float
+    tau: float
+    half: Any = None
+
+
+class Gradients(NamedTuple):
+    """What gradients of weights are made of: hidden layers, and slopes of the loss."""
+
+    h1: Float[Array, "n b width"]
+    h2: Float[Array, "n b width"]
+    slopes: Slopes
+
+
+def learn(now: Now, gradients: Gradients, old: Learned, rates: Rates, tile: Tile) -> tuple[Learned, Any]:
+    """Gradients of the weights, Adam's step and the target's; and the second layer as `rates.half`, if given."""
+    (at, given, sizes), (h1, h2, slopes), half = now, gradients, rates.half
+    n = len(old.net.w1)
+    seeds = given.x.shape[1]
+    columns, rows = (sizes.width // tile.rows,) * 2
+    before = jax.tree.leaves(old)
+    extra = [] if half is None else [of_net(shape(n, sizes.width, sizes.width, dtype=half))]
+    inputs = [whole(at), whole(given.x), whole(given.corrections), *map(of_net, (h1, h2, *slopes))]
+    out = call(
+        partial(_learn, rates=rates, sizes=sizes, tile=tile, share=n // seeds, num=len(before)),
+        (n, columns, rows),
+        [*inputs, *map(of_net, before)],
+        [*(of_net(shape(*leaf.shape)) for leaf in before), *extra],
+        tile,
+        {len(inputs) + i: i for i in range(len(before))},
+    )
+    new = jax.tree.unflatten(jax.tree.structure(old), out[: len(before)])
+    return new, None if half is None else out[-1]
+
+
+def _learn(  # noqa: PLR0913 (what Pallas calls with blocks only)
+    at: Ref, *refs: Ref, rates: Rates, sizes: Sizes, tile: Tile, share: int, num: int
+) -> None:
+    x_ref, corrections, h1, h2, z1, z2, out = refs[:7]
+    before, after = refs[7 : 7 + num], refs[7 + num :]
+    k, net, i, j = at[0], pl.program_id(0), pl.program_id(2), pl.program_id(1)
+    mine, theirs = pl.ds(j * tile.rows, tile.rows), pl.ds(i * tile.rows, tile.rows)
+    scales = (corrections[k, 0], corrections[k, 1])
+    part = lambda number, where: _Part(before[number:num:6], after[number:num:6], where, scales, rates)
+    steps = sizes.batch // tile.chunk
+    rows_at = lambda b: pl.ds(b * tile.chunk, tile.chunk)
+
+    second, old = part(2, (theirs, mine)), part(2, (theirs, mine)).read()  # before the product: they come meanwhile
+    add = lambda b, sums: sums + dot(h1[rows_at(b), theirs], z2[rows_at(b), mine], trans_a=True)
+    moved = second.step(jax.lax.fori_loop(0, steps, add, jnp.zeros((tile.rows, tile.rows))), old)
+    if len(after) > num:
+        after[-1][theirs, mine] = moved.astype(after[-1].dtype)
+
+    @pl.when(i == 0)
+    def _() -> None:
+        number = column(sizes.columns)
+        is_action = (number >= sizes.obs) & (number < sizes.obs + sizes.act)
+
+        def others(b: Any, sums: Any) -> Any:
+            x = x_ref[k, net // share, rows_at(b), :]
+            x = jnp.where(is_action, 0.0, x) if share == 1 else x  # a policy does not see the action
+            by1, by2, by_out = z1[rows_at(b), mine], z2[rows_at(b), mine], out[rows_at(b), :]
+            parts = dot(x, by1, trans_a=True), dot(by_out, h2[rows_at(b), mine], trans_a=True), by1.sum(0), by2.sum(0)
+            return tuple(a + part for a, part in zip(sums, parts, strict=True))
+
+        shapes = ((sizes.columns, tile.rows), (out.shape[1], tile.rows), (tile.rows,), (tile.rows,))
+        w1, w3, b1, b2 = jax.lax.fori_loop(0, steps, others, tuple(map(jnp.zeros, shapes)))
+        for number, where, gradient in ((0, slice(None), w1), (4, slice(None), w3), (1, 0, b1), (3, 0, b2)):
+            one = part(number, (where, mine))
+            one.step(gradient, one.read())
+
+    @pl.when((i == 0) & (j == 0))
+    def _() -> None:
+        add = lambda b, sums: sums + out[rows_at(b), :].sum(0)
+        last = part(5, (0, slice(None)))
+        last.step(jax.lax.fori_loop(0, steps, add, jnp.zeros(out.shape[1])), last.read())
+
+
+class _Part(NamedTuple):
+    """A part of a weight, with its moments and its target if it has one: where they lie before and after."""
+
+    before: tuple[Ref, ...]
+    after: tuple[Ref, ...]
+    where: Any
+    scales: Any
+    rates: Rates
+
+    def read(self) -> list[Any]:
+        return [ref[self.where] for ref in self.before]
+
+    def step(self, gradient: Any, old: list[Any]) -> Any:
+        """Adam's step, and the target's; returns the new weight."""
+        decay, decay2, epsilon = ADAM
+        mu = decay * old[1] + (1.0 - decay) * gradient
+        nu = decay2 * old[2] + (1.0 - decay2) * gradient * gradient
+        step = (mu / self.scales[0]) / (jnp.sqrt(nu / self.scales[1]) + epsilon)
+        new = [old[0] - self.rates.learning_rate * step, mu, nu]
+        if len(old) == 4:
+            new.append(old[3] + self.rates.tau * (new[0] - old[3]))
+        for ref, value in zip(self.after, new, strict=True):
+            ref[self.where] = value
+        return new[0]

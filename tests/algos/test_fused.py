@@ -1,0 +1,189 @@
+"""Updates on fused kernels against the plain ones, in interpret mode: the same movement of every network."""
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from qpensieve.algos import fused, mosac, qpensieve
+from qpensieve.learning.kernels.calls import Tile
+from qpensieve.learning.kernels.packing import Sizes, actor_layout, critic_layout, padded
+from qpensieve.learning.snapshots import Snapshots
+from qpensieve.types import EnvSpec, Transition
+from tests.algos.problem import assert_trees_close, assert_trees_equal
+
+NETWORKS = ("actor", "critic", "target", "log_alpha")
+LIMITS: dict[Any, float] = {"full": 1e-5, "half": 3e-2}
+
+
+@dataclass(frozen=True)
+class Case:
+    """Sizes of an update; `filled`: how many snapshots each seed has."""
+
+    method: str = "qpensieve"
+    hidden: int = 64
+    batch: int = 64
+    d: int = 2
+    snapshots: int = 2
+    preferences: int = 3
+    filled: tuple[int, ...] = (2,)
+    obs: int = 5
+    act: int = 2
+
+    @property
+    def spec(self) -> EnvSpec:
+        return EnvSpec("test", self.obs, self.act, tuple(map(str, range(self.d))), None, None)
+
+    @property
+    def config(self) -> qpensieve.QPensieveConfig:
+        sac = mosac.SacConfig(hidden=self.hidden, batch_size=self.batch)
+        return qpensieve.QPensieveConfig(sac, num_preferences=self.preferences, num_snapshots=self.snapshots)
+
+
+def _noisy(tree: Any, scale: float, seed: int) -> Any:
+    generator = np.random.default_rng(seed)
+    return jax.tree.map(
+        lambda leaf: leaf + jnp.asarray(generator.normal(scale=scale, size=leaf.shape), leaf.dtype), tree
+    )
+
+
+def _warm(optimizer: Any, seed: int) -> Any:
+    """Adam's state as after a thousand steps."""
+    adam = optimizer[0]
+    nu = jax.tree.map(lambda leaf: jnp.abs(leaf) + 1e-5, _noisy(adam.nu, 1e-5, seed))
+    return adam._replace(count=adam.count + 1000, mu=_noisy(adam.mu, 1e-3, seed + 1), nu=nu), *optimizer[1:]
+
+
+def _states(case: Case) -> qpensieve.State:
+    seeds = len(case.filled)
+    init = jax.vmap(partial(qpensieve.init, case.config, case.spec))
+    states = init(jax.random.split(jax.random.key(0), seeds))
+    sac, ring = states.sac, states.snapshots
+    warm = mosac.Optimizers(*(_warm(state, 10 * i) for i, state in enumerate(vars(sac.optimizers).values())))
+    nets = {name: _noisy(getattr(sac, name), 0.03, i) for i, name in enumerate(NETWORKS[:3])}
+    sac = replace(sac, **nets, log_alpha=sac.log_alpha - 0.7, optimizers=warm)
+    like = jax.tree.map(lambda slots, leaf: jnp.broadcast_to(leaf[:, None], slots.shape), ring.critics, sac.critic)
+    filled = jnp.asarray(np.arange(case.snapshots) < np.array(case.filled)[:, None])
+    return qpensieve.State(sac, Snapshots(_noisy(like, 0.05, 7), filled, ring.cursor))
+
+
+def _problem(case: Case, num: int) -> tuple[qpensieve.State, Transition, mosac.Chance]:
+    generator, lead = np.random.default_rng(1), (len(case.filled), num, case.batch)
+    normal = lambda size: jnp.asarray(generator.normal(size=(*lead, size)), jnp.float32)
+    batch = Transition(
+        normal(case.obs), jnp.tanh(normal(case.act)), normal(case.d), normal(case.obs), (normal(1)[..., 0] > 1) * 1.0
+    )
+    keys = jax.random.split(jax.random.key(1), lead[:2])
+    chance = jax.jit(jax.vmap(jax.vmap(partial(qpensieve.draw_chance, case.config))))(batch, keys)
+    return _states(case), batch, chance
+
+
+def _fused(case: Case, precision: Any) -> tuple[Any, Any]:
+    """Plain step of one seed, and the fused block of all seeds."""
+    if case.method == "mosac":
+        step = partial(mosac.step, case.config.sac, loss=mosac.single_preference_loss)
+        return step, partial(fused.learn_mosac, fused.plan_mosac(case.config.sac, case.spec, precision))
+    plan = fused.plan_qpensieve(case.config, case.spec, precision)
+    return partial(qpensieve.step, case.config), partial(fused.learn_qpensieve, plan)
+
+
+def _distance(tree: Any, other: Any) -> float:
+    pairs = zip(jax.tree.leaves(tree), jax.tree.leaves(other), strict=True)
+    return float(jnp.sqrt(sum(jnp.sum(jnp.square(a - b)) for a, b in pairs)))
+
+
+CASES = [
+    Case(filled=(1, 2)),
+    Case("mosac", d=3, snapshots=0, preferences=1, filled=(0, 0)),
+    Case(hidden=128, d=5, snapshots=1, preferences=2, filled=(0,), obs=11, act=3),
+    pytest.param(Case(hidden=192, batch=192, d=4, snapshots=3, filled=(3,)), marks=pytest.mark.slow),
+    pytest.param(Case(hidden=256, batch=256, snapshots=4, preferences=5, filled=(4, 2)), marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.parametrize("precision", ["full", "half"])
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_every_network_moves_as_in_the_plain_update(case: Case, precision: Any):
+    states, batch, chance = _problem(case, num=1)
+    before: Any = states.sac if case.method == "mosac" else states
+    step, block = _fused(case, precision)
+    new, infos = jax.jit(block)(before, batch, chance)
+    first = jax.tree.map(lambda leaf: leaf[:, 0], (batch, chance))
+    expected, their_infos = jax.jit(jax.vmap(step))(before, *first)
+    sac, their_sac, old = (getattr(state, "sac", state) for state in (new, expected, before))
+    for name in NETWORKS:
+        moved = _distance(getattr(their_sac, name), getattr(old, name))
+        assert moved > 0
+        assert _distance(getattr(sac, name), getattr(their_sac, name)) <= LIMITS[precision] * moved, name
+    for name, optimizer in vars(their_sac.optimizers).items():
+        adam, theirs = getattr(sac.optimizers, name)[0], optimizer[0]
+        assert_trees_equal(adam.count, theirs.count)
+        assert_trees_close((adam.mu, adam.nu), (theirs.mu, theirs.nu), LIMITS[precision])
+    assert infos.keys() == their_infos.keys()
+    assert_trees_close(infos, their_infos, 1e-4 if precision == "full" else 3e-2)
+
+
+def test_several_updates_in_a_block_follow_each_other():
+    """Three updates at once against three plain ones in turn; logged values are their means."""
+    case = Case(filled=(2,))
+    states, batch, chance = _problem(case, num=3)
+    step, block = _fused(case, "full")
+    new, infos = jax.jit(block)(states, batch, chance)
+    expected, logged = states, []
+    for k in range(3):
+        expected, info = jax.jit(jax.vmap(step))(expected, *jax.tree.map(lambda leaf, k=k: leaf[:, k], (batch, chance)))
+        logged.append(info)
+    for name in NETWORKS:
+        theirs = getattr(expected.sac, name)
+        moved = _distance(theirs, getattr(states.sac, name))
+        assert _distance(getattr(new.sac, name), theirs) <= 1e-4 * moved
+    assert_trees_close(infos, jax.tree.map(lambda *values: sum(values) / 3, *logged), 1e-4)
+    assert_trees_equal(new.snapshots, states.snapshots)
+
+
+def test_packing_and_unpacking_gives_the_same_bits_and_pads_with_zeros():
+    case = Case(hidden=96, d=3, filled=(0, 0))
+    sizes = Sizes(case.obs, case.act, case.d, case.hidden, case.batch, 2, 3)
+    sac = _states(case).sac
+    for layout, net in ((actor_layout(sizes), sac.actor), (critic_layout(sizes), sac.critic)):
+        packed = layout.pack(net.net)
+        assert packed.w2.shape[1:] == (128, 128)
+        assert_trees_equal(layout.unpack(packed, net), net)
+        size = lambda tree: sum(int(np.count_nonzero(leaf)) for leaf in jax.tree.leaves(tree))
+        assert size(packed) == size(net)
+
+
+@pytest.mark.parametrize(("size", "expected"), [(1, 16), (16, 16), (17, 32), (192, 256)])
+def test_sizes_are_padded_to_powers_of_two(size: int, expected: int):
+    assert padded(size) == expected
+
+
+def test_tiles_shrink_to_batch_and_networks():
+    sizes = Sizes(5, 2, 2, 64, 192, 2, 3)
+    for seeds in (1, 5, 50):
+        tiles = fused.fit(fused.choose_tiles(seeds, "half"), sizes)
+        for name, tile in vars(tiles).items():
+            if isinstance(tile, Tile):
+                rows, units = (64, 192) if name == "learn" else (192, 64)
+                assert rows % tile.rows == 0
+                assert units % tile.chunk == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"policy_loss": "official-2023"}, "policy_loss official-2023"),
+        ({"sac": mosac.SacConfig(preferences_per="sample")}, "preferences_per sample"),
+        ({"sac": mosac.SacConfig(hidden=100)}, "not 100"),
+        ({"sac": mosac.SacConfig(hidden=512)}, "not 512"),
+        ({"sac": mosac.SacConfig(batch_size=100)}, "not 100"),
+        ({}, ""),
+    ],
+)
+def test_settings_that_are_not_covered_are_named(change: dict[str, Any], words: str):
+    assert words in fused.uncovered(replace(qpensieve.QPensieveConfig(), **change))
+    assert bool(words) == bool(fused.uncovered(replace(qpensieve.QPensieveConfig(), **change)))
