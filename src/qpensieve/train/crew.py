@@ -268,7 +268,7 @@ class _Worker:
             self.memory = _Memory(file, len(task.seeds), task.block, columns)
             os.set_inheritable(file, True)
             self._process = subprocess.Popen(
-                [sys.executable, "-c", PROGRAM, json.dumps(sys.path)],
+                [sys.executable, "-c", PROGRAM, json.dumps([str(place) for place in sys.path])],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 env=os.environ | ONE_THREAD | {"JAX_PLATFORMS": "cpu"},
