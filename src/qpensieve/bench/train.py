@@ -38,7 +38,8 @@ class Settings:
 def run(settings: Settings, progress: Callable[[str], None]) -> list[Row]:
     """One row: end-to-end rate; shares of the time that the host spent collecting and placing rows in the replay.
 
-    Placing takes almost no time if the replay is a ring; with priorities it is the bookkeeping of slots and episodes.
+    Where a crew collects, it is the time that the host waited for it. Placing takes almost no time if the replay is a
+    ring; with priorities it is the bookkeeping of slots and episodes.
     """
     if get_method(settings.algo).is_population:
         raise ValueError(

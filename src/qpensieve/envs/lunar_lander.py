@@ -59,6 +59,7 @@ class LunarLanderSimulator:
     def __init__(self, spec: EnvSpec, num_lanes: int):
         self.spec = spec
         self._envs = [gym_lander.LunarLander(continuous=True) for _ in range(num_lanes)]
+        self._numbers = np.arange(num_lanes)
         self._crafts: list[_Craft | None] = [None] * num_lanes
         self._history = History(num_lanes, spec.action_size)
         self._noise = np.zeros((num_lanes, NOISE_BLOCK, 2))
@@ -78,9 +79,10 @@ class LunarLanderSimulator:
     def advance(
         self, lanes: Index, actions: Float64[np.ndarray, "lanes act"]
     ) -> tuple[Float64[np.ndarray, "lanes d"], Bool[np.ndarray, " lanes"], None]:
-        numbers = np.arange(len(self._envs))[lanes]
+        numbers = self._numbers[lanes]
         main, side = _engine_powers(actions)
-        pushes = self._impulses(numbers, actions, main, side).tolist()
+        noise = self._noise[numbers, self._history.lengths[lanes] % NOISE_BLOCK]
+        pushes = _impulses(self._readings[lanes], noise, main, side, np.sign(actions[:, 1])).tolist()
         crafts = self._crafts if isinstance(lanes, slice) else [self._crafts[lane] for lane in numbers]
         flights = zip(crafts, pushes, main.tolist(), side.tolist(), strict=True)
         self._readings[lanes] = np.array([_fly(*flight) for flight in flights]).reshape(-1, READINGS)
@@ -133,37 +135,11 @@ class LunarLanderSimulator:
         obs[:, 5] = 20.0 * obs[:, 5] / FPS
         return obs
 
-    def _impulses(
-        self,
-        lanes: Int[np.ndarray, " n"],
-        actions: Float64[np.ndarray, "n act"],
-        main: Float64[np.ndarray, " n"],
-        side: Float64[np.ndarray, " n"],
-    ) -> Float64[np.ndarray, "n 8"]:
-        """Impulse (x, y) and its point of attack (x, y), of the main and then of the side engine."""
-        x, y, angles = self._readings[lanes, 0], self._readings[lanes, 1], self._readings[lanes, 4].tolist()
-        # The math module's sine, not NumPy's: they differ in the last bit, and every bit must be equal.
-        sin, cos = np.array([math.sin(a) for a in angles]), np.array([math.cos(a) for a in angles])
-        noise = self._noise[lanes, self._history.lengths[lanes] % NOISE_BLOCK]
-        along, across = noise[:, 0], noise[:, 1]
-        push = np.empty((len(lanes), 8))
-
-        lever = MAIN_OFFSET + 2 * along
-        ox, oy = sin * lever - cos * across, -cos * lever - sin * across
-        power = gym_lander.MAIN_ENGINE_POWER
-        push[:, 0], push[:, 1] = -ox * power * main, -oy * power * main
-        push[:, 2], push[:, 3] = x + ox, y + oy
-
-        lever = 3 * across + np.sign(actions[:, 1]) * gym_lander.SIDE_ENGINE_AWAY / SCALE
-        ox, oy = sin * along - cos * lever, -cos * along - sin * lever
-        power = gym_lander.SIDE_ENGINE_POWER
-        push[:, 4], push[:, 5] = -ox * power * side, -oy * power * side
-        push[:, 6] = x + ox - sin * SIDE_LEVER / SCALE
-        push[:, 7] = y + oy + cos * gym_lander.SIDE_ENGINE_HEIGHT / SCALE
-        return push
-
     def _refill_noise(self, lanes: Int[np.ndarray, " n"]) -> None:
-        for lane in lanes[self._history.lengths[lanes] % NOISE_BLOCK == 0].tolist():
+        is_used_up = self._history.lengths[lanes] % NOISE_BLOCK == 0
+        if not np.count_nonzero(is_used_up):
+            return
+        for lane in lanes[is_used_up].tolist():
             self._noise[lane] = self._envs[lane].np_random.uniform(-1.0, 1.0, (NOISE_BLOCK, 2)) / SCALE
 
     def _outcome(
@@ -189,6 +165,35 @@ def _engine_powers(actions: Float64[np.ndarray, "n 2"]) -> tuple[Float64[np.ndar
     """Main and side power as the engines apply them: 0, or between 0.5 and 1. Actions are within [-1, 1]."""
     throttle, sideways = actions[:, 0], np.abs(actions[:, 1])
     return np.where(throttle > 0.0, (throttle + 1.0) * 0.5, 0.0), np.where(sideways > 0.5, sideways, 0.0)
+
+
+def _impulses(
+    readings: Float64[np.ndarray, "n readings"],
+    noise: Float64[np.ndarray, "n 2"],
+    main: Float64[np.ndarray, " n"],
+    side: Float64[np.ndarray, " n"],
+    side_sign: Float64[np.ndarray, " n"],
+) -> Float64[np.ndarray, "n 8"]:
+    """Impulse (x, y) and its point of attack (x, y), of the main and then of the side engine."""
+    x, y, angles = readings[:, 0], readings[:, 1], readings[:, 4].tolist()
+    # The math module's sine, not NumPy's: they differ in the last bit, and every bit must be equal.
+    sin, cos = np.array([math.sin(a) for a in angles]), np.array([math.cos(a) for a in angles])
+    along, across = noise[:, 0], noise[:, 1]
+    push = np.empty((len(readings), 8))
+
+    lever = MAIN_OFFSET + 2 * along
+    ox, oy = sin * lever - cos * across, -cos * lever - sin * across
+    power = gym_lander.MAIN_ENGINE_POWER
+    push[:, 0], push[:, 1] = -ox * power * main, -oy * power * main
+    push[:, 2], push[:, 3] = x + ox, y + oy
+
+    lever = 3 * across + side_sign * gym_lander.SIDE_ENGINE_AWAY / SCALE
+    ox, oy = sin * along - cos * lever, -cos * along - sin * lever
+    power = gym_lander.SIDE_ENGINE_POWER
+    push[:, 4], push[:, 5] = -ox * power * side, -oy * power * side
+    push[:, 6] = x + ox - sin * SIDE_LEVER / SCALE
+    push[:, 7] = y + oy + cos * gym_lander.SIDE_ENGINE_HEIGHT / SCALE
+    return push
 
 
 def _potential(obs: Float64[np.ndarray, "n 8"]) -> Float64[np.ndarray, " n"]:

@@ -268,7 +268,7 @@ class _Worker:
             self.memory = _Memory(file, len(task.seeds), task.block, columns)
             os.set_inheritable(file, True)
             self._process = subprocess.Popen(
-                [sys.executable, "-c", PROGRAM, json.dumps(sys.path)],
+                [sys.executable, "-c", PROGRAM, json.dumps([str(place) for place in sys.path])],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 env=os.environ | ONE_THREAD | {"JAX_PLATFORMS": "cpu"},
@@ -378,7 +378,6 @@ def serve(commands: BinaryIO, answers: BinaryIO) -> None:
         except Exception as error:
             kind, answer = FAILURE, pickle.dumps((type(error).__name__, str(error), traceback.format_exc()))
         answers.write(HEADER.pack(kind, len(answer)) + answer)
-        answers.flush()
 
 
 def _obey(collector: Collector, memory: _Memory, num_agents: int, command: bytes, content: bytes) -> None:
@@ -395,8 +394,8 @@ def _obey(collector: Collector, memory: _Memory, num_agents: int, command: bytes
 def main() -> None:
     # Ctrl-C reaches all processes of a terminal; the parent decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    # Without a buffer: what is left in one when the parent has ended would be complained about.
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # a stray print must not end up among the answers
     with suppress(BrokenPipeError, EOFError):  # the parent has ended
         serve(sys.stdin.buffer, answers)
-    os._exit(0)  # an answer that nobody reads would be tried once more, and complained about
