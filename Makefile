@@ -33,10 +33,12 @@ lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/pyright
 
-# Tests spend most of their time on compiling, and code that runs only briefly need not be optimised. Some identities hold
-# bit for bit only in optimised code, which is what people run: their tests run after the others. Slow tests are optimised too.
+# Tests spend most of their time on compiling, and code that runs only briefly need not be optimised: neither by LLVM nor in fused
+# loops, whose emitters take more than half of it. Some identities hold bit for bit only in optimised code, which is what people run:
+# their tests run after the others. Slow tests are optimised too.
+UNOPTIMISED := --xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false
 test: lint
-	XLA_FLAGS="$(XLA_FLAGS) --xla_backend_optimization_level=0" \
+	XLA_FLAGS="$(XLA_FLAGS) $(UNOPTIMISED)" \
 	  $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not optimized"
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "optimized and not slow"
 
