@@ -45,6 +45,7 @@ test-slow: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/qpensieve bench lanes
+	$(BIN)/qpensieve bench blocks
 	$(BIN)/qpensieve bench update
 	$(BIN)/qpensieve bench methods
 	$(BIN)/qpensieve bench collect

@@ -13,6 +13,7 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_debug_key_reuse", True)
 jax.config.update("jax_compilation_cache_dir", str(Path(__file__).parents[1] / ".cache" / "jax"))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+jax.config.update("jax_num_cpu_devices", 2)  # an even number of agents is spread over both, as it is for users
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -2,7 +2,9 @@
 
 import errno
 import json
+import math
 import os
+import sys
 import warnings
 from collections.abc import Iterator
 from functools import partial
@@ -82,6 +84,13 @@ def assert_same(agent: Agent, other: Agent) -> None:
 def learned() -> QPensieve:
     agent = small()
     assert agent.learn(200) is agent
+    return agent
+
+
+@pytest.fixture(scope="module")
+def young() -> QPensieve:
+    agent = small()
+    agent.learn(120)
     return agent
 
 
@@ -234,13 +243,46 @@ class TestPredict:
             (OBS, [np.nan, 1.0], 0, "preference entries must be finite, got nan"),
             (OBS, LAM[0], 2, "seed must be from 0 to 1, got 2"),
             (OBS, LAM[0], -1, "seed must be from 0 to 1, got -1"),
+            (OBS, LAM[0], True, "seed must be from 0 to 1, got True"),
+            (np.zeros((0, 2)), LAM[0], 0, "obs must hold at least one observation"),
+            (np.array([np.nan, 0.0]), LAM[0], 0, "obs must be finite, got nan"),
         ],
     )
     def test_says_what_is_wrong_with_its_input(
-        self, obs: np.ndarray, lam: Any, seed: int, complaint: str, learned: QPensieve
+        self, obs: np.ndarray, lam: Any, seed: Any, complaint: str, learned: QPensieve
     ):
         with pytest.raises(ValueError, match=complaint):
             learned.predict(obs, lam, seed=seed)
+
+
+@pytest.mark.parametrize("seed", [0.5, 0.0, "0", None, True, np.nan])
+def test_a_seed_is_a_whole_number(seed: Any, learned: QPensieve):
+    """Of a call the tests check the types already; programs do not."""
+    with pytest.raises(ValueError, match="seed must be from 0 to 1, got"):
+        learned._checked_seed(seed)
+
+
+class TestReturns:
+    @pytest.mark.parametrize(
+        ("preferences", "episodes", "complaint"),
+        [
+            ([[0.5, 0.9]], 1, r"preference must sum to 1, got 1\.4"),  # answered, as if it were a preference
+            ([[0.2, 0.3, 0.5]], 1, "preference must have 2 entries"),
+            (np.full((2, 2, 2), 0.5), 1, r"preferences must be one, or rows of them, got shape \(2, 2, 2\)"),
+            (np.zeros((0, 2)), 1, "preferences must be one, or rows of them"),
+            (LAM, 0, "episodes must be a whole number of at least 1, got 0"),
+            (LAM, True, "episodes must be a whole number of at least 1, got True"),
+        ],
+    )
+    def test_says_what_is_wrong_with_its_input(
+        self, preferences: Any, episodes: Any, complaint: str, learned: QPensieve
+    ):
+        for asked in (learned.returns, learned.evaluate):
+            with pytest.raises(ValueError, match=complaint):
+                asked(preferences, episodes=episodes)
+
+    def test_one_preference_is_a_row(self, learned: QPensieve):
+        np.testing.assert_array_equal(learned.returns([0.9, 0.1], 1), learned.returns([[0.9, 0.1]], 1))
 
 
 def play(agent: Agent, env: gymnasium.Env, lam: np.ndarray, row: int) -> np.ndarray:
@@ -416,10 +458,9 @@ class TestSaveAndLoad:
         assert_same(qpensieve.load(tmp_path), young)
 
     def test_a_save_that_fails_leaves_the_one_before(
-        self, learned: QPensieve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, learned: QPensieve, young: QPensieve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ):
         learned.save(tmp_path)
-        young = small().learn(120)
 
         def no_space(*_: Any) -> None:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -430,6 +471,47 @@ class TestSaveAndLoad:
         monkeypatch.undo()
         assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoints", "config.json", "replay"]
         assert_same(qpensieve.load(tmp_path), learned)
+
+    @pytest.mark.parametrize("renames", [0, 1, 2, 3, 4, 5, 6])
+    @pytest.mark.parametrize("then", ["load", "save"])
+    def test_a_save_killed_between_two_renames_is_whole(  # noqa: PLR0913
+        self,
+        renames: int,
+        then: str,
+        learned: QPensieve,
+        young: QPensieve,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+    ):
+        learned.save(tmp_path)
+        left, rename = [math.inf], Path.rename
+
+        def killed(self: Path, target: Path) -> Path:
+            if target.name == ".tmp-ready":  # the new save is complete
+                left[0] = renames + 1
+            if left[0] <= 0:
+                raise SystemExit
+            left[0] -= 1
+            return rename(self, target)
+
+        monkeypatch.setattr(Path, "rename", killed)
+        with pytest.raises(SystemExit):
+            young.save(tmp_path)
+        monkeypatch.undo()
+        if then == "save":
+            learned.save(tmp_path)
+        assert_same(qpensieve.load(tmp_path), young if then == "load" else learned)
+        names = {path.name for path in tmp_path.iterdir() if not path.name.startswith(".tmp-gone")}
+        assert names == {"checkpoints", "config.json", "replay"}
+
+    def test_a_link_in_place_of_a_save_to_finish_is_not_followed(self, learned: QPensieve, tmp_path: Path):
+        folder = learned.save(tmp_path / "saved")
+        other = tmp_path / "other"
+        (other / "checkpoints").mkdir(parents=True)
+        (other / "parts.json").write_text('["checkpoints"]')
+        (folder / ".tmp-ready").symlink_to(other)
+        assert_same(qpensieve.load(folder), learned)
+        assert sorted(path.name for path in other.iterdir()) == ["checkpoints", "parts.json"]
 
     @pytest.mark.parametrize(
         "files",
@@ -599,6 +681,17 @@ class TestFront:
         front = learned.front(episodes=1)
         assert choice.returns["time"] == front.mean[:, 1].max()
 
+    def test_of_a_population_its_spread_is_that_of_single_episodes(self):
+        """Rows that one policy answers share a mean; the spread of such means was shown, which is smaller."""
+        agent = tiny_population("Hopper2d")
+        lam = qpensieve.preferences.spaced_grid(9)
+        front = agent.front(preferences=lam, episodes=3)
+        np.testing.assert_array_equal(front.mean, agent.returns(lam, 3)[0].mean(axis=1))
+        assert len(np.unique(front.mean, axis=0)) < len(lam)
+        np.testing.assert_array_equal(front.spread, agent.session.play(lam, 3)[0].std(axis=1))
+        assert front.spread.mean() > 1.2 * agent.returns(lam, 3)[0].std(axis=1).mean()
+        agent.close()
+
     def test_a_seed_that_was_not_trained_is_refused(self, learned: QPensieve):
         with pytest.raises(ValueError, match="seed must be from 0 to"):
             learned.front(seed=9)
@@ -606,3 +699,77 @@ class TestFront:
 
 def test_an_agent_says_what_it_is(learned: QPensieve):
     assert repr(learned).startswith("<QPensieve('DST2d', algo='qpensieve', seeds=")
+
+
+class TestLoadOfAClass:
+    @pytest.fixture(scope="class")
+    @classmethod
+    def saved(cls, learned: QPensieve, tmp_path_factory: pytest.TempPathFactory) -> Path:
+        return learned.save(tmp_path_factory.mktemp("agents") / "agent")
+
+    def test_loads_its_own_method(self, saved: Path, learned: QPensieve):
+        class Mine(QPensieve):
+            """A user's class keeps its type."""
+
+        for kind, type_ in ((QPensieve, QPensieve), (Agent, QPensieve), (Mine, Mine)):
+            agent = kind.load(saved)
+            assert type(agent) is type_
+            assert_same(agent, learned)
+
+    @pytest.mark.parametrize("kind", [MOSAC, qpensieve.PGMORL, qpensieve.SAC])
+    def test_another_method_is_refused_with_the_class_to_use(self, kind: type[Agent], saved: Path):
+        said = f"holds an agent of qpensieve, but {kind.__name__} is {kind.algo}: use qpensieve.QPensieve.load or"
+        with pytest.raises(ValueError, match=said):
+            kind.load(saved)
+
+    def test_what_is_no_agent_is_refused(self, tmp_path: Path):
+        with pytest.raises(FileNotFoundError, match="is neither a saved agent nor a run folder"):
+            QPensieve.load(tmp_path)
+
+
+class TestPlotFront:
+    LAM = np.array([[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]])
+
+    def test_draws_the_means_of_one_seed_or_of_all(self, learned: QPensieve, tmp_path: Path):
+        figure = learned.plot_front(seed=1, preferences=self.LAM, episodes=1, path=tmp_path / "front.png")
+        axes = figure.axes[0]
+        drawn = np.concatenate([np.asarray(one.get_offsets()) for one in axes.collections])
+        means = learned.returns(self.LAM, 1)[1].mean(axis=1)
+        assert sorted(map(tuple, drawn)) == sorted(map(tuple, means))
+        assert axes.get_xlabel() == "treasure (value)"
+        assert (tmp_path / "front.png").read_bytes().startswith(b"\x89PNG")
+        assert figure.get_suptitle() == "DST2d · qpensieve · step 200 · seed 1"
+        whole = learned.plot_front(seed=None, preferences=self.LAM, episodes=1)
+        assert sum(len(np.asarray(one.get_offsets())) for one in whole.axes[0].collections) == 6
+
+    def test_axes_are_chosen_by_name_or_number(self, learned: QPensieve):
+        choices: list[dict[str, Any]] = [{"x": "time"}, {"y": 0}, {"x": 1, "y": "treasure"}]
+        for asked in choices:
+            axes = learned.plot_front(preferences=self.LAM, episodes=1, **asked).axes[0]
+            assert axes.get_xlabel().startswith("time")
+            assert axes.get_ylabel() == "treasure (value)"
+
+    @pytest.mark.parametrize(
+        ("asked", "complaint"),
+        [
+            ({"x": "speed"}, "an axis must be one of treasure, time, or its number from 0 to 1; got 'speed'"),
+            ({"y": 2}, "got 2"),
+            ({"x": 1, "y": "time"}, "x and y must be two objectives, got time for both"),
+            ({"path": "front.txt"}, r"the name of a picture must end in .png, .pdf, .* got front.txt"),
+            ({"seed": 7}, "seed must be from 0 to 1, got 7"),
+        ],
+    )
+    def test_refuses_before_it_evaluates(
+        self, asked: dict[str, Any], complaint: str, learned: QPensieve, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(learned, "returns", lambda *_: pytest.fail("evaluated"))
+        with pytest.raises(ValueError, match=complaint):
+            learned.plot_front(**asked)
+
+    def test_without_matplotlib_it_says_what_to_install(self, learned: QPensieve, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setattr(learned, "returns", lambda *_: pytest.fail("evaluated"))
+        monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+        with pytest.raises(
+            ImportError, match=r"pictures need matplotlib; install it with: pip install 'qpensieve\[plots\]'"
+        ):
+            learned.plot_front()

@@ -1,14 +1,19 @@
 """The commands around runs: train, resume, evaluate, plot, bench update, bench train."""
 
+import dataclasses
 import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from qpensieve import cli
+from qpensieve.methods import METHODS
+from qpensieve.records import evaluations
+from tests.callbacks import loggers
 from tests.train.kill_run import NEVER, TINY, assert_same_run, final_arrays, rows, share_learners, words
 
 RUN = {**TINY, "steps": 300, "eval_period": 300, "parameters_period": 300}
@@ -73,7 +78,8 @@ class TestTrain:
         assert "use qpensieve, mosac, sac" in fail(capsys, "train", "DST2d", "--algo=ppo")
         assert "use paper, quick" in fail(capsys, "train", "DST2d", "--preset", "fast")
 
-    def test_writes_tensorboard_files_where_asked(self, tmp_path: Path):
+    def test_writes_tensorboard_files_where_asked(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+        loggers.install(monkeypatch)
         options = ["--out", str(tmp_path), "--name", "run", "--tensorboard", "--quiet", "--no-final-evaluation"]
         cli.main(["train", "DST2d", *words(RUN), *options])
         assert list((tmp_path / "run" / "tensorboard").iterdir())
@@ -202,6 +208,14 @@ class TestEvaluate:
         assert "over 2 seed pairs" in out
         assert rows(folder) == rows(trained / "ours")  # it had been evaluated before
 
+    def test_runs_evaluated_at_different_steps_say_so(self, trained: Path, monkeypatch: pytest.MonkeyPatch):
+        read = cli.comparison.read
+        early = lambda path: dataclasses.replace(read(path), step=7 if path.name == "mosac" else 300)
+        assert "evaluated" not in cli._dominance(trained / "ours", trained / "mosac")
+        monkeypatch.setattr(cli.comparison, "read", early)
+        said = cli._dominance(trained / "ours", trained / "mosac")
+        assert said.endswith("preferences; it was evaluated at step 7, this run at 300")
+
     def test_a_run_without_a_full_evaluation_gets_one(self, trained: Path, tmp_path: Path, capsys: Any):
         folder = tmp_path / "run"
         options = ["--out", str(tmp_path), "--name", "run", "--quiet", "--no-final-evaluation"]
@@ -306,3 +320,61 @@ def test_help_names_every_option(arguments: list[str], named: list[str], capsys:
 
 def test_misspelt_commands_are_refused(capsys: pytest.CaptureFixture[str]):
     assert "resume" in fail(capsys, "resum", "runs/x")
+
+
+class TestReference:
+    """The point that HV is measured from, for every method and for what is measured afterwards."""
+
+    def test_is_taken_by_any_method(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+        place = ["--out", str(tmp_path), "--name", "run", "--quiet"]
+        cli.main(["train", "DST2d", *words(RUN), *place, "--reference", "-1", "-60.5"])
+        assert "HV is measured from (-1, -60.5), not from the domain's own (0, -50)" in capsys.readouterr().out
+        assert json.loads((tmp_path / "run" / "config.json").read_text())["reference"] == [-1.0, -60.5]
+        assert json.loads((tmp_path / "run" / "summary.json").read_text())["reference"] == [-1.0, -60.5]
+        table = evaluations.load(tmp_path / "run" / "evaluations.npz")
+        assert table.reference is not None
+        assert table.reference.tolist() == [-1.0, -60.5]
+
+    @pytest.mark.parametrize("algo", METHODS)
+    def test_has_a_number_for_each_objective(self, algo: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+        start = ["train", "DST2d", "--algo", algo, "--preset", "quick", "--out", str(tmp_path)]
+        start += ["--preferences", "0.5,0.5"] if algo == "hybrid-sac" else []
+        said = fail(capsys, *start, "--reference", "0", "-50", "3")
+        assert "reference must have 2 numbers, one per objective of DST2d (treasure, time), got 3" in said
+        assert "reference must be finite, got (nan, -50.0)" in fail(capsys, *start, "--reference", "nan", "-50")
+        assert not any(tmp_path.iterdir())
+
+    def test_is_in_the_help_of_every_method(self, capsys: pytest.CaptureFixture[str]):
+        for algo in METHODS:
+            with pytest.raises(SystemExit):
+                cli.main(["train", "DST2d", "--algo", algo, "--help"])
+            assert "--reference X ..." in capsys.readouterr().out
+
+    def test_of_another_measurement_leaves_the_run_as_it_is(self, trained: Path, capsys: pytest.CaptureFixture[str]):
+        before = (trained / "ours" / "evaluations.npz").read_bytes()
+        cli.main(["evaluate", str(trained / "ours"), "--reference", "0", "-50"])
+        from_own = capsys.readouterr().out
+        cli.main(["evaluate", str(trained / "ours"), "--reference", "-10", "-100"])
+        from_other = capsys.readouterr().out
+        line = lambda text: next(line for line in text.splitlines() if line.startswith("HV from"))
+        assert line(from_own).startswith("HV from (0, -50): ")
+        assert line(from_other).startswith("HV from (-10, -100): ")
+        assert line(from_own).split(": ")[1] != line(from_other).split(": ")[1]
+        assert (trained / "ours" / "evaluations.npz").read_bytes() == before
+        said = fail(capsys, "evaluate", str(trained / "ours"), "--reference", "1")
+        assert "reference must have shape (2,), one entry per objective; got (1,)" in said
+
+    def test_of_a_comparison_is_one(self, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+        both = [str(trained / "ours"), str(trained / "other")]
+        shutil.copytree(trained / "mosac", trained / "other")
+        table = evaluations.load(trained / "other" / "evaluations.npz")
+        moved = dataclasses.replace(table, reference=np.array([-10.0, -100.0]))
+        evaluations.save(trained / "other" / "evaluations.npz", moved)
+        said = fail(capsys, "compare", *both)
+        assert "got ours: (0, -50), other: (-10, -100); --reference sets one" in said
+        cli.main(["compare", *both, "--reference", "0", "-50"])
+        first = capsys.readouterr().out
+        cli.main(["compare", str(trained / "ours"), str(trained / "mosac")])
+        assert first == capsys.readouterr().out
+        assert "reference must have shape (2,)" in fail(capsys, "compare", *both, "--reference", "1", "2", "3")
+        assert "reference must be finite" in fail(capsys, "compare", *both, "--reference", "inf", "2")

@@ -202,3 +202,14 @@ def test_what_was_accepted_and_wrong_is_refused(algo: str, name: str, value: Any
     with pytest.raises(ValueError, match="these settings cannot run") as refusal:
         check(config)
     assert f"{name} {complaint}" in str(refusal.value)
+
+
+def test_a_reference_point_of_an_older_population_moves_to_the_run():
+    """0.1.0 kept it among the settings of PGMORL and PFA."""
+    config = override(default_config("DST2d", "pgmorl", "quick"), {"reference": [1.0, 2.5]})
+    assert config.reference == (1.0, 2.5)
+    old = json.loads(json.dumps(configs.to_dict(config)))
+    old["agent"]["stages"]["reference"] = old.pop("reference")
+    assert configs.from_dict(old) == config
+    old["agent"]["stages"]["reference"] = []
+    assert configs.from_dict(old).reference == ()

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from qpensieve import preferences
+from qpensieve.learning.sampling import sample_preferences
 from qpensieve.preferences import (
     check_preference,
     das_dennis,
     draw_preferences,
     sac_preferences,
-    sample_preferences,
     spaced_grid,
 )
 
@@ -89,7 +89,7 @@ def test_draws_depend_on_the_seed_alone(draw):
 
 @pytest.mark.parametrize("array", [np.array, jnp.array])
 def test_a_draw_of_zeros_becomes_the_centre_and_leaves_other_rows_alone(array):
-    rows = preferences._normalize(array([[0.0, 0.0, 0.0, 0.0], [0.0, 1.0, 1.0, 2.0]]))
+    rows = preferences.normalize(array([[0.0, 0.0, 0.0, 0.0], [0.0, 1.0, 1.0, 2.0]]))
     np.testing.assert_array_equal(rows, [[0.25, 0.25, 0.25, 0.25], [0, 0.25, 0.25, 0.5]])
 
 

@@ -107,6 +107,27 @@ class TestTrust:
         (sent / CONFIG).write_text(text)
         assert configs.load(sent / CONFIG) == config
 
+    def test_a_configuration_that_changes_while_a_run_is_opened_gets_no_mark(
+        self, sent: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        """To write a longer run's length, the file was read a second time and trusted as it was then."""
+        receive(sent, "DST2d")
+        evil = (sent / CONFIG).read_text().replace('"DST2d"', '"sent.evil:make"')
+        run = MagicMock(spec=runs.Run, folder=sent)
+
+        def opened(path: Path, config: Any, options: Any) -> Any:
+            (sent / CONFIG).write_text(evil)
+            run.config = config
+            return run
+
+        monkeypatch.setattr(runs, "Run", opened)
+        runs.resume(sent, runs.Options(), lambda _: None, start_over=True, steps=100_000)
+        assert run.held is not None
+        run.held.close()
+        assert not (sent / TRUSTED).exists()
+        assert configs.load(sent / CONFIG).domain == "DST2d"
+        assert configs.load(sent / CONFIG).steps == 100_000
+
     def test_a_run_of_a_domain_of_ours_carries_no_mark(self, sent: Path):
         sent.mkdir()
         configs.save(default_config("DST2d"), sent / CONFIG)

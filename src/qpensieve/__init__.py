@@ -1,20 +1,68 @@
 """qpensieve: one policy for every trade-off between several objectives."""
 
-from importlib.metadata import PackageNotFoundError, version
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
+from qpensieve import gym_ids
 from qpensieve.compiler import set_flags
 
+if TYPE_CHECKING:
+    from qpensieve import callbacks, envs, metrics, preferences
+    from qpensieve.api import (
+        CNDER,
+        MOSAC,
+        PFA,
+        PGMORL,
+        SAC,
+        Agent,
+        EnvelopeDQN,
+        HybridSAC,
+        QPensieve,
+        load,
+    )
+
+    __version__: str
+
 set_flags()
+gym_ids.register()
 
-from qpensieve import api, envs, metrics, preferences  # noqa: E402  (after the flags)
-from qpensieve.api import *  # noqa: E402, F403  (its __all__ is the list of public names)
-from qpensieve.envs.registry import register_gym_ids  # noqa: E402
+__all__ = [
+    "CNDER",
+    "MOSAC",
+    "PFA",
+    "PGMORL",
+    "SAC",
+    "Agent",
+    "EnvelopeDQN",
+    "HybridSAC",
+    "QPensieve",
+    "__version__",
+    "callbacks",
+    "envs",
+    "load",
+    "metrics",
+    "preferences",
+]
+MODULES = ("callbacks", "envs", "metrics", "preferences")
 
-try:
-    __version__ = version("qpensieve")
-except PackageNotFoundError:  # run from a source tree that was not installed
-    __version__ = "0.0.0"
-__all__ = ["__version__", "envs", "metrics", "preferences"]
-__all__ += api.__all__
 
-register_gym_ids()
+def __getattr__(name: str) -> Any:
+    """Public names, imported when one is asked for: `qpensieve --help` should not wait for JAX."""
+    if name == "__version__":
+        return _version()
+    if name not in __all__:
+        raise AttributeError(f"module 'qpensieve' has no attribute {name!r}")
+    return import_module(f"qpensieve.{name}") if name in MODULES else getattr(import_module("qpensieve.api"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("qpensieve")
+    except PackageNotFoundError:  # run from a source tree that was not installed
+        return "0.0.0"

@@ -1,18 +1,20 @@
 """Agents for people who know Stable-Baselines3: learn, predict, evaluate, save, load."""
 
 import dataclasses
-import math
+import sys
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
-from jaxtyping import Float, Float32
+from jaxtyping import Float
 
 from qpensieve import config as configs
+from qpensieve.callbacks.group import Callbacks
 from qpensieve.config import RunConfig
 from qpensieve.console import Outlook, Progress
+from qpensieve.deploy import write_loader, write_policy
 from qpensieve.envs import EnvSource, is_local, name_for
 from qpensieve.front import Bound, Choice, Front, measure
 from qpensieve.preferences import check_preference
@@ -20,13 +22,17 @@ from qpensieve.presets import default_config
 from qpensieve.records import folder
 from qpensieve.records.checkpoint import CheckpointError
 from qpensieve.records.scores import RunSummary, summarize
+from qpensieve.report.front import Axis, Plane, plot_front
+from qpensieve.train import listening
 from qpensieve.train.evaluate import FULL_EPISODES, protocols
 from qpensieve.train.keeper import Keeper
-from qpensieve.train.saving import save_agent
-from qpensieve.train.session import Session, phase_of
+from qpensieve.train.saving import finish_save, save_agent
+from qpensieve.train.session import Predictor, Session
 from qpensieve.train.sessions import open_session
 
 __all__ = ["CNDER", "MOSAC", "PFA", "PGMORL", "SAC", "Agent", "EnvelopeDQN", "HybridSAC", "QPensieve", "load"]
+
+Kind = TypeVar("Kind", bound="Agent")
 
 
 class Agent:
@@ -59,7 +65,51 @@ class Agent:
         self.session = session
         """The training behind the agent."""
         self.algo = session.config.algo
-        self._predictor = session.predictor()
+        self._newest: Predictor | None = None
+        self._newest_step = 0
+
+    @classmethod
+    def load(cls: type[Kind], path: str | Path, trust: bool = False) -> Kind:
+        """The agent that `save` wrote or that a run folder holds, as of its newest whole checkpoint.
+
+        Args:
+            path: The folder.
+            trust: Import the code that the folder's domain names (`module:factory`), though the folder is not your own.
+
+        Raises:
+            ValueError: The folder holds an agent of another method than the class's. `Agent.load` takes any.
+        """
+        source = Path(path)
+        finish_save(source)
+        if not (source / folder.CONFIG).exists():
+            raise FileNotFoundError(f"{source} is neither a saved agent nor a run folder: it has no {folder.CONFIG}")
+        config = configs.load(source / folder.CONFIG, trust)
+        kind = cls._kind(config.algo, source)
+        session = open_session(config)
+        try:
+            keeper = Keeper(source, session)
+            saved = keeper.latest(lambda message: warnings.warn(message, stacklevel=3))
+            if saved is None:
+                again = f"start the run over with 'qpensieve resume {source}'"
+                raise CheckpointError(f"{source} holds no checkpoint yet: {again}")
+            keeper.restore(saved)
+        except BaseException:
+            session.close()
+            raise
+        agent: Any = kind.__new__(kind)
+        agent._start(session)
+        return agent
+
+    @classmethod
+    def _kind(cls, algo: str, source: Path) -> type["Agent"]:
+        """The class of a loaded agent: that of the method for `Agent`, else this one."""
+        of_method = next((kind for kind in Agent.__subclasses__() if kind.algo == algo), None)
+        if cls is Agent:
+            return of_method or Agent
+        if cls.algo != algo:
+            use = "qpensieve.load" if of_method is None else f"qpensieve.{of_method.__name__}.load or qpensieve.load"
+            raise ValueError(f"{source} holds an agent of {algo}, but {cls.__name__} is {cls.algo}: use {use}")
+        return cls
 
     @property
     def config(self) -> RunConfig:
@@ -71,7 +121,9 @@ class Agent:
         """Environment steps each seed has learned from."""
         return self.session.step
 
-    def learn(self, total_timesteps: Any, progress_bar: bool = False) -> "Agent":
+    def learn(
+        self, total_timesteps: Any, progress_bar: bool = False, callback: Any = None, eval_period: int | None = None
+    ) -> "Agent":
         """Train every seed for `total_timesteps` more environment steps; returns the agent itself.
 
         PGMORL and PFA plan their learning rate (PFA its preferences too) for a run of this length, and stop at the last
@@ -81,24 +133,29 @@ class Agent:
             total_timesteps: A whole number (1e5 too); whole blocks of the off-policy methods. Anything else is refused
                 and leaves the agent as it was.
             progress_bar: Show how far it is.
+            callback: A function (step, metrics), an object with methods of `qpensieve.callbacks.Callback`, or a list of
+                them. Whoever returns False stops the training; what was learned is kept. No number depends on them.
+            eval_period: Evaluate (short protocol) every so many steps and at the end, for the callbacks.
+
+        Raises:
+            CallbackError: A callback failed; the agent is as of the newest block and can be saved and learned on.
         """
-        session = self.session
+        session, callbacks = self.session, Callbacks(callback)
         goal = session.step + self._checked_steps(total_timesteps)
-        session.plan(goal)
+        _check_period(eval_period, callbacks)
         progress = Progress(goal, session.step, quiet=not progress_bar, outlook=_outlook(session))
-        while session.step + session.block <= goal:
-            progress.enter(phase_of(session))
-            session.advance()
-            progress.show(session.step)
-        session.drain()
-        progress.end()
-        self._predictor = session.predictor()
+        try:
+            with callbacks.during(listening.describe(session, goal)):
+                session.plan(goal)
+                listening.learn(session, goal, callbacks, progress, eval_period)
+        finally:
+            progress.end()
         return self
 
     def _checked_steps(self, total: Any) -> int:
         block = self.session.block
         is_number = isinstance(total, int | float | np.integer | np.floating) and not isinstance(total, bool)
-        if not is_number or not math.isfinite(total) or total != int(total) or total < block:
+        if not is_number or not block <= total <= sys.maxsize or total != int(total):
             raise ValueError(f"total_timesteps must be a whole number of at least {block}, one block; got {total!r}")
         if not self.config.method.is_population and total % block:
             nearest = round(total / block) * block
@@ -128,26 +185,23 @@ class Agent:
             normalized: Actions in [-1, 1], whatever the environment's box is (as `predict` did before 0.2.0).
         """
         spec = self.session.spec
-        rows, is_single = self._rows(obs)
+        rows, is_single = spec.rows(obs)
         lam = np.atleast_2d(check_preference(preference, spec.num_objectives)).astype(np.float32)
         if len(lam) not in (1, len(rows)):
             raise ValueError(f"preference must be one, or one for each of {len(rows)} observations, got {len(lam)}")
         lam = np.broadcast_to(lam, (len(rows), lam.shape[1]))
         self._checked_seed(seed)
         stream = None if deterministic else generator or np.random.default_rng()
-        action = self._predictor.act(seed, rows, lam, stream)
+        action = self._policies().act(seed, rows, lam, stream)
         if not normalized or spec.num_actions is not None:
             action = spec.native_actions(action)
         return action[0] if is_single else action
 
-    def _rows(self, obs: Any) -> tuple[Float32[np.ndarray, "n obs"], bool]:
-        """Observations as rows, and whether it was one alone."""
-        spec, values = self.session.spec, np.asarray(obs, np.float32)
-        shapes = ((spec.obs_size,), spec.obs_shape)
-        is_single = values.shape in shapes
-        if not is_single and values.shape[1:] not in shapes:
-            raise ValueError(f"obs must have shape ({spec.obs_size},) or (n, {spec.obs_size}), got {values.shape}")
-        return values.reshape(-1, spec.obs_size), is_single
+    def _policies(self) -> Predictor:
+        """The newest policies, also while a callback asks."""
+        if self._newest is None or self._newest_step != self.session.step:
+            self._newest, self._newest_step = self.session.predictor(), self.session.step
+        return self._newest
 
     def evaluate(self, preferences: Any = None, episodes: int = FULL_EPISODES) -> RunSummary:
         """UT, HV, front size, best single row and rank correlation per seed.
@@ -162,8 +216,41 @@ class Agent:
 
         The preferences are those of `evaluate`.
         """
-        table = self._table(preferences)
-        return measure(self.session.spec.objectives, table, self.returns(table, episodes)[self._checked_seed(seed)])
+        session, table, row = self.session, self._table(preferences), self._checked_seed(seed)
+        returns = session.play(table, _checked_episodes(episodes))
+        return measure(session.spec.objectives, table, returns[row], session.share(returns, table)[row])
+
+    def plot_front(  # noqa: PLR0913 (each has a name of its own in a call)
+        self,
+        x: Axis | None = None,
+        y: Axis | None = None,
+        seed: int | None = 0,
+        preferences: Any = None,
+        episodes: int = FULL_EPISODES,
+        path: str | Path | None = None,
+    ) -> Any:
+        """Draw what the policies reach under each preference; returns the figure of matplotlib.
+
+        Each point is a preference in the colour of its weights; those that others dominate are small and pale.
+
+        Args:
+            x: Objective of the horizontal axis: its name or number. Default: the first that `y` is not.
+            y: Objective of the vertical axis. Default: the next one.
+            seed: Which of the trained seeds, counted from 0. None: all together.
+            preferences: Those of `evaluate`.
+            episodes: Episodes per preference.
+            path: Also write the picture here; its ending says in which format (png, pdf, svg, jpg).
+
+        Raises:
+            ImportError: matplotlib is not installed; says how to get it.
+        """
+        table, config = self._table(preferences), self.config
+        seeds = slice(None) if seed is None else slice(self._checked_seed(seed), seed + 1)
+        which = f"{config.seeds} seeds" if seed is None else f"seed {config.seed_list[seed]}"
+        title = f"{config.domain} · {config.algo} · step {self.num_steps:,} · {which}"
+        names, returns = self.session.spec.objectives, lambda: self.returns(table, episodes)[seeds]
+        out = None if path is None else Path(path)
+        return plot_front(Plane(config.domain, names, x, y), table, returns, title, out)
 
     def choose(
         self, maximize: str, where: Mapping[str, Bound] | None = None, seed: int = 0, episodes: int = FULL_EPISODES
@@ -182,13 +269,16 @@ class Agent:
     def _table(self, preferences: Any) -> Float[np.ndarray, "p d"]:
         """The preferences given, else the agents' own, else the test table."""
         num, own = self.session.spec.num_objectives, self.session.own_preferences
-        table = protocols(num, own).full if preferences is None else preferences
-        return np.atleast_2d(check_preference(table, num))
+        table = check_preference(protocols(num, own).full if preferences is None else preferences, num)
+        if table.ndim > 2 or table.size == 0:
+            raise ValueError(f"preferences must be one, or rows of them, got shape {table.shape}")
+        return np.atleast_2d(table)
 
-    def _checked_seed(self, seed: int) -> int:
-        if not 0 <= seed < self.config.seeds:
-            raise ValueError(f"seed must be from 0 to {self.config.seeds - 1}, got {seed}")
-        return seed
+    def _checked_seed(self, seed: Any) -> int:
+        is_whole = isinstance(seed, int | np.integer) and not isinstance(seed, bool)
+        if not is_whole or not 0 <= seed < self.config.seeds:
+            raise ValueError(f"seed must be from 0 to {self.config.seeds - 1}, got {seed!r}")
+        return int(seed)
 
     def __repr__(self) -> str:
         asked = f"{self.config.domain!r}, algo={self.algo!r}, seeds={self.config.seeds}"
@@ -196,7 +286,7 @@ class Agent:
 
     def returns(self, preferences: Any, episodes: int = FULL_EPISODES) -> Float[np.ndarray, "seed p e d"]:
         """Undiscounted returns of the deterministic policies."""
-        return self.session.evaluate(np.asarray(preferences, np.float64), episodes)
+        return self.session.evaluate(self._table(preferences), _checked_episodes(episodes))
 
     def save(self, path: str | Path) -> Path:
         """Write the agent, replay included, so that `load` continues exactly; returns the folder.
@@ -205,6 +295,17 @@ class Agent:
         disk. An agent whose environment cannot be imported by a name is refused.
         """
         return save_agent(self.session, path)
+
+    def export_policy(self, path: str | Path, seed: int = 0) -> Path:
+        """Write one seed's policy as arrays, with a loader beside it that needs NumPy alone; returns the file.
+
+        Args:
+            path: The file, such as policy.npz.
+            seed: Which of the trained seeds, counted from 0.
+        """
+        written = write_policy(self._policies(), self.session, self._checked_seed(seed), Path(path), self.num_steps)
+        write_loader(written)
+        return written
 
     def close(self) -> None:
         """End threads and worker processes of the environments; the agent cannot learn afterwards."""
@@ -266,19 +367,22 @@ def load(path: str | Path, trust: bool = False) -> Agent:
         path: The folder.
         trust: Import the code that the folder's domain names (`module:factory`), though the folder is not your own.
     """
-    source = Path(path)
-    if not (source / folder.CONFIG).exists():
-        raise FileNotFoundError(f"{source} is neither a saved agent nor a run folder: it has no {folder.CONFIG}")
-    session = open_session(configs.load(source / folder.CONFIG, trust))
-    keeper = Keeper(source, session)
-    saved = keeper.latest(lambda message: warnings.warn(message, stacklevel=3))
-    if saved is None:
-        raise CheckpointError(f"{source} holds no checkpoint yet: start the run over with 'qpensieve resume {source}'")
-    keeper.restore(saved)
-    kind = next((kind for kind in Agent.__subclasses__() if kind.algo == session.config.algo), Agent)
-    agent = kind.__new__(kind)
-    agent._start(session)
-    return agent
+    return Agent.load(path, trust)
+
+
+def _check_period(eval_period: Any, callbacks: Callbacks) -> None:
+    if eval_period is None:
+        return
+    if not isinstance(eval_period, int | np.integer) or isinstance(eval_period, bool) or eval_period < 1:
+        raise ValueError(f"eval_period must be a whole number of at least 1, got {eval_period!r}")
+    if len(callbacks) == 0:
+        raise ValueError("eval_period is for callbacks, which get the evaluations: give one with callback=")
+
+
+def _checked_episodes(episodes: Any) -> int:
+    if isinstance(episodes, bool) or not isinstance(episodes, int | np.integer) or episodes < 1:
+        raise ValueError(f"episodes must be a whole number of at least 1, got {episodes!r}")
+    return int(episodes)
 
 
 def _outlook(session: Session) -> Outlook:

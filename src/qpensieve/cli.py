@@ -18,17 +18,18 @@ import tyro
 
 import qpensieve
 from qpensieve import bench as bench_package
-from qpensieve import console, manual, presets
+from qpensieve import console, deploy, manual, pages, presets
+from qpensieve.bench import blocks as bench_blocks
 from qpensieve.bench import collect as bench_collect
 from qpensieve.bench import lanes as bench_lanes
 from qpensieve.bench import methods as bench_methods
 from qpensieve.bench import train as bench_train
 from qpensieve.bench import update as bench_update
+from qpensieve.callbacks import CallbackError
 from qpensieve.config import RunConfig, about_kernels
 from qpensieve.envs import DISCRETE, DOMAINS, find_domain
 from qpensieve.envs.registry import Domain
 from qpensieve.envs.simulator import EnvError
-from qpensieve.methods import get_method
 from qpensieve.records import provenance
 from qpensieve.records.checkpoint import CheckpointError
 from qpensieve.records.evaluations import load as load_evaluations
@@ -50,7 +51,7 @@ RunsOrFiles = Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(me
 EXIT_FAILED, EXIT_BUG, EXIT_STOPPED = 1, 70, 130
 USER_ERRORS = (
     *(ValueError, OSError, ImportError, CheckpointError, DivergedError, EnvFailedError, FolderInUseError),
-    *(UntrustedError, EnvError),
+    *(UntrustedError, EnvError, CallbackError),
 )
 """Errors that are shown without a traceback: their message is enough for a user."""
 
@@ -73,10 +74,8 @@ class TrainArguments:
 def train(words: list[str]) -> None:
     """Train: qpensieve train DOMAIN [--algo qpensieve|mosac|sac|...] [--preset paper|quick|...] [any setting]."""
     algo, preset = _peek(words, "--algo", "qpensieve"), _peek(words, "--preset", "paper")
-    method = get_method(algo)
-    arguments = _parse_train(words, algo, preset)
-    if method.paper is not None:  # its presets depend on the domain
-        arguments = _parse_train(words, algo, preset, arguments.config.domain)
+    domain = _parse_train(words, algo, preset).config.domain
+    arguments = _parse_train(words, algo, preset, domain)  # presets depend on the domain
     config = arguments.config
     presets.check_preset(preset, config)
     slug = config.domain.split("/")[-1].replace(":", ".")
@@ -113,7 +112,7 @@ def resume(  # noqa: PLR0913 (each argument is an option)
 
     Args:
         run: The run folder.
-        num_threads: Threads of the simulator; the numbers do not depend on it. Default: as before.
+        num_threads: Cores that collect; the numbers do not depend on it. Default: as before.
         steps: Train up to this many steps instead of the number in the run's configuration; it may only grow, and the
             steps that are done stay as they are. Settings that envelope anneals keep the schedule of the old length;
             pgmorl and pfa plan learning rate and preferences anew for the new length.
@@ -129,16 +128,19 @@ def resume(  # noqa: PLR0913 (each argument is an option)
     _complete(resumed)
 
 
-def evaluate(run: RunFolder, other: Path | None = None, trust: bool = False) -> None:
+def evaluate(run: RunFolder, other: Path | None = None, reference: tuple[float, ...] = (), trust: bool = False) -> None:
     """Evaluate the newest checkpoint of a run with the full protocol (whole test table, 10 episodes); draw pictures.
 
     Args:
         run: The run folder.
         other: A second run, fully evaluated: also print ED, the share of preferences where the first scores more.
+        reference: Also print HV from this point, one number per objective; the run keeps its own.
         trust: Import the code that the run's domain names, though the folder is not your own.
     """
     runs.evaluate(run, _warn, trust)
     _report(run)
+    if reference:
+        print(comparison.hypervolumes(*comparison.measured_from([comparison.read(run)], reference)))
     if other is not None:
         print(_dominance(run, other))
 
@@ -173,11 +175,36 @@ def export(run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN
     print(export_run(run, out))
 
 
+def export_policy(  # noqa: PLR0913 (each argument is an option)
+    run: RunFolder,
+    out: Path = Path("policy.npz"),
+    seed: int | None = None,
+    step: int | None = None,
+    loader: bool = True,
+    trust: bool = False,
+) -> None:
+    """Write the policy of a run or saved agent for programs without qpensieve: arrays, and a loader for NumPy alone.
+
+    Args:
+        run: The run folder, or the folder of a saved agent.
+        out: The file to write.
+        seed: Number of the seed. Default: the best by UT where this step was fully evaluated, else the first.
+        step: Step of a checkpoint or of kept parameters. Default: the newest checkpoint.
+        loader: Also put qpensieve_policy.py beside the file.
+        trust: Import the code that the run's domain names, though the folder is not your own.
+    """
+    print(deploy.export_policy(run, out, seed, step, trust, _warn))
+    if loader:
+        path, is_ours = deploy.write_loader(out)
+        print(path) if is_ours else _warn(f"{path} is not this version's loader and was left as it is")
+
+
 def compare(
     results: RunsOrFiles,
     step: int | None = None,
     out: Path | None = None,
     curves: bool = False,
+    reference: tuple[float, ...] = (),
 ) -> None:
     """Set runs side by side on the test preferences they share: UT, HV, ED against MO-SAC.
 
@@ -186,11 +213,13 @@ def compare(
         step: Environment step of the full evaluation; default: each run's newest.
         out: Also draw a picture here.
         curves: The files are of single preferences (sac, hybrid-sac): only draw their learning curves.
+        reference: Measure HV from this point, one number per objective; default: that of the runs.
     """
     if curves:
         print(comparison.draw_single_curves(results, out or Path("curves.png")))
         return
     shared = comparison.on_common_preferences([comparison.read(path, step) for path in results])
+    shared = comparison.measured_from(shared, reference)
     show = console.format_table if sys.stdout.isatty() else console.format_markdown
     print(show(comparison.table(shared)))
     if out is not None:
@@ -251,6 +280,16 @@ def collect(settings: bench_collect.Settings = bench_collect.Settings(), json: P
     _measure("collect", bench_collect.run, settings, json)
 
 
+def blocks(settings: bench_blocks.Settings = bench_blocks.Settings(), json: Path | None = None) -> None:  # noqa: B008
+    """Time blocks of training steps on the host: physics, lanes, with acting in one process, and by a crew.
+
+    Args:
+        settings: What to measure.
+        json: Also write the figures to this file.
+    """
+    _measure("blocks", bench_blocks.run, settings, json)
+
+
 def train_rate(settings: bench_train.Settings = bench_train.Settings(), json: Path | None = None) -> None:  # noqa: B008
     """Time training from end to end; also shows the share of collection.
 
@@ -275,6 +314,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "evaluate": evaluate,
     "plot": plot,
     "export": export,
+    "export-policy": export_policy,
     "compare": compare,
     "domains": domains,
     "theory": theory,
@@ -286,6 +326,7 @@ BENCHMARKS: dict[str, Callable[..., None]] = {
     "update": update,
     "methods": methods,
     "collect": collect,
+    "blocks": blocks,
     "train": train_rate,
 }
 
@@ -299,9 +340,10 @@ def main(arguments: list[str] | None = None) -> None:
         elif words[:1] == ["--version"]:
             version()
         elif words[:1] == ["bench"]:
-            _dispatch(BENCHMARKS, "qpensieve bench", bench_package.__doc__, words[1:])
+            texts = {name: summary(run) for name, run in BENCHMARKS.items()}
+            _dispatch(BENCHMARKS, "qpensieve bench", bench_package.__doc__ or "", words[1:], texts)
         else:
-            _dispatch(COMMANDS, "qpensieve", f"{qpensieve.__doc__} {manual.PREFERENCE}", words)
+            _dispatch(COMMANDS, "qpensieve", f"{pages.ABOUT} {pages.PREFERENCE}", words, pages.COMMANDS)
     except runs.Stopped as stopped:
         print(stopped, file=sys.stderr)
         sys.exit(EXIT_STOPPED)
@@ -321,10 +363,12 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(EXIT_BUG)
 
 
-def _dispatch(commands: dict[str, Callable[..., None]], prog: str, about: str | None, words: list[str]) -> None:
+def _dispatch(
+    commands: dict[str, Callable[..., None]], prog: str, about: str, words: list[str], texts: dict[str, str]
+) -> None:
     if not words or words[0] in ("-h", "--help"):
-        _show_page(manual.overview(commands, prog, about or ""))
-    manual.check_command(words[0], commands, prog)
+        _show_page(pages.overview(texts, prog, about))
+    pages.check_command(words[0], commands, prog)
     parse = partial(tyro.extras.subcommand_cli_from_dict, commands, prog=prog, description=about, config=FLAT)
     if not {"-h", "--help"} & set(words):
         parse(args=words)
@@ -333,6 +377,11 @@ def _dispatch(commands: dict[str, Callable[..., None]], prog: str, about: str | 
     with suppress(SystemExit), redirect_stdout(page):
         parse(args=words)
     _show_page(manual.tidy(page.getvalue()))
+
+
+def summary(command: Callable[..., None]) -> str:
+    """The first paragraph of a command's docstring, in one line."""
+    return " ".join((inspect.getdoc(command) or "").split("\n\n")[0].split())
 
 
 def _show_page(page: str) -> NoReturn:
@@ -390,7 +439,8 @@ def _dominance(run: Path, other: Path) -> str:
     shares = comparison.dominance(ours, theirs)
     spread = f"{shares.mean():.3f}" if len(shares) == 1 else f"{shares.mean():.3f} +- {shares.std():.3f}"
     pairs = f"{len(shares)} seed pair{'s' if len(shares) > 1 else ''}"
-    return f"ED against {other}: {spread} over {pairs}, {len(ours.preferences)} preferences"
+    steps = "" if ours.step == theirs.step else f"; it was evaluated at step {theirs.step:,}, this run at {ours.step:,}"
+    return f"ED against {other}: {spread} over {pairs}, {len(ours.preferences)} preferences{steps}"
 
 
 def _domain_rows(domain: Domain) -> list[console.Row]:

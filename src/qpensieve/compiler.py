@@ -1,6 +1,12 @@
-"""Compiler settings, made before JAX starts a device; every result records them (`provenance`)."""
+"""Compiler settings, made before JAX starts a device and recorded by every result; compiled programs on disk."""
 
+import hashlib
 import os
+from contextlib import suppress
+from importlib.metadata import version
+from pathlib import Path
+
+from qpensieve.machine import features
 
 GPU_FLAGS = (
     "--xla_gpu_enable_command_buffer=FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,WHILE,CONDITIONAL,DYNAMIC_SLICE_FUSION",
@@ -9,6 +15,11 @@ GPU_FLAGS = (
 )
 """Whole loops become one CUDA graph: updates are many small kernels, and most of their time is the launch. Kernels of a
 graph that do not need each other run at the same time; each computes what it computes alone."""
+CACHE_VARIABLE = "QPENSIEVE_CACHE"
+"""Environment variable: the folder of compiled programs, or `off`."""
+CACHE_BYTES = 2**29
+"""At most so much stays on disk."""
+WORTH_KEEPING_SECONDS = 0.2
 
 
 def set_flags() -> None:
@@ -16,3 +27,52 @@ def set_flags() -> None:
     given = os.environ.get("XLA_FLAGS", "")
     missing = [flag for flag in GPU_FLAGS if flag.split("=")[0] not in given]
     os.environ["XLA_FLAGS"] = " ".join([given, *missing]).strip()
+
+
+def keep_compiled() -> None:
+    """Keep compiled programs on disk, so that the second start with the same shapes need not compile.
+
+    JAX's own setting counts more: where a folder is set there, nothing changes. Without a folder to write to there is
+    no cache, and nothing else is different.
+    """
+    import jax
+
+    folder = cache_folder()
+    if folder is None or jax.config.values["jax_compilation_cache_dir"]:
+        return
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        shrink(folder.parent, CACHE_BYTES)
+    except OSError:
+        return
+    jax.config.update("jax_compilation_cache_dir", str(folder))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", WORTH_KEEPING_SECONDS)
+
+
+def cache_folder() -> Path | None:
+    """Where compiled programs of this version of JAX for this processor are kept; None: they are not."""
+    chosen = os.environ.get(CACHE_VARIABLE, "")
+    if chosen == "off":
+        return None
+    try:
+        users = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "qpensieve"
+    except RuntimeError:  # there is no home
+        return None
+    processor = hashlib.sha256(features().encode()).hexdigest()[:8]
+    return Path(chosen or users) / "compiled" / f"jax-{version('jaxlib')}-{processor}"
+
+
+def shrink(folder: Path, limit: int) -> None:
+    """Remove the oldest files below a folder until no more than `limit` bytes are left."""
+    files = [path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]
+    sizes: list[tuple[float, int, Path]] = []
+    for path in files:
+        with suppress(FileNotFoundError):  # another process was faster
+            status = path.stat()
+            sizes.append((status.st_mtime, status.st_size, path))
+    total = sum(size for _, size, _ in sizes)
+    for _, size, path in sorted(sizes):
+        if total <= limit:
+            return
+        path.unlink(missing_ok=True)
+        total -= size

@@ -13,12 +13,14 @@ import tyro
 from qpensieve import settings as parts
 from qpensieve.algos.qpensieve import QPensieveConfig
 from qpensieve.envs import code_of, find_domain, is_local, name_of
+from qpensieve.envs import registry as envs
 from qpensieve.envs.episodes import MAX_EVAL_STEPS
 from qpensieve.methods import METHODS, Kernels, Method, choose_kernels, get_method
 from qpensieve.records import trust as trusting
 from qpensieve.records.atomic import write_text
 from qpensieve.records.reading import interpreting, parse, read_bytes
-from qpensieve.settings import NEEDS_REPLAY, NOT_NEGATIVE, WHOLE_BLOCKS, at_least
+from qpensieve.settings import FINITE, NEEDS_REPLAY, NOT_NEGATIVE, WHOLE_BLOCKS, at_least
+from qpensieve.types import EnvSpec
 
 if TYPE_CHECKING:
     AlgoName = str
@@ -54,6 +56,9 @@ class RunConfig:
     """Off-policy methods: transitions kept per seed."""
     eval_period: Annotated[int, at_least(1), WHOLE_BLOCKS] = 50_000
     """Steps between short evaluations."""
+    eval_stride: Annotated[int, at_least(1)] = 5
+    """A short evaluation plays every so manieth row of the test table, twice. Domains with five objectives have a table
+    of 500 rows and a default of 25: more would cost more than training. The full protocol plays all rows anyway."""
     full_eval_period: Annotated[int | None, at_least(1), WHOLE_BLOCKS] = None
     """Steps between full evaluations (whole test table, 10 episodes); None: one at the end."""
     max_eval_steps: Annotated[int, at_least(1)] = MAX_EVAL_STEPS
@@ -68,8 +73,13 @@ class RunConfig:
     keep_replay: Annotated[Literal["on", "off"], NEEDS_REPLAY] = "on"
     """Off-policy methods: save the replay with checkpoints. Without it checkpoints are small, but a resumed run gets
     other numbers."""
+    reference: Annotated[tuple[float, ...], FINITE] = ()
+    """Reference point: where HV is measured from, a number per objective, and what policies of pgmorl and pfa must
+    exceed to be kept. Default: that of the domain, or `metadata["reference_point"]` of the environment."""
     num_threads: Annotated[int | None, at_least(1)] = None
-    """Threads of the simulator. None: every core."""
+    """Cores that collect; numbers do not depend on it. Methods with a replay on domains of ours: from 2 on, as many
+    processes share the agents, at most one each. Else threads of the simulator. None: with an accelerator all cores
+    but one; without one, where the cores learn, no processes and as many threads as help."""
     kernels: Kernels = "off"
     """Fused kernels for the updates of qpensieve and mosac. on: candidates of the policy are scored in half precision,
     everything else as without kernels. full: those too in full precision. auto: on for Hopper GPUs where they cover the
@@ -132,6 +142,21 @@ class RunConfig:
         ]
 
 
+def spec_of(config: RunConfig) -> EnvSpec:
+    """What is known of the run's environment, with the reference point that the run sets.
+
+    Raises:
+        ValueError: If that has not one number per objective.
+    """
+    spec = envs.spec_of(config.domain)
+    if not config.reference:
+        return spec
+    if len(config.reference) != spec.num_objectives:
+        needed = f"{spec.num_objectives} numbers, one per objective of {spec.id} ({', '.join(spec.objectives)})"
+        raise ValueError(f"reference must have {needed}, got {len(config.reference)}")
+    return replace(spec, reference=config.reference)
+
+
 def resolve(config: RunConfig) -> RunConfig:
     """The config with the settings filled in that depend on the length of the run or on the machine."""
     resolved = replace(config, agent=config.method.resolve(config.agent, config.steps))
@@ -187,8 +212,18 @@ def from_dict(values: dict[str, Any]) -> RunConfig:
         raise ValueError(f"field {missing[0]} is missing in the configuration")
     if not isinstance(values["agent"], dict):
         raise ValueError(f"agent must hold settings, got {values['agent']!r}")
-    agent = parts.build(get_method(str(values["algo"])).config, dict(values.pop("agent")), "agent.")
-    return parts.build(RunConfig, values | {"agent": agent})
+    settings, reference = _without_reference(values.pop("agent"))
+    agent = parts.build(get_method(str(values["algo"])).config, settings, "agent.")
+    return parts.build(RunConfig, reference | values | {"agent": agent})
+
+
+def _without_reference(agent: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Settings of a method, and the reference point that 0.1.0 kept among those of populations."""
+    stages = agent.get("stages")
+    if not isinstance(stages, dict) or "reference" not in stages:
+        return dict(agent), {}
+    kept = {name: value for name, value in stages.items() if name != "reference"}
+    return agent | {"stages": kept}, {"reference": stages["reference"]}
 
 
 def check_can_be_saved(config: RunConfig) -> None:

@@ -1,5 +1,6 @@
 """What a policy reaches under many preferences, and choosing one of them by what it should bring."""
 
+import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,11 +9,10 @@ import numpy as np
 from jaxtyping import Bool, Float64
 
 from qpensieve import metrics
-from qpensieve.console import Row, format_number, format_table
+from qpensieve.console import Row, format_number, format_spread, format_table
 
 Bound = tuple[str, float | int]
 """What an objective must reach, such as (">=", -50.0)."""
-COMPARISONS = (">=", "<=")
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,9 +22,8 @@ class Front:
     Attributes:
         objectives: Names, in reward order.
         preferences: One row per preference.
-        mean: Mean return over episodes.
-        spread: Standard deviation over episodes. Of pgmorl and pfa it is that of means which preferences share, and so
-            smaller than the spread of single episodes.
+        mean: Mean return over episodes; of pgmorl and pfa over those of all rows that the same policy answers.
+        spread: Standard deviation over the row's episodes; NaN where there is one.
         is_best: Whether no other row is better in one objective and no worse in the others; of equal rows the first.
     """
 
@@ -42,7 +41,7 @@ class Front:
     def _row(self, i: int) -> Row:
         row: Row = {"preference": ", ".join(f"{x:.2f}" for x in self.preferences[i])}
         for name, mean, spread in zip(self.objectives, self.mean[i], self.spread[i], strict=True):
-            row[name] = f"{format_number(float(mean))} +- {format_number(float(spread))}"
+            row[name] = format_spread(float(mean), None if math.isnan(spread) else float(spread))
         return row
 
     def __str__(self) -> str:
@@ -60,9 +59,12 @@ class Front:
         """
         column = self._column(maximize)
         missed = np.zeros(len(self.mean))
-        for name, (comparison, bound) in (where or {}).items():
-            missed += self._missed(self._column(name), comparison, bound)
-        best = np.lexsort((-self.mean[:, column], missed))[0]
+        for name, bound in (where or {}).items():
+            missed += self._missed(self._column(name), *_checked_bound(name, bound))
+        first = np.lexsort((-self.mean[:, column], missed))[0]
+        is_equal = (missed == missed[first]) & (self.mean[:, column] == self.mean[first, column])
+        equal = np.flatnonzero(is_equal)  # of these, one that is no worse than the others elsewhere
+        best = equal[np.argmax(metrics.is_non_dominated(self.mean[equal]))]
         choice = Choice(self.objectives, self.preferences[best], self.mean[best], bool(missed[best] == 0.0))
         if not choice.is_feasible:
             warnings.warn(f"no preference keeps all bounds; the nearest is {choice}", stacklevel=2)
@@ -75,11 +77,9 @@ class Front:
 
     def _missed(self, column: int, comparison: str, bound: float | int) -> Float64[np.ndarray, " p"]:
         """How far each row is from a bound, in units of the objective's range; 0 where it is kept."""
-        if comparison not in COMPARISONS:
-            raise ValueError(f"a bound must begin with {' or '.join(COMPARISONS)}, got {comparison!r}")
         values = self.mean[:, column]
         gap = bound - values if comparison == ">=" else values - bound
-        return np.maximum(gap, 0.0) / max(float(np.ptp(values)), np.finfo(np.float64).tiny)
+        return np.maximum(gap, 0.0) / (float(np.ptp(values)) or 1.0)  # where all rows are equal, any unit will do
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,11 +102,29 @@ class Choice:
         return f"preference ({lam}): {reached}"
 
 
+def _checked_bound(name: str, bound: object) -> tuple[str, float]:
+    """The two parts of a bound; ValueError says what one looks like."""
+    match bound:
+        case (">=" | "<=" as comparison, int() | float() | np.integer() | np.floating() as value):
+            if not math.isnan(value):
+                return comparison, float(value)
+    raise ValueError(f'the bound of {name} must be written (">=", number) or ("<=", number), got {bound!r}')
+
+
 def measure(
     objectives: tuple[str, ...],
     preferences: Float64[np.ndarray, "p d"],
     returns: Float64[np.ndarray, "p e d"],
+    shared: Float64[np.ndarray, "p e d"] | None = None,
 ) -> Front:
-    """The front of one seed's returns."""
-    mean = returns.mean(axis=1)
-    return Front(objectives, preferences, mean, returns.std(axis=1), metrics.is_non_dominated(mean))
+    """The front of one seed's returns.
+
+    Args:
+        objectives: Names, in reward order.
+        preferences: One row per preference.
+        returns: Returns of single episodes: they show the spread.
+        shared: The same with one mean for all rows that one policy answers, where policies answer several.
+    """
+    mean = (returns if shared is None else shared).mean(axis=1)
+    spread = returns.std(axis=1) if returns.shape[1] > 1 else np.full_like(mean, np.nan)
+    return Front(objectives, preferences, mean, spread, metrics.is_non_dominated(mean))

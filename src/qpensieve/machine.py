@@ -15,11 +15,21 @@ def available_cores() -> int:
 
 def processor() -> str:
     """Name of the processor."""
+    return _cpuinfo("model name")
+
+
+def features() -> str:
+    """What the processor can do, as one line: a program compiled for one such line may fail on another."""
+    return f"{platform.machine()} {_cpuinfo('flags')}"
+
+
+def _cpuinfo(field: str) -> str:
+    """A field of the first core; without the file, the name that Python knows."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
         return platform.processor()
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "unknown")
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith(field)), "unknown")
 
 
 def accelerator() -> str:

@@ -5,9 +5,8 @@ import dataclasses
 import difflib
 import inspect
 import re
-import shutil
 import textwrap
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -16,16 +15,14 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from qpensieve.config import RunConfig
 from qpensieve.methods import METHODS
+from qpensieve.pages import PREFERENCE, entry, wrap
 from qpensieve.settings import NEEDS_REPLAY, flat, marked
 
-PREFERENCE = (
-    "A preference, lam for short, is what each objective counts: one weight per objective, none negative, in all 1."
-)
 RUN, ALGORITHM, EVALUATION, OUTPUT = "run", "algorithm", "evaluation", "output"
 GROUPS: dict[str, str] = {
     "preset": RUN,
     **dict.fromkeys(("random_steps", "block", "replay_capacity"), ALGORITHM),
-    **dict.fromkeys(("eval_period", "full_eval_period", "final_evaluation"), EVALUATION),
+    **dict.fromkeys(("eval_period", "full_eval_period", "final_evaluation", "reference"), EVALUATION),
     **dict.fromkeys(("log_period", "checkpoint_seconds", "parameters_period", "keep_replay"), OUTPUT),
 }
 """What a setting sets, where it is not what the settings beside it do."""
@@ -50,7 +47,6 @@ SYNONYMS = {
     "lam": "preferences",
 }
 """What other libraries call a setting -> what it is called here."""
-INDENT, NAME_WIDTH, WIDEST = 2, 26, 100
 KINDS = {int: "N", float: "X", str: "TEXT", Path: "PATH"}
 
 
@@ -101,8 +97,8 @@ def texts(kind: type) -> dict[str, str]:
             ):
                 found[field.target.id] = str(ast.literal_eval(below.value))
     listed = (inspect.getdoc(kind) or "").partition("Attributes:\n")[2]
-    for entry in re.split(r"\n(?=    \w)", listed.rstrip()) if listed else []:
-        name, _, text = entry.strip().partition(": ")
+    for field in re.split(r"\n(?=    \w)", listed.rstrip()) if listed else []:
+        name, _, text = field.strip().partition(": ")
         found.setdefault(name, text)
     return {name: " ".join(text.split()) for name, text in found.items()}
 
@@ -136,13 +132,13 @@ def train_page(arguments: Any, config: RunConfig, about: str) -> str:
     lines = [
         "usage: qpensieve train DOMAIN [--algo NAME] [--preset NAME] [--SETTING VALUE]",
         "",
-        *_wrap(f"{about} {PREFERENCE}"),
+        *wrap(f"{about} {PREFERENCE}"),
         "",
-        *_entry("DOMAIN", texts(RunConfig)["domain"]),
+        *entry("DOMAIN", texts(RunConfig)["domain"]),
     ]
     titles = {RUN: RUN, ALGORITHM: f"{ALGORITHM}: {config.algo}, {method.summary}", EVALUATION: EVALUATION}
     for group, title in (titles | {OUTPUT: OUTPUT}).items():
-        lines += ["", *_wrap(title)]
+        lines += ["", *wrap(title)]
         for option in shown:
             if option.group == group:
                 lines += _algorithms(option) if option.name == "algo" else _option(option)
@@ -154,55 +150,14 @@ def _option(option: Option) -> list[str]:
     default = "" if is_silent else f" [{option.default}]"
     text = option.text.removeprefix("Off-policy methods: ")
     told = f"Turns off: {text}" if option.default is True else text[:1].upper() + text[1:]
-    return _entry(option.flag, told + default)
+    return entry(option.flag, told + default)
 
 
 def _algorithms(option: Option) -> list[str]:
-    lines = _entry("--algo NAME", f"{option.text} [{option.default}] Others have other settings: --algo NAME --help.")
+    lines = entry("--algo NAME", f"{option.text} [{option.default}] Others have other settings: --algo NAME --help.")
     for method in METHODS.values():
-        lines += _entry(f"  {method.name}", method.summary)
+        lines += entry(f"  {method.name}", method.summary)
     return lines
-
-
-def _entry(name: str, text: str) -> list[str]:
-    """A name and, beside it or below it, what it is."""
-    left = " " * (INDENT + NAME_WIDTH)
-    head = f"{'':{INDENT}}{name}"
-    lines = textwrap.wrap(text, _width() - len(left), break_on_hyphens=False) or [""]
-    if len(head) + 2 > len(left):
-        return [*textwrap.wrap(head, _width(), subsequent_indent="      "), *(left + line for line in lines)]
-    return [f"{head:{len(left)}}{lines[0]}".rstrip(), *(left + line for line in lines[1:])]
-
-
-def _wrap(text: str) -> list[str]:
-    return textwrap.wrap(text, _width(), break_on_hyphens=False)
-
-
-def _width() -> int:
-    return max(50, min(WIDEST, shutil.get_terminal_size().columns) - 1)
-
-
-def overview(commands: Mapping[str, Callable[..., None]], prog: str, about: str) -> str:
-    """The first page: what there is, and where to begin."""
-    lines = [f"usage: {prog} COMMAND ...", "", *_wrap(about), ""]
-    for name, command in commands.items():
-        text = (inspect.getdoc(command) or "").split("\n\n")[0]
-        lines += _entry(name, " ".join(text.split()))
-    lines += ["", f"{prog} COMMAND --help says more."]
-    return "\n".join(lines)
-
-
-def check_command(word: str, commands: Iterable[str], prog: str) -> None:
-    """Refuse a command that there is not.
-
-    Raises:
-        ValueError: Names the one that was probably meant, and all there are.
-    """
-    names = list(commands)
-    if word not in names:
-        near = difflib.get_close_matches(word, names, n=1, cutoff=0.5)
-        hint = f"; did you mean '{prog} {near[0]}'?" if near else "."
-        raise ValueError(f"unknown command {word!r}{hint} There are: {', '.join(names)}")
 
 
 def check_options(words: Iterable[str], arguments: Any, config: RunConfig) -> None:

@@ -1,23 +1,31 @@
 """Preferences: points `lam` on the simplex; entry i says how important objective i is.
 
-Samplers for training, grids for sweeps, and the versioned tables on which every algorithm is scored.
+Draws on the host (`learning/sampling.py` has those on the device), grids for sweeps, and the versioned tables on which
+every algorithm is scored.
 """
 
 from collections.abc import Sequence
 from functools import cache
 from itertools import combinations
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
-import jax
 import numpy as np
-from jaxtyping import Array, Float, Float64, Key
+from jaxtyping import Float64
 
 Sampler = Literal["uniform-sum", "dirichlet", "abs-normal"]
 """Random numbers divided by their sum: uniform (`uniform-sum`, the authors' code), exponential (`dirichlet`: uniform on
 the simplex) or absolute values of normal numbers (`abs-normal`, the Envelope authors' code)."""
 
+
+@runtime_checkable
+class HasArray(Protocol):
+    """An array of NumPy, of JAX, or of anyone who says how it becomes one of NumPy."""
+
+    def __array__(self, dtype: Any = None, copy: Any = None, /) -> np.ndarray: ...
+
+
 # numpy.typing.ArrayLike does not accept tuples when checked at run time, so the package has its own alias.
-ArrayLike = np.ndarray | jax.Array | Sequence[Any]
+ArrayLike = np.ndarray | HasArray | Sequence[Any]
 """What `np.asarray` turns into numbers: an array or nested sequences."""
 
 TEST_TABLE_VERSION = 1
@@ -30,29 +38,20 @@ _TABLE_SEED = 20230501
 _TABLE_UNITS = 10**6
 
 
-def sample_preferences(
-    key: Key[Array, ""], num: int, num_objectives: int, sampler: Sampler = "uniform-sum"
-) -> Float[Array, "m d"]:
-    """Draw `num` float32 preferences on the device; `num`, `num_objectives` and `sampler` are static under `jit`."""
-    _check_draw(num, num_objectives, sampler)
-    draw = {"uniform-sum": jax.random.uniform, "dirichlet": jax.random.exponential, "abs-normal": jax.random.normal}
-    return _normalize(abs(draw[sampler](key, (num, num_objectives), dtype=np.float32)))
-
-
 def draw_preferences(
     generator: np.random.Generator, num: int, num_objectives: int, sampler: Sampler = "uniform-sum"
 ) -> Float64[np.ndarray, "m d"]:
     """Draw `num` float64 preferences on the host, distributed as those of `sample_preferences`."""
-    _check_draw(num, num_objectives, sampler)
+    check_draw(num, num_objectives, sampler)
     draw = {
         "uniform-sum": generator.random,
         "dirichlet": generator.standard_exponential,
         "abs-normal": generator.standard_normal,
     }
-    return _normalize(np.abs(draw[sampler](size=(num, num_objectives))))
+    return normalize(np.abs(draw[sampler](size=(num, num_objectives))))
 
 
-def _check_draw(num: int, num_objectives: int, sampler: Sampler) -> None:
+def check_draw(num: int, num_objectives: int, sampler: Sampler) -> None:
     if num < 0:
         raise ValueError(f"num must be 0 or more preferences, got {num}")
     _check_num_objectives(num_objectives)
@@ -65,7 +64,7 @@ def _check_num_objectives(num_objectives: int) -> None:
         raise ValueError(f"num_objectives must be 1 or more, got {num_objectives}")
 
 
-def _normalize(draws: Any) -> Any:
+def normalize(draws: Any) -> Any:
     """Rows of a JAX or NumPy array divided by their sums; a row of zeros becomes the centre of the simplex.
 
     Rows of zeros do occur: a float32 uniform number is 0 once in 2^23 draws.
@@ -127,8 +126,8 @@ def _build_table(num_objectives: int) -> Float64[np.ndarray, "p d"]:
     if num_objectives == 2:
         return das_dennis(num_objectives=2, divisions=100)[:-1]
     if num_objectives <= 4:
-        return _round_rows(_normalize(_raw_uniforms(100, num_objectives)))
-    return _round_rows(_normalize(-np.log(_raw_uniforms(500, num_objectives))))
+        return _round_rows(normalize(_raw_uniforms(100, num_objectives)))
+    return _round_rows(normalize(-np.log(_raw_uniforms(500, num_objectives))))
 
 
 def _raw_uniforms(num: int, num_objectives: int) -> Float64[np.ndarray, "p d"]:

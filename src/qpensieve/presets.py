@@ -5,6 +5,7 @@ from typing import Any, Literal, get_args
 
 from qpensieve.algos import hybrid_sac
 from qpensieve.config import RunConfig, override
+from qpensieve.envs import find_domain
 from qpensieve.methods import get_method
 
 PresetName = Literal["paper", "quick", "figure-a", "figure-b", "figure-c", "figure-d"]
@@ -27,13 +28,18 @@ QUICK_RUN: dict[str, Any] = {
 }
 """What `quick` changes in a run with a replay; each method adds its own (`Method.quick`)."""
 
+EVAL_STRIDES = {5: 25}
+"""Number of objectives -> `eval_stride`, where short evaluations of every fifth row would cost more than training."""
+
 
 def default_config(domain: str, algo: str = "qpensieve", preset: str = "paper") -> RunConfig:
     """The settings of a preset: the paper's, `quick` (small enough for two cores), or a case of hybrid SAC's figure."""
     if preset not in PRESETS:
         raise ValueError(f"unknown preset {preset!r}: use {', '.join(PRESETS)}")
-    method = get_method(algo)
+    method, known = get_method(algo), find_domain(domain)
     config = replace(RunConfig(domain, algo, agent=method.config()), **method.defaults)
+    if known is not None and len(known.objectives) in EVAL_STRIDES:
+        config = replace(config, eval_stride=EVAL_STRIDES[len(known.objectives)])
     if method.paper is not None:
         config = override(config, method.paper(config.domain_id))
     if preset == "quick":

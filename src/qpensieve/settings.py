@@ -5,6 +5,7 @@ The rule of a field is part of its annotation: `tau: Annotated[float, above(0)] 
 
 import dataclasses
 import difflib
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
@@ -74,6 +75,8 @@ def from_to(low: float | int, high: float | int) -> Rule:
 
 OPEN_SHARE = Rule("above 0 and below 1", lambda value: 0 < value < 1)
 STEP_SHARE = Rule("above 0 and at most 1", lambda value: 0 < value <= 1)
+FINITE = Rule("finite", lambda values: all(math.isfinite(value) for value in values))
+"""Every number of a list is."""
 NOT_NEGATIVE = Rule("0 or more", lambda value: value >= 0)
 
 
@@ -220,7 +223,7 @@ def change(part: Part, name: str, value: Any) -> Part:
 
 def _changed(part: Part, name: str, value: Any) -> Part | None:
     if name in names(part):
-        return replace(part, **{name: value})
+        return replace(part, **{name: tuple(value) if isinstance(value, list) else value})
     for inner in _parts(part):
         changed = _changed(getattr(part, inner), name, value)
         if changed is not None:

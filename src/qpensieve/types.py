@@ -6,101 +6,61 @@ Axes, everywhere in this order: `seed`, `n` lanes, `b` batch, `k` snapshots, `2`
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, Protocol, TypeVar, runtime_checkable
+from typing import Any, Generic, Literal, TypeVar
 
 import equinox as eqx
 import numpy as np
-from jaxtyping import Array, Bool, Float, Float32, Float64, Int, Key, Shaped
+from jaxtyping import Array, Float, Float64, Int, Key
 
+from qpensieve.host_types import (
+    Acting,
+    ActionBox,
+    Actions,
+    Asked,
+    Behaviour,
+    BoolArray,
+    EnvSpec,
+    Explorer,
+    FloatArray,
+    HostPolicy,
+    Indices,
+    IntArray,
+    Noise,
+    Observed,
+    Parameters,
+    Step,
+    Stored,
+)
 from qpensieve.preferences import Sampler
 
-FloatArray = Float[np.ndarray, "..."]
-BoolArray = Bool[np.ndarray, "..."]
-IntArray = Int[np.ndarray, "..."]
-
-
-@dataclass(frozen=True)
-class ActionBox:
-    """The bounded box of actions of a foreign environment; here actions lie in [-1, 1] and are flat.
-
-    Attributes:
-        low: Lowest number of each entry.
-        high: Highest number of each entry.
-        shape: Shape of an action.
-        dtype: Name of its type.
-    """
-
-    low: tuple[float, ...]
-    high: tuple[float, ...]
-    shape: tuple[int, ...]
-    dtype: str = "float32"
-
-    def rescale(self, actions: Float[np.ndarray, "n act"]) -> Float[np.ndarray, "n ..."]:
-        """Actions in [-1, 1] as points of the box: -1 is its low, 0 its middle, 1 its high; in its dtype and shape."""
-        low, high = np.array(self.low), np.array(self.high)
-        points = low + (np.asarray(actions, np.float64) + 1.0) / 2.0 * (high - low)
-        # Rounding may pass a bound by one unit in the last place, and some environments refuse that.
-        return np.clip(points, low, high).astype(self.dtype).reshape(-1, *self.shape)
-
-
-@dataclass(frozen=True)
-class EnvSpec:
-    """What algorithms and reports may know about an environment.
-
-    Attributes:
-        id: Domain name such as `Hopper2d`, or the id of a foreign Gymnasium environment.
-        obs_size: Length of an observation.
-        action_size: Length of an action; to algorithms and lanes actions lie in [-1, 1].
-        objectives: One name per objective, in reward order.
-        reference: Reference point of the hypervolume, or None if no one has set one.
-        max_steps: Time limit in environment steps, or None if the environment keeps its own.
-        num_actions: Discrete environments: an action is one number, an index below this. None: actions are continuous.
-        action_box: The actions that the environment itself takes; None: those in [-1, 1] as they are.
-        obs_shape: Shape of the environment's own observation; None: flat, as algorithms and lanes see it.
-    """
-
-    id: str
-    obs_size: int
-    action_size: int
-    objectives: tuple[str, ...]
-    reference: tuple[float, ...] | None
-    max_steps: int | None
-    num_actions: int | None = None
-    action_box: ActionBox | None = None
-    obs_shape: tuple[int, ...] | None = None
-
-    @property
-    def num_objectives(self) -> int:
-        return len(self.objectives)
-
-    def native_actions(self, actions: Float[np.ndarray, "n act"]) -> Shaped[np.ndarray, "n ..."]:
-        """Actions of an algorithm as the environment's own `step` takes them: in its box, or integer indices [n]."""
-        if self.num_actions is not None:
-            return actions[:, 0].astype(np.int64)
-        return actions if self.action_box is None else self.action_box.rescale(actions)
-
-
-@dataclass(frozen=True)
-class Step:
-    """What one step of n lanes returns.
-
-    Attributes:
-        obs: Observation to act on next; if an episode ended, the first of the next episode.
-        reward: Reward vector of the step.
-        terminated: True if the episode really ended: nothing follows, do not bootstrap.
-        truncated: True if only the time limit cut it: bootstrap from `last_obs`.
-        last_obs: Observation reached by this step, before any reset. It is the `s_next` of a transition.
-    """
-
-    obs: Float[np.ndarray, "n obs"]
-    reward: Float[np.ndarray, "n d"]
-    terminated: Bool[np.ndarray, " n"]
-    truncated: Bool[np.ndarray, " n"]
-    last_obs: Float[np.ndarray, "n obs"]
-
-    @property
-    def done(self) -> Bool[np.ndarray, " n"]:
-        return self.terminated | self.truncated
+__all__ = [
+    "Acting",
+    "ActionBox",
+    "Actions",
+    "Algorithm",
+    "Asked",
+    "Behaviour",
+    "BoolArray",
+    "EnvSpec",
+    "Explorer",
+    "FloatArray",
+    "Hints",
+    "HostPolicy",
+    "Indices",
+    "Info",
+    "IntArray",
+    "Learning",
+    "Noise",
+    "Observed",
+    "Parameters",
+    "PrioritizedLearning",
+    "S",
+    "Step",
+    "Stored",
+    "Transition",
+    "UniformLearning",
+    "from_one_lane",
+]
 
 
 class Transition(eqx.Module):
@@ -119,61 +79,6 @@ Info = dict[str, Float[Array, ""]]
 """Name -> value that an update reports; averaged over a block before it is logged."""
 Infos = dict[str, Float[Array, " agent"]]
 """The same of every agent."""
-
-
-Parameters = Float32[np.ndarray, "n parameters"]
-"""Flat actors of n agents, a row each."""
-Observed = Float32[np.ndarray, "n rows obs"]
-Asked = Float32[np.ndarray, "n rows d"]
-"""The preference that each row asks for."""
-Noise = Float32[np.ndarray, "n rows c"]
-Stored = Float32[np.ndarray, "n rows a"]
-"""Actions as the replay stores them."""
-Actions = Float32[np.ndarray, "n rows act"]
-"""Actions as the environment takes them."""
-
-
-@runtime_checkable
-class Explorer(Protocol):
-    """What a collector acts with: the policies of n agents in plain NumPy, each in its own rows."""
-
-    def explore(self, obs: Observed, lam: Asked, noise: Noise, step: int) -> Stored:
-        """Actions to learn from; rows are the lanes that an agent acts in."""
-        ...
-
-
-@runtime_checkable
-class HostPolicy(Explorer, Protocol):
-    """Everything that the policies of n agents can do on the host."""
-
-    def sample(self, obs: Observed, lam: Asked, noise: Noise, step: int) -> Stored:
-        """Sampled actions of the policy that is evaluated, for any rows."""
-        ...
-
-    def exploit(self, obs: Observed, lam: Asked) -> Actions:
-        """Deterministic actions."""
-        ...
-
-
-@dataclass(frozen=True)
-class Acting:
-    """How an algorithm acts on the host, without a device.
-
-    Attributes:
-        policy: Flat actors -> policies.
-        draw_noise: (generator, K) -> noise of K steps of one lane [K, c], for `explore`.
-        draw_actions: (generator, K) -> K uniformly random actions [K, a], as the replay stores them.
-        decode: Stored actions [..., a] -> actions of the environment [..., act].
-        action_size: Number of values that the replay stores for an action.
-        is_discrete: Whether the algorithm can act in an environment with discrete actions.
-    """
-
-    policy: Callable[[Parameters], HostPolicy]
-    draw_noise: Callable[[np.random.Generator, int], Float32[np.ndarray, "K c"]]
-    draw_actions: Callable[[np.random.Generator, int], Float32[np.ndarray, "K a"]]
-    decode: Callable[[Float32[np.ndarray, "*batch a"]], Float32[np.ndarray, "*batch act"]]
-    action_size: int
-    is_discrete: bool = False
 
 
 @dataclass(frozen=True)
@@ -263,6 +168,11 @@ class Algorithm(Generic[S]):
     end_block: Callable[[S, Int[Array, ""]], S] = lambda state, num_updates: state
     preferences: Float64[np.ndarray, "p d"] | None = None
     num_lanes: int = 1
+
+    @property
+    def behaviour(self) -> Behaviour:
+        """What collecting needs to know."""
+        return Behaviour(self.acting, self.sampler, self.num_lanes, self.preferences is not None)
 
     @property
     def agents_per_seed(self) -> int:

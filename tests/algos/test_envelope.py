@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from qpensieve.algos import envelope
-from qpensieve.preferences import sample_preferences, spaced_grid
+from qpensieve.learning.sampling import sample_preferences
+from qpensieve.preferences import spaced_grid
 from qpensieve.theory import treasure
-from qpensieve.types import EnvSpec, Hints, PrioritizedLearning, Transition
+from qpensieve.types import EnvSpec, Hints, Indices, PrioritizedLearning, Transition
 from tests.algos.problem import assert_trees_close, assert_trees_equal, random_like
 from tests.oracles import envelope as oracle
 
@@ -461,6 +462,20 @@ def test_the_network_has_the_authors_widths():
     assert envelope.widths(cfg, dst) == (4, 64, 128, 256, 128, 242)
     hopper = EnvSpec("hopper", 11, 3, ("x", "z", "cost"), None, None)
     assert envelope.widths(cfg, hopper) == (14, 224, 448, 896, 448, 375)
+
+
+def test_one_hot_observations_do_not_make_the_hidden_layers_wider_than_they_need():
+    rooms = EnvSpec("Rooms", 500, 1, ("a", "b"), None, None, num_actions=4, obs_indices=Indices((500,), (0,)))
+    assert envelope.widths(envelope.EnvelopeConfig(), rooms) == (502, 512, 1024, 2048, 1024, 8)
+    few = replace(rooms, obs_size=5, obs_indices=Indices((5,), (0,)))
+    assert envelope.widths(envelope.EnvelopeConfig(), few) == (7, 112, 224, 448, 224, 8)
+
+
+def test_a_network_that_fits_no_memory_is_refused():
+    pixels = EnvSpec("Pixels", 10_000, 1, ("a", "b"), None, None, num_actions=4)
+    with pytest.raises(ValueError, match=r"at most 200,000,000 parameters, got .* set smaller ones, such as --width-f"):
+        envelope.widths(envelope.EnvelopeConfig(), pixels)
+    assert envelope.widths(envelope.EnvelopeConfig(width_factors=(1,)), pixels) == (10_002, 10_002, 8)
 
 
 @pytest.mark.parametrize("layer_norm", [False, True])

@@ -60,6 +60,7 @@ class TestPages:
         (block,) = [block for block in blocks((ROOT / "README.md").read_text()) if block.language == "python"]
         assert len([line for line in block.text.splitlines() if line.strip()]) == 10
 
+    @pytest.mark.filterwarnings("ignore:no preference keeps all bounds")  # it trains for seconds here
     def test_tutorial(self, folder: Path):
         names = run_page(ROOT / "docs" / "tutorial.md", folder)
         assert names["chosen"].sum() == pytest.approx(1.0)

@@ -30,7 +30,7 @@ def broken(page: Path, target: str) -> str | None:
 
 def public_names() -> list[tuple[str, Any]]:
     parts = [("qpensieve", qpensieve)]
-    parts += [(f"qpensieve.{name}", getattr(qpensieve, name)) for name in ("envs", "metrics")]
+    parts += [(f"qpensieve.{name}", getattr(qpensieve, name)) for name in ("callbacks", "envs", "metrics")]
     return [(f"{prefix}.{name}", getattr(part, name)) for prefix, part in parts for name in part.__all__]
 
 

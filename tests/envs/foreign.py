@@ -6,7 +6,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Dict, Discrete
+from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 
 LOW, HIGH = -2.0, 4.0
 EPISODE = 7
@@ -121,10 +121,35 @@ class Dying(PointMass):
         return super().reward()
 
 
-class DiscreteActions(PointMass):
+class JointActions(PointMass):
     def __init__(self):
         super().__init__()
-        self.action_space = Discrete(3)
+        self.action_space = MultiDiscrete([3, 3])
+
+
+class Pictures(PointMass):
+    def __init__(self):
+        super().__init__()
+        self.observation_space = Box(0, 255, (100, 100, 3), np.uint8)
+
+
+class Corridor(gymnasium.Env):
+    """Five rooms in a row, 1 to 5; action 1 goes left, 2 right, and each pays one objective. Ends in the last rooms."""
+
+    def __init__(self):
+        self.metadata = {"objectives": ("right", "left")}
+        self.observation_space, self.action_space = Discrete(5, start=1), Discrete(2, start=1)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[int, dict]:
+        super().reset(seed=seed)
+        self.room = 3
+        return self.room, {}
+
+    def step(self, action: int) -> tuple[int, np.ndarray, bool, bool, dict]:
+        assert self.action_space.contains(action), f"{action!r} is outside {self.action_space}"
+        way = 1 if action == 2 else -1
+        self.room += way
+        return self.room, np.array([way, -way]), self.room in (1, 5), False, {}
 
 
 class IntegerBox(PointMass):

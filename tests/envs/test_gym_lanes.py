@@ -1,23 +1,21 @@
 import gc
 import os
-import pickle
 import signal
-import sys
 import weakref
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 
-import gymnasium
 import numpy as np
 import pytest
 
 from qpensieve.envs import workers
 from qpensieve.envs.base import Lanes
-from qpensieve.envs.gym_lanes import EnvSource, GymSimulator, describe, make_simulator, resolve
-from qpensieve.envs.simulator import LaneOptions, State
+from qpensieve.envs.gym_lanes import GymSimulator, make_simulator
+from qpensieve.envs.simulator import EnvError, LaneOptions, State
+from qpensieve.envs.sources import EnvSource
+from qpensieve.envs.spaces import describe
 from qpensieve.envs.workers import WorkerSimulator
-from qpensieve.types import ActionBox, EnvSpec, Step
+from qpensieve.types import ActionBox, Step
 from tests.envs import foreign
 
 NUM_LANES = 5
@@ -60,121 +58,7 @@ def noisy_workers() -> Iterator[WorkerSimulator]:
     simulator.close()
 
 
-# What a source may be
-
-
-def test_a_factory_is_itself():
-    assert resolve(foreign.make_point_mass) is foreign.make_point_mass
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        "tests.envs.foreign:make_point_mass",
-        "tests.envs.foreign:PointMass",
-        "tests.envs.foreign:QpensieveForeign-v1",
-        "QpensieveForeign-v1",
-    ],
-)
-def test_a_name_resolves_to_a_factory_that_survives_pickling(source: str):
-    factory = pickle.loads(pickle.dumps(resolve(source)))
-    assert isinstance(factory().unwrapped, foreign.PointMass)
-    assert factory() is not factory()
-
-
-def test_an_id_without_its_version_means_the_latest():
-    with pytest.warns(UserWarning, match="latest versioned environment"):
-        env = resolve("QpensieveForeign")()
-    assert isinstance(env.unwrapped, foreign.PointMass)
-
-
-def test_an_unknown_id_names_its_neighbours():
-    with pytest.raises(ValueError, match=r"unknown environment 'QpensieveForein-v1'.*did you mean QpensieveForeign-v1"):
-        resolve("QpensieveForein-v1")
-
-
-def test_an_unknown_id_hints_at_mo_gymnasium_where_it_is_missing(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(sys.modules, "mo_gymnasium", None)
-    with pytest.raises(ValueError, match="pip install mo-gymnasium"):
-        resolve("mo-no-such-thing-v9")
-
-
-def test_a_module_that_does_not_import_is_named():
-    with pytest.raises(ValueError, match="cannot import module 'no_such_module' of environment 'no_such_module:make'"):
-        resolve("no_such_module:make")
-
-
-@pytest.mark.parametrize("name", [":make", "tests.envs.foreign:", ":"])
-def test_half_a_name_says_how_a_whole_one_looks(name: str):
-    with pytest.raises(ValueError, match=f"must be written module:factory or .*, got '{name}'"):
-        resolve(name)
-
-
-def test_a_relative_module_is_named():
-    with pytest.raises(ValueError, match=r"cannot import module '\.mine' of environment '\.mine:make'"):
-        resolve(".mine:make")
-
-
-def test_an_environment_instead_of_a_factory_is_refused():
-    with pytest.raises(ValueError, match=r"PointMass.* is one environment, .* pass a function that makes one"):
-        resolve(foreign.PointMass())
-    with pytest.raises(ValueError, match="must be a name or a function that makes one, got 3"):
-        resolve(3)
-
-
-@pytest.mark.parametrize("name", ["no_such_factory", "NOT_CALLABLE"])
-def test_a_factory_that_is_not_in_its_module_is_named(name: str):
-    with pytest.raises(
-        ValueError, match=f"'{name}' is not a registered .* nor a factory in module 'tests.envs.foreign'"
-    ):
-        resolve(f"tests.envs.foreign:{name}")
-
-
-@pytest.mark.parametrize(
-    ("source", "name"),
-    [
-        ("QpensieveForeign-v1", "QpensieveForeign-v1"),
-        (foreign.PointMass, "PointMass"),
-        (partial(foreign.PointMass, render_mode="rgb_array"), "PointMass"),
-    ],
-)
-def test_sources_have_readable_names(source: EnvSource, name: str):
-    assert make_simulator(source, 1).spec.id == name
-
-
-# What is known of an environment
-
-
-def test_the_description_comes_from_spaces_and_metadata():
-    box = ActionBox((foreign.LOW,) * 2, (foreign.HIGH,) * 2, (2,), "float32")
-    names, reference = ("x", "y"), (-10.0, -20.0)
-    expected = EnvSpec("mine", 4, 2, names, reference, max_steps=None, action_box=box, obs_shape=(2, 2))
-    assert describe(foreign.PointMass(), "mine") == expected
-
-
-def test_without_a_reward_space_one_step_counts_the_objectives():
-    spec = describe(foreign.NoRewardSpace(), "mine")
-    assert spec.objectives == ("objective 1", "objective 2", "objective 3")
-    assert spec.reference is None
-
-
-@pytest.mark.parametrize(
-    ("env", "message"),
-    [
-        (foreign.ScalarReward, r"mine: the reward must be a vector, got a scalar.*np.array of d numbers.*mo-gymnasium"),
-        (foreign.ScalarRewardSpace, r"mine: the reward must be a vector, got a scalar.*np.array of d.*mo-gymnasium"),
-        (foreign.DiscreteActions, r"action space must be a continuous Box .*, got Discrete\(3\)"),
-        (foreign.IntegerBox, r"action space must be a continuous Box .*, got Box\(.*int64\)"),
-        (foreign.DictActions, r"mine: action space must be a continuous Box .*, got Dict\("),
-        (foreign.NoActions, r"mine: action space must be a continuous Box .*, got Box\(.*, which holds no numbers"),
-        (foreign.UnboundedActions, r"must be a continuous Box with finite bounds, got action_space.high\[1\] = inf"),
-        (foreign.DictObservations, r"observation space must be a Box, got Dict\(.*FlattenObservation"),
-        (foreign.WrongReference, r"reference_point'\] must have 2 numbers, got 3"),
-    ],
-)
-def test_unusable_environments_are_refused_with_a_reason(env: type[gymnasium.Env], message: str):
-    with pytest.raises(ValueError, match=message):
-        describe(env(), "mine")
+# What a factory must do
 
 
 def test_a_factory_must_give_new_environments():
@@ -341,6 +225,22 @@ def test_environments_of_mo_gymnasium_run_and_continue(name: str, objectives: in
     assert_steps_equal(run(lanes, actions[10:]), run(other, actions[10:]))
 
 
+@pytest.mark.filterwarnings("ignore:.*precision lowered by casting:UserWarning")
+@pytest.mark.parametrize(
+    ("name", "num_actions", "objectives"),
+    [("deep-sea-treasure-v0", 4, 2), ("minecart-v0", 6, 3), ("four-room-v0", 4, 3), ("mo-mountaincar-v0", 3, 3)],
+)
+def test_discrete_environments_of_mo_gymnasium_run_and_continue(name: str, num_actions: int, objectives: int):
+    pytest.importorskip("mo_gymnasium", reason="pip install 'qpensieve[mo]'")
+    lanes, other = make_lanes(name, 2), make_lanes(name, 2)
+    assert (lanes.spec.num_actions, lanes.spec.num_objectives) == (num_actions, objectives)
+    actions = np.random.default_rng(0).integers(num_actions, size=(20, 2, 1)).astype(np.float64)
+    lanes.reset()
+    run(lanes, actions[:10])
+    other.restore(lanes.state())
+    assert_steps_equal(run(lanes, actions[10:]), run(other, actions[10:]))
+
+
 # Worker processes
 
 
@@ -421,9 +321,9 @@ def test_a_dead_worker_is_an_error_and_not_a_wait():
 
 def test_an_unusable_environment_is_refused_through_workers_too():
     with pytest.raises(
-        ValueError, match=r"DiscreteActions: action space must be .*, got Discrete.*worker process for lanes 0 to 0"
+        ValueError, match=r"IntegerBox: action space must be .*, got Box.*worker process for lanes 0 to 0"
     ):
-        make_simulator(foreign.DiscreteActions, 1, 4)
+        make_simulator(foreign.IntegerBox, 1, 4)
 
 
 def test_a_factory_that_cannot_be_pickled_is_refused_before_any_process_starts(monkeypatch: pytest.MonkeyPatch):
@@ -438,3 +338,18 @@ def test_counts_below_one_are_refused(num_workers: int):
         make_simulator(foreign.PointMass, 0, num_workers)
     with pytest.raises(ValueError, match="num_lanes must be at least 1"):
         make_simulator(foreign.PointMass, 0)
+
+
+def test_an_environment_that_cannot_be_closed_is_named_and_the_others_are_closed():
+    closed = []
+
+    class Stuck(foreign.PointMass):
+        def close(self) -> None:
+            closed.append(self)
+            raise OSError("the window is gone")
+
+    simulator = GymSimulator(Stuck, 3, "stuck")
+    with pytest.raises(EnvError, match=r"^stuck: the environment failed when it was closed: OSError: the window"):
+        simulator.close()
+    assert len(closed) == 3
+    simulator.close()

@@ -137,11 +137,11 @@ def test_health_is_judged_at_the_exact_bounds(is_healthy, index: int, value: flo
     qpos = np.zeros((2, 15))
     qpos[:, 1:3] = (0.9, 0.0) if is_healthy is not is_ant_healthy else (0.0, 0.5)
     qpos[1, index] = value
-    np.testing.assert_array_equal(is_healthy(qpos, np.zeros((2, 14))), [True, expected])
+    np.testing.assert_array_equal(is_healthy(np.concatenate([qpos, np.zeros((2, 14))], axis=1)), [True, expected])
 
 
 def test_a_hopper_that_moves_too_fast_is_not_healthy():
-    assert not is_hopper_healthy(np.array([[0, 1.25, 0, 0, 0, 0.0]]), np.full((1, 6), -100.0))[0]
+    assert not is_hopper_healthy(np.array([[0, 1.25, 0, 0, 0, 0, *[-100.0] * 6]]))[0]
 
 
 @pytest.mark.parametrize("domain", ["HalfCheetah2d", "Hopper2d", "Ant2d", "Walker2d"])

@@ -86,7 +86,7 @@ class TestGreedy:
         np.testing.assert_array_equal(self.policy.exploit(obs, lam), self.table[np.array(expected)])
 
     def _flat(self) -> np.ndarray:
-        layers = self.policy._net._layers  # pyright: ignore[reportAttributeAccessIssue]
+        layers = self.policy._net.layers  # pyright: ignore[reportAttributeAccessIssue]
         parts = [np.concatenate([w.reshape(2, -1), b.reshape(2, -1)], axis=1) for w, b in layers]
         return np.concatenate(parts, axis=1)
 

@@ -10,7 +10,7 @@ import pytest
 from qpensieve.bench.plain import batch_value
 from qpensieve.learning.improvement import best_value
 from qpensieve.learning.nets import Critic
-from qpensieve.preferences import sample_preferences
+from qpensieve.learning.sampling import sample_preferences
 from tests.oracles.mosac import scores, twins_of
 
 OBS, ACT, HIDDEN, BATCH = 5, 3, 16, 12

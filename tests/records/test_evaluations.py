@@ -165,3 +165,16 @@ def test_arrays_that_do_not_fit_each_other_are_refused(tmp_path: Path, change: d
     np.savez(tmp_path / "e.npz", **arrays)
     with pytest.raises(ValueError, match=message):
         evaluations.load(tmp_path / "e.npz")
+
+
+def test_numbers_of_one_byte_count_as_the_eight_they_take(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """80 kB of zeros in the file were 80 MB as bytes and 640 MB as numbers."""
+    small = small_table()
+    arrays = {name: array.astype(np.int8) for name, array in vars(small).items() if array is not None}
+    np.savez_compressed(tmp_path / "e.npz", allow_pickle=False, **arrays)
+    in_bytes = sum(array.size for array in arrays.values())
+    monkeypatch.setattr(evaluations, "LIMIT", 8 * in_bytes)
+    assert evaluations.load(tmp_path / "e.npz").short_returns.dtype == np.float64
+    monkeypatch.setattr(evaluations, "LIMIT", 8 * in_bytes - 1)
+    with pytest.raises(ValueError, match=f"would take {8 * in_bytes:,} bytes"):
+        evaluations.load(tmp_path / "e.npz")

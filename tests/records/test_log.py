@@ -1,7 +1,6 @@
 """The log of a run."""
 
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -40,21 +39,6 @@ class TestMetricsLog:
         assert is_logged(path, "train", 40)
         assert not is_logged(path, "train", 80)
         assert not is_logged(path, "evaluation", 40)
-
-    def test_tensorboard_gets_the_mean_over_seeds(self, tmp_path: Path):
-        metrics = MetricsLog(tmp_path / "metrics.jsonl", tmp_path / "tensorboard")
-        metrics.write("train", 40, {"loss": np.array([1.0, 3.0]), "table": np.eye(2), "time_seconds": 1.0})
-        metrics.close()
-        files = list((tmp_path / "tensorboard").iterdir())
-        assert len(files) == 1
-        assert b"train/loss" in files[0].read_bytes()
-
-    def test_without_tensorboard_installed_it_says_what_to_install(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ):
-        monkeypatch.setitem(sys.modules, "tensorboardX", None)
-        with pytest.raises(ImportError, match=r"pip install 'qpensieve\[tensorboard\]'"):
-            MetricsLog(tmp_path / "metrics.jsonl", tmp_path / "tensorboard")
 
 
 @pytest.mark.parametrize(

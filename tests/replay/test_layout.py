@@ -41,7 +41,7 @@ def test_rows_are_read_as_the_collector_packs_them():
     source, seeds, block = "tests.envs.foreign:PointMass", [3, 8], 60
     lanes = make_lanes(source, 2, seeds)
     algorithm = mosac.make(mosac.SacConfig(), lanes.spec)
-    collector = Collector(lanes, seeds, block, algorithm)
+    collector = Collector(lanes, seeds, block, algorithm.behaviour)
     collector.start()
     layout = layout_of(lanes.spec, algorithm.acting)
     transitions = layout.unpack(jnp.asarray(collector.collect(None, 0).rows))

@@ -82,3 +82,22 @@ def test_one_objective_has_no_front(tmp_path: Path):
     run = make_run(tmp_path, make_table(np.ones((2, 1, 1))), domain="foreign")
     with pytest.raises(ValueError, match="a front needs at least two objectives"):
         draw_front(run)
+
+
+def test_two_of_three_objectives_are_drawn_and_the_hidden_one_still_counts():
+    lam = np.eye(3)
+    returns = np.array([[1.0, 5.0, 0.0], [2.0, 6.0, 0.0], [0.0, 0.0, 1.0]])[
+        None, :, None
+    ]  # the second covers the first
+    plane = front.Plane("foreign", ("speed", "height", "control"), x="control", y=0)
+    figure = front.plot_front(plane, lam, lambda: returns, "title")
+    axes = figure.axes[0]
+    pale, strong = (np.asarray(one.get_offsets()).tolist() for one in axes.collections)
+    assert pale == [[0.0, 1.0]]
+    assert sorted(strong) == [[0.0, 2.0], [1.0, 0.0]]
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("control", "speed")
+    assert axes.get_legend() is None
+    assert "not drawn: height" in figure.get_supxlabel()
+    assert front.Plane("foreign", ("speed", "height", "control")).axes() == (0, 1)
+    with pytest.raises(ValueError, match="a front needs at least two objectives, but foreign has 1"):
+        front.Plane("foreign", ("speed",)).axes()

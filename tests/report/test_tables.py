@@ -15,14 +15,14 @@ from qpensieve.records import evaluations
 from qpensieve.records.evaluations import append_full, empty
 from qpensieve.records.folder import EVALUATIONS
 from qpensieve.report import tables
-from qpensieve.train.evaluate import curve_preferences, short_preferences
+from qpensieve.train.evaluate import curve_preferences
 
 
 def make_run(folder: Path, domain: str, *full: np.ndarray, reference: bool = True) -> Path:
     """A run folder as far as tables read it; `full` are full returns [seed, p, e, d], one per evaluation."""
     d = full[0].shape[-1] if full else 2
     point = np.array(get_domain(domain).spec.reference) if reference else None
-    table = empty(full[0].shape[0] if full else 2, short_preferences(d), curve_preferences(d), test_table(d), point)
+    table = empty(full[0].shape[0] if full else 2, test_table(d)[::5], curve_preferences(d), test_table(d), point)
     for number, returns in enumerate(full, start=1):
         table = append_full(table, 1000 * number, returns)
     folder.mkdir(exist_ok=True)

@@ -50,7 +50,7 @@ def share_learners(patch: Any) -> None:
     make, made = trainer._make_learner, {}
 
     def shared(owner: Any) -> Any:
-        key = (owner.config.algo, owner.config.agent, owner.capacity, owner.layout)
+        key = (owner.config.algo, owner.config.agent, owner.capacity, owner.layout, owner.spec, owner.num_agents)
         if key not in made:
             made[key] = make(owner)
         return made[key]

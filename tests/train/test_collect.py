@@ -62,7 +62,7 @@ def test_the_spread_of_the_policy_stays_within_its_range():
 
 class TestCollector:
     def collector(self, domain: str = "DST2d", block: int = 250) -> Collector:
-        collector = Collector(make_lanes(domain, len(SEEDS), SEEDS), SEEDS, block, algorithm_of(domain))
+        collector = Collector(make_lanes(domain, len(SEEDS), SEEDS), SEEDS, block, algorithm_of(domain).behaviour)
         collector.start()
         return collector
 
@@ -109,7 +109,7 @@ class TestCollector:
     def test_a_lane_does_not_depend_on_those_beside_it(self):
         policy, learner, state = policy_and_learner("DST2d")
         several = self.collector(block=50)
-        alone = Collector(make_lanes("DST2d", 1, [4]), [4], 50, algorithm_of("DST2d"))
+        alone = Collector(make_lanes("DST2d", 1, [4]), [4], 50, algorithm_of("DST2d").behaviour)
         alone.start()
         own = policy_of(np.asarray(learner.flat_actors(state))[1:2])
         for number in range(4):

@@ -10,8 +10,9 @@ from qpensieve import metrics
 from qpensieve.envs import DOMAINS, dst
 from qpensieve.envs.exact import ExactFront
 from qpensieve.preferences import check_preference, test_table
+from qpensieve.presets import default_config
 from qpensieve.records.scores import summarize
-from qpensieve.train.evaluate import curve_preferences, evaluate, short_preferences
+from qpensieve.train.evaluate import SHORT_EPISODES, curve_preferences, evaluate, protocols
 
 LAM = np.array([[0.0, 1.0], [0.3, 0.7], [1.0, 0.0]])
 Act = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -124,9 +125,18 @@ def test_no_policy_exceeds_the_ceilings_of_deep_sea_treasure():
 
 
 def test_short_preferences_are_every_fifth_of_the_test_table():
-    np.testing.assert_allclose(short_preferences(2)[:, 0], np.arange(0, 100, 5) / 100)
-    assert [len(short_preferences(d)) for d in (2, 3, 4, 5)] == [20, 20, 20, 100]
-    np.testing.assert_array_equal(short_preferences(4), test_table(4)[::5])
+    np.testing.assert_allclose(protocols(2).short[:, 0], np.arange(0, 100, 5) / 100)
+    assert [len(protocols(d).short) for d in (2, 3, 4, 5)] == [20, 20, 20, 100]
+    np.testing.assert_array_equal(protocols(4, stride=7).short, test_table(4)[::7])
+
+
+@pytest.mark.parametrize("domain", DOMAINS)
+def test_a_short_evaluation_costs_no_more_than_twice_what_was_trained_since_the_last(domain: str):
+    """More is for people to ask for; the numbers of steps are the most that there can be."""
+    spec, config = DOMAINS[domain].spec, default_config(domain)
+    on = protocols(spec.num_objectives, stride=config.eval_stride)
+    assert len(on.short) == 20
+    assert (len(on.short) + len(on.curve)) * SHORT_EPISODES * (spec.max_steps or 0) <= 2 * config.eval_period
 
 
 @pytest.mark.parametrize(("d", "num"), [(1, 0), (2, 3), (3, 4), (4, 5), (5, 0)])

@@ -3,7 +3,7 @@
 import shutil
 import signal
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from qpensieve.config import (
     check,
     from_dict,
     override,
+    resolve,
     to_dict,
 )
 from qpensieve.envs import dst, get_domain
@@ -35,9 +36,10 @@ from qpensieve.train import run as runs
 from qpensieve.train.evaluate import protocols
 from qpensieve.train.run import Options, Stopped
 from qpensieve.train.trainer import Trainer
-from tests.train.kill_run import NEVER, TINY, assert_same_run, complete, share_learners
+from tests.train.kill_run import NEVER, TINY, assert_same_run, complete, final_arrays, share_learners
 
 QUIET = Options(quiet=True)
+ROOMS = "tests.envs.foreign:Corridor"
 OWN: dict[AlgoName, dict[str, Any]] = {
     "sac": {"preferences": ("0.9,0.1", "0.5,0.5", "0.2,0.8")},
     "hybrid-sac": {"preferences": ("0.9,0.1", "0.8,0.2"), "switch_after": 100},
@@ -230,6 +232,27 @@ class TestDiscreteActions:
         assert f"{algo} needs continuous actions, but DeepSeaTreasure has 4 discrete ones" in message
         assert not any(tmp_path.iterdir())
 
+    @pytest.mark.parametrize("algo", ["mosac", "pgmorl"])
+    def test_of_a_foreign_environment_are_refused_by_all_but_envelope(self, algo: AlgoName):
+        with pytest.raises(ValueError, match=rf"{algo} needs continuous actions, but {ROOMS} has 2 .*--algo envelope"):
+            qpensieve.Agent(ROOMS, algo=algo, preset="quick", reference=(-3.0, -3.0))
+
+    def test_of_a_foreign_environment_are_learned_saved_and_loaded(self, tmp_path: Path):
+        """Rooms 1 to 5, from 3; action 1 goes left and pays the second objective, 2 goes right and pays the first.
+
+        A detour pays as much as the way straight on, so the discount is low.
+        """
+        settings = {"random_steps": 200, "block": 20, "batch_size": 32, "width_factors": (4, 4), "target_period": 20}
+        settings |= {"learning_rate": 0.003, "discount": 0.5, "anneal_steps": 500}
+        agent = qpensieve.EnvelopeDQN(ROOMS, seeds=1, preset="quick", **settings).learn(1000)
+        assert (agent.predict(3, [0.9, 0.1]), agent.predict(3, [0.1, 0.9])) == (2, 1)
+        assert agent.predict([2, 4], [[0.9, 0.1], [0.1, 0.9]]).tolist() == [2, 1]
+        np.testing.assert_array_equal(agent.returns([[1, 0], [0, 1]], 1)[0, :, 0], [[2, -2], [-2, 2]])
+        again = qpensieve.load(agent.save(tmp_path / "agent"))
+        assert again.predict(3, [0.9, 0.1]) == 2
+        with pytest.raises(ValueError, match=r"obs must have shape \(\) or \(n,\), got \(2, 2\)"):
+            agent.predict(np.zeros((2, 2)), [0.5, 0.5])
+
     def test_envelope_learns_with_them(self, tmp_path: Path):
         run = runs.start(tmp_path / "run", tiny("envelope", "DeepSeaTreasure", steps=300), QUIET)
         complete(run)
@@ -305,3 +328,18 @@ def test_a_foreign_environment_works_too(tmp_path: Path):
     run = runs.start(tmp_path / "run", tiny("cnder", "tests.envs.foreign:PointMass", steps=200), QUIET)
     complete(run)
     shutil.rmtree(tmp_path)
+
+
+def test_envelope_trained_longer_keeps_the_schedule_of_the_old_length(tmp_path: Path):
+    """So it equals a run of the new length with that schedule, but for the full evaluation at the old end."""
+    config = resolve(tiny("envelope", steps=300))
+    assert config.agent.anneal_steps is not None
+    complete(runs.start(tmp_path / "longer", config, QUIET))
+    complete(runs.resume(tmp_path / "longer", QUIET, lambda message: pytest.fail(message), steps=440))
+    complete(runs.start(tmp_path / "whole", replace(config, steps=440), QUIET))
+    ours, theirs = final_arrays(tmp_path / "longer"), final_arrays(tmp_path / "whole")
+    assert ours.keys() == theirs.keys()
+    assert [name for name, value in ours.items() if value.tobytes() != theirs[name].tobytes()] == []
+    tables_ = [evaluations.load(tmp_path / name / EVALUATIONS) for name in ("longer", "whole")]
+    assert [table.full_steps.tolist() for table in tables_] == [[300, 440], [440]]
+    np.testing.assert_array_equal(tables_[0].full_returns[-1], tables_[1].full_returns[-1])

@@ -1,6 +1,7 @@
 """PGMORL and PFA through a whole run: what belongs to a member, what the budget buys, what a resumed run ends as."""
 
 import json
+import shutil
 import signal
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,6 +18,7 @@ from qpensieve import cli, metrics
 from qpensieve.config import AlgoName, RunConfig, check, from_dict, override, to_dict
 from qpensieve.console import Progress
 from qpensieve.envs import DOMAINS, LaneOptions, make_lanes
+from qpensieve.envs.simulator import EnvError
 from qpensieve.population.members import KeptPolicy, Member
 from qpensieve.population.pgmorl import OWN, PgmorlConfig, Tasks
 from qpensieve.population.plan import PAPER, iteration_steps
@@ -31,7 +33,7 @@ from qpensieve.settings import flat
 from qpensieve.train import population
 from qpensieve.train import run as runs
 from qpensieve.train.population import PopulationTrainer
-from qpensieve.train.run import Options, Stopped
+from qpensieve.train.run import Options, Run, Stopped
 from qpensieve.train.session import DivergedError, EnvFailedError
 from tests.train.kill_run import NEVER, assert_same_run, complete
 
@@ -74,8 +76,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Any:
     out = tmp_path_factory.mktemp("whole")
 
     def make(algo: AlgoName) -> Path:
-        if not (out / algo).exists():
-            complete(runs.start(out / algo, tiny(algo), QUIET))
+        if not (out / algo).exists():  # it is there only once it is whole, should a test be cut short here
+            complete(runs.start(out / f"{algo}-begun", tiny(algo), QUIET))
+            (out / f"{algo}-begun").rename(out / algo)
         return out / algo
 
     return make
@@ -88,6 +91,18 @@ def trained(config: RunConfig, iterations: int) -> PopulationTrainer:
     return trainer
 
 
+def interrupt_at(run: Run, step: int) -> None:
+    """Press Ctrl-C at the end of the iteration that reaches `step`."""
+    advance = run.session.advance
+
+    def interrupted() -> None:
+        advance()
+        if run.session.step == step:
+            signal.raise_signal(signal.SIGINT)
+
+    run.session.advance = interrupted  # pyright: ignore[reportAttributeAccessIssue]
+
+
 class TestRun:
     @pytest.mark.parametrize("algo", METHODS)
     @pytest.mark.parametrize("iteration", [pytest.param(3, marks=pytest.mark.slow), 4, 7])
@@ -96,14 +111,7 @@ class TestRun:
     ):
         """In the warm-up, at its end (where tasks are about to be chosen), and in the middle of a generation."""
         run = runs.start(tmp_path / "run", tiny(algo), QUIET)
-        advance = run.session.advance
-
-        def interrupted() -> None:
-            advance()
-            if run.session.step == iteration * 96:
-                signal.raise_signal(signal.SIGINT)
-
-        run.session.advance = interrupted  # pyright: ignore[reportAttributeAccessIssue]
+        interrupt_at(run, iteration * 96)
         with pytest.raises(Stopped):
             complete(run)
         resumed = runs.resume(tmp_path / "run", QUIET, lambda message: pytest.fail(message))
@@ -113,6 +121,24 @@ class TestRun:
         ours, theirs = (search.load(folder / SEARCH) for folder in (tmp_path / "run", whole(algo)))
         for name, value in vars(ours).items():
             np.testing.assert_array_equal(value, getattr(theirs, name), err_msg=name)
+
+    @pytest.mark.parametrize("algo", METHODS)
+    def test_trained_longer_it_ends_the_same_whether_stopped_or_not(self, algo: AlgoName, tmp_path: Path):
+        """Rates and preferences are planned for the new length when it is asked for, not when the run is resumed."""
+        ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+        refuse = lambda message: pytest.fail(message)
+        complete(runs.start(ours, tiny(algo, steps=700), QUIET))
+        shutil.copytree(ours, theirs)
+        complete(runs.resume(theirs, QUIET, refuse, steps=TINY["steps"]))
+        run = runs.resume(ours, QUIET, refuse, steps=TINY["steps"])
+        interrupt_at(run, 8 * 96)
+        with pytest.raises(Stopped):
+            complete(run)
+        complete(runs.resume(ours, QUIET, refuse))
+        assert_same_run(ours, theirs)
+        record = search.load(ours / SEARCH)
+        assert record.generation_ends() == [4, 6, 8, 10, 11]
+        assert evaluations.load(ours / EVALUATIONS).full_steps.tolist() == [672, 1056]
 
     @pytest.mark.parametrize("algo", METHODS)
     def test_uses_the_budget_and_no_more(self, algo: AlgoName, whole: Any):
@@ -471,7 +497,7 @@ class TestConfig:
             ({"reference": (float("nan"), 0.0)}, "reference must be finite"),
             ({"num_candidates": 1}, "num_candidates must be at least 2, got 1"),
             ({"fitness_episodes": 0}, "fitness_episodes must be at least 1, got 0"),
-            ({"reference": (1.0,)}, "reference must have 2 numbers, one per objective of DST2d, got 1"),
+            ({"reference": (1.0,)}, "reference must have 2 numbers, one per objective of DST2d .*, got 1"),
         ],
     )
     def test_what_cannot_run_is_refused(self, changes: dict[str, Any], message: str):
@@ -586,7 +612,7 @@ class TestFailures:
 
         def failing(actions: Any) -> Any:
             if next(count) == calls:
-                raise RuntimeError("the simulator is gone")
+                raise EnvError("the simulator is gone")
             return step(actions)
 
         lanes.step = failing  # pyright: ignore[reportAttributeAccessIssue]
@@ -602,7 +628,7 @@ class TestFailures:
 
         def failing(actions: Any) -> Any:
             if next(count) == 2:
-                raise RuntimeError("not now")
+                raise EnvError("not now")
             return step(actions)
 
         trainer._fitness.lanes.step = failing  # pyright: ignore[reportAttributeAccessIssue]
@@ -622,6 +648,9 @@ class TestFailures:
         trainer._learner = replace(trainer._learner, update=broken)
         with pytest.raises(RuntimeError, match=r"^out of memory$"):
             trainer.advance()
+        trainer._collector._end_episodes = broken  # pyright: ignore[reportAttributeAccessIssue]
+        with pytest.raises(RuntimeError, match=r"^out of memory$"):
+            trainer.advance()
 
     def test_an_environment_that_fails_leaves_the_last_iteration_to_resume_from(self, whole: Any, tmp_path: Path):
         run = runs.start(tmp_path / "run", tiny(), QUIET)
@@ -633,7 +662,7 @@ class TestFailures:
         def failing(actions: Any) -> Any:
             calls.append(1)
             if len(calls) == 9:
-                raise RuntimeError("the simulator is gone")
+                raise EnvError("the simulator is gone")
             return step(actions)
 
         run.session._collector.lanes.step = failing  # pyright: ignore[reportAttributeAccessIssue]

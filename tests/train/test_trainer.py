@@ -231,3 +231,23 @@ def make_unborn() -> gymnasium.Env:
 def test_an_environment_that_cannot_begin_is_named():
     with pytest.raises(EnvFailedError, match=r"failed at its first reset: .*make_unborn.*no model file"):
         Trainer(tiny(f"{__name__}:make_unborn"))
+
+
+class TestBugsOfOurs:
+    """They keep their own type, so that the command shows a traceback and does not blame the environment."""
+
+    @staticmethod
+    def broken(*_: Any) -> Any:
+        raise LookupError("a bug")
+
+    def test_in_collection(self):
+        trainer = Trainer(tiny())
+        trainer.collector.refresh_preferences = self.broken  # pyright: ignore[reportAttributeAccessIssue]
+        with pytest.raises(LookupError, match=r"^'?a bug'?$"):
+            advance_to(trainer, 500)
+
+    def test_in_an_evaluation(self):
+        trainer = Trainer(tiny())
+        trainer.act = self.broken  # pyright: ignore[reportAttributeAccessIssue]
+        with pytest.raises(LookupError, match=r"^'?a bug'?$"):
+            trainer.evaluate(np.array([[0.5, 0.5]]), 1)

@@ -20,10 +20,11 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, Float32, Int, Key
 
-from qpensieve.learning.acting import Greedy, greedy_acting
+from qpensieve.learning.acting import Greedy, greedy_acting, num_parameters
 from qpensieve.learning.losses import gradient_step, scalarize, start_optimizer
 from qpensieve.learning.nets import QHead
-from qpensieve.preferences import Sampler, sample_preferences
+from qpensieve.learning.sampling import sample_preferences
+from qpensieve.preferences import Sampler
 from qpensieve.settings import NOT_NEGATIVE, OPEN_SHARE, above, at_least, from_to
 from qpensieve.types import Algorithm, EnvSpec, Hints, Info, PrioritizedLearning, Transition
 
@@ -31,6 +32,10 @@ MAX_ACTIONS = 100_000
 """Most joint actions allowed: every update scores all of them, and the last layer has a column for each."""
 MIN_PRIORITY = 1e-5
 """Added to every priority, so that every transition can be sampled."""
+MAX_PARAMETERS = 200_000_000
+"""Most numbers of the network; with Adam and the target they take 3.2 GB per seed."""
+WIDEST_UNIT = 32
+"""One-hot observations count at most this wide where hidden layers are multiples of the input: most entries are 0."""
 HOMOTOPY_SCALE = 1000.0
 """The rising part of the homotopy starts at 1 divided by this."""
 
@@ -50,7 +55,8 @@ class EnvelopeConfig:
     bins: Annotated[int | None, at_least(2)] = None
     """Number of values on every action axis, evenly spaced with both ends. None: 11 for one or two axes, 5 for more."""
     width_factors: tuple[int, ...] = (16, 32, 64, 32)
-    """Widths of the hidden layers, as multiples of the input width (observation and preference)."""
+    """Widths of the hidden layers, as multiples of the input width (observation and preference; 32 at most where the
+    environment observes indices)."""
     target_period: Annotated[int, at_least(1)] = 1000
     """Updates between two copies of the network to the target network. The authors use 100: then each copy comes before
     the network has learned the last one, and errors grow from copy to copy (deviation D22)."""
@@ -141,10 +147,23 @@ def actions_of(cfg: EnvelopeConfig, spec: EnvSpec) -> Float32[np.ndarray, "actio
 
 
 def widths(cfg: EnvelopeConfig, spec: EnvSpec) -> tuple[int, ...]:
-    """Widths of the network from input to output."""
+    """Widths of the network from input to output.
+
+    Raises:
+        ValueError: If the network is too large for any memory; says what to set.
+    """
     size_in = spec.obs_size + spec.num_objectives
-    hidden = (factor * size_in for factor in cfg.width_factors)
-    return (size_in, *hidden, len(actions_of(cfg, spec)) * spec.num_objectives)
+    unit = size_in if spec.obs_indices is None else min(size_in, WIDEST_UNIT)
+    hidden = (factor * unit for factor in cfg.width_factors)
+    sizes = (size_in, *hidden, len(actions_of(cfg, spec)) * spec.num_objectives)
+    total = num_parameters(sizes)
+    if total > MAX_PARAMETERS:
+        raise ValueError(
+            f"the network of envelope for {spec.id} must have at most {MAX_PARAMETERS:,} parameters, got {total:,} "
+            f"(hidden layers of {sizes[1:-1]}, multiples of {unit} inputs): set smaller ones, such as "
+            "--width-factors 1 1 1"
+        )
+    return sizes
 
 
 def init(cfg: EnvelopeConfig, spec: EnvSpec, key: Key[Array, ""]) -> State:

@@ -19,11 +19,11 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from qpensieve.algos import mosac, qpensieve, sac
 from qpensieve.algos.qpensieve import QPensieveConfig
 from qpensieve.algos.sac import SingleSacConfig
-from qpensieve.learning.acting import continuous_acting, gaussian_acting, num_parameters
+from qpensieve.learning.acting import Exportable, Plain, continuous_acting, gaussian_acting, num_parameters
 from qpensieve.learning.improvement import best_value
 from qpensieve.learning.nets import GaussianActor, Mlp
+from qpensieve.learning.sampling import sample_preferences
 from qpensieve.learning.snapshots import Snapshots
-from qpensieve.preferences import sample_preferences
 from qpensieve.settings import NOT_NEGATIVE, RunSettings
 from qpensieve.types import (
     Acting,
@@ -191,12 +191,17 @@ class BothPolicies:
     def exploit(self, obs: Observed, lam: Asked) -> Actions:
         return self._own.exploit(obs, lam)
 
+    def plain(self, step: int) -> Plain:
+        """The SAC alone."""
+        assert isinstance(self._own, Exportable)
+        return self._own.plain(step)
+
 
 def both_acting(cfg: HybridConfig, spec: EnvSpec) -> Acting:
     hidden = cfg.sac.hidden
     halves = (gaussian_acting(spec, hidden, is_conditioned=False), gaussian_acting(spec, hidden, is_conditioned=True))
     split = num_parameters((spec.obs_size, hidden, hidden, 2 * spec.action_size))
-    return continuous_acting(spec, lambda flat: BothPolicies(flat, halves, split))
+    return continuous_acting(spec, partial(BothPolicies, halves=halves, split=split))
 
 
 def make(cfg: HybridConfig, spec: EnvSpec) -> Algorithm[State]:

@@ -20,7 +20,8 @@ from qpensieve.learning.acting import gaussian_acting
 from qpensieve.learning.improvement import best_value
 from qpensieve.learning.losses import gradient_step, polyak, scalarize, squash, start_optimizer, whole_vector_of_smaller
 from qpensieve.learning.nets import Critic, GaussianActor
-from qpensieve.preferences import Sampler, sample_preferences
+from qpensieve.learning.sampling import sample_preferences
+from qpensieve.preferences import Sampler
 from qpensieve.settings import OPEN_SHARE, STEP_SHARE, above, at_least
 from qpensieve.types import Algorithm, EnvSpec, Info, Transition, from_one_lane
 

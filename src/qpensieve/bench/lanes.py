@@ -14,7 +14,7 @@ import numpy as np
 
 from qpensieve.bench.timing import interleave, seconds
 from qpensieve.console import Row
-from qpensieve.envs import Lanes, get_domain, make_lanes
+from qpensieve.envs import LaneOptions, Lanes, get_domain, make_lanes
 from qpensieve.envs.mujoco import MujocoSimulator, quiet_mujoco
 
 GYM_BODIES = {
@@ -40,12 +40,14 @@ class Settings:
         steps: Lane steps per repeat (the loop takes as many single steps as there are lanes).
         repeats: Interleaved repeats; the median is shown.
         domains: Which domains.
+        num_threads: Threads (LunarLander: processes) that share the lanes. None: as many as help.
     """
 
     lanes: int = 64
     steps: int = 100
     repeats: int = 5
     domains: tuple[str, ...] = tuple(GYM_BODIES)
+    num_threads: int | None = None
 
 
 def run(settings: Settings, progress: Callable[[str], None]) -> list[Row]:
@@ -58,12 +60,13 @@ def run(settings: Settings, progress: Callable[[str], None]) -> list[Row]:
 
 
 def _measure(domain: str, settings: Settings) -> Row:
-    env, lanes = gym_env(domain), make_lanes(domain, settings.lanes, seed=0)
+    env = gym_env(domain)
+    lanes = make_lanes(domain, settings.lanes, 0, LaneOptions(num_threads=settings.num_threads))
     env.reset(seed=0)
     lanes.reset()
     size = lanes.spec.action_size
     actions = np.random.default_rng(0).uniform(-1, 1, (settings.steps, settings.lanes, size)).astype(np.float32)
-    bare = _bare_physics(domain, lanes, actions)
+    bare = bare_physics(domain, lanes, actions)
     parts = [lambda: _loop(env, actions), lambda: seconds(lambda: [lanes.step(a) for a in actions]), bare]
     for part in parts:  # warm up: threads, caches, first resets
         part()
@@ -108,7 +111,7 @@ def _loop(env: gymnasium.Env, actions: np.ndarray) -> float:
     return seconds(play)
 
 
-def _bare_physics(domain: str, lanes: Lanes, actions: np.ndarray) -> Callable[[], float]:
+def bare_physics(domain: str, lanes: Lanes, actions: np.ndarray) -> Callable[[], float]:
     """A timer of the physics alone for as many steps as `actions` holds; returns 0 if there is no physics."""
     if domain.startswith("DST"):
         return lambda: 0.0

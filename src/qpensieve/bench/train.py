@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from qpensieve.config import AlgoName
+from qpensieve.config import AlgoName, RunConfig
 from qpensieve.console import Row
 from qpensieve.methods import get_method
 from qpensieve.presets import default_config
@@ -23,6 +23,7 @@ class Settings:
         steps: Timed environment steps of each seed; the warm-up comes before them and compiles everything.
         warm_up: Environment steps of each seed in the warm-up.
         replay_capacity: Transitions kept per seed. None: the default of the algorithm.
+        num_threads: Cores that collect (see the setting of a run). None: the default of a run.
     """
 
     domain: str = "Hopper2d"
@@ -31,6 +32,7 @@ class Settings:
     steps: int = 500
     warm_up: int = 200
     replay_capacity: int | None = None
+    num_threads: int | None = None
 
 
 def run(settings: Settings, progress: Callable[[str], None]) -> list[Row]:
@@ -42,10 +44,7 @@ def run(settings: Settings, progress: Callable[[str], None]) -> list[Row]:
         raise ValueError(
             f"bench train times methods with a replay; {settings.algo} is timed by 'qpensieve bench collect'"
         )
-    config = default_config(settings.domain, settings.algo)
-    steps = config.block + settings.warm_up + settings.steps
-    capacity = settings.replay_capacity or config.replay_capacity
-    config = replace(config, seeds=settings.seeds, steps=steps, random_steps=config.block, replay_capacity=capacity)
+    config = _config(settings)
     progress(f"train: {settings.domain}, {settings.seeds} seed(s), compiling")
     trainer = Trainer(config)
     while trainer.step < config.block + settings.warm_up:
@@ -67,10 +66,23 @@ def run(settings: Settings, progress: Callable[[str], None]) -> list[Row]:
             "seeds": settings.seeds,
             "seed-steps/s": settings.seeds * settings.steps / total,
             "seconds": total,
+            "workers": getattr(trainer.collector, "num_workers", 0),
             "collecting": collected["seconds"] / total,
             "placing": placed["seconds"] / total,
         }
     ]
+
+
+def _config(settings: Settings) -> RunConfig:
+    config = default_config(settings.domain, settings.algo)
+    return replace(
+        config,
+        seeds=settings.seeds,
+        steps=config.block + settings.warm_up + settings.steps,
+        random_steps=config.block,
+        replay_capacity=settings.replay_capacity or config.replay_capacity,
+        num_threads=settings.num_threads,
+    )
 
 
 def _time_calls(owner: Any, name: str) -> dict[str, float]:

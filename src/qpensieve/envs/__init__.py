@@ -1,7 +1,6 @@
 """Environments: the ten domains as lanes and as Gymnasium ids, and other Gymnasium environments as lanes."""
 
 from qpensieve.envs.base import Lanes
-from qpensieve.envs.gym_lanes import EnvSource, is_local, name_for, name_of
 from qpensieve.envs.registry import (
     DISCRETE,
     DOMAINS,
@@ -13,6 +12,7 @@ from qpensieve.envs.registry import (
     make_simulator,
 )
 from qpensieve.envs.simulator import LaneOptions, Simulator
+from qpensieve.envs.sources import EnvSource, is_local, name_for, name_of
 
 __all__ = [
     "DISCRETE",

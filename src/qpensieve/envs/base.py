@@ -22,8 +22,8 @@ from qpensieve.envs.simulator import (
     State,
     check_options,
 )
+from qpensieve.host_types import Step
 from qpensieve.preferences import ArrayLike
-from qpensieve.types import Step
 
 STATE_VERSION = 1
 
@@ -104,9 +104,9 @@ class Lanes:
         self._check_finite("reward", reward, lanes)
         self._obs[lanes] = self._checked_obs(lanes)
         step = self._collect(lanes, reward, terminated, truncated)
-        ended = np.flatnonzero(step.done)
-        if ended.size == 0:
+        if not np.count_nonzero(step.done):
             return step
+        ended = np.flatnonzero(step.done)
         self.running[ended] = False
         if not self._options.autoreset:
             return step
@@ -130,7 +130,7 @@ class Lanes:
 
     def restore(self, state: State) -> None:
         """Continue from a saved `state` of the same domain and number of lanes; one that does not fit raises first."""
-        self._check_state(state)
+        self.check_state(state)
         prefix = SIMULATOR_PREFIX
         self.simulator.restore({name.removeprefix(prefix): v for name, v in state.items() if name.startswith(prefix)})
         self._seeds = state["seeds"].copy()
@@ -160,7 +160,7 @@ class Lanes:
         return np.random.SeedSequence(int(self._seeds[lane]), spawn_key=key)
 
     def _running_lanes(self) -> Index:
-        if self.running.all():
+        if np.count_nonzero(self.running) == self.num_lanes:
             return ALL_LANES
         if self._options.autoreset or (self.episodes < 0).any():
             raise RuntimeError(f"{self.spec.id}: no episode has started yet: call reset() before step()")
@@ -174,7 +174,7 @@ class Lanes:
         if values.shape != expected:
             raise ValueError(f"{self.spec.id}: actions must have shape {expected} (lanes, action), got {values.shape}")
         self._check_finite("action", values, ALL_LANES, ahead=1)
-        return np.clip(values, -1.0, 1.0, dtype=np.float64)
+        return np.maximum(np.minimum(values, 1.0, dtype=np.float64), -1.0)  # np.clip takes three times as long
 
     def _checked_indices(self, values: np.ndarray, num_actions: int) -> Float64[np.ndarray, "n 1"]:
         if values.shape not in ((self.num_lanes, 1), (self.num_lanes,)):
@@ -198,11 +198,10 @@ class Lanes:
         return obs
 
     def _check_finite(self, what: str, values: np.ndarray, lanes: Index, ahead: int = 0) -> None:
-        # A sum is finite only if every term is. If the sum overflows, every term is checked. This saves a second pass.
-        with np.errstate(invalid="ignore", over="ignore"):
-            if np.isfinite(values.sum()) or np.isfinite(values).all():
-                return
-        row, column = np.argwhere(~np.isfinite(values))[0]
+        is_finite = np.isfinite(values)
+        if np.count_nonzero(is_finite) == is_finite.size:  # a fifth of the time that all() takes
+            return
+        row, column = np.argwhere(~is_finite)[0]
         where = self._where(int(np.arange(self.num_lanes)[lanes][row]), ahead)
         raise FloatingPointError(f"{self.spec.id}: {what}[{column}] is {values[row, column]} {where}")
 
@@ -211,7 +210,7 @@ class Lanes:
         step, episode = int(self.elapsed[lane]) + ahead, int(self.episodes[lane])
         return f"in lane {self._options.first_lane + lane} at step {step} of episode {episode}"
 
-    def _check_state(self, state: State) -> None:
+    def check_state(self, state: State) -> None:
         """Refuse a state that does not fit these lanes, before anything has changed."""
         if "version" not in state or int(state["version"]) != STATE_VERSION:
             found = int(state["version"]) if "version" in state else "none"

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float64, Int
 from qpensieve import metrics
 from qpensieve.envs.simulator import Index, State, Streams
 from qpensieve.envs.treasures import SIZE, TREASURES, is_rock
-from qpensieve.types import EnvSpec
+from qpensieve.host_types import EnvSpec
 
 RADIUS = 0.5
 ROCK = -10.0

@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float64, Int
 
 from qpensieve.envs.simulator import Index, State, Streams
 from qpensieve.envs.treasures import SIZE, TREASURES, is_water
-from qpensieve.types import EnvSpec
+from qpensieve.host_types import EnvSpec
 
 MOVES = ((-1, 0), (1, 0), (0, -1), (0, 1))
 """Up, down, left, right as (row, column); a move against a rock or an edge takes a step but does not move."""

@@ -10,6 +10,8 @@ from qpensieve.envs.simulator import State, Streams
 FIRST_CAPACITY = 64
 """Space for this many steps of an episode at first; it doubles when a lane needs more."""
 
+SEEDS, LENGTHS, ACTIONS = "episode_seeds", "episode_lengths", "episode_actions"
+"""Names in a saved state; the actions of all lanes follow each other, as many as each has."""
 
 SEED_BITS = 0x7FFFFFFF
 """Seeds have at most 31 bits: some environments pass them to generators that accept no more."""
@@ -37,9 +39,9 @@ class History:
     def state(self) -> State:
         used = np.arange(self._actions.shape[1]) < self.lengths[:, None]
         return {
-            "episode_seeds": self._seeds.copy(),
-            "episode_lengths": self.lengths.copy(),
-            "episode_actions": self._actions[used],
+            SEEDS: self._seeds.copy(),
+            LENGTHS: self.lengths.copy(),
+            ACTIONS: self._actions[used],
         }
 
 
@@ -54,8 +56,8 @@ def replay(
     advance: Callable[[Int[np.ndarray, " lanes"], Float64[np.ndarray, "lanes act"]], object],
 ) -> None:
     """Bring lanes to a saved state: `start` them from their seeds, then `advance` them through their actions."""
-    lengths, actions = state["episode_lengths"], state["episode_actions"]
-    start(np.arange(len(lengths)), state["episode_seeds"])
+    lengths, actions = state[LENGTHS], state[ACTIONS]
+    start(np.arange(len(lengths)), state[SEEDS])
     first = np.concatenate([[0], np.cumsum(lengths)[:-1]])
     for t in range(int(lengths.max(initial=0))):
         lanes = np.flatnonzero(lengths > t)

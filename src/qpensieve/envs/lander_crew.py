@@ -22,8 +22,8 @@ from jaxtyping import Bool, Float64, Int
 
 from qpensieve.envs.history import History, episode_seeds, replay
 from qpensieve.envs.lunar_lander import LunarLanderSimulator
-from qpensieve.envs.simulator import Index, State, Streams, allowed_threads
-from qpensieve.types import EnvSpec
+from qpensieve.envs.simulator import EnvError, Index, State, Streams, allowed_threads
+from qpensieve.host_types import EnvSpec
 
 MIN_SHARE = 16
 """Fewer lanes than this are not worth a helper process."""
@@ -114,7 +114,7 @@ class LanderCrew:
     def _whole_command(self) -> Iterator[None]:
         """Close the crew if a command fails halfway: the next command would read the answers of this one."""
         if self._closed:
-            raise RuntimeError(f"{self.spec.id}: these lanes are closed; {HOW_TO_GO_ON}")
+            raise EnvError(f"{self.spec.id}: these lanes are closed; {HOW_TO_GO_ON}")
         try:
             yield
         except BaseException:
@@ -195,11 +195,11 @@ class _Helper:
             raise self._lost()
         return content
 
-    def _lost(self) -> RuntimeError:
+    def _lost(self) -> EnvError:
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(CLOSE_SECONDS)
         code = self._process.returncode
-        return RuntimeError(f"{self._spec.id}: a helper process ended with code {code}; {HOW_TO_GO_ON}")
+        return EnvError(f"{self._spec.id}: a helper process ended with code {code}; {HOW_TO_GO_ON}")
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float64, Int
 
 from qpensieve.envs.history import History, episode_seeds, replay
 from qpensieve.envs.simulator import Index, State, Streams
-from qpensieve.types import EnvSpec
+from qpensieve.host_types import EnvSpec
 
 with warnings.catch_warnings():
     # Box2D's extension module warns while it loads; if warnings are errors, this crashes the interpreter.

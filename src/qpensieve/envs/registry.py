@@ -14,11 +14,12 @@ from qpensieve.envs import dst, grid, gym_lanes, mujoco, rewards
 from qpensieve.envs.base import Lanes
 from qpensieve.envs.exact import ExactFront
 from qpensieve.envs.simulator import DEFAULT_OPTIONS, LaneOptions, Simulator, check_options
+from qpensieve.envs.sources import EnvSource, missing_package, name_of, resolve
 from qpensieve.envs.treasures import SIZE, VALUES
+from qpensieve.gym_ids import NAMESPACE, gym_id
+from qpensieve.host_types import EnvSpec
 from qpensieve.metrics.references import REFERENCES, reference_point
-from qpensieve.types import EnvSpec
 
-GYM_NAMESPACE = "qpensieve"
 UNITS = {
     "treasure": "value",
     "time": "-1 per step",
@@ -80,7 +81,7 @@ class Domain:
 
     @property
     def gym_id(self) -> str:
-        return f"{GYM_NAMESPACE}/{self.id}-v0"
+        return gym_id(self.id)
 
     @property
     def spec(self) -> EnvSpec:
@@ -176,7 +177,7 @@ DISCRETE: dict[str, Domain] = {domain.id: domain for domain in _DISCRETE_TABLE}
 
 
 def make_lanes(
-    domain: gym_lanes.EnvSource, num_lanes: int, seed: int | Sequence[int], options: LaneOptions = DEFAULT_OPTIONS
+    domain: EnvSource, num_lanes: int, seed: int | Sequence[int], options: LaneOptions = DEFAULT_OPTIONS
 ) -> Lanes:
     """Lanes of a domain of these tables, or of any Gymnasium environment with a vector reward.
 
@@ -189,7 +190,7 @@ def make_lanes(
     return Lanes(make_simulator(domain, num_lanes, options), num_lanes, seed, options)
 
 
-def make_simulator(domain: gym_lanes.EnvSource, num_lanes: int, options: LaneOptions = DEFAULT_OPTIONS) -> Simulator:
+def make_simulator(domain: EnvSource, num_lanes: int, options: LaneOptions = DEFAULT_OPTIONS) -> Simulator:
     """The body behind `make_lanes`."""
     if num_lanes < 1:
         raise ValueError(f"num_lanes must be at least 1, got {num_lanes}")
@@ -202,16 +203,16 @@ def make_simulator(domain: gym_lanes.EnvSource, num_lanes: int, options: LaneOpt
         return known.make(known.spec, num_lanes, options)
     if isinstance(domain, str) and ":" not in domain and _is_unknown(domain):
         raise ValueError(_unknown(domain))
-    _refuse_contact_forces(gym_lanes.name_of(domain), options)
+    _refuse_contact_forces(name_of(domain), options)
     return gym_lanes.make_simulator(domain, num_lanes, options.num_workers, options.first_lane)
 
 
 def find_domain(name: str) -> Domain | None:
     """The row of `name` (`Hopper2d` or `qpensieve/Hopper2d-v0`); None for an environment of someone else."""
-    return DISCRETE.get(name) or DOMAINS.get(name.removeprefix(f"{GYM_NAMESPACE}/").removesuffix("-v0"))
+    return DISCRETE.get(name) or DOMAINS.get(name.removeprefix(f"{NAMESPACE}/").removesuffix("-v0"))
 
 
-def code_of(domain: gym_lanes.EnvSource) -> str | None:
+def code_of(domain: EnvSource) -> str | None:
     """What lanes of `domain` would import: the module of `module:factory` or `module:id`.
 
     None for domains of ours, and for a plain Gymnasium id: it is registered already, or an error.
@@ -221,7 +222,7 @@ def code_of(domain: gym_lanes.EnvSource) -> str | None:
     return f"the Python module {domain.partition(':')[0]!r} for its domain {domain!r}"
 
 
-def spec_of(domain: gym_lanes.EnvSource) -> EnvSpec:
+def spec_of(domain: EnvSource) -> EnvSpec:
     """The spec of the lanes of an environment; a foreign environment is made and closed to find it."""
     known = find_domain(domain) if isinstance(domain, str) else None
     if known is not None:
@@ -239,26 +240,9 @@ def get_domain(name: str) -> Domain:
     return known
 
 
-def register_gym_ids() -> None:
-    """Register the ten Gymnasium ids, with objectives and reference point in their spec's metadata."""
-    for domain in DOMAINS.values():
-        if domain.gym_id in gymnasium.registry:
-            continue
-        # Gymnasium's passive checker warns about every reward that is not a single number; the lanes check instead.
-        gymnasium.register(
-            domain.gym_id,
-            entry_point="qpensieve.envs.gym_env:LaneEnv",
-            kwargs={"domain": domain.id},
-            disable_env_checker=True,
-        )
-        spec = domain.spec
-        metadata = {"objectives": spec.objectives, "reference_point": spec.reference}
-        gymnasium.registry[domain.gym_id].metadata = metadata  # pyright: ignore[reportAttributeAccessIssue]
-
-
 def _is_unknown(name: str) -> bool:
     try:
-        gym_lanes.resolve(name)
+        resolve(name)
     except ValueError:
         return True
     return False
@@ -267,9 +251,13 @@ def _is_unknown(name: str) -> bool:
 def _unknown(name: str) -> str:
     names = {key.lower(): key for key in (*DOMAINS, *DISCRETE, *gymnasium.registry)}
     near = [names[key] for key in difflib.get_close_matches(name.lower(), names, n=4, cutoff=0.4)]
-    hint = f"; did you mean {', '.join(near)}?" if near else ""
+    hint = f"; did you mean {', '.join(near)}?" if near else "."
+    missing = missing_package(name)
+    if missing is not None:
+        return f"unknown domain {name!r}: {missing}"
     choices = (
         f"The ten domains: {', '.join(DOMAINS)}. With discrete actions: {', '.join(DISCRETE)}. "
-        "A Gymnasium id or module:factory works too."
+        "A Gymnasium id works too, also as module:id, where importing the module registers the id; "
+        "or module:factory, a function or class of a module (of the working folder too) that makes an environment."
     )
     return f"unknown domain {name!r}{hint} {choices}"

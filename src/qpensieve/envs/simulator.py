@@ -10,8 +10,8 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Bool, Float64, Int
 
+from qpensieve.host_types import EnvSpec
 from qpensieve.machine import available_cores
-from qpensieve.types import EnvSpec
 
 Index = slice | Int[np.ndarray, " lanes"]
 """All lanes as a full slice (no copies), or the numbers of some lanes."""
@@ -35,7 +35,7 @@ class LaneOptions:
         dtype: Type of observations. float64 keeps them as computed.
         first_lane: Number of the first lane, so that with one seed for all, lanes 3 and 4 can be made without 0 to 2.
         num_threads: MuJoCo and LunarLander domains: threads (LunarLander: processes, from 32 lanes on) that share the
-            lanes. None: every core this process may use.
+            lanes. None: as many as help, at most every core this process may use.
         contact_forces: Ant domains: add 84 contact forces to the observation (slow: computed lane by lane).
         num_workers: Foreign environments: worker processes that share the lanes; 0 runs them in this process.
     """
@@ -72,7 +72,7 @@ def allowed_threads(num_threads: int | None) -> int:
 
 
 class EnvError(RuntimeError):
-    """An environment of someone else raised, or cannot be made; the message names it."""
+    """An environment of someone else raised or cannot be made, or a process that steps lanes is gone; names it."""
 
 
 class SimulationDivergedError(ArithmeticError):

@@ -24,10 +24,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float64, Int
 
-from qpensieve.envs.gym_lanes import EnvFactory, GymSimulator, warn_if_different
+from qpensieve.envs.gym_lanes import GymSimulator, warn_if_different
 from qpensieve.envs.history import episode_seeds
 from qpensieve.envs.simulator import EnvError, Index, State, Streams
-from qpensieve.types import EnvSpec
+from qpensieve.envs.sources import EnvFactory
+from qpensieve.host_types import EnvSpec
 
 CLOSE_SECONDS = 5.0
 """How long all workers together may take to end by themselves before they are killed."""
@@ -70,7 +71,7 @@ class _WorkerError(Exception):
 class WorkerSimulator:
     """Like `GymSimulator`, with the environments in `num_workers` processes (at most one per lane).
 
-    An error in a worker is raised here with its lane; a worker that died raises RuntimeError at the next command.
+    An error in a worker is raised here with its lane; a worker that died raises EnvError at the next command.
     Processes end at `close`, when the simulator is garbage-collected, and when the program ends.
     """
 
@@ -155,7 +156,7 @@ class WorkerSimulator:
     def _ask(self, command: Callable[..., Any], arguments: dict[int, tuple[Any, ...]]) -> dict[int, Any]:
         """The answers of the workers named in `arguments` to `command(simulator, *arguments)`."""
         if not self._end.alive:
-            raise RuntimeError(f"{self._name}: the worker processes are closed")
+            raise EnvError(f"{self._name}: the worker processes are closed")
         try:
             for w, values in arguments.items():
                 # A pipe that broke is the sign of a dead worker, and waiting for its answer says so.

@@ -2,15 +2,64 @@
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
+from typing import Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Float32, Int64
+from jaxtyping import Float32, Float64, Int64
 
-from qpensieve.learning.nets import LOG_STD_RANGE, NORM_EPSILON
-from qpensieve.types import Acting, Actions, Asked, EnvSpec, HostPolicy, Noise, Observed, Parameters, Stored
+from qpensieve.host_types import Acting, Actions, Asked, EnvSpec, HostPolicy, Noise, Observed, Parameters, Stored
+
+LOG_STD_RANGE = (-20.0, 2.0)
+NORM_EPSILON = 1e-5
+"""Added to the variance when a layer is standardised."""
+
+
+@dataclass(frozen=True, eq=False)
+class Plain:
+    """Policies as arrays and a few words: all that acting needs, for programs without this package.
+
+    Attributes:
+        head: How the output of the network becomes an action: `squashed gaussian`, `squashed`, `gaussian` or `greedy`.
+        net: The network.
+        is_conditioned: Whether the network gets the preference too.
+        arrays: What the head needs, an entry for each policy.
+        shared: What the head needs, for all policies.
+        epsilon: Share of random actions of sampled greedy ones.
+    """
+
+    head: str
+    net: "HostMlp"
+    is_conditioned: bool
+    arrays: dict[str, np.ndarray] = field(default_factory=dict)
+    shared: dict[str, np.ndarray] = field(default_factory=dict)
+    epsilon: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Served:
+    """Policies, and what decides which of them serves a preference.
+
+    Attributes:
+        policies: The policies.
+        preferences: The preference of each: the nearest one serves. None: `returns` decide.
+        returns: What each brings: the one with the largest lam . return serves.
+    """
+
+    policies: Plain
+    preferences: Float64[np.ndarray, "p d"] | None = None
+    returns: Float64[np.ndarray, "p d"] | None = None
+
+
+@runtime_checkable
+class Exportable(Protocol):
+    """Policies that can be written for programs without this package."""
+
+    def plain(self, step: int) -> Plain:
+        """The policies as they sample at an environment step."""
+        ...
 
 
 class HostMlp:
@@ -31,20 +80,37 @@ class HostMlp:
         activation: Callable[..., np.ndarray] | None = None,
     ):
         self._activation = activation or partial(np.maximum, 0.0)
-        self._is_normalized, self._layers, start = is_normalized, [], 0
+        self.is_normalized, self.layers, start = is_normalized, [], 0
         for rows, columns in pairwise(widths):
             weight = flat[:, start : start + rows * columns].reshape(-1, rows, columns)
             start += rows * columns
-            self._layers.append((weight, flat[:, None, start : start + columns]))
+            self.layers.append((weight, flat[:, None, start : start + columns]))
             start += columns
+        self._hidden = self.layers[:-1]
+
+    @property
+    def is_tanh(self) -> bool:
+        """Whether hidden layers have tanh and not ReLU."""
+        return self._activation is np.tanh
+
+    @property
+    def num_agents(self) -> int:
+        return len(self.layers[0][0])
+
+    @property
+    def num_outputs(self) -> int:
+        return self.layers[-1][0].shape[2]
 
     def __call__(self, x: Float32[np.ndarray, "n rows in"]) -> Float32[np.ndarray, "n rows out"]:
-        for weight, bias in self._layers[:-1]:
-            x = x @ weight + bias
-            x = _standardize(x) if self._is_normalized else x
+        for weight, bias in self._hidden:
+            x = x @ weight
+            x += bias
+            x = _standardize(x) if self.is_normalized else x
             x = self._activation(x, out=x)
-        weight, bias = self._layers[-1]
-        return x @ weight + bias
+        weight, bias = self.layers[-1]
+        x = x @ weight
+        x += bias
+        return x
 
 
 def _standardize(x: Float32[np.ndarray, "n rows hidden"]) -> Float32[np.ndarray, "n rows hidden"]:
@@ -64,19 +130,28 @@ class GaussianPolicy:
 
     def gaussian(self, obs: Observed, lam: Asked) -> tuple[Actions, Actions]:
         """Mean and log standard deviation before the squash."""
-        x = np.concatenate([obs, lam], axis=2) if self._is_conditioned else obs
-        mean, log_std = np.split(self._net(x), 2, axis=2)
-        return mean, np.clip(log_std, *LOG_STD_RANGE)
+        out = self._net(np.concatenate([obs, lam], axis=2) if self._is_conditioned else obs)
+        half = out.shape[2] // 2
+        log_std = out[:, :, half:]
+        # np.clip and np.split take three times as long: with few rows, calls are what acting costs.
+        return out[:, :, :half], np.minimum(np.maximum(log_std, LOG_STD_RANGE[0]), LOG_STD_RANGE[1])
 
     def explore(self, obs: Observed, lam: Asked, noise: Noise, step: int) -> Stored:
         del step
-        mean, log_std = self.gaussian(obs, lam)
-        return np.tanh(mean + np.exp(log_std) * noise)
+        mean, action = self.gaussian(obs, lam)
+        np.exp(action, out=action)
+        action *= noise
+        action += mean
+        return np.tanh(action, out=action)
 
     sample = explore
 
     def exploit(self, obs: Observed, lam: Asked) -> Actions:
         return np.tanh(self.gaussian(obs, lam)[0])
+
+    def plain(self, step: int) -> Plain:
+        del step
+        return Plain("squashed gaussian", self._net, self._is_conditioned)
 
 
 class NoisyPolicy:
@@ -94,6 +169,11 @@ class NoisyPolicy:
 
     def exploit(self, obs: Observed, lam: Asked) -> Actions:
         return np.tanh(self._net(np.concatenate([obs, lam], axis=2)))
+
+    def plain(self, step: int) -> Plain:
+        del step
+        std = np.full((self._net.num_agents, self._net.num_outputs), self._noise_scale, np.float32)
+        return Plain("squashed", self._net, True, {"std": std})
 
 
 @dataclass(frozen=True)
@@ -136,6 +216,10 @@ class GreedyPolicy:
         q = q.reshape(*q.shape[:2], -1, lam.shape[2])
         return np.argmax(np.einsum("nrad,nrd->nra", q, lam), axis=2)
 
+    def plain(self, step: int) -> Plain:
+        greedy = self._greedy
+        return Plain("greedy", self._net, True, shared={"actions": greedy.actions}, epsilon=greedy.epsilon(step))
+
 
 AGENTS_PER_THREAD = 8
 """Twice as many agents or more are split over threads: their parameters, about 270 kB each, do not fit in a cache."""
@@ -165,34 +249,59 @@ def gaussian_acting(spec: EnvSpec, hidden: int, is_conditioned: bool) -> Acting:
     """How SAC and related algorithms act."""
     size_in = spec.obs_size + (spec.num_objectives if is_conditioned else 0)
     widths = (size_in, hidden, hidden, 2 * spec.action_size)
-    return continuous_acting(spec, lambda flat: GaussianPolicy(flat, widths, is_conditioned))
+    return continuous_acting(spec, partial(GaussianPolicy, widths=widths, is_conditioned=is_conditioned))
 
 
 def noisy_acting(spec: EnvSpec, hidden: int, noise_scale: float) -> Acting:
     """How DDPG and related algorithms act."""
     widths = (spec.obs_size + spec.num_objectives, hidden, hidden, spec.action_size)
-    return continuous_acting(spec, lambda flat: NoisyPolicy(flat, widths, noise_scale))
+    return continuous_acting(spec, partial(NoisyPolicy, widths=widths, noise_scale=noise_scale))
 
 
 def continuous_acting(spec: EnvSpec, policy: Callable[[Parameters], HostPolicy]) -> Acting:
-    """Actions in [-1, 1] with standard normal noise."""
+    """Actions in [-1, 1] with standard normal noise; if `policy` can be sent to another process, all of it can."""
     return Acting(
         policy=policy,
-        draw_noise=lambda generator, num: generator.standard_normal((num, spec.action_size)).astype(np.float32),
-        draw_actions=lambda generator, num: generator.uniform(-1.0, 1.0, (num, spec.action_size)).astype(np.float32),
-        decode=lambda stored: stored,
+        draw_noise=partial(_draw_normal, size=spec.action_size),
+        draw_actions=partial(_draw_uniform, size=spec.action_size),
+        decode=_as_stored,
         action_size=spec.action_size,
     )
 
 
+def _draw_normal(generator: np.random.Generator, num: int, size: int) -> Float32[np.ndarray, "num size"]:
+    return generator.standard_normal((num, size)).astype(np.float32)
+
+
+def _draw_uniform(generator: np.random.Generator, num: int, size: int) -> Float32[np.ndarray, "num size"]:
+    return generator.uniform(-1.0, 1.0, (num, size)).astype(np.float32)
+
+
+def _as_stored(stored: Float32[np.ndarray, "*batch a"]) -> Float32[np.ndarray, "*batch a"]:
+    return stored
+
+
 def greedy_acting(greedy: Greedy) -> Acting:
     """How DQN and related algorithms act; the replay stores indices, which are exact below 2^24."""
-    num_actions = len(greedy.actions)
     return Acting(
         policy=partial(GreedyPolicy, greedy=greedy),
-        draw_noise=lambda generator, num: generator.random((num, 2), dtype=np.float32),
-        draw_actions=lambda generator, num: generator.integers(num_actions, size=(num, 1)).astype(np.float32),
-        decode=lambda stored: greedy.actions[stored[..., 0].astype(np.int64)],
+        draw_noise=_draw_two,
+        draw_actions=partial(_draw_indices, num_actions=len(greedy.actions)),
+        decode=partial(_decode_indices, actions=greedy.actions),
         action_size=1,
         is_discrete=True,
     )
+
+
+def _draw_two(generator: np.random.Generator, num: int) -> Float32[np.ndarray, "num 2"]:
+    return generator.random((num, 2), dtype=np.float32)
+
+
+def _draw_indices(generator: np.random.Generator, num: int, num_actions: int) -> Float32[np.ndarray, "num 1"]:
+    return generator.integers(num_actions, size=(num, 1)).astype(np.float32)
+
+
+def _decode_indices(
+    stored: Float32[np.ndarray, "*batch 1"], actions: Float32[np.ndarray, "actions act"]
+) -> Float32[np.ndarray, "*batch act"]:
+    return actions[stored[..., 0].astype(np.int64)]

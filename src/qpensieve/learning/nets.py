@@ -8,9 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Float64, Key
 
-LOG_STD_RANGE = (-20.0, 2.0)
-NORM_EPSILON = 1e-5
-"""Added to the variance when a layer is standardised."""
+from qpensieve.learning.acting import LOG_STD_RANGE, NORM_EPSILON
 
 
 class Linear(eqx.Module):

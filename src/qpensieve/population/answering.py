@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Float32, Float64, Int64
 
+from qpensieve.learning.acting import Served
 from qpensieve.learning.serving import Act, act_by_policy, even_batches
 from qpensieve.population import archive as archives
 from qpensieve.population.members import KeptPolicy
@@ -27,6 +28,11 @@ class ArchivePredictor:
 
     def __init__(self, policies: list[Policies], widths: tuple[int, ...]):
         self._policies, self._widths = policies, widths
+
+    def plain(self, seed: int) -> Served:
+        """The archive of one seed, and what each of its policies brings."""
+        known = self._policies[seed]
+        return Served(KeptPolicy(known.flat, self._widths).plain(0), returns=known.objs)
 
     def act(
         self,

@@ -3,7 +3,7 @@
 import equinox as eqx
 import numpy as np
 
-from qpensieve.learning.acting import HostMlp, num_parameters
+from qpensieve.learning.acting import HostMlp, Plain, num_parameters
 from qpensieve.population import ppo
 from qpensieve.population.moments import Moments
 from qpensieve.types import Actions, Observed, Parameters
@@ -29,17 +29,17 @@ class MemberPolicy:
     """
 
     def __init__(self, flat: Parameters, widths: tuple[int, ...]):
-        self._net = HostMlp(flat, widths, activation=np.tanh)
+        self.net = HostMlp(flat, widths, activation=np.tanh)
         start = num_parameters(widths)
-        self._std = np.exp(flat[:, None, start : start + widths[-1]])
+        self.std = np.exp(flat[:, None, start : start + widths[-1]])
 
     def explore(self, obs: Observed, noise: Actions) -> Actions:
         """Sampled actions; they may be outside the action box: only the environment clips them."""
-        return self._net(obs) + self._std * noise
+        return self.net(obs) + self.std * noise
 
     def exploit(self, obs: Observed) -> Actions:
         """Mean actions, within the box."""
-        return np.clip(self._net(obs), -1.0, 1.0)
+        return np.clip(self.net(obs), -1.0, 1.0)
 
 
 class KeptPolicy:
@@ -60,6 +60,11 @@ class KeptPolicy:
 
     def exploit(self, obs: Observed) -> Actions:
         return self._actor.exploit(self._normalize(obs))
+
+    def plain(self, step: int) -> Plain:
+        del step
+        moments = {"obs_mean": self._mean[:, 0], "obs_std": self._scale[:, 0]}
+        return Plain("gaussian", self._actor.net, False, {"std": self._actor.std[:, 0], **moments})
 
     def _normalize(self, obs: Observed) -> Observed:
         return np.clip((obs - self._mean) / self._scale, -OBS_CLIP, OBS_CLIP)

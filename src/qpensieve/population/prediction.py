@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float64, Int64
-from scipy.optimize import least_squares
 
 MIN_DISTINCT = 4
 """A neighbourhood needs edges with at least this many different preferences."""
@@ -118,6 +117,8 @@ def fit_model(
     """
     lower = np.array([0.0, 0.1, -5.0, -500.0])
     upper = np.array([np.clip(np.ptp(delta), 1.0, 500.0), 20.0, 5.0, 500.0])
+    from scipy.optimize import least_squares  # a fifth of all that importing qpensieve takes, for this method alone
+
     found = least_squares(
         lambda theta: (_curve(theta, x) - delta) * importance,
         np.ones(4),

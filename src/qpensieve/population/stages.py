@@ -31,8 +31,6 @@ class StagesConfig:
     fitness_episodes: Annotated[int, at_least(1)] = 4
     """Episodes that measure the objectives of a policy after every iteration, with its mean action; they do not count
     as training steps."""
-    reference: tuple[float, ...] = ()
-    """Point that policies must exceed in every objective to be kept. Default: the reference point of the domain."""
 
     def conflicts(self) -> list[str]:
         """The warm-up must end with a sample: only then do its last policies enter the graph."""
@@ -56,15 +54,11 @@ def warmup_preferences(cfg: StagesConfig, num_objectives: int) -> Float64[np.nda
     return das_dennis(num_objectives, round(1.0 / spacing(cfg, num_objectives)))
 
 
-def reference_of(cfg: StagesConfig, spec: EnvSpec) -> Float64[np.ndarray, " d"]:
+def reference_of(spec: EnvSpec) -> Float64[np.ndarray, " d"]:
     """The point that policies must exceed; ValueError if there is none."""
-    given = cfg.reference or spec.reference
-    if given is None:
+    if spec.reference is None:
         raise ValueError(
             f"reference must be given for {spec.id}, because PGMORL and PFA need one: "
-            f"set it to {spec.num_objectives} numbers that a useful policy exceeds"
+            f"set it (--reference) to {spec.num_objectives} numbers that a useful policy exceeds"
         )
-    if len(given) != spec.num_objectives:
-        needed = f"{spec.num_objectives} numbers, one per objective of {spec.id}"
-        raise ValueError(f"reference must have {needed}, got {len(given)}")
-    return check_reference(given, spec.num_objectives)
+    return check_reference(spec.reference, spec.num_objectives)

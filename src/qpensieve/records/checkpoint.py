@@ -143,6 +143,17 @@ def load_latest(
     return None
 
 
+def kept_steps(run: Path) -> list[int]:
+    """Steps of the checkpoints, oldest first."""
+    return sorted({step for step, _ in _folders(run)})
+
+
+def parameter_steps(run: Path) -> dict[int, Path]:
+    """Step -> file of the parameters that are never deleted, oldest first."""
+    found = [(re.fullmatch(r"step_(\d+)\.npz", path.name), path) for path in (run / PARAMETERS).glob("step_*.npz")]
+    return dict(sorted((int(match[1]), path) for match, path in found if match))
+
+
 def kept_metas(run: Path) -> list[dict[str, Any]]:
     """The `meta` of every checkpoint that has a readable one, newest first; reads no arrays."""
     metas = []

@@ -3,6 +3,7 @@
 Functions return new tables; none changes the one it is given.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -22,6 +23,8 @@ _PROTOCOLS = (
 
 _NAMES = sorted({name for _, *names in _PROTOCOLS for name in names} | {"reference"})
 """Names of all arrays; the reference may be missing."""
+_ITEM_BYTES = 8
+"""Bytes of a number in memory."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +34,7 @@ class Evaluations:
     Attributes:
         short_steps: Environment steps at the short evaluations, increasing.
         short_returns: Returns of the short protocol.
-        short_preferences: Its preferences: every fifth row of the test table.
+        short_preferences: Its preferences: every fifth row of the test table, or fewer (`RunConfig.eval_stride`).
         curve_returns: Returns under the paper's curve preferences, at `short_steps`.
         curve_preferences: Those preferences; may be none.
         full_steps: Environment steps at the full evaluations, increasing.
@@ -180,7 +183,15 @@ def _check_headers(found: Headers) -> None:
             raise ValueError(f"array {name} is missing")
         if name in found and found[name].dtype.kind not in "iuf":
             raise ValueError(f"{name} holds {found[name].dtype}, not numbers")
+    _check_total(found)
     _check_shapes({name: header.shape for name, header in found.items()})
+
+
+def _check_total(found: Headers) -> None:
+    """Refuse what takes too much once it is numbers of 8 bytes: in the file a number may have one byte."""
+    total = sum(math.prod(header.shape) * _ITEM_BYTES for header in found.values())
+    if total > LIMIT:
+        raise ValueError(f"its arrays would take {total:,} bytes, but {LIMIT:,} is the most that they may")
 
 
 def _check_shapes(shapes: Mapping[str, tuple[int, ...]]) -> None:

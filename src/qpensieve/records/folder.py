@@ -26,8 +26,11 @@ REPLAY = "replay"
 """Folder of the replay's rows."""
 TENSORBOARD = "tensorboard"
 """Folder of TensorBoard's files."""
+WANDB = "wandb.json"
+"""Which run of Weights & Biases this is, and up to which step it knows it. Its own files lie beside it, in `wandb`: no
+part of the run, because they hold links."""
 
-FILES = (CONFIG, TRUSTED, PROVENANCE, METRICS, EVALUATIONS, SEARCH, SUMMARY, LOCK)
+FILES = (CONFIG, TRUSTED, PROVENANCE, METRICS, EVALUATIONS, SEARCH, SUMMARY, LOCK, WANDB)
 FOLDERS = (CHECKPOINTS, PARAMETERS, REPLAY, TENSORBOARD)
 
 

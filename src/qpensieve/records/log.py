@@ -1,4 +1,4 @@
-"""The log of a run, `metrics.jsonl`: one JSON row per event; TensorBoard files too, if wanted."""
+"""The log of a run, `metrics.jsonl`: one JSON row per event."""
 
 import json
 from collections.abc import Mapping
@@ -12,28 +12,23 @@ from qpensieve.records.reading import read_rows
 
 TRAINING = "train"
 """Event of the rows of training metrics; the others are of evaluations."""
+FULL = "full evaluation"
+"""Event of the rows of full evaluations."""
 
 
 class MetricsLog:
     """Append-only `metrics.jsonl`; two runs of the same configuration differ only in fields named time_*."""
 
-    def __init__(self, path: Path, tensorboard: Path | None = None):
-        self._writer = _tensorboard(tensorboard) if tensorboard else None
+    def __init__(self, path: Path):
         self._file = open_to_append(path)
 
     def write(self, event: str, step: int, values: Mapping[str, Any]) -> None:
         row = {"event": event, "step": step} | {name: _plain(value) for name, value in values.items()}
         self._file.write(json.dumps(row) + "\n")
         self._file.flush()
-        if self._writer:
-            for name, value in values.items():
-                if isinstance(value, np.ndarray) and value.ndim == 1:
-                    self._writer.add_scalar(f"{event}/{name}", float(value.mean()), step)
 
     def close(self) -> None:
         self._file.close()
-        if self._writer:
-            self._writer.close()
 
 
 def is_logged(path: Path, event: str, step: int) -> bool:
@@ -46,22 +41,5 @@ def has_evaluations(path: Path) -> bool:
     return any(row["event"] != TRAINING for row in read_rows(path))
 
 
-def check_tensorboard() -> None:
-    """ImportError if the package that writes TensorBoard's files is missing; says how to get it."""
-    _writer_class()
-
-
 def _plain(value: Any) -> Any:
     return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
-
-
-def _tensorboard(folder: Path) -> Any:
-    return _writer_class()(str(folder))
-
-
-def _writer_class() -> Any:
-    try:
-        from tensorboardX import SummaryWriter
-    except ImportError as error:
-        raise ImportError("TensorBoard needs an extra package: pip install 'qpensieve[tensorboard]'") from error
-    return SummaryWriter

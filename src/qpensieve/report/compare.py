@@ -1,7 +1,7 @@
 """Methods side by side, from run folders or exported files: a table on common preferences, and a picture."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from qpensieve.records.reading import interpreting, read_object
 from qpensieve.records.scores import SCORES, RunSummary, summarize
 from qpensieve.report import drawing
 from qpensieve.report.run_data import read_run
-from qpensieve.report.tables import lanes_per_seed, summarize_search
+from qpensieve.report.tables import format_point, lanes_per_seed, summarize_search
 
 KIND = "an exported run"
 REFERENCE = "mosac"
@@ -148,6 +148,32 @@ def on_common_preferences(results: Sequence[Result]) -> list[Result]:
     if len(common) == 0:
         raise ValueError("runs must share a test preference to be compared, got none in common")
     return [_on(result, common) for result in results]
+
+
+def measured_from(results: Sequence[Result], reference: Sequence[float] = ()) -> list[Result]:
+    """The results with one reference point: the one given, else the one that they have.
+
+    Raises:
+        ValueError: If it does not fit the objectives, or none is given and the results have different ones.
+    """
+    if len(reference):
+        point = metrics.check_reference(reference, results[0].returns.shape[2])
+        return [replace(result, reference=point) for result in results]
+    known = {tuple(result.reference.tolist()): result.name for result in results if result.reference is not None}
+    if len(known) > 1:
+        own = ", ".join(f"{name}: {format_point(point)}" for point, name in known.items())
+        raise ValueError(
+            f"runs must have the same reference point for their HV to compare, got {own}; --reference sets one"
+        )
+    return list(results)
+
+
+def hypervolumes(result: Result) -> str:
+    """HV of every seed, mean and std, and where it is measured from."""
+    volumes = summarize(result.returns[:, :, None], result.preferences, result.reference).hv
+    if volumes is None or result.reference is None:
+        raise ValueError(f"{result.name} has no reference point to measure HV from")
+    return f"HV from {format_point(result.reference)}: {_spread(volumes)}"
 
 
 def _find(lam: Float64[np.ndarray, " d"], preferences: Float64[np.ndarray, "p d"]) -> int | None:

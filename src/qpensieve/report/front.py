@@ -1,5 +1,6 @@
 """The picture of the front that a run learned."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -9,7 +10,10 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
 from qpensieve import metrics
+from qpensieve.envs.exact import ExactFront
+from qpensieve.envs.registry import find_domain
 from qpensieve.envs.treasures import find_treasures, share_found
+from qpensieve.records.links import refuse_link
 from qpensieve.records.scores import summarize
 from qpensieve.report import drawing
 from qpensieve.report.drawing import COLOUR_MAP, COLOURS, GREY
@@ -22,6 +26,10 @@ if TYPE_CHECKING:
 else:
     Axes = Figure = Any
 
+Axis = str | int
+"""An objective: its name, or its number counted from 0."""
+SUFFIXES = (".png", ".pdf", ".svg", ".jpg", ".jpeg")
+"""How the file of a picture ends."""
 MARKER_AREA = 30.0
 """Area of the marker of one return vector, square points."""
 MOST_POINTS = 400
@@ -52,6 +60,112 @@ class _Front:
         """Whether no other point dominates; of equal points all count, while `metrics` keeps one."""
         distinct, place = np.unique(self.points, axis=0, return_inverse=True)
         return metrics.is_non_dominated(distinct)[place.reshape(-1)]
+
+
+@dataclass(frozen=True)
+class Plane:
+    """Two objectives of a domain, one for each axis.
+
+    Attributes:
+        domain: Its name.
+        objectives: Their names, in reward order.
+        x: The horizontal one; None: the first that y is not.
+        y: The vertical one; None: the first that x is not.
+    """
+
+    domain: str
+    objectives: Sequence[str]
+    x: Axis | None = None
+    y: Axis | None = None
+
+    @property
+    def labels(self) -> Sequence[str]:
+        """Axis labels, with units if they are known."""
+        known = find_domain(self.domain)
+        return self.objectives if known is None else known.labels
+
+    @property
+    def exact(self) -> ExactFront | None:
+        known = find_domain(self.domain)
+        return None if known is None else known.exact
+
+    def axes(self) -> tuple[int, int]:
+        """The numbers of the two objectives.
+
+        Raises:
+            ValueError: There is no such objective, both are the same, or there is only one.
+        """
+        num = len(self.objectives)
+        if num < 2:
+            raise ValueError(f"a front needs at least two objectives, but {self.domain} has {num}")
+        x, y = (None if axis is None else self._number(axis) for axis in (self.x, self.y))
+        i = x if x is not None else next(k for k in range(num) if k != y)
+        j = y if y is not None else next(k for k in range(num) if k != i)
+        if i == j:
+            raise ValueError(f"x and y must be two objectives, got {self.objectives[i]} for both")
+        return i, j
+
+    def _number(self, axis: Axis) -> int:
+        if isinstance(axis, str) and axis in self.objectives:
+            return list(self.objectives).index(axis)
+        if isinstance(axis, int) and not isinstance(axis, bool) and 0 <= axis < len(self.objectives):
+            return axis
+        raise ValueError(
+            f"an axis must be one of {', '.join(self.objectives)}, or its number from 0 to "
+            f"{len(self.objectives) - 1}; got {axis!r}"
+        )
+
+
+def plot_front(
+    plane: Plane,
+    preferences: Float64[np.ndarray, "p d"],
+    measure: Callable[[], Float64[np.ndarray, "seed p e d"]],
+    title: str,
+    out: Path | None = None,
+) -> Figure:
+    """Draw two objectives of a front; returns the figure.
+
+    Args:
+        plane: What to draw.
+        preferences: The preferences of the returns.
+        measure: Makes the returns. It takes its time, so it is called when nothing else can go wrong.
+        title: Stands above.
+        out: Also write the picture here.
+
+    Raises:
+        MissingPlots: If matplotlib is not installed.
+        ValueError: If the axes or the ending of `out` are none.
+    """
+    i, j = plane.axes()
+    if out is not None:
+        check_picture(out)
+    figure = drawing.new_figure(height=6.2)
+    front = _Front(0, True, measure(), preferences)
+    _draw_plane(figure, plane, front, i, j)
+    drawing.set_title(figure, title)
+    _, num, episodes, _ = front.returns.shape
+    size = f"{int(front.is_best.sum())} of {len(front.points)} points not dominated"
+    notes = [f"{num} preferences x {drawing.count(episodes, 'episode')}, {size}"]
+    hidden = [name for k, name in enumerate(plane.objectives) if k not in (i, j)]
+    if hidden:
+        notes.append(f"dominated counts in all objectives, also in those not drawn: {', '.join(hidden)}")
+    notes.append("pale: dominated · rings: preferences with the same return")
+    figure.supxlabel("\n".join(notes), fontsize=9, color=GREY)
+    if out is not None:
+        drawing.write_figure(figure, out)
+    return figure
+
+
+def check_picture(path: Path) -> None:
+    """Refuse a path that no picture can be written to.
+
+    Raises:
+        ValueError: Its ending is not one of a picture.
+        LinkError: It is a symbolic link.
+    """
+    if path.suffix.lower() not in SUFFIXES:
+        raise ValueError(f"the name of a picture must end in {', '.join(SUFFIXES)}; got {path}")
+    refuse_link(path)
 
 
 def draw_front(run: Path, out: Path) -> Path:
@@ -94,18 +208,21 @@ def _newest(run: RunData) -> _Front:
     raise ValueError(f"{run.folder} has no evaluation yet; nothing to draw")
 
 
-def _draw_plane(figure: Figure, run: RunData, front: _Front) -> None:
+def _draw_plane(figure: Figure, run: RunData | Plane, front: _Front, i: int = 0, j: int = 1) -> None:
     axes = drawing.style(figure.add_subplot())
-    scatter = _scatter(axes, front, 0, 1)
+    scatter = _scatter(axes, front, i, j)
     best = metrics.non_dominated(front.points)
-    best = best[np.argsort(best[:, 0])]
-    # A point covers everything left of it and below it: the boundary is a step before each point.
-    axes.step(*best.T, where="pre", color=COLOURS[1], linewidth=1.4, zorder=2, label="learned front, all seeds")
-    if run.exact is not None:
+    best = best[np.argsort(best[:, i])]
+    is_plane = best.shape[1] == 2
+    if is_plane:
+        # A point covers everything left of it and below it: the boundary is a step before each point.
+        whose = "learned front, all seeds" if len(front.returns) > 1 else "learned front"
+        axes.step(*best[:, [i, j]].T, where="pre", color=COLOURS[1], linewidth=1.4, zorder=2, label=whose)
+    if run.exact is not None and is_plane:
         squares = {"marker": "s", "markersize": 13, "markerfacecolor": "none", "zorder": 4}
         # Squares and steps share one entry of the legend.
         axes.plot(
-            *run.exact.points.T,
+            *run.exact.points[:, [i, j]].T,
             color="black",
             linestyle="--",
             linewidth=1,
@@ -113,10 +230,14 @@ def _draw_plane(figure: Figure, run: RunData, front: _Front) -> None:
             label="exact front",
             **squares,
         )
-    axes.set_xlabel(run.labels[0], fontsize=11)
-    axes.set_ylabel(run.labels[1], fontsize=11)
-    axes.legend(fontsize=10, loc="lower left", framealpha=0.9)
-    drawing.add_colour_bar(figure, scatter, [axes], f"λ₁: preference for {run.objectives[0]}")
+    axes.set_xlabel(run.labels[i], fontsize=11)
+    axes.set_ylabel(run.labels[j], fontsize=11)
+    if is_plane:
+        axes.legend(fontsize=10, loc="lower left", framealpha=0.9)
+        label = f"λ{'₁₂'[i]}: preference for {run.objectives[i]}"
+    else:
+        label = f"λ {run.objectives[i]} / (λ {run.objectives[i]} + λ {run.objectives[j]})"
+    drawing.add_colour_bar(figure, scatter, [axes], label)
 
 
 def _draw_pairs(figure: Figure, run: RunData, front: _Front) -> None:

@@ -8,7 +8,7 @@ from qpensieve.records.folder import SEARCH
 from qpensieve.records.links import refuse_link
 from qpensieve.report.curves import draw_curves
 from qpensieve.report.drawing import MissingPlots
-from qpensieve.report.front import draw_front
+from qpensieve.report.front import SUFFIXES, draw_front
 from qpensieve.report.generations import draw_generations
 from qpensieve.report.predictions import draw_predictions
 from qpensieve.report.run_data import has_search
@@ -37,10 +37,6 @@ PICTURES = (
 )
 
 
-SUFFIXES = (".png", ".pdf", ".svg", ".jpg", ".jpeg")
-"""A path that ends so is a picture; any other is a folder for all of them."""
-
-
 def plot(run: Path, out: Path | None = None) -> list[Path]:
     """Draw a run's folder or an exported run; returns the pictures.
 
@@ -57,6 +53,7 @@ def plot(run: Path, out: Path | None = None) -> list[Path]:
 
 
 def is_picture(path: Path) -> bool:
+    """Whether a path is that of a picture; any other is a folder for all of them."""
     return path.suffix.lower() in SUFFIXES
 
 

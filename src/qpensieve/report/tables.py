@@ -1,5 +1,6 @@
 """The scores of a run, as a table for people and as JSON; reads result files only."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ def summarize_run(folder: Path) -> dict[str, Any]:
         "step": int(table.full_steps[-1]),
         "environment_steps_per_seed": int(table.full_steps[-1]) * lanes_per_seed(folder),
         "preferences": len(table.full_preferences),
+        "reference": None if table.reference is None else table.reference.tolist(),
         "per_seed": _per_seed(scores),
         "over_seeds": _over_seeds(scores),
     }
@@ -93,10 +95,25 @@ def format_summary(content: dict[str, Any]) -> str:
         rows.append(f"seed row {i}: {len(found)} of 10 treasures: {', '.join(map(str, found)) or 'none'}")
     if "dst" in content:
         rows += _format_deep_sea(content["dst"])
-    known = find_domain(content["domain"])
-    if known is not None and known.in_paper and not known.is_hypervolume_comparable:
-        rows.append("HV is not comparable with the paper's: it prints no reference point")
-    return "\n".join(rows)
+    return "\n".join(rows + _about_reference(content))
+
+
+def _about_reference(content: dict[str, Any]) -> list[str]:
+    """What to know of HV: where it is measured from, unless that is the domain's own point."""
+    known, point = find_domain(content["domain"]), content["reference"]
+    if point is None:
+        return ["no HV: the environment sets no reference point; --reference does (of train, evaluate and compare)"]
+    if known is None or tuple(point) != known.spec.reference:
+        others = "" if known is None else f", not from the domain's own {format_point(known.spec.reference or ())}"
+        return [f"HV is measured from {format_point(point)}{others}"]
+    if known.in_paper and not known.is_hypervolume_comparable:
+        return ["HV is not comparable with the paper's: it prints no reference point"]
+    return []
+
+
+def format_point(point: Iterable[float]) -> str:
+    """A point as people write it: (0, -50)."""
+    return f"({', '.join(f'{value:g}' for value in point)})"
 
 
 def _per_seed(scores: RunSummary) -> dict[str, list[float]]:

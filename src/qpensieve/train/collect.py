@@ -3,20 +3,22 @@
 No generator here has a state that must be saved: noise is derived from (seed, block), preferences from (seed, episode).
 """
 
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Bool, Float32, Int64
 
 from qpensieve.envs.base import Lanes
+from qpensieve.envs.simulator import State
+from qpensieve.host_types import Behaviour, Explorer, Parameters
 from qpensieve.learning.acting import AGENTS_PER_THREAD, SharedPolicy
 from qpensieve.learning.streams import Purpose, generator
 from qpensieve.machine import available_cores
 from qpensieve.preferences import Sampler, draw_preferences
-from qpensieve.replay.layout import layout_of
-from qpensieve.types import Algorithm, Explorer, Parameters
+from qpensieve.replay.columns import Columns, columns_of
 
 
 class Episodes:
@@ -64,35 +66,109 @@ class Collected:
     episodes: Int64[np.ndarray, "lane K"]
     done: Bool[np.ndarray, "lane K"]
 
+    @classmethod
+    def empty(cls, num_lanes: int, block: int, columns: Columns) -> "Collected":
+        """Space for a block."""
+        return cls(*(np.empty(shape, dtype) for shape, dtype in cls.parts(num_lanes, block, columns)))
 
-class Collector:
+    @staticmethod
+    def parts(num_lanes: int, block: int, columns: Columns) -> list[tuple[tuple[int, ...], np.dtype[Any]]]:
+        """Shape and type of each array."""
+        steps = (num_lanes, block)
+        sizes = ((*steps, columns.width), (*steps, columns.num_objectives), steps, steps)
+        return list(zip(sizes, map(np.dtype, (np.float32, np.float32, np.int64, np.bool_)), strict=True))
+
+
+@runtime_checkable
+class Collecting(Protocol):
+    """What a training loop may know about whoever collects its blocks."""
+
+    episodes: Episodes
+
+    def start(self) -> None:
+        """Begin the first episodes."""
+        ...
+
+    def state(self) -> State:
+        """The lanes as they were at the end of the newest whole block."""
+        ...
+
+    def restore(self, state: State) -> None:
+        """Continue from what `state` returned."""
+        ...
+
+    def policy(self, flat: Parameters) -> Any:
+        """What to collect with."""
+        ...
+
+    def begin(self, policy: Any, number: int) -> None:
+        """Told what `collect` will be asked for next."""
+        ...
+
+    def collect(self, policy: Any, number: int) -> Collected:
+        """Block `number`: K steps of every lane, with `policy`, or uniformly random actions without one."""
+        ...
+
+    def past(self, collected: Collected, number: int, num: int) -> Float32[np.ndarray, "lane K num d"]:
+        """For each step of block `number`, `num` preferences of random earlier episodes of its lane."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class PastPreferences:
+    """Preferences of earlier episodes, for collectors of any kind."""
+
+    def __init__(self, seeds: list[int], num_objectives: int, sampler: Sampler):
+        self.episodes = Episodes(seeds, num_objectives, sampler)
+
+    def past(self, collected: Collected, number: int, num: int) -> Float32[np.ndarray, "lane K num d"]:
+        """For each step of block `number`, `num` preferences of random earlier episodes of its lane."""
+        if num == 0:
+            return np.zeros((*collected.episodes.shape, 0, collected.lam.shape[2]), np.float32)
+        return np.stack([self.episodes.past(lane, of, number, num) for lane, of in enumerate(collected.episodes)])
+
+
+class Collector(PastPreferences):
     """Steps all lanes and packs what happened into blocks for the replay.
 
     Args:
         lanes: The environments, agent by agent.
         seeds: Seed of each lane.
         block: Steps of a block.
-        algorithm: How to act, and in how many lanes each agent does.
+        behaviour: How to act, and in how many lanes each agent does.
     """
 
-    def __init__(self, lanes: Lanes, seeds: list[int], block: int, algorithm: Algorithm[Any]):
+    def __init__(self, lanes: Lanes, seeds: list[int], block: int, behaviour: Behaviour):
+        super().__init__(seeds, lanes.spec.num_objectives, behaviour.sampler)
         self.lanes, self._seeds, self._block = lanes, seeds, block
-        self._acting, self._lanes_per_agent = algorithm.acting, algorithm.num_lanes
-        self._layout = layout_of(lanes.spec, algorithm.acting)
-        self.episodes = Episodes(seeds, lanes.spec.num_objectives, algorithm.sampler)
+        self._acting, self._lanes_per_agent = behaviour.acting, behaviour.num_lanes
+        self._columns = columns_of(lanes.spec, behaviour.acting)
         self._preferences = np.zeros((len(seeds), lanes.spec.num_objectives), np.float32)
         # An agent with its own preference gets none from outside in its first lane.
-        has_own = algorithm.preferences is not None
-        self._is_drawn = [not has_own or lane % algorithm.num_lanes > 0 for lane in range(len(seeds))]
-        self._num_threads = min(available_cores(), len(seeds) // algorithm.num_lanes // AGENTS_PER_THREAD)
+        has_own = behaviour.has_own_preferences
+        self._is_drawn = [not has_own or lane % behaviour.num_lanes > 0 for lane in range(len(seeds))]
+        self._num_threads = min(available_cores(), len(seeds) // behaviour.num_lanes // AGENTS_PER_THREAD)
         self._pool = ThreadPoolExecutor(self._num_threads) if self._num_threads > 1 else None
+        self._boundary: State = {}
 
     def start(self) -> None:
         """Begin the first episodes."""
         self.lanes.reset()
         self.refresh_preferences(range(len(self._seeds)))
+        self._boundary = self.lanes.state()
 
-    def refresh_preferences(self, lanes: Any) -> None:
+    def state(self) -> State:
+        """The lanes as they were at the end of the newest whole block."""
+        return self._boundary
+
+    def restore(self, state: State) -> None:
+        """Continue from what `state` returned."""
+        self.lanes.restore(state)
+        self.refresh_preferences(range(len(self._seeds)))
+        self._boundary = self.lanes.state()
+
+    def refresh_preferences(self, lanes: Iterable[int]) -> None:
         """Draw the preference of the running episode in each of `lanes`; it is kept until that episode ends."""
         for lane in lanes:
             if self._is_drawn[lane]:
@@ -104,45 +180,41 @@ class Collector:
             return self._acting.policy(flat)
         return SharedPolicy(self._acting, flat, self._pool, self._num_threads)
 
-    def collect(self, policy: Explorer | None, number: int) -> Collected:
-        """Block `number`: K steps of every lane, with `policy`, or uniformly random actions without one."""
+    def begin(self, policy: Explorer | None, number: int) -> None:
+        """Nothing happens before `collect`: there is nobody else to do it."""
+
+    def collect(self, policy: Explorer | None, number: int, into: Collected | None = None) -> Collected:
+        """Block `number`: K steps of every lane, with `policy`, or uniformly random actions without one.
+
+        Args:
+            policy: What `policy` returned, or None.
+            number: Number of the block.
+            into: Where to write it. None: new arrays.
+        """
         noise = self._draw_noise(number, is_random=policy is None)
-        block = self._empty()
-        per_agent = lambda x: x.reshape(-1, self._lanes_per_agent, x.shape[-1])
-        obs = self.lanes.obs
+        block = into or Collected.empty(len(self._seeds), self._block, self._columns)
+        lanes, preferences, decode = self.lanes, self._preferences, self._acting.decode
+        by_agent = lambda x: x.reshape(-1, self._lanes_per_agent, *x.shape[1:])
+        asked, draws = by_agent(preferences), by_agent(noise)
+        obs, first_step = lanes.obs, number * self._block
         for k in range(self._block):
             action = noise[:, k]
             if policy is not None:
-                step_number = number * self._block + k
-                asked = per_agent(obs), per_agent(self._preferences), per_agent(action)
-                action = policy.explore(*asked, step_number).reshape(len(obs), -1)
-            block.lam[:, k], block.episodes[:, k] = self._preferences, self.lanes.episodes
-            step = self.lanes.step(self._acting.decode(action))
-            self._layout.pack(block.rows[:, k], obs, action, step)
-            block.done[:, k] = step.done
-            self.refresh_preferences(np.flatnonzero(step.done).tolist())
+                action = policy.explore(by_agent(obs), asked, draws[:, :, k], first_step + k).reshape(len(obs), -1)
+            block.lam[:, k], block.episodes[:, k] = preferences, lanes.episodes
+            step = lanes.step(decode(action))
+            self._columns.pack(block.rows[:, k], obs, action, step)
+            block.done[:, k] = done = step.done
+            if np.count_nonzero(done):
+                self.refresh_preferences(np.flatnonzero(done).tolist())
             obs = step.obs
+        self._boundary = lanes.state()
         return block
-
-    def past(self, collected: Collected, number: int, num: int) -> Float32[np.ndarray, "lane K num d"]:
-        """For each step of block `number`, `num` preferences of random earlier episodes of its lane."""
-        if num == 0:
-            return np.zeros((*collected.episodes.shape, 0, collected.lam.shape[2]), np.float32)
-        return np.stack([self.episodes.past(lane, of, number, num) for lane, of in enumerate(collected.episodes)])
 
     def close(self) -> None:
         self.lanes.close()
         if self._pool is not None:
             self._pool.shutdown()
-
-    def _empty(self) -> Collected:
-        shape = (len(self._seeds), self._block)
-        return Collected(
-            np.empty((*shape, self._layout.width), np.float32),
-            np.empty((*shape, self.lanes.spec.num_objectives), np.float32),
-            np.empty(shape, np.int64),
-            np.empty(shape, bool),
-        )
 
     def _draw_noise(self, number: int, is_random: bool) -> Float32[np.ndarray, "lane K c"]:
         purpose = Purpose.RANDOM_ACTION if is_random else Purpose.NOISE

@@ -11,9 +11,8 @@ from qpensieve.learning.serving import Act
 from qpensieve.learning.streams import Purpose, derived_seed
 from qpensieve.preferences import test_table
 
-SHORT_STRIDE, SHORT_EPISODES = 5, 2
-"""Periodic evaluations: every fifth test preference, two episodes."""
-FULL_EPISODES = 10
+SHORT_EPISODES, FULL_EPISODES = 2, 10
+"""Episodes per preference of periodic evaluations and of the full protocol."""
 
 
 _CURVES = {
@@ -36,18 +35,20 @@ class Protocols:
     full: Float64[np.ndarray, "p_full d"]
 
 
-def protocols(num_objectives: int, own: Float64[np.ndarray, "p d"] | None = None) -> Protocols:
-    """The preferences to evaluate on: those of the agents (`own`) if they have some, else the test table."""
+def protocols(num_objectives: int, own: Float64[np.ndarray, "p d"] | None = None, stride: int = 5) -> Protocols:
+    """The preferences to evaluate on.
+
+    Args:
+        num_objectives: Selects the test table.
+        own: Preferences of the agents if they have some; they take the place of the table.
+        stride: Short evaluations play every so manieth row of the table.
+    """
     curve = curve_preferences(num_objectives)
     if own is None:
-        return Protocols(short_preferences(num_objectives), curve, np.array(test_table(num_objectives)))
+        table = np.array(test_table(num_objectives))
+        return Protocols(table[::stride], curve, table)
     is_own = np.array([np.isclose(lam, own).all(axis=1).any() for lam in curve], bool)
     return Protocols(own, own if len(own) <= MANY else curve[is_own], own)
-
-
-def short_preferences(num_objectives: int) -> Float64[np.ndarray, "p d"]:
-    """Every fifth row of the test table."""
-    return test_table(num_objectives)[::SHORT_STRIDE]
 
 
 def curve_preferences(num_objectives: int) -> Float64[np.ndarray, "c d"]:

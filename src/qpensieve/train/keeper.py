@@ -76,6 +76,14 @@ class Keeper:
             warn(f"{saved.path} has no replay (keep_replay is off): training continues, but with other numbers")
         return saved
 
+    def at(self, step: int) -> Checkpoint | None:
+        """The checkpoint of a step; None if it is not kept, or not whole."""
+        other = lambda saved: f"it is not of step {step}" if saved.step != step else self._find_fault(saved)
+        try:
+            return checkpoint.load_latest(self._folder, lambda _: None, other, self._expected())
+        except checkpoint.CheckpointError:
+            return None
+
     def _expected(self) -> Expected:
         """What the arrays of a checkpoint have to be, from those of the new session."""
         return Expected(headers_of(self._session.arrays()), GROWING, FREE)

@@ -58,6 +58,7 @@ class Learner:
         free: (state, slots [agent, F]) -> state that no longer samples those slots (replays with priorities only).
         act: (state, obs [agent, rows, obs], lam [agent, rows, d]) -> deterministic actions.
         flat_actors: State -> flat actors.
+        place: State, from wherever -> the same on the devices that learn.
     """
 
     init: Callable[[Int[Array, " seed"]], TrainState]
@@ -66,6 +67,7 @@ class Learner:
     free: Callable[[TrainState, Int[Array, "agent F"]], TrainState]
     act: Callable[..., Float[Array, "agent rows act"]]
     flat_actors: Callable[[TrainState], Flat]
+    place: Callable[[TrainState], TrainState] = lambda state: state
 
 
 def make_learner(algorithm: Algorithm[Any], layout: RowLayout, capacity: int) -> Learner:

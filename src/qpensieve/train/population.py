@@ -18,7 +18,6 @@ from jaxtyping import Float32, Float64, Int64, Shaped
 from qpensieve import config as configs
 from qpensieve.config import RunConfig
 from qpensieve.envs import LaneOptions, find_domain, make_lanes
-from qpensieve.envs.registry import spec_of
 from qpensieve.learning.serving import share_means
 from qpensieve.learning.streams import Purpose, generator
 from qpensieve.learning.tally import Infos, Tally
@@ -56,10 +55,10 @@ class PopulationTrainer:
         configs.check(config)
         assert isinstance(config.agent, PgmorlConfig | PfaConfig)
         self.config, self._cfg = config, config.agent
-        self.spec = spec_of(config.domain)
+        self.spec = configs.spec_of(config)
         check_continuous(config.algo, self.spec)
         plan.check_environment(self._cfg, config.steps, self.spec)
-        self.reference = reference_of(self._cfg.stages, self.spec)
+        self.reference = reference_of(self.spec)
         self._grid = warmup_preferences(self._cfg.stages, self.spec.num_objectives)
         self._places = tuple(Place(seed, task) for seed in config.seed_list for task in range(self.num_tasks))
         self._widths = (self.spec.obs_size, self._cfg.ppo.hidden, self._cfg.ppo.hidden, self.spec.action_size)
@@ -280,14 +279,26 @@ class PopulationTrainer:
 
         Preferences that the same policy answers share the mean of its episodes.
         """
-        policies = [self.policies_of(i) for i in range(self.config.seeds)]
+        return self.share(self.play(preferences, episodes), preferences)
+
+    def share(
+        self, returns: Float64[np.ndarray, "seed p e d"], preferences: Float64[np.ndarray, "p d"]
+    ) -> Float64[np.ndarray, "seed p e d"]:
+        """The returns, with one mean for all preferences that the same policy answers."""
+        return share_means(returns, who_answers(self._all_policies(), preferences))
+
+    def play(self, preferences: Float64[np.ndarray, "p d"], episodes: int) -> Float64[np.ndarray, "seed p e d"]:
+        """Returns of single episodes of the archive's best policy for each preference."""
+        policies = self._all_policies()
         answering = who_answers(policies, preferences)
         act = act_as(policies, np.repeat(answering, episodes, axis=1), self._widths)
-        with environment_errors(f"in the evaluation at step {self.step}", (RuntimeError, ArithmeticError)):
+        with environment_errors(f"in the evaluation at step {self.step}"):
             config = self.config
             limits = (episodes, config.max_eval_steps)
-            returns = evaluate(config.domain, config.seed_list, act, preferences, *limits)
-        return share_means(returns, answering)
+            return evaluate(config.domain, config.seed_list, act, preferences, *limits)
+
+    def _all_policies(self) -> list[Policies]:
+        return [self.policies_of(i) for i in range(self.config.seeds)]
 
     def policies_of(self, i: int) -> Policies:
         """Objectives and policies of one seed's archive, or of its members while the archive is empty."""
@@ -299,7 +310,14 @@ class PopulationTrainer:
 
     def predictor(self) -> ArchivePredictor:
         """Acts as the archives do now."""
-        return ArchivePredictor([self.policies_of(i) for i in range(self.config.seeds)], self._widths)
+        return ArchivePredictor(self._all_policies(), self._widths)
+
+    def predictor_of(self, parameters: dict[str, np.ndarray], step: int) -> ArchivePredictor:
+        """Acts as the archives in what `parameters` returned at a step."""
+        del step
+        of = lambda i: under(parameters, f"archive/{i}/")
+        archives_then = [of(i) for i in range(self.config.seeds)]
+        return ArchivePredictor([Policies(then["objs"], then["policies"]) for then in archives_then], self._widths)
 
     def search_record(self) -> SearchRecord:
         """All of the search, for the run folder."""

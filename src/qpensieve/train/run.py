@@ -3,37 +3,40 @@
 import dataclasses
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Literal, TextIO
 
 import numpy as np
 
 from qpensieve import config as configs
+from qpensieve.callbacks import CallbackError, Evaluation, StopTraining, TensorBoard, WandB
+from qpensieve.callbacks.group import Callbacks, find_callbacks
+from qpensieve.callbacks.protocol import training_metrics
+from qpensieve.callbacks.tensorboard import remove_files
 from qpensieve.config import RunConfig
 from qpensieve.console import DONE, EVALUATING, SAVING, Outlook, Progress, format_count
 from qpensieve.records import checkpoint, evaluations, folder, provenance, search
 from qpensieve.records.atomic import write_json
 from qpensieve.records.checkpoint import Checkpoint, CheckpointError
 from qpensieve.records.lock import lock
-from qpensieve.records.log import TRAINING, MetricsLog, check_tensorboard, has_evaluations, is_logged
+from qpensieve.records.log import FULL, TRAINING, MetricsLog, has_evaluations, is_logged
 from qpensieve.records.scores import RunSummary, scores, summarize
 from qpensieve.train.evaluate import FULL_EPISODES, SHORT_EPISODES, protocols
 from qpensieve.train.interrupts import interrupts
 from qpensieve.train.keeper import Keeper
+from qpensieve.train.listening import describe, is_past
 from qpensieve.train.session import EnvFailedError, phase_of
 from qpensieve.train.sessions import open_session
 
 RESULTS = (folder.EVALUATIONS, folder.SEARCH, folder.SUMMARY)
 """Files that a run never loses unless asked."""
-FULL = "full evaluation"
-"""Event of the log."""
 SHOWN = {"temperature": "temperature", "snapshot_share": "climbs a snapshot", "archive_hv": "archive HV"}
 """Logged values that the progress line shows -> their labels."""
 
 
-class Stopped(Exception):  # noqa: N818 (not an error: the user asked for it)
-    """Ctrl-C was pressed; the run is saved."""
+class Stopped(StopTraining):
+    """Ctrl-C was pressed, or a callback stopped the run; it is saved."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,12 +46,30 @@ class Options:
     Attributes:
         quiet: No progress line.
         tensorboard: Also write TensorBoard files into the run folder.
+        wandb: Also send metrics to this project of Weights & Biases.
+        wandb_mode: offline: keep them in the run folder for 'wandb sync'; auto: as WANDB_MODE says, else online.
+        callback: Callbacks of your own, as module:name; from the working folder too.
         final_evaluation: Run the full protocol at the end.
     """
 
     quiet: bool = False
     tensorboard: bool = False
+    wandb: str | None = None
+    wandb_mode: Literal["auto", "online", "offline"] = "auto"
+    callback: tuple[str, ...] = ()
     final_evaluation: bool = True
+
+    def callbacks(self, path: Path) -> list[Any]:
+        """The callbacks asked for, for the run of a folder.
+
+        Raises:
+            ImportError: One needs a package that is not installed.
+            ValueError: One cannot be found.
+        """
+        made: list[Any] = [TensorBoard(path / folder.TENSORBOARD)] if self.tensorboard else []
+        if self.wandb is not None:
+            made.append(WandB(self.wandb, mode=None if self.wandb_mode == "auto" else self.wandb_mode))
+        return made + find_callbacks(self.callback)
 
 
 class Run:
@@ -62,12 +83,14 @@ class Run:
 
     def __init__(self, path: Path, config: RunConfig, options: Options):
         self.folder, self.config, self._options = path, config, options
+        self.callbacks = Callbacks(options.callbacks(path))
+        """Who is told while it trains."""
         self.session = open_session(config)
         self.keeper = Keeper(path, self.session)
         self.held: TextIO | None = None
         """The lock of the folder."""
         spec = self.session.spec
-        on = protocols(spec.num_objectives, self.session.own_preferences)
+        on = protocols(spec.num_objectives, self.session.own_preferences, config.eval_stride)
         reference = None if spec.reference is None else np.array(spec.reference)
         self.evaluations = evaluations.empty(config.seeds, on.short, on.curve, on.full, reference)
         self._logged_to = 0
@@ -94,8 +117,9 @@ class Run:
         self.keeper.cut(None)
         for path in (self.folder / folder.PARAMETERS).glob("step_*.npz"):
             path.unlink()
-        for name in (*RESULTS, folder.METRICS):
+        for name in (*RESULTS, folder.METRICS, folder.WANDB):
             (self.folder / name).unlink(missing_ok=True)
+        remove_files(self.folder / folder.TENSORBOARD)
 
     def add_full_evaluation(self, saved: Checkpoint, warn: Callable[[str], None]) -> None:
         """Evaluate a checkpoint by the full protocol and add that to the table and the log; nothing is removed."""
@@ -113,11 +137,33 @@ class Run:
         self._add_full_evaluation()
 
     def train(self, hint: str = "") -> None:
-        """Train to the configured number of steps; on Ctrl-C saves and raises `Stopped`.
+        """Train to the configured number of steps; where Ctrl-C or a callback stops it, saves and raises `Stopped`.
 
         Args:
             hint: What to tell people whose run will take long.
+
+        Raises:
+            CallbackError: A callback failed; the run is saved.
         """
+        with self._naming_callbacks(), self._telling():
+            self._train_all(hint)
+
+    def _telling(self) -> AbstractContextManager[None]:
+        if len(self.callbacks) == 0:  # nobody needs the history
+            return nullcontext()
+        return self.callbacks.during(describe(self.session, self.session.goal, self.folder))
+
+    @contextmanager
+    def _naming_callbacks(self) -> Iterator[None]:
+        """Save the run if a callback fails."""
+        try:
+            yield
+        except CallbackError as error:
+            if self.session.step > 0:
+                self.save()
+            raise CallbackError(f"{error}; continue with: qpensieve resume {self.folder}") from error.__cause__
+
+    def _train_all(self, hint: str) -> None:
         session = self.session
         progress = Progress(session.goal, session.step, quiet=self._options.quiet, outlook=self._outlook(hint))
         progress.announce()
@@ -134,11 +180,13 @@ class Run:
             self._settle(progress)
         while self.session.step < goal:
             self._advance(progress)
-            if is_interrupted() and self.session.step < goal:
+            by = self.callbacks.stopped_by
+            if (by or is_interrupted()) and self.session.step < goal:
                 progress.enter(SAVING)
                 self.save()
+                who = f"stopped by {by}" if by else "stopped"
                 step = self.session.step
-                raise Stopped(f"stopped at step {step:,}; continue with: qpensieve resume {self.folder}")
+                raise Stopped(f"{who} at step {step:,}; continue with: qpensieve resume {self.folder}")
 
     def _outlook(self, hint: str) -> Outlook:
         """What takes time beside learning; evaluations by the number of their episodes."""
@@ -175,8 +223,9 @@ class Run:
         progress.enter(phase_of(self.session))
         with self._saving_first():
             rows = self.session.advance()
+        self.keeper.append(rows)  # first: callbacks may fail, and the run is saved then
+        self.callbacks.step(self.session.step)
         self._log_training()
-        self.keeper.append(rows)
         self._settle(progress)
 
     def _settle(self, progress: Progress) -> None:
@@ -215,8 +264,7 @@ class Run:
 
     def _is_due(self, period: int) -> bool:
         """Whether the newest block (or iteration) has reached or passed a multiple of `period`."""
-        step = self.session.step
-        return step // period > (step - self.session.block) // period
+        return is_past(self.session, self.session.step, period)
 
     @contextmanager
     def _saving_first(self) -> Iterator[None]:
@@ -230,7 +278,7 @@ class Run:
     def _log_training(self) -> None:
         """Write a row of training metrics if one is due and its last update is available."""
         step, period = self.session.summed_to, self.config.log_period
-        if step // period <= (step - self.session.block) // period or step <= self._logged_to:
+        if not is_past(self.session, step, period) or step <= self._logged_to:
             return
         self._logged_to = step
         means = self.session.take_log()
@@ -238,6 +286,7 @@ class Run:
             times = {"time_seconds": time.monotonic() - self._began, "time_saving": self._saving}
             self._log().write(TRAINING, step, {**means, **times})
             self._latest = {label: f"{means[name].mean():.2g}" for name, label in SHOWN.items() if name in means}
+            self.callbacks.metrics(step, training_metrics(means, self.config.seeds))
 
     def _evaluate_shortly(self) -> RunSummary:
         self.session.drain()
@@ -251,6 +300,8 @@ class Run:
         evaluations.save(self.folder / folder.EVALUATIONS, self.evaluations)
         summary = summarize(short, table.short_preferences, table.reference)
         self._log().write("evaluation", self.session.step, {f"{k}_short": v for k, v in scores(summary).items()})
+        one = Evaluation(self.session.spec.objectives, table.short_preferences, short, summary)
+        self.callbacks.evaluation(self.session.step, one)
         return summary
 
     def evaluate_fully(self) -> RunSummary:
@@ -267,10 +318,13 @@ class Run:
             self.evaluations = evaluations.insert_full(table, step, returns)
             evaluations.save(self.folder / folder.EVALUATIONS, self.evaluations)
         row = self.evaluations.full_steps.tolist().index(step)
-        summary = summarize(self.evaluations.full_returns[row], table.full_preferences, table.reference)
+        returns = self.evaluations.full_returns[row]
+        summary = summarize(returns, table.full_preferences, table.reference)
         # The run may have been killed between the two writes.
         if not is_logged(self.folder / folder.METRICS, FULL, step):
             self._log().write(FULL, step, scores(summary))
+            names = self.session.spec.objectives
+            self.callbacks.evaluation(step, Evaluation(names, table.full_preferences, returns, summary, is_full=True))
         return summary
 
     @property
@@ -289,8 +343,7 @@ class Run:
     def _log(self) -> MetricsLog:
         """The log, opened at the first row, because a resumed run first removes the rows after its checkpoint."""
         if self._open_log is None:
-            board = self.folder / folder.TENSORBOARD if self._options.tensorboard else None
-            self._open_log = MetricsLog(self.folder / folder.METRICS, board)
+            self._open_log = MetricsLog(self.folder / folder.METRICS)
         return self._open_log
 
 
@@ -305,8 +358,6 @@ def start(path: Path, config: RunConfig, options: Options) -> Run:
     configs.check(config)
     configs.check_can_be_saved(config)
     _check_new(path)
-    if options.tensorboard:
-        check_tensorboard()
     run = Run(path, config, options)
     made = [one for one in (path, *path.parents) if not one.exists()]
     try:
@@ -369,14 +420,15 @@ def resume(
     """
     if not (path / folder.CONFIG).exists():
         raise FileNotFoundError(f"{path} is not a run folder: it has no {folder.CONFIG}")
-    run = _open(path, options, trust, changes)
+    run, before = _open(path, options, trust, changes)
     try:
         if start_over:
             warn(f"{path} starts over: what it had reached is removed")
             run.start_over()
         else:
             _restore(run, warn)
-        _keep_length(run)
+        if run.config.steps > before.steps:  # it has become longer
+            configs.save(dataclasses.replace(before, steps=run.config.steps), path / folder.CONFIG)
     except BaseException:
         run.close()
         raise
@@ -393,7 +445,7 @@ def evaluate(path: Path, warn: Callable[[str], None], trust: bool = False) -> No
     """
     if checkpoint.last_good_step(path) is None:
         raise CheckpointError(f"{path} holds no checkpoint to evaluate: train it first (qpensieve train or resume)")
-    run = _open(path, Options(quiet=True), trust, {})
+    run, _ = _open(path, Options(quiet=True), trust, {})
     try:
         saved = run.keeper.latest(warn)
         if saved is not None:
@@ -402,8 +454,11 @@ def evaluate(path: Path, warn: Callable[[str], None], trust: bool = False) -> No
         run.close()
 
 
-def _open(path: Path, options: Options, trust: bool, changes: dict[str, Any]) -> Run:
-    """The run of a folder, which it holds, before its first step."""
+def _open(path: Path, options: Options, trust: bool, changes: dict[str, Any]) -> tuple[Run, RunConfig]:
+    """The run of a folder, which it holds, before its first step; and its configuration without the changes.
+
+    The file is read once: what was checked is what runs, and what is written back.
+    """
     held = lock(path)
     try:
         before = configs.load(path / folder.CONFIG, trust)
@@ -415,15 +470,7 @@ def _open(path: Path, options: Options, trust: bool, changes: dict[str, Any]) ->
         held.close()
         raise
     run.held = held
-    return run
-
-
-def _keep_length(run: Run) -> None:
-    """Write the configuration of a run that has become longer."""
-    path = run.folder / folder.CONFIG
-    before = configs.load(path, trust=True)  # it was asked about when the run was opened
-    if run.config.steps > before.steps:
-        configs.save(dataclasses.replace(before, steps=run.config.steps), path)
+    return run, before
 
 
 def _restore(run: Run, warn: Callable[[str], None]) -> None:

@@ -2,13 +2,16 @@
 
 import contextlib
 import json
+import os
 import re
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from qpensieve import config as configs
 from qpensieve.records import checkpoint, folder
+from qpensieve.records.atomic import write_json
 from qpensieve.records.checkpoint import CheckpointError
 from qpensieve.records.links import refuse_links
 from qpensieve.train.keeper import Keeper
@@ -21,6 +24,8 @@ _BELOW = {
     folder.CHECKPOINTS: rf"step_\d+(\.old)?(/({re.escape(checkpoint.ARRAYS)}|{re.escape(checkpoint.META)}))?",
 }
 """Folder of a saved agent -> what its files and folders are called."""
+_READY, _MANIFEST = f"{checkpoint.TEMPORARY}ready", "parts.json"
+"""Folder of a complete new save that takes the place of an earlier one, and the file in it that lists its parts."""
 _SHOWN = 3
 """How many names of what is in the way a message shows."""
 
@@ -35,15 +40,17 @@ def save_agent(session: Session, path: str | Path) -> Path:
     """
     configs.check_can_be_saved(session.config)
     target = _checked(path)
-    with _folder(target), tempfile.TemporaryDirectory(prefix=checkpoint.TEMPORARY, dir=target) as name:
-        new = Path(name)
+    with _folder(target):
+        new = Path(tempfile.mkdtemp(prefix=checkpoint.TEMPORARY, dir=target))
         try:
             configs.save(session.config, new / folder.CONFIG)
             Keeper(new, session).save_whole()
-            _swap(new, target)
+            _replace(new, target)
         except (CheckpointError, OSError) as error:
             reason = error.__cause__ or error
             raise CheckpointError(f"cannot save the agent: {reason}; {target} is unchanged") from error
+        finally:
+            shutil.rmtree(new, ignore_errors=True)
     return target
 
 
@@ -64,6 +71,7 @@ def _checked(path: str | Path) -> Path:
     if not target.exists():
         return target
     refuse_links(target)
+    finish_save(target)
     names = sorted(entry.name for entry in target.iterdir() if not entry.name.startswith(checkpoint.TEMPORARY))
     if names and not is_saved_agent(target):
         more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
@@ -104,16 +112,53 @@ def _folder(target: Path) -> Iterator[None]:
         raise
 
 
+def finish_save(target: Path) -> None:
+    """Complete a save over an earlier one that was killed between two renames; nothing where none was."""
+    ready = target / _READY
+    if ready.is_symlink() or not (ready / _MANIFEST).is_file():
+        return
+    _swap(ready, target)
+    _discard(ready)
+
+
+def _replace(new: Path, target: Path) -> None:
+    """Put the parts of `new` into `target`, all of them or none.
+
+    First `new` gets the name that says it is complete: from then on a killed save is finished by whoever comes next.
+    """
+    parts = [part for part in PARTS if (new / part).exists()]
+    write_json(new / _MANIFEST, parts)
+    ready = target / _READY
+    new.rename(ready)
+    try:
+        _swap(ready, target)
+    except BaseException:
+        ready.rename(new)  # everything is back in its place, and not complete any more
+        raise
+    _discard(ready)
+
+
 def _swap(new: Path, target: Path) -> None:
-    """Put the parts of `new` into `target`, all of them or none; what they replace is left in `new`."""
-    done: list[tuple[Path, Path]] = []
+    """Move what `new` lists into `target` and what it replaces into `new`; if a move fails, all are taken back.
+
+    It may be called again where it was cut off: what has moved already is no longer in `new`.
+    """
+    listed, done = json.loads((new / _MANIFEST).read_text()), []
     try:
         for part in PARTS:
+            is_moved = part in listed and not (new / part).exists()
             for source, place in ((target / part, new / f"old-{part}"), (new / part, target / part)):
-                if source.exists():
+                if source.exists() and not is_moved:
                     source.rename(place)
                     done.append((source, place))
     except BaseException:
         for source, place in reversed(done):
             place.rename(source)
         raise
+
+
+def _discard(ready: Path) -> None:
+    """Remove the replaced parts; the name goes first, so that a half removed folder is not taken for a save."""
+    gone = ready.with_name(f"{checkpoint.TEMPORARY}gone-{os.getpid()}")
+    ready.rename(gone)
+    shutil.rmtree(gone, ignore_errors=True)

@@ -9,6 +9,8 @@ from jaxtyping import Float, Float32, Float64, Shaped
 
 from qpensieve.config import RunConfig
 from qpensieve.console import LEARNING, RANDOM
+from qpensieve.envs.simulator import EnvError
+from qpensieve.learning.acting import Served
 from qpensieve.records.search import SearchRecord
 from qpensieve.replay.layout import RowLayout, Rows
 from qpensieve.types import EnvSpec
@@ -26,16 +28,18 @@ class EnvFailedError(RuntimeError):
 
 
 @contextmanager
-def environment_errors(when: str, kinds: tuple[type[Exception], ...] = (Exception,)) -> Iterator[None]:
-    """Raise what an environment raises as `EnvFailedError`.
+def environment_errors(when: str) -> Iterator[None]:
+    """Raise what an environment raises as `EnvFailedError`; a bug of ours in the same lines keeps its own type.
+
+    Simulators raise `EnvError` for whatever a foreign environment or a lost process does, lanes FloatingPointError for
+    numbers that are not finite. No other exception is an environment's.
 
     Args:
         when: What the session was doing, such as `after step 100`.
-        kinds: Which exceptions.
     """
     try:
         yield
-    except kinds as error:
+    except (EnvError, FloatingPointError) as error:
         raise EnvFailedError(f"the environment failed {when}: {error}") from error
 
 
@@ -68,6 +72,10 @@ class Predictor(Protocol):
         stream: np.random.Generator | None = None,
     ) -> Float32[np.ndarray, "n act"]:
         """Actions of one seed's policy: deterministic, or sampled if there is a `stream`."""
+        ...
+
+    def plain(self, seed: int) -> Served:
+        """The policies of one seed, for programs without this package."""
         ...
 
 
@@ -147,8 +155,22 @@ class Session(Protocol):
         """Returns of the policies as they are now; rows that one policy of an archive answers share its mean."""
         ...
 
+    def play(self, preferences: Float64[np.ndarray, "p d"], episodes: int) -> Float64[np.ndarray, "seed p e d"]:
+        """Returns of single episodes; `share` makes of them what `evaluate` returns."""
+        ...
+
+    def share(
+        self, returns: Float64[np.ndarray, "seed p e d"], preferences: Float64[np.ndarray, "p d"]
+    ) -> Float64[np.ndarray, "seed p e d"]:
+        """The returns, with one mean for all rows that one policy of an archive answers."""
+        ...
+
     def predictor(self) -> Predictor:
         """A predictor with the current policies."""
+        ...
+
+    def predictor_of(self, parameters: Arrays, step: int) -> Predictor:
+        """A predictor with the policies in what `parameters` returned at a step."""
         ...
 
     def search_record(self) -> SearchRecord | None:

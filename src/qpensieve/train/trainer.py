@@ -16,15 +16,17 @@ from jaxtyping import Float, Float32, Float64, Int32, Int64, Shaped
 from qpensieve import config as configs
 from qpensieve.config import RunConfig
 from qpensieve.envs import LaneOptions, make_lanes
-from qpensieve.envs.base import State as LaneState
-from qpensieve.envs.registry import spec_of
+from qpensieve.learning.acting import Exportable, Served
 from qpensieve.learning.serving import act_by_policy, nearest, one_batch_each
 from qpensieve.learning.tally import Infos, Tally
+from qpensieve.machine import available_cores
 from qpensieve.methods import make_algorithm
 from qpensieve.records.trees import arrays_to_tree, tree_to_arrays, under
 from qpensieve.replay.layout import Rows, layout_of
 from qpensieve.replay.slots import Slots
-from qpensieve.train.collect import Collected, Collector
+from qpensieve.train.collect import Collected, Collecting, Collector
+from qpensieve.train.cores import make_devices, num_parts, spread
+from qpensieve.train.crew import Crew, can_work
 from qpensieve.train.evaluate import evaluate
 from qpensieve.train.learner import Block, Learner, TrainState, make_learner
 from qpensieve.train.session import EnvFailedError, check_finite, environment_errors
@@ -42,6 +44,11 @@ class _Pending:
     info: Any
     step: int
 
+    @property
+    def is_computing(self) -> bool:
+        is_ready = getattr(self.flat, "is_ready", None)  # parameters of the host have none
+        return is_ready is not None and not is_ready()
+
 
 class Trainer:
     """A run that advances block by block.
@@ -52,21 +59,18 @@ class Trainer:
 
     def __init__(self, config: RunConfig):
         configs.check(config)
-        self.config, self.spec = config, spec_of(config.domain)
+        self.config, self.spec = config, configs.spec_of(config)
         self.algorithm = make_algorithm(config.algo, config.agent, self.spec, config.kernels)
         self.layout = layout_of(self.spec, self.algorithm.acting)
         """The layout of a transition in a row of the replay."""
-        options = LaneOptions(num_threads=config.num_threads)
-        lanes = make_lanes(config.domain, self.num_lanes, self.lane_seeds, options)
-        self.collector = Collector(lanes, self.lane_seeds, config.block, self.algorithm)
         self._learner = _make_learner(self)
+        self.collector = _make_collector(self)
+        self._begin()
         self._slots = Slots(
             self.algorithm.learning, self.layout, self.capacity, self.num_lanes, discount=self.algorithm.discount
         )
         self.step = self.summed_to = self._written = 0
         self._state = self._learner.init(jnp.asarray(config.seed_list))
-        self._begin()
-        self._boundary: LaneState = lanes.state()
         self._acting = self.newest_flat()
         self._pending = _Pending(self._acting, None, 0)
         self._tally = Tally()
@@ -134,21 +138,25 @@ class Trainer:
 
     def advance(self) -> Rows:
         """Collect one block and hand it to the device; returns the rows of the block."""
-        policy = None if self.step < self.config.random_steps else self.collector.policy(self._acting)
         # A run that was resumed without its replay fills it again before it continues to learn.
         is_learning = self._written >= self.config.random_steps
         with environment_errors(f"after step {self.step}"):
-            collected = self.collector.collect(policy, self.block_number)
+            collected = self.collector.collect(self._next_policy(), self.block_number)
         block = self.place(collected)
         self.step += self.config.block
         self._written += self.config.block
+        # Whoever is waited for goes first: the next block begins as soon as its policy is there; but if the device is
+        # still busy with that policy, it gets its next work before anyone waits for it.
+        is_device_late = self._pending.is_computing
+        if not is_device_late:
+            self._hand_over()
         if is_learning:
             self._state, flat, info = self._learner.learn(self._state, block)
         else:
             self._state, flat, info = self._learner.write(self._state, block), self._pending.flat, None
-        self._hand_over()
+        if is_device_late:
+            self._hand_over()
         self._pending = _Pending(flat, info, self.step)
-        self._boundary = self.collector.lanes.state()
         return collected.rows
 
     def place(self, collected: Collected) -> Block:
@@ -179,7 +187,18 @@ class Trainer:
 
     def evaluate(self, preferences: Float64[np.ndarray, "p d"], episodes: int) -> Float64[np.ndarray, "seed p e d"]:
         """Returns of the policies as they are now."""
-        with environment_errors(f"in the evaluation at step {self.step}", (RuntimeError, ArithmeticError)):
+        return self.play(preferences, episodes)
+
+    def share(
+        self, returns: Float64[np.ndarray, "seed p e d"], preferences: Float64[np.ndarray, "p d"]
+    ) -> Float64[np.ndarray, "seed p e d"]:
+        """The returns as they are: a policy that is told the preference differs from row to row."""
+        del preferences
+        return returns
+
+    def play(self, preferences: Float64[np.ndarray, "p d"], episodes: int) -> Float64[np.ndarray, "seed p e d"]:
+        """Returns of single episodes."""
+        with environment_errors(f"in the evaluation at step {self.step}"):
             config = self.config
             return evaluate(config.domain, config.seed_list, self.act, preferences, episodes, config.max_eval_steps)
 
@@ -205,8 +224,17 @@ class Trainer:
         return np.asarray(self._learner.flat_actors(self._state))
 
     def predictor(self) -> "AgentPredictor":
-        """A predictor with the newest policies."""
-        return AgentPredictor(self.algorithm, self.newest_flat(), self.step)
+        """A predictor with the newest policies; DivergedError if they are no longer finite."""
+        flat = self.newest_flat()
+        self._check_finite("a parameter of the policy", flat)
+        return AgentPredictor(self.algorithm, flat, self.step)
+
+    def predictor_of(self, parameters: dict[str, np.ndarray], step: int) -> "AgentPredictor":
+        """A predictor with the policies in what `parameters` returned at a step."""
+        fresh = tree_to_arrays(self._state.agent)  # the optimisers, which parameters leave out
+        agent = arrays_to_tree(self._state.agent, fresh | parameters)
+        flat = np.asarray(self._learner.flat_actors(replace(self._state, agent=agent)))
+        return AgentPredictor(self.algorithm, flat, step)
 
     def search_record(self) -> None:
         """Nothing is searched here."""
@@ -222,7 +250,7 @@ class Trainer:
         arrays = tree_to_arrays(self._without_rows(), "state")
         for name, value in arrays.items():
             self._check_finite(name, value)
-        arrays |= {f"lanes/{name}": value for name, value in self._boundary.items()}
+        arrays |= {f"lanes/{name}": value for name, value in self.collector.state().items()}
         arrays |= self._tally.arrays()
         arrays |= {f"memory/{name}": value for name, value in self._slots.state().items()}
         arrays["acting"] = self._acting
@@ -239,10 +267,8 @@ class Trainer:
         """
         saved = arrays_to_tree(self._without_rows(), arrays, "state")
         buffer = self._slots.restored(saved.replay, under(arrays, "memory/"), rows, first)
-        self._state = replace(saved, replay=buffer)
-        self.collector.lanes.restore(under(arrays, "lanes/"))
-        self.collector.refresh_preferences(range(self.num_lanes))
-        self._boundary = self.collector.lanes.state()
+        self._state = self._learner.place(replace(saved, replay=buffer))
+        self.collector.restore(under(arrays, "lanes/"))
         self.step, count = (int(value) for value in arrays["counters"])
         self.summed_to, self._written = self.step, 0 if rows is None else self.step
         self._acting = arrays["acting"]
@@ -259,7 +285,8 @@ class Trainer:
             return
         config = replace(self.config, steps=steps)
         configs.check(config)
-        self._state = replace(self._state, replay=self._slots.grown(self._state.replay, self._capacity(config)))
+        grown = self._slots.grown(self._state.replay, self._capacity(config))
+        self._state = self._learner.place(replace(self._state, replay=grown))
         self.config = config
 
     def close(self) -> None:
@@ -269,9 +296,15 @@ class Trainer:
         return replace(self._state, replay=self._slots.without_rows(self._state.replay))
 
     def _hand_over(self) -> None:
-        """Let the policy of the last block act next; waits for the device."""
+        """Let the policy of the last block act next, and begin with it; waits for the device."""
         self.drain()
         self._acting = np.asarray(self._pending.flat)
+        if self.step < self.goal:
+            self.collector.begin(self._next_policy(), self.block_number)
+
+    def _next_policy(self) -> Any:
+        """What the next block is collected with; None: random actions."""
+        return None if self.step < self.config.random_steps else self.collector.policy(self._acting)
 
     def _check_finite(self, what: str, value: Shaped[np.ndarray, "rows *rest"]) -> None:
         """Raise if the newest block has produced a number that is not finite."""
@@ -325,6 +358,14 @@ class AgentPredictor:
 
         return act_by_policy(served_by, act)
 
+    def plain(self, seed: int) -> Served:
+        """The agents of one seed, and the preferences that they have."""
+        num, own = self.algorithm.agents_per_seed, self.algorithm.preferences
+        policies = self.algorithm.acting.policy(self.flat[seed * num : (seed + 1) * num])
+        if not isinstance(policies, Exportable):
+            raise ValueError(f"a {type(policies).__name__} cannot be exported: it must have a method plain")
+        return Served(policies.plain(self.step), own)
+
 
 def _chunks(freed: Sequence[Int32[np.ndarray, " _"]], none: int) -> Iterator[Int32[np.ndarray, "lane F"]]:
     """Slots to free, `FREED_AT_ONCE` of every lane at a time; filled with `none` if a lane has fewer."""
@@ -337,5 +378,25 @@ def _chunks(freed: Sequence[Int32[np.ndarray, " _"]], none: int) -> Iterator[Int
         yield chunk
 
 
+def _make_collector(trainer: Trainer) -> Collecting:
+    """In this process, or by a crew where there are cores to spare."""
+    config, seeds, behaviour = trainer.config, trainer.lane_seeds, trainer.algorithm.behaviour
+    num = num_workers(config.num_threads, trainer.num_agents, is_accelerated=jax.default_backend() != "cpu")
+    if num > 1 and isinstance(config.domain, str) and can_work(config.domain, behaviour):
+        return Crew(config.domain, seeds, config.block, behaviour, num)
+    lanes = make_lanes(config.domain, len(seeds), seeds, LaneOptions(num_threads=config.num_threads))
+    return Collector(lanes, seeds, config.block, behaviour)
+
+
+def num_workers(num_threads: int | None, num_agents: int, is_accelerated: bool) -> int:
+    """How many processes should collect; 1: none but this one.
+
+    Without an accelerator the cores are busy learning, and collecting is a small part of the time: then only if asked.
+    """
+    default = max(1, available_cores() - 1) if is_accelerated else 1
+    return min(num_threads or default, num_agents)
+
+
 def _make_learner(trainer: Trainer) -> Learner:
-    return make_learner(trainer.algorithm, trainer.layout, trainer.capacity)
+    make_devices(num_parts(trainer.num_agents, available_cores()))
+    return spread(make_learner(trainer.algorithm, trainer.layout, trainer.capacity), trainer.num_agents)

@@ -1,0 +1,32 @@
+"""Callbacks: code of your own, TensorBoard and Weights & Biases, told of a training while it runs.
+
+`agent.learn(steps, callback=...)` takes one or a list of them; `qpensieve train --tensorboard --wandb PROJECT
+--callback module:name` has the same for runs. A callback is a function `f(step, metrics)`, called with every row of
+training metrics and every evaluation, or an object with any of the methods of `Callback`; it need not inherit.
+
+To stop the training, return False (None and True go on) or raise `StopTraining`: what was learned is kept, can be saved
+and learned on. Any other exception of a callback ends the training as `CallbackError`, which names the callback; the
+agent is as of the newest block, and a run is saved first. No number depends on callbacks.
+"""
+
+from qpensieve.callbacks.protocol import (
+    Callback,
+    CallbackError,
+    Evaluation,
+    Metrics,
+    StopTraining,
+    Training,
+)
+from qpensieve.callbacks.tensorboard import TensorBoard
+from qpensieve.callbacks.wandb import WandB
+
+__all__ = [
+    "Callback",
+    "CallbackError",
+    "Evaluation",
+    "Metrics",
+    "StopTraining",
+    "TensorBoard",
+    "Training",
+    "WandB",
+]

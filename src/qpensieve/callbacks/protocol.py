@@ -1,0 +1,160 @@
+"""What callbacks may do, and what they are told."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from jaxtyping import Float, Float64
+
+from qpensieve.records.scores import RunSummary, scores
+
+End = Literal["done", "stopped", "failed"]
+"""How a training ended: all steps were done; a callback or Ctrl-C stopped it; something raised an error."""
+Answer = bool | None
+"""What a hook returns: False stops the training, None and True go on."""
+SHORT_GROUP, FULL_GROUP, TRAINING_GROUP = "eval", "eval_full", "train"
+SHORT_NAMES = {"ut": "UT", "hv": "HV"}
+"""Scores whose name people write in capitals."""
+
+
+class StopTraining(Exception):  # noqa: N818 (not an error: it was asked for)
+    """Raised by a callback to stop the training; what was learned is kept."""
+
+
+class CallbackError(RuntimeError):
+    """A callback raised an error, which is the cause; the message names the callback, its method and the step."""
+
+
+@dataclass(frozen=True, eq=False)
+class Metrics(Mapping[str, float]):
+    """Name -> mean over seeds, such as `train/critic_loss`, `eval/UT`; a mapping that cannot be changed.
+
+    Attributes:
+        per_seed: The same, name -> one value for each seed.
+    """
+
+    per_seed: Mapping[str, Float64[np.ndarray, " seed"]]
+
+    def __getitem__(self, name: str) -> float:
+        return float(self.per_seed[name].mean())
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.per_seed)
+
+    def __len__(self) -> int:
+        return len(self.per_seed)
+
+    def __repr__(self) -> str:
+        return f"Metrics({dict(self)})"
+
+
+@dataclass(frozen=True, eq=False)
+class Training:
+    """What a callback is told first.
+
+    Attributes:
+        domain: The environment.
+        algo: Name of the method.
+        objectives: Their names, in reward order.
+        seeds: The number of every seed; metrics per seed are in this order.
+        step: Where the training begins: 0, or what was learned before.
+        goal: The step at which it ends, unless it is stopped.
+        settings: All settings, as JSON has them.
+        folder: The run folder; None for an agent.
+        history: Step and metrics of all rows and evaluations of a run before it was resumed, for loggers that have not
+            got them.
+    """
+
+    domain: str
+    algo: str
+    objectives: tuple[str, ...]
+    seeds: tuple[int, ...]
+    step: int
+    goal: int
+    settings: Mapping[str, Any]
+    folder: Path | None = None
+    history: tuple[tuple[int, Metrics], ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """One evaluation.
+
+    Attributes:
+        objectives: Their names, in reward order.
+        preferences: Those evaluated on.
+        returns: Undiscounted returns.
+        summary: Scores of every seed.
+        is_full: Whether this is the full protocol (all test preferences, 10 episodes) of a run; else the short one.
+    """
+
+    objectives: tuple[str, ...]
+    preferences: Float64[np.ndarray, "p d"]
+    returns: Float64[np.ndarray, "seed p e d"]
+    summary: RunSummary
+    is_full: bool = False
+
+    @cached_property
+    def metrics(self) -> Metrics:
+        """`eval/UT`, `eval/HV`, `eval/front_size`, ...; `eval_full/...` of the full protocol."""
+        return evaluation_metrics(scores(self.summary), self.objectives, self.is_full)
+
+
+class Callback:
+    """The methods that a callback may have; each does nothing here, so that you write only those that you need."""
+
+    def on_start(self, training: Training) -> Answer:
+        """Training begins; called again by every `learn`."""
+
+    def on_step(self, step: int) -> Answer:
+        """A block (of pgmorl and pfa: an iteration) is done: every seed has done `step` environment steps."""
+
+    def on_metrics(self, step: int, metrics: Metrics) -> Answer:
+        """A row of the training log: means, up to `step`, since the last row. It comes every `log_period` steps."""
+
+    def on_evaluation(self, step: int, evaluation: Evaluation) -> Answer:
+        """The policies were evaluated: every `eval_period` steps and at the end."""
+
+    def on_end(self, step: int, end: End) -> None:
+        """Training ends, in whatever way: `done`, `stopped` or `failed`. Called whenever `on_start` was."""
+
+
+def training_metrics(means: Mapping[str, Float[np.ndarray, " rows"]], num_seeds: int) -> Metrics:
+    """A row of the log for callbacks.
+
+    Args:
+        means: Name -> a value for each seed, or for each agent or member of each seed, seed by seed.
+        num_seeds: How many seeds there are.
+    """
+    per_seed = lambda value: np.asarray(value, np.float64).reshape(num_seeds, -1).mean(axis=1)
+    return Metrics({f"{TRAINING_GROUP}/{name}": per_seed(value) for name, value in means.items()})
+
+
+def evaluation_metrics(scored: Mapping[str, np.ndarray], objectives: tuple[str, ...], is_full: bool) -> Metrics:
+    """The scores of an evaluation for callbacks.
+
+    Args:
+        scored: Name -> values [seed], or [seed, d] of a score of each objective.
+        objectives: Their names.
+        is_full: Whether it was the full protocol.
+    """
+    group, named = FULL_GROUP if is_full else SHORT_GROUP, {}
+    for name, values in scored.items():
+        shown = f"{group}/{SHORT_NAMES.get(name, name)}"
+        if values.ndim == 1:
+            named[shown] = values.astype(np.float64)
+        else:
+            named |= {f"{shown}/{one}": values[:, i].astype(np.float64) for i, one in enumerate(objectives)}
+    return Metrics(named)
+
+
+def scalars(metrics: Metrics, seeds: tuple[int, ...]) -> dict[str, float]:
+    """Name -> number for a logger: the means and, if there are several seeds, those of each as `seed_0/train/...`."""
+    named = dict(metrics)
+    if len(seeds) > 1:
+        for i, seed in enumerate(seeds):
+            named |= {f"seed_{seed}/{name}": float(values[i]) for name, values in metrics.per_seed.items()}
+    return named

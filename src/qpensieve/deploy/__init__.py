@@ -1,0 +1,5 @@
+"""Policies for programs without qpensieve: one file of arrays, and a loader that needs NumPy alone."""
+
+from qpensieve.deploy.policies import export_policy, write_loader, write_policy
+
+__all__ = ["export_policy", "write_loader", "write_policy"]

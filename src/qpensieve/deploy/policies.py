@@ -1,0 +1,169 @@
+"""A policy of a run or of an agent as one file of plain arrays, and its loader beside it."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from qpensieve import config as configs
+from qpensieve.config import RunConfig
+from qpensieve.deploy.qpensieve_policy import FORMAT
+from qpensieve.learning.acting import Plain, Served
+from qpensieve.records import checkpoint, evaluations, folder
+from qpensieve.records.atomic import write_npz, write_text
+from qpensieve.records.checkpoint import CheckpointError
+from qpensieve.records.scores import summarize
+from qpensieve.train.keeper import Keeper
+from qpensieve.train.session import Predictor, Session
+from qpensieve.train.sessions import open_session
+from qpensieve.types import EnvSpec
+
+LOADER = Path(__file__).with_name("qpensieve_policy.py")
+"""The loader; it needs NumPy alone."""
+
+
+def export_policy(  # noqa: PLR0913 (each is an option of the command)
+    source: Path,
+    out: Path,
+    seed: int | None = None,
+    step: int | None = None,
+    trust: bool = False,
+    say: Callable[[str], None] = lambda message: None,
+) -> Path:
+    """Write the policy of one seed of a run or saved agent as arrays that the loader reads; returns the file.
+
+    Args:
+        source: A run folder or a saved agent.
+        out: The file to write.
+        seed: Number of the seed. None: the one with the best UT, where the step was fully evaluated, else the first.
+        step: Step of a checkpoint or of kept parameters. None: the newest checkpoint.
+        trust: Whether code that the configuration of someone else imports may be run.
+        say: Is told which seed and step it is.
+
+    Raises:
+        ValueError: There is no such seed or step.
+    """
+    _check(source, out)
+    config = configs.load(source / folder.CONFIG, trust)
+    if seed is not None and seed not in config.seed_list:
+        raise ValueError(f"seed must be one of {', '.join(map(str, config.seed_list))}, got {seed}")
+    session = open_session(config)
+    try:
+        predictor, done = _predictor(source, session, step, say)
+        number, why = (seed, "") if seed is not None else _choose(source, config, done)
+        say(f"{config.domain}, {config.algo}: seed {number}{why}, step {done:,}")
+        return write_policy(predictor, session, config.seed_list.index(number), out, done)
+    finally:
+        session.close()
+
+
+def write_policy(predictor: Predictor, session: Session, row: int, out: Path, step: int) -> Path:
+    """Write the policies of one seed, the `row`-th of its session; returns the file."""
+    served, config = predictor.plain(row), session.config
+    about = {
+        "format": FORMAT,
+        "domain": config.domain_id,
+        "algo": config.algo,
+        "seed": config.seed_list[row],
+        "step": step,
+        **_environment(session.spec),
+        **_words(served.policies),
+    }
+    arrays = _arrays(served, session.spec.num_objectives)
+    write_npz(out, {"about": np.array(json.dumps(about | {"arrays": list(arrays)}))} | arrays)
+    return out
+
+
+def write_loader(beside: Path) -> tuple[Path, bool]:
+    """Put the loader beside a file; returns it, and whether it is ours: another file of that name is left alone."""
+    target = beside.with_name(LOADER.name)
+    text = LOADER.read_text()
+    if not target.exists() and not target.is_symlink():
+        write_text(target, text)
+    return target, target.is_file() and target.read_text() == text
+
+
+def _check(source: Path, out: Path) -> None:
+    if out.is_dir() or not out.name:
+        raise IsADirectoryError(f"out must be a file such as policy.npz, but {out} is a folder")
+    if (source / folder.CONFIG).exists():
+        return
+    runs = sorted(path.parent.name for path in source.glob(f"*/{folder.CONFIG}"))
+    holds = f"it holds several ({', '.join(runs)}): name one of them" if runs else f"it has no {folder.CONFIG}"
+    raise FileNotFoundError(f"{source} must be a run folder or a saved agent, but {holds}")
+
+
+def _predictor(source: Path, session: Session, step: int | None, say: Callable[[str], None]) -> tuple[Predictor, int]:
+    """The policies of a step, and the step."""
+    keeper = Keeper(source, session)
+    saved = keeper.latest(say) if step is None else keeper.at(step)
+    if saved is not None:
+        keeper.restore(saved)
+        return session.predictor(), saved.step
+    if step is None:
+        raise CheckpointError(f"{source} holds no checkpoint yet: train it first (qpensieve train or resume)")
+    kept = checkpoint.parameter_steps(source)
+    if step in kept:
+        return session.predictor_of(checkpoint.load_parameters(kept[step]), step), step
+    there = sorted({*kept, *checkpoint.kept_steps(source)})
+    raise ValueError(f"step must be one that {source} kept: {', '.join(map(str, there)) or 'none'}; got {step}")
+
+
+def _choose(source: Path, config: RunConfig, step: int) -> tuple[int, str]:
+    """The seed to take where none was named, and why."""
+    if config.seeds == 1:
+        return config.first_seed, ""
+    path = source / folder.EVALUATIONS
+    table = evaluations.load(path) if path.exists() else None
+    if table is None or step not in table.full_steps or table.num_seeds != config.seeds:
+        return config.first_seed, f" (the first of {config.seeds}; --seed takes another)"
+    returns = table.full_returns[table.full_steps.tolist().index(step)]
+    best = int(np.argmax(summarize(returns, table.full_preferences).ut))
+    return config.seed_list[best], f" (the best of {config.seeds} by UT; --seed takes another)"
+
+
+def _environment(spec: EnvSpec) -> dict[str, Any]:
+    """What the loader must know of the environment."""
+    box, indices = spec.action_box, spec.obs_indices
+    size = spec.action_size
+    entries = None if indices is None else zip(indices.firsts, indices.counts, strict=True)
+    return {
+        "objectives": list(spec.objectives),
+        "obs_size": spec.obs_size,
+        "obs_shape": list((spec.obs_size,) if spec.obs_shape is None else spec.obs_shape),
+        "obs_indices": None if entries is None else [list(range(first, first + count)) for first, count in entries],
+        "num_actions": spec.num_actions,
+        "first_action": spec.first_action,
+        "action_size": size,
+        "low": [-1.0] * size if box is None else list(box.low),
+        "high": [1.0] * size if box is None else list(box.high),
+        "action_shape": [size] if box is None else list(box.shape),
+        "action_dtype": "float32" if box is None else box.dtype,
+    }
+
+
+def _words(plain: Plain) -> dict[str, Any]:
+    """What the loader must know of the policies."""
+    return {
+        "head": plain.head,
+        "num_layers": len(plain.net.layers),
+        "activation": "tanh" if plain.net.is_tanh else "relu",
+        "is_normalized": plain.net.is_normalized,
+        "is_conditioned": plain.is_conditioned,
+        "epsilon": plain.epsilon,
+    }
+
+
+def _arrays(served: Served, num_objectives: int) -> dict[str, np.ndarray]:
+    """All numbers by name; those of each policy lead with an axis of policies."""
+    plain = served.policies
+    arrays = {**plain.arrays, **plain.shared}
+    for i, (weight, bias) in enumerate(plain.net.layers):
+        arrays |= {f"weight_{i}": weight, f"bias_{i}": bias[:, 0]}
+    if served.returns is not None:
+        return arrays | {"returns": served.returns}
+    # One policy for all preferences is the nearest to each of them, wherever it is said to be.
+    own = np.full((1, num_objectives), 1 / num_objectives) if served.preferences is None else served.preferences
+    return arrays | {"preferences": own}

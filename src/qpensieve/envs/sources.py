@@ -1,0 +1,175 @@
+"""Names of environments: what a name stands for, what it imports, and what to install where it is not known."""
+
+import difflib
+import importlib
+import re
+import sys
+from collections.abc import Callable
+from functools import partial
+from types import ModuleType
+from typing import Any, cast
+
+import gymnasium
+
+from qpensieve.importing import working_folder
+
+EnvFactory = Callable[[], gymnasium.Env]
+"""Makes a new environment at every call."""
+
+EnvSource = str | EnvFactory
+"""A factory, or the name of one: `module:factory`, a Gymnasium id, or `module:GymnasiumId-v0`."""
+
+
+LOCAL = "<this process>:"
+"""Begins the names of factories that cannot be imported."""
+_LOCAL_FACTORIES: dict[str, EnvFactory] = {}
+
+MO_IDS = re.compile(
+    r"(mo-|deep-sea-treasure|minecart|four-room|resource-gathering|breakable-bottles|fishwood|fruit-tree|water-reservoir)"
+)
+"""How the ids of MO-Gymnasium begin."""
+INSTALL_MO = 'pip install "qpensieve[mo]"'
+"""What installs MO-Gymnasium and what its environments import."""
+PACKAGES = {
+    "Box2D": "box2d",
+    "ale_py": "ale-py",
+    "cv2": "opencv-python",
+    "gym_super_mario_bros": "gym-super-mario-bros",
+    "highway_env": "highway-env",
+    "mo_gymnasium": "mo-gymnasium",
+    "nes_py": "nes-py",
+    "PIL": "pillow",
+}
+"""Module -> package that holds it, where they are called differently."""
+
+
+def name_for(source: Any) -> str:
+    """A name that `resolve` finds `source` by: `module:name` if it can be imported, else one for this process alone."""
+    if isinstance(source, str):
+        return source
+    factory = resolve(source)
+    module, attribute = getattr(source, "__module__", None) or "", getattr(source, "__qualname__", "")
+    if module != "__main__" and getattr(sys.modules.get(module), attribute, None) is source:
+        return f"{module}:{attribute}"
+    name, number = f"{LOCAL}{name_of(source)}", 1
+    while _LOCAL_FACTORIES.setdefault(name, factory) is not factory:
+        number += 1
+        name = f"{LOCAL}{name_of(source)} ({number})"
+    return name
+
+
+def is_local(name: str) -> bool:
+    """Whether only this process can make the environment of this name."""
+    return name.startswith(LOCAL)
+
+
+def resolve(source: Any) -> EnvFactory:
+    """The factory for `source`, a function or a name; a factory made from a name can be pickled.
+
+    Raises:
+        ValueError: If `source` is neither.
+    """
+    if isinstance(source, gymnasium.Env):
+        raise ValueError(f"{source} is one environment, but every lane needs its own: pass a function that makes one")
+    if callable(source):
+        return cast(EnvFactory, source)
+    if not isinstance(source, str):
+        raise ValueError(f"an environment must be a name or a function that makes one, got {source!r}")
+    if source in _LOCAL_FACTORIES:
+        return _LOCAL_FACTORIES[source]
+    if _named_factory(source) is None:
+        _check_registered(source)
+    return partial(_make, source)
+
+
+def name_of(source: EnvSource) -> str:
+    """The name of `source` in messages and results."""
+    if isinstance(source, str):
+        return source.removeprefix(LOCAL)
+    return getattr(getattr(source, "func", source), "__qualname__", repr(source))
+
+
+def needs_package(error: BaseException) -> str | None:
+    """What to install, where an environment failed because a package is missing; None if it failed otherwise."""
+    cause = error.__cause__ if isinstance(error, gymnasium.error.DependencyNotInstalled) else error
+    if isinstance(cause, ModuleNotFoundError) and cause.name:
+        module = cause.name.partition(".")[0]
+        return f"it needs the Python module {module!r}, which is not installed: pip install {_package(module)}"
+    if isinstance(error, gymnasium.error.DependencyNotInstalled):
+        return f"it needs a package that is not installed: {error}"
+    return None
+
+
+def missing_package(env_id: str) -> str | None:
+    """What to install to know an id that looks like one of MO-Gymnasium's; None where that is installed or it is not.
+
+    The ids of MO-Gymnasium are registered on the way.
+    """
+    try:
+        importlib.import_module("mo_gymnasium")
+    except ModuleNotFoundError as error:
+        if MO_IDS.match(env_id.lower()):
+            return f"it looks like an id of MO-Gymnasium, which is not installed ({error}): {INSTALL_MO}"
+    return None
+
+
+def _package(module: str) -> str:
+    return PACKAGES.get(module, module.replace("_", "-"))
+
+
+def _named_factory(name: str) -> EnvFactory | None:
+    """The callable that `module:factory` names, or None if `name` can only be a Gymnasium id."""
+    module_name, colon, attribute = name.partition(":")
+    if not colon:
+        return None
+    if not module_name or not attribute:
+        raise ValueError(f"an environment must be written module:factory or module:GymnasiumId-v0, got {name!r}")
+    module = _import(module_name, name)
+    factory: EnvFactory | None = getattr(module, attribute, None)
+    return factory if callable(factory) else None
+
+
+def _import(module_name: str, name: str) -> ModuleType:
+    """The module of an environment; ValueError names both, whatever its code raises (a script may even exit)."""
+    try:
+        with working_folder():
+            return importlib.import_module(module_name)
+    except (Exception, SystemExit) as error:
+        kind = "" if isinstance(error, ImportError | TypeError) else f"{type(error).__name__}: "  # ".mine": a TypeError
+        is_absent = isinstance(error, ModuleNotFoundError) and error.name in (module_name, module_name.split(".")[0])
+        where = "; it must be installed, on PYTHONPATH or a file of the working folder" if is_absent else ""
+        reason = f"cannot import module {module_name!r} of environment {name!r}: {kind}{error}{where}"
+        raise ValueError(reason) from error
+
+
+def _make(name: str) -> gymnasium.Env:
+    factory = _named_factory(name)
+    if factory is not None:
+        with working_folder():  # a factory may import what stands beside it
+            return factory()
+    # A worker process begins with an empty registry, so the check that fills it comes first.
+    _check_registered(name)
+    return gymnasium.make(name, disable_env_checker=True)
+
+
+def _check_registered(name: str) -> None:
+    """Fill Gymnasium's registry as far as needed to know `name`; ValueError if it stays unknown."""
+    module_name, _, env_id = name.rpartition(":")
+    module = _import(module_name, name) if module_name else None
+    if is_registered(env_id):
+        return
+    hint = missing_package(env_id)
+    if is_registered(env_id):
+        return
+    nearest = difflib.get_close_matches(env_id, list(gymnasium.registry))
+    meant = f"; did you mean {', '.join(nearest)}?" if nearest else ""
+    where = getattr(module, "__file__", None)
+    factory = f" nor a factory in module {module_name!r}{f' ({where})' if where else ''}" if module_name else ""
+    install = f"; {hint}" if hint else ""
+    what = f"{env_id!r} is not a registered Gymnasium id{factory}{meant}{install}"
+    raise ValueError(f"unknown environment {name!r}: {what}")
+
+
+def is_registered(env_id: str) -> bool:
+    """True for a registered id, also one without its version."""
+    return env_id in gymnasium.registry or any(known.rpartition("-v")[0] == env_id for known in gymnasium.registry)

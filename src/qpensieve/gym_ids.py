@@ -1,0 +1,54 @@
+"""The Gymnasium ids of the ten domains, registered by `import qpensieve`; light, so that the import is."""
+
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import Any
+
+import gymnasium
+
+NAMESPACE = "qpensieve"
+NAMES = (
+    *("DST2d", "LunarLander4d", "LunarLander5d", "HalfCheetah2d", "Hopper2d", "Hopper3d", "Hopper5d", "Walker2d"),
+    *("Ant2d", "Ant3d"),
+)
+"""The domains; what they are stands in `envs/registry.py`."""
+
+
+def gym_id(name: str) -> str:
+    """The Gymnasium id of a domain."""
+    return f"{NAMESPACE}/{name}-v0"
+
+
+class Metadata(Mapping[str, Any]):
+    """Objectives and reference point of a domain, looked up in the table of domains when they are read."""
+
+    def __init__(self, name: str):
+        self.name = name
+
+    def _read(self) -> dict[str, Any]:
+        spec = import_module("qpensieve.envs.registry").DOMAINS[self.name].spec  # by name: the table imports this file
+        return {"objectives": spec.objectives, "reference_point": spec.reference}
+
+    def __getitem__(self, key: str) -> Any:
+        return self._read()[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._read())
+
+    def __len__(self) -> int:
+        return len(self._read())
+
+
+def register() -> None:
+    """Register the ids, with objectives and reference point in their spec's metadata."""
+    for name in NAMES:
+        if gym_id(name) in gymnasium.registry:
+            continue
+        # Gymnasium's passive checker warns about every reward that is not a single number; the lanes check instead.
+        gymnasium.register(
+            gym_id(name),
+            entry_point="qpensieve.envs.gym_env:LaneEnv",
+            kwargs={"domain": name},
+            disable_env_checker=True,
+        )
+        gymnasium.registry[gym_id(name)].metadata = Metadata(name)  # pyright: ignore[reportAttributeAccessIssue]

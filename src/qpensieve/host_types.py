@@ -1,0 +1,236 @@
+"""Data types of the host side: what environments are, how algorithms act. The axis legend is in `types.py`.
+
+No JAX here, nor in anything that stepping lanes and acting imports: processes that only collect start in a fraction of
+the time.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from jaxtyping import Bool, Float, Float32, Int, Shaped
+
+from qpensieve.preferences import Sampler
+
+FloatArray = Float[np.ndarray, "..."]
+BoolArray = Bool[np.ndarray, "..."]
+IntArray = Int[np.ndarray, "..."]
+
+
+@dataclass(frozen=True)
+class ActionBox:
+    """The bounded box of actions of a foreign environment; here actions lie in [-1, 1] and are flat.
+
+    Attributes:
+        low: Lowest number of each entry.
+        high: Highest number of each entry.
+        shape: Shape of an action.
+        dtype: Name of its type.
+    """
+
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    shape: tuple[int, ...]
+    dtype: str = "float32"
+
+    def rescale(self, actions: Float[np.ndarray, "n act"]) -> Float[np.ndarray, "n ..."]:
+        """Actions in [-1, 1] as points of the box: -1 is its low, 0 its middle, 1 its high; in its dtype and shape."""
+        low, high = np.array(self.low), np.array(self.high)
+        points = low + (np.asarray(actions, np.float64) + 1.0) / 2.0 * (high - low)
+        # Rounding may pass a bound by one unit in the last place, and some environments refuse that.
+        return np.clip(points, low, high).astype(self.dtype).reshape(-1, *self.shape)
+
+
+@dataclass(frozen=True)
+class Indices:
+    """Whole numbers that an environment observes, without an order: each becomes as many numbers as it has values.
+
+    Attributes:
+        counts: How many values each entry has.
+        firsts: The lowest value of each entry.
+    """
+
+    counts: tuple[int, ...]
+    firsts: tuple[int, ...]
+
+    def encode(self, values: Float[np.ndarray, "n entries"]) -> Float[np.ndarray, "n obs"]:
+        """One-hot rows: 1 at the value of each entry, 0 elsewhere.
+
+        Raises:
+            ValueError: If a value is none of the entry's.
+        """
+        indices = values - np.array(self.firsts)
+        is_value = (indices >= 0) & (indices < np.array(self.counts)) & (indices == np.floor(indices))
+        if not is_value.all():
+            row, entry = np.argwhere(~is_value)[0]
+            first, last = self.firsts[entry], self.firsts[entry] + self.counts[entry] - 1
+            raise ValueError(
+                f"observation must be whole numbers, entry {entry} from {first} to {last}; got {values[row, entry]:g}"
+            )
+        starts = np.cumsum((0, *self.counts[:-1]))
+        rows = np.zeros((len(values), sum(self.counts)), values.dtype)
+        rows[np.arange(len(values))[:, None], starts + indices.astype(np.int64)] = 1.0
+        return rows
+
+
+@dataclass(frozen=True)
+class EnvSpec:
+    """What algorithms and reports may know about an environment.
+
+    Attributes:
+        id: Domain name such as `Hopper2d`, or the id of a foreign Gymnasium environment.
+        obs_size: Length of an observation.
+        action_size: Length of an action; to algorithms and lanes actions lie in [-1, 1].
+        objectives: One name per objective, in reward order.
+        reference: Reference point of the hypervolume, or None if no one has set one.
+        max_steps: Time limit in environment steps, or None if the environment keeps its own.
+        num_actions: Discrete environments: an action is one number, an index below this. None: actions are continuous.
+        action_box: The actions that the environment itself takes; None: those in [-1, 1] as they are.
+        obs_shape: Shape of the environment's own observation; None: flat, as algorithms and lanes see it.
+        first_action: Discrete environments: what the environment calls index 0.
+        obs_indices: The environment observes whole numbers, seen one-hot by algorithms and lanes. None: plain numbers.
+    """
+
+    id: str
+    obs_size: int
+    action_size: int
+    objectives: tuple[str, ...]
+    reference: tuple[float, ...] | None
+    max_steps: int | None
+    num_actions: int | None = None
+    action_box: ActionBox | None = None
+    obs_shape: tuple[int, ...] | None = None
+    first_action: int = 0
+    obs_indices: Indices | None = None
+
+    @property
+    def num_objectives(self) -> int:
+        return len(self.objectives)
+
+    def native_actions(self, actions: Float[np.ndarray, "n act"]) -> Shaped[np.ndarray, "n ..."]:
+        """Actions of an algorithm as the environment's own `step` takes them: in its box, or integer indices [n]."""
+        if self.num_actions is not None:
+            return self.first_action + actions[:, 0].astype(np.int64)
+        return actions if self.action_box is None else self.action_box.rescale(actions)
+
+    def encoded(self, observations: Float[np.ndarray, "n ..."]) -> Float[np.ndarray, "n obs"]:
+        """Observations of the environment as algorithms and lanes see them: flat; one-hot where they are indices."""
+        flat = observations.reshape(len(observations), -1)
+        return flat if self.obs_indices is None else self.obs_indices.encode(flat)
+
+    def rows(self, obs: Any) -> tuple[Float32[np.ndarray, "n obs"], bool]:
+        """One observation or a batch, flat or in the environment's own shape, as rows; and whether it was one alone.
+
+        Raises:
+            ValueError: If the shape is another, or an index is none of its values.
+        """
+        values = np.asarray(obs, np.float32)
+        own = (self.obs_size,) if self.obs_shape is None else self.obs_shape
+        shapes = (own,) if self.obs_indices is not None else ((self.obs_size,), own)
+        is_single = values.shape in shapes
+        if not is_single and (values.ndim == 0 or values.shape[1:] not in shapes):
+            many = ", ".join(("n", *map(str, shapes[0])))
+            raise ValueError(f"obs must have shape {shapes[0]} or ({many}{',' * (many == 'n')}), got {values.shape}")
+        if values.size == 0:
+            raise ValueError("obs must hold at least one observation, got none")
+        if not np.isfinite(values).all():
+            raise ValueError(f"obs must be finite, got {values[~np.isfinite(values)][0]}")
+        return self.encoded(values[None] if is_single else values), is_single
+
+
+@dataclass
+class Step:
+    """What one step of n lanes returns. Not frozen: it is made at every step, and that would take five times as long.
+
+    Attributes:
+        obs: Observation to act on next; if an episode ended, the first of the next episode.
+        reward: Reward vector of the step.
+        terminated: True if the episode really ended: nothing follows, do not bootstrap.
+        truncated: True if only the time limit cut it: bootstrap from `last_obs`.
+        last_obs: Observation reached by this step, before any reset. It is the `s_next` of a transition.
+    """
+
+    obs: Float[np.ndarray, "n obs"]
+    reward: Float[np.ndarray, "n d"]
+    terminated: Bool[np.ndarray, " n"]
+    truncated: Bool[np.ndarray, " n"]
+    last_obs: Float[np.ndarray, "n obs"]
+
+    @cached_property
+    def done(self) -> Bool[np.ndarray, " n"]:
+        """Whether the episode is over, for either reason."""
+        return self.terminated | self.truncated
+
+
+Parameters = Float32[np.ndarray, "n parameters"]
+"""Flat actors of n agents, a row each."""
+Observed = Float32[np.ndarray, "n rows obs"]
+Asked = Float32[np.ndarray, "n rows d"]
+"""The preference that each row asks for."""
+Noise = Float32[np.ndarray, "n rows c"]
+Stored = Float32[np.ndarray, "n rows a"]
+"""Actions as the replay stores them."""
+Actions = Float32[np.ndarray, "n rows act"]
+"""Actions as the environment takes them."""
+
+
+@runtime_checkable
+class Explorer(Protocol):
+    """What a collector acts with: the policies of n agents in plain NumPy, each in its own rows."""
+
+    def explore(self, obs: Observed, lam: Asked, noise: Noise, step: int) -> Stored:
+        """Actions to learn from; rows are the lanes that an agent acts in."""
+        ...
+
+
+@runtime_checkable
+class HostPolicy(Explorer, Protocol):
+    """Everything that the policies of n agents can do on the host."""
+
+    def sample(self, obs: Observed, lam: Asked, noise: Noise, step: int) -> Stored:
+        """Sampled actions of the policy that is evaluated, for any rows."""
+        ...
+
+    def exploit(self, obs: Observed, lam: Asked) -> Actions:
+        """Deterministic actions."""
+        ...
+
+
+@dataclass(frozen=True)
+class Acting:
+    """How an algorithm acts on the host, without a device.
+
+    Attributes:
+        policy: Flat actors -> policies.
+        draw_noise: (generator, K) -> noise of K steps of one lane [K, c], for `explore`.
+        draw_actions: (generator, K) -> K uniformly random actions [K, a], as the replay stores them.
+        decode: Stored actions [..., a] -> actions of the environment [..., act].
+        action_size: Number of values that the replay stores for an action.
+        is_discrete: Whether the algorithm can act in an environment with discrete actions.
+    """
+
+    policy: Callable[[Parameters], HostPolicy]
+    draw_noise: Callable[[np.random.Generator, int], Float32[np.ndarray, "K c"]]
+    draw_actions: Callable[[np.random.Generator, int], Float32[np.ndarray, "K a"]]
+    decode: Callable[[Float32[np.ndarray, "*batch a"]], Float32[np.ndarray, "*batch act"]]
+    action_size: int
+    is_discrete: bool = False
+
+
+@dataclass(frozen=True)
+class Behaviour:
+    """All that collecting needs to know about an algorithm; unlike the algorithm it can be sent to another process.
+
+    Attributes:
+        acting: How to act.
+        sampler: Distribution of the preferences that episodes act under.
+        num_lanes: Number of environments that one agent acts in.
+        has_own_preferences: Whether each agent has a preference of its own; it then gets none in its first lane.
+    """
+
+    acting: Acting
+    sampler: Sampler = "uniform-sum"
+    num_lanes: int = 1
+    has_own_preferences: bool = False

@@ -1,0 +1,402 @@
+"""Blocks collected on several cores: each worker process collects the block of a few agents, from first step to last.
+
+Within a block the policy is fixed and lanes do not depend on each other. So there is one task per worker and block, and
+the numbers are those of one `Collector`, bit for bit. Parameters and rows lie in memory that both sides see; commands
+and the state of the lanes go through pipes.
+
+Workers are plain programs, not forks or copies of the user's script. They end when their input ends, so also when
+this process is killed. The parent keeps the lanes' state after every whole block: after any failure the workers are
+gone, and the next block starts new ones from there.
+"""
+
+import json
+import mmap
+import os
+import pickle
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import traceback
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, BinaryIO
+
+import numpy as np
+from jaxtyping import Float32
+
+from qpensieve.envs.parts import join_states, split_state
+from qpensieve.envs.registry import find_domain, make_lanes
+from qpensieve.envs.simulator import EnvError, LaneOptions, State
+from qpensieve.envs.sources import EnvSource
+from qpensieve.host_types import Behaviour, Parameters
+from qpensieve.replay.columns import Columns, columns_of
+from qpensieve.train.collect import Collected, Collector, PastPreferences
+
+START, COLLECT, RESTORE, ANSWER, FAILURE = b"S", b"C", b"R", b"A", b"F"
+HEADER = struct.Struct("<cQ")
+CLOSE_SECONDS = 5.0
+"""How long a worker may take to end by itself before it is killed."""
+ENVIRONMENTS_ERRORS = (EnvError, FloatingPointError)
+PROGRAM = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from qpensieve.train import crew; crew.main()"
+ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+"""The products of acting are too small for more; idle threads of every worker would wait in each other's way."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a worker does all its life.
+
+    Attributes:
+        domain: The domain of the lanes.
+        seeds: Seed of each of its lanes.
+        first_lane: Number of the first one.
+        block: Steps of a block.
+        behaviour: How to act.
+        memory: File descriptor of the memory that it shares with the parent.
+    """
+
+    domain: str
+    seeds: list[int]
+    first_lane: int
+    block: int
+    behaviour: Behaviour
+    memory: int
+
+    @property
+    def options(self) -> LaneOptions:
+        return LaneOptions(num_threads=1, first_lane=self.first_lane)
+
+    @property
+    def num_agents(self) -> int:
+        return len(self.seeds) // self.behaviour.num_lanes
+
+
+def can_work(domain: EnvSource, behaviour: Behaviour) -> bool:
+    """Whether a crew can collect this: a domain of ours, a behaviour that can be sent, a system with shared files."""
+    if os.name != "posix" or not sys.executable or not isinstance(domain, str) or find_domain(domain) is None:
+        return False
+    try:
+        pickle.dumps(behaviour)
+    except (pickle.PicklingError, AttributeError, TypeError):
+        return False
+    return True
+
+
+class Crew(PastPreferences):
+    """Collects like `Collector`, in `num_workers` processes.
+
+    Args:
+        domain: One of our domains.
+        seeds: Seed of each lane, agent by agent.
+        block: Steps of a block.
+        behaviour: How to act, and in how many lanes each agent does.
+        num_workers: Processes; at most one per agent.
+    """
+
+    def __init__(self, domain: str, seeds: list[int], block: int, behaviour: Behaviour, num_workers: int):
+        known = find_domain(domain)
+        assert known is not None
+        super().__init__(seeds, known.spec.num_objectives, behaviour.sampler)
+        self._domain, self._seeds, self._block, self._behaviour = known.id, seeds, block, behaviour
+        self._columns = columns_of(known.spec, behaviour.acting)
+        num_agents = len(seeds) // behaviour.num_lanes
+        self.num_workers = min(num_workers, num_agents)
+        self._edges = np.linspace(0, num_agents, self.num_workers + 1).astype(np.int64) * behaviour.num_lanes
+        self._workers: list[_Worker] = []
+        self._is_starting = False
+        self._begun: tuple[Parameters | None, int] | None = None
+        self._failure: EnvError | None = None
+        self._parts: list[bytes] = []
+        """State of each worker's lanes at the end of the newest whole block, as it came."""
+
+    def start(self) -> None:
+        """Begin the first episodes; returns while the workers are still starting."""
+        with self._whole_command():
+            self._open()
+            for worker in self._workers:
+                worker.send(START)
+        self._is_starting = True
+
+    def state(self) -> State:
+        """The lanes as they were at the end of the newest whole block."""
+        self._finish_start()
+        return join_states([pickle.loads(part) for part in self._parts])
+
+    def restore(self, state: State) -> None:
+        """Continue from what `state` returned."""
+        lanes = make_lanes(self._domain, len(self._seeds), self._seeds, LaneOptions(num_threads=1))
+        lanes.check_state(state)
+        lanes.close()
+        self._finish_start()
+        self._drop_begun()
+        self._failure = None
+        self._parts = [pickle.dumps(part) for part in split_state(state, self._edges)]
+        self._go_to_boundary()
+
+    def policy(self, flat: Parameters) -> Parameters:
+        """What to collect with."""
+        return flat
+
+    def begin(self, policy: Parameters | None, number: int) -> None:
+        """Begin a block that will be asked for next; a failure is raised when it is."""
+        try:
+            self._ask(policy, number)
+        except EnvError as error:
+            self._failure = error
+
+    def collect(self, policy: Parameters | None, number: int) -> Collected:
+        """Block `number`: K steps of every lane, with `policy`, or uniformly random actions without one."""
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+        if self._begun is None or self._begun[0] is not policy or self._begun[1] != number:
+            self._drop_begun()
+            self._ask(policy, number)
+        self._begun = None
+        block = Collected.empty(len(self._seeds), self._block, self._columns)
+        with self._whole_command():
+            parts = [worker.answer() for worker in self._workers]
+            for worker, ends in zip(self._workers, pairwise(self._edges.tolist()), strict=True):
+                worker.memory.copy_to(block, slice(*ends))
+        self._parts = parts
+        return block
+
+    def close(self) -> None:
+        self._begun = None
+        for worker in self._workers:
+            worker.close()
+        self._workers = []
+
+    def _ask(self, policy: Parameters | None, number: int) -> None:
+        self._finish_start()
+        if not self._workers:
+            self._go_to_boundary()
+        agents = self._edges // self._behaviour.num_lanes
+        with self._whole_command():
+            for worker, ends in zip(self._workers, pairwise(agents.tolist()), strict=True):
+                worker.ask_for_block(None if policy is None else policy[slice(*ends)], number)
+        self._begun = (policy, number)
+
+    def _drop_begun(self) -> None:
+        """End the workers if they collect a block that nobody will ask for; the next command starts new ones."""
+        if self._begun is not None:
+            self._kill()
+
+    def _finish_start(self) -> None:
+        if self._is_starting:
+            self._is_starting = False
+            with self._whole_command():
+                self._parts = [worker.answer() for worker in self._workers]
+
+    def _go_to_boundary(self) -> None:
+        """Bring the workers, new ones if there are none, to the end of the newest whole block."""
+        with self._whole_command():
+            self._open()
+            for worker, part in zip(self._workers, self._parts, strict=True):
+                worker.send(RESTORE, part)
+            for worker in self._workers:
+                worker.answer()
+
+    def _open(self) -> None:
+        if self._workers:
+            return
+        for first, end in pairwise(self._edges.tolist()):
+            task = Task(self._domain, self._seeds[first:end], first, self._block, self._behaviour, -1)
+            self._workers.append(_Worker(task, self._columns))
+
+    @contextmanager
+    def _whole_command(self) -> Iterator[None]:
+        """End the workers if a command fails halfway, also by Ctrl-C: they are no longer where the session is."""
+        try:
+            yield
+        except BaseException:
+            self._kill()
+            raise
+
+    def _kill(self) -> None:
+        for worker in self._workers:
+            worker.kill()
+        self.close()
+
+
+class _Memory:
+    """A file without a name in memory: the rows of a block, and after them the parameters to act with."""
+
+    def __init__(self, file: int, num_lanes: int, block: int, columns: Columns):
+        self.file = file
+        parts = Collected.parts(num_lanes, block, columns)
+        sizes = [int(np.prod(shape)) * dtype.itemsize for shape, dtype in parts]
+        starts = [sum(-(-size // 8) * 8 for size in sizes[:i]) for i in range(len(sizes) + 1)]
+        self._rows_size = -(-starts[-1] // mmap.ALLOCATIONGRANULARITY) * mmap.ALLOCATIONGRANULARITY
+        self._grow(self._rows_size)
+        rows = mmap.mmap(file, self._rows_size)
+        self.block = Collected(
+            *(np.ndarray(*part, buffer=rows, offset=at) for part, at in zip(parts, starts, strict=False))
+        )
+        self._flat: np.ndarray | None = None
+
+    def flat(self, num_agents: int, width: int) -> Float32[np.ndarray, "agent parameters"]:
+        """The parameters; their number never changes."""
+        if self._flat is None:
+            size = num_agents * width * 4
+            self._grow(self._rows_size + size)
+            content = mmap.mmap(self.file, size, offset=self._rows_size)
+            self._flat = np.ndarray((num_agents, width), np.float32, content)
+        return self._flat
+
+    def copy_to(self, block: Collected, lanes: slice) -> None:
+        block.rows[lanes], block.lam[lanes] = self.block.rows, self.block.lam
+        block.episodes[lanes], block.done[lanes] = self.block.episodes, self.block.done
+
+    def _grow(self, size: int) -> None:
+        if os.fstat(self.file).st_size < size:
+            os.ftruncate(self.file, size)
+
+
+class _Worker:
+    """One worker process, the pipes to it and the memory that it shares."""
+
+    def __init__(self, task: Task, columns: Columns):
+        self._task = task
+        file = _unnamed_file()
+        try:
+            self.memory = _Memory(file, len(task.seeds), task.block, columns)
+            os.set_inheritable(file, True)
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", PROGRAM, json.dumps(sys.path)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env=os.environ | ONE_THREAD | {"JAX_PLATFORMS": "cpu"},
+                pass_fds=(file,),
+            )
+        except BaseException:
+            os.close(file)
+            raise
+        self._close = weakref.finalize(self, _end, self._process, file)
+        own = pickle.dumps(Task(**{**vars(task), "memory": file}))
+        self.send(START, own)
+
+    def send(self, command: bytes, content: bytes = b"") -> None:
+        pipe = self._process.stdin
+        assert pipe is not None
+        try:
+            pipe.write(HEADER.pack(command, len(content)) + content)
+            pipe.flush()
+        except BrokenPipeError:
+            raise self._lost() from None
+
+    def ask_for_block(self, flat: Parameters | None, number: int) -> None:
+        width = 0 if flat is None else flat.shape[1]
+        if flat is not None:
+            self.memory.flat(*flat.shape)[:] = flat
+        self.send(COLLECT, pickle.dumps((number, width)))
+
+    def answer(self) -> bytes:
+        """The answer to the command, a pickled state; raises what the worker raised."""
+        kind, content = _read_message(self._process.stdout, self._lost)
+        if kind == FAILURE:
+            raise _raised(*pickle.loads(content))
+        return content
+
+    def close(self) -> None:
+        self._close()
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def _lost(self) -> EnvError:
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(CLOSE_SECONDS)
+        first, last = self._task.first_lane, self._task.first_lane + len(self._task.seeds) - 1
+        return EnvError(
+            f"{self._task.domain}: the process that steps lanes {first} to {last} ended with code "
+            f"{self._process.returncode}; if it had something to say, that is on standard error"
+        )
+
+
+class _WorkerError(Exception):
+    """Carries the worker's traceback as the cause of the error raised here."""
+
+
+def _raised(kind: str, message: str, trace: str) -> Exception:
+    """The error of a worker; an environment's keeps its type, any other is a bug of ours and names it."""
+    known = next((own for own in ENVIRONMENTS_ERRORS if own.__name__ == kind), None)
+    error = RuntimeError(f"{kind}: {message}") if known is None else known(message)
+    error.__cause__ = _WorkerError(trace)
+    return error
+
+
+def _unnamed_file() -> int:
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("qpensieve")
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
+
+
+def _end(process: subprocess.Popen[bytes], file: int) -> None:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    with suppress(BrokenPipeError):
+        process.stdin.close()  # the worker ends at the end of its input
+    process.stdout.close()
+    try:
+        process.wait(CLOSE_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    os.close(file)
+
+
+def _read_message(pipe: Any, lost: Any) -> tuple[bytes, bytes]:
+    header = pipe.read(HEADER.size)
+    if len(header) < HEADER.size:
+        raise lost()
+    kind, size = HEADER.unpack(header)
+    content = pipe.read(size)
+    if len(content) < size:
+        raise lost()
+    return kind, content
+
+
+def serve(commands: BinaryIO, answers: BinaryIO) -> None:
+    """The main loop of a worker: answer commands until the input ends."""
+    _, content = _read_message(commands, EOFError)
+    task: Task = pickle.loads(content)
+    lanes = make_lanes(task.domain, len(task.seeds), task.seeds, task.options)
+    collector = Collector(lanes, task.seeds, task.block, task.behaviour)
+    memory = _Memory(task.memory, len(task.seeds), task.block, columns_of(lanes.spec, task.behaviour.acting))
+    while True:
+        command, content = _read_message(commands, EOFError)
+        try:
+            _obey(collector, memory, task.num_agents, command, content)
+            kind, answer = ANSWER, pickle.dumps(collector.state())
+        except Exception as error:
+            kind, answer = FAILURE, pickle.dumps((type(error).__name__, str(error), traceback.format_exc()))
+        answers.write(HEADER.pack(kind, len(answer)) + answer)
+        answers.flush()
+
+
+def _obey(collector: Collector, memory: _Memory, num_agents: int, command: bytes, content: bytes) -> None:
+    if command == START:
+        collector.start()
+    elif command == RESTORE:
+        collector.restore(pickle.loads(content))
+    else:
+        number, width = pickle.loads(content)
+        policy = collector.policy(memory.flat(num_agents, width)) if width else None
+        collector.collect(policy, number, memory.block)
+
+
+def main() -> None:
+    # Ctrl-C reaches all processes of a terminal; the parent decides what it means.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # a stray print must not end up among the answers
+    with suppress(BrokenPipeError, EOFError):  # the parent has ended
+        serve(sys.stdin.buffer, answers)
+    os._exit(0)  # an answer that nobody reads would be tried once more, and complained about

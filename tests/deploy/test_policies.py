@@ -1,0 +1,286 @@
+"""Exported policies act as the agents they come from, in a process that has NumPy alone."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import qpensieve
+from qpensieve import Agent, cli
+from qpensieve.deploy import policies
+from qpensieve.deploy.qpensieve_policy import load
+from qpensieve.methods import METHODS
+from qpensieve.population.answering import ArchivePredictor, Policies
+from qpensieve.records import evaluations
+from qpensieve.records.scores import summarize
+from qpensieve.train.trainer import AgentPredictor
+from tests.train.kill_run import NEVER, TINY, share_learners, words
+
+BOX = "tests.envs.foreign:PointMass"
+"""Actions in [-2, 4], observations of shape (2, 2)."""
+ROOMS = "tests.envs.foreign:Corridor"
+"""Rooms 1 to 5, actions 1 and 2."""
+SMALL = {"block": 20, "random_steps": 20, "batch_size": 8, "replay_capacity": 100}
+NETS = {"hidden": 8}
+POPULATION = {"divisions": 2, "rollout_steps": 16, "num_lanes": 2, "minibatches": 2, "epochs": 1, "hidden": 8}
+POPULATION |= {"steps": 960, "warmup_iterations": 2, "generation_iterations": 1}
+OWN = {"preferences": ("0.9,0.1", "0.5,0.5", "0.2,0.8")}
+SETTINGS: dict[str, dict[str, Any]] = {
+    "qpensieve": {**SMALL, **NETS, "num_snapshots": 2, "push_period": 20},
+    "mosac": {**SMALL, **NETS},
+    "sac": {**SMALL, **NETS, **OWN},
+    "hybrid-sac": {**SMALL, **NETS, **OWN, "switch_after": 20, "num_snapshots": 2, "push_period": 20},
+    "cnder": {**SMALL, **NETS},
+    "envelope": {**SMALL, "bins": 3, "width_factors": (4, 4)},
+    "pgmorl": POPULATION,
+    "pfa": POPULATION,
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _shared_learners() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        share_learners(patch)
+        yield
+
+
+def make(algo: str, domain: str = BOX) -> Agent:
+    """An agent whose parameters are all different from 0, as if it had learned; archives have several policies."""
+    agent = Agent(domain, seeds=2, preset="quick", algo=algo, **SETTINGS[algo])
+    rng = np.random.default_rng(0)
+    shake = lambda flat: (flat + rng.uniform(0.05, 0.2, flat.shape)).astype(np.float32)
+    predictor = agent._policies()
+    if isinstance(predictor, AgentPredictor):
+        agent._newest = replace(predictor, flat=shake(predictor.flat))
+    else:
+        assert isinstance(predictor, ArchivePredictor)
+        archives = [Policies(rng.normal(size=known.objs.shape), shake(known.flat)) for known in predictor._policies]
+        agent._newest = ArchivePredictor(archives, predictor._widths)
+    return agent
+
+
+@pytest.fixture(scope="module")
+def agents() -> Callable[[str, str], Agent]:
+    made: dict[tuple[str, str], Agent] = {}
+
+    def get(algo: str, domain: str = BOX) -> Agent:
+        if (algo, domain) not in made:
+            made[algo, domain] = make(algo, domain)
+        return made[algo, domain]
+
+    return get
+
+
+def situations(domain: str) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(1)
+    obs = rng.integers(1, 6, 40) if domain == ROOMS else rng.normal(0, 3, (40, 2) if domain == "DST2d" else (40, 2, 2))
+    return obs, rng.dirichlet([1, 1], 40)
+
+
+CASES = [*((algo, BOX) for algo in METHODS), ("envelope", ROOMS), ("qpensieve", "DST2d")]
+
+
+@pytest.mark.parametrize(("algo", "domain"), CASES)
+class TestEveryMethod:
+    def test_acts_as_predict_does(self, algo: str, domain: str, agents: Any, tmp_path: Path):
+        agent, (obs, lam) = agents(algo, domain), situations(domain)
+        for seed in (0, 1):
+            policy = load(agent.export_policy(tmp_path / "policy.npz", seed))
+            expected = agent.predict(obs, lam, seed)
+            actions = policy.act(obs, lam)
+            assert (actions.shape, actions.dtype) == (expected.shape, expected.dtype)
+            np.testing.assert_allclose(actions, expected, rtol=2e-6, atol=2e-6)
+            assert len(np.unique(expected.round(3), axis=0)) > 1  # else any constant would pass
+            one = policy.act(obs[3], lam[3])
+            assert np.shape(one) == expected[3].shape
+            np.testing.assert_allclose(one, expected[3], rtol=2e-6, atol=2e-6)
+        assert policy.objectives == list(agent.session.spec.objectives)
+
+    def test_samples_as_predict_does(self, algo: str, domain: str, agents: Any, tmp_path: Path):
+        agent, (obs, lam) = agents(algo, domain), situations(domain)
+        policy = load(agent.export_policy(tmp_path / "policy.npz"))
+        one, other = np.random.default_rng(5), np.random.default_rng(5)
+        drawn = [policy.act(obs[i], lam[i], deterministic=False, rng=one) for i in range(40)]
+        expected = [agent.predict(obs[i], lam[i], deterministic=False, generator=other) for i in range(40)]
+        np.testing.assert_allclose(drawn, expected, rtol=1e-5, atol=1e-5)
+        assert not np.array_equal(np.array(drawn), policy.act(obs, lam))
+
+
+WITHOUT = """
+import sys
+for name in ("jax", "qpensieve", "scipy", "gymnasium", "equinox", "jaxtyping"):
+    sys.modules[name] = None
+sys.path.insert(0, sys.argv[1])
+import json, numpy as np
+from qpensieve_policy import load
+policy = load(sys.argv[1] + "/policy.npz")
+obs, lam = json.loads(sys.argv[2])
+print(json.dumps(policy.act(np.array(obs), lam).tolist()))
+"""
+
+
+@pytest.mark.parametrize("algo", ["qpensieve", "pgmorl"])
+def test_the_loader_beside_the_file_needs_numpy_alone(algo: str, agents: Any, tmp_path: Path):
+    agent, (obs, lam) = agents(algo), situations(BOX)
+    agent.export_policy(tmp_path / "policy.npz")
+    asked = json.dumps([obs.tolist(), lam.tolist()])
+    command = [sys.executable, "-I", "-c", WITHOUT, str(tmp_path), asked]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    np.testing.assert_allclose(json.loads(done.stdout), agent.predict(obs, lam), rtol=2e-6, atol=2e-6)
+
+
+def test_the_loader_is_short_and_imports_nothing_of_ours():
+    lines = policies.LOADER.read_text().splitlines()
+    assert len(lines) < 100
+    imports = {line.split()[1] for line in lines if line.startswith(("import ", "from "))}
+    assert imports == {"json", "zipfile", "numpy"}
+
+
+@pytest.fixture(scope="module")
+def policy(agents: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return load(agents("mosac").export_policy(tmp_path_factory.mktemp("out") / "policy.npz"))
+
+
+class TestLoader:
+    @pytest.mark.parametrize("obs", [np.zeros(3), np.zeros((5, 3)), 1.0, np.zeros((2, 2, 3))])
+    def test_refuses_observations_of_another_shape(self, obs: Any, policy: Any):
+        with pytest.raises(ValueError, match=r"obs must have shape \(2, 2\), or one more axis .*; got \("):
+            policy.act(obs, [0.5, 0.5])
+
+    def test_refuses_observations_that_are_no_numbers(self, policy: Any):
+        with pytest.raises(ValueError, match="obs must be finite; got"):
+            policy.act([[0, 1], [np.nan, 0]], [0.5, 0.5])
+
+    @pytest.mark.parametrize("preference", [[0.5, 0.4], [1.5, -0.5], [np.nan, 1.0], [0.5, 0.5 + 2e-6]])
+    def test_refuses_preferences_that_are_none(self, preference: Any, policy: Any):
+        with pytest.raises(ValueError, match="preference must be 0 or more and sum to 1, got"):
+            policy.act(np.zeros(4), preference)
+
+    @pytest.mark.parametrize("preference", [1.0, [1.0], [0.2, 0.3, 0.5], [[0.5, 0.5]] * 2])
+    def test_refuses_preferences_of_another_length(self, preference: Any, policy: Any):
+        with pytest.raises(ValueError, match=r"preference must be 2 numbers \(x, y\)"):
+            policy.act(np.zeros(4), preference)
+
+    @pytest.mark.parametrize("room", [0, 6, 2.5, np.inf])
+    def test_refuses_a_room_that_there_is_not(self, room: float, agents: Any, tmp_path: Path):
+        policy = load(agents("envelope", ROOMS).export_policy(tmp_path / "policy.npz"))
+        with pytest.raises(ValueError, match=r"obs must be finite and of these values: \[\[1, 2, 3, 4, 5\]\]; got"):
+            policy.act(room, [0.5, 0.5])
+
+    def test_refuses_other_files(self, tmp_path: Path):
+        path = tmp_path / "x.npz"
+        np.savez(path, a=np.zeros(3))
+        with pytest.raises(ValueError, match=r"x\.npz must be a file of 'qpensieve export-policy'"):
+            load(path)
+        np.save(tmp_path / "x.npy", np.zeros(3))
+        with pytest.raises(ValueError, match=r"x\.npy must be a file of"):
+            load(tmp_path / "x.npy")
+        np.savez(path, about=np.array(json.dumps({"format": "qpensieve policy 2"})))
+        with pytest.raises(ValueError, match="must be of format 'qpensieve policy 1', got 'qpensieve policy 2'"):
+            load(path)
+        np.savez(path, about=np.array([{"format": 1}], object))
+        with pytest.raises(ValueError, match="allow_pickle"):
+            load(path)
+
+
+RUN = {**TINY, "checkpoint_seconds": NEVER, "steps": 200, "eval_period": 200, "parameters_period": 100, "first_seed": 3}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("runs")
+    cli.main(["train", "DST2d", *words(RUN), "--out", str(out), "--name", "ours", "--quiet"])
+    return out
+
+
+def fail(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    with pytest.raises(SystemExit) as end:
+        cli.main(list(arguments))
+    assert end.value.code == 1
+    return capsys.readouterr().err
+
+
+class TestCommand:
+    OBS, LAM = np.array([[0.0, 0.0], [3.0, 2.5]]), np.array([[0.9, 0.1], [0.3, 0.7]])
+
+    def test_takes_the_best_seed_and_says_so(self, trained: Path, tmp_path: Path, capsys):
+        out = tmp_path / "deep" / "policy.npz"
+        cli.main(["export-policy", str(trained / "ours"), "--out", str(out)])
+        said = capsys.readouterr()
+        assert said.out.split() == [str(out), str(out.with_name("qpensieve_policy.py"))]
+        table = evaluations.load(trained / "ours" / "evaluations.npz")
+        best = int(np.argmax(summarize(table.full_returns[-1], table.full_preferences).ut))
+        assert f"DST2d, qpensieve: seed {3 + best} (the best of 2 by UT; --seed takes another), step 200" in said.err
+        expected = qpensieve.load(trained / "ours").predict(self.OBS, self.LAM, seed=best)
+        policy = load(out)
+        np.testing.assert_allclose(policy.act(self.OBS, self.LAM), expected, atol=2e-6)
+        assert (policy.about["seed"], policy.about["step"]) == (3 + best, 200)
+
+    def test_takes_the_seed_and_step_that_are_named(self, trained: Path, tmp_path: Path):
+        acts = {}
+        for seed in (3, 4):
+            for step in (100, 200):
+                out = tmp_path / f"{seed}-{step}.npz"
+                words = ["--seed", str(seed), "--step", str(step), "--no-loader"]
+                cli.main(["export-policy", str(trained / "ours"), "--out", str(out), *words])
+                acts[seed, step] = load(out).act(self.OBS, self.LAM)
+        assert not (tmp_path / "qpensieve_policy.py").exists()
+        agent = qpensieve.load(trained / "ours")
+        for row, seed in enumerate((3, 4)):
+            np.testing.assert_allclose(acts[seed, 200], agent.predict(self.OBS, self.LAM, seed=row), atol=2e-6)
+        parameters = dict(np.load(trained / "ours" / "parameters" / "step_000000100.npz"))
+        weight = next(value for name, value in parameters.items() if "actor" in name and "last.bias" in name)
+        then = load(tmp_path / "4-100.npz").arrays["bias_2"]
+        np.testing.assert_array_equal(then[0], weight[1])
+        assert not np.allclose(acts[4, 100], acts[4, 200], atol=1e-4)
+
+    def test_takes_a_saved_agent(self, trained: Path, tmp_path: Path, capsys):
+        agent = qpensieve.load(trained / "ours")
+        agent.save(tmp_path / "agent")
+        cli.main(["export-policy", str(tmp_path / "agent"), "--out", str(tmp_path / "policy.npz")])
+        assert "seed 3 (the first of 2; --seed takes another), step 200" in capsys.readouterr().err
+        expected = agent.predict(self.OBS, self.LAM)
+        np.testing.assert_allclose(load(tmp_path / "policy.npz").act(self.OBS, self.LAM), expected, atol=2e-6)
+
+    def test_takes_the_archive_of_a_population(self, tmp_path: Path):
+        agent = Agent("DST2d", seeds=1, preset="quick", algo="pfa", **POPULATION)
+        agent.learn(2 * agent.session.block).save(tmp_path / "agent")
+        cli.main(["export-policy", str(tmp_path / "agent"), "--out", str(tmp_path / "policy.npz")])
+        expected = agent.predict(self.OBS, self.LAM)
+        np.testing.assert_allclose(load(tmp_path / "policy.npz").act(self.OBS, self.LAM), expected, atol=2e-6)
+        parameters = agent.session.parameters()
+        then = agent.session.predictor_of(parameters, agent.num_steps).plain(0).returns
+        np.testing.assert_array_equal(then, parameters["archive/0/objs"])
+
+    def test_says_what_there_is_where_it_was_not_named_well(self, trained: Path, tmp_path: Path, capsys):
+        out = ["--out", str(tmp_path / "policy.npz")]
+        ours = str(trained / "ours")
+        assert "it holds several (ours): name one of them" in fail(capsys, "export-policy", str(trained), *out)
+        assert f"it has no {'config.json'}" in fail(capsys, "export-policy", str(tmp_path), *out)
+        assert "seed must be one of 3, 4, got 0" in fail(capsys, "export-policy", ours, *out, "--seed", "0")
+        said = fail(capsys, "export-policy", ours, *out, "--step", "150")
+        assert f"step must be one that {ours} kept: 100, 200; got 150" in said
+        assert "is a folder" in fail(capsys, "export-policy", ours, "--out", str(tmp_path))
+        assert not any(tmp_path.iterdir())
+
+    def test_leaves_another_file_of_the_loaders_name_alone(self, trained: Path, tmp_path: Path, capsys):
+        (tmp_path / "qpensieve_policy.py").write_text("mine")
+        cli.main(["export-policy", str(trained / "ours"), "--out", str(tmp_path / "policy.npz")])
+        assert "was left as it is" in capsys.readouterr().err
+        assert (tmp_path / "qpensieve_policy.py").read_text() == "mine"
+
+    def test_asks_before_it_imports_code_of_others(self, agents: Any, tmp_path: Path, capsys):
+        agents("mosac").save(tmp_path / "agent")
+        (tmp_path / "agent" / "trusted.json").unlink()
+        out = ["--out", str(tmp_path / "policy.npz")]
+        assert "--trust" in fail(capsys, "export-policy", str(tmp_path / "agent"), *out)
+        cli.main(["export-policy", str(tmp_path / "agent"), *out, "--trust"])
+        assert os.path.exists(tmp_path / "policy.npz")

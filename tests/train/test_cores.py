@@ -1,0 +1,105 @@
+"""Agents spread over CPU devices: the same numbers, and how many devices."""
+
+import os
+import subprocess
+import sys
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from qpensieve.algos import cnder, qpensieve
+from qpensieve.replay.layout import layout_of
+from qpensieve.train import cores
+from qpensieve.train.learner import Block, make_learner
+from qpensieve.types import Algorithm, Hints
+from tests.algos.problem import LAYOUT, SAC, SPEC, assert_trees_equal
+
+SEEDS, BLOCK, CAPACITY = (4, 1, 9, 2), 5, 20
+
+
+@pytest.mark.parametrize(
+    ("num_agents", "num_cores", "parts"),
+    [
+        (3, 2, 3),
+        (4, 2, 2),
+        (5, 2, 5),
+        (1, 8, 1),
+        (5, 16, 5),
+        (6, 4, 6),
+        (12, 5, 6),
+        (19, 2, 19),
+        (95, 2, 5),
+        (37, 2, 1),
+    ],
+)
+def test_agents_are_split_evenly_and_no_core_is_left_without_one(num_agents: int, num_cores: int, parts: int):
+    assert cores.num_parts(num_agents, num_cores) == parts
+
+
+def blocks(hinted: bool) -> list[Block]:
+    draw = np.random.default_rng(0)
+    rows = draw.normal(size=(4, len(SEEDS), BLOCK, LAYOUT.width)).astype(np.float32)
+    lam = np.full((len(SEEDS), BLOCK, SPEC.num_objectives), 1 / SPEC.num_objectives, np.float32)
+    hints = Hints(jnp.asarray(lam), jnp.asarray(np.repeat(lam[:, :, None], CNDER.batch_size, axis=2)))
+    slots = [jnp.tile(jnp.arange(i * BLOCK, (i + 1) * BLOCK, dtype=jnp.int32), (len(SEEDS), 1)) for i in range(4)]
+    return [Block(jnp.asarray(r), slots[i] if hinted else None, hints if hinted else None) for i, r in enumerate(rows)]
+
+
+def trained(algorithm: Algorithm[Any], hinted: bool, is_spread: bool) -> Any:
+    learner = make_learner(algorithm, layout_of(SPEC, algorithm.acting), CAPACITY)
+    learner = cores.spread(learner, len(SEEDS)) if is_spread else learner
+    first, *rest = blocks(hinted)
+    state = learner.write(learner.init(jnp.asarray(SEEDS)), first)
+    devices = {len(leaf.sharding.device_set) for leaf in jax.tree.leaves(state)}
+    assert devices == {jax.device_count() if is_spread else 1}
+    flat, info = None, None
+    for block in rest:
+        state, flat, info = learner.learn(learner.place(state), block)
+    if hinted:
+        state = learner.free(state, jnp.zeros((len(SEEDS), 2), jnp.int32))
+    obs = np.ones((len(SEEDS), 7, SPEC.obs_size), np.float32)
+    lam = np.full((len(SEEDS), 7, SPEC.num_objectives), 1 / SPEC.num_objectives, np.float32)
+    return jax.device_get((state, flat, info, learner.act(state, obs, lam), learner.flat_actors(state)))
+
+
+CNDER = cnder.CnDerConfig(hidden=8, batch_size=4)
+QPENSIEVE = qpensieve.QPensieveConfig(SAC, num_preferences=3, num_snapshots=2, push_after=0, push_period=5)
+
+
+@pytest.mark.optimized
+@pytest.mark.parametrize("name", ["qpensieve", "cnder"])
+def test_numbers_do_not_depend_on_it(name: str):
+    hinted = name == "cnder"
+    algorithm = cnder.make(CNDER, SPEC) if hinted else qpensieve.make(QPENSIEVE, SPEC)
+    assert jax.device_count() == 2  # conftest
+    assert_trees_equal(trained(algorithm, hinted, is_spread=True), trained(algorithm, hinted, is_spread=False))
+
+
+def test_an_odd_number_of_agents_or_one_device_changes_nothing(monkeypatch: pytest.MonkeyPatch):
+    learner = make_learner(qpensieve.make(QPENSIEVE, SPEC), LAYOUT, CAPACITY)
+    assert cores.spread(learner, 3) is learner
+    monkeypatch.setattr(jax, "local_devices", lambda: jax.devices()[:1])
+    assert cores.spread(learner, 4) is learner
+
+
+CODE = "import jax; from qpensieve.train import cores; {} print(jax.device_count())"
+
+
+@pytest.mark.parametrize(
+    ("before", "flags", "count"),
+    [
+        ("cores.make_devices(3);", "", 3),
+        ("jax.devices(); cores.make_devices(3);", "", 1),
+        ("jax.config.update('jax_num_cpu_devices', 2); cores.make_devices(3);", "", 2),
+        ("cores.make_devices(3);", "--xla_force_host_platform_device_count=4", 4),
+    ],
+    ids=["first", "jax has started", "the user's number", "the user's flag"],
+)
+def test_devices_are_made_unless_it_is_too_late_or_the_user_has(before: str, flags: str, count: int):
+    environment = os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
+    words = [sys.executable, "-c", CODE.format(before)]
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=True)
+    assert int(done.stdout) == count

@@ -1,0 +1,336 @@
+"""Callbacks of real trainings: all methods tell them, no number depends on them, stopping and failing lose nothing."""
+
+import json
+import shutil
+import warnings
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import qpensieve
+from qpensieve import Agent, cli
+from qpensieve.callbacks import Callback, CallbackError, Evaluation, Metrics, StopTraining, Training
+from qpensieve.config import RunConfig, override
+from qpensieve.presets import default_config
+from qpensieve.train import run as runs
+from qpensieve.train.run import Options, Stopped
+from tests.callbacks import loggers
+from tests.callbacks.loggers import shown
+from tests.train.kill_run import NEVER, TINY, assert_same_run, complete, rows, share_learners, words
+
+OFF_POLICY: dict[str, Any] = {
+    **{name: TINY[name] for name in ("block", "random_steps", "log_period", "batch_size", "replay_capacity")},
+    "steps": 200,
+}
+NETS: dict[str, Any] = {"hidden": 16}
+PENSIEVE: dict[str, Any] = {name: TINY[name] for name in ("num_snapshots", "push_after", "push_period")}
+POPULATION: dict[str, Any] = {
+    **{"divisions": 2, "rollout_steps": 16, "num_lanes": 2, "minibatches": 2, "epochs": 2, "hidden": 8},
+    **{"steps": 960, "warmup_iterations": 2, "generation_iterations": 1, "log_period": 96},
+}
+METHODS: dict[str, dict[str, Any]] = {
+    "qpensieve": OFF_POLICY | NETS | PENSIEVE,
+    "mosac": OFF_POLICY | NETS,
+    "sac": OFF_POLICY | NETS | {"preferences": ("0.9,0.1", "0.2,0.8")},
+    "hybrid-sac": OFF_POLICY | NETS | PENSIEVE | {"preferences": ("0.9,0.1",), "switch_after": 100},
+    "cnder": OFF_POLICY | NETS | {"replay_capacity": 120},
+    "envelope": OFF_POLICY | {"num_preferences": 4, "bins": 5, "width_factors": (4, 4), "target_period": 30},
+    "pgmorl": POPULATION,
+    "pfa": POPULATION,
+}
+FAST = ("qpensieve", "sac", "pgmorl")
+ALL = [pytest.param(algo, marks=[] if algo in FAST else pytest.mark.slow) for algo in METHODS]
+"""One method of each kind in the default suite, all of them among the slow tests."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _shared_learners() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        share_learners(patch)
+        yield
+
+
+class Witness(Callback):
+    """Remembers everything; stops or fails where told."""
+
+    def __init__(self, stop_at: int = -1, fail_at: int = -1):
+        self.stop_at, self.fail_at = stop_at, fail_at
+        self.steps: list[int] = []
+        self.metrics: dict[int, Metrics] = {}
+        self.evaluations: dict[int, Evaluation] = {}
+        self.started: list[Training] = []
+        self.ended: list[tuple[int, str]] = []
+
+    def on_start(self, training: Training) -> None:
+        self.started.append(training)
+
+    def on_step(self, step: int) -> bool | None:
+        self.steps.append(step)
+        if step == self.fail_at:
+            raise OSError("disk full")
+        return step != self.stop_at
+
+    def on_metrics(self, step: int, metrics: Metrics) -> None:
+        assert step not in self.metrics
+        self.metrics[step] = metrics
+
+    def on_evaluation(self, step: int, evaluation: Evaluation) -> None:
+        self.evaluations[step] = evaluation
+
+    def on_end(self, step: int, end: str) -> None:
+        self.ended.append((step, end))
+
+
+def small(algo: str = "qpensieve", **changes: Any) -> Agent:
+    settings = {name: value for name, value in METHODS[algo].items() if name != "steps" or algo in ("pgmorl", "pfa")}
+    return Agent("DST2d", seeds=2, preset="quick", algo=algo, **settings | changes)
+
+
+def everything(agent: Agent) -> dict[str, bytes]:
+    held = agent.session.replay_rows()
+    arrays = agent.session.arrays() | ({} if held is None else {"replay": held[0]})
+    return {name: value.tobytes() for name, value in arrays.items()}
+
+
+class TestLearn:
+    @pytest.mark.parametrize("algo", ALL)
+    def test_every_method_tells_and_no_number_depends_on_it(self, algo: str):
+        total, plain, heard = METHODS[algo]["steps"], small(algo), small(algo)
+        witness = Witness()
+        plain.learn(total)
+        heard.learn(total, callback=[witness, lambda step, metrics: None], eval_period=total // 2)
+        assert everything(plain) == everything(heard)
+        block = heard.session.block
+        assert witness.steps == list(range(block, total + 1, block))
+        assert min(witness.evaluations) < total == max(witness.evaluations)
+        ut = witness.evaluations[total].metrics.per_seed["eval/UT"]
+        np.testing.assert_allclose(ut, witness.evaluations[total].summary.ut)
+        assert max(witness.metrics) == total
+        values = [value for metrics in witness.metrics.values() for value in metrics.per_seed.values()]
+        assert all(value.shape == (2,) for value in values)
+        assert all(name.startswith("train/") for name in witness.metrics[total])
+        assert witness.ended == [(total, "done")]
+        (started,) = witness.started
+        assert (started.algo, started.step, started.goal, started.seeds) == (algo, 0, total, (0, 1))
+        json.dumps(started.settings)
+        plain.close()
+        heard.close()
+
+    def test_rows_are_those_of_a_runs_log(self, tmp_path: Path):
+        agent, witness = small(), Witness()
+        agent.learn(200, callback=witness)
+        same = METHODS["qpensieve"] | {"seeds": 2, "eval_period": 200, "parameters_period": 200}
+        chosen = override(default_config("DST2d", "qpensieve", "quick"), same)
+        complete(runs.start(tmp_path / "run", chosen, Options(quiet=True, final_evaluation=False)))
+        logged = [json.loads(line) for line in rows(tmp_path / "run")]
+        trained = {row["step"]: row for row in logged if row["event"] == "train"}
+        assert trained.keys() == witness.metrics.keys() == {120, 160, 200}
+        for step, metrics in witness.metrics.items():
+            for name, values in metrics.per_seed.items():
+                np.testing.assert_array_equal(values, trained[step][name.removeprefix("train/")])
+
+    @pytest.mark.parametrize("how", ["return", "raise"])
+    def test_stopped_is_as_if_it_had_learned_less_and_goes_on(self, how: str, tmp_path: Path):
+        def stop(step: int, metrics: Metrics) -> bool:
+            if how == "raise" and step >= 120:
+                raise StopTraining
+            return step < 120
+
+        agent = small().learn(200, callback=stop)
+        assert agent.num_steps == 140  # the row of step 120 comes one block later: the device works meanwhile
+        agent.save(tmp_path / "agent")
+        whole = small().learn(200)
+        again = qpensieve.load(tmp_path / "agent").learn(60)
+        assert everything(again) == everything(whole)
+
+    @pytest.mark.parametrize("algo", ["qpensieve", "pgmorl"])
+    def test_an_error_names_the_callback_and_keeps_the_agent(self, algo: str):
+        agent, total = small(algo), METHODS[algo]["steps"]
+        step = agent.session.block * 6
+        witness = Witness(fail_at=step)
+        with pytest.raises(
+            CallbackError, match=f"the callback Witness failed in on_step at step {step}: OSError: disk"
+        ):
+            agent.learn(total, callback=[lambda step, metrics: None, witness])
+        assert witness.ended == [(step, "failed")]
+        assert agent.num_steps == step
+        if algo == "qpensieve":
+            assert everything(agent.learn(total - step)) == everything(small(algo).learn(total))
+        else:
+            agent.learn(agent.session.block)
+        agent.close()
+
+    def test_an_error_at_the_start_changes_nothing(self):
+        class Broken:
+            def on_start(self, training: Training) -> None:
+                raise RuntimeError("no network")
+
+        agent = small()
+        before, config = everything(agent), agent.config
+        with pytest.raises(CallbackError, match="Broken failed in on_start at step 0: RuntimeError: no network"):
+            agent.learn(200, callback=Broken())
+        assert (everything(agent), agent.config) == (before, config)
+
+    def test_a_callback_may_ask_and_save_the_agent_meanwhile(self, tmp_path: Path):
+        agent, whole = small(), small().learn(200)
+        answers: list[np.ndarray] = []
+
+        def ask(step: int, metrics: Metrics) -> None:
+            answers.append(agent.predict(np.ones(2), [0.5, 0.5]))
+            agent.save(tmp_path / "agent")
+
+        agent.learn(200, callback=ask)
+        assert (answers[0] != answers[1]).any()
+        assert everything(agent) == everything(whole)
+        assert qpensieve.load(tmp_path / "agent").num_steps == 200
+
+    @pytest.mark.parametrize(
+        ("asked", "complaint"),
+        [
+            ({"eval_period": 100}, "eval_period is for callbacks"),
+            ({"eval_period": 0, "callback": print}, "eval_period must be a whole number of at least 1, got 0"),
+            ({"eval_period": True, "callback": print}, "eval_period must be a whole number of at least 1, got True"),
+        ],
+    )
+    def test_an_eval_period_that_makes_no_sense_is_refused(self, asked: dict[str, Any], complaint: str):
+        with pytest.raises(ValueError, match=complaint):
+            small().learn(200, **asked)
+
+
+def config() -> RunConfig:
+    return override(default_config("DST2d"), {**TINY, "steps": 400, "checkpoint_seconds": NEVER})
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that nobody listens to."""
+    path = tmp_path_factory.mktemp("runs") / "whole"
+    complete(runs.start(path, config(), Options(quiet=True)))
+    return path
+
+
+class TestRun:
+    @pytest.fixture(autouse=True)
+    def _stand_ins(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.wandb = loggers.install(monkeypatch)
+
+    def options(self, **changes: Any) -> Options:
+        return replace(Options(quiet=True, tensorboard=True, wandb="boats", wandb_mode="offline"), **changes)
+
+    def steps(self, path: Path) -> dict[str, list[int]]:
+        """Name -> the steps that TensorBoard shows."""
+        return {name: [step for step, _ in found] for name, found in shown(path / "tensorboard").items()}
+
+    def test_loggers_get_what_the_log_has_and_no_number_depends_on_them(self, whole: Path, tmp_path: Path):
+        complete(runs.start(tmp_path / "run", config(), self.options()))
+        assert_same_run(tmp_path / "run", whole)
+        steps = self.steps(tmp_path / "run")
+        logged = [json.loads(line) for line in rows(whole)]
+        assert steps["train/critic_loss"] == [row["step"] for row in logged if row["event"] == "train"]
+        assert steps["eval/UT"] == steps["seed_1/eval/HV"] == [200, 400]
+        assert steps["eval_full/UT"] == [400]
+        values = dict(shown(tmp_path / "run" / "tensorboard")["eval/UT"])
+        scored = {row["step"]: row["ut_short"] for row in logged if row["event"] == "evaluation"}
+        assert values == {step: pytest.approx(np.mean(ut)) for step, ut in scored.items()}
+        (sent,) = self.wandb
+        assert [row["step"] for row in sent.rows if "train/critic_loss" in row] == steps["train/critic_loss"]
+        assert (sent.asked["project"], sent.asked["mode"], sent.asked["name"]) == ("boats", "offline", "run")
+
+    def test_resumed_after_a_failure_no_step_shows_twice_and_the_run_is_the_same(self, whole: Path, tmp_path: Path):
+        path = tmp_path / "run"
+        run = runs.start(path, config(), self.options())
+        advance = run.session.advance
+
+        def fail() -> Any:
+            if run.session.step == 320:  # as if it were killed: the last checkpoint is that of 200
+                raise ZeroDivisionError
+            return advance()
+
+        run.session.advance = fail  # pyright: ignore[reportAttributeAccessIssue]
+        with pytest.raises(ZeroDivisionError):
+            complete(run)
+        assert max(self.steps(path)["train/critic_loss"]) == 280
+        complete(runs.resume(path, self.options(), warn=lambda message: None))
+        assert_same_run(path, whole)
+        expected = list(range(120, 401, 40))
+        assert self.steps(path)["train/critic_loss"] == expected
+        assert self.steps(path)["eval/UT"] == [200, 400]
+        assert [run.id for run in self.wandb] == ["id0", "id0"]
+        sent = [row["step"] for run in self.wandb for row in run.rows if "train/critic_loss" in row]
+        assert sent == expected
+
+    def test_a_callback_of_ones_own_stops_it_and_the_run_goes_on_to_the_same(self, whole: Path, tmp_path: Path):
+        run = runs.start(tmp_path / "run", config(), self.options(callback=("tests.train.test_listening:stop_at_240",)))
+        with pytest.raises(Stopped, match="stopped by stop_at_240 at step 260; continue with: qpensieve resume"):
+            complete(run)
+        assert self.wandb[0].exit_code == 0
+        complete(runs.resume(tmp_path / "run", self.options(), warn=lambda message: None))
+        assert_same_run(tmp_path / "run", whole)
+        assert self.steps(tmp_path / "run")["train/critic_loss"] == list(range(120, 401, 40))
+
+    @pytest.mark.parametrize("name", ["fail_at_240", "FailAtEvaluation"])
+    def test_an_error_of_a_callback_saves_the_run_first(self, name: str, whole: Path, tmp_path: Path):
+        options = self.options(callback=(f"tests.train.test_listening:{name}",))
+        run = runs.start(tmp_path / "run", config(), options)
+        with pytest.raises(CallbackError, match=rf"{name} failed in on_.*: KeyError: 'mine'; continue with: qpensieve"):
+            complete(run)
+        complete(runs.resume(tmp_path / "run", Options(quiet=True), warn=lambda message: None))
+        assert_same_run(tmp_path / "run", whole)
+
+    def test_loggers_that_come_later_get_what_was_before(self, whole: Path, tmp_path: Path):
+        late, path = tmp_path / "late", tmp_path / "run"
+        shutil.copytree(whole, late)
+        complete(runs.resume(late, self.options(), warn=lambda message: None))
+        complete(runs.start(path, config(), self.options()))
+        assert shown(late / "tensorboard") == shown(path / "tensorboard")
+        assert self.wandb[0].rows == self.wandb[1].rows
+
+    def test_starting_over_begins_anew(self, tmp_path: Path):
+        path = tmp_path / "run"
+        run = runs.start(path, config(), self.options(callback=("tests.train.test_listening:stop_at_240",)))
+        with pytest.raises(Stopped):
+            complete(run)
+        complete(runs.resume(path, self.options(), warn=lambda message: None, start_over=True))
+        assert self.steps(path)["eval/UT"] == [200, 400]
+        assert [run.id for run in self.wandb] == ["id0", "id1"]
+
+    def test_the_command_has_the_same(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+        settings = {**TINY, "steps": 400, "checkpoint_seconds": NEVER}
+        loggers_too = ["--tensorboard", "--wandb", "boats", "--wandb-mode", "offline", "--quiet"]
+        own = ["--callback", "tests.train.test_listening:stop_at_240"]
+        with pytest.raises(SystemExit):
+            cli.main(["train", "DST2d", *words(settings), "--out", str(tmp_path), "--name", "run", *loggers_too, *own])
+        assert "stopped by stop_at_240 at step 260" in capsys.readouterr().err
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # pictures of so short a run
+            cli.main(["resume", str(tmp_path / "run"), *loggers_too])
+        assert self.steps(tmp_path / "run")["train/critic_loss"] == list(range(120, 401, 40))
+        assert len(self.wandb) == 2
+
+    def test_the_command_says_whose_error_it_was(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+        own = ["--callback", "tests.train.test_listening:fail_at_240", "--quiet"]
+        settings = {**TINY, "steps": 400, "checkpoint_seconds": NEVER}
+        with pytest.raises(SystemExit) as end:
+            cli.main(["train", "DST2d", *words(settings), "--out", str(tmp_path), "--name", "run", *own])
+        assert end.value.code == 1
+        said = capsys.readouterr().err
+        assert "qpensieve: the callback fail_at_240 failed in on_metrics at step 260: KeyError: 'mine'" in said
+        assert "Traceback" not in said
+
+
+def stop_at_240(step: int, metrics: Metrics) -> bool:
+    return step < 240
+
+
+def fail_at_240(step: int, metrics: Metrics) -> None:
+    if step >= 240:
+        raise KeyError("mine")
+
+
+class FailAtEvaluation:
+    def on_evaluation(self, step: int, evaluation: Evaluation) -> None:
+        raise KeyError("mine")

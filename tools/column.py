@@ -1,0 +1,140 @@
+r"""Many runs at once on one machine, so that its card and its cores are never idle; called again, it goes on.
+
+    python3 tools/column.py OUT --domains Hopper2d Walker2d --algos qpensieve mosac --at-once 5 --seconds 540 -- \
+        --eval-period 100000
+
+Every domain with every algorithm is a run, OUT/runs/DOMAIN-ALGO. At most `--at-once` train at a time, each a process in
+a session of its own that outlasts this script; the next starts when one ends. A run that was interrupted is resumed.
+Every half minute the script reports what each run makes in seed-steps/s (evaluations included) and all together. It
+returns when nothing is left, or after `--seconds`. What follows `--` is given to every `qpensieve train`.
+
+With a GPU, NVIDIA's MPS is started if the machine has it: without it two processes make less than one
+(results/QUEUE.md).
+"""
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+COMMAND = [sys.executable, "-c", "from qpensieve.cli import main; main()"]
+REPORT_SECONDS = 30
+
+
+class Run:
+    """One run folder and the process that trains it, if there is one."""
+
+    def __init__(self, out: Path, domain: str, algo: str, options: list[str]):
+        self.name, self.folder, self.log = (
+            f"{domain}-{algo}",
+            out / "runs" / f"{domain}-{algo}",
+            out / f"{domain}-{algo}.log",
+        )
+        self._train = ["train", domain, "--algo", algo, "--out", str(out / "runs"), "--name", self.name, *options]
+        self._pid_file, self._status_file = self.log.with_suffix(".pid"), self.log.with_suffix(".status")
+        self._seen: list[tuple[float, int]] = []
+
+    def start(self) -> None:
+        words = ["resume", str(self.folder)] if (self.folder / "config.json").exists() else self._train
+        # A shell writes how it ended: the process may outlast this script.
+        line = 'echo $$ >"$0"; status=$1; shift; "$@"; echo $? >"$status"'
+        with self.log.open("a") as log:
+            self._status_file.unlink(missing_ok=True)
+            names = [str(self._pid_file), str(self._status_file)]
+            subprocess.Popen(
+                ["sh", "-c", line, *names, *COMMAND, *words], stdout=log, stderr=log, start_new_session=True
+            )
+        while not self._pid_file.exists():
+            time.sleep(0.05)
+
+    @property
+    def status(self) -> int | None:
+        """The exit status of the newest process that ended; None: it runs, or never did."""
+        return int(self._status_file.read_text()) if self._status_file.exists() else None
+
+    @property
+    def is_running(self) -> bool:
+        if not self._pid_file.exists() or self.status is not None:
+            return False
+        try:
+            os.kill(int(self._pid_file.read_text()), 0)
+        except (ProcessLookupError, ValueError):
+            return False
+        return True
+
+    def step(self) -> int:
+        """The newest step in the log."""
+        path = self.folder / "metrics.jsonl"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return json.loads(lines[-1])["step"] if lines else 0
+
+    def rate(self) -> float:
+        """Seed-steps/s since the last call but one."""
+        seeds = json.loads((self.folder / "config.json").read_text())["seeds"] if self.step() else 0
+        self._seen = [*self._seen[-2:], (time.monotonic(), self.step())]
+        (then, before), (now, after) = self._seen[0], self._seen[-1]
+        return seeds * (after - before) / (now - then) if now > then else 0.0
+
+
+def start_mps(out: Path) -> None:
+    """Let processes share the card; harmless where it runs already or is not there."""
+    if shutil.which("nvidia-cuda-mps-control") is None:
+        return
+    for name in ("CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"):
+        os.environ.setdefault(name, str((out / "mps").resolve()))
+    (out / "mps").mkdir(exist_ok=True)
+    subprocess.run(["nvidia-cuda-mps-control", "-d"], capture_output=True, check=False)
+
+
+def tend(runs: list[Run], at_once: int, until: float) -> None:
+    """Keep `at_once` runs going until all are done or the time is over."""
+    reported = time.monotonic()
+    while time.monotonic() < until:
+        waiting = [run for run in runs if not run.is_running and run.status != 0]
+        failed = [run for run in waiting if run.status not in (None, 130)]
+        running = [run for run in runs if run.is_running]
+        for run in [run for run in waiting if run not in failed][: max(0, at_once - len(running))]:
+            run.start()
+        if not running and not [run for run in waiting if run not in failed]:
+            break
+        if time.monotonic() - reported >= REPORT_SECONDS:
+            report(runs)
+            reported = time.monotonic()
+        time.sleep(1)
+    report(runs)
+
+
+def report(runs: list[Run]) -> None:
+    rates = {run: run.rate() for run in runs if run.is_running}
+    for run in runs:
+        state = (
+            f"{rates[run]:,.0f} seed-steps/s" if run in rates else {None: "waits", 0: "done"}.get(run.status, "stopped")
+        )
+        print(f"{run.name:24} {run.step():>10,} steps  {state}")
+    print(f"{'all':24} {'':>10}        {sum(rates.values()):,.0f} seed-steps/s", flush=True)
+
+
+def main() -> None:
+    words = sys.argv[1:]
+    own, options = (words[: words.index("--")], words[words.index("--") + 1 :]) if "--" in words else (words, [])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--domains", nargs="+", required=True)
+    parser.add_argument("--algos", nargs="+", default=["qpensieve"])
+    parser.add_argument("--at-once", type=int, default=4)
+    parser.add_argument("--seconds", type=float, default=float("inf"))
+    given = parser.parse_args(own)
+    (given.out / "runs").mkdir(parents=True, exist_ok=True)
+    start_mps(given.out)
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # the runs share the card's memory
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    runs = [Run(given.out, domain, algo, options) for domain in given.domains for algo in given.algos]
+    tend(runs, given.at_once, time.monotonic() + given.seconds)
+
+
+if __name__ == "__main__":
+    main()
