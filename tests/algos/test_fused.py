@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,7 +13,6 @@ import pytest
 from qpensieve.algos import fused, mosac, qpensieve
 from qpensieve.learning.kernels.calls import Tile
 from qpensieve.learning.kernels.packing import Sizes, actor_layout, critic_layout, padded
-from qpensieve.learning.snapshots import Snapshots
 from qpensieve.types import EnvSpec, Transition
 from tests.algos.problem import assert_trees_close, assert_trees_equal
 
@@ -65,10 +65,12 @@ def _states(case: Case) -> qpensieve.State:
     sac, ring = states.sac, states.snapshots
     warm = mosac.Optimizers(*(_warm(state, 10 * i) for i, state in enumerate(vars(sac.optimizers).values())))
     nets = {name: _noisy(getattr(sac, name), 0.03, i) for i, name in enumerate(NETWORKS[:3])}
-    sac = replace(sac, **nets, log_alpha=sac.log_alpha - 0.7, optimizers=warm)
+    changed = (*nets.values(), sac.log_alpha - 0.7, warm)
+    sac = eqx.tree_at(lambda s: (s.actor, s.critic, s.target, s.log_alpha, s.optimizers), sac, changed)
     like = jax.tree.map(lambda slots, leaf: jnp.broadcast_to(leaf[:, None], slots.shape), ring.critics, sac.critic)
     filled = jnp.asarray(np.arange(case.snapshots) < np.array(case.filled)[:, None])
-    return qpensieve.State(sac, Snapshots(_noisy(like, 0.05, 7), filled, ring.cursor))
+    of = lambda s: (s.sac, s.snapshots.critics, s.snapshots.filled)
+    return eqx.tree_at(of, states, (sac, _noisy(like, 0.05, 7), filled))
 
 
 def _problem(case: Case, num: int) -> tuple[qpensieve.State, Transition, mosac.Chance]:

@@ -55,6 +55,15 @@ def test_the_table_is_on_the_preferences_that_all_share(files: list[Path]):
     assert sac["ED against MO-SAC"] == f"{share / 2:.2f} +- {share / 2:.2f}"
 
 
+def test_kernels_are_marked_where_runs_differ_in_them(files: list[Path], tmp_path: Path):
+    config = {"domain": "DST2d", "algo": "qpensieve", "kernels": "on"}
+    fused = export(tmp_path / "fused.json", "qpensieve", [DEAR, DEAR], config=config)
+    folder = make_run(tmp_path / "plain")
+    rows = lambda *paths: compare.table(compare.on_common_preferences([compare.read(path) for path in paths]))
+    assert [row["kernels"] for row in rows(files[0], fused, folder)] == ["off", "on", "off"]
+    assert not any("kernels" in row for row in rows(files[0], folder))
+
+
 def test_the_command_prints_it_and_draws(files: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     cli.main(["compare", *map(str, files), "--out", str(tmp_path / "picture.png")])
     out = capsys.readouterr().out

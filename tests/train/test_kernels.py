@@ -1,6 +1,5 @@
 """Training on fused kernels (interpreted): chosen by the configuration, stored with it, and exactly resumable."""
 
-import dataclasses
 from typing import Any
 
 import numpy as np
@@ -110,7 +109,6 @@ def test_a_configuration_of_before_kernels_has_none():
 
 
 def test_settings_that_cannot_run_are_left_to_the_check():
-    wrong: Any = dataclasses.replace(_config().agent.sac, hidden="64")
-    config = dataclasses.replace(_config(), agent=dataclasses.replace(_config().agent, sac=wrong))
+    config = _config(hidden=0)
     assert configs.resolve(config).kernels == "on"
     assert configs.about_kernels(config) == ""

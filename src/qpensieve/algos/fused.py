@@ -97,15 +97,16 @@ class Memory(eqx.Module):
 
 
 class Past(eqx.Module):
-    """The snapshots, fixed through a block."""
+    """The snapshots, fixed through a block; None if there are no slots for any."""
 
-    nets: Packed
+    nets: Packed | None
     second: Any
     """Second layers in the precision of scoring."""
     filled: Float[Array, "seed k"]
 
     @property
     def candidates(self) -> Candidates:
+        assert self.nets is not None
         return Candidates(self.nets, self.second, 0)
 
 
@@ -144,7 +145,7 @@ def plan_qpensieve(cfg: qpensieve.QPensieveConfig, spec: EnvSpec, precision: Pre
 
 def learn_mosac(plan: Plan, states: mosac.State, batch: Transition, chance: mosac.Chance) -> tuple[mosac.State, Infos]:
     """All updates of a block of MO-SAC; states lead with seeds, batch and chance with [seed, K]."""
-    past = _no_past(plan, states.log_alpha.shape[0])
+    past = _no_past(len(states.log_alpha))
     states, infos = _learn(plan, states, past, batch, chance)
     return states, {name: infos[name] for name in LOGGED[:5]}
 
@@ -158,14 +159,13 @@ def learn_qpensieve(
         nets = plan.layouts[1].pack(ring.critics.net)
         past = Past(nets, nets.w2.astype(plan.dtype), ring.filled.astype(jnp.float32))
     else:
-        past = _no_past(plan, len(ring.filled))
+        past = _no_past(len(ring.filled))
     sac, infos = _learn(plan, states.sac, past, batch, chance)
-    return qpensieve.State(sac, ring), infos
+    return eqx.tree_at(lambda state: state.sac, states, sac), infos
 
 
-def _no_past(plan: Plan, seeds: int) -> Past:
-    none: Any = None
-    return Past(none, none, jnp.zeros((seeds, 1)))
+def _no_past(seeds: int) -> Past:
+    return Past(None, None, jnp.zeros((seeds, 1)))
 
 
 def _learn(
@@ -231,18 +231,18 @@ def _unpack(plan: Plan, memory: Memory, states: mosac.State, num: int) -> mosac.
     temperature = opt.temperature[0]
     temperature = temperature._replace(count=temperature.count + num, mu=memory.mu[:, 0], nu=memory.nu[:, 0])
     assert memory.critic.target is not None
-    return replace(
-        states,
-        actor=actor.unpack(memory.actor.net, states.actor),
-        critic=critic.unpack(memory.critic.net, states.critic),
-        target=critic.unpack(memory.critic.target, states.target),
-        log_alpha=memory.log_alpha[:, 0],
-        optimizers=mosac.Optimizers(
-            adam(actor, memory.actor, opt.actor),
-            adam(critic, memory.critic, opt.critic),
-            (temperature, *opt.temperature[1:]),
-        ),
+    learned = (
+        actor.unpack(memory.actor.net, states.actor),
+        critic.unpack(memory.critic.net, states.critic),
+        critic.unpack(memory.critic.target, states.target),
+        memory.log_alpha[:, 0],
+        adam(actor, memory.actor, opt.actor),
+        adam(critic, memory.critic, opt.critic),
+        (temperature, *opt.temperature[1:]),
     )
+    of = lambda state: (state.optimizers.actor, state.optimizers.critic, state.optimizers.temperature)
+    # Not by the constructor, which is for one seed.
+    return eqx.tree_at(lambda s: (s.actor, s.critic, s.target, s.log_alpha, *of(s)), states, learned)
 
 
 def _step(plan: Plan, past: Past, given: Inputs, at: Int[Array, " 1"], memory: Memory) -> Memory:

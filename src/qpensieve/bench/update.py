@@ -6,11 +6,12 @@ products.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from statistics import median
 from typing import Any, cast
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -230,5 +231,6 @@ def _with_snapshots(state: Any) -> Any:
         return jnp.asarray(np.asarray(leaf)[:, None] + noise, jnp.float32)
 
     critics = jax.tree.map(vary, agent.snapshots.critics, agent.sac.critic)
-    ring = replace(agent.snapshots, critics=critics, filled=jnp.ones_like(agent.snapshots.filled))
-    return replace(state, agent=replace(agent, snapshots=ring))
+    filled = jnp.ones_like(agent.snapshots.filled)
+    ring = lambda state: (state.agent.snapshots.critics, state.agent.snapshots.filled)
+    return eqx.tree_at(ring, state, (critics, filled))
