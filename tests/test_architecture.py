@@ -29,7 +29,7 @@ LAYERS: dict[str, set[str]] = {
     "replay": {"host_types", "records", "types"},
     "algos": {"learning", "preferences", "settings", "types"},
     "population": {"envs", "learning", "metrics", "preferences", "records", "settings", "types"},
-    "methods": {"algos", "population", "settings", "types"},
+    "methods": {"algos", "compiler", "machine", "population", "settings", "types"},
     "config": {"algos", "envs", "methods", "records", "settings", "types"},
     "manual": {"config", "methods", "pages", "settings"},
     "presets": {"algos", "config", "envs", "methods"},

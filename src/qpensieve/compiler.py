@@ -15,6 +15,9 @@ GPU_FLAGS = (
 )
 """Whole loops become one CUDA graph: updates are many small kernels, and most of their time is the launch. Kernels of a
 graph that do not need each other run at the same time; each computes what it computes alone."""
+MOST_DEVICES = 32
+"""At most so many CPU devices."""
+COUNT_FLAG = "xla_force_host_platform_device_count"
 CACHE_VARIABLE = "QPENSIEVE_CACHE"
 """Environment variable: the folder of compiled programs, or `off`."""
 CACHE_BYTES = 2**29
@@ -27,6 +30,27 @@ def set_flags() -> None:
     given = os.environ.get("XLA_FLAGS", "")
     missing = [flag for flag in GPU_FLAGS if flag.split("=")[0] not in given]
     os.environ["XLA_FLAGS"] = " ".join([given, *missing]).strip()
+
+
+def num_parts(num_agents: int, num_cores: int) -> int:
+    """Into how many equal parts to split the agents: no fewer than cores if that is possible, and not many more.
+
+    More parts than cores share them: three agents on two cores take 1.5 times as long as two.
+    """
+    parts = [n for n in range(1, min(num_agents, MOST_DEVICES) + 1) if num_agents % n == 0]
+    return next((n for n in parts if n >= num_cores), parts[-1])
+
+
+def make_devices(num: int) -> None:
+    """Let JAX start with `num` CPU devices; too late if it has started, and the user's own number stays."""
+    import jax
+
+    if jax.config.values["jax_num_cpu_devices"] >= 0 or COUNT_FLAG in os.environ.get("XLA_FLAGS", ""):
+        return
+    try:
+        jax.config.update("jax_num_cpu_devices", num)
+    except RuntimeError:  # JAX has started
+        return
 
 
 def keep_compiled() -> None:

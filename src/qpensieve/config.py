@@ -82,8 +82,8 @@ class RunConfig:
     but one; without one, where the cores learn, no processes and as many threads as help."""
     kernels: Kernels = "off"
     """Fused kernels for the updates of qpensieve and mosac. on: candidates of the policy are scored in half precision,
-    everything else as without kernels. full: those too in full precision. auto: on for Hopper GPUs where they cover the
-    settings. A run stores what was chosen."""
+    everything else as without kernels. full: those too in full precision. auto, what presets say: on for Hopper GPUs
+    where they cover the settings and are faster. A run stores what was chosen."""
     agent: AgentConfig = dataclasses.field(default_factory=QPensieveConfig)
     """Settings of the algorithm."""
 
@@ -172,7 +172,7 @@ def _choose_kernels(config: RunConfig) -> tuple[Kernels, str]:
     """Settings that cannot run are left as they are: `check` refuses them."""
     if config.algo not in METHODS or parts.problems(config):
         return config.kernels, ""
-    return choose_kernels(config.algo, config.agent, config.kernels)
+    return choose_kernels(config.algo, config.agent, config.kernels, config.seeds)
 
 
 def check(config: RunConfig) -> None:

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from qpensieve.algos import cnder, envelope, fused, hybrid_sac, mosac, qpensieve, sac
+from qpensieve.compiler import make_devices, num_parts
+from qpensieve.machine import available_cores
 from qpensieve.population import plan
 from qpensieve.population.pfa import PfaConfig
 from qpensieve.population.pgmorl import PgmorlConfig
@@ -35,6 +37,7 @@ class Method:
         check: (settings, run) -> one sentence for each problem.
         resolve: (settings, steps of the run) -> settings; fills in what depends on the length of the run.
         fuse: (settings, environment, precision) -> all updates of a block on fused kernels; None: there are none.
+        fuse_from: Number of seeds from which `--kernels auto` takes them; below it they are slower.
     """
 
     name: str
@@ -47,6 +50,7 @@ class Method:
     check: Callable[[Any, RunSettings], list[str]] = lambda settings, run: []
     resolve: Callable[[Any, int], Any] = lambda settings, steps: settings
     fuse: Callable[[Any, EnvSpec, fused.Precision], fused.Block] | None = None
+    fuse_from: int = 1
 
     @property
     def is_population(self) -> bool:
@@ -83,6 +87,7 @@ _TABLE = (
         mosac.make,
         quick=_QUICK_NETS,
         fuse=fused.fuse_mosac,
+        fuse_from=2,
     ),
     Method(
         "sac",
@@ -187,12 +192,14 @@ def make_algorithm(name: str, settings: Any, spec: EnvSpec, kernels: Kernels = "
     return replace(algorithm, learning=replace(algorithm.learning, block=block))
 
 
-def choose_kernels(name: str, settings: Any, asked: Kernels) -> tuple[Kernels, str]:
+def choose_kernels(name: str, settings: Any, asked: Kernels, num_seeds: int = 1) -> tuple[Kernels, str]:
     """What is made of a wish for fused kernels, "auto" decided; and in one sentence what users may not expect of it."""
-    if asked == "off":
+    method = get_method(name)
+    if asked == "off" or (asked == "auto" and (method.fuse is None or num_seeds < method.fuse_from)):
         return "off", ""
-    fuse, missing = get_method(name).fuse, fused.unavailable()
-    if asked == "auto" and (fuse is None or fused.is_interpreted()):
+    make_devices(num_parts(num_seeds, available_cores()))  # the next line starts JAX, and then it is too late
+    fuse, missing = method.fuse, fused.unavailable()
+    if asked == "auto" and fused.is_interpreted():
         return "off", ""
     gap = f"there are none for {name}" if fuse is None else fused.uncovered(settings)
     gap = gap or (missing if asked == "auto" else "")

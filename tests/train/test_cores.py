@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from qpensieve import compiler
 from qpensieve.algos import cnder, qpensieve
 from qpensieve.replay.layout import layout_of
 from qpensieve.train import cores
@@ -36,7 +37,7 @@ SEEDS, BLOCK, CAPACITY = (4, 1, 9, 2), 5, 20
     ],
 )
 def test_agents_are_split_evenly_and_no_core_is_left_without_one(num_agents: int, num_cores: int, parts: int):
-    assert cores.num_parts(num_agents, num_cores) == parts
+    assert compiler.num_parts(num_agents, num_cores) == parts
 
 
 def blocks(hinted: bool) -> list[Block]:
@@ -85,16 +86,16 @@ def test_an_odd_number_of_agents_or_one_device_changes_nothing(monkeypatch: pyte
     assert cores.spread(learner, 4) is learner
 
 
-CODE = "import jax; from qpensieve.train import cores; {} print(jax.device_count())"
+CODE = "import jax; from qpensieve import compiler; {} print(jax.device_count())"
 
 
 @pytest.mark.parametrize(
     ("before", "flags", "count"),
     [
-        ("cores.make_devices(3);", "", 3),
-        ("jax.devices(); cores.make_devices(3);", "", 1),
-        ("jax.config.update('jax_num_cpu_devices', 2); cores.make_devices(3);", "", 2),
-        ("cores.make_devices(3);", "--xla_force_host_platform_device_count=4", 4),
+        ("compiler.make_devices(3);", "", 3),
+        ("jax.devices(); compiler.make_devices(3);", "", 1),
+        ("jax.config.update('jax_num_cpu_devices', 2); compiler.make_devices(3);", "", 2),
+        ("compiler.make_devices(3);", "--xla_force_host_platform_device_count=4", 4),
     ],
     ids=["first", "jax has started", "the user's number", "the user's flag"],
 )

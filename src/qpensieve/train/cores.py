@@ -4,7 +4,6 @@ Matrix products of an update are too small for several cores: two of them need 1
 many CPU devices as agents are spread over; the agent axis is split, and no device needs anything from another.
 """
 
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -14,28 +13,6 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from qpensieve.train.learner import Learner
-
-MOST_DEVICES = 32
-COUNT_FLAG = "xla_force_host_platform_device_count"
-
-
-def num_parts(num_agents: int, num_cores: int) -> int:
-    """Into how many equal parts to split the agents: no fewer than cores if that is possible, and not many more.
-
-    More parts than cores share them: three agents on two cores take 1.5 times as long as two.
-    """
-    parts = [n for n in range(1, min(num_agents, MOST_DEVICES) + 1) if num_agents % n == 0]
-    return next((n for n in parts if n >= num_cores), parts[-1])
-
-
-def make_devices(num: int) -> None:
-    """Let JAX start with `num` CPU devices; too late if it has started, and the user's own number stays."""
-    if jax.config.values["jax_num_cpu_devices"] >= 0 or COUNT_FLAG in os.environ.get("XLA_FLAGS", ""):
-        return
-    try:
-        jax.config.update("jax_num_cpu_devices", num)
-    except RuntimeError:  # JAX has started
-        return
 
 
 def spread(learner: Learner, num_agents: int) -> Learner:

@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Float, Float32, Float64, Int32, Int64, Shaped
 
 from qpensieve import config as configs
+from qpensieve.compiler import make_devices, num_parts
 from qpensieve.config import RunConfig
 from qpensieve.envs import LaneOptions, make_lanes
 from qpensieve.learning.acting import Exportable, Served
@@ -25,7 +26,7 @@ from qpensieve.records.trees import arrays_to_tree, tree_to_arrays, under
 from qpensieve.replay.layout import Rows, layout_of
 from qpensieve.replay.slots import Slots
 from qpensieve.train.collect import Collected, Collecting, Collector
-from qpensieve.train.cores import make_devices, num_parts, spread
+from qpensieve.train.cores import spread
 from qpensieve.train.crew import Crew, can_work
 from qpensieve.train.evaluate import evaluate
 from qpensieve.train.learner import Block, Learner, TrainState, make_learner
