@@ -45,8 +45,8 @@ LAYERS: dict[str, set[str]] = {
         "train",
     },
     "bench": {
-        *("algos", "config", "console", "envs", "learning", "machine", "methods", "population", "presets", "replay"),
-        *("train", "types"),
+        *("algos", "compiler", "config", "console", "envs", "learning", "machine", "methods", "population"),
+        *("presets", "replay", "train", "types"),
     },
     "cli": {
         *("bench", "callbacks", "config", "console", "deploy", "envs", "manual", "pages", "presets", "records"),

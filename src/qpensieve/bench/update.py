@@ -19,10 +19,12 @@ import numpy as np
 from qpensieve.algos import mosac, qpensieve
 from qpensieve.bench import plain
 from qpensieve.bench.timing import interleave, seconds
+from qpensieve.compiler import make_devices
 from qpensieve.console import Row
 from qpensieve.envs import get_domain
 from qpensieve.methods import Kernels, choose_kernels, get_method, make_algorithm
 from qpensieve.replay.layout import RowLayout, layout_of
+from qpensieve.train.cores import spread
 from qpensieve.train.learner import Block, Learner, make_learner
 from qpensieve.types import Algorithm, EnvSpec
 
@@ -67,6 +69,7 @@ def run(settings: Settings, progress: Callable[[str], None]) -> list[Row]:
     """One row per method and number of seeds, with ratios to the plain form and to the floor."""
     spec = get_domain(settings.domain).spec
     rows = []
+    make_devices(max(settings.seeds))  # on the CPU as in training: a device for every seed
     for num_seeds in settings.seeds:
         names = _names(settings)
         progress(f"update: compiling for {num_seeds} seed(s)")
@@ -195,8 +198,8 @@ def _algorithm(name: str, spec: EnvSpec) -> Algorithm[Any]:
 def _timer(algorithm: Algorithm[Any], spec: EnvSpec, num_seeds: int, block: int) -> Callable[[], float]:
     """A function that runs one block of updates and returns the seconds of one update (of all seeds)."""
     layout = layout_of(spec, algorithm.acting)
-    learner = make_learner(algorithm, layout, REPLAY_ROWS)
-    state = _with_snapshots(_filled(learner, layout, num_seeds))
+    learner = spread(make_learner(algorithm, layout, REPLAY_ROWS), num_seeds)
+    state = learner.place(_with_snapshots(_filled(learner, layout, num_seeds)))
     rows = np.random.default_rng(1).standard_normal((num_seeds, block, layout.width))
 
     def time_block() -> float:
