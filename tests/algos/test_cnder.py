@@ -453,6 +453,7 @@ def _return_after_the_switch_back(trained_on: Any, seed: int) -> tuple[float, fl
     return value(before, FIRST), value(after, FIRST), value(after, SECOND)
 
 
+@pytest.mark.slow
 def test_an_old_preference_is_not_forgotten_while_another_is_learnt():
     """The best action is lam_1 - lam_2, worth -0.36 under both preferences; -2.92 is the other one's best action."""
     for seed in range(2):

@@ -101,7 +101,7 @@ def _distance(tree: Any, other: Any) -> float:
 CASES = [
     Case(filled=(1, 2)),
     Case("mosac", d=3, snapshots=0, preferences=1, filled=(0, 0)),
-    Case(hidden=128, d=5, snapshots=1, preferences=2, filled=(0,), obs=11, act=3),
+    pytest.param(Case(hidden=128, d=5, snapshots=1, preferences=2, filled=(0,), obs=11, act=3), marks=pytest.mark.slow),
     pytest.param(Case(hidden=192, batch=192, d=4, snapshots=3, filled=(3,)), marks=pytest.mark.slow),
     pytest.param(Case(hidden=256, batch=256, snapshots=4, preferences=5, filled=(4, 2)), marks=pytest.mark.slow),
 ]

@@ -80,6 +80,7 @@ def _train(config: RunConfig) -> Trainer:
     return trainer
 
 
+@pytest.mark.slow
 def test_the_value_counts_on_beyond_a_time_limit():
     """Q comes out as r / (1 - gamma) = (10, 5); were a cut an end, as r / (1 - 0.8 gamma) = (3.6, 1.8)."""
     sac = SacConfig(hidden=32, batch_size=32, learning_rate=3e-3, discount=0.9, tau=0.05)
@@ -113,6 +114,7 @@ def _errors(trainer: Trainer) -> tuple[np.ndarray, np.ndarray]:
     return error[:, is_inside].max(axis=1), error[:, ~is_inside].max(axis=1)
 
 
+@pytest.mark.slow
 def test_a_short_run_already_follows_the_preference():
     sac = SacConfig(hidden=32, batch_size=64, learning_rate=2e-3, tau=0.02)
     trainer = _train(_config(ONE_STEP, 2500, sac, "qpensieve"))

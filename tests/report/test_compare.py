@@ -144,6 +144,6 @@ def make_run(folder: Path, domain: str = "DST2d", full: bool = True) -> Path:
         table = evaluations.append_full(table, 1000, rng.normal(size=(2, 100, 3, 2)))
     folder.mkdir()
     evaluations.save(folder / EVALUATIONS, table)
-    configs.save(default_config(domain, "mosac"), folder / CONFIG)
+    configs.save(configs.resolve(default_config(domain, "mosac")), folder / CONFIG)
     (folder / PROVENANCE).write_text(json.dumps({"lanes_per_seed": 1}))
     return folder

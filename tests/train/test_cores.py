@@ -71,7 +71,7 @@ QPENSIEVE = qpensieve.QPensieveConfig(SAC, num_preferences=3, num_snapshots=2, p
 
 
 @pytest.mark.optimized
-@pytest.mark.parametrize("name", ["qpensieve", "cnder"])
+@pytest.mark.parametrize("name", ["qpensieve", pytest.param("cnder", marks=pytest.mark.slow)])
 def test_numbers_do_not_depend_on_it(name: str):
     hinted = name == "cnder"
     algorithm = cnder.make(CNDER, SPEC) if hinted else qpensieve.make(QPENSIEVE, SPEC)
