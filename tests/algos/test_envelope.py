@@ -557,6 +557,7 @@ def _treasure_values() -> tuple[np.ndarray, Any, np.ndarray]:
     return np.asarray(q), grid, prefs
 
 
+@pytest.mark.slow
 def test_iterated_on_the_treasure_grid_the_operator_finds_all_ten_treasures():
     q, grid, prefs = _treasure_values()
     start = int(np.argmax(grid.start))

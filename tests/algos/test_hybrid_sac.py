@@ -81,6 +81,7 @@ def test_before_the_switch_snapshots_change_nothing():
 
 
 @pytest.mark.optimized
+@pytest.mark.slow
 def test_from_the_switch_on_only_the_policy_climbs_the_snapshots():
     helped = _run(CFG, 11, _with_snapshots(_init(CFG))).own
     alone = _sac_alone(11)
@@ -90,6 +91,7 @@ def test_from_the_switch_on_only_the_policy_climbs_the_snapshots():
     assert moved.max() > 1e-4
 
 
+@pytest.mark.slow
 def test_the_helper_is_the_qpensieve_run_of_that_seed():
     algorithm = qpensieve.make(PENSIEVE, SPEC)
     state = jax.jit(algorithm.init)(jax.random.key(0), LAM)

@@ -84,6 +84,7 @@ class TestExamples:
         self.run(monkeypatch, "deploy.py", "agent", "--preference", "0.9", "0.1")
         assert "return of each objective" in capsys.readouterr().out
 
+    @pytest.mark.slow
     def test_compare_methods(self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
         self.run(monkeypatch, "compare_methods.py", "--steps", str(STEPS), "--seeds", "2")
         assert "ED of QPensieve over MOSAC" in capsys.readouterr().out

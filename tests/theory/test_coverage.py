@@ -42,6 +42,7 @@ def test_the_coverage_set_of_the_grid_is_all_ten_treasures():
     np.testing.assert_allclose(vertices, RETURNS, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_as_the_temperature_falls_the_grid_shows_all_ten_treasures():
     momdp, prefs = treasure.deep_sea_treasure(), _grid()
     fronts = [coverage.trace_front(momdp, prefs, alpha, RETURNS) for alpha in TEMPERATURES]

@@ -70,8 +70,9 @@ CNDER = cnder.CnDerConfig(hidden=8, batch_size=4)
 QPENSIEVE = qpensieve.QPensieveConfig(SAC, num_preferences=3, num_snapshots=2, push_after=0, push_period=5)
 
 
+@pytest.mark.slow
 @pytest.mark.optimized
-@pytest.mark.parametrize("name", ["qpensieve", pytest.param("cnder", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["qpensieve", "cnder"])
 def test_numbers_do_not_depend_on_it(name: str):
     hinted = name == "cnder"
     algorithm = cnder.make(CNDER, SPEC) if hinted else qpensieve.make(QPENSIEVE, SPEC)

@@ -330,6 +330,7 @@ def test_a_foreign_environment_works_too(tmp_path: Path):
     shutil.rmtree(tmp_path)
 
 
+@pytest.mark.slow
 def test_envelope_trained_longer_keeps_the_schedule_of_the_old_length(tmp_path: Path):
     """So it equals a run of the new length with that schedule, but for the full evaluation at the old end."""
     config = resolve(tiny("envelope", steps=300))
