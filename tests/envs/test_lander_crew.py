@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from qpensieve.envs import LaneOptions, Lanes, get_domain, lander_crew, make_lanes
+from qpensieve.envs import LaneOptions, Lanes, get_domain, make_lanes, processes
 from qpensieve.envs.lander_crew import LanderCrew, make_lander
 from qpensieve.envs.lunar_lander import LunarLanderSimulator
 
@@ -121,7 +121,7 @@ def test_helpers_leave_ctrl_c_to_their_parent(crew: LanderCrew):
 
 
 def test_a_helper_that_does_not_end_by_itself_is_killed(monkeypatch):
-    monkeypatch.setattr(lander_crew, "CLOSE_SECONDS", 0.2)
+    monkeypatch.setattr(processes, "CLOSE_SECONDS", 0.2)
     crew = LanderCrew(SPEC, 4, num_shares=2)
     process = crew._helpers[0]._process
     process.send_signal(signal.SIGSTOP)

@@ -19,9 +19,10 @@ import numpy as np
 from qpensieve.algos import mosac, qpensieve
 from qpensieve.bench import plain
 from qpensieve.bench.timing import interleave, seconds
-from qpensieve.compiler import make_devices
+from qpensieve.compiler import make_devices, num_parts
 from qpensieve.console import Row
 from qpensieve.envs import get_domain
+from qpensieve.machine import available_cores
 from qpensieve.methods import Kernels, choose_kernels, get_method, make_algorithm
 from qpensieve.replay.layout import RowLayout, layout_of
 from qpensieve.train.cores import spread
@@ -69,7 +70,7 @@ def run(settings: Settings, progress: Callable[[str], None]) -> list[Row]:
     """One row per method and number of seeds, with ratios to the plain form and to the floor."""
     spec = get_domain(settings.domain).spec
     rows = []
-    make_devices(max(settings.seeds))  # on the CPU as in training: a device for every seed
+    make_devices(num_parts(max(settings.seeds), available_cores()))  # on the CPU as in training
     for num_seeds in settings.seeds:
         names = _names(settings)
         progress(f"update: compiling for {num_seeds} seed(s)")

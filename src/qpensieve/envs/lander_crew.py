@@ -20,6 +20,7 @@ from typing import BinaryIO
 import numpy as np
 from jaxtyping import Bool, Float64, Int
 
+from qpensieve.envs import processes
 from qpensieve.envs.history import History, episode_seeds, replay
 from qpensieve.envs.lunar_lander import LunarLanderSimulator
 from qpensieve.envs.simulator import EnvError, Index, State, Streams, allowed_threads
@@ -28,8 +29,6 @@ from qpensieve.host_types import EnvSpec
 MIN_SHARE = 16
 """Fewer lanes than this are not worth a helper process."""
 START, ADVANCE, RENDER = b"S", b"A", b"R"
-CLOSE_SECONDS = 5.0
-"""How long a helper may take to end by itself before it is killed."""
 HEADER = struct.Struct("<cQ")
 HOW_TO_GO_ON = "make new lanes and restore the saved state"
 
@@ -149,7 +148,7 @@ class _Helper:
         command = [sys.executable, "-m", "qpensieve.envs.lander_crew", arguments]
         self._spec, self._asked = spec, 0
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        self._close = weakref.finalize(self, _end, self._process)
+        self._close = weakref.finalize(self, processes.end, self._process)
 
     def send(self, command: bytes, lanes: Int[np.ndarray, " n"], values: np.ndarray) -> None:
         self._asked = len(lanes)
@@ -197,22 +196,9 @@ class _Helper:
 
     def _lost(self) -> EnvError:
         with suppress(subprocess.TimeoutExpired):
-            self._process.wait(CLOSE_SECONDS)
+            self._process.wait(processes.CLOSE_SECONDS)
         code = self._process.returncode
         return EnvError(f"{self._spec.id}: a helper process ended with code {code}; {HOW_TO_GO_ON}")
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    assert process.stdin is not None
-    assert process.stdout is not None
-    with suppress(BrokenPipeError):
-        process.stdin.close()  # the helper ends at the end of its input
-    process.stdout.close()
-    try:
-        process.wait(CLOSE_SECONDS)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
 
 
 def serve(commands: BinaryIO, answers: BinaryIO, spec: EnvSpec, num_lanes: int) -> None:

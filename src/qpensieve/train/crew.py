@@ -29,6 +29,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from jaxtyping import Float32
 
+from qpensieve.envs import processes
 from qpensieve.envs.parts import join_states, split_state
 from qpensieve.envs.registry import find_domain, make_lanes
 from qpensieve.envs.simulator import EnvError, LaneOptions, State
@@ -39,8 +40,6 @@ from qpensieve.train.collect import Collected, Collector, PastPreferences
 
 START, COLLECT, RESTORE, ANSWER, FAILURE = b"S", b"C", b"R", b"A", b"F"
 HEADER = struct.Struct("<cQ")
-CLOSE_SECONDS = 5.0
-"""How long a worker may take to end by itself before it is killed."""
 ENVIRONMENTS_ERRORS = (EnvError, FloatingPointError)
 PROGRAM = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from qpensieve.train import crew; crew.main()"
 ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
@@ -311,7 +310,7 @@ class _Worker:
 
     def _lost(self) -> EnvError:
         with suppress(subprocess.TimeoutExpired):
-            self._process.wait(CLOSE_SECONDS)
+            self._process.wait(processes.CLOSE_SECONDS)
         first, last = self._task.first_lane, self._task.first_lane + len(self._task.seeds) - 1
         return EnvError(
             f"{self._task.domain}: the process that steps lanes {first} to {last} ended with code "
@@ -339,16 +338,7 @@ def _unnamed_file() -> int:
 
 
 def _end(process: subprocess.Popen[bytes], file: int) -> None:
-    assert process.stdin is not None
-    assert process.stdout is not None
-    with suppress(BrokenPipeError):
-        process.stdin.close()  # the worker ends at the end of its input
-    process.stdout.close()
-    try:
-        process.wait(CLOSE_SECONDS)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+    processes.end(process)
     os.close(file)
 
 
