@@ -1,0 +1,99 @@
+"""The commands `qpensieve paper ...` and `qpensieve sweep`: thin functions over plans, executors and reports."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from qpensieve.console import Row, format_count, format_duration, format_table
+from qpensieve.experiments import costs, paper
+from qpensieve.experiments.plans import Plan, Size, find_artefacts, make_plan
+from qpensieve.experiments.scales import ScaleName
+from qpensieve.experiments.tasks import Store, Task
+
+CARDS = (1, 8, 64)
+"""Numbers of cards that costs are shown for."""
+Names = Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[NAME ...]")]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which part of the paper, and how large."""
+
+    names: Names = ()
+    """Tables and figures (`qpensieve paper list`); none: all of them."""
+    scale: ScaleName = "paper"
+    """paper: as printed. short: a tenth of the steps, three seeds. smoke: tiny networks and a few hundred steps, to see
+    that all of it works, in minutes on two cores."""
+    seeds: int | None = None
+    """Seeds of each run, but for the 19 SACs, which are trained once. More than before: what is there stays, and the
+    others are added. Default: 5 (paper), 3 (short), 2 (smoke)."""
+    steps: int | None = None
+    """Steps of runs that have 1 500 000 in the paper; longer ones keep their ratio. More than before: runs go on."""
+    only: tuple[str, ...] = ()
+    """Domains to keep, such as DST2d Hopper2d."""
+    out: Path | None = None
+    """Folder of the runs; default: runs/paper, runs/paper-short or runs/paper-smoke."""
+
+    @property
+    def folder(self) -> Path:
+        default = "paper" if self.scale == "paper" else f"paper-{self.scale}"
+        return self.out or Path("runs") / default
+
+    def plan(self) -> Plan:
+        size = Size(self.scale, self.seeds, self.steps, self.only)
+        return make_plan(find_artefacts(self.names, paper.ARTEFACTS), size, self.folder)
+
+
+def list_artefacts() -> None:
+    """List the tables and figures of the paper: name, where they stand, runs, and hours on one H200."""
+    rows: list[Row] = []
+    for artefact in paper.ARTEFACTS.values():
+        plan = make_plan([artefact], Size(), Path())
+        cost = costs.cost_of(task.config for task in plan.tasks)
+        hours = costs.wall_seconds(cost, 1) / 3600
+        rows.append({"name": artefact.name, "runs": len(plan.tasks), "hours": f"{hours:.1f}", "shows": artefact.title})
+    print(format_table(rows))
+    every = make_plan(list(paper.ARTEFACTS.values()), Size(), Path())
+    print(f"\n{len(every.tasks)} runs in all; those that several need are made once. {_cost_line(every.tasks)}")
+
+
+def plan(choice: Choice = Choice()) -> None:  # noqa: B008 (frozen)
+    """Show the runs that some tables and figures need, what of them is done, and what they cost on 1, 8 and 64 H200s.
+
+    Args:
+        choice: Which part, and how large.
+    """
+    show_plan(choice.plan(), choice.folder)
+
+
+def show_plan(planned: Plan, folder: Path) -> None:
+    """Print the runs of a plan and their cost."""
+    store, rows = Store(folder), []
+    for task in planned.tasks:
+        done = store.progress(task)
+        state = done.state if done.state != "waiting" or not done.step else f"waiting, at {format_count(done.step)}"
+        config = task.config
+        rows.append(
+            {
+                "run": task.name,
+                "steps": format_count(config.steps),
+                "seeds": config.seeds,
+                "H200 alone": format_duration(costs.run_seconds(config)),
+                "state": state,
+            }
+        )
+    if rows:
+        print(format_table(rows))
+    left = [task for task in planned.tasks if store.progress(task).state != "done"]
+    print(f"\n{len(planned.tasks)} runs in {folder}, {len(planned.tasks) - len(left)} of them done. {_cost_line(left)}")
+
+
+def _cost_line(tasks: tuple[Task, ...] | list[Task]) -> str:
+    if not tasks:
+        return ""
+    cost = costs.cost_of(task.config for task in tasks)
+    times = ", ".join(f"{format_duration(costs.wall_seconds(cost, num))} on {num}" for num in CARDS)
+    steps = format_count(round(cost.seed_steps))
+    return f"What is left, {steps} steps over all seeds, takes about {times} H200s with 16 cores each (docs/scale.md)."
