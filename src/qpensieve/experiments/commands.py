@@ -1,16 +1,20 @@
 """The commands `qpensieve paper ...` and `qpensieve sweep`: thin functions over plans, executors and reports."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import tyro
+from qpensieve.experiments.tasks import Store, Task
+from qpensieve.report.page import About, write_report
 
 from qpensieve.console import Row, format_count, format_duration, format_table
 from qpensieve.experiments import costs, paper
 from qpensieve.experiments.plans import Plan, Size, find_artefacts, make_plan
 from qpensieve.experiments.scales import ScaleName
-from qpensieve.experiments.tasks import Store, Task
+from qpensieve.experiments.shelf import Shelf, read_exported
+from qpensieve.experiments.shows import show
+from qpensieve.records import provenance
 
 CARDS = (1, 8, 64)
 """Numbers of cards that costs are shown for."""
@@ -88,6 +92,35 @@ def show_plan(planned: Plan, folder: Path) -> None:
         print(format_table(rows))
     left = [task for task in planned.tasks if store.progress(task).state != "done"]
     print(f"\n{len(planned.tasks)} runs in {folder}, {len(planned.tasks) - len(left)} of them done. {_cost_line(left)}")
+
+
+def report(
+    choice: Choice = Choice(),  # noqa: B008 (frozen)
+    results: tuple[Path, ...] = (),
+    to: Path | None = None,
+) -> None:
+    """Write tables and figures as far as their runs are: Markdown, LaTeX, CSV, PNG, SVG and one page, index.html.
+
+    Args:
+        choice: Which part, and how large.
+        results: Also use exported runs (`qpensieve export`), such as those in results/h200: folders or files.
+        to: Folder of the report; default: `report` beside the runs.
+    """
+    shelf = Shelf(choice.plan(), Store(choice.folder), read_exported(results))
+    print(write_paper_report(shelf, to or choice.folder / "report", "The paper"))
+
+
+def write_paper_report(shelf: Shelf, folder: Path, title: str) -> Path:
+    """Write what a report shows of all artefacts of a plan; returns the page."""
+    sheets, plates = [], []
+    for artefact in shelf.plan.artefacts:
+        shown = show(artefact, shelf, folder)
+        sheets += shown.sheets
+        plates += shown.plates
+    size = shelf.plan.size
+    lines = [f"Scale: {size.scale}. Numbers link to the configuration and the machine of their runs."]
+    folder.mkdir(parents=True, exist_ok=True)
+    return write_report(folder, sheets, plates, About(title, lines, provenance.describe()))
 
 
 def _cost_line(tasks: tuple[Task, ...] | list[Task]) -> str:

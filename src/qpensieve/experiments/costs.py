@@ -1,7 +1,7 @@
 """What a plan costs: a model of one run, fitted to measured ones, and the time of many runs on several cards.
 
-A run steps and learns side by side, so a step takes the longer of both: the update of all its agents on the card, or the
-physics of their lanes on the host's cores. Evaluations come on top. Several runs share a card; together they are
+A run steps and learns side by side, so a step takes the longer of both: the update of all its agents on the card, or
+the physics of their lanes on the host's cores. Evaluations come on top. Several runs share a card; together they are
 faster than one after the other by a measured factor, as long as the cores keep up. docs/scale.md shows how well it
 fits.
 """
@@ -70,8 +70,8 @@ H200 = Machine(
     at_once=4,
     gain=2.3,
 )
-"""Updates: `bench update` and `bench methods` of results/h200; steps: `bench blocks` there (Hopper2d, Ant2d, HalfCheetah2d), the
-other domains by their ratio to Hopper2d in results/cpu/lanes.json; gain: four domains at once against one
+"""Updates: `bench update` and `bench methods` of results/h200; steps: `bench blocks` there (Hopper2d, Ant2d,
+HalfCheetah2d), the other domains by their ratio to Hopper2d in results/cpu/lanes.json; gain: four domains at once against one
 (results/h200/speed.json). Populations were not timed there: theirs is the CPU's."""
 
 

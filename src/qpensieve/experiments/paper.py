@@ -68,7 +68,7 @@ def _envelope() -> Artefact:
         printed=printed.ENVELOPE,
         notes=(
             NO_REFERENCE,
-            "Hopper3d: the paper prints the numbers of Hopper2d for Q-Pensieve (HV 13.31e5, UT 4.08e2): not comparable.",
+            "Hopper3d: for Q-Pensieve the paper prints its numbers of Hopper2d (HV 13.31e5, UT 4.08e2).",
         ),
     )
 
@@ -168,7 +168,9 @@ def _with_and_without(domains: tuple[str, ...]) -> dict[Place, Wanted]:
 
 
 def _buffer_fronts() -> Artefact:
-    cells = {(d, column): _with_snapshots(d, column) for d in ("Ant2d", "Hopper2d") for column in printed.BUFFER_COLUMNS}
+    cells = {
+        (d, column): _with_snapshots(d, column) for d in ("Ant2d", "Hopper2d") for column in printed.BUFFER_COLUMNS
+    }
     title = "Return vectors of Q-Pensieve by the size of its buffer"
     return Artefact("buffer-fronts", title, "figure of buffer sizes", "fronts", cells)
 

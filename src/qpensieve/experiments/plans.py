@@ -9,11 +9,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from qpensieve.experiments.tasks import Task
+
 from qpensieve.config import RunConfig, check, resolve
 from qpensieve.envs import find_domain
 from qpensieve.experiments.artefacts import Artefact, Wanted
 from qpensieve.experiments.scales import ScaleName, scale_of, scaled
-from qpensieve.experiments.tasks import Task
 
 
 @dataclass(frozen=True)
@@ -152,7 +153,9 @@ def _check_only(artefacts: Sequence[Artefact], domains: tuple[str, ...]) -> None
     there = list(dict.fromkeys(_short(w.domain) for artefact in artefacts for w in artefact.cells.values()))
     wrong = [domain for domain in domains if domain not in there]
     if wrong:
-        raise ValueError(f"no run of {wrong[0]!r} in these tables and figures: they have {', '.join(there) or 'no runs'}")
+        raise ValueError(
+            f"no run of {wrong[0]!r} in these tables and figures: they have {', '.join(there) or 'no runs'}"
+        )
 
 
 def _short(domain: str) -> str:

@@ -1,15 +1,15 @@
 """Plans of one's own: a TOML file with the fields of an artefact, and grids over any setting.
 
-    title = "Snapshots on two domains"
-    [run]                      # what all runs share: domain, algo, preset, seeds, steps, and any setting
-    preset = "quick"
-    [grid]                     # every combination is a run; domains are rows, the rest are columns
-    domain = ["DST2d", "Hopper2d"]
-    num_snapshots = [0, 4]
-    [[runs]]                   # further runs, one by one
-    column = "MO-SAC"
-    domain = "DST2d"
-    algo = "mosac"
+title = "Snapshots on two domains"
+[run]                      # what all runs share: domain, algo, preset, seeds, steps, and any setting
+preset = "quick"
+[grid]                     # every combination is a run; domains are rows, the rest are columns
+domain = ["DST2d", "Hopper2d"]
+num_snapshots = [0, 4]
+[[runs]]                   # further runs, one by one
+column = "MO-SAC"
+domain = "DST2d"
+algo = "mosac"
 """
 
 import itertools
