@@ -5,7 +5,7 @@ import io
 from collections.abc import Sequence
 
 from qpensieve.report import sheets
-from qpensieve.report.sheets import Cell, Metric, Sheet, Source, View
+from qpensieve.report.sheets import Cell, Metric, Sheet, View
 
 ESCAPES = str.maketrans(
     {
@@ -26,15 +26,20 @@ SUMMARY_COLUMNS = (
 )
 
 
-def markdown(sheet: Sheet) -> str:
-    """The table in Markdown; a cell has a line per statistic, and its mean links to its run's section."""
+def markdown(sheet: Sheet, links: bool = True) -> str:
+    """The table in Markdown; a cell has a line per statistic, and its mean links to its run's section.
+
+    Args:
+        sheet: The sheet.
+        links: Whether to link; only the text of a whole report has the sections of runs.
+    """
     letters = footnotes(sheet)
     head = [sheet.corner, "metric", *sheet.columns]
     table = [head, ["---"] * len(head)]
     for row, metric, views in sheets.lines(sheet):
         note = _letters(letters, _row_notes(sheet, row, metric))
         cells = [sheet.cell(row, column) for column in sheet.columns]
-        shown = [_markdown_cell(*pair, letters) for pair in zip(views, cells, strict=True)]
+        shown = [_markdown_cell(*pair, letters, links) for pair in zip(views, cells, strict=True)]
         table.append([row, heading(sheet, row, metric) + (f"<sup>{note}</sup>" if note else ""), *shown])
     lines = ["| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |" for line in table]
     below = [f"<sup>{letter}</sup> {note}" for note, letter in letters.items()]
@@ -113,17 +118,6 @@ def escape(text: str) -> str:
     return text.translate(ESCAPES)
 
 
-def seeds_of(source: Source) -> str:
-    """The seeds of a run in words: seeds 0-4."""
-    seeds = source.seeds
-    if not seeds:
-        return "run"
-    is_range = list(seeds) == list(range(seeds[0], seeds[0] + len(seeds)))
-    if len(seeds) == 1:
-        return f"seed {seeds[0]}"
-    return f"seeds {seeds[0]}-{seeds[-1]}" if is_range else "seeds " + ", ".join(map(str, seeds))
-
-
 def target(cell: Cell) -> str:
     """Address of what the numbers of a cell come from: its first run, or the sheet that they were put together from."""
     if cell.sources:
@@ -146,12 +140,12 @@ def row_letters(sheet: Sheet, row: str, metric: Metric, letters: dict[str, str])
     return _letters(letters, _row_notes(sheet, row, metric))
 
 
-def _markdown_cell(view: View, cell: Cell, letters: dict[str, str]) -> str:
+def _markdown_cell(view: View, cell: Cell, letters: dict[str, str], links: bool) -> str:
     mean = f"**{view.mean}**" if view.is_best else view.mean
-    link = target(cell)
+    link = target(cell) if links else ""
     lines = [f"[{mean}]({link})" if link and view.details else mean, *view.details, *(f"*{m}*" for m in view.marks)]
-    if view.details and len(cell.sources) > 1:
-        lines.append(", ".join(f"[{seeds_of(source)}](#{source.anchor})" for source in cell.sources))
+    if links and view.details and len(cell.sources) > 1:
+        lines.append(", ".join(f"[{sheets.seeds_in_words(source.seeds)}](#{source.anchor})" for source in cell.sources))
     if view.printed:
         lines.append(f"paper {view.printed}")
     note = letters_of(view, letters)
@@ -190,7 +184,9 @@ def _value_lines(sheet: Sheet, where: tuple[str, str], cell: Cell, metric: Metri
 def _summary_line(sheet: Sheet, row: str, column: str, metric: Metric) -> Sequence[object]:
     cell, facts = sheet.cell(row, column), sheets.facts(sheet, row, column, metric)
     summary, gap = facts.summary, facts.gap
-    status = sheets.MISSING if summary is None else "whole" if cell.is_whole else "partial"
+    status = "whole" if cell.is_whole else "partial"
+    if summary is None:
+        status = sheets.MISSING if cell.values is None else "no value"
     notes = [*_row_notes(sheet, row, metric), *sheets.view(sheet, row, column, metric).notes]
     printed = cell.printed.get(metric.name, ("", ""))
     known = ("",) * 5 if summary is None else (summary.mean, summary.std, summary.iqm, summary.low, summary.high)
@@ -206,8 +202,13 @@ def _summary_line(sheet: Sheet, row: str, column: str, metric: Metric) -> Sequen
 
 def _csv(lines: Sequence[Sequence[object]]) -> str:
     text = io.StringIO()
-    writers.writer(text, lineterminator="\n").writerows(["" if x is None else x for x in line] for line in lines)
+    writers.writer(text, lineterminator="\n").writerows(map(_plain, line) for line in lines)
     return text.getvalue()
+
+
+def _plain(value: object) -> object:
+    """Numbers without the digits that are rounding."""
+    return "" if value is None else f"{value:.12g}" if isinstance(value, float) else value
 
 
 def _row_notes(sheet: Sheet, row: str, metric: Metric) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ Printed = tuple[float, float | None]
 """Mean and standard deviation that a paper prints."""
 MISSING = "missing"
 """What stands in the place of a cell without a run."""
-FULL, SHORT = "full", "short"
+FULL, SHORT = "full protocol", "short protocol"
 """Protocols of evaluation."""
 LARGE = 1e4
 """Numbers from here on get a power of ten where the sheet sets none."""
@@ -52,6 +52,11 @@ class Source:
     commit: str = ""
     config: Mapping[str, Any] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def config_path(self) -> str:
+        """The file that holds its configuration, relative to the report; empty if there is none to link to."""
+        return self.path if self.path.endswith(".json") or not self.path else f"{self.path}/config.json"
 
     @property
     def anchor(self) -> str:
@@ -244,7 +249,7 @@ def marks(cell: Cell) -> tuple[str, ...]:
     """What is special about the values of a cell: the step reached, the protocol."""
     partial = cell.values is not None and not cell.is_whole
     step = (f"at {format_count(cell.step)} of {format_count(cell.goal)}",) if partial else ()
-    protocol = (f"{cell.protocol} protocol",) if cell.values is not None and cell.protocol != FULL else ()
+    protocol = (cell.protocol,) if cell.values is not None and cell.protocol != FULL else ()
     return step + protocol
 
 
@@ -309,6 +314,20 @@ def distinct(sources: Iterator[Source] | Sequence[Source]) -> list[Source]:
     return [named[anchor] for anchor in sorted(named)]
 
 
+def seeds_in_words(seeds: Sequence[int]) -> str:
+    """Seeds 0-4, or one by one where some between them are left out."""
+    if len(seeds) == 1:
+        return f"seed {seeds[0]}"
+    is_range = bool(seeds) and list(seeds) == list(range(seeds[0], seeds[0] + len(seeds)))
+    return f"seeds {seeds[0]}-{seeds[-1]}" if is_range else "seeds " + ", ".join(map(str, seeds))
+
+
+def check_name(kind: str, name: str) -> None:
+    """ValueError where the name of a sheet or figure cannot be that of its files."""
+    if not re.fullmatch(r"[A-Za-z0-9_-]+", name):
+        raise ValueError(f"the name of a {kind} is that of its files: letters, digits, - and _; got {name!r}")
+
+
 def slug(text: str) -> str:
     """`text` as part of an address: lower-case letters, digits and hyphens."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "x"
@@ -335,13 +354,12 @@ def _gap(cell: Cell, other: Cell, metric: Metric) -> metrics.Difference | None:
 
 
 def _is_there(values: Values) -> Bool[np.ndarray, " seed"]:
-    return np.isfinite(values.reshape(len(values), -1)).all(axis=1)
+    return np.asarray(np.isfinite(values.reshape(len(values), -1)).all(axis=1))
 
 
 def _check(sheet: Sheet) -> None:
     """ValueError where parts of a sheet do not fit each other."""
-    if not re.fullmatch(r"[A-Za-z0-9_-]+", sheet.name):
-        raise ValueError(f"the name of a sheet names its files: letters, digits, - and _; got {sheet.name!r}")
+    check_name("sheet", sheet.name)
     for what, names in (("rows", sheet.rows), ("columns", sheet.columns)):
         if len(set(names)) != len(names) or not names:
             raise ValueError(f"{sheet.name}: {what} must have different names, one or more; got {list(names)}")
