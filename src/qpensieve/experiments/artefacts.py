@@ -72,6 +72,7 @@ class Artefact:
         preferences: Preferences of curves, one panel each; empty: those of the run's curves.
         reference: Column that others are compared with (ED, probability of improvement).
         printed: Place -> score -> mean and standard deviation as the paper prints them.
+        powers: Score -> row -> power of ten that it is printed in; others by size.
         notes: What readers must know, such as why numbers are not comparable.
         then: What is computed when a run has been trained, by name.
     """
@@ -85,6 +86,7 @@ class Artefact:
     preferences: tuple[tuple[float, ...], ...] = ()
     reference: str | None = None
     printed: Mapping[Place, Mapping[str, tuple[float, float | None]]] = field(default_factory=dict)
+    powers: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     then: tuple[str, ...] = ()
 

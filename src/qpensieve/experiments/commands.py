@@ -5,16 +5,17 @@ from pathlib import Path
 from typing import Annotated
 
 import tyro
-from qpensieve.experiments.tasks import Store, Task
-from qpensieve.report.page import About, write_report
 
-from qpensieve.console import Row, format_count, format_duration, format_table
+from qpensieve import pages
+from qpensieve.console import format_count, format_duration, format_table
 from qpensieve.experiments import costs, paper
 from qpensieve.experiments.plans import Plan, Size, find_artefacts, make_plan
 from qpensieve.experiments.scales import ScaleName
 from qpensieve.experiments.shelf import Shelf, read_exported
 from qpensieve.experiments.shows import show
+from qpensieve.experiments.tasks import Store, Task
 from qpensieve.records import provenance
+from qpensieve.report.page import About, write_report
 
 CARDS = (1, 8, 64)
 """Numbers of cards that costs are shown for."""
@@ -52,13 +53,11 @@ class Choice:
 
 def list_artefacts() -> None:
     """List the tables and figures of the paper: name, where they stand, runs, and hours on one H200."""
-    rows: list[Row] = []
     for artefact in paper.ARTEFACTS.values():
-        plan = make_plan([artefact], Size(), Path())
-        cost = costs.cost_of(task.config for task in plan.tasks)
-        hours = costs.wall_seconds(cost, 1) / 3600
-        rows.append({"name": artefact.name, "runs": len(plan.tasks), "hours": f"{hours:.1f}", "shows": artefact.title})
-    print(format_table(rows))
+        tasks = make_plan([artefact], Size(), Path()).tasks
+        hours = costs.wall_seconds(costs.cost_of(task.config for task in tasks), 1) / 3600
+        size = f" {len(tasks)} run{'s' if len(tasks) > 1 else ''}, {hours:.1f} hours." if tasks else ""
+        print("\n".join(pages.entry(artefact.name, f"{artefact.title} ({artefact.where}).{size}")))
     every = make_plan(list(paper.ARTEFACTS.values()), Size(), Path())
     print(f"\n{len(every.tasks)} runs in all; those that several need are made once. {_cost_line(every.tasks)}")
 

@@ -45,6 +45,7 @@ def _table_1() -> Artefact:
         metrics=("HV", "UT", "ED"),
         reference="MO-SAC",
         printed=printed.TABLE_1,
+        powers=printed.POWERS["table1"],
         notes=(
             "long: 1.5M steps times 10 (HalfCheetah2d, Ant2d, Ant3d, Hopper3d), 5 (LunarLander4d, LunarLander5d, "
             "Hopper5d) or 3 (DST2d, Hopper2d, Walker2d).",
@@ -66,6 +67,7 @@ def _envelope() -> Artefact:
         cells,
         reference="Q-Pensieve",
         printed=printed.ENVELOPE,
+        powers=printed.POWERS["envelope"],
         notes=(
             NO_REFERENCE,
             "Hopper3d: for Q-Pensieve the paper prints its numbers of Hopper2d (HV 13.31e5, UT 4.08e2).",
@@ -82,6 +84,7 @@ def _buffer_size() -> Artefact:
         {("Ant2d", column): _with_snapshots("Ant2d", column) for column in printed.BUFFER_COLUMNS},
         reference="without buffer",
         printed=printed.BUFFER,
+        powers=printed.POWERS["buffer-size"],
         notes=(NO_REFERENCE,),
     )
 
@@ -100,6 +103,7 @@ def _interval() -> Artefact:
         cells,
         reference="interval 1000",
         printed=printed.INTERVAL,
+        powers=printed.POWERS["push-interval"],
         notes=("Two snapshots: the paper's column for 1000 is its column for size 2.", NO_REFERENCE),
     )
 

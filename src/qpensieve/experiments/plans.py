@@ -9,12 +9,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from qpensieve.experiments.tasks import Task
-
 from qpensieve.config import RunConfig, check, resolve
 from qpensieve.envs import find_domain
 from qpensieve.experiments.artefacts import Artefact, Wanted
 from qpensieve.experiments.scales import ScaleName, scale_of, scaled
+from qpensieve.experiments.tasks import Task
 
 
 @dataclass(frozen=True)

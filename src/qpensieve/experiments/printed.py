@@ -106,6 +106,12 @@ POPULATION_SETTINGS: dict[str, tuple[float, ...]] = {
 """Hyperparameters of PGMORL and PFA, as printed."""
 
 
+def _powers(*texts: str) -> dict[str, dict[str, int]]:
+    """Score -> domain -> the power of ten that it is printed in."""
+    heads = [line.split("|")[0].split() for text in texts for line in text.strip().splitlines()]
+    return {score: {domain: int(power) for domain, of, power in heads if of == score} for _, score, _ in heads}
+
+
 def _read(text: str, columns: tuple[str, ...]) -> Scores:
     found: Scores = {}
     for line in text.strip().splitlines():
@@ -123,3 +129,6 @@ TABLE_1 = _read(_TABLE_1, TABLE_1_COLUMNS)
 ENVELOPE = _read(_ENVELOPE, ENVELOPE_COLUMNS)
 BUFFER = _read(_BUFFER, BUFFER_COLUMNS)
 INTERVAL = _read(_INTERVAL, INTERVAL_COLUMNS)
+POWERS = {"table1": _powers(_TABLE_1), "envelope": _powers(_ENVELOPE)}
+POWERS |= {"buffer-size": _powers(_BUFFER), "push-interval": _powers(_INTERVAL)}
+"""Name of a table -> score -> domain -> the power of ten that it is printed in."""

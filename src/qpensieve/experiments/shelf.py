@@ -4,11 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from qpensieve.experiments.tasks import Store
-
 from qpensieve.config import RunConfig, from_dict, resolve
 from qpensieve.experiments.artefacts import Wanted
 from qpensieve.experiments.plans import Plan
+from qpensieve.experiments.tasks import Store
 from qpensieve.records.reading import FileError, read_object
 
 FREE = {"seeds": 1, "first_seed": 0, "num_threads": None, "kernels": "off", "checkpoint_seconds": 0.0}

@@ -4,24 +4,27 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
-from qpensieve.report.cells import Run
-from qpensieve.report.page import Plate
-from qpensieve.report.paper_figures import Curve, Path2d
 
 from qpensieve.config import spec_of
 from qpensieve.envs import find_domain
 from qpensieve.experiments.artefacts import Artefact, Wanted
 from qpensieve.experiments.shelf import Shelf
-from qpensieve.records.scores import summarize
-from qpensieve.report import aggregates, cells, paper_figures
-from qpensieve.report.run_data import Curves, RunData
-from qpensieve.report.sheets import Metric, Sheet, Source, slug
+from qpensieve.report import aggregates, cells, paper_figures, series
+from qpensieve.report.cells import Run
+from qpensieve.report.page import Plate
+from qpensieve.report.paper_figures import Path2d
+from qpensieve.report.sheets import Cell, Metric, Sheet, Source, slug
+from qpensieve.train.evaluate import curve_preferences
+
+T = TypeVar("T")
 
 SUMMED = ("table1",)
 """Artefacts whose rows are also put together: IQM over domains, performance profiles."""
 CAPTION = "Mean and standard deviation over seeds; below them the interquartile mean with its 95 % interval."
+OVER_SEEDS = "mean and standard deviation over seeds."
 SHOWN_STEPS = 15
 """Markers of a figure of return vectors over training, as in the paper: every 100 000 steps of 1 500 000."""
 
@@ -66,6 +69,8 @@ def score_sheet(artefact: Artefact, shelf: Shelf, report: Path) -> Sheet:
         cell = cells.read_cell(shelf.paths(wanted), against, about)
         mixed |= {str(source.config.get("kernels", "off")) for source in cell.sources}
         filled[row, column] = cell
+    for place in [(row, column) for row in artefact.rows for column in artefact.columns]:
+        filled.setdefault(place, Cell(values={}))  # not missing: the plan has no run there
     notes = [*artefact.notes, *_about_kernels(mixed), *_about_scale(shelf)]
     return Sheet(
         artefact.name,
@@ -73,21 +78,11 @@ def score_sheet(artefact: Artefact, shelf: Shelf, report: Path) -> Sheet:
         f"{artefact.where}. {CAPTION}",
         artefact.rows,
         artefact.columns,
-        [_metric(name, artefact) for name in artefact.metrics],
+        [Metric(name, artefact.powers.get(name, {})) for name in artefact.metrics],
         filled,
         notes,
         artefact.reference,
     )
-
-
-def _metric(name: str, artefact: Artefact) -> Metric:
-    """The metric, with the powers of ten that the paper prints."""
-    powers = {}
-    for row in artefact.rows:
-        means = [abs(scores[name][0]) for (of, _), scores in artefact.printed.items() if of == row and name in scores]
-        if means and max(means) > 0:
-            powers[row] = int(np.floor(np.log10(max(means))))
-    return Metric(name, {} if name == "ED" else powers)
 
 
 def _about_kernels(found: set[str]) -> list[str]:
@@ -168,176 +163,94 @@ def _points(one: cells.Evaluation | None, common: np.ndarray | None) -> np.ndarr
 def _growth(artefact: Artefact, shelf: Shelf, report: Path) -> Shown:
     shown = Shown()
     for lam in artefact.preferences:
-        panels, sources = {}, []
-        for row in artefact.rows:
-            panels[row] = {}
-            for column in _columns(artefact, row):
-                runs = cells.read_runs(shelf.paths(artefact.cells[row, column]), report)
-                panels[row][column] = _path(runs, lam)
-                sources += [run.source for run in runs]
-        name = ", ".join(f"{weight:g}" for weight in lam)
-        title = f"Return vectors over training under ({name}), mean over seeds"
+        panels, sources = _panels(artefact, shelf, report, partial(_path, lam=lam))
+        title = f"Return vectors over training under ({_words(lam)}), mean over seeds"
         figure = paper_figures.draw_growth(panels, _axes(artefact), title)
-        plate_name = f"{artefact.name}-{'-'.join(f'{round(100 * weight)}' for weight in lam)}"
-        shown.plates.append(Plate(plate_name, title, f"{artefact.where}. {title}.", figure, tuple(sources)))
+        name = f"{artefact.name}-{'-'.join(f'{round(100 * weight)}' for weight in lam)}"
+        shown.plates.append(Plate(name, title, f"{artefact.where}. {title}.", figure, tuple(sources)))
     return shown
 
 
 def _path(runs: Sequence[Run], lam: tuple[float, ...]) -> Path2d | None:
-    curve = _merged([(run, _at_preference(run.data, lam)) for run in runs])
+    """The steps nearest to fifteenths of the run: every 100 000 in the paper."""
+    curve = series.preference_curve(runs, lam)
     if curve is None:
         return None
-    steps, values = curve
     goal = max(run.goal for run in runs)
-    shown = _nearest(steps, goal * np.arange(1, SHOWN_STEPS + 1) / SHOWN_STEPS)
-    return Path2d(steps[shown], values[shown].mean(axis=1))
-
-
-def _nearest(steps: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Indices of the steps nearest to some, each once."""
-    return np.unique([int(np.abs(steps - step).argmin()) for step in wanted])
+    wanted = goal * np.arange(1, SHOWN_STEPS + 1) / SHOWN_STEPS
+    nearest = [int(curve.steps[np.abs(curve.steps - step).argmin()]) for step in wanted if step <= curve.steps[-1]]
+    return series.preference_path(runs, lam, nearest)
 
 
 def _score_curves(artefact: Artefact, shelf: Shelf, report: Path) -> Shown:
     metric = artefact.metrics[0]
-    pick = lambda data: _score_curve(data, metric)
-    panels, sources = _curve_panels(artefact, shelf, report, pick)
+    panels, sources = _panels(artefact, shelf, report, partial(series.score_curve, score=metric.lower()))
     figure = paper_figures.draw_curves(panels, f"{metric}, short protocol", artefact.title)
-    caption = f"{artefact.where}. {artefact.title}: mean and standard deviation over seeds."
-    return Shown(plates=[_plate(artefact, figure, caption, sources)])
-
-
-def _score_curve(data: RunData, metric: str) -> tuple[np.ndarray, np.ndarray] | None:
-    """Steps, and a score of every seed [t, seed]."""
-    name = metric.lower()
-    if data.scored:
-        rows = [row for row in data.scored if row[name] is not None]
-        return (np.array([row["step"] for row in rows]), np.array([row[name] for row in rows])) if rows else None
-    table = data.table
-    if not len(table.short_steps):
-        return None
-    each = [getattr(summarize(one, table.short_preferences, table.reference), name) for one in table.short_returns]
-    return None if each[0] is None else (table.short_steps, np.array(each))
+    return Shown(plates=[_plate(artefact, figure, f"{artefact.where}. {artefact.title}: {OVER_SEEDS}", sources)])
 
 
 def _learning_curves(artefact: Artefact, shelf: Shelf, report: Path) -> Shown:
     """A figure for each domain, a panel for each preference."""
     shown = Shown()
     for row in artefact.rows:
-        spec = spec_of(shelf.plan.size.config_of(artefact.cells[row, _columns(artefact, row)[0]]))
-        preferences = artefact.preferences or _curve_preferences(artefact, shelf, row, spec.num_objectives)
         panels, sources = {}, []
-        for lam in preferences:
-            pick = partial(_scalarized, lam=tuple(lam))
-            one, used = _curve_panels(artefact, shelf, report, pick, [row])
-            panels[f"({', '.join(f'{weight:.3g}' for weight in lam)})"] = one[row]
+        for lam in artefact.preferences or _curve_preferences(artefact, row):
+            one, used = _panels(artefact, shelf, report, partial(series.preference_curve, lam=lam), [row])
+            panels[f"({_words(lam)})"] = one[row]
             sources += used
-        if not panels:
-            continue
         title = f"{row}: return under a preference over training"
         figure = paper_figures.draw_curves(panels, "lam . return", title)
-        caption = f"{artefact.where}. {title}: mean and standard deviation over seeds."
-        shown.plates.append(Plate(f"{artefact.name}-{slug(row)}", title, caption, figure, tuple(sources)))
+        name = f"{artefact.name}-{slug(row)}"
+        shown.plates.append(Plate(name, title, f"{artefact.where}. {title}: {OVER_SEEDS}", figure, tuple(sources)))
     return shown
 
 
-def _curve_preferences(artefact: Artefact, shelf: Shelf, row: str, num_objectives: int) -> Sequence[tuple[float, ...]]:
-    """The preferences of the curves that the first run of a row holds; those of the paper are the same for all."""
-    for column in _columns(artefact, row):
-        for run in cells.read_runs(shelf.paths(artefact.cells[row, column])):
-            if run.data.curves is not None and len(run.data.curves.preferences):
-                return [tuple(map(float, lam)) for lam in run.data.curves.preferences]
-    return [tuple([1 / num_objectives] * num_objectives)]
+def _curve_preferences(artefact: Artefact, row: str) -> list[tuple[float, ...]]:
+    """The paper's; the middle of the simplex where it has none."""
+    num = spec_of(artefact.cells[row, _columns(artefact, row)[0]].config()).num_objectives
+    rows = curve_preferences(num)
+    return [tuple(map(float, lam)) for lam in rows] if len(rows) else [(1 / num,) * num]
 
 
 def _single_curves(artefact: Artefact, shelf: Shelf, report: Path) -> Shown:
     """Agents of single preferences: a panel for each domain and preference."""
     panels, sources = {}, []
     for row in artefact.rows:
-        own = list(
-            dict.fromkeys(lam for column in _columns(artefact, row) for lam in _own(artefact.cells[row, column]))
-        )
-        for lam in own:
-            pick = partial(_scalarized_own, lam=lam)
-            one, used = _curve_panels(artefact, shelf, report, pick, [row])
-            panels[f"{row}, ({', '.join(f'{weight:g}' for weight in lam)})"] = one[row]
+        columns = _columns(artefact, row)
+        for lam in dict.fromkeys(lam for column in columns for lam in _own(artefact.cells[row, column])):
+            one, used = _panels(artefact, shelf, report, partial(series.preference_curve, lam=lam), [row])
+            panels[f"{row}, ({_words(lam)})"] = one[row]
             sources += used
     figure = paper_figures.draw_curves(panels, "lam . return", artefact.title, columns=2)
-    caption = f"{artefact.where}. {artefact.title}: mean and standard deviation over seeds."
-    return Shown(plates=[_plate(artefact, figure, caption, sources)])
+    return Shown(plates=[_plate(artefact, figure, f"{artefact.where}. {artefact.title}: {OVER_SEEDS}", sources)])
 
 
 def _own(wanted: Wanted) -> list[tuple[float, ...]]:
-    texts = getattr(wanted.config().agent, "preferences", ())
-    return [tuple(map(float, text.split(","))) for text in texts]
+    """The preferences that a run names."""
+    return [tuple(map(float, text.split(","))) for text in getattr(wanted.config().agent, "preferences", ())]
 
 
-def _scalarized_own(data: RunData, lam: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray] | None:
-    """Lam . return of the agent trained for lam: those of exported files are in its rows."""
-    table = data.table
-    lams = table.full_preferences if data.scored else table.short_preferences
-    match = np.isclose(lams, lam).all(axis=1)
-    if not match.any():
-        return None
-    if data.scored:
-        rows = [row for row in data.scored if "mean_returns" in row]
-        steps, returns = np.array([row["step"] for row in rows]), np.array([row["mean_returns"] for row in rows])
-    else:
-        steps, returns = table.short_steps, table.short_returns.mean(axis=3) if len(table.short_steps) else np.empty(0)
-    return None if not len(steps) else (steps, returns[:, :, int(match.argmax())] @ np.array(lam))
-
-
-def _scalarized(data: RunData, lam: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray] | None:
-    found = _at_preference(data, lam)
-    return None if found is None else (found[0], found[1] @ np.array(lam))
-
-
-def _at_preference(data: RunData, lam: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray] | None:
-    """Steps, and mean returns of every seed under a preference [t, seed, d]; None if it was not evaluated."""
-    curves: Curves | None = data.curves
-    if curves is None:
-        return None
-    match = np.isclose(curves.preferences, lam).all(axis=1)
-    return (curves.steps, curves.returns[:, :, int(match.argmax())]) if match.any() else None
-
-
-Pick = Callable[[RunData], tuple[np.ndarray, np.ndarray] | None]
-
-
-def _curve_panels(
-    artefact: Artefact, shelf: Shelf, report: Path, pick: Pick, rows: Sequence[str] | None = None
-) -> tuple[dict[str, dict[str, Curve | None]], list[Source]]:
-    """A curve for every cell, seeds of several runs together, and the runs."""
-    panels: dict[str, dict[str, Curve | None]] = {}
+def _panels(
+    artefact: Artefact,
+    shelf: Shelf,
+    report: Path,
+    make: Callable[[Sequence[Run]], T | None],
+    rows: Sequence[str] | None = None,
+) -> tuple[dict[str, dict[str, T | None]], list[Source]]:
+    """What is drawn of every cell, row by row, and the runs that it comes from."""
+    panels: dict[str, dict[str, T | None]] = {}
     sources: list[Source] = []
     for row in rows or artefact.rows:
         panels[row] = {}
         for column in _columns(artefact, row):
             runs = cells.read_runs(shelf.paths(artefact.cells[row, column]), report)
-            found = _merged([(run, pick(run.data)) for run in runs])
-            goal = max((run.goal for run in runs), default=0)
-            panels[row][column] = None if found is None else Curve(*found, goal=goal)
-            sources += [run.source for run in runs] if found is not None else []
+            panels[row][column] = make(runs)
+            sources += [] if panels[row][column] is None else [run.source for run in runs]
     return panels, sources
 
 
-def _merged(
-    each: Sequence[tuple[Run, tuple[np.ndarray, np.ndarray] | None]],
-) -> tuple[np.ndarray, np.ndarray] | None:
-    """The curves of several runs as one, seeds side by side: the steps that all have, a seed once."""
-    found = [(run, *curve) for run, curve in each if curve is not None]
-    if not found:
-        return None
-    steps = found[0][1]
-    for _, other, _ in found[1:]:
-        steps = np.intersect1d(steps, other)
-    taken: set[int] = set()
-    columns = []
-    for run, at, values in found:
-        kept = [i for i, seed in enumerate(run.seeds) if seed not in taken]
-        taken |= set(run.seeds)
-        columns.append(values[np.isin(at, steps)][:, kept])
-    return (steps, np.concatenate(columns, axis=1)) if len(steps) else None
+def _words(lam: Sequence[float]) -> str:
+    return ", ".join(f"{weight:.3g}" for weight in lam)
 
 
 def _columns(artefact: Artefact, row: str) -> list[str]:
@@ -354,12 +267,13 @@ def _axes(artefact: Artefact) -> dict[str, tuple[str, str]]:
     return found
 
 
-def _plate(artefact: Artefact, figure: object, caption: str, sources: Sequence[Source]) -> Plate:
+def _plate(artefact: Artefact, figure: Any, caption: str, sources: Sequence[Source]) -> Plate:
     return Plate(artefact.name, artefact.title, caption, figure, tuple(sources))
 
 
 _SHOWS: dict[str, Callable[[Artefact, Shelf, Path], Shown]] = {
     "scores": _scores,
+    "critic": lambda artefact, shelf, report: Shown(),
     "fronts": _fronts,
     "growth": _growth,
     "score-curves": _score_curves,

@@ -52,7 +52,11 @@ def _content(folder: Path) -> dict[str, Any]:
 def _curves(table: Evaluations) -> dict[str, Any]:
     """Returns under the paper's curve preferences: a row per short evaluation, [seed, preference, objective]."""
     returns = [_numbers(one) for one in table.curve_returns.mean(axis=3)]
-    return {"preferences": table.curve_preferences.tolist(), "steps": table.short_steps.tolist(), "mean_returns": returns}
+    return {
+        "preferences": table.curve_preferences.tolist(),
+        "steps": table.short_steps.tolist(),
+        "mean_returns": returns,
+    }
 
 
 def _scored(table: Evaluations, step: int, returns: np.ndarray, is_full: bool) -> dict[str, Any]:

@@ -84,6 +84,7 @@ def _returns(runs: Sequence[Run], lam: np.ndarray) -> BySeed:
     for run in runs:
         table = run.data.table
         for steps, preferences, returns in (
+            *_exported(run),
             (table.short_steps, table.short_preferences, table.short_returns),
             (table.short_steps, table.curve_preferences, table.curve_returns),
             (table.full_steps, table.full_preferences, table.full_returns),
@@ -92,6 +93,16 @@ def _returns(runs: Sequence[Run], lam: np.ndarray) -> BySeed:
             for step, of_step in zip(steps.tolist(), returns, strict=True) if len(row) else ():
                 _put(found, step, run.seeds, of_step[:, row[0]].mean(axis=1))
     return found
+
+
+def _exported(run: Run) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Steps, preferences and returns that an exported file has beside its full evaluations."""
+    rows = [row for row in run.data.scored or () if "mean_returns" in row]
+    steps = np.array([row["step"] for row in rows], np.int64)
+    returns = np.array([row["mean_returns"] for row in rows], np.float64)
+    found = [(steps, run.data.table.full_preferences, returns[:, :, :, None])] if rows else []
+    curves = run.data.exported_curves
+    return found if curves is None else [*found, (curves.steps, curves.preferences, curves.returns[:, :, :, None])]
 
 
 def _put(found: BySeed, step: int, seeds: Sequence[int], values: np.ndarray) -> None:
