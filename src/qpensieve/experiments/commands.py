@@ -111,15 +111,16 @@ def report(
 
 def write_paper_report(shelf: Shelf, folder: Path, title: str) -> Path:
     """Write what a report shows of all artefacts of a plan; returns the page."""
-    sheets, plates = [], []
+    sheets, plates, listings = [], [], []
     for artefact in shelf.plan.artefacts:
         shown = show(artefact, shelf, folder)
         sheets += shown.sheets
         plates += shown.plates
+        listings += shown.listings
     size = shelf.plan.size
     lines = [f"Scale: {size.scale}. Numbers link to the configuration and the machine of their runs."]
     folder.mkdir(parents=True, exist_ok=True)
-    return write_report(folder, sheets, plates, About(title, lines, provenance.describe()))
+    return write_report(folder, sheets, plates, About(title, lines, provenance.describe()), listings)
 
 
 def _cost_line(tasks: tuple[Task, ...] | list[Task]) -> str:

@@ -11,9 +11,11 @@ import numpy as np
 from qpensieve.config import spec_of
 from qpensieve.envs import find_domain
 from qpensieve.experiments.artefacts import Artefact, Wanted
+from qpensieve.experiments.hyperparameters import LISTINGS
 from qpensieve.experiments.shelf import Shelf
 from qpensieve.report import aggregates, cells, paper_figures, series
 from qpensieve.report.cells import Run
+from qpensieve.report.listings import Listing
 from qpensieve.report.page import Plate
 from qpensieve.report.paper_figures import Path2d
 from qpensieve.report.sheets import Cell, Metric, Sheet, Source, slug
@@ -31,15 +33,18 @@ SHOWN_STEPS = 15
 
 @dataclass
 class Shown:
-    """Sheets and figures of an artefact."""
+    """Sheets, figures and plain tables of an artefact."""
 
     sheets: list[Sheet] = field(default_factory=list)
     plates: list[Plate] = field(default_factory=list)
+    listings: list[Listing] = field(default_factory=list)
 
 
 def show(artefact: Artefact, shelf: Shelf, report: Path) -> Shown:
     """What a report shows of an artefact; links are relative to the folder of the report."""
-    if not artefact.cells:
+    if artefact.show == "settings":
+        return Shown(listings=[LISTINGS[artefact.name]()])
+    if not artefact.cells:  # all of its domains were left out
         return Shown()
     return _SHOWS[artefact.show](artefact, shelf, report)
 

@@ -16,6 +16,7 @@ from urllib.parse import quote
 
 from qpensieve.records.atomic import write_file, write_text
 from qpensieve.records.links import refuse_link
+from qpensieve.report.listings import Listing, listing_csv, listing_html, listing_latex, listing_markdown
 from qpensieve.report.sheet_page import html
 from qpensieve.report.sheet_text import csv, latex, markdown, sheet_anchor, summary_csv
 from qpensieve.report.sheets import Sheet, Source, check_name, distinct, slug, sources_of
@@ -98,7 +99,13 @@ class About:
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
 
-def write_report(folder: Path, sheets: Sequence[Sheet], figures: Sequence[Plate], about: About | None = None) -> Path:
+def write_report(
+    folder: Path,
+    sheets: Sequence[Sheet],
+    figures: Sequence[Plate],
+    about: About | None = None,
+    listings: Sequence[Listing] = (),
+) -> Path:
     """Write the page, the text and all tables and figures into a folder; returns the page.
 
     Files of the same names are replaced, each whole or not at all; others are left alone.
@@ -111,12 +118,17 @@ def write_report(folder: Path, sheets: Sequence[Sheet], figures: Sequence[Plate]
     for plate in figures:
         check_name("figure", plate.name)
     _check_names([sheet_anchor(sheet.name) for sheet in sheets] + [_anchor(plate) for plate in figures])
+    _check_names([listing.anchor for listing in listings])
     pictures = {plate.name: {ending: draw(plate.figure, ending) for ending in METADATA} for plate in figures}
-    texts = {PAGE: page(sheets, figures, pictures, told), TEXT: text(sheets, figures, told)}
+    texts = {PAGE: page(sheets, figures, pictures, told, listings), TEXT: text(sheets, figures, told, listings)}
     for sheet in sheets:
         start = f"{TABLES}/{sheet.name}"
         texts |= {f"{start}.tex": latex(sheet), f"{start}.csv": csv(sheet), f"{start}-summary.csv": summary_csv(sheet)}
         texts[f"{start}.md"] = markdown(sheet, links=False)
+    for listing in listings:
+        start = f"{TABLES}/{listing.name}"
+        texts |= {f"{start}.tex": listing_latex(listing), f"{start}.csv": listing_csv(listing)}
+        texts[f"{start}.md"] = listing_markdown(listing)
     binary = {f"{FIGURES}/{name}.{ending}": data for name, both in pictures.items() for ending, data in both.items()}
     for name in (*texts, *binary):
         refuse_link(folder / name)
@@ -138,12 +150,17 @@ def draw(figure: Figure, ending: str) -> bytes:
 
 
 def page(
-    sheets: Sequence[Sheet], figures: Sequence[Plate], pictures: Mapping[str, Mapping[str, bytes]], about: About
+    sheets: Sequence[Sheet],
+    figures: Sequence[Plate],
+    pictures: Mapping[str, Mapping[str, bytes]],
+    about: About,
+    listings: Sequence[Listing] = (),
 ) -> str:
     """The web page; `pictures` holds each figure as `svg`."""
     runs = _runs(sheets, figures)
     contents = [(sheet_anchor(sheet.name), sheet.title) for sheet in sheets]
     contents += [(_anchor(plate), plate.title) for plate in figures]
+    contents += [(listing.anchor, listing.title) for listing in listings]
     contents += [("runs", "Runs"), ("provenance", "Provenance")]
     entries = "\n".join(f'<li><a href="#{anchor}">{escape(title)}</a></li>' for anchor, title in contents)
     return "\n".join(
@@ -158,6 +175,7 @@ def page(
             f'</header>\n<nav aria-label="Contents"><ol>\n{entries}\n</ol></nav>\n<main id="content">',
             *map(html, sheets),
             *(_figure(plate, pictures[plate.name]["svg"]) for plate in figures),
+            *map(listing_html, listings),
             '<section id="runs" aria-labelledby="runs-title"><h2 id="runs-title">Runs</h2>',
             *map(_run, runs),
             "</section>",
@@ -170,7 +188,7 @@ def page(
     )
 
 
-def text(sheets: Sequence[Sheet], figures: Sequence[Plate], about: About) -> str:
+def text(sheets: Sequence[Sheet], figures: Sequence[Plate], about: About, listings: Sequence[Listing] = ()) -> str:
     """The report in Markdown; figures are links to their files."""
     runs = _runs(sheets, figures)
     parts = [f"# {about.title}", *about.introduction]
@@ -179,6 +197,7 @@ def text(sheets: Sequence[Sheet], figures: Sequence[Plate], about: About) -> str
         links = ", ".join(f"[{source.label}](#{source.anchor})" for source in plate.sources)
         picture = f"![{_alt(plate)}]({FIGURES}/{plate.name}.png)"
         parts += [f"## {plate.title}", picture, plate.caption, *([f"Runs: {links}"] if links else [])]
+    parts += [listing_markdown(listing).strip() for listing in listings]
     parts.append("## Runs")
     for run in runs:
         where = f" [{run.path}]({quote(run.config_path)})" if run.path else ""
