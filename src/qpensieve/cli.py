@@ -30,6 +30,7 @@ from qpensieve.config import RunConfig, about_kernels
 from qpensieve.envs import DISCRETE, DOMAINS, find_domain
 from qpensieve.envs.registry import Domain
 from qpensieve.envs.simulator import EnvError
+from qpensieve.experiments import commands as experiments
 from qpensieve.records import provenance
 from qpensieve.records.checkpoint import CheckpointError
 from qpensieve.records.evaluations import load as load_evaluations
@@ -48,6 +49,10 @@ from qpensieve.train.session import DivergedError, EnvFailedError
 FLAT = (tyro.conf.OmitArgPrefixes, tyro.conf.AvoidSubcommands)
 RunFolder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
 RunsOrFiles = Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN_OR_FILE [RUN_OR_FILE ...]")]
+ABOUT_PAPER = (
+    "Every table and figure of the paper: which runs it needs, made on this machine or others, resumed where they "
+    "stopped, and the report. Without names: all of them."
+)
 EXIT_FAILED, EXIT_BUG, EXIT_STOPPED = 1, 70, 130
 USER_ERRORS = (
     *(ValueError, OSError, ImportError, CheckpointError, DivergedError, EnvFailedError, FolderInUseError),
@@ -300,6 +305,10 @@ def train_rate(settings: bench_train.Settings = bench_train.Settings(), json: Pa
     _measure("train", bench_train.run, settings, json)
 
 
+def paper() -> None:
+    """Make the paper's tables and figures: list, plan, run, status, report; runs that stopped go on."""
+
+
 def bench() -> None:
     """Benchmarks; `qpensieve bench --help` lists them."""
 
@@ -317,9 +326,18 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "export-policy": export_policy,
     "compare": compare,
     "domains": domains,
+    "paper": paper,
+    "sweep": experiments.sweep,
     "theory": theory,
     "bench": bench,
     "version": version,
+}
+PAPER: dict[str, Callable[..., None]] = {
+    "list": experiments.list_artefacts,
+    "plan": experiments.plan,
+    "run": experiments.run,
+    "status": experiments.status,
+    "report": experiments.report,
 }
 BENCHMARKS: dict[str, Callable[..., None]] = {
     "lanes": lanes,
@@ -342,6 +360,9 @@ def main(arguments: list[str] | None = None) -> None:
         elif words[:1] == ["bench"]:
             texts = {name: summary(run) for name, run in BENCHMARKS.items()}
             _dispatch(BENCHMARKS, "qpensieve bench", bench_package.__doc__ or "", words[1:], texts)
+        elif words[:1] == ["paper"]:
+            texts = {name: summary(command) for name, command in PAPER.items()}
+            _dispatch(PAPER, "qpensieve paper", ABOUT_PAPER, words[1:], texts)
         else:
             _dispatch(COMMANDS, "qpensieve", f"{pages.ABOUT} {pages.PREFERENCE}", words, pages.COMMANDS)
     except runs.Stopped as stopped:

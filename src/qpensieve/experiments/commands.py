@@ -1,22 +1,34 @@
 """The commands `qpensieve paper ...` and `qpensieve sweep`: thin functions over plans, executors and reports."""
 
+import os
+import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
+import jax
 import tyro
 
 from qpensieve import pages
-from qpensieve.console import format_count, format_duration, format_table
+from qpensieve.console import PAGE, format_count, format_duration, format_table
 from qpensieve.experiments import costs, paper
+from qpensieve.experiments.drive import TRIES, drive
+from qpensieve.experiments.executors.local import Local
+from qpensieve.experiments.executors.protocol import Executor
 from qpensieve.experiments.plans import Plan, Size, find_artefacts, make_plan
+from qpensieve.experiments.progress import Table, format_counts, format_rows
 from qpensieve.experiments.scales import ScaleName
 from qpensieve.experiments.shelf import Shelf, read_exported
 from qpensieve.experiments.shows import show
+from qpensieve.experiments.sweeps import read_sweep
 from qpensieve.experiments.tasks import Store, Task
 from qpensieve.records import provenance
 from qpensieve.report.page import About, write_report
+from qpensieve.train.run import Stopped
 
+REPORT, TITLE = "report", "The paper's tables and figures"
+WATCH_SECONDS = 2.0
 CARDS = (1, 8, 64)
 """Numbers of cards that costs are shown for."""
 Names = Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[NAME ...]")]
@@ -93,6 +105,116 @@ def show_plan(planned: Plan, folder: Path) -> None:
     print(f"\n{len(planned.tasks)} runs in {folder}, {len(planned.tasks) - len(left)} of them done. {_cost_line(left)}")
 
 
+@dataclass(frozen=True)
+class Where:
+    """Where runs are made, and what is shown meanwhile."""
+
+    on: Literal["local", "ray", "slurm"] = "local"
+    """local: processes of this machine, as many as fill its cards and cores. ray: a Ray cluster (pip install
+    'qpensieve[ray]'). slurm: job arrays."""
+    at_once: int | None = None
+    """Runs side by side; default: as many as fill the machine."""
+    tries: Annotated[int, tyro.conf.arg(metavar="N")] = TRIES
+    """Attempts in a row that bring a run no further before it counts as failed."""
+    quiet: bool = False
+    """Show no table of runs."""
+
+    def executor(self) -> Executor:
+        return Local(at_once=self.at_once)
+
+
+def run(
+    choice: Choice = Choice(),  # noqa: B008 (frozen)
+    where: Where = Where(),  # noqa: B008 (frozen)
+    results: tuple[Path, ...] = (),
+) -> None:
+    """Make all runs that some tables and figures need, and then their report; called again, it goes on.
+
+    Interrupted, killed or moved to another machine with its folder, it skips what is done and resumes the rest from the
+    last checkpoint, with the same numbers.
+
+    Args:
+        choice: Which part, and how large.
+        where: Where runs are made.
+        results: Exported runs for the report (`qpensieve export`): folders or files.
+    """
+    planned, folder = choice.plan(), choice.folder
+    if choice.scale == "smoke":
+        _compile_quickly()
+    _make_runs(planned, folder, where)
+    print(write_paper_report(Shelf(planned, Store(folder), read_exported(results)), folder / REPORT, TITLE))
+
+
+def _compile_quickly() -> None:
+    """Workers of tiny runs spend their time on compiling: code that runs only briefly need not be optimised."""
+    flags = [os.environ.get("XLA_FLAGS", ""), "--xla_backend_optimization_level=0"]
+    if jax.__version_info__[:2] == (0, 10):  # other versions may not know it, and end at once
+        flags.append("--xla_cpu_use_fusion_emitters=false")
+    os.environ["XLA_FLAGS"] = " ".join(filter(None, flags))
+
+
+def sweep(
+    file: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE.toml")],
+    out: Path | None = None,
+    only_plan: bool = False,
+    only_report: bool = False,
+    where: Where = Where(),  # noqa: B008 (frozen)
+) -> None:
+    """Make the runs of a plan of your own, a TOML file with grids over any setting, and their report.
+
+    Args:
+        file: The plan: [run] holds what all runs share (domain, algo, preset, seeds, steps, any setting), [grid] lists
+            of values, of which every combination is a run, [[runs]] further runs. See docs/experiments.md.
+        out: Folder of the runs; default: runs/NAME of the file.
+        only_plan: Only show the runs and what they cost.
+        only_report: Only write the report, as far as the runs are.
+        where: Where runs are made.
+    """
+    artefact, folder = read_sweep(file), out or Path("runs") / file.stem
+    planned = make_plan([artefact], Size(), folder)
+    if only_plan:
+        show_plan(planned, folder)
+        return
+    if not only_report:
+        _make_runs(planned, folder, where)
+    print(write_paper_report(Shelf(planned, Store(folder)), folder / REPORT, artefact.title))
+
+
+def _make_runs(planned: Plan, folder: Path, where: Where) -> None:
+    """See the runs of a plan through.
+
+    Raises:
+        Stopped: Ctrl-C; all is saved.
+        ValueError: Some runs have failed; says which and why.
+    """
+    table = Table(is_quiet=where.quiet)
+    summary = drive(Store(folder), planned.tasks, where.executor(), where.tries, table.show)
+    if summary.is_stopped:
+        raise Stopped(f"stopped; {len(summary.left)} runs are left, the same command goes on with them")
+    if summary.failed:
+        reasons = "\n\n".join(f"{name}: {why}" for name, why in summary.failed.items())
+        raise ValueError(f"{len(summary.failed)} of {len(planned.tasks)} runs have failed:\n\n{reasons}")
+
+
+def status(choice: Choice = Choice(), watch: bool = False) -> None:  # noqa: B008 (frozen)
+    """Show how far the runs of some tables and figures are: done, running, waiting, failed, time left.
+
+    Args:
+        choice: Which part, and how large.
+        watch: Keep the table up to date until Ctrl-C.
+    """
+    planned, store = choice.plan(), Store(choice.folder)
+    look = lambda: [(task, store.progress(task)) for task in planned.tasks]
+    if not watch:
+        rows = look()
+        print("\n".join([format_counts(rows), *format_rows(rows, PAGE, len(rows) + 1)]))
+        return
+    table = Table(sys.stdout)
+    while True:
+        table.show(look())
+        time.sleep(WATCH_SECONDS)
+
+
 def report(
     choice: Choice = Choice(),  # noqa: B008 (frozen)
     results: tuple[Path, ...] = (),
@@ -106,7 +228,7 @@ def report(
         to: Folder of the report; default: `report` beside the runs.
     """
     shelf = Shelf(choice.plan(), Store(choice.folder), read_exported(results))
-    print(write_paper_report(shelf, to or choice.folder / "report", "The paper"))
+    print(write_paper_report(shelf, to or choice.folder / REPORT, TITLE))
 
 
 def write_paper_report(shelf: Shelf, folder: Path, title: str) -> Path:
