@@ -39,6 +39,7 @@ LAYERS: dict[str, set[str]] = {
     },
     "deploy": {"config", "learning", "records", "train", "types"},
     "report": {"console", "envs", "metrics", "preferences", "records"},
+    "experiments": {"config", "console", "envs", "machine", "records", "report", "train"},
     "theory": {"console", "envs", "metrics", "preferences", "records", "report"},
     "api": {
         *("callbacks", "config", "console", "deploy", "envs", "front", "preferences", "presets", "records", "report"),

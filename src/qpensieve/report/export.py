@@ -23,7 +23,9 @@ DIGITS = 6
 
 def export(folder: Path, out: Path) -> Path:
     """Write the run of `folder` to `out`; episodes are averaged to one return vector per seed and preference."""
-    write_text(out, _compact(_content(folder)))
+    content = _compact(_content(folder))
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_text(out, content)
     return out
 
 
