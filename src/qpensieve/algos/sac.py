@@ -23,7 +23,7 @@ from qpensieve.learning.losses import gradient_step, polyak, scalarize, squash, 
 from qpensieve.learning.nets import GaussianActor, Mlp
 from qpensieve.preferences import check_preference, sac_preferences
 from qpensieve.settings import OPEN_SHARE, STEP_SHARE, above, at_least
-from qpensieve.types import Algorithm, EnvSpec, Info, Transition, from_one_lane
+from qpensieve.types import ActionValues, Algorithm, EnvSpec, Info, Transition, from_one_lane
 
 
 @dataclass(frozen=True)
@@ -190,6 +190,21 @@ def twin_values(critic: Mlp, s: Float[Array, "b obs"], a: Float[Array, "b act"])
     return jax.vmap(over_batch, in_axes=(0, None))(critic, jnp.concatenate([s, a], axis=1))
 
 
+def soft_actions(
+    state: State, s: Float[Array, "b obs"], lam: Float[Array, "b d"], noise: Float[Array, "b act"]
+) -> tuple[Float[Array, "b act"], Float[Array, " b"]]:
+    """Actions of the policy, and what `soft_target` adds for each: -alpha log pi."""
+    del lam
+    a, logp = sample_actions(state.actor, s, noise)
+    return a, -jnp.exp(state.log_alpha) * logp
+
+
+ACTION_VALUES: ActionValues[State] = ActionValues(
+    lambda state, s, a, lam: twin_values(state.critic, s, a)[..., None], soft_actions, is_scalar=True
+)
+"""What the critics learn: lam . r of the agent's own preference."""
+
+
 def make(cfg: SingleSacConfig, spec: EnvSpec) -> Algorithm[State]:
     return Algorithm(
         init=partial(init, cfg, spec),
@@ -200,6 +215,7 @@ def make(cfg: SingleSacConfig, spec: EnvSpec) -> Algorithm[State]:
         batch_size=cfg.batch_size,
         discount=cfg.discount,
         preferences=parse_preferences(cfg.preferences, spec),
+        action_values=ACTION_VALUES,
     )
 
 

@@ -42,7 +42,7 @@ class Lanes:
         num_lanes: How many lanes it has.
         seed: One seed for all lanes (lane i then uses stream i of it), or one seed per lane; a lane with a seed of its
             own is the same as lane 0 of a batch made with that seed.
-        options: Of these, `autoreset`, `dtype` and `first_lane` are used here.
+        options: Of these, `autoreset`, `dtype`, `first_lane` and `time_limit` are used here.
     """
 
     def __init__(
@@ -101,6 +101,8 @@ class Lanes:
         self.elapsed[lanes] += 1
         truncated = self.elapsed[lanes] >= self._max_steps
         truncated = (truncated if cut is None else truncated | cut) & ~terminated
+        if not self._options.time_limit:
+            truncated[:] = False
         self._check_finite("reward", reward, lanes)
         self._obs[lanes] = self._checked_obs(lanes)
         step = self._collect(lanes, reward, terminated, truncated)
