@@ -8,7 +8,8 @@ from jaxtyping import Float64
 
 from qpensieve import metrics
 from qpensieve.preferences import ArrayLike
-from qpensieve.report.sheets import FULL, Cell, Sheet, shared_seeds, slug
+from qpensieve.report.paper_figures import Spot
+from qpensieve.report.sheets import FULL, Cell, Sheet, facts, marks, shared_seeds, slug
 
 ALL_ROWS = "all"
 """Name of the row of a sheet over rows."""
@@ -58,9 +59,8 @@ def over_rows(
         ValueError: If nothing is left.
     """
     chosen = list(columns or sheet.columns)
-    present = [column for column in chosen if any(_is_usable(sheet.cell(row, column), metric) for row in sheet.rows)]
-    is_whole = lambda row: all(_is_usable(sheet.cell(row, column), metric) for column in present)
-    rows = [row for row in sheet.rows if row in scale and is_whole(row)]
+    present, rows = _common(sheet, metric, chosen)
+    rows = [row for row in rows if row in scale]
     seeds = shared_seeds([sheet.cell(row, column) for row in rows for column in present], metric)
     if not seeds:
         raise ValueError(f"{sheet.name}: no row has whole cells of {', '.join(chosen)} with a shared seed to average")
@@ -90,16 +90,35 @@ def profiles(over: Sheet, taus: ArrayLike | None = None) -> dict[str, metrics.Pr
 
     Args:
         over: The sheet.
-        taus: Thresholds; default: from 0, or the lowest score, to the highest.
+        taus: Thresholds; default: from 0 to the highest score. Runs below 0 are then what every line lacks to 1.
     """
     name = over.metrics[0].name
     tables = {column: over.cell(ALL_ROWS, column).values for column in over.columns}
     scores = {column: None if table is None else np.asarray(table[name]) for column, table in tables.items()}
     found = np.concatenate([table.reshape(-1) for table in scores.values() if table is not None])
-    at = np.linspace(min(0.0, found.min()), found.max(), NUM_TAUS) if taus is None else taus
+    at = np.linspace(0.0 if found.max() > 0 else found.min(), found.max(), NUM_TAUS) if taus is None else taus
     return {
         column: None if table is None else metrics.performance_profile(table, at) for column, table in scores.items()
     }
+
+
+def spots(sheet: Sheet) -> dict[str, dict[str, Spot | None]]:
+    """Row and metric -> column -> interquartile mean and interval, for `paper_figures.draw_intervals`."""
+    panels = {}
+    for row in sheet.rows:
+        for metric in sheet.metrics:
+            known = {column: facts(sheet, row, column, metric).summary for column in sheet.columns}
+            said = {column: ", ".join(marks(sheet.cell(row, column))) for column in sheet.columns}
+            of = {column: None if one is None else Spot(one, said[column]) for column, one in known.items()}
+            panels[f"{row}, {metric.name}"] = of
+    return panels
+
+
+def _common(sheet: Sheet, metric: str, columns: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The columns that have any whole cell, and the rows that are whole in all of them."""
+    is_usable = lambda row, column: _is_usable(sheet.cell(row, column), metric)
+    present = [column for column in columns if any(is_usable(row, column) for row in sheet.rows)]
+    return present, [row for row in sheet.rows if all(is_usable(row, column) for column in present)]
 
 
 def _is_usable(cell: Cell, metric: str) -> bool:

@@ -22,6 +22,7 @@ from qpensieve.records.folder import CONFIG, EVALUATIONS, PROVENANCE, SEARCH
 from qpensieve.records.reading import interpreting, read_object
 from qpensieve.records.scores import summarize
 from qpensieve.report import compare
+from qpensieve.report.drawing import count
 from qpensieve.report.run_data import RunData, read_run
 from qpensieve.report.sheets import FULL, SHORT, Cell, Printed, Source, compares, seeds_in_words
 
@@ -295,8 +296,8 @@ def _protocol(run: Run, num_episodes: int) -> str:
     is_all = table.shape == whole.shape and np.allclose(table, whole)
     # An exported file has averaged the episodes; how many they were stands beside the returns.
     episodes = int(run.data.config.get("full_eval_episodes", FULL_EPISODES)) if run.path.is_file() else num_episodes
-    parts = [] if is_all else [f"{len(table)} preferences"]
-    parts += [] if episodes == FULL_EPISODES else [f"{episodes} episodes"]
+    parts = [] if is_all else [count(len(table), "preference")]
+    parts += [] if episodes == FULL_EPISODES else [count(episodes, "episode")]
     return ", ".join(parts) or FULL
 
 

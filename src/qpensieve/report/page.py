@@ -31,6 +31,7 @@ PAGE, TEXT, TABLES, FIGURES = "index.html", "report.md", "tables", "figures"
 """Files and folders of a report."""
 METADATA: Mapping[str, Mapping[str, None]] = {"svg": {"Date": None}, "png": {"Software": None}}
 """What a picture would say about when and by what it was drawn: equal pictures are equal files."""
+TYPES = {"svg": "image/svg+xml", "png": "image/png"}
 STYLE = """
 :root { color-scheme: light dark; --ink: #1a1a1a; --paper: #ffffff; --soft: #5c5c5c; --line: #c8c8c8; --band: #f3f3f3;
   --link: #00528a; --mark: #8a3b00; }
@@ -47,9 +48,9 @@ table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 caption { text-align: left; padding-bottom: .5rem; max-width: 60rem; }
 th, td { border: 1px solid var(--line); padding: .35rem .6rem; text-align: left; vertical-align: top; }
 thead th, th[scope=rowgroup] { background: var(--band); }
-td a { text-decoration-thickness: 1px; text-underline-offset: 2px; }
+td a:has(.mean) { text-decoration: none; } a .mean { text-decoration: underline; text-underline-offset: 2px; }
 .mean, .detail, .mark, .paper { display: block; white-space: nowrap; }
-.detail, .paper, .unit { font-size: .82rem; color: var(--soft); } a .detail { text-decoration: none; }
+.detail, .paper, .unit { font-size: .82rem; color: var(--soft); }
 .mark { font-size: .82rem; color: var(--mark); font-style: italic; }
 .missing .mean { color: var(--soft); font-style: italic; }
 .note { font-size: .9rem; max-width: 60rem; margin: .4rem 0; }
@@ -132,6 +133,8 @@ def write_report(
     binary = {f"{FIGURES}/{name}.{ending}": data for name, both in pictures.items() for ending, data in both.items()}
     for name in (*texts, *binary):
         refuse_link(folder / name)
+    for name in (TABLES, FIGURES):
+        (folder / name).mkdir(parents=True, exist_ok=True)
     for name, content in texts.items():
         write_text(folder / name, content)
     for name, data in binary.items():
@@ -156,7 +159,7 @@ def page(
     about: About,
     listings: Sequence[Listing] = (),
 ) -> str:
-    """The web page; `pictures` holds each figure as `svg`."""
+    """The web page; `pictures` holds each figure as `svg` and `png`."""
     runs = _runs(sheets, figures)
     contents = [(sheet_anchor(sheet.name), sheet.title) for sheet in sheets]
     contents += [(_anchor(plate), plate.title) for plate in figures]
@@ -174,7 +177,7 @@ def page(
             *(f"<p>{escape(paragraph)}</p>" for paragraph in about.introduction),
             f'</header>\n<nav aria-label="Contents"><ol>\n{entries}\n</ol></nav>\n<main id="content">',
             *map(html, sheets),
-            *(_figure(plate, pictures[plate.name]["svg"]) for plate in figures),
+            *(_figure(plate, pictures[plate.name]) for plate in figures),
             *map(listing_html, listings),
             '<section id="runs" aria-labelledby="runs-title"><h2 id="runs-title">Runs</h2>',
             *map(_run, runs),
@@ -208,11 +211,13 @@ def text(sheets: Sequence[Sheet], figures: Sequence[Plate], about: About, listin
     return "\n\n".join(parts) + "\n"
 
 
-def _figure(plate: Plate, svg: bytes) -> str:
+def _figure(plate: Plate, files: Mapping[str, bytes]) -> str:
     name = _anchor(plate)
-    picture = f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}"
+    # Thousands of points make a large drawing and a small picture; inside the page the smaller one stands.
+    ending = min(METADATA, key=lambda ending: len(files[ending]))
+    picture = f"data:{TYPES[ending]};base64,{base64.b64encode(files[ending]).decode()}"
     runs = ", ".join(f'<a href="#{source.anchor}">{escape(source.label)}</a>' for source in plate.sources)
-    files = ", ".join(f'<a href="{FIGURES}/{plate.name}.{ending}">{ending.upper()}</a>' for ending in METADATA)
+    linked = ", ".join(f'<a href="{FIGURES}/{plate.name}.{ending}">{ending.upper()}</a>' for ending in METADATA)
     return "\n".join(
         [
             f'<section id="{name}" aria-labelledby="{name}-title">',
@@ -220,7 +225,7 @@ def _figure(plate: Plate, svg: bytes) -> str:
             f'<figure><img src="{picture}" alt="{escape(_alt(plate))}">',
             f"<figcaption>{escape(plate.caption)}</figcaption></figure>",
             *([f'<p class="note">Runs: {runs}</p>'] if runs else []),
-            f'<p class="note">Files: {files}</p>',
+            f'<p class="note">Files: {linked}</p>',
             "</section>",
         ]
     )

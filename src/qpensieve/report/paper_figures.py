@@ -28,8 +28,8 @@ Panels = Mapping[str, Mapping[str, T | None]]
 """Title of a panel -> name of a series -> what is drawn; None: it is missing."""
 COLUMNS = 3
 """Panels in a row."""
-ROW_HEIGHT = 2.55
-"""Height of a row of panels, inches."""
+ROW_HEIGHT, ONE_HEIGHT = 2.55, 3.6
+"""Height of a row of panels, and of a panel that has a row for itself, inches."""
 HUNDRED_THOUSAND = 100_000
 
 
@@ -61,6 +61,9 @@ OTHER_STYLES = tuple(
 )
 """Styles of series that are no methods, in their order: buffer sizes, for instance."""
 
+REPEATED = (("d", (0, (1, 2))), ("p", (0, (4, 1, 1, 1, 1, 1))), ("*", (0, (8, 2))))
+"""Marker and line of a method that stands in a figure again."""
+
 
 @dataclass(frozen=True, eq=False)
 class Curve:
@@ -90,6 +93,19 @@ class Path2d:
     returns: Float64[np.ndarray, "t 2"]
 
 
+@dataclass(frozen=True)
+class Spot:
+    """An interquartile mean with its interval.
+
+    Attributes:
+        summary: The statistics.
+        mark: What is special about it, such as `at 300k of 1.5M`.
+    """
+
+    summary: Summary
+    mark: str = ""
+
+
 def draw_fronts(
     panels: Panels[Float64[np.ndarray, "n 2"]],
     objectives: Mapping[str, tuple[str, str]],
@@ -107,7 +123,7 @@ def draw_fronts(
         for label, points in panels[name].items():
             style = styles[label]
             if points is not None:
-                marks = {"marker": style.marker, "color": style.colour, "alpha": 0.75, "linewidths": 0.6}
+                marks = {"marker": style.marker, "color": style.colour, "alpha": 0.75, "linewidths": 0.3}
                 where.scatter(points[:, 0], points[:, 1], s=26, label=label, edgecolors="white", **marks)
         where.set_xlabel(objectives[name][0], fontsize=9)
         where.set_ylabel(objectives[name][1], fontsize=9)
@@ -130,8 +146,7 @@ def draw_growth(panels: Panels[Path2d], objectives: Mapping[str, tuple[str, str]
         where.set_xlabel(objectives[name][0], fontsize=9)
         where.set_ylabel(objectives[name][1], fontsize=9)
         where.margins(0.08)
-    figure.supxlabel("the number at a marker: hundred thousand steps", fontsize=9, color=GREY)
-    return _finish(figure, axes, panels)
+    return _finish(figure, axes, panels, "the number at a marker: hundred thousand steps")
 
 
 def draw_curves(panels: Panels[Curve], label: str, title: str = "", columns: int = COLUMNS) -> Figure:
@@ -166,7 +181,7 @@ def draw_profiles(profiles: Mapping[str, Profile | None], label: str, title: str
         title: Title of the figure.
     """
     panels = {"": profiles}
-    figure, axes, styles = _start(panels, title, columns=1, height=3.6)
+    figure, axes, styles = _start(panels, title, columns=1)
     where = axes[0]
     for name, profile in profiles.items():
         if profile is not None:
@@ -179,7 +194,7 @@ def draw_profiles(profiles: Mapping[str, Profile | None], label: str, title: str
     return _finish(figure, axes, panels)
 
 
-def draw_intervals(panels: Panels[Summary], label: str = "IQM, 95 % interval", title: str = "") -> Figure:
+def draw_intervals(panels: Panels[Spot], label: str = "IQM, 95 % interval", title: str = "") -> Figure:
     """Interquartile means with their intervals, a line per method, a panel per metric or domain.
 
     Args:
@@ -192,24 +207,38 @@ def draw_intervals(panels: Panels[Summary], label: str = "IQM, 95 % interval", t
     figure, axes, styles = _start(panels, title, height=rows * (0.9 + 0.28 * len(names)))
     for i, (where, of) in enumerate(zip(axes, panels.values(), strict=True)):
         for row, name in enumerate(names):
-            summary, style = of.get(name), styles[name]
-            if summary is None:
-                at = where.get_yaxis_transform()
-                where.text(0.02, row, "missing", transform=at, color=GREY, fontsize=8, style="italic", va="center")
+            spot, style = of.get(name), styles[name]
+            said, below = ("missing", 0.0) if spot is None else (spot.mark, 0.32)
+            at = where.get_yaxis_transform()
+            where.text(0.02, row + below, said, transform=at, color=GREY, fontsize=7, style="italic", va="center")
+            if spot is None:
                 continue
+            summary = spot.summary
             where.plot([summary.low, summary.high], [row, row], color=style.colour, linewidth=3, alpha=0.5)
             where.plot(summary.iqm, row, marker=style.marker, color=style.colour, markersize=6.5)
         where.set_yticks(range(len(names)), names if i % COLUMNS == 0 else [""] * len(names))
-        where.set_ylim(len(names) - 0.5, -0.5)
+        where.set_ylim(len(names) - 0.35, -0.5)
         where.set_xlabel(label, fontsize=9)
     return figure
 
 
 def styles_of(names: Sequence[str]) -> dict[str, Style]:
-    """Series -> style: a method's own; others take styles in their order."""
-    known = {name: METHOD_STYLES.get(method_key(name)) for name in names}
+    """Series -> style: a method's own; others take styles in their order.
+
+    A method that stands there twice, with two budgets, keeps its colour and changes marker and line.
+    """
     others = iter(OTHER_STYLES * (1 + len(names) // len(OTHER_STYLES)))
-    return {name: next(others) if style is None else style for name, style in known.items()}
+    styles: dict[str, Style] = {}
+    for name in names:
+        known = METHOD_STYLES.get(method_key(name))
+        if known is None:
+            styles[name] = next(others)
+        elif known not in styles.values():
+            styles[name] = known
+        else:
+            number = sum(style.colour == known.colour for style in styles.values())
+            styles[name] = Style(known.colour, *REPEATED[(number - 1) % len(REPEATED)])
+    return styles
 
 
 def method_key(name: str) -> str:
@@ -224,28 +253,27 @@ def _start(
     """An empty figure with a panel for each, and the style of every series."""
     columns = min(columns, len(panels))
     rows = -(-len(panels) // columns)
-    figure = drawing.new_figure((rows * ROW_HEIGHT if height is None else height) + 0.75)
+    usual = rows * (ONE_HEIGHT if columns == 1 else ROW_HEIGHT)
+    figure = drawing.new_figure((height or usual) + 0.75)
     axes = [drawing.style(figure.add_subplot(rows, columns, i + 1)) for i in range(len(panels))]
     for where, name in zip(axes, panels, strict=True):
-        where.set_title(name, fontsize=10)
+        where.set_title(name, fontsize=9.5)
         where.tick_params(labelsize=8)
     if title:
         drawing.set_title(figure, title)
     return figure, axes, styles_of(list(dict.fromkeys(name for series in panels.values() for name in series)))
 
 
-def _finish(figure: Figure, axes: Sequence[Axes], panels: Panels[Any]) -> Figure:
-    """Name what is missing in each panel, and add one legend for all."""
+def _finish(figure: Figure, axes: Sequence[Axes], panels: Panels[Any], note: str = "") -> Figure:
+    """Name what is missing in each panel, and add one legend for all, with a note above it."""
     from matplotlib.lines import Line2D
 
     for where, series in zip(axes, panels.values(), strict=True):
         missing = [name for name, drawn in series.items() if drawn is None]
         if missing:
-            text = f"missing: {', '.join(missing)}"
-            where.annotate(
-                text, (0.5, 1.0), (0, -3), "axes fraction", "offset points", va="top", ha="center", fontsize=7.5,
-                color=GREY, style="italic", wrap=True,
-            )  # fmt: skip
+            where.set_title(where.get_title(), fontsize=9.5, pad=15)
+            text, above = f"missing: {', '.join(missing)}", ((0.5, 1.0), (0, 3), "axes fraction", "offset points")
+            where.annotate(text, *above, va="bottom", ha="center", fontsize=7.5, color=GREY, style="italic")
     handles = {
         label: handle for where in axes for handle, label in zip(*where.get_legend_handles_labels(), strict=True)
     }
@@ -253,17 +281,18 @@ def _finish(figure: Figure, axes: Sequence[Axes], panels: Panels[Any]) -> Figure
     nothing = Line2D([], [], linestyle="none")
     entries = [(handles.get(name, nothing), name if name in handles else f"{name}: missing") for name in names]
     shapes, labels = zip(*entries, strict=True)
-    figure.legend(shapes, labels, loc="outside lower center", ncols=min(4, len(labels)), fontsize=9, frameon=False)
+    place = {"loc": "outside lower center", "ncols": min(4, len(labels))}
+    figure.legend(shapes, labels, title=note or None, title_fontsize=9, fontsize=9, frameon=False, **place)
     return figure
 
 
 def _draw_path(where: Axes, path: Path2d, style: Style, label: str) -> None:
     x, y = path.returns.T
     where.plot(x, y, color=style.colour, linewidth=0.8, alpha=0.45)
-    where.plot(x, y, linestyle="none", marker=style.marker, markersize=11, color=style.colour, label=label, alpha=0.9)
+    where.plot(x, y, linestyle="none", marker=style.marker, markersize=9.5, color=style.colour, label=label, alpha=0.9)
     for step, a, b in zip(path.steps.tolist(), x.tolist(), y.tolist(), strict=True):
         number = f"{step / HUNDRED_THOUSAND:g}"
-        where.annotate(number, (a, b), color="white", fontsize=6, fontweight="bold", ha="center", va="center")
+        where.annotate(number, (a, b), color="white", fontsize=5.5, fontweight="bold", ha="center", va="center")
 
 
 def _draw_curve(where: Axes, curve: Curve, style: Style, label: str) -> None:
@@ -279,4 +308,5 @@ def _draw_curve(where: Axes, curve: Curve, style: Style, label: str) -> None:
     where.annotate(
         f"{format_count(last)} of {format_count(curve.goal)}", (last, 0.02), (2, 0), ("data", "axes fraction"),
         "offset points", fontsize=7, color=style.colour, rotation=90, va="bottom",
+        bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.5, "pad": 0.5},
     )  # fmt: skip

@@ -1,6 +1,7 @@
 """What the figures of the report draw, from the runs of a cell: scores and returns over training, and fronts."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float64
@@ -11,8 +12,8 @@ from qpensieve.records.scores import SCORES, scores, summarize
 from qpensieve.report.cells import Run, evaluation
 from qpensieve.report.paper_figures import Curve, Path2d
 
-BySeed = dict[int, dict[int, np.ndarray]]
-"""Step -> seed -> value."""
+BySeed = dict[int, dict[int, Any]]
+"""Step -> seed -> a number or a return vector."""
 CLOSE = 1e-6
 """Largest distance of two preferences that are the same."""
 

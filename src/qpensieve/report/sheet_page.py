@@ -45,13 +45,14 @@ def _body(sheet: Sheet, row: str, letters: dict[str, str]) -> str:
             _cell(sheet, sheets.view(sheet, row, column, metric), sheet.cell(row, column), letters)
             for column in sheet.columns
         ]
-        lines.append(f'<tr>{first}<th scope="row">{_heading(sheet, row, metric)}{note}</th>{"".join(cells)}</tr>')
+        head = f'<th scope="row">{escape(metric.name)}{note}{_unit(sheet, row, metric)}</th>'
+        lines.append(f"<tr>{first}{head}{''.join(cells)}</tr>")
     return "\n".join([*lines, "</tbody>"])
 
 
-def _heading(sheet: Sheet, row: str, metric: Metric) -> str:
+def _unit(sheet: Sheet, row: str, metric: Metric) -> str:
     power = sheets.power_of(sheet, row, metric)
-    return escape(metric.name) + (f' <span class="unit">×10<sup>{power}</sup></span>' if power else "")  # noqa: RUF001
+    return f' <span class="unit">×10<sup>{power}</sup></span>' if power else ""  # noqa: RUF001
 
 
 def _cell(sheet: Sheet, view: View, cell: Cell, letters: dict[str, str]) -> str:

@@ -108,7 +108,9 @@ class Cell:
             return {}
         values = self.values[metric]
         there = _is_there(values)
-        return {seed: value for seed, value, is_there in zip(self.seeds, values, there, strict=True) if is_there}
+        return {
+            seed: np.asarray(value) for seed, value, is_there in zip(self.seeds, values, there, strict=True) if is_there
+        }
 
 
 @dataclass(frozen=True)
@@ -241,7 +243,7 @@ def view(sheet: Sheet, row: str, column: str, metric: Metric) -> View:
         gap = known.gap
         pairs = f"{gap.num_pairs} seeds" + (f" x {len(sheet.tasks)}" if sheet.tasks else "")
         ends = f"{'+' if gap.mean > 0 else ''}{show(gap.mean)} [{show(gap.low)}, {show(gap.high)}]"
-        details.append(f"difference {ends}, better in {gap.probability:.0%} of {pairs}")
+        details += [f"difference {ends}", f"better in {gap.probability:.0%} of {pairs}"]
     return View(mean, tuple(details), paper, marks(cell), notes, known.is_best)
 
 
