@@ -11,6 +11,7 @@ import numpy as np
 from qpensieve.config import spec_of
 from qpensieve.envs import find_domain
 from qpensieve.experiments.artefacts import Artefact, Wanted
+from qpensieve.experiments.critics import critic_sheet
 from qpensieve.experiments.hyperparameters import LISTINGS
 from qpensieve.experiments.shelf import Shelf
 from qpensieve.report import aggregates, cells, paper_figures, series
@@ -278,7 +279,7 @@ def _plate(artefact: Artefact, figure: Any, caption: str, sources: Sequence[Sour
 
 _SHOWS: dict[str, Callable[[Artefact, Shelf, Path], Shown]] = {
     "scores": _scores,
-    "critic": lambda artefact, shelf, report: Shown(),
+    "critic": lambda artefact, shelf, report: Shown([critic_sheet(artefact, shelf, report)]),
     "fronts": _fronts,
     "growth": _growth,
     "score-curves": _score_curves,
