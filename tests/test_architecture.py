@@ -39,7 +39,10 @@ LAYERS: dict[str, set[str]] = {
     },
     "deploy": {"config", "learning", "records", "train", "types"},
     "report": {"console", "envs", "metrics", "preferences", "records"},
-    "experiments": {"config", "console", "envs", "machine", "records", "report", "train"},
+    "experiments": {
+        *("config", "console", "envs", "machine", "pages", "population", "preferences", "presets", "records", "report"),
+        *("settings", "train"),
+    },
     "theory": {"console", "envs", "metrics", "preferences", "records", "report"},
     "api": {
         *("callbacks", "config", "console", "deploy", "envs", "front", "preferences", "presets", "records", "report"),
@@ -50,8 +53,8 @@ LAYERS: dict[str, set[str]] = {
         *("presets", "replay", "train", "types"),
     },
     "cli": {
-        *("bench", "callbacks", "config", "console", "deploy", "envs", "manual", "pages", "presets", "records"),
-        *("report", "theory", "train"),
+        *("bench", "callbacks", "config", "console", "deploy", "envs", "experiments", "manual", "pages", "presets"),
+        *("records", "report", "theory", "train"),
     },
     "start": {"cli", "pages"},
 }
