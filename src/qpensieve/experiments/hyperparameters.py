@@ -64,7 +64,7 @@ def population_settings() -> Listing:
     )
 
 
-def _both(paper: float, ours: float) -> str:
+def _both(paper: int | float, ours: int | float) -> str:
     return f"{paper:g}" if paper == ours else f"{paper:g} [{ours:g}]"
 
 
