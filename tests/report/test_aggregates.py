@@ -7,6 +7,7 @@ import pytest
 
 from qpensieve import metrics
 from qpensieve.report import aggregates, sheet_text, sheets
+from qpensieve.report.paper_figures import Spot
 from qpensieve.report.sheets import Cell, Metric, Sheet
 from tests.oracles import stats as oracle
 
@@ -95,4 +96,7 @@ def test_spots_say_what_is_missing_and_how_far_others_are(sheet: Sheet):
     plain, ours = spots["C, UT"]["plain"], spots["A, UT"]["ours"]
     assert plain is not None
     assert ours is not None
+    assert ours.summary is not None
     assert (plain.mark, ours.mark, ours.summary.iqm) == ("at 3 of 10", "", 2.0)
+    other = aggregates.spots(replace(sheet, metrics=[Metric("ED")]))["A, ED"]
+    assert (other["ours"], other["nobody"]) == (Spot(None, "no value"), None)

@@ -162,6 +162,12 @@ class TestSeveralRuns:
         assert cell.note == "Left out, being behind: DST2d qpensieve, seeds 3-4."
         assert [source.seeds for source in cell.sources] == [(0, 1, 2)]
 
+    def test_a_full_evaluation_counts_before_a_later_short_one(self, tmp_path: Path):
+        paths = [make(tmp_path / "a", range(3), full=(500,)), make(tmp_path / "b", range(3, 5), full=(), short=(900,))]
+        cell = read_cell(paths)
+        assert (cell.seeds, cell.step, cell.protocol) == ((0, 1, 2), 500, sheets.FULL)
+        assert cell.note == "Left out, being behind: DST2d qpensieve, seeds 3-4."
+
 
 class TestDominance:
     def ed(self, ours: range, theirs: range) -> list[float]:
@@ -235,6 +241,23 @@ def test_a_configuration_without_steps_is_named(tmp_path: Path):
     (run / CONFIG).write_text(json.dumps({"domain": "DST2d", "algo": "sac"}))
     with pytest.raises(FileError, match=r"config.json as a configuration: 'steps' is missing"):
         read_runs([run])
+
+
+@pytest.mark.parametrize(
+    ("domain", "note"),
+    [
+        ("Hopper2d", ""),
+        (
+            "DST2d",
+            "HV does not compare with the paper's, which prints no reference point. Ours is (0, -50): fits",
+        ),
+        ("Hopper5d", "HV does not compare with the paper's, which prints no reference point. Ours is (0, -500, -500"),
+        ("CartPole-v1", ""),
+    ],
+)
+def test_where_hypervolumes_do_not_compare(domain: str, note: str):
+    assert cells.hypervolume_note(domain)[: len(note)] == note
+    assert bool(cells.hypervolume_note(domain)) is bool(note)
 
 
 def test_a_machine_that_was_not_recorded():

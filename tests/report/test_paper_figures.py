@@ -92,10 +92,13 @@ def test_profiles():
 
 def test_intervals():
     spot = Spot(metrics.summarize([1.0, 2.0, 4.0]), "at 300k of 1.5M")
-    figure = figures.draw_intervals({"UT": {"Q-Pensieve": spot, "PFA": None}, "HV": {"Q-Pensieve": None}})
+    figure = figures.draw_intervals(
+        {"UT": {"Q-Pensieve": spot, "PFA": None}, "HV": {"Q-Pensieve": Spot(None, "no value")}}
+    )
     figure.draw_without_rendering()
     assert texts(figure, 0) == ["at 300k of 1.5M", "missing"]
-    assert texts(figure, 1) == ["missing", "missing"]
+    assert texts(figure, 1) == ["no value", "missing"]
+    assert spot.summary is not None
     band, mark = figure.axes[0].get_lines()
     assert np.asarray(band.get_xdata()).tolist() == [spot.summary.low, spot.summary.high]
     assert np.asarray(mark.get_xdata()).tolist() == [spot.summary.iqm]

@@ -9,7 +9,7 @@ from jaxtyping import Float64
 from qpensieve import metrics
 from qpensieve.preferences import ArrayLike
 from qpensieve.report.paper_figures import Spot
-from qpensieve.report.sheets import FULL, Cell, Sheet, facts, marks, shared_seeds, slug
+from qpensieve.report.sheets import FULL, Cell, Metric, Sheet, facts, marks, shared_seeds, slug
 
 ALL_ROWS = "all"
 """Name of the row of a sheet over rows."""
@@ -107,11 +107,16 @@ def spots(sheet: Sheet) -> dict[str, dict[str, Spot | None]]:
     panels = {}
     for row in sheet.rows:
         for metric in sheet.metrics:
-            known = {column: facts(sheet, row, column, metric).summary for column in sheet.columns}
-            said = {column: ", ".join(marks(sheet.cell(row, column))) for column in sheet.columns}
-            of = {column: None if one is None else Spot(one, said[column]) for column, one in known.items()}
+            of = {column: _spot(sheet, row, column, metric) for column in sheet.columns}
             panels[f"{row}, {metric.name}"] = of
     return panels
+
+
+def _spot(sheet: Sheet, row: str, column: str, metric: Metric) -> Spot | None:
+    cell, summary = sheet.cell(row, column), facts(sheet, row, column, metric).summary
+    if cell.values is None:
+        return None
+    return Spot(None, "no value") if summary is None else Spot(summary, ", ".join(marks(cell)))
 
 
 def _common(sheet: Sheet, metric: str, columns: Sequence[str]) -> tuple[list[str], list[str]]:

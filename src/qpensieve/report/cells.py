@@ -14,8 +14,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64
 
+from qpensieve import metrics
 from qpensieve.console import format_count
 from qpensieve.envs.episodes import FULL_EPISODES
+from qpensieve.envs.registry import find_domain
 from qpensieve.preferences import test_table
 from qpensieve.records import search as searches
 from qpensieve.records.folder import CONFIG, EVALUATIONS, PROVENANCE, SEARCH
@@ -25,6 +27,7 @@ from qpensieve.report import compare
 from qpensieve.report.drawing import count
 from qpensieve.report.run_data import RunData, read_run
 from qpensieve.report.sheets import FULL, SHORT, Cell, Printed, Source, compares, seeds_in_words
+from qpensieve.report.tables import format_point
 
 UT, HV, ED = "UT", "HV", "ED"
 """Metrics of the paper's tables."""
@@ -201,6 +204,16 @@ def dominance(ours: Evaluation, theirs: Evaluation | None) -> tuple[PerSeed, str
     if len(common[0].preferences) < len(ours.preferences):
         notes.append(f"ED on the {len(common[0].preferences)} preferences that both were evaluated on.")
     return np.array([values.get(seed, np.nan) for seed in ours.seeds]), " ".join(notes)
+
+
+def hypervolume_note(domain: str) -> str:
+    """Why the HV of a domain does not compare with the paper's; empty where it does, or the paper has none."""
+    known = find_domain(domain)
+    if known is None or not known.in_paper or known.is_hypervolume_comparable:
+        return ""
+    reference = metrics.REFERENCES[known.id]
+    ours = f"Ours is {format_point(reference.point)}: {reference.source}."
+    return f"HV does not compare with the paper's, which prints no reference point. {ours}"
 
 
 def _matching(ours: Evaluation, others: Sequence[Run], step: int | None, goal: int) -> Evaluation | None:

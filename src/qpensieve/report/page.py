@@ -54,7 +54,7 @@ td a:has(.mean) { text-decoration: none; } a .mean { text-decoration: underline;
 .mark { font-size: .82rem; color: var(--mark); font-style: italic; }
 .missing .mean { color: var(--soft); font-style: italic; }
 .note { font-size: .9rem; max-width: 60rem; margin: .4rem 0; }
-section { margin: 2.5rem 0; } section:target { outline: 2px dashed var(--link); outline-offset: .5rem; }
+section { margin: 2.5rem 0; } section section:target { outline: 2px dashed var(--link); outline-offset: .5rem; }
 figure { margin: 1rem 0; } figure img { max-width: 100%; height: auto; background: #ffffff; }
 figcaption { max-width: 60rem; }
 pre { overflow-x: auto; background: var(--band); padding: .6rem; font-size: .82rem; }

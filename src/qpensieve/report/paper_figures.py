@@ -98,11 +98,11 @@ class Spot:
     """An interquartile mean with its interval.
 
     Attributes:
-        summary: The statistics.
+        summary: The statistics; None: the run has no such number.
         mark: What is special about it, such as `at 300k of 1.5M`.
     """
 
-    summary: Summary
+    summary: Summary | None
     mark: str = ""
 
 
@@ -208,12 +208,12 @@ def draw_intervals(panels: Panels[Spot], label: str = "IQM, 95 % interval", titl
     for i, (where, of) in enumerate(zip(axes, panels.values(), strict=True)):
         for row, name in enumerate(names):
             spot, style = of.get(name), styles[name]
-            said, below = ("missing", 0.0) if spot is None else (spot.mark, 0.32)
+            summary = None if spot is None else spot.summary
+            said, below = "missing" if spot is None else spot.mark, 0.0 if summary is None else 0.32
             at = where.get_yaxis_transform()
             where.text(0.02, row + below, said, transform=at, color=GREY, fontsize=7, style="italic", va="center")
-            if spot is None:
+            if summary is None:
                 continue
-            summary = spot.summary
             where.plot([summary.low, summary.high], [row, row], color=style.colour, linewidth=3, alpha=0.5)
             where.plot(summary.iqm, row, marker=style.marker, color=style.colour, markersize=6.5)
         where.set_yticks(range(len(names)), names if i % COLUMNS == 0 else [""] * len(names))
