@@ -1,14 +1,15 @@
 """The commands `qpensieve paper` and `qpensieve sweep`, from the words to the files."""
 
 import shutil
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from qpensieve.cli import main
-from qpensieve.experiments.codes import Code
-from qpensieve.experiments.executors import local
+from qpensieve.experiments import commands
+from qpensieve.experiments.executors.local import Local
 from qpensieve.records import evaluations
 
 SWEEP = """
@@ -108,7 +109,8 @@ class TestSweep:
         program.write_text(
             "import sys; open(sys.argv[1] + '/log-0001.txt', 'w').write('the disk is on fire'); sys.exit(1)"
         )
-        monkeypatch.setattr(local.Local.__init__, "__defaults__", (None, None, None, (local.PROGRAM[0], str(program))))
+        words = (sys.executable, str(program))
+        monkeypatch.setattr(commands.Where, "executor", lambda where: Local(where.at_once, program=words))
         plan = tmp_path / "mine.toml"
         plan.write_text(SWEEP)
         with pytest.raises(SystemExit) as ended:
@@ -118,4 +120,3 @@ class TestSweep:
         assert "2 of 2 runs have failed" in told
         assert "2 attempts brought it no further; the last ended with code 1" in told
         assert "the disk is on fire" in told
-        assert Code.FAILED == 1

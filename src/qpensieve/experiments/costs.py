@@ -108,7 +108,7 @@ def cost_of(configs: Iterable[RunConfig], machine: Machine = H200) -> Cost:
     listed = list(configs)
     each = [run_seconds(config, machine) for config in listed]
     slower = machine.at_once / machine.gain
-    return Cost(sum(each), max(each, default=0.0) * slower, float(sum(c.seeds * c.steps for c in listed)))
+    return Cost(sum(each, 0.0), max(each, default=0.0) * slower, float(sum(c.seeds * c.steps for c in listed)))
 
 
 def wall_seconds(cost: Cost, num_cards: int, machine: Machine = H200) -> float:

@@ -88,7 +88,14 @@ def score_sheet(artefact: Artefact, shelf: Shelf, report: Path) -> Sheet:
         filled,
         notes,
         artefact.reference,
+        {(row, "HV"): note for row in artefact.rows if (note := _about_hypervolume(artefact, row))},
     )
+
+
+def _about_hypervolume(artefact: Artefact, row: str) -> str:
+    """Why HV of a domain does not compare with the paper's; nothing where the paper prints none."""
+    is_printed = any("HV" in scores for (of, _), scores in artefact.printed.items() if of == row)
+    return cells.hypervolume_note(row) if is_printed else ""
 
 
 def _about_kernels(found: set[str]) -> list[str]:
