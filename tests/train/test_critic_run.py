@@ -99,7 +99,7 @@ def test_the_command_shows_a_table(folder: Path, capsys: pytest.CaptureFixture[s
     shown = capsys.readouterr()
     assert "DST2d, mosac: 1 step x 2 seeds x 1 preference x 2 pairs x 2 rollouts" in shown.err
     assert "L_critic" in shown.out
-    assert "30    0.3,0.7" in shown.out
+    assert "30, 0.3,0.7" in shown.out
     assert shown.out.rstrip().endswith(str(folder / CRITIC))
 
 
