@@ -35,7 +35,7 @@ LAYERS: dict[str, set[str]] = {
     "presets": {"algos", "config", "envs", "methods"},
     "train": {
         *("callbacks", "compiler", "config", "console", "envs", "host_types", "learning", "machine", "methods"),
-        *("population", "preferences", "records", "replay", "types"),
+        *("metrics", "population", "preferences", "records", "replay", "types"),
     },
     "deploy": {"config", "learning", "records", "train", "types"},
     "report": {"console", "envs", "metrics", "preferences", "records"},

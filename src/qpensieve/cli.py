@@ -38,11 +38,14 @@ from qpensieve.records.folder import EVALUATIONS, SUMMARY
 from qpensieve.records.lock import FolderInUseError
 from qpensieve.records.trust import UntrustedError
 from qpensieve.report import compare as comparison
+from qpensieve.report import critic as critic_tables
 from qpensieve.report import curves as curve_pictures
 from qpensieve.report import pictures, tables
 from qpensieve.report.export import export as export_run
 from qpensieve.theory.command import theory
 from qpensieve.train import run as runs
+from qpensieve.train.critic_error import Draw, Sampling
+from qpensieve.train.critic_run import measure_run
 from qpensieve.train.run import Options, Run
 from qpensieve.train.session import DivergedError, EnvFailedError
 
@@ -231,6 +234,38 @@ def compare(
         print(comparison.draw(shared, out))
 
 
+def critic(  # noqa: PLR0913 (each argument is an option)
+    run: RunFolder,
+    step: tuple[int, ...] = (),
+    all_steps: bool = False,
+    preferences: tuple[str, ...] = (),
+    pairs: int = 64,
+    rollouts: int = 4,
+    actions: Draw = "policy",
+    seed: int = 0,
+    trust: bool = False,
+    quiet: bool = False,
+) -> None:
+    """Measure L_critic: how far the critics of a run are from Monte-Carlo returns of their policy; writes critic.json.
+
+    Args:
+        run: The run folder; methods with a replay (not pgmorl and pfa).
+        step: Steps of kept parameters or of a checkpoint. Default: the newest.
+        all_steps: All steps that the run kept.
+        preferences: Such as 0.1,0.9 0.5,0.5. Default: the paper's five, or those that have agents of their own.
+        pairs: Pairs of state and action per seed and preference, each from a fresh episode.
+        rollouts: Returns per pair.
+        actions: How the actions of the pairs are drawn: by the policy, or uniformly.
+        seed: Seed of the measurement.
+        trust: Import the code that the run's domain names, though the folder is not your own.
+        quiet: No progress line.
+    """
+    sampling = Sampling(pairs, rollouts, actions, seed)
+    errors, path = measure_run(run, step, all_steps, preferences or None, sampling, trust, _warn, quiet)
+    print(critic_tables.format_errors(errors))
+    print(path or f"nothing was written: {run} is a saved agent, not a run")
+
+
 def domains() -> None:
     """List the ten domains and those with discrete actions: sizes, time limit, objectives, HV reference point."""
     rows = [row for domain in (*DOMAINS.values(), *DISCRETE.values()) for row in _domain_rows(domain)]
@@ -325,6 +360,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "export": export,
     "export-policy": export_policy,
     "compare": compare,
+    "critic": critic,
     "domains": domains,
     "paper": paper,
     "sweep": experiments.sweep,

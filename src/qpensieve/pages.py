@@ -22,6 +22,8 @@ COMMANDS: dict[str, str] = {
     "export-policy": "Write the policy of a run or saved agent for programs without qpensieve: arrays, and a loader "
     "for NumPy alone.",
     "compare": "Set runs side by side on the test preferences they share: UT, HV, ED against MO-SAC.",
+    "critic": "Measure L_critic: how far the critics of a run are from Monte-Carlo returns of their policy; writes "
+    "critic.json.",
     "domains": "List the ten domains and those with discrete actions: sizes, time limit, objectives, HV reference "
     "point.",
     "paper": "Make the paper's tables and figures: list, plan, run, status, report; runs that stopped go on.",

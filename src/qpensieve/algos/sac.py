@@ -21,7 +21,7 @@ from qpensieve.algos.mosac import LossAndAux, Optimizers, temperature_loss
 from qpensieve.learning.acting import gaussian_acting
 from qpensieve.learning.losses import gradient_step, polyak, scalarize, squash, start_optimizer
 from qpensieve.learning.nets import GaussianActor, Mlp
-from qpensieve.preferences import check_preference, sac_preferences
+from qpensieve.preferences import parse_preference, sac_preferences
 from qpensieve.settings import OPEN_SHARE, STEP_SHARE, above, at_least
 from qpensieve.types import ActionValues, Algorithm, EnvSpec, Info, Transition, from_one_lane
 
@@ -86,18 +86,7 @@ def parse_preferences(words: tuple[str, ...], spec: EnvSpec) -> Float64[np.ndarr
                 f"{spec.num_objectives}; use --preferences {example}"
             )
         return sac_preferences()
-    return np.stack([_parse(word, spec.num_objectives) for word in words])
-
-
-def _parse(word: str, num_objectives: int) -> Float64[np.ndarray, " d"]:
-    try:
-        numbers = [float(part) for part in word.split(",")]
-    except ValueError:
-        raise ValueError(f"preference must be numbers separated by commas, such as 0.9,0.1; got {word!r}") from None
-    try:
-        return check_preference(numbers, num_objectives)
-    except ValueError as error:
-        raise ValueError(f"preference {word!r}: {error}") from error
+    return np.stack([parse_preference(word, spec.num_objectives) for word in words])
 
 
 def init(cfg: SingleSacConfig, spec: EnvSpec, key: Key[Array, ""], lam: Float[Array, " d"]) -> State:

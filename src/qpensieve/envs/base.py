@@ -116,6 +116,12 @@ class Lanes:
         step.obs[ended] = self._obs[ended]
         return step
 
+    def rest(self, lanes: ArrayLike) -> None:
+        """Let `lanes` (numbers or a mask) rest until their next `reset`, as if their episodes were over."""
+        if self._options.autoreset:
+            raise RuntimeError(f"{self.spec.id}: lanes that reset themselves cannot rest: use autoreset=False")
+        self.running[_lane_numbers(lanes, self.num_lanes)] = False
+
     def state(self) -> State:
         """Named arrays with everything that `restore` needs to continue bit for bit."""
         own = {

@@ -48,8 +48,12 @@ def paper_value(domain: str, preference: Sequence[float], step: int) -> float | 
 
 def format_errors(errors: CriticErrors) -> str:
     """What was measured of a run, for a terminal, and what the columns are."""
+    rows = rows_of(errors)
+    width = max(len(row["step"]) for row in rows)
+    # One column, because a wide table is broken and only its first column is repeated.
+    keyed = [{"step, preference": f"{row.pop('step'):>{width}}, {row.pop('preference')}", **row} for row in rows]
     lines = [
-        format_table(rows_of(errors), show=_short),
+        format_table(keyed, show=_short),
         f"Means over {_seeds(len(errors.seeds))}; after +- the standard error over pairs (s, a).",
         "noise: what L_critic of an exact critic would be; rms: without the noise; |Q|: mean norm of the returns;",
         "bias: Q less the return, above 0 where the critic overestimates.",

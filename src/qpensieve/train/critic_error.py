@@ -8,7 +8,7 @@ time limits, up to a real end or until what is left is negligible. So an exact c
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Literal, get_args
 
 import jax
@@ -26,9 +26,9 @@ from qpensieve.learning.serving import nearest
 from qpensieve.learning.streams import Purpose, derived_seed, generator
 from qpensieve.methods import METHODS, make_algorithm
 from qpensieve.metrics.critic import critic_error
-from qpensieve.preferences import check_preference
+from qpensieve.preferences import check_preference, parse_preference
 from qpensieve.records.critic_errors import CriticErrors, CriticRow
-from qpensieve.records.trees import arrays_to_tree
+from qpensieve.records.trees import arrays_to_tree, tree_to_arrays
 from qpensieve.train.evaluate import curve_preferences
 from qpensieve.train.session import Arrays, check_finite, environment_errors
 from qpensieve.types import ActionValues, Algorithm, EnvSpec
@@ -88,7 +88,8 @@ class CriticMeter:
 
     Args:
         config: The configuration of the run.
-        preferences: Under which to measure; None: the paper's, or those that the agents have of their own.
+        preferences: Under which to measure, as numbers or as text such as 0.9,0.1. None: the paper's, or those that
+            the agents have of their own.
         sampling: What to ask them about.
     """
 
@@ -106,7 +107,7 @@ class CriticMeter:
         """Returns of each pair: one where the policy is not random."""
         self.preferences = _preferences(preferences, self._algorithm, self.spec)
         self._lam = jnp.asarray(self.preferences, jnp.float32)
-        self._act, self._values = _compiled(self._algorithm, self._measured)
+        self._act, self._values = _compiled(self._measured, self._algorithm.acting.action_size)
         num = len(self.preferences) * sampling.pairs
         self._visiting = make_lanes(config.domain, num, 0)
         alone = LaneOptions(autoreset=False, time_limit=False)
@@ -163,7 +164,7 @@ class CriticMeter:
         seed, own = self.config.seed_list[row], self._algorithm.preferences
         first = row * self._algorithm.agents_per_seed
         chosen = first + (np.zeros(len(self._lam), int) if own is None else nearest(own, self.preferences))
-        states = jax.tree.map(lambda leaf: leaf[chosen], agents)
+        states = jax.device_put(jax.tree.map(lambda leaf: leaf[chosen], agents))
         follow = _Followed(self._act, states, self._lam, self._keys(seed))
 
         saved, obs = self._visit(follow, seed, told)
@@ -232,10 +233,10 @@ class CriticMeter:
             told(self.num_visited + tally.num_steps)
             if tally.is_enough(lanes.running.reshape(bonus.shape)):
                 break
+            lanes.rest(np.repeat(~tally.is_open, self._rows))
             actions, bonus = follow.act(self._grouped(lanes), start + tally.num_steps)
         returns = tally.returns.reshape(*first.shape[:2], self.num_rollouts, -1)
-        ended = 1.0 - lanes.running.reshape(bonus.shape).mean(axis=1)
-        return _Played(returns, tally.horizon, tally.rest, ended)
+        return _Played(returns, tally.horizon, tally.rest, tally.ended)
 
     @property
     def _rows(self) -> int:
@@ -268,14 +269,14 @@ class _Tally:
         self._discount, self._weight, self.num_steps = discount, 1.0, 0
         self.returns = np.zeros((num_preferences, num_rollouts, num_values))
         self.horizon = np.zeros(num_preferences, np.int64)
-        self.rest = np.zeros(num_preferences)
+        self.rest, self.ended = np.zeros((2, num_preferences))
         self._largest = np.zeros(num_preferences)
-        self._is_open = np.ones(num_preferences, bool)
+        self.is_open = np.ones(num_preferences, bool)
 
     def add(self, paid: Float64[np.ndarray, "p rollouts d"]) -> None:
         """What the next step has paid, bonus included."""
-        self.returns[self._is_open] += self._weight * paid[self._is_open]
-        self.horizon[self._is_open] += 1
+        self.returns[self.is_open] += self._weight * paid[self.is_open]
+        self.horizon[self.is_open] += 1
         self._largest = np.maximum(self._largest, np.linalg.norm(paid, axis=2).max(axis=1))
         self._weight *= self._discount
         self.num_steps += 1
@@ -285,10 +286,11 @@ class _Tally:
         bound = self._weight * self._largest / (1.0 - self._discount) * is_running.any(axis=1)
         value = np.linalg.norm(self.returns, axis=2).mean(axis=1)
         share = np.divide(bound, value, out=np.where(bound > 0, np.inf, 0.0), where=value > 0)
-        is_closing = self._is_open & ((share <= TOLERANCE) | (self._weight <= FAINTEST))
+        is_closing = self.is_open & ((share <= TOLERANCE) | (self._weight <= FAINTEST))
         self.rest[is_closing] = np.minimum(share, np.finfo(float).max)[is_closing]
-        self._is_open &= ~is_closing
-        return not self._is_open.any()
+        self.ended[is_closing] = 1.0 - is_running[is_closing].mean(axis=1)
+        self.is_open &= ~is_closing
+        return not self.is_open.any()
 
 
 @dataclass(frozen=True, eq=False)
@@ -308,9 +310,12 @@ class _Followed:
         return np.asarray(actions), np.asarray(bonus)
 
 
-def _compiled(algorithm: Algorithm[Any], measured: ActionValues[Any]) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """How to act and how to value, for groups of rows that share a state and a preference."""
-    size = algorithm.acting.action_size
+@lru_cache(maxsize=4)
+def _compiled(measured: ActionValues[Any], size: int) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """How to act, with actions of `size`, and how to value, for groups of rows that share a state and a preference.
+
+    Kept, because a second meter of the same method then compiles nothing.
+    """
     rows_of = lambda lam, s: jnp.broadcast_to(lam, (s.shape[0], lam.shape[0]))
 
     def act(args: Any) -> tuple[Array, Array]:
@@ -349,7 +354,8 @@ def _preferences(asked: Any, algorithm: Algorithm[Any], spec: EnvSpec) -> Float6
             return own
         curves = np.array(PAPER_PREFERENCES) if num == 2 else curve_preferences(num)
         return curves if len(curves) else np.full((1, num), 1.0 / num)
-    lam = np.atleast_2d(check_preference(asked, num))
+    numbers = [parse_preference(each, num) if isinstance(each, str) else each for each in asked]
+    lam = np.atleast_2d(check_preference(numbers, num))
     if lam.ndim > 2 or lam.size == 0:
         raise ValueError(f"preferences must be one, or rows of them, got shape {lam.shape}")
     if own is not None:
@@ -365,13 +371,12 @@ def _check_own(lam: Float64[np.ndarray, "p d"], own: Float64[np.ndarray, "agents
 
 
 def _agents(algorithm: Algorithm[Any], config: RunConfig, spec: EnvSpec, parameters: Arrays) -> Any:
-    """The states of all agents; optimisers, which parameters leave out, are zeros."""
+    """The states of all agents, on the host; optimisers, which parameters leave out, are zeros."""
     num = config.seeds * algorithm.agents_per_seed
     keys = jax.random.split(jax.random.key(0), num)
-    like = jax.eval_shape(jax.vmap(algorithm.init), keys, jnp.zeros((num, spec.num_objectives)))
-    leaves, _ = jax.tree_util.tree_flatten_with_path(like)
-    named = {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
-    unused = {name: np.zeros(leaf.shape, leaf.dtype) for name, leaf in named.items() if ".optimizers" in name}
+    shapes = jax.eval_shape(jax.vmap(algorithm.init), keys, jnp.zeros((num, spec.num_objectives)))
+    like = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
+    unused = {name: leaf for name, leaf in tree_to_arrays(like).items() if ".optimizers" in name}
     return arrays_to_tree(like, unused | parameters)
 
 

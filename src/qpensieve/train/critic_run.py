@@ -109,7 +109,7 @@ def _announcement(meter: CriticMeter, steps: list[int], sampling: Sampling) -> s
     sizes = (
         f"{len(steps)} step{'s' * (len(steps) > 1)}",
         f"{config.seeds} seed{'s' * (config.seeds > 1)}",
-        f"{len(meter.preferences)} preferences",
+        f"{len(meter.preferences)} preference{'s' * (len(meter.preferences) > 1)}",
         f"{sampling.pairs} pairs",
         f"{meter.num_rollouts} rollouts",
     )
