@@ -1,7 +1,7 @@
 """A worker that is struck at a chosen moment: python -m tests.experiments.struck BLOWS TASK_FOLDER.
 
 BLOWS is JSON: number of the worker -> [moment, step, what happens], moments as in `tests.train.kill_run`. Others
-work on undisturbed. Run as `python -m tests.experiments.struck drive ROOT BLOWS` it is a driver of such workers.
+work on undisturbed. Run as `python -m tests.experiments.struck drive ROOT BLOWS [NAMES [ADDRESS]]` it is a driver.
 """
 
 import json
@@ -28,11 +28,21 @@ def blow(what: str) -> None:
     if what == "stop":
         os.kill(os.getpid(), signal.SIGSTOP)
         return
+    if what == "ray":
+        _kill_raylet_or_ourselves()
     if what in ("orphan", "both"):
         os.kill(os.getppid(), signal.SIGKILL)
     if what in ("die", "both"):
         os.kill(os.getpid(), signal.SIGKILL)
         time.sleep(60)
+
+
+def _kill_raylet_or_ourselves() -> None:
+    """On the second node of the tests the raylet, the parent of who started us, is killed; on the head this worker."""
+    parent = lambda pid: int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    raylet = parent(os.getppid())
+    is_second = b"127.0.0.3" in Path(f"/proc/{raylet}/cmdline").read_bytes()
+    os.kill(raylet if is_second else os.getpid(), signal.SIGKILL)
 
 
 def program(blows: dict[int, tuple[str, int, str]]) -> tuple[str, ...]:
@@ -50,19 +60,22 @@ def work(blows: dict[str, tuple[str, int, str]], words: list[str]) -> int:
     return attempt.main(words)
 
 
-def drive(root: Path, blows: str) -> None:
+def drive(root: Path, blows: str, names: str = "a", address: str = "", fetch: str = "") -> None:
     from qpensieve.config import override
     from qpensieve.experiments.drive import drive
     from qpensieve.experiments.executors.local import Local
+    from qpensieve.experiments.executors.ray import OnRay
     from qpensieve.experiments.tasks import Store, Task
     from qpensieve.presets import default_config
 
-    task = Task("a", override(default_config("DST2d"), TINY))
-    drive(Store(root), [task], Local(program=(sys.executable, "-m", "tests.experiments.struck", blows)))
+    tasks = [Task(name, override(default_config("DST2d"), TINY)) for name in names]
+    words = (sys.executable, "-m", "tests.experiments.struck", blows)
+    where = OnRay(address, fetch=bool(fetch), program=words) if address else Local(program=words)
+    print(drive(Store(root), tasks, where))
 
 
 if __name__ == "__main__":
     if sys.argv[1] == "drive":
-        drive(Path(sys.argv[2]), sys.argv[3])
+        drive(Path(sys.argv[2]), *sys.argv[3:])
     else:
         sys.exit(work(json.loads(sys.argv[1]), sys.argv[2:]))

@@ -8,12 +8,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from qpensieve.config import override
-from qpensieve.experiments import attempt, fence
+from qpensieve.experiments import attempt, fence, pulse
 from qpensieve.experiments.codes import Code
 from qpensieve.experiments.drive import drive
 from qpensieve.experiments.executors.local import Local
@@ -114,6 +116,34 @@ def test_killed_workers_and_drivers_are_gone_on_from(store: Store, undisturbed: 
     assert "the program that started this worker has ended: saving" in logs(store.folder(TASK))[2].read_text()
     assert [path.name for path in store.folder(TASK).glob("attempt-*")] == []
     assert_same_run(store.folder(TASK) / "run", undisturbed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_killed_at_random_moments_the_numbers_are_the_same(store: Store, undisturbed: Path, seed: int):
+    """Six times the driver, a worker or both are killed, wherever they are; then it may end."""
+    random, tasks = Random(seed), [Task(name, TASK.config) for name in "ab"]
+    words = [sys.executable, "-m", "tests.experiments.struck", "drive", str(store.root), "{}", "ab"]
+    driver = subprocess.Popen(words, start_new_session=True)
+    for _ in range(6):
+        time.sleep(random.uniform(2, 12))
+        if (what := random.choice(["driver", "worker", "both"])) != "driver":
+            _kill_worker(store, random.choice(tasks))
+        if what != "worker" or driver.poll() is not None:
+            driver.kill()
+            driver.wait()
+            driver = subprocess.Popen(words, start_new_session=True)
+    assert driver.wait(200) == 0
+    for task in tasks:
+        assert_same_run(store.folder(task) / "run", undisturbed)
+        assert list(store.folder(task).glob("attempt-*")) == []
+
+
+def _kill_worker(store: Store, task: Task) -> None:
+    attempt = store.run_folder(task)
+    if attempt is not None and store.is_running(task):
+        with suppress(ProcessLookupError):
+            os.kill(pulse.read(attempt).pid, signal.SIGKILL)
 
 
 class TestInThisProcess:

@@ -173,8 +173,9 @@ def test_ctrl_c_closes_the_executor_and_says_what_is_left(store: Store):
     def interrupt(folder: Path) -> int:
         raise KeyboardInterrupt
 
-    executor = Pretended(b=[interrupt])
-    summary = drive(store, [task("a"), task("b"), task("c")], executor)
+    executor, said = Pretended(b=[interrupt]), []
+    summary = drive(store, [task("a"), task("b"), task("c")], executor, say=said.append)
+    assert said == ["stopping: workers save what they have; press again to end them at once"]
     assert (summary.done, summary.left, summary.is_stopped) == (["a"], ["b", "c"], True)
     assert executor.is_closed
 

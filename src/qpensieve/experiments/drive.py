@@ -33,8 +33,13 @@ class Summary:
     """Whether Ctrl-C ended it."""
 
 
-def drive(
-    store: Store, tasks: Sequence[Task], executor: Executor, tries: int = TRIES, show: Show | None = None
+def drive(  # noqa: PLR0913 (all but three have a default)
+    store: Store,
+    tasks: Sequence[Task],
+    executor: Executor,
+    tries: int = TRIES,
+    show: Show | None = None,
+    say: Callable[[str], None] | None = None,
 ) -> Summary:
     """See tasks through; what cannot be done is reported, and the others go on. Ctrl-C ends all workers, which save.
 
@@ -44,6 +49,7 @@ def drive(
         executor: Where workers run; it is closed in the end.
         tries: So many attempts in a row that bring a task no further, and it has failed.
         show: Shows how far they are.
+        say: Is told what happens, in words.
 
     Raises:
         ValueError: A task cannot run, or its folder is of one with other settings; nothing was started.
@@ -56,6 +62,8 @@ def drive(
         driver.run()
     except KeyboardInterrupt:
         driver.summary.is_stopped = True
+        if say is not None:
+            say("stopping: workers save what they have; press again to end them at once")
     finally:
         with suppress(KeyboardInterrupt):  # a second one: workers are killed, and what they saved stays
             executor.close()

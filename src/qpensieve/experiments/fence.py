@@ -216,6 +216,33 @@ def publish(attempt: Path) -> Path:
     return task / RUN
 
 
+def bring(scratch: Path, task: Path) -> None:
+    """Put the newest state of a folder that was brought from elsewhere into that of the task.
+
+    Raises:
+        TakenOverError: Another one is there under this number.
+    """
+    state = newest(scratch)
+    if state is None:
+        return
+    number = number_of(state)
+    target = task / RUN if state.name == RUN else _name(task, number, LEFT)
+    later = [one for one in attempts(task) if one.number >= number]
+    before = number_of(task / RUN) if (task / RUN).exists() else -1
+    if later or before >= number:
+        raise TakenOverError(task)
+    if before >= 0:  # it has been gone on with
+        _leave(task / RUN, _name(task, before, LEFT))
+    try:
+        os.rename(state, target)
+    except OSError as error:
+        if error.errno in OCCUPIED:
+            raise TakenOverError(task) from None
+        raise
+    sync_folder(task)
+    clean(task)
+
+
 def clean(task: Path) -> None:
     """Remove the folders of attempts before the published run, as far as possible; nothing where there is no run."""
     if not (task / RUN).is_dir():
