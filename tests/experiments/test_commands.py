@@ -110,7 +110,7 @@ class TestSweep:
             "import sys; open(sys.argv[1] + '/log-0001.txt', 'w').write('the disk is on fire'); sys.exit(1)"
         )
         words = (sys.executable, str(program))
-        monkeypatch.setattr(commands.Where, "executor", lambda where: Local(where.at_once, program=words))
+        monkeypatch.setattr(commands.Where, "executor", lambda where, root: Local(where.at_once, program=words))
         plan = tmp_path / "mine.toml"
         plan.write_text(SWEEP)
         with pytest.raises(SystemExit) as ended:

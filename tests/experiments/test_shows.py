@@ -129,9 +129,9 @@ class TestFolders:
         plate = next(one for one in show(ARTEFACTS["curves"], shelf, tmp_path).plates if one.name == "curves-hopper2d")
         panel = next(axes for axes in plate.figure.axes if axes.get_title() == "(0.9, 0.1)")
         line = next(line for line in panel.get_lines() if line.get_label() == "Q-Pensieve")
-        steps, values = line.get_data()
+        steps, values = map(np.asarray, line.get_data())
         np.testing.assert_array_equal(steps, [100, 200, 300, 400])
-        expected = [0.9 * (9 + 0.5 + step / 1e3) + 0.1 * -0.1 for step in steps]  # mean over seeds 0 and 1
+        expected = [0.9 * (9 + 0.5 + step / 1e3) + 0.1 * -0.1 for step in steps.tolist()]  # mean over seeds 0 and 1
         np.testing.assert_allclose(values, expected)
 
     def test_fronts_show_the_preferences_that_all_methods_were_played_on(self, tmp_path: Path):
@@ -140,7 +140,7 @@ class TestFolders:
         (plate,) = show(ARTEFACTS["buffer-fronts"], shelf, tmp_path).plates
         panel = next(axes for axes in plate.figure.axes if axes.get_title() == "Hopper2d")
         (points,) = [one for one in panel.collections if one.get_label() == "size 4"]
-        assert len(points.get_offsets()) == 2 * len(test_table(2)[::25])
+        assert len(np.asarray(points.get_offsets())) == 2 * len(test_table(2)[::25])
 
     def test_a_scale_that_does_not_compare_says_so(self, tmp_path: Path):
         sheet = score_sheet(ARTEFACTS["buffer-size"], shelf_of(tmp_path, size=self.SIZE), tmp_path)

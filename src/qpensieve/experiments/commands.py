@@ -10,12 +10,13 @@ from typing import Annotated, Literal
 import jax
 import tyro
 
-from qpensieve import pages
+from qpensieve import machine, pages
 from qpensieve.console import PAGE, format_count, format_duration, format_table
 from qpensieve.experiments import costs, paper
 from qpensieve.experiments.drive import TRIES, drive
-from qpensieve.experiments.executors.local import Local
+from qpensieve.experiments.executors.local import RUNS_PER_GPU, Local
 from qpensieve.experiments.executors.protocol import Executor
+from qpensieve.experiments.executors.slurm import Job, Slurm
 from qpensieve.experiments.plans import Plan, Size, find_artefacts, make_plan
 from qpensieve.experiments.progress import Table, format_counts, format_rows
 from qpensieve.experiments.scales import ScaleName
@@ -111,16 +112,48 @@ class Where:
 
     on: Literal["local", "ray", "slurm"] = "local"
     """local: processes of this machine, as many as fill its cards and cores. ray: a Ray cluster (pip install
-    'qpensieve[ray]'). slurm: job arrays."""
+    'qpensieve[ray]'). slurm: job arrays. docs/running.md says more."""
     at_once: int | None = None
-    """Runs side by side; default: as many as fill the machine."""
+    """Runs (slurm: jobs) side by side; default: as many as there is room for."""
+    runs_per_gpu: int | None = None
+    """Runs that share a card. Default: 4 where there are two cores for each; slurm: 1."""
+    address: str = "auto"
+    """ray: the head of the cluster, HOST:PORT; auto: that of this machine."""
+    fetch: bool = False
+    """ray: send folders to the nodes and bring them home, because there is no shared file system."""
+    job_cores: int = 8
+    """slurm: cores of a job."""
+    job_gpus: int = 1
+    """slurm: cards of a job, 1 or 0."""
+    job_time: str = "24:00:00"
+    """slurm: time limit of a job; what is not done by then goes on in another."""
+    job_options: tuple[str, ...] = ()
+    """slurm: further options of sbatch, such as partition=gpu (without the dashes)."""
     tries: Annotated[int, tyro.conf.arg(metavar="N")] = TRIES
     """Attempts in a row that bring a run no further before it counts as failed."""
     quiet: bool = False
     """Show no table of runs."""
 
-    def executor(self) -> Executor:
-        return Local(at_once=self.at_once)
+    def executor(self, root: Path) -> Executor:
+        """Where workers run; `root` is the folder of all runs.
+
+        Raises:
+            ImportError: Ray is not installed.
+            ConnectionError: There is no such cluster.
+        """
+        if self.on == "ray":
+            from qpensieve.experiments.executors.ray import OnRay  # an extra
+
+            return OnRay(self.address, self.at_once, self.runs_per_gpu or RUNS_PER_GPU, self.fetch)
+        if self.on == "slurm":
+            options = tuple(f"--{option.removeprefix('--')}" for option in self.job_options)
+            job = Job(self.job_cores, self.job_gpus, self.runs_per_gpu or 1, self.job_time, self.at_once, options)
+            return Slurm(root, job)
+        return Local(self.at_once or self._local_slots())
+
+    def _local_slots(self) -> int | None:
+        """Runs at once by the number of runs per card, if that is given."""
+        return None if self.runs_per_gpu is None else self.runs_per_gpu * max(1, len(machine.gpus()))
 
 
 def run(
@@ -188,7 +221,7 @@ def _make_runs(planned: Plan, folder: Path, where: Where) -> None:
         ValueError: Some runs have failed; says which and why.
     """
     table = Table(is_quiet=where.quiet)
-    summary = drive(Store(folder), planned.tasks, where.executor(), where.tries, table.show)
+    summary = drive(Store(folder), planned.tasks, where.executor(folder), where.tries, table.show)
     if summary.is_stopped:
         raise Stopped(f"stopped; {len(summary.left)} runs are left, the same command goes on with them")
     if summary.failed:
