@@ -16,10 +16,10 @@ from qpensieve.records.reading import FileError
 def make_row(step: int = 100, lam: tuple[float, float] = (0.1, 0.9), error: float = 3.0, **changes: Any) -> CriticRow:
     """A row of two seeds."""
     both = [error, error + 2.0]
-    per_seed = dict.fromkeys(("error", "error_se", "noise", "rms", "value", "return_se"), both)
+    per_seed: dict[str, Any] = dict.fromkeys(("error", "error_se", "noise", "rms", "value", "return_se"), both)
     per_seed |= dict.fromkeys(("scalar_bias", "scalar_bias_se", "rest", "ended"), both)
-    lists = {name: [[1.0, -2.0], [3.0, -4.0]] for name in ("bias", "bias_se", "twins")}
-    row = CriticRow(step, list(lam), "policy", 64, 4, 0, **per_seed, **lists, horizon=[700, 800])
+    per_seed |= {name: [[1.0, -2.0], [3.0, -4.0]] for name in ("bias", "bias_se", "twins")}
+    row = CriticRow(step, list(lam), "policy", 64, 4, 0, **per_seed, horizon=[700, 800])
     return replace(row, **changes)
 
 

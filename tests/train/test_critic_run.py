@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,9 +14,10 @@ from qpensieve.config import RunConfig, save
 from qpensieve.population.pgmorl import PgmorlConfig
 from qpensieve.records import checkpoint, critic_errors
 from qpensieve.records.checkpoint import CheckpointError
+from qpensieve.records.critic_errors import CriticRow
 from qpensieve.records.folder import CONFIG, CRITIC
 from qpensieve.train import run as runs
-from qpensieve.train.critic_error import Sampling
+from qpensieve.train.critic_error import CriticMeter, Sampling
 from qpensieve.train.critic_run import measure_run
 from qpensieve.train.run import Options
 
@@ -50,8 +52,9 @@ def folder(trained: Path, tmp_path: Path) -> Path:
 
 def test_measurements_are_added_to_the_folder_and_nothing_else_changes(folder: Path):
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    newest, path = measure_run(folder, sampling=FEW, quiet=True)
-    assert path == folder / CRITIC
+    path = folder / CRITIC
+    newest, written = measure_run(folder, sampling=FEW, quiet=True)
+    assert written == path
     assert [row.step for row in newest.rows] == [30] * 5
     assert newest == critic_errors.load(path)
     kept, _ = measure_run(folder, steps=(20,), preferences=["0.5,0.5"], sampling=FEW, quiet=True)
@@ -119,3 +122,18 @@ def test_a_run_that_starts_over_forgets_its_measurements(folder: Path):
     run = runs.resume(folder, Options(quiet=True), lambda _: None, start_over=True)
     run.close()
     assert not (folder / CRITIC).exists()
+
+
+def test_what_is_measured_is_written_before_the_next_step(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    measure, measured = CriticMeter.measure, []
+
+    def stop_at_the_second(self: CriticMeter, *given: Any) -> list[CriticRow]:
+        if measured:
+            raise KeyboardInterrupt
+        measured.extend(measure(self, *given))
+        return measured
+
+    monkeypatch.setattr(CriticMeter, "measure", stop_at_the_second)
+    with pytest.raises(KeyboardInterrupt):
+        measure_run(folder, all_steps=True, preferences=[(0.5, 0.5)], sampling=FEW, quiet=True)
+    assert critic_errors.load(folder / CRITIC).rows == measured

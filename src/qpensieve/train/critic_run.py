@@ -53,25 +53,28 @@ def measure_run(  # noqa: PLR0913 (each is an option of the command)
     meter = CriticMeter(config, preferences, sampling)
     try:
         say(_announcement(meter, chosen, sampling))
-        errors = _measure(run, meter, chosen, say, quiet)
+        out = None if is_saved_agent(run) else run / folder.CRITIC
+        load = lambda step: _parameters(run, step, say)
+        return _measure(meter, chosen, load, out, quiet), out
     finally:
         meter.close()
-    if is_saved_agent(run):
-        return errors, None
-    critic_errors.add(run / folder.CRITIC, errors)
-    return errors, run / folder.CRITIC
 
 
-def _measure(run: Path, meter: CriticMeter, steps: list[int], say: Callable[[str], None], quiet: bool) -> CriticErrors:
+def _measure(
+    meter: CriticMeter, steps: list[int], load: Callable[[int], Arrays], out: Path | None, quiet: bool
+) -> CriticErrors:
+    """Measure the parameters of all steps; those of each are written at once, so that Ctrl-C loses only the last."""
     per_seed, rows = meter.most_steps, []
     per_step = per_seed * meter.config.seeds
     progress = Progress(per_step * len(steps), 0, quiet=quiet)
     try:
         for i, step in enumerate(steps):
             progress.enter(MEASURING)
-            parameters = _parameters(run, step, say)
             told = lambda seed, done, first=i * per_step: progress.show(first + seed * per_seed + done)
-            rows += meter.measure(parameters, step, told)
+            measured = meter.measure(load(step), step, told)
+            if out is not None:
+                critic_errors.add(out, meter.errors(measured))
+            rows += measured
         progress.show(per_step * len(steps), force=True)
     finally:
         progress.end()
