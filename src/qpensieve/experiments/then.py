@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from qpensieve.records.folder import CRITIC
+
 
 @dataclass(frozen=True)
 class Then:
@@ -15,7 +17,13 @@ class Then:
     """A file of the run folder; once it is there, all is done."""
 
 
-THEN: dict[str, Then] = {}
+def _measure_critics(run: Path) -> None:
+    from qpensieve.experiments.critics import measure  # it needs JAX
+
+    measure(run)
+
+
+THEN: dict[str, Then] = {"critic": Then(_measure_critics, CRITIC)}
 """Name -> what it stands for."""
 
 

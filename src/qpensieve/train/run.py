@@ -29,7 +29,7 @@ from qpensieve.train.listening import describe, is_past
 from qpensieve.train.session import EnvFailedError, phase_of
 from qpensieve.train.sessions import open_session
 
-RESULTS = (folder.EVALUATIONS, folder.SEARCH, folder.SUMMARY)
+RESULTS = (folder.EVALUATIONS, folder.SEARCH, folder.SUMMARY, folder.CRITIC)
 """Files that a run never loses unless asked."""
 SHOWN = {"temperature": "temperature", "snapshot_share": "climbs a snapshot", "archive_hv": "archive HV"}
 """Logged values that the progress line shows -> their labels."""
