@@ -79,7 +79,7 @@ def fingerprint(folder: Path) -> dict[str, tuple[int, str]]:
 
 def test_a_worker_that_was_stopped_and_continues_is_fenced_off(store: Store, start: Callable, undisturbed: Path):
     """It is stopped in the middle of a checkpoint: all is on the disk but its name."""
-    first = start("writing", 300, "stop")
+    first = start("writing", 400, "stop")  # evaluations are saved: there is a checkpoint
     wait_until_stopped(first.pid)
     second = start()
     assert second.wait(120) == Code.DONE

@@ -118,7 +118,11 @@ class TestProgress:
         monkeypatch.setitem(THEN, "one", Then(lambda _: None, "one.json"))
         assert not store.is_done(Task("a", tiny(), ("one",)))
         (run / "one.json").write_text("{}")
+        assert not store.is_done(Task("a", tiny(), ("one",)))  # perhaps a part of it
+        then.note(run, "one")
         assert store.is_done(Task("a", tiny(), ("one",)))
+        write_json(run / "config.json", {"steps": 700})  # the run was gone on with
+        assert not store.is_done(Task("a", tiny(steps=700), ("one",)))
 
     def test_a_worker_is_alive_while_it_says_so_and_its_process_is_there(self, store: Store):
         task = Task("a", tiny())

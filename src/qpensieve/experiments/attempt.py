@@ -187,13 +187,14 @@ class Worker:
 
 def compute(attempt: Path, task: "Task") -> None:
     """Summary, and what comes after training."""
-    from qpensieve.experiments.then import THEN, missing
+    from qpensieve.experiments.then import THEN, missing, note
     from qpensieve.report.tables import write_summary
 
     write_summary(attempt)
     for name in missing(attempt, task.then):
         _say(f"computing: {name}")
         THEN[name].compute(attempt)
+        note(attempt, name)
         if missing(attempt, (name,)):
             raise RuntimeError(f"{name} was computed, but has not written {THEN[name].file}")
 
