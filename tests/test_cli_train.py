@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +13,9 @@ from qpensieve import cli
 from qpensieve.methods import METHODS
 from qpensieve.records import evaluations
 from tests.callbacks import loggers
-from tests.train.kill_run import NEVER, TINY, assert_same_run, final_arrays, rows, share_learners, words
+from tests.train.kill_run import NEVER, TINY, assert_same_run, final_arrays, rows, words
 
 RUN = {**TINY, "steps": 300, "eval_period": 300, "parameters_period": 300}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _shared_learners() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        share_learners(patch)
-        yield
 
 
 def fail(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:

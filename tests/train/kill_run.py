@@ -36,26 +36,11 @@ TINY: dict[str, Any] = {
 checkpoints are written at evaluations and in between."""
 CACHE = {
     "JAX_COMPILATION_CACHE_DIR": str(ROOT / ".cache" / "jax"),
-    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.1",
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.0",
 }
 """Environment variables by which processes keep compiled code between runs, as `conftest` does for the tests."""
 NEVER = 1e6
 """Seconds between checkpoints in a run that is to write them at evaluations only."""
-
-
-def share_learners(patch: Any) -> None:
-    """Let trainers of equal settings share their jitted functions: tracing them is most of what a tiny run costs."""
-    from qpensieve.train import trainer
-
-    make, made = trainer._make_learner, {}
-
-    def shared(owner: Any) -> Any:
-        key = (owner.config.algo, owner.config.agent, owner.capacity, owner.layout, owner.spec, owner.num_agents)
-        if key not in made:
-            made[key] = make(owner)
-        return made[key]
-
-    patch.setattr(trainer, "_make_learner", shared)
 
 
 def complete(run: Any) -> None:

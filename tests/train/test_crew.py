@@ -26,17 +26,10 @@ from qpensieve.train.crew import Crew, can_work
 from qpensieve.train.session import EnvFailedError
 from qpensieve.train.trainer import Trainer, num_workers
 from qpensieve.types import Behaviour
-from tests.train.kill_run import TINY, share_learners
+from tests.train.kill_run import TINY
 
 SEEDS, BLOCK, HIDDEN = [3, 4, 9], 60, 16
 FIELDS = ("rows", "lam", "episodes", "done")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _shared_learners() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        share_learners(patch)
-        yield
 
 
 def behaviour_of(domain: str) -> Behaviour:

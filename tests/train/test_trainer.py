@@ -1,6 +1,5 @@
 """The trainer's schedule, its independence of other seeds, and its exact restoration in memory."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -13,16 +12,9 @@ from qpensieve.presets import default_config
 from qpensieve.train.session import DivergedError, EnvFailedError
 from qpensieve.train.trainer import Trainer
 from tests.envs.foreign import PointMass
-from tests.train.kill_run import TINY, share_learners
+from tests.train.kill_run import TINY
 
 BLOCK, RANDOM_STEPS = TINY["block"], TINY["random_steps"]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _shared_learners() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        share_learners(patch)
-        yield
 
 
 def tiny(domain: str = "DST2d", **settings: Any) -> RunConfig:
@@ -251,3 +243,17 @@ class TestBugsOfOurs:
         trainer.act = self.broken  # pyright: ignore[reportAttributeAccessIssue]
         with pytest.raises(LookupError, match=r"^'?a bug'?$"):
             trainer.evaluate(np.array([[0.5, 0.5]]), 1)
+
+
+def test_a_second_run_with_the_same_settings_is_not_compiled_again():
+    first, second = Trainer(tiny()), Trainer(tiny(first_seed=5))
+    assert second._learner is first._learner
+    advance_to(first, RANDOM_STEPS + BLOCK)
+    programs = first._learner.learn._cache_size()  # pyright: ignore[reportFunctionMemberAccess]
+    advance_to(second, RANDOM_STEPS + BLOCK)
+    assert second._learner.learn._cache_size() == programs == 1  # pyright: ignore[reportFunctionMemberAccess]
+
+
+@pytest.mark.parametrize("other", [{"learning_rate": 1e-2}, {"replay_capacity": 300}, {"seeds": 1}, {"batch_size": 8}])
+def test_a_run_with_other_settings_has_functions_of_its_own(other: dict[str, Any]):
+    assert Trainer(tiny(**other))._learner is not Trainer(tiny())._learner
