@@ -30,7 +30,7 @@ def spread(learner: Learner, num_agents: int) -> Learner:
 
 
 @lru_cache(maxsize=KEPT_PROGRAMS)
-def _split(learner: Learner, devices: tuple[jax.Device, ...]) -> Learner:
+def _split(learner: Learner, devices: tuple[Any, ...]) -> Learner:
     mesh = Mesh(np.array(devices), ("agent",))
     split = NamedSharding(mesh, P("agent"))
 
