@@ -598,7 +598,6 @@ class TestSaveAndLoad:
         agent.save(tmp_path)
         assert_same(qpensieve.load(tmp_path).learn(120), small().learn(120))
 
-    @pytest.mark.slow
     def test_a_replay_that_has_wrapped_around_is_saved_whole(self, tmp_path: Path):
         agent = small(replay_capacity=160).learn(240)
         agent.save(tmp_path)

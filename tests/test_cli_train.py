@@ -342,7 +342,6 @@ class TestReference:
                 cli.main(["train", "DST2d", "--algo", algo, "--help"])
             assert "--reference X ..." in capsys.readouterr().out
 
-    @pytest.mark.slow
     def test_of_another_measurement_leaves_the_run_as_it_is(self, trained: Path, capsys: pytest.CaptureFixture[str]):
         before = (trained / "ours" / "evaluations.npz").read_bytes()
         cli.main(["evaluate", str(trained / "ours"), "--reference", "0", "-50"])
