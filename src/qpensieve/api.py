@@ -16,6 +16,7 @@ from qpensieve.config import RunConfig
 from qpensieve.console import Outlook, Progress
 from qpensieve.deploy import write_loader, write_policy
 from qpensieve.envs import EnvSource, is_local, name_for
+from qpensieve.envs.episodes import FULL_EPISODES
 from qpensieve.front import Bound, Choice, Front, measure
 from qpensieve.preferences import check_preference
 from qpensieve.presets import default_config
@@ -24,7 +25,7 @@ from qpensieve.records.checkpoint import CheckpointError
 from qpensieve.records.scores import RunSummary, summarize
 from qpensieve.report.front import Axis, Plane, plot_front
 from qpensieve.train import listening
-from qpensieve.train.evaluate import FULL_EPISODES, protocols
+from qpensieve.train.evaluate import protocols
 from qpensieve.train.keeper import Keeper
 from qpensieve.train.saving import finish_save, save_agent
 from qpensieve.train.session import Predictor, Session
