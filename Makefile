@@ -12,7 +12,7 @@ help:
 	@echo "make train      the main job: Q-Pensieve on DST2d, small enough for two cores (under three minutes of training)"
 	@echo "make setup      create $(VENV) and install qpensieve with its development tools"
 	@echo "make lint       ruff (format, lint) and pyright"
-	@echo "make test       lint, then the test suite (under ten minutes on two cores)"
+	@echo "make test       ruff, then the test suite with pyright beside it (about six minutes on two cores)"
 	@echo "make test-slow  the learning tests (many minutes)"
 	@echo "make bench      benchmarks; prints tables of ratios measured in one run"
 	@echo "make docs       the pages and the API reference as a site, in $(SITE)/site; warnings fail"
