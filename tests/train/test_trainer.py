@@ -248,10 +248,11 @@ class TestBugsOfOurs:
 def test_a_second_run_with_the_same_settings_is_not_compiled_again():
     first, second = Trainer(tiny()), Trainer(tiny(first_seed=5))
     assert second._learner is first._learner
-    advance_to(first, RANDOM_STEPS + BLOCK)
-    programs = first._learner.learn._cache_size()  # pyright: ignore[reportFunctionMemberAccess]
-    advance_to(second, RANDOM_STEPS + BLOCK)
-    assert second._learner.learn._cache_size() == programs == 1  # pyright: ignore[reportFunctionMemberAccess]
+    programs = []
+    for trainer in (first, second):
+        advance_to(trainer, RANDOM_STEPS + 2 * BLOCK)
+        programs.append(trainer._learner.learn._cache_size())  # pyright: ignore[reportFunctionMemberAccess]
+    assert programs[0] == programs[1]
 
 
 @pytest.mark.parametrize("other", [{"learning_rate": 1e-2}, {"replay_capacity": 300}, {"seeds": 1}, {"batch_size": 8}])
