@@ -72,12 +72,10 @@ def _score(at: Ref, *refs: Ref, sizes: Sizes, tile: Tile, share: int, num: int) 
     k, seed, first = at[0], pl.program_id(0) // share, pl.program_id(2) * num
     readout, constant = _readout(prefs, (k, seed), w3, b3, sizes)
     x, bias, over_chunks = x_ref[...], b2[0, :][None], _over_chunks((w1, b1, w2), sizes, tile)
-    sums_of = lambda i: _sums(over_chunks, x + prefs[k, seed, i, :][None], bias)
-    if num > 1 and _fits(sizes, w2):
-        sums_of = _sums_by_preference((x, w1, bias), over_chunks, lambda i, place: prefs[k, seed, i, place], sizes)
 
     def of_preference(i: Any, _: Any) -> Any:
-        q[i, :] = jnp.sum(relu(sums_of(first + i)) * readout, axis=1) + constant
+        sums = _sums(over_chunks, x + prefs[k, seed, first + i, :][None], bias)
+        q[i, :] = jnp.sum(relu(sums) * readout, axis=1) + constant
         return _
 
     jax.lax.fori_loop(0, num, of_preference, 0)
@@ -114,48 +112,36 @@ def _over_chunks(layers: tuple[Ref, Ref, Ref], sizes: Sizes, tile: Tile) -> Any:
         units = pl.ds(i * tile.chunk, tile.chunk)
         return _Chunk(w1[:, units], b1[0, units], w2[units, :])
 
-    if not _fits(sizes, w2):
+    if sizes.width * (sizes.width * w2.dtype.itemsize + 4 * sizes.columns) > ON_CHIP:
         return lambda step, start: jax.lax.fori_loop(0, num, lambda i, result: step(load(i), result), start)
     chunks = [load(i) for i in range(num)]
     return lambda step, start: reduce(lambda result, chunk: step(chunk, result), chunks, start)
 
 
-def _fits(sizes: Sizes, w2: Ref) -> bool:
-    """Whether the weights of a network fit on the chip."""
-    return sizes.width * (sizes.width * w2.dtype.itemsize + 4 * sizes.columns) <= ON_CHIP
-
-
 def _sums(over_chunks: Any, x: Any, bias: Any) -> Any:
     """Sums into the second layer."""
-    add = lambda chunk, sums: sums + _second(chunk.sums(x), chunk.out)
+
+    def add(chunk: _Chunk, sums: Any) -> Any:
+        first = jnp.minimum(relu(chunk.sums(x)), LARGEST)
+        return sums + dot(first.astype(chunk.out.dtype), chunk.out)
+
     return over_chunks(add, jnp.zeros((len(x), bias.shape[1]))) + bias
 
 
-def _second(sums: Any, weight: Any) -> Any:
-    """What units of the first layer put into the second, given the sums into them."""
-    return dot(jnp.minimum(relu(sums), LARGEST).astype(weight.dtype), weight)
+class Rival(NamedTuple):
+    """What candidates are compared with: its values, and whether it loses where both are equal."""
+
+    value: Float[Array, "seed b"]
+    loses_ties: bool
 
 
-def _sums_by_preference(inputs: tuple[Any, Ref, Any], over_chunks: Any, pref: Any, sizes: Sizes) -> Any:
-    """Number of a preference -> sums into the second layer; what (s, a) puts in is the same under all of them."""
-    x, w1, bias = inputs
-    places = range(sizes.obs + sizes.act, sizes.obs + sizes.act + sizes.d)
-    fixed: list[Any] = over_chunks(lambda chunk, parts: [*parts, (chunk.sums(x), chunk.out)], [])
-    size = sizes.width // len(fixed)
-    rows = [[w1[place, pl.ds(c * size, size)] for place in places] for c in range(len(fixed))]
-
-    def sums_of(i: Any) -> Any:
-        total = bias
-        for (sums, out), of_chunk in zip(fixed, rows, strict=True):
-            shift: Any = sum(pref(i, place) * row for place, row in zip(places, of_chunk, strict=True))
-            total = total + _second(sums + shift[None], out)
-        return total
-
-    return sums_of
+def best_value(scores: Float[Array, "n m b"], seeds: int) -> Float[Array, "seed b"]:
+    """The best value of candidates that all exist."""
+    return jnp.max(jnp.min(scores.reshape(seeds, -1, 2, *scores.shape[1:]), axis=2), axis=(1, 2))
 
 
 def climb(  # noqa: PLR0913
-    now: Now, x: Any, scores: Float[Array, "n m b"], candidates: Candidates, tile: Tile, rival: Best | None = None
+    now: Now, x: Any, scores: Float[Array, "n m b"], candidates: Candidates, tile: Tile, rival: Rival | None = None
 ) -> tuple[Float[Array, "n b columns"], Best]:
     """Gradient by (s, a, lam) of the best value, of samples whose best network it is; zero for the others.
 
@@ -165,7 +151,7 @@ def climb(  # noqa: PLR0913
         scores: What `score` says of the candidates.
         candidates: The snapshots, or the critic.
         tile: How it is cut.
-        rival: Zero also for samples for which this is as good or better.
+        rival: Zero also for samples for which this is better.
     """
     (at, given, sizes), nets = now, candidates.nets
     n, b, seeds = len(nets.w1), sizes.batch, x.shape[0]
@@ -173,7 +159,7 @@ def climb(  # noqa: PLR0913
     of_seed = lambda array: (array, pl.BlockSpec((None, tile.rows), lambda n, r: (n // share, r)))
     rivals = [] if rival is None else [of_seed(rival.value)]
     out = call(
-        partial(_climb, sizes=sizes, tile=tile, share=share, has_rival=rival is not None),
+        partial(_climb, sizes=sizes, tile=tile, share=share, loses_ties=rival and rival.loses_ties),
         (n, b // tile.rows),
         [
             whole(at),
@@ -190,7 +176,7 @@ def climb(  # noqa: PLR0913
     return out[0], Best(*out[1:])
 
 
-def _climb(at: Ref, *refs: Ref, sizes: Sizes, tile: Tile, share: int, has_rival: bool) -> None:
+def _climb(at: Ref, *refs: Ref, sizes: Sizes, tile: Tile, share: int, loses_ties: bool | None) -> None:
     prefs, exists, x_ref, w1, b1, w2, b2, w3, b3, scores = refs[:10]
     out, value_out, is_other = refs[-3:]
     k, seed, own = at[0], pl.program_id(0) // share, pl.program_id(0) % share
@@ -201,7 +187,9 @@ def _climb(at: Ref, *refs: Ref, sizes: Sizes, tile: Tile, share: int, has_rival:
         value_out[:] = value
         is_other[:] = (preference > 0).astype(jnp.float32)
 
-    is_own = (net == own) & (value > refs[10][:]) if has_rival else net == own
+    is_own = net == own
+    if loses_ties is not None:  # there is a rival
+        is_own &= value >= refs[10][:] if loses_ties else value > refs[10][:]
     out[...] = jnp.zeros(out.shape)
 
     @pl.when(jnp.sum(is_own.astype(jnp.int32)) > 0)
