@@ -14,7 +14,7 @@ from qpensieve import settings as parts
 from qpensieve.algos.qpensieve import QPensieveConfig
 from qpensieve.envs import code_of, find_domain, is_local, name_of
 from qpensieve.envs import registry as envs
-from qpensieve.envs.episodes import MAX_EVAL_STEPS
+from qpensieve.envs.episodes import FULL_EPISODES, MAX_EVAL_STEPS, SHORT_EPISODES
 from qpensieve.methods import METHODS, Kernels, Method, choose_kernels, get_method
 from qpensieve.records import trust as trusting
 from qpensieve.records.atomic import write_text
@@ -57,10 +57,17 @@ class RunConfig:
     eval_period: Annotated[int, at_least(1), WHOLE_BLOCKS] = 50_000
     """Steps between short evaluations."""
     eval_stride: Annotated[int, at_least(1)] = 5
-    """A short evaluation plays every so manieth row of the test table, twice. Domains with five objectives have a table
+    """A short evaluation plays every so manieth row of the test table. Domains with five objectives have a table
     of 500 rows and a default of 25: more would cost more than training. The full protocol plays all rows anyway."""
     full_eval_period: Annotated[int | None, at_least(1), WHOLE_BLOCKS] = None
     """Steps between full evaluations (whole test table, 10 episodes); None: one at the end."""
+    full_eval_stride: Annotated[int, at_least(1)] = 1
+    """A full evaluation plays every so manieth row of the test table. Scores of other rows than all are not comparable
+    with others: for trials."""
+    eval_episodes: Annotated[int, at_least(1)] = SHORT_EPISODES
+    """Episodes per preference of a short evaluation."""
+    full_eval_episodes: Annotated[int, at_least(1)] = FULL_EPISODES
+    """Episodes per preference of a full evaluation."""
     max_eval_steps: Annotated[int, at_least(1)] = MAX_EVAL_STEPS
     """Steps after which an evaluation stops waiting for the end of an episode: the return so far counts, with a
     warning. For environments without a time limit."""

@@ -12,7 +12,7 @@ from qpensieve.envs.exact import ExactFront
 from qpensieve.preferences import check_preference, test_table
 from qpensieve.presets import default_config
 from qpensieve.records.scores import summarize
-from qpensieve.train.evaluate import SHORT_EPISODES, curve_preferences, evaluate, protocols
+from qpensieve.train.evaluate import curve_preferences, evaluate, protocols
 
 LAM = np.array([[0.0, 1.0], [0.3, 0.7], [1.0, 0.0]])
 Act = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -128,6 +128,7 @@ def test_short_preferences_are_every_fifth_of_the_test_table():
     np.testing.assert_allclose(protocols(2).short[:, 0], np.arange(0, 100, 5) / 100)
     assert [len(protocols(d).short) for d in (2, 3, 4, 5)] == [20, 20, 20, 100]
     np.testing.assert_array_equal(protocols(4, stride=7).short, test_table(4)[::7])
+    np.testing.assert_array_equal(protocols(4, full_stride=30).full, test_table(4)[::30])
 
 
 @pytest.mark.parametrize("domain", DOMAINS)
@@ -136,7 +137,7 @@ def test_a_short_evaluation_costs_no_more_than_twice_what_was_trained_since_the_
     spec, config = DOMAINS[domain].spec, default_config(domain)
     on = protocols(spec.num_objectives, stride=config.eval_stride)
     assert len(on.short) == 20
-    assert (len(on.short) + len(on.curve)) * SHORT_EPISODES * (spec.max_steps or 0) <= 2 * config.eval_period
+    assert (len(on.short) + len(on.curve)) * config.eval_episodes * (spec.max_steps or 0) <= 2 * config.eval_period
 
 
 @pytest.mark.parametrize(("d", "num"), [(1, 0), (2, 3), (3, 4), (4, 5), (5, 0)])

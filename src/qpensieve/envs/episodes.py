@@ -8,6 +8,8 @@ from jaxtyping import Float, Float64
 
 from qpensieve.envs.base import Lanes
 
+SHORT_EPISODES, FULL_EPISODES = 2, 10
+"""Episodes per preference of periodic evaluations and of the full protocol."""
 MAX_EVAL_STEPS = 10_000
 """Steps after which an evaluation no longer waits for the end of an episode; episodes of the ten domains have at most
 2000."""

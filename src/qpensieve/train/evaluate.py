@@ -11,10 +11,6 @@ from qpensieve.learning.serving import Act
 from qpensieve.learning.streams import Purpose, derived_seed
 from qpensieve.preferences import test_table
 
-SHORT_EPISODES, FULL_EPISODES = 2, 10
-"""Episodes per preference of periodic evaluations and of the full protocol."""
-
-
 _CURVES = {
     2: [(0.1, 0.9), (0.5, 0.5), (0.9, 0.1)],
     3: [(1 / 3, 1 / 3, 1 / 3), (0.1, 0.1, 0.8), (0.1, 0.8, 0.1), (0.8, 0.1, 0.1)],
@@ -35,18 +31,21 @@ class Protocols:
     full: Float64[np.ndarray, "p_full d"]
 
 
-def protocols(num_objectives: int, own: Float64[np.ndarray, "p d"] | None = None, stride: int = 5) -> Protocols:
+def protocols(
+    num_objectives: int, own: Float64[np.ndarray, "p d"] | None = None, stride: int = 5, full_stride: int = 1
+) -> Protocols:
     """The preferences to evaluate on.
 
     Args:
         num_objectives: Selects the test table.
         own: Preferences of the agents if they have some; they take the place of the table.
         stride: Short evaluations play every so manieth row of the table.
+        full_stride: The same of full evaluations.
     """
     curve = curve_preferences(num_objectives)
     if own is None:
         table = np.array(test_table(num_objectives))
-        return Protocols(table[::stride], curve, table)
+        return Protocols(table[::stride], curve, table[::full_stride])
     is_own = np.array([np.isclose(lam, own).all(axis=1).any() for lam in curve], bool)
     return Protocols(own, own if len(own) <= MANY else curve[is_own], own)
 

@@ -14,7 +14,7 @@ from qpensieve.records import folder
 from qpensieve.records.log import FULL, TRAINING
 from qpensieve.records.reading import interpreting, read_rows
 from qpensieve.records.scores import summarize
-from qpensieve.train.evaluate import SHORT_EPISODES, protocols
+from qpensieve.train.evaluate import protocols
 from qpensieve.train.session import Session, phase_of
 
 
@@ -100,7 +100,7 @@ def _tell_metrics(session: Session, callbacks: Callbacks) -> None:
 def _evaluate(session: Session, callbacks: Callbacks) -> None:
     session.drain()
     _tell_metrics(session, callbacks)
-    stride = session.config.eval_stride
-    preferences = protocols(session.spec.num_objectives, session.own_preferences, stride).short
-    returns = session.evaluate(preferences, SHORT_EPISODES)
+    config = session.config
+    preferences = protocols(session.spec.num_objectives, session.own_preferences, config.eval_stride).short
+    returns = session.evaluate(preferences, config.eval_episodes)
     callbacks.evaluation(session.step, evaluation_of(session, preferences, returns))

@@ -22,14 +22,14 @@ from qpensieve.records.checkpoint import Checkpoint, CheckpointError
 from qpensieve.records.lock import lock
 from qpensieve.records.log import FULL, TRAINING, MetricsLog, has_evaluations, is_logged
 from qpensieve.records.scores import RunSummary, scores, summarize
-from qpensieve.train.evaluate import FULL_EPISODES, SHORT_EPISODES, protocols
+from qpensieve.train.evaluate import protocols
 from qpensieve.train.interrupts import interrupts
 from qpensieve.train.keeper import Keeper
 from qpensieve.train.listening import describe, is_past
 from qpensieve.train.session import EnvFailedError, phase_of
 from qpensieve.train.sessions import open_session
 
-RESULTS = (folder.EVALUATIONS, folder.SEARCH, folder.SUMMARY)
+RESULTS = (folder.EVALUATIONS, folder.SEARCH, folder.SUMMARY, folder.CRITIC)
 """Files that a run never loses unless asked."""
 SHOWN = {"temperature": "temperature", "snapshot_share": "climbs a snapshot", "archive_hv": "archive HV"}
 """Logged values that the progress line shows -> their labels."""
@@ -87,10 +87,12 @@ class Run:
         """Who is told while it trains."""
         self.session = open_session(config)
         self.keeper = Keeper(path, self.session)
+        self.progress: Progress | None = None
+        """What the run shows while it trains."""
         self.held: TextIO | None = None
         """The lock of the folder."""
         spec = self.session.spec
-        on = protocols(spec.num_objectives, self.session.own_preferences, config.eval_stride)
+        on = protocols(spec.num_objectives, self.session.own_preferences, config.eval_stride, config.full_eval_stride)
         reference = None if spec.reference is None else np.array(spec.reference)
         self.evaluations = evaluations.empty(config.seeds, on.short, on.curve, on.full, reference)
         self._logged_to = 0
@@ -166,6 +168,7 @@ class Run:
     def _train_all(self, hint: str) -> None:
         session = self.session
         progress = Progress(session.goal, session.step, quiet=self._options.quiet, outlook=self._outlook(hint))
+        self.progress = progress
         progress.announce()
         try:
             with interrupts(progress.answer) as is_interrupted:
@@ -192,7 +195,7 @@ class Run:
         """What takes time beside learning; evaluations by the number of their episodes."""
         config, table = self.config, self.evaluations
         num_short = len(table.short_preferences) + len(table.curve_preferences)
-        worth = len(table.full_preferences) * FULL_EPISODES / (num_short * SHORT_EPISODES)
+        worth = len(table.full_preferences) * config.full_eval_episodes / (num_short * config.eval_episodes)
         seeds = f"{config.seeds} seed{'s' if config.seeds > 1 else ''}"
         return Outlook(
             random_steps=0 if config.method.is_population else config.random_steps,
@@ -294,7 +297,7 @@ class Run:
         table = self.evaluations
         both = np.concatenate([table.short_preferences, table.curve_preferences])
         with self._saving_first():
-            returns = self.session.evaluate(both, SHORT_EPISODES)
+            returns = self.session.evaluate(both, self.config.eval_episodes)
         short, curve = np.split(returns, [len(table.short_preferences)], axis=1)
         self.evaluations = evaluations.append_short(table, self.session.step, short, curve)
         evaluations.save(self.folder / folder.EVALUATIONS, self.evaluations)
@@ -314,7 +317,7 @@ class Run:
     def _add_full_evaluation(self) -> RunSummary:
         table, step = self.evaluations, self.session.step
         if step not in table.full_steps:
-            returns = self.session.evaluate(table.full_preferences, FULL_EPISODES)
+            returns = self.session.evaluate(table.full_preferences, self.config.full_eval_episodes)
             self.evaluations = evaluations.insert_full(table, step, returns)
             evaluations.save(self.folder / folder.EVALUATIONS, self.evaluations)
         row = self.evaluations.full_steps.tolist().index(step)
@@ -333,9 +336,8 @@ class Run:
 
     def _finish(self, progress: Progress) -> None:
         if self._options.final_evaluation:
-            progress.say(
-                f"full evaluation: {len(self.evaluations.full_preferences)} preferences x {FULL_EPISODES} episodes"
-            )
+            episodes = self.config.full_eval_episodes
+            progress.say(f"full evaluation: {len(self.evaluations.full_preferences)} preferences x {episodes} episodes")
             progress.enter(EVALUATING)
             self.evaluate_fully()
         progress.enter(DONE)
@@ -358,10 +360,11 @@ def start(path: Path, config: RunConfig, options: Options) -> Run:
     configs.check(config)
     configs.check_can_be_saved(config)
     _check_new(path)
-    run = Run(path, config, options)
     made = [one for one in (path, *path.parents) if not one.exists()]
+    run = Run(path, config, options)
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        if made:  # a folder that has been there must not come back: another process may have renamed it since
+            path.mkdir(parents=True, exist_ok=True)
         run.held = lock(path)
         configs.save(config, path / folder.CONFIG)
         made_by = provenance.describe() | {"lanes_per_seed": run.session.lanes_per_seed}
