@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float32, Float64, Int64
+from jaxtyping import Float32, Float64
 
 from qpensieve.host_types import Acting
 from qpensieve.learning.acting import Exportable, Served
@@ -39,18 +39,23 @@ class AgentPredictor:
 
         If preferences have their own agents, each row is served by the agent with the nearest preference.
         """
-        acting, own = self.acting, self.preferences
+        own, first = self.preferences, seed * self._agents_per_seed
         served_by = np.zeros(len(obs), np.int64) if own is None else nearest(own, lam)
-        noise = None if stream is None else acting.draw_noise(stream, len(obs))
+        noise = None if stream is None else self.acting.draw_noise(stream, len(obs))
+        of_rows = lambda rows: (obs[rows], lam[rows], None if noise is None else noise[rows])
+        return act_by_policy(served_by, lambda number, rows: self._act(first + number, *of_rows(rows)))
 
-        def act(number: int, rows: Int64[np.ndarray, " group"]) -> Float32[np.ndarray, "group act"]:
-            agent = seed * self._agents_per_seed + number
-            policy, asked = acting.policy(self.flat[agent : agent + 1]), (obs[None, rows], lam[None, rows])
-            if noise is None:
-                return policy.exploit(*asked)[0]
-            return acting.decode(policy.sample(*asked, noise[None, rows], self.step)[0])
-
-        return act_by_policy(served_by, act)
+    def _act(
+        self,
+        agent: int,
+        obs: Float32[np.ndarray, "n obs"],
+        lam: Float32[np.ndarray, "n d"],
+        noise: Float32[np.ndarray, "n c"] | None,
+    ) -> Float32[np.ndarray, "n act"]:
+        policy = self.acting.policy(self.flat[agent : agent + 1])
+        if noise is None:
+            return policy.exploit(obs[None], lam[None])[0]
+        return self.acting.decode(policy.sample(obs[None], lam[None], noise[None], self.step)[0])
 
     def act_all(
         self,
