@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 DOCS_STAMP := $(VENV)/.docs-installed
 SITE := build/docs
 
-.PHONY: help setup train lint test test-slow bench docs clean
+.PHONY: help setup train lint test test-slow test-ray bench docs clean
 
 help:
 	@echo "make train      the main job: Q-Pensieve on DST2d, small enough for two cores (under three minutes of training)"
@@ -14,6 +14,7 @@ help:
 	@echo "make lint       ruff (format, lint) and pyright"
 	@echo "make test       lint, then the test suite (under ten minutes on two cores)"
 	@echo "make test-slow  the learning tests (many minutes)"
+	@echo "make test-ray   installs Ray (258 MB) and runs the tests on a cluster of two nodes (three minutes)"
 	@echo "make bench      benchmarks; prints tables of ratios measured in one run"
 	@echo "make docs       the pages and the API reference as a site, in $(SITE)/site; warnings fail"
 	@echo "make clean      remove the environment and caches"
@@ -44,6 +45,10 @@ test: lint
 
 test-slow: $(STAMP)
 	$(BIN)/python -m pytest -m slow
+
+test-ray: $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[ray]'
+	XLA_FLAGS="$(XLA_FLAGS) $(UNOPTIMISED)" $(BIN)/python -m pytest -m slow tests/experiments/test_ray.py
 
 bench: $(STAMP)
 	$(BIN)/qpensieve bench lanes

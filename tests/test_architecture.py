@@ -35,10 +35,14 @@ LAYERS: dict[str, set[str]] = {
     "presets": {"algos", "config", "envs", "methods"},
     "train": {
         *("callbacks", "compiler", "config", "console", "envs", "host_types", "learning", "machine", "methods"),
-        *("population", "preferences", "records", "replay", "types"),
+        *("metrics", "population", "preferences", "records", "replay", "types"),
     },
     "deploy": {"config", "learning", "records", "train", "types"},
     "report": {"console", "envs", "metrics", "preferences", "records"},
+    "experiments": {
+        *("config", "console", "envs", "machine", "pages", "population", "preferences", "presets", "records", "report"),
+        *("settings", "train"),
+    },
     "theory": {"console", "envs", "metrics", "preferences", "records", "report"},
     "api": {
         *("callbacks", "config", "console", "deploy", "envs", "front", "preferences", "presets", "records", "report"),
@@ -49,8 +53,8 @@ LAYERS: dict[str, set[str]] = {
         *("presets", "replay", "train", "types"),
     },
     "cli": {
-        *("bench", "callbacks", "config", "console", "deploy", "envs", "manual", "pages", "presets", "records"),
-        *("report", "theory", "train"),
+        *("bench", "callbacks", "config", "console", "deploy", "envs", "experiments", "manual", "pages", "presets"),
+        *("records", "report", "theory", "train"),
     },
     "start": {"cli", "pages"},
 }

@@ -22,9 +22,11 @@ from qpensieve.preferences import check_preference
 from qpensieve.presets import default_config
 from qpensieve.records import folder
 from qpensieve.records.checkpoint import CheckpointError
+from qpensieve.records.critic_errors import CriticErrors
 from qpensieve.records.scores import RunSummary, summarize
 from qpensieve.report.front import Axis, Plane, plot_front
 from qpensieve.train import listening
+from qpensieve.train.critic_error import CriticMeter, Sampling
 from qpensieve.train.evaluate import protocols
 from qpensieve.train.keeper import Keeper
 from qpensieve.train.saving import finish_save, save_agent
@@ -288,6 +290,22 @@ class Agent:
     def returns(self, preferences: Any, episodes: int = FULL_EPISODES) -> Float[np.ndarray, "seed p e d"]:
         """Undiscounted returns of the deterministic policies."""
         return self.session.evaluate(self._table(preferences), _checked_episodes(episodes))
+
+    def critic_error(self, preferences: Any = None, **sampling: Any) -> CriticErrors:
+        """L_critic: how far the critics are from Monte-Carlo returns of their policy, for each preference and seed.
+
+        Args:
+            preferences: One, or rows of them. None: the paper's five, or those that have agents of their own.
+            sampling: Fields of `qpensieve.train.critic_error.Sampling`: pairs, rollouts, actions, seed.
+
+        Raises:
+            ValueError: PGMORL and PFA have no such critic.
+        """
+        meter = CriticMeter(self.config, preferences, Sampling(**sampling))
+        try:
+            return meter.errors(meter.measure(self.session.parameters(), self.num_steps))
+        finally:
+            meter.close()
 
     def save(self, path: str | Path) -> Path:
         """Write the agent, replay included, so that `load` continues exactly; returns the folder.

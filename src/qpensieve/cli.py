@@ -30,6 +30,7 @@ from qpensieve.config import RunConfig, about_kernels
 from qpensieve.envs import DISCRETE, DOMAINS, find_domain
 from qpensieve.envs.registry import Domain
 from qpensieve.envs.simulator import EnvError
+from qpensieve.experiments import commands as experiments
 from qpensieve.records import provenance
 from qpensieve.records.checkpoint import CheckpointError
 from qpensieve.records.evaluations import load as load_evaluations
@@ -37,17 +38,24 @@ from qpensieve.records.folder import EVALUATIONS, SUMMARY
 from qpensieve.records.lock import FolderInUseError
 from qpensieve.records.trust import UntrustedError
 from qpensieve.report import compare as comparison
+from qpensieve.report import critic as critic_tables
 from qpensieve.report import curves as curve_pictures
 from qpensieve.report import pictures, tables
 from qpensieve.report.export import export as export_run
 from qpensieve.theory.command import theory
 from qpensieve.train import run as runs
+from qpensieve.train.critic_error import Draw, Sampling
+from qpensieve.train.critic_run import measure_run
 from qpensieve.train.run import Options, Run
 from qpensieve.train.session import DivergedError, EnvFailedError
 
 FLAT = (tyro.conf.OmitArgPrefixes, tyro.conf.AvoidSubcommands)
 RunFolder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
 RunsOrFiles = Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN_OR_FILE [RUN_OR_FILE ...]")]
+ABOUT_PAPER = (
+    "Every table and figure of the paper: which runs it needs, made on this machine or others, resumed where they "
+    "stopped, and the report. Without names: all of them."
+)
 EXIT_FAILED, EXIT_BUG, EXIT_STOPPED = 1, 70, 130
 USER_ERRORS = (
     *(ValueError, OSError, ImportError, CheckpointError, DivergedError, EnvFailedError, FolderInUseError),
@@ -226,6 +234,38 @@ def compare(
         print(comparison.draw(shared, out))
 
 
+def critic(  # noqa: PLR0913 (each argument is an option)
+    run: RunFolder,
+    step: tuple[int, ...] = (),
+    all_steps: bool = False,
+    preferences: tuple[str, ...] = (),
+    pairs: int = 64,
+    rollouts: int = 4,
+    actions: Draw = "policy",
+    seed: int = 0,
+    trust: bool = False,
+    quiet: bool = False,
+) -> None:
+    """Measure L_critic: how far the critics of a run are from Monte-Carlo returns of their policy; writes critic.json.
+
+    Args:
+        run: The run folder; methods with a replay (not pgmorl and pfa).
+        step: Steps of kept parameters or of a checkpoint. Default: the newest.
+        all_steps: All steps that the run kept.
+        preferences: Such as 0.1,0.9 0.5,0.5. Default: the paper's five, or those that have agents of their own.
+        pairs: Pairs of state and action per seed and preference, each from a fresh episode.
+        rollouts: Returns per pair.
+        actions: How the actions of the pairs are drawn: by the policy, or uniformly.
+        seed: Seed of the measurement.
+        trust: Import the code that the run's domain names, though the folder is not your own.
+        quiet: No progress line.
+    """
+    sampling = Sampling(pairs, rollouts, actions, seed)
+    errors, path = measure_run(run, step, all_steps, preferences or None, sampling, trust, _warn, quiet)
+    print(critic_tables.format_errors(errors))
+    print(path or f"nothing was written: {run} is a saved agent, not a run")
+
+
 def domains() -> None:
     """List the ten domains and those with discrete actions: sizes, time limit, objectives, HV reference point."""
     rows = [row for domain in (*DOMAINS.values(), *DISCRETE.values()) for row in _domain_rows(domain)]
@@ -300,6 +340,10 @@ def train_rate(settings: bench_train.Settings = bench_train.Settings(), json: Pa
     _measure("train", bench_train.run, settings, json)
 
 
+def paper() -> None:
+    """Make the paper's tables and figures: list, plan, run, status, report; runs that stopped go on."""
+
+
 def bench() -> None:
     """Benchmarks; `qpensieve bench --help` lists them."""
 
@@ -316,10 +360,20 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "export": export,
     "export-policy": export_policy,
     "compare": compare,
+    "critic": critic,
     "domains": domains,
+    "paper": paper,
+    "sweep": experiments.sweep,
     "theory": theory,
     "bench": bench,
     "version": version,
+}
+PAPER: dict[str, Callable[..., None]] = {
+    "list": experiments.list_artefacts,
+    "plan": experiments.plan,
+    "run": experiments.run,
+    "status": experiments.status,
+    "report": experiments.report,
 }
 BENCHMARKS: dict[str, Callable[..., None]] = {
     "lanes": lanes,
@@ -342,6 +396,9 @@ def main(arguments: list[str] | None = None) -> None:
         elif words[:1] == ["bench"]:
             texts = {name: summary(run) for name, run in BENCHMARKS.items()}
             _dispatch(BENCHMARKS, "qpensieve bench", bench_package.__doc__ or "", words[1:], texts)
+        elif words[:1] == ["paper"]:
+            texts = {name: summary(command) for name, command in PAPER.items()}
+            _dispatch(PAPER, "qpensieve paper", ABOUT_PAPER, words[1:], texts)
         else:
             _dispatch(COMMANDS, "qpensieve", f"{pages.ABOUT} {pages.PREFERENCE}", words, pages.COMMANDS)
     except runs.Stopped as stopped:

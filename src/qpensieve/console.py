@@ -183,6 +183,12 @@ class Progress:
         num = -(-self._total // period) - self._step // period if period else 0
         return seconds + self._evaluation * num + max(self._evaluation, self._beside) * ahead.final_evaluation
 
+    def outlook(self) -> tuple[float | None, float | None]:
+        """Seconds left and steps per second, as far as they are known."""
+        left, pace = self.seconds_left(), self._paces[self._work]
+        rate = pace.steps / pace.seconds if pace.seconds and pace.steps else None
+        return left if math.isfinite(left) else None, rate
+
     def _say_estimate(self) -> None:
         """Once, as soon as learning has shown its pace: how long a long run will take."""
         if self._is_estimated or self._paces[LEARNING].seconds < SURE_AFTER:
@@ -199,14 +205,14 @@ class Progress:
             return
         self._is_live = self._out.isatty()
         # The last column stays free: some terminals wrap once it is written.
-        line = fit(self._parts(), _width(self._out) - 1) if self._is_live else fit(self._parts(), sys.maxsize)
+        line = fit(self._parts(), width_of(self._out) - 1) if self._is_live else fit(self._parts(), sys.maxsize)
         self._out.write(f"\r\x1b[K{line}" if self._is_live else line + "\n")
         self._out.flush()
 
     def _parts(self) -> list[tuple[int, str]]:
         """Rank and text of all there is to show, in order."""
         share = self._step / self._total
-        width = _width(self._out) if self._is_live else WIDE
+        width = width_of(self._out) if self._is_live else WIDE
         size = 20 if width >= WIDE else 10
         bar = f"{share:.0%}" if width < NARROW else f"[{'#' * int(size * share):.<{size}}]"
         phase = COMPILING if self._is_compiling and self._phase == self._work else self._phase
@@ -224,12 +230,12 @@ class Progress:
 
     def _left(self) -> str:
         if self._phase == DONE:
-            return f"took {_clock(time.monotonic() - self._began)}"
+            return f"took {clock(time.monotonic() - self._began)}"
         left = self.seconds_left()
         num_random = self._outlook.random_steps - self._step
         if math.isinf(left) and 0 < num_random < self._total - self._step:
-            return f"{_clock(self._paces[RANDOM].time_for(num_random))} to learning"
-        return f"{_clock(left)} left"
+            return f"{clock(self._paces[RANDOM].time_for(num_random))} to learning"
+        return f"{clock(left)} left"
 
 
 def fit(parts: Sequence[tuple[int, str]], width: int) -> str:
@@ -244,7 +250,7 @@ def fit(parts: Sequence[tuple[int, str]], width: int) -> str:
     return "  ".join(parts[i][1] for i in sorted(kept)) or parts[0][1][: max(width, 0)]
 
 
-def _width(out: Output) -> int:
+def width_of(out: Output) -> int:
     """Columns of the terminal, read anew: people resize it."""
     try:
         return os.get_terminal_size(out.fileno()).columns or shutil.get_terminal_size().columns
@@ -354,7 +360,8 @@ def _show(value: object, show: Callable[[Any], str] | None) -> str:
     return format_number(value, digits=3, whole_from=1000) if isinstance(value, float) else str(value)
 
 
-def _clock(seconds: float) -> str:
+def clock(seconds: float) -> str:
+    """Hours, minutes and seconds; dashes for what nobody knows."""
     if not math.isfinite(seconds):
         return "--:--"
     minutes, rest = divmod(int(seconds), 60)

@@ -4,13 +4,20 @@ import ctypes
 import importlib.util
 import os
 import platform
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+CORES_VARIABLE = "QPENSIEVE_CORES"
+"""Environment variable: how many cores a process may use; for several runs side by side on one machine."""
+
 
 def available_cores() -> int:
-    """Number of cores this process may use; all cores if the system cannot tell."""
+    """Number of cores this process may use; all cores if neither `QPENSIEVE_CORES` nor the system tells."""
+    given = os.environ.get(CORES_VARIABLE, "")
+    if given.isdecimal() and int(given) > 0:
+        return int(given)
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:
@@ -55,6 +62,21 @@ def _cpuinfo(field: str) -> str:
     except OSError:
         return platform.processor()
     return next((line.split(":", 1)[1].strip() for line in lines if line.startswith(field)), "unknown")
+
+
+def gpus() -> list[str]:
+    """NVIDIA cards that this process may use, as CUDA_VISIBLE_DEVICES names them; does not start JAX."""
+    if os.environ.get("JAX_PLATFORMS", "").startswith("cpu"):
+        return []
+    given = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if given is not None:
+        return [name.strip() for name in given.split(",") if name.strip() not in ("", "-1")]
+    try:
+        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    lines = listed.stdout.splitlines() if listed.returncode == 0 else []
+    return [str(i) for i in range(sum(line.startswith("GPU ") for line in lines))]
 
 
 def accelerator() -> str:

@@ -22,8 +22,12 @@ COMMANDS: dict[str, str] = {
     "export-policy": "Write the policy of a run or saved agent for programs without qpensieve: arrays, and a loader "
     "for NumPy alone.",
     "compare": "Set runs side by side on the test preferences they share: UT, HV, ED against MO-SAC.",
+    "critic": "Measure L_critic: how far the critics of a run are from Monte-Carlo returns of their policy; writes "
+    "critic.json.",
     "domains": "List the ten domains and those with discrete actions: sizes, time limit, objectives, HV reference "
     "point.",
+    "paper": "Make the paper's tables and figures: list, plan, run, status, report; runs that stopped go on.",
+    "sweep": "Make the runs of a plan of your own, a TOML file with grids over any setting, and their report.",
     "theory": "Run the paper's theorem on a small problem: exact Q-Pensieve soft policy iteration, with pictures.",
     "bench": "Benchmarks; `qpensieve bench --help` lists them.",
     "version": "Print the version.",

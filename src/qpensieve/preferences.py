@@ -167,6 +167,18 @@ def check_preference(preference: ArrayLike, num_objectives: int) -> Float64[np.n
     return lam
 
 
+def parse_preference(word: str, num_objectives: int) -> Float64[np.ndarray, " d"]:
+    """A preference from text such as `0.9,0.1`, checked; ValueError names the text."""
+    try:
+        numbers = [float(part) for part in word.split(",")]
+    except ValueError:
+        raise ValueError(f"preference must be numbers separated by commas, such as 0.9,0.1; got {word!r}") from None
+    try:
+        return check_preference(numbers, num_objectives)
+    except ValueError as error:
+        raise ValueError(f"preference {word!r}: {error}") from error
+
+
 def _raise_at(lam: Float64[np.ndarray, "*batch d"], is_wrong: np.ndarray, needed: str) -> None:
     if is_wrong.any():
         index = tuple(np.argwhere(is_wrong)[0].tolist())

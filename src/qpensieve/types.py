@@ -36,6 +36,7 @@ from qpensieve.preferences import Sampler
 __all__ = [
     "Acting",
     "ActionBox",
+    "ActionValues",
     "Actions",
     "Algorithm",
     "Asked",
@@ -140,6 +141,38 @@ Learning = UniformLearning[Any] | PrioritizedLearning[Any]
 
 
 @dataclass(frozen=True)
+class ActionValues(Generic[S]):
+    """The critics of an agent and the policy whose values they learn, for batches: what measuring their error needs.
+
+    Attributes:
+        values: (state, s, a, lam) -> Q(s, a; lam) of each twin; actions as the replay stores them.
+        act: (state, s, lam, noise) -> actions as the replay stores them, and the bonus that the critics' target adds
+            to every objective for each of them: the temperature times -log pi, or 0. The noise is standard normal.
+        is_sampled: Whether the policy is random.
+        is_scalar: Whether the critics learn lam . r alone; they then have one objective.
+    """
+
+    values: Callable[
+        [S, Float[Array, "b obs"], Float[Array, "b a"], Float[Array, "b d"]], Float[Array, "twins b objectives"]
+    ]
+    act: Callable[
+        [S, Float[Array, "b obs"], Float[Array, "b d"], Float[Array, "b a"]],
+        tuple[Float[Array, "b a"], Float[Array, " b"]],
+    ]
+    is_sampled: bool = True
+    is_scalar: bool = False
+
+    def of_part(self, part: Callable[[Any], S]) -> "ActionValues[Any]":
+        """The same of a state that holds this one as a part."""
+        return ActionValues(
+            lambda state, *given: self.values(part(state), *given),
+            lambda state, *given: self.act(part(state), *given),
+            self.is_sampled,
+            self.is_scalar,
+        )
+
+
+@dataclass(frozen=True)
 class Algorithm(Generic[S]):
     """What a training loop may know about an algorithm, for one agent; the loop adds the axis of agents.
 
@@ -155,6 +188,7 @@ class Algorithm(Generic[S]):
         end_block: (state, updates done) -> state. Called between blocks, for what is not done at every update.
         preferences: Preferences that have their own agent each, for every seed. None: one agent serves all.
         num_lanes: Number of environments that one agent acts in, each with its own replay.
+        action_values: The critics and the policy they value. None: the error of critics cannot be measured.
     """
 
     init: Callable[[Key[Array, ""], Float[Array, " d"]], S]
@@ -168,6 +202,7 @@ class Algorithm(Generic[S]):
     end_block: Callable[[S, Int[Array, ""]], S] = lambda state, num_updates: state
     preferences: Float64[np.ndarray, "p d"] | None = None
     num_lanes: int = 1
+    action_values: ActionValues[S] | None = None
 
     @property
     def behaviour(self) -> Behaviour:

@@ -8,9 +8,13 @@ from qpensieve.metrics import (
     improvement_interval,
     iqm,
     mean_std,
+    normalize,
+    paired_difference,
+    performance_profile,
     probability_of_improvement,
     summarize,
 )
+from tests.oracles import stats as oracle
 
 NAN = float("nan")
 
@@ -165,3 +169,96 @@ def test_confidence_is_a_share(confidence):
 def test_at_least_one_resample_is_needed():
     with pytest.raises(ValueError, match="num_resamples must be 1 or more, got 0"):
         bootstrap_interval([1, 2], num_resamples=0)
+
+
+def scores_with_ties(seed: int, num_seeds: int, num_tasks: int = 3) -> np.ndarray:
+    return np.random.default_rng(seed).integers(-4, 5, size=(num_seeds, num_tasks)) / 2
+
+
+@pytest.mark.parametrize(("num_seeds", "num_tasks"), [(1, 1), (5, 1), (5, 10), (7, 3), (8, 4)])
+class TestAgainstTheOracle:
+    """Plain loops over the same draws; the draws of side y follow those of side x."""
+
+    def test_interquartile_mean(self, num_seeds, num_tasks):
+        scores = np.random.default_rng(num_seeds).normal(size=(num_seeds, num_tasks))
+        assert iqm(scores) == pytest.approx(oracle.iqm(scores.tolist()), rel=1e-12)
+        expected = oracle.interval(oracle.resampled(oracle.iqm, [scores.tolist()], 200, seed=3), 0.9)
+        assert bootstrap_interval(scores, confidence=0.9, num_resamples=200, seed=3) == pytest.approx(
+            expected, rel=1e-12
+        )
+
+    def test_probability_of_improvement(self, num_seeds, num_tasks):
+        x, y = scores_with_ties(0, num_seeds, num_tasks), scores_with_ties(1, num_seeds + 2, num_tasks)
+        lists = [x.tolist(), y.tolist()]
+        assert probability_of_improvement(x, y) == pytest.approx(oracle.improvement(*lists), rel=1e-12)
+        expected = oracle.interval(oracle.resampled(oracle.improvement, lists, 100, seed=3), 0.9)
+        assert improvement_interval(x, y, 0.9, 100, 3) == pytest.approx(expected, rel=1e-12)
+
+    def test_performance_profile(self, num_seeds, num_tasks):
+        scores, taus = scores_with_ties(0, num_seeds, num_tasks), [-3.0, -0.5, 0.0, 0.3, 2.0]
+        profile = performance_profile(scores, taus, 0.9, 100, 3)
+        for i, tau in enumerate(taus):
+            above = lambda resample, tau=tau: oracle.share_above(resample, tau)
+            values = oracle.resampled(above, [scores.tolist()], 100, seed=3)
+            assert profile.share[i] == pytest.approx(above(scores.tolist()), rel=1e-12)
+            assert (profile.low[i], profile.high[i]) == pytest.approx(oracle.interval(values, 0.9), rel=1e-12)
+
+    def test_paired_difference(self, num_seeds, num_tasks):
+        x, y = scores_with_ties(0, num_seeds, num_tasks), scores_with_ties(1, num_seeds, num_tasks)
+        lists, found = [x.tolist(), y.tolist()], paired_difference(x, y, 0.9, 100, 3)
+        for statistic, got in (
+            (oracle.mean_gap, (found.mean, found.low, found.high)),
+            (oracle.paired_wins, (found.probability, found.probability_low, found.probability_high)),
+        ):
+            values = oracle.resampled(statistic, lists, 100, seed=3, together=True)
+            expected = (statistic(*lists), *oracle.interval(values, 0.9))
+            assert got == pytest.approx(expected, rel=1e-12, abs=1e-12)
+        assert found.num_pairs == num_seeds
+
+
+def test_the_fast_way_to_the_interquartile_mean_is_the_plain_one():
+    scores = np.random.default_rng(0).normal(size=(7, 10))
+    assert bootstrap_interval(scores) == bootstrap_interval(scores, lambda resample: iqm(resample))
+
+
+def test_pairs_of_the_same_seed_are_never_split():
+    # Seeds differ much, but x is always 1 ahead of y: unpaired, the interval would be wide.
+    y = np.array([0.0, 100.0, 7.0, -50.0])
+    found = paired_difference(y + 1, y)
+    assert (found.mean, found.low, found.high) == pytest.approx((1, 1, 1), rel=1e-12)
+    assert (found.probability, found.probability_low, found.probability_high) == (1, 1, 1)
+    assert probability_of_improvement(y + 1, y) < 0.7
+
+
+def test_pairs_need_the_same_seeds():
+    with pytest.raises(ValueError, match="x and y must have the same seeds to be paired, got 2 and 3"):
+        paired_difference([1, 2], [1, 2, 3])
+
+
+def test_a_profile_counts_runs_strictly_above():
+    profile = performance_profile([[0, 1], [1, 2]], [-1, 0, 1, 2])
+    assert profile.share.tolist() == [1, 0.75, 0.25, 0]
+    assert (profile.low <= profile.share).all()
+    assert (profile.share <= profile.high).all()
+
+
+@pytest.mark.parametrize("taus", [[], [[1.0]], [NAN]])
+def test_thresholds_are_a_list_of_numbers(taus):
+    with pytest.raises(ValueError, match="taus must be a list of finite numbers"):
+        performance_profile([1, 2], taus)
+
+
+def test_scores_are_divided_by_the_scale_of_their_task():
+    assert normalize([[1, 10], [2, -30]], [2, 10]).tolist() == [[0.5, 1], [1, -3]]
+    assert normalize([3, 6], [3]).tolist() == [[1], [2]]
+
+
+@pytest.mark.parametrize("scale", [[1, 0], [1, -2], [1, NAN]])
+def test_a_scale_is_above_zero(scale):
+    with pytest.raises(ValueError, match="scale must be finite and above 0 for every task"):
+        normalize([[1, 2]], scale)
+
+
+def test_a_scale_per_task():
+    with pytest.raises(ValueError, match=r"one number per task \(2\), got shape \(1,\)"):
+        normalize([[1, 2]], [1])

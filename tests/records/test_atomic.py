@@ -20,12 +20,19 @@ def assert_same(found: dict[str, np.ndarray]) -> None:
 
 @pytest.mark.parametrize("write", [atomic.write_npz, atomic.write_small_npz])
 def test_arrays_come_back_and_the_checksum_is_that_of_the_file(write, tmp_path: Path):
-    path = tmp_path / "deep" / "x.npz"
+    path = tmp_path / "x.npz"
     checksum = write(path, ARRAYS)
     assert_same(read_npz(path))
     assert checksum == atomic.checksum_of(path.read_bytes())
     assert atomic.find_damage(path, checksum) is None
     assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_folder_that_is_gone_does_not_come_back(tmp_path: Path):
+    """A process whose folder was renamed must not make another one of that name (experiments/tasks.py)."""
+    with pytest.raises(FileNotFoundError):
+        atomic.write_text(tmp_path / "gone" / "x.json", "")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_small_arrays_are_the_bytes_that_numpy_writes(tmp_path: Path):

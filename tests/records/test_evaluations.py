@@ -99,7 +99,7 @@ def test_a_full_evaluation_is_put_in_its_place_and_the_others_stay(step: int, st
 
 @pytest.mark.parametrize("reference", [REFERENCE, None])
 def test_a_saved_table_loads_the_same_and_leaves_no_other_file(tmp_path: Path, reference: np.ndarray | None):
-    path = tmp_path / "run" / EVALUATIONS
+    path = tmp_path / EVALUATIONS
     evaluations.save(path, evaluations.cut(small_table(reference), 100))
     evaluations.save(path, small_table(reference))
     assert_equal(evaluations.load(path), small_table(reference))

@@ -23,7 +23,7 @@ from qpensieve.learning.losses import gradient_step, polyak, scalarize, start_op
 from qpensieve.learning.nets import Critic, DeterministicActor
 from qpensieve.preferences import Sampler
 from qpensieve.settings import NOT_NEGATIVE, OPEN_SHARE, STEP_SHARE, above, at_least
-from qpensieve.types import Algorithm, EnvSpec, Hints, Info, PrioritizedLearning, Transition
+from qpensieve.types import ActionValues, Algorithm, EnvSpec, Hints, Info, PrioritizedLearning, Transition
 
 
 @dataclass(frozen=True)
@@ -189,6 +189,21 @@ def priority_of_errors(cfg: CnDerConfig, errors: Float[Array, " b"]) -> Float[Ar
     return (errors + cfg.priority_offset) ** cfg.priority_exponent
 
 
+def own_values(
+    cfg: CnDerConfig, state: State, s: Float[Array, "b obs"], a: Float[Array, "b act"], lam: Float[Array, "b d"]
+) -> Float[Array, "1 b d"]:
+    """Q(s, a; lam) of every row; there is one critic."""
+    return jax.vmap(partial(value, cfg, state.critic))(s, a, lam)[None]
+
+
+def policy_actions(
+    state: State, s: Float[Array, "b obs"], lam: Float[Array, "b d"], noise: Float[Array, "b act"]
+) -> tuple[Float[Array, "b act"], Float[Array, " b"]]:
+    """Actions without exploration, whose values the critic learns; there is no bonus."""
+    del noise
+    return jax.vmap(state.actor)(s, lam), jnp.zeros(s.shape[0])
+
+
 def make(cfg: CnDerConfig, spec: EnvSpec) -> Algorithm[State]:
     learning = PrioritizedLearning(
         keeps="diverse",
@@ -206,6 +221,7 @@ def make(cfg: CnDerConfig, spec: EnvSpec) -> Algorithm[State]:
         batch_size=cfg.batch_size,
         discount=cfg.discount,
         sampler=cfg.sampler,
+        action_values=ActionValues(partial(own_values, cfg), policy_actions, is_sampled=False),
     )
 
 

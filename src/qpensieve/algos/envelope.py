@@ -26,7 +26,7 @@ from qpensieve.learning.nets import QHead
 from qpensieve.learning.sampling import sample_preferences
 from qpensieve.preferences import Sampler
 from qpensieve.settings import NOT_NEGATIVE, OPEN_SHARE, above, at_least, from_to
-from qpensieve.types import Algorithm, EnvSpec, Hints, Info, PrioritizedLearning, Transition
+from qpensieve.types import ActionValues, Algorithm, EnvSpec, Hints, Info, PrioritizedLearning, Transition
 
 MAX_ACTIONS = 100_000
 """Most joint actions allowed: every update scores all of them, and the last layer has a column for each."""
@@ -328,6 +328,23 @@ def epsilon(cfg: EnvelopeConfig, step: int) -> float:
     return cfg.epsilon_start + (cfg.epsilon_end - cfg.epsilon_start) * min(step / cfg.anneal_length, 1.0)
 
 
+def own_values(
+    cfg: EnvelopeConfig, state: State, s: Float[Array, "b obs"], a: Float[Array, "b 1"], lam: Float[Array, "b d"]
+) -> Float[Array, "1 b d"]:
+    """Q(s, a; lam) of every row; actions are indices, and there is one network."""
+    of_row = lambda s, a, lam: state.net(s, lam, cfg.layer_norm)[a[0].astype(jnp.int32)]
+    return jax.vmap(of_row)(s, a, lam)[None]
+
+
+def greedy_indices(
+    cfg: EnvelopeConfig, state: State, s: Float[Array, "b obs"], lam: Float[Array, "b d"], noise: Float[Array, "b 1"]
+) -> tuple[Float[Array, "b 1"], Float[Array, " b"]]:
+    """Indices of the actions with the largest lam . Q(s, a; lam); there is no bonus."""
+    del noise
+    best = jax.vmap(lambda s, lam: jnp.argmax(state.net(s, lam, cfg.layer_norm) @ lam))(s, lam)
+    return best[:, None].astype(jnp.float32), jnp.zeros(s.shape[0])
+
+
 def make(cfg: EnvelopeConfig, spec: EnvSpec) -> Algorithm[State]:
     actions = actions_of(cfg, spec)
     return Algorithm(
@@ -345,6 +362,7 @@ def make(cfg: EnvelopeConfig, spec: EnvSpec) -> Algorithm[State]:
         batch_size=cfg.batch_size,
         discount=cfg.discount,
         sampler=cfg.sampler,
+        action_values=ActionValues(partial(own_values, cfg), partial(greedy_indices, cfg), is_sampled=False),
     )
 
 

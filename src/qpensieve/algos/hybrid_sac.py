@@ -220,4 +220,5 @@ def make(cfg: HybridConfig, spec: EnvSpec) -> Algorithm[State]:
         end_block=partial(end_block, cfg),
         preferences=sac.parse_preferences(words, spec),
         num_lanes=2,
+        action_values=sac.ACTION_VALUES.of_part(lambda state: state.own),
     )

@@ -23,7 +23,7 @@ from qpensieve.learning.nets import Critic, GaussianActor
 from qpensieve.learning.sampling import sample_preferences
 from qpensieve.preferences import Sampler
 from qpensieve.settings import OPEN_SHARE, STEP_SHARE, above, at_least
-from qpensieve.types import Algorithm, EnvSpec, Info, Transition, from_one_lane
+from qpensieve.types import ActionValues, Algorithm, EnvSpec, Info, Transition, from_one_lane
 
 
 @dataclass(frozen=True)
@@ -198,6 +198,20 @@ def twin_values(
     return jax.vmap(over_batch, in_axes=(0, None, None, None))(critic, s, a, lam)
 
 
+def soft_actions(
+    state: State, s: Float[Array, "b obs"], lam: Float[Array, "b d"], noise: Float[Array, "b act"]
+) -> tuple[Float[Array, "b act"], Float[Array, " b"]]:
+    """Actions of the policy, and what `soft_target` adds to every objective for each: -alpha log pi."""
+    a, logp = sample_actions(state.actor, s, lam, noise)
+    return a, -jnp.exp(state.log_alpha) * logp
+
+
+ACTION_VALUES: ActionValues[State] = ActionValues(
+    lambda state, s, a, lam: twin_values(state.critic, s, a, lam), soft_actions
+)
+"""What the critics learn."""
+
+
 def make(cfg: SacConfig, spec: EnvSpec) -> Algorithm[State]:
     return Algorithm(
         init=lambda key, _: init(cfg, spec, key),
@@ -208,6 +222,7 @@ def make(cfg: SacConfig, spec: EnvSpec) -> Algorithm[State]:
         batch_size=cfg.batch_size,
         discount=cfg.discount,
         sampler=cfg.sampler,
+        action_values=ACTION_VALUES,
     )
 
 

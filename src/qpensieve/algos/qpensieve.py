@@ -125,4 +125,5 @@ def make(cfg: QPensieveConfig, spec: EnvSpec) -> Algorithm[State]:
         discount=cfg.sac.discount,
         sampler=cfg.sac.sampler,
         end_block=partial(end_block, cfg),
+        action_values=mosac.ACTION_VALUES.of_part(lambda state: state.sac),
     )

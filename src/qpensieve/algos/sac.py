@@ -21,9 +21,9 @@ from qpensieve.algos.mosac import LossAndAux, Optimizers, temperature_loss
 from qpensieve.learning.acting import gaussian_acting
 from qpensieve.learning.losses import gradient_step, polyak, scalarize, squash, start_optimizer
 from qpensieve.learning.nets import GaussianActor, Mlp
-from qpensieve.preferences import check_preference, sac_preferences
+from qpensieve.preferences import parse_preference, sac_preferences
 from qpensieve.settings import OPEN_SHARE, STEP_SHARE, above, at_least
-from qpensieve.types import Algorithm, EnvSpec, Info, Transition, from_one_lane
+from qpensieve.types import ActionValues, Algorithm, EnvSpec, Info, Transition, from_one_lane
 
 
 @dataclass(frozen=True)
@@ -86,18 +86,7 @@ def parse_preferences(words: tuple[str, ...], spec: EnvSpec) -> Float64[np.ndarr
                 f"{spec.num_objectives}; use --preferences {example}"
             )
         return sac_preferences()
-    return np.stack([_parse(word, spec.num_objectives) for word in words])
-
-
-def _parse(word: str, num_objectives: int) -> Float64[np.ndarray, " d"]:
-    try:
-        numbers = [float(part) for part in word.split(",")]
-    except ValueError:
-        raise ValueError(f"preference must be numbers separated by commas, such as 0.9,0.1; got {word!r}") from None
-    try:
-        return check_preference(numbers, num_objectives)
-    except ValueError as error:
-        raise ValueError(f"preference {word!r}: {error}") from error
+    return np.stack([parse_preference(word, spec.num_objectives) for word in words])
 
 
 def init(cfg: SingleSacConfig, spec: EnvSpec, key: Key[Array, ""], lam: Float[Array, " d"]) -> State:
@@ -190,6 +179,21 @@ def twin_values(critic: Mlp, s: Float[Array, "b obs"], a: Float[Array, "b act"])
     return jax.vmap(over_batch, in_axes=(0, None))(critic, jnp.concatenate([s, a], axis=1))
 
 
+def soft_actions(
+    state: State, s: Float[Array, "b obs"], lam: Float[Array, "b d"], noise: Float[Array, "b act"]
+) -> tuple[Float[Array, "b act"], Float[Array, " b"]]:
+    """Actions of the policy, and what `soft_target` adds for each: -alpha log pi."""
+    del lam
+    a, logp = sample_actions(state.actor, s, noise)
+    return a, -jnp.exp(state.log_alpha) * logp
+
+
+ACTION_VALUES: ActionValues[State] = ActionValues(
+    lambda state, s, a, lam: twin_values(state.critic, s, a)[..., None], soft_actions, is_scalar=True
+)
+"""What the critics learn: lam . r of the agent's own preference."""
+
+
 def make(cfg: SingleSacConfig, spec: EnvSpec) -> Algorithm[State]:
     return Algorithm(
         init=partial(init, cfg, spec),
@@ -200,6 +204,7 @@ def make(cfg: SingleSacConfig, spec: EnvSpec) -> Algorithm[State]:
         batch_size=cfg.batch_size,
         discount=cfg.discount,
         preferences=parse_preferences(cfg.preferences, spec),
+        action_values=ACTION_VALUES,
     )
 
 

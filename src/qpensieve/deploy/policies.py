@@ -72,6 +72,7 @@ def write_policy(predictor: Predictor, session: Session, row: int, out: Path, st
         **_words(served.policies),
     }
     arrays = _arrays(served, session.spec.num_objectives)
+    out.parent.mkdir(parents=True, exist_ok=True)
     write_npz(out, {"about": np.array(json.dumps(about | {"arrays": list(arrays)}))} | arrays)
     return out
 

@@ -45,7 +45,7 @@ class Lanes:
         num_lanes: How many lanes it has.
         seed: One seed for all lanes (lane i then uses stream i of it), or one seed per lane; a lane with a seed of its
             own is the same as lane 0 of a batch made with that seed.
-        options: Of these, `autoreset`, `dtype` and `first_lane` are used here.
+        options: Of these, `autoreset`, `dtype`, `first_lane` and `time_limit` are used here.
     """
 
     def __init__(
@@ -108,6 +108,8 @@ class Lanes:
         if cut is not None:
             truncated |= cut
         truncated &= ~terminated
+        if not self._options.time_limit:
+            truncated[:] = False
         if not _is_surely_finite(reward):
             self._check_finite("reward", reward, lanes)
         self._obs[lanes] = self._checked_obs(lanes)
@@ -122,6 +124,12 @@ class Lanes:
         self._start(ended)
         step.obs[ended] = self._obs[ended]
         return step
+
+    def rest(self, lanes: ArrayLike) -> None:
+        """Let `lanes` (numbers or a mask) rest until their next `reset`, as if their episodes were over."""
+        if self._options.autoreset:
+            raise RuntimeError(f"{self.spec.id}: lanes that reset themselves cannot rest: use autoreset=False")
+        self.running[_lane_numbers(lanes, self.num_lanes)] = False
 
     def state(self) -> State:
         """Named arrays with everything that `restore` needs to continue bit for bit."""

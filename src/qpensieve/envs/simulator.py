@@ -27,7 +27,7 @@ ALL_LANES = slice(None)
 
 @dataclass(frozen=True)
 class LaneOptions:
-    """How lanes run. Only `contact_forces` changes the environment itself.
+    """How lanes run. Only `contact_forces` and `time_limit` change the environment itself.
 
     Attributes:
         autoreset: Start the next episode at once when one ends. If False, a lane that ended rests: it is not simulated,
@@ -38,6 +38,8 @@ class LaneOptions:
             lanes. None: as many as help, at most every core this process may use.
         contact_forces: Ant domains: add 84 contact forces to the observation (slow: computed lane by lane).
         num_workers: Foreign environments: worker processes that share the lanes; 0 runs them in this process.
+        time_limit: Whether a time limit ends an episode. If False, episodes go on beyond it until they terminate;
+            foreign environments are stepped on, which most of them allow.
     """
 
     autoreset: bool = True
@@ -46,6 +48,7 @@ class LaneOptions:
     num_threads: int | None = None
     contact_forces: bool = False
     num_workers: int = 0
+    time_limit: bool = True
 
 
 DEFAULT_OPTIONS = LaneOptions()

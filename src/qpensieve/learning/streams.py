@@ -21,6 +21,8 @@ class Purpose(IntEnum):
     """Lanes of an evaluation, by row of the preference table and episode."""
     PAST = 105
     """Which earlier preferences go with a transition, by block."""
+    CRITIC = 106
+    """Where critics are compared with returns, by what is drawn, seed, row of the preferences and pair."""
     ROLLOUT_NOISE = 201
     """Exploration of a population's member, by task and iteration."""
     ROLLOUT_LANE = 202

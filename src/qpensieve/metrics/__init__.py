@@ -4,11 +4,16 @@ from qpensieve.metrics.hypervolume import hypervolume, hypervolume_gain
 from qpensieve.metrics.pareto import is_non_dominated, non_dominated, sparsity
 from qpensieve.metrics.references import REFERENCE_VERSION, REFERENCES, Reference, check_reference, reference_point
 from qpensieve.metrics.stats import (
+    Difference,
+    Profile,
     Summary,
     bootstrap_interval,
     improvement_interval,
     iqm,
     mean_std,
+    normalize,
+    paired_difference,
+    performance_profile,
     probability_of_improvement,
     summarize,
 )
@@ -17,6 +22,8 @@ from qpensieve.metrics.utility import best_single, episodic_dominance, expected_
 __all__ = [
     "REFERENCES",
     "REFERENCE_VERSION",
+    "Difference",
+    "Profile",
     "Reference",
     "Summary",
     "best_single",
@@ -31,6 +38,9 @@ __all__ = [
     "is_non_dominated",
     "mean_std",
     "non_dominated",
+    "normalize",
+    "paired_difference",
+    "performance_profile",
     "preference_correlation",
     "probability_of_improvement",
     "reference_point",

@@ -43,9 +43,9 @@ class _Checksummed(io.RawIOBase):
 def write_file(path: Path, write: Callable[[io.RawIOBase], object]) -> str:
     """Write `path` through `write`, whole or not at all; returns the checksum of what was written.
 
-    A symbolic link of that name is replaced; what it points to is left alone.
+    A symbolic link of that name is replaced; what it points to is left alone. The folder must be there: one that was
+    renamed while a process wrote into it (`experiments/tasks.py`) must not come back.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{TEMPORARY}{path.name}-{os.getpid()}")
     temporary.unlink(missing_ok=True)
     try:

@@ -97,7 +97,8 @@ def save(run: Path, step: int, arrays: Mapping[str, np.ndarray], meta: Mapping[s
     temporary = folder.with_name(f"{TEMPORARY}{step}-{os.getpid()}")
     try:
         _clear_temporaries(folder.parent)
-        temporary.mkdir(parents=True)
+        folder.parent.mkdir(exist_ok=True)
+        temporary.mkdir()
         checksums = {ARRAYS: write_npz(temporary / ARRAYS, arrays)}
         body = {"format_version": FORMAT_VERSION, "step": step, "checksums": checksums, "meta": dict(meta)}
         write_file(temporary / META, lambda file: file.write(_render(body)))
@@ -298,18 +299,23 @@ def check_config(saved: Mapping[str, Any], current: Mapping[str, Any], ignore: C
     Raises:
         CheckpointError: Names every field that differs, with both values.
     """
+    found = differences(saved, current, ignore)
+    if found:
+        raise CheckpointError(
+            "the checkpoint is of another configuration: "
+            + "; ".join(found)
+            + ". Resume with the saved configuration, or use another folder"
+        )
+
+
+def differences(saved: Mapping[str, Any], current: Mapping[str, Any], ignore: Collection[str] = ()) -> list[str]:
+    """Every field of two configurations that differs, in words; `ignore` as in `check_config`."""
     before, now = _flatten(saved), _flatten(current)
-    differences = [
+    return [
         f"{name} was {before.get(name, 'absent')}, is {now.get(name, 'absent')}"
         for name in {**before, **now}
         if before.get(name) != now.get(name) and not any(is_under(name, ignored) for ignored in ignore)
     ]
-    if differences:
-        raise CheckpointError(
-            "the checkpoint is of another configuration: "
-            + "; ".join(differences)
-            + ". Resume with the saved configuration, or use another folder"
-        )
 
 
 def is_under(name: str, prefix: str) -> bool:
@@ -334,6 +340,7 @@ def save_parameters(run: Path, step: int, arrays: Mapping[str, np.ndarray]) -> P
     """Write parameters only, into a file that is never deleted; returns the file."""
     path = run / PARAMETERS / f"step_{step:09d}.npz"
     try:
+        path.parent.mkdir(exist_ok=True)
         write_npz(path, arrays)
     except OSError as error:
         raise write_error(path, run, error) from error

@@ -30,6 +30,7 @@ def describe() -> dict[str, Any]:
 
 def write_rows(path: Path, benchmark: str, rows: Sequence[Mapping[str, Any]], settings: Mapping[str, Any]) -> None:
     """Write measured rows as JSON, with the settings of the measurement and `describe()`."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     write_json(path, {"benchmark": benchmark, "settings": settings, "rows": list(rows), "provenance": describe()})
 
 

@@ -85,6 +85,7 @@ class ReplayLog:
             start, end = self._flushed, self.written
             path = self._folder / f"rows_{start}_{end}.npy"
             try:
+                self._folder.mkdir(exist_ok=True)
                 checksum = write_file(path, self._write_pending)
             except OSError as error:
                 raise write_error(path, self._run, error) from error

@@ -48,6 +48,7 @@ def write_figure(figure: Figure, out: Path) -> Path:
     """Draw into a file, whole or not at all; its ending says in which format."""
     picture = io.BytesIO()
     figure.savefig(picture, format=out.suffix.removeprefix(".") or "png")
+    out.parent.mkdir(parents=True, exist_ok=True)
     write_file(out, lambda file: file.write(picture.getbuffer()))
     return out
 

@@ -23,7 +23,9 @@ DIGITS = 6
 
 def export(folder: Path, out: Path) -> Path:
     """Write the run of `folder` to `out`; episodes are averaged to one return vector per seed and preference."""
-    write_text(out, _compact(_content(folder)))
+    content = _compact(_content(folder))
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_text(out, content)
     return out
 
 
@@ -42,9 +44,21 @@ def _content(folder: Path) -> dict[str, Any]:
             _scored(table, step, r, True) for step, r in zip(table.full_steps.tolist(), table.full_returns, strict=True)
         ],
     }
+    if len(table.curve_preferences) and len(table.short_steps):
+        content["curves"] = _curves(table)
     if (folder / SEARCH).exists():
         content["search"] = summarize_search(records.load(folder / SEARCH))
     return content
+
+
+def _curves(table: Evaluations) -> dict[str, Any]:
+    """Returns under the paper's curve preferences: a row per short evaluation, [seed, preference, objective]."""
+    returns = [_numbers(one) for one in table.curve_returns.mean(axis=3)]
+    return {
+        "preferences": table.curve_preferences.tolist(),
+        "steps": table.short_steps.tolist(),
+        "mean_returns": returns,
+    }
 
 
 def _scored(table: Evaluations, step: int, returns: np.ndarray, is_full: bool) -> dict[str, Any]:

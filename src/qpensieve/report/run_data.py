@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float64
+from jaxtyping import Bool, Float64, Int64
 
 from qpensieve.envs.exact import ExactFront
 from qpensieve.envs.registry import Domain, find_domain
@@ -25,6 +25,15 @@ SHORT_EVERY = 5
 """The short protocol takes every so many-th row of the test table."""
 
 
+@dataclass(frozen=True, eq=False)
+class Curves:
+    """Mean returns under the paper's curve preferences over training."""
+
+    steps: Int64[np.ndarray, " t"]
+    preferences: Float64[np.ndarray, "c d"]
+    returns: Float64[np.ndarray, "t seed c d"]
+
+
 @dataclass(frozen=True)
 class RunData:
     """What a run folder holds."""
@@ -34,6 +43,18 @@ class RunData:
     table: Evaluations
     scored: Sequence[Mapping[str, Any]] | None = None
     """Of an exported run, which leaves out the returns of the short protocol: its scores, one row per evaluation."""
+    exported_curves: Curves | None = None
+    """Of an exported run, if it has some."""
+
+    @property
+    def curves(self) -> Curves | None:
+        """The curves; None before the first evaluation, or where an export of an earlier version has none."""
+        table = self.table
+        if self.scored is not None:
+            return self.exported_curves
+        if not len(table.short_steps):
+            return None
+        return Curves(table.short_steps, table.curve_preferences, table.curve_returns.mean(axis=3))
 
     @property
     def algo(self) -> str:
@@ -154,7 +175,15 @@ def _take_apart(path: Path, content: dict[str, Any]) -> RunData:
         if of_seeds.shape != (seeds, *lam.shape):
             raise ValueError(f"{path}: returns must have the shape {(seeds, *lam.shape)}, got {of_seeds.shape}")
         table = evaluations.append_full(table, int(row["step"]), of_seeds[:, :, None])
-    return RunData(path, config, table, short)
+    return RunData(path, config, table, short, _exported_curves(content.get("curves"), seeds))
+
+
+def _exported_curves(content: dict[str, Any] | None, seeds: int) -> Curves | None:
+    if content is None:
+        return None
+    preferences, steps = np.array(content["preferences"], np.float64), np.array(content["steps"], np.int64)
+    returns = np.array(content["mean_returns"], np.float64).reshape(len(steps), seeds, *preferences.shape)
+    return Curves(steps, preferences, returns)
 
 
 def has_search(path: Path) -> bool:

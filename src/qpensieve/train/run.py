@@ -30,7 +30,7 @@ from qpensieve.train.listening import describe, is_past
 from qpensieve.train.session import Awaited, EnvFailedError, phase_of
 from qpensieve.train.sessions import open_session
 
-RESULTS = (folder.EVALUATIONS, folder.SEARCH, folder.SUMMARY)
+RESULTS = (folder.EVALUATIONS, folder.SEARCH, folder.SUMMARY, folder.CRITIC)
 """Files that a run never loses unless asked."""
 SHOWN = {"temperature": "temperature", "snapshot_share": "climbs a snapshot", "archive_hv": "archive HV"}
 """Logged values that the progress line shows -> their labels."""
@@ -91,6 +91,8 @@ class Run:
         """Who is told while it trains."""
         self.session = open_session(config)
         self.keeper = Keeper(path, self.session)
+        self.progress: Progress | None = None
+        """What the run shows while it trains."""
         self.held: TextIO | None = None
         """The lock of the folder."""
         spec = self.session.spec
@@ -190,6 +192,7 @@ class Run:
     def _train_all(self, hint: str) -> None:
         session = self.session
         progress = Progress(session.goal, session.step, quiet=self._options.quiet, outlook=self._outlook(hint))
+        self.progress = progress
         progress.announce()
         try:
             with interrupts(progress.answer) as is_interrupted:
@@ -432,10 +435,11 @@ def start(path: Path, config: RunConfig, options: Options) -> Run:
     configs.check(config)
     configs.check_can_be_saved(config)
     _check_new(path)
-    run = Run(path, config, options)
     made = [one for one in (path, *path.parents) if not one.exists()]
+    run = Run(path, config, options)
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        if made:  # a folder that has been there must not come back: another process may have renamed it since
+            path.mkdir(parents=True, exist_ok=True)
         run.held = lock(path)
         configs.save(config, path / folder.CONFIG)
         made_by = provenance.describe() | {"lanes_per_seed": run.session.lanes_per_seed}

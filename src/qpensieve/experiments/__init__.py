@@ -1,0 +1,1 @@
+"""The paper as plans: every table and figure, run anywhere, resumed, reported."""

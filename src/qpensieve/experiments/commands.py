@@ -1,0 +1,287 @@
+"""The commands `qpensieve paper ...` and `qpensieve sweep`: thin functions over plans, executors and reports."""
+
+import os
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import jax
+import tyro
+
+from qpensieve import machine, pages
+from qpensieve.console import PAGE, format_count, format_duration, format_table
+from qpensieve.experiments import costs, paper
+from qpensieve.experiments.drive import TRIES, drive
+from qpensieve.experiments.executors.local import RUNS_PER_GPU, Local
+from qpensieve.experiments.executors.protocol import Executor
+from qpensieve.experiments.executors.slurm import Job, Slurm
+from qpensieve.experiments.plans import Plan, Size, find_artefacts, make_plan
+from qpensieve.experiments.progress import Table, format_counts, format_rows
+from qpensieve.experiments.scales import ScaleName
+from qpensieve.experiments.shelf import Shelf, read_exported
+from qpensieve.experiments.shows import show
+from qpensieve.experiments.sweeps import read_sweep
+from qpensieve.experiments.tasks import Store, Task
+from qpensieve.records import provenance
+from qpensieve.report.page import About, write_report
+from qpensieve.train.run import Stopped
+
+REPORT, TITLE = "report", "The paper's tables and figures"
+WATCH_SECONDS = 2.0
+CARDS = (1, 8, 64)
+"""Numbers of cards that costs are shown for."""
+Names = Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[NAME ...]")]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which part of the paper, and how large."""
+
+    names: Names = ()
+    """Tables and figures (`qpensieve paper list`); none: all of them."""
+    scale: ScaleName = "paper"
+    """paper: as printed. short: a tenth of the steps, three seeds. smoke: tiny networks and a few hundred steps, to see
+    that all of it works, in minutes on two cores."""
+    seeds: int | None = None
+    """Seeds of each run, but for the 19 SACs, which are trained once. More than before: what is there stays, and the
+    others are added. Default: 5 (paper), 3 (short), 2 (smoke)."""
+    steps: int | None = None
+    """Steps of runs that have 1 500 000 in the paper; longer ones keep their ratio. More than before: runs go on."""
+    only: tuple[str, ...] = ()
+    """Domains to keep, such as DST2d Hopper2d."""
+    out: Path | None = None
+    """Folder of the runs; default: runs/paper, runs/paper-short or runs/paper-smoke."""
+
+    @property
+    def folder(self) -> Path:
+        default = "paper" if self.scale == "paper" else f"paper-{self.scale}"
+        return self.out or Path("runs") / default
+
+    def plan(self) -> Plan:
+        size = Size(self.scale, self.seeds, self.steps, self.only)
+        return make_plan(find_artefacts(self.names, paper.ARTEFACTS), size, self.folder)
+
+
+def list_artefacts() -> None:
+    """List the tables and figures of the paper: name, where they stand, runs, and hours on one H200."""
+    for artefact in paper.ARTEFACTS.values():
+        tasks = make_plan([artefact], Size(), Path()).tasks
+        hours = costs.wall_seconds(costs.cost_of(task.config for task in tasks), 1) / 3600
+        size = f" {len(tasks)} run{'s' if len(tasks) > 1 else ''}, {hours:.1f} hours." if tasks else ""
+        print("\n".join(pages.entry(artefact.name, f"{artefact.title} ({artefact.where}).{size}")))
+    every = make_plan(list(paper.ARTEFACTS.values()), Size(), Path())
+    print(f"\n{len(every.tasks)} runs in all; those that several need are made once. {_cost_line(every.tasks)}")
+
+
+def plan(choice: Choice = Choice()) -> None:  # noqa: B008 (frozen)
+    """Show the runs that some tables and figures need, what of them is done, and what they cost on 1, 8 and 64 H200s.
+
+    Args:
+        choice: Which part, and how large.
+    """
+    show_plan(choice.plan(), choice.folder)
+
+
+def show_plan(planned: Plan, folder: Path) -> None:
+    """Print the runs of a plan and their cost."""
+    store, rows = Store(folder), []
+    for task in planned.tasks:
+        done = store.progress(task)
+        state = done.state if done.state != "waiting" or not done.step else f"waiting, at {format_count(done.step)}"
+        config = task.config
+        rows.append(
+            {
+                "run": task.name,
+                "steps": format_count(config.steps),
+                "seeds": config.seeds,
+                "H200 alone": format_duration(costs.run_seconds(config)),
+                "state": state,
+            }
+        )
+    if rows:
+        print(format_table(rows))
+    left = [task for task in planned.tasks if store.progress(task).state != "done"]
+    print(f"\n{len(planned.tasks)} runs in {folder}, {len(planned.tasks) - len(left)} of them done. {_cost_line(left)}")
+
+
+@dataclass(frozen=True)
+class Where:
+    """Where runs are made, and what is shown meanwhile."""
+
+    on: Literal["local", "ray", "slurm"] = "local"
+    """local: processes of this machine, as many as fill its cards and cores. ray: a Ray cluster (pip install
+    'qpensieve[ray]'). slurm: job arrays. docs/running.md says more."""
+    at_once: int | None = None
+    """Runs (slurm: jobs) side by side; default: as many as there is room for."""
+    runs_per_gpu: int | None = None
+    """Runs that share a card. Default: 4 where there are two cores for each; slurm: 1."""
+    address: str = "auto"
+    """ray: the head of the cluster, HOST:PORT; auto: that of this machine."""
+    fetch: bool = False
+    """ray: send folders to the nodes and bring them home, because there is no shared file system."""
+    job_cores: int = 8
+    """slurm: cores of a job."""
+    job_gpus: int = 1
+    """slurm: cards of a job, 1 or 0."""
+    job_time: str = "24:00:00"
+    """slurm: time limit of a job; what is not done by then goes on in another."""
+    job_options: tuple[str, ...] = ()
+    """slurm: further options of sbatch, such as partition=gpu (without the dashes)."""
+    tries: Annotated[int, tyro.conf.arg(metavar="N")] = TRIES
+    """Attempts in a row that bring a run no further before it counts as failed."""
+    quiet: bool = False
+    """Show no table of runs."""
+
+    def executor(self, root: Path) -> Executor:
+        """Where workers run; `root` is the folder of all runs.
+
+        Raises:
+            ImportError: Ray is not installed.
+            ConnectionError: There is no such cluster.
+        """
+        if self.on == "ray":
+            from qpensieve.experiments.executors.ray import OnRay  # an extra
+
+            return OnRay(self.address, self.at_once, self.runs_per_gpu or RUNS_PER_GPU, self.fetch)
+        if self.on == "slurm":
+            options = tuple(f"--{option.removeprefix('--')}" for option in self.job_options)
+            job = Job(self.job_cores, self.job_gpus, self.runs_per_gpu or 1, self.job_time, self.at_once, options)
+            return Slurm(root, job)
+        return Local(self.at_once or self._local_slots())
+
+    def _local_slots(self) -> int | None:
+        """Runs at once by the number of runs per card, if that is given."""
+        return None if self.runs_per_gpu is None else self.runs_per_gpu * max(1, len(machine.gpus()))
+
+
+def run(
+    choice: Choice = Choice(),  # noqa: B008 (frozen)
+    where: Where = Where(),  # noqa: B008 (frozen)
+    results: tuple[Path, ...] = (),
+) -> None:
+    """Make all runs that some tables and figures need, and then their report; called again, it goes on.
+
+    Interrupted, killed or moved to another machine with its folder, it skips what is done and resumes the rest from the
+    last checkpoint, with the same numbers.
+
+    Args:
+        choice: Which part, and how large.
+        where: Where runs are made.
+        results: Exported runs for the report (`qpensieve export`): folders or files.
+    """
+    planned, folder = choice.plan(), choice.folder
+    if choice.scale == "smoke":
+        _compile_quickly()
+    _make_runs(planned, folder, where)
+    print(write_paper_report(Shelf(planned, Store(folder), read_exported(results)), folder / REPORT, TITLE))
+
+
+def _compile_quickly() -> None:
+    """Workers of tiny runs spend their time on compiling: code that runs only briefly need not be optimised."""
+    flags = [os.environ.get("XLA_FLAGS", ""), "--xla_backend_optimization_level=0"]
+    if jax.__version_info__[:2] == (0, 10):  # other versions may not know it, and end at once
+        flags.append("--xla_cpu_use_fusion_emitters=false")
+    os.environ["XLA_FLAGS"] = " ".join(filter(None, flags))
+
+
+def sweep(
+    file: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE.toml")],
+    out: Path | None = None,
+    only_plan: bool = False,
+    only_report: bool = False,
+    where: Where = Where(),  # noqa: B008 (frozen)
+) -> None:
+    """Make the runs of a plan of your own, a TOML file with grids over any setting, and their report.
+
+    Args:
+        file: The plan: [run] holds what all runs share (domain, algo, preset, seeds, steps, any setting), [grid] lists
+            of values, of which every combination is a run, [[runs]] further runs. See docs/experiments.md.
+        out: Folder of the runs; default: runs/NAME of the file.
+        only_plan: Only show the runs and what they cost.
+        only_report: Only write the report, as far as the runs are.
+        where: Where runs are made.
+    """
+    artefact, folder = read_sweep(file), out or Path("runs") / file.stem
+    planned = make_plan([artefact], Size(), folder)
+    if only_plan:
+        show_plan(planned, folder)
+        return
+    if not only_report:
+        _make_runs(planned, folder, where)
+    print(write_paper_report(Shelf(planned, Store(folder)), folder / REPORT, artefact.title))
+
+
+def _make_runs(planned: Plan, folder: Path, where: Where) -> None:
+    """See the runs of a plan through.
+
+    Raises:
+        Stopped: Ctrl-C; all is saved.
+        ValueError: Some runs have failed; says which and why.
+    """
+    table = Table(is_quiet=where.quiet)
+    summary = drive(Store(folder), planned.tasks, where.executor(folder), where.tries, table.show)
+    if summary.is_stopped:
+        raise Stopped(f"stopped; {len(summary.left)} runs are left, the same command goes on with them")
+    if summary.failed:
+        reasons = "\n\n".join(f"{name}: {why}" for name, why in summary.failed.items())
+        raise ValueError(f"{len(summary.failed)} of {len(planned.tasks)} runs have failed:\n\n{reasons}")
+
+
+def status(choice: Choice = Choice(), watch: bool = False) -> None:  # noqa: B008 (frozen)
+    """Show how far the runs of some tables and figures are: done, running, waiting, failed, time left.
+
+    Args:
+        choice: Which part, and how large.
+        watch: Keep the table up to date until Ctrl-C.
+    """
+    planned, store = choice.plan(), Store(choice.folder)
+    look = lambda: [(task, store.progress(task)) for task in planned.tasks]
+    if not watch:
+        rows = look()
+        print("\n".join([format_counts(rows), *format_rows(rows, PAGE, len(rows) + 1)]))
+        return
+    table = Table(sys.stdout)
+    while True:
+        table.show(look())
+        time.sleep(WATCH_SECONDS)
+
+
+def report(
+    choice: Choice = Choice(),  # noqa: B008 (frozen)
+    results: tuple[Path, ...] = (),
+    to: Path | None = None,
+) -> None:
+    """Write tables and figures as far as their runs are: Markdown, LaTeX, CSV, PNG, SVG and one page, index.html.
+
+    Args:
+        choice: Which part, and how large.
+        results: Also use exported runs (`qpensieve export`), such as those in results/h200: folders or files.
+        to: Folder of the report; default: `report` beside the runs.
+    """
+    shelf = Shelf(choice.plan(), Store(choice.folder), read_exported(results))
+    print(write_paper_report(shelf, to or choice.folder / REPORT, TITLE))
+
+
+def write_paper_report(shelf: Shelf, folder: Path, title: str) -> Path:
+    """Write what a report shows of all artefacts of a plan; returns the page."""
+    sheets, plates, listings = [], [], []
+    for artefact in shelf.plan.artefacts:
+        shown = show(artefact, shelf, folder)
+        sheets += shown.sheets
+        plates += shown.plates
+        listings += shown.listings
+    size = shelf.plan.size
+    lines = [f"Scale: {size.scale}. Numbers link to the configuration and the machine of their runs."]
+    folder.mkdir(parents=True, exist_ok=True)
+    return write_report(folder, sheets, plates, About(title, lines, provenance.describe()), listings)
+
+
+def _cost_line(tasks: tuple[Task, ...] | list[Task]) -> str:
+    if not tasks:
+        return ""
+    cost = costs.cost_of(task.config for task in tasks)
+    times = ", ".join(f"{format_duration(costs.wall_seconds(cost, num))} on {num}" for num in CARDS)
+    steps = format_count(round(cost.seed_steps))
+    return f"What is left, {steps} steps over all seeds, takes about {times} H200s with 16 cores each (docs/scale.md)."

@@ -1,0 +1,86 @@
+"""L_critic for the paper's two tables: measured once a run is trained, and shown by preference and step."""
+
+from pathlib import Path
+
+import numpy as np
+
+from qpensieve import config as configs
+from qpensieve.console import format_count
+from qpensieve.experiments.artefacts import Artefact
+from qpensieve.experiments.shelf import Shelf
+from qpensieve.records import checkpoint, critic_errors
+from qpensieve.records.critic_errors import CriticErrors
+from qpensieve.records.folder import CONFIG, CRITIC
+from qpensieve.report import cells
+from qpensieve.report.critic import PAPER, PAPER_STEPS
+from qpensieve.report.sheets import Cell, Metric, Sheet
+from qpensieve.train.critic_error import Sampling
+from qpensieve.train.critic_run import measure_run
+
+METRIC = "L_critic"
+SMALL_RUN = 10_000
+"""Runs of fewer steps are trials: a few pairs (s, a) are enough."""
+FEW = Sampling(pairs=2, rollouts=2)
+
+
+def measure(run: Path) -> None:
+    """Measure a run at the paper's steps, or at the same parts of a run of another length; writes `critic.json`."""
+    config = configs.load(run / CONFIG, trust=True)  # it has just been trained
+    kept = np.array(sorted(checkpoint.parameter_steps(run)))
+    if not len(kept):
+        raise ValueError(f"{run} has kept no parameters: set parameters_period to {config.steps} or less")
+    steps = tuple(sorted({nearest(kept, step * config.steps / PAPER_STEPS[-1]) for step in PAPER_STEPS}))
+    sampling = FEW if config.steps < SMALL_RUN else Sampling()
+    measure_run(run, steps, sampling=sampling, trust=True, say=print, quiet=True)
+
+
+def nearest(steps: np.ndarray, wanted: int | float) -> int:
+    """The step nearest to a wanted one."""
+    return int(steps[np.abs(steps - wanted).argmin()])
+
+
+def critic_sheet(artefact: Artefact, shelf: Shelf, report: Path) -> Sheet:
+    """L_critic: rows are preferences, columns are steps."""
+    ((domain, _), wanted), *_ = artefact.cells.items()
+    goal = shelf.plan.size.config_of(wanted).steps
+    runs = [path for path in shelf.paths(wanted) if (path / CRITIC).is_file()]
+    measured = [(critic_errors.load(path / CRITIC), path) for path in runs]
+    sources = {run.path: run.source for run in cells.read_runs(runs, report)}
+    steps = [step * goal // PAPER_STEPS[-1] for step in PAPER_STEPS]
+    filled = {}
+    for lam in artefact.preferences:
+        for i, step in enumerate(steps):
+            found = [(errors, path, row) for errors, path in measured if (row := _row(errors, lam, step)) is not None]
+            values = {seed: value for errors, _, row in found for seed, value in zip(errors.seeds, row, strict=True)}
+            printed = {METRIC: (PAPER[domain][lam][i], None)} if domain in PAPER and lam in PAPER[domain] else {}
+            filled[_words(lam), format_count(step)] = Cell(
+                {METRIC: np.array([values[seed] for seed in sorted(values)])} if values else None,
+                tuple(sorted(values)),
+                step,
+                step,
+                tuple(sources[path] for _, path, _ in found if path in sources),
+                printed,
+            )
+    return Sheet(
+        artefact.name,
+        artefact.title,
+        f"{artefact.where}. Norm of the critic's error against soft Monte-Carlo returns, mean over pairs.",
+        [_words(lam) for lam in artefact.preferences],
+        [format_count(step) for step in steps],
+        [Metric(METRIC, is_lower_better=True)],
+        filled,
+        artefact.notes,
+        corner="preference",
+    )
+
+
+def _row(errors: CriticErrors, lam: tuple[float, ...], step: int) -> list[float] | None:
+    """The errors of all seeds under a preference, at the measured step nearest to a wanted one."""
+    rows = [row for row in errors.rows if np.allclose(row.preference, lam) and row.actions == "policy"]
+    if not rows:
+        return None
+    return min(rows, key=lambda row: abs(row.step - step)).error
+
+
+def _words(lam: tuple[float, ...]) -> str:
+    return ", ".join(f"{weight:g}" for weight in lam)

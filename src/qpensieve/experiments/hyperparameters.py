@@ -1,0 +1,82 @@
+"""The paper's two tables of hyperparameters beside those of our presets."""
+
+from collections.abc import Callable
+from typing import Any
+
+from qpensieve import settings
+from qpensieve.config import spec_of
+from qpensieve.console import Row
+from qpensieve.experiments import printed
+from qpensieve.population.stages import warmup_preferences
+from qpensieve.presets import default_config
+from qpensieve.report.listings import Listing
+
+OPTIMIZER, NONLINEARITY, DEPTH, EVERY = "Adam", "ReLU", "2", "1"
+"""Of ours: not settings, but how `learning/nets.py` and `learning/losses.py` are written."""
+
+
+def q_pensieve_settings() -> Listing:
+    """Hyperparameters of Q-Pensieve."""
+    ours = settings.flat(default_config("DST2d"))
+    found: dict[str, str] = {
+        "Optimizer": OPTIMIZER,
+        "Learning Rate": f"{ours['learning_rate']:g}",
+        "Discount Factor": f"{ours['discount']:g}",
+        "Replay Buffer Size": str(ours["replay_capacity"]),
+        "Depth of Hidden Layers": DEPTH,
+        "Number of Hidden Units per Layer": str(ours["hidden"]),
+        "Number of Samples per Minibatch": str(ours["batch_size"]),
+        "Nonlinearity": NONLINEARITY,
+        "Target Smoothing Coefficient": f"{ours['tau']:g}",
+        "Target Update Interval": EVERY,
+        "Gradient Steps": EVERY,
+    }
+    rows: list[Row] = [
+        {"parameter": name, "paper": value, "ours": found[name], "same": _same(value, found[name])}
+        for name, value in printed.SAC_SETTINGS.items()
+    ]
+    notes = [f"Ours alone: {', '.join(f'{name} {ours[name]}' for name in OURS_ALONE)}."]
+    return Listing(
+        "settings", "Hyperparameters of Q-Pensieve", "Appendix of the paper, and --preset paper.", rows, notes
+    )
+
+
+OURS_ALONE = ("num_preferences", "num_snapshots", "push_period", "push_after", "random_steps", "block")
+
+
+def population_settings() -> Listing:
+    """Hyperparameters of PGMORL and PFA, by domain."""
+    rows: list[Row] = []
+    for domain, values in printed.POPULATION_SETTINGS.items():
+        config = default_config(domain, "pgmorl")
+        ours = settings.flat(config)
+        tasks = len(warmup_preferences(config.agent.stages, spec_of(config).num_objectives))
+        names = ("warmup_iterations", "generation_iterations", "num_buffers", "buffer_size", "num_candidates")
+        mine = (tasks, ours["steps"], *[ours[name] for name in names], -ours["sparsity_weight"])
+        both = zip(printed.POPULATION_COLUMNS, values, mine, strict=True)
+        rows.append({"domain": domain} | {name: _both(paper, our) for name, paper, our in both})
+    return Listing(
+        "settings-populations",
+        "Hyperparameters of PGMORL and PFA",
+        "The paper's, and ours in brackets where they differ. n: tasks; m_w, m_t: iterations of the stages.",
+        rows,
+        ["The weight of sparsity is subtracted in our code, so the setting is positive (deviation D26)."],
+    )
+
+
+def _both(paper: int | float, ours: int | float) -> str:
+    return f"{paper:g}" if paper == ours else f"{paper:g} [{ours:g}]"
+
+
+def _same(paper: str, ours: str) -> str:
+    try:
+        return "yes" if float(paper) == float(ours) else "no"
+    except ValueError:
+        return "yes" if paper == ours else "no"
+
+
+LISTINGS: dict[str, Callable[[], Any]] = {
+    "settings": q_pensieve_settings,
+    "settings-populations": population_settings,
+}
+"""Name of an artefact without runs -> its table."""

@@ -1,0 +1,122 @@
+"""How far all runs are, as a table that is kept up to date on a terminal; elsewhere a line whenever something changes.
+
+Nothing is measured here: what is shown comes from the folders of the tasks (`Store.progress`).
+"""
+
+import os
+import shutil
+import sys
+from collections import Counter
+from collections.abc import Sequence
+
+from qpensieve.console import Output, align, clock, fit, format_count, format_duration, width_of
+from qpensieve.experiments.tasks import Progress, State, Task
+
+ORDER: tuple[State, ...] = ("running", "failed", "waiting", "done")
+"""What is shown where there is no room for all."""
+Rows = Sequence[tuple[Task, Progress]]
+
+
+class Table:
+    """A live table of runs.
+
+    Args:
+        out: Where to write; default: stderr.
+        is_quiet: Write nothing.
+    """
+
+    def __init__(self, out: Output | None = None, is_quiet: bool = False):
+        self._out, self._is_quiet = out or sys.stderr, is_quiet
+        self._num_lines = 0
+        self._seen: dict[str, tuple[State, int]] = {}
+
+    def show(self, rows: Rows) -> None:
+        """Show how far they are now; for `drive(show=...)`."""
+        if self._is_quiet or not rows:
+            return
+        if self._out.isatty():
+            self._draw(rows)
+        else:
+            self._tell(rows)
+        self._out.flush()
+
+    def _draw(self, rows: Rows) -> None:
+        width, height = width_of(self._out) - 1, _height(self._out)
+        lines = [format_counts(rows, width), *format_rows(rows, width, max(1, height - 3))]
+        back = f"\x1b[{self._num_lines}F" if self._num_lines else ""
+        self._out.write(back + "".join(f"\x1b[K{line}\n" for line in lines) + "\x1b[J")
+        self._num_lines = len(lines)
+
+    def _tell(self, rows: Rows) -> None:
+        """A line for each run that has begun, ended, failed or changed hands since the last call."""
+        for task, progress in rows:
+            now = (progress.state, progress.attempts)
+            before = self._seen.get(task.name, ("waiting", 0))
+            self._seen[task.name] = now
+            if now[0] != before[0] and now[0] != "waiting":
+                self._out.write(f"{_describe(task, progress)}  ({format_counts(rows)})\n")
+
+
+def format_counts(rows: Rows, width: int = sys.maxsize) -> str:
+    """How many runs are done, running, waiting and failed, and about how long all of them will take."""
+    counts = Counter(progress.state for _, progress in rows)
+    left = seconds_left(rows)
+    parts = [(0, f"{counts['done']} of {len(rows)} done")]
+    parts += [(rank, f"{counts[state]} {state}") for rank, state in ((2, "running"), (3, "waiting")) if counts[state]]
+    parts += [(1, f"{counts['failed']} failed")] if counts["failed"] else []
+    parts += [(1, f"about {format_duration(left)} left")] if left else []
+    return fit(parts, width)
+
+
+def format_rows(rows: Rows, width: int, most: int) -> list[str]:
+    """One line per run, those that run first; as many as there is room for."""
+    ranked = sorted(rows, key=lambda row: ORDER.index(row[1].state))
+    shown = ranked[: most if len(ranked) <= most else most - 1]
+    cells = [_cells(task, progress) for task, progress in shown]
+    lines = [line[:width] for line in align(cells, [True, True, False, False, False, True])] if cells else []
+    return lines if len(shown) == len(ranked) else [*lines, f"and {len(ranked) - len(shown)} more"[:width]]
+
+
+def _cells(task: Task, progress: Progress) -> list[str]:
+    steps = f"{format_count(progress.step)}/{format_count(progress.goal)}"
+    rate = f"{progress.rate:,.0f} steps/s" if progress.rate else ""
+    left = clock(progress.seconds_left) if progress.seconds_left is not None and progress.state == "running" else ""
+    note = progress.message if progress.state == "failed" else _where(progress)
+    return [task.name, progress.state, steps, rate, left, note.split("\n")[0]]
+
+
+def _where(progress: Progress) -> str:
+    tries = f"attempt {progress.attempts}" if progress.attempts > 1 else ""
+    return ", ".join(filter(None, [progress.machine, tries]))
+
+
+def _describe(task: Task, progress: Progress) -> str:
+    if progress.state == "failed":
+        return f"{task.name}: failed: {progress.message}"
+    if progress.state == "done":
+        return f"{task.name}: done"
+    where = _where(progress)
+    return f"{task.name}: running{f' ({where})' if where else ''} from step {progress.step:,} of {progress.goal:,}"
+
+
+def seconds_left(rows: Rows) -> float | None:
+    """About how long all runs will take, if as many as now go on side by side; None where no pace is known.
+
+    Runs that wait are taken to need as long per step and seed as those that run.
+    """
+    running = [(task, progress) for task, progress in rows if progress.state == "running"]
+    paces = [1 / (progress.rate * task.config.seeds) for task, progress in running if progress.rate]
+    if not paces:
+        return None
+    pace = sum(paces) / len(paces)
+    estimate = lambda task, progress: (progress.goal - progress.step) * task.config.seeds * pace
+    known = [estimate(*row) if row[1].seconds_left is None else row[1].seconds_left for row in running]
+    waiting = [estimate(*row) for row in rows if row[1].state == "waiting"]
+    return max(max(known), (sum(known) + sum(waiting)) / len(running))
+
+
+def _height(out: Output) -> int:
+    try:
+        return os.get_terminal_size(out.fileno()).lines or shutil.get_terminal_size().lines
+    except (OSError, ValueError):  # not a real terminal
+        return shutil.get_terminal_size().lines

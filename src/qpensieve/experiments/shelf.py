@@ -1,0 +1,87 @@
+"""Where the runs of a plan lie: its own folders, and files that `qpensieve export` wrote elsewhere."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from qpensieve.config import RunConfig, from_dict, resolve
+from qpensieve.experiments.artefacts import Wanted
+from qpensieve.experiments.plans import Plan
+from qpensieve.experiments.tasks import Store
+from qpensieve.records.reading import FileError, read_object
+
+FREE = {"seeds": 1, "first_seed": 0, "num_threads": None, "kernels": "off", "checkpoint_seconds": 0.0}
+"""Settings in which runs of one cell may differ -> what they are set to before comparing."""
+FREE_PERIODS = ("eval_period", "full_eval_period", "log_period", "parameters_period", "keep_replay", "eval_stride")
+"""Settings that change when something is written, not what is learned."""
+
+
+@dataclass(frozen=True, eq=False)
+class Exported:
+    """A file that `qpensieve export` wrote."""
+
+    path: Path
+    config: RunConfig
+
+
+@dataclass(frozen=True, eq=False)
+class Shelf:
+    """Finds the runs of a plan.
+
+    Attributes:
+        plan: The plan.
+        store: The folder of its runs.
+        exported: Results of other machines.
+    """
+
+    plan: Plan
+    store: Store
+    exported: tuple[Exported, ...] = ()
+
+    def paths(self, wanted: Wanted) -> list[Path]:
+        """Run folders of a run, published or not, and exported files of the same settings."""
+        names = self.plan.folders.get(wanted, ())
+        tasks = {task.name: task for task in self.plan.tasks}
+        folders = [self.store.run_folder(tasks[name]) for name in names]
+        config = _comparable(self.plan.size.config_of(wanted))
+        files = [one.path for one in self.exported if _comparable(one.config) == config]
+        return [path for path in folders if path is not None] + files
+
+
+def read_exported(folders: Sequence[Path]) -> tuple[Exported, ...]:
+    """The exported runs among the JSON files of some folders, or files named one by one.
+
+    Raises:
+        OSError: One of them does not exist.
+    """
+    found = []
+    for folder in folders:
+        if not folder.exists():
+            raise FileNotFoundError(f"{folder} does not exist: results are JSON files written by 'qpensieve export'")
+        for path in sorted(folder.glob("*.json")) if folder.is_dir() else [folder]:
+            config = _config(path)
+            if config is not None:
+                found.append(Exported(path, config))
+    return tuple(found)
+
+
+def _config(path: Path) -> RunConfig | None:
+    """The configuration of an exported run; None for JSON of another kind."""
+    try:
+        content = read_object(path)
+    except FileError:
+        return None
+    if "full_protocol" not in content or not isinstance(content.get("config"), dict):
+        return None
+    try:
+        return from_dict(content["config"])
+    except (ValueError, TypeError, KeyError):  # of a version that had other settings
+        return None
+
+
+def _comparable(config: RunConfig) -> RunConfig:
+    """The configuration without what runs of one cell may differ in."""
+    plain = RunConfig(config.domain)
+    same = {name: getattr(plain, name) for name in FREE_PERIODS}
+    resolved = resolve(replace(config, kernels="off"))
+    return replace(resolved, **same, **FREE, domain=config.domain_id)

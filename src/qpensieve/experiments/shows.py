@@ -1,0 +1,295 @@
+"""What a report shows of each artefact: sheets and figures made of its runs; what is missing is shown as missing."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from qpensieve.config import spec_of
+from qpensieve.envs import find_domain
+from qpensieve.experiments.artefacts import Artefact, Wanted
+from qpensieve.experiments.critics import critic_sheet
+from qpensieve.experiments.hyperparameters import LISTINGS
+from qpensieve.experiments.shelf import Shelf
+from qpensieve.report import aggregates, cells, paper_figures, series
+from qpensieve.report.cells import Run
+from qpensieve.report.listings import Listing
+from qpensieve.report.page import Plate
+from qpensieve.report.paper_figures import Path2d
+from qpensieve.report.sheets import Cell, Metric, Sheet, Source, slug
+from qpensieve.train.evaluate import curve_preferences
+
+T = TypeVar("T")
+
+SUMMED = ("table1",)
+"""Artefacts whose rows are also put together: IQM over domains, performance profiles."""
+CAPTION = "Mean and standard deviation over seeds; below them the interquartile mean with its 95 % interval."
+OVER_SEEDS = "mean and standard deviation over seeds."
+SHOWN_STEPS = 15
+"""Markers of a figure of return vectors over training, as in the paper: every 100 000 steps of 1 500 000."""
+
+
+@dataclass
+class Shown:
+    """Sheets, figures and plain tables of an artefact."""
+
+    sheets: list[Sheet] = field(default_factory=list)
+    plates: list[Plate] = field(default_factory=list)
+    listings: list[Listing] = field(default_factory=list)
+
+
+def show(artefact: Artefact, shelf: Shelf, report: Path) -> Shown:
+    """What a report shows of an artefact; links are relative to the folder of the report."""
+    if artefact.show == "settings":
+        return Shown(listings=[LISTINGS[artefact.name]()])
+    if not artefact.cells:  # all of its domains were left out
+        return Shown()
+    return _SHOWS[artefact.show](artefact, shelf, report)
+
+
+def _scores(artefact: Artefact, shelf: Shelf, report: Path) -> Shown:
+    sheet = score_sheet(artefact, shelf, report)
+    shown = Shown([sheet])
+    if artefact.name in SUMMED:
+        _add_sums(shown, sheet)
+    return shown
+
+
+def score_sheet(artefact: Artefact, shelf: Shelf, report: Path) -> Sheet:
+    """The table of scores of an artefact."""
+    filled, mixed = {}, set()
+    for (row, column), wanted in artefact.cells.items():
+        config = shelf.plan.size.config_of(wanted)
+        other = artefact.cells.get((row, artefact.reference)) if artefact.reference else None
+        has_ed = "ED" in artefact.metrics and other is not None and column != artefact.reference
+        about = cells.Wanted(
+            goal=config.steps if not config.method.is_population else None,
+            reference_goal=None if other is None else shelf.plan.size.config_of(other).steps,
+            printed=artefact.printed.get((row, column), {}),
+            report=report,
+        )
+        against = shelf.paths(other) if has_ed and other is not None else []
+        cell = cells.read_cell(shelf.paths(wanted), against, about)
+        mixed |= {str(source.config.get("kernels", "off")) for source in cell.sources}
+        filled[row, column] = cell
+    for place in [(row, column) for row in artefact.rows for column in artefact.columns]:
+        filled.setdefault(place, Cell(values={}))  # not missing: the plan has no run there
+    notes = [*artefact.notes, *_about_kernels(mixed), *_about_scale(shelf)]
+    return Sheet(
+        artefact.name,
+        artefact.title,
+        f"{artefact.where}. {CAPTION}",
+        artefact.rows,
+        artefact.columns,
+        [Metric(name, artefact.powers.get(name, {})) for name in artefact.metrics],
+        filled,
+        notes,
+        artefact.reference,
+        {(row, "HV"): note for row in artefact.rows if (note := _about_hypervolume(artefact, row))},
+    )
+
+
+def _about_hypervolume(artefact: Artefact, row: str) -> str:
+    """Why HV of a domain does not compare with the paper's; nothing where the paper prints none."""
+    is_printed = any("HV" in scores for (of, _), scores in artefact.printed.items() if of == row)
+    return cells.hypervolume_note(row) if is_printed else ""
+
+
+def _about_kernels(found: set[str]) -> list[str]:
+    if len(found) < 2:
+        return []
+    return [
+        f"Mixed: some runs were made with fused kernels ({', '.join(sorted(found))}); their configurations say which."
+    ]
+
+
+def _about_scale(shelf: Shelf) -> list[str]:
+    size = shelf.plan.size
+    if size.scale == "paper" and size.steps is None:
+        return []
+    return [f"Made at the scale '{size.scale}': not comparable with the paper's numbers."]
+
+
+def _add_sums(shown: Shown, sheet: Sheet) -> None:
+    """Rows put together, on the scale of the reference's means; left out while nothing is whole."""
+    if sheet.reference is None:
+        return
+    for metric in ("UT", "HV"):
+        scale = aggregates.reference_scale(sheet, metric, sheet.reference)
+        try:
+            about = f"{metric} divided by the mean of {sheet.reference}"
+            over = aggregates.over_rows(sheet, metric, scale, about, _with_whole_cells(sheet, metric, scale))
+        except ValueError:
+            continue
+        shown.sheets.append(over)
+        figure = paper_figures.draw_profiles(aggregates.profiles(over), about, f"Performance profiles, {metric}")
+        sources = tuple(source for cell in sheet.cells.values() for source in cell.sources)
+        caption = f"Share of runs whose {about} exceeds a value; bands are 95 % intervals."
+        shown.plates.append(Plate(f"{sheet.name}-profiles-{slug(metric)}", caption, caption, figure, sources))
+
+
+def _with_whole_cells(sheet: Sheet, metric: str, scale: Mapping[str, float]) -> list[str]:
+    """Columns that have a whole cell in every row of the scale."""
+    whole = lambda column: all(
+        sheet.cell(row, column).is_whole and sheet.cell(row, column).has(metric) for row in scale
+    )
+    return [column for column in sheet.columns if scale and whole(column)]
+
+
+def _fronts(artefact: Artefact, shelf: Shelf, report: Path) -> Shown:
+    """Return vectors at the preferences that all methods of a domain were evaluated on, of every seed."""
+    panels, sources = {}, []
+    for row in artefact.rows:
+        found = {column: _evaluation(shelf, artefact, (row, column), report) for column in _columns(artefact, row)}
+        there = [one for one in found.values() if one is not None and one.returns is not None]
+        common = _common([one.preferences for one in there])
+        panels[row] = {column: _points(one, common) for column, one in found.items()}
+        sources += [source for one in there for source in one.sources]
+    figure = paper_figures.draw_fronts(panels, _axes(artefact), artefact.title)
+    caption = f"{artefact.title}. A point is the mean of the episodes of one seed under one preference."
+    return Shown(plates=[_plate(artefact, figure, caption, sources)])
+
+
+def _evaluation(shelf: Shelf, artefact: Artefact, place: tuple[str, str], report: Path) -> cells.Evaluation | None:
+    return cells.evaluation(cells.read_runs(shelf.paths(artefact.cells[place]), report))
+
+
+def _common(tables: Sequence[np.ndarray]) -> np.ndarray | None:
+    """The preferences that are rows of every table."""
+    if not tables:
+        return None
+    first, *others = tables
+    kept = [lam for lam in first if all(np.isclose(other, lam).all(axis=1).any() for other in others)]
+    return np.array(kept) if kept else None
+
+
+def _points(one: cells.Evaluation | None, common: np.ndarray | None) -> np.ndarray | None:
+    if one is None or one.returns is None or common is None:
+        return None
+    rows = [int(np.isclose(one.preferences, lam).all(axis=1).argmax()) for lam in common]
+    return one.returns[:, rows].reshape(-1, one.returns.shape[-1])
+
+
+def _growth(artefact: Artefact, shelf: Shelf, report: Path) -> Shown:
+    shown = Shown()
+    for lam in artefact.preferences:
+        panels, sources = _panels(artefact, shelf, report, partial(_path, lam=lam))
+        title = f"Return vectors over training under ({_words(lam)}), mean over seeds"
+        figure = paper_figures.draw_growth(panels, _axes(artefact), title)
+        name = f"{artefact.name}-{'-'.join(f'{round(100 * weight)}' for weight in lam)}"
+        shown.plates.append(Plate(name, title, f"{artefact.where}. {title}.", figure, tuple(sources)))
+    return shown
+
+
+def _path(runs: Sequence[Run], lam: tuple[float, ...]) -> Path2d | None:
+    """The steps nearest to fifteenths of the run: every 100 000 in the paper."""
+    curve = series.preference_curve(runs, lam)
+    if curve is None:
+        return None
+    goal = max(run.goal for run in runs)
+    wanted = goal * np.arange(1, SHOWN_STEPS + 1) / SHOWN_STEPS
+    nearest = [int(curve.steps[np.abs(curve.steps - step).argmin()]) for step in wanted if step <= curve.steps[-1]]
+    return series.preference_path(runs, lam, nearest)
+
+
+def _score_curves(artefact: Artefact, shelf: Shelf, report: Path) -> Shown:
+    metric = artefact.metrics[0]
+    panels, sources = _panels(artefact, shelf, report, partial(series.score_curve, score=metric.lower()))
+    figure = paper_figures.draw_curves(panels, f"{metric}, short protocol", artefact.title)
+    return Shown(plates=[_plate(artefact, figure, f"{artefact.where}. {artefact.title}: {OVER_SEEDS}", sources)])
+
+
+def _learning_curves(artefact: Artefact, shelf: Shelf, report: Path) -> Shown:
+    """A figure for each domain, a panel for each preference."""
+    shown = Shown()
+    for row in artefact.rows:
+        panels, sources = {}, []
+        for lam in artefact.preferences or _curve_preferences(artefact, row):
+            one, used = _panels(artefact, shelf, report, partial(series.preference_curve, lam=lam), [row])
+            panels[f"({_words(lam)})"] = one[row]
+            sources += used
+        title = f"{row}: return under a preference over training"
+        figure = paper_figures.draw_curves(panels, "lam . return", title)
+        name = f"{artefact.name}-{slug(row)}"
+        shown.plates.append(Plate(name, title, f"{artefact.where}. {title}: {OVER_SEEDS}", figure, tuple(sources)))
+    return shown
+
+
+def _curve_preferences(artefact: Artefact, row: str) -> list[tuple[float, ...]]:
+    """The paper's; the middle of the simplex where it has none."""
+    num = spec_of(artefact.cells[row, _columns(artefact, row)[0]].config()).num_objectives
+    rows = curve_preferences(num)
+    return [tuple(map(float, lam)) for lam in rows] if len(rows) else [(1 / num,) * num]
+
+
+def _single_curves(artefact: Artefact, shelf: Shelf, report: Path) -> Shown:
+    """Agents of single preferences: a panel for each domain and preference."""
+    panels, sources = {}, []
+    for row in artefact.rows:
+        columns = _columns(artefact, row)
+        for lam in dict.fromkeys(lam for column in columns for lam in _own(artefact.cells[row, column])):
+            one, used = _panels(artefact, shelf, report, partial(series.preference_curve, lam=lam), [row])
+            panels[f"{row}, ({_words(lam)})"] = one[row]
+            sources += used
+    figure = paper_figures.draw_curves(panels, "lam . return", artefact.title, columns=2)
+    return Shown(plates=[_plate(artefact, figure, f"{artefact.where}. {artefact.title}: {OVER_SEEDS}", sources)])
+
+
+def _own(wanted: Wanted) -> list[tuple[float, ...]]:
+    """The preferences that a run names."""
+    return [tuple(map(float, text.split(","))) for text in getattr(wanted.config().agent, "preferences", ())]
+
+
+def _panels(
+    artefact: Artefact,
+    shelf: Shelf,
+    report: Path,
+    make: Callable[[Sequence[Run]], T | None],
+    rows: Sequence[str] | None = None,
+) -> tuple[dict[str, dict[str, T | None]], list[Source]]:
+    """What is drawn of every cell, row by row, and the runs that it comes from."""
+    panels: dict[str, dict[str, T | None]] = {}
+    sources: list[Source] = []
+    for row in rows or artefact.rows:
+        panels[row] = {}
+        for column in _columns(artefact, row):
+            runs = cells.read_runs(shelf.paths(artefact.cells[row, column]), report)
+            panels[row][column] = make(runs)
+            sources += [] if panels[row][column] is None else [run.source for run in runs]
+    return panels, sources
+
+
+def _words(lam: Sequence[float]) -> str:
+    return ", ".join(f"{weight:.3g}" for weight in lam)
+
+
+def _columns(artefact: Artefact, row: str) -> list[str]:
+    return [column for column in artefact.columns if (row, column) in artefact.cells]
+
+
+def _axes(artefact: Artefact) -> dict[str, tuple[str, str]]:
+    """Row -> labels of its two objectives."""
+    found = {}
+    for row in artefact.rows:
+        known = find_domain(artefact.cells[row, _columns(artefact, row)[0]].domain)
+        labels = known.labels if known else ("objective 1", "objective 2")
+        found[row] = (labels[0], labels[1])
+    return found
+
+
+def _plate(artefact: Artefact, figure: Any, caption: str, sources: Sequence[Source]) -> Plate:
+    return Plate(artefact.name, artefact.title, caption, figure, tuple(sources))
+
+
+_SHOWS: dict[str, Callable[[Artefact, Shelf, Path], Shown]] = {
+    "scores": _scores,
+    "critic": lambda artefact, shelf, report: Shown([critic_sheet(artefact, shelf, report)]),
+    "fronts": _fronts,
+    "growth": _growth,
+    "score-curves": _score_curves,
+    "learning-curves": _learning_curves,
+    "single-curves": _single_curves,
+}

@@ -1,0 +1,131 @@
+"""Errors of the critics of a run (L_critic) and their file `critic.json`: measurements are added, none is lost."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from qpensieve.records.atomic import write_json
+from qpensieve.records.links import refuse_link
+from qpensieve.records.reading import interpreting, read_object
+
+FORMAT = 1
+"""Increased with every change of the file's layout."""
+
+
+@dataclass(frozen=True)
+class CriticRow:
+    """What was measured at one step under one preference; lists have an entry for each seed.
+
+    The norms are over the objectives that the critic has (sac and hybrid-sac: the one sum lam . r). What `error` to
+    `twins` mean says `metrics.critic.CriticError`.
+
+    Attributes:
+        step: Environment step of the parameters.
+        preference: The preference.
+        actions: How the actions of the pairs were drawn: policy or uniform.
+        pairs: Number of pairs (s, a) per seed.
+        rollouts: Returns per pair.
+        seed: Seed of the measurement.
+        horizon: Steps that were played after each pair, unless an episode terminated before.
+        rest: What the steps after the horizon could add at most, as a share of `value`.
+        ended: Share of rollouts that terminated within the horizon.
+    """
+
+    step: int
+    preference: list[float]
+    actions: str
+    pairs: int
+    rollouts: int
+    seed: int
+    error: list[float]
+    error_se: list[float]
+    noise: list[float]
+    rms: list[float]
+    value: list[float]
+    return_se: list[float]
+    bias: list[list[float]]
+    bias_se: list[list[float]]
+    scalar_bias: list[float]
+    scalar_bias_se: list[float]
+    twins: list[list[float]]
+    horizon: list[int]
+    rest: list[float]
+    ended: list[float]
+
+    @property
+    def key(self) -> tuple[int, tuple[float, ...], str]:
+        """What it is the measurement of; a second one takes its place."""
+        return self.step, tuple(self.preference), self.actions
+
+
+@dataclass(frozen=True)
+class CriticErrors:
+    """All measurements of a run, and what they are of.
+
+    Attributes:
+        domain: The domain.
+        algo: The method.
+        seeds: The seeds of the run.
+        discount: The discount of the critics.
+        objectives: What the critics have a value of, by name.
+        rows: The measurements.
+    """
+
+    domain: str
+    algo: str
+    seeds: list[int]
+    discount: float
+    objectives: list[str]
+    rows: list[CriticRow]
+
+    def joined(self, others: Iterable[CriticRow]) -> "CriticErrors":
+        """With further rows, in order of steps and preferences; one of the same key is replaced."""
+        by_key = {row.key: row for row in [*self.rows, *others]}
+        return replace(self, rows=[by_key[key] for key in sorted(by_key)])
+
+
+def add(path: Path, new: CriticErrors) -> CriticErrors:
+    """Add measurements to a file, which may not exist yet; returns all that it then holds."""
+    refuse_link(path)
+    known = load(path) if path.exists() else replace(new, rows=[])
+    joined = known.joined(new.rows)
+    write_json(path, {"format": FORMAT, **asdict(joined)})
+    return joined
+
+
+def load(path: Path) -> CriticErrors:
+    """The measurements in a file; FileError (a ValueError) if it holds something else."""
+    content = read_object(path)
+    with interpreting(path, "errors of critics"):
+        if content["format"] != FORMAT:
+            raise ValueError(f"its format must be {FORMAT}, got {content['format']!r}")
+        seeds = [int(seed) for seed in content["seeds"]]
+        rows = [_row(row, len(seeds)) for row in content["rows"]]
+        names = [str(name) for name in content["objectives"]]
+        domain, algo = str(content["domain"]), str(content["algo"])
+        return CriticErrors(domain, algo, seeds, float(content["discount"]), names, rows)
+
+
+_SINGLE = {"step": int, "actions": str, "pairs": int, "rollouts": int, "seed": int}
+"""Fields of a row that are one value each; all others are lists of numbers."""
+
+
+def _row(content: dict[str, Any], num_seeds: int) -> CriticRow:
+    single = {name: kind(content[name]) for name, kind in _SINGLE.items()}
+    names = [field.name for field in fields(CriticRow) if field.name not in _SINGLE]
+    lists = {name: _numbers(name, content[name]) for name in names}
+    for name, values in lists.items():
+        if not isinstance(values, list) or (name != "preference" and len(values) != num_seeds):
+            raise ValueError(f"{name} must have an entry for each of {num_seeds} seeds, got {values!r}")
+    return CriticRow(**single, **lists)
+
+
+def _numbers(name: str, value: Any) -> Any:
+    """The value, if it is a finite number or lists of such."""
+    if isinstance(value, list):
+        return [_numbers(name, each) for each in value]
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError(f"{name} must be finite numbers, got {value!r}")
+    return value

@@ -1,0 +1,140 @@
+"""L_critic as tables: of one run, and by steps beside the paper's; reads result files only."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from qpensieve.console import Row, format_count, format_number, format_spread, format_table
+from qpensieve.records import critic_errors
+from qpensieve.records.critic_errors import CriticErrors, CriticRow
+from qpensieve.records.folder import CRITIC
+
+PAPER_STEPS = (100_000, 500_000, 1_000_000, 1_500_000)
+"""Steps of the paper's tables."""
+PAPER: dict[str, dict[tuple[float, ...], tuple[float, ...]]] = {
+    "Hopper2d": {
+        (0.1, 0.9): (23.74, 43.59, 38.96, 41.47),
+        (0.3, 0.7): (22.21, 14.82, 15.10, 14.65),
+        (0.5, 0.5): (27.59, 14.45, 24.91, 11.59),
+        (0.7, 0.3): (47.54, 10.25, 15.17, 11.52),
+        (0.9, 0.1): (87.01, 46.95, 84.76, 31.96),
+    },
+    "HalfCheetah2d": {
+        (0.1, 0.9): (62.92, 139.39, 118.135, 92.35),
+        (0.3, 0.7): (134.1, 174.81, 132.305, 131.71),
+        (0.5, 0.5): (192.47, 113.20, 98.18, 90.07),
+        (0.7, 0.3): (169.70, 87.87, 83.21, 74.69),
+        (0.9, 0.1): (146.71, 66.92, 65.09, 63.85),
+    },
+}
+"""Domain -> preference -> the paper's L_critic at each of its steps, mean over five seeds."""
+
+
+def read(source: Path) -> CriticErrors:
+    """The measurements of a run folder, or of a file like its `critic.json`."""
+    path = source / CRITIC if source.is_dir() else source
+    if not path.exists():
+        raise FileNotFoundError(f"{source} holds no {CRITIC}: measure it with 'qpensieve critic {source}'")
+    return critic_errors.load(path)
+
+
+def paper_value(domain: str, preference: Sequence[float], step: int) -> float | None:
+    """The paper's L_critic, where it has one."""
+    table = PAPER.get(domain, {})
+    found = next((values for lam, values in table.items() if np.allclose(lam, preference)), None)
+    return None if found is None or step not in PAPER_STEPS else found[PAPER_STEPS.index(step)]
+
+
+def format_errors(errors: CriticErrors) -> str:
+    """What was measured of a run, for a terminal, and what the columns are."""
+    rows = rows_of(errors)
+    width = max(len(row["step"]) for row in rows)
+    # One column, because a wide table is broken and only its first column is repeated.
+    keyed = [{"step, preference": f"{row.pop('step'):>{width}}, {row.pop('preference')}", **row} for row in rows]
+    lines = [
+        format_table(keyed, show=_short),
+        f"Means over {_seeds(len(errors.seeds))}; after +- the standard error over pairs (s, a).",
+        "noise: what L_critic of an exact critic would be; rms: without the noise; |Q|: mean norm of the returns;",
+        "bias: Q less the return, above 0 where the critic overestimates.",
+    ]
+    return "\n".join(lines)
+
+
+def rows_of(errors: CriticErrors) -> list[Row]:
+    """The measurements of a run as rows of a table: means over seeds."""
+    is_mixed = len({row.actions for row in errors.rows}) > 1
+    rows = [_row_of(row, errors.objectives, is_mixed) for row in errors.rows]
+    papers = [paper_value(errors.domain, row.preference, row.step) for row in errors.rows]
+    if any(value is not None for value in papers):
+        rows = [row | {"paper": "-" if value is None else value} for row, value in zip(rows, papers, strict=True)]
+    return rows
+
+
+def _row_of(row: CriticRow, objectives: Sequence[str], is_mixed: bool) -> Row:
+    mean = lambda values: float(np.mean(values))
+    spread = lambda values, se: format_spread(mean(values), _pooled(se), _short)
+    bias, bias_se = np.array(row.bias), np.array(row.bias_se)
+    biases = {f"bias {name}": spread(bias[:, i], bias_se[:, i]) for i, name in enumerate(objectives)}
+    return {
+        "step": f"{row.step:,}",
+        "preference": _words(row.preference),
+        **({"actions": row.actions} if is_mixed else {}),
+        "L_critic": spread(row.error, row.error_se),
+        "noise": mean(row.noise),
+        "rms": mean(row.rms),
+        "|Q|": mean(row.value),
+        "L / |Q|": f"{mean(row.error) / mean(row.value):.0%}" if mean(row.value) > 0 else "-",
+        **({} if len(objectives) == 1 else {"bias lam . Q": spread(row.scalar_bias, row.scalar_bias_se)}),
+        **biases,
+    }
+
+
+def by_steps(measured: Sequence[CriticErrors], actions: str = "policy") -> list[Row]:
+    """L_critic of runs of one domain by preference and step, and the paper's beside it.
+
+    Cells are mean +- standard deviation over the seeds of all runs; "-" where no run
+    has measured a step and preference. Preferences are the paper's, where it has the domain.
+
+    Args:
+        measured: What `read` returned, of one run or of several, such as one for each seed.
+        actions: Which measurements: those with actions of the policy, or with uniform ones.
+    """
+    domains = sorted({errors.domain for errors in measured})
+    if len(domains) != 1:
+        raise ValueError(f"runs must be of one domain, got {', '.join(domains) or 'none'}")
+    rows = [row for errors in measured for row in errors.rows if row.actions == actions]
+    paper = PAPER.get(domains[0], {})
+    preferences = list(paper) or sorted({tuple(row.preference) for row in rows})
+    steps = sorted({row.step for row in rows})
+    return [
+        {"preference": _words(lam)}
+        | {format_count(step): _cell(rows, lam, step) for step in steps}
+        | {f"paper {format_count(step)}": paper[lam][i] for i, step in enumerate(PAPER_STEPS) if lam in paper}
+        for lam in preferences
+    ]
+
+
+def _cell(rows: Sequence[CriticRow], lam: Sequence[float], step: int) -> str:
+    found = [row.error for row in rows if row.step == step and np.allclose(row.preference, lam)]
+    values = np.concatenate(found) if found else np.zeros(0)
+    if values.size == 0:
+        return "-"
+    return format_spread(float(values.mean()), float(values.std()) if values.size > 1 else None, _short)
+
+
+def _short(value: float) -> str:
+    return format_number(value, 3)
+
+
+def _pooled(standard_errors: Sequence[float] | np.ndarray) -> float:
+    """The standard error of the mean over seeds, each of which has its own."""
+    return float(np.sqrt(np.square(standard_errors).sum()) / len(standard_errors))
+
+
+def _words(preference: Sequence[float]) -> str:
+    return ",".join(f"{x:g}" for x in preference)
+
+
+def _seeds(num: int) -> str:
+    return f"{num} seed{'s' * (num > 1)}"

@@ -1,0 +1,312 @@
+"""The figures of the paper as functions of plain arrays; a method has one colour, marker and line in all of them.
+
+A series that is None is missing: its name stands in the figure, never silently dropped.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+from jaxtyping import Float64, Int64
+
+from qpensieve.console import format_count
+from qpensieve.metrics import Profile, Summary
+from qpensieve.report import drawing
+from qpensieve.report.drawing import COLOURS, GREY
+
+# matplotlib is an extra and slow to import, so it is imported by the functions that draw.
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+else:
+    Axes = Figure = Any
+
+T = TypeVar("T")
+Panels = Mapping[str, Mapping[str, T | None]]
+"""Title of a panel -> name of a series -> what is drawn; None: it is missing."""
+COLUMNS = 3
+"""Panels in a row."""
+ROW_HEIGHT, ONE_HEIGHT = 2.55, 3.6
+"""Height of a row of panels, and of a panel that has a row for itself, inches."""
+HUNDRED_THOUSAND = 100_000
+
+
+@dataclass(frozen=True)
+class Style:
+    """How a method is drawn. Marker and line differ too: colour alone does not reach everyone."""
+
+    colour: str
+    marker: str
+    line: Any = "-"
+
+
+METHOD_STYLES: Mapping[str, Style] = MappingProxyType(
+    {
+        "qpensieve": Style(COLOURS[1], "o"),
+        "mosac": Style(COLOURS[0], "s", "--"),
+        "sac": Style(COLOURS[6], "^", ":"),
+        "hybridsac": Style(COLOURS[3], "D", "-."),
+        "cnder": Style(COLOURS[2], "v", (0, (5, 1, 1, 1))),
+        "envelope": Style(COLOURS[5], "P", (0, (3, 1))),
+        "pgmorl": Style(COLOURS[4], "X", (0, (1, 1))),
+        "pfa": Style(GREY, "<", (0, (6, 2))),
+    }
+)
+"""Name of a method, letters and digits alone -> style."""
+OTHER_STYLES = tuple(
+    Style(colour, marker, line)
+    for colour, marker, line in zip(COLOURS, "osDv^PX", ("-", "--", "-.", ":", "-", "--", "-."), strict=True)
+)
+"""Styles of series that are no methods, in their order: buffer sizes, for instance."""
+
+REPEATED = (("d", (0, (1, 2))), ("p", (0, (4, 1, 1, 1, 1, 1))), ("*", (0, (8, 2))))
+"""Marker and line of a method that stands in a figure again."""
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """A quantity over training.
+
+    Attributes:
+        steps: Environment steps, increasing.
+        values: One value per step and seed.
+        goal: Steps of the whole run; where the curve ends before, its end is marked. None: it is whole.
+    """
+
+    steps: Int64[np.ndarray, " t"]
+    values: Float64[np.ndarray, "t seed"]
+    goal: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Path2d:
+    """Return vectors of one preference over training.
+
+    Attributes:
+        steps: Environment steps.
+        returns: Two objectives each.
+    """
+
+    steps: Int64[np.ndarray, " t"]
+    returns: Float64[np.ndarray, "t 2"]
+
+
+@dataclass(frozen=True)
+class Spot:
+    """An interquartile mean with its interval.
+
+    Attributes:
+        summary: The statistics; None: the run has no such number.
+        mark: What is special about it, such as `at 300k of 1.5M`.
+    """
+
+    summary: Summary | None
+    mark: str = ""
+
+
+def draw_fronts(
+    panels: Panels[Float64[np.ndarray, "n 2"]],
+    objectives: Mapping[str, tuple[str, str]],
+    title: str = "",
+) -> Figure:
+    """Return vectors of several methods or sizes, two objectives (the paper's Q-Pensieve against 19 SACs).
+
+    Args:
+        panels: Domain -> method -> return vectors.
+        objectives: Domain -> labels of the two axes.
+        title: Title of the figure.
+    """
+    figure, axes, styles = _start(panels, title)
+    for where, name in zip(axes, panels, strict=True):
+        for label, points in panels[name].items():
+            style = styles[label]
+            if points is not None:
+                marks = {"marker": style.marker, "color": style.colour, "alpha": 0.75, "linewidths": 0.3}
+                where.scatter(points[:, 0], points[:, 1], s=26, label=label, edgecolors="white", **marks)
+        where.set_xlabel(objectives[name][0], fontsize=9)
+        where.set_ylabel(objectives[name][1], fontsize=9)
+    return _finish(figure, axes, panels)
+
+
+def draw_growth(panels: Panels[Path2d], objectives: Mapping[str, tuple[str, str]], title: str = "") -> Figure:
+    """Return vectors under one preference at several steps; the number at a marker is steps over 100 thousand.
+
+    Args:
+        panels: Domain -> method -> return vectors over training.
+        objectives: Domain -> labels of the two axes.
+        title: Title of the figure, with the preference.
+    """
+    figure, axes, styles = _start(panels, title)
+    for where, name in zip(axes, panels, strict=True):
+        for label, path in panels[name].items():
+            if path is not None:
+                _draw_path(where, path, styles[label], label)
+        where.set_xlabel(objectives[name][0], fontsize=9)
+        where.set_ylabel(objectives[name][1], fontsize=9)
+        where.margins(0.08)
+    return _finish(figure, axes, panels, "the number at a marker: hundred thousand steps")
+
+
+def draw_curves(panels: Panels[Curve], label: str, title: str = "", columns: int = COLUMNS) -> Figure:
+    """A quantity over training, mean and standard deviation over seeds; a panel per domain or preference.
+
+    Args:
+        panels: Domain or preference -> method -> curve.
+        label: What the vertical axis shows.
+        title: Title of the figure.
+        columns: Panels in a row.
+    """
+    from matplotlib.ticker import EngFormatter
+
+    figure, axes, styles = _start(panels, title, columns)
+    for i, (where, name) in enumerate(zip(axes, panels, strict=True)):
+        for series, curve in panels[name].items():
+            if curve is not None:
+                _draw_curve(where, curve, styles[series], series)
+        where.xaxis.set_major_formatter(EngFormatter(sep=""))
+        where.set_xlabel("environment steps", fontsize=9)
+        if i % columns == 0:
+            where.set_ylabel(label, fontsize=9)
+    return _finish(figure, axes, panels)
+
+
+def draw_profiles(profiles: Mapping[str, Profile | None], label: str, title: str = "") -> Figure:
+    """Performance profiles: share of runs above each score, with the bands of their intervals.
+
+    Args:
+        profiles: Method -> profile.
+        label: What the horizontal axis shows: the scaled score.
+        title: Title of the figure.
+    """
+    panels = {"": profiles}
+    figure, axes, styles = _start(panels, title, columns=1)
+    where = axes[0]
+    for name, profile in profiles.items():
+        if profile is not None:
+            style = styles[name]
+            where.plot(profile.taus, profile.share, color=style.colour, linestyle=style.line, linewidth=1.8, label=name)
+            where.fill_between(profile.taus, profile.low, profile.high, color=style.colour, alpha=0.15, linewidth=0)
+    where.set_xlabel(label, fontsize=10)
+    where.set_ylabel("share of runs with a higher score", fontsize=10)
+    where.set_ylim(-0.02, 1.02)
+    return _finish(figure, axes, panels)
+
+
+def draw_intervals(panels: Panels[Spot], label: str = "IQM, 95 % interval", title: str = "") -> Figure:
+    """Interquartile means with their intervals, a line per method, a panel per metric or domain.
+
+    Args:
+        panels: Metric or domain -> method -> statistics.
+        label: What the horizontal axis shows.
+        title: Title of the figure.
+    """
+    names = list(dict.fromkeys(name for series in panels.values() for name in series))
+    rows = -(-len(panels) // COLUMNS)
+    figure, axes, styles = _start(panels, title, height=rows * (0.9 + 0.28 * len(names)))
+    for i, (where, of) in enumerate(zip(axes, panels.values(), strict=True)):
+        for row, name in enumerate(names):
+            spot, style = of.get(name), styles[name]
+            summary = None if spot is None else spot.summary
+            said, below = "missing" if spot is None else spot.mark, 0.0 if summary is None else 0.32
+            at = where.get_yaxis_transform()
+            where.text(0.02, row + below, said, transform=at, color=GREY, fontsize=7, style="italic", va="center")
+            if summary is None:
+                continue
+            where.plot([summary.low, summary.high], [row, row], color=style.colour, linewidth=3, alpha=0.5)
+            where.plot(summary.iqm, row, marker=style.marker, color=style.colour, markersize=6.5)
+        where.set_yticks(range(len(names)), names if i % COLUMNS == 0 else [""] * len(names))
+        where.set_ylim(len(names) - 0.35, -0.5)
+        where.set_xlabel(label, fontsize=9)
+    return figure
+
+
+def styles_of(names: Sequence[str]) -> dict[str, Style]:
+    """Series -> style: a method's own; others take styles in their order.
+
+    A method that stands there twice, with two budgets, keeps its colour and changes marker and line.
+    """
+    others = iter(OTHER_STYLES * (1 + len(names) // len(OTHER_STYLES)))
+    styles: dict[str, Style] = {}
+    for name in names:
+        known = METHOD_STYLES.get(method_key(name))
+        if known is None:
+            styles[name] = next(others)
+        elif known not in styles.values():
+            styles[name] = known
+        else:
+            number = sum(style.colour == known.colour for style in styles.values())
+            styles[name] = Style(known.colour, *REPEATED[(number - 1) % len(REPEATED)])
+    return styles
+
+
+def method_key(name: str) -> str:
+    """A method's name as its key: `Q-Pensieve`, `qpensieve` and `PGMORL (4.5M steps)` are found."""
+    first = name.split("(")[0]
+    return "".join(character for character in first.lower() if character.isalnum())
+
+
+def _start(
+    panels: Panels[Any], title: str, columns: int = COLUMNS, height: float | None = None
+) -> tuple[Figure, list[Axes], dict[str, Style]]:
+    """An empty figure with a panel for each, and the style of every series."""
+    columns = min(columns, len(panels))
+    rows = -(-len(panels) // columns)
+    usual = rows * (ONE_HEIGHT if columns == 1 else ROW_HEIGHT)
+    figure = drawing.new_figure((height or usual) + 0.75)
+    axes = [drawing.style(figure.add_subplot(rows, columns, i + 1)) for i in range(len(panels))]
+    for where, name in zip(axes, panels, strict=True):
+        where.set_title(name, fontsize=9.5)
+        where.tick_params(labelsize=8)
+    if title:
+        drawing.set_title(figure, title)
+    return figure, axes, styles_of(list(dict.fromkeys(name for series in panels.values() for name in series)))
+
+
+def _finish(figure: Figure, axes: Sequence[Axes], panels: Panels[Any], note: str = "") -> Figure:
+    """Name what is missing in each panel, and add one legend for all, with a note above it."""
+    from matplotlib.lines import Line2D
+
+    for where, series in zip(axes, panels.values(), strict=True):
+        missing = [name for name, drawn in series.items() if drawn is None]
+        if missing:
+            where.set_title(where.get_title(), fontsize=9.5, pad=15)
+            text, above = f"missing: {', '.join(missing)}", ((0.5, 1.0), (0, 3), "axes fraction", "offset points")
+            where.annotate(text, *above, va="bottom", ha="center", fontsize=7.5, color=GREY, style="italic")
+    handles = {
+        label: handle for where in axes for handle, label in zip(*where.get_legend_handles_labels(), strict=True)
+    }
+    names = dict.fromkeys(name for series in panels.values() for name in series)
+    nothing = Line2D([], [], linestyle="none")
+    entries = [(handles.get(name, nothing), name if name in handles else f"{name}: missing") for name in names]
+    shapes, labels = zip(*entries, strict=True)
+    place = {"loc": "outside lower center", "ncols": min(4, len(labels))}
+    figure.legend(shapes, labels, title=note or None, title_fontsize=9, fontsize=9, frameon=False, **place)
+    return figure
+
+
+def _draw_path(where: Axes, path: Path2d, style: Style, label: str) -> None:
+    x, y = path.returns.T
+    where.plot(x, y, color=style.colour, linewidth=0.8, alpha=0.45)
+    where.plot(x, y, linestyle="none", marker=style.marker, markersize=9.5, color=style.colour, label=label, alpha=0.9)
+    for step, a, b in zip(path.steps.tolist(), x.tolist(), y.tolist(), strict=True):
+        number = f"{step / HUNDRED_THOUSAND:g}"
+        where.annotate(number, (a, b), color="white", fontsize=5.5, fontweight="bold", ha="center", va="center")
+
+
+def _draw_curve(where: Axes, curve: Curve, style: Style, label: str) -> None:
+    mean, std = curve.values.mean(axis=1), curve.values.std(axis=1)
+    if curve.values.shape[1] > 1:
+        where.fill_between(curve.steps, mean - std, mean + std, color=style.colour, alpha=0.15, linewidth=0)
+    where.plot(curve.steps, mean, color=style.colour, linestyle=style.line, linewidth=1.5, label=label)
+    if curve.goal is None or not len(curve.steps) or curve.steps[-1] >= curve.goal:
+        return
+    last = int(curve.steps[-1])
+    where.axvline(last, color=style.colour, linewidth=0.8, linestyle=(0, (1, 2)))
+    where.plot(last, mean[-1], marker="|", markersize=9, color=style.colour)
+    where.annotate(
+        f"{format_count(last)} of {format_count(curve.goal)}", (last, 0.02), (2, 0), ("data", "axes fraction"),
+        "offset points", fontsize=7, color=style.colour, rotation=90, va="bottom",
+        bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.5, "pad": 0.5},
+    )  # fmt: skip

@@ -1,0 +1,379 @@
+"""A table of the report, free of runs: rows and columns of cells with values per seed, and what is said about each.
+
+`sheet_text` and `sheet_page` write sheets; `cells` fills cells from runs.
+"""
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float64
+
+from qpensieve import metrics
+from qpensieve.console import format_count
+
+Values = Float64[np.ndarray, " seed"] | Float64[np.ndarray, "seed task"]
+"""One value per seed; NaN where a seed has none. [seed, task] in sheets over several domains."""
+Printed = tuple[float, float | None]
+"""Mean and standard deviation that a paper prints."""
+MISSING = "missing"
+"""What stands in the place of a cell without a run."""
+FULL, SHORT = "full protocol", "short protocol"
+"""Protocols of evaluation."""
+LARGE = 1e4
+"""Numbers from here on get a power of ten where the sheet sets none."""
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class Source:
+    """A run that numbers come from.
+
+    Attributes:
+        label: The run in words.
+        path: Its folder or exported file, relative to the report; empty: there is none to link to.
+        seeds: Its seeds.
+        machine: Machine in words.
+        commit: Commit of the code that made it.
+        config: Its configuration.
+        provenance: Versions and machine, as the run recorded them.
+    """
+
+    label: str
+    path: str = ""
+    seeds: tuple[int, ...] = ()
+    machine: str = ""
+    commit: str = ""
+    config: Mapping[str, Any] = field(default_factory=dict)
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def config_path(self) -> str:
+        """The file that holds its configuration, relative to the report; empty if there is none to link to."""
+        return self.path if self.path.endswith(".json") or not self.path else f"{self.path}/config.json"
+
+    @property
+    def anchor(self) -> str:
+        """Name of its section in the report; equal for equal runs, different for others."""
+        content = json.dumps([self.label, self.path, self.seeds, self.config, self.provenance], sort_keys=True)
+        return f"run-{slug(self.label)}-{hashlib.sha256(content.encode()).hexdigest()[:8]}"
+
+
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """What one method reached on one row, and what the paper prints there.
+
+    Attributes:
+        values: Metric -> values in the order of `seeds`. None: there is no run.
+        seeds: Seeds of the values.
+        step: Environment steps after which the values were measured.
+        goal: Environment steps of the whole run; a cell of fewer steps is marked.
+        sources: The runs that the values come from.
+        printed: Metric -> what the paper prints, in full (1021, not 10.21 of a table in hundreds).
+        note: What a reader must know of every number here.
+        notes: Metric -> the same of that metric alone.
+        protocol: Protocol of the evaluation; another than `FULL` is marked.
+        derived: Name of the sheet whose cells were put together here, in place of sources.
+    """
+
+    values: Mapping[str, Values] | None = None
+    seeds: tuple[int, ...] = ()
+    step: int = 0
+    goal: int = 0
+    sources: tuple[Source, ...] = ()
+    printed: Mapping[str, Printed] = field(default_factory=dict)
+    note: str = ""
+    notes: Mapping[str, str] = field(default_factory=dict)
+    protocol: str = FULL
+    derived: str = ""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is there and ran to its goal."""
+        return self.values is not None and self.step >= self.goal
+
+    def has(self, metric: str) -> bool:
+        """Whether any seed has a value of this metric."""
+        return self.values is not None and metric in self.values and bool(_is_there(self.values[metric]).any())
+
+    def of(self, metric: str) -> dict[int, np.ndarray]:
+        """Seed -> its value (or values, one per task), of the seeds that have one."""
+        if self.values is None or metric not in self.values:
+            return {}
+        values = self.values[metric]
+        there = _is_there(values)
+        return {
+            seed: np.asarray(value) for seed, value, is_there in zip(self.seeds, values, there, strict=True) if is_there
+        }
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A quantity that every cell may hold.
+
+    Attributes:
+        name: Name, the key of `Cell.values`.
+        powers: Row -> power of ten that its numbers are divided by, as the paper prints them; of other rows by size.
+        digits: Decimals.
+        is_lower_better: Whether smaller values are better.
+    """
+
+    name: str
+    powers: Mapping[str, int] = field(default_factory=dict)
+    digits: int = 2
+    is_lower_better: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Sheet:
+    """One table.
+
+    Attributes:
+        name: Name of its files: letters, digits, - and _.
+        title: Heading.
+        caption: What it shows.
+        rows: Names of the rows (domains).
+        columns: Names of the columns (methods).
+        metrics: What each row has a line of.
+        cells: (row, column) -> cell; what is not in it is missing.
+        notes: Sentences below the table.
+        reference: Column that the others are compared with; None: they are not.
+        row_notes: (row, metric) -> why numbers of this line do not compare with the paper's.
+        corner: Heading of the rows.
+        tasks: Names of the tasks where values are [seed, task].
+    """
+
+    name: str
+    title: str
+    caption: str
+    rows: Sequence[str]
+    columns: Sequence[str]
+    metrics: Sequence[Metric]
+    cells: Mapping[tuple[str, str], Cell]
+    notes: Sequence[str] = ()
+    reference: str | None = None
+    row_notes: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    corner: str = "domain"
+    tasks: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+    def cell(self, row: str, column: str) -> Cell:
+        """The cell, a missing one if there is none."""
+        return self.cells.get((row, column), Cell())
+
+
+@dataclass(frozen=True)
+class Facts:
+    """The statistics of one metric of one cell.
+
+    Attributes:
+        summary: Mean, deviation, interquartile mean and its interval; None if there is no value.
+        improvement: Probability of improvement on the reference over all pairs of seeds, and the ends of its interval.
+        gap: Difference to the reference over the seeds that both have; None if they share fewer than two.
+        is_best: Whether its mean is the best of the line.
+    """
+
+    summary: metrics.Summary | None = None
+    improvement: tuple[float, float, float] | None = None
+    gap: metrics.Difference | None = None
+    is_best: bool = False
+
+
+@dataclass(frozen=True)
+class View:
+    """One metric of one cell, as text.
+
+    Attributes:
+        mean: Mean and standard deviation as the paper prints them; `missing`; `-` where only this metric is missing.
+        details: Interquartile mean, probability of improvement, difference to the reference: a line each.
+        printed: What the paper prints; empty if nothing.
+        marks: What is special: the step reached, the protocol.
+        notes: What a reader must know.
+        is_best: Whether its mean is the best of the line.
+    """
+
+    mean: str
+    details: tuple[str, ...]
+    printed: str
+    marks: tuple[str, ...]
+    notes: tuple[str, ...]
+    is_best: bool
+
+
+def facts(sheet: Sheet, row: str, column: str, metric: Metric) -> Facts:
+    """The statistics of a metric of a cell."""
+    cell = sheet.cell(row, column)
+    if not cell.has(metric.name):
+        return Facts()
+    summary = metrics.summarize(np.stack(list(cell.of(metric.name).values())))
+    is_best = column in best_columns(sheet, row, metric)
+    if sheet.reference is None or column == sheet.reference:
+        return Facts(summary, is_best=is_best)
+    other = sheet.cell(row, sheet.reference)
+    if not other.has(metric.name) or not compares(cell, other):
+        return Facts(summary, is_best=is_best)
+    return Facts(summary, _improvement(cell, other, metric), _gap(cell, other, metric), is_best)
+
+
+def view(sheet: Sheet, row: str, column: str, metric: Metric) -> View:
+    """What a table shows of a metric of a cell."""
+    cell, power = sheet.cell(row, column), power_of(sheet, row, metric)
+    show = lambda value: format_scaled(value, power, metric.digits)
+    paper = " ± ".join(show(part) for part in cell.printed.get(metric.name, ()) if part is not None)
+    notes = tuple(dict.fromkeys(note for note in (cell.notes.get(metric.name, ""), cell.note) if note))
+    known = facts(sheet, row, column, metric)
+    if known.summary is None:
+        return View(MISSING if cell.values is None else "-", (), paper, (), notes, False)
+    summary = known.summary
+    mean = show(summary.mean) + (f" ± {show(summary.std)}" if summary.num_seeds > 1 else "")
+    seeds = "1 seed" if summary.num_seeds == 1 else f"{summary.num_seeds} seeds"
+    spread = f" [{show(summary.low)}, {show(summary.high)}]" if summary.num_seeds > 1 else ""
+    details = [f"IQM {show(summary.iqm)}{spread}, {seeds}"]
+    if known.improvement is not None:
+        details.append("P(better) {:.2f} [{:.2f}, {:.2f}]".format(*known.improvement))
+    if known.gap is not None:
+        gap = known.gap
+        pairs = f"{gap.num_pairs} seeds" + (f" x {len(sheet.tasks)}" if sheet.tasks else "")
+        ends = f"{'+' if gap.mean > 0 else ''}{show(gap.mean)} [{show(gap.low)}, {show(gap.high)}]"
+        details += [f"difference {ends}", f"better in {gap.probability:.0%} of {pairs}"]
+    return View(mean, tuple(details), paper, marks(cell), notes, known.is_best)
+
+
+def marks(cell: Cell) -> tuple[str, ...]:
+    """What is special about the values of a cell: the step reached, the protocol."""
+    partial = cell.values is not None and not cell.is_whole
+    step = (f"at {format_count(cell.step)} of {format_count(cell.goal)}",) if partial else ()
+    protocol = (cell.protocol,) if cell.values is not None and cell.protocol != FULL else ()
+    return step + protocol
+
+
+def compares(cell: Cell, other: Cell) -> bool:
+    """Whether values of two cells may be set against each other: one protocol, and both whole or at the same step."""
+    if cell.values is None or other.values is None or cell.protocol != other.protocol:
+        return False
+    return cell.step == other.step or (cell.is_whole and other.is_whole)
+
+
+def shared_seeds(cells: Sequence[Cell], metric: str) -> tuple[int, ...]:
+    """The seeds that have a value in every cell, in order."""
+    common = set.intersection(*(set(cell.of(metric)) for cell in cells)) if cells else set()
+    return tuple(sorted(common))
+
+
+def best_columns(sheet: Sheet, row: str, metric: Metric) -> list[str]:
+    """The columns with the best mean of a line, among whole cells of the full protocol; of one column none."""
+    sign = -1 if metric.is_lower_better else 1
+    cells = {column: sheet.cell(row, column) for column in sheet.columns}
+    means = {
+        column: sign * metrics.mean_std(np.stack(list(cell.of(metric.name).values())))[0]
+        for column, cell in cells.items()
+        if cell.is_whole and cell.protocol == FULL and cell.has(metric.name)
+    }
+    return [column for column, mean in means.items() if mean == max(means.values())] if len(means) > 1 else []
+
+
+def power_of(sheet: Sheet, row: str, metric: Metric) -> int:
+    """Power of ten that a line is printed in: the metric's own, or by the size of the largest number."""
+    if row in metric.powers:
+        return metric.powers[row]
+    cells = [sheet.cell(row, column) for column in sheet.columns]
+    means = [abs(float(np.mean(list(cell.of(metric.name).values())))) for cell in cells if cell.has(metric.name)]
+    means += [abs(cell.printed[metric.name][0]) for cell in cells if metric.name in cell.printed]
+    largest = max(means, default=0.0)
+    return math.floor(math.log10(largest)) if largest >= LARGE else 0
+
+
+def format_scaled(value: float, power: int, digits: int = 2) -> str:
+    """`value` in units of ten to `power`; never -0.00."""
+    text = f"{value / 10.0**power:.{digits}f}"
+    return text.removeprefix("-") if float(text) == 0 else text
+
+
+def lines(sheet: Sheet) -> Iterator[tuple[str, Metric, list[View]]]:
+    """Row, metric and what each column shows, line by line."""
+    for row in sheet.rows:
+        for metric in sheet.metrics:
+            yield row, metric, [view(sheet, row, column, metric) for column in sheet.columns]
+
+
+def sources_of(sheets: Sequence[Sheet]) -> list[Source]:
+    """Every run that a number comes from, once, by name."""
+    cells = [cell for sheet in sheets for cell in sheet.cells.values()]
+    return distinct(source for cell in cells for source in cell.sources)
+
+
+def distinct(sources: Iterator[Source] | Sequence[Source]) -> list[Source]:
+    """Each run once, by name."""
+    named = {source.anchor: source for source in sources}
+    return [named[anchor] for anchor in sorted(named)]
+
+
+def seeds_in_words(seeds: Sequence[int]) -> str:
+    """Seeds 0-4, or one by one where some between them are left out."""
+    if len(seeds) == 1:
+        return f"seed {seeds[0]}"
+    is_range = bool(seeds) and list(seeds) == list(range(seeds[0], seeds[0] + len(seeds)))
+    return f"seeds {seeds[0]}-{seeds[-1]}" if is_range else "seeds " + ", ".join(map(str, seeds))
+
+
+def check_name(kind: str, name: str) -> None:
+    """ValueError where the name of a sheet or figure cannot be that of its files."""
+    if not re.fullmatch(r"[A-Za-z0-9_-]+", name):
+        raise ValueError(f"the name of a {kind} is that of its files: letters, digits, - and _; got {name!r}")
+
+
+def slug(text: str) -> str:
+    """`text` as part of an address: lower-case letters, digits and hyphens."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "x"
+
+
+def _improvement(cell: Cell, other: Cell, metric: Metric) -> tuple[float, float, float]:
+    sides = [np.stack(list(one.of(metric.name).values())) for one in (cell, other)]
+    better, worse = sides[::-1] if metric.is_lower_better else sides
+    probability = metrics.probability_of_improvement(better, worse)
+    return probability, *metrics.improvement_interval(better, worse)
+
+
+def _gap(cell: Cell, other: Cell, metric: Metric) -> metrics.Difference | None:
+    """Cell minus other; the probability is that of being better, whichever way that is."""
+    shared = shared_seeds([cell, other], metric.name)
+    if len(shared) < 2:
+        return None
+    ours, theirs = (np.stack([one.of(metric.name)[seed] for seed in shared]) for one in (cell, other))
+    gap = metrics.paired_difference(ours, theirs)
+    if not metric.is_lower_better:
+        return gap
+    low, high = 1 - gap.probability_high, 1 - gap.probability_low
+    return replace(gap, probability=1 - gap.probability, probability_low=low, probability_high=high)
+
+
+def _is_there(values: Values) -> Bool[np.ndarray, " seed"]:
+    return np.asarray(np.isfinite(values.reshape(len(values), -1)).all(axis=1))
+
+
+def _check(sheet: Sheet) -> None:
+    """ValueError where parts of a sheet do not fit each other."""
+    check_name("sheet", sheet.name)
+    for what, names in (("rows", sheet.rows), ("columns", sheet.columns)):
+        if len(set(names)) != len(names) or not names:
+            raise ValueError(f"{sheet.name}: {what} must have different names, one or more; got {list(names)}")
+    if sheet.reference is not None and sheet.reference not in sheet.columns:
+        raise ValueError(f"{sheet.name}: the reference must be one of {list(sheet.columns)}, got {sheet.reference!r}")
+    for (row, column), cell in sheet.cells.items():
+        where = f"{sheet.name}, cell {row}, {column}"
+        if row not in sheet.rows or column not in sheet.columns:
+            raise ValueError(f"{where}: there is no such row and column")
+        if len(set(cell.seeds)) != len(cell.seeds):
+            raise ValueError(f"{where}: a seed stands twice in {cell.seeds}")
+        for name, values in (cell.values or NOTHING).items():
+            wanted = (len(cell.seeds), *((len(sheet.tasks),) if sheet.tasks else ()))
+            if values.shape != wanted:
+                raise ValueError(f"{where}: {name} must have the shape {wanted}, got {values.shape}")

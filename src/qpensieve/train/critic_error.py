@@ -1,0 +1,386 @@
+"""L_critic: the critics of a run against Monte-Carlo returns of the policy whose values they learn.
+
+States are those that the policy visits in fresh episodes. From each of them an action is taken, and then the policy is
+followed, several times, as the critics' target has it: discounted, with the entropy bonus of every later action, beyond
+time limits, up to a real end or until what is left is negligible. So an exact critic would equal the expected return.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any, Literal, get_args
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Float32, Float64, Int64, Key
+
+from qpensieve import config as configs
+from qpensieve.config import RunConfig
+from qpensieve.envs import LaneOptions, Lanes, make_lanes
+from qpensieve.envs.parts import join_states, split_state
+from qpensieve.envs.simulator import State
+from qpensieve.learning.agents import over_agents
+from qpensieve.learning.serving import nearest
+from qpensieve.learning.streams import Purpose, derived_seed, generator
+from qpensieve.methods import METHODS, make_algorithm
+from qpensieve.metrics.critic import critic_error
+from qpensieve.preferences import check_preference, parse_preference
+from qpensieve.records.critic_errors import CriticErrors, CriticRow
+from qpensieve.records.trees import arrays_to_tree, tree_to_arrays
+from qpensieve.train.evaluate import curve_preferences
+from qpensieve.train.session import Arrays, check_finite, environment_errors
+from qpensieve.types import ActionValues, Algorithm, EnvSpec
+
+TOLERANCE = 1e-3
+"""Rollouts are long enough when the rest could add less than this share of the value."""
+FAINTEST = 1e-6
+"""They end at the latest when the discount has become this small: values near 0 would never be long enough."""
+UNLIMITED = 1000
+"""Steps within which states are drawn where an environment says no time limit."""
+PAPER_PREFERENCES = ((0.1, 0.9), (0.3, 0.7), (0.5, 0.5), (0.7, 0.3), (0.9, 0.1))
+"""The preferences of the paper's tables."""
+Draw = Literal["policy", "uniform"]
+_NOISE, _BEGIN, _LANE, _ACTION = range(4)
+"""What a stream of a measurement is for; the first of its numbers."""
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """Which pairs (s, a) the critics are asked about, and how often each is followed.
+
+    Attributes:
+        pairs: Pairs per seed and preference, each from episodes of its own.
+        rollouts: Returns per pair; policies that are not random need one.
+        actions: How the action of a pair is drawn: by the policy, or uniformly.
+        seed: Seed of all of it; equal seeds give equal numbers.
+    """
+
+    pairs: int = 64
+    rollouts: int = 4
+    actions: Draw = "policy"
+    seed: int = 0
+
+    def check(self) -> None:
+        """Refuse what cannot be measured."""
+        for name in ("pairs", "rollouts"):
+            if getattr(self, name) < 2:
+                raise ValueError(f"{name} must be at least 2, or there is no standard error; got {getattr(self, name)}")
+        if self.actions not in get_args(Draw):
+            raise ValueError(f"actions must be {' or '.join(get_args(Draw))}, got {self.actions!r}")
+        if self.seed < 0:
+            raise ValueError(f"seed must not be negative, got {self.seed}")
+
+
+@dataclass(frozen=True, eq=False)
+class _Played:
+    """Returns of all rollouts of every preference, and how they were played."""
+
+    returns: Float64[np.ndarray, "p pairs rollouts d"]
+    horizon: Int64[np.ndarray, " p"]
+    rest: Float64[np.ndarray, " p"]
+    ended: Float64[np.ndarray, " p"]
+
+
+class CriticMeter:
+    """Measures critics of one configuration under some preferences; close it to end threads of the environments.
+
+    Args:
+        config: The configuration of the run.
+        preferences: Under which to measure, as numbers or as text such as 0.9,0.1. None: the paper's, or those that
+            the agents have of their own.
+        sampling: What to ask them about.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        preferences: Any = None,
+        sampling: Sampling = Sampling(),  # noqa: B008 (frozen)
+    ):
+        sampling.check()
+        self.config, self.spec = config, configs.spec_of(config)
+        self._algorithm, self._measured = _algorithm_of(config, self.spec)
+        self._sampling, self._discount = sampling, self._algorithm.discount
+        self.num_rollouts = sampling.rollouts if self._measured.is_sampled else 1
+        """Returns of each pair: one where the policy is not random."""
+        self.preferences = _preferences(preferences, self._algorithm, self.spec)
+        self._lam = jnp.asarray(self.preferences, jnp.float32)
+        self._act, self._values = _compiled(self._measured, self._algorithm.acting.action_size)
+        num = len(self.preferences) * sampling.pairs
+        self._visiting = make_lanes(config.domain, num, 0)
+        alone = LaneOptions(autoreset=False, time_limit=False)
+        self._rolling = make_lanes(config.domain, num * self.num_rollouts, 0, alone)
+
+    @property
+    def num_visited(self) -> int:
+        """Steps within which states are drawn."""
+        return self.spec.max_steps or UNLIMITED
+
+    def errors(self, rows: Sequence[CriticRow]) -> CriticErrors:
+        """Rows that were measured, and what they are of."""
+        config = self.config
+        names = ["lam . r"] if self._measured.is_scalar else list(self.spec.objectives)
+        return CriticErrors(config.domain_id, config.algo, config.seed_list, self._discount, names, list(rows))
+
+    @property
+    def most_steps(self) -> int:
+        """Steps of the longest measurement of a seed."""
+        return self.num_visited + math.ceil(math.log(FAINTEST) / math.log(self._discount))
+
+    def measure(
+        self, parameters: Arrays, step: int, told: Callable[[int, int], object] = lambda seed, done: None
+    ) -> list[CriticRow]:
+        """The errors of all seeds, a row for each preference.
+
+        Args:
+            parameters: What `Session.parameters` returned.
+            step: The environment step that it was at.
+            told: Called with the number of the seed and the steps played for it, at most `most_steps`.
+        """
+        agents = _agents(self._algorithm, self.config, self.spec, parameters)
+        with environment_errors(f"while the critics of step {step} were measured"):
+            per_seed = [self._measure_seed(agents, row, step, partial(told, row)) for row in range(self.config.seeds)]
+        return [
+            CriticRow(
+                step=step,
+                preference=lam.tolist(),
+                actions=self._sampling.actions,
+                pairs=self._sampling.pairs,
+                rollouts=self.num_rollouts,
+                seed=self._sampling.seed,
+                **{name: [of_seed[i][name] for of_seed in per_seed] for name in per_seed[0][i]},
+            )
+            for i, lam in enumerate(self.preferences)
+        ]
+
+    def close(self) -> None:
+        self._visiting.close()
+        self._rolling.close()
+
+    def _measure_seed(self, agents: Any, row: int, step: int, told: Callable[[int], object]) -> list[dict[str, Any]]:
+        """What is measured of one seed, for every preference."""
+        seed, own = self.config.seed_list[row], self._algorithm.preferences
+        first = row * self._algorithm.agents_per_seed
+        chosen = first + (np.zeros(len(self._lam), int) if own is None else nearest(own, self.preferences))
+        states = jax.device_put(jax.tree.map(lambda leaf: leaf[chosen], agents))
+        follow = _Followed(self._act, states, self._lam, self._keys(seed))
+
+        saved, obs = self._visit(follow, seed, told)
+        actions = self._first_actions(follow, seed, obs)
+        values = np.asarray(self._values(states, self._lam, obs, actions), np.float64)
+        check_finite("a value of the critics", values, lambda _: f"seed {seed}", step)
+        played = self._play(follow, saved, actions, told)
+        return [self._compare(values[i], played, i) for i in range(len(values))]
+
+    def _compare(self, values: Float64[np.ndarray, "twins pairs d"], played: _Played, i: int) -> dict[str, Any]:
+        lam = np.ones(1) if self._measured.is_scalar else self.preferences[i]
+        error = critic_error(values, played.returns[i], lam)
+        numbers = {name: np.asarray(value).tolist() for name, value in vars(error).items()}
+        how = {"horizon": played.horizon, "rest": played.rest, "ended": played.ended}
+        return numbers | {name: value[i].item() for name, value in how.items()}
+
+    def _keys(self, seed: int) -> Key[Array, " p"]:
+        """The key of each preference, so that its numbers do not depend on the others."""
+        rows = range(len(self.preferences))
+        seeds = [derived_seed(self._sampling.seed, Purpose.CRITIC, _NOISE, seed, row) for row in rows]
+        return jax.vmap(jax.random.key)(jnp.asarray(np.array(seeds, np.uint32)))
+
+    def _visit(
+        self, follow: "_Followed", seed: int, told: Callable[[int], object]
+    ) -> tuple[State, Float32[np.ndarray, "p pairs obs"]]:
+        """States of the policy's own episodes, each at a random one of the first `num_visited` steps.
+
+        Every lane begins so late that all are at their states at the same moment; what it did before does not count.
+        """
+        lanes, num, total = self._visiting, self._sampling.pairs, self.num_visited
+        rows = range(len(self.preferences))
+        derive = lambda row, pair: derived_seed(self._sampling.seed, Purpose.CRITIC, _LANE, seed, row, pair)
+        lanes.reseed([derive(row, pair) for row in rows for pair in range(num)])
+        streams = [generator(self._sampling.seed, Purpose.CRITIC, _BEGIN, seed, row) for row in rows]
+        begins = total - np.concatenate([stream.integers(total, size=num) for stream in streams])
+        lanes.reset()
+        for t in range(total):  # not from the first begin on: numbers of a lane must not depend on the others
+            lanes.reset(begins == t)
+            actions, _ = follow.act(self._grouped(lanes), t)
+            lanes.step(self._decoded(actions))
+            told(t + 1)
+        lanes.reset(begins == total)
+        return lanes.state(), self._grouped(lanes)
+
+    def _first_actions(
+        self, follow: "_Followed", seed: int, obs: Float32[np.ndarray, "p pairs obs"]
+    ) -> Float32[np.ndarray, "p pairs a"]:
+        """The actions of the pairs, as the replay stores them."""
+        if self._sampling.actions == "policy":
+            return follow.act(obs, self.num_visited)[0]
+        streams = [generator(self._sampling.seed, Purpose.CRITIC, _ACTION, seed, row) for row in range(len(obs))]
+        return np.stack([self._algorithm.acting.draw_actions(stream, obs.shape[1]) for stream in streams])
+
+    def _play(
+        self, follow: "_Followed", saved: State, first: Float32[np.ndarray, "p pairs a"], told: Callable[[int], object]
+    ) -> _Played:
+        """Follow the policy from every pair, as often as asked."""
+        lanes, tally = self._rolling, _Tally(self._discount, first.shape[0], self._num_values, self._rows)
+        lanes.restore(_repeated(saved, first.shape[0] * first.shape[1], self.num_rollouts))
+        actions, bonus = np.repeat(first, self.num_rollouts, axis=1), np.zeros((len(first), self._rows))
+        start = self.num_visited + 1  # of the noise: those before have gone into visiting and first actions
+        while True:
+            is_running = lanes.running.reshape(bonus.shape).copy()  # the step changes it, and its last reward counts
+            reward = self._valued(lanes.step(self._decoded(actions)).reward).reshape(*bonus.shape, -1)
+            tally.add(np.where(is_running[..., None], reward + bonus[..., None], 0.0))
+            told(self.num_visited + tally.num_steps)
+            if tally.is_enough(lanes.running.reshape(bonus.shape)):
+                break
+            lanes.rest(np.repeat(~tally.is_open, self._rows))
+            actions, bonus = follow.act(self._grouped(lanes), start + tally.num_steps)
+        returns = tally.returns.reshape(*first.shape[:2], self.num_rollouts, -1)
+        return _Played(returns, tally.horizon, tally.rest, tally.ended)
+
+    @property
+    def _rows(self) -> int:
+        """Rollouts of one preference."""
+        return self._sampling.pairs * self.num_rollouts
+
+    @property
+    def _num_values(self) -> int:
+        return 1 if self._measured.is_scalar else self.spec.num_objectives
+
+    def _valued(self, reward: Float64[np.ndarray, "n d"]) -> Float64[np.ndarray, "n objectives"]:
+        """The rewards as the critics learn them."""
+        if not self._measured.is_scalar:
+            return reward
+        lam = np.repeat(self.preferences, self._rows, axis=0)
+        return (reward * lam).sum(axis=1, keepdims=True)
+
+    def _grouped(self, lanes: Lanes) -> Float32[np.ndarray, "p rows obs"]:
+        return lanes.obs.reshape(len(self.preferences), -1, self.spec.obs_size)
+
+    def _decoded(self, actions: Float32[np.ndarray, "p rows a"]) -> Float32[np.ndarray, "n act"]:
+        decoded = self._algorithm.acting.decode(actions)
+        return decoded.reshape(-1, decoded.shape[-1])
+
+
+class _Tally:
+    """Discounted sums of every rollout of each preference; a preference is closed once its sums are long enough."""
+
+    def __init__(self, discount: float, num_preferences: int, num_values: int, num_rollouts: int):
+        self._discount, self._weight, self.num_steps = discount, 1.0, 0
+        self.returns = np.zeros((num_preferences, num_rollouts, num_values))
+        self.horizon = np.zeros(num_preferences, np.int64)
+        self.rest, self.ended = np.zeros((2, num_preferences))
+        self._largest = np.zeros(num_preferences)
+        self.is_open = np.ones(num_preferences, bool)
+
+    def add(self, paid: Float64[np.ndarray, "p rollouts d"]) -> None:
+        """What the next step has paid, bonus included."""
+        self.returns[self.is_open] += self._weight * paid[self.is_open]
+        self.horizon[self.is_open] += 1
+        self._largest = np.maximum(self._largest, np.linalg.norm(paid, axis=2).max(axis=1))
+        self._weight *= self._discount
+        self.num_steps += 1
+
+    def is_enough(self, is_running: Bool[np.ndarray, "p rollouts"]) -> bool:
+        """Whether nothing is left that counts: no step may pay more than the largest so far, for ever."""
+        bound = self._weight * self._largest / (1.0 - self._discount) * is_running.any(axis=1)
+        value = np.linalg.norm(self.returns, axis=2).mean(axis=1)
+        share = np.divide(bound, value, out=np.where(bound > 0, np.inf, 0.0), where=value > 0)
+        is_closing = self.is_open & ((share <= TOLERANCE) | (self._weight <= FAINTEST))
+        self.rest[is_closing] = np.minimum(share, np.finfo(float).max)[is_closing]
+        self.ended[is_closing] = 1.0 - is_running[is_closing].mean(axis=1)
+        self.is_open &= ~is_closing
+        return not self.is_open.any()
+
+
+@dataclass(frozen=True, eq=False)
+class _Followed:
+    """The policy of one seed under every preference."""
+
+    function: Callable[..., tuple[Array, Array]]
+    states: Any
+    lam: Float[Array, "p d"]
+    keys: Key[Array, " p"]
+
+    def act(
+        self, obs: Float32[np.ndarray, "p rows obs"], t: int
+    ) -> tuple[Float32[np.ndarray, "p rows a"], Float32[np.ndarray, "p rows"]]:
+        """Actions as the replay stores them, and their bonus; the noise is the `t`-th."""
+        actions, bonus = self.function(self.states, self.lam, self.keys, obs, t)
+        return np.asarray(actions), np.asarray(bonus)
+
+
+@lru_cache(maxsize=4)
+def _compiled(measured: ActionValues[Any], size: int) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """How to act, with actions of `size`, and how to value, for groups of rows that share a state and a preference.
+
+    Kept, because a second meter of the same method then compiles nothing.
+    """
+    rows_of = lambda lam, s: jnp.broadcast_to(lam, (s.shape[0], lam.shape[0]))
+
+    def act(args: Any) -> tuple[Array, Array]:
+        state, lam, key, s = args
+        return measured.act(state, s, rows_of(lam, s), jax.random.normal(key, (s.shape[0], size)))
+
+    def value(args: Any) -> Array:
+        state, lam, s, a = args
+        return measured.values(state, s, a, rows_of(lam, s))
+
+    def act_all(states: Any, lam: Any, keys: Any, s: Any, t: Any) -> tuple[Array, Array]:
+        return over_agents(act, (states, lam, jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, t), s))
+
+    def value_all(states: Any, lam: Any, s: Any, a: Any) -> Array:
+        return over_agents(value, (states, lam, s, a))
+
+    return jax.jit(act_all), jax.jit(value_all)
+
+
+def _algorithm_of(config: RunConfig, spec: EnvSpec) -> tuple[Algorithm[Any], ActionValues[Any]]:
+    fitting = [name for name, method in METHODS.items() if not method.is_population]
+    advice = f"there are some in runs of {', '.join(fitting)}"
+    if config.method.is_population:
+        raise ValueError(f"{config.algo} has no critic Q(s, a; lam) to measure, only values of states: {advice}")
+    algorithm = make_algorithm(config.algo, config.agent, spec)
+    if algorithm.action_values is None:
+        raise ValueError(f"{config.algo} does not say what its critic learns (Algorithm.action_values): {advice}")
+    return algorithm, algorithm.action_values
+
+
+def _preferences(asked: Any, algorithm: Algorithm[Any], spec: EnvSpec) -> Float64[np.ndarray, "p d"]:
+    """The preferences asked for, checked; or the agents' own; or the paper's, those of its curves, or the middle."""
+    num, own = spec.num_objectives, algorithm.preferences
+    if asked is None:
+        if own is not None:
+            return own
+        curves = np.array(PAPER_PREFERENCES) if num == 2 else curve_preferences(num)
+        return curves if len(curves) else np.full((1, num), 1.0 / num)
+    numbers = [parse_preference(each, num) if isinstance(each, str) else each for each in asked]
+    lam = np.atleast_2d(check_preference(numbers, num))
+    if lam.ndim > 2 or lam.size == 0:
+        raise ValueError(f"preferences must be one, or rows of them, got shape {lam.shape}")
+    if own is not None:
+        _check_own(lam, own)
+    return lam
+
+
+def _check_own(lam: Float64[np.ndarray, "p d"], own: Float64[np.ndarray, "agents d"]) -> None:
+    is_own = np.array([np.isclose(row, own).all(axis=1).any() for row in lam], bool)
+    if not is_own.all():
+        words = lambda rows: " ".join(",".join(f"{x:g}" for x in row) for row in rows)
+        raise ValueError(f"preferences must be those that have an agent: {words(own)}; got {words(lam[~is_own])}")
+
+
+def _agents(algorithm: Algorithm[Any], config: RunConfig, spec: EnvSpec, parameters: Arrays) -> Any:
+    """The states of all agents, on the host; optimisers, which parameters leave out, are zeros."""
+    num = config.seeds * algorithm.agents_per_seed
+    keys = jax.random.split(jax.random.key(0), num)
+    shapes = jax.eval_shape(jax.vmap(algorithm.init), keys, jnp.zeros((num, spec.num_objectives)))
+    like = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
+    unused = {name: leaf for name, leaf in tree_to_arrays(like).items() if ".optimizers" in name}
+    return arrays_to_tree(like, unused | parameters)
+
+
+def _repeated(state: State, num_lanes: int, times: int) -> State:
+    """The state of so many copies of every lane, the copies of a lane beside each other."""
+    alone = split_state(state, np.arange(num_lanes + 1))
+    return join_states([one for one in alone for _ in range(times)])

@@ -1,0 +1,122 @@
+"""The commands `qpensieve paper` and `qpensieve sweep`, from the words to the files."""
+
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from qpensieve.cli import main
+from qpensieve.experiments import commands
+from qpensieve.experiments.executors.local import Local
+from qpensieve.records import evaluations
+
+SWEEP = """
+[run]
+preset = "quick"
+seeds = 1
+steps = 200
+random_steps = 100
+hidden = 16
+batch_size = 16
+eval_period = 100
+parameters_period = 100
+eval_stride = 50
+full_eval_stride = 50
+full_eval_episodes = 1
+push_after = 50
+push_period = 50
+[grid]
+domain = ["DST2d"]
+num_snapshots = [0, 2]
+"""
+
+
+def run(*words: str) -> None:
+    main(list(words))
+
+
+class TestShownAtOnce:
+    def test_list_names_every_artefact(self, capsys: pytest.CaptureFixture[str]):
+        run("paper", "list")
+        text = capsys.readouterr().out
+        assert "push-interval" in text
+        assert "79 runs in all" in text
+
+    def test_plan_names_runs_and_costs(self, capsys: pytest.CaptureFixture[str], tmp_path: Path):
+        run("paper", "plan", "envelope", "--only", "DST2d", "--out", str(tmp_path))
+        text = capsys.readouterr().out
+        assert "DST2d-envelope-s0-4" in text
+        assert "2 runs in" in text
+        assert "on 64 H200s" in text
+
+    def test_status_of_nothing(self, capsys: pytest.CaptureFixture[str], tmp_path: Path):
+        run("paper", "status", "envelope", "--out", str(tmp_path))
+        assert "0 of 4 done" in capsys.readouterr().out
+
+    @pytest.mark.parametrize(
+        ("words", "message"),
+        [
+            (["plan", "table7"], "unknown table or figure 'table7': use table1"),
+            (["plan", "--only", "Pong"], "no run of 'Pong'"),
+            (["plan", "--seeds", "0"], "seeds must be at least 1, got 0"),
+            (["report", "--results", "nowhere"], "nowhere does not exist"),
+            (["rnu"], "did you mean 'qpensieve paper run'"),
+        ],
+    )
+    def test_mistakes_are_named(self, words: list[str], message: str, capsys: pytest.CaptureFixture[str]):
+        with pytest.raises(SystemExit) as ended:
+            run("paper", *words)
+        assert ended.value.code == 1
+        assert message in capsys.readouterr().err
+
+
+def test_all_artefacts_of_a_domain_from_the_command_to_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    words = ("--scale", "smoke", "--only", "DST2d", "--out", str(tmp_path))
+    run("paper", "run", *words)
+    page = Path(capsys.readouterr().out.strip())
+    assert "at the scale &#x27;smoke&#x27;" in page.read_text()
+    table = (page.parent / "tables" / "table1.md").read_text()
+    assert "missing" not in table
+    run("paper", "status", *words)
+    assert "11 of 11 done" in capsys.readouterr().out
+
+    # Lost results are made again, with the same numbers; what is there stays.
+    lost, kept = tmp_path / "DST2d-mosac-s0-1", tmp_path / "DST2d-qpensieve-s0-1" / "run"
+    before, age = evaluations.load(lost / "run" / "evaluations.npz"), kept.stat().st_mtime_ns
+    shutil.rmtree(lost)
+    run("paper", "run", *words)
+    np.testing.assert_array_equal(evaluations.load(lost / "run" / "evaluations.npz").full_returns, before.full_returns)
+    assert kept.stat().st_mtime_ns == age
+
+
+class TestSweep:
+    def test_plan_run_and_report(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+        plan = tmp_path / "mine.toml"
+        plan.write_text(SWEEP)
+        out = str(tmp_path / "runs")
+        run("sweep", str(plan), "--out", out, "--only-plan")
+        assert "2 runs in" in capsys.readouterr().out
+        run("sweep", str(plan), "--out", out, "--quiet")
+        page = Path(capsys.readouterr().out.strip())
+        assert "num_snapshots 2" in page.read_text()
+
+    def test_a_run_that_fails_is_named_with_its_log_and_others_go_on(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ):
+        program = tmp_path / "worker.py"
+        program.write_text(
+            "import sys; open(sys.argv[1] + '/log-0001.txt', 'w').write('the disk is on fire'); sys.exit(1)"
+        )
+        words = (sys.executable, str(program))
+        monkeypatch.setattr(commands.Where, "executor", lambda where, root: Local(where.at_once, program=words))
+        plan = tmp_path / "mine.toml"
+        plan.write_text(SWEEP)
+        with pytest.raises(SystemExit) as ended:
+            run("sweep", str(plan), "--out", str(tmp_path / "runs"), "--quiet", "--tries", "2")
+        assert ended.value.code == 1
+        told = capsys.readouterr().err
+        assert "2 of 2 runs have failed" in told
+        assert "2 attempts brought it no further; the last ended with code 1" in told
+        assert "the disk is on fire" in told

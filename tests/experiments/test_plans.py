@@ -1,0 +1,76 @@
+"""Which run folders a plan needs, with those there already counted in."""
+
+from pathlib import Path
+
+import pytest
+
+from qpensieve.experiments.artefacts import Artefact, Wanted
+from qpensieve.experiments.paper import ARTEFACTS
+from qpensieve.experiments.plans import Size, find_artefacts, make_plan, missing_seeds
+
+ONE = Artefact("one", "One run", "here", "scores", {("DST2d", "Q-Pensieve"): Wanted("DST2d")})
+
+
+def names(root: Path, size: Size) -> list[str]:
+    return [task.name for task in make_plan([ONE], size, root).tasks]
+
+
+def test_the_whole_paper_is_79_folders(tmp_path: Path):
+    plan = make_plan(list(ARTEFACTS.values()), Size("smoke"), tmp_path)
+    assert len(plan.tasks) == len({task.name for task in plan.tasks}) == 79
+    critics = {task.config.domain for task in plan.tasks if task.then == ("critic",)}
+    assert critics == {"Hopper2d", "HalfCheetah2d"}
+
+
+def test_more_seeds_are_another_folder(tmp_path: Path):
+    assert names(tmp_path, Size("smoke", seeds=2)) == ["DST2d-qpensieve-s0-1"]
+    (tmp_path / "DST2d-qpensieve-s0-1").mkdir()
+    assert names(tmp_path, Size("smoke", seeds=5)) == ["DST2d-qpensieve-s0-1", "DST2d-qpensieve-s2-4"]
+    assert names(tmp_path, Size("smoke", seeds=1)) == ["DST2d-qpensieve-s0-1"]
+    tasks = make_plan([ONE], Size("smoke", seeds=5), tmp_path).tasks
+    assert [seed for task in tasks for seed in task.config.seed_list] == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("there", "missing"),
+    [
+        ([], [range(6)]),
+        ([range(2, 4)], [range(2), range(4, 6)]),
+        ([range(6)], []),
+        ([range(1, 9)], [range(1)]),
+    ],
+)
+def test_missing_seeds_are_few_ranges(there: list[range], missing: list[range]):
+    assert missing_seeds(range(6), there) == missing
+
+
+def test_the_folder_of_another_run_is_not_taken_for_this_one(tmp_path: Path):
+    (tmp_path / "DST2d-qpensieve-num_snapshots-0-s0-4").mkdir()
+    assert names(tmp_path, Size("smoke")) == ["DST2d-qpensieve-s0-1"]
+
+
+def test_only_keeps_cells_of_a_domain(tmp_path: Path):
+    plan = make_plan(list(ARTEFACTS.values()), Size("smoke", only=("DST2d",)), tmp_path)
+    assert {task.config.domain for task in plan.tasks} == {"DST2d"}
+    assert len(plan.tasks) == 11
+    with pytest.raises(ValueError, match="no run of 'Pong' in these tables and figures: they have DST2d"):
+        make_plan([ONE], Size(only=("Pong",)), tmp_path)
+
+
+def test_the_single_sacs_keep_their_one_seed(tmp_path: Path):
+    plan = make_plan([ARTEFACTS["sac-fronts"]], Size("smoke", seeds=7), tmp_path)
+    assert {task.config.algo: task.config.seeds for task in plan.tasks} == {"qpensieve": 7, "sac": 1}
+
+
+def test_artefacts_are_found_by_name():
+    assert find_artefacts([], ARTEFACTS) == list(ARTEFACTS.values())
+    assert [one.name for one in find_artefacts(["curves", "table1", "curves"], ARTEFACTS)] == ["curves", "table1"]
+    with pytest.raises(ValueError, match="unknown table or figure 'table2': use table1, envelope"):
+        find_artefacts(["table2"], ARTEFACTS)
+
+
+def test_sizes_that_cannot_be_are_refused():
+    with pytest.raises(ValueError, match="seeds must be at least 1, got 0"):
+        Size(seeds=0)
+    with pytest.raises(ValueError, match="steps must be at least 1, got 0"):
+        Size(steps=0)

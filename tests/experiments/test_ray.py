@@ -1,0 +1,151 @@
+"""Runs on a Ray cluster of two nodes, 127.0.0.2 and 127.0.0.3; all that is started is ended by its own id.
+
+`make test-ray` installs Ray and runs these; without Ray they are skipped. They are slow: a cluster takes long to start.
+"""
+
+import importlib.util
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from qpensieve.config import override
+from qpensieve.experiments.tasks import Store, Task, logs
+from qpensieve.presets import default_config
+from qpensieve.train import run as runs
+from tests.experiments.struck import TINY
+from tests.train.kill_run import CACHE, ROOT, assert_same_run, complete
+
+needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="ray is not installed: make test-ray")
+CONFIG = override(default_config("DST2d"), TINY)
+RAY = [str(Path(sys.executable).with_name("ray")), "start", "--block", "--num-cpus=1"]
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.2", 0))
+        return one.getsockname()[1]
+
+
+def wait_until(is_so: Callable[[], bool], seconds: float = 120) -> None:
+    until = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """End what we have started, with all processes of its session."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+@pytest.fixture
+def variables(tmp_path: Path) -> dict[str, str]:
+    token = tmp_path / "token"
+    token.write_text(secrets.token_hex(32))
+    paths = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
+    own = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token), "RAY_USAGE_STATS_ENABLED": "0"}
+    return os.environ | CACHE | own | {"PYTHONPATH": paths}
+
+
+@pytest.fixture
+def address(variables: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    head = f"127.0.0.2:{free_port()}"
+    folder = Path("/tmp") / f"qray-{secrets.token_hex(3)}"  # the paths of its sockets must be short
+    started = []
+    nodes = [
+        ["--head", "--node-ip-address=127.0.0.2", f"--port={head.split(':')[1]}", f"--temp-dir={folder}"],
+        [f"--address={head}", "--node-ip-address=127.0.0.3"],
+    ]
+    try:
+        for words in nodes:
+            log = open(tmp_path_factory.mktemp("ray") / "log", "wb")  # noqa: SIM115 (its owner is the process)
+            options = ["--include-dashboard=false"] if "--head" in words else []
+            started.append(
+                subprocess.Popen(
+                    [*RAY, *words, *options], env=variables, stdout=log, stderr=log, start_new_session=True
+                )
+            )
+            log.close()
+            wait_until(lambda log=log: b"Ray runtime started" in Path(log.name).read_bytes())
+        yield head
+    finally:
+        for process in reversed(started):
+            end(process)
+        subprocess.run(["rm", "-rf", str(folder)], check=False)
+
+
+def start_driver(variables: dict[str, str], *words: str) -> subprocess.Popen[bytes]:
+    program = [sys.executable, "-m", "tests.experiments.struck", "drive", *words]
+    return subprocess.Popen(program, env=variables, cwd=ROOT, start_new_session=True)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("undisturbed") / "run"
+    complete(runs.start(folder, CONFIG, runs.Options(quiet=True)))
+    return folder
+
+
+@needs_ray
+@pytest.mark.slow
+def test_lost_workers_nodes_and_drivers_are_gone_on_from(
+    tmp_path: Path, variables: dict[str, str], address: str, undisturbed: Path
+):
+    """One worker is killed, the raylet of the other one's node too; then the driver, and it is started again."""
+    store, tasks = Store(tmp_path / "store"), [Task(name, CONFIG) for name in "ab"]
+    blows = json.dumps({1: ("block", 300, "ray")})
+    first = start_driver(variables, str(store.root), blows, "ab", address)
+    try:
+        wait_until(lambda: all(len(logs(store.folder(task))) == 2 for task in tasks) or any(map(store.is_done, tasks)))
+        wait_until(lambda: any(store.saved_step(task) > 300 or store.is_done(task) for task in tasks))
+    finally:
+        end(first)
+    assert not all(map(store.is_done, tasks))
+    second = start_driver(variables, str(store.root), blows, "ab", address)
+    try:
+        assert second.wait(240) == 0
+    finally:
+        end(second)
+    for task in tasks:
+        assert len(logs(store.folder(task))) >= 2
+        assert_same_run(store.folder(task) / "run", undisturbed)
+        assert [path.name for path in store.folder(task).glob("attempt-*")] == []
+
+
+@needs_ray
+@pytest.mark.slow
+def test_folders_travel_where_there_is_no_shared_file_system(
+    tmp_path: Path, variables: dict[str, str], address: str, undisturbed: Path
+):
+    """The first worker of a task is interrupted: what it has done comes home, and the next one goes on from there."""
+    store, task = Store(tmp_path / "store"), Task("a", CONFIG)
+    driver = start_driver(variables, str(store.root), "{}", "a", address, "fetch")
+    try:
+        assert driver.wait(240) == 0
+    finally:
+        end(driver)
+    assert_same_run(store.folder(task) / "run", undisturbed)
+    assert sorted(path.name for path in store.folder(task).iterdir()) == ["log-0001.txt", "run", "task.json"]
+
+
+@needs_ray
+@pytest.mark.slow
+def test_another_token_is_refused(tmp_path: Path, variables: dict[str, str], address: str):
+    (tmp_path / "other").write_text(secrets.token_hex(32))
+    other = variables | {"RAY_AUTH_TOKEN_PATH": str(tmp_path / "other")}
+    program = [sys.executable, "-m", "tests.experiments.struck", "drive", str(tmp_path / "store"), "{}", "a", address]
+    found = subprocess.run(program, env=other, cwd=ROOT, capture_output=True, text=True, timeout=200, check=False)
+    assert found.returncode != 0
+    assert "no Ray cluster answers" in found.stderr

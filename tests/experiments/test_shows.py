@@ -1,0 +1,155 @@
+"""What the report shows of each artefact, from exported runs and folders; and where the runs lie."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from qpensieve import config as configs
+from qpensieve.experiments.artefacts import Wanted
+from qpensieve.experiments.commands import write_paper_report
+from qpensieve.experiments.critics import nearest
+from qpensieve.experiments.paper import ARTEFACTS
+from qpensieve.experiments.plans import Size, make_plan
+from qpensieve.experiments.shelf import Shelf, read_exported
+from qpensieve.experiments.shows import score_sheet, show
+from qpensieve.experiments.tasks import Store
+from qpensieve.preferences import test_table
+from qpensieve.records import evaluations
+from qpensieve.records.folder import CONFIG, EVALUATIONS, PROVENANCE
+from qpensieve.report import sheets
+from qpensieve.report.page import Plate
+from qpensieve.train.evaluate import protocols
+
+RESULTS = Path(__file__).parents[2] / "results" / "h200"
+
+
+def shelf_of(
+    root: Path, names: tuple[str, ...] = (), results: tuple[Path, ...] = (), size: Size | None = None
+) -> Shelf:
+    chosen = [ARTEFACTS[name] for name in names] or list(ARTEFACTS.values())
+    return Shelf(make_plan(chosen, size or Size(), root), Store(root), read_exported(results))
+
+
+def make_run(shelf: Shelf, wanted: Wanted, level: float = 0.0) -> None:
+    """The folder of a run that was evaluated at every quarter of its length."""
+    for task in [task for task in shelf.plan.tasks if task.name in shelf.plan.folders[wanted]]:
+        config = task.config
+        folder = shelf.store.folder(task) / "run"
+        folder.mkdir(parents=True)
+        configs.save(config, folder / CONFIG)
+        (folder / PROVENANCE).write_text(json.dumps({"device": "abacus", "cores": 1, "commit": "abc"}))
+        on = protocols(2, None, config.eval_stride, config.full_eval_stride)
+        table = evaluations.empty(config.seeds, on.short, on.curve, on.full, np.array([0.0, -50.0]))
+        returns = lambda lam, step, n=config.seeds: np.array(
+            [[[[level + 10 * a + seed + step / 1e3, -b]] for a, b in lam] for seed in range(n)]
+        )
+        for step in range(config.steps // 4, config.steps + 1, config.steps // 4):
+            table = evaluations.append_short(table, step, returns(on.short, step), returns(on.curve, step))
+        table = evaluations.append_full(table, config.steps, returns(on.full, config.steps))
+        evaluations.save(folder / EVALUATIONS, table)
+
+
+def test_without_a_run_everything_is_shown_as_missing(tmp_path: Path):
+    shelf = shelf_of(tmp_path)
+    for artefact in shelf.plan.artefacts:
+        shown = show(artefact, shelf, tmp_path)
+        assert shown.sheets or shown.plates or shown.listings, artefact.name
+        for sheet in shown.sheets:
+            views = [view for _, _, views in sheets.lines(sheet) for view in views]
+            assert {view.mean for view in views} <= {sheets.MISSING, "-"}
+
+
+class TestCommittedResults:
+    def test_fill_the_cells_whose_settings_they_have(self, tmp_path: Path):
+        shelf = shelf_of(tmp_path, ("table1",), (RESULTS,))
+        sheet = score_sheet(ARTEFACTS["table1"], shelf, tmp_path)
+        content = json.loads((RESULTS / "DST2d-qpensieve-1.5M.json").read_text())
+        cell = sheet.cell("DST2d", "Q-Pensieve")
+        assert cell.values is not None
+        np.testing.assert_allclose(cell.values["UT"], content["full_protocol"][-1]["ut"], rtol=1e-4)
+        assert (cell.step, cell.is_whole, cell.seeds) == (1_500_000, True, (0, 1, 2, 3, 4))
+        assert cell.printed["UT"] == (7.31, 0.91)
+        assert sheet.cell("DST2d", "CN-DER").values is None  # there is one of 200 000 steps alone
+
+    def test_a_run_of_other_settings_fills_none(self, tmp_path: Path):
+        content = json.loads((RESULTS / "DST2d-qpensieve-1.5M.json").read_text())
+        content["config"]["agent"]["num_snapshots"] = 3
+        (tmp_path / "other.json").write_text(json.dumps(content))
+        shelf = shelf_of(tmp_path / "runs", ("table1",), (tmp_path,))
+        assert len(shelf.exported) == 1
+        assert shelf.paths(Wanted("DST2d")) == []
+
+    def test_other_json_is_passed_over_and_a_missing_folder_is_named(self, tmp_path: Path):
+        (tmp_path / "a.json").write_text("[1]")
+        (tmp_path / "b.json").write_text("{}")
+        assert read_exported([tmp_path]) == ()
+        with pytest.raises(FileNotFoundError, match="nowhere does not exist"):
+            read_exported([tmp_path / "nowhere"])
+
+    def test_make_a_page_and_the_same_page_again(self, tmp_path: Path):
+        names = ("table1", "sac-fronts", "settings")
+        page = write_paper_report(shelf_of(tmp_path, names, (RESULTS,)), tmp_path / "report", "Title")
+        first = page.read_bytes()
+        assert b"HalfCheetah2d" in first
+        for name in ("tables/table1.tex", "tables/settings.csv", "figures/sac-fronts.svg", "report.md"):
+            assert (tmp_path / "report" / name).is_file()
+        assert write_paper_report(shelf_of(tmp_path, names, (RESULTS,)), page.parent, "Title").read_bytes() == first
+
+
+class TestFolders:
+    SIZE = Size("smoke")
+
+    def test_two_folders_of_seeds_are_one_cell(self, tmp_path: Path):
+        for seeds in (2, 5):
+            shelf = shelf_of(tmp_path, ("growth",), size=replace(self.SIZE, seeds=seeds))
+            wanted = Wanted("Hopper2d")
+            for task in shelf.plan.tasks:
+                if task.name in shelf.plan.folders[wanted] and shelf.store.run_folder(task) is None:
+                    one = Shelf(replace(shelf.plan, folders={wanted: (task.name,)}), shelf.store)
+                    make_run(one, wanted)
+        sheet = score_sheet(
+            replace(ARTEFACTS["table1"], cells={("Hopper2d", "Q-Pensieve"): wanted}, reference=None), shelf, tmp_path
+        )
+        assert sheet.cell("Hopper2d", "Q-Pensieve").seeds == (0, 1, 2, 3, 4)
+
+    def test_growth_has_a_figure_for_each_preference_and_names_what_is_missing(self, tmp_path: Path):
+        shelf = shelf_of(tmp_path, ("growth",), size=self.SIZE)
+        make_run(shelf, Wanted("Ant2d"))
+        plates = show(ARTEFACTS["growth"], shelf, tmp_path).plates
+        assert [plate.name for plate in plates] == ["growth-50-50", "growth-90-10", "growth-10-90"]
+        assert {source.label for source in plates[0].sources} == {"Ant2d qpensieve, seeds 0-1"}
+        assert "missing: Vanilla" in texts(plates[0])
+
+    def test_curves_are_weighed_by_the_preference_of_their_panel(self, tmp_path: Path):
+        shelf = shelf_of(tmp_path, ("curves",), size=self.SIZE)
+        make_run(shelf, Wanted("Hopper2d"))
+        plate = next(one for one in show(ARTEFACTS["curves"], shelf, tmp_path).plates if one.name == "curves-hopper2d")
+        panel = next(axes for axes in plate.figure.axes if axes.get_title() == "(0.9, 0.1)")
+        line = next(line for line in panel.get_lines() if line.get_label() == "Q-Pensieve")
+        steps, values = map(np.asarray, line.get_data())
+        np.testing.assert_array_equal(steps, [100, 200, 300, 400])
+        expected = [0.9 * (9 + 0.5 + step / 1e3) + 0.1 * -0.1 for step in steps.tolist()]  # mean over seeds 0 and 1
+        np.testing.assert_allclose(values, expected)
+
+    def test_fronts_show_the_preferences_that_all_methods_were_played_on(self, tmp_path: Path):
+        shelf = shelf_of(tmp_path, ("buffer-fronts",), size=self.SIZE)
+        make_run(shelf, Wanted("Hopper2d"))
+        (plate,) = show(ARTEFACTS["buffer-fronts"], shelf, tmp_path).plates
+        panel = next(axes for axes in plate.figure.axes if axes.get_title() == "Hopper2d")
+        (points,) = [one for one in panel.collections if one.get_label() == "size 4"]
+        assert len(np.asarray(points.get_offsets())) == 2 * len(test_table(2)[::25])
+
+    def test_a_scale_that_does_not_compare_says_so(self, tmp_path: Path):
+        sheet = score_sheet(ARTEFACTS["buffer-size"], shelf_of(tmp_path, size=self.SIZE), tmp_path)
+        assert any("not comparable with the paper's numbers" in note for note in sheet.notes)
+
+
+def texts(plate: Plate) -> list[str]:
+    return [text.get_text() for axes in plate.figure.axes for text in axes.texts]
+
+
+def test_the_nearest_step_is_taken():
+    assert [nearest(np.array([100, 200, 300]), wanted) for wanted in (1, 149, 151, 1e9)] == [100, 100, 200, 300]

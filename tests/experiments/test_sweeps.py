@@ -1,0 +1,80 @@
+"""Plans of one's own, from TOML."""
+
+from pathlib import Path
+
+import pytest
+
+from qpensieve import settings
+from qpensieve.experiments.sweeps import read_sweep
+
+GRID = """
+title = "Snapshots"
+reference = "num_snapshots 0"
+[run]
+preset = "quick"
+seeds = 2
+steps = 4000
+[grid]
+domain = ["DST2d", "Hopper2d"]
+num_snapshots = [0, 4]
+[[runs]]
+column = "MO-SAC"
+domain = "DST2d"
+algo = "mosac"
+"""
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "my.toml"
+    path.write_text(text)
+    return path
+
+
+def test_every_combination_is_a_run(tmp_path: Path):
+    artefact = read_sweep(write(tmp_path, GRID))
+    assert artefact.title == "Snapshots"
+    assert artefact.rows == ["DST2d", "Hopper2d"]
+    assert artefact.columns == ["num_snapshots 0", "num_snapshots 4", "MO-SAC"]
+    assert len(artefact.cells) == 5
+    config = artefact.cells["Hopper2d", "num_snapshots 0"].config()
+    assert (config.domain, config.steps, settings.flat(config)["num_snapshots"]) == ("Hopper2d", 4000, 0)
+    assert settings.flat(config)["hidden"] == 64  # the preset's
+    assert artefact.cells["DST2d", "MO-SAC"].config().algo == "mosac"
+    assert {wanted.seeds for wanted in artefact.cells.values()} == {2}
+
+
+def test_names_tell_runs_apart_and_shared_steps_may_grow(tmp_path: Path):
+    cells = read_sweep(write(tmp_path, GRID)).cells.values()
+    assert len({wanted.name for wanted in cells}) == 5
+    longer = read_sweep(write(tmp_path, GRID.replace("4000", "8000"))).cells.values()
+    assert [wanted.name for wanted in longer] == [wanted.name for wanted in cells]
+    axis = read_sweep(write(tmp_path, '[run]\ndomain = "DST2d"\n[grid]\nsteps = [20000, 30000]\n')).cells.values()
+    assert len({wanted.name for wanted in axis}) == 2
+
+
+def test_one_run_needs_no_grid(tmp_path: Path):
+    artefact = read_sweep(write(tmp_path, '[run]\ndomain = "DST2d"\n'))
+    assert list(artefact.cells) == [("DST2d", "qpensieve")]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[grid", "must be a TOML file"),
+        ("num_snapshots = [1]", "unknown field 'num_snapshots'.*under \\[run\\]"),
+        ("", "there is no run"),
+        ("[grid]\ndomain = []", "domain must be a list of values, got \\[\\]"),
+        ('[grid]\ndomain = "DST2d"', "domain must be a list of values, got 'DST2d'"),
+        ("[grid]\nnum_snapshots = [1]", "every run needs a domain"),
+        ('[run]\ndomain = "DST2d"\n[grid]\nsnapshots = [1]', "unknown setting 'snapshots'.*num_snapshots"),
+        ('[run]\ndomain = "DST2d"\n[grid]\nnum_snapshots = [-1]', "num_snapshots must be 0 or more"),
+        ('[run]\ndomain = "DST2d"\nalgo = "qpensive"', "did you mean qpensieve"),
+        ('show = "pie"\n[run]\ndomain = "DST2d"', "show must be one of scores"),
+        ('reference = "x"\n[run]\ndomain = "DST2d"', "reference must be a column \\(qpensieve\\), got 'x'"),
+        ('[[runs]]\ndomain = "DST2d"\n[[runs]]\ndomain = "DST2d"', "run 2 has the place of another one"),
+        ("run = 3", "run must be a table"),
+    ],
+)
+def test_what_is_wrong_is_named_with_the_file(tmp_path: Path, text: str, message: str):
+    with pytest.raises(ValueError, match=f"(?s)my.toml.*{message}"):
+        read_sweep(write(tmp_path, text))

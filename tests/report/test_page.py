@@ -1,0 +1,167 @@
+"""The page of the report: every link leads somewhere, nothing comes from outside, equal inputs make equal files."""
+
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote
+
+import numpy as np
+import pytest
+
+from qpensieve.records.links import LinkError
+from qpensieve.report import page, paper_figures
+from qpensieve.report.page import About, Plate, write_report
+from qpensieve.report.sheets import Source
+from tests.report.test_sheets import OTHER, RUN, small
+
+VOID = {"meta", "link", "img", "br", "input"}
+
+
+class Page(HTMLParser):
+    """What a page holds: ids, links, tags, and whether tags close as they opened."""
+
+    def __init__(self, text: str):
+        super().__init__(convert_charrefs=True)
+        self.ids: list[str] = []
+        self.links: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text, self.open = "", []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        named = dict(attrs)
+        self.tags.append((tag, named))
+        self.ids += [value] if (value := named.get("id")) else []
+        self.links += [value for name in ("href", "src") if (value := named.get(name))]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+@pytest.fixture(scope="module")
+def plate() -> Plate:
+    curve = paper_figures.Curve(np.array([1, 2], np.int64), np.ones((2, 2)))
+    figure = paper_figures.draw_curves({"Hopper2d": {"Q-Pensieve": curve, "CN-DER": None}}, "HV")
+    return Plate("hv", "HV over <training>", 'Figure 4, "HV".', figure, (RUN,))
+
+
+def write(folder: Path, plate: Plate) -> Path:
+    sheets = [small(), replace(small(), name="other", title="Other")]
+    about = About("All <tables>", ["Five seeds & ten domains."], {"commit": "abc"})
+    return write_report(folder, sheets, [plate], about)
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory, plate: Plate) -> Path:
+    """The page, beside folders of its runs."""
+    folder = tmp_path_factory.mktemp("all") / "report"
+    for source in (RUN, OTHER):
+        (folder / source.path).mkdir(parents=True)
+        (folder / source.path / "config.json").write_text("{}")
+    return write(folder, plate)
+
+
+class TestPage:
+    def test_links_lead_somewhere_and_ids_are_unique(self, written: Path):
+        path = written
+        shown = Page(path.read_text())
+        assert shown.open == []
+        assert len(set(shown.ids)) == len(shown.ids)
+        inside = [link[1:] for link in shown.links if link.startswith("#")]
+        assert set(inside) <= set(shown.ids)
+        files = [link for link in shown.links if not link.startswith(("#", "data:"))]
+        assert files
+        assert [link for link in files if not (path.parent / unquote(link)).exists()] == []
+
+    def test_every_number_of_ours_is_a_link_to_its_run(self, written: Path):
+        text = written.read_text()
+        numbers = re.findall(r'(<a href="([^"]*)">)?<(?:span|strong) class="mean">([^<]*)<', text)
+        assert len(numbers) == 2 * 8
+        linked = {number: link for _, link, number in numbers}
+        assert linked["2.00 ± 0.50"] == f"#{RUN.anchor}"
+        assert linked["1.00 ± 0.00"] == f"#{OTHER.anchor}"
+        assert [number for number, link in linked.items() if not link] == ["missing"]
+
+    def test_runs_have_their_configuration_and_machine(self, written: Path):
+        shown = Page(written.read_text())
+        assert json.dumps(RUN.config, indent=2) in shown.text
+        for words in ("H200", "abc", RUN.label, OTHER.label, "2 runs. Commits: abc. Machines: H200."):
+            assert words in shown.text
+
+    def test_needs_nothing_from_outside(self, written: Path):
+        text = written.read_text()
+        shown = Page(text)
+        assert {tag for tag, _ in shown.tags} & {"script", "iframe", "object", "form"} == set()
+        assert [link for link in shown.links if re.match(r"(\w+:)?//", link)] == []
+        assert "url(" not in text
+        assert "@import" not in text
+
+    def test_can_be_read_by_keyboard_and_by_ear(self, written: Path):
+        shown = Page(written.read_text())
+        of = lambda tag: [attributes for name, attributes in shown.tags if name == tag]
+        assert of("html") == [{"lang": "en"}]
+        assert all(one["scope"] in ("col", "row", "rowgroup") for one in of("th"))
+        assert all(one["alt"] for one in of("img"))
+        regions = [one for one in of("div") if one.get("class") == "wide"]
+        assert len(regions) == 4
+        assert all(one["tabindex"] == "0" and one["role"] == "region" for one in regions)
+        assert "prefers-color-scheme: dark" in page.STYLE
+
+    def test_equal_inputs_make_equal_files(self, written: Path, plate: Plate):
+        folder = written.parent
+        read = lambda: {str(file): file.read_bytes() for file in sorted(folder.rglob("*.*")) if file.is_file()}
+        before = read()
+        write(folder, plate)
+        assert read() == before
+        names = {str(Path(name).relative_to(folder)) for name in before}
+        assert names >= {"index.html", "report.md", "figures/hv.svg", "figures/hv.png", "tables/table_1.tex"}
+        assert names >= {"tables/table_1.csv", "tables/table_1-summary.csv", "tables/other.md"}
+
+    def test_the_smaller_picture_stands_in_the_page(self, written: Path):
+        path = written
+        svg, png = (path.parent / "figures" / f"hv.{ending}" for ending in ("svg", "png"))
+        kind = "svg+xml" if svg.stat().st_size < png.stat().st_size else "png"
+        assert f"data:image/{kind};base64," in path.read_text()
+
+
+def test_the_text_links_to_sections_that_it_has(written: Path):
+    text = (written.parent / "report.md").read_text()
+    anchors = set(re.findall(r'<a id="([^"]+)">', text))
+    assert set(re.findall(r"\]\(#([^)]+)\)", text)) <= anchors
+    assert {RUN.anchor, OTHER.anchor, "sheet-table-1"} <= anchors
+    assert "![Figure 4" in text
+
+
+def test_names_that_stand_twice_are_refused(tmp_path: Path, plate: Plate):
+    with pytest.raises(ValueError, match="these stand twice: sheet-table-1"):
+        write_report(tmp_path, [small(), small(name="TABLE-1")], [])
+    with pytest.raises(ValueError, match="these stand twice: figure-hv"):
+        write_report(tmp_path, [], [plate, plate])
+    with pytest.raises(ValueError, match=r"the name of a figure is that of its files: .* got '\.\./x'"):
+        write_report(tmp_path, [], [replace(plate, name="../x")])
+
+
+def test_nothing_is_written_through_a_link(tmp_path: Path):
+    (tmp_path / "mine").write_text("keep")
+    (tmp_path / "index.html").symlink_to(tmp_path / "mine")
+    with pytest.raises(LinkError):
+        write_report(tmp_path, [small()], [])
+    assert (tmp_path / "mine").read_text() == "keep"
+    assert not (tmp_path / "tables").exists()
+
+
+def test_several_runs_of_a_cell_are_all_linked():
+    more = Source("Hopper2d ours, seeds 5-6", "", (5, 6))
+    cell = small().cells["Hopper2d", "ours"]
+    both = replace(cell, sources=(RUN, more))
+    text = page.page([small(cells={("Hopper2d", "ours"): both})], [], {}, About())
+    assert f'<a href="#{more.anchor}">seeds 5-6</a>' in text
+    assert "not part of this report" in text

@@ -1,0 +1,261 @@
+"""Sheets: what a cell shows, and the same table as Markdown, LaTeX, CSV and HTML."""
+
+import csv
+import io
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from qpensieve import metrics
+from qpensieve.report import sheet_text, sheets
+from qpensieve.report.sheet_page import html
+from qpensieve.report.sheets import Cell, Metric, Sheet, Source
+
+HV, UT = Metric("HV", {"Hopper2d": 6}), Metric("UT")
+RUN = Source("Hopper2d ours, seeds 0-1", "../runs/a", (0, 1), "H200", "abc", {"steps": 10}, {"device": "H200"})
+OTHER = Source("Hopper2d plain, seeds 0-1", "../runs/b", (0, 1), "H200", "abc")
+
+
+def cell(hv: list[float], ut: list[float], source: Source = RUN, **changes: object) -> Cell:
+    seeds = tuple(range(len(hv)))
+    return replace(Cell({"HV": np.array(hv), "UT": np.array(ut)}, seeds, 1_500_000, 1_500_000, (source,)), **changes)
+
+
+def small(**changes: object) -> Sheet:
+    cells: Mapping[tuple[str, str], Cell] = {
+        ("Hopper2d", "ours"): cell([1.5e6, 2.5e6], [4.0, 6.0], printed={"HV": (1.33e6, 0.2e6), "UT": (4.08, None)}),
+        ("Hopper2d", "plain"): cell([1e6, 1e6], [5.0, -5.0], OTHER),
+        ("Walker2d", "ours"): cell([3.0], [1.0], step=300_000, protocol=sheets.SHORT),
+    }
+    made = Sheet(
+        name="table_1",
+        title="Table 1",
+        caption="HV & UT, 100 % ours.",
+        rows=["Hopper2d", "Walker2d"],
+        columns=["ours", "plain"],
+        metrics=[HV, UT],
+        cells=cells,
+        notes=["Five seeds_were planned."],
+        reference="plain",
+        row_notes={("Walker2d", "HV"): "No reference point is printed."},
+    )
+    return replace(made, **changes)
+
+
+LINK, OTHER_LINK = f"#{RUN.anchor}", f"#{OTHER.anchor}"
+MARKDOWN = f"""\
+## Table 1
+
+HV & UT, 100 % ours.
+
+| domain | metric | ours | plain |
+| --- | --- | --- | --- |
+| Hopper2d | HV (x10^6) | [**2.00 ± 0.50**]({LINK})<br>IQM 2.00 [1.50, 2.50], 2 seeds<br>\
+P(better) 1.00 [1.00, 1.00]<br>difference +1.00 [0.50, 1.50]<br>\
+better in 100% of 2 seeds<br>paper 1.33 ± 0.20 | [1.00 ± 0.00]({OTHER_LINK})<br>\
+IQM 1.00 [1.00, 1.00], 2 seeds |
+| Hopper2d | UT | [**5.00 ± 1.00**]({LINK})<br>IQM 5.00 [4.00, 6.00], 2 seeds<br>P(better) 0.75 [0.00, 1.00]<br>\
+difference +5.00 [-1.00, 11.00]<br>better in 50% of 2 seeds<br>paper 4.08 | [0.00 ± 5.00]({OTHER_LINK})<br>\
+IQM 0.00 [-5.00, 5.00], 2 seeds |
+| Walker2d | HV<sup>a</sup> | [3.00]({LINK})<br>IQM 3.00, 1 seed<br>*at 300k of 1.5M*<br>*short protocol* | missing |
+| Walker2d | UT | [1.00]({LINK})<br>IQM 1.00, 1 seed<br>*at 300k of 1.5M*<br>*short protocol* | missing |
+
+<sup>a</sup> No reference point is printed.
+
+Five seeds_were planned.
+"""
+LATEX = r"""\begin{table}
+\caption{HV \& UT, 100 \% ours.}
+\label{tab:table_1}
+\centering\small
+\begin{tabular}{llcc}
+\hline
+domain & metric & ours & plain \\
+\hline
+Hopper2d & HV ($\times 10^{6}$) & \begin{tabular}{@{}c@{}}\textbf{2.00 $\pm$ 0.50} \\ {\scriptsize IQM 2.00 [1.50, 2.50], 2 seeds} \\ {\scriptsize P(better) 1.00 [1.00, 1.00]} \\ {\scriptsize difference +1.00 [0.50, 1.50]} \\ {\scriptsize better in 100\% of 2 seeds} \\ {\scriptsize paper 1.33 $\pm$ 0.20}\end{tabular} & \begin{tabular}{@{}c@{}}1.00 $\pm$ 0.00 \\ {\scriptsize IQM 1.00 [1.00, 1.00], 2 seeds}\end{tabular} \\
+ & UT & \begin{tabular}{@{}c@{}}\textbf{5.00 $\pm$ 1.00} \\ {\scriptsize IQM 5.00 [4.00, 6.00], 2 seeds} \\ {\scriptsize P(better) 0.75 [0.00, 1.00]} \\ {\scriptsize difference +5.00 [-1.00, 11.00]} \\ {\scriptsize better in 50\% of 2 seeds} \\ {\scriptsize paper 4.08}\end{tabular} & \begin{tabular}{@{}c@{}}0.00 $\pm$ 5.00 \\ {\scriptsize IQM 0.00 [-5.00, 5.00], 2 seeds}\end{tabular} \\
+\hline
+Walker2d & HV$^{\mathrm{a}}$ & \begin{tabular}{@{}c@{}}3.00 \\ {\scriptsize IQM 3.00, 1 seed} \\ {\scriptsize at 300k of 1.5M} \\ {\scriptsize short protocol}\end{tabular} & missing \\
+ & UT & \begin{tabular}{@{}c@{}}1.00 \\ {\scriptsize IQM 1.00, 1 seed} \\ {\scriptsize at 300k of 1.5M} \\ {\scriptsize short protocol}\end{tabular} & missing \\
+\hline
+\end{tabular}
+\par\smallskip\footnotesize $^{\mathrm{a}}$No reference point is printed.
+\par\smallskip\footnotesize Five seeds\_were planned.
+\end{table}
+"""  # noqa: E501
+CSV = """\
+row,column,metric,seed,task,value,step,goal,protocol,run,commit
+Hopper2d,ours,HV,0,,1500000.0,1500000,1500000,full protocol,../runs/a,abc
+Hopper2d,ours,HV,1,,2500000.0,1500000,1500000,full protocol,../runs/a,abc
+Hopper2d,ours,UT,0,,4.0,1500000,1500000,full protocol,../runs/a,abc
+Hopper2d,ours,UT,1,,6.0,1500000,1500000,full protocol,../runs/a,abc
+Hopper2d,plain,HV,0,,1000000.0,1500000,1500000,full protocol,../runs/b,abc
+Hopper2d,plain,HV,1,,1000000.0,1500000,1500000,full protocol,../runs/b,abc
+Hopper2d,plain,UT,0,,5.0,1500000,1500000,full protocol,../runs/b,abc
+Hopper2d,plain,UT,1,,-5.0,1500000,1500000,full protocol,../runs/b,abc
+Walker2d,ours,HV,0,,3.0,300000,1500000,short protocol,../runs/a,abc
+Walker2d,ours,UT,0,,1.0,300000,1500000,short protocol,../runs/a,abc
+"""
+
+
+class TestText:
+    def test_markdown(self):
+        assert sheet_text.markdown(small()) == MARKDOWN
+
+    def test_latex(self):
+        assert sheet_text.latex(small()) == LATEX
+
+    def test_values(self):
+        assert sheet_text.csv(small()) == CSV
+
+    def test_statistics(self):
+        rows = list(csv.DictReader(io.StringIO(sheet_text.summary_csv(small()))))
+        assert len(rows) == 2 * 2 * 2
+        first = rows[0]
+        assert (first["row"], first["column"], first["metric"], first["status"]) == ("Hopper2d", "ours", "HV", "whole")
+        wanted = metrics.paired_difference([1.5e6, 2.5e6], [1e6, 1e6])
+        found = [float(first[name]) for name in ("difference", "difference_low", "difference_high", "paired_p")]
+        assert found == pytest.approx([wanted.mean, wanted.low, wanted.high, wanted.probability])
+        assert (float(first["printed_mean"]), first["seeds"], first["paired_seeds"]) == (1.33e6, "0 1", "2")
+        last = rows[-1]
+        assert (last["status"], last["mean"], last["p_better"]) == ("missing", "", "")
+        assert [row["status"] for row in rows if row["row"] == "Walker2d"] == ["partial", "partial"] + ["missing"] * 2
+
+    def test_latex_takes_no_text_for_a_command(self):
+        assert sheet_text.escape(r"a_b & 5 % of $x^2$ {~} #1 \n ±") == (
+            r"a\_b \& 5 \% of \$x\textasciicircum{}2\$ \{\textasciitilde{}\} \#1 \textbackslash{}n $\pm$"
+        )
+
+    def test_bars_do_not_break_a_markdown_table(self):
+        sheet = small(columns=["ours", "plain"], corner="a|b")
+        assert "| a\\|b | metric |" in sheet_text.markdown(sheet)
+
+    def test_letters_go_on_after_z(self):
+        notes = {("Hopper2d", f"m{i}"): f"note {i}" for i in range(28)}
+        sheet = small(metrics=[Metric(f"m{i}") for i in range(28)], row_notes=notes, cells={})
+        assert list(sheet_text.footnotes(sheet).values())[24:] == ["y", "z", "aa", "ab"]
+
+
+class TestView:
+    def test_missing_of_a_cell_and_of_one_metric(self):
+        sheet = small(metrics=[HV, UT, Metric("ED")])
+        assert sheets.view(sheet, "Hopper2d", "ours", Metric("ED")).mean == "-"
+        assert sheets.view(sheet, "Walker2d", "plain", UT).mean == "missing"
+
+    def test_a_seed_without_a_value_is_left_out(self):
+        one = cell([1.0, 3.0, 5.0], [1.0, np.nan, 2.0])
+        sheet = small(cells={("Hopper2d", "ours"): one})
+        assert sheets.view(sheet, "Hopper2d", "ours", UT).details == ("IQM 1.50 [1.00, 2.00], 2 seeds",)
+        assert list(one.of("UT")) == [0, 2]
+
+    def test_lower_is_better_turns_improvement_and_best_around(self):
+        sheet = small(metrics=[replace(UT, is_lower_better=True)])
+        facts = sheets.facts(sheet, "Hopper2d", "ours", sheet.metrics[0])
+        assert facts.improvement is not None
+        assert facts.gap is not None
+        assert facts.improvement[0] == 0.25
+        assert (facts.gap.mean, facts.gap.probability) == (5.0, 0.5)
+        assert sheets.best_columns(sheet, "Hopper2d", sheet.metrics[0]) == ["plain"]
+        up = cell([0.0, 0.0], [6.0, 7.0])
+        facts = sheets.facts(small(cells={**sheet.cells, ("Hopper2d", "ours"): up}, metrics=sheet.metrics),
+                             "Hopper2d", "ours", sheet.metrics[0])  # fmt: skip
+        assert facts.gap is not None
+        assert facts.gap.probability == 0.0
+
+    @pytest.mark.parametrize(
+        ("ours", "theirs", "expected"),
+        [
+            ({}, {}, True),
+            ({"step": 300_000}, {}, False),
+            ({"step": 300_000}, {"step": 300_000}, True),
+            ({"step": 1_474_560, "goal": 1_474_560}, {}, True),  # populations end with a whole iteration
+            ({"protocol": sheets.SHORT}, {}, False),
+            ({"values": None}, {}, False),
+        ],
+    )
+    def test_what_may_be_compared(self, ours, theirs, expected):
+        one, other = cell([1.0], [1.0], **ours), cell([2.0], [2.0], **theirs)
+        assert sheets.compares(one, other) is expected
+        sheet = small(cells={("Hopper2d", "ours"): one, ("Hopper2d", "plain"): other})
+        assert (sheets.facts(sheet, "Hopper2d", "ours", UT).improvement is not None) is expected
+
+    def test_differences_are_over_shared_seeds_alone(self):
+        one = replace(cell([1.0, 2.0, 3.0], [0.0] * 3), seeds=(3, 1, 7))
+        other = replace(cell([0.0, 0.5, 9.0], [0.0] * 3), seeds=(1, 3, 8))
+        sheet = small(cells={("Hopper2d", "ours"): one, ("Hopper2d", "plain"): other})
+        gap = sheets.facts(sheet, "Hopper2d", "ours", HV).gap
+        assert gap is not None
+        assert (gap.mean, gap.num_pairs) == (((1.0 - 0.5) + (2.0 - 0.0)) / 2, 2)
+
+    def test_the_best_of_a_line_is_whole(self):
+        better = cell([9e6, 9e6], [9.0, 9.0], step=300_000)
+        sheet = small(cells={**small().cells, ("Hopper2d", "plain"): better})
+        assert sheets.best_columns(sheet, "Hopper2d", UT) == []
+
+    @pytest.mark.parametrize(
+        ("value", "power", "text"), [(-0.001, 0, "0.00"), (1234.5, 3, "1.23"), (-2e13, 13, "-2.00"), (0.126, 0, "0.13")]
+    )
+    def test_numbers(self, value, power, text):
+        assert sheets.format_scaled(value, power) == text
+
+    def test_powers_by_size_where_none_is_set(self):
+        large = small(cells={("Hopper2d", "ours"): cell([1.0], [-123_456.0])})
+        assert sheets.power_of(large, "Hopper2d", UT) == 5
+        assert sheets.power_of(large, "Walker2d", UT) == 0
+        assert sheets.power_of(large, "Hopper2d", HV) == 6
+
+    def test_notes_of_a_cell_stand_below(self):
+        noted = cell([1.0], [1.0], note="Stopped early.", notes={"UT": "Other units."})
+        sheet = small(cells={("Hopper2d", "ours"): noted}, row_notes={})
+        assert sheet_text.footnotes(sheet) == {"Stopped early.": "a", "Other units.": "b"}
+        assert sheets.view(sheet, "Hopper2d", "ours", UT).notes == ("Other units.", "Stopped early.")
+
+    @pytest.mark.parametrize(
+        ("seeds", "words"), [((4,), "seed 4"), ((0, 1, 2), "seeds 0-2"), ((0, 2), "seeds 0, 2"), ((5, 6), "seeds 5-6")]
+    )
+    def test_seeds_in_words(self, seeds, words):
+        assert sheets.seeds_in_words(seeds) == words
+
+
+class TestChecks:
+    @pytest.mark.parametrize(
+        ("changes", "message"),
+        [
+            ({"name": "a/b"}, "the name of a sheet is that of its files: letters, digits, - and _; got 'a/b'"),
+            ({"rows": ["a", "a"]}, "rows must have different names"),
+            ({"reference": "nobody"}, r"the reference must be one of \['ours', 'plain'\], got 'nobody'"),
+            ({"cells": {("a", "b"): Cell()}}, "cell a, b: there is no such row and column"),
+            (
+                {"cells": {("Hopper2d", "ours"): Cell({"UT": np.zeros(2)}, (1,))}},
+                r"UT must have the shape \(1,\), got \(2,\)",
+            ),
+            (
+                {"cells": {("Hopper2d", "ours"): Cell({"UT": np.zeros(2)}, (1, 1))}},
+                r"a seed stands twice in \(1, 1\)",
+            ),
+        ],
+    )
+    def test_parts_that_do_not_fit_are_refused(self, changes, message):
+        with pytest.raises(ValueError, match=message):
+            small(**changes)
+
+
+class TestAnchors:
+    def test_name_a_run_and_nothing_else(self):
+        assert RUN.anchor == replace(RUN).anchor
+        assert RUN.anchor != replace(RUN, config={"steps": 11}).anchor
+        assert RUN.anchor.startswith("run-hopper2d-ours-seeds-0-1-")
+        assert [source.label for source in sheets.sources_of([small(), small()])] == [RUN.label, OTHER.label]
+
+    def test_of_a_configuration(self):
+        assert RUN.config_path == "../runs/a/config.json"
+        assert replace(RUN, path="a/b.json").config_path == "a/b.json"
+        assert replace(RUN, path="").config_path == ""
+
+
+def test_html_escapes_what_others_wrote():
+    nasty = "<script>alert('x')</script>"
+    sheet = small(title=nasty, caption=nasty, columns=[nasty, "plain"], cells={}, notes=[nasty])
+    assert "<script" not in html(sheet)
