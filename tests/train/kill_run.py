@@ -154,6 +154,7 @@ def _wrap(owner: Any, name: str, is_time: Callable[..., bool], act: Callable[[],
 
 def prepare(moment: str, step: int) -> None:
     """Arrange for the blow."""
+    from qpensieve.learning.predicting import AgentPredictor
     from qpensieve.records import checkpoint
     from qpensieve.records.log import MetricsLog
     from qpensieve.train import run
@@ -176,7 +177,9 @@ def prepare(moment: str, step: int) -> None:
         # The full evaluation is in its file and not in the log.
         "full": lambda: _before(MetricsLog, "write", lambda _, event, *__: event == "full evaluation", _strike),
         "interrupt": lambda: _after(Trainer, "advance", lambda self: self.step == step, _interrupt),
-        "interrupt evaluation": lambda: _after(Trainer, "act", lambda self, *_: self.step == step, _interrupt),
+        "interrupt evaluation": lambda: _after(
+            AgentPredictor, "act_all", lambda self, *_, **__: self.step == step, _interrupt
+        ),
         "interrupt full": lambda: _before(run.Run, "evaluate_fully", lambda _: True, _interrupt),
     }
     moments[moment]()

@@ -99,7 +99,7 @@ def test_a_crew_collects_what_one_process_does_also_after_a_restore(domain: str)
 
 
 def processes_of(crew: Crew) -> list[subprocess.Popen[bytes]]:
-    return [worker._process for worker in crew._workers]
+    return [worker.program.process for worker in crew._workers]
 
 
 def test_a_worker_that_is_killed_is_named_and_the_next_block_starts_new_ones():

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from qpensieve.config import RunConfig, override
+from qpensieve.learning.predicting import AgentPredictor
 from qpensieve.presets import default_config
 from qpensieve.train.session import DivergedError, EnvFailedError
 from qpensieve.train.trainer import Trainer
@@ -229,7 +230,7 @@ class TestBugsOfOurs:
     """They keep their own type, so that the command shows a traceback and does not blame the environment."""
 
     @staticmethod
-    def broken(*_: Any) -> Any:
+    def broken(*_: Any, **__: Any) -> Any:
         raise LookupError("a bug")
 
     def test_in_collection(self):
@@ -238,9 +239,9 @@ class TestBugsOfOurs:
         with pytest.raises(LookupError, match=r"^'?a bug'?$"):
             advance_to(trainer, 500)
 
-    def test_in_an_evaluation(self):
+    def test_in_an_evaluation(self, monkeypatch: pytest.MonkeyPatch):
         trainer = Trainer(tiny())
-        trainer.act = self.broken  # pyright: ignore[reportAttributeAccessIssue]
+        monkeypatch.setattr(AgentPredictor, "act_all", self.broken)
         with pytest.raises(LookupError, match=r"^'?a bug'?$"):
             trainer.evaluate(np.array([[0.5, 0.5]]), 1)
 
