@@ -20,7 +20,9 @@ from qpensieve.experiments.codes import Code
 from qpensieve.experiments.drive import drive
 from qpensieve.experiments.executors.local import Local
 from qpensieve.experiments.tasks import Store, Task, logs
+from qpensieve.experiments.then import THEN, Then
 from qpensieve.presets import default_config
+from qpensieve.records.atomic import write_json
 from qpensieve.train import run as runs
 from tests.experiments.struck import TINY, program
 from tests.train.kill_run import CACHE, ROOT, assert_same_run, complete
@@ -152,7 +154,9 @@ class TestInThisProcess:
     def work(self, store: Store) -> int:
         return attempt.Worker(store.folder(TASK), attempt.Ending(), trusted=False).work()
 
-    def test_more_steps_go_on_from_the_published_run(self, store: Store, undisturbed: Path):
+    def test_more_steps_and_more_to_compute_go_on_from_the_published_run(
+        self, store: Store, undisturbed: Path, monkeypatch: pytest.MonkeyPatch
+    ):
         shorter = override(TASK.config, {"steps": 400})
         other = Store(store.root / "growing")
         other.prepare(Task("a", shorter))
@@ -162,10 +166,22 @@ class TestInThisProcess:
         assert self.work(other) == Code.DONE
         assert other.is_done(TASK)
         assert self.work(other) == Code.DONE  # nothing is left to do
+        assert fence.number_of(other.folder(TASK) / "run") == 2
+        monkeypatch.setitem(THEN, "mark", Then(lambda run: write_json(run / "mark.json", {}), "mark.json"))
+        marked = Task("a", TASK.config, ("mark",))
+        other.prepare(marked)
+        assert self.work(other) == Code.DONE
+        assert other.is_done(marked)
         ours, theirs = (
             path / "parameters" / "step_000000600.npz" for path in (other.folder(TASK) / "run", undisturbed)
         )
         assert ours.read_bytes() == theirs.read_bytes()
+
+    def test_what_was_to_be_computed_must_have_left_its_file(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setitem(THEN, "nothing", Then(lambda _: None, "nothing.json"))
+        monkeypatch.setattr("qpensieve.report.tables.write_summary", lambda _: {})
+        with pytest.raises(RuntimeError, match=r"nothing was computed, but has not written nothing\.json"):
+            attempt.compute(tmp_path, Task("a", TASK.config, ("nothing",)))
 
     @pytest.mark.parametrize(
         ("error", "code", "said"),

@@ -138,6 +138,17 @@ def test_while_slurm_does_not_answer_nothing_is_taken_for_dead(store: Store, sta
     assert found == [Ended(store.root / "a", -1, "was lost: its job is no longer in the queue")]
 
 
+def test_a_job_must_be_missing_at_two_looks(store: Store, stand_in: StandIn, monkeypatch: pytest.MonkeyPatch):
+    """A shared file system may show the end of a job a little later than the queue."""
+    monkeypatch.setattr("qpensieve.experiments.executors.slurm._queue", lambda: set())
+    executor = slurm(store)
+    store.prepare(tasks("a")[0])
+    executor.start(store.root / "a", Needs(1, 1))
+    looks: list[list[Ended]] = []
+    wait_until(lambda: bool(looks.append(executor.ended(0.1)) or looks[-1]))
+    assert len(looks) >= 2
+
+
 def test_runs_share_a_job_and_all_are_told_to_save(store: Store, stand_in: StandIn):
     """At the end of its time Slurm sends SIGTERM to the script alone."""
     wait = 'trap "touch \\"$2/saved\\"; exit 75" TERM; touch "$2/ready"; while true; do sleep 0.05; done'

@@ -143,7 +143,7 @@ class Worker:
         self._heart = Heart(self._attempt, fence.number_of(self._attempt), self._measure)
         with self._heart.beating(lambda: self._ending.ask("another attempt has taken over")):
             self._train(self._attempt, task)
-            _compute(self._attempt, task)
+            compute(self._attempt, task)
             self._heart.beat(seconds_left=0.0)
         self._heart.beat(code=int(Code.DONE))
         print(f"published: {fence.publish(self._attempt)}", file=sys.stderr)
@@ -185,7 +185,7 @@ class Worker:
         return Code.FAILED, f"{type(error).__name__}: {error}"
 
 
-def _compute(attempt: Path, task: "Task") -> None:
+def compute(attempt: Path, task: "Task") -> None:
     """Summary, and what comes after training."""
     from qpensieve.experiments.then import THEN, missing
     from qpensieve.report.tables import write_summary
