@@ -31,18 +31,11 @@ from qpensieve.train.evaluate import evaluate
 from qpensieve.train.run import Options, Run, Stopped
 from qpensieve.train.session import EnvFailedError
 from qpensieve.train.trainer import Trainer, spare_cores
-from tests.train.kill_run import NEVER, TINY, assert_same_run, command, complete, rows, share_learners, words
+from tests.train.kill_run import NEVER, TINY, assert_same_run, command, complete, rows, words
 
 SEEDS, HIDDEN = [3, 4, 9], 64
 PREFERENCES = np.array([[0.2, 0.8], [0.5, 0.5], [0.9, 0.1]])
 QUIET = Options(quiet=True)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _shared_learners() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        share_learners(patch)
-        yield
 
 
 def contest_of(domain: str, own: np.ndarray | None = None, max_steps: int = 100) -> Contest:
