@@ -6,13 +6,13 @@ STAMP := $(VENV)/.installed
 DOCS_STAMP := $(VENV)/.docs-installed
 SITE := build/docs
 
-.PHONY: help setup train lint test test-slow test-ray bench docs clean
+.PHONY: help setup train lint style types test tests test-slow test-ray bench docs clean
 
 help:
 	@echo "make train      the main job: Q-Pensieve on DST2d, small enough for two cores (under three minutes of training)"
 	@echo "make setup      create $(VENV) and install qpensieve with its development tools"
 	@echo "make lint       ruff (format, lint) and pyright"
-	@echo "make test       lint, then the test suite (under ten minutes on two cores)"
+	@echo "make test       ruff, then the test suite with pyright beside it (under ten minutes on two cores)"
 	@echo "make test-slow  the learning tests (many minutes)"
 	@echo "make test-ray   installs Ray (258 MB) and runs the tests on a cluster of two nodes (three minutes)"
 	@echo "make bench      benchmarks; prints tables of ratios measured in one run"
@@ -29,19 +29,29 @@ $(STAMP): pyproject.toml constraints.txt
 train: $(STAMP)
 	$(BIN)/qpensieve train DST2d --preset quick
 
-lint: $(STAMP)
+lint: style types
+
+style: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+
+types: $(STAMP)
 	$(BIN)/pyright
 
 # Tests spend most of their time on compiling, and code that runs only briefly need not be optimised: neither by LLVM nor in fused
-# loops, whose emitters take more than half of it. Some identities hold bit for bit only in optimised code, which is what people run:
-# their tests run after the others. Slow tests are optimised too.
+# loops, whose emitters take more than half of it, nor need a program be split so that cores share it. Some identities hold bit for
+# bit only in optimised code, which is what people run: their tests run after the others. Slow tests are optimised too.
+# pyright, which uses one core, runs beside the tests.
+WHOLE := --xla_cpu_parallel_codegen_split_count=1
 UNOPTIMISED := --xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false
-test: lint
-	XLA_FLAGS="$(XLA_FLAGS) $(UNOPTIMISED)" \
+test: style
+	@$(MAKE) --no-print-directory --jobs=2 types tests
+
+tests: $(STAMP)
+	XLA_FLAGS="$(XLA_FLAGS) $(WHOLE) $(UNOPTIMISED)" \
 	  $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not optimized"
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "optimized and not slow"
+	XLA_FLAGS="$(XLA_FLAGS) $(WHOLE)" \
+	  $(BIN)/python -m pytest -n 2 --dist worksteal -m "optimized and not slow" $$(grep -rl --include='test_*.py' mark.optimized tests)
 
 test-slow: $(STAMP)
 	$(BIN)/python -m pytest -m slow

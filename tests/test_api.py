@@ -6,7 +6,6 @@ import math
 import os
 import sys
 import warnings
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -29,7 +28,7 @@ from qpensieve.train import run as runs
 from qpensieve.train.trainer import Trainer
 from tests.envs import foreign
 from tests.envs.foreign import PointMass
-from tests.train.kill_run import TINY, share_learners
+from tests.train.kill_run import TINY
 
 SMALL: dict[str, Any] = {
     name: TINY[name] for name in ("block", "random_steps", "hidden", "batch_size", "num_snapshots")
@@ -39,13 +38,6 @@ SMALL: dict[str, Any] = {
 }
 LAM = np.array([[0.2, 0.8], [0.5, 0.5], [1.0, 0.0]])
 OBS = np.random.default_rng(0).uniform(0, 11, (3, 2))
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _shared_learners() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        share_learners(patch)
-        yield
 
 
 def small(**settings: Any) -> QPensieve:
@@ -606,7 +598,6 @@ class TestSaveAndLoad:
         agent.save(tmp_path)
         assert_same(qpensieve.load(tmp_path).learn(120), small().learn(120))
 
-    @pytest.mark.slow
     def test_a_replay_that_has_wrapped_around_is_saved_whole(self, tmp_path: Path):
         agent = small(replay_capacity=160).learn(240)
         agent.save(tmp_path)

@@ -28,7 +28,7 @@ LAYERS: dict[str, set[str]] = {
     "learning": {"host_types", "preferences"},
     "replay": {"host_types", "records", "types"},
     "algos": {"learning", "preferences", "settings", "types"},
-    "population": {"envs", "learning", "metrics", "preferences", "records", "settings", "types"},
+    "population": {"compiler", "envs", "learning", "metrics", "preferences", "records", "settings", "types"},
     "methods": {"algos", "compiler", "machine", "population", "settings", "types"},
     "config": {"algos", "envs", "methods", "records", "settings", "types"},
     "manual": {"config", "methods", "pages", "settings"},

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +13,9 @@ from qpensieve import cli
 from qpensieve.methods import METHODS
 from qpensieve.records import evaluations
 from tests.callbacks import loggers
-from tests.train.kill_run import NEVER, TINY, assert_same_run, final_arrays, rows, share_learners, words
+from tests.train.kill_run import NEVER, TINY, assert_same_run, final_arrays, rows, words
 
 RUN = {**TINY, "steps": 300, "eval_period": 300, "parameters_period": 300}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _shared_learners() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        share_learners(patch)
-        yield
 
 
 def fail(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -350,7 +342,6 @@ class TestReference:
                 cli.main(["train", "DST2d", "--algo", algo, "--help"])
             assert "--reference X ..." in capsys.readouterr().out
 
-    @pytest.mark.slow
     def test_of_another_measurement_leaves_the_run_as_it_is(self, trained: Path, capsys: pytest.CaptureFixture[str]):
         before = (trained / "ours" / "evaluations.npz").read_bytes()
         cli.main(["evaluate", str(trained / "ours"), "--reference", "0", "-50"])

@@ -4,7 +4,9 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import jax
 import pytest
 
 from qpensieve import compiler
@@ -103,3 +105,20 @@ def test_a_compiler_without_a_gpu_accepts_them():
     environment = {**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": ""}
     run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
     assert (run.returncode, run.stdout.strip()) == (0, "2"), run.stderr
+
+
+@pytest.mark.parametrize(
+    ("flags", "backend", "options"),
+    [
+        ("", "cpu", {"xla_backend_optimization_level": 1}),
+        ("--xla_backend_optimization_level=0", "cpu", None),
+        ("", "gpu", None),
+    ],
+    ids=["on a CPU", "the user's level", "on a GPU"],
+)
+def test_a_program_that_runs_once_is_compiled_quickly(
+    monkeypatch: pytest.MonkeyPatch, flags: str, backend: str, options: Any
+):
+    monkeypatch.setenv("XLA_FLAGS", flags)
+    monkeypatch.setattr(jax, "default_backend", lambda: backend)
+    assert compiler.options_to_run_once() == options

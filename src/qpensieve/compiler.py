@@ -5,6 +5,7 @@ import os
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from qpensieve.machine import features
 
@@ -23,6 +24,10 @@ CACHE_VARIABLE = "QPENSIEVE_CACHE"
 CACHE_BYTES = 2**29
 """At most so much stays on disk."""
 WORTH_KEEPING_SECONDS = 0.2
+KEPT_PROGRAMS = 32
+"""So many sets of jitted functions stay in memory: a second agent with the same settings is neither traced nor compiled
+again."""
+OPTIMISATION = "xla_backend_optimization_level"
 
 
 def set_flags() -> None:
@@ -51,6 +56,18 @@ def make_devices(num: int) -> None:
         jax.config.update("jax_num_cpu_devices", num)
     except RuntimeError:  # JAX has started
         return
+
+
+def options_to_run_once() -> dict[str, Any] | None:
+    """Compiler options of a program that runs once; unless the user has set the level.
+
+    The last passes of LLVM take most of its compiling, and change no number of what is not summed up.
+    """
+    import jax
+
+    if jax.default_backend() != "cpu" or OPTIMISATION in os.environ.get("XLA_FLAGS", ""):
+        return None
+    return {OPTIMISATION: 1}
 
 
 def keep_compiled() -> None:

@@ -84,9 +84,10 @@ class RunConfig:
     """Reference point: where HV is measured from, a number per objective, and what policies of pgmorl and pfa must
     exceed to be kept. Default: that of the domain, or `metadata["reference_point"]` of the environment."""
     num_threads: Annotated[int | None, at_least(1)] = None
-    """Cores that collect; numbers do not depend on it. Methods with a replay on domains of ours: from 2 on, as many
-    processes share the agents, at most one each. Else threads of the simulator. None: with an accelerator all cores
-    but one; without one, where the cores learn, no processes and as many threads as help."""
+    """Cores that collect, and as many that evaluate meanwhile; numbers do not depend on it. Methods with a replay on
+    domains of ours: from 2 on, as many processes share the agents, at most one each. Else threads of the simulator.
+    None: with an accelerator all cores but one; without one, where the cores learn, no processes and as many threads as
+    help."""
     kernels: Kernels = "off"
     """Fused kernels for the updates of qpensieve and mosac. on: candidates of the policy are scored in half precision,
     everything else as without kernels. full: those too in full precision. auto, what presets say: on for Hopper GPUs

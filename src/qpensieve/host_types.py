@@ -6,7 +6,6 @@ the time.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -158,7 +157,7 @@ class Step:
     truncated: Bool[np.ndarray, " n"]
     last_obs: Float[np.ndarray, "n obs"]
 
-    @cached_property
+    @property  # not a cached one, whose lock takes longer
     def done(self) -> Bool[np.ndarray, " n"]:
         """Whether the episode is over, for either reason."""
         return self.terminated | self.truncated

@@ -1,8 +1,12 @@
 """The machine that this process runs on: cores, processor, accelerator."""
 
+import ctypes
+import importlib.util
 import os
 import platform
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 CORES_VARIABLE = "QPENSIEVE_CORES"
@@ -18,6 +22,27 @@ def available_cores() -> int:
         return len(os.sched_getaffinity(0))
     except AttributeError:
         return os.cpu_count() or 1
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Let OpenBLAS, where NumPy computes with it, use one thread: small products lose by more. Others are left alone.
+
+    Numbers do not depend on it.
+    """
+    found = importlib.util.find_spec("numpy._core._multiarray_umath")
+    library = None if found is None or found.origin is None else ctypes.CDLL(found.origin)
+    names = (f"{before}openblas_{{}}_num_threads{after}" for before in ("scipy_", "") for after in ("64_", ""))
+    name = next((name for name in names if hasattr(library, name.format("set"))), None)
+    if name is None:
+        yield
+        return
+    before, set_to = getattr(library, name.format("get"))(), getattr(library, name.format("set"))
+    set_to(1)
+    try:
+        yield
+    finally:
+        set_to(before)
 
 
 def processor() -> str:

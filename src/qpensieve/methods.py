@@ -8,10 +8,11 @@ import dataclasses
 import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, Literal
 
 from qpensieve.algos import cnder, envelope, fused, hybrid_sac, mosac, qpensieve, sac
-from qpensieve.compiler import make_devices, num_parts
+from qpensieve.compiler import KEPT_PROGRAMS, make_devices, num_parts
 from qpensieve.machine import available_cores
 from qpensieve.population import plan
 from qpensieve.population.pfa import PfaConfig
@@ -20,6 +21,8 @@ from qpensieve.settings import RunSettings
 from qpensieve.types import Algorithm, EnvSpec, UniformLearning
 
 Kernels = Literal["auto", "off", "on", "full"]
+Make = Callable[[Any, EnvSpec], Algorithm[Any]]
+Fuse = Callable[[Any, EnvSpec, fused.Precision], fused.Block]
 
 
 @dataclass(frozen=True)
@@ -43,13 +46,13 @@ class Method:
     name: str
     summary: str
     config: type[Any]
-    make: Callable[[Any, EnvSpec], Algorithm[Any]] | None = None
+    make: Make | None = None
     paper: Callable[[str], dict[str, Any]] | None = None
     quick: Mapping[str, Any] = field(default_factory=dict)
     defaults: Mapping[str, Any] = field(default_factory=dict)
     check: Callable[[Any, RunSettings], list[str]] = lambda settings, run: []
     resolve: Callable[[Any, int], Any] = lambda settings, steps: settings
-    fuse: Callable[[Any, EnvSpec, fused.Precision], fused.Block] | None = None
+    fuse: Fuse | None = None
     fuse_from: int = 1
 
     @property
@@ -182,14 +185,26 @@ def make_algorithm(name: str, settings: Any, spec: EnvSpec, kernels: Kernels = "
     method = get_method(name)
     if method.make is None:
         raise ValueError(f"{name} trains a population: it has no algorithm for the training loop with a replay")
-    algorithm = method.make(settings, spec)
+    algorithm = _make_once(method.make, settings, spec)
     if not algorithm.acting.is_discrete:
         check_continuous(name, spec)
     choice, _ = choose_kernels(name, settings, kernels)
     if choice == "off" or method.fuse is None or not isinstance(algorithm.learning, UniformLearning):
         return algorithm
-    block = method.fuse(settings, spec, "full" if choice == "full" else "half")
-    return replace(algorithm, learning=replace(algorithm.learning, block=block))
+    return _fuse_once(method.make, method.fuse, settings, spec, "full" if choice == "full" else "half")
+
+
+@lru_cache(maxsize=KEPT_PROGRAMS)
+def _make_once(make: Make, settings: Any, spec: EnvSpec) -> Algorithm[Any]:
+    """The same object for the same arguments, so that its functions are compiled once in a process."""
+    return make(settings, spec)
+
+
+@lru_cache(maxsize=KEPT_PROGRAMS)
+def _fuse_once(make: Make, fuse: Fuse, settings: Any, spec: EnvSpec, precision: fused.Precision) -> Algorithm[Any]:
+    algorithm = _make_once(make, settings, spec)
+    assert isinstance(algorithm.learning, UniformLearning)
+    return replace(algorithm, learning=replace(algorithm.learning, block=fuse(settings, spec, precision)))
 
 
 def choose_kernels(name: str, settings: Any, asked: Kernels, num_seeds: int = 1) -> tuple[Kernels, str]:

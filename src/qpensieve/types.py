@@ -172,9 +172,11 @@ class ActionValues(Generic[S]):
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Algorithm(Generic[S]):
     """What a training loop may know about an algorithm, for one agent; the loop adds the axis of agents.
+
+    Two algorithms are equal only if they are the same object: functions cannot be compared otherwise.
 
     Attributes:
         init: (key, preference) -> first state. The preference is the agent's own; agents that serve all ignore it.

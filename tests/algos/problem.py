@@ -1,5 +1,6 @@
 """Small networks and batches for the tests of algorithms."""
 
+from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from qpensieve.algos import mosac, qpensieve
+from qpensieve.compiler import options_to_run_once
 from qpensieve.learning import snapshots
 from qpensieve.learning.nets import GaussianActor
 from qpensieve.replay.layout import RowLayout
@@ -19,6 +21,11 @@ HIDDEN, BATCH = 16, 12
 SPEC = EnvSpec("test", 4, 2, ("one", "two", "three"), None, None)
 LAYOUT = RowLayout(SPEC.obs_size, SPEC.action_size, SPEC.num_objectives)
 SAC = mosac.SacConfig(hidden=HIDDEN, batch_size=BATCH, discount=0.9, learning_rate=1e-2, tau=0.1)
+
+
+def once(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Jitted for a single call: not optimised beyond what its numbers need."""
+    return jax.jit(function, compiler_options=options_to_run_once())
 
 
 @cache

@@ -147,6 +147,35 @@ def test_several_updates_in_a_block_follow_each_other():
     assert_trees_equal(new.snapshots, states.snapshots)
 
 
+def test_snapshots_climbed_beside_the_critics_step_or_after_it_give_the_same():
+    case = Case(filled=(1, 0, 2))
+    states, batch, chance = _problem(case, num=1)
+    plan = fused.plan_qpensieve(case.config, case.spec, "full")
+    tiles = fused.choose_tiles(1, "full")
+    plans = [replace(plan, tiles=replace(tiles, climbs_beside=beside)) for beside in (True, False)]
+    beside, after = (jax.jit(partial(fused.learn_qpensieve, one))(states, batch, chance) for one in plans)
+    assert 0 < float(beside[1]["snapshot_share"][0]) < 1
+    assert_trees_close(beside, after, 1e-6)
+
+
+def test_a_snapshot_equal_to_the_critic_wins_in_both_forms():
+    """The first of equals wins, as in the plain step, and snapshots come first."""
+    case = Case(snapshots=1, filled=(1,))
+    states, batch, chance = _problem(case, num=1)
+    frozen = replace(case.config, sac=replace(case.config.sac, learning_rate=0.0))
+    same = jax.tree.map(lambda leaf: leaf[:, None], states.sac.critic)
+    states = eqx.tree_at(lambda s: s.snapshots.critics, states, same)
+    plan = fused.plan_qpensieve(frozen, case.spec, "full")
+    first = jax.tree.map(lambda leaf: leaf[:, 0], (batch, chance))
+    expected, _ = jax.jit(jax.vmap(partial(qpensieve.step, frozen)))(states, *first)
+    gradients: Any = lambda state: state.sac.optimizers.actor[0].mu
+    for beside in (True, False):
+        tiles = replace(fused.choose_tiles(1, "full"), climbs_beside=beside)
+        new, infos = jax.jit(partial(fused.learn_qpensieve, replace(plan, tiles=tiles)))(states, batch, chance)
+        assert float(infos["snapshot_share"][0]) == 1.0
+        assert_trees_close(gradients(new), gradients(expected), 1e-5)
+
+
 def test_packing_and_unpacking_gives_the_same_bits_and_pads_with_zeros():
     case = Case(hidden=96, d=3, filled=(0, 0))
     sizes = Sizes(case.obs, case.act, case.d, case.hidden, case.batch, 2, 3)

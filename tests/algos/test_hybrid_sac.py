@@ -22,6 +22,7 @@ from tests.algos.problem import (
     SPEC,
     action_noise,
     assert_trees_equal,
+    once,
     pensieve_state,
     random_like,
     transitions,
@@ -32,8 +33,9 @@ PENSIEVE = QPensieveConfig(sac=SAC, num_preferences=3, num_snapshots=2, push_aft
 CFG = HybridConfig(("0.5,0.3,0.2",), switch_after=10, pensieve=PENSIEVE)
 
 
-def _init(cfg: HybridConfig, seed: int = 0) -> hybrid_sac.State:
-    return jax.jit(partial(hybrid_sac.init, cfg, SPEC))(jax.random.key(seed), LAM)
+@cache
+def _init(cfg: HybridConfig) -> hybrid_sac.State:
+    return once(partial(hybrid_sac.init, cfg, SPEC))(jax.random.key(0), LAM)
 
 
 @cache
@@ -54,11 +56,12 @@ def _run(cfg: HybridConfig, num: int, state: hybrid_sac.State | None = None) -> 
 
 @cache
 def _sac_alone(num: int) -> sac.State:
-    state = jax.jit(partial(sac.init, CFG.single, SPEC))(jax.random.key(0), LAM)
-    step = jax.jit(partial(sac.update, CFG.single))
-    for i in range(num):
-        state, _ = step(state, transitions(i), jax.random.key(i))
-    return state
+    if num == 0:
+        return once(partial(sac.init, CFG.single, SPEC))(jax.random.key(0), LAM)
+    return _sac_step(_sac_alone(num - 1), transitions(num - 1), jax.random.key(num - 1))[0]
+
+
+_sac_step = jax.jit(partial(sac.update, CFG.single))
 
 
 def _with_snapshots(state: hybrid_sac.State) -> hybrid_sac.State:
@@ -68,7 +71,7 @@ def _with_snapshots(state: hybrid_sac.State) -> hybrid_sac.State:
     return replace(state, helper=replace(state.helper, snapshots=ring))
 
 
-@pytest.mark.parametrize("num_snapshots", [0, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("num_snapshots", [0, 2])
 @pytest.mark.optimized
 def test_without_snapshots_it_is_sac_bit_for_bit_before_and_after_the_switch(num_snapshots: int):
     cfg = replace(CFG, pensieve=replace(PENSIEVE, num_snapshots=num_snapshots))
@@ -81,7 +84,6 @@ def test_before_the_switch_snapshots_change_nothing():
 
 
 @pytest.mark.optimized
-@pytest.mark.slow
 def test_from_the_switch_on_only_the_policy_climbs_the_snapshots():
     helped = _run(CFG, 11, _with_snapshots(_init(CFG))).own
     alone = _sac_alone(11)
@@ -91,7 +93,6 @@ def test_from_the_switch_on_only_the_policy_climbs_the_snapshots():
     assert moved.max() > 1e-4
 
 
-@pytest.mark.slow
 def test_the_helper_is_the_qpensieve_run_of_that_seed():
     algorithm = qpensieve.make(PENSIEVE, SPEC)
     state = jax.jit(algorithm.init)(jax.random.key(0), LAM)

@@ -1,11 +1,15 @@
 """The benchmark of gradient steps: counted work, measured rates, and the rows it gives."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 
 from qpensieve.algos.mosac import SacConfig
 from qpensieve.algos.qpensieve import QPensieveConfig
 from qpensieve.bench import update
+from qpensieve.methods import make_algorithm
 from qpensieve.types import EnvSpec
 
 SPEC = EnvSpec("tiny", 3, 1, ("a", "b"), None, None)
@@ -61,3 +65,24 @@ def test_without_the_plain_form_there_is_nothing_to_compare_with(monkeypatch: py
     rows = update.run(update.Settings(domain="DST2d", seeds=(1,), block=1, repeats=1, plain=False), lambda _: None)
     assert [row["method"] for row in rows] == ["mosac", "qpensieve"]
     assert all(row["times faster than plain"] is None for row in rows)
+
+
+def test_the_next_block_is_handed_over_before_the_last_is_fetched(monkeypatch: pytest.MonkeyPatch):
+    """As training does while it waits for the device; what is timed is the mean over all updates of all blocks."""
+    happened: list[tuple[str, Any]] = []
+    learn = lambda state, block: happened.append(("learn", block.rows.shape)) or (state + 1, state, {})
+    learner = SimpleNamespace(learn=learn, place=lambda state: state)
+    monkeypatch.setattr(update, "make_learner", lambda *_: learner)
+    monkeypatch.setattr(update, "spread", lambda learner, _: learner)
+    monkeypatch.setattr(update, "_filled", lambda *_: 0)
+    monkeypatch.setattr(update, "_with_snapshots", lambda state: state)
+    monkeypatch.setattr(update.jax, "device_get", lambda made: happened.append(("fetch", made and made[0])))
+    monkeypatch.setattr(update, "seconds", lambda work: work() or 12.0)
+    settings = update.Settings(block=2, blocks=3)
+    timer = update.make_timer(make_algorithm("mosac", SacConfig(), SPEC), SPEC, 4, settings)
+    assert timer() == 12.0 / (2 * 3)
+    blocks = [happening for happening in happened if happening[0] == "learn"]
+    assert blocks == [("learn", (4, 2, 10))] * 3
+    order = [happening[1] for happening in happened if happening[0] == "fetch"]
+    assert order == [None, 0, 1, 2]
+    assert [happening[0] for happening in happened] == ["learn", "fetch"] * 3 + ["fetch"]

@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from qpensieve.population.answering import ArchivePredictor, Policies
 from qpensieve.records import evaluations
 from qpensieve.records.scores import summarize
 from qpensieve.train.trainer import AgentPredictor
-from tests.train.kill_run import NEVER, TINY, share_learners, words
+from tests.train.kill_run import NEVER, TINY, words
 
 BOX = "tests.envs.foreign:PointMass"
 """Actions in [-2, 4], observations of shape (2, 2)."""
@@ -42,13 +42,6 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "pgmorl": POPULATION,
     "pfa": POPULATION,
 }
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _shared_learners() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        share_learners(patch)
-        yield
 
 
 def make(algo: str, domain: str = BOX) -> Agent:

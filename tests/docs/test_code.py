@@ -10,18 +10,10 @@ from typing import Any
 import pytest
 
 from tests.docs.pages import ROOT, blocks
-from tests.train.kill_run import share_learners
 
 STEPS = 2_100
 """Long enough to learn a little: `quick` starts with 2000 random steps."""
 LEARN = re.compile(r"\.learn\(([\d_]+)")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _shared_learners() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        share_learners(patch)
-        yield
 
 
 @pytest.fixture

@@ -134,10 +134,10 @@ def test_leaving_the_healthy_range_terminates_as_in_gymnasium(domain: str, heigh
     ],
 )
 def test_health_is_judged_at_the_exact_bounds(is_healthy, index: int, value: float, expected: bool):
-    qpos = np.zeros((2, 15))
-    qpos[:, 1:3] = (0.9, 0.0) if is_healthy is not is_ant_healthy else (0.0, 0.5)
-    qpos[1, index] = value
-    np.testing.assert_array_equal(is_healthy(np.concatenate([qpos, np.zeros((2, 14))], axis=1)), [True, expected])
+    posture = np.zeros((2, {is_hopper_healthy: 12, is_walker_healthy: 18, is_ant_healthy: 29}[is_healthy]))
+    posture[:, 1:3] = (0.9, 0.0) if is_healthy is not is_ant_healthy else (0.0, 0.5)
+    posture[1, index] = value
+    np.testing.assert_array_equal(is_healthy(posture), [True, expected])
 
 
 def test_a_hopper_that_moves_too_fast_is_not_healthy():

@@ -25,7 +25,7 @@ from qpensieve.presets import default_config
 from qpensieve.records.atomic import write_json
 from qpensieve.train import run as runs
 from tests.experiments.struck import TINY, program
-from tests.train.kill_run import CACHE, ROOT, assert_same_run, complete, share_learners
+from tests.train.kill_run import CACHE, ROOT, assert_same_run, complete
 
 TASK = Task("a", override(default_config("DST2d"), TINY))
 
@@ -150,10 +150,6 @@ def _kill_worker(store: Store, task: Task) -> None:
 
 class TestInThisProcess:
     """What a worker does, without a process of its own."""
-
-    @pytest.fixture(autouse=True)
-    def _shared_learners(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        share_learners(monkeypatch)
 
     def work(self, store: Store) -> int:
         return attempt.Worker(store.folder(TASK), attempt.Ending(), trusted=False).work()

@@ -1,7 +1,7 @@
 """What the report shows of each artefact, from exported runs and folders; and where the runs lie."""
 
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -17,9 +17,11 @@ from qpensieve.experiments.shelf import Shelf, read_exported
 from qpensieve.experiments.shows import score_sheet, show
 from qpensieve.experiments.tasks import Store
 from qpensieve.preferences import test_table
-from qpensieve.records import evaluations
-from qpensieve.records.folder import CONFIG, EVALUATIONS, PROVENANCE
+from qpensieve.records import critic_errors, evaluations
+from qpensieve.records.critic_errors import CriticErrors, CriticRow
+from qpensieve.records.folder import CONFIG, CRITIC, EVALUATIONS, PROVENANCE
 from qpensieve.report import sheets
+from qpensieve.report.export import export
 from qpensieve.report.page import Plate
 from qpensieve.train.evaluate import protocols
 
@@ -153,3 +155,31 @@ def texts(plate: Plate) -> list[str]:
 
 def test_the_nearest_step_is_taken():
     assert [nearest(np.array([100, 200, 300]), wanted) for wanted in (1, 149, 151, 1e9)] == [100, 100, 200, 300]
+
+
+def measured(domain: str, step: int, errors: list[float]) -> CriticErrors:
+    """Errors of two seeds under one preference; all other numbers are 1."""
+    names = [field.name for field in fields(CriticRow)]
+    known = {"step": step, "preference": [0.5, 0.5], "actions": "policy", "pairs": 2, "rollouts": 2, "seed": 0}
+    known |= dict.fromkeys(("bias", "bias_se", "twins"), [[1.0, 1.0]] * 2) | {"horizon": [1, 1]}
+    row = CriticRow(**{name: known.get(name, [1.0] * 2) for name in names if name != "error"}, error=errors)
+    return CriticErrors(domain, "qpensieve", [0, 1], 0.99, ["a", "b"], [row])
+
+
+def test_errors_of_critics_are_shown_by_preference_and_step_also_of_exported_runs(tmp_path: Path):
+    size = Size("smoke")
+    shelf = shelf_of(tmp_path / "runs", ("critic-hopper2d",), size=size)
+    make_run(shelf, Wanted("Hopper2d"))
+    (task,) = shelf.plan.tasks
+    run = shelf.store.folder(task) / "run"
+    critic_errors.add(run / CRITIC, measured("Hopper2d", 400, [3.0, 5.0]))
+    export(run, tmp_path / "run.json")
+    exported = shelf_of(tmp_path / "none", ("critic-hopper2d",), (tmp_path / "run.json",), size)
+    for one in (shelf, exported):
+        (sheet,) = show(ARTEFACTS["critic-hopper2d"], one, tmp_path).sheets
+        cell = sheet.cell("0.5, 0.5", "400")
+        assert cell.values is not None
+        np.testing.assert_array_equal(cell.values["L_critic"], [3.0, 5.0])
+        assert cell.printed["L_critic"] == (11.59, None)
+        assert sheet.cell("0.1, 0.9", "400").values is None
+        assert sheet.columns == ["26", "133", "266", "400"]

@@ -1,6 +1,8 @@
 """The fast improvement value against the plain one: same value, same gradient, same winner."""
 
+from functools import cache
 from itertools import pairwise
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,18 +13,24 @@ from qpensieve.bench.plain import batch_value
 from qpensieve.learning.improvement import best_value
 from qpensieve.learning.nets import Critic
 from qpensieve.learning.sampling import sample_preferences
+from tests.algos.problem import once
 from tests.oracles.mosac import scores, twins_of
 
 OBS, ACT, HIDDEN, BATCH = 5, 3, 16, 12
 
 
+@cache
 def _problem(num_critics: int, num_prefs: int, per_sample: bool, d: int = 3, seed: int = 0):
-    keys = jax.random.split(jax.random.key(seed), 4)
     make = jax.vmap(jax.vmap(lambda key: Critic(OBS, ACT, d, HIDDEN, key=key)))
-    critics = make(jax.random.split(keys[0], (num_critics, 2)))
     c = BATCH if per_sample else 1
-    prefs = sample_preferences(keys[1], num_prefs * c, d).reshape(num_prefs, c, d)
-    return critics, prefs, jax.random.normal(keys[2], (BATCH, OBS)), jax.random.normal(keys[3], (BATCH, ACT))
+
+    def draw(key: Any) -> Any:
+        keys = jax.random.split(key, 4)
+        critics = make(jax.random.split(keys[0], (num_critics, 2)))
+        prefs = sample_preferences(keys[1], num_prefs * c, d).reshape(num_prefs, c, d)
+        return critics, prefs, jax.random.normal(keys[2], (BATCH, OBS)), jax.random.normal(keys[3], (BATCH, ACT))
+
+    return once(draw)(jax.random.key(seed))
 
 
 CASES = [(5, 5, False), (5, 5, True), (1, 1, False), (1, 4, True), (3, 1, False)]

@@ -1,21 +1,12 @@
 """The host side of replays: rows lie where the host says, and come back in the order written."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
 from qpensieve.train.trainer import Trainer
-from tests.train.kill_run import share_learners
 from tests.train.test_methods import tiny
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _shared_learners() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        share_learners(patch)
-        yield
 
 
 def advanced(algo: Any, num_blocks: int, **changes: Any) -> tuple[Trainer, np.ndarray]:

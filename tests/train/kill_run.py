@@ -36,26 +36,11 @@ TINY: dict[str, Any] = {
 checkpoints are written at evaluations and in between."""
 CACHE = {
     "JAX_COMPILATION_CACHE_DIR": str(ROOT / ".cache" / "jax"),
-    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.1",
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.0",
 }
 """Environment variables by which processes keep compiled code between runs, as `conftest` does for the tests."""
 NEVER = 1e6
 """Seconds between checkpoints in a run that is to write them at evaluations only."""
-
-
-def share_learners(patch: Any) -> None:
-    """Let trainers of equal settings share their jitted functions: tracing them is most of what a tiny run costs."""
-    from qpensieve.train import trainer
-
-    make, made = trainer._make_learner, {}
-
-    def shared(owner: Any) -> Any:
-        key = (owner.config.algo, owner.config.agent, owner.capacity, owner.layout, owner.spec, owner.num_agents)
-        if key not in made:
-            made[key] = make(owner)
-        return made[key]
-
-    patch.setattr(trainer, "_make_learner", shared)
 
 
 def complete(run: Any) -> None:
@@ -169,6 +154,7 @@ def _wrap(owner: Any, name: str, is_time: Callable[..., bool], act: Callable[[],
 
 def prepare(moment: str, step: int) -> None:
     """Arrange for the blow."""
+    from qpensieve.learning.predicting import AgentPredictor
     from qpensieve.records import checkpoint
     from qpensieve.records.log import MetricsLog
     from qpensieve.train import run
@@ -191,7 +177,9 @@ def prepare(moment: str, step: int) -> None:
         # The full evaluation is in its file and not in the log.
         "full": lambda: _before(MetricsLog, "write", lambda _, event, *__: event == "full evaluation", _strike),
         "interrupt": lambda: _after(Trainer, "advance", lambda self: self.step == step, _interrupt),
-        "interrupt evaluation": lambda: _after(Trainer, "act", lambda self, *_: self.step == step, _interrupt),
+        "interrupt evaluation": lambda: _after(
+            AgentPredictor, "act_all", lambda self, *_, **__: self.step == step, _interrupt
+        ),
         "interrupt full": lambda: _before(run.Run, "evaluate_fully", lambda _: True, _interrupt),
     }
     moments[moment]()

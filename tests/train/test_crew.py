@@ -26,17 +26,10 @@ from qpensieve.train.crew import Crew, can_work
 from qpensieve.train.session import EnvFailedError
 from qpensieve.train.trainer import Trainer, num_workers
 from qpensieve.types import Behaviour
-from tests.train.kill_run import TINY, share_learners
+from tests.train.kill_run import TINY
 
 SEEDS, BLOCK, HIDDEN = [3, 4, 9], 60, 16
 FIELDS = ("rows", "lam", "episodes", "done")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _shared_learners() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        share_learners(patch)
-        yield
 
 
 def behaviour_of(domain: str) -> Behaviour:
@@ -106,7 +99,7 @@ def test_a_crew_collects_what_one_process_does_also_after_a_restore(domain: str)
 
 
 def processes_of(crew: Crew) -> list[subprocess.Popen[bytes]]:
-    return [worker._process for worker in crew._workers]
+    return [worker.program.process for worker in crew._workers]
 
 
 def test_a_worker_that_is_killed_is_named_and_the_next_block_starts_new_ones():

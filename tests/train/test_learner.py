@@ -12,8 +12,12 @@ import pytest
 
 from qpensieve.algos import mosac, qpensieve
 from qpensieve.algos.qpensieve import QPensieveConfig
+from qpensieve.envs.registry import spec_of
 from qpensieve.learning.acting import GaussianPolicy
+from qpensieve.methods import METHODS, make_algorithm
+from qpensieve.presets import default_config
 from qpensieve.replay import ring as replay
+from qpensieve.replay.layout import layout_of
 from qpensieve.train.learner import Block, Learner, TrainState, make_learner
 from qpensieve.types import from_one_lane
 from tests.algos.problem import HIDDEN, LAYOUT, SAC, SPEC, assert_trees_close, assert_trees_equal, random_like
@@ -233,3 +237,14 @@ def test_acting_without_noise_is_tanh_of_the_mean():
 def test_the_flat_actors_of_a_block_are_those_of_its_end():
     state, flat, _ = _trained(SEEDS)
     np.testing.assert_array_equal(flat, _learner().flat_actors(state))
+
+
+@pytest.mark.slow
+@pytest.mark.optimized
+@pytest.mark.parametrize("name", [name for name, method in METHODS.items() if method.make])
+def test_first_parameters_do_not_depend_on_how_far_their_program_is_optimised(name: str):
+    spec = spec_of("DST2d")
+    algorithm = make_algorithm(name, default_config("DST2d", name, "quick").agent, spec)
+    learner, seeds = make_learner(algorithm, layout_of(spec, algorithm.acting), 10), jnp.asarray(SEEDS)
+    optimised = learner.init.lower(seeds).compile({"xla_backend_optimization_level": 3})  # pyright: ignore[reportFunctionMemberAccess]
+    assert_trees_equal(learner.init(seeds), optimised(seeds))

@@ -3,7 +3,6 @@
 import json
 import shutil
 import warnings
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from qpensieve.train import run as runs
 from qpensieve.train.run import Options, Stopped
 from tests.callbacks import loggers
 from tests.callbacks.loggers import shown
-from tests.train.kill_run import NEVER, TINY, assert_same_run, complete, rows, share_learners, words
+from tests.train.kill_run import NEVER, TINY, assert_same_run, complete, rows, words
 
 OFF_POLICY: dict[str, Any] = {
     **{name: TINY[name] for name in ("block", "random_steps", "log_period", "batch_size", "replay_capacity")},
@@ -45,13 +44,6 @@ METHODS: dict[str, dict[str, Any]] = {
 FAST = ("qpensieve", "sac", "pgmorl")
 ALL = [pytest.param(algo, marks=[] if algo in FAST else pytest.mark.slow) for algo in METHODS]
 """One method of each kind in the default suite, all of them among the slow tests."""
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _shared_learners() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        share_learners(patch)
-        yield
 
 
 class Witness(Callback):

@@ -2,7 +2,6 @@
 
 import shutil
 import signal
-from collections.abc import Iterator
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -36,7 +35,7 @@ from qpensieve.train import run as runs
 from qpensieve.train.evaluate import protocols
 from qpensieve.train.run import Options, Stopped
 from qpensieve.train.trainer import Trainer
-from tests.train.kill_run import NEVER, TINY, assert_same_run, complete, final_arrays, share_learners
+from tests.train.kill_run import NEVER, TINY, assert_same_run, complete, final_arrays
 
 QUIET = Options(quiet=True)
 ROOMS = "tests.envs.foreign:Corridor"
@@ -49,13 +48,6 @@ OWN: dict[AlgoName, dict[str, Any]] = {
 METHODS = tuple(OWN)
 FEW = [pytest.param(algo, marks=[] if algo == "cnder" else pytest.mark.slow) for algo in METHODS]
 """CN-DER, which has the most to lose, in the default suite; all of them among the slow tests."""
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _shared_learners() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        share_learners(patch)
-        yield
 
 
 def _lanes_per_seed(config: RunConfig) -> int:

@@ -3,9 +3,7 @@
 import json
 import shutil
 import signal
-from collections.abc import Iterator
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +28,6 @@ from qpensieve.records.folder import EVALUATIONS, SEARCH
 from qpensieve.records.scores import summarize
 from qpensieve.report import tables
 from qpensieve.settings import flat
-from qpensieve.train import population
 from qpensieve.train import run as runs
 from qpensieve.train.population import PopulationTrainer
 from qpensieve.train.run import Options, Run, Stopped
@@ -56,14 +53,6 @@ TINY: dict[str, Any] = {
     "generation_iterations": 2,
 }
 METHODS: tuple[AlgoName, ...] = ("pgmorl", "pfa")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _shared_functions() -> Iterator[None]:
-    """Trainers of equal settings share their jitted functions: tracing is most of what a tiny run costs."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(population, "make_learner", cache(population.make_learner))
-        yield
 
 
 def tiny(algo: AlgoName = "pgmorl", domain: str = "DST2d", **changes: Any) -> RunConfig:
@@ -680,3 +669,10 @@ class TestFailures:
         values[4, 2] = np.nan
         with pytest.raises(DivergedError, match="a loss of task 1 of seed 8 is no longer finite at step 192"):
             trainer._check_finite("a loss", values)
+
+
+def test_a_second_run_with_the_same_settings_is_not_compiled_again():
+    first = PopulationTrainer(tiny())
+    assert PopulationTrainer(tiny())._learner is first._learner
+    assert PopulationTrainer(tiny(learning_rate=1e-3))._learner is not first._learner
+    assert PopulationTrainer(tiny(first_seed=4))._learner is not first._learner

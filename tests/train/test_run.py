@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -41,20 +41,12 @@ from tests.train.kill_run import (
     command,
     final_arrays,
     rows,
-    share_learners,
     steps_saved,
     words,
 )
 
 DOMAINS = ("DST2d", "Hopper2d", "LunarLander4d")
 QUIET = Options(quiet=True)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _shared_learners() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        share_learners(patch)
-        yield
 
 
 def tiny(domain: str = "DST2d", **settings: Any) -> RunConfig:

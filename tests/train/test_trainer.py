@@ -1,6 +1,5 @@
 """The trainer's schedule, its independence of other seeds, and its exact restoration in memory."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -9,20 +8,14 @@ import numpy as np
 import pytest
 
 from qpensieve.config import RunConfig, override
+from qpensieve.learning.predicting import AgentPredictor
 from qpensieve.presets import default_config
 from qpensieve.train.session import DivergedError, EnvFailedError
 from qpensieve.train.trainer import Trainer
 from tests.envs.foreign import PointMass
-from tests.train.kill_run import TINY, share_learners
+from tests.train.kill_run import TINY
 
 BLOCK, RANDOM_STEPS = TINY["block"], TINY["random_steps"]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _shared_learners() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        share_learners(patch)
-        yield
 
 
 def tiny(domain: str = "DST2d", **settings: Any) -> RunConfig:
@@ -237,7 +230,7 @@ class TestBugsOfOurs:
     """They keep their own type, so that the command shows a traceback and does not blame the environment."""
 
     @staticmethod
-    def broken(*_: Any) -> Any:
+    def broken(*_: Any, **__: Any) -> Any:
         raise LookupError("a bug")
 
     def test_in_collection(self):
@@ -246,8 +239,23 @@ class TestBugsOfOurs:
         with pytest.raises(LookupError, match=r"^'?a bug'?$"):
             advance_to(trainer, 500)
 
-    def test_in_an_evaluation(self):
+    def test_in_an_evaluation(self, monkeypatch: pytest.MonkeyPatch):
         trainer = Trainer(tiny())
-        trainer.act = self.broken  # pyright: ignore[reportAttributeAccessIssue]
+        monkeypatch.setattr(AgentPredictor, "act_all", self.broken)
         with pytest.raises(LookupError, match=r"^'?a bug'?$"):
             trainer.evaluate(np.array([[0.5, 0.5]]), 1)
+
+
+def test_a_second_run_with_the_same_settings_is_not_compiled_again():
+    first, second = Trainer(tiny()), Trainer(tiny(first_seed=5))
+    assert second._learner is first._learner
+    programs = []
+    for trainer in (first, second):
+        advance_to(trainer, RANDOM_STEPS + 2 * BLOCK)
+        programs.append(trainer._learner.learn._cache_size())  # pyright: ignore[reportFunctionMemberAccess]
+    assert programs[0] == programs[1]
+
+
+@pytest.mark.parametrize("other", [{"learning_rate": 1e-2}, {"replay_capacity": 300}, {"seeds": 1}, {"batch_size": 8}])
+def test_a_run_with_other_settings_has_functions_of_its_own(other: dict[str, Any]):
+    assert Trainer(tiny(**other))._learner is not Trainer(tiny())._learner

@@ -4,6 +4,7 @@ Networks are packed before the first update of a block and unpacked after its la
 plain step (`mosac.step`, `qpensieve.step`), which is the oracle, know nothing of it.
 """
 
+import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -18,7 +19,7 @@ from jaxtyping import Array, Float, Int
 from qpensieve.algos import mosac, qpensieve
 from qpensieve.learning.kernels import candidates, networks
 from qpensieve.learning.kernels.calls import Tile, is_interpreted
-from qpensieve.learning.kernels.candidates import Candidates, Scored
+from qpensieve.learning.kernels.candidates import Best, Candidates, Rival
 from qpensieve.learning.kernels.networks import ADAM, Climbed, Gradients, Inputs, Learned, Now, Rates, Seen
 from qpensieve.learning.kernels.packing import Layout, Packed, Sizes, actor_layout, critic_layout
 from qpensieve.types import EnvSpec, Infos, Transition
@@ -26,6 +27,9 @@ from qpensieve.types import EnvSpec, Infos, Transition
 Precision = Literal["half", "full"]
 Block = Callable[[Any, tuple[Transition, ...], Any], tuple[Any, Infos]]
 """`UniformLearning.block`."""
+UNROLLED = 5
+"""Updates of one turn of the loop. A turn costs the card 4 to 8 microseconds of its own, and what one update leaves to
+the end runs beside the beginning of the next."""
 WIDEST = 256
 """Hidden units beyond which a program's share does not fit on the chip."""
 LOGGED = ("critic_loss", "policy_loss", "temperature", "q", "entropy", "snapshot_share", "other_preference_share")
@@ -33,7 +37,11 @@ LOGGED = ("critic_loss", "policy_loss", "temperature", "q", "entropy", "snapshot
 
 @dataclass(frozen=True)
 class Tiles:
-    """How each kernel is cut, and whether one program scores one preference or all."""
+    """How each kernel is cut; whether one program scores one preference or all; and when snapshots are climbed.
+
+    Beside the critics' step they are climbed for every sample, also where the critic will turn out better. That hides
+    their time from few seeds, which leave the card idle. Many seeds would pay for it, and climb them afterwards.
+    """
 
     act: Tile
     values: Tile
@@ -45,6 +53,7 @@ class Tiles:
     climb: Tile
     split: bool = False
     split_new: bool = True
+    climbs_beside: bool = True
 
 
 _ROWS = Tile(32, 32, 4, 2)
@@ -62,6 +71,7 @@ MANY = Tiles(
     *(_ROWS, _ROWS, _ROWS, Tile(32, 64, 4, 2), Tile(64, 32, 4, 3)),
     *(Tile(64, 256, 8, 1), Tile(64, 256, 8, 1), Tile(128, 64, 8, 1)),
     split_new=False,
+    climbs_beside=False,
 )
 """Chosen for 1, 5 and 50 seeds on an H200, kernel by kernel (`results/h200/kernels.json`)."""
 
@@ -107,7 +117,7 @@ class Past(eqx.Module):
     @property
     def candidates(self) -> Candidates:
         assert self.nets is not None
-        return Candidates(self.nets, self.second, 0)
+        return Candidates(self.nets, self.second, self.filled)
 
 
 @dataclass(frozen=True)
@@ -175,9 +185,8 @@ def _learn(
     adam: Any = states.optimizers.actor
     given = _inputs(plan, batch, chance, adam[0].count)
     step = partial(_step, plan, past, given)
-    memory = jax.lax.fori_loop(
-        0, num, lambda i, memory: step(jnp.full((1,), i, jnp.int32), memory), _pack(plan, states)
-    )
+    body = lambda i, memory: step(jnp.full((1,), i, jnp.int32), memory)
+    memory = jax.lax.fori_loop(0, num, body, _pack(plan, states), unroll=math.gcd(num, UNROLLED))
     infos = {name: memory.sums[:, i] / num for i, name in enumerate(LOGGED)}
     return _unpack(plan, memory, states, num), infos
 
@@ -250,9 +259,12 @@ def _step(plan: Plan, past: Past, given: Inputs, at: Int[Array, " 1"], memory: M
     now, tiles, old, log_alpha = Now(at, given, plan.sizes), plan.tiles_for(given), memory.critic, memory.log_alpha
     assert old.target is not None
     acted = networks.act(now, memory.actor.net, tiles.act)
-    has_past, scores = past.nets is not None, []
-    if has_past:  # beside the critics' step, which they do not need
-        scores.append(candidates.score(now, acted.x, past.candidates, tiles.score, tiles.split))
+    score, climb = partial(candidates.score, now, acted.x), partial(candidates.climb, now, acted.x)
+    past_scores, climbed = None, []
+    if past.nets is not None:  # beside the critics' step, which they do not need
+        past_scores = score(past.candidates, tiles.score, tiles.split)
+        if tiles.climbs_beside:
+            climbed.append(climb(past_scores, past.candidates, tiles.climb))
     q, h1, h2 = networks.forward(now, old.net, tiles.forward)
     target = networks.values(acted.x, old.target, plan.sizes, tiles.values)
     seen = Seen(q, h1, h2, target, acted.logp, log_alpha)
@@ -260,19 +272,25 @@ def _step(plan: Plan, past: Past, given: Inputs, at: Int[Array, " 1"], memory: M
     rates = Rates(plan.sac.learning_rate, plan.sac.tau, plan.dtype)
     critic, second = networks.learn(now, Gradients(h1, h2, slopes), old, rates, tiles.learn)
 
-    current = Candidates(critic.net, second, 2 * plan.sizes.snapshots)
-    scores.append(candidates.score(now, acted.x, current, tiles.score_new, tiles.split_new))
-    climb = partial(candidates.climb, now, acted.x, Scored(tuple(scores), past.filled))
-    by_past = (climb(past.candidates, tiles.climb)[0],) if has_past else ()
-    by_current, winners = climb(current, tiles.climb)
+    current = Candidates(critic.net, second, jnp.ones((len(log_alpha), 1)))
+    scores = score(current, tiles.score_new, tiles.split_new)
+    if past_scores is not None and not tiles.climbs_beside:
+        rival = Rival(candidates.best_value(scores, len(log_alpha)), loses_ties=True)
+        climbed.append(climb(past_scores, past.candidates, tiles.climb, rival))
+    rival = Rival(climbed[0][1].value, loses_ties=False) if climbed else None
+    climbed.append(climb(scores, current, tiles.climb, rival))
 
-    climbed = Climbed((*by_past, by_current), log_alpha)
-    slopes = networks.actor_slopes(now, acted, climbed, memory.actor.net, tiles.slopes)
+    slopes = networks.actor_slopes(now, acted, Climbed(climbed, log_alpha), memory.actor.net, tiles.slopes)
     gradients = Gradients(acted.h1, acted.h2, slopes)
     actor, _ = networks.learn(now, gradients, memory.actor, rates._replace(half=None), tiles.learn)
     logp = acted.logp[:, : plan.sizes.batch]
     temperature = _temperature(plan, given.corrections[at[0]], logp, memory)
-    return Memory(actor, critic, *temperature, memory.sums + _logged(memory, (losses, scalars), logp, winners))
+    return Memory(
+        actor,
+        critic,
+        *temperature,
+        memory.sums + _logged(memory, (losses, scalars), logp, [best for _, best in climbed]),
+    )
 
 
 def _temperature(plan: Plan, corrections: Any, logp: Any, memory: Memory) -> tuple[Any, Any, Any]:
@@ -284,20 +302,23 @@ def _temperature(plan: Plan, corrections: Any, logp: Any, memory: Memory) -> tup
     return memory.log_alpha - plan.sac.learning_rate * step, mu, nu
 
 
-def _logged(memory: Memory, of_critics: Any, logp: Any, winners: candidates.Winners) -> Float[Array, "seed _"]:
+def _logged(memory: Memory, of_critics: Any, logp: Any, best: list[Best]) -> Float[Array, "seed _"]:
     """What an update logs, in the order of `LOGGED`; `of_critics`: losses and values lam . Q, row by row."""
+    current, past = best[-1], best[0]
+    is_snapshot = past.value >= current.value if len(best) > 1 else jnp.zeros_like(current.value, bool)
+    value, is_other = (jnp.where(is_snapshot, *both) for both in zip(past, current, strict=True))
     losses, scalars = of_critics
     alpha = jnp.exp(memory.log_alpha)
     by_twin = lambda rows: rows.reshape(len(alpha), 2, -1)
     mean = lambda rows: jnp.mean(rows, axis=1)
     columns = [
         jnp.sum(jnp.mean(by_twin(losses), axis=2), axis=1),
-        mean(alpha * logp - winners.value),
+        mean(alpha * logp - value),
         alpha[:, 0],
         mean(by_twin(scalars)[:, 0]),
         -mean(logp),
-        mean(winners.is_snapshot),
-        mean(winners.is_other),
+        mean(is_snapshot.astype(jnp.float32)),
+        mean(is_other),
     ]
     return jnp.stack(columns, axis=1)
 

@@ -24,17 +24,25 @@ class History:
         self._seeds = np.zeros(num_lanes, np.int64)
         self._actions = np.zeros((num_lanes, FIRST_CAPACITY, action_size))
         self.lengths = np.zeros(num_lanes, np.int64)
+        self._room = FIRST_CAPACITY
+        """Steps for which there is surely space."""
 
     def start(self, lane: int, seed: int) -> None:
         self._seeds[lane] = seed
         self.lengths[lane] = 0
 
     def append(self, lanes: Int[np.ndarray, " lanes"], actions: Float64[np.ndarray, "lanes act"]) -> None:
+        if self._room == 0:
+            self._make_room()
+        self._room -= 1
         lengths = self.lengths[lanes]
-        if lengths.max(initial=0) == self._actions.shape[1]:
-            self._actions = np.concatenate([self._actions, np.zeros_like(self._actions)], axis=1)
         self._actions[lanes, lengths] = actions
         self.lengths[lanes] = lengths + 1
+
+    def _make_room(self) -> None:
+        if self.lengths.max() == self._actions.shape[1]:
+            self._actions = np.concatenate([self._actions, np.zeros_like(self._actions)], axis=1)
+        self._room = self._actions.shape[1] - int(self.lengths.max())
 
     def state(self) -> State:
         used = np.arange(self._actions.shape[1]) < self.lengths[:, None]

@@ -1,14 +1,13 @@
-"""LunarLander as a batch of lanes: Gymnasium builds each world, this module flies all of them.
+"""LunarLander as lanes: Gymnasium builds each world, this module flies them.
 
-Box2D steps one world at a time. Everything else (engine powers, impulses, observation, rewards) is NumPy over lanes,
-with the same arithmetic in the same order as Gymnasium's continuous LunarLander, so both stay equal bit for bit.
+Box2D steps one world at a time, and training has a few lanes. So all of a step is plain arithmetic, lane by lane, with
+the same operations in the same order as Gymnasium's continuous LunarLander: both stay equal bit for bit. With NumPy
+over lanes, its calls took longer than the physics.
 A Box2D world cannot be read exactly. A saved lane is the seed of its episode and the actions so far, flown again.
 """
 
 import math
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,6 +25,7 @@ with warnings.catch_warnings():
 FPS, SCALE = gym_lander.FPS, gym_lander.SCALE
 HALF_WIDTH = gym_lander.VIEWPORT_W / SCALE / 2
 HALF_HEIGHT = gym_lander.VIEWPORT_H / SCALE / 2
+MAIN_POWER, SIDE_POWER = gym_lander.MAIN_ENGINE_POWER, gym_lander.SIDE_ENGINE_POWER
 MAIN_OFFSET = gym_lander.MAIN_ENGINE_Y_LOCATION / SCALE
 SIDE_LEVER = 17
 """Gymnasium's horizontal lever of the side engines, pixels; Gymnasium intends 14 but uses 17."""
@@ -33,24 +33,96 @@ STEP_SECONDS, VELOCITY_ITERATIONS, POSITION_ITERATIONS = 1.0 / FPS, 180, 60
 RESULT = 100.0
 NOISE_BLOCK = 128
 """Engine dispersions are drawn this many steps at a time."""
-READINGS = 10
+OBS_SIZE = 8
+Flight = tuple[float | bool, ...]
+"""Observation (8), reward (4, and the time where that is an objective), whether the episode has really ended."""
 
 
-@dataclass(slots=True)
 class _Craft:
-    """The parts of one world that a step needs, looked up once per episode."""
+    """One world and its lander, looked up once per episode, and what a step needs of the one before."""
 
-    env: gym_lander.LunarLander
-    lander: Any
-    left: Any
-    right: Any
-    push: Callable[..., None]
-    step: Callable[..., None]
+    __slots__ = (
+        *("_env", "_lander", "_left", "_right", "_push", "_step", "_pad_height"),
+        *("_max_steps", "_time", "_noise", "_length", "_place", "_potential"),
+    )
 
-    @classmethod
-    def of(cls, env: gym_lander.LunarLander) -> "_Craft":
+    def __init__(self, env: gym_lander.LunarLander, spec: EnvSpec):
         lander: Any = env.lander
-        return cls(env, lander, env.legs[0], env.legs[1], lander.ApplyLinearImpulse, env.world.Step)
+        self._env, self._lander = env, lander
+        self._left, self._right = env.legs
+        self._push, self._step = lander.ApplyLinearImpulse, env.world.Step
+        self._pad_height = env.helipad_y + gym_lander.LEG_DOWN / SCALE
+        self._max_steps, self._time = spec.max_steps, (-1.0,) * (spec.num_objectives - 4)
+        self._noise, self._length = _draw_noise(env), 0
+        position = lander.position
+        self._place = position.x, position.y, lander.angle
+        self._potential = float(env.prev_shaping or 0.0)
+
+    def fly(self, throttle: float, sideways: float) -> Flight:
+        """Fire the engines, step the world, and say what that came to; actions are within [-1, 1]."""
+        away = abs(sideways)
+        main = (throttle + 1.0) * 0.5 if throttle > 0.0 else 0.0
+        side = away if away > 0.5 else 0.0
+        if main or side:
+            self._fire(main, side, math.copysign(1.0, sideways))
+        self._step(STEP_SECONDS, VELOCITY_ITERATIONS, POSITION_ITERATIONS)
+        self._length += 1
+        if self._length % NOISE_BLOCK == 0:
+            self._noise = _draw_noise(self._env)
+        obs = self.observe()
+        is_awake, potential = self._lander.awake, _potential(obs)
+        is_lost = self._env.game_over or abs(obs[0]) >= 1.0
+        is_over = is_lost or not is_awake
+        is_failed = is_lost or (not is_over and self._length == self._max_steps)
+        result = RESULT if not is_awake else -RESULT if is_failed else 0.0
+        # An engine that is off costs 0, not -0.
+        reward = (potential - self._potential, result, 0.0 - main, 0.0 - side, *self._time)
+        self._potential = potential
+        return (*obs, *reward, is_over)
+
+    def observe(self) -> Flight:
+        """Gymnasium's eight numbers: position, velocity, angle, spin, legs on the ground."""
+        lander = self._lander
+        position, velocity, angle = lander.position, lander.linearVelocity, lander.angle
+        x, y = position.x, position.y
+        self._place = x, y, angle
+        return (
+            (x - HALF_WIDTH) / HALF_WIDTH,
+            (y - self._pad_height) / HALF_HEIGHT,
+            velocity.x * HALF_WIDTH / FPS,
+            velocity.y * HALF_HEIGHT / FPS,
+            angle,
+            20.0 * lander.angularVelocity / FPS,
+            self._left.ground_contact,
+            self._right.ground_contact,
+        )
+
+    def _fire(self, main: float, side: float, side_sign: float) -> None:
+        """Impulse (x, y) and its point of attack (x, y), of the main and then of the side engine."""
+        x, y, angle = self._place
+        along, across = self._noise[self._length % NOISE_BLOCK]
+        sin, cos = math.sin(angle), math.cos(angle)
+        if main:
+            lever = MAIN_OFFSET + 2 * along
+            ox, oy = sin * lever - cos * across, -cos * lever - sin * across
+            self._push((-ox * MAIN_POWER * main, -oy * MAIN_POWER * main), (x + ox, y + oy), True)
+        if side:
+            lever = 3 * across + side_sign * gym_lander.SIDE_ENGINE_AWAY / SCALE
+            ox, oy = sin * along - cos * lever, -cos * along - sin * lever
+            place = x + ox - sin * SIDE_LEVER / SCALE, y + oy + cos * gym_lander.SIDE_ENGINE_HEIGHT / SCALE
+            self._push((-ox * SIDE_POWER * side, -oy * SIDE_POWER * side), place, True)
+
+
+def _draw_noise(env: gym_lander.LunarLander) -> list[list[float]]:
+    """Dispersion of the engines, along and across, of `NOISE_BLOCK` steps."""
+    return (env.np_random.uniform(-1.0, 1.0, (NOISE_BLOCK, 2)) / SCALE).tolist()
+
+
+def _potential(obs: Flight) -> float:
+    """Gymnasium's shaping potential: near, slow, upright, legs on the ground."""
+    x, y, vx, vy, angle, _, left, right = obs
+    distance, speed = math.sqrt(x * x + y * y), math.sqrt(vx * vx + vy * vy)
+    return -100 * distance - 100 * speed - 100 * abs(angle) + 10 * left + 10 * right
 
 
 class LunarLanderSimulator:
@@ -60,13 +132,9 @@ class LunarLanderSimulator:
         self.spec = spec
         self._envs = [gym_lander.LunarLander(continuous=True) for _ in range(num_lanes)]
         self._numbers = np.arange(num_lanes)
-        self._crafts: list[_Craft | None] = [None] * num_lanes
+        self._crafts: dict[int, _Craft] = {}
         self._history = History(num_lanes, spec.action_size)
-        self._noise = np.zeros((num_lanes, NOISE_BLOCK, 2))
-        self._readings = np.zeros((num_lanes, READINGS))
         self._obs = np.zeros((num_lanes, spec.obs_size))
-        self._pad_height = np.zeros(num_lanes)
-        self._potential = np.zeros(num_lanes)
 
     def reset(self, lanes: Int[np.ndarray, " lanes"], streams: Streams) -> None:
         self.start(lanes, episode_seeds(lanes, streams))
@@ -80,16 +148,12 @@ class LunarLanderSimulator:
         self, lanes: Index, actions: Float64[np.ndarray, "lanes act"]
     ) -> tuple[Float64[np.ndarray, "lanes d"], Bool[np.ndarray, " lanes"], None]:
         numbers = self._numbers[lanes]
-        main, side = _engine_powers(actions)
-        noise = self._noise[numbers, self._history.lengths[lanes] % NOISE_BLOCK]
-        pushes = _impulses(self._readings[lanes], noise, main, side, np.sign(actions[:, 1])).tolist()
-        crafts = self._crafts if isinstance(lanes, slice) else [self._crafts[lane] for lane in numbers]
-        flights = zip(crafts, pushes, main.tolist(), side.tolist(), strict=True)
-        self._readings[lanes] = np.array([_fly(*flight) for flight in flights]).reshape(-1, READINGS)
+        crafts = [self._crafts[lane] for lane in numbers.tolist()]
+        flights = [craft.fly(*action) for craft, action in zip(crafts, actions.tolist(), strict=True)]
         self._history.append(numbers, actions)
-        self._refill_noise(numbers)
-        self._obs[lanes] = self._observation(lanes)
-        return self._outcome(lanes, main, side)
+        flown = np.array(flights, np.float64).reshape(len(numbers), OBS_SIZE + self.spec.num_objectives + 1)
+        self._obs[lanes] = flown[:, :OBS_SIZE]
+        return flown[:, OBS_SIZE:-1].copy(), flown[:, -1] > 0.0, None
 
     def observe(self, lanes: Index) -> Float64[np.ndarray, "lanes obs"]:
         return self._obs[lanes].copy()
@@ -117,116 +181,6 @@ class LunarLanderSimulator:
     def _start(self, lane: int, seed: int) -> None:
         env = self._envs[lane]
         env.reset(seed=seed)
-        self._crafts[lane] = craft = _Craft.of(env)
+        self._crafts[lane] = craft = _Craft(env, self.spec)
         self._history.start(lane, seed)
-        self._noise[lane] = env.np_random.uniform(-1.0, 1.0, (NOISE_BLOCK, 2)) / SCALE
-        self._pad_height[lane] = env.helipad_y + gym_lander.LEG_DOWN / SCALE
-        self._potential[lane] = env.prev_shaping
-        self._readings[lane] = _read(craft)
-        self._obs[lane] = self._observation(np.array([lane]))[0]
-
-    def _observation(self, lanes: Index) -> Float64[np.ndarray, "lanes obs"]:
-        """Gymnasium's eight numbers: position, velocity, angle, spin, legs on the ground."""
-        obs = self._readings[lanes, :8].copy()
-        obs[:, 0] = (obs[:, 0] - HALF_WIDTH) / HALF_WIDTH
-        obs[:, 1] = (obs[:, 1] - self._pad_height[lanes]) / HALF_HEIGHT
-        obs[:, 2] = obs[:, 2] * HALF_WIDTH / FPS
-        obs[:, 3] = obs[:, 3] * HALF_HEIGHT / FPS
-        obs[:, 5] = 20.0 * obs[:, 5] / FPS
-        return obs
-
-    def _refill_noise(self, lanes: Int[np.ndarray, " n"]) -> None:
-        is_used_up = self._history.lengths[lanes] % NOISE_BLOCK == 0
-        if not np.count_nonzero(is_used_up):
-            return
-        for lane in lanes[is_used_up].tolist():
-            self._noise[lane] = self._envs[lane].np_random.uniform(-1.0, 1.0, (NOISE_BLOCK, 2)) / SCALE
-
-    def _outcome(
-        self, lanes: Index, main: Float64[np.ndarray, " n"], side: Float64[np.ndarray, " n"]
-    ) -> tuple[Float64[np.ndarray, "n d"], Bool[np.ndarray, " n"], None]:
-        obs = self._obs[lanes]
-        awake, crashed = self._readings[lanes, 8] > 0, self._readings[lanes, 9] > 0
-        potential = _potential(obs)
-        lost = crashed | (np.abs(obs[:, 0]) >= 1.0)
-        terminated = lost | ~awake
-        out_of_time = ~terminated & (self._history.lengths[lanes] == self.spec.max_steps)
-        reward = np.empty((len(obs), self.spec.num_objectives))
-        reward[:, 0] = potential - self._potential[lanes]
-        reward[:, 1] = np.where(~awake, RESULT, np.where(lost | out_of_time, -RESULT, 0.0))
-        reward[:, 2] = 0.0 - main  # an engine that is off costs 0, not -0
-        reward[:, 3] = 0.0 - side
-        reward[:, 4:] = -1.0
-        self._potential[lanes] = potential
-        return reward, terminated, None
-
-
-def _engine_powers(actions: Float64[np.ndarray, "n 2"]) -> tuple[Float64[np.ndarray, " n"], Float64[np.ndarray, " n"]]:
-    """Main and side power as the engines apply them: 0, or between 0.5 and 1. Actions are within [-1, 1]."""
-    throttle, sideways = actions[:, 0], np.abs(actions[:, 1])
-    return np.where(throttle > 0.0, (throttle + 1.0) * 0.5, 0.0), np.where(sideways > 0.5, sideways, 0.0)
-
-
-def _impulses(
-    readings: Float64[np.ndarray, "n readings"],
-    noise: Float64[np.ndarray, "n 2"],
-    main: Float64[np.ndarray, " n"],
-    side: Float64[np.ndarray, " n"],
-    side_sign: Float64[np.ndarray, " n"],
-) -> Float64[np.ndarray, "n 8"]:
-    """Impulse (x, y) and its point of attack (x, y), of the main and then of the side engine."""
-    x, y, angles = readings[:, 0], readings[:, 1], readings[:, 4].tolist()
-    # The math module's sine, not NumPy's: they differ in the last bit, and every bit must be equal.
-    sin, cos = np.array([math.sin(a) for a in angles]), np.array([math.cos(a) for a in angles])
-    along, across = noise[:, 0], noise[:, 1]
-    push = np.empty((len(readings), 8))
-
-    lever = MAIN_OFFSET + 2 * along
-    ox, oy = sin * lever - cos * across, -cos * lever - sin * across
-    power = gym_lander.MAIN_ENGINE_POWER
-    push[:, 0], push[:, 1] = -ox * power * main, -oy * power * main
-    push[:, 2], push[:, 3] = x + ox, y + oy
-
-    lever = 3 * across + side_sign * gym_lander.SIDE_ENGINE_AWAY / SCALE
-    ox, oy = sin * along - cos * lever, -cos * along - sin * lever
-    power = gym_lander.SIDE_ENGINE_POWER
-    push[:, 4], push[:, 5] = -ox * power * side, -oy * power * side
-    push[:, 6] = x + ox - sin * SIDE_LEVER / SCALE
-    push[:, 7] = y + oy + cos * gym_lander.SIDE_ENGINE_HEIGHT / SCALE
-    return push
-
-
-def _potential(obs: Float64[np.ndarray, "n 8"]) -> Float64[np.ndarray, " n"]:
-    """Gymnasium's shaping potential: near, slow, upright, legs on the ground."""
-    x, y, vx, vy, angle, _, left, right = obs.T
-    distance, speed = np.sqrt(x * x + y * y), np.sqrt(vx * vx + vy * vy)
-    return -100 * distance - 100 * speed - 100 * np.abs(angle) + 10 * left + 10 * right
-
-
-def _fly(craft: _Craft | None, push: list[float], main: float, side: float) -> tuple[float | bool, ...]:
-    """Apply the impulses of the engines that are on, step the world, and return what `_read` returns."""
-    assert craft is not None
-    if main:
-        craft.push((push[0], push[1]), (push[2], push[3]), True)
-    if side:
-        craft.push((push[4], push[5]), (push[6], push[7]), True)
-    craft.step(STEP_SECONDS, VELOCITY_ITERATIONS, POSITION_ITERATIONS)
-    return _read(craft)
-
-
-def _read(craft: _Craft) -> tuple[float | bool, ...]:
-    """Position, velocity, angle, spin, legs on the ground, awake, crashed."""
-    lander = craft.lander
-    position, velocity = lander.position, lander.linearVelocity
-    return (
-        position.x,
-        position.y,
-        velocity.x,
-        velocity.y,
-        lander.angle,
-        lander.angularVelocity,
-        craft.left.ground_contact,
-        craft.right.ground_contact,
-        lander.awake,
-        craft.env.game_over,
-    )
+        self._obs[lane] = craft.observe()

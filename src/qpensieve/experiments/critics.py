@@ -11,11 +11,11 @@ from qpensieve.experiments.shelf import Shelf
 from qpensieve.records import checkpoint, critic_errors
 from qpensieve.records.critic_errors import CriticErrors
 from qpensieve.records.folder import CONFIG, CRITIC
+from qpensieve.records.reading import read_object
 from qpensieve.report import cells
 from qpensieve.report.critic import PAPER, PAPER_STEPS
 from qpensieve.report.sheets import Cell, Metric, Sheet
-from qpensieve.train.critic_error import Sampling
-from qpensieve.train.critic_run import measure_run
+from qpensieve.train.critic_error import CriticMeter, Sampling
 
 METRIC = "L_critic"
 SMALL_RUN = 10_000
@@ -26,12 +26,17 @@ FEW = Sampling(pairs=2, rollouts=2)
 def measure(run: Path) -> None:
     """Measure a run at the paper's steps, or at the same parts of a run of another length; writes `critic.json`."""
     config = configs.load(run / CONFIG, trust=True)  # it has just been trained
-    kept = np.array(sorted(checkpoint.parameter_steps(run)))
-    if not len(kept):
+    kept = checkpoint.parameter_steps(run)
+    if not kept:
         raise ValueError(f"{run} has kept no parameters: set parameters_period to {config.steps} or less")
-    steps = tuple(sorted({nearest(kept, step * config.steps / PAPER_STEPS[-1]) for step in PAPER_STEPS}))
-    sampling = FEW if config.steps < SMALL_RUN else Sampling()
-    measure_run(run, steps, sampling=sampling, trust=True, say=print, quiet=True)
+    there = np.array(sorted(kept))
+    steps = sorted({nearest(there, step * config.steps / PAPER_STEPS[-1]) for step in PAPER_STEPS})
+    meter = CriticMeter(config, None, FEW if config.steps < SMALL_RUN else Sampling())
+    try:
+        rows = [row for step in steps for row in meter.measure(checkpoint.load_parameters(kept[step]), step)]
+    finally:
+        meter.close()
+    critic_errors.add(run / CRITIC, meter.errors(rows))  # all at once: where the file is, nothing is missing
 
 
 def nearest(steps: np.ndarray, wanted: int | float) -> int:
@@ -43,9 +48,8 @@ def critic_sheet(artefact: Artefact, shelf: Shelf, report: Path) -> Sheet:
     """L_critic: rows are preferences, columns are steps."""
     ((domain, _), wanted), *_ = artefact.cells.items()
     goal = shelf.plan.size.config_of(wanted).steps
-    runs = [path for path in shelf.paths(wanted) if (path / CRITIC).is_file()]
-    measured = [(critic_errors.load(path / CRITIC), path) for path in runs]
-    sources = {run.path: run.source for run in cells.read_runs(runs, report)}
+    measured = [(errors, path) for path in shelf.paths(wanted) if (errors := _measured(path)) is not None]
+    sources = {run.path: run.source for run in cells.read_runs([path for _, path in measured], report)}
     steps = [step * goal // PAPER_STEPS[-1] for step in PAPER_STEPS]
     filled = {}
     for lam in artefact.preferences:
@@ -72,6 +76,14 @@ def critic_sheet(artefact: Artefact, shelf: Shelf, report: Path) -> Sheet:
         artefact.notes,
         corner="preference",
     )
+
+
+def _measured(path: Path) -> CriticErrors | None:
+    """What was measured of a run folder or of an exported run; None if nothing was."""
+    if path.is_dir():
+        return critic_errors.load(path / CRITIC) if (path / CRITIC).is_file() else None
+    content = read_object(path).get("critic")
+    return None if content is None else critic_errors.interpret(path, content)
 
 
 def _row(errors: CriticErrors, lam: tuple[float, ...], step: int) -> list[float] | None:

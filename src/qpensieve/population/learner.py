@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import jax
@@ -9,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Float32, Int32, Key
 
+from qpensieve.compiler import KEPT_PROGRAMS
 from qpensieve.learning.agents import flatten, over_agents
 from qpensieve.learning.streams import Purpose, generator
 from qpensieve.population import ppo
@@ -41,8 +43,9 @@ class Learner:
     flat: Callable[[ppo.State], Float[Array, "n parameters"]]
 
 
+@lru_cache(maxsize=KEPT_PROGRAMS)
 def make_learner(cfg: PpoConfig, spec: EnvSpec, places: tuple[Place, ...]) -> Learner:
-    """The learner of members that train at `places`."""
+    """The learner of members that train at `places`; the same object for the same arguments, compiled once."""
     seeds, tasks = jnp.array([p.seed for p in places]), jnp.array([p.task for p in places])
 
     def init() -> ppo.State:

@@ -97,7 +97,11 @@ def add(path: Path, new: CriticErrors) -> CriticErrors:
 
 def load(path: Path) -> CriticErrors:
     """The measurements in a file; FileError (a ValueError) if it holds something else."""
-    content = read_object(path)
+    return interpret(path, read_object(path))
+
+
+def interpret(path: Path, content: dict[str, Any]) -> CriticErrors:
+    """The measurements in the content of a file, or in that part of an exported run."""
     with interpreting(path, "errors of critics"):
         if content["format"] != FORMAT:
             raise ValueError(f"its format must be {FORMAT}, got {content['format']!r}")

@@ -12,6 +12,8 @@ from qpensieve.records.reading import read_rows
 
 TRAINING = "train"
 """Event of the rows of training metrics; the others are of evaluations."""
+SHORT = "evaluation"
+"""Event of the rows of short evaluations."""
 FULL = "full evaluation"
 """Event of the rows of full evaluations."""
 

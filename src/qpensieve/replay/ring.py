@@ -77,4 +77,6 @@ def add(replay: Replay, block: Float[Array, "K width"]) -> Replay:
 def sample(replay: Replay, seed: Int[Array, ""], key: Key[Array, ""], num: int) -> Float[Array, "b width"]:
     """`num` rows, uniformly with replacement among those written, of one seed of a stacked replay [seed, ...]."""
     filled = jnp.minimum(replay.written[seed], replay.rows.shape[1])
-    return replay.rows[seed, jax.random.randint(key, (num,), 0, filled)]
+    # Behind a barrier: XLA would put the draw into the gather, and draw once for every number of a row.
+    chosen = jax.lax.optimization_barrier(jax.random.randint(key, (num,), 0, filled))
+    return replay.rows[seed, chosen]

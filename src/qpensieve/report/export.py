@@ -10,7 +10,7 @@ from qpensieve.records import evaluations as tables
 from qpensieve.records import search as records
 from qpensieve.records.atomic import write_text
 from qpensieve.records.evaluations import Evaluations
-from qpensieve.records.folder import CONFIG, EVALUATIONS, PROVENANCE, SEARCH
+from qpensieve.records.folder import CONFIG, CRITIC, EVALUATIONS, PROVENANCE, SEARCH
 from qpensieve.records.reading import read_object
 from qpensieve.records.scores import SCORES, RunSummary, summarize
 from qpensieve.report.tables import summarize_search
@@ -46,6 +46,8 @@ def _content(folder: Path) -> dict[str, Any]:
     }
     if len(table.curve_preferences) and len(table.short_steps):
         content["curves"] = _curves(table)
+    if (folder / CRITIC).is_file():
+        content["critic"] = read_object(folder / CRITIC)
     if (folder / SEARCH).exists():
         content["search"] = summarize_search(records.load(folder / SEARCH))
     return content

@@ -197,16 +197,19 @@ class Collector(PastPreferences):
         by_agent = lambda x: x.reshape(-1, self._lanes_per_agent, *x.shape[1:])
         asked, draws = by_agent(preferences), by_agent(noise)
         obs, first_step = lanes.obs, number * self._block
+        block.lam[:], block.episodes[:] = preferences[:, None], lanes.episodes[:, None]
         for k in range(self._block):
             action = noise[:, k]
             if policy is not None:
                 action = policy.explore(by_agent(obs), asked, draws[:, :, k], first_step + k).reshape(len(obs), -1)
-            block.lam[:, k], block.episodes[:, k] = preferences, lanes.episodes
             step = lanes.step(decode(action))
             self._columns.pack(block.rows[:, k], obs, action, step)
             block.done[:, k] = done = step.done
             if np.count_nonzero(done):
-                self.refresh_preferences(np.flatnonzero(done).tolist())
+                ended = np.flatnonzero(done)
+                self.refresh_preferences(ended.tolist())
+                block.lam[ended, k + 1 :] = preferences[ended, None]
+                block.episodes[ended, k + 1 :] = lanes.episodes[ended, None]
             obs = step.obs
         self._boundary = lanes.state()
         return block

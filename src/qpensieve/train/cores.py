@@ -5,6 +5,7 @@ many CPU devices as agents are spread over; the agent axis is split, and no devi
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import jax
@@ -12,6 +13,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from qpensieve.compiler import KEPT_PROGRAMS
 from qpensieve.train.learner import Learner
 
 
@@ -24,7 +26,12 @@ def spread(learner: Learner, num_agents: int) -> Learner:
     num = max(n for n in range(1, len(devices) + 1) if num_agents % n == 0)
     if devices[0].platform != "cpu" or num == 1:
         return learner
-    mesh = Mesh(np.array(devices[:num]), ("agent",))
+    return _split(learner, tuple(devices[:num]))
+
+
+@lru_cache(maxsize=KEPT_PROGRAMS)
+def _split(learner: Learner, devices: tuple[Any, ...]) -> Learner:
+    mesh = Mesh(np.array(devices), ("agent",))
     split = NamedSharding(mesh, P("agent"))
 
     def each(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -4,46 +4,31 @@ Within a block the policy is fixed and lanes do not depend on each other. So the
 the numbers are those of one `Collector`, bit for bit. Parameters and rows lie in memory that both sides see; commands
 and the state of the lanes go through pipes.
 
-Workers are plain programs, not forks or copies of the user's script. They end when their input ends, so also when
-this process is killed. The parent keeps the lanes' state after every whole block: after any failure the workers are
-gone, and the next block starts new ones from there.
+Workers are plain programs (`programs.py`). The parent keeps the lanes' state after every whole block: after any failure
+the workers are gone, and the next block starts new ones from there.
 """
 
-import json
 import mmap
-import os
 import pickle
-import signal
-import struct
-import subprocess
-import sys
-import tempfile
-import traceback
-import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, BinaryIO
 
 import numpy as np
 from jaxtyping import Float32
 
-from qpensieve.envs import processes
 from qpensieve.envs.parts import join_states, split_state
 from qpensieve.envs.registry import find_domain, make_lanes
 from qpensieve.envs.simulator import EnvError, LaneOptions, State
 from qpensieve.envs.sources import EnvSource
 from qpensieve.host_types import Behaviour, Parameters
 from qpensieve.replay.columns import Columns, columns_of
+from qpensieve.train import programs
 from qpensieve.train.collect import Collected, Collector, PastPreferences
+from qpensieve.train.programs import START, Obey, Program
 
-START, COLLECT, RESTORE, ANSWER, FAILURE = b"S", b"C", b"R", b"A", b"F"
-HEADER = struct.Struct("<cQ")
-ENVIRONMENTS_ERRORS = (EnvError, FloatingPointError)
-PROGRAM = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from qpensieve.train import crew; crew.main()"
-ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-"""The products of acting are too small for more; idle threads of every worker would wait in each other's way."""
+COLLECT, RESTORE = b"C", b"R"
 
 
 @dataclass(frozen=True)
@@ -77,13 +62,7 @@ class Task:
 
 def can_work(domain: EnvSource, behaviour: Behaviour) -> bool:
     """Whether a crew can collect this: a domain of ours, a behaviour that can be sent, a system with shared files."""
-    if os.name != "posix" or not sys.executable or not isinstance(domain, str) or find_domain(domain) is None:
-        return False
-    try:
-        pickle.dumps(behaviour)
-    except (pickle.PicklingError, AttributeError, TypeError):
-        return False
-    return True
+    return isinstance(domain, str) and find_domain(domain) is not None and programs.can_be_sent(behaviour)
 
 
 class Crew(PastPreferences):
@@ -232,7 +211,7 @@ class _Memory:
         sizes = [int(np.prod(shape)) * dtype.itemsize for shape, dtype in parts]
         starts = [sum(-(-size // 8) * 8 for size in sizes[:i]) for i in range(len(sizes) + 1)]
         self._rows_size = -(-starts[-1] // mmap.ALLOCATIONGRANULARITY) * mmap.ALLOCATIONGRANULARITY
-        self._grow(self._rows_size)
+        programs.grow(file, self._rows_size)
         rows = mmap.mmap(file, self._rows_size)
         self.block = Collected(
             *(np.ndarray(*part, buffer=rows, offset=at) for part, at in zip(parts, starts, strict=False))
@@ -242,52 +221,25 @@ class _Memory:
     def flat(self, num_agents: int, width: int) -> Float32[np.ndarray, "agent parameters"]:
         """The parameters; their number never changes."""
         if self._flat is None:
-            size = num_agents * width * 4
-            self._grow(self._rows_size + size)
-            content = mmap.mmap(self.file, size, offset=self._rows_size)
-            self._flat = np.ndarray((num_agents, width), np.float32, content)
+            self._flat = programs.shared_parameters(self.file, num_agents, width, self._rows_size)
         return self._flat
 
     def copy_to(self, block: Collected, lanes: slice) -> None:
         block.rows[lanes], block.lam[lanes] = self.block.rows, self.block.lam
         block.episodes[lanes], block.done[lanes] = self.block.episodes, self.block.done
 
-    def _grow(self, size: int) -> None:
-        if os.fstat(self.file).st_size < size:
-            os.ftruncate(self.file, size)
-
 
 class _Worker:
-    """One worker process, the pipes to it and the memory that it shares."""
+    """One worker process and the memory that it shares."""
 
     def __init__(self, task: Task, columns: Columns):
-        self._task = task
-        file = _unnamed_file()
-        try:
-            self.memory = _Memory(file, len(task.seeds), task.block, columns)
-            os.set_inheritable(file, True)
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", PROGRAM, json.dumps([str(place) for place in sys.path])],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                env=os.environ | ONE_THREAD | {"JAX_PLATFORMS": "cpu"},
-                pass_fds=(file,),
-            )
-        except BaseException:
-            os.close(file)
-            raise
-        self._close = weakref.finalize(self, _end, self._process, file)
-        own = pickle.dumps(Task(**{**vars(task), "memory": file}))
-        self.send(START, own)
-
-    def send(self, command: bytes, content: bytes = b"") -> None:
-        pipe = self._process.stdin
-        assert pipe is not None
-        try:
-            pipe.write(HEADER.pack(command, len(content)) + content)
-            pipe.flush()
-        except BrokenPipeError:
-            raise self._lost() from None
+        file = programs.unnamed_file()
+        first, last = task.first_lane, task.first_lane + len(task.seeds) - 1
+        self.program = Program("crew", f"{task.domain}: the process that steps lanes {first} to {last}", file)
+        self.memory = _Memory(file, len(task.seeds), task.block, columns)
+        self.send, self.answer = self.program.send, self.program.answer
+        self.kill, self.close = self.program.kill, self.program.close
+        self.send(START, pickle.dumps(replace(task, memory=file)))
 
     def ask_for_block(self, flat: Parameters | None, number: int) -> None:
         width = 0 if flat is None else flat.shape[1]
@@ -295,79 +247,19 @@ class _Worker:
             self.memory.flat(*flat.shape)[:] = flat
         self.send(COLLECT, pickle.dumps((number, width)))
 
-    def answer(self) -> bytes:
-        """The answer to the command, a pickled state; raises what the worker raised."""
-        kind, content = _read_message(self._process.stdout, self._lost)
-        if kind == FAILURE:
-            raise _raised(*pickle.loads(content))
-        return content
 
-    def close(self) -> None:
-        self._close()
-
-    def kill(self) -> None:
-        self._process.kill()
-
-    def _lost(self) -> EnvError:
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(processes.CLOSE_SECONDS)
-        first, last = self._task.first_lane, self._task.first_lane + len(self._task.seeds) - 1
-        return EnvError(
-            f"{self._task.domain}: the process that steps lanes {first} to {last} ended with code "
-            f"{self._process.returncode}; if it had something to say, that is on standard error"
-        )
-
-
-class _WorkerError(Exception):
-    """Carries the worker's traceback as the cause of the error raised here."""
-
-
-def _raised(kind: str, message: str, trace: str) -> Exception:
-    """The error of a worker; an environment's keeps its type, any other is a bug of ours and names it."""
-    known = next((own for own in ENVIRONMENTS_ERRORS if own.__name__ == kind), None)
-    error = RuntimeError(f"{kind}: {message}") if known is None else known(message)
-    error.__cause__ = _WorkerError(trace)
-    return error
-
-
-def _unnamed_file() -> int:
-    if hasattr(os, "memfd_create"):
-        return os.memfd_create("qpensieve")
-    with tempfile.TemporaryFile() as file:
-        return os.dup(file.fileno())
-
-
-def _end(process: subprocess.Popen[bytes], file: int) -> None:
-    processes.end(process)
-    os.close(file)
-
-
-def _read_message(pipe: Any, lost: Any) -> tuple[bytes, bytes]:
-    header = pipe.read(HEADER.size)
-    if len(header) < HEADER.size:
-        raise lost()
-    kind, size = HEADER.unpack(header)
-    content = pipe.read(size)
-    if len(content) < size:
-        raise lost()
-    return kind, content
-
-
-def serve(commands: BinaryIO, answers: BinaryIO) -> None:
-    """The main loop of a worker: answer commands until the input ends."""
-    _, content = _read_message(commands, EOFError)
+def _begin(content: bytes) -> Obey:
+    """A worker's life, from its task on; every answer is the state of its lanes."""
     task: Task = pickle.loads(content)
     lanes = make_lanes(task.domain, len(task.seeds), task.seeds, task.options)
     collector = Collector(lanes, task.seeds, task.block, task.behaviour)
     memory = _Memory(task.memory, len(task.seeds), task.block, columns_of(lanes.spec, task.behaviour.acting))
-    while True:
-        command, content = _read_message(commands, EOFError)
-        try:
-            _obey(collector, memory, task.num_agents, command, content)
-            kind, answer = ANSWER, pickle.dumps(collector.state())
-        except Exception as error:
-            kind, answer = FAILURE, pickle.dumps((type(error).__name__, str(error), traceback.format_exc()))
-        answers.write(HEADER.pack(kind, len(answer)) + answer)
+
+    def obey(command: bytes, content: bytes) -> bytes:
+        _obey(collector, memory, task.num_agents, command, content)
+        return pickle.dumps(collector.state())
+
+    return obey
 
 
 def _obey(collector: Collector, memory: _Memory, num_agents: int, command: bytes, content: bytes) -> None:
@@ -382,10 +274,4 @@ def _obey(collector: Collector, memory: _Memory, num_agents: int, command: bytes
 
 
 def main() -> None:
-    # Ctrl-C reaches all processes of a terminal; the parent decides what it means.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # Without a buffer: what is left in one when the parent has ended would be complained about.
-    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0)
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # a stray print must not end up among the answers
-    with suppress(BrokenPipeError, EOFError):  # the parent has ended
-        serve(sys.stdin.buffer, answers)
+    programs.run(_begin)

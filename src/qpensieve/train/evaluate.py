@@ -63,14 +63,24 @@ def evaluate(  # noqa: PLR0913
     preferences: Float64[np.ndarray, "p d"],
     episodes: int,
     max_steps: int = MAX_EVAL_STEPS,
+    num_threads: int | None = None,
 ) -> Float64[np.ndarray, "seed p e d"]:
     """Undiscounted returns of deterministic policies; every (seed, preference, episode) has its own lane.
 
     Start states depend on (seed, preference row, episode) alone, so all evaluations of a run see the same ones.
+
+    Args:
+        domain: Where to play.
+        seeds: Whose policies.
+        act: The policies.
+        preferences: What to play under.
+        episodes: How often.
+        max_steps: Where an episode that does not end is cut.
+        num_threads: Threads that share the lanes. None: as many as help.
     """
     rows = len(preferences) * episodes
     lane_seeds = [derived_seed(seed, Purpose.EVALUATION, row) for seed in seeds for row in range(rows)]
-    lanes = make_lanes(domain, len(lane_seeds), lane_seeds, LaneOptions(autoreset=False))
+    lanes = make_lanes(domain, len(lane_seeds), lane_seeds, LaneOptions(autoreset=False, num_threads=num_threads))
     shape = (len(seeds), rows)
     lam = np.tile(np.repeat(preferences.astype(np.float32), episodes, axis=0), (len(seeds), 1, 1))
     try:

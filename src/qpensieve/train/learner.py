@@ -6,7 +6,7 @@ have one per seed and preference, seed by seed.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Protocol
 
 import equinox as eqx
@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
+from qpensieve.compiler import KEPT_PROGRAMS, options_to_run_once
 from qpensieve.learning.agents import flatten, over_agents
 from qpensieve.replay import priorities
 from qpensieve.replay import ring as replay
@@ -70,8 +71,9 @@ class Learner:
     place: Callable[[TrainState], TrainState] = lambda state: state
 
 
+@lru_cache(maxsize=KEPT_PROGRAMS)
 def make_learner(algorithm: Algorithm[Any], layout: RowLayout, capacity: int) -> Learner:
-    """The learner of an algorithm.
+    """The learner of an algorithm; the same object for the same arguments, so that it is compiled once in a process.
 
     Args:
         algorithm: What to learn with.
@@ -91,7 +93,7 @@ def make_learner(algorithm: Algorithm[Any], layout: RowLayout, capacity: int) ->
         return new, flat_actors(new), info
 
     return Learner(
-        init=jax.jit(lambda seeds: _init(algorithm, layout, capacity, seeds)),
+        init=jax.jit(partial(_init, algorithm, layout, capacity), compiler_options=options_to_run_once()),
         write=jax.jit(course.insert, donate_argnums=0),
         learn=jax.jit(learn, donate_argnums=0),
         free=jax.jit(_free, donate_argnums=0),

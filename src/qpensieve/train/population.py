@@ -281,6 +281,9 @@ class PopulationTrainer:
         """
         return self.share(self.play(preferences, episodes), preferences)
 
+    def evaluate_beside(self, preferences: Float64[np.ndarray, "p d"], episodes: int) -> None:
+        """Nobody plays archives beside training."""
+
     def share(
         self, returns: Float64[np.ndarray, "seed p e d"], preferences: Float64[np.ndarray, "p d"]
     ) -> Float64[np.ndarray, "seed p e d"]:

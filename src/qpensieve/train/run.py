@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, TextIO
 
 import numpy as np
+from jaxtyping import Float64
 
 from qpensieve import config as configs
 from qpensieve.callbacks import CallbackError, Evaluation, StopTraining, TensorBoard, WandB
@@ -20,19 +21,22 @@ from qpensieve.records import checkpoint, evaluations, folder, provenance, searc
 from qpensieve.records.atomic import write_json
 from qpensieve.records.checkpoint import Checkpoint, CheckpointError
 from qpensieve.records.lock import lock
-from qpensieve.records.log import FULL, TRAINING, MetricsLog, has_evaluations, is_logged
+from qpensieve.records.log import FULL, SHORT, TRAINING, MetricsLog, has_evaluations, is_logged
 from qpensieve.records.scores import RunSummary, scores, summarize
 from qpensieve.train.evaluate import protocols
 from qpensieve.train.interrupts import interrupts
 from qpensieve.train.keeper import Keeper
 from qpensieve.train.listening import describe, is_past
-from qpensieve.train.session import EnvFailedError, phase_of
+from qpensieve.train.session import Awaited, EnvFailedError, phase_of
 from qpensieve.train.sessions import open_session
 
 RESULTS = (folder.EVALUATIONS, folder.SEARCH, folder.SUMMARY, folder.CRITIC)
 """Files that a run never loses unless asked."""
 SHOWN = {"temperature": "temperature", "snapshot_share": "climbs a snapshot", "archive_hv": "archive HV"}
 """Logged values that the progress line shows -> their labels."""
+
+TrainingRow = tuple[int, dict[str, Any], dict[str, float]]
+"""Step, means of what was logged, times."""
 
 
 class Stopped(StopTraining):
@@ -95,6 +99,10 @@ class Run:
         on = protocols(spec.num_objectives, self.session.own_preferences, config.eval_stride, config.full_eval_stride)
         reference = None if spec.reference is None else np.array(spec.reference)
         self.evaluations = evaluations.empty(config.seeds, on.short, on.curve, on.full, reference)
+        self._awaited: Awaited | None = None
+        """The evaluation that is played beside training."""
+        self._held: list[TrainingRow] = []
+        """Training rows since then: they follow it in the log, as if training had waited."""
         self._logged_to = 0
         self._scored: dict[str, str] = {}
         self._latest: dict[str, str] = {}
@@ -113,6 +121,14 @@ class Run:
             self.evaluations = evaluations.cut(evaluations.load(path), saved.step)
             evaluations.save(path, self.evaluations)
         checkpoint.cut_jsonl(self.folder / folder.METRICS, saved.step)
+        self._log_lost_evaluation(saved.step)
+
+    def _log_lost_evaluation(self, step: int) -> None:
+        """Log the evaluation of a step if it is in its file alone: the run may have been killed between the two."""
+        table = self.evaluations
+        if step in table.short_steps and not is_logged(self.folder / folder.METRICS, SHORT, step):
+            returns = table.short_returns[table.short_steps.tolist().index(step)]
+            self._log_short(step, summarize(returns, table.short_preferences, table.reference))
 
     def start_over(self) -> None:
         """Empty the folder of everything but its configuration and provenance."""
@@ -162,8 +178,16 @@ class Run:
             yield
         except CallbackError as error:
             if self.session.step > 0:
-                self.save()
+                self._save_in_spite_of(error)
             raise CallbackError(f"{error}; continue with: qpensieve resume {self.folder}") from error.__cause__
+
+    def _save_in_spite_of(self, error: CallbackError) -> None:
+        """Save after a callback's error, also where it fails again when told of an evaluation that comes with it."""
+        try:
+            self.save()
+        except CallbackError as another:
+            error.add_note(str(another))
+            self.save()
 
     def _train_all(self, hint: str) -> None:
         session = self.session
@@ -190,6 +214,7 @@ class Run:
                 who = f"stopped by {by}" if by else "stopped"
                 step = self.session.step
                 raise Stopped(f"{who} at step {step:,}; continue with: qpensieve resume {self.folder}")
+        self._take_in()
 
     def _outlook(self, hint: str) -> Outlook:
         """What takes time beside learning; evaluations by the number of their episodes."""
@@ -206,7 +231,10 @@ class Run:
         )
 
     def save(self) -> None:
-        """Write a checkpoint of the newest block."""
+        """Write a checkpoint of the newest block; no evaluation of an earlier one is missing then."""
+        if self._awaited is not None and self._awaited.step < self.session.step:
+            self._take_in()
+        self._log_training()  # a row that was due before the last block, where a callback has failed in between
         self.session.drain()
         began = time.monotonic()
         self._log_training()
@@ -240,7 +268,9 @@ class Run:
             self.save()  # so that results never stand without a checkpoint to go on from
         if is_evaluated:
             progress.enter(EVALUATING)
-            self._scored = _notes(self._evaluate_shortly())
+            self._evaluate_shortly(can_go_on=not is_fully and step < self.session.goal)
+        elif self._awaited is not None and self._awaited.is_ready():
+            self._take_in()
         if is_fully:
             progress.enter(EVALUATING)
             self.evaluate_fully()
@@ -251,6 +281,7 @@ class Run:
         if is_evaluated or time.monotonic() - self._last_checkpoint > config.checkpoint_seconds:
             progress.enter(SAVING)
             self.save()
+        progress.evaluate_beside(self._awaited is not None)
         progress.note(**self._scored, **self._latest)
         progress.show(step)
 
@@ -263,7 +294,8 @@ class Run:
     def _is_evaluation_due(self) -> bool:
         step = self.session.step
         is_time = self._is_due(self.config.eval_period) or step == self.session.goal
-        return is_time and step not in self.evaluations.short_steps
+        is_begun = self._awaited is not None and self._awaited.step == step
+        return is_time and not is_begun and step not in self.evaluations.short_steps
 
     def _is_due(self, period: int) -> bool:
         """Whether the newest block (or iteration) has reached or passed a multiple of `period`."""
@@ -287,28 +319,71 @@ class Run:
         means = self.session.take_log()
         if means:
             times = {"time_seconds": time.monotonic() - self._began, "time_saving": self._saving}
-            self._log().write(TRAINING, step, {**means, **times})
             self._latest = {label: f"{means[name].mean():.2g}" for name, label in SHOWN.items() if name in means}
+            self._held.append((step, means, times))
+            if self._awaited is None:
+                self._tell_training(self._write_held())
+
+    def _write_held(self) -> list[TrainingRow]:
+        """Write the training rows that wait for it; returns them, to tell of once all is written."""
+        held, self._held = self._held, []
+        for step, means, times in held:
+            self._log().write(TRAINING, step, {**means, **times})
+        return held
+
+    def _tell_training(self, rows: list[TrainingRow]) -> None:
+        for step, means, _ in rows:
             self.callbacks.metrics(step, training_metrics(means, self.config.seeds))
 
-    def _evaluate_shortly(self) -> RunSummary:
+    def _evaluate_shortly(self, can_go_on: bool) -> None:
+        """The short evaluation of this step: beside training if that goes on and there are cores, else now."""
+        self._take_in()
         self.session.drain()
         self._log_training()
-        table = self.evaluations
+        table, episodes = self.evaluations, self.config.eval_episodes
         both = np.concatenate([table.short_preferences, table.curve_preferences])
-        with self._saving_first():
-            returns = self.session.evaluate(both, self.config.eval_episodes)
+        self._awaited = self.session.evaluate_beside(both, episodes) if can_go_on else None
+        if self._awaited is None:
+            with self._saving_first():
+                returns = self.session.evaluate(both, episodes)
+            self._add_short(self.session.step, returns)
+
+    def _take_in(self) -> None:
+        """Wait for the evaluation that is played beside training, if there is one, and add it to the table and the log.
+
+        Where its environment fails, the checkpoint of its step stands, and a resumed run plays it again.
+        """
+        awaited = self._awaited
+        if awaited is None:
+            return
+        try:
+            returns = awaited.result()
+        except EnvFailedError as error:
+            saved = f"the run is saved as of step {awaited.step:,}"
+            raise EnvFailedError(f"{error}; {saved}, continue with: qpensieve resume {self.folder}") from error
+        self._awaited = None
+        self._add_short(awaited.step, returns)
+
+    def _add_short(self, step: int, returns: Float64[np.ndarray, "seed p e d"]) -> None:
+        table = self.evaluations
         short, curve = np.split(returns, [len(table.short_preferences)], axis=1)
-        self.evaluations = evaluations.append_short(table, self.session.step, short, curve)
+        self.evaluations = evaluations.append_short(table, step, short, curve)
         evaluations.save(self.folder / folder.EVALUATIONS, self.evaluations)
         summary = summarize(short, table.short_preferences, table.reference)
-        self._log().write("evaluation", self.session.step, {f"{k}_short": v for k, v in scores(summary).items()})
-        one = Evaluation(self.session.spec.objectives, table.short_preferences, short, summary)
-        self.callbacks.evaluation(self.session.step, one)
-        return summary
+        self._scored = _notes(summary)
+        self._log_short(step, summary)
+        held = self._write_held()
+        self.callbacks.evaluation(
+            step, Evaluation(self.session.spec.objectives, table.short_preferences, short, summary)
+        )
+        self._tell_training(held)
+
+    def _log_short(self, step: int, summary: RunSummary) -> None:
+        self._log().write(SHORT, step, {f"{name}_short": value for name, value in scores(summary).items()})
 
     def evaluate_fully(self) -> RunSummary:
         """Run the full protocol at this step, and add it to the table and the log; at most once per step."""
+        self._take_in()
         self.session.drain()
         self._log_training()
         with self._saving_first():

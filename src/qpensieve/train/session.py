@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -58,6 +59,22 @@ def check_finite(what: str, value: Shaped[np.ndarray, "rows *rest"], owner: Call
     is_finite = np.isfinite(value.reshape(len(value), -1)).all(axis=1)
     if not is_finite.all():
         raise DivergedError(f"{what} of {owner(int(np.argmin(is_finite)))} is no longer finite at step {step}")
+
+
+@dataclass(frozen=True, eq=False)
+class Awaited:
+    """An evaluation that is played while training goes on.
+
+    Attributes:
+        step: Of which policies.
+        is_ready: Whether the result would come at once.
+        result: What `Session.evaluate` would have returned at that step; raises as that would. Asked again after an
+            error, it is played again.
+    """
+
+    step: int
+    is_ready: Callable[[], bool]
+    result: Callable[[], Float64[np.ndarray, "seed p e d"]]
 
 
 @runtime_checkable
@@ -153,6 +170,10 @@ class Session(Protocol):
 
     def evaluate(self, preferences: Float64[np.ndarray, "p d"], episodes: int) -> Float64[np.ndarray, "seed p e d"]:
         """Returns of the policies as they are now; rows that one policy of an archive answers share its mean."""
+        ...
+
+    def evaluate_beside(self, preferences: Float64[np.ndarray, "p d"], episodes: int) -> Awaited | None:
+        """What `evaluate` would return now, played while training goes on; None: not here, where no core is free."""
         ...
 
     def play(self, preferences: Float64[np.ndarray, "p d"], episodes: int) -> Float64[np.ndarray, "seed p e d"]:

@@ -5,33 +5,36 @@ while the device learns from block n, block n + 1 is collected. Everything that 
 """
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor as ThreadPool
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Float32, Float64, Int32, Int64, Shaped
+from jaxtyping import Float, Float32, Float64, Int32, Shaped
 
 from qpensieve import config as configs
 from qpensieve.compiler import make_devices, num_parts
 from qpensieve.config import RunConfig
 from qpensieve.envs import LaneOptions, make_lanes
-from qpensieve.learning.acting import Exportable, Served
-from qpensieve.learning.serving import act_by_policy, nearest, one_batch_each
+from qpensieve.learning.predicting import AgentPredictor
+from qpensieve.learning.serving import nearest, one_batch_each
 from qpensieve.learning.tally import Infos, Tally
-from qpensieve.machine import available_cores
+from qpensieve.machine import available_cores, one_blas_thread
 from qpensieve.methods import make_algorithm
 from qpensieve.records.trees import arrays_to_tree, tree_to_arrays, under
 from qpensieve.replay.layout import Rows, layout_of
 from qpensieve.replay.slots import Slots
+from qpensieve.train.beside import Contest, Evaluators
 from qpensieve.train.collect import Collected, Collecting, Collector
 from qpensieve.train.cores import spread
 from qpensieve.train.crew import Crew, can_work
 from qpensieve.train.evaluate import evaluate
 from qpensieve.train.learner import Block, Learner, TrainState, make_learner
-from qpensieve.train.session import EnvFailedError, check_finite, environment_errors
-from qpensieve.types import Algorithm, Hints, UniformLearning
+from qpensieve.train.session import Awaited, EnvFailedError, check_finite, environment_errors
+from qpensieve.types import Hints, UniformLearning
 
 FREED_AT_ONCE = 256
 """Number of slots freed by one call of the device; fixed, so that it is compiled once."""
@@ -66,6 +69,7 @@ class Trainer:
         """The layout of a transition in a row of the replay."""
         self._learner = _make_learner(self)
         self.collector = _make_collector(self)
+        self._evaluators = _make_evaluators(self)
         self._begin()
         self._slots = Slots(
             self.algorithm.learning, self.layout, self.capacity, self.num_lanes, discount=self.algorithm.discount
@@ -199,14 +203,29 @@ class Trainer:
 
     def play(self, preferences: Float64[np.ndarray, "p d"], episodes: int) -> Float64[np.ndarray, "seed p e d"]:
         """Returns of single episodes."""
-        with environment_errors(f"in the evaluation at step {self.step}"):
-            config = self.config
-            return evaluate(config.domain, config.seed_list, self.act, preferences, episodes, config.max_eval_steps)
+        config, policies = self.config, self._predictor(self.newest_flat(), self.step)
+        num = min(available_cores(), config.seeds)
+        with environment_errors(f"in the evaluation at step {self.step}"), one_blas_thread(), ThreadPool(num) as pool:
+            act = partial(policies.act_all, each=pool.map if num > 1 else map)
+            return evaluate(config.domain, config.seed_list, act, preferences, episodes, config.max_eval_steps)
+
+    def evaluate_beside(self, preferences: Float64[np.ndarray, "p d"], episodes: int) -> Awaited | None:
+        """What `evaluate` returns of the policies as they are now, played while training goes on; None: no one can."""
+        evaluators, step = self._evaluators, self.step
+        if evaluators is None or evaluators.is_busy:
+            return None
+        evaluators.begin(self.newest_flat(), preferences, episodes)
+
+        def result() -> Float64[np.ndarray, "seed p e d"]:
+            with environment_errors(f"in the evaluation at step {step}"):
+                return evaluators.result()
+
+        return Awaited(step, evaluators.is_ready, result)
 
     def act(
         self, obs: Float[np.ndarray, "seed rows obs"], lam: Float[np.ndarray, "seed rows d"]
     ) -> Float32[np.ndarray, "seed rows act"]:
-        """Deterministic actions of the newest policies.
+        """Deterministic actions of the newest policies, on the device; those of `predictor` are the host's.
 
         If preferences have their own agents, each row is served by the agent with the nearest preference.
         """
@@ -224,18 +243,21 @@ class Trainer:
         """Parameters of the newest policies."""
         return np.asarray(self._learner.flat_actors(self._state))
 
-    def predictor(self) -> "AgentPredictor":
+    def predictor(self) -> AgentPredictor:
         """A predictor with the newest policies; DivergedError if they are no longer finite."""
         flat = self.newest_flat()
         self._check_finite("a parameter of the policy", flat)
-        return AgentPredictor(self.algorithm, flat, self.step)
+        return self._predictor(flat, self.step)
 
-    def predictor_of(self, parameters: dict[str, np.ndarray], step: int) -> "AgentPredictor":
+    def predictor_of(self, parameters: dict[str, np.ndarray], step: int) -> AgentPredictor:
         """A predictor with the policies in what `parameters` returned at a step."""
         fresh = tree_to_arrays(self._state.agent)  # the optimisers, which parameters leave out
         agent = arrays_to_tree(self._state.agent, fresh | parameters)
         flat = np.asarray(self._learner.flat_actors(replace(self._state, agent=agent)))
-        return AgentPredictor(self.algorithm, flat, step)
+        return self._predictor(flat, step)
+
+    def _predictor(self, flat: Float32[np.ndarray, "agent parameters"], step: int) -> AgentPredictor:
+        return AgentPredictor(self.algorithm.acting, self.own_preferences, flat, step)
 
     def search_record(self) -> None:
         """Nothing is searched here."""
@@ -292,6 +314,8 @@ class Trainer:
 
     def close(self) -> None:
         self.collector.close()
+        if self._evaluators is not None:
+            self._evaluators.close()
 
     def _without_rows(self) -> TrainState:
         return replace(self._state, replay=self._slots.without_rows(self._state.replay))
@@ -319,53 +343,6 @@ class Trainer:
             return seed
         agent = row * self.num_agents // num_rows % len(own)
         return f"{seed}, preference {','.join(f'{x:g}' for x in own[agent])}"
-
-
-@dataclass(frozen=True, eq=False)
-class AgentPredictor:
-    """Policies as they were at a step, acting in plain NumPy.
-
-    Attributes:
-        algorithm: The algorithm of the policies.
-        flat: Their parameters.
-        step: Number of environment steps they have learned from.
-    """
-
-    algorithm: Algorithm[Any]
-    flat: Float32[np.ndarray, "agent parameters"]
-    step: int
-
-    def act(
-        self,
-        seed: int,
-        obs: Float32[np.ndarray, "n obs"],
-        lam: Float32[np.ndarray, "n d"],
-        stream: np.random.Generator | None = None,
-    ) -> Float32[np.ndarray, "n act"]:
-        """Actions of one seed's agent, deterministic or, if there is a `stream`, sampled.
-
-        If preferences have their own agents, each row is served by the agent with the nearest preference.
-        """
-        acting, own = self.algorithm.acting, self.algorithm.preferences
-        served_by = np.zeros(len(obs), np.int64) if own is None else nearest(own, lam)
-        noise = None if stream is None else acting.draw_noise(stream, len(obs))
-
-        def act(number: int, rows: Int64[np.ndarray, " group"]) -> Float32[np.ndarray, "group act"]:
-            agent = seed * self.algorithm.agents_per_seed + number
-            policy, asked = acting.policy(self.flat[agent : agent + 1]), (obs[None, rows], lam[None, rows])
-            if noise is None:
-                return policy.exploit(*asked)[0]
-            return acting.decode(policy.sample(*asked, noise[None, rows], self.step)[0])
-
-        return act_by_policy(served_by, act)
-
-    def plain(self, seed: int) -> Served:
-        """The agents of one seed, and the preferences that they have."""
-        num, own = self.algorithm.agents_per_seed, self.algorithm.preferences
-        policies = self.algorithm.acting.policy(self.flat[seed * num : (seed + 1) * num])
-        if not isinstance(policies, Exportable):
-            raise ValueError(f"a {type(policies).__name__} cannot be exported: it must have a method plain")
-        return Served(policies.plain(self.step), own)
 
 
 def _chunks(freed: Sequence[Int32[np.ndarray, " _"]], none: int) -> Iterator[Int32[np.ndarray, "lane F"]]:
@@ -396,6 +373,29 @@ def num_workers(num_threads: int | None, num_agents: int, is_accelerated: bool) 
     """
     default = max(1, available_cores() - 1) if is_accelerated else 1
     return min(num_threads or default, num_agents)
+
+
+def _make_evaluators(trainer: Trainer) -> Evaluators | None:
+    """Processes for evaluations, where there are cores to spare and they can play this."""
+    config, algorithm = trainer.config, trainer.algorithm
+    num = spare_cores(config.num_threads, trainer.num_agents)
+    if num == 0 or not isinstance(config.domain, str) or not can_work(config.domain, algorithm.behaviour):
+        return None
+    own = trainer.own_preferences
+    processes = min(num, config.seeds)
+    contest = Contest(config.domain, config.seed_list, algorithm.acting, own, config.max_eval_steps, num // processes)
+    return Evaluators(contest, processes)
+
+
+def spare_cores(num_threads: int | None, num_agents: int) -> int:
+    """How many cores can evaluate while training goes on; 0: none, it has to wait.
+
+    With an accelerator, those that do not collect, or one that does, since no one waits for it at every step.
+    """
+    num_cores, is_accelerated = available_cores(), jax.default_backend() != "cpu"
+    if num_threads is not None or not is_accelerated or num_cores == 1:
+        return num_threads or 0
+    return max(1, num_cores - 1 - num_workers(None, num_agents, is_accelerated))
 
 
 def _make_learner(trainer: Trainer) -> Learner:

@@ -22,21 +22,21 @@ ON_CHIP = 160 * 1024
 """Bytes of weights that a program keeps on the chip through all its preferences."""
 
 
-class Winners(NamedTuple):
-    """Per sample: the best value, whether a snapshot won, and whether another preference than lam did."""
+class Best(NamedTuple):
+    """The best of some networks per sample: its value, and whether under another preference than lam."""
 
     value: Float[Array, "seed b"]
-    is_snapshot: Float[Array, "seed b"]
     is_other: Float[Array, "seed b"]
 
 
 class Candidates(NamedTuple):
-    """Networks [n], as many for every seed; with them stands the number of the first among all of a seed."""
+    """Networks [n], twin by twin, as many for every seed: the snapshots, or the critic."""
 
     nets: Packed
     second: Any
     """Second layers in the precision of scoring."""
-    first: int
+    exists: Float[Array, "seed k"]
+    """Which twins there are."""
 
     @property
     def leaves(self) -> list[Any]:
@@ -128,61 +128,68 @@ def _sums(over_chunks: Any, x: Any, bias: Any) -> Any:
     return over_chunks(add, jnp.zeros((len(x), bias.shape[1]))) + bias
 
 
-class Scored(NamedTuple):
-    """Scores of snapshots (if there are any) and of the critic; and which snapshots exist."""
+class Rival(NamedTuple):
+    """What candidates are compared with: its values, and whether it loses where both are equal."""
 
-    scores: tuple[Float[Array, "n m b"], ...]
-    filled: Float[Array, "seed k"]
+    value: Float[Array, "seed b"]
+    loses_ties: bool
 
 
-def climb(
-    now: Now, x: Any, scored: Scored, candidates: Candidates, tile: Tile
-) -> tuple[Float[Array, "n b columns"], Winners]:
-    """Gradient by (s, a, lam) of the winning value, of samples whose winner is the network; zero for the others.
+def best_value(scores: Float[Array, "n m b"], seeds: int) -> Float[Array, "seed b"]:
+    """The best value of candidates that all exist."""
+    return jnp.max(jnp.min(scores.reshape(seeds, -1, 2, *scores.shape[1:]), axis=2), axis=(1, 2))
+
+
+def climb(  # noqa: PLR0913
+    now: Now, x: Any, scores: Float[Array, "n m b"], candidates: Candidates, tile: Tile, rival: Rival | None = None
+) -> tuple[Float[Array, "n b columns"], Best]:
+    """Gradient by (s, a, lam) of the best value, of samples whose best network it is; zero for the others.
 
     Args:
         now: The update.
         x: (s, a, 0), first half of the rows.
-        scored: All scores.
+        scores: What `score` says of the candidates.
         candidates: The snapshots, or the critic.
         tile: How it is cut.
+        rival: Zero also for samples for which this is better.
     """
-    (at, given, sizes), (scores, filled), nets = now, scored, candidates.nets
+    (at, given, sizes), nets = now, candidates.nets
     n, b, seeds = len(nets.w1), sizes.batch, x.shape[0]
     share = n // seeds
-    of_seed = lambda: (shape(seeds, b), pl.BlockSpec((None, tile.rows), lambda n, r: (n // share, r)))
+    of_seed = lambda array: (array, pl.BlockSpec((None, tile.rows), lambda n, r: (n // share, r)))
+    rivals = [] if rival is None else [of_seed(rival.value)]
     out = call(
-        partial(_climb, sizes=sizes, tile=tile, share=share, first=candidates.first, num=len(scores)),
+        partial(_climb, sizes=sizes, tile=tile, share=share, loses_ties=rival and rival.loses_ties),
         (n, b // tile.rows),
         [
             whole(at),
             whole(given.prefs),
-            of_net(filled, share),
+            of_net(candidates.exists, share),
             rows_of(x, tile.rows, share=share),
             *map(of_net, candidates.leaves),
-            *map(whole, scores),
+            whole(scores),
+            *rivals,
         ],
-        [rows_of(shape(n, b, sizes.columns), tile.rows), of_seed(), of_seed(), of_seed()],
+        [rows_of(shape(n, b, sizes.columns), tile.rows), of_seed(shape(seeds, b)), of_seed(shape(seeds, b))],
         tile,
     )
-    return out[0], Winners(*out[1:])
+    return out[0], Best(*out[1:])
 
 
-def _climb(  # noqa: PLR0913 (what Pallas calls with blocks only)
-    at: Ref, *refs: Ref, sizes: Sizes, tile: Tile, share: int, first: int, num: int
-) -> None:
-    prefs, filled, x_ref, w1, b1, w2, b2, w3, b3 = refs[:9]
-    scores, (out, value_out, is_snapshot, is_other) = refs[9 : 9 + num], refs[9 + num :]
+def _climb(at: Ref, *refs: Ref, sizes: Sizes, tile: Tile, share: int, loses_ties: bool | None) -> None:
+    prefs, exists, x_ref, w1, b1, w2, b2, w3, b3, scores = refs[:10]
+    out, value_out, is_other = refs[-3:]
     k, seed, own = at[0], pl.program_id(0) // share, pl.program_id(0) % share
-    value, net, preference = _winner(scores, filled, seed, sizes, tile)
+    value, net, preference = _best(scores, exists, seed * share, (share // 2, sizes.preferences), tile)
 
     @pl.when(own == 0)
     def _() -> None:
         value_out[:] = value
-        is_snapshot[:] = (net < 2 * sizes.snapshots).astype(jnp.float32)
         is_other[:] = (preference > 0).astype(jnp.float32)
 
-    is_own = net == first + own
+    is_own = net == own
+    if loses_ties is not None:  # there is a rival
+        is_own &= value >= refs[10][:] if loses_ties else value > refs[10][:]
     out[...] = jnp.zeros(out.shape)
 
     @pl.when(jnp.sum(is_own.astype(jnp.int32)) > 0)
@@ -202,19 +209,17 @@ def _climb(  # noqa: PLR0913 (what Pallas calls with blocks only)
         out[...] = over_chunks(back, jnp.zeros((tile.rows, sizes.columns)))
 
 
-def _winner(scores: tuple[Ref, ...], filled: Ref, seed: Any, sizes: Sizes, tile: Tile) -> tuple[Any, Any, Any]:
+def _best(scores: Ref, exists: Ref, first: Any, sizes: tuple[int, int], tile: Tile) -> tuple[Any, Any, Any]:
     """Best value of each sample, the number of its network and of its preference; the first of equals wins."""
-    rows, critics = pl.ds(pl.program_id(1) * tile.rows, tile.rows), sizes.snapshots + 1
+    rows, (critics, preferences) = pl.ds(pl.program_id(1) * tile.rows, tile.rows), sizes
     value = jnp.full((tile.rows,), -jnp.inf)
     net, preference = (jnp.zeros((tile.rows,), jnp.int32) for _ in range(2))
     for critic in range(critics):
-        is_current = critic == critics - 1
-        ref = scores[-1] if is_current else scores[0]
-        one = seed * 2 if is_current else seed * 2 * sizes.snapshots + 2 * critic
-        for i in range(sizes.preferences):
-            q, other = ref[one, i, rows], ref[one + 1, i, rows]
+        one = first + 2 * critic
+        for i in range(preferences):
+            q, other = scores[one, i, rows], scores[one + 1, i, rows]
             least = jnp.minimum(q, other)
-            is_better = least > value if is_current else (least > value) & (filled[critic] > 0)
+            is_better = (least > value) & (exists[critic] > 0)
             value = jnp.where(is_better, least, value)
             net = jnp.where(is_better, 2 * critic + (other < q).astype(jnp.int32), net)
             preference = jnp.where(is_better, i, preference)

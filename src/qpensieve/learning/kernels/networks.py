@@ -47,13 +47,16 @@ class Now(NamedTuple):
 
 
 class Acted(NamedTuple):
-    """What a policy did: inputs for critics, log-probabilities, and for its own gradient what it computed."""
+    """What a policy did: inputs for critics, log-probabilities, and for its own gradient what it computed.
+
+    Rows are in s, then in s'; only the first half is read of the last three.
+    """
 
     x: Float[Array, "seed b2 columns"]
     logp: Float[Array, "seed b2"]
-    log_std: Float[Array, "seed b columns"]
-    h1: Float[Array, "seed b width"]
-    h2: Float[Array, "seed b width"]
+    log_std: Float[Array, "seed b2 columns"]
+    h1: Float[Array, "seed b2 width"]
+    h2: Float[Array, "seed b2 width"]
 
 
 class Slopes(NamedTuple):
@@ -68,7 +71,6 @@ def act(now: Now, actor: Packed, tile: Tile) -> Acted:
     """Actions in s, read without lam as candidates need them, and in s', read under lam as the target needs them."""
     at, given, sizes = now
     seeds, (b, columns, width) = given.x.shape[1], (sizes.batch, sizes.columns, sizes.width)
-    only_policy = lambda array: (array, _first_blocks(array.shape, tile.rows, b // tile.rows))
     return Acted(
         *call(
             partial(_act, sizes=sizes, tile=tile),
@@ -77,18 +79,13 @@ def act(now: Now, actor: Packed, tile: Tile) -> Acted:
             [
                 rows_of(shape(seeds, 2 * b, columns), tile.rows),
                 rows_of(shape(seeds, 2 * b), tile.rows),
-                only_policy(shape(seeds, b, columns)),
-                only_policy(shape(seeds, b, width)),
-                only_policy(shape(seeds, b, width)),
+                rows_of(shape(seeds, 2 * b, columns), tile.rows),
+                rows_of(shape(seeds, 2 * b, width), tile.rows),
+                rows_of(shape(seeds, 2 * b, width), tile.rows),
             ],
             tile,
         )
     )
-
-
-def _first_blocks(sizes: tuple[int, ...], rows: int, num: int) -> pl.BlockSpec:
-    """Blocks of an array with half as many rows; programs of the other half do not write."""
-    return pl.BlockSpec((None, rows, sizes[2]), lambda n, r: (n, jnp.minimum(r, num - 1), 0))
 
 
 def _leaves(net: Packed) -> list[Any]:
@@ -107,11 +104,7 @@ def _act(at: Ref, x_ref: Ref, noise_ref: Ref, *refs: Ref, sizes: Sizes, tile: Ti
     def chunk(i: Any, sums: Any) -> Any:
         units = pl.ds(i * tile.chunk, tile.chunk)
         h1 = relu(dot(x, w1[:, units]) + b1[0, units][None])
-
-        @pl.when(is_policy)
-        def _() -> None:
-            h1_out[:, units] = h1
-
+        h1_out[:, units] = h1  # a condition here would cost more than the rows in s', which nobody reads
         return sums + dot(h1, w2[units, :])
 
     sums = jax.lax.fori_loop(0, sizes.width // tile.chunk, chunk, jnp.zeros((tile.rows, sizes.width)))
@@ -123,11 +116,8 @@ def _act(at: Ref, x_ref: Ref, noise_ref: Ref, *refs: Ref, sizes: Sizes, tile: Ti
     logp_out[:] = jnp.sum(jnp.where(is_action, logp, 0.0), axis=1)
     is_lam = (number >= sizes.obs + sizes.act) & (number < sizes.obs + sizes.act + sizes.d)
     x_out[...] = jnp.where(is_action, _tanh(u), jnp.where(is_lam & is_policy, 0.0, x))
-
-    @pl.when(is_policy)
-    def _() -> None:
-        h2_out[...] = h2
-        log_std_out[...] = log_std
+    h2_out[...] = h2
+    log_std_out[...] = log_std
 
 
 def _clip(log_std: Any) -> Any:
@@ -285,18 +275,20 @@ def _back(by_h2: Any, hidden: tuple[Ref, Ref], w2: Ref, outs: tuple[Ref, Ref], t
 
 
 class Climbed(NamedTuple):
-    """What the loss of the policy is made of: gradients of values by (s, a, lam), and the temperature."""
+    """What the loss of the policy is made of: of snapshots (if there are any) and critic, and the temperature."""
 
-    by_inputs: tuple[Float[Array, "n b columns"], ...]
+    best: list[tuple[Float[Array, "n b columns"], Any]]
+    """Gradients of values by (s, a, lam), and the values; where a snapshot is as good as the critic, its own count."""
     log_alpha: Float[Array, "seed 1"]
 
 
 def actor_slopes(now: Now, acted: Acted, climbed: Climbed, actor: Packed, tile: Tile) -> Slopes:
     """Gradients of the policy loss, given the gradient of each network's share of the value by the action."""
-    (at, given, sizes), (climbs, log_alpha) = now, climbed
+    (at, given, sizes), (best, log_alpha) = now, climbed
+    values = [rows_of(one.value, tile.rows) for _, one in best] if len(best) > 1 else []
     seeds, b, width = len(actor.w1), sizes.batch, sizes.width
     out = call(
-        partial(_actor_slopes, sizes=sizes, tile=tile, num=len(climbs)),
+        partial(_actor_slopes, sizes=sizes, tile=tile, num=len(best)),
         (seeds, b // tile.rows),
         [
             whole(at),
@@ -308,7 +300,8 @@ def actor_slopes(now: Now, acted: Acted, climbed: Climbed, actor: Packed, tile: 
             of_net(log_alpha),
             of_net(actor.w2),
             of_net(actor.w3),
-            *map(whole, climbs),
+            *(whole(by_inputs) for by_inputs, _ in best),
+            *values,
         ],
         [
             rows_of(shape(seeds, b, width), tile.rows),
@@ -321,15 +314,16 @@ def actor_slopes(now: Now, acted: Acted, climbed: Climbed, actor: Packed, tile: 
 
 
 def _actor_slopes(at: Ref, *refs: Ref, sizes: Sizes, tile: Tile, num: int) -> None:
-    noise_ref, x, log_std_ref, h1, h2, log_alpha, w2, w3, *climbs = refs[: 8 + num]
-    z1_out, z2_out, out = refs[8 + num :]
+    noise_ref, x, log_std_ref, h1, h2, log_alpha, w2, w3, *rest = refs
+    climbs, values, (z1_out, z2_out, out) = rest[:num], rest[num:-3], rest[-3:]
     seed, rows, c = pl.program_id(0), pl.ds(pl.program_id(1) * tile.rows, tile.rows), sizes.columns
     number = column(c)
     is_action = (number >= sizes.obs) & (number < sizes.obs + sizes.act)
-    climb = jnp.zeros((tile.rows, c))
-    for ref, share in zip(climbs, _nets_of_a_seed(sizes), strict=True):
-        for i in range(share):
-            climb += ref[seed * share + i, rows, :]
+    sum_of = lambda ref, nets: sum(ref[seed * nets + i, rows, :] for i in range(nets))
+    climb: Any = sum_of(climbs[-1], 2)
+    if num > 1:
+        is_past = values[0][:] >= values[1][:]
+        climb += jnp.where(is_past[:, None], sum_of(climbs[0], 2 * sizes.snapshots), 0.0)
     a, log_std, alpha = x[...], log_std_ref[...], jnp.exp(log_alpha[0])
     by_u = (2.0 * alpha * a - climb * (1.0 - a * a)) / sizes.batch
     by_mean = jnp.where(is_action, by_u, 0.0)
@@ -340,11 +334,6 @@ def _actor_slopes(at: Ref, *refs: Ref, sizes: Sizes, tile: Tile, num: int) -> No
     out[:, pl.ds(c, c)] = by_log_std
     by_h2 = dot(by_mean, w3[pl.ds(0, c), :]) + dot(by_log_std, w3[pl.ds(c, c), :])
     _back(by_h2, (h1, h2), w2, (z1_out, z2_out), tile)
-
-
-def _nets_of_a_seed(sizes: Sizes) -> tuple[int, ...]:
-    """Networks of the snapshots, if there are any, and of the critic."""
-    return (2 * sizes.snapshots, 2) if sizes.snapshots else (2,)
 
 
 class Learned(NamedTuple):

@@ -5,6 +5,7 @@ with zero weights for the action; its mean and log standard deviation stand in t
 policy puts out is what a critic takes in.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,34 +91,60 @@ class Layout:
 
     def pack(self, net: Mlp) -> Packed:
         """Networks with leaves [..., in, out], leading axes merged."""
-        h, width = self.hidden, padded(self.hidden)
-        inputs, outputs = jnp.array(self.inputs), jnp.array(self.outputs)
+        wide = lambda leaf: _spread(leaf, range(self.hidden), padded(self.hidden), -1)
         merge = lambda leaf, rank: leaf.reshape(-1, *leaf.shape[leaf.ndim - rank :])
         w1, w2, w3 = (merge(layer.weight, 2) for layer in (net.first, net.second, net.last))
         b1, b2, b3 = (merge(layer.bias, 1)[:, None] for layer in (net.first, net.second, net.last))
-        n = len(w1)
         return Packed(
-            jnp.zeros((n, self.columns, width)).at[:, inputs, :h].set(w1),
-            jnp.zeros((n, 1, width)).at[:, :, :h].set(b1),
-            jnp.zeros((n, width, width)).at[:, :h, :h].set(w2),
-            jnp.zeros((n, 1, width)).at[:, :, :h].set(b2),
-            jnp.zeros((n, self.rows, width)).at[:, outputs, :h].set(jnp.swapaxes(w3, 1, 2)),
-            jnp.zeros((n, 1, self.rows)).at[:, :, outputs].set(b3),
+            wide(_spread(w1, self.inputs, self.columns, 1)),
+            wide(b1),
+            wide(_spread(w2, range(self.hidden), padded(self.hidden), 1)),
+            wide(b2),
+            wide(_spread(jnp.swapaxes(w3, 1, 2), self.outputs, self.rows, 1)),
+            _spread(b3, self.outputs, self.rows, 2),
         )
 
     def unpack(self, packed: Packed, like: Any) -> Any:
         """The inverse of `pack`, in the shapes of `like`."""
-        h, inputs, outputs = self.hidden, jnp.array(self.inputs), jnp.array(self.outputs)
+        h = self.hidden
         leaves = [
-            packed.w1[:, inputs, :h],
+            _collect(packed.w1[:, :, :h], self.inputs, 1),
             packed.b1[:, 0, :h],
             packed.w2[:, :h, :h],
             packed.b2[:, 0, :h],
-            jnp.swapaxes(packed.w3[:, outputs, :h], 1, 2),
-            packed.b3[:, 0, outputs],
+            jnp.swapaxes(_collect(packed.w3[:, :, :h], self.outputs, 1), 1, 2),
+            _collect(packed.b3[:, 0], self.outputs, 1),
         ]
         old, structure = jax.tree.flatten(like)
         return jax.tree.unflatten(structure, [new.reshape(leaf.shape) for new, leaf in zip(leaves, old, strict=True)])
+
+
+def _runs(places: Sequence[int]) -> list[tuple[int, int]]:
+    """Places that follow each other without a gap, as (first, number)."""
+    runs: list[tuple[int, int]] = []
+    for place in places:
+        first, num = runs[-1] if runs else (place, 0)
+        runs[-1:] = [(first, num + 1)] if place == first + num else [*runs[-1:], (place, 1)]
+    return runs
+
+
+def _spread(array: Any, places: Sequence[int], size: int, axis: int) -> Any:
+    """The array with its entries along an axis at increasing places, and zeros between them.
+
+    By concatenation: a scatter would be a kernel of its own for every leaf, and there are sixty.
+    """
+    zeros = lambda num: jnp.zeros_like(array, shape=(*array.shape[:axis], num, *array.shape[axis:][1:]))
+    parts, end, taken = [], 0, 0
+    for first, num in _runs(places):
+        parts += [zeros(first - end), jax.lax.slice_in_dim(array, taken, taken + num, axis=axis)]
+        end, taken = first + num, taken + num
+    return jnp.concatenate([part for part in [*parts, zeros(size - end)] if part.shape[axis]], axis)
+
+
+def _collect(array: Any, places: Sequence[int], axis: int) -> Any:
+    """The entries at these places along an axis."""
+    parts = [jax.lax.slice_in_dim(array, first, first + num, axis=axis) for first, num in _runs(places)]
+    return jnp.concatenate(parts, axis)
 
 
 def critic_layout(sizes: Sizes) -> Layout:

@@ -1,0 +1,311 @@
+"""Evaluations beside training: the same numbers and files, whatever happens meanwhile."""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from qpensieve.algos import mosac
+from qpensieve.callbacks import StopTraining
+from qpensieve.config import RunConfig, override
+from qpensieve.console import LEARNING, Progress
+from qpensieve.envs import DOMAINS
+from qpensieve.envs.simulator import EnvError
+from qpensieve.learning.acting import num_parameters
+from qpensieve.learning.predicting import AgentPredictor
+from qpensieve.presets import default_config
+from qpensieve.records.log import MetricsLog
+from qpensieve.train import run as runs
+from qpensieve.train import trainer as trainers
+from qpensieve.train.beside import Contest, Evaluators
+from qpensieve.train.evaluate import evaluate
+from qpensieve.train.run import Options, Run, Stopped
+from qpensieve.train.session import EnvFailedError
+from qpensieve.train.trainer import Trainer, spare_cores
+from tests.train.kill_run import NEVER, TINY, assert_same_run, command, complete, rows, words
+
+SEEDS, HIDDEN = [3, 4, 9], 64
+PREFERENCES = np.array([[0.2, 0.8], [0.5, 0.5], [0.9, 0.1]])
+QUIET = Options(quiet=True)
+
+
+def contest_of(domain: str, own: np.ndarray | None = None, max_steps: int = 100) -> Contest:
+    acting = mosac.make(mosac.SacConfig(hidden=HIDDEN), DOMAINS[domain].spec).acting
+    return Contest(domain, SEEDS, acting, own, max_steps)
+
+
+def some_parameters(domain: str, num_agents: int) -> np.ndarray:
+    spec = DOMAINS[domain].spec
+    width = num_parameters((spec.obs_size + spec.num_objectives, HIDDEN, HIDDEN, 2 * spec.action_size))
+    draws = np.random.default_rng(5).standard_normal((num_agents, width))
+    return (0.5 * draws).astype(np.float32)
+
+
+@contextmanager
+def evaluators(contest: Contest, num: int = 2) -> Iterator[Evaluators]:
+    made = Evaluators(contest, num)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def expected(contest: Contest, flat: np.ndarray, episodes: int = 2) -> np.ndarray:
+    act = AgentPredictor(contest.acting, contest.own, flat, 0).act_all
+    return evaluate(contest.domain, contest.seeds, act, PREFERENCES, episodes, contest.max_steps)
+
+
+@pytest.mark.filterwarnings("ignore:.*did not end within")
+@pytest.mark.parametrize("own", [None, np.array([[0.3, 0.7], [0.6, 0.4]])], ids=["one agent", "own preferences"])
+def test_other_processes_play_the_same_numbers_time_and_again(own: np.ndarray | None):
+    contest = contest_of("Hopper2d", own)
+    flat = some_parameters("Hopper2d", len(SEEDS) * contest.agents_per_seed)
+    with evaluators(contest) as others:
+        for shift in (0.0, 0.01):
+            moved = flat + np.float32(shift)
+            given = moved.copy()
+            others.begin(given, PREFERENCES, 2)
+            given[:] = 0.0  # training goes on
+            np.testing.assert_array_equal(others.result(), expected(contest, moved))
+    assert (expected(contest, flat) != expected(contest, flat + np.float32(0.01))).any()
+
+
+@pytest.mark.filterwarnings("ignore:.*did not end within")
+def test_a_process_that_dies_is_named_and_the_evaluation_is_played_again():
+    contest = contest_of("Hopper2d")
+    flat = some_parameters("Hopper2d", len(SEEDS))
+    with evaluators(contest) as others:
+        given = flat.copy()
+        others.begin(given, PREFERENCES, 2)
+        given[:] = 0.0  # training goes on
+        processes = [worker.program.process for worker in others._workers]
+        processes[1].kill()
+        with pytest.raises(EnvError, match=r"^Hopper2d: the process that evaluates seeds 4, 9 ended with code -9"):
+            others.result()
+        assert all(process.poll() is not None for process in processes)
+        np.testing.assert_array_equal(others.result(), expected(contest, flat))
+        others._workers[0].program.process.kill()  # while it waits for the next: no one loses anything
+        others._workers[0].program.process.wait()
+        others.begin(flat, PREFERENCES, 1)
+        np.testing.assert_array_equal(others.result(), expected(contest, flat, 1))
+
+
+def test_errors_keep_their_type():
+    flat = some_parameters("Hopper2d", len(SEEDS))
+    flat[2] = np.nan
+    with evaluators(contest_of("Hopper2d")) as others:
+        others.begin(flat, PREFERENCES, 1)
+        with pytest.raises(FloatingPointError, match=r"^Hopper2d: action\[0\] is nan in lane"):
+            others.result()
+
+
+def test_closing_does_not_wait_for_episodes():
+    contest = contest_of("Hopper2d", max_steps=10_000)
+    others = Evaluators(contest, 1)
+    others.begin(some_parameters("Hopper2d", len(SEEDS)), np.repeat(PREFERENCES, 200, axis=0), 50)
+    process = others._workers[0].program.process
+    others.close()
+    assert process.returncode == -signal.SIGKILL
+
+
+def test_the_program_does_not_import_jax():
+    code = "import sys, qpensieve.train.beside, qpensieve.learning.acting; print('jax' in sys.modules)"
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    answer = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert answer.stdout.split() == ["False"]
+
+
+@pytest.mark.parametrize(
+    ("given", "machine", "spare"),
+    [
+        ((None, 5), (16, "cpu"), 0),  # the cores learn
+        ((None, 5), (16, "gpu"), 10),
+        ((None, 95), (16, "gpu"), 1),
+        ((None, 5), (1, "gpu"), 0),
+        ((2, 5), (16, "cpu"), 2),
+        ((1, 5), (16, "gpu"), 1),
+    ],
+)
+def test_as_many_cores_evaluate_as_are_to_spare(
+    given: tuple[int | None, int], machine: tuple[int, str], spare: int, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(trainers, "available_cores", lambda: machine[0])
+    monkeypatch.setattr(trainers.jax, "default_backend", lambda: machine[1])
+    assert spare_cores(*given) == spare
+
+
+def tiny(num_threads: int | None = 1, **settings: Any) -> RunConfig:
+    return override(
+        default_config("DST2d"), {**TINY, "checkpoint_seconds": NEVER, "num_threads": num_threads, **settings}
+    )
+
+
+def slowly(run: Run) -> list[int]:
+    """Have evaluations be ready only when they are waited for; returns the list of steps at which they were taken."""
+    ask, taken = run.session.evaluate_beside, []
+
+    def asked(*given: Any) -> Any:
+        awaited = ask(*given)
+        assert awaited is not None
+        result = awaited.result
+
+        def noted() -> Any:
+            returns = result()
+            taken.append(run.session.step)
+            return returns
+
+        return type(awaited)(awaited.step, lambda: False, noted)
+
+    run.session.evaluate_beside = asked  # pyright: ignore[reportAttributeAccessIssue]
+    return taken
+
+
+@pytest.fixture(scope="module")
+def foreground(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run whose training waited for its evaluations."""
+    folder = tmp_path_factory.mktemp("beside") / "foreground"
+    complete(runs.start(folder, tiny(None), QUIET))
+    return folder
+
+
+class TestRuns:
+    def test_files_and_what_callbacks_are_told_are_those_of_a_run_that_waits(self, foreground: Path, tmp_path: Path):
+        told: list[tuple[str, int]] = []
+
+        class Notes:
+            def on_metrics(self, step: int, metrics: Any) -> None:
+                told.append(("train", step))
+
+            def on_evaluation(self, step: int, evaluation: Any) -> None:
+                told.append(("full evaluation" if evaluation.is_full else "evaluation", step))
+
+        run = runs.start(tmp_path / "run", tiny(), QUIET)
+        taken = slowly(run)
+        run.callbacks = runs.Callbacks([Notes()])
+        complete(run)
+        assert taken == [400, 600]  # each when the next was due
+        assert_same_run(tmp_path / "run", foreground)
+        assert told == list(map(event_of, rows(foreground)))
+
+    def test_no_checkpoint_of_a_later_step_lacks_it(self, foreground: Path, tmp_path: Path):
+        run = runs.start(tmp_path / "run", tiny(checkpoint_seconds=0.0), QUIET)
+        taken = slowly(run)
+        complete(run)
+        assert taken == [220, 420]
+        assert_same_run(tmp_path / "run", foreground)
+
+    def test_a_callback_stops_it_when_it_is_told(self, foreground: Path, tmp_path: Path):
+        class Enough:
+            def on_evaluation(self, step: int, evaluation: Any) -> None:
+                raise StopTraining
+
+        run = runs.start(tmp_path / "run", tiny(checkpoint_seconds=0.0), QUIET)
+        slowly(run)
+        run.callbacks = runs.Callbacks([Enough()])
+        with pytest.raises(Stopped, match=r"stopped by .*Enough at step 220"):
+            complete(run)
+        complete(runs.resume(tmp_path / "run", QUIET, refuse))
+        assert_same_run(tmp_path / "run", foreground)
+
+    def test_a_callback_that_fails_twice_still_leaves_the_run_saved(self, foreground: Path, tmp_path: Path):
+        class Broken:
+            def on_step(self, step: int) -> None:
+                if step == 260:
+                    raise OSError("disk full")
+
+            def on_evaluation(self, step: int, evaluation: Any) -> None:
+                raise OSError("no network")
+
+        run = runs.start(tmp_path / "run", tiny(), QUIET)
+        slowly(run)
+        run.callbacks = runs.Callbacks([Broken()])
+        with pytest.raises(runs.CallbackError, match="on_step at step 260: OSError: disk full; continue with"):
+            complete(run)
+        assert run.last_checkpoint_step == 260
+        complete(runs.resume(tmp_path / "run", QUIET, refuse))
+        assert_same_run(tmp_path / "run", foreground)
+
+    def test_a_lost_process_stops_the_run_which_goes_on_from_the_evaluation(self, foreground: Path, tmp_path: Path):
+        run = runs.start(tmp_path / "run", tiny(), QUIET)
+        slowly(run)
+        trainer = run.session
+        assert isinstance(trainer, Trainer)
+        ask = trainer._evaluators.begin  # pyright: ignore[reportOptionalMemberAccess]
+
+        def begun(*given: Any) -> None:
+            ask(*given)
+            trainer._evaluators._workers[0].program.process.kill()  # pyright: ignore[reportOptionalMemberAccess]
+
+        trainer._evaluators.begin = begun  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue]
+        lost = (
+            r"^the environment failed in the evaluation at step 200: DST2d: the process that evaluates seeds 0, 1 "
+            r"ended with code -9; .*; the run is saved as of step 200, continue with: qpensieve resume "
+        )
+        with pytest.raises(EnvFailedError, match=lost):
+            complete(run)
+        complete(runs.resume(tmp_path / "run", QUIET, refuse))
+        assert_same_run(tmp_path / "run", foreground)
+
+    def test_an_evaluation_that_is_in_its_file_alone_gets_its_row(
+        self, foreground: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        write = MetricsLog.write
+
+        def killed(self: MetricsLog, event: str, step: int, values: Any) -> None:
+            if (event, step) == ("evaluation", 200):
+                raise KeyboardInterrupt
+            write(self, event, step, values)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(MetricsLog, "write", killed)
+            with pytest.raises(KeyboardInterrupt):
+                complete(runs.start(tmp_path / "run", tiny(), QUIET))
+        assert ("evaluation", 200) not in map(event_of, rows(tmp_path / "run"))
+        run = runs.resume(tmp_path / "run", QUIET, refuse)
+        assert run.session.step == 200
+        complete(run)
+        assert_same_run(tmp_path / "run", foreground)
+
+
+def test_the_progress_line_says_so():
+    out = io.StringIO()
+    progress = Progress(100, 0, out)
+    progress.enter(LEARNING)
+    for step, is_playing in ((10, True), (20, False)):
+        progress.evaluate_beside(is_playing)
+        progress.show(step, force=True)
+    during, after = out.getvalue().splitlines()[-2:]
+    assert "learning, evaluating beside  10/100 steps" in during
+    assert "learning  20/100 steps" in after
+
+
+def event_of(row: str) -> tuple[str, int]:
+    parsed = json.loads(row)
+    return parsed["event"], parsed["step"]
+
+
+def refuse(message: str) -> None:
+    raise AssertionError(f"unexpected warning: {message}")
+
+
+class TestProcesses:
+    """The command, struck while an evaluation is played."""
+
+    @pytest.mark.parametrize("moment", ["block", "interrupt"])
+    def test_it_goes_on_to_the_same_files(self, foreground: Path, tmp_path: Path, moment: str):
+        settings = words({**TINY, "checkpoint_seconds": NEVER, "num_threads": 1})
+        place = ("--out", tmp_path, "--name", "run", "--quiet")
+        struck = command("train", "DST2d", *settings, *place, moment=moment, step=220)
+        assert struck.returncode != 0
+        done = command("resume", tmp_path / "run", "--quiet")
+        assert done.returncode == 0, done.stderr
+        assert_same_run(tmp_path / "run", foreground)
