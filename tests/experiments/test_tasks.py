@@ -98,6 +98,8 @@ class TestProgress:
         attempt = fence.claim(store.folder(task), lambda _: False)
         assert attempt is not None
         heart = Heart(attempt, 1, lambda before: Pulse(**(vars(before) | {"step": 40, "goal": 600, "rate": 20.0})))
+        (attempt / "checkpoints" / "step_000000020").mkdir(parents=True)
+        assert store.progress(task).step == 20  # where it will go on
         heart.beat(seconds_left=28.0)
         found = store.progress(task)
         assert (found.state, found.step, found.goal, found.rate, found.seconds_left) == ("running", 40, 600, 20.0, 28.0)

@@ -116,7 +116,8 @@ class Store:
         seen = pulse.Pulse() if attempt is None else pulse.read(attempt)
         if attempt is not None and self.is_running(task):
             known = (seen.seconds_left, seen.rate, num, seen.machine, seen.message)
-            return Progress("running", seen.step, seen.goal or goal, *known)
+            # Before its first step it stands where the last one saved.
+            return Progress("running", seen.step or max(self.saved_step(task), 0), seen.goal or goal, *known)
         step = max(self.saved_step(task), 0)
         if (folder / FAILED).exists():
             return Progress("failed", step, goal, attempts=num, machine=seen.machine, message=_why_failed(folder))
