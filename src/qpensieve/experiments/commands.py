@@ -17,11 +17,12 @@ from qpensieve.experiments.drive import TRIES, drive
 from qpensieve.experiments.executors.local import RUNS_PER_GPU, Local
 from qpensieve.experiments.executors.protocol import Executor
 from qpensieve.experiments.executors.slurm import Job, Slurm
+from qpensieve.experiments.inserts import insert
 from qpensieve.experiments.plans import Plan, Size, find_artefacts, make_plan
 from qpensieve.experiments.progress import Table, format_counts, format_rows
 from qpensieve.experiments.scales import ScaleName
 from qpensieve.experiments.shelf import Shelf, read_exported
-from qpensieve.experiments.shows import show
+from qpensieve.experiments.shows import score_sheet, show
 from qpensieve.experiments.sweeps import read_sweep
 from qpensieve.experiments.tasks import Store, Task
 from qpensieve.records import provenance
@@ -221,7 +222,7 @@ def _make_runs(planned: Plan, folder: Path, where: Where) -> None:
         ValueError: Some runs have failed; says which and why.
     """
     table = Table(is_quiet=where.quiet)
-    summary = drive(Store(folder), planned.tasks, where.executor(folder), where.tries, table.show)
+    summary = drive(Store(folder), planned.tasks, where.executor(folder), where.tries, table.show, _say)
     if summary.is_stopped:
         raise Stopped(f"stopped; {len(summary.left)} runs are left, the same command goes on with them")
     if summary.failed:
@@ -252,6 +253,7 @@ def report(
     choice: Choice = Choice(),  # noqa: B008 (frozen)
     results: tuple[Path, ...] = (),
     to: Path | None = None,
+    into: Path | None = None,
 ) -> None:
     """Write tables and figures as far as their runs are: Markdown, LaTeX, CSV, PNG, SVG and one page, index.html.
 
@@ -259,9 +261,16 @@ def report(
         choice: Which part, and how large.
         results: Also use exported runs (`qpensieve export`), such as those in results/h200: folders or files.
         to: Folder of the report; default: `report` beside the runs.
+        into: Also put tables of scores, small, into this Markdown page, between the lines that mark their place:
+            `<!-- qpensieve paper report NAME -->` and `<!-- end of NAME -->`.
     """
-    shelf = Shelf(choice.plan(), Store(choice.folder), read_exported(results))
-    print(write_paper_report(shelf, to or choice.folder / REPORT, TITLE))
+    shelf, folder = Shelf(choice.plan(), Store(choice.folder), read_exported(results)), to or choice.folder / REPORT
+    print(write_paper_report(shelf, folder, TITLE))
+    if into is not None:
+        for artefact in shelf.plan.artefacts:
+            if artefact.show == "scores":
+                insert(into, artefact, score_sheet(artefact, shelf, folder))
+        print(into)
 
 
 def write_paper_report(shelf: Shelf, folder: Path, title: str) -> Path:
@@ -285,3 +294,7 @@ def _cost_line(tasks: tuple[Task, ...] | list[Task]) -> str:
     times = ", ".join(f"{format_duration(costs.wall_seconds(cost, num))} on {num}" for num in CARDS)
     steps = format_count(round(cost.seed_steps))
     return f"What is left, {steps} steps over all seeds, takes about {times} H200s with 16 cores each (docs/scale.md)."
+
+
+def _say(message: str) -> None:
+    print(message, file=sys.stderr)
