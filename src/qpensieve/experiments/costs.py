@@ -53,8 +53,8 @@ H200 = Machine(
     cores=16,
     start=45.0,
     update_us={
-        "qpensieve": (160.0, 19.0),
-        "mosac": (180.0, 11.0),
+        "qpensieve": (102.0, 20.0),
+        "mosac": (97.0, 12.0),
         "sac": (102.0, 13.0),
         "hybrid-sac": (338.0, 80.0),
         "cnder": (215.0, 8.8),
