@@ -50,13 +50,15 @@ def critic_sheet(artefact: Artefact, shelf: Shelf, report: Path) -> Sheet:
     goal = shelf.plan.size.config_of(wanted).steps
     measured = [(errors, path) for path in shelf.paths(wanted) if (errors := _measured(path)) is not None]
     sources = {run.path: run.source for run in cells.read_runs([path for _, path in measured], report)}
-    steps = [step * goal // PAPER_STEPS[-1] for step in PAPER_STEPS]
+    planned = [step * goal // PAPER_STEPS[-1] for step in PAPER_STEPS]
+    steps = sorted({row.step for errors, _ in measured for row in errors.rows}) or planned
     filled = {}
     for lam in artefact.preferences:
-        for i, step in enumerate(steps):
+        for step in steps:
             found = [(errors, path, row) for errors, path in measured if (row := _row(errors, lam, step)) is not None]
             values = {seed: value for errors, _, row in found for seed, value in zip(errors.seeds, row, strict=True)}
-            printed = {METRIC: (PAPER[domain][lam][i], None)} if domain in PAPER and lam in PAPER[domain] else {}
+            as_printed = PAPER.get(domain, {}).get(lam) if step in planned else None
+            printed = {} if as_printed is None else {METRIC: (as_printed[planned.index(step)], None)}
             filled[_words(lam), format_count(step)] = Cell(
                 {METRIC: np.array([values[seed] for seed in sorted(values)])} if values else None,
                 tuple(sorted(values)),
@@ -87,11 +89,9 @@ def _measured(path: Path) -> CriticErrors | None:
 
 
 def _row(errors: CriticErrors, lam: tuple[float, ...], step: int) -> list[float] | None:
-    """The errors of all seeds under a preference, at the measured step nearest to a wanted one."""
+    """The errors of all seeds under a preference at a step; None if they were not measured."""
     rows = [row for row in errors.rows if np.allclose(row.preference, lam) and row.actions == "policy"]
-    if not rows:
-        return None
-    return min(rows, key=lambda row: abs(row.step - step)).error
+    return next((row.error for row in rows if row.step == step), None)
 
 
 def _words(lam: tuple[float, ...]) -> str:

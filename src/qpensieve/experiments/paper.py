@@ -136,7 +136,7 @@ def _hybrid() -> Artefact:
     for domain, preferences in cases.items():
         cells[domain, "SAC"] = Wanted(domain, "sac", (("preferences", preferences),))
         cells[domain, "hybrid SAC"] = Wanted(domain, "hybrid-sac")
-    title = "SAC for one preference, alone and with the snapshots of a Q-Pensieve helper: four cases"
+    title = "SAC for one preference, alone and with Q-Pensieve's snapshots"
     return Artefact("hybrid", title, "figure of hybrid SAC", "single-curves", cells)
 
 
