@@ -11,7 +11,7 @@ from pathlib import Path
 
 from qpensieve.config import RunConfig, check, resolve
 from qpensieve.envs import find_domain
-from qpensieve.experiments.artefacts import Artefact, Wanted
+from qpensieve.experiments.artefacts import FROM_SIZE_OF_RUN, Artefact, Wanted
 from qpensieve.experiments.scales import ScaleName, scale_of, scaled
 from qpensieve.experiments.tasks import Task
 
@@ -119,13 +119,16 @@ def missing_seeds(wanted: range, there: Iterable[range]) -> list[range]:
 def _parts(wanted: Wanted, size: Size, root: Path, then: tuple[str, ...]) -> list[Task]:
     """The folders of one run: those there, and one for each range of seeds that is missing."""
     config = size.config_of(wanted)
-    asked = range(config.seeds)
-    there = [part for part in _there(root, wanted.name) if set(part) & set(asked)]
+    name, asked = _name(wanted, size, config), range(config.seeds)
+    there = [part for part in _there(root, name) if set(part) & set(asked)]
     parts = sorted([*there, *missing_seeds(asked, there)], key=lambda part: part.start)
-    return [
-        Task(_folder(wanted.name, part), replace(config, first_seed=part.start, seeds=len(part)), then)
-        for part in parts
-    ]
+    return [Task(_folder(name, part), replace(config, first_seed=part.start, seeds=len(part)), then) for part in parts]
+
+
+def _name(wanted: Wanted, size: Size, config: RunConfig) -> str:
+    """The run's name; with the length that was asked for, where another length is another run."""
+    is_another = size.steps is not None and wanted.algo in FROM_SIZE_OF_RUN
+    return f"{wanted.name}-{config.steps}" if is_another else wanted.name
 
 
 def _folder(name: str, seeds: range) -> str:
