@@ -391,12 +391,14 @@ class TestSizes:
         assert "1,048,576 is the most" in said
 
     def test_an_array_too_many_in_a_checkpoint_is_refused_unread(self, sent: Path):
+        sent.mkdir()
         checkpoint.save(sent, 100, {"state.w": np.zeros(3), "more": np.zeros(9)}, {})
         expected = Expected(headers_of({"state.w": np.zeros(3)}))
         with pytest.raises(CheckpointError, match=r"step_000000100/arrays\.npz does not fit .* unexpected leaf more"):
             checkpoint.load_latest(sent, lambda _: None, expected=expected)
 
     def test_a_checkpoint_that_was_compressed_is_refused(self, sent: Path):
+        sent.mkdir()
         folder = checkpoint.save(sent, 100, {"state.w": np.zeros(100_000)}, {})
         np.savez_compressed(folder / "arrays.npz", allow_pickle=True, **{"state.w": np.zeros(100_000)})
         with pytest.raises(ValueError, match="would take 800,000 bytes"):

@@ -35,7 +35,7 @@ def every_run() -> list[RunConfig]:
 
 def test_more_cards_are_never_slower_and_never_faster_than_the_longest_run():
     cost = costs.cost_of(every_run())
-    times = [costs.wall_seconds(cost, num) for num in (1, 2, 8, 64)]
+    times = [costs.wall_seconds(cost, num) for num in (1, 2, 8, 64, 1000)]
     assert times == sorted(times, reverse=True)
     assert times[-1] == cost.longest
     assert cost.seed_steps > 1e9
@@ -46,6 +46,12 @@ def test_longer_runs_and_more_seeds_cost_more():
         seconds = costs.run_seconds(config)
         assert costs.run_seconds(replace(config, steps=2 * config.steps)) > seconds
         assert costs.run_seconds(replace(config, seeds=4 * config.seeds)) > seconds
+
+
+def test_a_single_run_takes_its_own_time_on_however_many_cards():
+    config = Wanted("Hopper2d").config()
+    cost = costs.cost_of([config])
+    assert {costs.wall_seconds(cost, num) for num in (1, 8, 64)} == {costs.run_seconds(config)}
 
 
 def test_nothing_costs_nothing():

@@ -47,13 +47,13 @@ def test_missing_seeds_are_few_ranges(there: list[range], missing: list[range]):
 def test_another_length_is_another_run_where_the_schedule_depends_on_it(tmp_path: Path):
     table = [ARTEFACTS["envelope"], ARTEFACTS["curves"]]
     folders = {}
-    for steps in (20_000, 40_000):
+    for steps in (50_000, 100_000):
         plan = make_plan(table, Size(steps=steps, only=("DST2d", "Hopper2d")), tmp_path)
         folders[steps] = {task.config.algo: task.name for task in plan.tasks}
         assert {task.config.steps for task in plan.tasks} == {steps}
-    assert folders[20_000]["qpensieve"] == folders[40_000]["qpensieve"]  # goes on
-    assert folders[20_000]["envelope"] == "DST2d-envelope-20000-s0-4"
-    assert folders[20_000]["pfa"] != folders[40_000]["pfa"]
+    assert folders[50_000]["qpensieve"] == folders[100_000]["qpensieve"]  # goes on
+    assert folders[50_000]["envelope"] == "DST2d-envelope-50000-s0-4"
+    assert folders[50_000]["pfa"] != folders[100_000]["pfa"]
 
 
 def test_the_folder_of_another_run_is_not_taken_for_this_one(tmp_path: Path):

@@ -92,11 +92,11 @@ class TestCommittedResults:
             read_exported([tmp_path / "nowhere"])
 
     def test_make_a_page_and_the_same_page_again(self, tmp_path: Path):
-        names = ("table1", "sac-fronts", "settings")
+        names = ("envelope", "sac-fronts", "settings")
         page = write_paper_report(shelf_of(tmp_path, names, (RESULTS,)), tmp_path / "report", "Title")
         first = page.read_bytes()
         assert b"HalfCheetah2d" in first
-        for name in ("tables/table1.tex", "tables/settings.csv", "figures/sac-fronts.svg", "report.md"):
+        for name in ("tables/envelope.tex", "tables/settings.csv", "figures/sac-fronts.svg", "report.md"):
             assert (tmp_path / "report" / name).is_file()
         assert write_paper_report(shelf_of(tmp_path, names, (RESULTS,)), page.parent, "Title").read_bytes() == first
 
@@ -116,6 +116,24 @@ class TestFolders:
             replace(ARTEFACTS["table1"], cells={("Hopper2d", "Q-Pensieve"): wanted}, reference=None), shelf, tmp_path
         )
         assert sheet.cell("Hopper2d", "Q-Pensieve").seeds == (0, 1, 2, 3, 4)
+
+    def test_a_seed_counts_once_and_a_run_that_is_done_goes_before_an_exported_one(self, tmp_path: Path):
+        wanted = Wanted("Hopper2d")
+        shelf = shelf_of(tmp_path / "runs", ("growth",), size=self.SIZE)
+        make_run(shelf, wanted, level=5.0)
+        run = shelf.store.folder(next(t for t in shelf.plan.tasks if t.name in shelf.plan.folders[wanted])) / "run"
+        export(run, tmp_path / "run.json")
+        both = shelf_of(tmp_path / "runs", ("growth",), (tmp_path / "run.json",), self.SIZE)
+        assert both.paths(wanted) == [run]
+        run.rename(run.with_name("attempt-0001"))  # not done: what was exported counts
+        assert both.paths(wanted) == [tmp_path / "run.json"]
+
+    def test_a_run_that_went_on_beyond_the_plan_is_shown_at_the_plans_end(self, tmp_path: Path):
+        longer = shelf_of(tmp_path, ("buffer-size",), size=replace(self.SIZE, steps=800))
+        make_run(longer, Wanted("Ant2d"))
+        sheet = score_sheet(ARTEFACTS["buffer-size"], shelf_of(tmp_path, ("buffer-size",), size=self.SIZE), tmp_path)
+        cell = sheet.cell("Ant2d", "size 4")
+        assert (cell.step, cell.protocol) == (400, sheets.SHORT)
 
     def test_growth_has_a_figure_for_each_preference_and_names_what_is_missing(self, tmp_path: Path):
         shelf = shelf_of(tmp_path, ("growth",), size=self.SIZE)

@@ -73,8 +73,31 @@ def test_one_run_needs_no_grid(tmp_path: Path):
         ('reference = "x"\n[run]\ndomain = "DST2d"', "reference must be a column \\(qpensieve\\), got 'x'"),
         ('[[runs]]\ndomain = "DST2d"\n[[runs]]\ndomain = "DST2d"', "run 2 has the place of another one"),
         ("run = 3", "run must be a table"),
+        ('metrics = "HV"\n[run]\ndomain = "DST2d"', "metrics must be a list of texts, got 'HV'"),
+        ('metrics = ["hv"]\n[run]\ndomain = "DST2d"', "metrics must be some of HV, UT, ED, got"),
+        ('preferences = [0.5, 0.5]\n[run]\ndomain = "DST2d"', "preferences must be a list of lists of numbers"),
+        ('notes = "Hello"\n[run]\ndomain = "DST2d"', "notes must be a list of texts"),
+        ('then = ["critics"]\n[run]\ndomain = "DST2d"', "must be one of critic; got 'critics'"),
+        ('show = "critic"\n[run]\ndomain = "DST2d"', "needs one run, and preferences"),
+        ('show = "growth"\n[run]\ndomain = "DST2d"', "needs preferences such as"),
+        ('show = "single-curves"\n[run]\ndomain = "DST2d"', "needs runs that name their preferences"),
+        ('show = "score-curves"\nmetrics = ["ED"]\n[run]\ndomain = "DST2d"', "needs the metric HV or UT, got ED"),
+        ('then = ["critic"]\n[run]\ndomain = "DST2d"\nalgo = "pgmorl"', "has no critic to measure"),
+        ('[run]\ndomain = "DST2d"\nseeds = 0', "seeds must be a whole number of at least 1, got 0"),
+        ("runs = [1]", "runs must be a list of tables"),
+        (
+            '[[runs]]\ncolumn = "a"\ndomain = "DST2d"\n[[runs]]\ncolumn = "b"\nseeds = 3\ndomain = "DST2d"',
+            "twice with different seeds",
+        ),
     ],
 )
 def test_what_is_wrong_is_named_with_the_file(tmp_path: Path, text: str, message: str):
     with pytest.raises(ValueError, match=f"(?s)my.toml.*{message}"):
         read_sweep(write(tmp_path, text))
+
+
+def test_names_of_files_and_columns_may_be_anything(tmp_path: Path):
+    path = tmp_path / "my sweep.v2.toml"
+    path.write_text('[[runs]]\ncolumn = 3\ndomain = "DST2d"\n')
+    artefact = read_sweep(path)
+    assert (artefact.name, artefact.columns) == ("my-sweep-v2", ["3"])

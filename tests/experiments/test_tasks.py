@@ -51,8 +51,16 @@ class TestPrepare:
         store.prepare(Task("a", tiny()))
         store.prepare(Task("a", tiny(steps=700, num_threads=2)))
         assert read_task(store.root / "a", trusted=False).config == tiny(steps=700, num_threads=2)
-        with pytest.raises(ValueError, match="steps was 700, is 600, and may only grow"):
+        run = store.root / "a" / "attempt-0001"
+        run.mkdir()
+        write_json(run / "config.json", {"steps": 700})
+        with pytest.raises(ValueError, match=r"^[^:]*a is of a task with other settings: steps was 700, is 600"):
             store.prepare(Task("a", tiny()))
+
+    def test_steps_that_nothing_was_trained_with_can_be_taken_back(self, store: Store):
+        store.prepare(Task("a", tiny(steps=700)))
+        store.prepare(Task("a", tiny()))
+        assert read_task(store.root / "a", trusted=False).config == tiny()
 
     def test_what_comes_after_training_may_be_added(self, store: Store, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setitem(THEN, "one", Then(lambda _: None, "one.json"))

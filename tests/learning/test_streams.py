@@ -20,6 +20,7 @@ def test_the_numbers_of_purposes_stay_as_they_are():
         "RANDOM_ACTION": 103,
         "EVALUATION": 104,
         "PAST": 105,
+        "CRITIC": 106,
         "ROLLOUT_NOISE": 201,
         "ROLLOUT_LANE": 202,
         "FITNESS": 203,

@@ -39,7 +39,7 @@ def make(folder: Path, seeds: range = range(3), full: tuple[int, ...] = (1000,),
     folder.mkdir(parents=True)
     evaluations.save(folder / EVALUATIONS, made)
     config = {"domain": "DST2d", "algo": "qpensieve", "first_seed": seeds[0], "steps": 1000, "seeds": len(seeds)}
-    (folder / CONFIG).write_text(json.dumps(config | {"agent": {}} | more))
+    (folder / CONFIG).write_text(json.dumps(config | {"agent": {"num_snapshots": 4}} | more))
     (folder / PROVENANCE).write_text(json.dumps({"device": "TPU", "cores": 3, "commit": "abc+"}))
     return folder
 
@@ -57,6 +57,11 @@ class TestOneRun:
         np.testing.assert_allclose(cell.values["UT"], utilities(range(2, 5)))
         expected = [metrics.hypervolume(one, REFERENCE) for one in returns_of(range(2, 5)) + 1]
         np.testing.assert_allclose(cell.values["HV"], expected)
+
+    def test_settings_that_an_older_file_does_not_know_are_passed_over(self, tmp_path: Path):
+        old = make(tmp_path / "old", range(2), agent={"num_snapshots": 4, "gone": []})
+        new = make(tmp_path / "new", range(2, 4), agent={"num_snapshots": 4, "added": {"x": 1}})
+        assert read_cell([old, new]).seeds == (0, 1, 2, 3)
 
     def test_at_an_earlier_step(self, tmp_path: Path):
         run = make(tmp_path / "run", full=(400, 1000))

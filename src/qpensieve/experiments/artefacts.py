@@ -102,7 +102,7 @@ class Artefact:
 def _count(steps: int) -> str:
     """1500000 as 1.5M."""
     for size, letter in ((1_000_000, "M"), (1_000, "k")):
-        if steps >= size:
+        if steps >= size and float(f"{steps / size:g}") * size == steps:
             return f"{steps / size:g}{letter}"
     return str(steps)
 

@@ -135,6 +135,15 @@ class Where:
     quiet: bool = False
     """Show no table of runs."""
 
+    def check(self) -> None:
+        """ValueError for numbers that cannot be."""
+        for name in ("at_once", "runs_per_gpu", "tries", "job_cores"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name.replace('_', '-')} must be at least 1, got {value}")
+        if self.job_gpus not in (0, 1):
+            raise ValueError(f"job-gpus must be 0 or 1, got {self.job_gpus}")
+
     def executor(self, root: Path) -> Executor:
         """Where workers run; `root` is the folder of all runs.
 
@@ -221,6 +230,7 @@ def _make_runs(planned: Plan, folder: Path, where: Where) -> None:
         Stopped: Ctrl-C; all is saved.
         ValueError: Some runs have failed; says which and why.
     """
+    where.check()
     table = Table(is_quiet=where.quiet)
     summary = drive(Store(folder), planned.tasks, where.executor(folder), where.tries, table.show, _say)
     if summary.is_stopped:
@@ -268,7 +278,7 @@ def report(
     print(write_paper_report(shelf, folder, TITLE))
     if into is not None:
         for artefact in shelf.plan.artefacts:
-            if artefact.show == "scores":
+            if artefact.show == "scores" and artefact.cells:
                 insert(into, artefact, score_sheet(artefact, shelf, folder))
         print(into)
 

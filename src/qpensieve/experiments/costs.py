@@ -80,10 +80,13 @@ class Cost:
     """What a plan takes.
 
     Attributes:
+        num_runs: Number of runs.
         run_seconds: Sum over runs of the time each would take alone on a card.
-        longest: Time of the longest run, sharing its card.
+        longest: Time of the longest run, alone on its card.
         seed_steps: Environment steps of all runs and seeds.
     """
+
+    num_runs: int
 
     run_seconds: float
     longest: float
@@ -107,13 +110,16 @@ def cost_of(configs: Iterable[RunConfig], machine: Machine = H200) -> Cost:
     """What some runs take together."""
     listed = list(configs)
     each = [run_seconds(config, machine) for config in listed]
-    slower = machine.at_once / machine.gain
-    return Cost(sum(each, 0.0), max(each, default=0.0) * slower, float(sum(c.seeds * c.steps for c in listed)))
+    return Cost(len(each), sum(each, 0.0), max(each, default=0.0), float(sum(c.seeds * c.steps for c in listed)))
 
 
 def wall_seconds(cost: Cost, num_cards: int, machine: Machine = H200) -> float:
-    """Time of a plan on some cards: the work shared evenly, but no less than the longest run."""
-    return max(cost.run_seconds / (machine.gain * num_cards), cost.longest if num_cards > 1 else 0.0)
+    """Time of a plan on some cards: the work shared evenly, but no less than the longest run beside its neighbours."""
+    if not cost.num_runs:
+        return 0.0
+    beside = min(float(machine.at_once), max(1.0, cost.num_runs / num_cards))
+    gain = 1 + (machine.gain - 1) * (beside - 1) / (machine.at_once - 1)
+    return max(cost.run_seconds / (gain * min(num_cards, cost.num_runs)), cost.longest * beside / gain)
 
 
 def _agents(config: RunConfig) -> int:

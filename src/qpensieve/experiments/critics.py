@@ -56,7 +56,9 @@ def critic_sheet(artefact: Artefact, shelf: Shelf, report: Path) -> Sheet:
     for lam in artefact.preferences:
         for step in steps:
             found = [(errors, path, row) for errors, path in measured if (row := _row(errors, lam, step)) is not None]
-            values = {seed: value for errors, _, row in found for seed, value in zip(errors.seeds, row, strict=True)}
+            values = {
+                seed: value for errors, _, row in reversed(found) for seed, value in zip(errors.seeds, row, strict=True)
+            }
             as_printed = PAPER.get(domain, {}).get(lam) if step in planned else None
             printed = {} if as_printed is None else {METRIC: (as_printed[planned.index(step)], None)}
             filled[_words(lam), format_count(step)] = Cell(
@@ -75,7 +77,7 @@ def critic_sheet(artefact: Artefact, shelf: Shelf, report: Path) -> Sheet:
         [format_count(step) for step in steps],
         [Metric(METRIC, is_lower_better=True)],
         filled,
-        artefact.notes,
+        [*artefact.notes, *shelf.notes],
         corner="preference",
     )
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from qpensieve.experiments.artefacts import Artefact
 from qpensieve.records.atomic import write_text
+from qpensieve.report.sheet_text import heading
 from qpensieve.report.sheets import Sheet, view
 
 BEGIN, END = "<!-- qpensieve paper report {name} -->", "<!-- end of {name} -->"
@@ -32,7 +33,7 @@ def small_table(sheet: Sheet) -> str:
     lines = [f"| {sheet.corner} | | {' | '.join(columns)} |", f"|{'---|' * (2 + len(columns))}"]
     for row in rows:
         for metric in sheet.metrics:
-            name = metric.name if not metric.powers.get(row) else f"{metric.name} (x10^{metric.powers[row]})"
+            name = heading(sheet, row, metric)
             shown = [view(sheet, row, column, metric) for column in columns]
             texts = [f"**{one.mean}**" if one.is_best else one.mean for one in shown]
             printed = [

@@ -9,11 +9,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from qpensieve.config import RunConfig, check, resolve
+from qpensieve.config import RunConfig, check, resolve, spec_of
 from qpensieve.envs import find_domain
 from qpensieve.experiments.artefacts import FROM_SIZE_OF_RUN, Artefact, Wanted
 from qpensieve.experiments.scales import ScaleName, scale_of, scaled
 from qpensieve.experiments.tasks import Task
+from qpensieve.population.plan import check_environment
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,8 @@ class Size:
         """
         config = replace(scaled(wanted.config(), self.scale, self.steps), seeds=self.seeds_of(wanted), first_seed=0)
         check(resolve(replace(config, kernels="off")))
+        if config.method.is_population:
+            check_environment(config.agent, config.steps, spec_of(config))
         return config
 
 
@@ -127,7 +130,8 @@ def _parts(wanted: Wanted, size: Size, root: Path, then: tuple[str, ...]) -> lis
 
 def _name(wanted: Wanted, size: Size, config: RunConfig) -> str:
     """The run's name; with the length that was asked for, where another length is another run."""
-    is_another = size.steps is not None and wanted.algo in FROM_SIZE_OF_RUN
+    usual = scaled(wanted.config(), size.scale).steps
+    is_another = config.steps != usual and wanted.algo in FROM_SIZE_OF_RUN
     return f"{wanted.name}-{config.steps}" if is_another else wanted.name
 
 

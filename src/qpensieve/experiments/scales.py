@@ -84,13 +84,13 @@ def scaled(config: RunConfig, name: ScaleName, steps: int | None = None) -> RunC
     goal = scale.steps if steps is None else steps
     if config.method.is_population:
         return _population(config, name, goal * config.steps / full, is_given=steps is not None)
-    periods = {"eval_period": goal // 4, "parameters_period": goal // 4, "log_period": goal // 8}
-    if name == "short":
-        periods = {"eval_period": 10_000, "parameters_period": 10_000}
+    periods = {"eval_period": 10_000, "parameters_period": 10_000}
+    if name == "smoke":
+        periods = {"eval_period": 100, "parameters_period": 100, "log_period": 50}
     shared = {key: _whole(config, value) for key, value in periods.items()} | {"steps": _whole(config, goal)}
     counts = {key: _whole(config, value / scale.divisor) for key, value in _present(config, COUNTS).items()}
     if name == "smoke":
-        counts |= dict.fromkeys(("random_steps", "push_after", "switch_after"), 100) | {"replay_capacity": goal}
+        counts |= dict.fromkeys(("random_steps", "push_after", "switch_after"), 100) | {"replay_capacity": 1_000}
         if "push_period" in counts:
             counts["push_period"] = _whole(config, settings.flat(config)["push_period"] / 10)
     return _change(config, shared | counts | (SMOKE if name == "smoke" else {}))

@@ -22,6 +22,8 @@ class Exported:
 
     path: Path
     config: RunConfig
+    key: RunConfig
+    """What runs of one cell share of it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,14 +40,33 @@ class Shelf:
     store: Store
     exported: tuple[Exported, ...] = ()
 
+    @property
+    def notes(self) -> list[str]:
+        """What a reader must know of all numbers."""
+        size = self.plan.size
+        if size.scale == "paper" and size.steps is None:
+            return []
+        return [f"Made at the scale '{size.scale}': not comparable with the paper's numbers."]
+
     def paths(self, wanted: Wanted) -> list[Path]:
-        """Run folders of a run, published or not, and exported files of the same settings."""
-        names = self.plan.folders.get(wanted, ())
-        tasks = {task.name: task for task in self.plan.tasks}
-        folders = [self.store.run_folder(tasks[name]) for name in names]
+        """Run folders of a run, published or not, and exported files of the same settings.
+
+        A seed counts once: a folder that is done goes before an exported file, and that before a folder that is not.
+        """
+        tasks = [task for task in self.plan.tasks if task.name in self.plan.folders.get(wanted, ())]
+        found = [(task, path) for task in tasks if (path := self.store.run_folder(task)) is not None]
+        done = [(set(task.config.seed_list), path) for task, path in found if self.store.is_done(task)]
+        others = [(set(task.config.seed_list), path) for task, path in found if not self.store.is_done(task)]
         config = _comparable(self.plan.size.config_of(wanted))
-        files = [one.path for one in self.exported if _comparable(one.config) == config]
-        return [path for path in folders if path is not None] + files
+        same = [one for one in self.exported if one.key == config]
+        files = [(set(one.config.seed_list), one.path) for one in same]
+        kept: list[Path] = []
+        taken: set[int] = set()
+        for seeds, path in [*done, *files, *others]:
+            if not seeds & taken:
+                kept.append(path)
+                taken |= seeds
+        return kept
 
 
 def read_exported(folders: Sequence[Path]) -> tuple[Exported, ...]:
@@ -61,7 +82,7 @@ def read_exported(folders: Sequence[Path]) -> tuple[Exported, ...]:
         for path in sorted(folder.glob("*.json")) if folder.is_dir() else [folder]:
             config = _config(path)
             if config is not None:
-                found.append(Exported(path, config))
+                found.append(Exported(path, config, _comparable(config)))
     return tuple(found)
 
 

@@ -66,6 +66,7 @@ def score_sheet(artefact: Artefact, shelf: Shelf, report: Path) -> Sheet:
         other = artefact.cells.get((row, artefact.reference)) if artefact.reference else None
         has_ed = "ED" in artefact.metrics and other is not None and column != artefact.reference
         about = cells.Wanted(
+            step=max(config.steps, 0 if other is None else shelf.plan.size.config_of(other).steps),
             goal=config.steps if not config.method.is_population else None,
             reference_goal=None if other is None else shelf.plan.size.config_of(other).steps,
             printed=artefact.printed.get((row, column), {}),
@@ -77,7 +78,7 @@ def score_sheet(artefact: Artefact, shelf: Shelf, report: Path) -> Sheet:
         filled[row, column] = cell
     for place in [(row, column) for row in artefact.rows for column in artefact.columns]:
         filled.setdefault(place, Cell(values={}))  # not missing: the plan has no run there
-    notes = [*artefact.notes, *_about_kernels(mixed), *_about_scale(shelf)]
+    notes = [*artefact.notes, *_about_kernels(mixed), *shelf.notes]
     return Sheet(
         artefact.name,
         artefact.title,
@@ -104,13 +105,6 @@ def _about_kernels(found: set[str]) -> list[str]:
     return [
         f"Mixed: some runs were made with fused kernels ({', '.join(sorted(found))}); their configurations say which."
     ]
-
-
-def _about_scale(shelf: Shelf) -> list[str]:
-    size = shelf.plan.size
-    if size.scale == "paper" and size.steps is None:
-        return []
-    return [f"Made at the scale '{size.scale}': not comparable with the paper's numbers."]
 
 
 def _add_sums(shown: Shown, sheet: Sheet) -> None:
@@ -154,7 +148,8 @@ def _fronts(artefact: Artefact, shelf: Shelf, report: Path) -> Shown:
 
 
 def _evaluation(shelf: Shelf, artefact: Artefact, place: tuple[str, str], report: Path) -> cells.Evaluation | None:
-    return cells.evaluation(cells.read_runs(shelf.paths(artefact.cells[place]), report))
+    wanted = artefact.cells[place]
+    return cells.evaluation(cells.read_runs(shelf.paths(wanted), report), shelf.plan.size.config_of(wanted).steps)
 
 
 def _common(tables: Sequence[np.ndarray]) -> np.ndarray | None:

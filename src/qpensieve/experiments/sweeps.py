@@ -13,15 +13,18 @@ algo = "mosac"
 """
 
 import itertools
+import re
 import tomllib
 from pathlib import Path
 from typing import Any, get_args
 
 from qpensieve.config import check, resolve
 from qpensieve.experiments.artefacts import Artefact, Place, Show, Wanted
+from qpensieve.experiments.then import check_names
 
 TOP = ("title", "show", "metrics", "reference", "notes", "then", "preferences", "run", "grid", "runs")
 SHOWN: tuple[str, ...] = tuple(show for show in get_args(Show) if show != "settings")
+METRICS = ("HV", "UT", "ED")
 OF_THE_RUN = ("domain", "algo", "preset", "seeds", "steps")
 EXAMPLE = 'such as\n\n[run]\npreset = "quick"\n\n[grid]\ndomain = ["DST2d"]\nnum_snapshots = [0, 4]\n'
 
@@ -47,56 +50,116 @@ def _artefact(name: str, content: dict[str, Any]) -> Artefact:
     unknown = [key for key in content if key not in TOP]
     if unknown:
         raise ValueError(f"unknown field {unknown[0]!r}: use {', '.join(TOP)}; settings of runs belong under [run]")
-    show = content.get("show", "scores")
+    show, reference = content.get("show", "scores"), content.get("reference")
     if show not in SHOWN:
         raise ValueError(f"show must be one of {', '.join(SHOWN)}, got {show!r}")
+    then = _words(content, "then") or (("critic",) if show == "critic" else ())
+    check_names(then)
     artefact = Artefact(
-        name,
+        re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-") or "sweep",
         str(content.get("title", name)),
         "a plan of your own",
         show,
         _cells(content),
-        metrics=tuple(content.get("metrics", ("HV", "UT"))),
-        preferences=tuple(map(tuple, content.get("preferences", ()))),
-        reference=content.get("reference"),
-        notes=tuple(content.get("notes", ())),
-        then=tuple(content.get("then", ("critic",) if show == "critic" else ())),
+        metrics=_metrics(content),
+        preferences=_preferences(content),
+        reference=reference,
+        notes=_words(content, "notes"),
+        then=then,
     )
-    if artefact.reference is not None and artefact.reference not in artefact.columns:
-        raise ValueError(f"reference must be a column ({', '.join(artefact.columns)}), got {artefact.reference!r}")
+    if reference is not None and reference not in artefact.columns:
+        raise ValueError(f"reference must be a column ({', '.join(artefact.columns)}), got {reference!r}")
+    _check_shown(artefact)
     return artefact
 
 
+def _check_shown(artefact: Artefact) -> None:
+    """ValueError where runs cannot be shown or measured as the file asks."""
+    configs = {place: wanted.config() for place, wanted in artefact.cells.items()}
+    if artefact.show == "critic" and (len(configs) != 1 or not artefact.preferences):
+        raise ValueError("show = 'critic' needs one run, and preferences such as [[0.5, 0.5]]")
+    if artefact.show == "growth" and not artefact.preferences:
+        raise ValueError("show = 'growth' needs preferences such as [[0.5, 0.5]]")
+    if artefact.show == "single-curves" and not any(getattr(c.agent, "preferences", ()) for c in configs.values()):
+        raise ValueError("show = 'single-curves' needs runs that name their preferences, of sac or hybrid-sac")
+    if artefact.show == "score-curves" and artefact.metrics[0] == "ED":
+        raise ValueError("show = 'score-curves' needs the metric HV or UT, got ED")
+    populations = [place for place, config in configs.items() if config.method.is_population]
+    if "critic" in artefact.then and populations:
+        raise ValueError(f"the run {populations[0]} has no critic to measure: leave out then, or that run")
+
+
+def _words(content: dict[str, Any], key: str) -> tuple[str, ...]:
+    """A field that is a list of texts."""
+    value = content.get(key, [])
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        raise ValueError(f"{key} must be a list of texts, got {value!r}")
+    return tuple(value)
+
+
+def _metrics(content: dict[str, Any]) -> tuple[str, ...]:
+    found = _words(content, "metrics") if "metrics" in content else METRICS[:2]
+    if not found or not set(found) <= set(METRICS):
+        raise ValueError(f"metrics must be some of {', '.join(METRICS)}, got {list(found)}")
+    return found
+
+
+def _preferences(content: dict[str, Any]) -> tuple[tuple[float, ...], ...]:
+    value = content.get("preferences", [])
+    is_number = lambda one: isinstance(one, int | float) and not isinstance(one, bool)
+    is_row = lambda one: isinstance(one, list) and bool(one) and all(map(is_number, one))
+    if not isinstance(value, list) or not all(map(is_row, value)):
+        raise ValueError(f"preferences must be a list of lists of numbers, such as [[0.5, 0.5]], got {value!r}")
+    return tuple(tuple(map(float, row)) for row in value)
+
+
 def _cells(content: dict[str, Any]) -> dict[Place, Wanted]:
-    shared, grid, single = content.get("run", {}), content.get("grid", {}), content.get("runs", [])
-    for key, value, kind in (("run", shared, dict), ("grid", grid, dict), ("runs", single, list)):
-        if not isinstance(value, kind):
-            raise ValueError(f"{key} must be a {'list of tables' if kind is list else 'table'}, {EXAMPLE}")
-    empty = [key for key, values in grid.items() if not isinstance(values, list) or not values]
-    if empty:
-        raise ValueError(f"grid: {empty[0]} must be a list of values, got {grid[empty[0]]!r}")
-    combinations = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
-    lines = combinations if grid else []
-    if not lines and not single:
-        lines = [{}] if "domain" in shared else []
-    if not lines and not single:
-        raise ValueError(f"there is no run: give a [grid], [[runs]], or a domain under [run], {EXAMPLE}")
+    shared = content.get("run", {})
+    if not isinstance(shared, dict):
+        raise ValueError(f"run must be a table, {EXAMPLE}")
     cells: dict[Place, Wanted] = {}
-    for number, line in enumerate([*lines, *single], start=1):
+    for number, line in enumerate(_lines(content, shared), start=1):
         place, wanted = _line(shared, line)
         if place in cells:
             raise ValueError(f"run {number} has the place of another one, {place}: give it another row or column")
         cells[place] = wanted
+    seeds: dict[str, int | None] = {}
+    for place, wanted in cells.items():
+        if seeds.setdefault(wanted.name, wanted.seeds) != wanted.seeds:
+            raise ValueError(f"the run {place} is there twice with different seeds: give both the same number")
     return cells
+
+
+def _lines(content: dict[str, Any], shared: dict[str, Any]) -> list[dict[str, Any]]:
+    """What each run has of its own: every combination of the grid, then the runs given one by one."""
+    grid, single = content.get("grid", {}), content.get("runs", [])
+    if not isinstance(grid, dict):
+        raise ValueError(f"grid must be a table, {EXAMPLE}")
+    if not isinstance(single, list) or not all(isinstance(line, dict) for line in single):
+        raise ValueError(f"runs must be a list of tables, {EXAMPLE}")
+    empty = [key for key, values in grid.items() if not isinstance(values, list) or not values]
+    if empty:
+        raise ValueError(f"grid: {empty[0]} must be a list of values, got {grid[empty[0]]!r}")
+    combinations = (
+        [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())] if grid else []
+    )
+    lines = [*combinations, *single] or ([{}] if "domain" in shared else [])
+    if not lines:
+        raise ValueError(f"there is no run: give a [grid], [[runs]], or a domain under [run], {EXAMPLE}")
+    return lines
 
 
 def _line(shared: dict[str, Any], own: dict[str, Any]) -> tuple[Place, Wanted]:
     """Where a run stands, and the run: what is shared with its own settings over it."""
     own = dict(own)
-    row, column = own.pop("row", None), own.pop("column", None)
+    row, column = (None if name is None else str(name) for name in (own.pop("row", None), own.pop("column", None)))
     both = {**shared, **own}
     if "domain" not in both:
         raise ValueError("every run needs a domain, under [run], in the [grid] or in [[runs]]")
+    for name in ("seeds", "steps"):
+        value = both.get(name, 1)
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
     algo = str(both.get("algo", "qpensieve"))
     named = {key: value for key, value in own.items() if key not in ("domain", "seeds")}
     changes = {key: value for key, value in both.items() if key not in OF_THE_RUN}

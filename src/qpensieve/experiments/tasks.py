@@ -78,8 +78,9 @@ class Store:
         if (folder / TASK).exists():
             before = read_object(folder / TASK)
             with interpreting(folder / TASK, "a task"):
-                _check_same(folder, before["config"], content["config"])
-            content["then"] = [*task.then, *(name for name in before["then"] if name not in task.then)]
+                config, then = dict(before["config"]), list(before["then"])
+            _check_same(folder, config | {"steps": _steps_of(self.run_folder(task))}, content["config"])
+            content["then"] = [*task.then, *(name for name in then if name not in task.then)]
             if before == json.loads(json.dumps(content)):
                 return
         folder.mkdir(parents=True, exist_ok=True)
@@ -186,6 +187,14 @@ def _check(task: Task) -> None:
     configs.check(task.config)
     configs.check_can_be_saved(task.config)
     check_names(task.then)
+
+
+def _steps_of(run: Path | None) -> int:
+    """Steps that a run was begun with; 0 where there is none, so that a number which was mistyped can be taken back."""
+    try:
+        return 0 if run is None else int(read_object(run / CONFIG).get("steps", 0))
+    except (FileError, OSError):
+        return 0
 
 
 def _check_same(folder: Path, before: dict[str, Any], now: dict[str, Any]) -> None:

@@ -348,7 +348,7 @@ def _check_pair(one: Run, other: Run) -> None:
     for name, ours, theirs in (
         ("domain", one.data.domain, other.data.domain),
         ("method", one.data.algo, other.data.algo),
-        ("settings (agent)", one.data.config.get("agent"), other.data.config.get("agent")),
+        ("settings (agent)", *_shared(one.data.config.get("agent"), other.data.config.get("agent"))),
         ("test preferences", one.data.table.full_preferences.tolist(), other.data.table.full_preferences.tolist()),
         ("reference point", _point(one), _point(other)),
     ):
@@ -356,6 +356,14 @@ def _check_pair(one: Run, other: Run) -> None:
             raise ValueError(f"runs of one cell must have the same {name}: {one.path} and {other.path} differ")
     for seed in sorted(set(one.seeds) & set(other.seeds)):
         _check_overlap(one, other, seed)
+
+
+def _shared(ours: Any, theirs: Any) -> tuple[Any, Any]:
+    """Two parts of configurations without the settings that only one of them has, being of another version."""
+    if not isinstance(ours, dict) or not isinstance(theirs, dict):
+        return ours, theirs
+    pairs = {name: _shared(ours[name], theirs[name]) for name in ours if name in theirs}
+    return {name: one for name, (one, _) in pairs.items()}, {name: other for name, (_, other) in pairs.items()}
 
 
 def _check_overlap(one: Run, other: Run, seed: int) -> None:

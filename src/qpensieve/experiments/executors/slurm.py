@@ -83,6 +83,9 @@ class Slurm:
     def ended(self, timeout: float) -> list[Ended]:
         if self._pending:
             self._submit()
+        if not self._running:  # what there is runs in jobs of an earlier call
+            time.sleep(timeout)
+            return []
         time.sleep(min(timeout, max(0.0, self._looked + self._poll - time.monotonic())))
         if time.monotonic() < self._looked + self._poll or not self._running:
             return []
