@@ -147,6 +147,7 @@ def test_several_updates_in_a_block_follow_each_other():
     assert_trees_equal(new.snapshots, states.snapshots)
 
 
+@pytest.mark.slow
 def test_snapshots_climbed_beside_the_critics_step_or_after_it_give_the_same():
     case = Case(filled=(1, 0, 2))
     states, batch, chance = _problem(case, num=1)

@@ -72,18 +72,24 @@ class TestShownAtOnce:
         assert message in capsys.readouterr().err
 
 
-def test_all_artefacts_of_a_domain_from_the_command_to_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    words = ("--scale", "smoke", "--only", "DST2d", "--out", str(tmp_path))
+@pytest.mark.parametrize(
+    ("names", "num"), [(("table1",), 7), pytest.param((), 11, marks=pytest.mark.slow)], ids=["table1", "all"]
+)
+def test_runs_of_a_domain_from_the_command_to_the_page(
+    names: tuple[str, ...], num: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    words = (*names, "--scale", "smoke", "--only", "DST2d", "--out", str(tmp_path))
     run("paper", "run", *words)
     page = Path(capsys.readouterr().out.strip())
     assert "at the scale &#x27;smoke&#x27;" in page.read_text()
     table = (page.parent / "tables" / "table1.md").read_text()
     assert "missing" not in table
     run("paper", "status", *words)
-    assert "11 of 11 done" in capsys.readouterr().out
+    assert f"{num} of {num} done" in capsys.readouterr().out
 
 
 class TestSweep:
+    @pytest.mark.slow
     def test_plan_run_and_report(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
         plan = tmp_path / "mine.toml"
         plan.write_text(SWEEP)

@@ -300,7 +300,8 @@ def refuse(message: str) -> None:
 class TestProcesses:
     """The command, struck while an evaluation is played."""
 
-    @pytest.mark.parametrize("moment", ["block", pytest.param("interrupt", marks=pytest.mark.slow)])
+    @pytest.mark.slow
+    @pytest.mark.parametrize("moment", ["block", "interrupt"])
     def test_it_goes_on_to_the_same_files(self, foreground: Path, tmp_path: Path, moment: str):
         settings = words({**TINY, "checkpoint_seconds": NEVER, "num_threads": 1})
         place = ("--out", tmp_path, "--name", "run", "--quiet")

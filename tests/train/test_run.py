@@ -614,7 +614,10 @@ class TestFailingEnvironment:
             Fault(2 * 150, False, "failed after step 140: ", saved=140),
             Fault(0, False, "failed after step 0: ", saved=0),
             Fault(5, True, "failed in the evaluation at step 100: ", saved=100),
-            Fault(2 * 23 * 2 * 7 + 5, True, "failed in the evaluation at step 200: ", saved=200),
+            pytest.param(
+                Fault(2 * 23 * 2 * 7 + 5, True, "failed in the evaluation at step 200: ", saved=200),
+                marks=pytest.mark.slow,  # as the one before, an evaluation later
+            ),
         ],
     )
     def test_the_run_is_saved_first_and_goes_on_once_it_is_mended(
