@@ -89,9 +89,7 @@ def everything(agent: Agent) -> dict[str, bytes]:
 
 
 class TestLearn:
-    @pytest.mark.parametrize(
-        "algo", [pytest.param(algo, marks=pytest.mark.slow) if algo in ("sac", "pfa") else algo for algo in ALL]
-    )
+    @pytest.mark.parametrize("algo", ALL)
     def test_every_method_tells_and_no_number_depends_on_it(self, algo: str):
         total, plain, heard = METHODS[algo]["steps"], small(algo), small(algo)
         witness = Witness()
