@@ -303,7 +303,8 @@ def _cost_line(tasks: tuple[Task, ...] | list[Task]) -> str:
     cost = costs.cost_of(task.config for task in tasks)
     times = ", ".join(f"{format_duration(costs.wall_seconds(cost, num))} on {num}" for num in CARDS)
     millions = f"{cost.seed_steps / 1e6:,.3g}" if cost.seed_steps < 1e9 else f"{cost.seed_steps / 1e6:,.0f}"
-    return f"What is left, {millions} million steps over all seeds, takes about {times} H200s with 16 cores each (docs/scale.md)."
+    left = f"What is left, {millions} million steps over all seeds, takes about"
+    return f"{left} {times} H200s with 16 cores each (docs/scale.md)."
 
 
 def _say(message: str) -> None:
