@@ -67,7 +67,8 @@ def test_without_a_run_everything_is_shown_as_missing(tmp_path: Path):
 class TestCommittedResults:
     def test_fill_the_cells_whose_settings_they_have(self, tmp_path: Path):
         shelf = shelf_of(tmp_path, ("table1",), (RESULTS,))
-        sheet = score_sheet(ARTEFACTS["table1"], shelf, tmp_path)
+        shown = show(ARTEFACTS["table1"], shelf, tmp_path)
+        sheet, *over = shown.sheets
         content = json.loads((RESULTS / "DST2d-qpensieve-1.5M.json").read_text())
         cell = sheet.cell("DST2d", "Q-Pensieve")
         assert cell.values is not None
@@ -75,6 +76,10 @@ class TestCommittedResults:
         assert (cell.step, cell.is_whole, cell.seeds) == (1_500_000, True, (0, 1, 2, 3, 4))
         assert cell.printed["UT"] == (7.31, 0.91)
         assert sheet.cell("DST2d", "CN-DER").values is None  # there is one of 200 000 steps alone
+        assert [list(one.tasks) for one in over] == [["DST2d", "HalfCheetah2d", "Hopper2d", "Ant2d", "Walker2d"]] * 2
+        assert [list(one.columns) for one in over] == [["Q-Pensieve", "MO-SAC"]] * 2  # what all these domains have
+        names = [plate.name for plate in shown.plates]
+        assert names == ["table1-profiles-ut", "table1-profiles-hv", "table1-intervals"]
 
     def test_a_run_of_other_settings_fills_none(self, tmp_path: Path):
         content = json.loads((RESULTS / "DST2d-qpensieve-1.5M.json").read_text())

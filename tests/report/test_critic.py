@@ -29,23 +29,6 @@ def test_another_domain_has_no_paper_column_and_scalar_critics_one_bias():
     assert [name for name in shown if name.startswith("bias")] == ["bias lam . r"]
 
 
-def test_steps_stand_side_by_side_over_the_seeds_of_all_runs():
-    first = make_errors(make_row(10_000, error=3.0), make_row(100_000, error=1.0))
-    second = make_errors(make_row(10_000, error=11.0), make_row(10_000, error=90.0, actions="uniform"))
-    table = critic.by_steps([first, second])
-    assert [row["preference"] for row in table] == ["0.1,0.9", "0.3,0.7", "0.5,0.5", "0.7,0.3", "0.9,0.1"]
-    assert table[0]["10k"] == "8 +- 4.12"  # 3, 5, 11, 13
-    assert table[0]["100k"] == "2 +- 1"
-    assert table[1]["10k"] == "-"
-    assert [table[4][f"paper {step}"] for step in ("100k", "500k", "1M", "1.5M")] == [87.01, 46.95, 84.76, 31.96]
-    assert critic.by_steps([second], actions="uniform")[0]["10k"] == "91 +- 1"
-
-
-def test_runs_of_several_domains_make_no_table():
-    with pytest.raises(ValueError, match="one domain, got DST2d, Hopper2d"):
-        critic.by_steps([make_errors(make_row()), make_errors(make_row(), domain="DST2d")])
-
-
 def test_a_folder_or_a_file_is_read(tmp_path: Path):
     with pytest.raises(FileNotFoundError, match=r"holds no critic.json: measure it with 'qpensieve critic"):
         critic.read(tmp_path)

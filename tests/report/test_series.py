@@ -76,14 +76,3 @@ def test_full_evaluations_count_before_short_ones(tmp_path: Path):
     assert curve is not None
     played = returns_of(range(2))[:, 5] @ TABLE[5]
     np.testing.assert_allclose(curve.values, [played + 0.1, played])
-
-
-def test_fronts(tmp_path: Path):
-    runs = read_runs([make(tmp_path / "a", range(2)), make(tmp_path / "b", range(2, 3))])
-    every = (returns_of(range(3)) + 1).reshape(-1, 2)
-    found, front = series.front(runs, only=False), series.front(runs)
-    assert found is not None
-    assert front is not None
-    np.testing.assert_allclose(found, every)
-    np.testing.assert_allclose(front, metrics.non_dominated(every))
-    assert series.front(runs, step=10) is None

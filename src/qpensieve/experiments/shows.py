@@ -111,6 +111,8 @@ def _add_sums(shown: Shown, sheet: Sheet) -> None:
     """Rows put together, on the scale of the reference's means; left out while nothing is whole."""
     if sheet.reference is None:
         return
+    sources = tuple(source for cell in sheet.cells.values() for source in cell.sources)
+    panels = {}
     for metric in ("UT", "HV"):
         scale = aggregates.reference_scale(sheet, metric, sheet.reference)
         try:
@@ -120,9 +122,13 @@ def _add_sums(shown: Shown, sheet: Sheet) -> None:
             continue
         shown.sheets.append(over)
         figure = paper_figures.draw_profiles(aggregates.profiles(over), about, f"Performance profiles, {metric}")
-        sources = tuple(source for cell in sheet.cells.values() for source in cell.sources)
+        panels |= aggregates.spots(over)
         caption = f"Share of runs whose {about} exceeds a value; bands are 95 % intervals."
         shown.plates.append(Plate(f"{sheet.name}-profiles-{slug(metric)}", caption, caption, figure, sources))
+    if panels:
+        title = f"Interquartile means over domains, divided by the mean of {sheet.reference}"
+        figure = paper_figures.draw_intervals(panels, title=title)
+        shown.plates.append(Plate(f"{sheet.name}-intervals", title, f"{title}, with 95 % intervals.", figure, sources))
 
 
 def _with_whole_cells(sheet: Sheet, metric: str, scale: Mapping[str, float]) -> list[str]:

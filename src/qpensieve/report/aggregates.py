@@ -17,16 +17,6 @@ NUM_TAUS = 201
 """Thresholds of a performance profile."""
 
 
-def printed_scale(sheet: Sheet, metric: str, column: str) -> dict[str, float]:
-    """Row -> the mean that the paper prints in `column`; rows where it prints none, or none above 0, are left out.
-
-    This is the default scale: it does not change with our runs, and 1 means "as the paper's method".
-    """
-    cells = {row: sheet.cell(row, column) for row in sheet.rows}
-    means = {row: cell.printed[metric][0] for row, cell in cells.items() if metric in cell.printed}
-    return {row: mean for row, mean in means.items() if mean > 0}
-
-
 def reference_scale(sheet: Sheet, metric: str, column: str) -> dict[str, float]:
     """Row -> mean of our own runs of `column`, whole cells only; rows where it is not above 0 are left out.
 

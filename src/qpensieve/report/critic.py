@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from qpensieve.console import Row, format_count, format_number, format_spread, format_table
+from qpensieve.console import Row, format_number, format_spread, format_table
 from qpensieve.records import critic_errors
 from qpensieve.records.critic_errors import CriticErrors, CriticRow
 from qpensieve.records.folder import CRITIC
@@ -88,39 +88,6 @@ def _row_of(row: CriticRow, objectives: Sequence[str], is_mixed: bool) -> Row:
         **({} if len(objectives) == 1 else {"bias lam . Q": spread(row.scalar_bias, row.scalar_bias_se)}),
         **biases,
     }
-
-
-def by_steps(measured: Sequence[CriticErrors], actions: str = "policy") -> list[Row]:
-    """L_critic of runs of one domain by preference and step, and the paper's beside it.
-
-    Cells are mean +- standard deviation over the seeds of all runs; "-" where no run
-    has measured a step and preference. Preferences are the paper's, where it has the domain.
-
-    Args:
-        measured: What `read` returned, of one run or of several, such as one for each seed.
-        actions: Which measurements: those with actions of the policy, or with uniform ones.
-    """
-    domains = sorted({errors.domain for errors in measured})
-    if len(domains) != 1:
-        raise ValueError(f"runs must be of one domain, got {', '.join(domains) or 'none'}")
-    rows = [row for errors in measured for row in errors.rows if row.actions == actions]
-    paper = PAPER.get(domains[0], {})
-    preferences = list(paper) or sorted({tuple(row.preference) for row in rows})
-    steps = sorted({row.step for row in rows})
-    return [
-        {"preference": _words(lam)}
-        | {format_count(step): _cell(rows, lam, step) for step in steps}
-        | {f"paper {format_count(step)}": paper[lam][i] for i, step in enumerate(PAPER_STEPS) if lam in paper}
-        for lam in preferences
-    ]
-
-
-def _cell(rows: Sequence[CriticRow], lam: Sequence[float], step: int) -> str:
-    found = [row.error for row in rows if row.step == step and np.allclose(row.preference, lam)]
-    values = np.concatenate(found) if found else np.zeros(0)
-    if values.size == 0:
-        return "-"
-    return format_spread(float(values.mean()), float(values.std()) if values.size > 1 else None, _short)
 
 
 def _short(value: float) -> str:

@@ -4,12 +4,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float64
 
-from qpensieve import metrics
 from qpensieve.preferences import ArrayLike
 from qpensieve.records.scores import SCORES, scores, summarize
-from qpensieve.report.cells import Run, evaluation
+from qpensieve.report.cells import Run
 from qpensieve.report.paper_figures import Curve, Path2d
 
 BySeed = dict[int, dict[int, Any]]
@@ -62,21 +60,6 @@ def preference_path(runs: Sequence[Run], lam: ArrayLike, steps: Sequence[int] | 
         return None
     means = np.array([np.mean(list(found[step].values()), axis=0) for step in chosen])
     return Path2d(np.array(chosen, np.int64), means)
-
-
-def front(runs: Sequence[Run], step: int | None = None, only: bool = True) -> Float64[np.ndarray, "n d"] | None:
-    """Return vectors of all seeds and test preferences at the newest evaluation; None if there are no returns.
-
-    Args:
-        runs: Runs of one method.
-        step: Newest step that counts.
-        only: Whether dominated vectors are left out.
-    """
-    found = evaluation(runs, step)
-    if found is None or found.returns is None:
-        return None
-    points = found.returns.reshape(-1, found.returns.shape[2])
-    return metrics.non_dominated(points) if only else points
 
 
 def _returns(runs: Sequence[Run], lam: np.ndarray) -> BySeed:
