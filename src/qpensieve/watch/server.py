@@ -343,7 +343,8 @@ def bind(port: int) -> socket.socket:
     Raises:
         OSError: The port is taken or may not be used.
     """
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    # The protocol is named: asyncio sends small frames at once (TCP_NODELAY) only where it is, else after 40 ms.
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((HOST, port))

@@ -128,7 +128,7 @@ class Simulation:
         if robot.is_resting:
             self._pass(robot, None)
             return
-        if not self._wait_for(robot, robot.t) or robot.is_resting:
+        if not self._wait_for(robot, robot.next_moment) or robot.is_resting:
             return
         robot.act()
         for t, send in robot.frames():
@@ -196,6 +196,11 @@ class _Robot:
     @property
     def is_over(self) -> bool:
         return self.world.is_over
+
+    @property
+    def next_moment(self) -> float:
+        """When the next step has its first moment: until then nobody sees what it does, so a message still counts."""
+        return self.t + self.world.dt / self.world.num_moments
 
     @property
     def t(self) -> float:

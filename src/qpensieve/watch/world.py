@@ -76,9 +76,14 @@ class World:
         if isinstance(self._simulator, Pushable):
             self._simulator.push(generator)
 
+    @property
+    def num_moments(self) -> int:
+        """Moments of the newest step."""
+        return self._simulator.moments if isinstance(self._simulator, Scenic) else 1
+
     def moments(self) -> Iterator[tuple[int, float]]:
         """Number and time, in seconds of the episode, of each moment of the newest step, the present last."""
-        num = self._simulator.moments if isinstance(self._simulator, Scenic) else 1
+        num = self.num_moments
         for moment in range(num):
             yield moment, (self.elapsed - 1 + (moment + 1) / num) * self.dt if self.elapsed else 0.0
 
