@@ -298,9 +298,7 @@ class MujocoSimulator:
             )
 
 
-def pose_of(
-    model: mujoco.MjModel, data: mujoco.MjData, state: Float64[np.ndarray, " state"]
-) -> Pose:
+def pose_of(model: mujoco.MjModel, data: mujoco.MjData, state: Float64[np.ndarray, " state"]) -> Pose:
     """Where everything is in a state: see `scenery`. `data` is scratch space."""
     mujoco.mj_setState(model, data, state, FULL_PHYSICS)
     mujoco.mj_kinematics(model, data)

@@ -136,7 +136,9 @@ class SavedPolicies:
         other = lambda saved: None if saved.step == step else f"it is not of step {step}"
         saved = checkpoint.load_latest(self.source, lambda _: None, other)
         if saved is None:
-            raise CheckpointError(f"the checkpoint of step {step} of {self.source} is gone: a run that goes on drops it")
+            raise CheckpointError(
+                f"the checkpoint of step {step} of {self.source} is gone: a run that goes on drops it"
+            )
         return {name: saved.arrays[there] for name, there in self._names.items() if there in saved.arrays}
 
     def _archive(self, arrays: Arrays, step: int) -> ArchivePredictor:

@@ -133,7 +133,9 @@ def page_files() -> dict[str, tuple[bytes, str]]:
     """Name -> content and type of all files of the page, read once."""
     folder = resources.files("qpensieve.watch") / "page"
     found = [file for file in folder.iterdir() if file.is_file()] if folder.is_dir() else []
-    named = {file.name: (file, f".{file.name.rpartition('.')[2]}") for file in sorted(found, key=lambda each: each.name)}
+    named = {
+        file.name: (file, f".{file.name.rpartition('.')[2]}") for file in sorted(found, key=lambda each: each.name)
+    }
     return {name: (file.read_bytes(), TYPES[ending]) for name, (file, ending) in named.items() if ending in TYPES}
 
 
@@ -367,6 +369,8 @@ class Server:
         self.port = int(listener.getsockname()[1])
         self.token = secrets.token_urlsafe(TOKEN_BYTES)
         self._listener = listener
+        self.is_up = threading.Event()
+        """Set when the server answers."""
         app = Guard(Watch(runs, version).app, self.token, self.port)
         self._server = uvicorn.Server(
             uvicorn.Config(
@@ -389,7 +393,14 @@ class Server:
 
     def run(self) -> None:
         """Serve until Ctrl-C."""
-        self._server.run(sockets=[self._listener])
+        asyncio.run(self._serve())
+
+    async def _serve(self) -> None:
+        serving = asyncio.ensure_future(self._server.serve(sockets=[self._listener]))
+        while not self._server.started and not serving.done():
+            await asyncio.sleep(0.005)
+        self.is_up.set()
+        await serving
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
@@ -397,8 +408,7 @@ class Server:
         thread = threading.Thread(target=self.run, name="watch server", daemon=True)
         thread.start()
         try:
-            while not self._server.started and thread.is_alive():
-                time.sleep(0.005)
+            self.is_up.wait()
             yield
         finally:
             self._server.should_exit = True

@@ -250,7 +250,9 @@ class _Robot:
             if t - self._sent_t >= gap or is_last or self._has_news:
                 self._sent_t, self._has_news = t, False
                 flag = Flag.LAST if is_last else Flag(0)
-                chosen.append((t, lambda t=t, moment=moment, flag=flag: self._send(t, self.world.payload(moment), flag)))
+                chosen.append(
+                    (t, lambda t=t, moment=moment, flag=flag: self._send(t, self.world.payload(moment), flag))
+                )
         return chosen
 
     def finish(self, ended: str = "") -> float:

@@ -105,7 +105,9 @@ class World:
             self._why_blank = f"{self.spec.id} cannot be drawn: {error}"
             return None
         if picture.ndim != 3 or picture.shape[2] != 3 or 0 in picture.shape:
-            self._why_blank = f"{self.spec.id} cannot be drawn: a picture must be [height, width, 3], got {picture.shape}"
+            self._why_blank = (
+                f"{self.spec.id} cannot be drawn: a picture must be [height, width, 3], got {picture.shape}"
+            )
             return None
         return picture.astype(np.uint8, copy=False)
 
@@ -121,7 +123,13 @@ class World:
         with self._turn:
             picture = self.picture()
         height, width = (1, 1) if picture is None else picture.shape[:2]
-        about = {"kind": "image", "type": "image/jpeg", "width": width, "height": height, "note": self._why_blank or None}
+        about = {
+            "kind": "image",
+            "type": "image/jpeg",
+            "width": width,
+            "height": height,
+            "note": self._why_blank or None,
+        }
         return about | common
 
     def close(self) -> None:
