@@ -43,6 +43,7 @@ LAYERS: dict[str, set[str]] = {
         *("config", "console", "envs", "machine", "pages", "population", "preferences", "presets", "records", "report"),
         *("settings", "train"),
     },
+    "watch": {"envs", "learning", "population", "records", "train"},
     "theory": {"console", "envs", "metrics", "preferences", "records", "report"},
     "api": {
         *("callbacks", "config", "console", "deploy", "envs", "front", "preferences", "presets", "records", "report"),
@@ -54,7 +55,7 @@ LAYERS: dict[str, set[str]] = {
     },
     "cli": {
         *("bench", "callbacks", "config", "console", "deploy", "envs", "experiments", "manual", "pages", "presets"),
-        *("records", "report", "theory", "train"),
+        *("records", "report", "theory", "train", "watch"),
     },
     "start": {"cli", "pages"},
 }
@@ -90,7 +91,7 @@ def test_every_part_has_a_layer():
 @pytest.mark.parametrize("path", FILES, ids=name_of)
 def test_a_file_imports_what_its_part_may(path: Path):
     part = part_of(path)
-    allowed = LAYERS[part] | {part} | ({"__init__"} if part in ("cli", "bench", "start") else set())
+    allowed = LAYERS[part] | {part} | ({"__init__"} if part in ("cli", "bench", "start", "watch") else set())
     assert imported_parts(path) <= allowed
 
 

@@ -69,8 +69,7 @@ class Guard:
             await self._app(scope, receive, send)
             return
         headers = [(name.lower(), value.decode("latin-1")) for name, value in scope["headers"]]
-        host = self._only(headers, b"host")
-        problem = self._problem(scope, headers, host)
+        problem, host = self.problem(scope, headers), _only(headers, b"host")
         if problem is None:
             _, _, rest = scope["path"].removeprefix("/").partition("/")
             inner = {**scope, "path": f"/{rest}", "root_path": ""}
@@ -83,17 +82,12 @@ class Guard:
             await receive()
             await send({"type": "websocket.close", "code": CLOSED_POLICY, "reason": problem[1]})
 
-    @staticmethod
-    def _only(headers: list[tuple[bytes, str]], name: bytes) -> str:
-        """The value of a header that is there once; empty where it is missing or there twice."""
-        values = [value for key, value in headers if key == name]
-        return values[0] if len(values) == 1 else ""
-
-    def _problem(self, scope: Scope, headers: list[tuple[bytes, str]], host: str) -> tuple[int, str] | None:
+    def problem(self, scope: Scope, headers: list[tuple[bytes, str]]) -> tuple[int, str] | None:
         """Status and reason of a refusal; None: it may pass."""
+        host, origin = _only(headers, b"host"), _only(headers, b"origin")
         if host not in self._hosts:
             return 400, f"the Host must be {self._hosts[0]}"
-        origin, has_origin = self._only(headers, b"origin"), any(name == b"origin" for name, _ in headers)
+        has_origin = any(name == b"origin" for name, _ in headers)
         if (has_origin or scope["type"] == "websocket") and origin != f"http://{host}":
             return 403, "the Origin must be this server's own page"
         given = scope["path"].removeprefix("/").partition("/")[0]
@@ -102,6 +96,12 @@ class Guard:
         if scope["type"] == "http" and scope["method"] not in ("GET", "HEAD"):
             return 405, "this server is only read"
         return None
+
+
+def _only(headers: list[tuple[bytes, str]], name: bytes) -> str:
+    """The value of a header that is there once; empty where it is missing or there twice."""
+    values = [value for key, value in headers if key == name]
+    return values[0] if len(values) == 1 else ""
 
 
 def _with_headers(send: Send, host: str) -> Send:

@@ -126,6 +126,7 @@ class Simulation:
     def _turn(self, robot: "_Robot") -> None:
         """Obey what has come; then take a step, or rest until something comes."""
         if robot.is_resting:
+            robot.settle()
             self._pass(robot, None)
             return
         if not self._wait_for(robot, robot.next_moment) or robot.is_resting:
@@ -180,7 +181,7 @@ class _Robot:
         self.clock = _Clock()
         self.restarts = 0
         """Counts episodes, so that whoever waits notices that another has begun."""
-        self._budget = 0
+        self._budget = self._known_seq = 0
         self._policy, at = run.predictor("newest")
         w = tuple(start_of(run.spec.num_objectives).tolist())
         self.controls = Controls(w, run.config.first_seed, at)
@@ -228,7 +229,7 @@ class _Robot:
     def act(self) -> None:
         """Take one control step with what is set now."""
         controls, self._budget = self.controls, max(0, self._budget - 1)
-        self._has_news, self._acted = controls.seq != self._acted.seq, controls
+        self._has_news, self._acted, self._known_seq = controls.seq != self._known_seq, controls, controls.seq
         self._served = self._serving()
         stream = self._noise if controls.sampled else None
         actions = self._policy.act(self._row, self.world.obs, np.array(controls.w, np.float32)[None], stream)
@@ -246,7 +247,8 @@ class _Robot:
         gap, chosen = FRAME_SECONDS * self.controls.speed, []
         moments = list(self.world.moments())
         for moment, t in moments:
-            is_last = self.world.is_over and moment == moments[-1][0]
+            is_end = moment == moments[-1][0]
+            is_last = is_end and self.world.is_over
             if t - self._sent_t >= gap or is_last or self._has_news:
                 self._sent_t, self._has_news = t, False
                 flag = Flag.LAST if is_last else Flag(0)
@@ -274,9 +276,15 @@ class _Robot:
         return PAUSE_AT_END / max(1.0, self.controls.speed)
 
     def answer(self) -> None:
-        """Show the present again, with what is set now: the next step may be a while away."""
+        """Show the newest frame again, with what is set now: the next step may be a while away."""
         self._acted = replace(self._acted, seq=self.controls.seq, w=self.controls.w, paused=self.controls.paused)
-        self._send(self.t, self.world.payload(), Flag.ANSWER)
+        self._send(*self._shown, Flag.ANSWER)
+
+    def settle(self) -> None:
+        """Show the end of a step after which the robot rests, if that was not shown."""
+        if self._shown[0] != self.t or not self._acted.paused:
+            self._shown = self.t, self.world.payload()
+            self.answer()
 
     def obey(self, command: Command) -> None:
         """Do what a message says; it was checked."""
@@ -314,7 +322,7 @@ class _Robot:
         self.begin(0 if is_other_seed else self.episode + (command.reset == "next"))
 
     def _send(self, t: float, payload: bytes, flag: Flag) -> None:
-        acted, world = self._acted, self.world
+        acted, world, self._shown = self._acted, self.world, (t, payload)
         if self.controls.paused:
             flag |= Flag.PAUSED
         header = [self._side, acted.seq, int(flag), t, self.episode, world.elapsed, self._served, 0.0]
