@@ -121,7 +121,7 @@ def defined(tree: ast.Module) -> set[str]:
     """Names that a file gives to functions, classes, variables, fields and attributes."""
     names = set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             names.add(node.name)
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             names.add(node.id)
@@ -132,7 +132,8 @@ def defined(tree: ast.Module) -> set[str]:
 
 @pytest.mark.parametrize("path", FILES, ids=name_of)
 def test_no_function_is_long(path: Path):
-    functions = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.FunctionDef)]
+    kinds = ast.FunctionDef | ast.AsyncFunctionDef
+    functions = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, kinds)]
     long = {f.name: f.end_lineno - f.lineno + 1 for f in functions if f.end_lineno}
     assert {name: lines for name, lines in long.items() if lines >= LONGEST_FUNCTION} == {}
 

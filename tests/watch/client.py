@@ -109,8 +109,9 @@ class Page:
         size = 4 * (8 + 2 * d + a)
         numbers = np.frombuffer(content[:size], "<f4")
         side, seq, flags, t, episode, steps, served = (float(each) for each in numbers[:7])
-        parts = np.split(numbers[8:], [d, 2 * d])
-        return Frame(int(side), int(seq), int(flags), t, int(episode), int(steps), int(served), *parts, content[size:])
+        returns, w, action = np.split(numbers[8:], [d, 2 * d])
+        counts = int(episode), int(steps), int(served)
+        return Frame(int(side), int(seq), int(flags), t, *counts, returns, w, action, content[size:])
 
 
 @contextmanager

@@ -12,7 +12,9 @@ from qpensieve.records import folder
 from qpensieve.records.trust import UntrustedError
 from qpensieve.watch import server as servers
 from qpensieve.watch.runs import WatchedRun
-from qpensieve.watch.server import Guard, Server
+from qpensieve.watch.connection import MOST_A_SECOND
+from qpensieve.watch.guard import Guard
+from qpensieve.watch.server import Server
 from tests.watch.client import Page, get, page, wait_for_silence
 
 SECRETS = ("..", "%2e%2e", "....//", "..%2f..%2f", "%5c..%5c", "~root")
@@ -114,7 +116,7 @@ def test_a_message_over_the_limit_closes_the_socket_and_nothing_else(server: Ser
 
 def test_too_many_messages_close_the_socket(server: Server):
     def flood(mine: Page) -> None:
-        for seq in range(2 * servers.MOST_A_SECOND):
+        for seq in range(2 * MOST_A_SECOND):
             mine.say(speed=1, seq=seq)
         mine.until(lambda got: False)
 
