@@ -11,9 +11,9 @@ from websockets.sync.client import connect
 from qpensieve.records import folder
 from qpensieve.records.trust import UntrustedError
 from qpensieve.watch import server as servers
-from qpensieve.watch.runs import WatchedRun
 from qpensieve.watch.connection import MOST_A_SECOND
 from qpensieve.watch.guard import Guard
+from qpensieve.watch.runs import WatchedRun
 from qpensieve.watch.server import Server
 from tests.watch.client import Page, get, page, wait_for_silence
 

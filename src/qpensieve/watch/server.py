@@ -12,7 +12,6 @@ import socket
 import threading
 from collections.abc import Iterator, Sequence
 from importlib import resources
-from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
