@@ -13,7 +13,7 @@ from qpensieve.envs.simulator import EnvError
 from qpensieve.train.session import Predictor
 from qpensieve.watch.world import World
 
-FONT_SIZE, LINE, MARGIN = 13, 17, 8
+FONT_SIZE, LINE, MARGIN = 13, 20, 8
 """Of the captions, pixels."""
 PAPER, INK, FAINT, BAR, TRACK = "#ffffff", "#1d2430", "#6a7484", "#2f6fb4", "#e3e8ef"
 GAP = 6
@@ -99,7 +99,7 @@ class Panel:
             pen.text((MARGIN, y), name, INK, font)
             pen.text((middle, y), f"{self._lam[i]:.2f}", INK, font, anchor="ra")
             pen.text((right, y), format_number(world.returns[i], 3), INK, font, anchor="ra")
-            ends = [(MARGIN, y + LINE - 2), (right, y + LINE - 1)]
+            ends = [(MARGIN, y + LINE - 4), (right, y + LINE - 3)]
             pen.rectangle(ends, TRACK)
             pen.rectangle([ends[0], (MARGIN + (right - MARGIN) * self._lam[i], ends[1][1])], BAR)
 
