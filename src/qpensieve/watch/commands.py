@@ -9,13 +9,16 @@ import sys
 import threading
 import webbrowser
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
 import qpensieve
 from qpensieve.envs.mujoco import quiet_mujoco
 from qpensieve.train.saved import SavedPolicies
+
+if TYPE_CHECKING:  # needs packages of the extra
+    from qpensieve.watch.server import Server
 
 RunFolder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
 PORT = 8765
@@ -57,9 +60,7 @@ def watch(
             print(f"{each.policies.source}: {each.config.domain_id}, {each.config.algo}, step {steps[-1]:,}")
         print(f"{server.address}\nCtrl-C ends it", flush=True)
         if browser and can_open():
-            threading.Thread(
-                target=lambda: server.is_up.wait() and webbrowser.open(server.address), daemon=True
-            ).start()
+            threading.Thread(target=_open_page, args=(server,), daemon=True).start()
         with contextlib.suppress(KeyboardInterrupt):
             server.run()
 
@@ -111,6 +112,12 @@ def require(command: str, packages: dict[str, str]) -> None:
     missing = [name for module, name in packages.items() if importlib.util.find_spec(module) is None]
     if missing:
         raise ImportError(f"qpensieve {command} needs {', '.join(missing)}: pip install 'qpensieve[watch]'")
+
+
+def _open_page(server: "Server") -> None:
+    """Open the browser once the server answers."""
+    server.is_up.wait()
+    webbrowser.open(server.address_for_once())
 
 
 def can_open() -> bool:
