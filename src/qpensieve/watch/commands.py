@@ -54,15 +54,16 @@ def watch(
 
     with quiet_mujoco():
         runs = [WatchedRun(path, trust) for path in (run, *second)]
-        server = Server(runs, qpensieve.__version__, _listen(port))
-        for each in runs:
-            steps = each.policies.steps
-            print(f"{each.policies.source}: {each.config.domain_id}, {each.config.algo}, step {steps[-1]:,}")
-        print(f"{server.address}\nCtrl-C ends it", flush=True)
-        if browser and can_open():
-            threading.Thread(target=_open_page, args=(server,), daemon=True).start()
-        with contextlib.suppress(KeyboardInterrupt):
-            server.run()
+        with contextlib.closing(_listen(port)) as listener:
+            server = Server(runs, qpensieve.__version__, listener)
+            for each in runs:
+                step = each.policies.steps[-1]
+                print(f"{each.policies.source}: {each.config.domain_id}, {each.config.algo}, step {step:,}")
+            print(f"{server.address}\nCtrl-C ends it", flush=True)
+            if browser and can_open():
+                threading.Thread(target=_open_page, args=(server,), daemon=True).start()
+            with contextlib.suppress(KeyboardInterrupt):
+                server.run()
 
 
 def video(  # noqa: PLR0913 (each argument is an option)

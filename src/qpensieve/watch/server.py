@@ -144,6 +144,7 @@ def bind(port: int) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((HOST, port))
+        listener.listen()  # who opens the page before the server runs waits for it
     except OSError:
         listener.close()
         raise
@@ -168,6 +169,7 @@ class Server:
         self._server = uvicorn.Server(
             uvicorn.Config(
                 self._guard,
+                log_config=None,  # logging is set up for the whole process, or not at all
                 log_level="error",
                 access_log=False,
                 lifespan="off",
