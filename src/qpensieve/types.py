@@ -77,7 +77,8 @@ class Transition(eqx.Module):
 S = TypeVar("S")
 
 Info = dict[str, Float[Array, ""]]
-"""Name -> value that an update reports; averaged over a block before it is logged."""
+"""Name -> value that an update reports; averaged over a block before it is logged. Of names that end in
+`_max` the largest is logged."""
 Infos = dict[str, Float[Array, " agent"]]
 """The same of every agent."""
 
@@ -191,6 +192,7 @@ class Algorithm(Generic[S]):
         preferences: Preferences that have their own agent each, for every seed. None: one agent serves all.
         num_lanes: Number of environments that one agent acts in, each with its own replay.
         action_values: The critics and the policy they value. None: the error of critics cannot be measured.
+        inspect: (state, batches, key) -> what to log besides: a look at the networks once in a block. None: nothing.
     """
 
     init: Callable[[Key[Array, ""], Float[Array, " d"]], S]
@@ -205,6 +207,7 @@ class Algorithm(Generic[S]):
     preferences: Float64[np.ndarray, "p d"] | None = None
     num_lanes: int = 1
     action_values: ActionValues[S] | None = None
+    inspect: Callable[[S, tuple[Transition, ...], Key[Array, ""]], Info] | None = None
 
     @property
     def behaviour(self) -> Behaviour:

@@ -221,4 +221,5 @@ def make(cfg: HybridConfig, spec: EnvSpec) -> Algorithm[State]:
         preferences=sac.parse_preferences(words, spec),
         num_lanes=2,
         action_values=sac.ACTION_VALUES.of_part(lambda state: state.own),
+        inspect=lambda state, batches, key: sac.inspect(cfg.single, state.own, batches[0], key),
     )
