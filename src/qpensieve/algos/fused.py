@@ -22,6 +22,7 @@ from qpensieve.learning.kernels.calls import Tile, is_interpreted
 from qpensieve.learning.kernels.candidates import Best, Candidates, Rival
 from qpensieve.learning.kernels.networks import ADAM, Climbed, Gradients, Inputs, Learned, Now, Rates, Seen
 from qpensieve.learning.kernels.packing import Layout, Packed, Sizes, actor_layout, critic_layout
+from qpensieve.settings import flat
 from qpensieve.types import EnvSpec, Infos, Transition
 
 Precision = Literal["half", "full"]
@@ -32,6 +33,17 @@ UNROLLED = 5
 the end runs beside the beginning of the next."""
 WIDEST = 256
 """Hidden units beyond which a program's share does not fit on the chip."""
+COVERED = {
+    "policy_loss": "paper",
+    "preferences_per": "batch",
+    "max_critic_gradient": None,
+    "temperature_per": "run",
+    "bounded_targets": "off",
+    "max_push_loss": None,
+    "snapshot_margin": None,
+    "over_critics": "max",
+}
+"""Settings for which there is one value that the kernels cover."""
 LOGGED = ("critic_loss", "policy_loss", "temperature", "q", "entropy", "snapshot_share", "other_preference_share")
 
 
@@ -352,10 +364,10 @@ def unavailable() -> str:
 def uncovered(settings: Any) -> str:
     """What of these settings the kernels do not cover, in words; empty if they cover them."""
     sac = getattr(settings, "sac", settings)
-    if getattr(settings, "policy_loss", "paper") != "paper":
-        return f"they do not cover policy_loss {settings.policy_loss}"
-    if sac.preferences_per != "batch":
-        return f"they do not cover preferences_per {sac.preferences_per}"
+    given = flat(settings)
+    other = [name for name, value in COVERED.items() if given.get(name, value) != value]
+    if other:
+        return f"they do not cover {other[0]} {given[other[0]]}"
     if sac.hidden % 64 or sac.hidden > WIDEST:
         return f"they cover widths (hidden) that are multiples of 64 up to {WIDEST}, not {sac.hidden}"
     if sac.batch_size % 64:

@@ -20,7 +20,7 @@ from qpensieve.algos import mosac, qpensieve, sac
 from qpensieve.algos.qpensieve import QPensieveConfig
 from qpensieve.algos.sac import SingleSacConfig
 from qpensieve.learning.acting import Exportable, Plain, continuous_acting, gaussian_acting, num_parameters
-from qpensieve.learning.improvement import best_value
+from qpensieve.learning.improvement import Choice, best_value
 from qpensieve.learning.nets import GaussianActor, Mlp
 from qpensieve.learning.sampling import sample_preferences
 from qpensieve.learning.snapshots import Snapshots
@@ -165,7 +165,7 @@ def shared_loss(offer: Offer, actor: GaussianActor, critic: Mlp, query: sac.Quer
     """
     a, logp = sac.sample_actions(actor, query.s, query.noise)
     own = sac.own_value(critic, query.s, a)
-    shared, _ = best_value(offer.snapshots.critics, offer.snapshots.filled, offer.prefs, query.s, a)
+    shared, _ = best_value(offer.snapshots.critics, Choice(offer.snapshots.filled), offer.prefs, query.s, a)
     share = jnp.mean((shared > own).astype(jnp.float32))
     return jnp.mean(query.alpha * logp - jnp.maximum(own, shared)), (logp, {"snapshot_share": share})
 
