@@ -25,7 +25,7 @@ from qpensieve.learning.losses import gradient_step, scalarize, start_optimizer
 from qpensieve.learning.nets import QHead
 from qpensieve.learning.sampling import sample_preferences
 from qpensieve.preferences import Sampler
-from qpensieve.settings import NOT_NEGATIVE, OPEN_SHARE, above, at_least, from_to
+from qpensieve.settings import NOT_NEGATIVE, OPEN_SHARE, RunSettings, above, at_least, from_to
 from qpensieve.types import ActionValues, Algorithm, EnvSpec, Hints, Info, PrioritizedLearning, Transition
 
 MAX_ACTIONS = 100_000
@@ -98,6 +98,17 @@ class EnvelopeConfig:
 def resolve(cfg: EnvelopeConfig, steps: int) -> EnvelopeConfig:
     """The settings of a run of `steps`; `anneal_steps` becomes the length of the run if it is None."""
     return cfg if cfg.anneal_steps is not None else replace(cfg, anneal_steps=steps)
+
+
+def check(cfg: EnvelopeConfig, run: RunSettings) -> list[str]:
+    """Its noise is whether to act at random and which bin to take: nothing that could be correlated in time."""
+    del cfg
+    asked = {"random_noise": run.random_noise, "noise": run.noise}
+    return [
+        f"{name} must be white, got {colour}: envelope explores by random bins (epsilon-greedy), not by Gaussian noise"
+        for name, colour in asked.items()
+        if colour != "white"
+    ]
 
 
 class State(eqx.Module):

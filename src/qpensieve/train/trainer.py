@@ -358,7 +358,8 @@ def _chunks(freed: Sequence[Int32[np.ndarray, " _"]], none: int) -> Iterator[Int
 
 def _make_collector(trainer: Trainer) -> Collecting:
     """In this process, or by a crew where there are cores to spare."""
-    config, seeds, behaviour = trainer.config, trainer.lane_seeds, trainer.algorithm.behaviour
+    config, seeds = trainer.config, trainer.lane_seeds
+    behaviour = replace(trainer.algorithm.behaviour, exploration=config.exploration)
     num = num_workers(config.num_threads, trainer.num_agents, is_accelerated=jax.default_backend() != "cpu")
     if num > 1 and isinstance(config.domain, str) and can_work(config.domain, behaviour):
         return Crew(config.domain, seeds, config.block, behaviour, num)
