@@ -18,7 +18,7 @@ from jaxtyping import Array, Float, Key
 
 from qpensieve.algos.instruments import by_bin, enough, of_critics, saturation, spread_preferences
 from qpensieve.learning.acting import gaussian_acting
-from qpensieve.learning.guards import RewardRange, bounded, no_rewards, seen
+from qpensieve.learning.guards import RewardRange, bounded, clip_by_median, no_rewards, seen
 from qpensieve.learning.improvement import Choice, best_value
 from qpensieve.learning.losses import gradient_step, polyak, scalarize, squash, start_optimizer, whole_vector_of_smaller
 from qpensieve.learning.nets import Critic, GaussianActor
@@ -47,8 +47,8 @@ class SacConfig:
     preferences_per: Literal["batch", "sample"] = "batch"
     """Draw one set of preferences per gradient step (as in the paper), or one for every sample of the batch."""
     max_critic_gradient: Annotated[float | None, above(0)] = None
-    """Longest gradient of the critics, both twins together; a longer one is shortened. None: any length, as in the
-    paper."""
+    """A gradient of the critics longer than this many times the running median of its length is shortened to that.
+    None: any length, as in the paper."""
     temperature_per: Literal["run", "preference"] = "run"
     """One temperature for all preferences (the paper's), or one whose logarithm is linear in the preference."""
     bounded_targets: Literal["off", "on"] = "off"
@@ -286,4 +286,4 @@ def _adam(cfg: SacConfig) -> optax.GradientTransformation:
 
 def _critic_optimizer(cfg: SacConfig) -> optax.GradientTransformation:
     longest = cfg.max_critic_gradient
-    return _adam(cfg) if longest is None else optax.chain(optax.clip_by_global_norm(longest), _adam(cfg))
+    return _adam(cfg) if longest is None else optax.chain(clip_by_median(longest), _adam(cfg))
