@@ -45,8 +45,8 @@ def test_a_loss_is_a_utility_below_half_of_the_best_so_far():
     assert of(10.0) == []
     assert of(10.0, 5.1) == []
     assert of(10.0, 3.0, 4.9) == [Alarm("utility", 0, 4.9, 5.0)]
-    assert of(-10.0, -14.0) == []
-    assert of(-10.0, -16.0) == [Alarm("utility", 0, -16.0, -15.0)]
+    assert of(1.0, -16.0) == [Alarm("utility", 0, -16.0, 0.5)]
+    assert of(-10.0, -16.0) == []
 
 
 def test_only_new_signs_are_news():

@@ -19,7 +19,7 @@ from qpensieve.train.session import Session
 ENTROPY_SLACK = 0.15
 """How far below its target the entropy of a policy may be, in shares of the number of components of an action."""
 UTILITY_SHARE = 0.5
-"""Share of the largest UT so far below which a short evaluation is a loss."""
+"""Share of the largest UT so far, if that is positive, below which a short evaluation is a loss."""
 MOST_SHOWN = 5
 """Alarms of a run that are shown; all are in its log."""
 BIN = "q_bin_"
@@ -98,8 +98,9 @@ def of_utility(ut: Float64[np.ndarray, "t seed"]) -> list[Alarm]:
     if len(ut) < 2:
         return []
     best = ut[:-1].max(axis=0)
-    limit = best - (1.0 - UTILITY_SHARE) * np.abs(best)
-    return [Alarm("utility", int(i), float(ut[-1, i]), float(limit[i])) for i in np.flatnonzero(ut[-1] < limit)]
+    limit = UTILITY_SHARE * best
+    is_lost = (best > 0) & (ut[-1] < limit)  # of a negative best, half is more
+    return [Alarm("utility", int(i), float(ut[-1, i]), float(limit[i])) for i in np.flatnonzero(is_lost)]
 
 
 def news(before: Sequence[Alarm], now: Sequence[Alarm]) -> list[Alarm]:
