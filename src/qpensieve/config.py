@@ -29,6 +29,8 @@ else:  # tyro shows the names of all methods and accepts their settings
     AlgoName = Annotated[str, tyro.conf.arg(metavar="{" + ",".join(METHODS) + "}")]
     AgentConfig = reduce(or_, [method.config for method in METHODS.values()])
 
+ONE_UPDATE_EACH = ("cnder", "envelope")
+"""Methods with priorities: an update is given the step it goes with."""
 SEED_LIMIT = 2**31
 """Seeds are int32 on the device."""
 
@@ -46,7 +48,8 @@ class RunConfig:
     first_seed: int = 0
     """Number of the first seed; the others follow."""
     steps: Annotated[int, at_least(1), WHOLE_BLOCKS] = 1_500_000
-    """Environment steps of each seed. Off-policy methods take one gradient step for each, after the random steps."""
+    """Environment steps of each seed. After the random steps, off-policy methods take one gradient step for each
+    (`updates_per_step`)."""
     random_steps: Annotated[int, at_least(1, "learning needs data"), WHOLE_BLOCKS, NEEDS_REPLAY] = 10_000
     """Off-policy methods: steps with uniformly random actions before learning starts."""
     random_noise: Annotated[Colour, NEEDS_REPLAY] = "white"
@@ -60,6 +63,9 @@ class RunConfig:
     block: Annotated[int, at_least(1), NEEDS_REPLAY] = 50
     """Off-policy methods: steps that are collected at a time, followed by as many updates; acting lags by at most two
     blocks."""
+    updates_per_step: Annotated[int, at_least(1), NEEDS_REPLAY] = 1
+    """Off-policy methods that sample the replay uniformly (not cnder, envelope): gradient steps for each environment
+    step, the replay ratio. 1 is the paper's."""
     replay_capacity: Annotated[int, at_least(1), NEEDS_REPLAY] = 1_000_000
     """Off-policy methods: transitions kept per seed."""
     eval_period: Annotated[int, at_least(1), WHOLE_BLOCKS] = 50_000
@@ -149,7 +155,20 @@ class RunConfig:
         if not isinstance(self.agent, method.config):
             return [f"agent must hold the settings of {self.algo}, got a {type(self.agent).__name__}"]
         fit = self._without_replay() if method.is_population else self._not_whole_blocks() + self._of_the_noise()
-        return fit + method.check(self.agent, self)
+        return fit + self._not_whole_updates() + method.check(self.agent, self)
+
+    def _not_whole_updates(self) -> list[str]:
+        """Methods count updates, and look at their number once a block."""
+        ratio, updates = self.updates_per_step, max(self.block, 1) * self.updates_per_step
+        if ratio <= 1:
+            return []
+        if self.algo in ONE_UPDATE_EACH:
+            return [f"updates_per_step must be 1 for {self.algo}, whose updates go with single steps, got {ratio}"]
+        return [
+            f"{name} must be a multiple of block x updates_per_step ({updates}), got {value}"
+            for name, value in parts.marked(self.agent, WHOLE_BLOCKS).items()
+            if value is not None and value % updates
+        ]
 
     def _not_whole_blocks(self) -> list[str]:
         block = max(self.block, 1)

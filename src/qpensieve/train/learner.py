@@ -60,7 +60,7 @@ class Learner:
     Attributes:
         init: Seeds -> first state.
         write: (state, block) -> state, without learning.
-        learn: (state, block) -> state, flat actors [agent, parameters], what to log [agent]: K updates.
+        learn: (state, block) -> state, flat actors [agent, parameters], what to log [agent]: K updates, or a multiple.
         free: (state, slots [agent, F]) -> state that no longer samples those slots (replays with priorities only).
         act: (state, obs [agent, rows, obs], lam [agent, rows, d]) -> deterministic actions.
         flat_actors: State -> flat actors.
@@ -77,24 +77,26 @@ class Learner:
 
 
 @lru_cache(maxsize=KEPT_PROGRAMS)
-def make_learner(algorithm: Algorithm[Any], layout: RowLayout, capacity: int) -> Learner:
+def make_learner(algorithm: Algorithm[Any], layout: RowLayout, capacity: int, ratio: int = 1) -> Learner:
     """The learner of an algorithm; the same object for the same arguments, so that it is compiled once in a process.
 
     Args:
         algorithm: What to learn with.
         layout: What a row of the replay holds.
         capacity: Rows of each lane's replay.
+        ratio: Updates for each row of a block; 1 with priorities.
     """
     learning = algorithm.learning
     if isinstance(learning, UniformLearning):
-        course: _Course = _UniformCourse(algorithm, learning, layout)
+        course: _Course = _UniformCourse(algorithm, learning, layout, ratio)
     else:
+        assert ratio == 1
         course = _PrioritizedCourse(algorithm, learning, layout)
     flat_actors = lambda state: jax.vmap(flatten)(algorithm.actor(state.agent))
 
     def learn(state: TrainState, block: Block) -> tuple[TrainState, Flat, Infos]:
         new, info = course.learn(course.insert(state, block), block)
-        new = replace(new, num_updates=state.num_updates + block.rows.shape[1])
+        new = replace(new, num_updates=state.num_updates + ratio * block.rows.shape[1])
         return new, flat_actors(new), info
 
     return Learner(
@@ -124,7 +126,7 @@ class _Course(Protocol):
     def insert(self, state: TrainState, block: Block) -> TrainState: ...
 
     def learn(self, state: TrainState, block: Block) -> tuple[TrainState, Infos]:
-        """One update of every agent for each step of the block; logs the mean over the updates."""
+        """All updates of every agent that follow a block; logs the mean over them."""
         ...
 
 
@@ -133,12 +135,13 @@ class _UniformCourse:
     algorithm: Algorithm[Any]
     learning: UniformLearning[Any]
     layout: RowLayout
+    ratio: int
 
     def insert(self, state: TrainState, block: Block) -> TrainState:
         return replace(state, replay=jax.vmap(replay.add)(_ring(state), block.rows))
 
     def learn(self, state: TrainState, block: Block) -> tuple[TrainState, Infos]:
-        num = block.rows.shape[1]
+        num = self.ratio * block.rows.shape[1]
         # Batches and chance of the whole block at once: inside the loop they would be many small kernels more.
         draw = partial(self._draw, _ring(state), num)
 

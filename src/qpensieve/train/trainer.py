@@ -401,4 +401,5 @@ def spare_cores(num_threads: int | None, num_agents: int) -> int:
 
 def _make_learner(trainer: Trainer) -> Learner:
     make_devices(num_parts(trainer.num_agents, available_cores()))
-    return spread(make_learner(trainer.algorithm, trainer.layout, trainer.capacity), trainer.num_agents)
+    ratio = trainer.config.updates_per_step
+    return spread(make_learner(trainer.algorithm, trainer.layout, trainer.capacity, ratio), trainer.num_agents)
