@@ -254,6 +254,32 @@ def test_a_soft_target_moves_a_share_of_the_way_at_every_update():
     assert_trees_close(after.target, expected, 1e-5)
 
 
+@pytest.mark.parametrize("acts_with", ["newest", "target"])
+def test_the_network_that_acts_is_the_one_asked_for(acts_with: Any):
+    cfg, state = replace(CFG, acts_with=acts_with), _state(0)
+    made = envelope.make(cfg, SPEC)
+    net = state.target if acts_with == "target" else state.net
+    assert_trees_equal(made.actor(state), net)
+    s, lam, values = _batch(0).s, jnp.asarray(_prefs(1, BATCH, 3)), made.action_values
+    assert values is not None
+    best = [int(jnp.argmax(net(s[i], lam[i], is_normalized=False) @ lam[i])) for i in range(BATCH)]
+    np.testing.assert_array_equal(values.act(state, s, lam, jnp.zeros((BATCH, 1)))[0][:, 0], best)
+    own = values.values(state, s, _batch(0).a, lam)[0]
+    np.testing.assert_allclose(own[2], net(s[2], lam[2], is_normalized=False)[int(_batch(0).a[2, 0])], rtol=1e-5)
+
+
+def test_the_learning_rate_falls_on_a_line_to_its_end():
+    """Adam's first step is the rate itself, in every entry with a gradient; so is each of equal gradients."""
+    cfg = replace(CFG, learning_rate=0.3, learning_rate_end=0.1, anneal_steps=4, gradient_clip=1.0)
+    optimizer = envelope.make_optimizer(cfg)
+    weights = jnp.zeros(2)
+    state, moves = optimizer.init(weights), []
+    for _ in range(6):
+        move, state = optimizer.update(jnp.full(2, 0.5), state)
+        moves.append(-float(jnp.asarray(move)[0]))
+    np.testing.assert_allclose(moves, [0.3, 0.25, 0.2, 0.15, 0.1, 0.1], rtol=1e-4)
+
+
 def test_the_gap_is_what_the_best_action_is_better_by_than_the_one_taken():
     state, batch, prefs = _state(0), _batch(0), _prefs(1, PREFS, 3)
     gap = jax.jit(partial(envelope.action_gap, CFG))(state.target, batch, prefs)

@@ -46,6 +46,8 @@ class EnvelopeConfig:
 
     learning_rate: Annotated[float, above(0)] = 5e-4
     """Adam's step size. The authors use 1e-3, for 4 actions (deviation D22)."""
+    learning_rate_end: Annotated[float | None, above(0)] = None
+    """Adam's step size from `anneal_steps` on; until then it falls on a line. None: it stays."""
     discount: Annotated[float, OPEN_SHARE] = 0.99
     """Discount factor gamma."""
     batch_size: Annotated[int, at_least(1)] = 256
@@ -63,6 +65,9 @@ class EnvelopeConfig:
     tau: Annotated[float | None, STEP_SHARE] = None
     """Share of the way that the target network moves to the network at every update, as SAC's does. None: it is copied
     every `target_period` updates."""
+    acts_with: Literal["newest", "target"] = "newest"
+    """The network that acts, in training and in evaluations: the newest, or the target network, which with a small
+    `tau` is the mean of many and so tells actions apart that are nearly as good as each other."""
     twin: bool = False
     """Learn two networks; a target takes the whole vector of the one with the smaller lam . Q, as SAC's critics do. The
     first network chooses and acts."""
@@ -210,7 +215,7 @@ def init(cfg: EnvelopeConfig, spec: EnvSpec, key: Key[Array, ""]) -> State:
 def _start(cfg: EnvelopeConfig, spec: EnvSpec, key: Key[Array, ""]) -> tuple[QHead, QHead, optax.OptState]:
     net = QHead(widths(cfg, spec), key=key)
     target = jax.tree.map(jnp.copy, net)  # its own buffers: the loop donates every leaf
-    return net, target, start_optimizer(_optimizer(cfg), net)
+    return net, target, start_optimizer(make_optimizer(cfg), net)
 
 
 def act(
@@ -377,7 +382,7 @@ def update(
         return (1.0 - beta) * loss_a + beta * loss_b, info
 
     def learn(of: State | Twin) -> tuple[QHead, QHead, optax.OptState, Info]:
-        net, optimizer, _, info = gradient_step(_optimizer(cfg), loss, of.net, of.optimizer)
+        net, optimizer, _, info = gradient_step(make_optimizer(cfg), loss, of.net, of.optimizer)
         return net, moved_target(cfg, net, of.target, num_updates), optimizer, info
 
     net, target, optimizer, info = learn(state)
@@ -417,11 +422,16 @@ def epsilon(cfg: EnvelopeConfig, step: int) -> float:
     return cfg.epsilon_start + (cfg.epsilon_end - cfg.epsilon_start) * min(step / cfg.anneal_length, 1.0)
 
 
+def acting_net(cfg: EnvelopeConfig, state: State) -> QHead:
+    return state.target if cfg.acts_with == "target" else state.net
+
+
 def own_values(
     cfg: EnvelopeConfig, state: State, s: Float[Array, "b obs"], a: Float[Array, "b 1"], lam: Float[Array, "b d"]
 ) -> Float[Array, "1 b d"]:
-    """Q(s, a; lam) of every row; actions are indices, and there is one network."""
-    of_row = lambda s, a, lam: state.net(s, lam, cfg.layer_norm)[a[0].astype(jnp.int32)]
+    """Q(s, a; lam) of every row, by the network that acts; actions are indices."""
+    net = acting_net(cfg, state)
+    of_row = lambda s, a, lam: net(s, lam, cfg.layer_norm)[a[0].astype(jnp.int32)]
     return jax.vmap(of_row)(s, a, lam)[None]
 
 
@@ -430,7 +440,8 @@ def greedy_indices(
 ) -> tuple[Float[Array, "b 1"], Float[Array, " b"]]:
     """Indices of the actions with the largest lam . Q(s, a; lam); there is no bonus."""
     del noise
-    best = jax.vmap(lambda s, lam: jnp.argmax(state.net(s, lam, cfg.layer_norm) @ lam))(s, lam)
+    net = acting_net(cfg, state)
+    best = jax.vmap(lambda s, lam: jnp.argmax(net(s, lam, cfg.layer_norm) @ lam))(s, lam)
     return best[:, None].astype(jnp.float32), jnp.zeros(s.shape[0])
 
 
@@ -453,7 +464,7 @@ def make(cfg: EnvelopeConfig, spec: EnvSpec) -> Algorithm[State]:
     actions = actions_of(cfg, spec)
     return Algorithm(
         init=lambda key, _: init(cfg, spec, key),
-        actor=lambda state: state.net,
+        actor=partial(acting_net, cfg),
         act=partial(act, cfg, spec),
         acting=greedy_acting(Greedy(widths(cfg, spec), actions, partial(epsilon, cfg), cfg.layer_norm)),
         learning=PrioritizedLearning(
@@ -470,5 +481,9 @@ def make(cfg: EnvelopeConfig, spec: EnvSpec) -> Algorithm[State]:
     )
 
 
-def _optimizer(cfg: EnvelopeConfig) -> optax.GradientTransformation:
-    return optax.chain(optax.clip(cfg.gradient_clip), optax.adam(cfg.learning_rate))
+def make_optimizer(cfg: EnvelopeConfig) -> optax.GradientTransformation:
+    """Adam on clipped gradients; its step size may fall."""
+    rate: float | optax.Schedule = cfg.learning_rate
+    if cfg.learning_rate_end is not None:
+        rate = optax.linear_schedule(cfg.learning_rate, cfg.learning_rate_end, cfg.anneal_length)
+    return optax.chain(optax.clip(cfg.gradient_clip), optax.adam(rate))
