@@ -81,7 +81,8 @@ class Transition(eqx.Module):
 S = TypeVar("S")
 
 Info = dict[str, Float[Array, ""]]
-"""Name -> value that an update reports; averaged over a block before it is logged."""
+"""Name -> value that an update reports; averaged over a block before it is logged. Of names that end in
+`_max` the largest is logged."""
 Infos = dict[str, Float[Array, " agent"]]
 """The same of every agent."""
 
@@ -196,6 +197,7 @@ class Algorithm(Generic[S]):
         num_lanes: Number of environments that one agent acts in, each with its own replay.
         action_values: The critics and the policy they value. None: the error of critics cannot be measured.
         num_white_lanes: The first lanes of each agent whose noise is white, whatever noise the run has.
+        inspect: (state, batches, key) -> what to log besides: a look at the networks once in a block. None: nothing.
     """
 
     init: Callable[[Key[Array, ""], Float[Array, " d"]], S]
@@ -211,6 +213,7 @@ class Algorithm(Generic[S]):
     num_lanes: int = 1
     action_values: ActionValues[S] | None = None
     num_white_lanes: int = 0
+    inspect: Callable[[S, tuple[Transition, ...], Key[Array, ""]], Info] | None = None
 
     @property
     def behaviour(self) -> Behaviour:

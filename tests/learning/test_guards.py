@@ -37,3 +37,15 @@ def test_the_running_median_finds_the_median_and_a_burst_is_not_calm():
     assert not guards.is_calm(burst, 2.0)
     assert guards.is_calm(burst, 8.0)
     assert guards.is_calm(_after(np.concatenate([losses, np.full(100, 1e4), losses[:400]])), 2.0)
+
+
+def test_gradients_are_shortened_to_a_multiple_of_their_median():
+    clip = guards.clip_by_median(3.0)
+    gradient = {"w": jnp.array([3.0, 0.0]), "b": jnp.array(4.0)}  # of length 5
+    short, state = clip.update(gradient, clip.init(gradient))
+    np.testing.assert_array_equal(short["w"], gradient["w"])
+    np.testing.assert_allclose(state.median, np.log(5.0), rtol=1e-6)
+    longer = jax.tree.map(lambda leaf: 10 * leaf, gradient)
+    short, state = clip.update(longer, state)
+    np.testing.assert_allclose(state.median, np.log(5.0) + 0.002, rtol=1e-6)
+    np.testing.assert_allclose(short["b"], 0.8 * 3 * 5 * np.exp(0.002), rtol=1e-5)

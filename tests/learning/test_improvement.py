@@ -112,13 +112,16 @@ def test_the_median_critic_is_the_lower_median_of_those_that_exist(num_filled: i
 def test_no_candidate_above_the_cap_is_climbed():
     critics, prefs, s, a = _problem(3, 4, True)
     every = _scores(critics, prefs, s, a)
-    cap = np.quantile(every.reshape(-1, BATCH), 0.6, axis=0)
+    cap = np.quantile(every.reshape(-1, BATCH), 0.4, axis=0)
+    cap[0] = -100.0  # then only the last critic under lam is left
     climb = lambda a, cap: best_value(critics, Choice(jnp.ones(3, bool), cap=cap), prefs, s, a)
     value, winner = once(climb)(a, jnp.asarray(cap, jnp.float32))
-    allowed = np.where(every <= cap, every, -np.inf)
+    is_own = (np.arange(3)[:, None] == 2) & (np.arange(4) == 0)
+    allowed = np.where((every <= cap) | is_own[..., None], every, -np.inf)
     np.testing.assert_allclose(value, allowed.max(axis=(0, 1)), rtol=1e-4, atol=1e-5)
     at = np.stack([winner.critic, winner.preference])
     np.testing.assert_array_equal(at, np.stack(np.unravel_index(allowed.reshape(-1, BATCH).argmax(axis=0), (3, 4))))
     assert (every.max(axis=(0, 1)) > cap).all()
     unlimited = once(lambda a: best_value(critics, Choice(jnp.ones(3, bool)), prefs, s, a)[0])(a)
-    assert (np.asarray(unlimited) > np.asarray(value)).all()
+    assert (np.asarray(unlimited) > np.asarray(value)).mean() > 0.5
+    assert allowed[:, :, 0].max() == every[2, 0, 0]

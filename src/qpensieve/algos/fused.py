@@ -22,6 +22,7 @@ from qpensieve.learning.kernels.calls import Tile, is_interpreted
 from qpensieve.learning.kernels.candidates import Best, Candidates, Rival
 from qpensieve.learning.kernels.networks import ADAM, Climbed, Gradients, Inputs, Learned, Now, Rates, Seen
 from qpensieve.learning.kernels.packing import Layout, Packed, Sizes, actor_layout, critic_layout
+from qpensieve.learning.tally import PEAK
 from qpensieve.settings import flat
 from qpensieve.types import EnvSpec, Infos, Transition
 
@@ -116,6 +117,8 @@ class Memory(eqx.Module):
     mu: Float[Array, "seed 1"]
     nu: Float[Array, "seed 1"]
     sums: Float[Array, "seed logged"]
+    peak: Float[Array, " seed"]
+    """The largest loss of the critics so far."""
 
 
 class Past(eqx.Module):
@@ -169,7 +172,7 @@ def learn_mosac(plan: Plan, states: mosac.State, batch: Transition, chance: mosa
     """All updates of a block of MO-SAC; states lead with seeds, batch and chance with [seed, K]."""
     past = _no_past(len(states.log_alpha))
     states, infos = _learn(plan, states, past, batch, chance)
-    return states, {name: infos[name] for name in LOGGED[:5]}
+    return states, {name: infos[name] for name in (*LOGGED[:5], LOGGED[0] + PEAK)}
 
 
 def learn_qpensieve(
@@ -199,7 +202,7 @@ def _learn(
     step = partial(_step, plan, past, given)
     body = lambda i, memory: step(jnp.full((1,), i, jnp.int32), memory)
     memory = jax.lax.fori_loop(0, num, body, _pack(plan, states), unroll=math.gcd(num, UNROLLED))
-    infos = {name: memory.sums[:, i] / num for i, name in enumerate(LOGGED)}
+    infos = {name: memory.sums[:, i] / num for i, name in enumerate(LOGGED)} | {LOGGED[0] + PEAK: memory.peak}
     return _unpack(plan, memory, states, num), infos
 
 
@@ -237,6 +240,7 @@ def _pack(plan: Plan, states: mosac.State) -> Memory:
         opt.temperature[0].mu[:, None],
         opt.temperature[0].nu[:, None],
         jnp.zeros((len(states.log_alpha), len(LOGGED))),
+        jnp.full(len(states.log_alpha), -jnp.inf),
     )
 
 
@@ -297,12 +301,8 @@ def _step(plan: Plan, past: Past, given: Inputs, at: Int[Array, " 1"], memory: M
     actor, _ = networks.learn(now, gradients, memory.actor, rates._replace(half=None), tiles.learn)
     logp = acted.logp[:, : plan.sizes.batch]
     temperature = _temperature(plan, given.corrections[at[0]], logp, memory)
-    return Memory(
-        actor,
-        critic,
-        *temperature,
-        memory.sums + _logged(memory, (losses, scalars), logp, [best for _, best in climbed]),
-    )
+    logged = _logged(memory, (losses, scalars), logp, [best for _, best in climbed])
+    return Memory(actor, critic, *temperature, memory.sums + logged, jnp.maximum(memory.peak, logged[:, 0]))
 
 
 def _temperature(plan: Plan, corrections: Any, logp: Any, memory: Memory) -> tuple[Any, Any, Any]:

@@ -225,4 +225,5 @@ def make(cfg: HybridConfig, spec: EnvSpec) -> Algorithm[State]:
         num_lanes=2,
         num_white_lanes=1 if cfg.noise_for == "helper" else 0,
         action_values=sac.ACTION_VALUES.of_part(lambda state: state.own),
+        inspect=lambda state, batches, key: sac.inspect(cfg.single, state.own, batches[0], key),
     )

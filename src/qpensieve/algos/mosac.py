@@ -16,8 +16,9 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Key
 
+from qpensieve.algos.instruments import by_bin, enough, of_critics, saturation, spread_preferences
 from qpensieve.learning.acting import gaussian_acting
-from qpensieve.learning.guards import RewardRange, bounded, no_rewards, seen
+from qpensieve.learning.guards import RewardRange, bounded, clip_by_median, no_rewards, seen
 from qpensieve.learning.improvement import Choice, best_value
 from qpensieve.learning.losses import gradient_step, polyak, scalarize, squash, start_optimizer, whole_vector_of_smaller
 from qpensieve.learning.nets import Critic, GaussianActor
@@ -46,8 +47,8 @@ class SacConfig:
     preferences_per: Literal["batch", "sample"] = "batch"
     """Draw one set of preferences per gradient step (as in the paper), or one for every sample of the batch."""
     max_critic_gradient: Annotated[float | None, above(0)] = None
-    """Longest gradient of the critics, both twins together; a longer one is shortened. None: any length, as in the
-    paper."""
+    """A gradient of the critics longer than this many times the running median of its length is shortened to that.
+    None: any length, as in the paper."""
     temperature_per: Literal["run", "preference"] = "run"
     """One temperature for all preferences (the paper's), or one whose logarithm is linear in the preference."""
     bounded_targets: Literal["off", "on"] = "off"
@@ -225,12 +226,32 @@ def twin_values(
     return jax.vmap(over_batch, in_axes=(0, None, None, None))(critic, s, a, lam)
 
 
+def smaller_value(
+    critic: Critic, s: Float[Array, "b obs"], a: Float[Array, "b act"], lam: Float[Array, "b d"]
+) -> Float[Array, " b"]:
+    """The smaller twin's lam . Q(s, a; lam)."""
+    return jax.vmap(scalarize, in_axes=(None, 0))(lam, twin_values(critic, s, a, lam)).min(axis=0)
+
+
 def soft_actions(
     state: State, s: Float[Array, "b obs"], lam: Float[Array, "b d"], noise: Float[Array, "b act"]
 ) -> tuple[Float[Array, "b act"], Float[Array, " b"]]:
     """Actions of the policy, and what `soft_target` adds to every objective for each: -alpha log pi."""
     a, logp = sample_actions(state.actor, s, lam, noise)
     return a, -temperature(state.log_alpha, lam) * logp
+
+
+def inspect(cfg: SacConfig, state: State, batch: Transition, key: Key[Array, ""]) -> Info:
+    """What a look at the networks shows, under preferences of all bins."""
+    batch = enough(batch)
+    key_lam, key_next, key_now = jax.random.split(key, 3)
+    lam = spread_preferences(key_lam, *batch.r.shape)
+    y = soft_target(cfg, state, batch, lam, jax.random.normal(key_next, batch.a.shape))
+    gradient, _ = jax.grad(partial(critic_loss, batch=batch, lam=lam, y=y), has_aux=True)(state.critic)
+    errors = twin_values(state.critic, batch.s, batch.a, lam)[0] - y
+    a, logp = sample_actions(state.actor, batch.s, lam, jax.random.normal(key_now, batch.a.shape))
+    value = smaller_value(state.critic, batch.s, a, lam)
+    return by_bin("entropy", -logp) | by_bin("q", value) | of_critics(gradient, errors) | saturation(a)
 
 
 ACTION_VALUES: ActionValues[State] = ActionValues(
@@ -250,6 +271,7 @@ def make(cfg: SacConfig, spec: EnvSpec) -> Algorithm[State]:
         discount=cfg.discount,
         sampler=cfg.sampler,
         action_values=ACTION_VALUES,
+        inspect=lambda state, batches, key: inspect(cfg, state, batches[0], key),
     )
 
 
@@ -264,4 +286,4 @@ def _adam(cfg: SacConfig) -> optax.GradientTransformation:
 
 def _critic_optimizer(cfg: SacConfig) -> optax.GradientTransformation:
     longest = cfg.max_critic_gradient
-    return _adam(cfg) if longest is None else optax.chain(optax.clip_by_global_norm(longest), _adam(cfg))
+    return _adam(cfg) if longest is None else optax.chain(clip_by_median(longest), _adam(cfg))

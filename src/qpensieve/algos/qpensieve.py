@@ -19,7 +19,6 @@ from qpensieve.learning import snapshots as ring
 from qpensieve.learning.acting import gaussian_acting
 from qpensieve.learning.guards import Calm, is_calm, no_losses, with_loss
 from qpensieve.learning.improvement import Choice, best_value
-from qpensieve.learning.losses import scalarize
 from qpensieve.learning.nets import Critic, GaussianActor
 from qpensieve.learning.snapshots import Snapshots
 from qpensieve.settings import NOT_NEGATIVE, WHOLE_BLOCKS, at_least
@@ -117,7 +116,7 @@ def pensieve_loss(
 def largest_promise(margin: float, critic: Critic, query: mosac.Query, a: Float[Array, "b act"]) -> Float[Array, " b"]:
     """The largest value that a candidate may have: what the critic itself says under lam, and a margin."""
     s, a, lam = jax.lax.stop_gradient((query.s, a, query.lam))
-    own = scalarize(lam, mosac.twin_values(critic, s, a, lam)).min(axis=0)
+    own = mosac.smaller_value(critic, s, a, lam)
     return jax.lax.stop_gradient(own + margin * jnp.mean(jnp.abs(own)))
 
 
@@ -162,4 +161,5 @@ def make(cfg: QPensieveConfig, spec: EnvSpec) -> Algorithm[State]:
         sampler=cfg.sac.sampler,
         end_block=partial(end_block, cfg),
         action_values=mosac.ACTION_VALUES.of_part(lambda state: state.sac),
+        inspect=lambda state, batches, key: mosac.inspect(cfg.sac, state.sac, batches[0], key),
     )

@@ -1,7 +1,11 @@
 """Guards against values that run away: what targets may be, and when the critics are calm enough to be remembered."""
 
+from typing import Any, NamedTuple
+
 import equinox as eqx
+import jax
 import jax.numpy as jnp
+import optax
 from jaxtyping import Array, Bool, Float
 
 MEDIAN_RATE = 0.002
@@ -41,6 +45,26 @@ def bounded(
     low = horizon * (rewards.low[None] + least[:, None])
     high = horizon * (rewards.high[None] + most[:, None])
     return jnp.clip(y, low, high)
+
+
+class Lengths(NamedTuple):
+    """What clipping remembers: the logarithm of the running median of the gradient's length; 0 at the start."""
+
+    median: Float[Array, ""]
+
+
+def clip_by_median(most: float) -> optax.GradientTransformation:
+    """Shorten gradients that are longer than `most` times the running median of their lengths."""
+
+    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Lengths]:
+        del params
+        log = jnp.log(jnp.maximum(optax.tree.norm(updates), 1e-12))
+        # The first gradient is the first median: it may be far from length 1.
+        median = jnp.where(state.median == 0.0, log, state.median + MEDIAN_RATE * jnp.sign(log - state.median))
+        shorter = jnp.exp(jnp.minimum(0.0, median + jnp.log(most) - log))
+        return jax.tree.map(lambda leaf: shorter * leaf, updates), Lengths(median)
+
+    return optax.GradientTransformation(lambda params: Lengths(jnp.zeros(())), update)
 
 
 class Calm(eqx.Module):
