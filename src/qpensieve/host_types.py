@@ -247,6 +247,7 @@ class Behaviour:
         num_lanes: Number of environments that one agent acts in.
         has_own_preferences: Whether each agent has a preference of its own; it then gets none in its first lane.
         exploration: The noise; other than white only for continuous actions.
+        num_white_lanes: The first lanes of each agent whose noise is white whatever `exploration` says.
     """
 
     acting: Acting
@@ -254,3 +255,4 @@ class Behaviour:
     num_lanes: int = 1
     has_own_preferences: bool = False
     exploration: Exploration = Exploration()
+    num_white_lanes: int = 0

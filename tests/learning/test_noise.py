@@ -9,7 +9,7 @@ import pytest
 from qpensieve.algos import mosac
 from qpensieve.envs import DOMAINS
 from qpensieve.host_types import Behaviour, Colour, Exploration
-from qpensieve.learning.noise import SEQUENCE, acting_noise, ar1, pink, random_actions, uniform
+from qpensieve.learning.noise import SEQUENCE, LaneNoise, acting_noise, ar1, pink, random_actions, uniform
 from qpensieve.learning.streams import Purpose, generator
 
 RHO, NUM, SIZE = 0.8, 1000, 400
@@ -86,7 +86,7 @@ class TestBlocks:
     def test_are_cut_from_sequences_that_go_on_and_can_be_had_in_any_order(self, colour: Colour):
         block, num_blocks = 50, SEQUENCE // 50
         of = behaviour(colour, "Hopper3d")
-        draw, again = acting_noise(of, block), acting_noise(of, block)
+        draw, again = acting_noise(of, block, colour), acting_noise(of, block, colour)
         blocks = [draw(3, number) for number in range(2 * num_blocks)]
         for first in (0, num_blocks):
             e = generator(3, Purpose.NOISE_SEQUENCE, first // num_blocks).standard_normal((SEQUENCE, 3))
@@ -99,7 +99,7 @@ class TestBlocks:
 
     @pytest.mark.parametrize("block", [1, 60, 1000, 1500])
     def test_may_have_any_length(self, block: int):
-        draw = random_actions(behaviour("pink"), block)
+        draw = random_actions(behaviour("pink"), block, "pink")
         assert [draw(0, number).shape for number in range(18)] == [(block, 2)] * 18
 
     def test_without_correlation_are_what_they_always_were(self):
@@ -107,12 +107,22 @@ class TestBlocks:
         for number in (0, 7):
             noise = generator(5, Purpose.NOISE, number).standard_normal((50, 2)).astype(np.float32)
             actions = generator(5, Purpose.RANDOM_ACTION, number).uniform(-1.0, 1.0, (50, 2)).astype(np.float32)
-            np.testing.assert_array_equal(acting_noise(of, 50)(5, number), noise)
-            np.testing.assert_array_equal(random_actions(of, 50)(5, number), actions)
+            np.testing.assert_array_equal(acting_noise(of, 50, "white")(5, number), noise)
+            np.testing.assert_array_equal(random_actions(of, 50, "white")(5, number), actions)
+
+    def test_lanes_of_one_seed_draw_the_same_and_white_ones_what_they_always_did(self):
+        """Two agents of one seed and one of another, in two lanes each, the first of them white."""
+        two = replace(behaviour("ar1"), num_lanes=2, num_white_lanes=1)
+        for is_random, colours in ((True, random_actions), (False, acting_noise)):
+            noise = LaneNoise(two, [3, 3, 3, 3, 8, 8], 50).draw(7, is_random)
+            for seed, lanes in ((3, (0, 2)), (8, (4,))):
+                for lane in lanes:
+                    np.testing.assert_array_equal(noise[lane], colours(two, 50, "white")(seed, 7))
+                    np.testing.assert_array_equal(noise[lane + 1], colours(two, 50, "ar1")(seed, 7))
 
     @pytest.mark.parametrize("colour", ["ar1", "pink"])
     def test_random_actions_are_uniform_and_follow_each_other(self, colour: Colour):
-        draw = random_actions(behaviour(colour), 50)
+        draw = random_actions(behaviour(colour), 50, colour)
         actions = np.concatenate([draw(seed, number) for seed in range(20) for number in range(20)])
         assert actions.dtype == np.float32
         assert 0.99 < np.abs(actions).max() <= 1.0

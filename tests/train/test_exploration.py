@@ -14,9 +14,11 @@ from qpensieve.learning.noise import random_actions
 from qpensieve.presets import default_config
 from qpensieve.train.collect import Collector
 from qpensieve.train.crew import Crew
+from tests.train.kill_run import TINY
 from tests.train.test_crew import BLOCK, SEEDS, assert_same_block, behaviour_of, some_parameters
 from tests.train.test_trainer import Trainer, advance_to, assert_same_state, tiny
 
+RUN = ("steps", "random_steps", "block", "eval_period", "log_period", "parameters_period", "hidden", "batch_size")
 CORRELATED: dict[str, Any] = {"random_noise": "pink", "noise": "ar1", "noise_correlation": 0.9}
 
 
@@ -74,6 +76,19 @@ def test_noise_that_means_nothing_is_refused(algo: str, changes: dict[str, Any],
     assert complaint in str(refusal.value)
 
 
+@pytest.mark.parametrize("noise_for", ["both", "helper"])
+def test_the_helper_of_hybrid_sac_may_explore_alone(noise_for: str):
+    """The SAC then has the random phase of the SAC that it is compared with, the helper always its own."""
+    settings = {"seeds": 1, "preferences": ("0.9,0.1",), "random_noise": "ar1"} | {name: TINY[name] for name in RUN}
+    rows = {}
+    for algo, changes in (("hybrid-sac", {"noise_for": noise_for}), ("sac", {}), ("sac", {"random_noise": "white"})):
+        trainer = Trainer(override(default_config("DST2d", algo), settings | changes))
+        rows[algo, changes.get("random_noise", "ar1")] = trainer.advance()
+    own, helper = rows["hybrid-sac", "ar1"]
+    np.testing.assert_array_equal(own, rows["sac", "white" if noise_for == "helper" else "ar1"][0])
+    np.testing.assert_array_equal(helper, rows["sac", "ar1"][0])
+
+
 @pytest.mark.parametrize("algo", ["qpensieve", "mosac", "sac", "hybrid-sac", "cnder"])
 def test_every_method_with_continuous_actions_takes_it(algo: str):
     config = override(default_config("DST2d", algo), CORRELATED)
@@ -84,7 +99,7 @@ def test_every_method_with_continuous_actions_takes_it(algo: str):
 def share_that_finds(treasure: float, colour: Colour, num_seeds: int, steps: int = 10_000) -> tuple[float, float]:
     """Share of random phases on DST2d that see a treasure, and how often they do in the mean; nothing is learned."""
     lanes = make_lanes("DST2d", num_seeds, list(range(num_seeds)), LaneOptions(num_threads=1))
-    draw = random_actions(replace(behaviour_of("DST2d"), exploration=Exploration(random=colour)), 50)
+    draw = random_actions(behaviour_of("DST2d"), 50, colour)
     found = np.zeros(num_seeds, np.int64)
     lanes.reset()
     for number in range(steps // 50):

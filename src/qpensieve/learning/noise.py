@@ -22,17 +22,44 @@ BlockNoise = Callable[[int, int], Float32[np.ndarray, "K c"]]
 """(seed, number of the block) -> noise of its steps."""
 
 
-def random_actions(behaviour: Behaviour, block: int) -> BlockNoise:
-    """Actions before learning starts: uniform, with the correlation in time that the behaviour asks for."""
-    colour = behaviour.exploration.random
+class LaneNoise:
+    """What the lanes of some agents draw for their blocks.
+
+    Lanes of one seed and one colour have the same draws: each agent behaves as if it were alone.
+
+    Args:
+        behaviour: How agents act.
+        seeds: Seed of each lane, agent by agent.
+        block: Steps of a block.
+    """
+
+    def __init__(self, behaviour: Behaviour, seeds: list[int], block: int):
+        asked, num_white = behaviour.exploration, behaviour.num_white_lanes
+        is_white = [lane % behaviour.num_lanes < num_white for lane in range(len(seeds))]
+        self._lanes = list(zip(seeds, is_white, strict=True))
+        self._random = {
+            white: random_actions(behaviour, block, "white" if white else asked.random) for white in set(is_white)
+        }
+        self._acting = {
+            white: acting_noise(behaviour, block, "white" if white else asked.acting) for white in set(is_white)
+        }
+
+    def draw(self, number: int, is_random: bool) -> Float32[np.ndarray, "lane K c"]:
+        """The noise of block `number`: random actions, or what policies explore with."""
+        sources = self._random if is_random else self._acting
+        drawn = {lane: sources[lane[1]](lane[0], number) for lane in set(self._lanes)}
+        return np.stack([drawn[lane] for lane in self._lanes])
+
+
+def random_actions(behaviour: Behaviour, block: int, colour: Colour) -> BlockNoise:
+    """Actions before learning starts: uniform, each anew or correlated in time."""
     if colour == "white":
         return lambda seed, number: behaviour.acting.draw_actions(generator(seed, Purpose.RANDOM_ACTION, number), block)
     return _Cut(behaviour, colour, Purpose.RANDOM_SEQUENCE, block, uniform)
 
 
-def acting_noise(behaviour: Behaviour, block: int) -> BlockNoise:
-    """Noise to explore with: what the policy takes, with the correlation in time that the behaviour asks for."""
-    colour = behaviour.exploration.acting
+def acting_noise(behaviour: Behaviour, block: int, colour: Colour) -> BlockNoise:
+    """Noise to explore with: what the policy takes, each anew or correlated in time."""
     if colour == "white":
         return lambda seed, number: behaviour.acting.draw_noise(generator(seed, Purpose.NOISE, number), block)
     return _Cut(behaviour, colour, Purpose.NOISE_SEQUENCE, block, lambda x: x)

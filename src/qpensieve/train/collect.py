@@ -16,7 +16,7 @@ from qpensieve.envs.base import Lanes
 from qpensieve.envs.simulator import State
 from qpensieve.host_types import Behaviour, Explorer, Parameters
 from qpensieve.learning.acting import AGENTS_PER_THREAD, SharedPolicy
-from qpensieve.learning.noise import acting_noise, random_actions
+from qpensieve.learning.noise import LaneNoise
 from qpensieve.learning.streams import Purpose, generator
 from qpensieve.machine import available_cores
 from qpensieve.preferences import Sampler, draw_preferences
@@ -146,7 +146,7 @@ class Collector(PastPreferences):
         self.lanes, self._seeds, self._block = lanes, seeds, block
         self._acting, self._lanes_per_agent = behaviour.acting, behaviour.num_lanes
         self._columns = columns_of(lanes.spec, behaviour.acting)
-        self._random_actions, self._noise = random_actions(behaviour, block), acting_noise(behaviour, block)
+        self._noise = LaneNoise(behaviour, seeds, block)
         self._preferences = np.zeros((len(seeds), lanes.spec.num_objectives), np.float32)
         # An agent with its own preference gets none from outside in its first lane.
         has_own = behaviour.has_own_preferences
@@ -194,7 +194,7 @@ class Collector(PastPreferences):
             number: Number of the block.
             into: Where to write it. None: new arrays.
         """
-        noise = self._draw_noise(number, is_random=policy is None)
+        noise = self._noise.draw(number, is_random=policy is None)
         block = into or Collected.empty(len(self._seeds), self._block, self._columns)
         lanes, preferences, decode = self.lanes, self._preferences, self._acting.decode
         by_agent = lambda x: x.reshape(-1, self._lanes_per_agent, *x.shape[1:])
@@ -221,9 +221,3 @@ class Collector(PastPreferences):
         self.lanes.close()
         if self._pool is not None:
             self._pool.shutdown()
-
-    def _draw_noise(self, number: int, is_random: bool) -> Float32[np.ndarray, "lane K c"]:
-        draw = self._random_actions if is_random else self._noise
-        # Lanes of one seed have the same draws: each agent behaves as if it were alone.
-        of_seed = {seed: draw(seed, number) for seed in set(self._seeds)}
-        return np.stack([of_seed[seed] for seed in self._seeds])
