@@ -40,6 +40,7 @@ export class Front {
     this.pair = [0, 1];
     this.focused = 0;
     this.marks = [];
+    this.beyond = [];
     this.data = null;
     onWidth(box, (width) => {
       this.width = width;
@@ -59,6 +60,7 @@ export class Front {
   show(data) {
     const known = this.data?.objectives.join() === data.objectives.join();
     this.data = this.thin(data);
+    this.beyond = [];
     if (!known) {
       this.marks = [];
       this.mode = data.objectives.length > 3 ? "all" : "pair";
@@ -120,7 +122,7 @@ export class Front {
     const { preferences, returns, labels, exact, archive } = this.data;
     const [i, j] = this.pair;
     // The start of every episode, (0, 0), is in the picture: the return grows from there.
-    const all = [...returns, ...(exact ?? []), ...(archive ?? []), returns[0]?.map(() => 0) ?? [0, 0]];
+    const all = [...returns, ...(exact ?? []), ...(archive ?? []), labels.map(() => 0), ...this.beyond];
     const x = { span: span(all.map((point) => point[i])) };
     const y = { span: span(all.map((point) => point[j])) };
     x.at = scale(x.span, [this.frame.left, this.frame.right]);
@@ -150,7 +152,7 @@ export class Front {
     const { preferences, returns, objectives } = this.data;
     const { left, right, top, bottom } = { ...this.frame, left: 34, right: this.width - 34, top: 24, bottom: this.height - 54 };
     const columns = objectives.map((name, o) => {
-      const values = [...returns.map((point) => point[o]), 0].filter(Number.isFinite);
+      const values = [...[...returns, ...this.beyond].map((point) => point[o]), 0].filter(Number.isFinite);
       const range = [Math.min(...values), Math.max(...values)];
       if (range[0] === range[1]) range[1] += 1;
       return { name, range, x: left + ((right - left) * o) / (objectives.length - 1), at: scale(range, [bottom, top]) };
@@ -210,11 +212,22 @@ export class Front {
   mark(marks) {
     this.marks = marks;
     if (!this.layer) return;
+    this.layer.classList.toggle("two", marks.length > 1);
     while (this.layers.length < marks.length) this.layers.push(this.addLayer(this.layers.length));
     this.layers.forEach((layer, i) => {
       layer.group.style.display = i < marks.length ? "" : "none";
-      if (marks[i]) this.place && this.putMark(layer, marks[i]);
+      if (marks[i]) this.putMark(layer, marks[i]);
     });
+  }
+
+  holds([x, y]) {
+    return x >= this.frame.left - 1 && x <= this.frame.right + 1 && y >= this.frame.top - 1 && y <= this.frame.bottom + 1;
+  }
+
+  /** An episode went beyond all that was evaluated: the axes go a fifth further, so that they need not at once again. */
+  widen(returns) {
+    this.beyond = [returns.map((x) => 1.2 * x)];
+    this.draw();
   }
 
   addLayer(side) {
@@ -234,12 +247,14 @@ export class Front {
     const at = nearest(preferences, lam);
     const expected = reached[at];
     if (this.mode === "all") {
+      if (!this.place(returns).every(([, y]) => y > this.frame.top && y < this.height - 44)) return this.widen(returns);
       set(promise, { d: expected ? path(this.place(expected)) : "" });
       set(trail, { d: path(this.place(returns)) });
       for (const mark of [head, ring, way]) mark.style.display = "none";
       return;
     }
     const here = this.place(returns);
+    if (!this.holds(here)) return this.widen(returns);
     set(trail, { d: path([...points.map(this.place), here]) });
     set(head, { cx: here[0].toFixed(1), cy: here[1].toFixed(1) });
     ring.style.display = way.style.display = expected ? "" : "none";

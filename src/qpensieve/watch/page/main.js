@@ -34,7 +34,7 @@ class Watch {
     this.dial = new Dial(byId("dial-box"), (lam) => this.prefer(lam));
     this.front = new Front({ box: byId("front"), tools: byId("front-tools"), caption: byId("front-caption") }, (lam) => this.prefer(lam));
     this.bars = new Bars(byId("bars"));
-    this.episodes = new Episodes({ table: byId("episodes-table"), body: byId("episodes"), head: byId("episodes-head"), empty: byId("no-episodes") });
+    this.episodes = new Episodes({ table: byId("episodes-box"), body: byId("episodes"), head: byId("episodes-head"), empty: byId("no-episodes") });
     this.learning = new Learning((at) => this.connection.send({ side: this.sides.chosen, at }));
     this.waiting = [];
     /** Milliseconds from a turn of the dial to the first picture that knows of it. */
@@ -69,7 +69,7 @@ class Watch {
       ready: () => sides.ready(event),
       ground: () => sides.at(event.side)?.stage.ground(event.shapes),
       state: () => sides.state(event),
-      episode: () => this.episodes.add(event),
+      episode: () => this.episodes.add(event, sides.runs[event.run].objectives),
       run: () => sides.renew(event.index, event.run),
       refused: () => this.controls.notice(`Refused: ${event.reason}`),
       failed: () => sides.at(event.side)?.stage.say(`The simulation stopped: ${event.reason} “Restart” begins it again.`),

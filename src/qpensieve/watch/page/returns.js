@@ -56,32 +56,39 @@ export class Bars {
 export class Episodes {
   constructor({ table, body, head, empty }) {
     Object.assign(this, { table, body, head, empty });
+    this.past = [];
   }
 
+  /** Shows the episodes of these objectives; with two sides each says whose it was. */
   build(objectives, sides) {
     const key = JSON.stringify([objectives, sides]);
     if (key === this.key) return;
-    this.key = key;
-    const columns = [...(sides > 1 ? [""] : []), "Preference, %", ...objectives, "Steps", "End"];
+    Object.assign(this, { key, sides, names: objectives.join() });
+    const columns = [...(sides > 1 ? ["Side"] : []), "Preference, %", ...objectives, "Steps", "End"];
     this.head.replaceChildren(html("tr", {}, ...columns.map((name) => html("th", { scope: "col" }, name))));
-    if (sides < 2 || this.width !== objectives.length) this.body.replaceChildren();
-    this.width = objectives.length;
-    this.sides = sides;
+    this.body.replaceChildren(...this.past.filter(({ names }) => names === this.names).map(({ event }) => this.row(event)));
     this.fill();
   }
 
-  add({ side, w, returns, steps, ended, is_mixed: isMixed, sampled }) {
-    if (w.length !== this.width) return;
+  add(event, objectives) {
+    const names = objectives.join();
+    this.past.unshift({ event, names });
+    this.past.length = Math.min(this.past.length, EPISODES_KEPT);
+    if (names !== this.names) return;
+    this.body.prepend(this.row(event));
+    if (this.body.rows.length > EPISODES_KEPT) this.body.rows[EPISODES_KEPT].remove();
+    this.fill();
+  }
+
+  row({ side, w, returns, steps, ended, is_mixed: isMixed, sampled }) {
     const cells = [
       ...(this.sides > 1 ? [html("td", {}, html("span", { class: `badge side-${side}` }, "AB"[side]))] : []),
       html("td", { class: "lam" }, percents(w) + (isMixed ? " *" : "") + (sampled ? " ~" : "")),
       ...returns.map((x) => html("td", {}, number(x))),
       html("td", {}, String(steps)),
-      html("td", { class: `end ${ended}` }, ENDS[ended] ?? ended),
+      html("td", { class: "end" }, ENDS[ended] ?? ended),
     ];
-    this.body.prepend(html("tr", {}, ...cells));
-    while (this.body.rows.length > EPISODES_KEPT) this.body.rows[EPISODES_KEPT].remove();
-    this.fill();
+    return html("tr", {}, ...cells);
   }
 
   fill() {
