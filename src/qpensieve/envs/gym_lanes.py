@@ -13,19 +13,26 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int
 
 from qpensieve.envs.history import History, episode_seeds, replay
-from qpensieve.envs.simulator import EnvError, Index, Simulator, State, Streams
-from qpensieve.envs.sources import EnvFactory, EnvSource, name_of, resolve
+from qpensieve.envs.simulator import DEFAULT_OPTIONS, EnvError, Index, LaneOptions, Simulator, State, Streams
+from qpensieve.envs.sources import PICTURES, EnvFactory, EnvSource, drawable, name_of, resolve
 from qpensieve.envs.spaces import describe, foreign_error
 
 
-def make_simulator(source: EnvSource, num_lanes: int, num_workers: int = 0, first_lane: int = 0) -> Simulator:
-    """A `GymSimulator` of `source`, or a `WorkerSimulator` that spreads its lanes over `num_workers` processes."""
+def make_simulator(source: EnvSource, num_lanes: int, options: LaneOptions = DEFAULT_OPTIONS) -> Simulator:
+    """A `GymSimulator` of `source`, or a `WorkerSimulator` that spreads its lanes over worker processes.
+
+    Args:
+        source: A factory or its name.
+        num_lanes: How many lanes.
+        options: Of these, `num_workers`, `first_lane` and `is_drawn` are used here.
+    """
     # Imported here: workers hold GymSimulators, so their module imports this one.
     from qpensieve.envs.workers import WorkerSimulator
 
-    if num_workers == 0:
-        return GymSimulator(resolve(source), num_lanes, name_of(source), first_lane)
-    return WorkerSimulator(resolve(source), num_lanes, num_workers, name_of(source), first_lane)
+    if options.num_workers == 0:
+        factory = drawable(source) if options.is_drawn else resolve(source)
+        return GymSimulator(factory, num_lanes, name_of(source), options.first_lane)
+    return WorkerSimulator(resolve(source), num_lanes, options.num_workers, name_of(source), options.first_lane)
 
 
 class GymSimulator:
@@ -83,9 +90,15 @@ class GymSimulator:
         """Like `restore`, but without comparing the outcome with the saved observations."""
         replay(state, self.start, self.advance)
 
+    @property
+    def render_fps(self) -> float | None:
+        """Steps of a second in real time, where the environment says."""
+        fps = (self._envs[0].metadata or {}).get("render_fps")
+        return float(fps) if isinstance(fps, int | float) and 0.1 <= fps <= 1000 else None
+
     def render(self, lane: int) -> np.ndarray:
         env = self._envs[lane]
-        if env.render_mode != "rgb_array":
+        if env.render_mode != PICTURES:
             how = 'use a factory that makes it with render_mode="rgb_array"'
             raise RuntimeError(f"{self._name}: cannot draw, the environment has render_mode={env.render_mode!r}; {how}")
         return np.asarray(env.render())
