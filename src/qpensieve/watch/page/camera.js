@@ -47,6 +47,11 @@ export class Camera {
     point.forEach((x, i) => (this.target[i] += (x - this.target[i]) * (i === 2 ? share / 4 : share)));
   }
 
+  /** Height of the horizon in the picture, from -1 below to 1 above. */
+  get horizon() {
+    return Math.tan(-this.elevation * RAD) / Math.tan(FIELD_OF_VIEW / 2);
+  }
+
   /** Eye and the 4x4 matrix from world to clip space, column by column. */
   look(aspect) {
     const [azimuth, elevation] = [this.azimuth * RAD, this.elevation * RAD];

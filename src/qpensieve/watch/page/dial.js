@@ -150,7 +150,7 @@ function paintTriangle(canvas) {
     for (let x = 0; x < WIDTH; x++) {
       const shares = toShares([x + 0.5, y + 0.5]);
       // A little beyond the edge, which the outline covers: no steps are seen.
-      if (shares.some((s) => s < -0.006)) continue;
+      if (shares.some((s) => s < -0.003)) continue;
       picture.data.set([...channelsOf(normalised(shares)), 255], 4 * (y * WIDTH + x));
     }
   }

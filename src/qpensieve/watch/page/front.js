@@ -122,9 +122,9 @@ export class Front {
     const { preferences, returns, labels, exact, archive } = this.data;
     const [i, j] = this.pair;
     // The start of every episode, (0, 0), is in the picture: the return grows from there.
-    const all = [...returns, ...(exact ?? []), ...(archive ?? []), labels.map(() => 0), ...this.beyond];
-    const x = { span: span(all.map((point) => point[i])) };
-    const y = { span: span(all.map((point) => point[j])) };
+    const [low, high] = this.limits;
+    const x = { span: span([low[i], high[i]]) };
+    const y = { span: span([low[j], high[j]]) };
     x.at = scale(x.span, [this.frame.left, this.frame.right]);
     y.at = scale(y.span, [this.frame.bottom, this.frame.top]);
     this.place = (point) => [x.at(point[i]), y.at(point[j])];
@@ -151,10 +151,9 @@ export class Front {
   drawAll() {
     const { preferences, returns, objectives } = this.data;
     const { left, right, top, bottom } = { ...this.frame, left: 34, right: this.width - 34, top: 24, bottom: this.height - 54 };
+    const [least, most] = this.limits;
     const columns = objectives.map((name, o) => {
-      const values = [...[...returns, ...this.beyond].map((point) => point[o]), 0].filter(Number.isFinite);
-      const range = [Math.min(...values), Math.max(...values)];
-      if (range[0] === range[1]) range[1] += 1;
+      const range = [least[o], most[o] === least[o] ? least[o] + 1 : most[o]];
       return { name, range, x: left + ((right - left) * o) / (objectives.length - 1), at: scale(range, [bottom, top]) };
     });
     this.place = (point) => columns.map(({ x, at }, o) => [x, at(point[o])]);
@@ -212,6 +211,7 @@ export class Front {
   mark(marks) {
     this.marks = marks;
     if (!this.layer) return;
+    this.widen(marks);
     this.layer.classList.toggle("two", marks.length > 1);
     while (this.layers.length < marks.length) this.layers.push(this.addLayer(this.layers.length));
     this.layers.forEach((layer, i) => {
@@ -220,14 +220,23 @@ export class Front {
     });
   }
 
-  holds([x, y]) {
-    return x >= this.frame.left - 1 && x <= this.frame.right + 1 && y >= this.frame.top - 1 && y <= this.frame.bottom + 1;
+  /** Where an episode went beyond all that was evaluated, the axes go further still: they need not at once again. */
+  widen(marks) {
+    const [low, high] = this.limits;
+    const out = marks.filter(({ returns }) => returns.some((x, o) => x < low[o] || x > high[o]));
+    if (!out.length) return;
+    this.beyond.push(...out.map(({ returns }) => returns.map((x) => 1.2 * x)));
+    const rows = this.data.objectives.map((_, o) => this.beyond.map((point) => point[o]));
+    this.beyond = [rows.map((row) => Math.min(...row)), rows.map((row) => Math.max(...row))];
+    this.draw();
   }
 
-  /** An episode went beyond all that was evaluated: the axes go a fifth further, so that they need not at once again. */
-  widen(returns) {
-    this.beyond = [returns.map((x) => 1.2 * x)];
-    this.draw();
+  /** Least and most of each objective that the axes reach. */
+  get limits() {
+    const { returns, exact, archive, objectives } = this.data;
+    const all = [...returns, ...(exact ?? []), ...(archive ?? []), objectives.map(() => 0), ...this.beyond];
+    const rows = objectives.map((_, o) => all.map((point) => point[o]).filter(Number.isFinite));
+    return [rows.map((row) => Math.min(...row)), rows.map((row) => Math.max(...row))];
   }
 
   addLayer(side) {
@@ -247,14 +256,12 @@ export class Front {
     const at = nearest(preferences, lam);
     const expected = reached[at];
     if (this.mode === "all") {
-      if (!this.place(returns).every(([, y]) => y > this.frame.top && y < this.height - 44)) return this.widen(returns);
       set(promise, { d: expected ? path(this.place(expected)) : "" });
       set(trail, { d: path(this.place(returns)) });
       for (const mark of [head, ring, way]) mark.style.display = "none";
       return;
     }
     const here = this.place(returns);
-    if (!this.holds(here)) return this.widen(returns);
     set(trail, { d: path([...points.map(this.place), here]) });
     set(head, { cx: here[0].toFixed(1), cy: here[1].toFixed(1) });
     ring.style.display = way.style.display = expected ? "" : "none";

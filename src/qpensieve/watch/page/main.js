@@ -69,7 +69,7 @@ class Watch {
       ready: () => sides.ready(event),
       ground: () => sides.at(event.side)?.stage.ground(event.shapes),
       state: () => sides.state(event),
-      episode: () => this.episodes.add(event, sides.runs[event.run].objectives),
+      episode: () => this.episodes.add(event, sides.runs[event.run]),
       run: () => sides.renew(event.index, event.run),
       refused: () => this.controls.notice(`Refused: ${event.reason}`),
       failed: () => sides.at(event.side)?.stage.say(`The simulation stopped: ${event.reason} “Restart” begins it again.`),
@@ -97,7 +97,7 @@ class Watch {
     this.dial.set(side.lam);
     const alike = sides.alike();
     this.bars.build(objectives, alike.length);
-    this.episodes.build(objectives, sides.open.length);
+    this.episodes.build(run, sides.open.length);
     this.panels();
   }
 

@@ -59,22 +59,21 @@ export class Episodes {
     this.past = [];
   }
 
-  /** Shows the episodes of these objectives; with two sides each says whose it was. */
-  build(objectives, sides) {
-    const key = JSON.stringify([objectives, sides]);
+  /** Shows the episodes of the run's domain; with two sides each says whose it was. */
+  build({ domain, objectives }, sides) {
+    const key = JSON.stringify([domain, objectives, sides]);
     if (key === this.key) return;
-    Object.assign(this, { key, sides, names: objectives.join() });
+    Object.assign(this, { key, sides, domain });
     const columns = [...(sides > 1 ? ["Side"] : []), "Preference, %", ...objectives, "Steps", "End"];
     this.head.replaceChildren(html("tr", {}, ...columns.map((name) => html("th", { scope: "col" }, name))));
-    this.body.replaceChildren(...this.past.filter(({ names }) => names === this.names).map(({ event }) => this.row(event)));
+    this.body.replaceChildren(...this.past.filter((each) => each.domain === domain).map(({ event }) => this.row(event)));
     this.fill();
   }
 
-  add(event, objectives) {
-    const names = objectives.join();
-    this.past.unshift({ event, names });
+  add(event, { domain }) {
+    this.past.unshift({ event, domain });
     this.past.length = Math.min(this.past.length, EPISODES_KEPT);
-    if (names !== this.names) return;
+    if (domain !== this.domain) return;
     this.body.prepend(this.row(event));
     if (this.body.rows.length > EPISODES_KEPT) this.body.rows[EPISODES_KEPT].remove();
     this.fill();

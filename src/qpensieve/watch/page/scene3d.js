@@ -80,19 +80,21 @@ void main() {
   pixel = vec4(mix(floorColour, haze, far), 1.0);
 }`;
 
+// The sky begins at the horizon with the haze that the floor ends in.
 const SKY_VERTEX = `#version 300 es
 layout(location = 0) in vec2 corner;
-uniform vec3 haze, zenith;
-out vec3 colour;
+out float height;
 void main() {
-  colour = mix(haze, zenith, smoothstep(-0.2, 1.0, corner.y));
+  height = corner.y;
   gl_Position = vec4(corner, 0.999, 1.0);
 }`;
 const SKY_FRAGMENT = `#version 300 es
 precision mediump float;
-in vec3 colour;
+in float height;
+uniform vec3 haze, zenith;
+uniform float horizon;
 out vec4 pixel;
-void main() { pixel = vec4(colour, 1.0); }`;
+void main() { pixel = vec4(mix(haze, zenith, clamp((height - horizon) * 1.1, 0.0, 1.0)), 1.0); }`;
 
 const THEMES = {
   light: {
@@ -234,6 +236,7 @@ export class Scene3d {
     gl.useProgram(this.sky.program);
     gl.uniform3fv(this.sky.at.haze, colours.haze);
     gl.uniform3fv(this.sky.at.zenith, colours.zenith);
+    gl.uniform1f(this.sky.at.horizon, this.camera.horizon);
     this.drawMesh(this.square);
   }
 

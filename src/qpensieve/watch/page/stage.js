@@ -21,7 +21,7 @@ const KEYS = {
 };
 
 // Robots that live in a plane are seen from the side, others from a corner and above.
-const fromTheSide = { azimuth: 90, elevation: -10, distance: 6 };
+const fromTheSide = { azimuth: 90, elevation: -11, distance: 5.6 };
 const fromAbove = { azimuth: 60, elevation: -26, distance: 7.5 };
 
 export class Stage {

@@ -6,7 +6,7 @@
 const KEPT = 40;
 const SLOW_SECONDS = 0.06;
 const GLIDE_SECONDS = 0.16;
-const MOST_WAIT = 0.07;
+const MOST_WAIT = 0.045;
 
 /** Mixes two payloads into `out`; how is the scene's matter: quaternions, angles and lengths mix differently. */
 export class Timeline {
