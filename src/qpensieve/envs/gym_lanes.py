@@ -13,26 +13,22 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int
 
 from qpensieve.envs.history import History, episode_seeds, replay
-from qpensieve.envs.simulator import DEFAULT_OPTIONS, EnvError, Index, LaneOptions, Simulator, State, Streams
+from qpensieve.envs.simulator import EnvError, Index, Simulator, State, Streams
 from qpensieve.envs.sources import PICTURES, EnvFactory, EnvSource, drawable, name_of, resolve
 from qpensieve.envs.spaces import describe, foreign_error
 
 
-def make_simulator(source: EnvSource, num_lanes: int, options: LaneOptions = DEFAULT_OPTIONS) -> Simulator:
-    """A `GymSimulator` of `source`, or a `WorkerSimulator` that spreads its lanes over worker processes.
-
-    Args:
-        source: A factory or its name.
-        num_lanes: How many lanes.
-        options: Of these, `num_workers`, `first_lane` and `is_drawn` are used here.
-    """
+def make_simulator(
+    source: EnvSource, num_lanes: int, num_workers: int = 0, first_lane: int = 0, is_drawn: bool = False
+) -> Simulator:
+    """A `GymSimulator` of `source`, or a `WorkerSimulator` that spreads its lanes over `num_workers` processes."""
     # Imported here: workers hold GymSimulators, so their module imports this one.
     from qpensieve.envs.workers import WorkerSimulator
 
-    if options.num_workers == 0:
-        factory = drawable(source) if options.is_drawn else resolve(source)
-        return GymSimulator(factory, num_lanes, name_of(source), options.first_lane)
-    return WorkerSimulator(resolve(source), num_lanes, options.num_workers, name_of(source), options.first_lane)
+    if num_workers == 0:
+        factory = drawable(source) if is_drawn else resolve(source)
+        return GymSimulator(factory, num_lanes, name_of(source), first_lane)
+    return WorkerSimulator(resolve(source), num_lanes, num_workers, name_of(source), first_lane)
 
 
 class GymSimulator:

@@ -34,7 +34,9 @@ def is_water(row: int, column: int) -> bool:
 
 def sea_scene() -> PlaneScene:
     """The map from above, x to the right along its columns, y down along its rows, with one boat."""
-    return PlaneScene((0.0, 0.0, SIZE, SIZE), True, (Shape("disc", "boat", radius=BOAT_RADIUS, name="boat"),))
+    return PlaneScene(
+        (0.0, 0.0, float(SIZE), float(SIZE)), True, (Shape("disc", "boat", radius=BOAT_RADIUS, name="boat"),)
+    )
 
 
 def draw_sea(radius: float | None = None) -> tuple[Shape, ...]:

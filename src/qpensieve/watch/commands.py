@@ -78,7 +78,8 @@ def can_open() -> bool:
 
 def _listen(port: int | None) -> socket.socket:
     """The socket to serve on; ValueError where the port cannot be had."""
-    from qpensieve.watch.server import HOST, bind
+    from qpensieve.watch.guard import HOST
+    from qpensieve.watch.server import bind
 
     if port is not None and not 0 <= port <= 65535:
         raise ValueError(f"port must be from 0 to 65535, got {port}")

@@ -72,9 +72,8 @@ def sequence_of(text: str) -> tuple[int, int | None]:
         named: Mapping[str, Any] = said if isinstance(said, dict) else {}
     except (ValueError, RecursionError):
         named = {}
-    side, seq = named.get("side"), named.get("seq")
-    is_side, is_seq = type(side) is int and 0 <= side < SIDES, type(seq) is int and 0 <= seq < SEQ_LIMIT
-    return (side if is_side else 0), (seq if is_seq else None)
+    is_number = lambda name, limit: type(named.get(name)) is int and 0 <= named[name] < limit
+    return (named["side"] if is_number("side", SIDES) else 0), (named["seq"] if is_number("seq", SEQ_LIMIT) else None)
 
 
 def preference(w: tuple[float, ...], num_objectives: int) -> tuple[float, ...]:

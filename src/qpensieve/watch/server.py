@@ -6,42 +6,32 @@ page's files, which were listed when the server started.
 
 import asyncio
 import contextlib
-import hmac
 import json
 import secrets
 import socket
 import threading
-import time
-from collections import deque
 from collections.abc import Iterator, Sequence
 from importlib import resources
-from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route, WebSocketRoute
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from qpensieve.watch import messages
-from qpensieve.watch.messages import Command, RefusedError
+from qpensieve.watch.connection import TOO_LONG, TOO_MANY, Connection, Outbox
+from qpensieve.watch.guard import HOST, Guard
 from qpensieve.watch.runs import WatchedRun
-from qpensieve.watch.simulation import Simulation
 
-HOST = "127.0.0.1"
 TOKEN_BYTES = 24
 MOST_CLIENTS = 8
 """Pages that may be open at a time."""
-MOST_A_SECOND = 240
-"""Messages of one page in a second: twice what a dial that is dragged sends."""
 FOLLOW_SECONDS = 2.0
 """How often a growing run is looked at."""
-MOST_WAITING = 30
-"""Frames that wait for a slow page; the oldest are dropped, events never."""
-CLOSED_POLICY, CLOSED_TOO_BIG, CLOSED_FULL = 1008, 1009, 1013
-"""Codes that a WebSocket is closed with."""
+FULL = 1013
+"""Code that a WebSocket is closed with where there are too many pages."""
 TYPES = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",
@@ -49,84 +39,6 @@ TYPES = {
     ".svg": "image/svg+xml",
     ".png": "image/png",
 }
-
-
-class Guard:
-    """Lets through what comes from this machine's own page: the right Host, Origin and token, and reads only.
-
-    Args:
-        app: Where it leads.
-        token: What every address begins with.
-        port: Of the server.
-    """
-
-    def __init__(self, app: ASGIApp, token: str, port: int):
-        self._app, self._token = app, token
-        self._hosts = tuple(f"{name}:{port}" for name in (HOST, "localhost"))
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] not in ("http", "websocket"):
-            await self._app(scope, receive, send)
-            return
-        headers = [(name.lower(), value.decode("latin-1")) for name, value in scope["headers"]]
-        host = self._only(headers, b"host")
-        problem = self._problem(scope, headers, host)
-        if problem is None:
-            _, _, rest = scope["path"].removeprefix("/").partition("/")
-            inner = {**scope, "path": f"/{rest}", "root_path": ""}
-            inner.pop("raw_path", None)
-            await self._app(inner, receive, _with_headers(send, host) if scope["type"] == "http" else send)
-        elif scope["type"] == "http":
-            status, reason = problem
-            await PlainTextResponse(reason, status)(scope, receive, _with_headers(send, self._hosts[0]))
-        else:
-            await receive()
-            await send({"type": "websocket.close", "code": CLOSED_POLICY, "reason": problem[1]})
-
-    @staticmethod
-    def _only(headers: list[tuple[bytes, str]], name: bytes) -> str:
-        """The value of a header that is there once; empty where it is missing or there twice."""
-        values = [value for key, value in headers if key == name]
-        return values[0] if len(values) == 1 else ""
-
-    def _problem(self, scope: Scope, headers: list[tuple[bytes, str]], host: str) -> tuple[int, str] | None:
-        """Status and reason of a refusal; None: it may pass."""
-        if host not in self._hosts:
-            return 400, f"the Host must be {self._hosts[0]}"
-        origin, has_origin = self._only(headers, b"origin"), any(name == b"origin" for name, _ in headers)
-        if (has_origin or scope["type"] == "websocket") and origin != f"http://{host}":
-            return 403, "the Origin must be this server's own page"
-        given = scope["path"].removeprefix("/").partition("/")[0]
-        if not hmac.compare_digest(given.encode("utf-8", "surrogatepass"), self._token.encode()):
-            return 404, "there is nothing here: use the whole address that qpensieve watch printed"
-        if scope["type"] == "http" and scope["method"] not in ("GET", "HEAD"):
-            return 405, "this server is only read"
-        return None
-
-
-def _with_headers(send: Send, host: str) -> Send:
-    """A `send` that adds what every answer says: nothing but this page's own files may be loaded or may load it."""
-    policy = (
-        f"default-src 'self'; connect-src 'self' ws://{host}; img-src 'self' blob: data:; object-src 'none'; "
-        "frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
-    )
-    added = {
-        "content-security-policy": policy,
-        "x-content-type-options": "nosniff",
-        "x-frame-options": "DENY",
-        "referrer-policy": "no-referrer",
-        "cross-origin-resource-policy": "same-origin",
-        "cross-origin-opener-policy": "same-origin",
-        "cache-control": "no-store",
-    }
-
-    async def sending(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            own = [(name.encode(), value.encode()) for name, value in added.items()]
-            message = {**message, "headers": [*message.get("headers", []), *own]}
-        await send(message)
-
-    return sending
 
 
 def page_files() -> dict[str, tuple[bytes, str]]:
@@ -137,122 +49,6 @@ def page_files() -> dict[str, tuple[bytes, str]]:
         file.name: (file, f".{file.name.rpartition('.')[2]}") for file in sorted(found, key=lambda each: each.name)
     }
     return {name: (file.read_bytes(), TYPES[ending]) for name, (file, ending) in named.items() if ending in TYPES}
-
-
-class Outbox:
-    """What waits to be sent to one page; filled from any thread, emptied by the server's own."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop):
-        self._loop, self._lock = loop, threading.Lock()
-        self._waiting: deque[bytes | dict[str, Any]] = deque()
-        self._frames = 0
-        self._filled = asyncio.Event()
-
-    def put(self, what: bytes | dict[str, Any]) -> None:
-        """Add a frame or an event; the oldest frame makes room for a new one where the page is too slow."""
-        with self._lock:
-            if isinstance(what, bytes):
-                self._frames += 1
-                if self._frames > MOST_WAITING:
-                    self._waiting.remove(next(each for each in self._waiting if isinstance(each, bytes)))
-                    self._frames -= 1
-            self._waiting.append(what)
-        with contextlib.suppress(RuntimeError):  # the server has ended
-            self._loop.call_soon_threadsafe(self._filled.set)
-
-    async def take(self) -> list[bytes | dict[str, Any]]:
-        """All that waits; waits for something."""
-        await self._filled.wait()
-        with self._lock:
-            taken = [*self._waiting]
-            self._waiting.clear()
-            self._frames = 0
-            self._filled.clear()
-        return taken
-
-
-class Rate:
-    """Whether messages come faster than a page would send them."""
-
-    def __init__(self, most: int = MOST_A_SECOND):
-        self._times: deque[float] = deque(maxlen=most)
-
-    def is_exceeded(self) -> bool:
-        now, times = time.monotonic(), self._times
-        is_full = len(times) == times.maxlen and now - times[0] < 1.0
-        times.append(now)
-        return is_full
-
-
-class Connection:
-    """One page: its sides, and what it says."""
-
-    def __init__(self, runs: Sequence[WatchedRun], outbox: Outbox):
-        self._runs, self._outbox, self._rate = runs, outbox, Rate()
-        self._sides: dict[int, Simulation] = {}
-        self._ended: list[Simulation] = []
-        self._open(0, 0)
-
-    def obey(self, text: str) -> int | None:
-        """Do what a message says; returns the code to close with where there were too many or it was too long."""
-        if self._rate.is_exceeded():
-            return CLOSED_POLICY
-        if len(text.encode("utf-8", "surrogatepass")) > messages.LONGEST:
-            return CLOSED_TOO_BIG
-        try:
-            self._do(messages.read(text))
-        except RefusedError as error:
-            self.refuse(*messages.sequence_of(text), str(error))
-        return None
-
-    def refuse(self, side: int, seq: int | None, reason: str) -> None:
-        self._outbox.put({"event": "refused", "side": side, "seq": seq, "reason": reason})
-
-    def _do(self, command: Command) -> None:
-        if command.close:
-            if command.side == 0:
-                raise RefusedError("side 0 stays: only the second side can be closed")
-            self._close(command.side)
-            return
-        if command.open is not None:
-            if command.open >= len(self._runs):
-                raise RefusedError(f"open must be the number of a run below {len(self._runs)}, got {command.open}")
-            self._check(command, self._runs[command.open])
-            self._close(command.side)
-            self._open(command.side, command.open)
-        side = self._sides.get(command.side)
-        if side is None:
-            raise RefusedError(f"side {command.side} is not open")
-        side.send(self._check(command, side.run))
-
-    @staticmethod
-    def _check(command: Command, run: WatchedRun) -> Command:
-        """The message with its preference normalised; refused where it does not fit the run."""
-        if command.seed is not None and command.seed not in run.config.seed_list:
-            numbers = ", ".join(map(str, run.config.seed_list))
-            raise RefusedError(f"seed must be one of {numbers}, got {command.seed}")
-        if isinstance(command.at, int) and command.at not in (there := run.policies.steps):
-            raise RefusedError(f"at must be one of {', '.join(map(str, there))}, got {command.at}")
-        if command.w is None:
-            return command
-        values = {**vars(command), "w": messages.preference(command.w, run.spec.num_objectives)}
-        return Command(**values)
-
-    def _open(self, side: int, number: int) -> None:
-        self._sides[side] = Simulation(self._runs[number], number, side, self._outbox.put)
-
-    def _close(self, side: int) -> None:
-        simulation = self._sides.pop(side, None)
-        if simulation is not None:
-            simulation.close()
-            self._ended.append(simulation)
-
-    def close(self) -> None:
-        """End all simulations; returns when their threads have ended."""
-        for side in [*self._sides]:
-            self._close(side)
-        for simulation in self._ended:
-            simulation.join()
 
 
 class Watch:
@@ -289,7 +85,7 @@ class Watch:
     async def _live(self, socket: WebSocket) -> None:
         await socket.accept()
         if self._clients >= MOST_CLIENTS:
-            await socket.close(CLOSED_FULL, f"at most {MOST_CLIENTS} pages at a time: close another one first")
+            await socket.close(FULL, f"at most {MOST_CLIENTS} pages at a time: close another one first")
             return
         self._clients += 1
         outbox = Outbox(asyncio.get_running_loop())
@@ -314,7 +110,7 @@ class Watch:
             if text is None:
                 connection.refuse(0, None, "a message must be JSON text, got bytes")
             elif (code := connection.obey(text)) is not None:
-                reasons = {CLOSED_POLICY: "too many messages", CLOSED_TOO_BIG: "the message is too long"}
+                reasons = {TOO_MANY: "too many messages", TOO_LONG: "the message is too long"}
                 await socket.close(code, reasons[code])
                 return
 
