@@ -47,6 +47,11 @@ export class Camera {
     point.forEach((x, i) => (this.target[i] += (x - this.target[i]) * (i === 2 ? share / 4 : share)));
   }
 
+  /** Equal for two pictures taken from the same place, to a fraction of a pixel. */
+  get key() {
+    return [...(this.target ?? []), this.azimuth, this.elevation, this.distance].map((x) => x.toFixed(3)).join();
+  }
+
   /** Height of the horizon in the picture, from -1 below to 1 above. */
   get horizon() {
     return Math.tan(-this.elevation * RAD) / Math.tan(FIELD_OF_VIEW / 2);

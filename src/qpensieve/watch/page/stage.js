@@ -39,7 +39,7 @@ export class Stage {
   open(run) {
     this.run = run;
     this.frameHead = HEADER + 2 * run.objectives.length + run.scene.action_size;
-    this.latest = this.pose = this.paced = null;
+    this.latest = this.pose = this.paced = this.drawn = null;
     this.trail = new Trail();
     this.scene?.release?.();
     this.canvas = html("canvas", { tabindex: 0, role: "img", "aria-label": `${run.domain}, moving` });
@@ -99,6 +99,7 @@ export class Stage {
   }
 
   ground(shapes) {
+    this.drawn = null;
     this.scene?.ground?.(shapes);
   }
 
@@ -138,8 +139,13 @@ export class Stage {
     }
     const payload = this.timeline.sample(now, speed);
     if (!payload) return -1;
-    this.scene.draw(payload, seconds, theme());
     this.pose = payload;
+    // Where nothing moves, nothing is drawn: a paused page costs nothing.
+    const { canvas, latest } = this;
+    const view = [theme(), canvas.clientWidth, canvas.clientHeight, window.devicePixelRatio, this.scene.camera?.key].join();
+    const same = latest.paused && this.drawn?.frame === latest && this.drawn.view === view;
+    this.drawn = { frame: latest, view };
+    if (!same) this.scene.draw(payload, seconds, theme());
     return this.timeline.seq;
   }
 
