@@ -48,6 +48,7 @@ from qpensieve.train.critic_error import Draw, Sampling
 from qpensieve.train.critic_run import measure_run
 from qpensieve.train.run import Options, Run
 from qpensieve.train.session import DivergedError, EnvFailedError
+from qpensieve.watch import commands as watching
 
 FLAT = (tyro.conf.OmitArgPrefixes, tyro.conf.AvoidSubcommands)
 RunFolder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
@@ -364,6 +365,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "train": _train_help,
     "resume": resume,
     "evaluate": evaluate,
+    "watch": watching.watch,
     "plot": plot,
     "export": export,
     "export-policy": export_policy,

@@ -207,7 +207,7 @@ def make_simulator(domain: EnvSource, num_lanes: int, options: LaneOptions = DEF
     if isinstance(domain, str) and ":" not in domain and _is_unknown(domain):
         raise ValueError(_unknown(domain))
     _refuse_contact_forces(name_of(domain), options)
-    return gym_lanes.make_simulator(domain, num_lanes, options.num_workers, options.first_lane)
+    return gym_lanes.make_simulator(domain, num_lanes, options.num_workers, options.first_lane, options.is_drawn)
 
 
 def find_domain(name: str) -> Domain | None:
