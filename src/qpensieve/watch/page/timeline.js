@@ -25,7 +25,10 @@ export class Timeline {
   /** `frame`: t (seconds of the episode), payload, seq, paused, first; `now` in seconds. */
   push(frame, now, speed) {
     const last = this.frames.at(-1);
-    if (frame.first || (last && (frame.t < last.t || frame.episode !== last.episode))) this.frames = [];
+    // What came before another episode, another speed or a pause says nothing about when the next one should be shown.
+    const anew = frame.first || speed !== this.speed || (last?.paused && !frame.paused);
+    if (anew || (last && (frame.t < last.t || frame.episode !== last.episode))) this.frames = [];
+    this.speed = speed;
     const previous = this.frames.at(-1);
     frame.gap = previous ? (frame.t - previous.t) / speed : 0;
     frame.late = now - frame.t / speed;
