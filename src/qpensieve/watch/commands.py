@@ -15,6 +15,7 @@ import tyro
 
 import qpensieve
 from qpensieve.envs.mujoco import quiet_mujoco
+from qpensieve.train.saved import SavedPolicies
 
 RunFolder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
 PORT = 8765
@@ -61,6 +62,48 @@ def watch(
             ).start()
         with contextlib.suppress(KeyboardInterrupt):
             server.run()
+
+
+def video(  # noqa: PLR0913 (each argument is an option)
+    run: RunFolder,
+    preference: tyro.conf.UseAppendAction[tuple[str, ...]] = (),
+    out: Path | None = None,
+    seed: int | None = None,
+    at: int | None = None,
+    seconds: float = 10.0,
+    steps: int | None = None,
+    fps: float | None = None,
+    width: int = 240,
+    trust: bool = False,
+    quiet: bool = False,
+) -> None:
+    """Write a film of a policy, a panel for each preference, side by side: GIF, or MP4 with imageio-ffmpeg.
+
+    Deterministic actions, in real time, all panels from the same start: that of the seed's first evaluation episode.
+
+    Args:
+        run: The run folder, or the folder of a saved agent.
+        preference: Such as 0.7,0.3: a weight for each objective, in all 1. Again for another panel. Default: those of
+            the paper's learning curves, or every objective the same.
+        out: The file, .gif or .mp4. Default: the name of the run, .gif, in the working folder.
+        seed: Number of the seed. Default: the first.
+        at: Step of a checkpoint or of kept parameters. Default: the newest.
+        seconds: Length; less where all episodes end before.
+        steps: Length in steps of the environment, in place of seconds.
+        fps: Frames of a second. Default: 25, or fewer where the environment has fewer steps.
+        width: Pixels of a panel.
+        trust: Import the code that the run's domain names, though the folder is not your own.
+        quiet: No progress line.
+    """
+    require("video", {"PIL": "pillow"})
+    from qpensieve.watch import direct
+    from qpensieve.watch import video as files
+
+    target = Path(f"{run.resolve().name}.gif") if out is None else out
+    files.check_target(target)
+    with quiet_mujoco():
+        wish = direct.Wish(preference, seed, at, seconds, steps, fps, width)
+        print(files.write(direct.script_of(SavedPolicies(run, trust), wish), target, quiet))
 
 
 def require(command: str, packages: dict[str, str]) -> None:
