@@ -120,6 +120,7 @@ class TestTrain:
         assert (trained / "ours" / "metrics.jsonl").read_bytes() == log
 
 
+@pytest.mark.usefixtures("unrendered")
 class TestResume:
     def test_a_finished_run_is_said_to_be_complete_and_left_as_it_is(
         self, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -176,6 +177,7 @@ class TestResume:
         assert_same_run(folder, trained / "ours")
 
 
+@pytest.mark.usefixtures("unrendered")
 class TestEvaluate:
     def test_a_damaged_checkpoint_costs_no_evaluation(self, trained: Path, tmp_path: Path, capsys: Any):
         folder = tmp_path / "run"
@@ -314,6 +316,7 @@ def test_misspelt_commands_are_refused(capsys: pytest.CaptureFixture[str]):
     assert "resume" in fail(capsys, "resum", "runs/x")
 
 
+@pytest.mark.usefixtures("unrendered")
 class TestReference:
     """The point that HV is measured from, for every method and for what is measured afterwards."""
 
