@@ -101,6 +101,24 @@ class TestCheck:
             check(override(default_config("DST2d"), changes))
         assert complaint in str(refusal.value)
 
+    @pytest.mark.parametrize(
+        ("algo", "changes", "complaint"),
+        [
+            (
+                "qpensieve",
+                {"push_period": 150},
+                "push_period must be a multiple of block x updates_per_step (100), got",
+            ),
+            ("envelope", {}, "updates_per_step must be 1 for envelope, whose updates go with single steps, got 2"),
+            ("pgmorl", {}, "updates_per_step must be left out, got 2: pgmorl has no replay"),
+        ],
+    )
+    def test_refuses_a_replay_ratio_that_does_not_fit(self, algo: str, changes: dict, complaint: str):
+        with pytest.raises(ValueError, match="these settings cannot run") as refusal:
+            check(override(default_config("DST2d", algo), {"updates_per_step": 2, **changes}))
+        assert complaint in str(refusal.value)
+        check(override(default_config("DST2d"), {"updates_per_step": 2}))
+
     def test_names_all_problems_at_once(self):
         with pytest.raises(ValueError, match="cannot run") as refusal:
             check(override(default_config("DST2d"), {"steps": 130, "num_snapshots": -1}))

@@ -48,6 +48,7 @@ from qpensieve.train.critic_error import Draw, Sampling
 from qpensieve.train.critic_run import measure_run
 from qpensieve.train.run import Options, Run
 from qpensieve.train.session import DivergedError, EnvFailedError
+from qpensieve.watch import commands as watching
 
 FLAT = (tyro.conf.OmitArgPrefixes, tyro.conf.AvoidSubcommands)
 RunFolder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
@@ -153,17 +154,25 @@ def evaluate(run: RunFolder, other: Path | None = None, reference: tuple[float, 
         print(_dominance(run, other))
 
 
-def plot(run: RunsOrFiles, out: Path | None = None) -> None:
-    """Draw the pictures of a run: front, curves, search (pgmorl, pfa); or the curves of several runs in one picture.
+def plot(
+    run: RunsOrFiles,
+    out: Path | None = None,
+    what: pictures.What | None = None,
+) -> None:
+    """Draw the pictures of a run: front, curves, training, search (pgmorl, pfa); or the curves of several runs in one.
 
     Args:
         run: A run folder or a file written by `qpensieve export`, or several of them.
-        out: One run: a file (x.png) for the front alone, or a folder for all pictures; default: the run folder, or
-            beside the exported file. Several runs: a file or a folder; default: compare.png.
+        out: One run: a file (x.png) for one picture (the front, if `--what` does not say), or a folder for all;
+            default: the run folder, or beside the exported file. Several runs: a file or a folder; default:
+            compare.png.
+        what: Draw only this. training: losses, gradients, entropy and values by preference, with alarms, as logged.
     """
+    if what is not None and len(run) != 1:
+        raise ValueError(f"--what {what} draws one run, got {len(run)}")
     if len(run) == 1:
-        paths = pictures.plot(run[0], out)
-        for name in pictures.missing(run[0]):
+        paths = pictures.plot(run[0], out, what)
+        for name in pictures.missing(run[0]) if what is None else ():
             _warn(f"no {name}: an exported file does not hold the search, the run's folder does")
     else:
         picture = out or Path("compare.png")
@@ -356,6 +365,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "train": _train_help,
     "resume": resume,
     "evaluate": evaluate,
+    "watch": watching.watch,
     "plot": plot,
     "export": export,
     "export-policy": export_policy,

@@ -121,6 +121,7 @@ _TABLE = (
         envelope.make,
         quick={"batch_size": 64, "num_preferences": 8, "random_steps": 500, "replay_capacity": 20_000},
         defaults={"random_steps": 1_000},  # its authors start to learn as soon as there is a batch
+        check=envelope.check,
         resolve=envelope.resolve,
     ),
     Method(

@@ -136,6 +136,7 @@ def test_every_network_moves_as_in_the_plain_update(case: Case, precision: Any):
         adam, theirs = getattr(sac.optimizers, name)[0], optimizer[0]
         assert_trees_equal(adam.count, theirs.count)
         assert_trees_close((adam.mu, adam.nu), (theirs.mu, theirs.nu), LIMITS[precision])
+    np.testing.assert_array_equal(infos.pop("critic_loss_max"), infos["critic_loss"])  # of one update
     assert infos.keys() == their_infos.keys()
     assert_trees_close(infos, their_infos, 1e-4 if precision == "full" else 3e-2)
 
@@ -154,6 +155,8 @@ def test_several_updates_in_a_block_follow_each_other():
         theirs = getattr(expected.sac, name)
         moved = _distance(theirs, getattr(states.sac, name))
         assert _distance(getattr(new.sac, name), theirs) <= 1e-4 * moved
+    largest = np.max([info["critic_loss"] for info in logged], axis=0)
+    np.testing.assert_allclose(infos.pop("critic_loss_max"), largest, rtol=1e-4)
     assert_trees_close(infos, jax.tree.map(lambda *values: sum(values) / 3, *logged), 1e-4)
     assert_trees_equal(new.snapshots, states.snapshots)
 

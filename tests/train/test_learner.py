@@ -29,8 +29,8 @@ WIDTHS = (SPEC.obs_size + SPEC.num_objectives, HIDDEN, HIDDEN, 2 * SPEC.action_s
 
 
 @cache
-def _learner(push_period: int = CFG.push_period) -> Learner:
-    return make_learner(qpensieve.make(replace(CFG, push_period=push_period), SPEC), LAYOUT, CAPACITY)
+def _learner(push_period: int = CFG.push_period, ratio: int = 1) -> Learner:
+    return make_learner(qpensieve.make(replace(CFG, push_period=push_period), SPEC), LAYOUT, CAPACITY, ratio)
 
 
 def _rows(seed: int, num: int = BLOCK, block: int = 0) -> np.ndarray:
@@ -100,9 +100,27 @@ def test_updates_in_one_call_are_the_updates_of_as_many_calls():
     assert_trees_equal(
         (short.replay, short.key, short.num_updates), (together.replay, together.key, together.num_updates)
     )
-    # The log of a block is the mean over its updates.
-    mean = lambda infos: jax.tree.map(lambda *values: np.mean(values, axis=0), *infos)
+    # The log of a block is the mean over its updates, and the largest of their losses; looks differ: one per block.
+    updates = ("critic_loss", "policy_loss", "q", "entropy", "temperature", "snapshot_share", "other_preference_share")
+    mean = lambda infos: {name: np.mean([info[name] for info in infos], axis=0) for name in updates}
     assert_trees_close(mean(infos), mean(long_infos), 1e-5)
+    largest = lambda infos: np.max([info["critic_loss_max"] for info in infos], axis=0)
+    np.testing.assert_allclose(largest(infos), largest(long_infos), rtol=1e-5)
+
+
+def test_several_updates_per_row_are_those_of_a_longer_block_on_the_same_replay():
+    """The replay is full, and what is written again lies there already."""
+    learner, seeds = _learner(push_period=2 * BLOCK), (4, 1)
+    twice = _learner(push_period=2 * BLOCK, ratio=2)
+    rows = _stacked(seeds, num=CAPACITY)
+    full = lambda: learner.write(learner.init(jnp.asarray(seeds)), Block(rows))
+    long, *_ = learner.learn(full(), Block(rows[:, : 2 * BLOCK]))
+    short, _, info = twice.learn(full(), Block(rows[:, :BLOCK]))
+    assert short.num_updates.tolist() == [2 * BLOCK] * 2
+    assert_trees_close(short.agent, long.agent, 1e-5)
+    assert int(short.agent.snapshots.filled[0].sum()) == 1
+    assert short.replay.written.tolist() == [CAPACITY + BLOCK] * 2
+    assert np.isfinite(info["critic_gradient_max"]).all()
 
 
 def test_update_i_uses_the_key_folded_from_the_runs_key_and_i():

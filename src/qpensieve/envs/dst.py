@@ -9,8 +9,9 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int
 
 from qpensieve import metrics
+from qpensieve.envs.scenery import PlaneScene, Pose, Shape
 from qpensieve.envs.simulator import Index, State, Streams
-from qpensieve.envs.treasures import SIZE, TREASURES, is_rock
+from qpensieve.envs.treasures import SIZE, TREASURES, draw_sea, is_rock, sea_scene
 from qpensieve.host_types import EnvSpec
 
 RADIUS = 0.5
@@ -74,6 +75,22 @@ class DstSimulator:
 
     def restore(self, state: State) -> None:
         self._position = state["position"].copy()
+
+    def scene(self) -> PlaneScene:
+        return sea_scene()
+
+    def ground(self) -> tuple[Shape, ...]:
+        """Round treasures: what a boat touches."""
+        return draw_sea(RADIUS)
+
+    @property
+    def moments(self) -> int:
+        return 1
+
+    def pose(self, moment: int = -1) -> Pose:
+        del moment
+        row, column = self._position[0]
+        return np.array([column, row, 0.0])
 
     def render(self, lane: int) -> np.ndarray:
         return _draw(self._position[lane])

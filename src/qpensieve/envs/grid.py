@@ -6,8 +6,9 @@ from functools import cache
 import numpy as np
 from jaxtyping import Bool, Float64, Int
 
+from qpensieve.envs.scenery import PlaneScene, Pose, Shape
 from qpensieve.envs.simulator import Index, State, Streams
-from qpensieve.envs.treasures import SIZE, TREASURES, is_water
+from qpensieve.envs.treasures import SIZE, TREASURES, draw_sea, is_water, sea_scene
 from qpensieve.host_types import EnvSpec
 
 MOVES = ((-1, 0), (1, 0), (0, -1), (0, 1))
@@ -86,6 +87,21 @@ class GridSimulator:
 
     def restore(self, state: State) -> None:
         self._place = state["place"].copy()
+
+    def scene(self) -> PlaneScene:
+        return sea_scene()
+
+    def ground(self) -> tuple[Shape, ...]:
+        return draw_sea()
+
+    @property
+    def moments(self) -> int:
+        return 1
+
+    def pose(self, moment: int = -1) -> Pose:
+        del moment
+        row, column = self.grid.cells[self._place[0]] + 0.5
+        return np.array([column, row, 0.0])
 
     def render(self, lane: int) -> np.ndarray:
         return _draw(self.grid, int(self._place[lane]))

@@ -14,17 +14,20 @@ from jaxtyping import Bool, Float64, Int
 
 from qpensieve.envs.history import History, episode_seeds, replay
 from qpensieve.envs.simulator import EnvError, Index, Simulator, State, Streams
-from qpensieve.envs.sources import EnvFactory, EnvSource, name_of, resolve
+from qpensieve.envs.sources import PICTURES, EnvFactory, EnvSource, drawable, name_of, resolve
 from qpensieve.envs.spaces import describe, foreign_error
 
 
-def make_simulator(source: EnvSource, num_lanes: int, num_workers: int = 0, first_lane: int = 0) -> Simulator:
+def make_simulator(
+    source: EnvSource, num_lanes: int, num_workers: int = 0, first_lane: int = 0, is_drawn: bool = False
+) -> Simulator:
     """A `GymSimulator` of `source`, or a `WorkerSimulator` that spreads its lanes over `num_workers` processes."""
     # Imported here: workers hold GymSimulators, so their module imports this one.
     from qpensieve.envs.workers import WorkerSimulator
 
     if num_workers == 0:
-        return GymSimulator(resolve(source), num_lanes, name_of(source), first_lane)
+        factory = drawable(source) if is_drawn else resolve(source)
+        return GymSimulator(factory, num_lanes, name_of(source), first_lane)
     return WorkerSimulator(resolve(source), num_lanes, num_workers, name_of(source), first_lane)
 
 
@@ -83,9 +86,15 @@ class GymSimulator:
         """Like `restore`, but without comparing the outcome with the saved observations."""
         replay(state, self.start, self.advance)
 
+    @property
+    def render_fps(self) -> float | None:
+        """Steps of a second in real time, where the environment says."""
+        fps = (self._envs[0].metadata or {}).get("render_fps")
+        return float(fps) if isinstance(fps, int | float) and 0.1 <= fps <= 1000 else None
+
     def render(self, lane: int) -> np.ndarray:
         env = self._envs[lane]
-        if env.render_mode != "rgb_array":
+        if env.render_mode != PICTURES:
             how = 'use a factory that makes it with render_mode="rgb_array"'
             raise RuntimeError(f"{self._name}: cannot draw, the environment has render_mode={env.render_mode!r}; {how}")
         return np.asarray(env.render())

@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int
 
 from qpensieve.envs.history import History, episode_seeds, replay
+from qpensieve.envs.scenery import PlaneScene, Points, Pose, Shape
 from qpensieve.envs.simulator import Index, State, Streams
 from qpensieve.host_types import EnvSpec
 
@@ -34,6 +35,9 @@ RESULT = 100.0
 NOISE_BLOCK = 128
 """Engine dispersions are drawn this many steps at a time."""
 OBS_SIZE = 8
+FLAG_HEIGHT = 50 / SCALE
+PUSH_SPEED = 3.0
+"""Change of the lander's speed by a push."""
 Flight = tuple[float | bool, ...]
 """Observation (8), reward (4, and the time where that is an objective), whether the episode has really ended."""
 
@@ -42,7 +46,7 @@ class _Craft:
     """One world and its lander, looked up once per episode, and what a step needs of the one before."""
 
     __slots__ = (
-        *("_env", "_lander", "_left", "_right", "_push", "_step", "_pad_height"),
+        *("_env", "_lander", "_left", "_right", "_push", "_step", "_pad_height", "engines"),
         *("_max_steps", "_time", "_noise", "_length", "_place", "_potential"),
     )
 
@@ -54,6 +58,8 @@ class _Craft:
         self._pad_height = env.helipad_y + gym_lander.LEG_DOWN / SCALE
         self._max_steps, self._time = spec.max_steps, (-1.0,) * (spec.num_objectives - 4)
         self._noise, self._length = _draw_noise(env), 0
+        self.engines = (0.0, 0.0)
+        """What the engines gave in the newest step: main, and side with its sign; for pictures."""
         position = lander.position
         self._place = position.x, position.y, lander.angle
         self._potential = float(env.prev_shaping or 0.0)
@@ -63,6 +69,7 @@ class _Craft:
         away = abs(sideways)
         main = (throttle + 1.0) * 0.5 if throttle > 0.0 else 0.0
         side = away if away > 0.5 else 0.0
+        self.engines = main, math.copysign(side, sideways)
         if main or side:
             self._fire(main, side, math.copysign(1.0, sideways))
         self._step(STEP_SECONDS, VELOCITY_ITERATIONS, POSITION_ITERATIONS)
@@ -111,6 +118,11 @@ class _Craft:
             ox, oy = sin * along - cos * lever, -cos * along - sin * lever
             place = x + ox - sin * SIDE_LEVER / SCALE, y + oy + cos * gym_lander.SIDE_ENGINE_HEIGHT / SCALE
             self._push((-ox * SIDE_POWER * side, -oy * SIDE_POWER * side), place, True)
+
+
+def _corners(body: Any) -> Points:
+    """The outline of a body in its own coordinates."""
+    return tuple((float(x), float(y)) for x, y in body.fixtures[0].shape.vertices)
 
 
 def _draw_noise(env: gym_lander.LunarLander) -> list[list[float]]:
@@ -163,6 +175,45 @@ class LunarLanderSimulator:
 
     def restore(self, state: State) -> None:
         replay(state, self.start, self.advance)
+
+    def scene(self) -> PlaneScene:
+        """The lander and its legs, which every episode has."""
+        if not self._crafts:  # bodies are made at a reset
+            self._envs[0].reset(seed=0)
+        env = self._envs[0]
+        names = ("lander", "left leg", "right leg")
+        parts = [
+            Shape("polygon", "lander" if name == "lander" else "leg", _corners(body), name=name)
+            for name, body in zip(names, (env.lander, *env.legs), strict=True)
+        ]
+        return PlaneScene((0.0, 0.0, 2 * HALF_WIDTH, 2 * HALF_HEIGHT), False, tuple(parts), ("main", "side"))
+
+    def ground(self) -> tuple[Shape, ...]:
+        """The terrain of this episode, its pad and flags."""
+        env: Any = self._envs[0]
+        left, right, height = env.helipad_x1, env.helipad_x2, env.helipad_y
+        tops = [(float(x), float(y)) for polygon in env.sky_polys for x, y in polygon[:2]]
+        terrain = Shape("polygon", "terrain", ((0.0, 0.0), *tops, (2 * HALF_WIDTH, 0.0)))
+        pad = Shape("line", "pad", ((left, height), (right, height)))
+        flags = [Shape("line", "flag", ((x, height), (x, height + FLAG_HEIGHT))) for x in (left, right)]
+        return (terrain, pad, *flags)
+
+    @property
+    def moments(self) -> int:
+        return 1
+
+    def pose(self, moment: int = -1) -> Pose:
+        del moment
+        env: Any = self._envs[0]
+        places = [(body.position.x, body.position.y, body.angle) for body in (env.lander, *env.legs)]
+        return np.array([*(number for place in places for number in place), *self._crafts[0].engines])
+
+    def push(self, generator: np.random.Generator) -> None:
+        """Knock the lander sideways."""
+        lander: Any = self._envs[0].lander
+        angle = generator.uniform(0.0, 2.0 * math.pi)
+        impulse = PUSH_SPEED * lander.mass * math.cos(angle), PUSH_SPEED * lander.mass * math.sin(angle)
+        lander.ApplyLinearImpulse(impulse, lander.worldCenter, True)
 
     def render(self, lane: int) -> np.ndarray:
         env = self._envs[lane]

@@ -16,6 +16,7 @@ from mujoco import rollout
 
 from qpensieve.envs.draw import draw_model
 from qpensieve.envs.rewards import Motion, RewardFunction
+from qpensieve.envs.scenery import BodyScene, Geom, Pose, Shape
 from qpensieve.envs.simulator import (
     DEFAULT_OPTIONS,
     Index,
@@ -30,6 +31,9 @@ from qpensieve.host_types import EnvSpec
 FULL_PHYSICS = mujoco.mjtState.mjSTATE_FULLPHYSICS.value
 CHUNKS_PER_THREAD = 4
 """Each thread gets its lanes in this many pieces: few enough to be cheap, enough to balance slow lanes."""
+
+PUSH_SPEED = 1.0
+"""Change of the torso's speed by a push, m/s."""
 
 LANES_PER_THREAD = 4
 """Fewer lanes are not worth a thread, unless it is asked for: to wake and await it takes as long as a few lanes."""
@@ -159,8 +163,11 @@ class MujocoSimulator:
         """Where it is in a state; the clock comes first."""
         self._dt, self._clock_tolerance = model.opt.timestep * body.frame_skip, 0.5 * model.opt.timestep
         self._state = np.zeros((num_lanes, mujoco.mj_stateSize(model, FULL_PHYSICS)))
+        self._passed = self._state[:1]
+        """States that the newest step of the first lane went through, the present last."""
         self._start = mujoco.MjData(model).qpos.copy()
         self._workers = _Workers(model, body.frame_skip, num_lanes, options.num_threads)
+        self._posing: mujoco.MjData | None = None
         self._forces = _ContactForces(model, num_lanes) if options.contact_forces else None
         self.spec = replace(spec, obs_size=spec.obs_size + self._forces.size) if self._forces else spec
 
@@ -175,6 +182,7 @@ class MujocoSimulator:
             state[1 : 1 + nq] += self._start
             if body.normal_velocities:
                 state[1 + nq : 1 + nq + nv] = body.noise * generator.standard_normal(nv)
+        self._passed = self._state[:1]
         if self._forces:
             self._forces.clear(lanes)
 
@@ -192,7 +200,7 @@ class MujocoSimulator:
             if self._forces:
                 before_last = trajectory[:, -2] if self._body.frame_skip > 1 else before
                 self._forces.update(lanes, before_last, actions)
-        self._state[lanes] = after
+        self._state[lanes], self._passed = after, trajectory[0]
         posture = after[:, self._posture]
         reward = self._reward(Motion(moved[:, 1] / self._dt, posture[:, self._body.height_index], actions))
         if self._body.is_healthy is None:
@@ -228,6 +236,49 @@ class MujocoSimulator:
         self._state[lanes, 1 : 1 + self._nq] = qpos
         self._state[lanes, 1 + self._nq : 1 + self._nq + self._nv] = qvel
 
+    def scene(self) -> BodyScene:
+        """All geoms of the model."""
+        model = self._model
+        kind = lambda number: mujoco.mjtGeom(number).name.removeprefix("mjGEOM_").lower()
+        rows = zip(model.geom_type, model.geom_size.tolist(), model.geom_rgba.tolist(), model.geom_bodyid, strict=True)
+        return BodyScene(
+            tuple(
+                Geom(model.geom(i).name, kind(type_), tuple(size), tuple(rgba), int(body))
+                for i, (type_, size, rgba, body) in enumerate(rows)
+            )
+        )
+
+    def ground(self) -> tuple[Shape, ...]:
+        """The floor is one of the geoms."""
+        return ()
+
+    @property
+    def moments(self) -> int:
+        """Substeps of the newest step."""
+        return len(self._passed)
+
+    def pose(self, moment: int = -1) -> Pose:
+        if self._posing is None:
+            self._posing = mujoco.MjData(self._model)
+        return pose_of(self._model, self._posing, self._passed[moment])
+
+    def push(self, generator: np.random.Generator) -> None:
+        """Knock the torso sideways: an impulse at its centre, spread over the joints as the mass matrix says."""
+        model, data = self._model, mujoco.MjData(self._model)
+        mujoco.mj_setState(model, data, self._state[0], FULL_PHYSICS)
+        mujoco.mj_forward(model, data)
+        jacobian = np.zeros((3, self._nv))
+        mujoco.mj_jacBodyCom(model, data, jacobian, None, 1)
+        angle = generator.uniform(0.0, 2.0 * np.pi)
+        is_planar = not jacobian[1].any()  # then only forward and back remain
+        direction = np.array([np.sign(np.cos(angle)), 0.0] if is_planar else [np.cos(angle), np.sin(angle)])
+        along = (direction @ jacobian[:2])[None]
+        change = np.zeros_like(along)
+        mujoco.mj_solveM(model, data, change, along)
+        change *= PUSH_SPEED / float(along[0] @ change[0])
+        self._state[0, 1 + self._nq : 1 + self._nq + self._nv] += change[0]
+        self._passed = self._state[:1]
+
     def render(self, lane: int) -> np.ndarray:
         return draw_model(self._model, self._state[lane], FULL_PHYSICS)
 
@@ -245,6 +296,18 @@ class MujocoSimulator:
             raise SimulationDivergedError(
                 lane, "the physics diverged (a position, velocity or acceleration is NaN or huge)"
             )
+
+
+def pose_of(model: mujoco.MjModel, data: mujoco.MjData, state: Float64[np.ndarray, " state"]) -> Pose:
+    """Where everything is in a state: see `scenery`. `data` is scratch space."""
+    mujoco.mj_setState(model, data, state, FULL_PHYSICS)
+    mujoco.mj_kinematics(model, data)
+    mujoco.mj_comPos(model, data)
+    geoms = np.empty((model.ngeom, 7))
+    geoms[:, :3] = data.geom_xpos
+    for turn, matrix in zip(geoms[:, 3:], data.geom_xmat, strict=True):
+        mujoco.mju_mat2Quat(turn, matrix)
+    return np.concatenate([data.subtree_com[1], geoms.ravel()])
 
 
 class _Workers:

@@ -40,6 +40,7 @@ class LaneOptions:
         num_workers: Foreign environments: worker processes that share the lanes; 0 runs them in this process.
         time_limit: Whether a time limit ends an episode. If False, episodes go on beyond it until they terminate;
             foreign environments are stepped on, which most of them allow.
+        is_drawn: Foreign environments: make them so that `render` works (`render_mode="rgb_array"`), where they can.
     """
 
     autoreset: bool = True
@@ -49,6 +50,7 @@ class LaneOptions:
     contact_forces: bool = False
     num_workers: int = 0
     time_limit: bool = True
+    is_drawn: bool = False
 
 
 DEFAULT_OPTIONS = LaneOptions()

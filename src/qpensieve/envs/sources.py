@@ -2,6 +2,7 @@
 
 import difflib
 import importlib
+import inspect
 import re
 import sys
 from collections.abc import Callable
@@ -20,6 +21,8 @@ EnvSource = str | EnvFactory
 """A factory, or the name of one: `module:factory`, a Gymnasium id, or `module:GymnasiumId-v0`."""
 
 
+PICTURES = "rgb_array"
+"""Render mode of an environment that returns pictures."""
 LOCAL = "<this process>:"
 """Begins the names of factories that cannot be imported."""
 _LOCAL_FACTORIES: dict[str, EnvFactory] = {}
@@ -80,6 +83,32 @@ def resolve(source: Any) -> EnvFactory:
     if _named_factory(source) is None:
         _check_registered(source)
     return partial(_make, source)
+
+
+def drawable(source: EnvSource) -> EnvFactory:
+    """The factory for `source`, asked for an environment that draws itself; as ever where it cannot be asked."""
+    plain = resolve(source)
+
+    def make() -> gymnasium.Env:
+        named = _named_factory(source) if isinstance(source, str) and source not in _LOCAL_FACTORIES else plain
+        if named is None:
+            try:
+                return gymnasium.make(str(source), render_mode=PICTURES, disable_env_checker=True)
+            except (TypeError, gymnasium.error.Error):  # it has no such mode, or does not take one
+                return plain()
+        if not _takes_render_mode(named):
+            return plain()
+        with working_folder():
+            return cast(Any, named)(render_mode=PICTURES)
+
+    return make
+
+
+def _takes_render_mode(factory: EnvFactory) -> bool:
+    try:
+        return "render_mode" in inspect.signature(factory).parameters
+    except (TypeError, ValueError):  # made in C, or with a signature that cannot be read
+        return False
 
 
 def name_of(source: EnvSource) -> str:

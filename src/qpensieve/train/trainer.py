@@ -358,7 +358,8 @@ def _chunks(freed: Sequence[Int32[np.ndarray, " _"]], none: int) -> Iterator[Int
 
 def _make_collector(trainer: Trainer) -> Collecting:
     """In this process, or by a crew where there are cores to spare."""
-    config, seeds, behaviour = trainer.config, trainer.lane_seeds, trainer.algorithm.behaviour
+    config, seeds = trainer.config, trainer.lane_seeds
+    behaviour = replace(trainer.algorithm.behaviour, exploration=config.exploration)
     num = num_workers(config.num_threads, trainer.num_agents, is_accelerated=jax.default_backend() != "cpu")
     if num > 1 and isinstance(config.domain, str) and can_work(config.domain, behaviour):
         return Crew(config.domain, seeds, config.block, behaviour, num)
@@ -400,4 +401,5 @@ def spare_cores(num_threads: int | None, num_agents: int) -> int:
 
 def _make_learner(trainer: Trainer) -> Learner:
     make_devices(num_parts(trainer.num_agents, available_cores()))
-    return spread(make_learner(trainer.algorithm, trainer.layout, trainer.capacity), trainer.num_agents)
+    ratio = trainer.config.updates_per_step
+    return spread(make_learner(trainer.algorithm, trainer.layout, trainer.capacity, ratio), trainer.num_agents)

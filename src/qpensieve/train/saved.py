@@ -1,0 +1,167 @@
+"""The policies of a run folder or saved agent, read without training: no session, no device, nothing is written.
+
+A session would make replay, optimisers and compiled programs first. Acting needs the actors alone, and NumPy acts.
+"""
+
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Float64
+
+from qpensieve import config as configs
+from qpensieve.learning.acting import num_parameters
+from qpensieve.learning.predicting import AgentPredictor
+from qpensieve.methods import make_algorithm
+from qpensieve.population.answering import ArchivePredictor, Policies
+from qpensieve.records import checkpoint, folder
+from qpensieve.records.checkpoint import CheckpointError
+from qpensieve.records.npz import read_npz
+from qpensieve.train.session import Arrays, Predictor
+from qpensieve.types import Algorithm
+
+TRIES = 3
+"""How often the newest policies are looked for: a run that trains replaces its checkpoints."""
+
+
+class SavedPolicies:
+    """What a folder holds of policies, now and as it grows.
+
+    Args:
+        source: A run folder or a saved agent.
+        trust: Whether code that the configuration of someone else imports may be run.
+
+    Raises:
+        FileNotFoundError: It is neither.
+        UntrustedError: It would import code of someone else.
+    """
+
+    def __init__(self, source: Path, trust: bool = False):
+        if not (source / folder.CONFIG).exists():
+            runs = sorted(path.parent.name for path in source.glob(f"*/{folder.CONFIG}"))
+            holds = f"it holds several ({', '.join(runs)}): name one of them" if runs else f"it has no {folder.CONFIG}"
+            raise FileNotFoundError(f"{source} must be a run folder or a saved agent, but {holds}")
+        self.source = source
+        self.config = configs.load(source / folder.CONFIG, trust)
+        self.spec = configs.spec_of(self.config)
+
+    @property
+    def steps(self) -> list[int]:
+        """Steps whose policies are there, oldest first."""
+        return sorted({*checkpoint.parameter_steps(self.source), *checkpoint.kept_steps(self.source)})
+
+    @property
+    def own_preferences(self) -> Float64[np.ndarray, "p d"] | None:
+        """Preferences that have their own agent each; None: all are served."""
+        return None if self._algorithm is None else self._algorithm.preferences
+
+    def row_of(self, seed: int) -> int:
+        """Place of a seed among those of the run; ValueError if there is no such seed."""
+        there = self.config.seed_list
+        if seed not in there:
+            raise ValueError(f"seed must be one of {', '.join(map(str, there))}, got {seed}")
+        return there.index(seed)
+
+    def newest(self) -> tuple[Predictor, int]:
+        """The newest policies, and their step.
+
+        Raises:
+            CheckpointError: There are none, or they cannot be read.
+        """
+        for attempt in range(TRIES):
+            there = self.steps
+            if not there:
+                break
+            try:
+                return self.predictor(there[-1]), there[-1]
+            except CheckpointError:
+                if attempt == TRIES - 1 or there == self.steps:  # nothing has moved: it is damaged
+                    raise
+        raise CheckpointError(f"{self.source} holds no parameters yet: train it first (qpensieve train or resume)")
+
+    def predictor(self, step: int) -> Predictor:
+        """The policies as of one of `steps`.
+
+        Raises:
+            ValueError: There is no such step.
+            CheckpointError: It cannot be read.
+        """
+        there = self.steps
+        if step not in there:
+            shown = ", ".join(map(str, there)) or "none"
+            raise ValueError(f"step must be one that {self.source} kept: {shown}; got {step}")
+        arrays, algorithm = self._arrays(step), self._algorithm
+        if algorithm is None:
+            return self._archive(arrays, step)
+        num = self.config.seeds * algorithm.agents_per_seed
+        self._check({name: (num, *shape) for name, shape in self._actor.items()}, arrays, step)
+        flat = np.concatenate([arrays[name].reshape(num, -1) for name in self._actor], axis=1)
+        return AgentPredictor(algorithm.acting, algorithm.preferences, flat.astype(np.float32), step)
+
+    @cached_property
+    def _algorithm(self) -> Algorithm[Any] | None:
+        """None: a population."""
+        config = self.config
+        return None if config.method.is_population else make_algorithm(config.algo, config.agent, self.spec)
+
+    @cached_property
+    def _actor(self) -> dict[str, tuple[int, ...]]:
+        """Names of the actor's arrays, in the order that acting expects, and the shape of each for one agent."""
+        algorithm, lam = self._algorithm, jax.ShapeDtypeStruct((self.spec.num_objectives,), np.float32)
+        assert algorithm is not None
+        state = jax.eval_shape(lambda lam: algorithm.init(jax.random.key(0), lam), lam)
+        leaves, structure = jax.tree_util.tree_flatten_with_path(state)
+        names = [jax.tree_util.keystr(path) for path, _ in leaves]
+        shapes = {name: leaf.shape for name, (_, leaf) in zip(names, leaves, strict=True)}
+        return {name: shapes[name] for name in jax.tree.leaves(algorithm.actor(structure.unflatten(names)))}
+
+    @cached_property
+    def _names(self) -> dict[str, str]:
+        """Names of the arrays that acting needs, in a file of parameters -> in a checkpoint."""
+        if self._algorithm is not None:
+            return {name: f"state.agent{name}" for name in self._actor}
+        rows, parts = range(self.config.seeds), ("objs", "policies")
+        return {f"archive/{row}/{part}": f"search/{row}/archive/{part}" for row in rows for part in parts}
+
+    def _arrays(self, step: int) -> Arrays:
+        """What acting needs, by its name in a file of parameters."""
+        path = checkpoint.parameter_steps(self.source).get(step)
+        if path is not None:
+            try:
+                return read_npz(path, self._names)
+            except (ValueError, OSError) as error:
+                raise CheckpointError(f"cannot read the parameters in {path}: {error}") from error
+        other = lambda saved: None if saved.step == step else f"it is not of step {step}"
+        saved = checkpoint.load_latest(self.source, lambda _: None, other)
+        if saved is None:
+            raise CheckpointError(
+                f"the checkpoint of step {step} of {self.source} is gone: a run that goes on drops it"
+            )
+        return {name: saved.arrays[there] for name, there in self._names.items() if there in saved.arrays}
+
+    def _archive(self, arrays: Arrays, step: int) -> ArchivePredictor:
+        spec, hidden = self.spec, self.config.agent.ppo.hidden
+        widths = (spec.obs_size, hidden, hidden, spec.action_size)
+        size = num_parameters(widths) + spec.action_size + 2 * spec.obs_size
+        archives = []
+        for row, seed in enumerate(self.config.seed_list):
+            objs, policies = f"archive/{row}/objs", f"archive/{row}/policies"
+            num = len(arrays[objs]) if objs in arrays and arrays[objs].ndim else 0
+            self._check({objs: (num, spec.num_objectives), policies: (num, size)}, arrays, step)
+            if num == 0:
+                raise CheckpointError(
+                    f"the archive of seed {seed} in {self.source} is empty at step {step}: no policy was above the "
+                    "reference point yet"
+                )
+            archives.append(Policies(arrays[objs].astype(np.float64), arrays[policies].astype(np.float32)))
+        return ArchivePredictor(archives, widths)
+
+    def _check(self, shapes: dict[str, tuple[int, ...]], arrays: Arrays, step: int) -> None:
+        """Refuse arrays that are missing, are no numbers or do not fit the configuration."""
+        for name, shape in shapes.items():
+            found = arrays.get(name)
+            if found is None or found.shape != shape or found.dtype.kind != "f":
+                got = "is missing" if found is None else f"is {found.dtype} {found.shape}, not float {shape}"
+                raise CheckpointError(f"the parameters of step {step} in {self.source} cannot be used: {name} {got}")

@@ -1,0 +1,92 @@
+"""The commands `watch` and `video`."""
+
+import contextlib
+import errno
+import importlib.util
+import os
+import socket
+import sys
+import threading
+import webbrowser
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+import qpensieve
+from qpensieve.envs.mujoco import quiet_mujoco
+
+RunFolder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+PORT = 8765
+"""Port where nobody names one; any free one where it is taken."""
+PACKAGES = {"starlette": "starlette", "uvicorn": "uvicorn", "websockets": "websockets", "PIL": "pillow"}
+"""Modules of the page's server, and what installs them."""
+
+
+def watch(
+    run: RunFolder,
+    second: tuple[Path, ...] = (),
+    port: int | None = None,
+    browser: bool = True,
+    trust: bool = False,
+) -> None:
+    """Turn the preference and see the policy act: a page in the browser, for runs, saved agents and archives.
+
+    The page draws the robot while the policy acts in real time, shows where on the front it lands, and lets you choose
+    the preference, the seed, the step of training and the speed. A run that still trains is followed. Nothing is
+    trained or written, no GPU is used, and only this machine can open the page: the address it prints holds a secret.
+    Ctrl-C ends it.
+
+    Args:
+        run: The run folder, or the folder of a saved agent.
+        second: Other runs or agents, to be shown side by side with the first.
+        port: Port on 127.0.0.1; 0 takes any that is free. Default: 8765, or any other if that is taken.
+        browser: Open the page in the browser.
+        trust: Import the code that a run's domain names, though the folder is not your own.
+    """
+    require("watch", PACKAGES)
+    from qpensieve.watch.runs import WatchedRun
+    from qpensieve.watch.server import Server
+
+    with quiet_mujoco():
+        runs = [WatchedRun(path, trust) for path in (run, *second)]
+        server = Server(runs, qpensieve.__version__, _listen(port))
+        for each in runs:
+            steps = each.policies.steps
+            print(f"{each.policies.source}: {each.config.domain_id}, {each.config.algo}, step {steps[-1]:,}")
+        print(f"{server.address}\nCtrl-C ends it", flush=True)
+        if browser and can_open():
+            threading.Thread(
+                target=lambda: server.is_up.wait() and webbrowser.open(server.address), daemon=True
+            ).start()
+        with contextlib.suppress(KeyboardInterrupt):
+            server.run()
+
+
+def require(command: str, packages: dict[str, str]) -> None:
+    """ImportError that says what to install, where a module is missing."""
+    missing = [name for module, name in packages.items() if importlib.util.find_spec(module) is None]
+    if missing:
+        raise ImportError(f"qpensieve {command} needs {', '.join(missing)}: pip install 'qpensieve[watch]'")
+
+
+def can_open() -> bool:
+    """Whether there is a screen: without one, a browser would take over the terminal."""
+    is_x11 = sys.platform not in ("darwin", "win32")
+    return not is_x11 or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+
+
+def _listen(port: int | None) -> socket.socket:
+    """The socket to serve on; ValueError where the port cannot be had."""
+    from qpensieve.watch.guard import HOST
+    from qpensieve.watch.server import bind
+
+    if port is not None and not 0 <= port <= 65535:
+        raise ValueError(f"port must be from 0 to 65535, got {port}")
+    try:
+        return bind(PORT if port is None else port)
+    except OSError as error:
+        if port is None:
+            return bind(0)
+        why = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be used ({error.strerror})"
+        raise ValueError(f"port {port} of {HOST} {why}: choose another, or --port 0 for any that is free") from error

@@ -1,0 +1,88 @@
+"""Who may speak to the server: this machine's own page, which knows the token."""
+
+import hmac
+
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+HOST = "127.0.0.1"
+CLOSED_POLICY = 1008
+"""Code that a WebSocket of someone else is closed with."""
+
+
+class Guard:
+    """Lets through what comes from this machine's own page: the right Host, Origin and token, and reads only.
+
+    Args:
+        app: Where it leads.
+        token: What every address begins with.
+        port: Of the server.
+    """
+
+    def __init__(self, app: ASGIApp, token: str, port: int):
+        self._app, self._token = app, token
+        self._hosts = tuple(f"{name}:{port}" for name in (HOST, "localhost"))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket"):
+            await self._app(scope, receive, send)
+            return
+        headers = [(name.lower(), value.decode("latin-1")) for name, value in scope["headers"]]
+        problem, host = self.problem(scope, headers), _only(headers, b"host")
+        if problem is None:
+            _, _, rest = scope["path"].removeprefix("/").partition("/")
+            inner = {**scope, "path": f"/{rest}", "root_path": ""}
+            inner.pop("raw_path", None)
+            await self._app(inner, receive, _with_headers(send, host) if scope["type"] == "http" else send)
+        elif scope["type"] == "http":
+            status, reason = problem
+            await PlainTextResponse(reason, status)(scope, receive, _with_headers(send, self._hosts[0]))
+        else:
+            await receive()
+            await send({"type": "websocket.close", "code": CLOSED_POLICY, "reason": problem[1]})
+
+    def problem(self, scope: Scope, headers: list[tuple[bytes, str]]) -> tuple[int, str] | None:
+        """Status and reason of a refusal; None: it may pass."""
+        host, origin = _only(headers, b"host"), _only(headers, b"origin")
+        if host not in self._hosts:
+            return 400, f"the Host must be {self._hosts[0]}"
+        has_origin = any(name == b"origin" for name, _ in headers)
+        if (has_origin or scope["type"] == "websocket") and origin != f"http://{host}":
+            return 403, "the Origin must be this server's own page"
+        given = scope["path"].removeprefix("/").partition("/")[0]
+        if not hmac.compare_digest(given.encode("utf-8", "surrogatepass"), self._token.encode()):
+            return 404, "there is nothing here: use the whole address that qpensieve watch printed"
+        if scope["type"] == "http" and scope["method"] not in ("GET", "HEAD"):
+            return 405, "this server is only read"
+        return None
+
+
+def _only(headers: list[tuple[bytes, str]], name: bytes) -> str:
+    """The value of a header that is there once; empty where it is missing or there twice."""
+    values = [value for key, value in headers if key == name]
+    return values[0] if len(values) == 1 else ""
+
+
+def _with_headers(send: Send, host: str) -> Send:
+    """A `send` that adds what every answer says: nothing but this page's own files may be loaded or may load it."""
+    policy = (
+        f"default-src 'self'; connect-src 'self' ws://{host}; img-src 'self' blob: data:; object-src 'none'; "
+        "frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+    )
+    added = {
+        "content-security-policy": policy,
+        "x-content-type-options": "nosniff",
+        "x-frame-options": "DENY",
+        "referrer-policy": "no-referrer",
+        "cross-origin-resource-policy": "same-origin",
+        "cross-origin-opener-policy": "same-origin",
+        "cache-control": "no-store",
+    }
+
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            own = [(name.encode(), value.encode()) for name, value in added.items()]
+            message = {**message, "headers": [*message.get("headers", []), *own]}
+        await send(message)
+
+    return sending

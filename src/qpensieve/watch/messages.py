@@ -1,0 +1,162 @@
+"""What pages may say: one JSON object in a message, every field checked before anything is done.
+
+docs/watch-protocol.md is the contract. Whatever is wrong is refused with a sentence that says what would be right.
+"""
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Literal, NoReturn
+
+LONGEST = 4096
+"""Bytes of a message."""
+SEQ_LIMIT = 2**24
+"""Numbers of messages come back as float32, which is exact below this."""
+SPEEDS = (0.05, 16.0)
+"""Slowest and fastest, times real time."""
+MOST_STEPS = 1000
+"""Control steps of one message."""
+SIDES = 2
+SUM_TOLERANCE = 1e-3
+"""How far the weights of a preference may be from a sum of 1: sliders round."""
+
+
+class RefusedError(ValueError):
+    """A message that cannot be obeyed; says why."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """A message; what it does not say is None. The fields are described in docs/watch-protocol.md."""
+
+    side: int = 0
+    seq: int | None = None
+    w: tuple[float, ...] | None = None
+    paused: bool | None = None
+    step: int | None = None
+    reset: Literal["next", "same"] | None = None
+    seed: int | None = None
+    at: int | Literal["newest"] | None = None
+    sampled: bool | None = None
+    speed: float | None = None
+    push: bool | None = None
+    open: int | None = None
+    close: bool | None = None
+
+
+def read(text: str) -> Command:
+    """What a message says.
+
+    Raises:
+        RefusedError: It is no JSON object of known fields, each within its bounds.
+    """
+    try:
+        said = json.loads(text, parse_constant=_refuse_constant)
+    except RefusedError:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise RefusedError(f"a message must be JSON: {error}") from error
+    if not isinstance(said, dict):
+        raise RefusedError(f"a message must be a JSON object, got a {type(said).__name__}")
+    unknown = sorted(set(said) - _READERS.keys())
+    if unknown:
+        raise RefusedError(f"unknown field {unknown[0][:40]!r}; there are {', '.join(_READERS)}")
+    return Command(**{name: _READERS[name](name, value) for name, value in said.items()})
+
+
+def sequence_of(text: str) -> tuple[int, int | None]:
+    """Side and number of a message that was refused, as far as they can be told."""
+    try:
+        said: Any = json.loads(text)
+        named: Mapping[str, Any] = said if isinstance(said, dict) else {}
+    except (ValueError, RecursionError):
+        named = {}
+    is_number = lambda name, limit: type(named.get(name)) is int and 0 <= named[name] < limit
+    return (named["side"] if is_number("side", SIDES) else 0), (named["seq"] if is_number("seq", SEQ_LIMIT) else None)
+
+
+def preference(w: tuple[float, ...], num_objectives: int) -> tuple[float, ...]:
+    """The preference with its sum exactly 1.
+
+    Raises:
+        RefusedError: It has not one weight per objective.
+    """
+    if len(w) != num_objectives:
+        raise RefusedError(f"w must have {num_objectives} numbers, one per objective, got {len(w)}")
+    total = math.fsum(w)
+    return w if abs(total - 1.0) <= 1e-9 else tuple(weight / total for weight in w)
+
+
+def _refuse_constant(word: str) -> NoReturn:
+    raise RefusedError(f"numbers must be finite, got {word}")
+
+
+def _whole(low: int, high: int) -> Callable[[str, Any], int]:
+    def read_whole(name: str, value: Any) -> int:
+        if type(value) is not int or not low <= value <= high:
+            raise RefusedError(f"{name} must be a whole number from {low} to {high}, got {_shown(value)}")
+        return value
+
+    return read_whole
+
+
+def _flag(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise RefusedError(f"{name} must be true or false, got {_shown(value)}")
+    return value
+
+
+def _speed(name: str, value: Any) -> float:
+    low, high = SPEEDS
+    if type(value) not in (int, float) or not low <= value <= high:
+        raise RefusedError(f"{name} must be a number from {low} to {high:g}, got {_shown(value)}")
+    return float(value)
+
+
+def _weights(name: str, value: Any) -> tuple[float, ...]:
+    is_list = isinstance(value, list) and all(type(each) in (int, float) for each in value)
+    if not is_list or not value or not all(0.0 <= each <= 1.0 + SUM_TOLERANCE for each in value):  # False for NaN too
+        raise RefusedError(f"{name} must be a list of numbers from 0 to 1, got {_shown(value)}")
+    weights = tuple(float(each) for each in value)
+    if abs(math.fsum(weights) - 1.0) > SUM_TOLERANCE:
+        raise RefusedError(f"{name} must sum to 1, got {math.fsum(weights):.6g}")
+    return weights
+
+
+def _reset(name: str, value: Any) -> Literal["next", "same"]:
+    if value is True:
+        return "next"
+    if value == "same":
+        return "same"
+    raise RefusedError(f'{name} must be true or "same", got {_shown(value)}')
+
+
+def _at(name: str, value: Any) -> int | Literal["newest"]:
+    if value == "newest" or (type(value) is int and value >= 0):
+        return value
+    raise RefusedError(f'{name} must be a step or "newest", got {_shown(value)}')
+
+
+def _shown(value: Any) -> str:
+    """A value in a sentence, not longer than a sentence should be."""
+    text = json.dumps(value)
+    return text if len(text) <= 40 else text[:37] + "..."
+
+
+_READERS: dict[str, Callable[[str, Any], Any]] = {
+    "side": _whole(0, SIDES - 1),
+    "seq": _whole(0, SEQ_LIMIT - 1),
+    "w": _weights,
+    "paused": _flag,
+    "step": _whole(1, MOST_STEPS),
+    "reset": _reset,
+    "seed": _whole(0, 2**31 - 1),
+    "at": _at,
+    "sampled": _flag,
+    "speed": _speed,
+    "push": _flag,
+    "open": _whole(0, 99),
+    "close": _flag,
+}
+assert _READERS.keys() == {field.name for field in fields(Command)}

@@ -1,0 +1,261 @@
+"""The robot of one side of a page: what is set, what it does, and what is told of it. One thread owns it."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from enum import IntFlag
+from typing import Any
+
+import numpy as np
+
+from qpensieve.envs.scenery import Shape
+from qpensieve.records.checkpoint import CheckpointError
+from qpensieve.watch.messages import Command
+from qpensieve.watch.runs import WatchedRun, archive_of
+from qpensieve.watch.world import World, start_of
+
+FRAME_SECONDS = 1.0 / 66.0
+"""Least time between two frames; a little less than 1/60, so that Hopper's 1/62.5 fits."""
+LATE = 0.25
+"""Seconds behind real time after which the clock is set anew: the machine is too slow, or it slept."""
+PAUSE_AT_END = 0.5
+"""Seconds between two episodes."""
+
+
+class Flag(IntFlag):
+    """Bits in the header of a frame."""
+
+    LAST = 1
+    FIRST = 2
+    PAUSED = 4
+    ANSWER = 8
+
+
+Tell = Callable[[bytes | dict[str, Any]], None]
+"""Takes a frame (bytes) or an event."""
+
+
+@dataclass(frozen=True)
+class Controls:
+    """What the page has set."""
+
+    w: tuple[float, ...]
+    seed: int
+    at: int
+    paused: bool = False
+    sampled: bool = False
+    speed: float = 1.0
+    seq: int = 0
+
+
+@dataclass(eq=False)
+class _Clock:
+    """Time of the episode against time on the wall."""
+
+    speed: float = 1.0
+    wall: float = field(default_factory=time.monotonic)
+    t: float = 0.0
+
+    def set(self, t: float, speed: float) -> None:
+        self.wall, self.t, self.speed = time.monotonic(), t, speed
+
+    def wait_for(self, t: float) -> float:
+        """Seconds until a moment of the episode; negative if it is late."""
+        return self.wall + (t - self.t) / self.speed - time.monotonic()
+
+
+class Robot:
+    """A policy in its world.
+
+    Args:
+        run: Whose policies act.
+        number: Which of the server's runs it is.
+        side: Which side of the page.
+        tell: Is given frames and events.
+        controls: What is set, where an earlier robot failed; None: as at the start.
+    """
+
+    def __init__(self, run: WatchedRun, number: int, side: int, tell: Tell, controls: Controls | None = None):
+        self._run, self._number, self._side, self._tell = run, number, side, tell
+        self.world = World(run.config.domain)
+        self.clock = _Clock()
+        self.restarts = 0
+        """Counts episodes, so that whoever waits notices that another has begun."""
+        self._budget = self._known_seq = 0
+        self._policy, at = run.predictor("newest" if controls is None else controls.at)
+        w = tuple(start_of(run.spec.num_objectives).tolist())
+        self.controls = Controls(w, run.config.first_seed, at) if controls is None else controls
+        self._pushes = np.random.default_rng()
+        self._say_ready()
+        self.begin(0)
+        self._say_state()
+
+    @property
+    def is_resting(self) -> bool:
+        return self.controls.paused and self._budget == 0
+
+    @property
+    def is_over(self) -> bool:
+        return self.world.is_over
+
+    @property
+    def next_moment(self) -> float:
+        """When the next step has its first moment: until then nobody sees what it does, so a message still counts."""
+        return self.t + self.world.dt / self.world.num_moments
+
+    @property
+    def t(self) -> float:
+        """Seconds of the episode that are done."""
+        return self.world.elapsed * self.world.dt
+
+    @property
+    def _row(self) -> int:
+        return self._run.policies.row_of(self.controls.seed)
+
+    def begin(self, episode: int) -> None:
+        """Start an episode; its first frame shows the start."""
+        self.episode, self._is_mixed = episode, False
+        self.world.begin(self.controls.seed, episode)
+        self._noise = np.random.default_rng([self.controls.seed, episode])
+        self._action = np.full(self._run.spec.action_size, np.nan)
+        self._acted, self._served = self.controls, self._serving()
+        self.restarts += 1
+        self._sent_t = 0.0
+        self.clock.set(0.0, self.controls.speed)
+        if shapes := self.world.ground():
+            self._tell({"event": "ground", "side": self._side, "shapes": [_plain(shape) for shape in shapes]})
+        self._send(0.0, self.world.payload(), Flag.FIRST)
+
+    def act(self) -> None:
+        """Take one control step with what is set now."""
+        controls, self._budget = self.controls, max(0, self._budget - 1)
+        self._has_news, self._acted, self._known_seq = controls.seq != self._known_seq, controls, controls.seq
+        self._served = self._serving()
+        stream = self._noise if controls.sampled else None
+        actions = self._policy.act(self._row, self.world.obs, np.array(controls.w, np.float32)[None], stream)
+        self._action = actions[0]
+        if self.clock.wait_for(self.t) < -LATE:
+            self.clock.set(self.t, controls.speed)
+        self.world.step(actions)
+
+    def _serving(self) -> int:
+        """Number of the policy that serves what is asked for now."""
+        return self._run.served_by(self._policy, self._row, np.array(self.controls.w))
+
+    def frames(self) -> list[tuple[float, Callable[[], None]]]:
+        """Moments of the newest step that are sent, and what sends them: not more than the page can show."""
+        gap, chosen = FRAME_SECONDS * self.controls.speed, []
+        moments = list(self.world.moments())
+        for moment, t in moments:
+            is_end = moment == moments[-1][0]
+            is_last = is_end and self.world.is_over
+            if t - self._sent_t >= gap or is_last or self._has_news:
+                self._sent_t, self._has_news = t, False
+                flag = Flag.LAST if is_last else Flag(0)
+                chosen.append(
+                    (t, lambda t=t, moment=moment, flag=flag: self._send(t, self.world.payload(moment), flag))
+                )
+        return chosen
+
+    def finish(self, ended: str = "") -> float:
+        """Tell of an episode that is over; returns for how many seconds its end is shown."""
+        how = ended or ("terminated" if self.world.is_terminated else "truncated")
+        self._tell(
+            {
+                "event": "episode",
+                "side": self._side,
+                "run": self._number,
+                "episode": self.episode,
+                "returns": self.world.returns.tolist(),
+                "steps": self.world.elapsed,
+                "ended": how,
+                "is_mixed": self._is_mixed,
+                **self._told(self._acted, "w", "seed", "at", "sampled"),
+            }
+        )
+        return PAUSE_AT_END / max(1.0, self.controls.speed)
+
+    def answer(self) -> None:
+        """Show the newest frame again, with what is set now: the next step may be a while away."""
+        self._acted = replace(self._acted, seq=self.controls.seq, w=self.controls.w, paused=self.controls.paused)
+        self._send(*self._shown, Flag.ANSWER)
+
+    def settle(self) -> None:
+        """Show the end of a step after which the robot rests, if that was not shown."""
+        if self._shown[0] != self.t or not self._acted.paused:
+            self._shown = self.t, self.world.payload()
+            self.answer()
+
+    def obey(self, command: Command) -> None:
+        """Do what a message says; it was checked."""
+        before = self.controls
+        set_now = {name: getattr(command, name) for name in ("seq", "w", "seed", "paused", "sampled", "speed")}
+        self.controls = replace(before, **{name: value for name, value in set_now.items() if value is not None})
+        if command.step is not None:
+            self._budget, self.controls = command.step, replace(self.controls, paused=True)
+        elif command.paused is not None:
+            self._budget = 0
+        if command.at is not None:
+            self._take_policy(command)
+        if command.push and self.world.can_push:
+            self.world.push(self._pushes)
+        touched = (before.w, before.at, before.sampled) != (self.controls.w, self.controls.at, self.controls.sampled)
+        self._is_mixed |= (touched or bool(command.push)) and self.world.elapsed > 0
+        if (self.controls.seed, self.controls.at) != (before.seed, before.at):
+            self._say_ready()
+        self._restart(command, before)
+        if (self.controls.paused, self.controls.speed) != (before.paused, before.speed) or command.step:
+            self.clock.set(self.t, self.controls.speed)
+        self._say_state()
+
+    def close(self) -> None:
+        self.world.close()
+
+    def _take_policy(self, command: Command) -> None:
+        """Act as of another step; refused where its files are gone, as those of a run that trains may be."""
+        try:
+            self._policy, at = self._run.predictor(command.at or 0)
+            self.controls = replace(self.controls, at=at)
+        except (CheckpointError, ValueError) as error:
+            self._tell({"event": "refused", "side": self._side, "seq": command.seq, "reason": str(error)})
+
+    def _restart(self, command: Command, before: Controls) -> None:
+        """Begin another episode, where a message asks for one."""
+        is_other_seed = self.controls.seed != before.seed
+        if command.reset is None and not is_other_seed:
+            return
+        if self.world.elapsed and not self.world.is_over:
+            self.finish("reset")
+        self.begin(0 if is_other_seed else self.episode + (command.reset == "next"))
+
+    def _send(self, t: float, payload: bytes, flag: Flag) -> None:
+        acted, world, self._shown = self._acted, self.world, (t, payload)
+        if self.controls.paused:
+            flag |= Flag.PAUSED
+        header = [self._side, acted.seq, int(flag), t, self.episode, world.elapsed, self._served, 0.0]
+        numbers = np.concatenate([header, world.returns, acted.w, self._action]).astype("<f4")
+        self._tell(numbers.tobytes() + payload)
+
+    def _say_ready(self) -> None:
+        points = archive_of(self._policy, self._row)
+        archive = None if points is None else points.tolist()
+        about = {"event": "ready", "side": self._side, "run": self._number, "archive": archive}
+        self._tell(about | self._told(self.controls, "seed", "at"))
+
+    def _say_state(self) -> None:
+        names = ("seq", "paused", "speed", "sampled", "seed", "at", "w")
+        self._tell({"event": "state", "side": self._side} | self._told(self.controls, *names))
+
+    @staticmethod
+    def _told(controls: Controls, *names: str) -> dict[str, Any]:
+        values = {name: getattr(controls, name) for name in names}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+
+
+def _plain(shape: Shape) -> dict[str, Any]:
+    """A shape as JSON, without what it does not have."""
+    named = {name: getattr(shape, name) for name in ("shape", "role", "points", "value")}
+    if shape.shape == "disc":
+        named |= {"centre": shape.centre, "radius": shape.radius}
+    told = {name: value for name, value in named.items() if value not in (None, ())}
+    return told | ({"label": f"{shape.value:g}"} if shape.value is not None else {})

@@ -1,0 +1,211 @@
+"""The server of the page: on this machine alone, for whoever knows the token, and only the page's own files.
+
+Every request passes the `Guard` first. No part of a request ever becomes a path: names are looked up among those of the
+page's files, which were listed when the server started.
+"""
+
+import asyncio
+import contextlib
+import json
+import secrets
+import socket
+import threading
+from collections.abc import Iterator, Sequence
+from importlib import resources
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route, WebSocketRoute
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from qpensieve.watch import messages
+from qpensieve.watch.connection import TOO_LONG, TOO_MANY, Connection, Outbox
+from qpensieve.watch.guard import HOST, Guard
+from qpensieve.watch.runs import WatchedRun
+
+TOKEN_BYTES = 24
+MOST_CLIENTS = 8
+"""Pages that may be open at a time."""
+FOLLOW_SECONDS = 2.0
+"""How often a growing run is looked at."""
+FULL = 1013
+"""Code that a WebSocket is closed with where there are too many pages."""
+TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".png": "image/png",
+}
+
+
+def page_files() -> dict[str, tuple[bytes, str]]:
+    """Name -> content and type of all files of the page, read once."""
+    folder = resources.files("qpensieve.watch") / "page"
+    found = [file for file in folder.iterdir() if file.is_file()] if folder.is_dir() else []
+    named = {
+        file.name: (file, f".{file.name.rpartition('.')[2]}") for file in sorted(found, key=lambda each: each.name)
+    }
+    return {name: (file.read_bytes(), TYPES[ending]) for name, (file, ending) in named.items() if ending in TYPES}
+
+
+class Watch:
+    """The pages and what is behind them.
+
+    Args:
+        runs: What is watched; the first is what a page begins with.
+        version: Of this program.
+    """
+
+    def __init__(self, runs: Sequence[WatchedRun], version: str):
+        self._runs, self._version, self._files = runs, version, page_files()
+        self._clients = 0
+        routes = [
+            Route("/about", self._about),
+            Route("/{name:path}", self._file),
+            WebSocketRoute("/live", self._live),
+        ]
+        self.app = Starlette(routes=routes)
+
+    async def _about(self, request: Request) -> Response:
+        del request
+        runs = [(await asyncio.to_thread(run.about))[0] for run in self._runs]
+        sides = {"sides": messages.SIDES, "speed": messages.SPEEDS}
+        return JSONResponse({"version": self._version, "header": 8, **sides, "runs": runs})
+
+    async def _file(self, request: Request) -> Response:
+        found = self._files.get(request.path_params["name"] or "index.html")
+        if found is None:
+            return PlainTextResponse("there is no such file of the page", 404)
+        content, kind = found
+        return Response(content, media_type=kind)
+
+    async def _live(self, socket: WebSocket) -> None:
+        await socket.accept()
+        if self._clients >= MOST_CLIENTS:
+            await socket.close(FULL, f"at most {MOST_CLIENTS} pages at a time: close another one first")
+            return
+        self._clients += 1
+        outbox = Outbox(asyncio.get_running_loop())
+        connection = Connection(self._runs, outbox)
+        tasks = [asyncio.create_task(self._send(socket, outbox)), asyncio.create_task(self._follow(outbox))]
+        try:
+            await self._receive(socket, connection)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.to_thread(connection.close)
+            self._clients -= 1
+
+    async def _receive(self, socket: WebSocket, connection: Connection) -> None:
+        """Obey messages until the page is gone, or sends what no page would."""
+        while True:
+            message = await socket.receive()
+            if message["type"] == "websocket.disconnect":
+                return
+            text = message.get("text")
+            if text is None:
+                connection.refuse(0, None, "a message must be JSON text, got bytes")
+            elif (code := connection.obey(text)) is not None:
+                reasons = {TOO_MANY: "too many messages", TOO_LONG: "the message is too long"}
+                await socket.close(code, reasons[code])
+                return
+
+    async def _send(self, socket: WebSocket, outbox: Outbox) -> None:
+        with contextlib.suppress(WebSocketDisconnect, RuntimeError, OSError):
+            while True:
+                for what in await outbox.take():
+                    if isinstance(what, bytes):
+                        await socket.send_bytes(what)
+                    else:
+                        await socket.send_text(json.dumps(what, allow_nan=False))
+
+    async def _follow(self, outbox: Outbox) -> None:
+        """Tell the page when a run has grown."""
+        seen = [run.version for run in self._runs]
+        while True:
+            await asyncio.sleep(FOLLOW_SECONDS)
+            for i, run in enumerate(self._runs):
+                about, version = await asyncio.to_thread(run.about)
+                if version != seen[i]:
+                    seen[i] = version
+                    outbox.put({"event": "run", "index": i, "run": about})
+
+
+def bind(port: int) -> socket.socket:
+    """A socket of this machine alone; port 0: any that is free.
+
+    Raises:
+        OSError: The port is taken or may not be used.
+    """
+    # The protocol is named: asyncio sends small frames at once (TCP_NODELAY) only where it is, else after 40 ms.
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((HOST, port))
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+class Server:
+    """A bound server: its address is known before it runs.
+
+    Args:
+        runs: What is watched.
+        version: Of this program.
+        listener: Where it listens.
+    """
+
+    def __init__(self, runs: Sequence[WatchedRun], version: str, listener: socket.socket):
+        self.port = int(listener.getsockname()[1])
+        self.token = secrets.token_urlsafe(TOKEN_BYTES)
+        self._listener = listener
+        self.is_up = threading.Event()
+        """Set when the server answers."""
+        app = Guard(Watch(runs, version).app, self.token, self.port)
+        self._server = uvicorn.Server(
+            uvicorn.Config(
+                app,
+                log_level="error",
+                access_log=False,
+                lifespan="off",
+                ws="websockets-sansio",
+                ws_max_size=messages.LONGEST,
+                ws_per_message_deflate=False,
+                server_header=False,
+                date_header=False,
+                timeout_graceful_shutdown=1,
+            )
+        )
+
+    @property
+    def address(self) -> str:
+        return f"http://{HOST}:{self.port}/{self.token}/"
+
+    def run(self) -> None:
+        """Serve until Ctrl-C."""
+        asyncio.run(self._serve())
+
+    async def _serve(self) -> None:
+        serving = asyncio.ensure_future(self._server.serve(sockets=[self._listener]))
+        while not self._server.started and not serving.done():
+            await asyncio.sleep(0.005)
+        self.is_up.set()
+        await serving
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """Serve in a thread, for as long as the block lasts."""
+        thread = threading.Thread(target=self.run, name="watch server", daemon=True)
+        thread.start()
+        try:
+            self.is_up.wait()
+            yield
+        finally:
+            self._server.should_exit = True
+            thread.join()

@@ -1,0 +1,122 @@
+"""A robot that acts while someone looks: a thread that steps it in real time and obeys messages.
+
+Everything is done between two control steps or while the thread waits for the moment of the next frame. So a message
+acts on the next control step, and nothing needs a lock but the inbox.
+"""
+
+import threading
+import time
+import traceback
+from collections import deque
+
+from qpensieve.envs.simulator import EnvError
+from qpensieve.records.checkpoint import CheckpointError
+from qpensieve.watch.messages import Command
+from qpensieve.watch.robot import Controls, Robot, Tell
+from qpensieve.watch.runs import WatchedRun
+
+SLOW = 0.05
+"""Seconds to the next frame from which a message is answered by one at once."""
+EXPECTED = (EnvError, CheckpointError, FloatingPointError)
+"""What a world or a folder may raise; anything else is a bug, and said on the terminal too."""
+
+
+class Simulation:
+    """The robot of one side of one page.
+
+    Args:
+        run: Whose policies act.
+        number: Which of the server's runs it is.
+        side: Which side of the page.
+        tell: Is given frames and events, from this thread.
+    """
+
+    def __init__(self, run: WatchedRun, number: int, side: int, tell: Tell):
+        self.run, self.number, self.side, self._tell = run, number, side, tell
+        self._inbox: deque[Command] = deque()
+        self._wake = threading.Condition()
+        self._is_closed = False
+        self._thread = threading.Thread(target=self._live, name=f"watch side {side}", daemon=True)
+        self._thread.start()
+
+    def send(self, command: Command) -> None:
+        """Have a message obeyed."""
+        with self._wake:
+            self._inbox.append(command)
+            self._wake.notify()
+
+    def close(self) -> None:
+        """End the thread; returns at once."""
+        with self._wake:
+            self._is_closed = True
+            self._wake.notify()
+
+    def join(self) -> None:
+        """Wait until the thread has ended."""
+        self._thread.join()
+
+    def _live(self) -> None:
+        """The thread: a life for each world, because one that failed is made anew."""
+        controls: Controls | None = None
+        while not self._is_closed:
+            robot: Robot | None = None
+            try:
+                robot = Robot(self.run, self.number, self.side, self._tell, controls)
+                while not self._is_closed:
+                    self._turn(robot)
+            except Exception as error:  # the page is told, and the server goes on
+                if not isinstance(error, EXPECTED):
+                    traceback.print_exc()
+                self._tell({"event": "failed", "side": self.side, "reason": str(error) or type(error).__name__})
+                controls = robot and robot.controls
+                self._wait_for_reset()
+            finally:
+                if robot is not None:
+                    robot.close()
+
+    def _turn(self, robot: Robot) -> None:
+        """Obey what has come; then take a step, or rest until something comes."""
+        if robot.is_resting:
+            robot.settle()
+            self._pass(robot, None)
+            return
+        if not self._wait_for(robot, robot.next_moment) or robot.is_resting:
+            return
+        robot.act()
+        for t, send in robot.frames():
+            if not self._wait_for(robot, t):
+                return
+            send()
+        if robot.is_over:
+            end = time.monotonic() + robot.finish()
+            while (seconds := end - time.monotonic()) > 0.0:
+                if not self._pass(robot, seconds):
+                    return
+            robot.begin(robot.episode + 1)
+
+    def _wait_for(self, robot: Robot, t: float) -> bool:
+        """Wait for a moment of the episode, and obey meanwhile; False: leave what was going on."""
+        while self._pass(robot, max(0.0, seconds := robot.clock.wait_for(t))):
+            if seconds <= 0.0:
+                return True
+        return False
+
+    def _pass(self, robot: Robot, seconds: float | None) -> bool:
+        """Wait so long, or until there is something to obey; None: however long. False: leave what was going on."""
+        with self._wake:
+            if not self._inbox and not self._is_closed and seconds != 0.0:
+                self._wake.wait(seconds)
+            commands = [*self._inbox]
+            self._inbox.clear()
+        before = robot.restarts
+        for command in commands:
+            robot.obey(command)
+        if commands and (seconds is None or seconds > SLOW):
+            robot.answer()
+        return not self._is_closed and robot.restarts == before
+
+    def _wait_for_reset(self) -> None:
+        """After a failure: until the page asks for another try."""
+        with self._wake:
+            while not self._is_closed and not any(command.reset for command in self._inbox):
+                self._wake.wait()

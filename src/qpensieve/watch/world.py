@@ -1,0 +1,157 @@
+"""One environment that is looked at: a lane of the house's own simulator, episode after episode, and its frames."""
+
+import io
+import threading
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64
+
+from qpensieve.envs import LaneOptions, find_domain, make_lanes
+from qpensieve.envs.gym_lanes import GymSimulator
+from qpensieve.envs.scenery import Pushable, Scenic, Shape
+from qpensieve.envs.simulator import EnvError
+from qpensieve.learning.streams import Purpose, derived_seed
+
+FOREIGN_FPS = 30.0
+"""Steps per second of an environment that does not say."""
+JPEG_QUALITY = 80
+_OTHERS = threading.Lock()
+"""Held while an environment of someone else runs: it need not expect threads."""
+
+
+class World:
+    """One lane, stepped with the same numbers as an evaluation of the same seed, episode and actions.
+
+    Args:
+        domain: What to step.
+
+    Raises:
+        ValueError: There is no such environment.
+        EnvError: It cannot be made.
+    """
+
+    def __init__(self, domain: str):
+        known = find_domain(domain)
+        self._turn = _OTHERS if known is None else nullcontext()
+        with self._turn:
+            self._lanes = make_lanes(domain, 1, 0, LaneOptions(autoreset=False, num_threads=1, is_drawn=True))
+        self.spec, self._simulator = self._lanes.spec, self._lanes.simulator
+        self.dt = 1.0 / (known.render_fps if known else self._foreign_fps())
+        """Seconds of one step in real time."""
+        self.can_push = isinstance(self._simulator, Pushable)
+        self._why_blank = ""
+        self.begin(0, 0)
+
+    def begin(self, seed: int, episode: int) -> None:
+        """Start an episode where evaluations start theirs: those of a seed are numbered, and every one differs."""
+        with self._turn:
+            self._lanes.reseed(derived_seed(seed, Purpose.EVALUATION, episode))
+            self._obs = self._lanes.reset()
+        self.returns = np.zeros(self.spec.num_objectives)
+        self.elapsed, self.is_terminated = 0, False
+
+    @property
+    def obs(self) -> np.ndarray:
+        """What the policy sees: one row."""
+        return self._obs
+
+    @property
+    def is_over(self) -> bool:
+        return not bool(self._lanes.running[0])
+
+    def step(self, actions: np.ndarray) -> None:
+        """Take the action of one row."""
+        with self._turn:
+            step = self._lanes.step(actions)
+        self._obs = step.obs
+        self.returns += step.reward[0]
+        self.elapsed += 1
+        self.is_terminated = bool(step.terminated[0])
+
+    def push(self, generator: np.random.Generator) -> None:
+        if isinstance(self._simulator, Pushable):
+            self._simulator.push(generator)
+
+    @property
+    def num_moments(self) -> int:
+        """Moments of the newest step."""
+        return self._simulator.moments if isinstance(self._simulator, Scenic) else 1
+
+    def moments(self) -> Iterator[tuple[int, float]]:
+        """Number and time, in seconds of the episode, of each moment of the newest step, the present last."""
+        num = self.num_moments
+        for moment in range(num):
+            yield moment, (self.elapsed - 1 + (moment + 1) / num) * self.dt if self.elapsed else 0.0
+
+    def payload(self, moment: int = -1) -> bytes:
+        """What a frame says of the scene at a moment of the newest step."""
+        if isinstance(self._simulator, Scenic):
+            return self._simulator.pose(moment).astype("<f4").tobytes()
+        with self._turn:
+            picture = self.picture()
+        return b"" if picture is None else encode_jpeg(picture)
+
+    def picture(self) -> np.ndarray | None:
+        """The scene as the environment itself draws it; None where it does not, and from then on."""
+        if self._why_blank:
+            return None
+        try:
+            picture = np.asarray(self._lanes.render())
+        except Exception as error:  # of someone else's code, or of a package that it needs: the robot acts all the same
+            self._why_blank = f"{self.spec.id} cannot be drawn: {error}"
+            return None
+        if picture.ndim != 3 or picture.shape[2] != 3 or 0 in picture.shape:
+            self._why_blank = (
+                f"{self.spec.id} cannot be drawn: a picture must be [height, width, 3], got {picture.shape}"
+            )
+            return None
+        return picture.astype(np.uint8, copy=False)
+
+    def ground(self) -> tuple[Shape, ...]:
+        """What stands still in this episode."""
+        return self._simulator.ground() if isinstance(self._simulator, Scenic) else ()
+
+    def scene(self) -> dict[str, Any]:
+        """What the page is told of the scene, once."""
+        common = {"dt": self.dt, "can_push": self.can_push, "action_size": self.spec.action_size}
+        if isinstance(self._simulator, Scenic):
+            return asdict(self._simulator.scene()) | common
+        with self._turn:
+            picture = self.picture()
+        height, width = (1, 1) if picture is None else picture.shape[:2]
+        about = {
+            "kind": "image",
+            "type": "image/jpeg",
+            "width": width,
+            "height": height,
+            "note": self._why_blank or None,
+        }
+        return about | common
+
+    def close(self) -> None:
+        with self._turn:
+            self._lanes.close()
+
+    def _foreign_fps(self) -> float:
+        fps = self._simulator.render_fps if isinstance(self._simulator, GymSimulator) else None
+        return FOREIGN_FPS if fps is None else fps
+
+
+def encode_jpeg(picture: np.ndarray) -> bytes:
+    """A picture [height, width, 3] as JPEG; EnvError where Pillow is missing."""
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise EnvError(f"pictures of environments need Pillow: pip install 'qpensieve[watch]' ({error})") from error
+    file = io.BytesIO()
+    Image.fromarray(picture).save(file, "JPEG", quality=JPEG_QUALITY)
+    return file.getvalue()
+
+
+def start_of(num_objectives: int) -> Float64[np.ndarray, " d"]:
+    """The preference that a page begins with: every objective counts the same."""
+    return np.full(num_objectives, 1.0 / num_objectives)

@@ -1,0 +1,103 @@
+"""Policies read from files alone are those that a session would have."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from qpensieve import config as configs
+from qpensieve.config import RunConfig
+from qpensieve.learning.agents import flatten
+from qpensieve.learning.predicting import AgentPredictor
+from qpensieve.methods import make_algorithm
+from qpensieve.presets import default_config
+from qpensieve.records import checkpoint, folder
+from qpensieve.records.checkpoint import CheckpointError
+from qpensieve.records.trees import tree_to_arrays
+from qpensieve.train.saved import SavedPolicies
+
+SEEDS = 2
+DOMAINS = {"envelope": "DeepSeaTreasure"}
+
+
+def numbered(config: RunConfig) -> Any:
+    """A state of the algorithm for all agents, in which every number differs, without running its init."""
+    spec = configs.spec_of(config)
+    algorithm = make_algorithm(config.algo, config.agent, spec)
+    lam = jax.ShapeDtypeStruct((spec.num_objectives,), np.float32)
+    state = jax.eval_shape(lambda lam: algorithm.init(jax.random.key(0), lam), lam)
+    num, count = config.seeds * algorithm.agents_per_seed, iter(range(10**9))
+
+    def fill(leaf: Any) -> Any:
+        first = next(count)
+        values = np.arange(num * int(np.prod(leaf.shape)), dtype=np.float64).reshape(num, *leaf.shape)
+        return jnp.asarray((values + 1000 * first).astype(leaf.dtype))
+
+    return algorithm, jax.tree.map(fill, state)
+
+
+@pytest.fixture(params=["qpensieve", "hybrid-sac", "envelope", "cnder", "sac"])
+def config(request: pytest.FixtureRequest) -> RunConfig:
+    quick = default_config(DOMAINS.get(request.param, "DST2d"), request.param, "quick")
+    hidden = {"hidden": 4} if hasattr(quick.agent, "hidden") else {}
+    return configs.resolve(replace(quick, seeds=SEEDS, agent=replace(quick.agent, **hidden)))
+
+
+@pytest.mark.parametrize("kind", ["parameters", "checkpoint"])
+def test_actors_are_those_that_the_learner_flattens(config: RunConfig, kind: str, tmp_path: Path):
+    algorithm, state = numbered(config)
+    configs.save(config, tmp_path / folder.CONFIG)
+    if kind == "parameters":
+        arrays = {name: value for name, value in tree_to_arrays(state).items() if ".optimizers" not in name}
+        checkpoint.save_parameters(tmp_path, 500, arrays)
+    else:
+        checkpoint.save(tmp_path, 500, tree_to_arrays(state, "state.agent"), {})
+    predictor, step = SavedPolicies(tmp_path).newest()
+    assert step == 500
+    assert isinstance(predictor, AgentPredictor)
+    expected = np.asarray(jax.vmap(flatten)(algorithm.actor(state)))
+    assert predictor.flat.shape == expected.shape
+    assert (predictor.flat == expected).all()
+
+
+def test_no_device_is_started(tmp_path: Path):
+    """Watching must leave a GPU to whoever trains on it."""
+    import subprocess
+    import sys
+
+    config = replace(default_config("DST2d", "qpensieve", "quick"), seeds=1)
+    configs.save(config, tmp_path / folder.CONFIG)
+    _, state = numbered(config)
+    arrays = {name: value for name, value in tree_to_arrays(state).items() if ".optimizers" not in name}
+    checkpoint.save_parameters(tmp_path, 500, arrays)
+    program = (
+        "import sys; from pathlib import Path; from qpensieve.train.saved import SavedPolicies\n"
+        "SavedPolicies(Path(sys.argv[1])).newest()\n"
+        "from jax.extend import backend\n"
+        "import jax._src.xla_bridge as bridge; sys.exit(len(bridge._backends))"
+    )
+    assert subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda arrays: arrays.pop(".sac.actor.net.last.bias"), "is missing"),
+        (lambda arrays: arrays.update({".sac.actor.net.last.bias": np.zeros((3, 1), np.float32)}), r"\(3, 1\)"),
+        (lambda arrays: arrays.update({".sac.actor.net.last.bias": np.zeros((1, 4), np.int32)}), "int32"),
+    ],
+)
+def test_parameters_that_do_not_fit_are_named(change: Any, said: str, tmp_path: Path):
+    config = replace(default_config("DST2d", "qpensieve", "quick"), seeds=1)
+    configs.save(config, tmp_path / folder.CONFIG)
+    arrays = tree_to_arrays(numbered(config)[1])
+    change(arrays)
+    checkpoint.save_parameters(tmp_path, 500, arrays)
+    with pytest.raises(CheckpointError, match=said):
+        SavedPolicies(tmp_path).newest()
+    with pytest.raises(ValueError, match=r"must be one that .* kept: 500; got 7"):
+        SavedPolicies(tmp_path).predictor(7)

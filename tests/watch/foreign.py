@@ -1,0 +1,45 @@
+"""Environments of someone else."""
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box
+
+
+class Blind(gymnasium.Env):
+    """Two objectives, twenty steps, no pictures."""
+
+    def __init__(self):
+        self.metadata = {"objectives": ("far", "cheap"), "render_fps": 50, "render_modes": ["rgb_array"]}
+        self.observation_space = Box(-np.inf, np.inf, (1,))
+        self.action_space = Box(-1.0, 1.0, (1,))
+        self.reward_space = Box(-np.inf, np.inf, (2,))
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
+        super().reset(seed=seed)
+        self.time = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, Any, bool, bool, dict]:
+        self.time += 1
+        return np.ones(1, np.float32), np.array([1.0, -float(abs(action[0]))]), False, self.time >= 20, {}
+
+
+class Fragile(Blind):
+    """Draws itself, and fails once in the middle of an episode."""
+
+    has_failed = False
+
+    def __init__(self, render_mode: str | None = None):
+        super().__init__()
+        self.render_mode = render_mode
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, Any, bool, bool, dict]:
+        if self.time == 5 and not Fragile.has_failed:
+            Fragile.has_failed = True
+            raise OSError("it broke")
+        return super().step(action)
+
+    def render(self) -> np.ndarray:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return np.full((4, 6, 3), 12 * self.time, np.uint8)

@@ -1,0 +1,160 @@
+"""Who may speak to the server, and what it gives away."""
+
+import contextlib
+from pathlib import Path
+
+import pytest
+from starlette.applications import Starlette
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import connect
+
+from qpensieve.records import folder
+from qpensieve.records.trust import UntrustedError
+from qpensieve.watch import server as servers
+from qpensieve.watch.connection import MOST_A_SECOND
+from qpensieve.watch.guard import Guard
+from qpensieve.watch.runs import WatchedRun
+from qpensieve.watch.server import Server
+from tests.watch.client import Page, get, page, wait_for_silence
+
+SECRETS = ("..", "%2e%2e", "....//", "..%2f..%2f", "%5c..%5c", "~root")
+
+
+def test_the_page_is_there_for_whoever_knows_the_token(server: Server):
+    status, headers, _ = get(server, f"/{server.token}/about")
+    assert status == 200
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["content-security-policy"].startswith("default-src 'self';")
+    assert headers["referrer-policy"] == "no-referrer"
+    assert "access-control-allow-origin" not in headers
+    assert get(server, f"/{server.token}/about", Host=f"localhost:{server.port}")[0] == 200
+
+
+def test_without_the_token_there_is_nothing(server: Server):
+    wrong = server.token[:-1] + ("A" if server.token[-1] != "A" else "B")
+    for path in (
+        "/",
+        "/about",
+        f"/{wrong}/",
+        f"/{wrong}/about",
+        f"/{server.token[:-1]}/about",
+        "//about",
+        "/%ff/about",
+    ):
+        assert get(server, path)[0] == 404, path
+
+
+def test_a_token_is_new_for_every_server(server: Server, sea: Path):
+    with contextlib.closing(servers.bind(0)) as listener:
+        other = Server([WatchedRun(sea)], "test", listener)
+    assert other.token != server.token
+    assert len(other.token) >= 32
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1", "127.0.0.1:1", "127.0.0.1.evil.example:{port}", ""])
+def test_a_foreign_host_is_refused(server: Server, host: str):
+    assert get(server, f"/{server.token}/about", Host=host.format(port=server.port))[0] == 400
+
+
+def test_a_foreign_origin_is_refused(server: Server):
+    for origin in ("http://evil.example", "null", f"https://127.0.0.1:{server.port}", "http://127.0.0.1:1"):
+        assert get(server, f"/{server.token}/about", Origin=origin)[0] == 403
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "PATCH"])
+def test_nothing_can_be_written(server: Server, method: str):
+    assert get(server, f"/{server.token}/about", method)[0] == 405
+
+
+@pytest.mark.parametrize("step", SECRETS)
+def test_no_path_of_a_request_reaches_the_file_system(server: Server, step: str):
+    for path in (f"{step}/server.py", f"{step}/{step}/{step}/etc/passwd", f"page/{step}/server.py", "/etc/passwd"):
+        status, _, content = get(server, f"/{server.token}/{path}")
+        assert status == 404, path
+        assert content == b"there is no such file of the page"
+
+
+def test_only_files_of_the_page_are_served(server: Server):
+    for name in ("__init__.py", "server.py", "page", "page/index.html", "config.json", "index.html%00.css"):
+        assert get(server, f"/{server.token}/{name}")[0] == 404, name
+
+
+@pytest.mark.parametrize(
+    ("origin", "host"),
+    [
+        (None, None),
+        ("http://evil.example", None),
+        ("null", None),
+        ("http://127.0.0.1:1", None),
+        ("http://evil.example", "evil.example"),
+    ],
+)
+def test_a_socket_of_another_page_is_refused(server: Server, origin: str | None, host: str | None):
+    headers = {"Host": host} if host else None
+    address = server.address.replace("http:", "ws:") + "live"
+    with pytest.raises(InvalidStatus) as refused, connect(address, origin=origin, additional_headers=headers):  # pyright: ignore
+        pass
+    assert refused.value.response.status_code in (400, 403)
+
+
+def test_a_socket_needs_the_token(server: Server):
+    address, origin = f"ws://127.0.0.1:{server.port}", f"http://127.0.0.1:{server.port}"
+    for path in ("/live", f"/{server.token[::-1]}/live"):
+        with pytest.raises(InvalidStatus), connect(address + path, origin=origin):  # pyright: ignore
+            pass
+
+
+def test_a_message_over_the_limit_closes_the_socket_and_nothing_else(server: Server):
+    with page(server) as other, page(server) as mine:
+        mine.socket.send(" " * 4097)
+        with pytest.raises(ConnectionClosed) as closed:
+            mine.until(lambda got: False)
+        assert closed.value.rcvd is not None
+        assert closed.value.rcvd.code == 1009
+        assert other.frame()
+
+
+def test_too_many_messages_close_the_socket(server: Server):
+    def flood(mine: Page) -> None:
+        for seq in range(2 * MOST_A_SECOND):
+            mine.say(speed=1, seq=seq)
+        mine.until(lambda got: False)
+
+    with page(server) as mine, pytest.raises(ConnectionClosed) as closed:
+        flood(mine)
+    assert closed.value.rcvd is not None
+    assert closed.value.rcvd.code == 1008
+
+
+def test_pages_are_counted(server: Server, monkeypatch: pytest.MonkeyPatch):
+    wait_for_silence()
+    monkeypatch.setattr(servers, "MOST_CLIENTS", 1)
+    with page(server) as first:
+        with page(server) as second, pytest.raises(ConnectionClosed) as closed:
+            second.until(lambda got: False)
+        assert closed.value.rcvd is not None
+        assert closed.value.rcvd.code == 1013
+        assert first.frame()
+
+
+def test_the_server_listens_on_this_machine_alone(server: Server):
+    listener = servers.bind(0)
+    assert listener.getsockname()[0] == "127.0.0.1"
+    listener.close()
+    assert server.address.startswith("http://127.0.0.1:")
+
+
+def test_a_folder_of_someone_else_asks_for_trust_first(tmp_path: Path, hopper: Path):
+    content = (hopper / folder.CONFIG).read_text().replace('"Hopper2d"', '"unknown_module:Env"')
+    (tmp_path / folder.CONFIG).write_text(content)
+    with pytest.raises(UntrustedError, match="--trust"):
+        WatchedRun(tmp_path)
+
+
+def test_two_hosts_in_one_request_are_none():
+    guard = Guard(Starlette(), "token", 80)
+    scope = {"type": "http", "path": "/token/", "method": "GET"}
+    one, two = [(b"host", b"127.0.0.1:80")], [(b"host", b"127.0.0.1:80"), (b"host", b"evil.example")]
+    said = lambda headers: [(name, value.decode()) for name, value in headers]
+    assert guard.problem(scope, said(one)) is None
+    assert guard.problem(scope, said(two)) == (400, "the Host must be 127.0.0.1:80")

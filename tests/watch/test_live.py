@@ -1,0 +1,285 @@
+"""What a page sees of the simulation behind it."""
+
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from qpensieve import config as configs
+from qpensieve.envs.episodes import MAX_EVAL_STEPS
+from qpensieve.records import folder
+from qpensieve.train.evaluate import evaluate
+from qpensieve.train.saved import SavedPolicies
+from qpensieve.watch.server import Server
+from tests.watch.client import about, page, serving, simulations, wait_for_silence
+from tests.watch.conftest import make_run
+
+FIRST, LAST, PAUSED, ANSWER = 2, 1, 4, 8
+FAST = 16
+
+
+def test_a_page_gets_its_state_and_then_frames_that_move(server: Server):
+    with page(server) as mine:
+        first = mine.frame()
+        assert (first.flags & FIRST, first.steps, first.t) == (FIRST, 0, 0)
+        assert np.isnan(first.action).all()
+        assert mine.events[0] == {"event": "ready", "side": 0, "run": 0, "archive": None, "seed": 0, "at": 2000}
+        later = mine.frame(lambda frame: frame.steps >= 4)
+        assert later.payload != first.payload
+        assert len(later.payload) == 4 * (3 + 7 * len(about(server)["runs"][0]["scene"]["geoms"]))
+        assert np.isfinite(later.action).all()
+        assert later.t == pytest.approx(later.steps * 0.008, abs=0.008)
+
+
+def test_physics_runs_in_real_time_and_frames_are_not_too_many(server: Server):
+    with page(server) as mine:
+        mine.frame()
+        start, frames = time.monotonic(), []
+        while time.monotonic() - start < 0.3:
+            frames.append(mine.frame())
+        assert len(frames) < 0.35 * 66 + 3
+        gaps = [b.t - a.t for a, b in pairwise(frames) if a.episode == b.episode]
+        assert np.median(gaps) == pytest.approx(0.016, abs=1e-6)
+
+
+def test_the_dial_changes_the_next_action(server: Server):
+    with page(server) as mine:
+        mine.say(paused=True, seq=1)
+        mine.event("state", seq=1)
+        mine.say(w=[0.9, 0.1], seed=1, seq=2)  # another seed begins anew, so the state is the start of episode 0
+        mine.say(step=1, seq=3)
+        moved = mine.frame(lambda frame: frame.seq == 3 and frame.steps == 1)
+        assert moved.w == pytest.approx([0.9, 0.1])
+        actions = {}
+        for seq, w in ((4, [0.9, 0.1]), (6, [0.1, 0.9])):
+            mine.say(w=w, reset="same", seq=seq)
+            mine.say(step=1, seq=seq + 1)
+            actions[seq] = mine.frame(lambda frame, seq=seq: frame.seq == seq + 1 and frame.steps == 1).action
+        assert (actions[4] == moved.action).all()
+        assert (actions[4] != actions[6]).any()
+
+
+def test_the_action_is_that_of_the_policy(server: Server, hopper: Path):
+    saved = SavedPolicies(hopper)
+    with page(server) as mine:
+        mine.say(paused=True, seed=1, at=1000, w=[0.25, 0.75], seq=1)
+        mine.event("state", seq=1)
+        mine.say(step=1, reset="same", seq=2)
+        frame = mine.frame(lambda frame: frame.seq == 2 and frame.steps == 1)
+    lam = np.array([[0.25, 0.75]])
+    seen: list[np.ndarray] = []
+
+    def act(obs: np.ndarray, asked: np.ndarray) -> np.ndarray:
+        actions = saved.predictor(1000).act(1, obs[0], asked[0])
+        seen.append(actions[0])
+        return actions[None]
+
+    evaluate("Hopper2d", [1], act, lam, 1)
+    assert (frame.action == seen[0]).all()
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_returns_are_those_of_an_evaluation(server: Server, hopper: Path, number: int):
+    """The same start, the same numbers: episode k of a seed and a preference, to the last bit."""
+    saved = SavedPolicies(hopper)
+    act = lambda obs, lam: saved.predictor(1000).act(1, obs[0], lam[0])[None]
+    lam = np.array([[0.7, 0.3]])
+    expected = [evaluate("Hopper2d", [1], act, lam, episodes)[0, 0, -1] for episodes in (1, 2)]
+    with page(server) as mine:
+        mine.say(seed=1, at=1000, w=[0.7, 0.3], speed=FAST, seq=1)
+        ended = mine.event("episode", seed=1, at=1000, episode=number)
+    assert ended["returns"] == expected[number].tolist()
+    assert (ended["is_mixed"], ended["w"], ended["ended"]) == (False, [0.7, 0.3], "terminated")
+
+
+def test_seed_and_step_change_the_policy_and_the_start(server: Server):
+    found = {}
+    with page(server) as mine:
+        mine.say(paused=True, seq=1)
+        for seq, (seed, at) in enumerate([(0, 1000), (0, 2000), (1, 2000)], start=2):
+            mine.say(seed=seed, at=at, reset="same", seq=seq)
+            start = mine.frame(lambda frame, seq=seq: frame.seq == seq and frame.flags & FIRST)
+            mine.say(step=1, seq=100 + seq)
+            acted = mine.frame(lambda frame, seq=seq: frame.seq == 100 + seq and frame.steps == 1)
+            found[seed, at] = start.payload, acted.action.tolist()
+    assert found[0, 1000][0] == found[0, 2000][0] != found[1, 2000][0]
+    assert found[0, 1000][1] != found[0, 2000][1]
+
+
+def test_touching_an_episode_is_told_with_it(server: Server):
+    with page(server) as mine:
+        mine.frame(lambda frame: frame.steps > 2)
+        mine.say(w=[1, 0], speed=FAST)
+        assert mine.event("episode")["is_mixed"]
+        assert not mine.event("episode", episode=1)["is_mixed"]
+
+
+def test_a_reset_is_the_next_start_and_same_is_this_one(server: Server):
+    with page(server) as mine:
+        start = mine.frame()
+        mine.say(reset=True, seq=1)
+        second = mine.frame(lambda frame: frame.episode == 1 and frame.flags & FIRST)
+        mine.say(reset="same", seq=2)
+        again = mine.frame(lambda frame: frame.seq == 2 and frame.flags & FIRST)
+    assert start.payload != second.payload == again.payload
+    assert again.episode == 1
+
+
+def test_pause_step_and_answer(server: Server):
+    with page(server) as mine:
+        mine.frame(lambda frame: frame.steps > 1)
+        mine.say(paused=True, seq=1)
+        still = mine.frame(lambda frame: frame.seq == 1 and frame.flags & PAUSED)
+        time.sleep(0.1)
+        mine.say(w=[1, 0], seq=2)
+        answer = mine.frame(lambda frame: frame.seq == 2)
+        assert (answer.flags & ANSWER, answer.steps) == (ANSWER, still.steps)
+        assert answer.w.tolist() == [1, 0]
+        mine.say(step=3, seq=3)
+        assert mine.frame(lambda frame: frame.steps == still.steps + 3)
+        time.sleep(0.1)
+        mine.say(seq=4)
+        assert mine.frame(lambda frame: frame.seq == 4).steps == still.steps + 3
+
+
+def test_sampled_actions_differ_from_the_mean(server: Server):
+    with page(server) as mine:
+        mine.say(paused=True, seq=1)
+        actions = []
+        for seq, sampled in ((2, False), (4, True), (6, True)):
+            mine.say(sampled=sampled, reset="same", seq=seq)
+            mine.say(step=1, seq=seq + 1)
+            actions.append(mine.frame(lambda frame, seq=seq: frame.seq == seq + 1 and frame.steps == 1).action.tolist())
+    assert actions[0] != actions[1] == actions[2]
+
+
+def test_a_push_moves_the_robot(server: Server):
+    with page(server) as mine:
+        mine.say(paused=True, seq=1)
+        ends = []
+        for seq, push in ((2, False), (4, True)):
+            mine.say(reset="same", seq=seq)
+            mine.say(push=push, step=1, seq=seq + 1)
+            ends.append(mine.frame(lambda frame, seq=seq: frame.seq == seq + 1 and frame.steps == 1).payload)
+    assert ends[0] != ends[1]
+
+
+def test_what_is_wrong_is_refused_and_the_page_goes_on(server: Server):
+    with page(server) as mine:
+        mine.frame()
+        for text, reason in (
+            ('{"seq": 5, "w": [0.2, 0.2]}', "sum to 1"),
+            ('{"seq": 5, "w": [0.2, 0.2, 0.6]}', "2 numbers"),
+            ('{"seq": 5, "seed": 7}', "one of 0, 1"),
+            ('{"seq": 5, "at": 7}', "one of 1000, 2000"),
+            ('{"seq": 5, "open": 7}', "below 2"),
+            ('{"seq": 5, "close": true}', "side 0 stays"),
+        ):
+            mine.socket.send(text)
+            refused = mine.event("refused", seq=5)
+            assert reason in refused["reason"]
+        mine.socket.send("nonsense")
+        assert "JSON" in mine.event("refused", seq=None)["reason"]
+        mine.say(side=1, paused=True)
+        assert "not open" in mine.event("refused", side=1)["reason"]
+        mine.socket.send(b"\x00")
+        assert "bytes" in mine.event("refused")["reason"]
+        assert mine.frame(lambda frame: frame.seq == 0)
+
+
+def test_a_second_page_does_not_disturb_the_first(server: Server):
+    with page(server) as first, page(server) as second:
+        first.say(paused=True, seq=1)
+        first.event("state", seq=1)
+        second.say(seed=1, w=[1, 0], speed=FAST, seq=9)
+        second.frame(lambda frame: frame.seq == 9 and frame.steps > 5)
+        first.say(seq=2)
+        seen = first.frame(lambda frame: frame.seq == 2)
+        assert (seen.w.tolist(), seen.flags & PAUSED) == ([0.5, 0.5], PAUSED)
+        assert not [event for event in first.events if event.get("seq") == 9]
+
+
+def test_closing_the_page_stops_its_simulation(server: Server):
+    wait_for_silence()
+    with page(server) as mine, page(server) as other:
+        mine.frame()
+        other.frame()
+        assert len(simulations()) == 2
+        mine.socket.close()
+        wait_for_silence(1)
+        assert other.frame()
+    wait_for_silence()
+
+
+def test_the_second_side_shows_another_run_and_closes(server: Server):
+    wait_for_silence()
+    with page(server) as mine:
+        mine.say(side=1, open=1, w=[1, 0], seq=4)
+        assert mine.event("ready", side=1)["run"] == 1
+        beside = mine.frame(lambda frame: frame.side == 1 and frame.seq == 4 and frame.steps > 0)
+        assert beside.w.tolist() == [1, 0]
+        assert mine.frame(lambda frame: frame.side == 0).w.tolist() == [0.5, 0.5]
+        assert len(simulations()) == 2
+        mine.say(side=1, close=True)
+        wait_for_silence(1)
+    wait_for_silence()
+
+
+def test_an_archive_says_which_policy_serves(server: Server):
+    with page(server) as mine:
+        mine.say(open=1)
+        ready = mine.event("ready", run=1)
+        assert ready["archive"] == [[1, 0], [0, 1]]
+        mine.say(w=[0.9, 0.1], seq=1)
+        assert mine.frame(lambda frame: frame.seq == 1 and frame.steps > 0).served == 0
+        mine.say(w=[0.1, 0.9], seq=2)
+        assert mine.frame(lambda frame: frame.seq == 2 and frame.steps > 0).served == 1
+
+
+def test_slow_worlds_answer_at_once_and_tell_what_stands_still(sea: Path):
+    with serving(sea) as server, page(server) as mine:
+        ground = mine.event("ground")
+        roles = [shape["role"] for shape in ground["shapes"]]
+        assert (roles.count("treasure"), roles.count("water")) == (10, 1)
+        assert {
+            "shape": "disc",
+            "role": "treasure",
+            "centre": [0.5, 1.5],
+            "radius": 0.5,
+            "value": 0.7,
+            "label": "0.7",
+        } in (ground["shapes"])
+        mine.frame()
+        start = time.monotonic()
+        mine.say(w=[1, 0], seq=1)
+        answer = mine.frame(lambda frame: frame.seq == 1)
+        assert answer.flags & ANSWER
+        assert time.monotonic() - start < 0.15  # a step takes 0.2
+        assert np.frombuffer(answer.payload, "<f4").shape == (3,)
+
+
+def test_a_failing_environment_is_told_and_can_be_tried_again(tmp_path: Path):
+    run = make_run(tmp_path / "foreign", "tests.watch.foreign:Fragile", steps=(1000,))
+    with serving(run) as server, page(server) as mine:
+        scene = about(server)["runs"][0]["scene"]
+        assert (scene["kind"], scene["width"], scene["height"], scene["dt"]) == ("image", 6, 4, 0.02)
+        assert mine.frame().payload[:3] == b"\xff\xd8\xff"  # a JPEG
+        failed = mine.event("failed")
+        assert "it broke" in failed["reason"]
+        mine.say(reset=True)
+        assert mine.frame(lambda frame: frame.steps > 0)
+
+
+def test_an_environment_that_does_not_draw_acts_without_pictures(tmp_path: Path):
+    run = make_run(tmp_path / "blind", "tests.watch.foreign:Blind", steps=(1000,))
+    with serving(run) as server, page(server) as mine:
+        assert "cannot be drawn" in about(server)["runs"][0]["scene"]["note"]
+        assert mine.frame(lambda frame: frame.steps > 0).payload == b""
+
+
+def test_the_limit_of_an_evaluation_is_longer_than_any_episode_here(hopper: Path):
+    """Otherwise returns of watched episodes would not be those of evaluations."""
+    config = configs.load(hopper / folder.CONFIG)
+    assert (configs.spec_of(config).max_steps or 0) <= MAX_EVAL_STEPS

@@ -1,0 +1,122 @@
+"""What the page is told of a folder."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from qpensieve import config as configs
+from qpensieve.api import Agent
+from qpensieve.records import checkpoint, folder
+from qpensieve.records.checkpoint import CheckpointError
+from qpensieve.watch import server as servers
+from qpensieve.watch.runs import WatchedRun, rounded
+from tests.watch.client import about, page, serving
+from tests.watch.conftest import actor, add_evaluation, make_run
+
+
+def test_what_is_said_of_a_run(hopper: Path):
+    said, version = WatchedRun(hopper).about()
+    assert version == 1
+    assert said["name"] == "hopper"
+    assert (said["domain"], said["algo"], said["kind"]) == ("Hopper2d", "mosac", "run")
+    assert (said["seeds"], said["steps"], said["done"], said["goal"]) == ([0, 1], [1000, 2000], 2000, 10_000)
+    assert said["objectives"] == ["forward", "control"]
+    one = said["evaluations"][0]
+    assert (one["step"], one["kind"], one["episodes"]) == (1000, "short", 2)
+    assert np.array(one["returns"]).shape == (2, 2, 2)  # seed, preference, objective
+    assert one["returns"][0][0] == [1001, 1002]  # the mean of 1000, 1001 and of 1002, 1003
+    assert said["preferences"][one["table"]] == [[1, 0], [0, 1]]
+    assert said["curves"] == {"steps": [1000], "ut": [[1, 1]], "hv": [[1, 1]]}
+    scene = said["scene"]
+    assert (scene["kind"], scene["dt"], scene["can_push"], scene["action_size"]) == ("bodies", 0.008, True, 3)
+    assert [geom["type"] for geom in scene["geoms"]] == ["plane", "capsule", "capsule", "capsule", "capsule"]
+
+
+def test_the_sea_has_its_exact_front(sea: Path):
+    said, _ = WatchedRun(sea).about()
+    assert len(said["exact_front"]) > 5
+    assert said["scene"]["kind"] == "plane"
+    assert said["scene"]["can_push"] is False
+
+
+def test_a_growing_run_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(servers, "FOLLOW_SECONDS", 0.05)
+    run = make_run(tmp_path / "growing")
+    config = configs.load(run / folder.CONFIG)
+    with serving(run) as server, page(server) as mine:
+        assert about(server)["runs"][0]["is_training"]
+        mine.frame()
+        add_evaluation(run, config, 3000)
+        grown = mine.event("run")["run"]
+        while grown["curves"]["steps"] != [1000, 3000] or len(grown["evaluations"]) != 2:
+            grown = mine.event("run")["run"]
+        checkpoint.save_parameters(run, 3000, actor(config, 3000))
+        while grown["steps"] != [1000, 2000, 3000]:
+            grown = mine.event("run")["run"]
+        assert mine.events[0]["at"] == 2000  # what is shown stays, until one asks
+        mine.say(at="newest", seq=1)
+        assert mine.event("ready", at=3000)
+        assert mine.frame(lambda frame: frame.seq == 1 and frame.steps > 0)
+
+
+def test_a_run_that_has_not_grown_for_long_is_not_training(tmp_path: Path):
+    run = make_run(tmp_path / "old")
+    watched = WatchedRun(run)
+    assert watched.about()[0]["is_training"]
+    os.utime(run / folder.METRICS, (0, 0))
+    assert not watched.about()[0]["is_training"]
+
+
+def test_a_file_that_cannot_be_read_for_a_moment_changes_nothing(tmp_path: Path):
+    run = make_run(tmp_path / "torn")
+    watched = WatchedRun(run)
+    before, version = watched.about()
+    content = (run / folder.EVALUATIONS).read_bytes()
+    (run / folder.EVALUATIONS).write_bytes(content[:50])
+    assert watched.about() == (before, version)
+    (run / folder.EVALUATIONS).write_bytes(content)
+    assert watched.about()[0]["evaluations"] == before["evaluations"]
+
+
+def test_nothing_is_written_into_a_folder(tmp_path: Path):
+    run = make_run(tmp_path / "read")
+    before = {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in run.rglob("*")}
+    with serving(run) as server, page(server) as mine:
+        mine.say(at=1000, seed=1, seq=1)
+        mine.frame(lambda frame: frame.seq == 1 and frame.steps > 0)
+    assert {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in run.rglob("*")} == before
+
+
+def test_a_saved_agent_is_watched(tmp_path: Path):
+    agent = Agent("Hopper2d", seeds=1, preset="quick", algo="mosac", hidden=8)
+    agent.save(tmp_path / "agent")
+    with serving(tmp_path / "agent") as server, page(server) as mine:
+        said = about(server)["runs"][0]
+        assert (said["kind"], said["steps"], said["evaluations"]) == ("agent", [0], [])
+        mine.say(paused=True, seq=1)
+        mine.say(reset="same", step=1, seq=2)
+        frame = mine.frame(lambda frame: frame.seq == 2 and frame.steps == 1)
+    session = agent.session
+    predictor = session.predictor()
+    watched, _ = WatchedRun(tmp_path / "agent").predictor("newest")
+    obs, lam = np.ones((3, 11), np.float32), np.full((3, 2), 0.5, np.float32)
+    assert (watched.act(0, obs, lam) == predictor.act(0, obs, lam)).all()
+    assert np.isfinite(frame.action).all()
+    session.close()
+
+
+def test_a_folder_without_policies_says_so(tmp_path: Path, hopper: Path):
+    (tmp_path / folder.CONFIG).write_bytes((hopper / folder.CONFIG).read_bytes())
+    with pytest.raises(CheckpointError, match="holds no parameters yet"):
+        WatchedRun(tmp_path)
+
+
+def test_a_folder_of_runs_names_them(hopper: Path):
+    with pytest.raises(FileNotFoundError, match=r"it holds several \(.*hopper"):
+        WatchedRun(hopper.parent)
+
+
+def test_numbers_of_the_page_are_short_and_finite():
+    assert rounded([1 / 3, [float("nan"), float("inf")], 5.0]) == [0.3333333, [None, None], 5.0]
