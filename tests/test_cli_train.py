@@ -233,8 +233,7 @@ class TestPlot:
     def test_draws_one_run_or_compares_several(self, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
         cli.main(["plot", str(trained / "ours")])
         assert capsys.readouterr().out.split() == [
-            str(trained / "ours" / "front.png"),
-            str(trained / "ours" / "curves.png"),
+            str(trained / "ours" / name) for name in ("front.png", "curves.png", "training.png")
         ]
         cli.main(["plot", str(trained / "ours"), str(trained / "mosac"), "--out", str(tmp_path / "both.png")])
         assert capsys.readouterr().out.split() == [str(tmp_path / "both.png")]
@@ -245,7 +244,8 @@ class TestPlot:
     ):
         cli.main(["plot", str(trained / "ours"), "--out", str(tmp_path / "x.png")])
         cli.main(["plot", str(trained / "ours"), "--out", str(tmp_path / "all")])
-        drawn = [tmp_path / "x.png", tmp_path / "all" / "front.png", tmp_path / "all" / "curves.png"]
+        names = ("front.png", "curves.png", "training.png")
+        drawn = [tmp_path / "x.png", *(tmp_path / "all" / name for name in names)]
         assert capsys.readouterr().out.split() == list(map(str, drawn))
         assert all(path.stat().st_size > 1000 for path in drawn)
 
