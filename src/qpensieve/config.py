@@ -66,6 +66,9 @@ class RunConfig:
     updates_per_step: Annotated[int, at_least(1), NEEDS_REPLAY] = 1
     """Off-policy methods that sample the replay uniformly (not cnder, envelope): gradient steps for each environment
     step, the replay ratio. 1 is the paper's."""
+    target_steps: Annotated[int, at_least(1), NEEDS_REPLAY] = 1
+    """The same methods: environment steps whose rewards a target of the critics adds up before it takes their own
+    value. More than 1 is not corrected for older policies, and leaves the entropy of the steps between out."""
     replay_capacity: Annotated[int, at_least(1), NEEDS_REPLAY] = 1_000_000
     """Off-policy methods: transitions kept per seed."""
     eval_period: Annotated[int, at_least(1), WHOLE_BLOCKS] = 50_000
@@ -159,11 +162,16 @@ class RunConfig:
 
     def _not_whole_updates(self) -> list[str]:
         """Methods count updates, and look at their number once a block."""
-        ratio, updates = self.updates_per_step, max(self.block, 1) * self.updates_per_step
-        if ratio <= 1:
-            return []
+        paces = {"updates_per_step": self.updates_per_step, "target_steps": self.target_steps}
         if self.algo in ONE_UPDATE_EACH:
-            return [f"updates_per_step must be 1 for {self.algo}, whose updates go with single steps, got {ratio}"]
+            return [
+                f"{name} must be 1 for {self.algo}, whose updates go with single steps, got {value}"
+                for name, value in paces.items()
+                if value > 1
+            ]
+        updates = max(self.block, 1) * max(self.updates_per_step, 1)
+        if self.updates_per_step == 1:
+            return []
         return [
             f"{name} must be a multiple of block x updates_per_step ({updates}), got {value}"
             for name, value in parts.marked(self.agent, WHOLE_BLOCKS).items()

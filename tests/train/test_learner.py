@@ -18,7 +18,7 @@ from qpensieve.methods import METHODS, make_algorithm
 from qpensieve.presets import default_config
 from qpensieve.replay import ring as replay
 from qpensieve.replay.layout import layout_of
-from qpensieve.train.learner import Block, Learner, TrainState, make_learner
+from qpensieve.train.learner import Block, Learner, Pace, TrainState, make_learner
 from qpensieve.types import from_one_lane
 from tests.algos.problem import HIDDEN, LAYOUT, SAC, SPEC, assert_trees_close, assert_trees_equal, random_like
 
@@ -30,7 +30,7 @@ WIDTHS = (SPEC.obs_size + SPEC.num_objectives, HIDDEN, HIDDEN, 2 * SPEC.action_s
 
 @cache
 def _learner(push_period: int = CFG.push_period, ratio: int = 1) -> Learner:
-    return make_learner(qpensieve.make(replace(CFG, push_period=push_period), SPEC), LAYOUT, CAPACITY, ratio)
+    return make_learner(qpensieve.make(replace(CFG, push_period=push_period), SPEC), LAYOUT, CAPACITY, Pace(ratio))
 
 
 def _rows(seed: int, num: int = BLOCK, block: int = 0) -> np.ndarray:

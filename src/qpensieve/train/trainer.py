@@ -32,7 +32,7 @@ from qpensieve.train.collect import Collected, Collecting, Collector
 from qpensieve.train.cores import spread
 from qpensieve.train.crew import Crew, can_work
 from qpensieve.train.evaluate import evaluate
-from qpensieve.train.learner import Block, Learner, TrainState, make_learner
+from qpensieve.train.learner import Block, Learner, Pace, TrainState, make_learner
 from qpensieve.train.session import Awaited, EnvFailedError, check_finite, environment_errors
 from qpensieve.types import Hints, UniformLearning
 
@@ -401,5 +401,5 @@ def spare_cores(num_threads: int | None, num_agents: int) -> int:
 
 def _make_learner(trainer: Trainer) -> Learner:
     make_devices(num_parts(trainer.num_agents, available_cores()))
-    ratio = trainer.config.updates_per_step
-    return spread(make_learner(trainer.algorithm, trainer.layout, trainer.capacity, ratio), trainer.num_agents)
+    pace = Pace(trainer.config.updates_per_step, trainer.config.target_steps)
+    return spread(make_learner(trainer.algorithm, trainer.layout, trainer.capacity, pace), trainer.num_agents)
