@@ -15,7 +15,7 @@ from qpensieve.learning.sampling import sample_preferences
 from qpensieve.preferences import spaced_grid
 from qpensieve.theory import treasure
 from qpensieve.types import EnvSpec, Hints, Indices, PrioritizedLearning, Transition
-from tests.algos.problem import assert_trees_close, assert_trees_equal, random_like
+from tests.algos.problem import assert_trees_close, assert_trees_equal, random_like, zeros_like
 from tests.oracles import envelope as oracle
 
 SPEC = EnvSpec("test", 3, 1, ("one", "two", "three"), None, None)
@@ -65,8 +65,7 @@ def _batch(seed: int, spec: EnvSpec = SPEC, num_actions: int = 4, num: int = BAT
 def _state(seed: int, spec: EnvSpec = SPEC, cfg: envelope.EnvelopeConfig = CFG) -> envelope.State:
     """A state whose two networks differ, as between two copies."""
     like = jax.eval_shape(partial(envelope.init, cfg, spec), jax.random.key(0))
-    zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), like)
-    return replace(zeros, net=random_like(like.net, 2 * seed), target=random_like(like.target, 2 * seed + 1))
+    return replace(zeros_like(like), net=random_like(like.net, 2 * seed), target=random_like(like.target, 2 * seed + 1))
 
 
 def _hints(d: int = 3, fill: float = 0.0) -> Hints:

@@ -127,17 +127,18 @@ def test_update_i_uses_the_key_folded_from_the_runs_key_and_i():
     """Written out by hand: what a run does depends on its key and the number of the update, not on the block."""
     learner, seeds = _learner(), (4, 1)
     state = learner.write(learner.init(jnp.asarray(seeds)), _block(seeds, num=CAPACITY))
-    agent, buffer = jax.tree.map(jnp.copy, (state.agent, state.replay))
+    agent, buffer = jax.jit(partial(jax.tree.map, jnp.copy))((state.agent, state.replay))
     key_data = np.asarray(jax.random.key_data(state.key))[1]
     state, *_ = learner.learn(state, Block(_stacked(seeds, num=CAPACITY)[:, :BLOCK]))
-    by_hand = jax.tree.map(lambda leaf: leaf[1], agent)
+    second = jax.jit(partial(jax.tree.map, lambda leaf: leaf[1]))
+    by_hand = second(agent)
     update = jax.jit(partial(qpensieve.update, CFG))
     for i in range(BLOCK):
         key_batch, key_update = jax.random.split(jax.random.fold_in(jax.random.wrap_key_data(key_data), i))
         rows = replay.sample(buffer, jnp.asarray(1), key_batch, CFG.sac.batch_size)
         by_hand, _ = update(by_hand, LAYOUT.unpack(rows), key_update)
     by_hand = qpensieve.end_block(CFG, by_hand, jnp.asarray(BLOCK))
-    assert_trees_close(jax.tree.map(lambda leaf: leaf[1], state.agent), by_hand, 1e-5)
+    assert_trees_close(second(state.agent), by_hand, 1e-5)
     assert by_hand.snapshots.filled.tolist() == [True, False]
 
 
@@ -155,7 +156,7 @@ def test_updates_and_rows_are_counted():
 
 def test_writing_learns_nothing():
     learner = _learner()
-    before = jax.tree.map(jnp.copy, learner.init(jnp.asarray(SEEDS)))
+    before = learner.init(jnp.asarray(SEEDS))
     after = learner.write(learner.init(jnp.asarray(SEEDS)), _block(SEEDS))
     assert_trees_equal((after.agent, after.key), (before.agent, before.key))
 
