@@ -1,0 +1,193 @@
+// The page of `qpensieve watch`: what the server says goes to the stages and panels, what people do goes to the server.
+
+import { Bars, Episodes } from "./returns.js";
+import { Connection } from "./connection.js";
+import { Controls } from "./controls.js";
+import { Dial } from "./dial.js";
+import { Front } from "./front.js";
+import { Learning } from "./learning.js";
+import { Sides } from "./sides.js";
+import { byId, share, steps as stepsText, write } from "./dom.js";
+import { corner, equal, mixOf } from "./preference.js";
+import { expectedAt, frontOf } from "./evaluations.js";
+
+const PANEL_SECONDS = 0.1;
+const WALK_SECONDS = 6;
+const WALK_PERIOD = 0.05;
+const KEPT_DELAYS = 1000;
+
+class Watch {
+  constructor() {
+    this.connection = new Connection({
+      opened: (about) => this.opened(about),
+      event: (event) => this.event(event),
+      frame: (buffer) => this.sides.receive(buffer, performance.now() / 1000),
+      lost: (reason, wait) => this.lost(reason, wait),
+    });
+    this.controls = new Controls((message) => this.sides.ask(message), {
+      equal: () => this.table && this.prefer(equal(this.table.objectives.length)),
+      corner: (i) => i < this.table?.objectives.length && this.prefer(corner(this.table.objectives.length, i)),
+      sweep: () => this.walk(),
+      compare: () => this.sides.toggle(),
+    });
+    this.sides = new Sides({ stages: byId("stages"), which: byId("which"), button: byId("compare") }, (message) => this.connection.send(message), () => this.refresh());
+    this.dial = new Dial(byId("dial-box"), (lam) => this.prefer(lam));
+    this.front = new Front({ box: byId("front"), tools: byId("front-tools"), caption: byId("front-caption") }, (lam) => this.prefer(lam));
+    this.bars = new Bars(byId("bars"));
+    this.episodes = new Episodes({ table: byId("episodes-box"), body: byId("episodes"), head: byId("episodes-head"), empty: byId("no-episodes") });
+    this.learning = new Learning((at) => this.connection.send({ side: this.sides.chosen, at }));
+    this.waiting = [];
+    /** Milliseconds from a turn of the dial to the first picture that knows of it. */
+    this.delays = [];
+    this.pictures = 0;
+    this.last = 0;
+    this.panelsAt = 0;
+  }
+
+  start() {
+    this.connection.open();
+    requestAnimationFrame((now) => this.picture(now));
+    window.addEventListener("pagehide", () => this.connection.close());
+    window.addEventListener("pageshow", (event) => event.persisted && this.connection.open());
+    document.addEventListener("visibilitychange", () => this.sides.rest(document.hidden));
+  }
+
+  opened(about) {
+    this.controls.notice("");
+    this.controls.status("live", "live");
+    this.sides.meet(about);
+  }
+
+  lost(reason, wait) {
+    this.controls.status("lost", "no connection");
+    this.controls.notice(`${reason} Trying again in ${wait} s.`, true);
+  }
+
+  event(event) {
+    const { sides } = this;
+    const take = {
+      ready: () => sides.ready(event),
+      ground: () => sides.at(event.side)?.stage.ground(event.shapes),
+      state: () => sides.state(event),
+      episode: () => this.episodes.add(event, sides.runs[event.run]),
+      run: () => sides.renew(event.index, event.run),
+      refused: () => this.controls.notice(`Refused: ${event.reason}`),
+      failed: () => sides.at(event.side)?.stage.say(`The simulation stopped: ${event.reason} “Restart” begins it again.`),
+    };
+    take[event.event]?.();
+    if (["ready", "state", "run"].includes(event.event)) this.refresh();
+  }
+
+  /** Everything that does not change from frame to frame. */
+  refresh() {
+    const { sides } = this;
+    const side = sides.current;
+    if (!side?.run || !side.state) return;
+    const { run, state } = side;
+    const { objectives } = run;
+    this.heading(run);
+    this.controls.show(state, run);
+    this.learning.show(run, state.seed, state.at);
+    const key = [run.name, state.seed, state.at, run.evaluations.length, Boolean(side.archive)].join();
+    if (key !== this.frontKey || run !== this.frontRun) {
+      [this.frontKey, this.frontRun] = [key, run];
+      this.table = frontOf(run, state.seed, state.at, side.archive);
+      this.front.show(this.table);
+    }
+    this.dial.build(objectives, this.front.data.preferences);
+    this.dial.set(side.lam);
+    const alike = sides.alike();
+    this.bars.build(objectives, alike.length);
+    this.episodes.build(run, sides.open.length);
+    this.panels();
+  }
+
+  heading(run) {
+    write(byId("title"), run.domain);
+    write(byId("subtitle"), `${run.algo} · ${run.name}`);
+    document.title = `${run.domain} – qpensieve watch`;
+    if (run.is_training) this.controls.status("training", `training: ${stepsText(run.done)} of ${stepsText(run.goal)} steps`);
+    else this.controls.status("live", "live");
+  }
+
+  /** The person wants this preference on the chosen side. */
+  prefer(lam, byHand = true) {
+    if (byHand) this.walk(false);
+    const seq = this.sides.prefer(lam);
+    this.dial.set(lam);
+    if (seq !== null) this.waiting.push({ seq, since: performance.now(), side: this.sides.chosen });
+    this.panels();
+  }
+
+  /** Goes from corner to corner of the simplex by itself, or stops. */
+  walk(go = !this.walking) {
+    go &&= Boolean(this.sides.current?.lam);
+    this.walking = go && { at: 0, sent: 0, from: this.sides.current.lam };
+    byId("sweep").setAttribute("aria-pressed", String(go));
+  }
+
+  stroll(now, seconds) {
+    const walking = this.walking;
+    const d = walking.from.length;
+    if (this.sides.current.lam?.length !== d) return this.walk(false);
+    walking.at += seconds / WALK_SECONDS;
+    if (now - walking.sent < WALK_PERIOD) return;
+    walking.sent = now;
+    const leg = Math.floor(walking.at);
+    const start = leg === 0 ? walking.from : corner(d, (leg - 1) % d);
+    this.prefer(mixOf(start, corner(d, leg % d), walking.at - leg), false);
+  }
+
+  picture(milliseconds) {
+    requestAnimationFrame((next) => this.picture(next));
+    const now = performance.now() / 1000;
+    const seconds = Math.min(0.1, Math.max(0, (milliseconds - this.last) / 1000));
+    this.last = milliseconds;
+    if (this.walking) this.stroll(now, seconds);
+    for (const side of this.sides.open) this.seen(side.number, side.stage.draw(now, seconds, side.state?.speed ?? 1));
+    this.pictures++;
+    if (now - this.panelsAt < PANEL_SECONDS) return;
+    this.panelsAt = now;
+    for (const side of this.sides.open) side.stage.annotate(now);
+    this.panels();
+  }
+
+  seen(side, seq) {
+    if (seq < 0) return;
+    this.waiting = this.waiting.filter((turn) => {
+      const done = turn.side === side && turn.seq <= seq;
+      if (done) this.delays.push(performance.now() - turn.since);
+      return !done;
+    });
+    if (this.delays.length > KEPT_DELAYS) this.delays.shift();
+  }
+
+  /** What grows with the episode: a few times a second is enough for the eye, and spares the page's layout. */
+  panels() {
+    const { table } = this;
+    if (this.sides.current?.lam?.length !== table?.objectives.length) return;
+    const marks = this.sides.alike().map(({ stage, lam }) => {
+      const zero = table.objectives.map(() => 0);
+      return { returns: stage.latest?.returns ?? zero, points: stage.trail.points, ...expectedAt(table, lam) };
+    });
+    if (!marks.length) return;
+    this.front.mark(marks);
+    this.bars.show(marks, (o) => table.returns.map((point) => point[o]));
+    this.serving(this.sides.current);
+  }
+
+  serving({ run, stage, archive }) {
+    const number = stage.latest?.serving ?? -1;
+    const own = run.own_preferences;
+    const line = byId("serving");
+    line.hidden = number < 0 || !(own || archive);
+    if (line.hidden) return;
+    if (own) write(line, `One agent per preference: the one of ${own[number].map(share).join(" · ")} acts.`);
+    else write(line, `Member ${number + 1} of ${archive.length} in the archive acts.`);
+  }
+}
+
+const watch = new Watch();
+watch.start();
+// For the browser's console and for tests; nothing in the page reads it.
+window.watch = watch;

@@ -1,0 +1,282 @@
+"""The page in a real browser. Where there is no Chromium these tests are skipped, and say so."""
+
+import io
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from qpensieve import config as configs
+from qpensieve.records import checkpoint, evaluations, folder
+from qpensieve.watch import server as servers
+from qpensieve.watch.server import Server
+from tests.watch.client import serving
+from tests.watch.conftest import STEPS, actor, add_evaluation, make_run
+
+pytest.importorskip("playwright", reason="Playwright is not installed: the page is not tested in a browser")
+from playwright.sync_api import Browser, Page, sync_playwright
+
+# Software rendering: the same pictures with and without a graphics card.
+FLAGS = [
+    "--no-sandbox",
+    "--use-gl=angle",
+    "--use-angle=swiftshader",
+    "--enable-unsafe-swiftshader",
+    "--disable-background-networking",
+]
+PATIENCE = 25.0
+"""Seconds after which nothing more is expected, on two busy cores."""
+READY = "Boolean(window.watch?.sides.current?.stage.latest && document.getElementById('dial'))"
+LATEST = "watch.sides.current.stage.latest"
+
+
+def find_chromium() -> str | None:
+    """A Chromium that starts: on some systems the name stands for a script that only says how to get it."""
+    found = filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome")))
+    runs = lambda name: subprocess.run([name, "--version"], capture_output=True, timeout=PATIENCE).returncode == 0
+    return next(filter(runs, found), None)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    program = find_chromium()
+    if program is None:
+        pytest.skip("Chromium is not installed (apt-get install chromium): the page is not tested in a browser")
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=program, args=FLAGS)
+        yield running
+        running.close()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A run of Hopper2d whose newest evaluation has two points far apart."""
+    run = make_run(tmp_path_factory.mktemp("browsed") / "hopper")
+    file = run / folder.EVALUATIONS
+    returns = np.broadcast_to(np.array([[40.0, -90.0], [5.0, -2.0]])[:, None], (2, 2, 2, 2))
+    evaluations.save(file, evaluations.append_short(evaluations.load(file), STEPS[-1], returns, returns[:, :0]))
+    with serving(run) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def worlds(hopper: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Runs with two, three and five objectives, and one in a plane."""
+    folder = tmp_path_factory.mktemp("worlds")
+    others = [make_run(folder / name, name) for name in ("Ant3d", "Hopper5d", "DST2d")]
+    with serving(hopper, *others) as running:
+        yield running
+
+
+@contextmanager
+def opened(browser: Browser, server: Server) -> Iterator[Page]:
+    """The page, open and moving; what it asked of others and what went wrong in it fails the test."""
+    page = browser.new_page(viewport={"width": 400, "height": 400})
+    wrong: list[str] = []
+    page.on("console", lambda message: wrong.append(message.text) if message.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("request", lambda request: None if request.url.startswith(server.address) else wrong.append(request.url))
+    page.goto(server.address)
+    until(page, READY)
+    try:
+        yield page
+    finally:
+        page.close()
+    assert wrong == []
+
+
+def until(page: Page, expression: str, argument: Any = None) -> Any:
+    """Waits until an expression is true, and returns it. Playwright's own way needs `eval`, which the page forbids."""
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
+        if value := page.evaluate(expression, argument):
+            return value
+        page.wait_for_timeout(20)
+    raise TimeoutError(f"never true: {expression}")
+
+
+def picture(page: Page) -> np.ndarray:
+    """The middle of the scene as it is on the screen: nothing is written over it there."""
+    box = page.locator(".canvas-box canvas").first.bounding_box()
+    assert box is not None
+    x, y, width, height = box["x"], box["y"], box["width"], box["height"]
+    clip = {"x": x + width / 4, "y": y + height / 4, "width": width / 2, "height": height / 2}
+    return np.asarray(Image.open(io.BytesIO(page.screenshot(clip=clip))))  # pyright: ignore[reportArgumentType]
+
+
+def one_step(page: Page) -> list[float]:
+    """Action of the first step of this start."""
+    page.click("#restart")
+    until(page, f"{LATEST}.steps === 0")
+    page.click("#step")
+    return until(page, f"{LATEST}.steps === 1 && {LATEST}.action")
+
+
+def pause(page: Page) -> None:
+    page.keyboard.press(" ")
+    until(page, "watch.sides.current.state.paused")
+
+
+def test_the_page_opens_and_the_robot_moves(browser: Browser, server: Server):
+    with opened(browser, server) as page:
+        assert page.title().startswith("Hopper2d")
+        first = picture(page)
+        assert len(np.unique(first.reshape(-1, first.shape[-1]), axis=0)) > 20
+        until(page, f"t => {LATEST}.steps > t + 20 || {LATEST}.episode > 0", page.evaluate(f"{LATEST}.steps"))
+        assert not np.array_equal(picture(page), first)
+        # Paused, it stands still, as soon as the camera has come to rest: what moved was the robot.
+        pause(page)
+        end = time.monotonic() + PATIENCE
+        while not np.array_equal(picture(page), picture(page)):
+            assert time.monotonic() < end
+
+
+def test_the_dial_changes_the_action_of_the_next_step(browser: Browser, server: Server):
+    with opened(browser, server) as page:
+        pause(page)
+        before = one_step(page)
+        assert one_step(page) == before
+        page.focus("#dial")
+        page.keyboard.press("End")
+        until(page, f"{LATEST}.lam[1] === 1")
+        turned = one_step(page)
+        assert turned != before
+        page.keyboard.press("0")
+        until(page, f"{LATEST}.lam[1] === 0.5")
+        assert one_step(page) == before
+        assert page.evaluate("watch.delays.length") == 2
+
+
+def test_the_mark_on_the_front_moves_and_points_can_be_chosen(browser: Browser, server: Server):
+    with opened(browser, server) as page:
+        pause(page)
+        page.focus("#dial")
+        page.keyboard.press("Home")
+        ring = "document.querySelector('#front .ring').dataset.point"
+        until(page, f"{ring} === '0'")
+        where = page.locator("#front .ring").get_attribute("cx")
+        page.keyboard.press("End")
+        until(page, f"{ring} === '1'")
+        assert page.locator("#front .ring").get_attribute("cx") != where
+        page.locator("#front .point").first.click()
+        until(page, f"{LATEST}.lam[0] === 1")
+        page.keyboard.press("ArrowRight")
+        page.keyboard.press("Enter")
+        until(page, f"{LATEST}.lam[1] === 1")
+
+
+def test_seed_and_saved_step_change_who_acts(browser: Browser, server: Server):
+    with opened(browser, server) as page:
+        pause(page)
+        actions = [one_step(page)]
+        page.select_option("#seed", "1")
+        until(page, "watch.sides.current.state.seed === 1")
+        actions.append(one_step(page))
+        page.focus("#at")
+        page.keyboard.press("Home")
+        until(page, "watch.sides.current.state.at === 1000")
+        assert page.locator("#at-text").inner_text().replace("\u202f", "") == "1000"
+        actions.append(one_step(page))
+        assert len({tuple(action) for action in actions}) == 3
+
+
+def test_a_second_page_does_not_disturb_the_first(browser: Browser, server: Server):
+    with opened(browser, server) as mine, opened(browser, server) as other:
+        pause(other)
+        other.focus("#dial")
+        other.keyboard.press("End")
+        until(other, f"{LATEST}.lam[1] === 1")
+        seen = mine.evaluate(f"[{LATEST}.episode, {LATEST}.steps]")
+        until(mine, f"seen => {LATEST}.steps !== seen[1] || {LATEST}.episode !== seen[0]", seen)
+        assert mine.evaluate(f"{LATEST}.lam") == [0.5, 0.5]
+        assert mine.locator("#dial").input_value() == "0.5"
+
+
+def test_closing_the_page_stops_the_simulation(browser: Browser, server: Server):
+    running = lambda: [thread for thread in threading.enumerate() if thread.name.startswith("watch side")]
+    with opened(browser, server):
+        assert running()
+    end = time.monotonic() + PATIENCE
+    while running() and time.monotonic() < end:
+        time.sleep(0.02)
+    assert not running()
+
+
+def test_three_objectives_have_a_triangle_and_five_have_sliders_that_share_one(browser: Browser, worlds: Server):
+    with opened(browser, worlds) as page:
+        choose = lambda number: page.locator(".stage select").first.select_option(str(number))
+        choose(1)
+        until(page, "document.querySelector('.dial-triangle') !== null")
+        page.focus("#dial")
+        page.keyboard.press("ArrowUp")
+        lam = until(page, f"{LATEST}?.lam?.[0] > 0.34 && {LATEST}.lam")
+        assert sum(lam) == pytest.approx(1, abs=1e-6)
+        box = page.locator(".dial-triangle svg").bounding_box()
+        assert box is not None
+        # The lower left corner is the second objective; the pointer may leave the triangle while it is held.
+        page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+        page.mouse.down()
+        page.mouse.move(box["x"] - 40, box["y"] + box["height"] + 40, steps=3)
+        page.mouse.up()
+        until(page, f"{LATEST}.lam[1] === 1")
+        choose(2)
+        until(page, "document.querySelectorAll('.linked input').length === 5")
+        page.focus("#dial-2")
+        page.keyboard.press("PageUp")
+        lam = until(page, f"{LATEST}?.lam?.[2] > 0.29 && {LATEST}.lam")
+        assert lam == pytest.approx([0.175, 0.175, 0.3, 0.175, 0.175], abs=2e-3)
+        choose(3)
+        until(page, "watch.sides.current.run.domain === 'DST2d' && watch.sides.current.stage.scene.shapes.length > 10")
+
+
+def test_two_sides_have_preferences_of_their_own(browser: Browser, server: Server):
+    with opened(browser, server) as page:
+        page.click("#compare")
+        until(page, "watch.sides.open.length === 2 && watch.sides.at(1).stage.latest !== null")
+        assert page.locator(".stage canvas").count() == 2
+        page.click("#which button:nth-child(2)")
+        page.focus("#dial")
+        page.keyboard.press("End")
+        until(page, "watch.sides.at(1).stage.latest.lam[1] === 1")
+        assert page.evaluate("watch.sides.at(0).stage.latest.lam") == [0.5, 0.5]
+        page.click("#compare")
+        until(page, "document.querySelectorAll('.stage').length === 1")
+
+
+def test_a_run_that_trains_is_followed(browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(servers, "FOLLOW_SECONDS", 0.1)
+    run = make_run(tmp_path / "young", steps=(1000,))
+    config = configs.load(run / folder.CONFIG)
+    with serving(run) as server, opened(browser, server) as page:
+        until(page, "!document.getElementById('training').hidden && document.getElementById('newest').disabled")
+        checkpoint.save_parameters(run, 2000, actor(config, 2000))
+        add_evaluation(run, config, 2000)
+        until(page, "!document.getElementById('newest').disabled")
+        assert "2 evaluations" in (page.locator("#curves svg").get_attribute("aria-label") or "")
+        assert page.evaluate("watch.sides.current.state.at") == 1000
+        page.click("#newest")
+        until(page, "watch.sides.current.state.at === 2000")
+        page.check("#follow")
+        checkpoint.save_parameters(run, 3000, actor(config, 3000))
+        until(page, "watch.sides.current.state.at === 3000")
+
+
+def test_what_goes_wrong_is_said_in_words_and_a_lost_connection_comes_back(browser: Browser, server: Server):
+    with opened(browser, server) as page:
+        page.evaluate("watch.connection.send({ speed: 100 })")
+        assert "speed must be a number" in until(page, "document.getElementById('banner-text').textContent")
+        page.focus("#dial")
+        page.keyboard.press("End")
+        until(page, f"{LATEST}.lam[1] === 1")
+        page.evaluate("watch.connection.socket.close()")
+        assert "Trying again" in until(page, "document.getElementById('banner-text').textContent.match('gone.*')?.[0]")
+        until(page, "document.getElementById('banner').hidden && watch.connection.socket?.readyState === 1")
+        until(page, f"{LATEST}.lam[1] === 1 && watch.sides.current.state.w[1] === 1")
