@@ -109,6 +109,7 @@ export class Front {
       "aria-label": `${returns.length} evaluated preferences; arrow keys go from one to the next, Enter chooses it`,
     });
     this.frame = { left: MARGIN.left, top: MARGIN.top, right: this.width - MARGIN.right, bottom: this.height - MARGIN.bottom };
+    this.squares = [];
     if (this.mode === "all") this.drawAll();
     else this.drawPair();
     this.listen();
@@ -214,6 +215,7 @@ export class Front {
     this.widen(marks);
     this.layer.classList.toggle("two", marks.length > 1);
     while (this.layers.length < marks.length) this.layers.push(this.addLayer(this.layers.length));
+    this.squares.forEach((square, i) => square.classList.toggle("acts", marks.some(({ serving }) => serving === i)));
     this.layers.forEach((layer, i) => {
       layer.group.style.display = i < marks.length ? "" : "none";
       if (marks[i]) this.putMark(layer, marks[i]);

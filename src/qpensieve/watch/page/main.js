@@ -148,7 +148,7 @@ class Watch {
     this.pictures++;
     if (now - this.panelsAt < PANEL_SECONDS) return;
     this.panelsAt = now;
-    for (const side of this.sides.open) side.stage.annotate(now);
+    for (const side of this.sides.open) side.stage.annotate();
     this.panels();
   }
 
@@ -168,7 +168,8 @@ class Watch {
     if (this.sides.current?.lam?.length !== table?.objectives.length) return;
     const marks = this.sides.alike().map(({ stage, lam }) => {
       const zero = table.objectives.map(() => 0);
-      return { returns: stage.latest?.returns ?? zero, points: stage.trail.points, ...expectedAt(table, lam) };
+      const { returns = zero, serving = -1 } = stage.latest ?? {};
+      return { returns, serving, points: stage.trail.points, ...expectedAt(table, lam) };
     });
     if (!marks.length) return;
     this.front.mark(marks);

@@ -121,6 +121,7 @@ export class Stage {
       frame.payload = new Float32Array(buffer, 4 * this.frameHead);
       if (!this.pose) this.scene?.camera?.settle(isFlat(frame.payload) ? fromTheSide : fromAbove);
       this.pose ??= frame.payload;
+      this.scene?.visit?.(frame.payload);
       this.timeline.push(frame, now, speed);
     } else if (buffer.byteLength > 4 * this.frameHead) this.scene?.read?.(buffer.slice(4 * this.frameHead));
   }
@@ -150,18 +151,19 @@ export class Stage {
   }
 
   /** Writes time and pace: a few times a second, so that they can be read. */
-  annotate(now) {
+  annotate() {
     if (!this.latest) return;
     const { t, steps, last } = this.latest;
     const limit = this.run.max_steps ? ` of ${this.run.max_steps}` : "";
     write(this.clock, `${t.toFixed(1)} s · step ${steps}${limit}${last ? " · end" : ""}`);
     if (this.run.scene.kind !== "bodies" || !this.pose) return write(this.pace, "");
     const before = this.paced;
-    this.paced = { t, x: this.pose[0], now };
-    if (!before || before.t >= t) return;
-    const pace = (this.paced.x - before.x) / (t - before.t);
-    this.smooth = this.smooth === undefined || before.now < now - 1 ? pace : 0.6 * this.smooth + 0.4 * pace;
-    write(this.pace, `${fixed(this.pose[0], 1)} m · ${fixed(this.smooth, 1)} m/s`);
+    if (before?.t === t) return;
+    const x = this.pose[0];
+    const isFirst = !before || before.t > t;
+    const pace = isFirst ? 0 : (x - before.x) / (t - before.t);
+    this.paced = { t, x, pace: isFirst || before.isFirst ? pace : 0.6 * before.pace + 0.4 * pace, isFirst };
+    write(this.pace, `${fixed(x, 1)} m · ${fixed(this.paced.pace, 1)} m/s`);
   }
 }
 
