@@ -7,7 +7,7 @@ const REASONS = {
   1009: "The server closed the connection: a message was too long.",
 };
 
-export async function fetchAbout() {
+async function fetchAbout() {
   let answer;
   try {
     answer = await fetch("about", { cache: "no-store" });

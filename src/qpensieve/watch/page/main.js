@@ -30,7 +30,8 @@ class Watch {
       sweep: () => this.walk(),
       compare: () => this.sides.toggle(),
     });
-    this.sides = new Sides({ stages: byId("stages"), which: byId("which"), button: byId("compare") }, (message) => this.connection.send(message), () => this.refresh());
+    const places = { stages: byId("stages"), which: byId("which"), button: byId("compare") };
+    this.sides = new Sides(places, (message) => this.connection.send(message), () => this.refresh());
     this.dial = new Dial(byId("dial-box"), (lam) => this.prefer(lam));
     this.front = new Front({ box: byId("front"), tools: byId("front-tools"), caption: byId("front-caption") }, (lam) => this.prefer(lam));
     this.bars = new Bars(byId("bars"));
