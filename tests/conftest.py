@@ -2,17 +2,28 @@
 
 import gc
 import os
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import jax
 import pytest
+from jax._src.interpreters import mlir
 
+import tests.checking  # noqa: F401  (checks the imports that follow)
+
+# isort: split
 import qpensieve.envs.lunar_lander  # noqa: F401  (loads Box2D safely before a test module does)
 from qpensieve.records.trust import DATA_VARIABLE
+from qpensieve.report import drawing
+from tests.train.kill_run import CACHE
 
+os.environ.update(CACHE)  # what the tests start keeps its programs where the tests do, not in the user's own folder
+if hasattr(mlir, "make_ir_context"):  # a fifth of the time to compile something small is registering the same dialects
+    mlir.make_ir_context = cache(mlir.make_ir_context)  # pyright: ignore[reportPrivateImportUsage]
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_debug_key_reuse", True)
-jax.config.update("jax_compilation_cache_dir", str(Path(__file__).parents[1] / ".cache" / "jax"))
+jax.config.update("jax_compilation_cache_dir", CACHE["JAX_COMPILATION_CACHE_DIR"])
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)  # what one worker compiled, the other reads
 jax.config.update("jax_num_cpu_devices", 2)  # an even number of agents is spread over both, as it is for users
 
@@ -21,6 +32,18 @@ jax.config.update("jax_num_cpu_devices", 2)  # an even number of agents is sprea
 def _own_data_folder(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Tests leave the user's own data folder alone."""
     os.environ[DATA_VARIABLE] = str(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture
+def unrendered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures are made and not painted: for tests that are about something else than their pictures."""
+
+    def note(figure: Any, out: Path) -> Path:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(f"a picture with {len(figure.axes)} axes")
+        return out
+
+    monkeypatch.setattr(drawing, "write_figure", note)
 
 
 def pytest_collection_finish() -> None:

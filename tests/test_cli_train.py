@@ -120,6 +120,7 @@ class TestTrain:
         assert (trained / "ours" / "metrics.jsonl").read_bytes() == log
 
 
+@pytest.mark.usefixtures("unrendered")
 class TestResume:
     def test_a_finished_run_is_said_to_be_complete_and_left_as_it_is(
         self, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -176,6 +177,7 @@ class TestResume:
         assert_same_run(folder, trained / "ours")
 
 
+@pytest.mark.usefixtures("unrendered")
 class TestEvaluate:
     def test_a_damaged_checkpoint_costs_no_evaluation(self, trained: Path, tmp_path: Path, capsys: Any):
         folder = tmp_path / "run"
@@ -231,8 +233,7 @@ class TestPlot:
     def test_draws_one_run_or_compares_several(self, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
         cli.main(["plot", str(trained / "ours")])
         assert capsys.readouterr().out.split() == [
-            str(trained / "ours" / "front.png"),
-            str(trained / "ours" / "curves.png"),
+            str(trained / "ours" / name) for name in ("front.png", "curves.png", "training.png")
         ]
         cli.main(["plot", str(trained / "ours"), str(trained / "mosac"), "--out", str(tmp_path / "both.png")])
         assert capsys.readouterr().out.split() == [str(tmp_path / "both.png")]
@@ -243,7 +244,8 @@ class TestPlot:
     ):
         cli.main(["plot", str(trained / "ours"), "--out", str(tmp_path / "x.png")])
         cli.main(["plot", str(trained / "ours"), "--out", str(tmp_path / "all")])
-        drawn = [tmp_path / "x.png", tmp_path / "all" / "front.png", tmp_path / "all" / "curves.png"]
+        names = ("front.png", "curves.png", "training.png")
+        drawn = [tmp_path / "x.png", *(tmp_path / "all" / name for name in names)]
         assert capsys.readouterr().out.split() == list(map(str, drawn))
         assert all(path.stat().st_size > 1000 for path in drawn)
 
@@ -314,6 +316,7 @@ def test_misspelt_commands_are_refused(capsys: pytest.CaptureFixture[str]):
     assert "resume" in fail(capsys, "resum", "runs/x")
 
 
+@pytest.mark.usefixtures("unrendered")
 class TestReference:
     """The point that HV is measured from, for every method and for what is measured afterwards."""
 

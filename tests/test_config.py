@@ -101,6 +101,29 @@ class TestCheck:
             check(override(default_config("DST2d"), changes))
         assert complaint in str(refusal.value)
 
+    @pytest.mark.parametrize(
+        ("algo", "changes", "complaint"),
+        [
+            (
+                "qpensieve",
+                {"push_period": 150},
+                "push_period must be a multiple of block x updates_per_step (100), got",
+            ),
+            ("envelope", {}, "updates_per_step must be 1 for envelope, whose updates go with single steps, got 2"),
+            (
+                "cnder",
+                {"target_steps": 3},
+                "target_steps must be 1 for cnder, whose updates go with single steps, got 3",
+            ),
+            ("pgmorl", {}, "updates_per_step must be left out, got 2: pgmorl has no replay"),
+        ],
+    )
+    def test_refuses_a_replay_ratio_that_does_not_fit(self, algo: str, changes: dict, complaint: str):
+        with pytest.raises(ValueError, match="these settings cannot run") as refusal:
+            check(override(default_config("DST2d", algo), {"updates_per_step": 2, **changes}))
+        assert complaint in str(refusal.value)
+        check(override(default_config("DST2d"), {"updates_per_step": 2}))
+
     def test_names_all_problems_at_once(self):
         with pytest.raises(ValueError, match="cannot run") as refusal:
             check(override(default_config("DST2d"), {"steps": 130, "num_snapshots": -1}))
@@ -127,11 +150,23 @@ class TestPresets:
         assert quick.agent.sac.hidden < 256
         assert quick.agent.push_after < quick.steps - quick.random_steps  # snapshots do get used
 
+    def test_robust_is_the_papers_with_guards(self):
+        robust, paper = default_config("Ant2d", preset="robust"), default_config("Ant2d")
+        check(robust)
+        ours, theirs = settings.flat(robust.agent), settings.flat(paper.agent)
+        assert {name for name in ours if ours[name] != theirs[name]} == {
+            *("max_critic_gradient", "temperature_per", "bounded_targets", "max_push_loss", "snapshot_margin")
+        }
+        assert replace(robust, agent=paper.agent, random_noise="white") == paper
+        check(default_config("Ant2d", "mosac", "robust"))
+        with pytest.raises(ValueError, match="preset robust is for qpensieve, mosac, got sac"):
+            default_config("Ant2d", "sac", "robust")
+
     def test_of_mosac_hold_its_own_settings(self):
         assert isinstance(default_config("DST2d", "mosac", "quick").agent, SacConfig)
 
     def test_an_unknown_one_is_refused(self):
-        with pytest.raises(ValueError, match="unknown preset 'fast': use paper, quick, figure-a"):
+        with pytest.raises(ValueError, match="unknown preset 'fast': use paper, quick, robust, figure-a"):
             default_config("DST2d", preset="fast")
 
 

@@ -317,6 +317,7 @@ class TestErrors:
         "rows",
         ["{", "[]", DEEP, '{"event": "train", "step": "x"}', '{"event": "train", "step": 5, "temperature": "hot"}'],
     )
+    @pytest.mark.usefixtures("unrendered")
     def test_a_broken_log_leaves_its_rows_out_of_the_pictures(self, rows: str, sent: Path, capsys):
         make_run(sent, make_table(dst_returns(), reference="DST2d"), [])
         (sent / "metrics.jsonl").write_text(rows + "\n")

@@ -44,7 +44,7 @@ class Agent:
     Args:
         domain: A domain, a Gymnasium id, module:factory, or a class or function that makes an environment.
         seeds: How many seeds.
-        preset: `paper` or `quick`.
+        preset: `paper`, `robust` or `quick`.
         algo: Name of a method in `qpensieve.methods`. None: the method of the class.
         settings: Any field of `RunConfig` or of the method's settings, by its name.
     """

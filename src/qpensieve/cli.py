@@ -71,8 +71,9 @@ class TrainArguments:
 
     config: RunConfig
     preset: presets.PresetName = "paper"
-    """Defaults of all other settings: the paper's, or small ones for two cores (quick). figure-a to figure-d are the
-    paper's comparison of sac and hybrid-sac: DST2d at 0.9,0.1 and 0.8,0.2, HalfCheetah2d at 0.5,0.5 and 0.6,0.4."""
+    """Defaults of all other settings: the paper's, the paper's with guards against values that run away (robust, for
+    qpensieve and mosac), or small ones for two cores (quick). figure-a to figure-d are the paper's comparison of sac
+    and hybrid-sac: DST2d at 0.9,0.1 and 0.8,0.2, HalfCheetah2d at 0.5,0.5 and 0.6,0.4."""
     out: Path = Path("runs")
     """Folder that holds the runs."""
     name: str | None = None
@@ -154,17 +155,25 @@ def evaluate(run: RunFolder, other: Path | None = None, reference: tuple[float, 
         print(_dominance(run, other))
 
 
-def plot(run: RunsOrFiles, out: Path | None = None) -> None:
-    """Draw the pictures of a run: front, curves, search (pgmorl, pfa); or the curves of several runs in one picture.
+def plot(
+    run: RunsOrFiles,
+    out: Path | None = None,
+    what: pictures.What | None = None,
+) -> None:
+    """Draw the pictures of a run: front, curves, training, search (pgmorl, pfa); or the curves of several runs in one.
 
     Args:
         run: A run folder or a file written by `qpensieve export`, or several of them.
-        out: One run: a file (x.png) for the front alone, or a folder for all pictures; default: the run folder, or
-            beside the exported file. Several runs: a file or a folder; default: compare.png.
+        out: One run: a file (x.png) for one picture (the front, if `--what` does not say), or a folder for all;
+            default: the run folder, or beside the exported file. Several runs: a file or a folder; default:
+            compare.png.
+        what: Draw only this. training: losses, gradients, entropy and values by preference, with alarms, as logged.
     """
+    if what is not None and len(run) != 1:
+        raise ValueError(f"--what {what} draws one run, got {len(run)}")
     if len(run) == 1:
-        paths = pictures.plot(run[0], out)
-        for name in pictures.missing(run[0]):
+        paths = pictures.plot(run[0], out, what)
+        for name in pictures.missing(run[0]) if what is None else ():
             _warn(f"no {name}: an exported file does not hold the search, the run's folder does")
     else:
         picture = out or Path("compare.png")

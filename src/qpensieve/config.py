@@ -19,8 +19,8 @@ from qpensieve.methods import METHODS, Kernels, Method, choose_kernels, get_meth
 from qpensieve.records import trust as trusting
 from qpensieve.records.atomic import write_text
 from qpensieve.records.reading import interpreting, parse, read_bytes
-from qpensieve.settings import FINITE, NEEDS_REPLAY, NOT_NEGATIVE, WHOLE_BLOCKS, at_least
-from qpensieve.types import EnvSpec
+from qpensieve.settings import FINITE, NEEDS_REPLAY, NOT_NEGATIVE, OPEN_SHARE, WHOLE_BLOCKS, at_least
+from qpensieve.types import Colour, EnvSpec, Exploration
 
 if TYPE_CHECKING:
     AlgoName = str
@@ -29,6 +29,8 @@ else:  # tyro shows the names of all methods and accepts their settings
     AlgoName = Annotated[str, tyro.conf.arg(metavar="{" + ",".join(METHODS) + "}")]
     AgentConfig = reduce(or_, [method.config for method in METHODS.values()])
 
+ONE_UPDATE_EACH = ("cnder", "envelope")
+"""Methods with priorities: an update is given the step it goes with."""
 SEED_LIMIT = 2**31
 """Seeds are int32 on the device."""
 
@@ -46,12 +48,27 @@ class RunConfig:
     first_seed: int = 0
     """Number of the first seed; the others follow."""
     steps: Annotated[int, at_least(1), WHOLE_BLOCKS] = 1_500_000
-    """Environment steps of each seed. Off-policy methods take one gradient step for each, after the random steps."""
+    """Environment steps of each seed. After the random steps, off-policy methods take one gradient step for each
+    (`updates_per_step`)."""
     random_steps: Annotated[int, at_least(1, "learning needs data"), WHOLE_BLOCKS, NEEDS_REPLAY] = 10_000
     """Off-policy methods: steps with uniformly random actions before learning starts."""
+    random_noise: Annotated[Colour, NEEDS_REPLAY] = "white"
+    """Off-policy methods with continuous actions: how random actions follow each other. white: each anew. ar1: near the
+    one before, by `noise_correlation`. pink: power 1 / frequency, slow and fast changes alike. Each is uniform."""
+    noise: Annotated[Colour, NEEDS_REPLAY] = "white"
+    """Off-policy methods with continuous actions: how the Gaussian noise that policies explore with follows itself;
+    white, ar1 or pink, as above. At each step it is standard normal, so the policy's distribution is the same."""
+    noise_correlation: Annotated[float, OPEN_SHARE, NEEDS_REPLAY] = Exploration.correlation
+    """Correlation of ar1 noise from one step to the next."""
     block: Annotated[int, at_least(1), NEEDS_REPLAY] = 50
     """Off-policy methods: steps that are collected at a time, followed by as many updates; acting lags by at most two
     blocks."""
+    updates_per_step: Annotated[int, at_least(1), NEEDS_REPLAY] = 1
+    """Off-policy methods that sample the replay uniformly (not cnder, envelope): gradient steps for each environment
+    step, the replay ratio. 1 is the paper's."""
+    target_steps: Annotated[int, at_least(1), NEEDS_REPLAY] = 1
+    """The same methods: environment steps whose rewards a target of the critics adds up before it takes their own
+    value. More than 1 is not corrected for older policies, and leaves the entropy of the steps between out."""
     replay_capacity: Annotated[int, at_least(1), NEEDS_REPLAY] = 1_000_000
     """Off-policy methods: transitions kept per seed."""
     eval_period: Annotated[int, at_least(1), WHOLE_BLOCKS] = 50_000
@@ -116,6 +133,10 @@ class RunConfig:
         rows = min(self.replay_capacity, self.steps)
         return max(self.block, rows - rows % self.block)
 
+    @property
+    def exploration(self) -> Exploration:
+        return Exploration(self.random_noise, self.noise, self.noise_correlation)
+
     def conflicts(self) -> list[str]:
         """Settings of the run that do not fit each other, its method or its algorithm's settings."""
         return [*self._seeds_out_of_range(), *self._of_the_method()]
@@ -125,12 +146,37 @@ class RunConfig:
             return []
         return [f"first_seed must leave all seeds between 0 and {SEED_LIMIT - 1}, got {self.first_seed}"]
 
+    def _of_the_noise(self) -> list[str]:
+        if self.noise_correlation == Exploration.correlation or "ar1" in (self.random_noise, self.noise):
+            return []
+        return [
+            f"noise_correlation must be left out, got {self.noise_correlation}: neither noise nor random_noise is ar1"
+        ]
+
     def _of_the_method(self) -> list[str]:
         method = self.method
         if not isinstance(self.agent, method.config):
             return [f"agent must hold the settings of {self.algo}, got a {type(self.agent).__name__}"]
-        fit = self._without_replay() if method.is_population else self._not_whole_blocks()
-        return fit + method.check(self.agent, self)
+        fit = self._without_replay() if method.is_population else self._not_whole_blocks() + self._of_the_noise()
+        return fit + self._not_whole_updates() + method.check(self.agent, self)
+
+    def _not_whole_updates(self) -> list[str]:
+        """Methods count updates, and look at their number once a block."""
+        paces = {"updates_per_step": self.updates_per_step, "target_steps": self.target_steps}
+        if self.algo in ONE_UPDATE_EACH:
+            return [
+                f"{name} must be 1 for {self.algo}, whose updates go with single steps, got {value}"
+                for name, value in paces.items()
+                if value > 1
+            ]
+        updates = max(self.block, 1) * max(self.updates_per_step, 1)
+        if self.updates_per_step == 1:
+            return []
+        return [
+            f"{name} must be a multiple of block x updates_per_step ({updates}), got {value}"
+            for name, value in parts.marked(self.agent, WHOLE_BLOCKS).items()
+            if value is not None and value % updates
+        ]
 
     def _not_whole_blocks(self) -> list[str]:
         block = max(self.block, 1)

@@ -35,6 +35,7 @@ class Method:
         config: Its settings, a frozen dataclass whose defaults are the paper's.
         make: (settings, environment) -> algorithm; None: a population.
         paper: Domain id -> settings that the paper changes for that domain; None: it changes none.
+        robust: Settings that the preset `robust` changes: what keeps values from running away. None: it has none.
         quick: Settings that the preset `quick` changes, in addition to those of every method (`presets.QUICK_RUN`).
         defaults: Settings of the run that this method starts from in every preset.
         check: (settings, run) -> one sentence for each problem.
@@ -49,6 +50,7 @@ class Method:
     make: Make | None = None
     paper: Callable[[str], dict[str, Any]] | None = None
     quick: Mapping[str, Any] = field(default_factory=dict)
+    robust: Mapping[str, Any] | None = None
     defaults: Mapping[str, Any] = field(default_factory=dict)
     check: Callable[[Any, RunSettings], list[str]] = lambda settings, run: []
     resolve: Callable[[Any, int], Any] = lambda settings, steps: settings
@@ -63,6 +65,12 @@ class Method:
 
 _QUICK_NETS: dict[str, Any] = {"hidden": 64, "batch_size": 128, "learning_rate": 1e-3}
 _QUICK_PENSIEVE: dict[str, Any] = {"push_after": 4_000, "push_period": 1_000}
+_ROBUST_CRITICS: dict[str, Any] = {
+    "max_critic_gradient": 3.0,
+    "temperature_per": "preference",
+    "bounded_targets": "on",
+    "random_noise": "ar1",
+}
 _QUICK_POPULATION: dict[str, Any] = {
     "seeds": 3,
     "steps": 200_000,
@@ -81,6 +89,7 @@ _TABLE = (
         qpensieve.QPensieveConfig,
         qpensieve.make,
         quick={**_QUICK_NETS, **_QUICK_PENSIEVE},
+        robust={**_ROBUST_CRITICS, "max_push_loss": 2.0, "snapshot_margin": 0.05},
         fuse=fused.fuse_qpensieve,
     ),
     Method(
@@ -89,6 +98,7 @@ _TABLE = (
         mosac.SacConfig,
         mosac.make,
         quick=_QUICK_NETS,
+        robust=_ROBUST_CRITICS,
         fuse=fused.fuse_mosac,
         fuse_from=2,
     ),
@@ -121,6 +131,7 @@ _TABLE = (
         envelope.make,
         quick={"batch_size": 64, "num_preferences": 8, "random_steps": 500, "replay_capacity": 20_000},
         defaults={"random_steps": 1_000},  # its authors start to learn as soon as there is a batch
+        check=envelope.check,
         resolve=envelope.resolve,
     ),
     Method(

@@ -6,9 +6,9 @@ from typing import Any, Literal, get_args
 from qpensieve.algos import hybrid_sac
 from qpensieve.config import RunConfig, override
 from qpensieve.envs import find_domain
-from qpensieve.methods import get_method
+from qpensieve.methods import METHODS, get_method
 
-PresetName = Literal["paper", "quick", "figure-a", "figure-b", "figure-c", "figure-d"]
+PresetName = Literal["paper", "quick", "robust", "figure-a", "figure-b", "figure-c", "figure-d"]
 PRESETS: tuple[PresetName, ...] = get_args(PresetName)
 FIGURE = {
     f"figure-{letter}": case
@@ -33,7 +33,7 @@ EVAL_STRIDES = {5: 25}
 
 
 def default_config(domain: str, algo: str = "qpensieve", preset: str = "paper") -> RunConfig:
-    """The settings of a preset: the paper's, `quick` (small enough for two cores), or a case of hybrid SAC's figure."""
+    """The settings of a preset: the paper's, `robust`, `quick` (for two cores), or a case of hybrid SAC's figure."""
     if preset not in PRESETS:
         raise ValueError(f"unknown preset {preset!r}: use {', '.join(PRESETS)}")
     method, known = get_method(algo), find_domain(domain)
@@ -45,6 +45,11 @@ def default_config(domain: str, algo: str = "qpensieve", preset: str = "paper") 
     if preset == "quick":
         config = config if method.is_population else replace(config, **QUICK_RUN)
         config = override(config, dict(method.quick))
+    if preset == "robust":
+        if method.robust is None:
+            able = ", ".join(name for name, one in METHODS.items() if one.robust is not None)
+            raise ValueError(f"preset robust is for {able}, got {algo}")
+        config = override(config, dict(method.robust))
     if preset in FIGURE:
         if algo not in FIGURE_METHODS:
             raise ValueError(f"preset {preset} needs the algorithm {' or '.join(FIGURE_METHODS)}, got {algo}")

@@ -106,6 +106,10 @@ class RunSettings(Protocol):
 
     @property
     def steps(self) -> int: ...
+    @property
+    def random_noise(self) -> str: ...
+    @property
+    def noise(self) -> str: ...
 
 
 class _Field(NamedTuple):

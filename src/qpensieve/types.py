@@ -19,7 +19,9 @@ from qpensieve.host_types import (
     Asked,
     Behaviour,
     BoolArray,
+    Colour,
     EnvSpec,
+    Exploration,
     Explorer,
     FloatArray,
     HostPolicy,
@@ -42,7 +44,9 @@ __all__ = [
     "Asked",
     "Behaviour",
     "BoolArray",
+    "Colour",
     "EnvSpec",
+    "Exploration",
     "Explorer",
     "FloatArray",
     "Hints",
@@ -77,7 +81,8 @@ class Transition(eqx.Module):
 S = TypeVar("S")
 
 Info = dict[str, Float[Array, ""]]
-"""Name -> value that an update reports; averaged over a block before it is logged."""
+"""Name -> value that an update reports; averaged over a block before it is logged. Of names that end in
+`_max` the largest is logged."""
 Infos = dict[str, Float[Array, " agent"]]
 """The same of every agent."""
 
@@ -191,6 +196,8 @@ class Algorithm(Generic[S]):
         preferences: Preferences that have their own agent each, for every seed. None: one agent serves all.
         num_lanes: Number of environments that one agent acts in, each with its own replay.
         action_values: The critics and the policy they value. None: the error of critics cannot be measured.
+        num_white_lanes: The first lanes of each agent whose noise is white, whatever noise the run has.
+        inspect: (state, batches, key) -> what to log besides: a look at the networks once in a block. None: nothing.
     """
 
     init: Callable[[Key[Array, ""], Float[Array, " d"]], S]
@@ -205,11 +212,14 @@ class Algorithm(Generic[S]):
     preferences: Float64[np.ndarray, "p d"] | None = None
     num_lanes: int = 1
     action_values: ActionValues[S] | None = None
+    num_white_lanes: int = 0
+    inspect: Callable[[S, tuple[Transition, ...], Key[Array, ""]], Info] | None = None
 
     @property
     def behaviour(self) -> Behaviour:
-        """What collecting needs to know."""
-        return Behaviour(self.acting, self.sampler, self.num_lanes, self.preferences is not None)
+        """What collecting needs to know; the noise is white."""
+        has_own = self.preferences is not None
+        return Behaviour(self.acting, self.sampler, self.num_lanes, has_own, num_white_lanes=self.num_white_lanes)
 
     @property
     def agents_per_seed(self) -> int:

@@ -32,15 +32,21 @@ def once(function: Callable[..., Any]) -> Callable[..., Any]:
 def transitions(seed: int, spec: EnvSpec = SPEC, num: int = BATCH) -> Transition:
     """Random transitions; every third one ends its episode."""
     generator = np.random.default_rng(seed)
-    normal = lambda size: jnp.asarray(generator.normal(size=(num, size)), jnp.float32)
+    normal = lambda size: generator.normal(size=(num, size)).astype(np.float32)
     s, a, r, s_next = map(normal, (spec.obs_size, spec.action_size, spec.num_objectives, spec.obs_size))
-    return Transition(s, jnp.tanh(a), r, s_next, jnp.asarray(np.arange(num) % 3 == 0, jnp.float32))
+    return Transition(*jax.device_put((s, np.tanh(a), r, s_next, (np.arange(num) % 3 == 0).astype(np.float32))))
 
 
 def random_like(tree: Any, seed: int) -> Any:
     """Networks of that shape with random weights and biases, drawn by NumPy: nothing to compile."""
     generator = np.random.default_rng(seed)
-    return jax.tree.map(lambda leaf: jnp.asarray(generator.normal(scale=0.35, size=leaf.shape), leaf.dtype), tree)
+    draw = lambda leaf: generator.normal(scale=0.35, size=leaf.shape).astype(leaf.dtype)
+    return jax.device_put(jax.tree.map(draw, tree))
+
+
+def zeros_like(tree: Any) -> Any:
+    """Zeros of these shapes, also without anything to compile."""
+    return jax.device_put(jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), tree))
 
 
 @cache
@@ -50,8 +56,8 @@ def sac_state(seed: int, spec: EnvSpec = SPEC, cfg: mosac.SacConfig = SAC) -> mo
     actor, critic, target = (
         random_like(net, 10 * seed + i) for i, net in enumerate((like.actor, like.critic, like.target))
     )
-    fresh = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), like.optimizers)
-    return mosac.State(actor, critic, target, jnp.asarray(np.log(0.5), jnp.float32), fresh)
+    log_alpha = jax.device_put(np.float32(np.log(0.5)))
+    return mosac.State(actor, critic, target, log_alpha, zeros_like(like.optimizers))
 
 
 @cache

@@ -15,7 +15,15 @@ from qpensieve.algos.cnder import CnDerConfig
 from qpensieve.learning.nets import Critic
 from qpensieve.replay import priorities
 from qpensieve.types import EnvSpec, Hints, PrioritizedLearning, Transition
-from tests.algos.problem import BATCH, SPEC, assert_trees_close, assert_trees_equal, random_like, transitions
+from tests.algos.problem import (
+    BATCH,
+    SPEC,
+    assert_trees_close,
+    assert_trees_equal,
+    random_like,
+    transitions,
+    zeros_like,
+)
 from tests.oracles import cnder as oracle
 from tests.oracles.mosac import Net, adam_step, net_of
 
@@ -40,10 +48,9 @@ UPDATE = jax.jit(cnder.update, static_argnums=0)
 def _state(seed: int, spec: EnvSpec = SPEC) -> cnder.State:
     """A state as after some training: four different networks, optimisers still fresh."""
     like = jax.eval_shape(partial(cnder.init, CFG, spec), jax.random.key(0))
-    fresh = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), like.optimizers)
     nets = (like.actor, like.target_actor, like.critic, like.target_critic)
     actor, target_actor, critic, target_critic = (random_like(net, 10 * seed + i) for i, net in enumerate(nets))
-    return cnder.State(actor, target_actor, critic, target_critic, fresh)
+    return cnder.State(actor, target_actor, critic, target_critic, zeros_like(like.optimizers))
 
 
 @cache
@@ -253,7 +260,7 @@ def test_new_transitions_get_the_priority_of_their_own_two_preferences():
 def test_both_target_networks_follow_the_updated_ones():
     state = _state(0)
     new, _, _ = _update(state, transitions(1), _hints(2))
-    mixed = lambda old, online: jax.tree.map(lambda t, o: 0.9 * t + 0.1 * o, old, online)
+    mixed = lambda old, online: jax.tree.map(lambda t, o: 0.9 * np.asarray(t) + 0.1 * np.asarray(o), old, online)
     assert_trees_close(new.target_actor, mixed(state.target_actor, new.actor), 1e-6)
     assert_trees_close(new.target_critic, mixed(state.target_critic, new.critic), 1e-6)
 
@@ -273,14 +280,14 @@ def test_networks_and_their_targets_share_no_buffer():
 
 def test_agents_side_by_side_learn_as_each_alone():
     batches, hints = [transitions(i) for i in (1, 2)], [_hints(i) for i in (3, 4)]
-    stack = lambda trees: jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
+    stack = lambda trees: jax.tree.map(lambda *leaves: np.stack(leaves), *trees)
     keys = jax.random.split(jax.random.key(0))
     together = jax.jit(jax.vmap(partial(cnder.update, CFG)))
     new, _, priority = together(stack([_state(0), _state(1)]), stack(batches), stack(hints), keys)
     for i in range(2):
         alone, _, expected = _update(_state(i), batches[i], hints[i])
         np.testing.assert_allclose(priority[i], expected, rtol=1e-5)
-        assert_trees_close(jax.tree.map(lambda leaf, i=i: leaf[i], new.optimizers), alone.optimizers, 1e-5)
+        assert_trees_close(jax.tree.map(lambda leaf, i=i: np.asarray(leaf)[i], new.optimizers), alone.optimizers, 1e-5)
 
 
 @dataclass(frozen=True)

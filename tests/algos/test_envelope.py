@@ -15,7 +15,7 @@ from qpensieve.learning.sampling import sample_preferences
 from qpensieve.preferences import spaced_grid
 from qpensieve.theory import treasure
 from qpensieve.types import EnvSpec, Hints, Indices, PrioritizedLearning, Transition
-from tests.algos.problem import assert_trees_close, assert_trees_equal, random_like
+from tests.algos.problem import assert_trees_close, assert_trees_equal, random_like, zeros_like
 from tests.oracles import envelope as oracle
 
 SPEC = EnvSpec("test", 3, 1, ("one", "two", "three"), None, None)
@@ -65,8 +65,7 @@ def _batch(seed: int, spec: EnvSpec = SPEC, num_actions: int = 4, num: int = BAT
 def _state(seed: int, spec: EnvSpec = SPEC, cfg: envelope.EnvelopeConfig = CFG) -> envelope.State:
     """A state whose two networks differ, as between two copies."""
     like = jax.eval_shape(partial(envelope.init, cfg, spec), jax.random.key(0))
-    zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), like)
-    return replace(zeros, net=random_like(like.net, 2 * seed), target=random_like(like.target, 2 * seed + 1))
+    return replace(zeros_like(like), net=random_like(like.net, 2 * seed), target=random_like(like.target, 2 * seed + 1))
 
 
 def _hints(d: int = 3, fill: float = 0.0) -> Hints:
@@ -194,6 +193,130 @@ def test_only_an_end_stops_the_bootstrap():
         going_on = 1 - np.asarray(terminated)[:, None, None]
         np.testing.assert_allclose(y, np.asarray(batch.r)[:, None] + 0.9 * going_on * bootstrap, rtol=1e-5, atol=1e-5)
     assert (np.abs(bootstrap).max(axis=2) > 1e-2).all()
+
+
+# What holds values down
+
+
+@pytest.mark.parametrize("num", [1, 2, 3, 4])
+def test_fewer_candidates_are_the_own_preference_and_the_first_others(num: int):
+    online, target, prefs = _tables(6, 9, 4, 3, 2)
+    choice = jax.jit(partial(envelope.envelope_choice, num_candidates=num))(online, prefs)
+    _, winner = oracle.envelope_target(online, target, prefs, num)
+    np.testing.assert_array_equal(choice.preference, winner)
+    assert (num == 1) == (winner == np.arange(4)).all()
+
+
+def test_a_target_of_twins_is_the_whole_vector_of_the_one_that_is_smaller_along_lam():
+    prefs = jnp.array([[0.9, 0.1], [0.1, 0.9]])
+    q, other = jnp.array([[[1.0, 2.0], [1.0, 2.0]]]), jnp.array([[[0.0, 3.0], [0.0, 3.0]]])
+    # Along the first lam 1.1 and 0.3, along the second 1.9 and 2.7.
+    np.testing.assert_array_equal(envelope.smaller(prefs, q, other), [[[0.0, 3.0], [1.0, 2.0]]])
+
+
+def test_twins_share_a_target_that_the_first_chooses():
+    cfg = replace(CFG, twin=True)
+    twin = envelope.Twin(*(getattr(_state(5), name) for name in ("net", "target", "optimizer")))
+    state, batch, prefs = replace(_state(0), twin=twin), _batch(0), _prefs(1, PREFS, 3)
+    y, choice = jax.jit(partial(envelope.bellman_target, cfg))(state, batch, prefs)
+    both = []
+    for target in (state.target, twin.target):
+        alone, same = jax.jit(partial(envelope.bellman_target, CFG))(replace(_state(0), target=target), batch, prefs)
+        assert_trees_equal(choice, same)
+        both.append(np.asarray(alone))
+    along = [np.sum(prefs[None] * one, axis=2, keepdims=True) for one in both]
+    np.testing.assert_array_equal(y, np.where(along[0] <= along[1], *both))
+    assert 0 < (along[0] < along[1]).sum() < along[0].size
+    after, _, _ = _step(cfg)(state, batch, _hints(), jax.random.key(0))
+    assert after.twin is not None
+    moved = [
+        np.asarray(new.layers[0].weight - old.layers[0].weight)
+        for new, old in ((after.net, state.net), (after.twin.net, twin.net))
+    ]
+    assert all((np.abs(step) > 0).any() for step in moved)
+    assert (moved[0] != moved[1]).any()
+
+
+def test_twins_begin_apart_and_the_first_as_it_would_alone():
+    alone, both = (envelope.init(cfg, SPEC, jax.random.key(3)) for cfg in (CFG, replace(CFG, twin=True)))
+    assert alone.twin is None
+    assert both.twin is not None
+    assert_trees_equal(alone.net, both.net)
+    assert (both.net.layers[0].weight != both.twin.net.layers[0].weight).all()
+    assert_trees_equal(both.twin.net, both.twin.target)
+
+
+def test_a_soft_target_moves_a_share_of_the_way_at_every_update():
+    state = _state(0)
+    after, _, _ = _step(replace(CFG, tau=0.25))(state, _batch(0), _hints(), jax.random.key(0))
+    expected = jax.tree.map(lambda old, new: 0.75 * old + 0.25 * new, state.target, after.net)
+    assert_trees_close(after.target, expected, 1e-5)
+
+
+@pytest.mark.parametrize("acts_with", ["newest", "target"])
+def test_the_network_that_acts_is_the_one_asked_for(acts_with: Any):
+    cfg, state = replace(CFG, acts_with=acts_with), _state(0)
+    made = envelope.make(cfg, SPEC)
+    net = state.target if acts_with == "target" else state.net
+    assert_trees_equal(made.actor(state), net)
+    s, lam, values = _batch(0).s, jnp.asarray(_prefs(1, BATCH, 3)), made.action_values
+    assert values is not None
+    best = [int(jnp.argmax(net(s[i], lam[i], is_normalized=False) @ lam[i])) for i in range(BATCH)]
+    np.testing.assert_array_equal(values.act(state, s, lam, jnp.zeros((BATCH, 1)))[0][:, 0], best)
+    own = values.values(state, s, _batch(0).a, lam)[0]
+    np.testing.assert_allclose(own[2], net(s[2], lam[2], is_normalized=False)[int(_batch(0).a[2, 0])], rtol=1e-5)
+
+
+def test_the_learning_rate_falls_on_a_line_to_its_end():
+    """Adam's first step is the rate itself, in every entry with a gradient; so is each of equal gradients."""
+    cfg = replace(CFG, learning_rate=0.3, learning_rate_end=0.1, anneal_steps=4, gradient_clip=1.0)
+    optimizer = envelope.make_optimizer(cfg)
+    weights = jnp.zeros(2)
+    state, moves = optimizer.init(weights), []
+    for _ in range(6):
+        move, state = optimizer.update(jnp.full(2, 0.5), state)
+        moves.append(-float(jnp.asarray(move)[0]))
+    np.testing.assert_allclose(moves, [0.3, 0.25, 0.2, 0.15, 0.1, 0.1], rtol=1e-4)
+
+
+def test_the_gap_is_what_the_best_action_is_better_by_than_the_one_taken():
+    state, batch, prefs = _state(0), _batch(0), _prefs(1, PREFS, 3)
+    gap = jax.jit(partial(envelope.action_gap, CFG))(state.target, batch, prefs)
+    plain = oracle.batch_of(batch)
+    for j, s in enumerate(plain.s):
+        for i, lam in enumerate(prefs):
+            q = oracle.values(oracle.net_of(state.target), s, lam)
+            np.testing.assert_allclose(gap[j, i], q[np.argmax(q @ lam)] - q[plain.a[j]], atol=1e-5)
+    lowered, _ = jax.jit(partial(envelope.bellman_target, replace(CFG, gap_factor=0.5)))(state, batch, prefs)
+    whole, _ = jax.jit(partial(envelope.bellman_target, CFG))(state, batch, prefs)
+    np.testing.assert_allclose(lowered, whole - 0.5 * gap, atol=1e-5)
+    assert float(jnp.sum(prefs[None] * gap, axis=2).min()) > -1e-6
+    assert float(gap.max()) > 0.1
+
+
+def test_targets_stay_within_the_values_that_are_possible():
+    cut = replace(CFG, value_low=(-0.5, -9.0, -0.1), value_high=(0.5, 0.0, 9.0))
+    args = _state(0), _batch(0), _prefs(1, PREFS, 3)
+    (y, _), (whole, _) = (jax.jit(partial(envelope.bellman_target, cfg))(*args) for cfg in (cut, CFG))
+    np.testing.assert_array_equal(y, np.clip(whole, *np.array([[-0.5, -9, -0.1], [0.5, 0, 9]], np.float32)))
+    assert (np.asarray(y) != np.asarray(whole)).any()
+
+
+@pytest.mark.parametrize(
+    ("bounds", "complaint"),
+    [
+        ({"value_high": (1.0,)}, "value_high must have 2 numbers, one per objective of continuous (one, two), got 1"),
+        (
+            {"value_low": (1.0, 2.0, 3.0)},
+            "value_low must have 2 numbers, one per objective of continuous (one, two), got 3",
+        ),
+        ({"value_low": (1.0, 2.0), "value_high": (2.0, 1.0)}, "value_low must not be above value_high"),
+    ],
+)
+def test_values_that_are_no_bounds_are_refused(bounds: dict[str, Any], complaint: str):
+    with pytest.raises(ValueError, match=r"^value_") as refusal:
+        envelope.make(replace(CFG, **bounds), CONTINUOUS)
+    assert complaint in str(refusal.value)
 
 
 # Values and losses

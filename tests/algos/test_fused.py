@@ -1,12 +1,11 @@
 """Updates on fused kernels against the plain ones, in interpret mode: the same movement of every network."""
 
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -14,7 +13,7 @@ from qpensieve.algos import fused, mosac, qpensieve
 from qpensieve.learning.kernels.calls import Tile
 from qpensieve.learning.kernels.packing import Sizes, actor_layout, critic_layout, padded
 from qpensieve.types import EnvSpec, Transition
-from tests.algos.problem import assert_trees_close, assert_trees_equal
+from tests.algos.problem import assert_trees_close, assert_trees_equal, once
 
 NETWORKS = ("actor", "critic", "target", "log_alpha")
 LIMITS: dict[Any, float] = {"full": 1e-5, "half": 3e-2}
@@ -44,43 +43,43 @@ class Case:
         return qpensieve.QPensieveConfig(sac, num_preferences=self.preferences, num_snapshots=self.snapshots)
 
 
+# Problems are made by NumPy: JAX would compile a program for each operation and shape.
 def _noisy(tree: Any, scale: float, seed: int) -> Any:
     generator = np.random.default_rng(seed)
-    return jax.tree.map(
-        lambda leaf: leaf + jnp.asarray(generator.normal(scale=scale, size=leaf.shape), leaf.dtype), tree
-    )
+    noise = lambda leaf: generator.normal(scale=scale, size=leaf.shape).astype(leaf.dtype)
+    return jax.tree.map(lambda leaf: np.asarray(leaf) + noise(leaf), tree)
 
 
 def _warm(optimizer: Any, seed: int) -> Any:
     """Adam's state as after a thousand steps."""
     adam = optimizer[0]
-    nu = jax.tree.map(lambda leaf: jnp.abs(leaf) + 1e-5, _noisy(adam.nu, 1e-5, seed))
-    return adam._replace(count=adam.count + 1000, mu=_noisy(adam.mu, 1e-3, seed + 1), nu=nu), *optimizer[1:]
+    nu = jax.tree.map(lambda leaf: np.abs(leaf) + np.float32(1e-5), _noisy(adam.nu, 1e-5, seed))
+    return adam._replace(count=np.asarray(adam.count) + 1000, mu=_noisy(adam.mu, 1e-3, seed + 1), nu=nu), *optimizer[1:]
 
 
 def _states(case: Case) -> qpensieve.State:
     seeds = len(case.filled)
-    init = jax.vmap(partial(qpensieve.init, case.config, case.spec))
+    init = once(jax.vmap(partial(qpensieve.init, case.config, case.spec)))
     states = init(jax.random.split(jax.random.key(0), seeds))
     sac, ring = states.sac, states.snapshots
     warm = mosac.Optimizers(*(_warm(state, 10 * i) for i, state in enumerate(vars(sac.optimizers).values())))
     nets = {name: _noisy(getattr(sac, name), 0.03, i) for i, name in enumerate(NETWORKS[:3])}
-    changed = (*nets.values(), sac.log_alpha - 0.7, warm)
+    changed = (*nets.values(), np.asarray(sac.log_alpha) - np.float32(0.7), warm)
     sac = eqx.tree_at(lambda s: (s.actor, s.critic, s.target, s.log_alpha, s.optimizers), sac, changed)
-    like = jax.tree.map(lambda slots, leaf: jnp.broadcast_to(leaf[:, None], slots.shape), ring.critics, sac.critic)
-    filled = jnp.asarray(np.arange(case.snapshots) < np.array(case.filled)[:, None])
+    like = jax.tree.map(lambda slots, leaf: np.broadcast_to(leaf[:, None], slots.shape), ring.critics, sac.critic)
+    filled = np.arange(case.snapshots) < np.array(case.filled)[:, None]
     of = lambda s: (s.sac, s.snapshots.critics, s.snapshots.filled)
-    return eqx.tree_at(of, states, (sac, _noisy(like, 0.05, 7), filled))
+    changed = eqx.tree_at(of, states, (sac, _noisy(like, 0.05, 7), filled))
+    return jax.device_put(changed)
 
 
 def _problem(case: Case, num: int) -> tuple[qpensieve.State, Transition, mosac.Chance]:
     generator, lead = np.random.default_rng(1), (len(case.filled), num, case.batch)
-    normal = lambda size: jnp.asarray(generator.normal(size=(*lead, size)), jnp.float32)
-    batch = Transition(
-        normal(case.obs), jnp.tanh(normal(case.act)), normal(case.d), normal(case.obs), (normal(1)[..., 0] > 1) * 1.0
-    )
-    keys = jax.random.split(jax.random.key(1), lead[:2])
-    chance = jax.jit(jax.vmap(jax.vmap(partial(qpensieve.draw_chance, case.config))))(batch, keys)
+    normal = lambda size: generator.normal(size=(*lead, size)).astype(np.float32)
+    s, a, r, s_next, end = map(normal, (case.obs, case.act, case.d, case.obs, 1))
+    batch = Transition(*jax.device_put((s, np.tanh(a), r, s_next, (end[..., 0] > 1).astype(np.float32))))
+    draw = jax.vmap(jax.vmap(partial(qpensieve.draw_chance, case.config)))
+    chance = once(lambda batch: draw(batch, jax.random.split(jax.random.key(1), lead[:2])))(batch)
     return _states(case), batch, chance
 
 
@@ -93,9 +92,24 @@ def _fused(case: Case, precision: Any) -> tuple[Any, Any]:
     return partial(qpensieve.step, case.config), partial(fused.learn_qpensieve, plan)
 
 
+def _plain(step: Any) -> Any:
+    """The plain step of all seeds with the batches and chance of the k-th update."""
+    at = lambda tree, k: jax.tree.map(lambda leaf: leaf[:, k], tree)
+    return jax.jit(lambda states, batch, chance, k: jax.vmap(step)(states, at(batch, k), at(chance, k)))
+
+
+@cache
+def _solved(case: Case) -> tuple[Any, Transition, mosac.Chance, Any, Any]:
+    """The problem of one update, and what the plain step makes of it."""
+    states, batch, chance = _problem(case, num=1)
+    before: Any = states.sac if case.method == "mosac" else states
+    step, _ = _fused(case, "full")
+    return before, batch, chance, *_plain(step)(before, batch, chance, 0)
+
+
 def _distance(tree: Any, other: Any) -> float:
     pairs = zip(jax.tree.leaves(tree), jax.tree.leaves(other), strict=True)
-    return float(jnp.sqrt(sum(jnp.sum(jnp.square(a - b)) for a, b in pairs)))
+    return float(np.sqrt(sum(np.sum(np.square(np.asarray(a) - np.asarray(b))) for a, b in pairs)))
 
 
 CASES = [
@@ -110,12 +124,9 @@ CASES = [
 @pytest.mark.parametrize("precision", ["full", "half"])
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_every_network_moves_as_in_the_plain_update(case: Case, precision: Any):
-    states, batch, chance = _problem(case, num=1)
-    before: Any = states.sac if case.method == "mosac" else states
-    step, block = _fused(case, precision)
+    before, batch, chance, expected, their_infos = _solved(case)
+    _, block = _fused(case, precision)
     new, infos = jax.jit(block)(before, batch, chance)
-    first = jax.tree.map(lambda leaf: leaf[:, 0], (batch, chance))
-    expected, their_infos = jax.jit(jax.vmap(step))(before, *first)
     sac, their_sac, old = (getattr(state, "sac", state) for state in (new, expected, before))
     for name in NETWORKS:
         moved = _distance(getattr(their_sac, name), getattr(old, name))
@@ -125,6 +136,7 @@ def test_every_network_moves_as_in_the_plain_update(case: Case, precision: Any):
         adam, theirs = getattr(sac.optimizers, name)[0], optimizer[0]
         assert_trees_equal(adam.count, theirs.count)
         assert_trees_close((adam.mu, adam.nu), (theirs.mu, theirs.nu), LIMITS[precision])
+    np.testing.assert_array_equal(infos.pop("critic_loss_max"), infos["critic_loss"])  # of one update
     assert infos.keys() == their_infos.keys()
     assert_trees_close(infos, their_infos, 1e-4 if precision == "full" else 3e-2)
 
@@ -135,14 +147,16 @@ def test_several_updates_in_a_block_follow_each_other():
     states, batch, chance = _problem(case, num=3)
     step, block = _fused(case, "full")
     new, infos = jax.jit(block)(states, batch, chance)
-    expected, logged = states, []
+    expected, logged, plain = states, [], _plain(step)
     for k in range(3):
-        expected, info = jax.jit(jax.vmap(step))(expected, *jax.tree.map(lambda leaf, k=k: leaf[:, k], (batch, chance)))
-        logged.append(info)
+        expected, info = plain(expected, batch, chance, k)
+        logged.append(jax.tree.map(np.asarray, info))
     for name in NETWORKS:
         theirs = getattr(expected.sac, name)
         moved = _distance(theirs, getattr(states.sac, name))
         assert _distance(getattr(new.sac, name), theirs) <= 1e-4 * moved
+    largest = np.max([info["critic_loss"] for info in logged], axis=0)
+    np.testing.assert_allclose(infos.pop("critic_loss_max"), largest, rtol=1e-4)
     assert_trees_close(infos, jax.tree.map(lambda *values: sum(values) / 3, *logged), 1e-4)
     assert_trees_equal(new.snapshots, states.snapshots)
 
@@ -164,11 +178,10 @@ def test_a_snapshot_equal_to_the_critic_wins_in_both_forms():
     case = Case(snapshots=1, filled=(1,))
     states, batch, chance = _problem(case, num=1)
     frozen = replace(case.config, sac=replace(case.config.sac, learning_rate=0.0))
-    same = jax.tree.map(lambda leaf: leaf[:, None], states.sac.critic)
+    same = jax.device_put(jax.tree.map(lambda leaf: np.asarray(leaf)[:, None], states.sac.critic))
     states = eqx.tree_at(lambda s: s.snapshots.critics, states, same)
     plan = fused.plan_qpensieve(frozen, case.spec, "full")
-    first = jax.tree.map(lambda leaf: leaf[:, 0], (batch, chance))
-    expected, _ = jax.jit(jax.vmap(partial(qpensieve.step, frozen)))(states, *first)
+    expected, _ = _plain(partial(qpensieve.step, frozen))(states, batch, chance, 0)
     gradients: Any = lambda state: state.sac.optimizers.actor[0].mu
     for beside in (True, False):
         tiles = replace(fused.choose_tiles(1, "full"), climbs_beside=beside)
@@ -182,9 +195,9 @@ def test_packing_and_unpacking_gives_the_same_bits_and_pads_with_zeros():
     sizes = Sizes(case.obs, case.act, case.d, case.hidden, case.batch, 2, 3)
     sac = _states(case).sac
     for layout, net in ((actor_layout(sizes), sac.actor), (critic_layout(sizes), sac.critic)):
-        packed = layout.pack(net.net)
+        packed = jax.jit(layout.pack)(net.net)
         assert packed.w2.shape[1:] == (128, 128)
-        assert_trees_equal(layout.unpack(packed, net), net)
+        assert_trees_equal(jax.jit(layout.unpack)(packed, net), net)
         size = lambda tree: sum(int(np.count_nonzero(leaf)) for leaf in jax.tree.leaves(tree))
         assert size(packed) == size(net)
 

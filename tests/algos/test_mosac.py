@@ -7,6 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from qpensieve.algos import mosac
@@ -260,3 +261,49 @@ def test_actions_of_one_batch_use_independent_noise():
     a, logp = jax.jit(mosac.sample_actions)(state.actor, same, lam, action_noise(0))
     assert len(np.unique(a)) == a.size
     assert len(np.unique(logp)) == BATCH
+
+
+def test_a_temperature_per_preference_is_a_line_in_its_logarithm_and_learns_where_it_was_asked():
+    log_alpha, lam = jnp.log(jnp.array([0.1, 0.5, 2.0])), jnp.array([[1.0, 0, 0], [0, 0.5, 0.5]])
+    np.testing.assert_allclose(mosac.temperature(log_alpha, lam), [0.1, 1.0], rtol=1e-6)
+    logp = jnp.array([3.0, 0.0])  # entropies -3 and 0 beside a target of -2: the first must rise, the second fall
+    slope = jax.grad(lambda x: mosac.temperature_loss(x, logp, -2.0, lam)[0])(log_alpha)
+    np.testing.assert_allclose(slope, [-0.5 * 1.0, 0.5 * 0.5 * 2.0, 0.5 * 0.5 * 2.0], rtol=1e-6)
+
+
+GUARDED = replace(SAC, temperature_per="preference", bounded_targets="on", max_critic_gradient=2.0)
+
+
+def test_guards_change_the_step_and_leave_the_rest_of_it_alone():
+    plain, _ = jax.jit(partial(mosac.update, SAC))(sac_state(0), transitions(1), jax.random.key(3))
+    first = jax.jit(partial(mosac.init, GUARDED, SPEC))(jax.random.key(0))
+    assert first.log_alpha.shape == (SPEC.num_objectives,)
+    # The same networks, and a temperature that is the same for all preferences.
+    of = lambda state: (state.actor, state.critic, state.target, state.log_alpha)
+    same = eqx.tree_at(of, first, (*of(sac_state(0))[:3], jnp.full(3, jnp.log(0.5))))
+    new, _ = jax.jit(partial(mosac.update, GUARDED))(same, transitions(1), jax.random.key(3))
+    r = np.asarray(transitions(1).r)
+    np.testing.assert_allclose(new.rewards.low, np.minimum(r.min(axis=0), 0.0))
+    np.testing.assert_allclose(new.rewards.high, np.maximum(r.max(axis=0), 0.0))
+    # Adam's first step does not depend on the length of the gradient, its moments do.
+    assert len(set(np.asarray(new.optimizers.temperature[0].mu).tolist())) == 3
+    length = lambda state: float(optax.tree.norm(state.mu.net))
+    clipped, first_moment = new.optimizers.critic[1][0], plain.optimizers.critic[0]
+    np.testing.assert_allclose(length(clipped), length(first_moment), rtol=0.05)  # targets are bounded, not clipped yet
+    low = eqx.tree_at(lambda s: s.optimizers.critic[0].median, same, jnp.full((), -3.0))
+    after = jax.jit(partial(mosac.update, GUARDED))(low, transitions(1), jax.random.key(3))[0].optimizers.critic[1][0]
+    np.testing.assert_allclose(length(after), 0.1 * 2.0 * np.exp(-3.0 + 0.002), rtol=1e-3)
+
+
+def test_targets_are_bounded_by_the_rewards_of_the_batch_they_are_in():
+    state = replace(sac_state(0), rewards=mosac.no_rewards(3))
+    wild = eqx.tree_at(lambda s: s.target, state, jax.tree.map(lambda leaf: 100.0 * leaf, state.target))
+    cfg = replace(SAC, bounded_targets="on")
+    y = jax.jit(partial(mosac.soft_target, cfg))(wild, transitions(1), _lam(2), action_noise(3))
+    most = 10 * 0.5 * SPEC.action_size
+    assert np.asarray(y).max() <= most * np.log(2) + 1e-3
+    assert np.asarray(y).min() >= -2 * most - 1e-3
+    free = jax.jit(partial(mosac.soft_target, SAC))(
+        replace(wild, rewards=None), transitions(1), _lam(2), action_noise(3)
+    )
+    assert np.abs(np.asarray(free)).max() > 1e3

@@ -264,3 +264,37 @@ def test_other_critics_are_not_confused_with_other_twins():
         )
         values.append(float(loss(ring, state.sac.actor, state.sac.critic, _query(5, False))[0]))
     assert abs(values[1] - values[0]) < 10.0
+
+
+def test_no_snapshot_is_taken_while_the_loss_is_above_its_median():
+    cfg = QPensieveConfig(SAC, num_snapshots=K, push_after=0, push_period=10, max_push_loss=2.0)
+    state = replace(pensieve_state(0, K, 0), calm=qpensieve.no_losses())
+    end = jax.jit(partial(qpensieve.end_block, cfg))
+    quiet, loud = (qpensieve.Calm(jnp.zeros(()), jnp.log(times)) for times in (1.9, 2.1))
+    assert end(replace(state, calm=quiet), jnp.int32(10)).snapshots.filled.tolist() == [True, False, False, False]
+    assert not end(replace(state, calm=loud), jnp.int32(10)).snapshots.filled.any()
+    assert not end(replace(state, calm=quiet), jnp.int32(11)).snapshots.filled.any()
+    new, info = jax.jit(partial(qpensieve.update, cfg))(state, transitions(1), jax.random.key(0))
+    np.testing.assert_allclose(new.calm.recent, 0.02 * np.log(info["critic_loss"]), rtol=1e-4)
+
+
+def test_a_margin_keeps_the_policy_near_what_the_critic_itself_says():
+    query, state = _query(5, per_sample=False), pensieve_state(0, K, 3)
+    loss_of = lambda cfg: jax.jit(partial(qpensieve.pensieve_loss, cfg=cfg))(
+        state.snapshots, state.sac.actor, state.sac.critic, query
+    )
+    alone = jax.jit(mosac.single_preference_loss)(state.sac.actor, state.sac.critic, query)[0]
+    free, (_, shares) = loss_of(QPensieveConfig(SAC))
+    none, (_, no_shares) = loss_of(QPensieveConfig(SAC, snapshot_margin=0.0))
+    some, _ = loss_of(QPensieveConfig(SAC, snapshot_margin=0.1))
+    wide, _ = loss_of(QPensieveConfig(SAC, snapshot_margin=100.0))
+    np.testing.assert_allclose(none, alone, rtol=1e-5)
+    assert shares["snapshot_share"] > 0.5
+    assert no_shares["snapshot_share"] == 0
+    assert free < some < none
+    np.testing.assert_allclose(wide, free, rtol=1e-6)
+
+
+def test_guards_of_the_policy_value_are_refused_with_another_loss():
+    cfg = QPensieveConfig(SAC, policy_loss="official-2023", over_critics="median")
+    assert cfg.conflicts() == ["policy_loss must be paper with snapshot_margin or over_critics, got official-2023"]

@@ -127,8 +127,8 @@ def test_halves_of_doubled_rewards_are_their_plain_sum():
 @pytest.fixture(scope="module")
 def nineteen() -> sac.State:
     lams = jnp.asarray(sac_preferences(), jnp.float32)
-    keys = jax.vmap(jax.random.key)(jnp.arange(19))
-    return jax.vmap(partial(sac.init, CFG, TWO))(keys, lams)
+    start = lambda seed, lam: sac.init(CFG, TWO, jax.random.key(seed), lam)
+    return jax.jit(jax.vmap(start))(np.arange(19), lams)
 
 
 @pytest.mark.parametrize(("num", "tolerance"), [(1, 1e-5), (20, 1e-3)])

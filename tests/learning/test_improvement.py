@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from qpensieve.bench.plain import batch_value
-from qpensieve.learning.improvement import best_value
+from qpensieve.learning.improvement import Choice, best_value
 from qpensieve.learning.nets import Critic
 from qpensieve.learning.sampling import sample_preferences
 from tests.algos.problem import once
@@ -43,7 +43,7 @@ def test_fast_and_plain_form_agree_in_value_and_gradient(num_critics, num_prefs,
     critics, prefs, s, a = _problem(num_critics, num_prefs, per_sample)
     filled = jnp.ones(num_critics, bool)
     weights = jnp.arange(1.0, BATCH + 1)
-    fast = lambda a: jnp.sum(weights * best_value(critics, filled, prefs, s, a)[0])
+    fast = lambda a: jnp.sum(weights * best_value(critics, Choice(filled), prefs, s, a)[0])
     plain = lambda a: jnp.sum(weights * batch_value(critics, filled, prefs, s, a))
     value, gradient = jax.jit(jax.value_and_grad(fast))(a)
     expected, expected_gradient = jax.jit(jax.value_and_grad(plain))(a)
@@ -54,7 +54,7 @@ def test_fast_and_plain_form_agree_in_value_and_gradient(num_critics, num_prefs,
 
 def test_the_winner_is_the_argmax_of_the_grid():
     critics, prefs, s, a = _problem(4, 5, per_sample=False)
-    _, winner = jax.jit(best_value)(critics, jnp.ones(4, bool), prefs, s, a)
+    _, winner = jax.jit(lambda a: best_value(critics, Choice(jnp.ones(4, bool)), prefs, s, a))(a)
     twins = [twins_of(critics, k) for k in range(4)]
     for i in range(BATCH):
         grid = scores(twins, np.asarray(prefs[:, 0]), np.asarray(s[i]), np.asarray(a[i]))
@@ -68,14 +68,14 @@ def test_the_winner_is_the_argmax_of_the_grid():
 def test_critics_that_do_not_exist_are_never_picked():
     critics, prefs, s, a = _problem(4, 5, per_sample=True)
     filled = jnp.array([False, True, False, True])
-    value, winner = jax.jit(best_value)(critics, filled, prefs, s, a)
+    value, winner = jax.jit(lambda a: best_value(critics, Choice(filled), prefs, s, a))(a)
     assert set(np.asarray(winner.critic)) <= {1, 3}
     np.testing.assert_allclose(value, batch_value(critics, filled, prefs, s, a), rtol=1e-5)
 
 
 def test_one_more_candidate_never_lowers_the_value():
     critics, prefs, s, a = _problem(5, 5, per_sample=False, seed=3)
-    values = [best_value(critics, jnp.arange(5) >= 4 - k, prefs, s, a)[0] for k in range(5)]
+    values = [best_value(critics, Choice(jnp.arange(5) >= 4 - k), prefs, s, a)[0] for k in range(5)]
     for fewer, more in pairwise(values):
         assert (np.asarray(more) >= np.asarray(fewer)).all()
     assert (np.asarray(values[-1]) > np.asarray(values[0])).any()
@@ -83,6 +83,45 @@ def test_one_more_candidate_never_lowers_the_value():
 
 def test_only_the_action_receives_a_gradient():
     critics, prefs, s, a = _problem(2, 3, per_sample=False)
-    total = lambda critics, prefs, s: jnp.sum(best_value(critics, jnp.ones(2, bool), prefs, s, a)[0])
+    total = lambda critics, prefs, s: jnp.sum(best_value(critics, Choice(jnp.ones(2, bool)), prefs, s, a)[0])
     for gradient in jax.grad(total, argnums=(0, 1, 2))(critics, prefs, s):
         assert all(not np.any(leaf) for leaf in jax.tree.leaves(gradient))
+
+
+def _scores(critics: Any, prefs: Any, s: Any, a: Any) -> np.ndarray:
+    """Values [critic, preference, sample] of the smaller twin, by the loops."""
+    every = np.broadcast_to(np.asarray(prefs, np.float64), (prefs.shape[0], BATCH, prefs.shape[2]))
+    twins = [twins_of(critics, k) for k in range(jax.tree.leaves(critics)[0].shape[0])]
+    rows = [
+        scores(twins, every[:, i], np.asarray(s[i], np.float64), np.asarray(a[i], np.float64)) for i in range(BATCH)
+    ]
+    return np.stack(rows, axis=-1).min(axis=1)
+
+
+@pytest.mark.parametrize("num_filled", [1, 2, 3, 4])
+def test_the_median_critic_is_the_lower_median_of_those_that_exist(num_filled: int):
+    critics, prefs, s, a = _problem(4, 3, False)
+    filled = jnp.arange(4) < num_filled
+    value, winner = once(lambda f: best_value(critics, Choice(f, "median"), prefs, s, a))(filled)
+    best = _scores(critics, prefs, s, a).max(axis=1)[:num_filled]
+    expected = np.sort(best, axis=0)[(num_filled - 1) // 2]
+    np.testing.assert_allclose(value, expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(winner.critic, np.argsort(best, axis=0)[(num_filled - 1) // 2])
+
+
+def test_no_candidate_above_the_cap_is_climbed():
+    critics, prefs, s, a = _problem(3, 4, True)
+    every = _scores(critics, prefs, s, a)
+    cap = np.quantile(every.reshape(-1, BATCH), 0.4, axis=0)
+    cap[0] = -100.0  # then only the last critic under lam is left
+    climb = lambda a, cap: best_value(critics, Choice(jnp.ones(3, bool), cap=cap), prefs, s, a)
+    value, winner = once(climb)(a, jnp.asarray(cap, jnp.float32))
+    is_own = (np.arange(3)[:, None] == 2) & (np.arange(4) == 0)
+    allowed = np.where((every <= cap) | is_own[..., None], every, -np.inf)
+    np.testing.assert_allclose(value, allowed.max(axis=(0, 1)), rtol=1e-4, atol=1e-5)
+    at = np.stack([winner.critic, winner.preference])
+    np.testing.assert_array_equal(at, np.stack(np.unravel_index(allowed.reshape(-1, BATCH).argmax(axis=0), (3, 4))))
+    assert (every.max(axis=(0, 1)) > cap).all()
+    unlimited = once(lambda a: best_value(critics, Choice(jnp.ones(3, bool)), prefs, s, a)[0])(a)
+    assert (np.asarray(unlimited) > np.asarray(value)).mean() > 0.5
+    assert allowed[:, :, 0].max() == every[2, 0, 0]

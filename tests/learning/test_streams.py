@@ -21,6 +21,8 @@ def test_the_numbers_of_purposes_stay_as_they_are():
         "EVALUATION": 104,
         "PAST": 105,
         "CRITIC": 106,
+        "NOISE_SEQUENCE": 107,
+        "RANDOM_SEQUENCE": 108,
         "ROLLOUT_NOISE": 201,
         "ROLLOUT_LANE": 202,
         "FITNESS": 203,

@@ -30,3 +30,12 @@ def test_a_restored_one_goes_on():
     for one in (tally, again):
         one.add({"loss": np.array([2.0])})
     np.testing.assert_array_equal(again.take()["loss"], tally.take()["loss"])
+
+
+def test_of_peaks_the_largest_counts():
+    tally = Tally()
+    for value in (-3.0, -1.0, -2.0):
+        tally.add({"loss_max": np.array([value, 0.5]), "loss": np.array([value, 0.5])})
+    taken = tally.take()
+    assert taken["loss_max"].tolist() == [-1.0, 0.5]
+    assert taken["loss"].tolist() == [-2.0, 0.5]

@@ -76,14 +76,17 @@ def every(net: Net, s: np.ndarray, prefs: np.ndarray) -> np.ndarray:
     return np.array([[values(net, state, lam) for lam in prefs] for state in s])
 
 
-def envelope_target(online: np.ndarray, target: np.ndarray, prefs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def envelope_target(
+    online: np.ndarray, target: np.ndarray, prefs: np.ndarray, num_candidates: int | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """The vectors [b, m, d] and the winning preferences [b, m], by four loops."""
     b, m, num_actions, d = online.shape
     y, winner = np.zeros((b, m, d)), np.zeros((b, m), int)
     for j in range(b):
         for i in range(m):
             best = -np.inf
-            for other in range(m):
+            candidates = [i, *(other for other in range(m) if other != i)][: num_candidates or m]
+            for other in sorted(candidates):
                 for a in range(num_actions):
                     score = prefs[i] @ online[j, other, a]
                     if score > best:
@@ -105,16 +108,16 @@ def beta(start: float, num_updates: int, anneal_steps: int) -> float:
     return start + (1000 * (1 - start)) ** (num_updates / anneal_steps) / 1000
 
 
-def losses(net: Net, batch: Batch, prefs: np.ndarray, y: np.ndarray) -> tuple[float, float, float]:
-    """Vector loss, scalar loss and mean of lam . Q."""
-    vector, scalar, q_mean = [], [], []
+def losses(net: Net, batch: Batch, prefs: np.ndarray, y: np.ndarray) -> tuple[float, float, np.ndarray]:
+    """Vector loss, scalar loss and lam . Q of all pairs."""
+    vector, scalar, scores = [], [], []
     for j in range(len(batch.s)):
         for i, lam in enumerate(prefs):
             q = values(net, batch.s[j], lam)[batch.a[j]]
             vector += [(y[j, i, k] - q[k]) ** 2 for k in range(len(lam))]
             scalar.append((lam @ y[j, i] - lam @ q) ** 2)
-            q_mean.append(lam @ q)
-    return float(np.mean(vector)), float(np.mean(scalar)), float(np.mean(q_mean))
+            scores.append(lam @ q)
+    return float(np.mean(vector)), float(np.mean(scalar)), np.array(scores)
 
 
 def gradient(net: Net, batch: Batch, prefs: np.ndarray, y: np.ndarray, share: float) -> Net:
@@ -147,7 +150,7 @@ def update(cfg: Settings, learner: Learner, batch: Batch, prefs: np.ndarray) -> 
         if not batch.terminated[j]:
             y[j] += cfg.discount * bootstrap[j]
     share = beta(cfg.beta_start, learner.num_updates, cfg.anneal_steps)
-    vector, scalar, q_mean = losses(learner.net, batch, prefs, y)
+    vector, scalar, scores = losses(learner.net, batch, prefs, y)
     raw = gradient(learner.net, batch, prefs, y, share)
     learner.num_updates += 1
     for layer, slopes in enumerate(raw):
@@ -161,7 +164,8 @@ def update(cfg: Settings, learner: Learner, batch: Batch, prefs: np.ndarray) -> 
     if learner.num_updates % cfg.target_period == 0:
         learner.target = [(weight.copy(), bias.copy()) for weight, bias in learner.net]
     own = float(np.mean(winner == np.arange(len(prefs))))
-    return {"loss_a": vector, "loss_b": scalar, "q": q_mean, "beta": share, "own_preference_share": own}, raw
+    seen = {"q": float(scores.mean()), "q_max": float(scores.max())}
+    return {"loss_a": vector, "loss_b": scalar, **seen, "beta": share, "own_preference_share": own}, raw
 
 
 def priority(net: Net, batch: Batch, lam: np.ndarray, discount: float) -> np.ndarray:

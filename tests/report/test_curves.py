@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from qpensieve.metrics import reference_point
 from qpensieve.records.scores import summarize
-from qpensieve.report import curves, drawing
+from qpensieve.report import drawing, logged
 from qpensieve.report.curves import compare_curves
 from tests.report.runs import (
     EXACT,
@@ -59,7 +59,7 @@ def test_the_later_of_two_rows_at_one_step_counts_and_torn_lines_are_skipped(tmp
     path = tmp_path / "metrics.jsonl"
     rows = [{"event": "train", "step": step, "x": [step + shift]} for shift in (0, 5) for step in (2, 1)]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows) + '[1]\n{"event": "train", "st')
-    series = curves._read_series(curves._read_rows(path), "x", num_seeds=1)
+    series = logged.read_series(logged.read_training(path), "x", num_seeds=1)
     assert series is not None
     np.testing.assert_array_equal(series[0], [1, 2])
     np.testing.assert_array_equal(series[1], [[6], [7]])

@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -34,7 +34,9 @@ def test_pictures_are_written_where_asked(tmp_path: Path):
 
 
 def test_every_picture_has_a_name_of_its_own():
-    assert len({picture.name for picture in pictures.PICTURES}) == len(pictures.PICTURES)
+    names = [picture.name for picture in pictures.PICTURES]
+    assert len(set(names)) == len(names)
+    assert names == [f"{what}.png" for what in get_args(pictures.What)]
 
 
 @pytest.mark.parametrize("has_predictions", [True, False])

@@ -53,7 +53,7 @@ def _fresh(config: RunConfig) -> Arrays:
     num = config.seeds * algorithm.agents_per_seed
     own = np.zeros((1, spec.num_objectives)) if algorithm.preferences is None else algorithm.preferences
     lams = jnp.asarray(np.tile(own, (config.seeds, 1)), jnp.float32)
-    state = jax.vmap(algorithm.init)(jax.random.split(jax.random.key(0), num), lams)
+    state = jax.jit(jax.vmap(algorithm.init))(jax.random.split(jax.random.key(0), num), lams)
     return {name: leaf for name, leaf in tree_to_arrays(state).items() if ".optimizers" not in name}
 
 

@@ -13,8 +13,8 @@ from qpensieve.train.trainer import Trainer
 from qpensieve.types import UniformLearning
 
 SMALL: dict[str, Any] = {
-    **{"seeds": 2, "steps": 500, "random_steps": 50, "block": 10, "hidden": 64, "batch_size": 64, "kernels": "on"},
-    **{"num_snapshots": 2, "num_preferences": 2, "push_after": 0, "push_period": 10},
+    **{"seeds": 2, "steps": 100, "random_steps": 10, "block": 2, "hidden": 64, "batch_size": 64, "kernels": "on"},
+    **{"num_snapshots": 2, "num_preferences": 2, "push_after": 0, "push_period": 2},
 }
 
 

@@ -18,7 +18,7 @@ from qpensieve.methods import METHODS, make_algorithm
 from qpensieve.presets import default_config
 from qpensieve.replay import ring as replay
 from qpensieve.replay.layout import layout_of
-from qpensieve.train.learner import Block, Learner, TrainState, make_learner
+from qpensieve.train.learner import Block, Learner, Pace, TrainState, make_learner
 from qpensieve.types import from_one_lane
 from tests.algos.problem import HIDDEN, LAYOUT, SAC, SPEC, assert_trees_close, assert_trees_equal, random_like
 
@@ -29,8 +29,8 @@ WIDTHS = (SPEC.obs_size + SPEC.num_objectives, HIDDEN, HIDDEN, 2 * SPEC.action_s
 
 
 @cache
-def _learner(push_period: int = CFG.push_period) -> Learner:
-    return make_learner(qpensieve.make(replace(CFG, push_period=push_period), SPEC), LAYOUT, CAPACITY)
+def _learner(push_period: int = CFG.push_period, ratio: int = 1) -> Learner:
+    return make_learner(qpensieve.make(replace(CFG, push_period=push_period), SPEC), LAYOUT, CAPACITY, Pace(ratio))
 
 
 def _rows(seed: int, num: int = BLOCK, block: int = 0) -> np.ndarray:
@@ -100,26 +100,45 @@ def test_updates_in_one_call_are_the_updates_of_as_many_calls():
     assert_trees_equal(
         (short.replay, short.key, short.num_updates), (together.replay, together.key, together.num_updates)
     )
-    # The log of a block is the mean over its updates.
-    mean = lambda infos: jax.tree.map(lambda *values: np.mean(values, axis=0), *infos)
+    # The log of a block is the mean over its updates, and the largest of their losses; looks differ: one per block.
+    updates = ("critic_loss", "policy_loss", "q", "entropy", "temperature", "snapshot_share", "other_preference_share")
+    mean = lambda infos: {name: np.mean([info[name] for info in infos], axis=0) for name in updates}
     assert_trees_close(mean(infos), mean(long_infos), 1e-5)
+    largest = lambda infos: np.max([info["critic_loss_max"] for info in infos], axis=0)
+    np.testing.assert_allclose(largest(infos), largest(long_infos), rtol=1e-5)
+
+
+def test_several_updates_per_row_are_those_of_a_longer_block_on_the_same_replay():
+    """The replay is full, and what is written again lies there already."""
+    learner, seeds = _learner(push_period=2 * BLOCK), (4, 1)
+    twice = _learner(push_period=2 * BLOCK, ratio=2)
+    rows = _stacked(seeds, num=CAPACITY)
+    full = lambda: learner.write(learner.init(jnp.asarray(seeds)), Block(rows))
+    long, *_ = learner.learn(full(), Block(rows[:, : 2 * BLOCK]))
+    short, _, info = twice.learn(full(), Block(rows[:, :BLOCK]))
+    assert short.num_updates.tolist() == [2 * BLOCK] * 2
+    assert_trees_close(short.agent, long.agent, 1e-5)
+    assert int(short.agent.snapshots.filled[0].sum()) == 1
+    assert short.replay.written.tolist() == [CAPACITY + BLOCK] * 2
+    assert np.isfinite(info["critic_gradient_max"]).all()
 
 
 def test_update_i_uses_the_key_folded_from_the_runs_key_and_i():
     """Written out by hand: what a run does depends on its key and the number of the update, not on the block."""
     learner, seeds = _learner(), (4, 1)
     state = learner.write(learner.init(jnp.asarray(seeds)), _block(seeds, num=CAPACITY))
-    agent, buffer = jax.tree.map(jnp.copy, (state.agent, state.replay))
+    agent, buffer = jax.jit(partial(jax.tree.map, jnp.copy))((state.agent, state.replay))
     key_data = np.asarray(jax.random.key_data(state.key))[1]
     state, *_ = learner.learn(state, Block(_stacked(seeds, num=CAPACITY)[:, :BLOCK]))
-    by_hand = jax.tree.map(lambda leaf: leaf[1], agent)
+    second = jax.jit(partial(jax.tree.map, lambda leaf: leaf[1]))
+    by_hand = second(agent)
     update = jax.jit(partial(qpensieve.update, CFG))
     for i in range(BLOCK):
         key_batch, key_update = jax.random.split(jax.random.fold_in(jax.random.wrap_key_data(key_data), i))
         rows = replay.sample(buffer, jnp.asarray(1), key_batch, CFG.sac.batch_size)
         by_hand, _ = update(by_hand, LAYOUT.unpack(rows), key_update)
     by_hand = qpensieve.end_block(CFG, by_hand, jnp.asarray(BLOCK))
-    assert_trees_close(jax.tree.map(lambda leaf: leaf[1], state.agent), by_hand, 1e-5)
+    assert_trees_close(second(state.agent), by_hand, 1e-5)
     assert by_hand.snapshots.filled.tolist() == [True, False]
 
 
@@ -137,7 +156,7 @@ def test_updates_and_rows_are_counted():
 
 def test_writing_learns_nothing():
     learner = _learner()
-    before = jax.tree.map(jnp.copy, learner.init(jnp.asarray(SEEDS)))
+    before = learner.init(jnp.asarray(SEEDS))
     after = learner.write(learner.init(jnp.asarray(SEEDS)), _block(SEEDS))
     assert_trees_equal((after.agent, after.key), (before.agent, before.key))
 

@@ -290,6 +290,7 @@ class TestRun:
         assert self.steps(path)["eval/UT"] == [200, 400]
         assert [run.id for run in self.wandb] == ["id0", "id1"]
 
+    @pytest.mark.usefixtures("unrendered")
     def test_the_command_has_the_same(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
         settings = {**TINY, "steps": 400, "checkpoint_seconds": NEVER}
         loggers_too = ["--tensorboard", "--wandb", "boats", "--wandb-mode", "offline", "--quiet"]

@@ -110,8 +110,11 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Pat
 
     def make(domain: str) -> Path:
         if not (out / domain).exists():
-            done = command("train", domain, *words(TINY), "--out", out, "--name", domain, "--quiet")
-            assert done.returncode == 0, done.stderr
+            if domain == "DST2d":  # in this process: it computes the same
+                complete(runs.start(out / domain, tiny(), QUIET))
+            else:
+                done = command("train", domain, *words(TINY), "--out", out, "--name", domain, "--quiet")
+                assert done.returncode == 0, done.stderr
             arrays = final_arrays(out / domain)
             assert arrays["state.agent.snapshots.filled"].all()
             assert (arrays["state.num_updates"] == 500).all()

@@ -18,14 +18,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Float, Float32, Int, Key
+from jaxtyping import Array, Bool, Float, Float32, Int, Key
 
 from qpensieve.learning.acting import Greedy, greedy_acting, num_parameters
-from qpensieve.learning.losses import gradient_step, scalarize, start_optimizer
+from qpensieve.learning.losses import gradient_step, polyak, scalarize, start_optimizer, whole_vector_of_smaller
 from qpensieve.learning.nets import QHead
 from qpensieve.learning.sampling import sample_preferences
 from qpensieve.preferences import Sampler
-from qpensieve.settings import NOT_NEGATIVE, OPEN_SHARE, above, at_least, from_to
+from qpensieve.settings import FINITE, NOT_NEGATIVE, OPEN_SHARE, STEP_SHARE, RunSettings, above, at_least, from_to
 from qpensieve.types import ActionValues, Algorithm, EnvSpec, Hints, Info, PrioritizedLearning, Transition
 
 MAX_ACTIONS = 100_000
@@ -46,6 +46,8 @@ class EnvelopeConfig:
 
     learning_rate: Annotated[float, above(0)] = 5e-4
     """Adam's step size. The authors use 1e-3, for 4 actions (deviation D22)."""
+    learning_rate_end: Annotated[float | None, above(0)] = None
+    """Adam's step size from `anneal_steps` on; until then it falls on a line. None: it stays."""
     discount: Annotated[float, OPEN_SHARE] = 0.99
     """Discount factor gamma."""
     batch_size: Annotated[int, at_least(1)] = 256
@@ -60,6 +62,24 @@ class EnvelopeConfig:
     target_period: Annotated[int, at_least(1)] = 1000
     """Updates between two copies of the network to the target network. The authors use 100: then each copy comes before
     the network has learned the last one, and errors grow from copy to copy (deviation D22)."""
+    tau: Annotated[float | None, STEP_SHARE] = None
+    """Share of the way that the target network moves to the network at every update, as SAC's does. None: it is copied
+    every `target_period` updates."""
+    acts_with: Literal["newest", "target"] = "newest"
+    """The network that acts, in training and in evaluations: the newest, or the target network, which with a small
+    `tau` is the mean of many and so tells actions apart that are nearly as good as each other."""
+    twin: bool = False
+    """Learn two networks; a target takes the whole vector of the one with the smaller lam . Q, as SAC's critics do. The
+    first network chooses and acts."""
+    num_candidates: Annotated[int | None, at_least(1)] = None
+    """Preferences over which the maximum of a target is taken: its own, and the first of those drawn. None: all."""
+    gap_factor: Annotated[float, from_to(0, 0.99)] = 0.0
+    """Advantage learning: a target is lowered by this share of how much worse than the best the action taken is, so
+    that values of good and bad actions come to lie 1 / (1 - this) times as far apart. 0: none."""
+    value_low: Annotated[tuple[float, ...], FINITE] = ()
+    """Targets are cut at these values, a number per objective. Default: they are not."""
+    value_high: Annotated[tuple[float, ...], FINITE] = ()
+    """The same from above."""
     layer_norm: bool = True
     """Standardise the input of each hidden ReLU over the units of its layer. Not in the authors' code: without it the
     values of DST2d's 121 actions diverge (deviation D22)."""
@@ -100,6 +120,25 @@ def resolve(cfg: EnvelopeConfig, steps: int) -> EnvelopeConfig:
     return cfg if cfg.anneal_steps is not None else replace(cfg, anneal_steps=steps)
 
 
+def check(cfg: EnvelopeConfig, run: RunSettings) -> list[str]:
+    """Its noise is whether to act at random and which bin to take: nothing that could be correlated in time."""
+    del cfg
+    asked = {"random_noise": run.random_noise, "noise": run.noise}
+    return [
+        f"{name} must be white, got {colour}: envelope explores by random bins (epsilon-greedy), not by Gaussian noise"
+        for name, colour in asked.items()
+        if colour != "white"
+    ]
+
+
+class Twin(eqx.Module):
+    """The second network, with its own target network and optimiser."""
+
+    net: QHead
+    target: QHead
+    optimizer: optax.OptState
+
+
 class State(eqx.Module):
     """Everything that learning changes."""
 
@@ -107,6 +146,7 @@ class State(eqx.Module):
     target: QHead
     optimizer: optax.OptState
     num_updates: Int[Array, ""]
+    twin: Twin | None = None
 
 
 class Choice(eqx.Module):
@@ -167,9 +207,15 @@ def widths(cfg: EnvelopeConfig, spec: EnvSpec) -> tuple[int, ...]:
 
 
 def init(cfg: EnvelopeConfig, spec: EnvSpec, key: Key[Array, ""]) -> State:
+    first = _start(cfg, spec, jax.random.clone(key))
+    twin = Twin(*_start(cfg, spec, jax.random.fold_in(key, 1))) if cfg.twin else None
+    return State(*first, jnp.zeros((), jnp.int32), twin)
+
+
+def _start(cfg: EnvelopeConfig, spec: EnvSpec, key: Key[Array, ""]) -> tuple[QHead, QHead, optax.OptState]:
     net = QHead(widths(cfg, spec), key=key)
     target = jax.tree.map(jnp.copy, net)  # its own buffers: the loop donates every leaf
-    return State(net, target, start_optimizer(_optimizer(cfg), net), jnp.zeros((), jnp.int32))
+    return net, target, start_optimizer(make_optimizer(cfg), net)
 
 
 def act(
@@ -193,16 +239,29 @@ def double_dqn_target(
     return _at(target_next, own_choice(online_next, prefs))
 
 
-def envelope_choice(q: Float[Array, "b m actions d"], prefs: Float[Array, "m d"]) -> Choice:
+def envelope_choice(
+    q: Float[Array, "b m actions d"], prefs: Float[Array, "m d"], num_candidates: int | None = None
+) -> Choice:
     """Where lam . Q(s', a'; lam') is largest over a' and lam' in W, for each lam in W; ties go to the first.
+
+    With `num_candidates`, lam' is lam itself or one of the first in W, as many in all.
 
     It finds lam' first, by the maximum over actions, then a'. The scores [b, m, actions, m] of the first step are never
     stored: products and maximum are one loop. On a CPU a matrix product took ten times as long.
     """
     best = jnp.max(_scores(q[..., None, :], prefs[None, None, None]), axis=2)
+    if num_candidates is not None:
+        best = jnp.where(_is_candidate(len(prefs), num_candidates)[None], best, -jnp.inf)
     winner = jnp.argmax(best, axis=1)
     of_winner = jnp.take_along_axis(q, winner[..., None, None], axis=1)
     return Choice(winner, _best_action(of_winner, prefs))
+
+
+def _is_candidate(m: int, num: int) -> Bool[Array, "m m"]:
+    """Whether preference i may serve preference j: j itself, and the first in W, `num` in all."""
+    order = jnp.arange(m)
+    rank = jnp.where(order[:, None] < order[None], order[:, None] + 1, order[:, None])  # j itself is before all others
+    return jnp.where(order[:, None] == order[None], 0, rank) < num
 
 
 def own_choice(q: Float[Array, "b m actions d"], prefs: Float[Array, "m d"]) -> Choice:
@@ -238,11 +297,36 @@ def bellman_target(
     cfg: EnvelopeConfig, state: State, batch: Transition, prefs: Float[Array, "m d"]
 ) -> tuple[Float[Array, "b m d"], Choice]:
     """Target r + gamma Q_target(s', a'; lam') of every transition and preference, at its choice of (a', lam')."""
-    choose = envelope_choice if cfg.envelope else own_choice
+    choose = partial(envelope_choice, num_candidates=cfg.num_candidates) if cfg.envelope else own_choice
     choice = choose(all_values(cfg, state.net, batch.s_next, prefs), prefs)
     bootstrap = _at(all_values(cfg, state.target, batch.s_next, prefs), choice)
+    if state.twin is not None:
+        other = _at(all_values(cfg, state.twin.target, batch.s_next, prefs), choice)
+        bootstrap = smaller(prefs, bootstrap, other)
     going_on = (1.0 - batch.terminated)[:, None, None]
-    return batch.r[:, None] + cfg.discount * going_on * bootstrap, choice
+    y = batch.r[:, None] + cfg.discount * going_on * bootstrap
+    if cfg.gap_factor:
+        y -= cfg.gap_factor * action_gap(cfg, state.target, batch, prefs)
+    low, high = (jnp.asarray(bound)[None, None] if bound else None for bound in (cfg.value_low, cfg.value_high))
+    return jnp.clip(y, low, high), choice
+
+
+def smaller(
+    prefs: Float[Array, "m d"], q: Float[Array, "b m d"], other: Float[Array, "b m d"]
+) -> Float[Array, "b m d"]:
+    """The whole vector with the smaller lam . Q, of every pair; ties go to the first."""
+    twins = jnp.stack([q, other], axis=2)
+    return jax.vmap(jax.vmap(whole_vector_of_smaller), in_axes=(None, 0))(prefs, twins)
+
+
+def action_gap(
+    cfg: EnvelopeConfig, target: QHead, batch: Transition, prefs: Float[Array, "m d"]
+) -> Float[Array, "b m d"]:
+    """Q(s, a*; lam) - Q(s, a; lam) for the best action a* and the one taken; along lam it is never negative."""
+    q = all_values(cfg, target, batch.s, prefs)
+    own = own_choice(q, prefs)
+    taken = jnp.broadcast_to(batch.a[:, :1].astype(jnp.int32), own.action.shape)
+    return _at(q, own) - _at(q, Choice(own.preference, taken))
 
 
 def taken_values(
@@ -288,21 +372,31 @@ def update(
     del hints
     prefs = sample_preferences(key, cfg.num_preferences, batch.r.shape[1], cfg.sampler)
     y, choice = bellman_target(cfg, state, batch, prefs)
-    beta = homotopy(cfg, state.num_updates)
+    beta, num_updates = homotopy(cfg, state.num_updates), state.num_updates + 1
 
     def loss(net: QHead) -> tuple[Float[Array, ""], Info]:
         q = taken_values(cfg, net, batch.s, prefs, batch.a[:, 0].astype(jnp.int32))
         loss_a, loss_b = homotopy_loss(cfg, q, y, prefs)
-        q_mean = jnp.mean(scalarize(jnp.broadcast_to(prefs[None], q.shape), q))
-        return (1.0 - beta) * loss_a + beta * loss_b, {"loss_a": loss_a, "loss_b": loss_b, "q": q_mean}
+        scalar = scalarize(jnp.broadcast_to(prefs[None], q.shape), q)
+        info = {"loss_a": loss_a, "loss_b": loss_b, "q": jnp.mean(scalar), "q_max": jnp.max(scalar)}
+        return (1.0 - beta) * loss_a + beta * loss_b, info
 
-    net, optimizer, _, info = gradient_step(_optimizer(cfg), loss, state.net, state.optimizer)
-    num_updates = state.num_updates + 1
-    is_due = num_updates % cfg.target_period == 0
-    target = jax.tree.map(partial(jnp.where, is_due), net, state.target)
+    def learn(of: State | Twin) -> tuple[QHead, QHead, optax.OptState, Info]:
+        net, optimizer, _, info = gradient_step(make_optimizer(cfg), loss, of.net, of.optimizer)
+        return net, moved_target(cfg, net, of.target, num_updates), optimizer, info
+
+    net, target, optimizer, info = learn(state)
+    twin = None if state.twin is None else Twin(*learn(state.twin)[:3])
     is_own = choice.preference == jnp.arange(cfg.num_preferences)[None]
     info |= {"beta": beta, "own_preference_share": jnp.mean(is_own.astype(jnp.float32))}
-    return State(net, target, optimizer, num_updates), info, None
+    return State(net, target, optimizer, num_updates, twin), info, None
+
+
+def moved_target(cfg: EnvelopeConfig, net: QHead, target: QHead, num_updates: Int[Array, ""]) -> QHead:
+    """The target network after an update: a little nearer to the network, or a copy of it when that is due."""
+    if cfg.tau is not None:
+        return polyak(target, net, cfg.tau)
+    return jax.tree.map(partial(jnp.where, num_updates % cfg.target_period == 0), net, target)
 
 
 def priority(
@@ -328,11 +422,16 @@ def epsilon(cfg: EnvelopeConfig, step: int) -> float:
     return cfg.epsilon_start + (cfg.epsilon_end - cfg.epsilon_start) * min(step / cfg.anneal_length, 1.0)
 
 
+def acting_net(cfg: EnvelopeConfig, state: State) -> QHead:
+    return state.target if cfg.acts_with == "target" else state.net
+
+
 def own_values(
     cfg: EnvelopeConfig, state: State, s: Float[Array, "b obs"], a: Float[Array, "b 1"], lam: Float[Array, "b d"]
 ) -> Float[Array, "1 b d"]:
-    """Q(s, a; lam) of every row; actions are indices, and there is one network."""
-    of_row = lambda s, a, lam: state.net(s, lam, cfg.layer_norm)[a[0].astype(jnp.int32)]
+    """Q(s, a; lam) of every row, by the network that acts; actions are indices."""
+    net = acting_net(cfg, state)
+    of_row = lambda s, a, lam: net(s, lam, cfg.layer_norm)[a[0].astype(jnp.int32)]
     return jax.vmap(of_row)(s, a, lam)[None]
 
 
@@ -341,15 +440,31 @@ def greedy_indices(
 ) -> tuple[Float[Array, "b 1"], Float[Array, " b"]]:
     """Indices of the actions with the largest lam . Q(s, a; lam); there is no bonus."""
     del noise
-    best = jax.vmap(lambda s, lam: jnp.argmax(state.net(s, lam, cfg.layer_norm) @ lam))(s, lam)
+    net = acting_net(cfg, state)
+    best = jax.vmap(lambda s, lam: jnp.argmax(net(s, lam, cfg.layer_norm) @ lam))(s, lam)
     return best[:, None].astype(jnp.float32), jnp.zeros(s.shape[0])
 
 
+def _check_bounds(cfg: EnvelopeConfig, spec: EnvSpec) -> None:
+    for name, bound in (("value_low", cfg.value_low), ("value_high", cfg.value_high)):
+        if bound and len(bound) != spec.num_objectives:
+            needed = f"{spec.num_objectives} numbers, one per objective of {spec.id} ({', '.join(spec.objectives)})"
+            raise ValueError(f"{name} must have {needed}, got {len(bound)}")
+    if any(low > high for low, high in zip(cfg.value_low, cfg.value_high, strict=False)):
+        raise ValueError(f"value_low must not be above value_high, got {cfg.value_low} and {cfg.value_high}")
+
+
 def make(cfg: EnvelopeConfig, spec: EnvSpec) -> Algorithm[State]:
+    """The algorithm.
+
+    Raises:
+        ValueError: If there are too many actions or parameters, or bounds of values that do not fit.
+    """
+    _check_bounds(cfg, spec)
     actions = actions_of(cfg, spec)
     return Algorithm(
         init=lambda key, _: init(cfg, spec, key),
-        actor=lambda state: state.net,
+        actor=partial(acting_net, cfg),
         act=partial(act, cfg, spec),
         acting=greedy_acting(Greedy(widths(cfg, spec), actions, partial(epsilon, cfg), cfg.layer_norm)),
         learning=PrioritizedLearning(
@@ -366,5 +481,9 @@ def make(cfg: EnvelopeConfig, spec: EnvSpec) -> Algorithm[State]:
     )
 
 
-def _optimizer(cfg: EnvelopeConfig) -> optax.GradientTransformation:
-    return optax.chain(optax.clip(cfg.gradient_clip), optax.adam(cfg.learning_rate))
+def make_optimizer(cfg: EnvelopeConfig) -> optax.GradientTransformation:
+    """Adam on clipped gradients; its step size may fall."""
+    rate: float | optax.Schedule = cfg.learning_rate
+    if cfg.learning_rate_end is not None:
+        rate = optax.linear_schedule(cfg.learning_rate, cfg.learning_rate_end, cfg.anneal_length)
+    return optax.chain(optax.clip(cfg.gradient_clip), optax.adam(rate))

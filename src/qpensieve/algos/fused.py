@@ -22,6 +22,8 @@ from qpensieve.learning.kernels.calls import Tile, is_interpreted
 from qpensieve.learning.kernels.candidates import Best, Candidates, Rival
 from qpensieve.learning.kernels.networks import ADAM, Climbed, Gradients, Inputs, Learned, Now, Rates, Seen
 from qpensieve.learning.kernels.packing import Layout, Packed, Sizes, actor_layout, critic_layout
+from qpensieve.learning.tally import PEAK
+from qpensieve.settings import flat
 from qpensieve.types import EnvSpec, Infos, Transition
 
 Precision = Literal["half", "full"]
@@ -32,6 +34,17 @@ UNROLLED = 5
 the end runs beside the beginning of the next."""
 WIDEST = 256
 """Hidden units beyond which a program's share does not fit on the chip."""
+COVERED = {
+    "policy_loss": "paper",
+    "preferences_per": "batch",
+    "max_critic_gradient": None,
+    "temperature_per": "run",
+    "bounded_targets": "off",
+    "max_push_loss": None,
+    "snapshot_margin": None,
+    "over_critics": "max",
+}
+"""Settings for which there is one value that the kernels cover."""
 LOGGED = ("critic_loss", "policy_loss", "temperature", "q", "entropy", "snapshot_share", "other_preference_share")
 
 
@@ -104,6 +117,8 @@ class Memory(eqx.Module):
     mu: Float[Array, "seed 1"]
     nu: Float[Array, "seed 1"]
     sums: Float[Array, "seed logged"]
+    peak: Float[Array, " seed"]
+    """The largest loss of the critics so far."""
 
 
 class Past(eqx.Module):
@@ -157,7 +172,7 @@ def learn_mosac(plan: Plan, states: mosac.State, batch: Transition, chance: mosa
     """All updates of a block of MO-SAC; states lead with seeds, batch and chance with [seed, K]."""
     past = _no_past(len(states.log_alpha))
     states, infos = _learn(plan, states, past, batch, chance)
-    return states, {name: infos[name] for name in LOGGED[:5]}
+    return states, {name: infos[name] for name in (*LOGGED[:5], LOGGED[0] + PEAK)}
 
 
 def learn_qpensieve(
@@ -187,7 +202,7 @@ def _learn(
     step = partial(_step, plan, past, given)
     body = lambda i, memory: step(jnp.full((1,), i, jnp.int32), memory)
     memory = jax.lax.fori_loop(0, num, body, _pack(plan, states), unroll=math.gcd(num, UNROLLED))
-    infos = {name: memory.sums[:, i] / num for i, name in enumerate(LOGGED)}
+    infos = {name: memory.sums[:, i] / num for i, name in enumerate(LOGGED)} | {LOGGED[0] + PEAK: memory.peak}
     return _unpack(plan, memory, states, num), infos
 
 
@@ -225,6 +240,7 @@ def _pack(plan: Plan, states: mosac.State) -> Memory:
         opt.temperature[0].mu[:, None],
         opt.temperature[0].nu[:, None],
         jnp.zeros((len(states.log_alpha), len(LOGGED))),
+        jnp.full(len(states.log_alpha), -jnp.inf),
     )
 
 
@@ -285,12 +301,8 @@ def _step(plan: Plan, past: Past, given: Inputs, at: Int[Array, " 1"], memory: M
     actor, _ = networks.learn(now, gradients, memory.actor, rates._replace(half=None), tiles.learn)
     logp = acted.logp[:, : plan.sizes.batch]
     temperature = _temperature(plan, given.corrections[at[0]], logp, memory)
-    return Memory(
-        actor,
-        critic,
-        *temperature,
-        memory.sums + _logged(memory, (losses, scalars), logp, [best for _, best in climbed]),
-    )
+    logged = _logged(memory, (losses, scalars), logp, [best for _, best in climbed])
+    return Memory(actor, critic, *temperature, memory.sums + logged, jnp.maximum(memory.peak, logged[:, 0]))
 
 
 def _temperature(plan: Plan, corrections: Any, logp: Any, memory: Memory) -> tuple[Any, Any, Any]:
@@ -352,10 +364,10 @@ def unavailable() -> str:
 def uncovered(settings: Any) -> str:
     """What of these settings the kernels do not cover, in words; empty if they cover them."""
     sac = getattr(settings, "sac", settings)
-    if getattr(settings, "policy_loss", "paper") != "paper":
-        return f"they do not cover policy_loss {settings.policy_loss}"
-    if sac.preferences_per != "batch":
-        return f"they do not cover preferences_per {sac.preferences_per}"
+    given = flat(settings)
+    other = [name for name, value in COVERED.items() if given.get(name, value) != value]
+    if other:
+        return f"they do not cover {other[0]} {given[other[0]]}"
     if sac.hidden % 64 or sac.hidden > WIDEST:
         return f"they cover widths (hidden) that are multiples of 64 up to {WIDEST}, not {sac.hidden}"
     if sac.batch_size % 64:

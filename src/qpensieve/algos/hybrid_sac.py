@@ -8,7 +8,7 @@ run of that seed bit for bit; until the switch, the SAC equals the SAC run of th
 
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Literal
 
 import equinox as eqx
 import jax
@@ -20,7 +20,7 @@ from qpensieve.algos import mosac, qpensieve, sac
 from qpensieve.algos.qpensieve import QPensieveConfig
 from qpensieve.algos.sac import SingleSacConfig
 from qpensieve.learning.acting import Exportable, Plain, continuous_acting, gaussian_acting, num_parameters
-from qpensieve.learning.improvement import best_value
+from qpensieve.learning.improvement import Choice, best_value
 from qpensieve.learning.nets import GaussianActor, Mlp
 from qpensieve.learning.sampling import sample_preferences
 from qpensieve.learning.snapshots import Snapshots
@@ -53,6 +53,9 @@ class HybridConfig:
     """One agent is trained for each of these preferences, such as 0.9,0.1. Default: those of the paper's figure."""
     switch_after: Annotated[int, NOT_NEGATIVE] = 90_000
     """Updates of plain SAC before the switch; with 10 000 random steps, 90 000 is environment step 100 000."""
+    noise_for: Literal["both", "helper"] = "both"
+    """Whose exploration the run's `random_noise` and `noise` are for: that of both, or of the helper alone, so that the
+    SAC explores with white noise, as the SAC it is compared with."""
     pensieve: QPensieveConfig = field(default_factory=QPensieveConfig)
     """Settings of the helper; the SAC uses the same network sizes, rates and batch size."""
 
@@ -165,7 +168,7 @@ def shared_loss(offer: Offer, actor: GaussianActor, critic: Mlp, query: sac.Quer
     """
     a, logp = sac.sample_actions(actor, query.s, query.noise)
     own = sac.own_value(critic, query.s, a)
-    shared, _ = best_value(offer.snapshots.critics, offer.snapshots.filled, offer.prefs, query.s, a)
+    shared, _ = best_value(offer.snapshots.critics, Choice(offer.snapshots.filled), offer.prefs, query.s, a)
     share = jnp.mean((shared > own).astype(jnp.float32))
     return jnp.mean(query.alpha * logp - jnp.maximum(own, shared)), (logp, {"snapshot_share": share})
 
@@ -220,5 +223,7 @@ def make(cfg: HybridConfig, spec: EnvSpec) -> Algorithm[State]:
         end_block=partial(end_block, cfg),
         preferences=sac.parse_preferences(words, spec),
         num_lanes=2,
+        num_white_lanes=1 if cfg.noise_for == "helper" else 0,
         action_values=sac.ACTION_VALUES.of_part(lambda state: state.own),
+        inspect=lambda state, batches, key: sac.inspect(cfg.single, state.own, batches[0], key),
     )

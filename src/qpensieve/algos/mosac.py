@@ -6,7 +6,7 @@ policy loss, passed in as a function.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Literal
 
@@ -16,8 +16,10 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Key
 
+from qpensieve.algos.instruments import by_bin, enough, of_critics, saturation, spread_preferences
 from qpensieve.learning.acting import gaussian_acting
-from qpensieve.learning.improvement import best_value
+from qpensieve.learning.guards import RewardRange, bounded, clip_by_median, no_rewards, seen
+from qpensieve.learning.improvement import Choice, best_value
 from qpensieve.learning.losses import gradient_step, polyak, scalarize, squash, start_optimizer, whole_vector_of_smaller
 from qpensieve.learning.nets import Critic, GaussianActor
 from qpensieve.learning.sampling import sample_preferences
@@ -44,6 +46,13 @@ class SacConfig:
     """Distribution of preferences in acting and learning: as in the authors' code, or uniform on the simplex."""
     preferences_per: Literal["batch", "sample"] = "batch"
     """Draw one set of preferences per gradient step (as in the paper), or one for every sample of the batch."""
+    max_critic_gradient: Annotated[float | None, above(0)] = None
+    """A gradient of the critics longer than this many times the running median of its length is shortened to that.
+    None: any length, as in the paper."""
+    temperature_per: Literal["run", "preference"] = "run"
+    """One temperature for all preferences (the paper's), or one whose logarithm is linear in the preference."""
+    bounded_targets: Literal["off", "on"] = "off"
+    """Whether targets of the critics are kept within what the rewards seen so far could add up to."""
 
 
 class Optimizers(eqx.Module):
@@ -61,8 +70,11 @@ class State(eqx.Module):
     critic: Critic
     """Twins: leaves lead with [2]."""
     target: Critic
-    log_alpha: Float[Array, ""]
+    log_alpha: Float[Array, "*d"]
+    """Logarithm of the temperature; with `temperature_per` preference its value for each objective alone."""
     optimizers: Optimizers
+    rewards: RewardRange | None = None
+    """Only with `bounded_targets`."""
 
 
 class Chance(eqx.Module):
@@ -76,7 +88,7 @@ class Chance(eqx.Module):
 class Query(eqx.Module):
     """What a policy loss gets: temperature, states, preferences (the first is lam) and the noise of actions."""
 
-    alpha: Float[Array, ""]
+    alpha: Float[Array, "*b"]
     s: Float[Array, "b obs"]
     prefs: Float[Array, "m c d"]
     noise: Float[Array, "*actions b act"]
@@ -98,11 +110,12 @@ def init(cfg: SacConfig, spec: EnvSpec, key: Key[Array, ""]) -> State:
     key_actor, key_critic = jax.random.split(key)
     actor = GaussianActor(*sizes, key=key_actor)
     critic = jax.vmap(lambda k: Critic(*sizes, key=k))(jax.random.split(key_critic))
-    log_alpha = jnp.zeros(())
+    log_alpha = jnp.zeros(() if cfg.temperature_per == "run" else spec.num_objectives)
     start = partial(start_optimizer, _adam(cfg))
-    optimizers = Optimizers(start(actor), start(critic), start(log_alpha))
+    optimizers = Optimizers(start(actor), start_optimizer(_critic_optimizer(cfg), critic), start(log_alpha))
     target = jax.tree.map(jnp.copy, critic)  # its own buffers: the loop donates every leaf
-    return State(actor, critic, target, log_alpha, optimizers)
+    rewards = no_rewards(spec.num_objectives) if cfg.bounded_targets == "on" else None
+    return State(actor, critic, target, log_alpha, optimizers, rewards)
 
 
 def update(cfg: SacConfig, state: State, batch: Transition, key: Key[Array, ""]) -> tuple[State, Info]:
@@ -115,20 +128,21 @@ def step(cfg: SacConfig, state: State, batch: Transition, chance: Chance, loss: 
     adam, opt = _adam(cfg), state.optimizers
     lam = jnp.broadcast_to(chance.prefs[0], batch.r.shape)
 
-    y = soft_target(cfg, state, batch, lam, chance.next_noise)
+    rewards = None if state.rewards is None else seen(state.rewards, batch.r)
+    y = soft_target(cfg, replace(state, rewards=rewards), batch, lam, chance.next_noise)
     loss_of_critic = partial(critic_loss, batch=batch, lam=lam, y=y)
-    critic, critic_opt, q_loss, q_mean = gradient_step(adam, loss_of_critic, state.critic, opt.critic)
+    critic, critic_opt, q_loss, q_mean = gradient_step(_critic_optimizer(cfg), loss_of_critic, state.critic, opt.critic)
 
-    query = Query(jnp.exp(state.log_alpha), batch.s, chance.prefs, chance.noise)
+    query = Query(temperature(state.log_alpha, lam), batch.s, chance.prefs, chance.noise)
     loss_of_actor = lambda actor: loss(actor, critic, query)
     actor, actor_opt, pi_loss, (logp, info) = gradient_step(adam, loss_of_actor, state.actor, opt.actor)
 
-    loss_of_temperature = lambda log_alpha: temperature_loss(log_alpha, logp, -float(batch.a.shape[1]))
+    loss_of_temperature = lambda log_alpha: temperature_loss(log_alpha, logp, -float(batch.a.shape[1]), lam)
     log_alpha, alpha_opt, _, _ = gradient_step(adam, loss_of_temperature, state.log_alpha, opt.temperature)
 
     target = polyak(state.target, critic, cfg.tau)
-    new = State(actor, critic, target, log_alpha, Optimizers(actor_opt, critic_opt, alpha_opt))
-    logged = {"critic_loss": q_loss, "policy_loss": pi_loss, "temperature": query.alpha, "q": q_mean}
+    new = State(actor, critic, target, log_alpha, Optimizers(actor_opt, critic_opt, alpha_opt), rewards)
+    logged = {"critic_loss": q_loss, "policy_loss": pi_loss, "temperature": jnp.mean(query.alpha), "q": q_mean}
     return new, info | logged | {"entropy": -jnp.mean(logp)}
 
 
@@ -155,8 +169,17 @@ def soft_target(
     """
     a_next, logp = sample_actions(state.actor, batch.s_next, lam, noise)
     q = jax.vmap(whole_vector_of_smaller)(lam, jnp.swapaxes(twin_values(state.target, batch.s_next, a_next, lam), 0, 1))
-    soft = q - jnp.exp(state.log_alpha) * logp[:, None]
-    return jax.lax.stop_gradient(batch.r + cfg.discount * (1.0 - batch.terminated)[:, None] * soft)
+    alpha = temperature(state.log_alpha, lam)
+    soft = q - (alpha * logp)[:, None]
+    y = batch.r + cfg.discount * (1.0 - batch.terminated)[:, None] * soft
+    if state.rewards is not None:
+        y = bounded(y, state.rewards, cfg.discount, jnp.broadcast_to(alpha, logp.shape), a_next.shape[1])
+    return jax.lax.stop_gradient(y)
+
+
+def temperature(log_alpha: Float[Array, "*d"], lam: Float[Array, "b d"]) -> Float[Array, "*b"]:
+    """The temperature: one for all samples, or that of each sample's preference."""
+    return jnp.exp(log_alpha if log_alpha.ndim == 0 else lam @ log_alpha)
 
 
 def critic_loss(
@@ -172,15 +195,20 @@ def single_preference_loss(actor: GaussianActor, critic: Critic, query: Query) -
     """Mean of alpha log pi(a) - min over twins of lam . Q(s, a; lam)."""
     a, logp = sample_actions(actor, query.s, query.lam, query.noise)
     alone = jax.tree.map(lambda leaf: leaf[None], critic)
-    value, _ = best_value(alone, jnp.ones(1, bool), query.prefs[:1], query.s, a)
+    value, _ = best_value(alone, Choice(jnp.ones(1, bool)), query.prefs[:1], query.s, a)
     return jnp.mean(query.alpha * logp - value), (logp, {})
 
 
 def temperature_loss(
-    log_alpha: Float[Array, ""], logp: Float[Array, " b"], target_entropy: float
+    log_alpha: Float[Array, "*d"],
+    logp: Float[Array, " b"],
+    target_entropy: float,
+    lam: Float[Array, "b d"] | None = None,
 ) -> tuple[Float[Array, ""], None]:
-    """Loss that raises the temperature while the entropy is below its target."""
-    return -log_alpha * jax.lax.stop_gradient(jnp.mean(logp) + target_entropy), None
+    """Loss that raises the temperature while the entropy is below its target; that of `lam` if it depends on it."""
+    if lam is None or log_alpha.ndim == 0:
+        return -log_alpha * jax.lax.stop_gradient(jnp.mean(logp) + target_entropy), None
+    return -jnp.mean((lam @ log_alpha) * jax.lax.stop_gradient(logp + target_entropy)), None
 
 
 def sample_actions(
@@ -198,12 +226,32 @@ def twin_values(
     return jax.vmap(over_batch, in_axes=(0, None, None, None))(critic, s, a, lam)
 
 
+def smaller_value(
+    critic: Critic, s: Float[Array, "b obs"], a: Float[Array, "b act"], lam: Float[Array, "b d"]
+) -> Float[Array, " b"]:
+    """The smaller twin's lam . Q(s, a; lam)."""
+    return jax.vmap(scalarize, in_axes=(None, 0))(lam, twin_values(critic, s, a, lam)).min(axis=0)
+
+
 def soft_actions(
     state: State, s: Float[Array, "b obs"], lam: Float[Array, "b d"], noise: Float[Array, "b act"]
 ) -> tuple[Float[Array, "b act"], Float[Array, " b"]]:
     """Actions of the policy, and what `soft_target` adds to every objective for each: -alpha log pi."""
     a, logp = sample_actions(state.actor, s, lam, noise)
-    return a, -jnp.exp(state.log_alpha) * logp
+    return a, -temperature(state.log_alpha, lam) * logp
+
+
+def inspect(cfg: SacConfig, state: State, batch: Transition, key: Key[Array, ""]) -> Info:
+    """What a look at the networks shows, under preferences of all bins."""
+    batch = enough(batch)
+    key_lam, key_next, key_now = jax.random.split(key, 3)
+    lam = spread_preferences(key_lam, *batch.r.shape)
+    y = soft_target(cfg, state, batch, lam, jax.random.normal(key_next, batch.a.shape))
+    gradient, _ = jax.grad(partial(critic_loss, batch=batch, lam=lam, y=y), has_aux=True)(state.critic)
+    errors = twin_values(state.critic, batch.s, batch.a, lam)[0] - y
+    a, logp = sample_actions(state.actor, batch.s, lam, jax.random.normal(key_now, batch.a.shape))
+    value = smaller_value(state.critic, batch.s, a, lam)
+    return by_bin("entropy", -logp) | by_bin("q", value) | of_critics(gradient, errors) | saturation(a)
 
 
 ACTION_VALUES: ActionValues[State] = ActionValues(
@@ -223,6 +271,7 @@ def make(cfg: SacConfig, spec: EnvSpec) -> Algorithm[State]:
         discount=cfg.discount,
         sampler=cfg.sampler,
         action_values=ACTION_VALUES,
+        inspect=lambda state, batches, key: inspect(cfg, state, batches[0], key),
     )
 
 
@@ -233,3 +282,8 @@ def act(actor: GaussianActor, s: Float[Array, " obs"], lam: Float[Array, " d"]) 
 
 def _adam(cfg: SacConfig) -> optax.GradientTransformation:
     return optax.adam(cfg.learning_rate)
+
+
+def _critic_optimizer(cfg: SacConfig) -> optax.GradientTransformation:
+    longest = cfg.max_critic_gradient
+    return _adam(cfg) if longest is None else optax.chain(clip_by_median(longest), _adam(cfg))

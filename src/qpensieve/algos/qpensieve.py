@@ -12,12 +12,13 @@ from typing import Annotated, Literal
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Int, Key
+from jaxtyping import Array, Float, Int, Key
 
 from qpensieve.algos import mosac
 from qpensieve.learning import snapshots as ring
 from qpensieve.learning.acting import gaussian_acting
-from qpensieve.learning.improvement import best_value
+from qpensieve.learning.guards import Calm, is_calm, no_losses, with_loss
+from qpensieve.learning.improvement import Choice, best_value
 from qpensieve.learning.nets import Critic, GaussianActor
 from qpensieve.learning.snapshots import Snapshots
 from qpensieve.settings import NOT_NEGATIVE, WHOLE_BLOCKS, at_least
@@ -40,6 +41,20 @@ class QPensieveConfig:
     """Snapshots are taken only after this many updates."""
     policy_loss: Literal["paper", "official-2023"] = "paper"
     """Eq. (11), or what the authors' code did until July 2024."""
+    max_push_loss: Annotated[float | None, at_least(1)] = None
+    """No snapshot is taken while the critics' loss is above this many times its running median. None: always taken."""
+    snapshot_margin: Annotated[float | None, NOT_NEGATIVE] = None
+    """The policy climbs a candidate only where its value exceeds the critic's own under lam by at most this share of
+    the batch's mean size of values. None: whatever it promises, as in the paper."""
+    over_critics: Literal["max", "median"] = "max"
+    """Which critic the policy climbs: the one with the largest value (the paper's), or with the median."""
+
+    def conflicts(self) -> list[str]:
+        """Guards of the policy's value are for the paper's loss."""
+        is_guarded = self.snapshot_margin is not None or self.over_critics != "max"
+        if not is_guarded or self.policy_loss == "paper":
+            return []
+        return [f"policy_loss must be paper with snapshot_margin or over_critics, got {self.policy_loss}"]
 
 
 class State(eqx.Module):
@@ -47,11 +62,14 @@ class State(eqx.Module):
 
     sac: mosac.State
     snapshots: Snapshots
+    calm: Calm | None = None
+    """Only with `max_push_loss`."""
 
 
 def init(cfg: QPensieveConfig, spec: EnvSpec, key: Key[Array, ""]) -> State:
     sac = mosac.init(cfg.sac, spec, key)
-    return State(sac, ring.empty(sac.critic, cfg.num_snapshots))
+    calm = None if cfg.max_push_loss is None else no_losses()
+    return State(sac, ring.empty(sac.critic, cfg.num_snapshots), calm)
 
 
 def update(cfg: QPensieveConfig, state: State, batch: Transition, key: Key[Array, ""]) -> tuple[State, Info]:
@@ -61,9 +79,10 @@ def update(cfg: QPensieveConfig, state: State, batch: Transition, key: Key[Array
 
 def step(cfg: QPensieveConfig, state: State, batch: Transition, chance: mosac.Chance) -> tuple[State, Info]:
     """`update`, with what is random in it drawn before."""
-    loss = {"paper": pensieve_loss, "official-2023": official_2023_loss}[cfg.policy_loss]
+    loss = partial(pensieve_loss, cfg=cfg) if cfg.policy_loss == "paper" else official_2023_loss
     sac, info = mosac.step(cfg.sac, state.sac, batch, chance, partial(loss, state.snapshots))
-    return State(sac, state.snapshots), info
+    calm = None if state.calm is None else with_loss(state.calm, info["critic_loss"])
+    return State(sac, state.snapshots, calm), info
 
 
 def draw_chance(cfg: QPensieveConfig, batch: Transition, key: Key[Array, ""]) -> mosac.Chance:
@@ -75,16 +94,30 @@ def draw_chance(cfg: QPensieveConfig, batch: Transition, key: Key[Array, ""]) ->
     return replace(chance, noise=jax.vmap(lambda k: jax.random.normal(k, batch.a.shape))(keys))
 
 
-def pensieve_loss(snapshots: Snapshots, actor: GaussianActor, critic: Critic, query: mosac.Query) -> mosac.LossAndAux:
+def pensieve_loss(
+    snapshots: Snapshots,
+    actor: GaussianActor,
+    critic: Critic,
+    query: mosac.Query,
+    cfg: QPensieveConfig = QPensieveConfig(),  # noqa: B008
+) -> mosac.LossAndAux:
     """Policy loss (11): alpha log pi(a) - max over (Q', lam') of min over twins of lam . Q'(s, a; lam')."""
     a, logp = mosac.sample_actions(actor, query.s, query.lam, query.noise)
     critics, filled = ring.with_current(snapshots, critic)
-    value, winner = best_value(critics, filled, query.prefs, query.s, a)
+    cap = None if cfg.snapshot_margin is None else largest_promise(cfg.snapshot_margin, critic, query, a)
+    value, winner = best_value(critics, Choice(filled, cfg.over_critics, cap), query.prefs, query.s, a)
     info = {
         "snapshot_share": jnp.mean((winner.critic < filled.size - 1).astype(jnp.float32)),
         "other_preference_share": jnp.mean((winner.preference > 0).astype(jnp.float32)),
     }
     return jnp.mean(query.alpha * logp - value), (logp, info)
+
+
+def largest_promise(margin: float, critic: Critic, query: mosac.Query, a: Float[Array, "b act"]) -> Float[Array, " b"]:
+    """The largest value that a candidate may have: what the critic itself says under lam, and a margin."""
+    s, a, lam = jax.lax.stop_gradient((query.s, a, query.lam))
+    own = mosac.smaller_value(critic, s, a, lam)
+    return jax.lax.stop_gradient(own + margin * jnp.mean(jnp.abs(own)))
 
 
 def official_2023_loss(
@@ -111,7 +144,9 @@ def official_2023_loss(
 def end_block(cfg: QPensieveConfig, state: State, num_updates: Int[Array, ""]) -> State:
     """Push the critic into the Q replay buffer when `num_updates` says it is due; called between blocks."""
     due = (num_updates > cfg.push_after) & (num_updates % cfg.push_period == 0)
-    return State(state.sac, ring.push_if(due, state.snapshots, state.sac.critic))
+    if state.calm is not None and cfg.max_push_loss is not None:
+        due &= is_calm(state.calm, cfg.max_push_loss)
+    return State(state.sac, ring.push_if(due, state.snapshots, state.sac.critic), state.calm)
 
 
 def make(cfg: QPensieveConfig, spec: EnvSpec) -> Algorithm[State]:
@@ -126,4 +161,5 @@ def make(cfg: QPensieveConfig, spec: EnvSpec) -> Algorithm[State]:
         sampler=cfg.sac.sampler,
         end_block=partial(end_block, cfg),
         action_values=mosac.ACTION_VALUES.of_part(lambda state: state.sac),
+        inspect=lambda state, batches, key: mosac.inspect(cfg.sac, state.sac, batches[0], key),
     )

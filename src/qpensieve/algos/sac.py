@@ -17,6 +17,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, Float64, Key
 
+from qpensieve.algos.instruments import of_critics, saturation
 from qpensieve.algos.mosac import LossAndAux, Optimizers, temperature_loss
 from qpensieve.learning.acting import gaussian_acting
 from qpensieve.learning.losses import gradient_step, polyak, scalarize, squash, start_optimizer
@@ -188,6 +189,16 @@ def soft_actions(
     return a, -jnp.exp(state.log_alpha) * logp
 
 
+def inspect(cfg: SingleSacConfig, state: State, batch: Transition, key: Key[Array, ""]) -> Info:
+    """What a look at the networks shows; there is one preference, so there are no bins."""
+    key_next, key_now = jax.random.split(key)
+    y = soft_target(cfg, state, batch, jax.random.normal(key_next, batch.a.shape))
+    gradient, _ = jax.grad(partial(critic_loss, batch=batch, y=y), has_aux=True)(state.critic)
+    errors = (twin_values(state.critic, batch.s, batch.a)[0] - y)[:, None]
+    a, _ = sample_actions(state.actor, batch.s, jax.random.normal(key_now, batch.a.shape))
+    return of_critics(gradient, errors) | saturation(a)
+
+
 ACTION_VALUES: ActionValues[State] = ActionValues(
     lambda state, s, a, lam: twin_values(state.critic, s, a)[..., None], soft_actions, is_scalar=True
 )
@@ -205,6 +216,7 @@ def make(cfg: SingleSacConfig, spec: EnvSpec) -> Algorithm[State]:
         discount=cfg.discount,
         preferences=parse_preferences(cfg.preferences, spec),
         action_values=ACTION_VALUES,
+        inspect=lambda state, batches, key: inspect(cfg, state, batches[0], key),
     )
 
 

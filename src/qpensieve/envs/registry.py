@@ -47,6 +47,7 @@ class Domain:
         num_actions: Number of actions if they are discrete (indices); None if they are continuous.
         exact: Its exact front, if it is known.
         treasures: Values of the treasures that an episode can end at, if there are any.
+        ceilings: The largest discounted return of each objective from any state, if it is known.
         in_paper: Whether it is one of the paper's ten domains.
     """
 
@@ -61,6 +62,7 @@ class Domain:
     num_actions: int | None = None
     exact: ExactFront | None = None
     treasures: tuple[float, ...] = ()
+    ceilings: tuple[float, ...] | None = None
     in_paper: bool = True
 
     @property
@@ -135,6 +137,7 @@ _TABLE = (
         (0.0, float(SIZE)),
         exact=ExactFront(dst.exact_front),
         treasures=VALUES,
+        ceilings=(max(VALUES), -1.0),
     ),
     Domain("LunarLander4d", 8, 2, _LANDER, 2000, 50, _lunar_lander),
     Domain("LunarLander5d", 8, 2, (*_LANDER, "time"), 2000, 50, _lunar_lander),

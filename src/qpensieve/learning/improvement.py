@@ -7,6 +7,8 @@ of that pass.
 `bench/plain.py` holds the plain form: automatic differentiation through the maximum.
 """
 
+from typing import Literal, NamedTuple
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -48,9 +50,18 @@ class _Scores(eqx.Module):
     """The last layer with lam folded in."""
 
 
+class Choice(NamedTuple):
+    """Which candidate a sample climbs: of the critics that exist the largest or median, of values up to a cap."""
+
+    filled: Bool[Array, " k"]
+    over_critics: Literal["max", "median"] = "max"
+    cap: Float[Array, " b"] | None = None
+    """Values above it do not count, but for that of the last critic under lam: one must. None: all do."""
+
+
 def best_value(
     critics: Critic,
-    filled: Bool[Array, " k"],
+    choice: Choice,
     prefs: Float[Array, "m c d"],
     s: Float[Array, "b obs"],
     a: Float[Array, "b act"],
@@ -59,18 +70,20 @@ def best_value(
 
     Args:
         critics: Candidates; leaves lead with [k, 2].
-        filled: Which of the k candidates exist.
+        choice: Which of the k critics exist, and which of them counts.
         prefs: m preferences, one set for the batch (c = 1) or one per sample (c = b); the first is lam itself.
         s: States.
         a: Actions; the result is differentiable by them and by nothing else.
     """
     critics, prefs, s, fixed = jax.lax.stop_gradient((critics, prefs, s, a))
     state_action = jnp.concatenate([s, fixed], axis=1)
-    of_critic = lambda twins: _best_preference(twins, prefs, state_action)
+    of_critic = lambda given: _best_preference(
+        given[0], prefs, state_action, _allowed(choice.cap, given[1], len(prefs))
+    )
     # On the CPU one critic after the other, so that its activations stay in the cache; else all at once.
     over_critics = jax.lax.map if jax.default_backend() == "cpu" else lambda f, x: jax.vmap(f)(x)
-    candidates = over_critics(of_critic, critics.net)
-    critic = jnp.argmax(jnp.where(filled[:, None], candidates.value, -jnp.inf), axis=0).astype(jnp.int32)
+    candidates = over_critics(of_critic, (critics.net, jnp.arange(len(choice.filled)) == len(choice.filled) - 1))
+    critic = _best_critic(jnp.where(choice.filled[:, None], candidates.value, -jnp.inf), choice)
     row = jnp.arange(critic.size)
     best = jax.tree.map(lambda leaf: leaf[critic, row], candidates)
     gradient = _by_action(critics.net, 2 * critic + best.twin, best, s.shape[1], a.shape[1])
@@ -79,13 +92,35 @@ def best_value(
     return value, Winner(critic, best.twin, best.preference)
 
 
-def _best_preference(twins: Mlp, prefs: Float[Array, "m c d"], state_action: Float[Array, "b in"]) -> _Candidate:
+def _best_critic(value: Float[Array, "k b"], choice: Choice) -> Int[Array, " b"]:
+    """The critic with the largest value, or with the (lower) median of those that count; -inf: it does not."""
+    if choice.over_critics == "max":
+        return jnp.argmax(value, axis=0).astype(jnp.int32)
+    order = jnp.argsort(value, axis=0)
+    num = jnp.sum(value > -jnp.inf, axis=0)
+    place = len(value) - num + (num - 1) // 2
+    return jnp.take_along_axis(order, place[None], axis=0)[0].astype(jnp.int32)
+
+
+def _allowed(cap: Float[Array, " b"] | None, is_last: Bool[Array, ""], num: int) -> Float[Array, "m b"] | None:
+    """The largest value that counts, under each of `num` preferences."""
+    if cap is None:
+        return None
+    is_own = (jnp.arange(num) == 0) & is_last
+    return jnp.where(is_own[:, None], jnp.inf, cap[None])
+
+
+def _best_preference(
+    twins: Mlp, prefs: Float[Array, "m c d"], state_action: Float[Array, "b in"], most: Float[Array, "m b"] | None
+) -> _Candidate:
     """For each sample, the preference with the largest value of this critic's smaller twin."""
     row = jnp.arange(len(state_action))
     shared = jnp.minimum(row, prefs.shape[1] - 1)  # a set for the whole batch has one row, which every sample reads
     one = _score(jax.tree.map(lambda leaf: leaf[0], twins), prefs, state_action)
     two = _score(jax.tree.map(lambda leaf: leaf[1], twins), prefs, state_action)
     value = jnp.minimum(one.q, two.q)
+    if most is not None:
+        value = jnp.where(value <= most, value, -jnp.inf)
     best = jnp.argmax(value, axis=0).astype(jnp.int32)
     is_two = (two.q < one.q)[best, row]
     either = lambda x, y: jnp.where(is_two[:, None], y, x)

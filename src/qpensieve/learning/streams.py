@@ -23,6 +23,10 @@ class Purpose(IntEnum):
     """Which earlier preferences go with a transition, by block."""
     CRITIC = 106
     """Where critics are compared with returns, by what is drawn, seed, row of the preferences and pair."""
+    NOISE_SEQUENCE = 107
+    """Exploration that is correlated in time, by sequence."""
+    RANDOM_SEQUENCE = 108
+    """Random actions before learning starts that are correlated in time, by sequence."""
     ROLLOUT_NOISE = 201
     """Exploration of a population's member, by task and iteration."""
     ROLLOUT_LANE = 202

@@ -1,7 +1,7 @@
 """The log of a run, `metrics.jsonl`: one JSON row per event."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +11,13 @@ from qpensieve.records.links import open_to_append
 from qpensieve.records.reading import read_rows
 
 TRAINING = "train"
-"""Event of the rows of training metrics; the others are of evaluations."""
+"""Event of the rows of training metrics."""
 SHORT = "evaluation"
 """Event of the rows of short evaluations."""
 FULL = "full evaluation"
 """Event of the rows of full evaluations."""
+ALARM = "alarm"
+"""Event of the rows of alarms: signs that the values of a policy run away."""
 
 
 class MetricsLog:
@@ -24,9 +26,11 @@ class MetricsLog:
     def __init__(self, path: Path):
         self._file = open_to_append(path)
 
-    def write(self, event: str, step: int, values: Mapping[str, Any]) -> None:
-        row = {"event": event, "step": step} | {name: _plain(value) for name, value in values.items()}
-        self._file.write(json.dumps(row) + "\n")
+    def write(self, event: str, step: int, values: Mapping[str, Any], alarms: Iterable[Mapping[str, Any]] = ()) -> None:
+        """Add a row, and with it, in one piece, those of alarms that it gives rise to."""
+        rows = [(event, values), *((ALARM, alarm) for alarm in alarms)]
+        named = lambda of: {name: _plain(value) for name, value in of.items()}
+        self._file.write("".join(json.dumps({"event": event, "step": step} | named(of)) + "\n" for event, of in rows))
         self._file.flush()
 
     def close(self) -> None:
@@ -40,7 +44,7 @@ def is_logged(path: Path, event: str, step: int) -> bool:
 
 def has_evaluations(path: Path) -> bool:
     """Whether a log tells of more than training."""
-    return any(row["event"] != TRAINING for row in read_rows(path))
+    return any(row["event"] in (SHORT, FULL) for row in read_rows(path))
 
 
 def _plain(value: Any) -> Any:

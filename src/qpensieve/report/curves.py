@@ -11,10 +11,11 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from qpensieve.records.folder import METRICS
-from qpensieve.records.reading import interpreting, read_rows
+from qpensieve.records.reading import interpreting
 from qpensieve.records.scores import summarize
 from qpensieve.report import drawing
 from qpensieve.report.drawing import COLOURS, GREY
+from qpensieve.report.logged import read_series, read_training
 from qpensieve.report.run_data import RunData, read_run, short_note
 
 # matplotlib is an extra and slow to import, so it is imported by the functions that draw.
@@ -62,9 +63,9 @@ def draw_curves(run: Path, out: Path) -> Path:
     """
     data = read_run(run)
     scores = _score(data)
-    rows = _read_rows(run / METRICS)
+    rows = read_training(run / METRICS)
     with interpreting(run / METRICS, "a log"):
-        logged = {key: _read_series(rows, key, data.table.num_seeds) for key in ("temperature", "snapshot_share")}
+        logged = {key: read_series(rows, key, data.table.num_seeds) for key in ("temperature", "snapshot_share")}
     logged = {key: series for key, series in logged.items() if series is not None}
 
     num_panels = 1 + (scores.hv is not None) + len(logged)
@@ -112,23 +113,6 @@ def compare_curves(runs: Sequence[Path], out: Path) -> Path:
     drawing.set_title(figure, f"{data[0].domain} · {drawing.count(len(data), 'run')}: mean ± 1 std over seeds")
     figure.supxlabel(short_note(data[0]), fontsize=9, color=GREY)
     return drawing.write_figure(figure, out)
-
-
-def _read_rows(path: Path) -> list[dict[str, Any]]:
-    """Training rows by step; if a step occurs twice (a resumed run), the later row counts. Broken lines are skipped."""
-    by_step = {row["step"]: row for row in read_rows(path) if row["event"] == "train"}
-    return [by_step[step] for step in sorted(by_step)]
-
-
-def _read_series(rows: list[dict[str, Any]], key: str, num_seeds: int) -> tuple[Int64[np.ndarray, " t"], Values] | None:
-    """Steps and values of one logged quantity, or None if no row has it; values that are not finite leave a gap."""
-    pairs = [(row["step"], row[key]) for row in rows if np.size(row.get(key, ())) == num_seeds]
-    if not pairs:
-        return None
-    steps = np.array([step for step, _ in pairs], np.int64)
-    values = np.array([value for _, value in pairs], np.float64).reshape(-1, num_seeds)
-    is_finite = np.isfinite(values)
-    return (steps, np.where(is_finite, values, np.nan)) if is_finite.any() else None
 
 
 def _score(run: RunData) -> _Scores:

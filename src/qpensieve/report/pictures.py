@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
-from qpensieve.records.folder import SEARCH
+from qpensieve.records.folder import METRICS, SEARCH
 from qpensieve.records.links import refuse_link
 from qpensieve.report.curves import draw_curves
 from qpensieve.report.drawing import MissingPlots
@@ -12,6 +13,7 @@ from qpensieve.report.front import SUFFIXES, draw_front
 from qpensieve.report.generations import draw_generations
 from qpensieve.report.predictions import draw_predictions
 from qpensieve.report.run_data import has_search
+from qpensieve.report.training import draw_training
 
 
 @dataclass(frozen=True)
@@ -32,24 +34,47 @@ class Picture:
 PICTURES = (
     Picture("front.png", draw_front),
     Picture("curves.png", draw_curves),
+    Picture("training.png", draw_training, needs=METRICS),
     Picture("generations.png", draw_generations, needs=SEARCH),
     Picture("predictions.png", draw_predictions, needs=SEARCH),
 )
 
 
-def plot(run: Path, out: Path | None = None) -> list[Path]:
+What = Literal["front", "curves", "training", "generations", "predictions"]
+"""Names of the pictures, as people ask for them."""
+
+
+def plot(run: Path, out: Path | None = None, what: What | None = None) -> list[Path]:
     """Draw a run's folder or an exported run; returns the pictures.
 
     Args:
         run: The folder or file.
-        out: A picture: the front goes there. A folder: all pictures go there. None: into the run's folder, or beside
-            the file.
+        out: A picture: what is asked for, or the front, goes there. A folder: all pictures go there. None: into the
+            run's folder, or beside the file.
+        what: The one picture to draw. None: all.
+
+    Raises:
+        ValueError: If the run does not hold what the picture needs.
     """
+    if what is not None:
+        return [_draw_one(next(picture for picture in PICTURES if picture.name == f"{what}.png"), run, out)]
     if out is not None and is_picture(out):
         return [draw_front(run, out)]
     if out is None and run.is_file():
         return all_pictures(run, run.parent, f"{run.stem}-")
     return all_pictures(run, out)
+
+
+def _draw_one(picture: Picture, run: Path, out: Path | None) -> Path:
+    beside = run.parent / f"{run.stem}-{picture.name}" if run.is_file() else run / picture.name
+    target = beside if out is None else out if is_picture(out) else out / picture.name
+    if picture.needs is not None and not (run / picture.needs).exists():
+        raise ValueError(f"{run} has no {picture.needs}, which {picture.name} is drawn from")
+    refuse_link(target)
+    drawn = picture.draw(run, target)
+    if drawn is None:
+        raise ValueError(f"{run} holds nothing yet that {picture.name} could show")
+    return drawn
 
 
 def is_picture(path: Path) -> bool:

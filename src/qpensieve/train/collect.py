@@ -1,6 +1,7 @@
 """The host side of training: lanes of all agents, acting in NumPy, blocks of packed transitions.
 
-No generator here has a state that must be saved: noise is derived from (seed, block), preferences from (seed, episode).
+No generator here has a state that must be saved: noise is derived from (seed, block) or (seed, sequence of blocks),
+preferences from (seed, episode).
 """
 
 from collections.abc import Iterable
@@ -15,6 +16,7 @@ from qpensieve.envs.base import Lanes
 from qpensieve.envs.simulator import State
 from qpensieve.host_types import Behaviour, Explorer, Parameters
 from qpensieve.learning.acting import AGENTS_PER_THREAD, SharedPolicy
+from qpensieve.learning.noise import LaneNoise
 from qpensieve.learning.streams import Purpose, generator
 from qpensieve.machine import available_cores
 from qpensieve.preferences import Sampler, draw_preferences
@@ -106,7 +108,7 @@ class Collecting(Protocol):
         ...
 
     def collect(self, policy: Any, number: int) -> Collected:
-        """Block `number`: K steps of every lane, with `policy`, or uniformly random actions without one."""
+        """Block `number`: K steps of every lane, with `policy`, or random actions without one."""
         ...
 
     def past(self, collected: Collected, number: int, num: int) -> Float32[np.ndarray, "lane K num d"]:
@@ -144,6 +146,7 @@ class Collector(PastPreferences):
         self.lanes, self._seeds, self._block = lanes, seeds, block
         self._acting, self._lanes_per_agent = behaviour.acting, behaviour.num_lanes
         self._columns = columns_of(lanes.spec, behaviour.acting)
+        self._noise = LaneNoise(behaviour, seeds, block)
         self._preferences = np.zeros((len(seeds), lanes.spec.num_objectives), np.float32)
         # An agent with its own preference gets none from outside in its first lane.
         has_own = behaviour.has_own_preferences
@@ -184,14 +187,14 @@ class Collector(PastPreferences):
         """Nothing happens before `collect`: there is nobody else to do it."""
 
     def collect(self, policy: Explorer | None, number: int, into: Collected | None = None) -> Collected:
-        """Block `number`: K steps of every lane, with `policy`, or uniformly random actions without one.
+        """Block `number`: K steps of every lane, with `policy`, or random actions without one.
 
         Args:
             policy: What `policy` returned, or None.
             number: Number of the block.
             into: Where to write it. None: new arrays.
         """
-        noise = self._draw_noise(number, is_random=policy is None)
+        noise = self._noise.draw(number, is_random=policy is None)
         block = into or Collected.empty(len(self._seeds), self._block, self._columns)
         lanes, preferences, decode = self.lanes, self._preferences, self._acting.decode
         by_agent = lambda x: x.reshape(-1, self._lanes_per_agent, *x.shape[1:])
@@ -218,10 +221,3 @@ class Collector(PastPreferences):
         self.lanes.close()
         if self._pool is not None:
             self._pool.shutdown()
-
-    def _draw_noise(self, number: int, is_random: bool) -> Float32[np.ndarray, "lane K c"]:
-        purpose = Purpose.RANDOM_ACTION if is_random else Purpose.NOISE
-        draw = self._acting.draw_actions if is_random else self._acting.draw_noise
-        # Lanes of one seed have the same draws: each agent behaves as if it were alone.
-        of_seed = {seed: draw(generator(seed, purpose, number), self._block) for seed in set(self._seeds)}
-        return np.stack([of_seed[seed] for seed in self._seeds])

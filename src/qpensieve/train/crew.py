@@ -128,7 +128,7 @@ class Crew(PastPreferences):
             self._failure = error
 
     def collect(self, policy: Parameters | None, number: int) -> Collected:
-        """Block `number`: K steps of every lane, with `policy`, or uniformly random actions without one."""
+        """Block `number`: K steps of every lane, with `policy`, or random actions without one."""
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure

@@ -7,7 +7,7 @@ have one per seed and preference, seed by seed.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import equinox as eqx
 import jax
@@ -16,14 +16,20 @@ from jaxtyping import Array, Float, Int, Key
 
 from qpensieve.compiler import KEPT_PROGRAMS, options_to_run_once
 from qpensieve.learning.agents import flatten, over_agents
+from qpensieve.learning.tally import PEAK
 from qpensieve.replay import priorities
 from qpensieve.replay import ring as replay
+from qpensieve.replay.ahead import fold
 from qpensieve.replay.layout import RowLayout
 from qpensieve.replay.ring import AnyReplay, PrioritizedReplay, Replay
 from qpensieve.types import Algorithm, Hints, Info, Infos, PrioritizedLearning, Transition, UniformLearning
 
 NEW_TRANSITIONS = 2**31 - 1
 """Folded into an agent's key for the priorities of new transitions, in place of the number of an update."""
+LOOK = 2**31 - 2
+"""The same for a look at the networks between blocks."""
+WATCHED = "critic_loss"
+"""The logged value whose largest in a block is logged too."""
 
 
 class TrainState(eqx.Module):
@@ -45,6 +51,14 @@ class Block(eqx.Module):
     hints: Hints | None = None
 
 
+class Pace(NamedTuple):
+    """Updates for each row of a block, and environment steps that a target adds up before it bootstraps."""
+
+    updates: int = 1
+    steps: int = 1
+
+
+ONE_EACH = Pace()
 Flat = Float[Array, "agent parameters"]
 
 
@@ -55,7 +69,7 @@ class Learner:
     Attributes:
         init: Seeds -> first state.
         write: (state, block) -> state, without learning.
-        learn: (state, block) -> state, flat actors [agent, parameters], what to log [agent]: K updates.
+        learn: (state, block) -> state, flat actors [agent, parameters], what to log [agent]: K updates, or a multiple.
         free: (state, slots [agent, F]) -> state that no longer samples those slots (replays with priorities only).
         act: (state, obs [agent, rows, obs], lam [agent, rows, d]) -> deterministic actions.
         flat_actors: State -> flat actors.
@@ -72,24 +86,26 @@ class Learner:
 
 
 @lru_cache(maxsize=KEPT_PROGRAMS)
-def make_learner(algorithm: Algorithm[Any], layout: RowLayout, capacity: int) -> Learner:
+def make_learner(algorithm: Algorithm[Any], layout: RowLayout, capacity: int, pace: Pace = ONE_EACH) -> Learner:
     """The learner of an algorithm; the same object for the same arguments, so that it is compiled once in a process.
 
     Args:
         algorithm: What to learn with.
         layout: What a row of the replay holds.
         capacity: Rows of each lane's replay.
+        pace: How much is learned from how much; with priorities, one update for each row from single steps.
     """
     learning = algorithm.learning
     if isinstance(learning, UniformLearning):
-        course: _Course = _UniformCourse(algorithm, learning, layout)
+        course: _Course = _UniformCourse(algorithm, learning, layout, pace)
     else:
+        assert pace == ONE_EACH
         course = _PrioritizedCourse(algorithm, learning, layout)
     flat_actors = lambda state: jax.vmap(flatten)(algorithm.actor(state.agent))
 
     def learn(state: TrainState, block: Block) -> tuple[TrainState, Flat, Infos]:
         new, info = course.learn(course.insert(state, block), block)
-        new = replace(new, num_updates=state.num_updates + block.rows.shape[1])
+        new = replace(new, num_updates=state.num_updates + pace.updates * block.rows.shape[1])
         return new, flat_actors(new), info
 
     return Learner(
@@ -119,7 +135,7 @@ class _Course(Protocol):
     def insert(self, state: TrainState, block: Block) -> TrainState: ...
 
     def learn(self, state: TrainState, block: Block) -> tuple[TrainState, Infos]:
-        """One update of every agent for each step of the block; logs the mean over the updates."""
+        """All updates of every agent that follow a block; logs the mean over them."""
         ...
 
 
@@ -128,12 +144,13 @@ class _UniformCourse:
     algorithm: Algorithm[Any]
     learning: UniformLearning[Any]
     layout: RowLayout
+    pace: Pace
 
     def insert(self, state: TrainState, block: Block) -> TrainState:
         return replace(state, replay=jax.vmap(replay.add)(_ring(state), block.rows))
 
     def learn(self, state: TrainState, block: Block) -> tuple[TrainState, Infos]:
-        num = block.rows.shape[1]
+        num = self.pace.updates * block.rows.shape[1]
         # Batches and chance of the whole block at once: inside the loop they would be many small kernels more.
         draw = partial(self._draw, _ring(state), num)
 
@@ -141,15 +158,25 @@ class _UniformCourse:
             agent, *place = args
             given = draw(*place)
             agent, info = _scan(lambda agent, given: self.learning.update(agent, *given), agent, given)
+            info |= self._look(agent, given[0], *place[:2])
             return self.algorithm.end_block(agent, place[1] + num), info
 
         place = (state.key, state.num_updates, jnp.arange(len(state.num_updates)))
         if self.learning.block is None:
             agent, info = over_agents(of_agent, (state.agent, *place))
         else:
-            agent, info = self.learning.block(state.agent, *jax.vmap(draw)(*place))
+            batches, chance = jax.vmap(draw)(*place)
+            agent, info = self.learning.block(state.agent, batches, chance)
+            info |= jax.vmap(self._look)(agent, batches, *place[:2])
             agent = jax.vmap(self.algorithm.end_block)(agent, state.num_updates + num)
         return replace(state, agent=agent), info
+
+    def _look(self, agent: Any, batches: tuple[Transition, ...], key: Any, first: Any) -> Info:
+        """What the algorithm sees when it looks at itself after a block, with the batches of the last update."""
+        if self.algorithm.inspect is None:
+            return {}
+        key_look = jax.random.fold_in(jax.random.fold_in(jax.random.clone(key), LOOK), first)
+        return self.algorithm.inspect(agent, jax.tree.map(lambda leaf: leaf[-1], batches), key_look)
 
     def _draw(self, buffer: Replay, num: int, key: Any, first: Any, number: Any) -> tuple[tuple[Transition, ...], Any]:
         """Batches and chance of `num` updates of one agent from the `first` on, [num, ...]."""
@@ -158,14 +185,17 @@ class _UniformCourse:
         def of_update(update: Int[Array, ""]) -> tuple[tuple[Transition, ...], Any]:
             key_batch, key_update = jax.random.split(jax.random.fold_in(key, update))
             # Lanes draw with the same key: each learner samples as it would if it were alone.
-            drawn = [
-                replay.sample(buffer, number * lanes + i, jax.random.clone(key_batch), self.algorithm.batch_size)
-                for i in range(lanes)
-            ]
-            batches = tuple(map(self.layout.unpack, drawn))
+            batches = tuple(self._sample(buffer, number * lanes + i, jax.random.clone(key_batch)) for i in range(lanes))
             return batches, self.learning.draw(batches, key_update)
 
         return jax.vmap(of_update)(first + jnp.arange(num, dtype=jnp.int32))
+
+    def _sample(self, buffer: Replay, lane: Any, key: Any) -> Transition:
+        size, steps = self.algorithm.batch_size, self.pace.steps
+        if steps == 1:
+            return self.layout.unpack(replay.sample(buffer, lane, key, size))
+        rows, is_there = replay.sample_ahead(buffer, lane, key, size, steps)
+        return fold(self.layout.unpack(rows), is_there, self.algorithm.discount)
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,22 +244,27 @@ class _PrioritizedCourse:
 
 
 def _scan(body: Callable[[Any, Any], tuple[Any, Info]], state: Any, given: Any) -> tuple[Any, Info]:
-    """The state after all updates of a block, and the mean of what they log.
+    """The state after all updates of a block, and the mean of what they log; of peaks and of the loss the largest.
 
     Logged values are added up in one vector beside the state. Stacked by the scan, they would keep XLA from making one
     CUDA graph of the whole loop.
     """
     one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), given)
-    names = sorted(jax.eval_shape(body, state, one)[1])
+    logged = sorted(jax.eval_shape(body, state, one)[1])
+    names = [name for name in logged if not name.endswith(PEAK)]
+    peaks = [name for name in logged if name.endswith(PEAK) or name == WATCHED]
+    none = jnp.concatenate([jnp.zeros(len(names)), jnp.full(len(peaks), -jnp.inf)])
 
     def add(carry: Any, given: Any) -> tuple[Any, None]:
         state, sums = carry
         state, info = body(state, given)
-        return (state, sums + jnp.stack([info[name] for name in names])), None
+        new = jnp.stack([info[name] for name in names + peaks])
+        return (state, jnp.where(jnp.isinf(none), jnp.maximum(sums, new), sums + new)), None
 
-    (state, sums), _ = jax.lax.scan(add, (state, jnp.zeros(len(names))), given)
-    num = len(jax.tree.leaves(given)[0])
-    return state, {name: sums[i] / num for i, name in enumerate(names)}
+    (state, sums), _ = jax.lax.scan(add, (state, none), given)
+    num, most = len(jax.tree.leaves(given)[0]), sums[len(names) :]
+    largest = {name.removesuffix(PEAK) + PEAK: most[i] for i, name in enumerate(peaks)}
+    return state, {name: sums[i] / num for i, name in enumerate(names)} | largest
 
 
 def _ring(state: TrainState) -> Replay:

@@ -11,7 +11,7 @@ from qpensieve.callbacks.group import Callbacks
 from qpensieve.callbacks.protocol import Evaluation, Metrics, Training, evaluation_metrics, training_metrics
 from qpensieve.console import EVALUATING, Progress
 from qpensieve.records import folder
-from qpensieve.records.log import FULL, TRAINING
+from qpensieve.records.log import ALARM, FULL, TRAINING
 from qpensieve.records.reading import interpreting, read_rows
 from qpensieve.records.scores import summarize
 from qpensieve.train.evaluate import protocols
@@ -41,7 +41,7 @@ def _history(session: Session, path: Path) -> Iterator[tuple[int, Metrics]]:
             values = {name: np.asarray(value, np.float64) for name, value in row.items() if isinstance(value, list)}
             if row["event"] == TRAINING:
                 yield row["step"], training_metrics(values, seeds)
-            else:
+            elif row["event"] != ALARM:
                 scored = {name.removesuffix("_short"): value for name, value in values.items()}
                 yield row["step"], evaluation_metrics(scored, names, is_full=row["event"] == FULL)
 

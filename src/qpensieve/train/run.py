@@ -17,12 +17,15 @@ from qpensieve.callbacks.protocol import training_metrics
 from qpensieve.callbacks.tensorboard import remove_files
 from qpensieve.config import RunConfig
 from qpensieve.console import DONE, EVALUATING, SAVING, Outlook, Progress, format_count
+from qpensieve.metrics import utility
 from qpensieve.records import checkpoint, evaluations, folder, provenance, search
 from qpensieve.records.atomic import write_json
 from qpensieve.records.checkpoint import Checkpoint, CheckpointError
 from qpensieve.records.lock import lock
 from qpensieve.records.log import FULL, SHORT, TRAINING, MetricsLog, has_evaluations, is_logged
+from qpensieve.records.reading import read_rows
 from qpensieve.records.scores import RunSummary, scores, summarize
+from qpensieve.train.alarms import Watch
 from qpensieve.train.evaluate import protocols
 from qpensieve.train.interrupts import interrupts
 from qpensieve.train.keeper import Keeper
@@ -103,6 +106,7 @@ class Run:
         """The evaluation that is played beside training."""
         self._held: list[TrainingRow] = []
         """Training rows since then: they follow it in the log, as if training had waited."""
+        self._watch = Watch(self.session, self._say)
         self._logged_to = 0
         self._scored: dict[str, str] = {}
         self._latest: dict[str, str] = {}
@@ -121,6 +125,7 @@ class Run:
             self.evaluations = evaluations.cut(evaluations.load(path), saved.step)
             evaluations.save(path, self.evaluations)
         checkpoint.cut_jsonl(self.folder / folder.METRICS, saved.step)
+        self._watch.go_on_from([row for row in read_rows(self.folder / folder.METRICS) if row["event"] == TRAINING])
         self._log_lost_evaluation(saved.step)
 
     def _log_lost_evaluation(self, step: int) -> None:
@@ -328,7 +333,7 @@ class Run:
         """Write the training rows that wait for it; returns them, to tell of once all is written."""
         held, self._held = self._held, []
         for step, means, times in held:
-            self._log().write(TRAINING, step, {**means, **times})
+            self._log().write(TRAINING, step, {**means, **times}, self._watch.training(step, means))
         return held
 
     def _tell_training(self, rows: list[TrainingRow]) -> None:
@@ -379,7 +384,11 @@ class Run:
         self._tell_training(held)
 
     def _log_short(self, step: int, summary: RunSummary) -> None:
-        self._log().write(SHORT, step, {f"{name}_short": value for name, value in scores(summary).items()})
+        table = self.evaluations
+        past = table.short_returns[: table.short_steps.tolist().index(step) + 1].mean(axis=3)
+        ut = np.array([[utility(of_seed, table.short_preferences) for of_seed in returns] for returns in past])
+        values = {f"{name}_short": value for name, value in scores(summary).items()}
+        self._log().write(SHORT, step, values, self._watch.evaluation(step, ut))
 
     def evaluate_fully(self) -> RunSummary:
         """Run the full protocol at this step, and add it to the table and the log; at most once per step."""
@@ -404,6 +413,10 @@ class Run:
             names = self.session.spec.objectives
             self.callbacks.evaluation(step, Evaluation(names, table.full_preferences, returns, summary, is_full=True))
         return summary
+
+    def _say(self, line: str) -> None:
+        if self.progress is not None:
+            self.progress.say(line)
 
     @property
     def last_checkpoint_step(self) -> int | None:

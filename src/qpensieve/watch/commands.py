@@ -9,13 +9,16 @@ import sys
 import threading
 import webbrowser
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
 import qpensieve
 from qpensieve.envs.mujoco import quiet_mujoco
 from qpensieve.train.saved import SavedPolicies
+
+if TYPE_CHECKING:  # needs packages of the extra
+    from qpensieve.watch.server import Server
 
 RunFolder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
 PORT = 8765
@@ -51,17 +54,16 @@ def watch(
 
     with quiet_mujoco():
         runs = [WatchedRun(path, trust) for path in (run, *second)]
-        server = Server(runs, qpensieve.__version__, _listen(port))
-        for each in runs:
-            steps = each.policies.steps
-            print(f"{each.policies.source}: {each.config.domain_id}, {each.config.algo}, step {steps[-1]:,}")
-        print(f"{server.address}\nCtrl-C ends it", flush=True)
-        if browser and can_open():
-            threading.Thread(
-                target=lambda: server.is_up.wait() and webbrowser.open(server.address), daemon=True
-            ).start()
-        with contextlib.suppress(KeyboardInterrupt):
-            server.run()
+        with contextlib.closing(_listen(port)) as listener:
+            server = Server(runs, qpensieve.__version__, listener)
+            for each in runs:
+                step = each.policies.steps[-1]
+                print(f"{each.policies.source}: {each.config.domain_id}, {each.config.algo}, step {step:,}")
+            print(f"{server.address}\nCtrl-C ends it", flush=True)
+            if browser and can_open():
+                threading.Thread(target=_open_page, args=(server,), daemon=True).start()
+            with contextlib.suppress(KeyboardInterrupt):
+                server.run()
 
 
 def video(  # noqa: PLR0913 (each argument is an option)
@@ -111,6 +113,12 @@ def require(command: str, packages: dict[str, str]) -> None:
     missing = [name for module, name in packages.items() if importlib.util.find_spec(module) is None]
     if missing:
         raise ImportError(f"qpensieve {command} needs {', '.join(missing)}: pip install 'qpensieve[watch]'")
+
+
+def _open_page(server: "Server") -> None:
+    """Open the browser once the server answers."""
+    server.is_up.wait()
+    webbrowser.open(server.address_for_once())
 
 
 def can_open() -> bool:

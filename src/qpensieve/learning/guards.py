@@ -1,0 +1,90 @@
+"""Guards against values that run away: what targets may be, and when the critics are calm enough to be remembered."""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Bool, Float
+
+MEDIAN_RATE = 0.002
+"""How far the logarithm of the running median moves at every update: it forgets in some thousand."""
+RECENT_RATE = 0.02
+"""Share of the newest loss in the mean of recent ones: some fifty updates."""
+LEAST_ENTROPY = -2.0
+"""Entropy per component of an action below which no policy is expected to stay; targets aim at -1."""
+
+
+class RewardRange(eqx.Module):
+    """The smallest and the largest reward seen of each objective, and 0, what follows the end of an episode."""
+
+    low: Float[Array, " d"]
+    high: Float[Array, " d"]
+
+
+def no_rewards(num_objectives: int) -> RewardRange:
+    """The range before any reward was seen; two arrays: the loop donates every leaf."""
+    return RewardRange(jnp.zeros(num_objectives), jnp.zeros(num_objectives))
+
+
+def seen(before: RewardRange, r: Float[Array, "b d"]) -> RewardRange:
+    """The range that includes the rewards of a batch."""
+    return RewardRange(jnp.minimum(before.low, r.min(axis=0)), jnp.maximum(before.high, r.max(axis=0)))
+
+
+def bounded(
+    y: Float[Array, "b d"], rewards: RewardRange, discount: float, alpha: Float[Array, " b"], action_size: int
+) -> Float[Array, "b d"]:
+    """Targets within what these rewards and the entropy bonus of every step could add up to.
+
+    A component of an action in [-1, 1] has an entropy of at most log 2.
+    """
+    horizon = 1.0 / (1.0 - discount)
+    least, most = (alpha * action_size * share for share in (LEAST_ENTROPY, jnp.log(2.0)))
+    low = horizon * (rewards.low[None] + least[:, None])
+    high = horizon * (rewards.high[None] + most[:, None])
+    return jnp.clip(y, low, high)
+
+
+class Lengths(NamedTuple):
+    """What clipping remembers: the logarithm of the running median of the gradient's length; 0 at the start."""
+
+    median: Float[Array, ""]
+
+
+def clip_by_median(most: float) -> optax.GradientTransformation:
+    """Shorten gradients that are longer than `most` times the running median of their lengths."""
+
+    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Lengths]:
+        del params
+        log = jnp.log(jnp.maximum(optax.tree.norm(updates), 1e-12))
+        # The first gradient is the first median: it may be far from length 1.
+        median = jnp.where(state.median == 0.0, log, state.median + MEDIAN_RATE * jnp.sign(log - state.median))
+        shorter = jnp.exp(jnp.minimum(0.0, median + jnp.log(most) - log))
+        return jax.tree.map(lambda leaf: shorter * leaf, updates), Lengths(median)
+
+    return optax.GradientTransformation(lambda params: Lengths(jnp.zeros(())), update)
+
+
+class Calm(eqx.Module):
+    """How large the critics' loss is, beside its running median; both as logarithms of the loss."""
+
+    median: Float[Array, ""]
+    recent: Float[Array, ""]
+
+
+def no_losses() -> Calm:
+    return Calm(jnp.zeros(()), jnp.zeros(()))
+
+
+def with_loss(calm: Calm, loss: Float[Array, ""]) -> Calm:
+    """After another update with this loss; the median moves by a fixed step, whatever the size of an outlier."""
+    log = jnp.log(jnp.maximum(loss, 1e-12))
+    recent = calm.recent + RECENT_RATE * (log - calm.recent)
+    return Calm(calm.median + MEDIAN_RATE * jnp.sign(log - calm.median), recent)
+
+
+def is_calm(calm: Calm, most: float) -> Bool[Array, ""]:
+    """Whether the recent loss is at most so many times its running median."""
+    return calm.recent <= calm.median + jnp.log(most)

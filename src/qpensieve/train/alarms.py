@@ -1,0 +1,158 @@
+"""Alarms: signs in the log that the values of a policy run away (a burst), or that it has lost what it could do.
+
+An alarm is told where its sign is new, by functions of rows of the log: so what a resumed run tells does not depend on
+where it was stopped.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from jaxtyping import Float64
+
+from qpensieve.envs import find_domain
+from qpensieve.records import folder
+from qpensieve.train.session import Session
+
+ENTROPY_SLACK = 0.15
+"""How far below its target the entropy of a policy may be, in shares of the number of components of an action."""
+UTILITY_SHARE = 0.5
+"""Share of the largest UT so far, if that is positive, below which a short evaluation is a loss."""
+MOST_SHOWN = 5
+"""Alarms of a run that are shown; all are in its log."""
+BIN = "q_bin_"
+"""What the names of mean values in bins of lam1 begin with."""
+Sign = Literal["entropy", "value", "utility"]
+_WORDS: dict[Sign, str] = {
+    "entropy": "entropy {value:.3g} is far below its target (alarm below {limit:.3g}): values may be running away",
+    "value": "values of {value:.3g} are beyond what is possible ({limit:.3g}): they are running away",
+    "utility": "UT (short) {value:.4g} is below half of the best so far (alarm below {limit:.4g})",
+}
+
+
+class Alarm(NamedTuple):
+    """A sign at a row of the log (a seed, or an agent of it), what was measured and from where on it is an alarm."""
+
+    sign: Sign
+    row: int
+    value: float
+    limit: float
+
+    def describe(self, names: Sequence[str]) -> str:
+        """The alarm in words; `names` of the rows' owners."""
+        return f"{names[self.row]}: {_WORDS[self.sign].format(value=self.value, limit=self.limit)}"
+
+    def entry(self, names: Sequence[str]) -> dict[str, Any]:
+        """The alarm as a row of the log."""
+        return {"sign": self.sign, "who": names[self.row], "value": self.value, "limit": self.limit}
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What is known of a run's policies.
+
+    Attributes:
+        action_size: Components of an action, if the policy aims at an entropy of minus that. None: it does not.
+        ceilings: The largest discounted return of each objective from any state, where it is known.
+        discount: Discount factor.
+    """
+
+    action_size: int | None
+    ceilings: tuple[float, ...] | None = None
+    discount: float = 0.99
+
+
+def of_training(limits: Limits, row: Mapping[str, Any]) -> list[Alarm]:
+    """The signs in a row of training metrics."""
+    if limits.action_size is None or "entropy" not in row:
+        return []
+    entropy = np.atleast_1d(np.asarray(row["entropy"], np.float64))
+    least = -(1.0 + ENTROPY_SLACK) * limits.action_size
+    found = [Alarm("entropy", int(i), float(entropy[i]), least) for i in np.flatnonzero(entropy < least)]
+    return found + _of_values(limits, row, len(entropy))
+
+
+def _of_values(limits: Limits, row: Mapping[str, Any], num: int) -> list[Alarm]:
+    """Bins whose mean value is beyond what their preferences allow; of each policy the worst."""
+    bins = [name for name in row if name.startswith(BIN)]
+    if limits.ceilings is None or len(limits.ceilings) != 2 or not bins or limits.action_size is None:
+        return []
+    high, low = limits.ceilings
+    edges = np.arange(len(bins) + 1) / len(bins)
+    at_edges = edges * high + (1.0 - edges) * low
+    bonus = limits.discount / (1.0 - limits.discount) * limits.action_size * math.log(2.0)
+    possible = np.maximum(at_edges[:-1], at_edges[1:]) + bonus * np.asarray(row["temperature"])[:, None]
+    values = np.stack([np.asarray(row[f"{BIN}{i + 1}"], np.float64) for i in range(len(bins))], axis=1)
+    worst = np.argmax(values - possible, axis=1)
+    return [
+        Alarm("value", i, float(values[i, worst[i]]), float(possible[i, worst[i]]))
+        for i in range(num)
+        if values[i, worst[i]] > possible[i, worst[i]]
+    ]
+
+
+def of_utility(ut: Float64[np.ndarray, "t seed"]) -> list[Alarm]:
+    """The losses in the newest of all short evaluations so far."""
+    if len(ut) < 2:
+        return []
+    best = ut[:-1].max(axis=0)
+    limit = UTILITY_SHARE * best
+    is_lost = (best > 0) & (ut[-1] < limit)  # of a negative best, half is more
+    return [Alarm("utility", int(i), float(ut[-1, i]), float(limit[i])) for i in np.flatnonzero(is_lost)]
+
+
+def news(before: Sequence[Alarm], now: Sequence[Alarm]) -> list[Alarm]:
+    """Alarms whose sign was not there before."""
+    known = {(alarm.sign, alarm.row) for alarm in before}
+    return [alarm for alarm in now if (alarm.sign, alarm.row) not in known]
+
+
+class Watch:
+    """The alarms of a run, row by row: entries for its log, and the first few shown to people.
+
+    Args:
+        session: What is trained.
+        show: Called with a line for people.
+    """
+
+    def __init__(self, session: Session, show: Callable[[str], None]):
+        self._limits, self._show = limits_of(session), show
+        seeds, own = session.config.seed_list, session.own_preferences
+        self._seeds = [f"seed {seed}" for seed in seeds]
+        words = [] if own is None else [f", preference {','.join(f'{x:g}' for x in lam)}" for lam in own]
+        self._agents = [seed + word for seed in self._seeds for word in words or [""]]
+        self._now: list[Alarm] = []
+        self._num_shown = 0
+
+    def go_on_from(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Know the signs of the newest of these rows of training metrics already."""
+        self._now = of_training(self._limits, rows[-1]) if rows else []
+
+    def training(self, step: int, row: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Entries for the log that a row of training metrics gives rise to."""
+        before, self._now = self._now, of_training(self._limits, row)
+        return self._tell(step, news(before, self._now), self._agents)
+
+    def evaluation(self, step: int, ut: Float64[np.ndarray, "t seed"]) -> list[dict[str, Any]]:
+        """Entries that the newest of all short evaluations so far gives rise to."""
+        return self._tell(step, news(of_utility(ut[:-1]), of_utility(ut)), self._seeds)
+
+    def _tell(self, step: int, new: list[Alarm], owners: list[str]) -> list[dict[str, Any]]:
+        for alarm in new:
+            self._num_shown += 1
+            if self._num_shown <= MOST_SHOWN:
+                more = f"; further alarms are only in {folder.METRICS}" if self._num_shown == MOST_SHOWN else ""
+                self._show(f"alarm at step {step:,}: {alarm.describe(owners)}{more}")
+        return [alarm.entry(owners) for alarm in new]
+
+
+def limits_of(session: Session) -> Limits:
+    """What alarms need to know of a run; populations and policies of discrete actions aim at no entropy."""
+    config, spec = session.config, session.spec
+    known = find_domain(config.domain) if isinstance(config.domain, str) else None
+    sac = getattr(config.agent, "sac", config.agent)
+    is_soft = not config.method.is_population and spec.num_actions is None
+    ceilings = None if known is None else known.ceilings
+    return Limits(spec.action_size if is_soft else None, ceilings, getattr(sac, "discount", Limits.discount))

@@ -1,0 +1,91 @@
+"""Alarms: signs by hand, told once, the same for a run that was stopped and resumed."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from qpensieve.train import alarms
+from qpensieve.train import run as runs
+from qpensieve.train.alarms import Alarm, Limits
+from qpensieve.train.run import Options, Run
+from tests.train.test_run import interrupt_at, tiny
+
+DST = Limits(2, (23.7, -1.0), 0.99)
+
+
+def _row(entropy: float, **more: list[float]) -> dict[str, Any]:
+    return {"entropy": [entropy, -1.0], "temperature": [0.0, 0.0]} | more
+
+
+def test_the_entropy_may_be_a_share_of_the_actions_size_below_its_target():
+    assert alarms.of_training(Limits(6), {"entropy": np.array([-6.89, -6.91, -3.0])}) == [
+        Alarm("entropy", 1, -6.91, pytest.approx(-6.9))
+    ]
+    assert alarms.of_training(Limits(None), {"entropy": [-100.0]}) == []
+    assert alarms.of_training(Limits(6), {"critic_loss": [1e9]}) == []
+
+
+def test_values_beyond_what_a_bin_of_preferences_allows_are_an_alarm():
+    bins = {f"q_bin_{i}": [0.0, 0.0] for i in range(1, 6)}
+    assert alarms.of_training(DST, _row(-1.0, **bins)) == []
+    # lam1 up to .4: at most .4 * 23.7 - .6 = 8.88; lam1 up to 1: 23.7
+    high = bins | {"q_bin_2": [8.9, 8.8], "q_bin_5": [23.8, 23.0]}
+    found = alarms.of_training(DST, _row(-1.0, **high))
+    assert found == [Alarm("value", 0, 23.8, pytest.approx(23.7))]
+    warm = _row(-1.0, **high) | {"temperature": [1.0, 1.0]}  # entropy is worth something too
+    assert alarms.of_training(DST, warm) == []
+    assert alarms.of_training(Limits(2), _row(-1.0, **high)) == []
+
+
+def test_a_loss_is_a_utility_below_half_of_the_best_so_far():
+    of = lambda *ut: alarms.of_utility(np.array(ut, np.float64)[:, None])
+    assert of(10.0) == []
+    assert of(10.0, 5.1) == []
+    assert of(10.0, 3.0, 4.9) == [Alarm("utility", 0, 4.9, 5.0)]
+    assert of(1.0, -16.0) == [Alarm("utility", 0, -16.0, 0.5)]
+    assert of(-10.0, -16.0) == []
+
+
+def test_only_new_signs_are_news():
+    one, two = Alarm("entropy", 1, -9.0, -6.9), Alarm("value", 1, 30.0, 20.0)
+    assert alarms.news([one], [one._replace(value=-8.0), two]) == [two]
+    assert alarms.news([], [one]) == [one]
+
+
+@pytest.fixture
+def nervous(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs for which nearly every entropy is an alarm, now and then."""
+    monkeypatch.setattr(alarms, "ENTROPY_SLACK", -1.35)
+
+
+def _alarms(path: Path) -> list[dict[str, Any]]:
+    rows = map(json.loads, (path / "metrics.jsonl").read_text().splitlines())
+    return [row for row in rows if row["event"] == "alarm"]
+
+
+@pytest.mark.usefixtures("nervous")
+def test_a_run_writes_shows_and_after_a_stop_does_not_repeat_them(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
+    def complete(run: Run) -> None:
+        try:
+            run.train()
+        except runs.Stopped:
+            pass
+        finally:
+            run.close()
+
+    complete(runs.start(tmp_path / "whole", tiny(), Options()))
+    told, shown = _alarms(tmp_path / "whole"), capfd.readouterr()
+    entropy = [row for row in told if row["sign"] == "entropy"]
+    assert {row["who"] for row in entropy} <= {"seed 0", "seed 1"}
+    assert entropy
+    assert all(row["value"] < row["limit"] == pytest.approx(0.7) for row in entropy)
+    assert "entropy" in shown.out + shown.err
+    assert "is far below its target" in shown.out + shown.err
+    stopped = runs.start(tmp_path / "stopped", tiny(), Options(quiet=True))
+    interrupt_at(stopped, 320)
+    complete(stopped)
+    complete(runs.resume(tmp_path / "stopped", Options(quiet=True), print))
+    assert _alarms(tmp_path / "stopped") == told

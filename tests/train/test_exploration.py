@@ -1,0 +1,117 @@
+"""Runs with noise that is correlated in time: exact in every way that runs are, refused where it means nothing."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from qpensieve.config import check, override
+from qpensieve.envs import LaneOptions, make_lanes
+from qpensieve.envs.treasures import TREASURES
+from qpensieve.host_types import Colour, Exploration
+from qpensieve.learning.noise import random_actions
+from qpensieve.presets import default_config
+from qpensieve.train.collect import Collector
+from qpensieve.train.crew import Crew
+from tests.train.kill_run import TINY
+from tests.train.test_crew import BLOCK, SEEDS, assert_same_block, behaviour_of, some_parameters
+from tests.train.test_trainer import Trainer, advance_to, assert_same_state, tiny
+
+RUN = ("steps", "random_steps", "block", "eval_period", "log_period", "parameters_period", "hidden", "batch_size")
+CORRELATED: dict[str, Any] = {"random_noise": "pink", "noise": "ar1", "noise_correlation": 0.9}
+
+
+def explorer(exploration: Exploration, seeds: list[int], block: int = BLOCK) -> Collector:
+    lanes = make_lanes("DST2d", len(seeds), seeds, LaneOptions(num_threads=1))
+    collector = Collector(lanes, seeds, block, replace(behaviour_of("DST2d"), exploration=exploration))
+    collector.start()
+    return collector
+
+
+def test_a_crew_explores_as_one_process_does():
+    exploration, flat = Exploration("ar1", "pink"), some_parameters("DST2d")
+    collector = explorer(exploration, SEEDS)
+    crew = Crew("DST2d", SEEDS, BLOCK, replace(behaviour_of("DST2d"), exploration=exploration), 2)
+    crew.start()
+    for number in range(4):
+        policy = flat if number > 1 else None
+        own = None if policy is None else collector.policy(policy)
+        assert_same_block(collector.collect(own, number), crew.collect(policy, number))
+    crew.close()
+
+
+@pytest.mark.parametrize("num_threads", [1, 2])
+def test_a_restored_run_goes_on_in_the_middle_of_a_sequence(num_threads: int):
+    original, other = Trainer(tiny(**CORRELATED)), Trainer(tiny(**CORRELATED, num_threads=num_threads))
+    advance_to(original, 60)
+    other.restore(original.arrays(), *original.replay_rows())  # among the random actions
+    advance_to(original, 240)
+    advance_to(other, 240)
+    assert_same_state(other, original)
+    fresh = Trainer(tiny(**CORRELATED))
+    fresh.restore(original.arrays(), *original.replay_rows())  # while it learns
+    advance_to(original, 300)
+    advance_to(fresh, 300)
+    assert_same_state(fresh, original)
+    plain = Trainer(tiny())
+    advance_to(plain, 300)
+    assert (plain.replay_rows()[0] != original.replay_rows()[0]).any()
+    other.close()
+
+
+@pytest.mark.parametrize(
+    ("algo", "changes", "complaint"),
+    [
+        ("envelope", {"noise": "pink"}, "noise must be white, got pink: envelope explores by random bins"),
+        ("envelope", {"random_noise": "ar1"}, "random_noise must be white, got ar1: envelope explores by random bins"),
+        ("pgmorl", {"noise": "ar1"}, "noise must be left out, got ar1: pgmorl has no replay"),
+        ("mosac", {"noise_correlation": 0.5}, "noise_correlation must be left out, got 0.5: neither noise nor random_"),
+        ("mosac", {"noise": "ar1", "noise_correlation": 1.0}, "noise_correlation must be above 0 and below 1, got 1.0"),
+    ],
+)
+def test_noise_that_means_nothing_is_refused(algo: str, changes: dict[str, Any], complaint: str):
+    with pytest.raises(ValueError, match="these settings cannot run") as refusal:
+        check(override(default_config("DST2d", algo), changes))
+    assert complaint in str(refusal.value)
+
+
+@pytest.mark.parametrize("noise_for", ["both", "helper"])
+def test_the_helper_of_hybrid_sac_may_explore_alone(noise_for: str):
+    """The SAC then has the random phase of the SAC that it is compared with, the helper always its own."""
+    settings = {"seeds": 1, "preferences": ("0.9,0.1",), "random_noise": "ar1"} | {name: TINY[name] for name in RUN}
+    rows = {}
+    for algo, changes in (("hybrid-sac", {"noise_for": noise_for}), ("sac", {}), ("sac", {"random_noise": "white"})):
+        trainer = Trainer(override(default_config("DST2d", algo), settings | changes))
+        rows[algo, changes.get("random_noise", "ar1")] = trainer.advance()
+    own, helper = rows["hybrid-sac", "ar1"]
+    np.testing.assert_array_equal(own, rows["sac", "white" if noise_for == "helper" else "ar1"][0])
+    np.testing.assert_array_equal(helper, rows["sac", "ar1"][0])
+
+
+@pytest.mark.parametrize("algo", ["qpensieve", "mosac", "sac", "hybrid-sac", "cnder"])
+def test_every_method_with_continuous_actions_takes_it(algo: str):
+    config = override(default_config("DST2d", algo), CORRELATED)
+    check(config)
+    assert config.exploration == Exploration("pink", "ar1", 0.9)
+
+
+def share_that_finds(treasure: float, colour: Colour, num_seeds: int, steps: int = 10_000) -> tuple[float, float]:
+    """Share of random phases on DST2d that see a treasure, and how often they do in the mean; nothing is learned."""
+    lanes = make_lanes("DST2d", num_seeds, list(range(num_seeds)), LaneOptions(num_threads=1))
+    draw = random_actions(behaviour_of("DST2d"), 50, colour)
+    found = np.zeros(num_seeds, np.int64)
+    lanes.reset()
+    for number in range(steps // 50):
+        actions = np.stack([draw(seed, number) for seed in range(num_seeds)])
+        for k in range(50):
+            found += lanes.step(actions[:, k]).reward[:, 0] == treasure
+    return float(np.mean(found > 0)), float(np.mean(found))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("colour", "least", "most"), [("white", 0, 0.05), ("ar1", 0.97, 1), ("pink", 0.95, 1)])
+def test_random_phases_with_correlated_noise_see_the_farthest_treasure(colour: Colour, least: float, most: float):
+    share, times = share_that_finds(max(TREASURES.values()), colour, num_seeds=100)
+    print(f"{colour}: {100 * share:.0f} % of the phases see it, {times:.2f} times in the mean")
+    assert least <= share <= most
