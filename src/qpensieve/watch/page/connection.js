@@ -35,7 +35,7 @@ export class Connection {
     this.closing = false;
     try {
       const about = await fetchAbout();
-      this.join(about);
+      if (!this.closing) this.join(about);
     } catch (error) {
       this.again(error.message);
     }

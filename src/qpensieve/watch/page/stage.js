@@ -57,10 +57,12 @@ export class Stage {
   makeScene(scene) {
     this.timeline = null;
     if (scene.kind === "bodies") {
+      this.payloadSize = 3 + 7 * scene.geoms.length;
       this.scene = new Scene3d(this.canvas, scene.geoms);
       this.timeline = new Timeline(mixBodies);
       this.listen();
     } else if (scene.kind === "plane") {
+      this.payloadSize = 3 * scene.parts.length + (scene.signals?.length ?? 0);
       this.scene = new ScenePlane(this.canvas, scene);
       this.timeline = new Timeline(mixPlane(scene.parts.length));
     } else this.scene = new SceneImage(this.canvas, scene);
@@ -69,6 +71,7 @@ export class Stage {
   listen() {
     const { canvas, scene } = this;
     canvas.setAttribute("aria-label", `${this.run.domain}, moving. Arrow keys turn the camera, plus and minus zoom, Home resets it.`);
+    canvas.addEventListener("webglcontextrestored", () => (this.drawn = null));
     canvas.addEventListener("pointerdown", (event) => canvas.setPointerCapture(event.pointerId));
     canvas.addEventListener("pointermove", (event) => {
       if (canvas.hasPointerCapture(event.pointerId)) scene.camera.turn(-0.4 * event.movementX, -0.3 * event.movementY);
@@ -105,6 +108,9 @@ export class Stage {
 
   /** Takes a frame in; `now` in seconds. */
   receive(buffer, now, speed) {
+    // A frame of the run that was shown before may still be on its way.
+    const rest = buffer.byteLength / 4 - this.frameHead;
+    if (rest < 0 || (this.timeline && rest !== this.payloadSize)) return;
     const head = new Float32Array(buffer, 0, this.frameHead);
     const d = this.run.objectives.length;
     const [, seq, flags, t, episode, steps, serving] = head;
