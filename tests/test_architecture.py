@@ -43,7 +43,7 @@ LAYERS: dict[str, set[str]] = {
         *("config", "console", "envs", "machine", "pages", "population", "preferences", "presets", "records", "report"),
         *("settings", "train"),
     },
-    "watch": {"envs", "learning", "population", "records", "train"},
+    "watch": {"console", "envs", "learning", "population", "preferences", "records", "train"},
     "theory": {"console", "envs", "metrics", "preferences", "records", "report"},
     "api": {
         *("callbacks", "config", "console", "deploy", "envs", "front", "preferences", "presets", "records", "report"),

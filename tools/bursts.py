@@ -10,6 +10,8 @@ this counts, from `--after` on:
 - hard ones: alarms whose loss reached `HARD` times the median of the rows before;
 - value events: rows with mean lam . Q above `VALUE` times and a loss above `HARD` times the medians of the rows before,
   merged in the same way;
+- bin events: entropy in one fifth of lam1 more than `BIN_DEPTH` |A| below the median of its rows before, where bins are
+  logged: the mean of entropy misses what happens under few preferences. Events of several bins count one by one;
 - losses of UT: short evaluations below half of the best so far, once until UT is back.
 
 Rows before are `WINDOW` rows of the log. The rate's interval is the exact one of Poisson counts (Garwood), 95 %.
@@ -31,6 +33,8 @@ ACTIONS = {"DST2d": 2, "HalfCheetah2d": 6, "Hopper2d": 3, "Hopper3d": 3, "Hopper
     "LunarLander5d": 2,
 }
 HARD, VALUE, WINDOW = 4.0, 1.3, 50
+BIN_DEPTH = 0.5
+BINS = tuple(f"entropy_bin_{number}" for number in range(1, 6))
 AFTERMATH = 100_000
 """Steps after an onset in which UT, values and temperature are looked at."""
 
@@ -47,7 +51,7 @@ class Log:
         self.steps = np.array([row["step"] for row in trained])
         self.values = {
             name: np.array([row[name] for row in trained])
-            for name in ("entropy", "critic_loss", "q", "temperature", "snapshot_share")
+            for name in ("entropy", "critic_loss", "q", "temperature", "snapshot_share", *BINS)
             if trained and name in trained[0]
         }
         self.ut_steps = np.array([row["step"] for row in evaluated])
@@ -124,6 +128,18 @@ def find_value_events(log: Log, seed: int, given: argparse.Namespace) -> list[in
     return [int(log.steps[first]) for first, _ in merged(log.steps, is_on, given.merge)]
 
 
+def find_bin_events(log: Log, seed: int, given: argparse.Namespace) -> list[dict[str, Any]]:
+    """Events of one seed in single fifths of lam1; none where they are not logged."""
+    found = []
+    for name in (name for name in BINS if name in log.values):
+        entropy = log.values[name][:, seed]
+        is_on = (entropy < medians_before(entropy) - BIN_DEPTH * log.action_size) & (log.steps > given.after)
+        for first, last in merged(log.steps, is_on, given.merge):
+            event = {"seed": seed + log.config["first_seed"], "bin": int(name[-1]), "onset": int(log.steps[first])}
+            found.append(event | {"entropy": round(float(entropy[first : last + 1].min()), 1)})
+    return found
+
+
 def find_ut_losses(log: Log, seed: int) -> list[int]:
     """Steps of evaluations below half of the best so far; none before UT was positive."""
     found, best, is_low = [], 0.0, False
@@ -172,6 +188,7 @@ def study(folder: Path, given: argparse.Namespace) -> dict[str, Any]:
     alarms = [event for seed in seeds for event in find_alarms(log, seed, given)]
     hard = [event for event in alarms if event["loss ratio"] >= HARD]
     values = {seed: found for seed in seeds if (found := find_value_events(log, seed, given))}
+    in_bins = [event for seed in seeds for event in find_bin_events(log, seed, given)]
     losses = {seed: found for seed in seeds if (found := find_ut_losses(log, seed))}
     counted = lambda found: rate(sum(map(len, found.values())), seed_steps)
     return {
@@ -184,6 +201,8 @@ def study(folder: Path, given: argparse.Namespace) -> dict[str, Any]:
         "alarms": rate(len(alarms), seed_steps) | {"seeds": len({event["seed"] for event in alarms})},
         "hard": rate(len(hard), seed_steps) | {"seeds": len({event["seed"] for event in hard})},
         "value events": counted(values) | {"onsets": values},
+        "bin events": rate(len(in_bins), seed_steps)
+        | {"seeds": len({event["seed"] for event in in_bins}), "events of bins": in_bins},
         "losses of UT": counted(losses) | {"steps": losses},
         "UT": [round(float(x), 1) for x in log.ut[-1]] if len(log.ut) else None,
         "events": sorted(alarms, key=lambda event: event["onset"]),
@@ -192,7 +211,7 @@ def study(folder: Path, given: argparse.Namespace) -> dict[str, Any]:
 
 def show(found: dict[str, Any], with_events: bool) -> None:
     words = [f"{found['run']:26} {found['steps']:>9,} x {found['seeds']:<3} {found['million seed-steps']:7.2f}M"]
-    for name in ("alarms", "hard", "value events", "losses of UT"):
+    for name in ("alarms", "hard", "value events", "bin events", "losses of UT"):
         count, (low, high) = found[name], found[name]["interval"]
         words.append(f"{name} {count['events']} = {count['per million']:.2f}/M [{low:.2f}, {high:.2f}]")
     print("  ".join(words))

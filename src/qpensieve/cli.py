@@ -367,6 +367,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "resume": resume,
     "evaluate": evaluate,
     "watch": watching.watch,
+    "video": watching.video,
     "plot": plot,
     "export": export,
     "export-policy": export_policy,

@@ -51,6 +51,7 @@ class Outlook:
         final_evaluation: How many of them the evaluation at the end is worth.
         size: The run in words, such as `1.5M steps x 5 seeds`; nothing is said of a run without.
         hint: What is said after the time that a long run takes.
+        unit: What is counted.
     """
 
     random_steps: int = 0
@@ -58,6 +59,7 @@ class Outlook:
     final_evaluation: float = 0.0
     size: str = ""
     hint: str = ""
+    unit: str = "steps"
 
 
 class _Pace:
@@ -222,9 +224,9 @@ class Progress:
         return [
             (4, bar),
             (0, phase if self._seen else ""),
-            (0, f"{self._step:,}/{self._total:,} steps"),
+            (0, f"{self._step:,}/{self._total:,} {self._outlook.unit}"),
             (1, self._left()),
-            (2, f"{pace.steps / pace.seconds:,.0f} steps/s" if pace.seconds and pace.steps else ""),
+            (2, f"{pace.steps / pace.seconds:,.0f} {self._outlook.unit}/s" if pace.seconds and pace.steps else ""),
             *((3 if i == 0 else 5 + i, note) for i, note in enumerate(notes)),
         ]
 

@@ -16,6 +16,7 @@ COMMANDS: dict[str, str] = {
     "evaluate": "Evaluate the newest checkpoint of a run with the full protocol (whole test table, 10 episodes); "
     "draw pictures.",
     "watch": "Turn the preference and see the policy act: a page in the browser, for runs, saved agents and archives.",
+    "video": "Write a film of a policy, a panel for each preference, side by side: GIF, or MP4 with imageio-ffmpeg.",
     "plot": "Draw the pictures of a run: front, curves, search (pgmorl, pfa); or the curves of several runs in one "
     "picture.",
     "export": "Write a run as one small JSON file: configuration, machine, scores and mean returns of every "

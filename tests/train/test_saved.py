@@ -56,8 +56,10 @@ def test_actors_are_those_that_the_learner_flattens(config: RunConfig, kind: str
         checkpoint.save_parameters(tmp_path, 500, arrays)
     else:
         checkpoint.save(tmp_path, 500, tree_to_arrays(state, "state.agent"), {})
-    predictor, step = SavedPolicies(tmp_path).newest()
+    saved = SavedPolicies(tmp_path)
+    predictor, step = saved.newest()
     assert step == 500
+    assert np.array_equal(saved.own_preferences, algorithm.preferences)  # pyright: ignore[reportArgumentType]
     assert isinstance(predictor, AgentPredictor)
     expected = np.asarray(jax.vmap(flatten)(algorithm.actor(state)))
     assert predictor.flat.shape == expected.shape

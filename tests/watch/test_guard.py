@@ -10,6 +10,7 @@ from websockets.sync.client import connect
 
 from qpensieve.records import folder
 from qpensieve.records.trust import UntrustedError
+from qpensieve.watch import guard as guards
 from qpensieve.watch import server as servers
 from qpensieve.watch.connection import MOST_A_SECOND
 from qpensieve.watch.guard import Guard
@@ -49,6 +50,22 @@ def test_a_token_is_new_for_every_server(server: Server, sea: Path):
         other = Server([WatchedRun(sea)], "test", listener)
     assert other.token != server.token
     assert len(other.token) >= 32
+
+
+def test_a_ticket_leads_to_the_page_once(server: Server, monkeypatch: pytest.MonkeyPatch):
+    """What a browser is started with can be read by others on the machine, so it must be worth nothing afterwards."""
+    path = server.address_for_once().removeprefix(f"http://127.0.0.1:{server.port}")
+    assert server.token not in path
+    assert get(server, f"{path}about")[0] == 404
+    assert get(server, path, Host="evil.example")[0] == 400
+    status, headers, _ = get(server, path)
+    assert (status, headers["location"]) == (303, server.address)
+    assert get(server, path)[0] == 404
+    late = server.address_for_once().removeprefix(f"http://127.0.0.1:{server.port}")
+    monkeypatch.setattr(guards, "TICKET_SECONDS", -1.0)
+    expired = server.address_for_once().removeprefix(f"http://127.0.0.1:{server.port}")
+    assert get(server, late)[0] == 404  # a newer one takes its place
+    assert get(server, expired)[0] == 404
 
 
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1", "127.0.0.1:1", "127.0.0.1.evil.example:{port}", ""])
@@ -152,8 +169,8 @@ def test_a_folder_of_someone_else_asks_for_trust_first(tmp_path: Path, hopper: P
 
 
 def test_two_hosts_in_one_request_are_none():
-    guard = Guard(Starlette(), "token", 80)
-    scope = {"type": "http", "path": "/token/", "method": "GET"}
+    guard = Guard(Starlette(), 80)
+    scope = {"type": "http", "path": f"/{guard.token}/", "method": "GET"}
     one, two = [(b"host", b"127.0.0.1:80")], [(b"host", b"127.0.0.1:80"), (b"host", b"evil.example")]
     said = lambda headers: [(name, value.decode()) for name, value in headers]
     assert guard.problem(scope, said(one)) is None

@@ -5,7 +5,7 @@ machines often have no OpenGL library, and a picture of the robot should not dep
 """
 
 import os
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import mujoco
@@ -59,10 +59,11 @@ def _draw_plainly(model: mujoco.MjModel, data: mujoco.MjData) -> Image:
         half = model.geom_size[geom, 1] if model.geom_type[geom] == CAPSULE else 0.0
         axis = data.geom_xmat[geom].reshape(3, 3)[:, 2] * half
         ends = [(data.geom_xpos[geom] + sign * axis - focus) @ np.stack([right, up], axis=1) for sign in (-1, 1)]
-        distance = _distance_to_segment(across, upward, ends[0], ends[1])
+        box = _around(ends, radius)
+        distance = _distance_to_segment(across[box], upward[box], ends[0], ends[1])
         inside = distance < radius
         shade = 0.55 + 0.45 * np.sqrt(np.maximum(0.0, 1.0 - (distance[inside] / radius) ** 2))
-        picture[inside] = shade[:, None] * model.geom_rgba[geom, :3] * 255.0
+        picture[box][inside] = shade[:, None] * model.geom_rgba[geom, :3] * 255.0
     return np.clip(picture, 0, 255).astype(np.uint8)
 
 
@@ -72,6 +73,15 @@ def _camera_axes() -> tuple[Float64[np.ndarray, "3"], Float64[np.ndarray, "3"], 
     return np.array([1.0, 0.0, 0.0]), np.array([0.0, sin, cos]), np.array([0.0, cos, -sin])
 
 
+def _around(ends: list[Float64[np.ndarray, "2"]], radius: float) -> tuple[slice, slice]:
+    """Rows and columns of the pixels that may lie within a radius of a segment; the others need not be looked at."""
+    low, high = np.minimum(*ends) - radius, np.maximum(*ends) + radius
+    pixel = lambda metres: int(np.clip(np.floor((metres / VIEW_METRES + 0.5) * SIZE), -1, SIZE))
+    columns = slice(max(0, pixel(low[0])), pixel(high[0]) + 1)
+    return slice(max(0, pixel(-high[1])), pixel(-low[1]) + 1), columns
+
+
+@cache
 def _pixel_grid() -> tuple[Float64[np.ndarray, "h w"], Float64[np.ndarray, "h w"]]:
     span = (np.arange(SIZE) + 0.5) / SIZE * VIEW_METRES - VIEW_METRES / 2
     across, upward = np.meshgrid(span, -span)

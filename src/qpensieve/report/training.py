@@ -31,7 +31,7 @@ class Panel:
 
     Attributes:
         title: What it shows.
-        names: Logged value -> label. One: a line per seed and their mean. Several: the mean over seeds of each.
+        names: Logged value -> label; of each a thin line per seed, and their mean.
         is_log: Whether its axis is logarithmic.
         is_ordered: Whether the lines are bins, coloured from small to large.
     """
@@ -120,8 +120,9 @@ def _draw(axes: Axes, panel: Panel, found: dict[str, Series]) -> None:
         axes.set_yscale("log")
     shades = [colormaps[COLOUR_MAP](0.9 * i / (BINS - 1)) for i in range(BINS)] if panel.is_ordered else COLOURS
     for (name, (steps, values)), colour in zip(found.items(), shades, strict=False):
-        if len(panel.names) == 1 and values.shape[1] > 1:
-            axes.plot(steps, values, color=colour, alpha=0.5, linewidth=0.7, zorder=2)
+        if values.shape[1] > 1:  # a burst of one seed hardly shows in the mean
+            alpha = 0.5 if len(panel.names) == 1 else 0.25
+            axes.plot(steps, values, color=colour, alpha=alpha, linewidth=0.7, zorder=2)
         mean = np.nanmean(values, axis=1) if np.isfinite(values).any(axis=1).all() else values.mean(axis=1)
         axes.plot(steps, mean, color=colour, linewidth=1.4, zorder=3, label=panel.names[name] or None)
     axes.set_title(panel.title, fontsize=10)

@@ -9,12 +9,16 @@ import sys
 import threading
 import webbrowser
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
 import qpensieve
 from qpensieve.envs.mujoco import quiet_mujoco
+from qpensieve.train.saved import SavedPolicies
+
+if TYPE_CHECKING:  # needs packages of the extra
+    from qpensieve.watch.server import Server
 
 RunFolder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
 PORT = 8765
@@ -50,17 +54,58 @@ def watch(
 
     with quiet_mujoco():
         runs = [WatchedRun(path, trust) for path in (run, *second)]
-        server = Server(runs, qpensieve.__version__, _listen(port))
-        for each in runs:
-            steps = each.policies.steps
-            print(f"{each.policies.source}: {each.config.domain_id}, {each.config.algo}, step {steps[-1]:,}")
-        print(f"{server.address}\nCtrl-C ends it", flush=True)
-        if browser and can_open():
-            threading.Thread(
-                target=lambda: server.is_up.wait() and webbrowser.open(server.address), daemon=True
-            ).start()
-        with contextlib.suppress(KeyboardInterrupt):
-            server.run()
+        with contextlib.closing(_listen(port)) as listener:
+            server = Server(runs, qpensieve.__version__, listener)
+            for each in runs:
+                step = each.policies.steps[-1]
+                print(f"{each.policies.source}: {each.config.domain_id}, {each.config.algo}, step {step:,}")
+            print(f"{server.address}\nCtrl-C ends it", flush=True)
+            if browser and can_open():
+                threading.Thread(target=_open_page, args=(server,), daemon=True).start()
+            with contextlib.suppress(KeyboardInterrupt):
+                server.run()
+
+
+def video(  # noqa: PLR0913 (each argument is an option)
+    run: RunFolder,
+    preference: tyro.conf.UseAppendAction[tuple[str, ...]] = (),
+    out: Path | None = None,
+    seed: int | None = None,
+    at: int | None = None,
+    seconds: float = 10.0,
+    steps: int | None = None,
+    fps: float | None = None,
+    width: int = 240,
+    trust: bool = False,
+    quiet: bool = False,
+) -> None:
+    """Write a film of a policy, a panel for each preference, side by side: GIF, or MP4 with imageio-ffmpeg.
+
+    Deterministic actions, in real time, all panels from the same start: that of the seed's first evaluation episode.
+
+    Args:
+        run: The run folder, or the folder of a saved agent.
+        preference: Such as 0.7,0.3: a weight for each objective, in all 1. Again for another panel. Default: those of
+            the paper's learning curves, or every objective the same.
+        out: The file, .gif or .mp4. Default: the name of the run, .gif, in the working folder.
+        seed: Number of the seed. Default: the first.
+        at: Step of a checkpoint or of kept parameters. Default: the newest.
+        seconds: Length; less where all episodes end before.
+        steps: Length in steps of the environment, in place of seconds.
+        fps: Frames of a second. Default: 25, or fewer where the environment has fewer steps.
+        width: Pixels of a panel.
+        trust: Import the code that the run's domain names, though the folder is not your own.
+        quiet: No progress line.
+    """
+    require("video", {"PIL": "pillow"})
+    from qpensieve.watch import direct
+    from qpensieve.watch import video as files
+
+    target = Path(f"{run.resolve().name}.gif") if out is None else out
+    files.check_target(target)
+    with quiet_mujoco():
+        wish = direct.Wish(preference, seed, at, seconds, steps, fps, width)
+        print(files.write(direct.script_of(SavedPolicies(run, trust), wish), target, quiet))
 
 
 def require(command: str, packages: dict[str, str]) -> None:
@@ -68,6 +113,12 @@ def require(command: str, packages: dict[str, str]) -> None:
     missing = [name for module, name in packages.items() if importlib.util.find_spec(module) is None]
     if missing:
         raise ImportError(f"qpensieve {command} needs {', '.join(missing)}: pip install 'qpensieve[watch]'")
+
+
+def _open_page(server: "Server") -> None:
+    """Open the browser once the server answers."""
+    server.is_up.wait()
+    webbrowser.open(server.address_for_once())
 
 
 def can_open() -> bool:

@@ -1,11 +1,15 @@
 """Who may speak to the server: this machine's own page, which knows the token."""
 
 import hmac
+import secrets
+import time
 
-from starlette.responses import PlainTextResponse
+from starlette.responses import PlainTextResponse, RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 HOST = "127.0.0.1"
+TOKEN_BYTES = 24
+TICKET_SECONDS = 60.0
 CLOSED_POLICY = 1008
 """Code that a WebSocket of someone else is closed with."""
 
@@ -15,13 +19,30 @@ class Guard:
 
     Args:
         app: Where it leads.
-        token: What every address begins with.
         port: Of the server.
+
+    Attributes:
+        token: What every address begins with.
     """
 
-    def __init__(self, app: ASGIApp, token: str, port: int):
-        self._app, self._token = app, token
+    def __init__(self, app: ASGIApp, port: int):
+        self._app, self.token = app, secrets.token_urlsafe(TOKEN_BYTES)
+        self._ticket, self._valid_until = "", 0.0
         self._hosts = tuple(f"{name}:{port}" for name in (HOST, "localhost"))
+
+    def ticket(self) -> str:
+        """A word that stands for the token once, for a minute: other users can read what a browser is started with."""
+        self._ticket, self._valid_until = secrets.token_urlsafe(TOKEN_BYTES), time.monotonic() + TICKET_SECONDS
+        return self._ticket
+
+    def _is_ticket(self, scope: Scope) -> bool:
+        """Whether a request has the ticket, which is then used up."""
+        given = scope["path"].strip("/").encode("utf-8", "surrogatepass")
+        is_valid = bool(self._ticket) and time.monotonic() < self._valid_until
+        if scope["type"] != "http" or not is_valid or not hmac.compare_digest(given, self._ticket.encode()):
+            return False
+        self._ticket = ""
+        return True
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -36,7 +57,10 @@ class Guard:
             await self._app(inner, receive, _with_headers(send, host) if scope["type"] == "http" else send)
         elif scope["type"] == "http":
             status, reason = problem
-            await PlainTextResponse(reason, status)(scope, receive, _with_headers(send, self._hosts[0]))
+            answer = PlainTextResponse(reason, status)
+            if status == 404 and self._is_ticket(scope):
+                answer = RedirectResponse(f"http://{host}/{self.token}/", 303)
+            await answer(scope, receive, _with_headers(send, self._hosts[0]))
         else:
             await receive()
             await send({"type": "websocket.close", "code": CLOSED_POLICY, "reason": problem[1]})
@@ -50,7 +74,7 @@ class Guard:
         if (has_origin or scope["type"] == "websocket") and origin != f"http://{host}":
             return 403, "the Origin must be this server's own page"
         given = scope["path"].removeprefix("/").partition("/")[0]
-        if not hmac.compare_digest(given.encode("utf-8", "surrogatepass"), self._token.encode()):
+        if not hmac.compare_digest(given.encode("utf-8", "surrogatepass"), self.token.encode()):
             return 404, "there is nothing here: use the whole address that qpensieve watch printed"
         if scope["type"] == "http" and scope["method"] not in ("GET", "HEAD"):
             return 405, "this server is only read"

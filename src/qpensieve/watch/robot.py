@@ -203,7 +203,7 @@ class Robot:
         self._is_mixed |= (touched or bool(command.push)) and self.world.elapsed > 0
         if (self.controls.seed, self.controls.at) != (before.seed, before.at):
             self._say_ready()
-        self._restart(command, before)
+        self._restart(command)
         if (self.controls.paused, self.controls.speed) != (before.paused, before.speed) or command.step:
             self.clock.set(self.t, self.controls.speed)
         self._say_state()
@@ -219,14 +219,13 @@ class Robot:
         except (CheckpointError, ValueError) as error:
             self._tell({"event": "refused", "side": self._side, "seq": command.seq, "reason": str(error)})
 
-    def _restart(self, command: Command, before: Controls) -> None:
-        """Begin another episode, where a message asks for one."""
-        is_other_seed = self.controls.seed != before.seed
-        if command.reset is None and not is_other_seed:
+    def _restart(self, command: Command) -> None:
+        """Begin another episode, where a message asks for one; a seed begins with its first."""
+        if command.reset is None and command.seed is None:
             return
         if self.world.elapsed and not self.world.is_over:
             self.finish("reset")
-        self.begin(0 if is_other_seed else self.episode + (command.reset == "next"))
+        self.begin(0 if command.seed is not None else self.episode + (command.reset == "next"))
 
     def _send(self, t: float, payload: bytes, flag: Flag) -> None:
         acted, world, self._shown = self._acted, self.world, (t, payload)

@@ -7,7 +7,6 @@ page's files, which were listed when the server started.
 import asyncio
 import contextlib
 import json
-import secrets
 import socket
 import threading
 from collections.abc import Iterator, Sequence
@@ -25,7 +24,6 @@ from qpensieve.watch.connection import TOO_LONG, TOO_MANY, Connection, Outbox
 from qpensieve.watch.guard import HOST, Guard
 from qpensieve.watch.runs import WatchedRun
 
-TOKEN_BYTES = 24
 MOST_CLIENTS = 8
 """Pages that may be open at a time."""
 FOLLOW_SECONDS = 2.0
@@ -146,6 +144,7 @@ def bind(port: int) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((HOST, port))
+        listener.listen()  # who opens the page before the server runs waits for it
     except OSError:
         listener.close()
         raise
@@ -163,14 +162,14 @@ class Server:
 
     def __init__(self, runs: Sequence[WatchedRun], version: str, listener: socket.socket):
         self.port = int(listener.getsockname()[1])
-        self.token = secrets.token_urlsafe(TOKEN_BYTES)
+        self._guard = Guard(Watch(runs, version).app, self.port)
         self._listener = listener
         self.is_up = threading.Event()
         """Set when the server answers."""
-        app = Guard(Watch(runs, version).app, self.token, self.port)
         self._server = uvicorn.Server(
             uvicorn.Config(
-                app,
+                self._guard,
+                log_config=None,  # logging is set up for the whole process, or not at all
                 log_level="error",
                 access_log=False,
                 lifespan="off",
@@ -184,8 +183,16 @@ class Server:
         )
 
     @property
+    def token(self) -> str:
+        return self._guard.token
+
+    @property
     def address(self) -> str:
         return f"http://{HOST}:{self.port}/{self.token}/"
+
+    def address_for_once(self) -> str:
+        """An address that leads to the page once, within a minute."""
+        return f"http://{HOST}:{self.port}/{self._guard.ticket()}/"
 
     def run(self) -> None:
         """Serve until Ctrl-C."""

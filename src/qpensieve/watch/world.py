@@ -12,6 +12,7 @@ from jaxtyping import Float64
 
 from qpensieve.envs import LaneOptions, find_domain, make_lanes
 from qpensieve.envs.gym_lanes import GymSimulator
+from qpensieve.envs.mujoco import MujocoSimulator
 from qpensieve.envs.scenery import Pushable, Scenic, Shape
 from qpensieve.envs.simulator import EnvError
 from qpensieve.learning.streams import Purpose, derived_seed
@@ -43,8 +44,14 @@ class World:
         self.dt = 1.0 / (known.render_fps if known else self._foreign_fps())
         """Seconds of one step in real time."""
         self.can_push = isinstance(self._simulator, Pushable)
-        self._why_blank = ""
+        self.why_blank = ""
+        """Why there is no picture, where there is none."""
         self.begin(0, 0)
+
+    @property
+    def is_robot(self) -> bool:
+        """Whether it is a body of MuJoCo, seen from the side."""
+        return isinstance(self._simulator, MujocoSimulator)
 
     def begin(self, seed: int, episode: int) -> None:
         """Start an episode where evaluations start theirs: those of a seed are numbered, and every one differs."""
@@ -97,15 +104,15 @@ class World:
 
     def picture(self) -> np.ndarray | None:
         """The scene as the environment itself draws it; None where it does not, and from then on."""
-        if self._why_blank:
+        if self.why_blank:
             return None
         try:
             picture = np.asarray(self._lanes.render())
         except Exception as error:  # of someone else's code, or of a package that it needs: the robot acts all the same
-            self._why_blank = f"{self.spec.id} cannot be drawn: {error}"
+            self.why_blank = f"{self.spec.id} cannot be drawn: {error}"
             return None
         if picture.ndim != 3 or picture.shape[2] != 3 or 0 in picture.shape:
-            self._why_blank = (
+            self.why_blank = (
                 f"{self.spec.id} cannot be drawn: a picture must be [height, width, 3], got {picture.shape}"
             )
             return None
@@ -128,7 +135,7 @@ class World:
             "type": "image/jpeg",
             "width": width,
             "height": height,
-            "note": self._why_blank or None,
+            "note": self.why_blank or None,
         }
         return about | common
 

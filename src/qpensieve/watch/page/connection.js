@@ -61,8 +61,9 @@ export class Connection {
   again(reason) {
     this.socket = null;
     if (this.closing) return;
+    const sentence = /[.!?]$/.test(reason) ? reason : `${reason}.`;
     const wait = WAITS[Math.min(this.tries++, WAITS.length - 1)];
-    this.on.lost(reason, wait);
+    this.on.lost(sentence, wait);
     this.timer = setTimeout(() => this.open(), 1000 * wait);
   }
 

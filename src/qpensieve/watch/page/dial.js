@@ -12,24 +12,24 @@ export class Dial {
     onTheme(() => this.control?.paint?.());
   }
 
+  /** `evaluated`: preferences that are marked on it. The control itself stays while the objectives do: it may be in use. */
   build(objectives, evaluated) {
-    const d = objectives.length;
-    const key = JSON.stringify([objectives, evaluated.length]);
-    if (key === this.key) return;
-    this.key = key;
-    this.box.replaceChildren();
-    const make = d === 2 ? slider : d === 3 ? triangle : sliders;
-    const turned = (lam) => {
-      this.control.set(lam);
-      this.change(lam);
-    };
-    this.control = make(this.box, objectives, evaluated, turned);
-    this.control.paint?.();
-    if (this.lam?.length === d) this.control.set(this.lam);
+    if (objectives.join() !== this.names) {
+      this.names = objectives.join();
+      this.box.replaceChildren();
+      const make = { 2: slider, 3: triangle }[objectives.length] ?? sliders;
+      this.control = make(this.box, objectives, (lam) => {
+        this.control.set(lam);
+        this.change(lam);
+      });
+      this.control.paint?.();
+      this.evaluated = null;
+    }
+    if (evaluated !== this.evaluated) this.control.mark?.(evaluated);
+    this.evaluated = evaluated;
   }
 
   set(lam) {
-    this.lam = lam;
     this.control?.set(lam);
   }
 }
@@ -42,11 +42,10 @@ function readouts(objectives) {
   return { list: html("ul", { class: "shares" }, ...rows), values };
 }
 
-function slider(box, objectives, evaluated, turned) {
+function slider(box, objectives, turned) {
   const input = html("input", { type: "range", id: "dial", min: 0, max: 1, step: 0.01, "aria-label": `Preference: from ${objectives[0]} to ${objectives[1]}` });
   const { list, values } = readouts(objectives);
   const marks = svg("svg", { class: "dial-marks", "aria-hidden": "true", viewBox: "0 0 100 6", preserveAspectRatio: "none" });
-  for (const lam of evaluated) marks.append(svg("line", { x1: 100 * lam[1], x2: 100 * lam[1], y1: 0, y2: 6 }));
   const track = html("div", { class: "dial-slider" }, input, html("div", { class: "dial-marks-box" }, marks));
   box.append(list, track);
   input.addEventListener("input", () => turned([1 - Number(input.value), Number(input.value)]));
@@ -56,6 +55,9 @@ function slider(box, objectives, evaluated, turned) {
       set(input, { "aria-valuetext": spoken(objectives, lam) });
       input.style.setProperty("--thumb", colourAt(lam));
       values.forEach((output, i) => write(output, share(lam[i])));
+    },
+    mark(evaluated) {
+      marks.replaceChildren(...evaluated.map(([, x]) => svg("line", { x1: 100 * x, x2: 100 * x, y1: 0, y2: 6 })));
     },
     paint() {
       const stops = [0, 0.25, 0.5, 0.75, 1].map((x) => colourAt([1 - x, x]));
@@ -96,17 +98,14 @@ function inside(pixels) {
   return normalised(best.shares);
 }
 
-function triangle(box, objectives, evaluated, turned) {
+function triangle(box, objectives, turned) {
   let lam = [1 / 3, 1 / 3, 1 / 3];
   const { list, values } = readouts(objectives);
   const colours = html("canvas", { width: WIDTH, height: HEIGHT, "aria-hidden": "true" });
   const handle = svg("circle", { class: "handle", id: "dial", r: 11, tabindex: 0, role: "slider", "aria-label": `Preference among ${objectives.join(", ")}`, "aria-valuemin": 0, "aria-valuemax": 100 });
-  const dots = evaluated.map((point) => {
-    const [x, y] = toPixels(point);
-    return svg("circle", { class: "evaluated", cx: x, cy: y, r: 1.6 });
-  });
+  const dots = svg("g", { "aria-hidden": "true" });
   const outline = svg("polygon", { class: "outline", points: CORNERS.map((c) => c.join(",")).join(" ") });
-  const picture = svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}` }, outline, ...dots, handle);
+  const picture = svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}` }, outline, dots, handle);
   const plate = html("div", { class: "dial-triangle" }, colours, picture);
   const names = objectives.map((name, i) => html("span", { class: `corner corner-${i}` }, name));
   box.append(list, html("div", { class: "dial-plate" }, ...names, plate));
@@ -139,6 +138,9 @@ function triangle(box, objectives, evaluated, turned) {
       handle.style.fill = colourAt(lam);
       values.forEach((output, i) => write(output, share(lam[i])));
     },
+    mark(evaluated) {
+      dots.replaceChildren(...evaluated.map(toPixels).map(([x, y]) => svg("circle", { class: "evaluated", cx: x, cy: y, r: 1.6 })));
+    },
     paint: () => paintTriangle(colours),
   };
 }
@@ -157,7 +159,7 @@ function paintTriangle(canvas) {
   context.putImageData(picture, 0, 0);
 }
 
-function sliders(box, objectives, evaluated, turned) {
+function sliders(box, objectives, turned) {
   let lam = objectives.map(() => 1 / objectives.length);
   // What the others' proportions were when this slider began to move: drawn to 1 and back, they are as they were.
   let base = { index: -1, lam };

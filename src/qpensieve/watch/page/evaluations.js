@@ -22,15 +22,19 @@ export function frontOf(run, seed, at, archive) {
     const why = run.kind === "run" ? "Nothing was evaluated yet: the front is empty." : "A saved agent has no evaluations: the front is empty.";
     return { objectives, labels, exact, archive, preferences: [], returns: [], note: why };
   }
-  const returns = evaluation.returns[Math.max(0, run.seeds.indexOf(seed))];
-  const preferences = run.preferences[evaluation.table];
+  // A return that is no number came as null: there is no place for it in the plot.
+  const reached = evaluation.returns[Math.max(0, run.seeds.indexOf(seed))];
+  const known = (_, p) => reached[p].every(Number.isFinite);
+  const returns = reached.filter(known);
+  const preferences = run.preferences[evaluation.table].filter(known);
   const many = evaluation.episodes === 1 ? "1 episode" : `${evaluation.episodes} episodes`;
   const marks = [exact ? "◇ the exact front" : "", archive ? "□ the archive" : ""].filter(Boolean).map((words) => ` ${words}.`);
   const note = `${preferences.length} preferences evaluated at step ${stepsText(evaluation.step)}, ${many} each; a click takes one.${marks.join("")}`;
   return { objectives, labels, exact, archive, preferences, returns, note };
 }
 
-/** What the evaluation promises for a preference: the return of the nearest evaluated one. */
-export function expectedAt(front, lam) {
-  return front.returns[nearest(front.preferences, lam)] ?? null;
+/** What the evaluation promises for a preference: the return of the nearest evaluated one, and which that is. */
+export function expectedAt({ preferences, returns }, lam) {
+  const nearby = nearest(preferences, lam);
+  return { nearby, expected: returns[nearby] ?? null };
 }

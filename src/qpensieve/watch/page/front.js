@@ -2,7 +2,7 @@
 
 import { html, number, set, svg, write } from "./dom.js";
 import { colourAt, onTheme } from "./palette.js";
-import { nearest, spoken } from "./preference.js";
+import { spoken } from "./preference.js";
 import { axes, onWidth, path, scale, span } from "./plot.js";
 
 const MARGIN = { left: 62, right: 14, top: 12, bottom: 40 };
@@ -207,7 +207,7 @@ export class Front {
     this.points[p].focus({ preventScroll: true });
   }
 
-  /** `marks`: for each side shown its lam, the trail of its episode and its returns so far. */
+  /** `marks`: for each side shown the trail of its episode, its returns so far and the expected ones, or null. */
   mark(marks) {
     this.marks = marks;
     if (!this.layer) return;
@@ -251,10 +251,7 @@ export class Front {
     return { group, trail, way, head, ring, promise };
   }
 
-  putMark({ trail, way, head, ring, promise }, { lam, points, returns }) {
-    const { preferences, returns: reached } = this.data;
-    const at = nearest(preferences, lam);
-    const expected = reached[at];
+  putMark({ trail, way, head, ring, promise }, { points, returns, expected, nearby }) {
     if (this.mode === "all") {
       set(promise, { d: expected ? path(this.place(expected)) : "" });
       set(trail, { d: path(this.place(returns)) });
@@ -267,7 +264,7 @@ export class Front {
     ring.style.display = way.style.display = expected ? "" : "none";
     if (!expected) return;
     const there = this.place(expected);
-    set(ring, { cx: there[0].toFixed(1), cy: there[1].toFixed(1), "data-point": at });
+    set(ring, { cx: there[0].toFixed(1), cy: there[1].toFixed(1), "data-point": nearby });
     set(way, { d: path([here, there]) });
   }
 }

@@ -25,8 +25,8 @@ class Watch {
       lost: (reason, wait) => this.lost(reason, wait),
     });
     this.controls = new Controls((message) => this.sides.ask(message), {
-      equal: () => this.prefer(equal(this.front.data.objectives.length)),
-      corner: (i) => i < this.front.data.objectives.length && this.prefer(corner(this.front.data.objectives.length, i)),
+      equal: () => this.table && this.prefer(equal(this.table.objectives.length)),
+      corner: (i) => i < this.table?.objectives.length && this.prefer(corner(this.table.objectives.length, i)),
       sweep: () => this.walk(),
       compare: () => this.sides.toggle(),
     });
@@ -91,7 +91,8 @@ class Watch {
     const key = [run.name, state.seed, state.at, run.evaluations.length, Boolean(side.archive)].join();
     if (key !== this.frontKey || run !== this.frontRun) {
       [this.frontKey, this.frontRun] = [key, run];
-      this.front.show(frontOf(run, state.seed, state.at, side.archive));
+      this.table = frontOf(run, state.seed, state.at, side.archive);
+      this.front.show(this.table);
     }
     this.dial.build(objectives, this.front.data.preferences);
     this.dial.set(side.lam);
@@ -120,13 +121,15 @@ class Watch {
 
   /** Goes from corner to corner of the simplex by itself, or stops. */
   walk(go = !this.walking) {
+    go &&= Boolean(this.sides.current?.lam);
     this.walking = go && { at: 0, sent: 0, from: this.sides.current.lam };
-    byId("sweep").setAttribute("aria-pressed", String(Boolean(go)));
+    byId("sweep").setAttribute("aria-pressed", String(go));
   }
 
   stroll(now, seconds) {
     const walking = this.walking;
     const d = walking.from.length;
+    if (this.sides.current.lam?.length !== d) return this.walk(false);
     walking.at += seconds / WALK_SECONDS;
     if (now - walking.sent < WALK_PERIOD) return;
     walking.sent = now;
@@ -161,15 +164,15 @@ class Watch {
 
   /** What grows with the episode: a few times a second is enough for the eye, and spares the page's layout. */
   panels() {
-    const data = this.front.data;
-    if (this.sides.current?.lam?.length !== data?.objectives.length) return;
+    const { table } = this;
+    if (this.sides.current?.lam?.length !== table?.objectives.length) return;
     const marks = this.sides.alike().map(({ stage, lam }) => {
-      const zero = data.objectives.map(() => 0);
-      return { lam, returns: stage.latest?.returns ?? zero, points: stage.trail.points, expected: expectedAt(data, lam) };
+      const zero = table.objectives.map(() => 0);
+      return { returns: stage.latest?.returns ?? zero, points: stage.trail.points, ...expectedAt(table, lam) };
     });
     if (!marks.length) return;
     this.front.mark(marks);
-    this.bars.show(marks, (o) => data.returns.map((point) => point[o]));
+    this.bars.show(marks, (o) => table.returns.map((point) => point[o]));
     this.serving(this.sides.current);
   }
 

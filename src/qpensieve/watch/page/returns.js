@@ -23,7 +23,7 @@ export class Bars {
     const lanes = Array.from({ length: sides }, (_, side) => {
       const fill = html("span", { class: "fill" });
       const tick = html("span", { class: "tick" });
-      const value = html("output", { class: "value" });
+      const value = html("span", { class: "value" });
       const promised = html("span", { class: "promised" });
       const track = html("span", { class: "track", "aria-hidden": "true" }, fill, tick);
       const badge = sides > 1 ? [html("span", { class: `badge side-${side}` }, "AB"[side])] : [];

@@ -25,7 +25,10 @@ export class Timeline {
   /** `frame`: t (seconds of the episode), payload, seq, paused, first; `now` in seconds. */
   push(frame, now, speed) {
     const last = this.frames.at(-1);
-    if (frame.first || (last && (frame.t < last.t || frame.episode !== last.episode))) this.frames = [];
+    // What came before another episode, another speed or a pause says nothing about when the next one should be shown.
+    const anew = frame.first || speed !== this.speed || (last?.paused && !frame.paused);
+    if (anew || (last && (frame.t < last.t || frame.episode !== last.episode))) this.frames = [];
+    this.speed = speed;
     const previous = this.frames.at(-1);
     frame.gap = previous ? (frame.t - previous.t) / speed : 0;
     frame.late = now - frame.t / speed;
@@ -72,9 +75,10 @@ export class Timeline {
   }
 
   interpolate(now, speed, gap) {
-    const lateness = this.frames.slice(-30).map((frame) => frame.late);
-    const earliest = Math.min(...lateness);
-    const wanted = Math.min(Math.max(...lateness), earliest + MOST_WAIT) + gap;
+    // Most frames are there in time; to wait for the few late ones would make all of them late.
+    const lateness = this.frames.slice(-30).map((frame) => frame.late).sort((a, b) => a - b);
+    const usual = lateness[Math.floor(0.75 * (lateness.length - 1))];
+    const wanted = Math.min(usual, lateness[0] + MOST_WAIT) + gap;
     const jump = this.offset === null || Math.abs(wanted - this.offset) > 0.25;
     this.offset = jump ? wanted : this.offset + 0.06 * (wanted - this.offset);
     const t = speed * (now - this.offset);

@@ -1,0 +1,102 @@
+"""A film as a file: GIF through Pillow, MP4 through imageio-ffmpeg. It is there whole or not at all."""
+
+import importlib
+import io
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from qpensieve.console import Outlook, Progress
+from qpensieve.records.atomic import TEMPORARY, write_file
+from qpensieve.watch import film
+from qpensieve.watch.film import Script
+
+NUM_COLOURS = 96
+"""Of a GIF; more make it larger and no better."""
+DRAWING = "drawing"
+"""What the progress line says."""
+ENDINGS = (".gif", ".mp4")
+
+
+def check_target(path: Path) -> None:
+    """Refuse a file that could not be written, before anything is played.
+
+    Raises:
+        ValueError: It has another ending, or MP4 needs a package that is not there.
+        OSError: Its folder is not there, or it is one.
+    """
+    if path.suffix.lower() not in ENDINGS:
+        raise ValueError(f"out must end in .gif or .mp4, got {path}")
+    if path.is_dir():
+        raise IsADirectoryError(f"out must be a file, but {path} is a folder")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"the folder of {path} is not there: make it first, or choose another")
+    if path.suffix.lower() == ".mp4":
+        _ffmpeg()
+
+
+def write(script: Script, path: Path, quiet: bool = False) -> Path:
+    """Play, draw and write a film; returns the file.
+
+    Raises:
+        EnvError: The environment fails, or cannot be drawn.
+    """
+    num = film.count(script)
+    progress = Progress(num, 0, quiet=quiet, outlook=Outlook(unit="frames"))
+    try:
+        progress.enter(DRAWING)
+        frames = _told(film.play(script), progress)
+        if path.suffix.lower() == ".mp4":
+            _write_mp4(path, frames, script.fps)
+        else:
+            _write_gif(path, frames, script, film.colours(script, num))
+        progress.show(num, force=True)
+    finally:
+        progress.end()
+    return path
+
+
+def _told(frames: Iterator[Image.Image | None], progress: Progress) -> Iterator[Image.Image]:
+    for number, frame in enumerate(frames, start=1):
+        assert frame is not None
+        yield frame
+        progress.show(number)
+
+
+def _write_gif(path: Path, frames: Iterator[Image.Image], script: Script, sheet: Image.Image) -> None:
+    palette = sheet.quantize(NUM_COLOURS, dither=Image.Dither.NONE)
+    few = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames]
+    file = io.BytesIO()
+    # A GIF counts in hundredths of a second.
+    duration = max(2, round(100 / script.fps)) * 10
+    few[0].save(file, "GIF", save_all=True, append_images=few[1:], duration=duration, loop=0, optimize=False)
+    write_file(path, lambda stream: stream.write(file.getbuffer()))
+
+
+def _write_mp4(path: Path, frames: Iterator[Image.Image], fps: float) -> None:
+    ffmpeg, first = _ffmpeg(), next(frames)
+    size = first.width - first.width % 2, first.height - first.height % 2  # the format has no odd sizes
+    # ffmpeg reads the kind of a file from its ending, so the temporary name keeps it.
+    temporary = path.with_name(f"{TEMPORARY}{os.getpid()}-{path.name}")
+    try:
+        sink = ffmpeg.write_frames(str(temporary), size, fps=fps, macro_block_size=2, ffmpeg_log_level="error")
+        sink.send(None)
+        try:
+            for frame in (first, *frames):
+                sink.send(np.ascontiguousarray(np.asarray(frame)[: size[1], : size[0]]))
+        finally:
+            sink.close()
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _ffmpeg() -> Any:
+    try:
+        return importlib.import_module("imageio_ffmpeg")
+    except ImportError as error:
+        raise ImportError("MP4 files need imageio-ffmpeg: pip install 'qpensieve[mp4]', or write a .gif") from error

@@ -1,0 +1,121 @@
+"""The command `watch`: what it prints, what it opens, what it refuses, and how it ends."""
+
+import contextlib
+import importlib.util
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
+
+from qpensieve import cli
+from qpensieve.records import folder
+from qpensieve.watch import commands
+from qpensieve.watch.server import Server, bind
+
+MAIN = "import sys; sys.argv[0] = 'qpensieve'; from qpensieve.start import main; main()"
+
+
+def fail(capsys: pytest.CaptureFixture[str], *words: object) -> str:
+    with pytest.raises(SystemExit) as exit_:
+        cli.main([*map(str, words)])
+    assert exit_.value.code == 1
+    return capsys.readouterr().err
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Addresses that the browser was opened with; the server itself ends as soon as that is done."""
+    found: list[str] = []
+    done = threading.Event()
+
+    def run(server: Server) -> None:
+        server.is_up.set()
+        done.wait(5)
+
+    monkeypatch.setattr(Server, "run", run)
+    monkeypatch.setattr("webbrowser.open", lambda address: (found.append(address), done.set()))
+    monkeypatch.setenv("DISPLAY", ":0")
+    monkeypatch.setattr(commands, "PORT", 0)
+    return found
+
+
+def test_the_address_is_printed_and_opened_by_a_ticket(opened: list[str], hopper: Path, capsys):
+    cli.main(["watch", str(hopper)])
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == f"{hopper}: Hopper2d, mosac, step 2,000"
+    assert said[1].startswith("http://127.0.0.1:")
+    assert len(opened) == 1
+    assert opened[0].rsplit("/", 2)[0] == said[1].rsplit("/", 2)[0]
+    assert opened[0] != said[1]
+
+
+def test_without_a_screen_no_browser_takes_over_the_terminal(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sys, "platform", "linux")
+    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    assert not commands.can_open()
+    monkeypatch.setenv("WAYLAND_DISPLAY", "wayland-0")
+    assert commands.can_open()
+
+
+def test_a_port_that_is_taken_is_named(hopper: Path, capsys):
+    with contextlib.closing(bind(0)) as listener:
+        listener.listen()
+        port = listener.getsockname()[1]
+        said = fail(capsys, "watch", hopper, "--port", port, "--no-browser")
+    assert f"port {port} of 127.0.0.1 is in use: choose another, or --port 0 for any that is free" in said
+    assert "port must be from 0 to 65535, got 70000" in fail(capsys, "watch", hopper, "--port", 70000)
+
+
+def test_a_usual_port_that_is_taken_gives_way(opened: list[str], hopper: Path, capsys, monkeypatch: pytest.MonkeyPatch):
+    with contextlib.closing(bind(0)) as listener:
+        listener.listen()
+        port = listener.getsockname()[1]
+        monkeypatch.setattr(commands, "PORT", port)
+        cli.main(["watch", str(hopper)])
+    assert f":{port}/" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("command", "module", "package"), [("watch", "uvicorn", "uvicorn"), ("video", "PIL", "pillow")]
+)
+def test_a_missing_extra_is_named(command: str, module: str, package: str, hopper: Path, capsys, monkeypatch):  # noqa: PLR0913
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == module else found(name))
+    said = fail(capsys, command, hopper)
+    assert f"qpensieve {command} needs {package}: pip install 'qpensieve[watch]'" in said
+
+
+@pytest.mark.parametrize("command", ["watch", "video"])
+def test_a_folder_that_would_import_code_asks_for_trust(command: str, hopper: Path, tmp_path: Path, capsys):
+    content = (hopper / folder.CONFIG).read_text().replace('"Hopper2d"', '"unknown_module:Env"')
+    (tmp_path / folder.CONFIG).write_text(content)
+    assert "would import the Python module 'unknown_module'" in fail(capsys, command, tmp_path)
+
+
+def test_ctrl_c_ends_it_quietly_with_a_page_open(hopper: Path):
+    words = [sys.executable, "-c", MAIN, "watch", str(hopper), "--no-browser", "--port", "0"]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    try:
+        _, address, _ = (process.stdout.readline().strip() for _ in range(3))
+        origin = address.rsplit("/", 2)[0]
+        with connect(address.replace("http:", "ws:") + "live", origin=origin) as socket:  # pyright: ignore
+            socket.recv(10)
+            process.send_signal(signal.SIGINT)
+            with contextlib.suppress(ConnectionClosed):
+                while True:
+                    socket.recv(10)
+        assert process.wait(20) == 0
+        assert process.stderr.read() == ""
+    finally:
+        process.kill()
+        process.stdout.close()
+        process.stderr.close()
+        process.wait()
