@@ -304,6 +304,17 @@ def test_observations_in_units_of_their_spread_are_learned_from_as_if_they_were_
     assert float(unscaled["loss_a"]) != pytest.approx(float(told["loss_a"]), rel=0.1)
 
 
+def test_agents_in_a_stack_act_each_by_its_own_scale():
+    """The loop asks for the actors of all agents at once."""
+    cfg = replace(CFG, scale_obs=True)
+    made = envelope.make(cfg, SPEC)
+    agents = [envelope.init(cfg, SPEC, jax.random.key(seed)) for seed in range(2)]
+    agents = [replace(agent, scale=scales.see(scales.start_scale(3), _batch(i).s)) for i, agent in enumerate(agents)]
+    stacked = made.actor(jax.tree.map(lambda *leaves: jnp.stack(leaves), *agents))
+    alone = [made.actor(agent) for agent in agents]
+    assert_trees_close(stacked, jax.tree.map(lambda *leaves: jnp.stack(leaves), *alone), 1e-5)
+
+
 def test_the_scale_is_that_of_all_batches_seen():
     batches = [np.asarray(_batch(seed).s) * (seed + 1) for seed in range(3)]
     scale = scales.start_scale(3)

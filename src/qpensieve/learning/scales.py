@@ -22,7 +22,7 @@ class Scale(eqx.Module):
     count: Float[Array, ""]
 
     @property
-    def spread(self) -> Float[Array, " obs"]:
+    def spread(self) -> Float[Array, "*agents obs"]:
         """Standard deviation."""
         variance = self.square - jnp.square(self.mean)
         return jnp.maximum(jnp.sqrt(jnp.maximum(variance, 0.0)), LEAST_SPREAD)
@@ -42,11 +42,12 @@ def see(scale: Scale, s: Float[Array, "b obs"]) -> Scale:
 
 
 def folded(scale: Scale | None, net: QHead) -> QHead:
-    """The network of plain observations that equals `net` of those in units of the scale."""
+    """The network of plain observations that equals `net` of those in units of the scale; also of stacked agents."""
     if scale is None:
         return net
-    first, size = net.layers[0], scale.mean.shape[0]
-    of_obs = first.weight[:size] / scale.spread[:, None]
-    weight = jnp.concatenate([of_obs, first.weight[size:]])
+    first, size = net.layers[0], scale.mean.shape[-1]
+    of_obs = first.weight[..., :size, :] / scale.spread[..., None]
+    weight = jnp.concatenate([of_obs, first.weight[..., size:, :]], axis=-2)
+    bias = first.bias - jnp.einsum("...i,...io->...o", scale.mean, of_obs)
     where = lambda net: (net.layers[0].weight, net.layers[0].bias)
-    return eqx.tree_at(where, net, (weight, first.bias - scale.mean @ of_obs))
+    return eqx.tree_at(where, net, (weight, bias))
