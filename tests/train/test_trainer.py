@@ -205,7 +205,8 @@ def test_a_log_is_the_mean_over_its_blocks_and_empty_before_learning():
         logs.append(blockwise.take_log())
     trainer.drain()
     for name, value in trainer.take_log().items():
-        np.testing.assert_allclose(value, np.mean([log[name] for log in logs], axis=0), rtol=1e-6)
+        over = np.max if name.endswith("_max") else np.mean
+        np.testing.assert_allclose(value, over([log[name] for log in logs], axis=0), rtol=1e-6)
     assert trainer.take_log() == {}
 
 
