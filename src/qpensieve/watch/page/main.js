@@ -15,13 +15,17 @@ const PANEL_SECONDS = 0.1;
 const WALK_SECONDS = 6;
 const WALK_PERIOD = 0.05;
 const KEPT_DELAYS = 1000;
+const STILL_MS = 100;
 
 class Watch {
   constructor() {
     this.connection = new Connection({
       opened: (about) => this.opened(about),
       event: (event) => this.event(event),
-      frame: (buffer) => this.sides.receive(buffer, performance.now() / 1000),
+      frame: (buffer) => {
+        this.sides.receive(buffer, performance.now() / 1000);
+        this.wake();
+      },
       lost: (reason, wait) => this.lost(reason, wait),
     });
     this.controls = new Controls((message) => this.sides.ask(message), {
@@ -51,6 +55,7 @@ class Watch {
   start() {
     this.connection.open();
     requestAnimationFrame((now) => this.picture(now));
+    for (const name of ["pointermove", "keydown", "wheel"]) window.addEventListener(name, () => this.wake(), { passive: true });
     window.addEventListener("pagehide", () => this.connection.close());
     window.addEventListener("pageshow", (event) => event.persisted && this.connection.open());
     document.addEventListener("visibilitychange", () => this.sides.rest(document.hidden));
@@ -152,13 +157,34 @@ class Watch {
     this.prefer(mixOf(start, corner(d, leg % d), walking.at - leg), false);
   }
 
+  /** The next picture: at once, or, where nothing moves, after a while; then browser and graphics card can rest. */
+  schedule(isStill) {
+    const draw = () => {
+      this.sleeping = null;
+      requestAnimationFrame((now) => this.picture(now));
+    };
+    if (isStill) this.sleeping = setTimeout(draw, STILL_MS);
+    else draw();
+  }
+
+  wake() {
+    if (!this.sleeping) return;
+    clearTimeout(this.sleeping);
+    this.schedule(false);
+  }
+
   picture(milliseconds) {
-    requestAnimationFrame((next) => this.picture(next));
     const now = performance.now() / 1000;
     const seconds = Math.min(0.1, Math.max(0, (milliseconds - this.last) / 1000));
     this.last = milliseconds;
-    if (this.walking) this.stroll(now, seconds);
-    for (const side of this.sides.open) this.seen(side.number, side.stage.draw(now, seconds, side.state?.speed ?? 1));
+    const { open } = this.sides;
+    try {
+      if (this.walking) this.stroll(now, seconds);
+      for (const side of open) this.seen(side.number, side.stage.draw(now, seconds, side.state?.speed ?? 1));
+    } finally {
+      // Whatever was wrong with this picture, there is a next one.
+      this.schedule(!this.walking && open.length > 0 && open.every(({ stage }) => stage.isStill));
+    }
     this.pictures++;
     if (now - this.panelsAt < PANEL_SECONDS) return;
     this.panelsAt = now;

@@ -33,6 +33,8 @@ export class Stage {
     this.message = html("p", { class: "stage-message", hidden: true });
     this.trail = new Trail();
     this.latest = null;
+    /** Whether the last picture was the same as the one before. */
+    this.isStill = false;
   }
 
   /** Shows another run: its own canvas, because a canvas is 2D or 3D for life. */
@@ -150,9 +152,9 @@ export class Stage {
     // Where nothing moves, nothing is drawn: a paused page costs nothing.
     const { canvas, latest } = this;
     const view = [theme(), canvas.clientWidth, canvas.clientHeight, window.devicePixelRatio, this.scene.camera?.key].join();
-    const same = latest.paused && this.drawn?.frame === latest && this.drawn.view === view;
+    this.isStill = latest.paused && this.drawn?.frame === latest && this.drawn.view === view;
     this.drawn = { frame: latest, view };
-    if (!same) this.scene.draw(payload, seconds, theme());
+    if (!this.isStill) this.scene.draw(payload, seconds, theme());
     return this.timeline.seq;
   }
 
