@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from qpensieve.algos import envelope
+from qpensieve.learning import scales
 from qpensieve.learning.sampling import sample_preferences
 from qpensieve.preferences import spaced_grid
 from qpensieve.theory import treasure
@@ -277,6 +278,53 @@ def test_the_learning_rate_falls_on_a_line_to_its_end():
         move, state = optimizer.update(jnp.full(2, 0.5), state)
         moves.append(-float(jnp.asarray(move)[0]))
     np.testing.assert_allclose(moves, [0.3, 0.25, 0.2, 0.15, 0.1, 0.1], rtol=1e-4)
+
+
+def test_observations_in_units_of_their_spread_are_learned_from_as_if_they_were_given_so():
+    """One update with the scale of its batch equals a plain one on observations that were scaled by hand."""
+    cfg = replace(CFG, scale_obs=True, twin=True)
+    first = envelope.init(cfg, SPEC, jax.random.key(1))
+    batch = _batch(0)
+    batch = replace(batch, s=5.0 + 3.0 * batch.s, s_next=5.0 + 3.0 * batch.s_next)
+    after, info, _ = _step(cfg)(first, batch, _hints(), jax.random.key(2))
+    mean, spread = np.mean(batch.s, axis=0), np.std(batch.s, axis=0)
+    scaled = replace(batch, s=(batch.s - mean[None]) / spread[None], s_next=(batch.s_next - mean[None]) / spread[None])
+    plain = replace(first, scale=None)
+    expected, told, _ = _step(replace(CFG, twin=True))(plain, scaled, _hints(), jax.random.key(2))
+    assert {name: float(value) for name, value in info.items()} == pytest.approx(
+        {name: float(value) for name, value in told.items()}, rel=1e-3
+    )
+    assert_trees_close(
+        replace(after, scale=None, optimizer=(), twin=None), replace(expected, optimizer=(), twin=None), 1e-3
+    )
+    s, lam = batch.s[2], jnp.asarray(_prefs(1, 1, 3)[0])
+    acting = envelope.make(cfg, SPEC).actor(after)
+    np.testing.assert_allclose(acting(s, lam), after.net(scaled.s[2], lam), rtol=1e-3, atol=1e-4)
+    unscaled = _step(replace(CFG, twin=True))(plain, batch, _hints(), jax.random.key(2))[1]
+    assert float(unscaled["loss_a"]) != pytest.approx(float(told["loss_a"]), rel=0.1)
+
+
+def test_agents_in_a_stack_act_each_by_its_own_scale():
+    """The loop asks for the actors of all agents at once."""
+    cfg = replace(CFG, scale_obs=True)
+    made = envelope.make(cfg, SPEC)
+    agents = [envelope.init(cfg, SPEC, jax.random.key(seed)) for seed in range(2)]
+    agents = [replace(agent, scale=scales.see(scales.start_scale(3), _batch(i).s)) for i, agent in enumerate(agents)]
+    stacked = made.actor(jax.tree.map(lambda *leaves: jnp.stack(leaves), *agents))
+    alone = [made.actor(agent) for agent in agents]
+    assert_trees_close(stacked, jax.tree.map(lambda *leaves: jnp.stack(leaves), *alone), 1e-5)
+
+
+def test_the_scale_is_that_of_all_batches_seen():
+    batches = [np.asarray(_batch(seed).s) * (seed + 1) for seed in range(3)]
+    scale = scales.start_scale(3)
+    np.testing.assert_array_equal(scale.spread, np.ones(3))
+    for batch in batches:
+        scale = scales.see(scale, jnp.asarray(batch))
+    np.testing.assert_allclose(scale.mean, np.concatenate(batches).mean(axis=0), rtol=1e-5)
+    np.testing.assert_allclose(scale.spread, np.concatenate(batches).std(axis=0), rtol=1e-5)
+    still = scales.see(scales.start_scale(1), jnp.full((4, 1), 7.0))
+    np.testing.assert_allclose(still.spread, [scales.LEAST_SPREAD])
 
 
 def test_the_gap_is_what_the_best_action_is_better_by_than_the_one_taken():

@@ -96,6 +96,30 @@ def test_every_method_with_continuous_actions_takes_it(algo: str):
     assert config.exploration == Exploration("pink", "ar1", 0.9)
 
 
+def test_envelope_with_all_that_holds_values_down_trains_acts_and_resumes():
+    together = {"twin": True, "tau": 0.1, "acts_with": "target", "scale_obs": True, "learning_rate_end": 1e-4}
+    small = {"bins": 3, "width_factors": (2, 2), "num_preferences": 3, "num_candidates": 2, "anneal_steps": 600}
+    run = {name: TINY[name] for name in RUN if name != "hidden"} | {"seeds": 2, "replay_capacity": 600}
+    config = override(default_config("DST2d", "envelope"), run | small | together)
+    trainer, other = Trainer(config), Trainer(config)
+    advance_to(trainer, 160)
+    other.restore(trainer.arrays(), *trainer.replay_rows())
+    advance_to(trainer, 200)
+    advance_to(other, 200)
+    assert_same_state(other, trainer)
+    rng = np.random.default_rng(0)
+    obs, lam = rng.uniform(0, 11, (2, 9, 2)).astype(np.float32), rng.dirichlet([1, 1], (2, 9)).astype(np.float32)
+    on_host = np.stack(
+        [
+            trainer.predictor()
+            .acting.policy(trainer.newest_flat()[i : i + 1])
+            .exploit(obs[i : i + 1], lam[i : i + 1])[0]
+            for i in range(2)
+        ]
+    )
+    np.testing.assert_array_equal(trainer.act(obs, lam), on_host)
+
+
 def share_that_finds(treasure: float, colour: Colour, num_seeds: int, steps: int = 10_000) -> tuple[float, float]:
     """Share of random phases on DST2d that see a treasure, and how often they do in the mean; nothing is learned."""
     lanes = make_lanes("DST2d", num_seeds, list(range(num_seeds)), LaneOptions(num_threads=1))

@@ -24,6 +24,7 @@ from qpensieve.learning.acting import Greedy, greedy_acting, num_parameters
 from qpensieve.learning.losses import gradient_step, polyak, scalarize, start_optimizer, whole_vector_of_smaller
 from qpensieve.learning.nets import QHead
 from qpensieve.learning.sampling import sample_preferences
+from qpensieve.learning.scales import Scale, folded, see, start_scale
 from qpensieve.preferences import Sampler
 from qpensieve.settings import FINITE, NOT_NEGATIVE, OPEN_SHARE, STEP_SHARE, RunSettings, above, at_least, from_to
 from qpensieve.types import ActionValues, Algorithm, EnvSpec, Hints, Info, PrioritizedLearning, Transition
@@ -83,6 +84,9 @@ class EnvelopeConfig:
     layer_norm: bool = True
     """Standardise the input of each hidden ReLU over the units of its layer. Not in the authors' code: without it the
     values of DST2d's 121 actions diverge (deviation D22)."""
+    scale_obs: bool = False
+    """Give observations to the network in units of their running mean and spread. As they are, with layer norm, a
+    network starts with the same values along every ray from the origin."""
     gradient_clip: Annotated[float, above(0)] = 1.0
     """Every entry of the gradient is clipped to plus or minus this."""
     sampler: Sampler = "abs-normal"
@@ -147,6 +151,7 @@ class State(eqx.Module):
     optimizer: optax.OptState
     num_updates: Int[Array, ""]
     twin: Twin | None = None
+    scale: Scale | None = None
 
 
 class Choice(eqx.Module):
@@ -209,7 +214,15 @@ def widths(cfg: EnvelopeConfig, spec: EnvSpec) -> tuple[int, ...]:
 def init(cfg: EnvelopeConfig, spec: EnvSpec, key: Key[Array, ""]) -> State:
     first = _start(cfg, spec, jax.random.clone(key))
     twin = Twin(*_start(cfg, spec, jax.random.fold_in(key, 1))) if cfg.twin else None
-    return State(*first, jnp.zeros((), jnp.int32), twin)
+    return State(*first, jnp.zeros((), jnp.int32), twin, start_scale(spec.obs_size) if cfg.scale_obs else None)
+
+
+def of_plain_observations(state: State) -> State:
+    """The state with networks that take observations as they are."""
+    fold, twin = partial(folded, state.scale), state.twin
+    if twin is not None:
+        twin = replace(twin, net=fold(twin.net), target=fold(twin.target))
+    return replace(state, net=fold(state.net), target=fold(state.target), twin=twin)
 
 
 def _start(cfg: EnvelopeConfig, spec: EnvSpec, key: Key[Array, ""]) -> tuple[QHead, QHead, optax.OptState]:
@@ -371,11 +384,12 @@ def update(
     """One gradient step on all pairs of transitions and fresh preferences; priorities stay as they were set."""
     del hints
     prefs = sample_preferences(key, cfg.num_preferences, batch.r.shape[1], cfg.sampler)
-    y, choice = bellman_target(cfg, state, batch, prefs)
+    scale = None if state.scale is None else see(state.scale, batch.s)
+    y, choice = bellman_target(cfg, of_plain_observations(replace(state, scale=scale)), batch, prefs)
     beta, num_updates = homotopy(cfg, state.num_updates), state.num_updates + 1
 
     def loss(net: QHead) -> tuple[Float[Array, ""], Info]:
-        q = taken_values(cfg, net, batch.s, prefs, batch.a[:, 0].astype(jnp.int32))
+        q = taken_values(cfg, folded(scale, net), batch.s, prefs, batch.a[:, 0].astype(jnp.int32))
         loss_a, loss_b = homotopy_loss(cfg, q, y, prefs)
         scalar = scalarize(jnp.broadcast_to(prefs[None], q.shape), q)
         info = {"loss_a": loss_a, "loss_b": loss_b, "q": jnp.mean(scalar), "q_max": jnp.max(scalar)}
@@ -389,7 +403,7 @@ def update(
     twin = None if state.twin is None else Twin(*learn(state.twin)[:3])
     is_own = choice.preference == jnp.arange(cfg.num_preferences)[None]
     info |= {"beta": beta, "own_preference_share": jnp.mean(is_own.astype(jnp.float32))}
-    return State(net, target, optimizer, num_updates, twin), info, None
+    return State(net, target, optimizer, num_updates, twin, scale), info, None
 
 
 def moved_target(cfg: EnvelopeConfig, net: QHead, target: QHead, num_updates: Int[Array, ""]) -> QHead:
@@ -408,10 +422,11 @@ def priority(
     """
     del hints
     lam = sample_preferences(key, batch.r.shape[0], batch.r.shape[1], cfg.sampler)
+    net = folded(state.scale, state.net)
 
     def error(step: Transition, lam: Float[Array, " d"]) -> Float[Array, ""]:
-        best = jnp.max(state.net(step.s_next, lam, cfg.layer_norm) @ lam)
-        taken = state.net(step.s, lam, cfg.layer_norm)[step.a[0].astype(jnp.int32)]
+        best = jnp.max(net(step.s_next, lam, cfg.layer_norm) @ lam)
+        taken = net(step.s, lam, cfg.layer_norm)[step.a[0].astype(jnp.int32)]
         return jnp.abs(scalarize(lam, step.r) + cfg.discount * (1.0 - step.terminated) * best - scalarize(lam, taken))
 
     return jax.vmap(error)(batch, lam) ** cfg.priority_exponent + MIN_PRIORITY
@@ -423,7 +438,8 @@ def epsilon(cfg: EnvelopeConfig, step: int) -> float:
 
 
 def acting_net(cfg: EnvelopeConfig, state: State) -> QHead:
-    return state.target if cfg.acts_with == "target" else state.net
+    """The network that acts; it takes observations as they are."""
+    return folded(state.scale, state.target if cfg.acts_with == "target" else state.net)
 
 
 def own_values(

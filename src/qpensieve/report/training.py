@@ -99,8 +99,9 @@ def _read_config(run: Path) -> dict[str, Any]:
         raise FileNotFoundError(f"no {CONFIG} in {run}; is it a run folder?")
     config = read_object(run / CONFIG)
     with interpreting(run / CONFIG, "a configuration"):
-        if type(config.get("seeds", 1)) is not int or not isinstance(config.get("objectives", []), list):
-            raise ValueError(f"seeds must be a whole number and objectives a list, got {config.get('seeds')!r}")
+        seeds = config.get("seeds", 1)
+        if type(seeds) is not int or seeds < 1 or not isinstance(config.get("objectives", []), list):
+            raise ValueError(f"seeds must be a whole number above 0 and objectives a list, got {seeds!r}")
     return config
 
 
@@ -109,6 +110,8 @@ def _objectives(config: dict[str, Any], rows: list[dict[str, Any]]) -> list[str]
     num = sum(name.startswith("td_error_") for name in (rows[-1] if rows else {}))
     known = find_domain(str(config.get("domain", "")))
     names = config.get("objectives", ()) if known is None else known.objectives
+    if num == 1 < len(names):
+        return ["lam · Q"]  # SAC learns nothing else
     return [str(name) for name in names] if len(names) == num else [f"objective {i + 1}" for i in range(num)]
 
 

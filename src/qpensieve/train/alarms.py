@@ -25,6 +25,8 @@ UTILITY_SHARE = 0.5
 """Share of the largest UT so far, if that is positive, below which a short evaluation is a loss."""
 MOST_SHOWN = 5
 """Alarms of a run that are shown; all are in its log."""
+WARMEST = "temperature_max"
+"""The largest temperature of all preferences, where they differ."""
 ENTROPY_BIN = "entropy_bin_"
 """What the names of entropies in bins of lam1 begin with."""
 BIN = "q_bin_"
@@ -75,6 +77,8 @@ def of_training(limits: Limits, row: Mapping[str, Any]) -> list[Alarm]:
     if limits.action_size is None or "entropy" not in row:
         return []
     entropy = np.atleast_1d(np.asarray(row["entropy"], np.float64))
+    if "helper_entropy" in row:  # the Q-Pensieve beside a hybrid SAC
+        entropy = np.minimum(entropy, np.asarray(row["helper_entropy"], np.float64))
     least = -(1.0 + ENTROPY_SLACK) * limits.action_size
     found = [Alarm("entropy", int(i), float(entropy[i]), least) for i in np.flatnonzero(entropy < least)]
     return found + _of_bins(limits.action_size, row) + _of_values(limits, row, len(entropy))
@@ -98,7 +102,8 @@ def _of_values(limits: Limits, row: Mapping[str, Any], num: int) -> list[Alarm]:
     edges = np.arange(len(bins) + 1) / len(bins)
     at_edges = edges * high + (1.0 - edges) * low
     bonus = limits.discount / (1.0 - limits.discount) * limits.action_size * math.log(2.0)
-    possible = np.maximum(at_edges[:-1], at_edges[1:]) + bonus * np.asarray(row["temperature"])[:, None]
+    alpha = np.asarray(row.get(WARMEST, row["temperature"]), np.float64)
+    possible = np.maximum(at_edges[:-1], at_edges[1:]) + bonus * alpha[:, None]
     values = np.stack([np.asarray(row[f"{BIN}{i + 1}"], np.float64) for i in range(len(bins))], axis=1)
     worst = np.argmax(values - possible, axis=1)
     return [
