@@ -71,9 +71,10 @@ class TrainArguments:
 
     config: RunConfig
     preset: presets.PresetName = "paper"
-    """Defaults of all other settings: the paper's, the paper's with guards against values that run away (robust, for
-    qpensieve and mosac), or small ones for two cores (quick). figure-a to figure-d are the paper's comparison of sac
-    and hybrid-sac: DST2d at 0.9,0.1 and 0.8,0.2, HalfCheetah2d at 0.5,0.5 and 0.6,0.4."""
+    """Defaults of all other settings: the paper's; the paper's with guards against values that run away and random
+    actions that go further (robust, for qpensieve and mosac); or small ones for two cores (quick). figure-a to figure-d
+    are the paper's comparison of sac and hybrid-sac: DST2d at 0.9,0.1 and 0.8,0.2, HalfCheetah2d at 0.5,0.5 and
+    0.6,0.4."""
     out: Path = Path("runs")
     """Folder that holds the runs."""
     name: str | None = None

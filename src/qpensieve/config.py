@@ -61,7 +61,7 @@ class RunConfig:
     noise_correlation: Annotated[float, OPEN_SHARE, NEEDS_REPLAY] = Exploration.correlation
     """Correlation of ar1 noise from one step to the next."""
     block: Annotated[int, at_least(1), NEEDS_REPLAY] = 50
-    """Off-policy methods: steps that are collected at a time, followed by as many updates; acting lags by at most two
+    """Off-policy methods: steps that are collected at a time, followed by their updates; acting lags by at most two
     blocks."""
     updates_per_step: Annotated[int, at_least(1), NEEDS_REPLAY] = 1
     """Off-policy methods that sample the replay uniformly (not cnder, envelope): gradient steps for each environment
@@ -170,10 +170,14 @@ class RunConfig:
                 if value > 1
             ]
         updates = max(self.block, 1) * max(self.updates_per_step, 1)
+        is_bounded = parts.flat(self.agent).get("bounded_targets") == "on"
+        said = f"target_steps must be 1 with bounded_targets, whose bounds are of one reward, got {self.target_steps}"
+        loose = [said] if self.target_steps > 1 and is_bounded else []
         if self.updates_per_step == 1:
-            return []
-        return [
-            f"{name} must be a multiple of block x updates_per_step ({updates}), got {value}"
+            return loose
+        return loose + [
+            f"{name} must be a multiple of block x updates_per_step ({updates}), got {value}; "
+            f"the nearest is {max(1, round(value / updates)) * updates}"
             for name, value in parts.marked(self.agent, WHOLE_BLOCKS).items()
             if value is not None and value % updates
         ]
@@ -209,6 +213,14 @@ def spec_of(config: RunConfig) -> EnvSpec:
         needed = f"{spec.num_objectives} numbers, one per objective of {spec.id} ({', '.join(spec.objectives)})"
         raise ValueError(f"reference must have {needed}, got {len(config.reference)}")
     return replace(spec, reference=config.reference)
+
+
+def completed(config: dict[str, Any]) -> dict[str, Any]:
+    """A saved configuration with the fields that have been added since, at their defaults."""
+    try:
+        return to_dict(from_dict(config))
+    except (ValueError, TypeError):  # a comparison says what is strange about it
+        return config
 
 
 def resolve(config: RunConfig) -> RunConfig:

@@ -22,7 +22,11 @@ RUN, ALGORITHM, EVALUATION, OUTPUT = "run", "algorithm", "evaluation", "output"
 GROUPS: dict[str, str] = {
     "preset": RUN,
     **dict.fromkeys(
-        ("random_steps", "random_noise", "noise", "noise_correlation", "block", "replay_capacity"), ALGORITHM
+        (
+            *("random_steps", "random_noise", "noise", "noise_correlation", "block", "replay_capacity"),
+            *("updates_per_step", "target_steps"),
+        ),
+        ALGORITHM,
     ),
     **dict.fromkeys(("eval_period", "full_eval_period", "final_evaluation", "reference"), EVALUATION),
     **dict.fromkeys(("log_period", "checkpoint_seconds", "parameters_period", "keep_replay"), OUTPUT),

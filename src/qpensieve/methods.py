@@ -35,7 +35,7 @@ class Method:
         config: Its settings, a frozen dataclass whose defaults are the paper's.
         make: (settings, environment) -> algorithm; None: a population.
         paper: Domain id -> settings that the paper changes for that domain; None: it changes none.
-        robust: Settings that the preset `robust` changes: what keeps values from running away. None: it has none.
+        robust: Settings that the preset `robust` changes: guards, and noise that finds more. None: it has none.
         quick: Settings that the preset `quick` changes, in addition to those of every method (`presets.QUICK_RUN`).
         defaults: Settings of the run that this method starts from in every preset.
         check: (settings, run) -> one sentence for each problem.

@@ -93,6 +93,7 @@ class TestShownAtOnce:
         assert message in capsys.readouterr().err
 
 
+@pytest.mark.filterwarnings("ignore:.*an episode of an evaluation did not end")  # runs of this scale cut them short
 @pytest.mark.parametrize(
     ("names", "num"), [(("table1",), 7), pytest.param((), 11, marks=pytest.mark.slow)], ids=["table1", "all"]
 )

@@ -47,6 +47,16 @@ class TestPrepare:
         with pytest.raises(ValueError, match=r"a is of a task with other settings: agent\.sac\.hidden was .*, is 8"):
             store.prepare(Task("a", tiny(hidden=8)))
 
+    def test_takes_a_folder_of_an_earlier_version_that_lacks_settings(self, store: Store):
+        task = Task("a", tiny())
+        store.prepare(task)
+        path = store.folder(task) / "task.json"
+        content = json.loads(path.read_text())
+        del content["config"]["random_noise"], content["config"]["agent"]["sac"]["bounded_targets"]
+        path.write_text(json.dumps(content))
+        store.prepare(task)
+        assert read_task(store.folder(task), trusted=False) == task
+
     def test_steps_may_grow_but_not_shrink(self, store: Store):
         store.prepare(Task("a", tiny()))
         store.prepare(Task("a", tiny(steps=700, num_threads=2)))

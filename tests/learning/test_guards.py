@@ -44,6 +44,9 @@ def test_gradients_are_shortened_to_a_multiple_of_their_median():
     gradient = {"w": jnp.array([3.0, 0.0]), "b": jnp.array(4.0)}  # of length 5
     short, state = clip.update(gradient, clip.init(gradient))
     np.testing.assert_array_equal(short["w"], gradient["w"])
+    still, same = clip.update(jax.tree.map(jnp.zeros_like, gradient), clip.init(gradient))
+    assert float(same.median) == 0.0  # nothing to learn from
+    assert float(still["b"]) == 0.0
     np.testing.assert_allclose(state.median, np.log(5.0), rtol=1e-6)
     longer = jax.tree.map(lambda leaf: 10 * leaf, gradient)
     short, state = clip.update(longer, state)

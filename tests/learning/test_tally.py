@@ -32,6 +32,17 @@ def test_a_restored_one_goes_on():
     np.testing.assert_array_equal(again.take()["loss"], tally.take()["loss"])
 
 
+def test_a_row_that_an_earlier_version_began_begins_anew():
+    tally = Tally({"loss": np.array([3.0]), "priority_max": np.array([13.0])}, 5)
+    for value in (1.0, 2.0):
+        tally.add({"loss": np.array([value]), "priority_max": np.array([value]), "entropy": np.array([value])})
+    assert {name: value.tolist() for name, value in tally.take().items()} == {
+        "loss": [1.5],
+        "priority_max": [2.0],
+        "entropy": [1.5],
+    }
+
+
 def test_of_peaks_the_largest_counts():
     tally = Tally()
     for value in (-3.0, -1.0, -2.0):

@@ -49,7 +49,7 @@ def train_rows(seeds: int) -> list[dict]:
 def make_run(folder: Path, table: Evaluations, rows: list[dict] | None = None, **config: object) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     evaluations.save(folder / EVALUATIONS, table)
-    known = {"domain": "DST2d", "algo": "qpensieve", "seeds": [0, 1, 2], "steps": 3 * STEPS, "unknown": {"a": 1}}
+    known = {"domain": "DST2d", "algo": "qpensieve", "seeds": 3, "steps": 3 * STEPS, "unknown": {"a": 1}}
     (folder / CONFIG).write_text(json.dumps(known | config))
     if rows is not None:
         (folder / METRICS).write_text("".join(json.dumps(row) + "\n" for row in rows))

@@ -24,8 +24,18 @@ def test_the_entropy_may_be_a_share_of_the_actions_size_below_its_target():
     assert alarms.of_training(Limits(6), {"entropy": np.array([-6.89, -6.91, -3.0])}) == [
         Alarm("entropy", 1, -6.91, pytest.approx(-6.9))
     ]
+    helped = {"entropy": [-6.0], "helper_entropy": [-7.0]}
+    assert alarms.of_training(Limits(6), helped) == [Alarm("entropy", 0, -7.0, pytest.approx(-6.9))]
     assert alarms.of_training(Limits(None), {"entropy": [-100.0]}) == []
     assert alarms.of_training(Limits(6), {"critic_loss": [1e9]}) == []
+
+
+def test_a_collapse_under_some_preferences_is_an_alarm_though_the_mean_is_well():
+    bins = {f"entropy_bin_{i}": [-6.0, -6.0] for i in range(1, 6)}
+    assert alarms.of_training(Limits(6), {"entropy": [-6.0, -6.0]} | bins) == []
+    hidden = bins | {"entropy_bin_4": [-11.9, -6.0], "entropy_bin_5": [-2.0, -12.1]}
+    found = alarms.of_training(Limits(6), {"entropy": [-6.0, -6.5]} | hidden)
+    assert found == [Alarm("bin", 1, -12.1, -12.0)]
 
 
 def test_values_beyond_what_a_bin_of_preferences_allows_are_an_alarm():
@@ -37,6 +47,7 @@ def test_values_beyond_what_a_bin_of_preferences_allows_are_an_alarm():
     assert found == [Alarm("value", 0, 23.8, pytest.approx(23.7))]
     warm = _row(-1.0, **high) | {"temperature": [1.0, 1.0]}  # entropy is worth something too
     assert alarms.of_training(DST, warm) == []
+    assert alarms.of_training(DST, _row(-1.0, **high) | {"temperature_max": [1.0, 1.0]}) == []
     assert alarms.of_training(Limits(2), _row(-1.0, **high)) == []
 
 

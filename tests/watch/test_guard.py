@@ -131,10 +131,11 @@ def test_a_message_over_the_limit_closes_the_socket_and_nothing_else(server: Ser
         assert other.frame()
 
 
-def test_too_many_messages_close_the_socket(server: Server):
+@pytest.mark.parametrize("kind", ["bytes", "text"])
+def test_too_many_messages_close_the_socket(server: Server, kind: str):
     def flood(mine: Page) -> None:
         for seq in range(2 * MOST_A_SECOND):
-            mine.say(speed=1, seq=seq)
+            mine.socket.send(b"" if kind == "bytes" else f'{{"seq": {seq}}}')
         mine.until(lambda got: False)
 
     with page(server) as mine, pytest.raises(ConnectionClosed) as closed:

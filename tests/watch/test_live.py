@@ -1,18 +1,26 @@
 """What a page sees of the simulation behind it."""
 
+import threading
 import time
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from websockets.exceptions import ConnectionClosed
 
 from qpensieve import config as configs
-from qpensieve.envs.episodes import MAX_EVAL_STEPS
+from qpensieve.envs.simulator import EnvError
 from qpensieve.records import folder
 from qpensieve.train.evaluate import evaluate
 from qpensieve.train.saved import SavedPolicies
+from qpensieve.watch import robot as robots
+from qpensieve.watch.runs import WatchedRun
 from qpensieve.watch.server import Server
+from qpensieve.watch.simulation import Simulation
+from qpensieve.watch.world import World
 from tests.watch.client import about, page, serving, simulations, wait_for_silence
 from tests.watch.conftest import make_run
 
@@ -117,6 +125,10 @@ def test_touching_an_episode_is_told_with_it(server: Server):
         mine.event("state", seq=3)
         assert mine.event("episode", episode=0)["is_mixed"]
         assert not mine.event("episode", episode=1)["is_mixed"]
+        mine.say(paused=True, reset="same", seq=4)
+        mine.say(w=[0.4, 0.6], at=1000, paused=False, seq=5)  # before its first step: that is no touch
+        mine.event("state", seq=5)
+        assert not mine.event("episode", w=[0.4, 0.6])["is_mixed"]
 
 
 def test_a_reset_is_the_next_start_and_same_is_this_one(server: Server):
@@ -282,7 +294,87 @@ def test_an_environment_that_does_not_draw_acts_without_pictures(tmp_path: Path)
         assert mine.frame(lambda frame: frame.steps > 0).payload == b""
 
 
-def test_the_limit_of_an_evaluation_is_longer_than_any_episode_here(hopper: Path):
-    """Otherwise returns of watched episodes would not be those of evaluations."""
-    config = configs.load(hopper / folder.CONFIG)
-    assert (configs.spec_of(config).max_steps or 0) <= MAX_EVAL_STEPS
+def test_an_episode_is_cut_where_an_evaluation_would_cut_it(tmp_path: Path):
+    run = make_run(tmp_path / "short")
+    config = replace(configs.load(run / folder.CONFIG), max_eval_steps=3)
+    configs.save(config, run / folder.CONFIG)
+    with serving(run) as server, page(server) as mine:
+        mine.say(at=1000, w=[0.7, 0.3], reset="same")
+        ended = mine.event("episode", w=[0.7, 0.3])
+    act = lambda obs, lam: SavedPolicies(run).predictor(1000).act(0, obs[0], lam[0])[None]
+    with pytest.warns(UserWarning, match="did not end within 3 steps"):
+        expected = evaluate("Hopper2d", [0], act, np.array([[0.7, 0.3]]), 1, max_steps=3)[0, 0, 0]
+    assert (ended["steps"], ended["ended"]) == (3, "truncated")
+    assert ended["returns"] == expected.tolist()
+
+
+def test_a_push_in_the_middle_of_a_step_hurts_nothing(tmp_path: Path):
+    """HalfCheetah's step has five moments; those that are still to be shown are those of before the push."""
+    with serving(make_run(tmp_path / "cheetah", "HalfCheetah2d")) as server, page(server) as mine:
+        mine.say(speed=0.05, seq=1)  # a second for each step
+        steps = mine.frame(lambda frame: frame.seq == 1 and frame.steps > 0 and not frame.flags & ANSWER).steps
+        mine.say(push=True, seq=2)
+        mine.say(speed=FAST, seq=3)
+        mine.frame(lambda frame: frame.steps > steps + 2)
+        assert not [event for event in mine.events if event["event"] == "failed"]
+
+
+def test_a_push_marks_an_episode_also_before_its_first_step(server: Server):
+    with page(server) as mine:
+        mine.say(paused=True, reset="same", seq=1)
+        mine.say(push=True, paused=False, speed=FAST, seq=2)
+        mine.event("state", seq=2)
+        assert mine.event("episode", episode=0)["is_mixed"]
+
+
+def test_an_episode_names_the_preference_that_acted(server: Server):
+    with page(server) as mine:
+        mine.say(paused=True, reset="same", seq=1)
+        mine.say(step=2, seq=2)
+        mine.frame(lambda frame: frame.seq == 2 and frame.steps == 2)
+        mine.say(w=[1, 0], seq=3)
+        mine.frame(lambda frame: frame.seq == 3 and frame.flags & ANSWER)
+        mine.say(reset=True)
+        assert mine.event("episode", ended="reset")["w"] == [0.5, 0.5]
+
+
+def test_an_environment_that_stays_broken_is_tried_once_for_each_reset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    made: list[str] = []
+
+    def broken(domain: str, most_steps: int) -> World:
+        made.append(domain)
+        raise EnvError("it is broken")
+
+    with serving(make_run(tmp_path / "broken")) as server:
+        monkeypatch.setattr(robots, "World", broken)
+        with page(server) as mine:
+            mine.event("failed")
+            mine.say(reset=True)
+            assert mine.event("failed")["reason"] == "it is broken"
+            mine.say(w=[1, 0], seq=1)
+            time.sleep(0.1)
+            assert len(made) == 2
+
+
+def test_a_simulation_that_was_closed_says_no_more(hopper: Path, monkeypatch: pytest.MonkeyPatch):
+    """Its world comes late here; what it says then would be taken for that of the run that was opened instead."""
+    said: list[Any] = []
+    may_go = threading.Event()
+    monkeypatch.setattr(robots, "World", lambda *given: (may_go.wait(10), World(*given))[1])
+    simulation = Simulation(WatchedRun(hopper), 0, 0, said.append)
+    simulation.close()
+    may_go.set()
+    simulation.join()
+    assert not simulation.is_alive
+    assert said == []
+
+
+def test_a_bug_while_sending_ends_the_page_and_says_so(server: Server, monkeypatch: pytest.MonkeyPatch, capfd):
+    monkeypatch.setattr(robots, "rounded", lambda points: [float("nan")])
+    with page(server) as mine:
+        mine.say(open=1)
+        with pytest.raises(ConnectionClosed) as closed:
+            mine.until(lambda got: False)
+    assert closed.value.rcvd is not None
+    assert closed.value.rcvd.code == 1011
+    assert "ValueError" in capfd.readouterr().err

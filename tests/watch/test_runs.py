@@ -8,7 +8,7 @@ import pytest
 
 from qpensieve import config as configs
 from qpensieve.api import Agent
-from qpensieve.records import checkpoint, folder
+from qpensieve.records import checkpoint, evaluations, folder
 from qpensieve.records.checkpoint import CheckpointError
 from qpensieve.watch import server as servers
 from qpensieve.watch.runs import WatchedRun, rounded
@@ -17,8 +17,9 @@ from tests.watch.conftest import actor, add_evaluation, make_run
 
 
 def test_what_is_said_of_a_run(hopper: Path):
-    said, version = WatchedRun(hopper).about()
-    assert version == 1
+    run = WatchedRun(hopper)
+    said = run.about()
+    assert run.version == 1
     assert said["name"] == "hopper"
     assert (said["domain"], said["algo"], said["kind"]) == ("Hopper2d", "mosac", "run")
     assert (said["seeds"], said["steps"], said["done"], said["goal"]) == ([0, 1], [1000, 2000], 2000, 10_000)
@@ -35,7 +36,7 @@ def test_what_is_said_of_a_run(hopper: Path):
 
 
 def test_the_sea_has_its_exact_front(sea: Path):
-    said, _ = WatchedRun(sea).about()
+    said = WatchedRun(sea).about()
     assert len(said["exact_front"]) > 5
     assert said["scene"]["kind"] == "plane"
     assert said["scene"]["can_push"] is False
@@ -64,20 +65,65 @@ def test_a_growing_run_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_a_run_that_has_not_grown_for_long_is_not_training(tmp_path: Path):
     run = make_run(tmp_path / "old")
     watched = WatchedRun(run)
-    assert watched.about()[0]["is_training"]
+    assert watched.about()["is_training"]
     os.utime(run / folder.METRICS, (0, 0))
-    assert not watched.about()[0]["is_training"]
+    assert not watched.about()["is_training"]
 
 
-def test_a_file_that_cannot_be_read_for_a_moment_changes_nothing(tmp_path: Path):
+@pytest.mark.parametrize("name", [folder.EVALUATIONS, folder.METRICS, folder.CONFIG])
+def test_a_file_that_cannot_be_read_for_a_moment_changes_nothing(name: str, tmp_path: Path):
     run = make_run(tmp_path / "torn")
     watched = WatchedRun(run)
-    before, version = watched.about()
-    content = (run / folder.EVALUATIONS).read_bytes()
-    (run / folder.EVALUATIONS).write_bytes(content[:50])
-    assert watched.about() == (before, version)
-    (run / folder.EVALUATIONS).write_bytes(content)
-    assert watched.about()[0]["evaluations"] == before["evaluations"]
+    before, content = watched.about(), (run / name).read_bytes()
+    (run / name).unlink()
+    if name == folder.EVALUATIONS:
+        (run / name).write_bytes(content[:50])
+    elif name == folder.METRICS:
+        (run / name).write_text('{"event": "evaluation", "step": 5, "ut_short": ["x", {}]}\n')
+    (run / folder.METRICS).touch()
+    assert watched.about() == before
+    (run / name).write_bytes(content)
+    (run / folder.METRICS).touch()
+    assert watched.about()["evaluations"] == before["evaluations"]
+
+
+def test_a_damaged_file_is_said_at_the_start(tmp_path: Path):
+    run = make_run(tmp_path / "damaged")
+    (run / folder.EVALUATIONS).write_bytes(b"nonsense")
+    with pytest.raises(ValueError, match="is damaged"):
+        WatchedRun(run)
+
+
+def test_scores_that_are_missing_are_null(tmp_path: Path):
+    run = make_run(tmp_path / "holes")
+    with (run / folder.METRICS).open("a") as file:
+        file.write('{"event": "evaluation", "step": 1500, "ut_short": [null, NaN], "hv_short": [1, 2]}\n')
+    assert WatchedRun(run).about()["curves"]["ut"] == [[1, 1], [None, None]]
+
+
+def test_evaluations_are_read_again_only_when_they_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    run = make_run(tmp_path / "large")
+    watched = WatchedRun(run)
+    loads: list[Path] = []
+    load = evaluations.load
+    monkeypatch.setattr(evaluations, "load", lambda path: (loads.append(path), load(path))[1])
+    (run / folder.METRICS).touch()
+    assert watched.told()[1] == 2
+    assert loads == []
+    add_evaluation(run, watched.config, 4000)
+    loads.clear()
+    assert len(watched.about()["evaluations"]) == 2
+    assert len(loads) == 1
+
+
+def test_parameters_that_were_written_anew_are_read_anew(tmp_path: Path):
+    run = make_run(tmp_path / "again")
+    watched = WatchedRun(run)
+    before, _ = watched.predictor(1000)
+    assert watched.predictor(1000)[0] is before
+    checkpoint.save_parameters(run, 1000, actor(watched.config, 7))
+    obs, lam = np.ones((1, 11), np.float32), np.full((1, 2), 0.5, np.float32)
+    assert (watched.predictor(1000)[0].act(0, obs, lam) != before.act(0, obs, lam)).any()
 
 
 def test_nothing_is_written_into_a_folder(tmp_path: Path):
@@ -119,4 +165,5 @@ def test_a_folder_of_runs_names_them(hopper: Path):
 
 
 def test_numbers_of_the_page_are_short_and_finite():
-    assert rounded([1 / 3, [float("nan"), float("inf")], 5.0]) == [0.3333333, [None, None], 5.0]
+    assert rounded([1 / 3, 5.0, 0.0, -123456.789, 1.5e12, 1e-9]) == [0.3333333, 5.0, 0.0, -123456.8, 1.5e12, 1e-9]
+    assert rounded([[float("nan"), 1.0], [float("inf"), None]]) == [[None, 1.0], [None, None]]

@@ -11,7 +11,7 @@ from PIL import Image, ImageDraw
 from qpensieve import cli
 from qpensieve.train.evaluate import evaluate
 from qpensieve.train.saved import SavedPolicies
-from qpensieve.watch import film
+from qpensieve.watch import film, video
 from qpensieve.watch.direct import Wish, script_of
 from tests.watch.conftest import make_run
 
@@ -104,9 +104,9 @@ def test_without_ffmpeg_one_is_told_what_to_do(sea: Path, tmp_path: Path, capsys
 class Encoder:
     """Stands for imageio-ffmpeg: writes a line for each frame."""
 
-    def __init__(self, fails_at: int = 99):
+    def __init__(self, fails_at: int = 99, lost: int = 0):
         self.frames: list[np.ndarray] = []
-        self.fails_at = fails_at
+        self.fails_at, self.lost = fails_at, lost
 
     def write_frames(self, path: str, size: tuple[int, int], **how: Any) -> Any:
         with open(path, "w") as file:
@@ -117,6 +117,9 @@ class Encoder:
                     raise OSError("the disk is full")
                 self.frames.append(frame)
                 file.write("frame\n")
+
+    def count_frames_and_secs(self, path: str) -> tuple[int, float]:
+        return len(self.frames) - self.lost, 1.0
 
 
 def test_an_mp4_gets_even_sizes_and_all_frames(sea: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -137,6 +140,29 @@ def test_a_film_that_fails_leaves_nothing(
         monkeypatch.setattr(film.Panel, "draw", lambda panel: (_ for _ in ()).throw(OSError("the disk is full")))
     assert "the disk is full" in fail(capsys, "video", sea, "--steps", "2", "--out", tmp_path / name, "--quiet")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_mp4_that_lost_frames_is_not_kept(sea: Path, empty: Path, capsys, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", Encoder(lost=1))
+    assert "2 of 3 frames arrived" in fail(capsys, "video", sea, "--steps", "2", "--out", "film.mp4", "--quiet")
+    assert list(empty.iterdir()) == []
+
+
+def test_a_gif_that_would_fill_the_memory_is_refused(sea: Path, empty: Path, capsys, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(video, "MOST_GIF_PIXELS", 1e4)
+    said = fail(capsys, "video", sea, "--steps", "2", "--quiet")
+    assert "a GIF of 3 frames of 732 x 316 would take 0.0 GB" in said
+    assert "fps must be at most 50 for a GIF, got 60" in fail(capsys, "video", sea, "--fps", "60", "--quiet")
+    assert list(empty.iterdir()) == []
+
+
+def test_a_gif_keeps_its_pace(sea: Path, empty: Path):
+    cli.main(
+        ["video", str(sea), "--preference", "1,0", "--seconds", "1", "--fps", "30", "--out", "film.gif", "--quiet"]
+    )
+    with Image.open(empty / "film.gif") as gif:
+        durations = [gif.seek(i) or gif.info["duration"] for i in range(getattr(gif, "n_frames", 1))]
+    assert sum(durations) == pytest.approx(31 / 30 * 1000, abs=10)
 
 
 def test_an_environment_without_pictures_is_named(tmp_path: Path, capsys):

@@ -52,7 +52,7 @@ class HybridConfig:
     preferences: tuple[str, ...] = ()
     """One agent is trained for each of these preferences, such as 0.9,0.1. Default: those of the paper's figure."""
     switch_after: Annotated[int, NOT_NEGATIVE] = 90_000
-    """Updates of plain SAC before the switch; with 10 000 random steps, 90 000 is environment step 100 000."""
+    """Updates of plain SAC before the switch; with 10 000 random steps and one update each, 90 000 is step 100 000."""
     noise_for: Literal["both", "helper"] = "both"
     """Whose exploration the run's `random_noise` and `noise` are for: that of both, or of the helper alone, so that the
     SAC explores with white noise, as the SAC it is compared with."""

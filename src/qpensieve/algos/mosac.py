@@ -251,7 +251,10 @@ def inspect(cfg: SacConfig, state: State, batch: Transition, key: Key[Array, ""]
     errors = twin_values(state.critic, batch.s, batch.a, lam)[0] - y
     a, logp = sample_actions(state.actor, batch.s, lam, jax.random.normal(key_now, batch.a.shape))
     value = smaller_value(state.critic, batch.s, a, lam)
-    return by_bin("entropy", -logp) | by_bin("q", value) | of_critics(gradient, errors) | saturation(a)
+    seen = by_bin("entropy", -logp) | by_bin("q", value) | of_critics(gradient, errors) | saturation(a)
+    if state.log_alpha.ndim:  # the largest of any preference is that of a single objective
+        seen["temperature_max"] = jnp.exp(state.log_alpha.max())
+    return seen
 
 
 ACTION_VALUES: ActionValues[State] = ActionValues(

@@ -113,7 +113,10 @@ class Callback:
         """A block (of pgmorl and pfa: an iteration) is done: every seed has done `step` environment steps."""
 
     def on_metrics(self, step: int, metrics: Metrics) -> Answer:
-        """A row of the training log: means, up to `step`, since the last row. It comes every `log_period` steps."""
+        """A row of the training log: means, up to `step`, since the last row. It comes every `log_period` steps.
+
+        Names that end in _max: the largest.
+        """
 
     def on_evaluation(self, step: int, evaluation: Evaluation) -> Answer:
         """The policies were evaluated: every `eval_period` steps and at the end."""
@@ -129,8 +132,10 @@ def training_metrics(means: Mapping[str, Float[np.ndarray, " rows"]], num_seeds:
         means: Name -> a value for each seed, or for each agent or member of each seed, seed by seed.
         num_seeds: How many seeds there are.
     """
-    per_seed = lambda value: np.asarray(value, np.float64).reshape(num_seeds, -1).mean(axis=1)
-    return Metrics({f"{TRAINING_GROUP}/{name}": per_seed(value) for name, value in means.items()})
+    over_agents = lambda name: np.max if name.endswith("_max") else np.mean
+    rows = lambda value: np.asarray(value, np.float64).reshape(num_seeds, -1)
+    shown = {name: over_agents(name)(rows(value), axis=1) for name, value in means.items()}
+    return Metrics({f"{TRAINING_GROUP}/{name}": value for name, value in shown.items()})
 
 
 def evaluation_metrics(scored: Mapping[str, np.ndarray], objectives: tuple[str, ...], is_full: bool) -> Metrics:

@@ -222,6 +222,7 @@ class MujocoSimulator:
                 f"{self.spec.id}: saved physics must have shape {self._state.shape}, got {state['physics'].shape}"
             )
         self._state = state["physics"].copy()
+        self._passed = self._state[:1]
         if self._forces:
             self._forces.values = state["contact_forces"].copy()
 
@@ -277,7 +278,6 @@ class MujocoSimulator:
         mujoco.mj_solveM(model, data, change, along)
         change *= PUSH_SPEED / float(along[0] @ change[0])
         self._state[0, 1 + self._nq : 1 + self._nq + self._nv] += change[0]
-        self._passed = self._state[:1]
 
     def render(self, lane: int) -> np.ndarray:
         return draw_model(self._model, self._state[lane], FULL_PHYSICS)

@@ -102,7 +102,7 @@ def run_seconds(config: RunConfig, machine: Machine = H200) -> float:
         agents = seeds * _agents(config)
         fixed, each = machine.update_us[config.algo]
         lanes = math.ceil(agents / (machine.cores - 1))
-        per_step = max(fixed + each * agents, lanes * step * 1.6)
+        per_step = max((fixed + each * agents) * config.updates_per_step, lanes * step * 1.6)
     return machine.start + (config.steps * per_step + _evaluation_us(config, machine)) / 1e6
 
 

@@ -78,7 +78,7 @@ class Store:
         if (folder / TASK).exists():
             before = read_object(folder / TASK)
             with interpreting(folder / TASK, "a task"):
-                config, then = dict(before["config"]), list(before["then"])
+                config, then = configs.completed(dict(before["config"])), list(before["then"])
             _check_same(folder, config | {"steps": _steps_of(self.run_folder(task))}, content["config"])
             content["then"] = [*task.then, *(name for name in then if name not in task.then)]
             if before == json.loads(json.dumps(content)):

@@ -58,10 +58,12 @@ def clip_by_median(most: float) -> optax.GradientTransformation:
 
     def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Lengths]:
         del params
-        log = jnp.log(jnp.maximum(optax.tree.norm(updates), 1e-12))
-        # The first gradient is the first median: it may be far from length 1.
+        length = optax.tree.norm(updates)
+        log = jnp.log(jnp.maximum(length, 1e-12))
+        # The first gradient (of any length) is the first median: it may be far from length 1.
         median = jnp.where(state.median == 0.0, log, state.median + MEDIAN_RATE * jnp.sign(log - state.median))
-        shorter = jnp.exp(jnp.minimum(0.0, median + jnp.log(most) - log))
+        median = jnp.where(length > 0, median, state.median)
+        shorter = jnp.where(length > 0, jnp.exp(jnp.minimum(0.0, median + jnp.log(most) - log)), 1.0)
         return jax.tree.map(lambda leaf: shorter * leaf, updates), Lengths(median)
 
     return optax.GradientTransformation(lambda params: Lengths(jnp.zeros(())), update)
@@ -79,10 +81,11 @@ def no_losses() -> Calm:
 
 
 def with_loss(calm: Calm, loss: Float[Array, ""]) -> Calm:
-    """After another update with this loss; the median moves by a fixed step, whatever the size of an outlier."""
+    """After another update with this loss, which the first begins with; the median moves by a fixed step."""
     log = jnp.log(jnp.maximum(loss, 1e-12))
-    recent = calm.recent + RECENT_RATE * (log - calm.recent)
-    return Calm(calm.median + MEDIAN_RATE * jnp.sign(log - calm.median), recent)
+    is_first = (calm.median == 0.0) & (calm.recent == 0.0)
+    recent = jnp.where(is_first, log, calm.recent + RECENT_RATE * (log - calm.recent))
+    return Calm(jnp.where(is_first, log, calm.median + MEDIAN_RATE * jnp.sign(log - calm.median)), recent)
 
 
 def is_calm(calm: Calm, most: float) -> Bool[Array, ""]:

@@ -19,7 +19,9 @@ class Tally:
         self.count = count
 
     def add(self, infos: Mapping[str, Float[np.ndarray, " rows"]]) -> None:
-        """Add what one block or iteration has logged."""
+        """Add what one block or iteration has logged; where that has other names than before, the row begins anew."""
+        if self.sums.keys() != infos.keys():  # the run was begun by an earlier version
+            self.sums, self.count = {}, 0
         for name, value in infos.items():
             if name.endswith(PEAK):
                 self.sums[name] = np.maximum(self.sums.get(name, value), value)

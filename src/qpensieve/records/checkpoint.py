@@ -93,7 +93,7 @@ def save(run: Path, step: int, arrays: Mapping[str, np.ndarray], meta: Mapping[s
     """
     if keep < 1:
         raise ValueError(f"keep must be 1 or more, since the checkpoint being written stays; got {keep}")
-    folder = run / CHECKPOINTS / f"step_{step:09d}"
+    folder = folder_of(run, step)
     temporary = folder.with_name(f"{TEMPORARY}{step}-{os.getpid()}")
     try:
         _clear_temporaries(folder.parent)
@@ -142,6 +142,11 @@ def load_latest(
             f"no checkpoint of {run} can be read; start a new run in another folder. " + "; ".join(problems)
         )
     return None
+
+
+def folder_of(run: Path, step: int) -> Path:
+    """Where the checkpoint of a step lies, if it is kept."""
+    return run / CHECKPOINTS / f"step_{step:09d}"
 
 
 def kept_steps(run: Path) -> list[int]:

@@ -36,6 +36,18 @@ ROUNDING = 1e-5
 
 PerSeed = Float64[np.ndarray, " seed"]
 
+ADDED: dict[str, Any] = {
+    "max_critic_gradient": None,
+    "temperature_per": "run",
+    "bounded_targets": "off",
+    "max_push_loss": None,
+    "snapshot_margin": None,
+    "over_critics": "max",
+}
+"""Settings of algorithms that runs of earlier versions lack -> what they did."""
+ADDED_TO_RUNS: dict[str, Any] = {"updates_per_step": 1, "target_steps": 1, "noise": "white", "random_noise": "white"}
+"""The same of runs."""
+
 
 @dataclass(frozen=True, eq=False)
 class Run:
@@ -348,6 +360,7 @@ def _check_pair(one: Run, other: Run) -> None:
     for name, ours, theirs in (
         ("domain", one.data.domain, other.data.domain),
         ("method", one.data.algo, other.data.algo),
+        *((name, *(run.data.config.get(name, value) for run in (one, other))) for name, value in ADDED_TO_RUNS.items()),
         ("settings (agent)", *_shared(one.data.config.get("agent"), other.data.config.get("agent"))),
         ("test preferences", one.data.table.full_preferences.tolist(), other.data.table.full_preferences.tolist()),
         ("reference point", _point(one), _point(other)),
@@ -359,9 +372,14 @@ def _check_pair(one: Run, other: Run) -> None:
 
 
 def _shared(ours: Any, theirs: Any) -> tuple[Any, Any]:
-    """Two parts of configurations without the settings that only one of them has, being of another version."""
+    """Two parts of configurations without the settings that only one of them has, being of another version.
+
+    Settings that were added with a value which changes nothing count as that value where they are missing.
+    """
     if not isinstance(ours, dict) or not isinstance(theirs, dict):
         return ours, theirs
+    added = {name: value for name, value in ADDED.items() if name in ours or name in theirs}
+    ours, theirs = added | ours, added | theirs
     pairs = {name: _shared(ours[name], theirs[name]) for name in ours if name in theirs}
     return {name: one for name, (one, _) in pairs.items()}, {name: other for name, (_, other) in pairs.items()}
 

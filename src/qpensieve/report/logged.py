@@ -27,13 +27,14 @@ def alarm_steps(path: Path) -> list[int]:
 def read_series(rows: list[dict[str, Any]], key: str, num_seeds: int) -> Series | None:
     """Steps and values of one logged quantity, or None if no row has it; values that are not finite leave a gap.
 
-    Where seeds have several agents, the mean over a seed's.
+    Where seeds have several agents, the mean over a seed's, or the largest of peaks.
     """
     pairs = [(row["step"], row[key]) for row in rows if _fits(row.get(key, ()), num_seeds)]
     if not pairs:
         return None
     steps = np.array([step for step, _ in pairs], np.int64)
-    values = np.array([value for _, value in pairs], np.float64).reshape(len(pairs), num_seeds, -1).mean(axis=2)
+    agents = np.array([value for _, value in pairs], np.float64).reshape(len(pairs), num_seeds, -1)
+    values = agents.max(axis=2) if key.endswith("_max") else agents.mean(axis=2)
     is_finite = np.isfinite(values)
     return (steps, np.where(is_finite, values, np.nan)) if is_finite.any() else None
 

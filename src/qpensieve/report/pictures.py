@@ -100,7 +100,7 @@ def all_pictures(run: Path, to: Path | None = None, prefix: str = "") -> list[Pa
 
 def missing(run: Path) -> list[str]:
     """Names of the pictures that an exported run does not hold enough for."""
-    return [picture.name for picture in PICTURES if picture.needs] if has_search(run) else []
+    return [picture.name for picture in PICTURES if picture.needs == SEARCH] if has_search(run) else []
 
 
 def draw_pictures(folder: Path) -> list[Path]:

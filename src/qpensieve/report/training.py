@@ -31,7 +31,7 @@ class Panel:
 
     Attributes:
         title: What it shows.
-        names: Logged value -> label. One: a line per seed and their mean. Several: the mean over seeds of each.
+        names: Logged value -> label; of each a thin line per seed, and their mean.
         is_log: Whether its axis is logarithmic.
         is_ordered: Whether the lines are bins, coloured from small to large.
     """
@@ -99,8 +99,9 @@ def _read_config(run: Path) -> dict[str, Any]:
         raise FileNotFoundError(f"no {CONFIG} in {run}; is it a run folder?")
     config = read_object(run / CONFIG)
     with interpreting(run / CONFIG, "a configuration"):
-        if type(config.get("seeds", 1)) is not int or not isinstance(config.get("objectives", []), list):
-            raise ValueError(f"seeds must be a whole number and objectives a list, got {config.get('seeds')!r}")
+        seeds = config.get("seeds", 1)
+        if type(seeds) is not int or seeds < 1 or not isinstance(config.get("objectives", []), list):
+            raise ValueError(f"seeds must be a whole number above 0 and objectives a list, got {seeds!r}")
     return config
 
 
@@ -109,6 +110,8 @@ def _objectives(config: dict[str, Any], rows: list[dict[str, Any]]) -> list[str]
     num = sum(name.startswith("td_error_") for name in (rows[-1] if rows else {}))
     known = find_domain(str(config.get("domain", "")))
     names = config.get("objectives", ()) if known is None else known.objectives
+    if num == 1 < len(names):
+        return ["lam · Q"]  # SAC learns nothing else
     return [str(name) for name in names] if len(names) == num else [f"objective {i + 1}" for i in range(num)]
 
 
@@ -120,8 +123,9 @@ def _draw(axes: Axes, panel: Panel, found: dict[str, Series]) -> None:
         axes.set_yscale("log")
     shades = [colormaps[COLOUR_MAP](0.9 * i / (BINS - 1)) for i in range(BINS)] if panel.is_ordered else COLOURS
     for (name, (steps, values)), colour in zip(found.items(), shades, strict=False):
-        if len(panel.names) == 1 and values.shape[1] > 1:
-            axes.plot(steps, values, color=colour, alpha=0.5, linewidth=0.7, zorder=2)
+        if values.shape[1] > 1:  # a burst of one seed hardly shows in the mean
+            alpha = 0.5 if len(panel.names) == 1 else 0.25
+            axes.plot(steps, values, color=colour, alpha=alpha, linewidth=0.7, zorder=2)
         mean = np.nanmean(values, axis=1) if np.isfinite(values).any(axis=1).all() else values.mean(axis=1)
         axes.plot(steps, mean, color=colour, linewidth=1.4, zorder=3, label=panel.names[name] or None)
     axes.set_title(panel.title, fontsize=10)

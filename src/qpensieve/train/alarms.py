@@ -18,15 +18,23 @@ from qpensieve.train.session import Session
 
 ENTROPY_SLACK = 0.15
 """How far below its target the entropy of a policy may be, in shares of the number of components of an action."""
+LEAST_OF_A_BIN = -2.0
+"""Entropy of a bin of preferences per component of an action below which it is an alarm; the target is -1. Bins of calm
+runs were at -1.7 at the least, those of bursts that the mean hides at -2.1 to -2.6 (`docs/stability.md`)."""
 UTILITY_SHARE = 0.5
 """Share of the largest UT so far, if that is positive, below which a short evaluation is a loss."""
 MOST_SHOWN = 5
 """Alarms of a run that are shown; all are in its log."""
+WARMEST = "temperature_max"
+"""The largest temperature of all preferences, where they differ."""
+ENTROPY_BIN = "entropy_bin_"
+"""What the names of entropies in bins of lam1 begin with."""
 BIN = "q_bin_"
 """What the names of mean values in bins of lam1 begin with."""
-Sign = Literal["entropy", "value", "utility"]
+Sign = Literal["entropy", "bin", "value", "utility"]
 _WORDS: dict[Sign, str] = {
     "entropy": "entropy {value:.3g} is far below its target (alarm below {limit:.3g}): values may be running away",
+    "bin": "entropy {value:.3g} under some preferences (alarm below {limit:.3g}): their values may be running away",
     "value": "values of {value:.3g} are beyond what is possible ({limit:.3g}): they are running away",
     "utility": "UT (short) {value:.4g} is below half of the best so far (alarm below {limit:.4g})",
 }
@@ -69,9 +77,20 @@ def of_training(limits: Limits, row: Mapping[str, Any]) -> list[Alarm]:
     if limits.action_size is None or "entropy" not in row:
         return []
     entropy = np.atleast_1d(np.asarray(row["entropy"], np.float64))
+    if "helper_entropy" in row:  # the Q-Pensieve beside a hybrid SAC
+        entropy = np.minimum(entropy, np.asarray(row["helper_entropy"], np.float64))
     least = -(1.0 + ENTROPY_SLACK) * limits.action_size
     found = [Alarm("entropy", int(i), float(entropy[i]), least) for i in np.flatnonzero(entropy < least)]
-    return found + _of_values(limits, row, len(entropy))
+    return found + _of_bins(limits.action_size, row) + _of_values(limits, row, len(entropy))
+
+
+def _of_bins(action_size: int, row: Mapping[str, Any]) -> list[Alarm]:
+    """Policies whose entropy in one of the bins of preferences has collapsed: the mean over all may hide it."""
+    bins = [np.asarray(values, np.float64) for name, values in row.items() if name.startswith(ENTROPY_BIN)]
+    if not bins:
+        return []
+    lowest, least = np.min(bins, axis=0), LEAST_OF_A_BIN * action_size
+    return [Alarm("bin", int(i), float(lowest[i]), least) for i in np.flatnonzero(lowest < least)]
 
 
 def _of_values(limits: Limits, row: Mapping[str, Any], num: int) -> list[Alarm]:
@@ -83,7 +102,8 @@ def _of_values(limits: Limits, row: Mapping[str, Any], num: int) -> list[Alarm]:
     edges = np.arange(len(bins) + 1) / len(bins)
     at_edges = edges * high + (1.0 - edges) * low
     bonus = limits.discount / (1.0 - limits.discount) * limits.action_size * math.log(2.0)
-    possible = np.maximum(at_edges[:-1], at_edges[1:]) + bonus * np.asarray(row["temperature"])[:, None]
+    alpha = np.asarray(row.get(WARMEST, row["temperature"]), np.float64)
+    possible = np.maximum(at_edges[:-1], at_edges[1:]) + bonus * alpha[:, None]
     values = np.stack([np.asarray(row[f"{BIN}{i + 1}"], np.float64) for i in range(len(bins))], axis=1)
     worst = np.argmax(values - possible, axis=1)
     return [

@@ -95,7 +95,7 @@ class Keeper:
             return "it must say its configuration and its replay"
         current, steps = configs.to_dict(self._session.config), before.get("steps", 0)
         may_grow = ("steps",) if isinstance(steps, int) and steps <= current["steps"] else ()
-        checkpoint.check_config(_completed(before), current, ignore=(*MAY_DIFFER, *may_grow))
+        checkpoint.check_config(configs.completed(before), current, ignore=(*MAY_DIFFER, *may_grow))
         return None if self._log is None else self._log.verify(manifest or [])
 
     def restore(self, saved: Checkpoint) -> None:
@@ -110,11 +110,3 @@ class Keeper:
         checkpoint.discard_after(self._folder, -1 if saved is None else saved.step)
         if self._log is not None:
             self._log.resume([] if saved is None else saved.meta["replay"] or [])
-
-
-def _completed(config: dict[str, Any]) -> dict[str, Any]:
-    """A saved configuration with the fields that have been added since, at their defaults."""
-    try:
-        return configs.to_dict(configs.from_dict(config))
-    except (ValueError, TypeError):  # the comparison says what is strange about it
-        return config

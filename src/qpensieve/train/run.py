@@ -23,7 +23,7 @@ from qpensieve.records.atomic import write_json
 from qpensieve.records.checkpoint import Checkpoint, CheckpointError
 from qpensieve.records.lock import lock
 from qpensieve.records.log import FULL, SHORT, TRAINING, MetricsLog, has_evaluations, is_logged
-from qpensieve.records.reading import read_rows
+from qpensieve.records.reading import interpreting, read_rows
 from qpensieve.records.scores import RunSummary, scores, summarize
 from qpensieve.train.alarms import Watch
 from qpensieve.train.evaluate import protocols
@@ -125,7 +125,9 @@ class Run:
             self.evaluations = evaluations.cut(evaluations.load(path), saved.step)
             evaluations.save(path, self.evaluations)
         checkpoint.cut_jsonl(self.folder / folder.METRICS, saved.step)
-        self._watch.go_on_from([row for row in read_rows(self.folder / folder.METRICS) if row["event"] == TRAINING])
+        with interpreting(self.folder / folder.METRICS, "the log of this run"):
+            rows = read_rows(self.folder / folder.METRICS)
+            self._watch.go_on_from([row for row in rows if row["event"] == TRAINING])
         self._log_lost_evaluation(saved.step)
 
     def _log_lost_evaluation(self, step: int) -> None:
@@ -386,7 +388,7 @@ class Run:
     def _log_short(self, step: int, summary: RunSummary) -> None:
         table = self.evaluations
         past = table.short_returns[: table.short_steps.tolist().index(step) + 1].mean(axis=3)
-        ut = np.array([[utility(of_seed, table.short_preferences) for of_seed in returns] for returns in past])
+        ut = np.asarray(utility(past, table.short_preferences))
         values = {f"{name}_short": value for name, value in scores(summary).items()}
         self._log().write(SHORT, step, values, self._watch.evaluation(step, ut))
 

@@ -64,6 +64,14 @@ class SavedPolicies:
             raise ValueError(f"seed must be one of {', '.join(map(str, there))}, got {seed}")
         return there.index(seed)
 
+    def stamp(self, step: int) -> int:
+        """What differs where the policies of a step were written anew; 0: they are gone."""
+        kept = checkpoint.parameter_steps(self.source).get(step)
+        try:
+            return (kept or checkpoint.folder_of(self.source, step) / checkpoint.META).stat().st_mtime_ns
+        except OSError:
+            return 0
+
     def newest(self) -> tuple[Predictor, int]:
         """The newest policies, and their step.
 

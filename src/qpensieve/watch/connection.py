@@ -18,6 +18,8 @@ MOST_A_SECOND = 240
 """Messages of one page in a second: twice what a dial that is dragged sends."""
 MOST_WAITING = 30
 """Frames that wait for a slow page; the oldest are dropped, events never."""
+Sent = bytes | str | dict[str, Any]
+"""A frame, or an event: as JSON or still to be written as such."""
 TOO_MANY, TOO_LONG = 1008, 1009
 """Codes that a WebSocket is closed with."""
 
@@ -27,11 +29,11 @@ class Outbox:
 
     def __init__(self, loop: asyncio.AbstractEventLoop):
         self._loop, self._lock = loop, threading.Lock()
-        self._waiting: deque[bytes | dict[str, Any]] = deque()
+        self._waiting: deque[Sent] = deque()
         self._frames = 0
         self._filled = asyncio.Event()
 
-    def put(self, what: bytes | dict[str, Any]) -> None:
+    def put(self, what: Sent) -> None:
         """Add a frame or an event; the oldest frame makes room for a new one where the page is too slow."""
         with self._lock:
             if isinstance(what, bytes):
@@ -43,7 +45,7 @@ class Outbox:
         with contextlib.suppress(RuntimeError):  # the server has ended
             self._loop.call_soon_threadsafe(self._filled.set)
 
-    async def take(self) -> list[bytes | dict[str, Any]]:
+    async def take(self) -> list[Sent]:
         """All that waits; waits for something."""
         await self._filled.wait()
         with self._lock:
@@ -76,19 +78,26 @@ class Connection:
         self._ended: list[Simulation] = []
         self._open(0, 0)
 
-    def obey(self, text: str) -> int | None:
-        """Do what a message says; returns the code to close with where there were too many or it was too long."""
+    def obey(self, text: str | None) -> int | None:
+        """Do what a message says; returns the code to close with where there were too many or it was too long.
+
+        Args:
+            text: The message. None: it was no text.
+        """
         if self._rate.is_exceeded():
             return TOO_MANY
+        if text is None:
+            self._refuse(0, None, "a message must be JSON text, got bytes")
+            return None
         if len(text.encode("utf-8", "surrogatepass")) > messages.LONGEST:
             return TOO_LONG
         try:
             self._do(messages.read(text))
         except RefusedError as error:
-            self.refuse(*messages.sequence_of(text), str(error))
+            self._refuse(*messages.sequence_of(text), str(error))
         return None
 
-    def refuse(self, side: int, seq: int | None, reason: str) -> None:
+    def _refuse(self, side: int, seq: int | None, reason: str) -> None:
         self._outbox.put({"event": "refused", "side": side, "seq": seq, "reason": reason})
 
     def _do(self, command: Command) -> None:
@@ -127,7 +136,7 @@ class Connection:
         simulation = self._sides.pop(side, None)
         if simulation is not None:
             simulation.close()
-            self._ended.append(simulation)
+            self._ended = [*(each for each in self._ended if each.is_alive), simulation]
 
     def close(self) -> None:
         """End all simulations; returns when their threads have ended."""

@@ -50,7 +50,8 @@ def script_of(saved: SavedPolicies, wish: Wish) -> Script:
     row = saved.row_of(seed)
     preferences = _preferences(wish.preferences, saved.spec.num_objectives)
     policy = saved.newest()[0] if wish.at is None else saved.predictor(wish.at)
-    return Script(saved.config.domain, policy, row, seed, preferences, seconds, fps, wish.width)
+    limit = saved.config.max_eval_steps
+    return Script(saved.config.domain, policy, row, seed, preferences, seconds, fps, wish.width, limit)
 
 
 def _preferences(words: tuple[str, ...], num_objectives: int) -> Float64[np.ndarray, "p d"]:

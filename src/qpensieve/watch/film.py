@@ -9,6 +9,7 @@ from jaxtyping import Float64
 from PIL import Image, ImageDraw, ImageFont
 
 from qpensieve.console import format_number
+from qpensieve.envs.episodes import MAX_EVAL_STEPS
 from qpensieve.envs.simulator import EnvError
 from qpensieve.train.session import Predictor
 from qpensieve.watch.world import World
@@ -37,6 +38,7 @@ class Script:
         seconds: Length in real time; shorter where all episodes end before.
         fps: Frames of a second.
         width: Pixels of a panel.
+        most_steps: Where an episode that does not end is cut.
     """
 
     domain: str
@@ -47,6 +49,7 @@ class Script:
     seconds: float
     fps: float
     width: int
+    most_steps: int = MAX_EVAL_STEPS
 
 
 class Panel:
@@ -54,7 +57,7 @@ class Panel:
 
     def __init__(self, script: Script, lam: Float64[np.ndarray, " d"]):
         self._script, self._lam = script, lam
-        self._world = World(script.domain)
+        self._world = World(script.domain, script.most_steps)
         self._world.begin(script.seed, 0)
         self._act = partial(script.policy.act, script.row, lam=lam.astype(np.float32)[None])
 
@@ -125,6 +128,13 @@ def play(script: Script, drawn: Sequence[int] | None = None) -> Iterator[Image.I
     finally:
         for panel in panels:
             panel.close()
+
+
+def first(script: Script) -> Image.Image:
+    """The first frame of a film."""
+    image = next(play(script))
+    assert image is not None
+    return image
 
 
 def count(script: Script) -> int:

@@ -11,7 +11,7 @@ import numpy as np
 from qpensieve.envs.scenery import Shape
 from qpensieve.records.checkpoint import CheckpointError
 from qpensieve.watch.messages import Command
-from qpensieve.watch.runs import WatchedRun, archive_of
+from qpensieve.watch.runs import WatchedRun, archive_of, rounded
 from qpensieve.watch.world import World, start_of
 
 FRAME_SECONDS = 1.0 / 66.0
@@ -77,7 +77,7 @@ class Robot:
 
     def __init__(self, run: WatchedRun, number: int, side: int, tell: Tell, controls: Controls | None = None):
         self._run, self._number, self._side, self._tell = run, number, side, tell
-        self.world = World(run.config.domain)
+        self.world = World(run.config.domain, run.config.max_eval_steps)
         self.clock = _Clock()
         self.restarts = 0
         """Counts episodes, so that whoever waits notices that another has begun."""
@@ -118,7 +118,8 @@ class Robot:
         self.world.begin(self.controls.seed, episode)
         self._noise = np.random.default_rng([self.controls.seed, episode])
         self._action = np.full(self._run.spec.action_size, np.nan)
-        self._acted, self._served = self.controls, self._serving()
+        self._acted = self._said = self.controls
+        self._served = self._serving()
         self.restarts += 1
         self._sent_t = 0.0
         self.clock.set(0.0, self.controls.speed)
@@ -129,7 +130,8 @@ class Robot:
     def act(self) -> None:
         """Take one control step with what is set now."""
         controls, self._budget = self.controls, max(0, self._budget - 1)
-        self._has_news, self._acted, self._known_seq = controls.seq != self._known_seq, controls, controls.seq
+        self._has_news, self._known_seq = controls.seq != self._known_seq, controls.seq
+        self._acted = self._said = controls
         self._served = self._serving()
         stream = self._noise if controls.sampled else None
         actions = self._policy.act(self._row, self.world.obs, np.array(controls.w, np.float32)[None], stream)
@@ -177,12 +179,12 @@ class Robot:
 
     def answer(self) -> None:
         """Show the newest frame again, with what is set now: the next step may be a while away."""
-        self._acted = replace(self._acted, seq=self.controls.seq, w=self.controls.w, paused=self.controls.paused)
+        self._said = replace(self._said, seq=self.controls.seq, w=self.controls.w, paused=self.controls.paused)
         self._send(*self._shown, Flag.ANSWER)
 
     def settle(self) -> None:
         """Show the end of a step after which the robot rests, if that was not shown."""
-        if self._shown[0] != self.t or not self._acted.paused:
+        if self._shown[0] != self.t or not self._said.paused:
             self._shown = self.t, self.world.payload()
             self.answer()
 
@@ -200,7 +202,7 @@ class Robot:
         if command.push and self.world.can_push:
             self.world.push(self._pushes)
         touched = (before.w, before.at, before.sampled) != (self.controls.w, self.controls.at, self.controls.sampled)
-        self._is_mixed |= (touched or bool(command.push)) and self.world.elapsed > 0
+        self._is_mixed |= (touched and self.world.elapsed > 0) or bool(command.push and self.world.can_push)
         if (self.controls.seed, self.controls.at) != (before.seed, before.at):
             self._say_ready()
         self._restart(command)
@@ -228,16 +230,16 @@ class Robot:
         self.begin(0 if command.seed is not None else self.episode + (command.reset == "next"))
 
     def _send(self, t: float, payload: bytes, flag: Flag) -> None:
-        acted, world, self._shown = self._acted, self.world, (t, payload)
+        said, world, self._shown = self._said, self.world, (t, payload)
         if self.controls.paused:
             flag |= Flag.PAUSED
-        header = [self._side, acted.seq, int(flag), t, self.episode, world.elapsed, self._served, 0.0]
-        numbers = np.concatenate([header, world.returns, acted.w, self._action]).astype("<f4")
+        header = [self._side, said.seq, int(flag), t, self.episode, world.elapsed, self._served, 0.0]
+        numbers = np.concatenate([header, world.returns, said.w, self._action]).astype("<f4")
         self._tell(numbers.tobytes() + payload)
 
     def _say_ready(self) -> None:
         points = archive_of(self._policy, self._row)
-        archive = None if points is None else points.tolist()
+        archive = None if points is None else rounded(points)
         about = {"event": "ready", "side": self._side, "run": self._number, "archive": archive}
         self._tell(about | self._told(self.controls, "seed", "at"))
 

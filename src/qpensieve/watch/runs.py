@@ -1,6 +1,6 @@
 """A run folder or saved agent as the page sees it, now and as it grows. It is only ever read."""
 
-import math
+import json
 import threading
 import time
 from collections import OrderedDict
@@ -18,6 +18,7 @@ from qpensieve.records import evaluations, folder, log
 from qpensieve.records.evaluations import Evaluations
 from qpensieve.records.reading import read_rows
 from qpensieve.train.saved import SavedPolicies
+from qpensieve.train.saving import is_saved_agent
 from qpensieve.train.session import Predictor
 from qpensieve.watch.world import World
 
@@ -46,9 +47,9 @@ class WatchedRun:
         self.policies = SavedPolicies(source, trust)
         self.config, self.spec = self.policies.config, self.policies.spec
         self._lock = threading.Lock()
-        self._predictors: OrderedDict[int, Predictor] = OrderedDict()
-        self._signature: Any = None
-        self._about: dict[str, Any] = {}
+        self._predictors: OrderedDict[tuple[int, Any], Predictor] = OrderedDict()
+        self._signature = self._table_stamp = None
+        self._told, self._table = "", {}
         self.version = 0
         """Counts up whenever the folder has grown."""
         self.predictor("newest")
@@ -57,18 +58,19 @@ class WatchedRun:
             self._scene = world.scene()
         finally:
             world.close()
+        self.told()
 
     def predictor(self, at: int | str) -> tuple[Predictor, int]:
         """The policies of a step or the newest ones, and the step; errors as those of `SavedPolicies`."""
         with self._lock:
-            if at == "newest":
-                steps = self.policies.steps
-                at = steps[-1] if steps and steps[-1] in self._predictors else at
-            if isinstance(at, int) and at in self._predictors:
-                self._predictors.move_to_end(at)
-                return self._predictors[at], at
+            steps = self.policies.steps
+            wanted = steps[-1] if isinstance(at, str) and steps else at
+            key = (wanted, self.policies.stamp(wanted)) if isinstance(wanted, int) else None
+            if key is not None and key in self._predictors:
+                self._predictors.move_to_end(key)
+                return self._predictors[key], key[0]
             found, step = self.policies.newest() if isinstance(at, str) else (self.policies.predictor(at), at)
-            self._predictors[step] = found
+            self._predictors[step, self.policies.stamp(step)] = found
             while len(self._predictors) > KEPT_STEPS:
                 self._predictors.popitem(last=False)
             return found, step
@@ -80,36 +82,44 @@ class WatchedRun:
         own = self.policies.own_preferences
         return -1 if own is None else int(nearest(own, lam[None])[0])
 
-    def about(self) -> tuple[dict[str, Any], int]:
-        """What the page is told, read anew where files have changed; and its version."""
+    def about(self) -> dict[str, Any]:
+        """What the page is told."""
+        return json.loads(self.told()[0])
+
+    def told(self) -> tuple[str, int]:
+        """What the page is told, as JSON, read anew where files have changed; and its version.
+
+        Raises:
+            OSError: The first time: a file cannot be read.
+            ValueError: The first time: a file holds something else.
+        """
         with self._lock:
-            signature = self._look()
-            if signature != self._signature:
-                try:
-                    self._about = self._read()
-                except (OSError, ValueError):  # a file is being replaced; the next look finds it
-                    if not self._about:
-                        raise
-                    return self._about, self.version
-                self._signature, self.version = signature, self.version + 1
-            return self._about, self.version
+            try:
+                signature = self._look()
+                if signature != self._signature:
+                    self._told = json.dumps(self._read(), allow_nan=False)
+                    self._signature, self.version = signature, self.version + 1
+            except (OSError, ValueError, TypeError):  # a file is being replaced or is damaged: what was said stays
+                if not self._told:
+                    raise
+            return self._told, self.version
 
     def _look(self) -> Any:
         """What changes whenever the folder has something new."""
         source = self.policies.source
-        files = [source / name for name in (folder.METRICS, folder.EVALUATIONS)]
-        stats = [path.stat() if path.exists() else None for path in files]
-        sizes = [stat and (stat.st_mtime_ns, stat.st_size) for stat in stats]
-        return sizes, self.policies.steps, self._is_training()
+        stamps = [_stamp(source / name) for name in (folder.METRICS, folder.EVALUATIONS)]
+        return stamps, self.policies.steps, self._is_training()
 
     def _is_training(self) -> bool:
-        path = self.policies.source / folder.METRICS
-        is_fresh = path.exists() and time.time() - path.stat().st_mtime < STILL_TRAINING
+        stamp = _stamp(self.policies.source / folder.METRICS)
+        is_fresh = stamp is not None and time.time() - stamp[0] / 1e9 < STILL_TRAINING
         steps = self.policies.steps
         return is_fresh and not (steps and steps[-1] >= self.config.steps)
 
     def _read(self) -> dict[str, Any]:
         config, spec, source = self.config, self.spec, self.policies.source
+        if not (source / folder.CONFIG).exists():
+            raise FileNotFoundError(f"{source} is gone")
         known, steps, rows = find_domain(config.domain), self.policies.steps, read_rows(source / folder.METRICS)
         own, exact = self.policies.own_preferences, known and known.exact
         done = max([*(row["step"] for row in rows), *steps], default=0)
@@ -117,7 +127,7 @@ class WatchedRun:
             "name": source.resolve().name,
             "domain": config.domain_id,
             "algo": config.algo,
-            "kind": "run" if (source / folder.METRICS).exists() else "agent",
+            "kind": "agent" if is_saved_agent(source) else "run",
             "objectives": list(spec.objectives),
             "labels": list(known.labels if known else spec.objectives),
             "seeds": config.seed_list,
@@ -128,22 +138,30 @@ class WatchedRun:
             "max_steps": spec.max_steps,
             "own_preferences": None if own is None else own.tolist(),
             "is_archive": config.method.is_population,
-            **self._evaluated(source / folder.EVALUATIONS),
+            **self._evaluated(),
             "curves": _curves(rows, config.seeds),
             "exact_front": None if exact is None else exact.points.tolist(),
             "scene": self._scene,
         }
 
-    def _evaluated(self, path: Path) -> dict[str, Any]:
-        """The returns of all evaluations, and the preferences they were played under."""
-        if not path.exists():
+    def _evaluated(self) -> dict[str, Any]:
+        """The returns of all evaluations, and the preferences they were played under; read anew where they changed."""
+        path = self.policies.source / folder.EVALUATIONS
+        if (stamp := _stamp(path)) is None:
             return {"preferences": [], "evaluations": []}
-        table = evaluations.load(path)
-        if table.num_seeds != self.config.seeds or table.num_objectives != self.spec.num_objectives:
-            raise ValueError(f"{path} is of other seeds or objectives than {folder.CONFIG} says")
-        rows = [*_rows(table, "short", 0), *_rows(table, "full", 1)]
-        tables = [table.short_preferences.tolist(), table.full_preferences.tolist()]
-        return {"preferences": tables, "evaluations": sorted(rows, key=lambda row: (row["step"], row["table"]))}
+        if stamp != self._table_stamp:
+            table = evaluations.load(path)
+            if table.num_seeds != self.config.seeds or table.num_objectives != self.spec.num_objectives:
+                raise ValueError(f"{path} is of other seeds or objectives than {folder.CONFIG} says")
+            rows = [*_rows(table, "short", 0), *_rows(table, "full", 1)]
+            self._table_stamp, self._table = (
+                stamp,
+                {
+                    "preferences": [table.short_preferences.tolist(), table.full_preferences.tolist()],
+                    "evaluations": sorted(rows, key=lambda row: (row["step"], row["table"])),
+                },
+            )
+        return self._table
 
 
 def archive_of(predictor: Predictor, row: int) -> Float64[np.ndarray, "p d"] | None:
@@ -152,10 +170,27 @@ def archive_of(predictor: Predictor, row: int) -> Float64[np.ndarray, "p d"] | N
 
 
 def rounded(values: Any) -> Any:
-    """Nested numbers with as many digits as a picture shows; null in place of what JSON cannot say."""
-    if isinstance(values, list):
-        return [rounded(value) for value in values]
-    return float(f"{values:.{DIGITS}g}") if math.isfinite(values) else None
+    """Numbers, nested, with as many digits as a picture shows; null in place of what JSON cannot say."""
+    given = np.asarray(values, np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        size = np.nan_to_num(np.floor(np.log10(np.abs(given))), posinf=0.0, neginf=0.0)
+        unit = 10.0 ** np.clip(DIGITS - 1 - size, 0, 15)
+        short = np.round(given * unit) / unit
+    is_finite = np.isfinite(short)
+    if is_finite.all():
+        return short.tolist()
+    shown = short.astype(object)
+    shown[~is_finite] = None
+    return shown.tolist()
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    """Time and size of a file, which change with it; None where there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size
 
 
 def _rows(table: Evaluations, kind: str, number: int) -> list[dict[str, Any]]:
@@ -166,7 +201,7 @@ def _rows(table: Evaluations, kind: str, number: int) -> list[dict[str, Any]]:
             "kind": kind,
             "table": number,
             "episodes": returns.shape[3],
-            "returns": rounded(returns[i].mean(axis=2).tolist()),
+            "returns": rounded(returns[i].mean(axis=2)),
         }
         for i, step in enumerate(steps)
         if returns.shape[3]

@@ -9,13 +9,15 @@ import contextlib
 import json
 import socket
 import threading
+import time
+import traceback
 from collections.abc import Iterator, Sequence
 from importlib import resources
 
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
@@ -28,8 +30,12 @@ MOST_CLIENTS = 8
 """Pages that may be open at a time."""
 FOLLOW_SECONDS = 2.0
 """How often a growing run is looked at."""
-FULL = 1013
-"""Code that a WebSocket is closed with where there are too many pages."""
+FAILED, FULL = 1011, 1013
+"""Codes that a WebSocket is closed with: a bug; too many pages."""
+GONE = (WebSocketDisconnect, RuntimeError, OSError)
+"""What sending to a page that has gone raises."""
+HEADER = 8
+"""Numbers that every frame begins with."""
 TYPES = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",
@@ -69,9 +75,9 @@ class Watch:
 
     async def _about(self, request: Request) -> Response:
         del request
-        runs = [(await asyncio.to_thread(run.about))[0] for run in self._runs]
-        sides = {"sides": messages.SIDES, "speed": messages.SPEEDS}
-        return JSONResponse({"version": self._version, "header": 8, **sides, "runs": runs})
+        runs = [(await asyncio.to_thread(run.told))[0] for run in self._runs]
+        said = {"version": self._version, "header": HEADER, "sides": messages.SIDES, "speed": messages.SPEEDS}
+        return Response(f'{json.dumps(said)[:-1]}, "runs": [{", ".join(runs)}]}}', media_type="application/json")
 
     async def _file(self, request: Request) -> Response:
         found = self._files.get(request.path_params["name"] or "index.html")
@@ -86,17 +92,28 @@ class Watch:
             await socket.close(FULL, f"at most {MOST_CLIENTS} pages at a time: close another one first")
             return
         self._clients += 1
+        try:
+            await self._serve(socket)
+        finally:
+            self._clients -= 1
+
+    async def _serve(self, socket: WebSocket) -> None:
+        """One page, until it goes or something of it fails."""
         outbox = Outbox(asyncio.get_running_loop())
         connection = Connection(self._runs, outbox)
-        tasks = [asyncio.create_task(self._send(socket, outbox)), asyncio.create_task(self._follow(outbox))]
+        parts = (self._receive(socket, connection), self._send(socket, outbox), self._follow(outbox))
+        tasks = [asyncio.create_task(part) for part in parts]
         try:
-            await self._receive(socket, connection)
+            ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            if errors := [error for task in ended if (error := task.exception())]:
+                traceback.print_exception(errors[0])
+                with contextlib.suppress(*GONE):
+                    await socket.close(FAILED, "the server has a bug: see its terminal")
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             await asyncio.to_thread(connection.close)
-            self._clients -= 1
 
     async def _receive(self, socket: WebSocket, connection: Connection) -> None:
         """Obey messages until the page is gone, or sends what no page would."""
@@ -104,33 +121,32 @@ class Watch:
             message = await socket.receive()
             if message["type"] == "websocket.disconnect":
                 return
-            text = message.get("text")
-            if text is None:
-                connection.refuse(0, None, "a message must be JSON text, got bytes")
-            elif (code := connection.obey(text)) is not None:
+            if (code := connection.obey(message.get("text"))) is not None:
                 reasons = {TOO_MANY: "too many messages", TOO_LONG: "the message is too long"}
                 await socket.close(code, reasons[code])
                 return
 
     async def _send(self, socket: WebSocket, outbox: Outbox) -> None:
-        with contextlib.suppress(WebSocketDisconnect, RuntimeError, OSError):
+        with contextlib.suppress(*GONE):
             while True:
                 for what in await outbox.take():
                     if isinstance(what, bytes):
                         await socket.send_bytes(what)
                     else:
-                        await socket.send_text(json.dumps(what, allow_nan=False))
+                        await socket.send_text(what if isinstance(what, str) else json.dumps(what, allow_nan=False))
 
     async def _follow(self, outbox: Outbox) -> None:
-        """Tell the page when a run has grown."""
-        seen = [run.version for run in self._runs]
+        """Tell the page when a run has grown; a large one is looked at less often."""
+        seen, seconds = [0 for _ in self._runs], FOLLOW_SECONDS
         while True:
-            await asyncio.sleep(FOLLOW_SECONDS)
+            await asyncio.sleep(seconds)
+            start = time.monotonic()
             for i, run in enumerate(self._runs):
-                about, version = await asyncio.to_thread(run.about)
+                about, version = await asyncio.to_thread(run.told)
                 if version != seen[i]:
                     seen[i] = version
-                    outbox.put({"event": "run", "index": i, "run": about})
+                    outbox.put(f'{{"event": "run", "index": {i}, "run": {about}}}')
+            seconds = max(FOLLOW_SECONDS, 10 * (time.monotonic() - start))
 
 
 def bind(port: int) -> socket.socket:

@@ -8,6 +8,7 @@ import threading
 import time
 import traceback
 from collections import deque
+from typing import Any
 
 from qpensieve.envs.simulator import EnvError
 from qpensieve.records.checkpoint import CheckpointError
@@ -15,6 +16,7 @@ from qpensieve.watch.messages import Command
 from qpensieve.watch.robot import Controls, Robot, Tell
 from qpensieve.watch.runs import WatchedRun
 
+JOIN_SECONDS = 2.0
 SLOW = 0.05
 """Seconds to the next frame from which a message is answered by one at once."""
 EXPECTED = (EnvError, CheckpointError, FloatingPointError)
@@ -52,8 +54,19 @@ class Simulation:
             self._wake.notify()
 
     def join(self) -> None:
-        """Wait until the thread has ended."""
-        self._thread.join()
+        """Wait until the thread has ended; not for ever, because an environment of someone else may hang."""
+        self._thread.join(JOIN_SECONDS)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the thread still runs."""
+        return self._thread.is_alive()
+
+    def _say(self, what: bytes | dict[str, Any]) -> None:
+        """Tell the page, unless it no longer looks: what comes late would be taken for that of the next simulation."""
+        with self._wake:
+            if not self._is_closed:
+                self._tell(what)
 
     def _live(self) -> None:
         """The thread: a life for each world, because one that failed is made anew."""
@@ -61,14 +74,14 @@ class Simulation:
         while not self._is_closed:
             robot: Robot | None = None
             try:
-                robot = Robot(self.run, self.number, self.side, self._tell, controls)
+                robot = Robot(self.run, self.number, self.side, self._say, controls)
                 while not self._is_closed:
                     self._turn(robot)
             except Exception as error:  # the page is told, and the server goes on
                 if not isinstance(error, EXPECTED):
                     traceback.print_exc()
-                self._tell({"event": "failed", "side": self.side, "reason": str(error) or type(error).__name__})
-                controls = robot and robot.controls
+                self._say({"event": "failed", "side": self.side, "reason": str(error) or type(error).__name__})
+                controls = robot.controls if robot else controls
                 self._wait_for_reset()
             finally:
                 if robot is not None:
@@ -118,5 +131,8 @@ class Simulation:
     def _wait_for_reset(self) -> None:
         """After a failure: until the page asks for another try."""
         with self._wake:
-            while not self._is_closed and not any(command.reset for command in self._inbox):
+            while not self._is_closed:
+                while self._inbox:
+                    if self._inbox.popleft().reset:
+                        return
                 self._wake.wait()

@@ -17,6 +17,8 @@ from qpensieve.watch.film import Script
 
 NUM_COLOURS = 96
 """Of a GIF; more make it larger and no better."""
+MOST_GIF_FPS, MOST_GIF_PIXELS = 50.0, 1e9
+"""Browsers show no more frames a second of a GIF; all its pixels are in memory, a byte each, while it is made."""
 DRAWING = "drawing"
 """What the progress line says."""
 ENDINGS = (".gif", ".mp4")
@@ -44,16 +46,20 @@ def write(script: Script, path: Path, quiet: bool = False) -> Path:
 
     Raises:
         EnvError: The environment fails, or cannot be drawn.
+        ValueError: A GIF cannot be that large or that fast.
+        OSError: It cannot be written; nothing of it is left.
     """
-    num = film.count(script)
+    num, first = film.count(script), film.first(script)
+    if path.suffix.lower() != ".mp4":
+        _check_gif(script, num, first)
     progress = Progress(num, 0, quiet=quiet, outlook=Outlook(unit="frames"))
     try:
         progress.enter(DRAWING)
         frames = _told(film.play(script), progress)
         if path.suffix.lower() == ".mp4":
-            _write_mp4(path, frames, script.fps)
+            _write_mp4(path, frames, script.fps, first, num)
         else:
-            _write_gif(path, frames, script, film.colours(script, num))
+            _write_gif(path, frames, script.fps, film.colours(script, num))
         progress.show(num, force=True)
     finally:
         progress.end()
@@ -67,18 +73,29 @@ def _told(frames: Iterator[Image.Image | None], progress: Progress) -> Iterator[
         progress.show(number)
 
 
-def _write_gif(path: Path, frames: Iterator[Image.Image], script: Script, sheet: Image.Image) -> None:
+def _write_gif(path: Path, frames: Iterator[Image.Image], fps: float, sheet: Image.Image) -> None:
     palette = sheet.quantize(NUM_COLOURS, dither=Image.Dither.NONE)
     few = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames]
+    # A GIF counts in hundredths of a second: times are rounded, not lengths, so that the film keeps its pace.
+    times = np.round(np.arange(len(few) + 1) * 100 / fps).astype(int)
+    durations = (np.diff(times) * 10).tolist()
     file = io.BytesIO()
-    # A GIF counts in hundredths of a second.
-    duration = max(2, round(100 / script.fps)) * 10
-    few[0].save(file, "GIF", save_all=True, append_images=few[1:], duration=duration, loop=0, optimize=False)
+    few[0].save(file, "GIF", save_all=True, append_images=few[1:], duration=durations, loop=0, optimize=False)
     write_file(path, lambda stream: stream.write(file.getbuffer()))
 
 
-def _write_mp4(path: Path, frames: Iterator[Image.Image], fps: float) -> None:
-    ffmpeg, first = _ffmpeg(), next(frames)
+def _check_gif(script: Script, num: int, first: Image.Image) -> None:
+    """Refuse what a GIF cannot be."""
+    if script.fps > MOST_GIF_FPS:
+        raise ValueError(f"fps must be at most {MOST_GIF_FPS:g} for a GIF, got {script.fps:g}; an .mp4 may have more")
+    if (pixels := num * first.width * first.height) > MOST_GIF_PIXELS:
+        size = f"{num:,} frames of {first.width} x {first.height}"
+        less = "choose fewer seconds, frames a second or panels, a smaller width, or an .mp4"
+        raise ValueError(f"a GIF of {size} would take {pixels / 1e9:.1f} GB of memory while it is made: {less}")
+
+
+def _write_mp4(path: Path, frames: Iterator[Image.Image], fps: float, first: Image.Image, num: int) -> None:
+    ffmpeg = _ffmpeg()
     size = first.width - first.width % 2, first.height - first.height % 2  # the format has no odd sizes
     # ffmpeg reads the kind of a file from its ending, so the temporary name keeps it.
     temporary = path.with_name(f"{TEMPORARY}{os.getpid()}-{path.name}")
@@ -86,10 +103,13 @@ def _write_mp4(path: Path, frames: Iterator[Image.Image], fps: float) -> None:
         sink = ffmpeg.write_frames(str(temporary), size, fps=fps, macro_block_size=2, ffmpeg_log_level="error")
         sink.send(None)
         try:
-            for frame in (first, *frames):
+            for frame in frames:
                 sink.send(np.ascontiguousarray(np.asarray(frame)[: size[1], : size[0]]))
         finally:
             sink.close()
+        written, _ = ffmpeg.count_frames_and_secs(str(temporary))  # it says nothing of a disk that was full at the end
+        if written != num:
+            raise OSError(f"cannot write {path}: {written} of {num} frames arrived; is the disk full?")
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from qpensieve.envs import LaneOptions, find_domain, make_lanes
+from qpensieve.envs.episodes import MAX_EVAL_STEPS
 from qpensieve.envs.gym_lanes import GymSimulator
 from qpensieve.envs.mujoco import MujocoSimulator
 from qpensieve.envs.scenery import Pushable, Scenic, Shape
@@ -29,14 +30,15 @@ class World:
 
     Args:
         domain: What to step.
+        most_steps: Where an episode that does not end is cut.
 
     Raises:
         ValueError: There is no such environment.
         EnvError: It cannot be made.
     """
 
-    def __init__(self, domain: str):
-        known = find_domain(domain)
+    def __init__(self, domain: str, most_steps: int = MAX_EVAL_STEPS):
+        known, self._most_steps = find_domain(domain), most_steps
         self._turn = _OTHERS if known is None else nullcontext()
         with self._turn:
             self._lanes = make_lanes(domain, 1, 0, LaneOptions(autoreset=False, num_threads=1, is_drawn=True))
@@ -68,7 +70,7 @@ class World:
 
     @property
     def is_over(self) -> bool:
-        return not bool(self._lanes.running[0])
+        return self.elapsed >= self._most_steps or not bool(self._lanes.running[0])
 
     def step(self, actions: np.ndarray) -> None:
         """Take the action of one row."""

@@ -7,7 +7,7 @@ const REASONS = {
   1009: "The server closed the connection: a message was too long.",
 };
 
-export async function fetchAbout() {
+async function fetchAbout() {
   let answer;
   try {
     answer = await fetch("about", { cache: "no-store" });
@@ -35,7 +35,7 @@ export class Connection {
     this.closing = false;
     try {
       const about = await fetchAbout();
-      this.join(about);
+      if (!this.closing) this.join(about);
     } catch (error) {
       this.again(error.message);
     }

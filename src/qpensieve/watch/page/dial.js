@@ -1,7 +1,7 @@
 // The preference dial: a slider for two objectives, a triangle for three, sliders that share 1 among them for more.
 
 import { html, set, share, svg, write } from "./dom.js";
-import { channelsOf, colourAt, onTheme } from "./palette.js";
+import { channelsOf, classOf, colourAt, onTheme } from "./palette.js";
 import { corner, mixOf, normalised, spoken, withShare } from "./preference.js";
 
 export class Dial {
@@ -37,13 +37,14 @@ export class Dial {
 function readouts(objectives) {
   const values = objectives.map(() => html("output", { class: "share" }));
   const rows = objectives.map((name, i) =>
-    html("li", { class: `objective-${i}` }, html("span", { class: "swatch" }), html("span", { class: "name" }, name), values[i]),
+    html("li", { class: classOf(i) }, html("span", { class: "swatch" }), html("span", { class: "name" }, name), values[i]),
   );
   return { list: html("ul", { class: "shares" }, ...rows), values };
 }
 
 function slider(box, objectives, turned) {
-  const input = html("input", { type: "range", id: "dial", min: 0, max: 1, step: 0.01, "aria-label": `Preference: from ${objectives[0]} to ${objectives[1]}` });
+  const name = `Preference: from ${objectives[0]} to ${objectives[1]}`;
+  const input = html("input", { type: "range", id: "dial", min: 0, max: 1, step: 0.01, "aria-label": name });
   const { list, values } = readouts(objectives);
   const marks = svg("svg", { class: "dial-marks", "aria-hidden": "true", viewBox: "0 0 100 6", preserveAspectRatio: "none" });
   const track = html("div", { class: "dial-slider" }, input, html("div", { class: "dial-marks-box" }, marks));
@@ -102,7 +103,10 @@ function triangle(box, objectives, turned) {
   let lam = [1 / 3, 1 / 3, 1 / 3];
   const { list, values } = readouts(objectives);
   const colours = html("canvas", { width: WIDTH, height: HEIGHT, "aria-hidden": "true" });
-  const handle = svg("circle", { class: "handle", id: "dial", r: 11, tabindex: 0, role: "slider", "aria-label": `Preference among ${objectives.join(", ")}`, "aria-valuemin": 0, "aria-valuemax": 100 });
+  const handle = svg("circle", {
+    class: "handle", id: "dial", r: 11, tabindex: 0, role: "slider",
+    "aria-label": `Preference among ${objectives.join(", ")}`, "aria-valuemin": 0, "aria-valuemax": 100,
+  });
   const dots = svg("g", { "aria-hidden": "true" });
   const outline = svg("polygon", { class: "outline", points: CORNERS.map((c) => c.join(",")).join(" ") });
   const picture = svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}` }, outline, dots, handle);
@@ -171,7 +175,7 @@ function sliders(box, objectives, turned) {
       turned(withShare(base.lam, i, Number(input.value)));
     });
     const label = html("label", { for: input.id, class: "name" }, name);
-    const row = html("li", { class: `objective-${i}` }, html("span", { class: "swatch" }), label, input, output);
+    const row = html("li", { class: classOf(i) }, html("span", { class: "swatch" }), label, input, output);
     return { input, output, row };
   });
   box.append(html("ul", { class: "linked" }, ...rows.map(({ row }) => row)));

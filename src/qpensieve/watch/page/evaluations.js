@@ -4,7 +4,7 @@ import { steps as stepsText } from "./dom.js";
 import { nearest } from "./preference.js";
 
 /** The last evaluation that was made with parameters as old as these; a full one where both kinds are there. */
-export function evaluationAt(run, at) {
+function evaluationAt(run, at) {
   const full = (evaluation) => (evaluation.kind === "full" ? 1 : 0);
   let best = null;
   for (const evaluation of run.evaluations) {

@@ -52,8 +52,10 @@ export class Front {
   /** Long tables are thinned: some hundred points show the front as well as thousands do. */
   thin(data) {
     const every = Math.ceil(data.returns.length / MOST_POINTS);
+    if (every < 2) return data;
     const kept = (_, p) => p % every === 0;
-    return { ...data, preferences: data.preferences.filter(kept), returns: data.returns.filter(kept) };
+    const note = `${data.note} One in ${every} is drawn.`;
+    return { ...data, note, preferences: data.preferences.filter(kept), returns: data.returns.filter(kept) };
   }
 
   /** `data`: objectives, labels, preferences [p][d], returns [p][d], exact [q][d] or null, note. */
@@ -109,6 +111,7 @@ export class Front {
       "aria-label": `${returns.length} evaluated preferences; arrow keys go from one to the next, Enter chooses it`,
     });
     this.frame = { left: MARGIN.left, top: MARGIN.top, right: this.width - MARGIN.right, bottom: this.height - MARGIN.bottom };
+    this.squares = [];
     if (this.mode === "all") this.drawAll();
     else this.drawPair();
     this.listen();
@@ -131,7 +134,7 @@ export class Front {
     this.picture.append(
       axes(this.frame, x, y),
       svg("text", { class: "axis-name", x: this.frame.right, y: this.height - 6, "text-anchor": "end" }, `${labels[i]} →`),
-      svg("text", { class: "axis-name", x: 4, y: 0, transform: `translate(12 ${this.frame.top}) rotate(-90)`, "text-anchor": "end" }, `${labels[j]} →`),
+      svg("text", { class: "axis-name", transform: `translate(12 ${this.frame.top}) rotate(-90)`, "text-anchor": "end" }, `${labels[j]} →`),
     );
     for (const point of exact ?? []) {
       const [cx, cy] = this.place(point);
@@ -164,7 +167,7 @@ export class Front {
         svg("line", { class: "column", x1: x, x2: x, y1: top, y2: bottom }),
         svg("text", { x, y: top - 9, "text-anchor": "middle" }, number(range[1])),
         svg("text", { x, y: bottom + 15, "text-anchor": "middle" }, number(range[0])),
-        svg("text", { class: `axis-name objective-${o}`, x, y: low, "text-anchor": "middle" }, name),
+        svg("text", { class: "axis-name", x, y: low, "text-anchor": "middle" }, name),
       );
     });
     this.points = preferences.map((lam, p) => svg("path", { class: "line", d: path(this.place(returns[p])), stroke: colourAt(lam) }));
@@ -214,6 +217,7 @@ export class Front {
     this.widen(marks);
     this.layer.classList.toggle("two", marks.length > 1);
     while (this.layers.length < marks.length) this.layers.push(this.addLayer(this.layers.length));
+    this.squares.forEach((square, i) => square.classList.toggle("acts", marks.some(({ serving }) => serving === i)));
     this.layers.forEach((layer, i) => {
       layer.group.style.display = i < marks.length ? "" : "none";
       if (marks[i]) this.putMark(layer, marks[i]);

@@ -16,7 +16,10 @@ export class Learning {
     this.slider.addEventListener("input", () => this.slid());
     this.metric.addEventListener("change", () => this.draw());
     byId("newest").addEventListener("click", () => choose("newest"));
-    byId("follow").addEventListener("change", () => this.follow());
+    byId("follow").addEventListener("change", () => {
+      this.asked = null;
+      this.follow();
+    });
   }
 
   slid() {
@@ -28,20 +31,25 @@ export class Learning {
     this.timer = setTimeout(() => this.choose(step), PATIENCE_MS);
   }
 
+  /** Asks for newer parameters, once for each step: until the answer comes, the old ones are still shown. */
   follow() {
-    if (byId("follow").checked && this.at !== this.run.steps.at(-1)) this.choose("newest");
+    const newest = this.run.steps.at(-1);
+    if (!byId("follow").checked || !(newest > this.at) || newest === this.asked) return;
+    this.asked = newest;
+    this.choose("newest");
   }
 
   /** `seed`: number of the seed shown; `at`: the saved step that acts. */
   show(run, seed, at) {
     const same = this.run === run && this.seed === seed;
+    if (this.run?.name !== run.name) this.asked = null;
     Object.assign(this, { run, seed, at });
     if (!same) this.build();
-    this.slider.value = run.steps.indexOf(at);
+    this.slider.value = run.steps.findLastIndex((step) => step <= at);
     this.write(at);
     const training = byId("training");
     training.hidden = !run.is_training;
-    byId("newest").disabled = at === run.steps.at(-1);
+    byId("newest").disabled = !(run.steps.at(-1) > at);
     this.follow();
   }
 
@@ -71,7 +79,7 @@ export class Learning {
   write(step) {
     this.curves.mark(step);
     const { run } = this;
-    const last = run.steps.length < 2 ? " (the only one)" : step === run.steps.at(-1) ? " (newest)" : "";
+    const last = run.steps.length < 2 ? " (the only one)" : step >= run.steps.at(-1) ? " (newest)" : "";
     write(byId("at-text"), step === undefined ? "–" : stepsText(step) + last);
     this.slider.setAttribute("aria-valuetext", step === undefined ? "none" : `step ${step}`);
   }

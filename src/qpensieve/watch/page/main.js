@@ -15,13 +15,17 @@ const PANEL_SECONDS = 0.1;
 const WALK_SECONDS = 6;
 const WALK_PERIOD = 0.05;
 const KEPT_DELAYS = 1000;
+const STILL_MS = 100;
 
 class Watch {
   constructor() {
     this.connection = new Connection({
       opened: (about) => this.opened(about),
       event: (event) => this.event(event),
-      frame: (buffer) => this.sides.receive(buffer, performance.now() / 1000),
+      frame: (buffer) => {
+        this.sides.receive(buffer, performance.now() / 1000);
+        this.wake();
+      },
       lost: (reason, wait) => this.lost(reason, wait),
     });
     this.controls = new Controls((message) => this.sides.ask(message), {
@@ -30,7 +34,11 @@ class Watch {
       sweep: () => this.walk(),
       compare: () => this.sides.toggle(),
     });
-    this.sides = new Sides({ stages: byId("stages"), which: byId("which"), button: byId("compare") }, (message) => this.connection.send(message), () => this.refresh());
+    const places = { stages: byId("stages"), which: byId("which"), button: byId("compare") };
+    this.sides = new Sides(places, (message) => this.connection.send(message), {
+      changed: () => this.refresh(),
+      turned: (side, seq, since) => this.waiting.push({ side, seq, since }),
+    });
     this.dial = new Dial(byId("dial-box"), (lam) => this.prefer(lam));
     this.front = new Front({ box: byId("front"), tools: byId("front-tools"), caption: byId("front-caption") }, (lam) => this.prefer(lam));
     this.bars = new Bars(byId("bars"));
@@ -47,6 +55,7 @@ class Watch {
   start() {
     this.connection.open();
     requestAnimationFrame((now) => this.picture(now));
+    for (const name of ["pointermove", "keydown", "wheel"]) window.addEventListener(name, () => this.wake(), { passive: true });
     window.addEventListener("pagehide", () => this.connection.close());
     window.addEventListener("pageshow", (event) => event.persisted && this.connection.open());
     document.addEventListener("visibilitychange", () => this.sides.rest(document.hidden));
@@ -88,11 +97,11 @@ class Watch {
     this.heading(run);
     this.controls.show(state, run);
     this.learning.show(run, state.seed, state.at);
-    const key = [run.name, state.seed, state.at, run.evaluations.length, Boolean(side.archive)].join();
-    if (key !== this.frontKey || run !== this.frontRun) {
-      [this.frontKey, this.frontRun] = [key, run];
-      this.table = frontOf(run, state.seed, state.at, side.archive);
-      this.front.show(this.table);
+    for (const each of sides.open) this.evaluated(each);
+    if (side.table !== this.table || sides.open.length !== this.several) {
+      [this.table, this.several] = [side.table, sides.open.length];
+      const whose = sides.open.length > 1 ? `Side ${side.letter}: ` : "";
+      this.front.show({ ...side.table, note: whose + side.table.note });
     }
     this.dial.build(objectives, this.front.data.preferences);
     this.dial.set(side.lam);
@@ -102,20 +111,30 @@ class Watch {
     this.panels();
   }
 
+  /** What was evaluated of the run, seed and saved step of a side; the same object as long as these are the same. */
+  evaluated(side) {
+    if (!side.state) return;
+    const key = [side.run.name, side.state.seed, side.state.at, side.archive?.length].join();
+    if (side.tableKey === key && side.tableRun === side.run) return;
+    const table = frontOf(side.run, side.state.seed, side.state.at, side.archive);
+    Object.assign(side, { tableKey: key, tableRun: side.run, table });
+  }
+
   heading(run) {
     write(byId("title"), run.domain);
-    write(byId("subtitle"), `${run.algo} · ${run.name}`);
+    const progress = run.is_training ? ` · step ${stepsText(run.done)} of ${stepsText(run.goal)}` : "";
+    write(byId("subtitle"), `${run.algo} · ${run.name}${progress}`);
     document.title = `${run.domain} – qpensieve watch`;
-    if (run.is_training) this.controls.status("training", `training: ${stepsText(run.done)} of ${stepsText(run.goal)} steps`);
+    // Said aloud when it changes, so without the number of the step.
+    if (run.is_training) this.controls.status("training", "training");
     else this.controls.status("live", "live");
   }
 
   /** The person wants this preference on the chosen side. */
   prefer(lam, byHand = true) {
     if (byHand) this.walk(false);
-    const seq = this.sides.prefer(lam);
+    this.sides.prefer(lam);
     this.dial.set(lam);
-    if (seq !== null) this.waiting.push({ seq, since: performance.now(), side: this.sides.chosen });
     this.panels();
   }
 
@@ -138,17 +157,38 @@ class Watch {
     this.prefer(mixOf(start, corner(d, leg % d), walking.at - leg), false);
   }
 
+  /** The next picture: at once, or, where nothing moves, after a while; then browser and graphics card can rest. */
+  schedule(isStill) {
+    const draw = () => {
+      this.sleeping = null;
+      requestAnimationFrame((now) => this.picture(now));
+    };
+    if (isStill) this.sleeping = setTimeout(draw, STILL_MS);
+    else draw();
+  }
+
+  wake() {
+    if (!this.sleeping) return;
+    clearTimeout(this.sleeping);
+    this.schedule(false);
+  }
+
   picture(milliseconds) {
-    requestAnimationFrame((next) => this.picture(next));
     const now = performance.now() / 1000;
     const seconds = Math.min(0.1, Math.max(0, (milliseconds - this.last) / 1000));
     this.last = milliseconds;
-    if (this.walking) this.stroll(now, seconds);
-    for (const side of this.sides.open) this.seen(side.number, side.stage.draw(now, seconds, side.state?.speed ?? 1));
+    const { open } = this.sides;
+    try {
+      if (this.walking) this.stroll(now, seconds);
+      for (const side of open) this.seen(side.number, side.stage.draw(now, seconds, side.state?.speed ?? 1));
+    } finally {
+      // Whatever was wrong with this picture, there is a next one.
+      this.schedule(!this.walking && open.length > 0 && open.every(({ stage }) => stage.isStill));
+    }
     this.pictures++;
     if (now - this.panelsAt < PANEL_SECONDS) return;
     this.panelsAt = now;
-    for (const side of this.sides.open) side.stage.annotate(now);
+    for (const side of this.sides.open) side.stage.annotate();
     this.panels();
   }
 
@@ -166,13 +206,15 @@ class Watch {
   panels() {
     const { table } = this;
     if (this.sides.current?.lam?.length !== table?.objectives.length) return;
-    const marks = this.sides.alike().map(({ stage, lam }) => {
+    const alike = this.sides.alike().filter((side) => side.table);
+    const marks = alike.map(({ stage, lam, table: own }) => {
       const zero = table.objectives.map(() => 0);
-      return { returns: stage.latest?.returns ?? zero, points: stage.trail.points, ...expectedAt(table, lam) };
+      const { returns = zero, serving = -1 } = stage.latest ?? {};
+      return { returns, serving, points: stage.trail.points, ...expectedAt(own, lam) };
     });
-    if (!marks.length) return;
+    if (!marks.length || marks.length !== this.sides.alike().length) return;
     this.front.mark(marks);
-    this.bars.show(marks, (o) => table.returns.map((point) => point[o]));
+    this.bars.show(marks, (o) => alike.flatMap((side) => side.table.returns.map((point) => point[o])));
     this.serving(this.sides.current);
   }
 

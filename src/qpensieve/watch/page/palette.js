@@ -8,7 +8,10 @@ const darkness = window.matchMedia("(prefers-color-scheme: dark)");
 const listeners = [];
 
 export const theme = () => (darkness.matches ? "dark" : "light");
-export const colourOf = (i) => COLOURS[theme()][i % COLOURS.light.length];
+const COUNT = COLOURS.light.length;
+const colourOf = (i) => COLOURS[theme()][i % COUNT];
+/** The class of an objective: what has it finds its colour in `--colour`. */
+export const classOf = (i) => `objective-${i % COUNT}`;
 
 const channels = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
 

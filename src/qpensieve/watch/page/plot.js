@@ -3,7 +3,7 @@
 import { svg } from "./dom.js";
 
 /** Round numbers from `low` to `high`, about `count` of them. */
-export function ticks(low, high, count) {
+function ticks(low, high, count) {
   const rough = (high - low) / Math.max(1, count);
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].map((m) => m * power).find((s) => s >= rough * 0.999);
@@ -47,7 +47,7 @@ export function axes(frame, x, y) {
 }
 
 /** A round number, short: 0, −50, 2.5k, 300k, 1.5M. */
-export function tick(n) {
+function tick(n) {
   const size = Math.abs(n);
   const [unit, name] = size >= 1e6 ? [1e6, "M"] : size >= 1e4 ? [1e3, "k"] : [1, ""];
   return (n < 0 ? "−" : "") + String(Number((size / unit).toPrecision(6))) + name;

@@ -22,7 +22,7 @@ export function normalised(numbers) {
 
 export const mixOf = (a, b, share) => a.map((x, i) => x + share * (b[i] - x));
 
-export const distance = (a, b) => Math.hypot(...a.map((x, i) => x - b[i]));
+const distance = (a, b) => Math.hypot(...a.map((x, i) => x - b[i]));
 
 export function nearest(points, point) {
   let best = -1;

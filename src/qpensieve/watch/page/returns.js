@@ -1,6 +1,7 @@
 // The episode so far against what the evaluation promises, objective by objective; and the episodes before it.
 
 import { html, number, percents, write } from "./dom.js";
+import { classOf } from "./palette.js";
 import { scale, span } from "./plot.js";
 
 const EPISODES_KEPT = 50;
@@ -27,9 +28,10 @@ export class Bars {
       const promised = html("span", { class: "promised" });
       const track = html("span", { class: "track", "aria-hidden": "true" }, fill, tick);
       const badge = sides > 1 ? [html("span", { class: `badge side-${side}` }, "AB"[side])] : [];
-      return { fill, tick, value, promised, lane: html("div", { class: "lane" }, ...badge, track, html("span", { class: "figures" }, value, promised)) };
+      const lane = html("div", { class: "lane" }, ...badge, track, html("span", { class: "figures" }, value, promised));
+      return { fill, tick, value, promised, lane };
     });
-    const row = html("li", { class: `objective-${o}` }, html("span", { class: "name" }, name), ...lanes.map(({ lane }) => lane));
+    const row = html("li", { class: classOf(o) }, html("span", { class: "name" }, name), ...lanes.map(({ lane }) => lane));
     return { row, lanes };
   }
 

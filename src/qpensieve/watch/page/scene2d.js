@@ -2,7 +2,7 @@
 
 import { theme } from "./palette.js";
 
-const WAY_POINTS = 400;
+const WAY_POINTS = 1000;
 
 const ROLES = {
   light: {
@@ -21,7 +21,7 @@ class Flat {
     this.context = canvas.getContext("2d");
   }
 
-  /** Clears the canvas, and puts the rectangle `width` x `height` into its middle; returns the scale. */
+  /** Clears the canvas, and puts the rectangle `width` x `height` into its middle; returns the size of a pixel in it. */
   begin(width, height) {
     const { canvas, context } = this;
     const ratio = Math.min(window.devicePixelRatio || 1, 2);
@@ -33,7 +33,7 @@ class Flat {
     const scale = Math.min(w / width, h / height);
     context.translate((w - scale * width) / 2, (h - scale * height) / 2);
     context.scale(scale, scale);
-    return scale;
+    return ratio / scale;
   }
 }
 
@@ -42,7 +42,7 @@ export class ScenePlane extends Flat {
     super(canvas);
     Object.assign(this, { view: scene.view, down: scene.y_down, parts: scene.parts, signals: scene.signals ?? [] });
     this.shapes = [];
-    this.way = [];
+    this.begins();
   }
 
   ground(shapes) {
@@ -51,12 +51,21 @@ export class ScenePlane extends Flat {
 
   begins() {
     this.way = [];
+    this.place = null;
+  }
+
+  /** Remembers the way: where the first part was before it set out for `place`, which the picture has yet to reach. */
+  visit([x, y]) {
+    if (this.place) this.way.push(this.place);
+    if (this.way.length > WAY_POINTS) this.way = this.way.filter((_, i) => i % 2 === 0);
+    this.place = [x, y];
   }
 
   draw(payload) {
     const [x0, y0, x1, y1] = this.view;
     const { context } = this;
-    const scale = this.begin(x1 - x0, y1 - y0);
+    this.pixel = this.begin(x1 - x0, y1 - y0);
+    this.colours = ROLES[theme()];
     if (this.down) context.translate(-x0, -y0);
     else {
       context.translate(-x0, y1);
@@ -65,8 +74,8 @@ export class ScenePlane extends Flat {
     context.beginPath();
     context.rect(x0, y0, x1 - x0, y1 - y0);
     context.clip();
-    this.pixel = 1 / scale;
-    this.colours = ROLES[theme()];
+    context.fillStyle = this.colours.sky;
+    context.fill();
     for (const shape of this.shapes) this.shape(shape);
     this.follow(payload);
     this.flames(payload);
@@ -116,11 +125,8 @@ export class ScenePlane extends Flat {
     context.restore();
   }
 
-  /** The way that the first part has come in this episode. */
+  /** Draws the way that the first part has come in this episode, to where it is now. */
   follow([x, y]) {
-    const last = this.way.at(-1);
-    if (!last || Math.hypot(x - last[0], y - last[1]) > 4 * this.pixel) this.way.push([x, y]);
-    if (this.way.length > WAY_POINTS) this.way.shift();
     const { context } = this;
     this.outline({ points: [...this.way, [x, y]] });
     context.strokeStyle = this.colours.way;

@@ -4,12 +4,18 @@ import { html, set, share, write } from "./dom.js";
 import { Stage } from "./stage.js";
 
 const LETTERS = ["A", "B"];
+// Screens may ask 240 times a second, and the server refuses so many: a preference goes at most every so many milliseconds.
+const TURN_MS = 16;
 
 export class Sides {
-  /** `send(message)` returns the message's number; `changed()`: the chosen side is another, or a side came or went. */
-  constructor({ stages, which, button }, send, changed) {
-    Object.assign(this, { box: stages, which, button, send, changed });
+  /**
+   * `send(message)` returns the message's number, or null. `changed()`: the chosen side is another, or a side came or went.
+   * `turned(side, seq, since)`: a preference was sent, that was asked for at `since`.
+   */
+  constructor({ stages, which, button }, send, { changed, turned }) {
+    Object.assign(this, { box: stages, which, button, send, changed, turned });
     this.sides = [];
+    this.hasSecond = false;
     this.chosen = 0;
     this.which.replaceChildren(
       ...LETTERS.map((letter, i) => {
@@ -45,10 +51,13 @@ export class Sides {
     const before = this.sides.filter((side) => side?.state);
     for (const side of before) {
       const { number, index, state, lam } = side;
-      if (!this.runs[index]) continue;
+      const run = this.runs[index];
+      if (!run) continue;
       const { seed, at, sampled, speed, paused } = state;
-      this.send({ side: number, open: index });
-      this.send({ side: number, seed, at, w: lam, sampled, speed, paused });
+      // The first run is open on the first side already.
+      if (number || index) this.send({ side: number, open: index });
+      this.send({ side: number, seed, w: lam, sampled, speed, paused });
+      if (run.steps.includes(at)) this.send({ side: number, at });
     }
     if (!this.sides[0]) this.add(0);
   }
@@ -62,18 +71,19 @@ export class Sides {
     pick.addEventListener("change", () => this.send({ side: number, open: Number(pick.value) }));
     const element = html("article", { class: "stage" }, html("header", {}, badge, name, pick, lam), stage.box);
     element.addEventListener("pointerdown", () => this.open.length > 1 && this.choose(number));
-    this.sides[number] = { number, stage, element, name, pick, lamText: lam, run: null, state: null, lam: null, turned: -1 };
+    this.sides[number] = { number, letter: LETTERS[number], stage, element, name, pick, lamText: lam, run: null, state: null, lam: null, turned: -1 };
     this.box.append(element);
   }
 
   ready({ side: number, run: index, archive }) {
+    if (number === 1 && !this.hasSecond) return;
     if (!this.sides[number]) this.add(number);
     const side = this.sides[number];
     const run = this.runs[index];
     if (!side.run || side.index !== index) {
       side.stage.open(run);
       // The state that belongs to this run comes next.
-      side.lam = side.state = null;
+      side.lam = side.state = side.table = side.tableKey = null;
     }
     Object.assign(side, { index, run, archive });
     side.stage.say(run.scene.note ?? "");
@@ -119,11 +129,23 @@ export class Sides {
     }
   }
 
+  /** Sends a preference now, or in a moment if one has just been sent: then the newest counts. */
   prefer(lam) {
     const side = this.current;
+    const now = performance.now();
     this.lamOf(side, lam);
-    side.turned = this.send({ side: side.number, w: lam }) ?? -1;
-    return side.turned < 0 ? null : side.turned;
+    if (side.waiting) return;
+    side.turned = Infinity;
+    const wait = (side.sent ?? -TURN_MS) + TURN_MS - now;
+    const deliver = () => {
+      side.waiting = null;
+      side.sent = performance.now();
+      const seq = side.lam && this.send({ side: side.number, w: side.lam });
+      side.turned = seq ?? -1;
+      if (seq) this.turned(side.number, seq, now);
+    };
+    if (wait <= 0) deliver();
+    else side.waiting = setTimeout(deliver, wait);
   }
 
   choose(number) {
@@ -139,8 +161,10 @@ export class Sides {
     const { run, state, lam } = this.sides[0];
     if (!run || !state) return;
     const other = this.runs.length > 1 ? 1 : 0;
+    this.hasSecond = true;
     this.send({ side: 1, open: other });
-    const { seed, sampled, speed } = state;
+    const { seed, at, sampled, speed } = state;
+    if (this.runs[other] === run) this.send({ side: 1, at });
     if (this.runs[other].objectives.length === lam.length) this.send({ side: 1, w: opposite(lam) });
     if (this.runs[other].seeds.includes(seed)) this.send({ side: 1, seed });
     this.send({ side: 1, sampled, speed });
@@ -149,6 +173,7 @@ export class Sides {
   }
 
   leave() {
+    this.hasSecond = false;
     this.send({ side: 1, close: true });
     this.sides[1].stage.close();
     this.sides[1].element.remove();

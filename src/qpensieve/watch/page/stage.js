@@ -33,6 +33,8 @@ export class Stage {
     this.message = html("p", { class: "stage-message", hidden: true });
     this.trail = new Trail();
     this.latest = null;
+    /** Whether the last picture was the same as the one before. */
+    this.isStill = false;
   }
 
   /** Shows another run: its own canvas, because a canvas is 2D or 3D for life. */
@@ -57,10 +59,12 @@ export class Stage {
   makeScene(scene) {
     this.timeline = null;
     if (scene.kind === "bodies") {
+      this.payloadSize = 3 + 7 * scene.geoms.length;
       this.scene = new Scene3d(this.canvas, scene.geoms);
       this.timeline = new Timeline(mixBodies);
       this.listen();
     } else if (scene.kind === "plane") {
+      this.payloadSize = 3 * scene.parts.length + (scene.signals?.length ?? 0);
       this.scene = new ScenePlane(this.canvas, scene);
       this.timeline = new Timeline(mixPlane(scene.parts.length));
     } else this.scene = new SceneImage(this.canvas, scene);
@@ -69,6 +73,7 @@ export class Stage {
   listen() {
     const { canvas, scene } = this;
     canvas.setAttribute("aria-label", `${this.run.domain}, moving. Arrow keys turn the camera, plus and minus zoom, Home resets it.`);
+    canvas.addEventListener("webglcontextrestored", () => (this.drawn = null));
     canvas.addEventListener("pointerdown", (event) => canvas.setPointerCapture(event.pointerId));
     canvas.addEventListener("pointermove", (event) => {
       if (canvas.hasPointerCapture(event.pointerId)) scene.camera.turn(-0.4 * event.movementX, -0.3 * event.movementY);
@@ -105,6 +110,9 @@ export class Stage {
 
   /** Takes a frame in; `now` in seconds. */
   receive(buffer, now, speed) {
+    // A frame of the run that was shown before may still be on its way.
+    const rest = buffer.byteLength / 4 - this.frameHead;
+    if (rest < 0 || (this.timeline && rest !== this.payloadSize)) return;
     const head = new Float32Array(buffer, 0, this.frameHead);
     const d = this.run.objectives.length;
     const [, seq, flags, t, episode, steps, serving] = head;
@@ -121,6 +129,7 @@ export class Stage {
       frame.payload = new Float32Array(buffer, 4 * this.frameHead);
       if (!this.pose) this.scene?.camera?.settle(isFlat(frame.payload) ? fromTheSide : fromAbove);
       this.pose ??= frame.payload;
+      this.scene?.visit?.(frame.payload);
       this.timeline.push(frame, now, speed);
     } else if (buffer.byteLength > 4 * this.frameHead) this.scene?.read?.(buffer.slice(4 * this.frameHead));
   }
@@ -143,25 +152,26 @@ export class Stage {
     // Where nothing moves, nothing is drawn: a paused page costs nothing.
     const { canvas, latest } = this;
     const view = [theme(), canvas.clientWidth, canvas.clientHeight, window.devicePixelRatio, this.scene.camera?.key].join();
-    const same = latest.paused && this.drawn?.frame === latest && this.drawn.view === view;
+    this.isStill = latest.paused && this.drawn?.frame === latest && this.drawn.view === view;
     this.drawn = { frame: latest, view };
-    if (!same) this.scene.draw(payload, seconds, theme());
+    if (!this.isStill) this.scene.draw(payload, seconds, theme());
     return this.timeline.seq;
   }
 
   /** Writes time and pace: a few times a second, so that they can be read. */
-  annotate(now) {
+  annotate() {
     if (!this.latest) return;
     const { t, steps, last } = this.latest;
     const limit = this.run.max_steps ? ` of ${this.run.max_steps}` : "";
     write(this.clock, `${t.toFixed(1)} s · step ${steps}${limit}${last ? " · end" : ""}`);
     if (this.run.scene.kind !== "bodies" || !this.pose) return write(this.pace, "");
     const before = this.paced;
-    this.paced = { t, x: this.pose[0], now };
-    if (!before || before.t >= t) return;
-    const pace = (this.paced.x - before.x) / (t - before.t);
-    this.smooth = this.smooth === undefined || before.now < now - 1 ? pace : 0.6 * this.smooth + 0.4 * pace;
-    write(this.pace, `${fixed(this.pose[0], 1)} m · ${fixed(this.smooth, 1)} m/s`);
+    if (before?.t === t) return;
+    const x = this.pose[0];
+    const isFirst = !before || before.t > t;
+    const pace = isFirst ? 0 : (x - before.x) / (t - before.t);
+    this.paced = { t, x, pace: isFirst || before.isFirst ? pace : 0.6 * before.pace + 0.4 * pace, isFirst };
+    write(this.pace, `${fixed(x, 1)} m · ${fixed(this.paced.pace, 1)} m/s`);
   }
 }
 

@@ -26,8 +26,9 @@ export class Timeline {
   push(frame, now, speed) {
     const last = this.frames.at(-1);
     // What came before another episode, another speed or a pause says nothing about when the next one should be shown.
-    const anew = frame.first || speed !== this.speed || (last?.paused && !frame.paused);
-    if (anew || (last && (frame.t < last.t || frame.episode !== last.episode))) this.frames = [];
+    const elsewhere = frame.first || (last && (frame.t < last.t || frame.episode !== last.episode));
+    if (elsewhere || speed !== this.speed || (last?.paused && !frame.paused)) this.frames = [];
+    if (elsewhere) this.shown = null;
     this.speed = speed;
     const previous = this.frames.at(-1);
     frame.gap = previous ? (frame.t - previous.t) / speed : 0;
