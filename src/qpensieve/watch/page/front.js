@@ -161,8 +161,8 @@ export class Front {
     });
     this.place = (point) => columns.map(({ x, at }, o) => [x, at(point[o])]);
     columns.forEach(({ name, range, x }, o) => {
-      // Every other name stands a line lower: they are longer than their column is wide.
-      const low = this.height - (o % 2 ? 4 : 20);
+      // Of many, every other name stands a line lower: they are longer than their column is wide.
+      const low = this.height - (o % 2 && columns.length > 3 ? 4 : 20);
       this.picture.append(
         svg("line", { class: "column", x1: x, x2: x, y1: top, y2: bottom }),
         svg("text", { x, y: top - 9, "text-anchor": "middle" }, number(range[1])),
