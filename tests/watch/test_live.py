@@ -17,6 +17,7 @@ from qpensieve.records import folder
 from qpensieve.train.evaluate import evaluate
 from qpensieve.train.saved import SavedPolicies
 from qpensieve.watch import robot as robots
+from qpensieve.watch.messages import Command
 from qpensieve.watch.runs import WatchedRun
 from qpensieve.watch.server import Server
 from qpensieve.watch.simulation import Simulation
@@ -273,6 +274,22 @@ def test_slow_worlds_answer_at_once_and_tell_what_stands_still(sea: Path):
         answer = mine.frame(lambda frame: frame.seq == 1)
         assert answer.flags & ANSWER  # a step takes 0.2 s; it was not waited for
         assert np.frombuffer(answer.payload, "<f4").shape == (3,)
+
+
+def test_what_is_said_during_the_last_step_is_answered_before_the_next_episode(hopper: Path):
+    said: list[Any] = []
+    robot = robots.Robot(WatchedRun(hopper), 0, 0, said.append)
+    while not robot.is_over:
+        robot.act()
+        frames = robot.frames()
+    robot.obey(Command(seq=7, w=(1.0, 0.0)))
+    for _, send in frames:
+        send()
+    robot.finish()
+    robot.close()
+    assert said[-2]["event"] == "episode"
+    seq, flags = np.frombuffer(said[-1][:12], "<f4")[1:]
+    assert (seq, int(flags) & ANSWER) == (7, ANSWER)
 
 
 def test_a_failing_environment_is_told_and_can_be_tried_again(tmp_path: Path):

@@ -175,6 +175,8 @@ class Robot:
                 **self._told(self._acted, "w", "seed", "at", "sampled"),
             }
         )
+        if not ended and self.controls.seq != self._said.seq:
+            self.answer()  # it came while the last frames waited, and no step will show it
         return PAUSE_AT_END / max(1.0, self.controls.speed)
 
     def answer(self) -> None:
