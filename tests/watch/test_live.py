@@ -279,6 +279,7 @@ def test_slow_worlds_answer_at_once_and_tell_what_stands_still(sea: Path):
 def test_what_is_said_during_the_last_step_is_answered_before_the_next_episode(hopper: Path):
     said: list[Any] = []
     robot = robots.Robot(WatchedRun(hopper), 0, 0, said.append)
+    frames: list[Any] = []
     while not robot.is_over:
         robot.act()
         frames = robot.frames()
