@@ -119,6 +119,8 @@ class Encoder:
                 file.write("frame\n")
 
     def count_frames_and_secs(self, path: str) -> tuple[int, float]:
+        if self.lost == len(self.frames):
+            raise RuntimeError("a page of what ffmpeg said")
         return len(self.frames) - self.lost, 1.0
 
 
@@ -143,8 +145,10 @@ def test_a_film_that_fails_leaves_nothing(
 
 
 def test_an_mp4_that_lost_frames_is_not_kept(sea: Path, empty: Path, capsys, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", Encoder(lost=1))
-    assert "2 of 3 frames arrived" in fail(capsys, "video", sea, "--steps", "2", "--out", "film.mp4", "--quiet")
+    for lost in (1, 3):
+        monkeypatch.setitem(sys.modules, "imageio_ffmpeg", Encoder(lost=lost))
+        said = fail(capsys, "video", sea, "--steps", "2", "--out", "film.mp4", "--quiet")
+        assert f"{3 - lost} of 3 frames arrived; is the disk full?" in said
     assert list(empty.iterdir()) == []
 
 

@@ -107,12 +107,19 @@ def _write_mp4(path: Path, frames: Iterator[Image.Image], fps: float, first: Ima
                 sink.send(np.ascontiguousarray(np.asarray(frame)[: size[1], : size[0]]))
         finally:
             sink.close()
-        written, _ = ffmpeg.count_frames_and_secs(str(temporary))  # it says nothing of a disk that was full at the end
-        if written != num:
+        if (written := _num_frames(ffmpeg, temporary)) != num:
             raise OSError(f"cannot write {path}: {written} of {num} frames arrived; is the disk full?")
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _num_frames(ffmpeg: Any, path: Path) -> int:
+    """Frames that can be read back: ffmpeg itself says nothing of a disk that was full at the end."""
+    try:
+        return int(ffmpeg.count_frames_and_secs(str(path))[0])
+    except RuntimeError:
+        return 0
 
 
 def _ffmpeg() -> Any:
