@@ -1,5 +1,7 @@
 """Guards of values: bounds from rewards by hand, and a median that outliers do not move."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -40,7 +42,7 @@ def test_the_running_median_finds_the_median_and_a_burst_is_not_calm():
 
 
 def test_gradients_are_shortened_to_a_multiple_of_their_median():
-    clip = guards.clip_by_median(3.0)
+    clip: Any = guards.clip_by_median(3.0)
     gradient = {"w": jnp.array([3.0, 0.0]), "b": jnp.array(4.0)}  # of length 5
     short, state = clip.update(gradient, clip.init(gradient))
     np.testing.assert_array_equal(short["w"], gradient["w"])

@@ -42,7 +42,9 @@ def test_panels_are_those_that_were_logged_with_a_line_per_bin_and_per_alarm(tmp
         *("critic loss, mean of a row", "critic loss, largest of a row", "error of the critics"),
         *("entropy by preference", "value lam · Q by preference"),
     ]
-    labels = [text.get_text() for text in shown["error of the critics"].get_legend().get_texts()]
+    legend = shown["error of the critics"].get_legend()
+    assert legend is not None
+    labels = [text.get_text() for text in legend.get_texts()]
     assert labels == ["forward", "control"]
     values = shown["value lam · Q by preference"].get_lines()
     means = [float(np.asarray(line.get_ydata())[0]) for line in values[2:15:3]]  # after the lines of two seeds each

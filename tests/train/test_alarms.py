@@ -13,6 +13,7 @@ from qpensieve.train.alarms import Alarm, Limits
 from qpensieve.train.run import Options, Run
 from tests.train.test_run import interrupt_at, tiny
 
+ENTROPY_LIMIT: Any = pytest.approx(-6.9)
 DST = Limits(2, (23.7, -1.0), 0.99)
 
 
@@ -22,10 +23,10 @@ def _row(entropy: float, **more: list[float]) -> dict[str, Any]:
 
 def test_the_entropy_may_be_a_share_of_the_actions_size_below_its_target():
     assert alarms.of_training(Limits(6), {"entropy": np.array([-6.89, -6.91, -3.0])}) == [
-        Alarm("entropy", 1, -6.91, pytest.approx(-6.9))
+        Alarm("entropy", 1, -6.91, ENTROPY_LIMIT)
     ]
     helped = {"entropy": [-6.0], "helper_entropy": [-7.0]}
-    assert alarms.of_training(Limits(6), helped) == [Alarm("entropy", 0, -7.0, pytest.approx(-6.9))]
+    assert alarms.of_training(Limits(6), helped) == [Alarm("entropy", 0, -7.0, ENTROPY_LIMIT)]
     assert alarms.of_training(Limits(None), {"entropy": [-100.0]}) == []
     assert alarms.of_training(Limits(6), {"critic_loss": [1e9]}) == []
 
@@ -44,7 +45,8 @@ def test_values_beyond_what_a_bin_of_preferences_allows_are_an_alarm():
     # lam1 up to .4: at most .4 * 23.7 - .6 = 8.88; lam1 up to 1: 23.7
     high = bins | {"q_bin_2": [8.9, 8.8], "q_bin_5": [23.8, 23.0]}
     found = alarms.of_training(DST, _row(-1.0, **high))
-    assert found == [Alarm("value", 0, 23.8, pytest.approx(23.7))]
+    limit: Any = pytest.approx(23.7)
+    assert found == [Alarm("value", 0, 23.8, limit)]
     warm = _row(-1.0, **high) | {"temperature": [1.0, 1.0]}  # entropy is worth something too
     assert alarms.of_training(DST, warm) == []
     assert alarms.of_training(DST, _row(-1.0, **high) | {"temperature_max": [1.0, 1.0]}) == []

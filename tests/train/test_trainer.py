@@ -117,9 +117,9 @@ class TestRestored:
         np.testing.assert_array_equal(original.evaluate(preferences, 3), other.evaluate(preferences, 3))
 
     def test_goes_on_exactly_with_guards_a_replay_ratio_and_correlated_noise(self):
-        guards = {"max_critic_gradient": 3.0, "temperature_per": "preference", "max_push_loss": 2.0}
-        margins = {"snapshot_margin": 0.05, "preferences_per": "sample", "over_critics": "median"}
-        paces = {"updates_per_step": 2, "target_steps": 3, "push_period": 80}
+        guards: dict[str, Any] = {"max_critic_gradient": 3.0, "temperature_per": "preference", "max_push_loss": 2.0}
+        margins: dict[str, Any] = {"snapshot_margin": 0.05, "preferences_per": "sample", "over_critics": "median"}
+        paces: dict[str, Any] = {"updates_per_step": 2, "target_steps": 3, "push_period": 80}
         config = tiny(random_noise="pink", noise="ar1", **guards, **margins, **paces)
         original = Trainer(config)
         advance_to(original, 260)
