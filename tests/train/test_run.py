@@ -483,7 +483,7 @@ class TestStarted:
         ]
 
     def test_the_log_has_every_row_once_and_in_order(self, whole: Path):
-        events = [(row["step"], row["event"]) for row in map(json.loads, rows(whole))]
+        events = [(row["step"], row["event"]) for row in map(json.loads, rows(whole)) if row["event"] != "alarm"]
         train = [(step, "train") for step in range(120, 601, 40)]
         short = [(step, "evaluation") for step in (200, 400, 600)]
         assert sorted(events) == sorted([*train, *short, (600, "full evaluation")])
