@@ -36,7 +36,7 @@ _WORDS: dict[Sign, str] = {
     "entropy": "entropy {value:.3g} is far below its target (alarm below {limit:.3g}): values may be running away",
     "bin": "entropy {value:.3g} under some preferences (alarm below {limit:.3g}): their values may be running away",
     "value": "values of {value:.3g} are beyond what is possible ({limit:.3g}): they are running away",
-    "utility": "UT (short) {value:.4g} is below half of the best so far (alarm below {limit:.4g}); early dips often pass",
+    "utility": "UT (short) {value:.4g} is below half of the best so far (alarm below {limit:.4g}); early dips may pass",
 }
 
 
