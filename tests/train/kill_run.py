@@ -173,7 +173,7 @@ def prepare(moment: str, step: int) -> None:
         # The checkpoint stands; older ones and their replay have not been cleared away.
         "saved": lambda: _after(checkpoint, "save", lambda _, saved, *__: saved == step, _strike),
         # Half a line of the log is on the disk.
-        "row": lambda: _before(MetricsLog, "write", lambda self, *row: _half(self, step, *row), _strike),
+        "row": lambda: _before(MetricsLog, "write", lambda self, *row: _half(self, step, *row[:3]), _strike),
         # The full evaluation is in its file and not in the log.
         "full": lambda: _before(MetricsLog, "write", lambda _, event, *__: event == "full evaluation", _strike),
         "interrupt": lambda: _after(Trainer, "advance", lambda self: self.step == step, _interrupt),
