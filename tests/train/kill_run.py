@@ -77,7 +77,8 @@ def assert_same_run(run: Path, other: Path) -> None:
     _assert_same_arrays(one / "arrays.npz", two / "arrays.npz")
     assert _replay(run, ours).tobytes() == _replay(other, theirs).tobytes()
     _assert_same_arrays(run / "evaluations.npz", other / "evaluations.npz")
-    assert rows(run) == rows(other)
+    mine, others = rows(run), rows(other)
+    assert mine == others, [pair for pair in zip(mine, others, strict=False) if pair[0] != pair[1]][:2]
     names = sorted(path.name for path in (run / "parameters").iterdir())
     assert names == sorted(path.name for path in (other / "parameters").iterdir())
     for name in names:

@@ -175,8 +175,15 @@ class _UniformCourse:
         """What the algorithm sees when it looks at itself after a block, with the batches of the last update."""
         if self.algorithm.inspect is None:
             return {}
-        key_look = jax.random.fold_in(jax.random.fold_in(jax.random.clone(key), LOOK), first)
-        return self.algorithm.inspect(agent, jax.tree.map(lambda leaf: leaf[-1], batches), key_look)
+        inspect, last = self.algorithm.inspect, jax.tree.map(lambda leaf: leaf[-1], batches)
+        key_look = lambda i: jax.random.fold_in(jax.random.fold_in(jax.random.clone(key), LOOK), first + i)
+        look = lambda i: inspect(agent, last, key_look(i))
+        if jax.default_backend() != "cpu":
+            return look(0)
+        # In a loop, as updates are: outside of one, rounding would depend on how many agents share a core. That it
+        # ends after one turn is hidden from XLA, which would do without the loop.
+        blank = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(look, 0))
+        return jax.lax.fori_loop(0, jax.lax.optimization_barrier(jnp.int32(1)), lambda i, _: look(i), blank)
 
     def _draw(self, buffer: Replay, num: int, key: Any, first: Any, number: Any) -> tuple[tuple[Transition, ...], Any]:
         """Batches and chance of `num` updates of one agent from the `first` on, [num, ...]."""
