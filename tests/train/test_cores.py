@@ -12,11 +12,14 @@ import pytest
 
 from qpensieve import compiler
 from qpensieve.algos import cnder, qpensieve
+from qpensieve.envs.registry import spec_of
+from qpensieve.methods import make_algorithm
 from qpensieve.replay.layout import layout_of
 from qpensieve.train import cores
 from qpensieve.train.learner import Block, make_learner
 from qpensieve.types import Algorithm, Hints
 from tests.algos.problem import LAYOUT, SAC, SPEC, assert_trees_equal
+from tests.train.test_trainer import tiny
 
 SEEDS, BLOCK, CAPACITY = (4, 1, 9, 2), 5, 20
 
@@ -78,6 +81,24 @@ def test_numbers_do_not_depend_on_it(name: str):
     algorithm = cnder.make(CNDER, SPEC) if hinted else qpensieve.make(QPENSIEVE, SPEC)
     assert jax.device_count() == 2  # conftest
     assert_trees_equal(trained(algorithm, hinted, is_spread=True), trained(algorithm, hinted, is_spread=False))
+
+
+@pytest.mark.slow
+@pytest.mark.optimized
+def test_what_is_logged_does_not_depend_on_it_with_one_agent_on_each_core():
+    """Then the loop over a core's agents has one turn, which XLA does without."""
+    config = tiny()
+    algorithm = make_algorithm(config.algo, config.agent, spec_of(config.domain))
+    layout = layout_of(spec_of(config.domain), algorithm.acting)
+    learner, logged = make_learner(algorithm, layout, config.capacity), []
+    for one in (learner, cores.spread(learner, 2)):
+        draw, state, infos = np.random.default_rng(0), one.init(jnp.asarray(SEEDS[:2])), []
+        for _ in range(20):
+            rows = jnp.asarray(draw.normal(size=(2, config.block, layout.width)), jnp.float32)
+            state, _, info = one.learn(state, Block(rows))
+            infos.append(jax.device_get(info))
+        logged.append(infos)
+    assert_trees_equal(*logged)
 
 
 def test_an_odd_number_of_agents_or_one_device_changes_nothing(monkeypatch: pytest.MonkeyPatch):
