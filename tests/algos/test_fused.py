@@ -17,11 +17,13 @@ from tests.algos.problem import assert_trees_close, assert_trees_equal, once
 
 NETWORKS = ("actor", "critic", "target", "log_alpha")
 LIMITS: dict[Any, float] = {"full": 1e-5, "half": 3e-2}
+GUARDS: dict[str, Any] = {"snapshot_margin": 0.05}
+"""Settings of guards, such that each changes what an update of a `Case` does."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """Sizes of an update; `filled`: how many snapshots each seed has."""
+    """Sizes of an update; `filled`: how many snapshots each seed has; `guards`: names of `GUARDS`."""
 
     method: str = "qpensieve"
     hidden: int = 64
@@ -32,6 +34,7 @@ class Case:
     filled: tuple[int, ...] = (2,)
     obs: int = 5
     act: int = 2
+    guards: tuple[str, ...] = ()
 
     @property
     def spec(self) -> EnvSpec:
@@ -39,8 +42,11 @@ class Case:
 
     @property
     def config(self) -> qpensieve.QPensieveConfig:
-        sac = mosac.SacConfig(hidden=self.hidden, batch_size=self.batch)
-        return qpensieve.QPensieveConfig(sac, num_preferences=self.preferences, num_snapshots=self.snapshots)
+        guards = {name: GUARDS[name] for name in self.guards}
+        of = lambda config: {name: value for name, value in guards.items() if hasattr(config, name)}
+        sac = mosac.SacConfig(hidden=self.hidden, batch_size=self.batch, **of(mosac.SacConfig))
+        sizes = {"num_preferences": self.preferences, "num_snapshots": self.snapshots}
+        return qpensieve.QPensieveConfig(sac, **sizes, **of(qpensieve.QPensieveConfig))
 
 
 # Problems are made by NumPy: JAX would compile a program for each operation and shape.
@@ -115,6 +121,8 @@ def _distance(tree: Any, other: Any) -> float:
 CASES = [
     Case(filled=(1, 2)),
     Case("mosac", d=3, snapshots=0, preferences=1, filled=(0, 0)),
+    Case(filled=(1, 2), guards=("snapshot_margin",)),
+    pytest.param(Case(preferences=4, snapshots=0, filled=(0,), guards=("snapshot_margin",)), marks=pytest.mark.slow),
     pytest.param(Case(hidden=128, d=5, snapshots=1, preferences=2, filled=(0,), obs=11, act=3), marks=pytest.mark.slow),
     pytest.param(Case(hidden=192, batch=192, d=4, snapshots=3, filled=(3,)), marks=pytest.mark.slow),
     pytest.param(Case(hidden=256, batch=256, snapshots=4, preferences=5, filled=(4, 2)), marks=pytest.mark.slow),
@@ -139,6 +147,14 @@ def test_every_network_moves_as_in_the_plain_update(case: Case, precision: Any):
     np.testing.assert_array_equal(infos.pop("critic_loss_max"), infos["critic_loss"])  # of one update
     assert infos.keys() == their_infos.keys()
     assert_trees_close(infos, their_infos, 1e-4 if precision == "full" else 3e-2)
+
+
+@pytest.mark.parametrize("guard", GUARDS)
+def test_every_guard_changes_the_update_that_kernels_are_compared_with(guard: str):
+    """Else the comparison above would not see whether kernels cover it."""
+    before, _, _, free, _ = _solved(Case(filled=(1, 2)))
+    guarded = _solved(Case(filled=(1, 2), guards=(guard,)))[3]
+    assert _distance(guarded.sac.actor, free.sac.actor) > 0.01 * _distance(free.sac.actor, before.sac.actor)
 
 
 def test_several_updates_in_a_block_follow_each_other():
@@ -173,17 +189,18 @@ def test_snapshots_climbed_beside_the_critics_step_or_after_it_give_the_same():
     assert_trees_close(beside, after, 1e-6)
 
 
-def test_a_snapshot_equal_to_the_critic_wins_in_both_forms():
+@pytest.mark.parametrize(("margin", "forms"), [(None, (True, False)), (0.05, (True,))])
+def test_a_snapshot_equal_to_the_critic_wins_in_every_form(margin: float | None, forms: tuple[bool, ...]):
     """The first of equals wins, as in the plain step, and snapshots come first."""
     case = Case(snapshots=1, filled=(1,))
     states, batch, chance = _problem(case, num=1)
-    frozen = replace(case.config, sac=replace(case.config.sac, learning_rate=0.0))
+    frozen = replace(case.config, sac=replace(case.config.sac, learning_rate=0.0), snapshot_margin=margin)
     same = jax.device_put(jax.tree.map(lambda leaf: np.asarray(leaf)[:, None], states.sac.critic))
     states = eqx.tree_at(lambda s: s.snapshots.critics, states, same)
     plan = fused.plan_qpensieve(frozen, case.spec, "full")
     expected, _ = _plain(partial(qpensieve.step, frozen))(states, batch, chance, 0)
     gradients: Any = lambda state: state.sac.optimizers.actor[0].mu
-    for beside in (True, False):
+    for beside in forms:
         tiles = replace(fused.choose_tiles(1, "full"), climbs_beside=beside)
         new, infos = jax.jit(partial(fused.learn_qpensieve, replace(plan, tiles=tiles)))(states, batch, chance)
         assert float(infos["snapshot_share"][0]) == 1.0

@@ -19,7 +19,7 @@ from jaxtyping import Array, Float, Int
 from qpensieve.algos import mosac, qpensieve
 from qpensieve.learning.kernels import candidates, networks
 from qpensieve.learning.kernels.calls import Tile, is_interpreted
-from qpensieve.learning.kernels.candidates import Best, Candidates, Rival
+from qpensieve.learning.kernels.candidates import Best, Candidates, Margin, Rival, Scored
 from qpensieve.learning.kernels.networks import ADAM, Climbed, Gradients, Inputs, Learned, Now, Rates, Seen
 from qpensieve.learning.kernels.packing import Layout, Packed, Sizes, actor_layout, critic_layout
 from qpensieve.learning.tally import PEAK
@@ -41,7 +41,6 @@ COVERED = {
     "temperature_per": "run",
     "bounded_targets": "off",
     "max_push_loss": None,
-    "snapshot_margin": None,
     "over_critics": "max",
 }
 """Settings for which there is one value that the kernels cover."""
@@ -142,6 +141,8 @@ class Plan:
     sac: mosac.SacConfig
     sizes: Sizes
     precision: Precision
+    margin: float | None = None
+    """`snapshot_margin` of Q-Pensieve."""
     tiles: Tiles | None = None
     """None: by the number of seeds."""
 
@@ -165,7 +166,8 @@ def plan_mosac(cfg: mosac.SacConfig, spec: EnvSpec, precision: Precision, past: 
 
 
 def plan_qpensieve(cfg: qpensieve.QPensieveConfig, spec: EnvSpec, precision: Precision) -> Plan:
-    return plan_mosac(cfg.sac, spec, precision, (cfg.num_snapshots, cfg.num_preferences))
+    plan = plan_mosac(cfg.sac, spec, precision, (cfg.num_snapshots, cfg.num_preferences))
+    return replace(plan, margin=cfg.snapshot_margin)
 
 
 def learn_mosac(plan: Plan, states: mosac.State, batch: Transition, chance: mosac.Chance) -> tuple[mosac.State, Infos]:
@@ -275,12 +277,13 @@ def _step(plan: Plan, past: Past, given: Inputs, at: Int[Array, " 1"], memory: M
     now, tiles, old, log_alpha = Now(at, given, plan.sizes), plan.tiles_for(given), memory.critic, memory.log_alpha
     assert old.target is not None
     acted = networks.act(now, memory.actor.net, tiles.act)
-    score, climb = partial(candidates.score, now, acted.x), partial(candidates.climb, now, acted.x)
-    past_scores, climbed = None, []
+    score = partial(candidates.score, now, acted.x)
+    climb = partial(candidates.climb, now, acted.x, tile=tiles.climb)
+    of_past, climbed = None, []
     if past.nets is not None:  # beside the critics' step, which they do not need
-        past_scores = score(past.candidates, tiles.score, tiles.split)
-        if tiles.climbs_beside:
-            climbed.append(climb(past_scores, past.candidates, tiles.climb))
+        of_past = Scored(score(past.candidates, tiles.score, tiles.split), past.candidates)
+        if tiles.climbs_beside and plan.margin is None:
+            climbed.append(climb(*of_past))
     q, h1, h2 = networks.forward(now, old.net, tiles.forward)
     target = networks.values(acted.x, old.target, plan.sizes, tiles.values)
     seen = Seen(q, h1, h2, target, acted.logp, log_alpha)
@@ -289,12 +292,11 @@ def _step(plan: Plan, past: Past, given: Inputs, at: Int[Array, " 1"], memory: M
     critic, second = networks.learn(now, Gradients(h1, h2, slopes), old, rates, tiles.learn)
 
     current = Candidates(critic.net, second, jnp.ones((len(log_alpha), 1)))
-    scores = score(current, tiles.score_new, tiles.split_new)
-    if past_scores is not None and not tiles.climbs_beside:
-        rival = Rival(candidates.best_value(scores, len(log_alpha)), loses_ties=True)
-        climbed.append(climb(past_scores, past.candidates, tiles.climb, rival))
-    rival = Rival(climbed[0][1].value, loses_ties=False) if climbed else None
-    climbed.append(climb(scores, current, tiles.climb, rival))
+    of_critic = Scored(score(current, tiles.score_new, tiles.split_new), current)
+    if plan.margin is None:
+        climbed = _climb(climb, of_past, of_critic, climbed)
+    else:
+        climbed = _climb_within(plan.margin, climb, of_past, of_critic)
 
     slopes = networks.actor_slopes(now, acted, Climbed(climbed, log_alpha), memory.actor.net, tiles.slopes)
     gradients = Gradients(acted.h1, acted.h2, slopes)
@@ -303,6 +305,21 @@ def _step(plan: Plan, past: Past, given: Inputs, at: Int[Array, " 1"], memory: M
     temperature = _temperature(plan, given.corrections[at[0]], logp, memory)
     logged = _logged(memory, (losses, scalars), logp, [best for _, best in climbed])
     return Memory(actor, critic, *temperature, memory.sums + logged, jnp.maximum(memory.peak, logged[:, 0]))
+
+
+def _climb(climb: Any, past: Scored | None, current: Scored, climbed: list[Any]) -> list[Any]:
+    """Climb what was not `climbed` beside the critics' step."""
+    if past is not None and not climbed:
+        seeds = len(past.candidates.exists)
+        climbed = [climb(*past, rival=Rival(candidates.best_value(current.scores, seeds), loses_ties=True))]
+    rival = Rival(climbed[0][1].value, loses_ties=False) if climbed else None
+    return [*climbed, climb(*current, rival=rival)]
+
+
+def _climb_within(margin: float, climb: Any, past: Scored | None, current: Scored) -> list[Any]:
+    """Climb what promises no more than the critic's own value and a margin: nobody can before the critic has scores."""
+    climbed = [] if past is None else [climb(*past, rival=Margin(margin, current, loses_ties=True))]
+    return [*climbed, climb(*current, rival=Margin(margin, past, loses_ties=False))]
 
 
 def _temperature(plan: Plan, corrections: Any, logp: Any, memory: Memory) -> tuple[Any, Any, Any]:
