@@ -17,7 +17,7 @@ from tests.algos.problem import assert_trees_close, assert_trees_equal, once
 
 NETWORKS = ("actor", "critic", "target", "log_alpha")
 LIMITS: dict[Any, float] = {"full": 1e-5, "half": 3e-2}
-GUARDS: dict[str, Any] = {"snapshot_margin": 0.05}
+GUARDS: dict[str, Any] = {"snapshot_margin": 0.05, "temperature_per": "preference"}
 """Settings of guards, such that each changes what an update of a `Case` does."""
 
 
@@ -70,7 +70,9 @@ def _states(case: Case) -> qpensieve.State:
     sac, ring = states.sac, states.snapshots
     warm = mosac.Optimizers(*(_warm(state, 10 * i) for i, state in enumerate(vars(sac.optimizers).values())))
     nets = {name: _noisy(getattr(sac, name), 0.03, i) for i, name in enumerate(NETWORKS[:3])}
-    changed = (*nets.values(), np.asarray(sac.log_alpha) - np.float32(0.7), warm)
+    log_alpha = np.asarray(sac.log_alpha)
+    log_alpha = log_alpha - np.linspace(0.7, 0.9, log_alpha[0].size, dtype=np.float32).reshape(log_alpha[0].shape)
+    changed = (*nets.values(), log_alpha, warm)
     sac = eqx.tree_at(lambda s: (s.actor, s.critic, s.target, s.log_alpha, s.optimizers), sac, changed)
     like = jax.tree.map(lambda slots, leaf: np.broadcast_to(leaf[:, None], slots.shape), ring.critics, sac.critic)
     filled = np.arange(case.snapshots) < np.array(case.filled)[:, None]
@@ -122,6 +124,7 @@ CASES = [
     Case(filled=(1, 2)),
     Case("mosac", d=3, snapshots=0, preferences=1, filled=(0, 0)),
     Case(filled=(1, 2), guards=("snapshot_margin",)),
+    Case(filled=(1, 2), guards=("temperature_per",)),
     pytest.param(Case(preferences=4, snapshots=0, filled=(0,), guards=("snapshot_margin",)), marks=pytest.mark.slow),
     pytest.param(Case(hidden=128, d=5, snapshots=1, preferences=2, filled=(0,), obs=11, act=3), marks=pytest.mark.slow),
     pytest.param(Case(hidden=192, batch=192, d=4, snapshots=3, filled=(3,)), marks=pytest.mark.slow),

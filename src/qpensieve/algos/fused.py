@@ -38,7 +38,6 @@ COVERED = {
     "policy_loss": "paper",
     "preferences_per": "batch",
     "max_critic_gradient": None,
-    "temperature_per": "run",
     "bounded_targets": "off",
     "max_push_loss": None,
     "over_critics": "max",
@@ -112,9 +111,10 @@ class Memory(eqx.Module):
 
     actor: Learned
     critic: Learned
-    log_alpha: Float[Array, "seed 1"]
-    mu: Float[Array, "seed 1"]
-    nu: Float[Array, "seed 1"]
+    log_alpha: Float[Array, "seed _"]
+    """Of the run, or of each objective in the columns of a critic's answer; so are the next two."""
+    mu: Float[Array, "seed _"]
+    nu: Float[Array, "seed _"]
     sums: Float[Array, "seed logged"]
     peak: Float[Array, " seed"]
     """The largest loss of the critics so far."""
@@ -238,12 +238,19 @@ def _pack(plan: Plan, states: mosac.State) -> Memory:
     return Memory(
         Learned(actor.pack(states.actor.net), *moments(actor, opt.actor)),
         Learned(pack(states.critic.net), *moments(critic, opt.critic), pack(states.target.net)),
-        states.log_alpha[:, None],
-        opt.temperature[0].mu[:, None],
-        opt.temperature[0].nu[:, None],
+        _columns(plan, states.log_alpha),
+        _columns(plan, opt.temperature[0].mu),
+        _columns(plan, opt.temperature[0].nu),
         jnp.zeros((len(states.log_alpha), len(LOGGED))),
         jnp.full(len(states.log_alpha), -jnp.inf),
     )
+
+
+def _columns(plan: Plan, of_temperature: Any) -> Any:
+    """What there is one of for each seed, or one for each objective, for kernels."""
+    if of_temperature.ndim == 1:
+        return of_temperature[:, None]
+    return jnp.pad(of_temperature, [(0, 0), (0, plan.sizes.values - plan.sizes.d)])
 
 
 def _unpack(plan: Plan, memory: Memory, states: mosac.State, num: int) -> mosac.State:
@@ -255,14 +262,15 @@ def _unpack(plan: Plan, memory: Memory, states: mosac.State, num: int) -> mosac.
         moments = {name: layout.unpack(getattr(learned, name), getattr(state[0], name)) for name in ("mu", "nu")}
         return state[0]._replace(count=state[0].count + num, **moments), *state[1:]
 
+    mine = lambda part: part[:, 0] if states.log_alpha.ndim == 1 else part[:, : plan.sizes.d]
     temperature = opt.temperature[0]
-    temperature = temperature._replace(count=temperature.count + num, mu=memory.mu[:, 0], nu=memory.nu[:, 0])
+    temperature = temperature._replace(count=temperature.count + num, mu=mine(memory.mu), nu=mine(memory.nu))
     assert memory.critic.target is not None
     learned = (
         actor.unpack(memory.actor.net, states.actor),
         critic.unpack(memory.critic.net, states.critic),
         critic.unpack(memory.critic.target, states.target),
-        memory.log_alpha[:, 0],
+        mine(memory.log_alpha),
         adam(actor, memory.actor, opt.actor),
         adam(critic, memory.critic, opt.critic),
         (temperature, *opt.temperature[1:]),
@@ -302,8 +310,10 @@ def _step(plan: Plan, past: Past, given: Inputs, at: Int[Array, " 1"], memory: M
     gradients = Gradients(acted.h1, acted.h2, slopes)
     actor, _ = networks.learn(now, gradients, memory.actor, rates._replace(half=None), tiles.learn)
     logp = acted.logp[:, : plan.sizes.batch]
-    temperature = _temperature(plan, given.corrections[at[0]], logp, memory)
-    logged = _logged(memory, (losses, scalars), logp, [best for _, best in climbed])
+    lam = given.lam[at[0]] if log_alpha.shape[1] > 1 else None
+    temperature = _temperature(plan, given.corrections[at[0]], logp, lam, memory)
+    log_alpha = log_alpha if lam is None else jnp.sum(lam * log_alpha, axis=1, keepdims=True)
+    logged = _logged(log_alpha, (losses, scalars), logp, [best for _, best in climbed])
     return Memory(actor, critic, *temperature, memory.sums + logged, jnp.maximum(memory.peak, logged[:, 0]))
 
 
@@ -322,22 +332,23 @@ def _climb_within(margin: float, climb: Any, past: Scored | None, current: Score
     return [*climbed, climb(*current, rival=Margin(margin, past, loses_ties=False))]
 
 
-def _temperature(plan: Plan, corrections: Any, logp: Any, memory: Memory) -> tuple[Any, Any, Any]:
-    """Adam's step of the log temperature."""
+def _temperature(plan: Plan, corrections: Any, logp: Any, lam: Any, memory: Memory) -> tuple[Any, Any, Any]:
+    """Adam's step of the log temperature; of each objective's by its share in lam, if that is given."""
     decay, decay2, epsilon = ADAM
     slope = plan.sizes.act - jnp.mean(logp, axis=1, keepdims=True)
+    slope = slope if lam is None else lam * slope
     mu, nu = decay * memory.mu + (1.0 - decay) * slope, decay2 * memory.nu + (1.0 - decay2) * slope * slope
     step = (mu / corrections[0]) / (jnp.sqrt(nu / corrections[1]) + epsilon)
     return memory.log_alpha - plan.sac.learning_rate * step, mu, nu
 
 
-def _logged(memory: Memory, of_critics: Any, logp: Any, best: list[Best]) -> Float[Array, "seed _"]:
+def _logged(log_alpha: Any, of_critics: Any, logp: Any, best: list[Best]) -> Float[Array, "seed _"]:
     """What an update logs, in the order of `LOGGED`; `of_critics`: losses and values lam . Q, row by row."""
     current, past = best[-1], best[0]
     is_snapshot = past.value >= current.value if len(best) > 1 else jnp.zeros_like(current.value, bool)
     value, is_other = (jnp.where(is_snapshot, *both) for both in zip(past, current, strict=True))
     losses, scalars = of_critics
-    alpha = jnp.exp(memory.log_alpha)
+    alpha = jnp.exp(log_alpha)
     by_twin = lambda rows: rows.reshape(len(alpha), 2, -1)
     mean = lambda rows: jnp.mean(rows, axis=1)
     columns = [

@@ -203,7 +203,8 @@ class Seen(NamedTuple):
     target: Float[Array, "n b values"]
     """Vectors of the target critics."""
     logp: Float[Array, "seed b2"]
-    log_alpha: Float[Array, "seed 1"]
+    log_alpha: Float[Array, "seed _"]
+    """Of the run, or of each objective."""
 
 
 def critic_slopes(
@@ -249,7 +250,8 @@ def _critic_slopes(at: Ref, *refs: Ref, sizes: Sizes, tile: Tile) -> None:
     lam = lams[k, seed, :][None]
     one, two = target[2 * seed, rows, :], target[2 * seed + 1, rows, :]
     is_one = jnp.sum(one * lam, axis=1) <= jnp.sum(two * lam, axis=1)
-    soft = jnp.where(is_one[:, None], one, two) - (jnp.exp(log_alpha[0]) * logp[:])[:, None]
+    smaller, alpha = jnp.where(is_one[:, None], one, two), _temperature(log_alpha, lams, (k, seed))
+    soft = smaller - (alpha * logp[:])[:, None]
     q = q_ref[...]
     delta = q - (r[k, seed, rows, :] + going_on[k, seed, rows][:, None] * soft)
     slope = (2.0 / sizes.batch) * lam * delta
@@ -257,6 +259,13 @@ def _critic_slopes(at: Ref, *refs: Ref, sizes: Sizes, tile: Tile) -> None:
     loss[:] = jnp.sum(lam * delta * delta, axis=1)
     scalar[:] = jnp.sum(lam * q, axis=1)
     _back(dot(slope, w3[...]), (h1, h2), w2, (z1_out, z2_out), tile)
+
+
+def _temperature(log_alpha: Ref, lams: Ref | None, where: tuple[Any, Any]) -> Any:
+    """That of the run; or where there is one for each objective, that of lam."""
+    if lams is None or log_alpha.shape[0] == 1:
+        return jnp.exp(log_alpha[0])
+    return jnp.exp(jnp.sum(lams[*where, :] * log_alpha[:]))
 
 
 def _back(by_h2: Any, hidden: tuple[Ref, Ref], w2: Ref, outs: tuple[Ref, Ref], tile: Tile) -> None:
@@ -279,13 +288,15 @@ class Climbed(NamedTuple):
 
     best: list[tuple[Float[Array, "n b columns"], Any]]
     """Gradients of values by (s, a, lam), and the values; where a snapshot is as good as the critic, its own count."""
-    log_alpha: Float[Array, "seed 1"]
+    log_alpha: Float[Array, "seed _"]
+    """Of the run, or of each objective."""
 
 
 def actor_slopes(now: Now, acted: Acted, climbed: Climbed, actor: Packed, tile: Tile) -> Slopes:
     """Gradients of the policy loss, given the gradient of each network's share of the value by the action."""
     (at, given, sizes), (best, log_alpha) = now, climbed
     values = [rows_of(one.value, tile.rows) for _, one in best] if len(best) > 1 else []
+    lams = [whole(given.lam)] if log_alpha.shape[1] > 1 else []
     seeds, b, width = len(actor.w1), sizes.batch, sizes.width
     out = call(
         partial(_actor_slopes, sizes=sizes, tile=tile, num=len(best)),
@@ -302,6 +313,7 @@ def actor_slopes(now: Now, acted: Acted, climbed: Climbed, actor: Packed, tile: 
             of_net(actor.w3),
             *(whole(by_inputs) for by_inputs, _ in best),
             *values,
+            *lams,
         ],
         [
             rows_of(shape(seeds, b, width), tile.rows),
@@ -315,7 +327,8 @@ def actor_slopes(now: Now, acted: Acted, climbed: Climbed, actor: Packed, tile: 
 
 def _actor_slopes(at: Ref, *refs: Ref, sizes: Sizes, tile: Tile, num: int) -> None:
     noise_ref, x, log_std_ref, h1, h2, log_alpha, w2, w3, *rest = refs
-    climbs, values, (z1_out, z2_out, out) = rest[:num], rest[num:-3], rest[-3:]
+    climbs, others, (z1_out, z2_out, out) = rest[:num], rest[num:-3], rest[-3:]
+    values, lams = (others[:num], others[num:]) if num > 1 else ([], others)
     seed, rows, c = pl.program_id(0), pl.ds(pl.program_id(1) * tile.rows, tile.rows), sizes.columns
     number = column(c)
     is_action = (number >= sizes.obs) & (number < sizes.obs + sizes.act)
@@ -324,7 +337,8 @@ def _actor_slopes(at: Ref, *refs: Ref, sizes: Sizes, tile: Tile, num: int) -> No
     if num > 1:
         is_past = values[0][:] >= values[1][:]
         climb += jnp.where(is_past[:, None], sum_of(climbs[0], 2 * sizes.snapshots), 0.0)
-    a, log_std, alpha = x[...], log_std_ref[...], jnp.exp(log_alpha[0])
+    a, log_std = x[...], log_std_ref[...]
+    alpha = _temperature(log_alpha, lams[0] if lams else None, (at[0], seed))
     by_u = (2.0 * alpha * a - climb * (1.0 - a * a)) / sizes.batch
     by_mean = jnp.where(is_action, by_u, 0.0)
     spread = jnp.exp(_clip(log_std)) * noise_ref[at[0], seed, rows, :]
