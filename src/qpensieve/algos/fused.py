@@ -17,6 +17,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from qpensieve.algos import mosac, qpensieve
+from qpensieve.learning.guards import Calm, with_loss
 from qpensieve.learning.kernels import candidates, networks
 from qpensieve.learning.kernels.calls import Tile, is_interpreted
 from qpensieve.learning.kernels.candidates import Best, Candidates, Margin, Rival, Scored
@@ -39,7 +40,6 @@ COVERED = {
     "preferences_per": "batch",
     "max_critic_gradient": None,
     "bounded_targets": "off",
-    "max_push_loss": None,
     "over_critics": "max",
 }
 """Settings for which there is one value that the kernels cover."""
@@ -118,6 +118,8 @@ class Memory(eqx.Module):
     sums: Float[Array, "seed logged"]
     peak: Float[Array, " seed"]
     """The largest loss of the critics so far."""
+    calm: Calm | None = None
+    """Only with `max_push_loss`."""
 
 
 class Past(eqx.Module):
@@ -172,8 +174,9 @@ def plan_qpensieve(cfg: qpensieve.QPensieveConfig, spec: EnvSpec, precision: Pre
 
 def learn_mosac(plan: Plan, states: mosac.State, batch: Transition, chance: mosac.Chance) -> tuple[mosac.State, Infos]:
     """All updates of a block of MO-SAC; states lead with seeds, batch and chance with [seed, K]."""
-    past = _no_past(len(states.log_alpha))
-    states, infos = _learn(plan, states, past, batch, chance)
+    given = _inputs(plan, batch, chance, _num_updates(states))
+    memory, infos = _learn(plan, _no_past(len(states.log_alpha)), given, _pack(plan, states))
+    states = _unpack(plan, memory, states, batch.r.shape[1])
     return states, {name: infos[name] for name in (*LOGGED[:5], LOGGED[0] + PEAK)}
 
 
@@ -187,25 +190,28 @@ def learn_qpensieve(
         past = Past(nets, nets.w2.astype(plan.dtype), ring.filled.astype(jnp.float32))
     else:
         past = _no_past(len(ring.filled))
-    sac, infos = _learn(plan, states.sac, past, batch, chance)
-    return eqx.tree_at(lambda state: state.sac, states, sac), infos
+    given = _inputs(plan, batch, chance, _num_updates(states.sac))
+    memory, infos = _learn(plan, past, given, replace(_pack(plan, states.sac), calm=states.calm))
+    learned = _unpack(plan, memory, states.sac, batch.r.shape[1]), memory.calm
+    return eqx.tree_at(lambda state: (state.sac, state.calm), states, learned, is_leaf=lambda x: x is None), infos
 
 
 def _no_past(seeds: int) -> Past:
     return Past(None, None, jnp.zeros((seeds, 1)))
 
 
-def _learn(
-    plan: Plan, states: mosac.State, past: Past, batch: Transition, chance: mosac.Chance
-) -> tuple[mosac.State, Infos]:
-    num = batch.r.shape[1]
+def _num_updates(states: mosac.State) -> Int[Array, " seed"]:
     adam: Any = states.optimizers.actor
-    given = _inputs(plan, batch, chance, adam[0].count)
+    return adam[0].count
+
+
+def _learn(plan: Plan, past: Past, given: Inputs, memory: Memory) -> tuple[Memory, Infos]:
+    num = len(given.x)
     step = partial(_step, plan, past, given)
     body = lambda i, memory: step(jnp.full((1,), i, jnp.int32), memory)
-    memory = jax.lax.fori_loop(0, num, body, _pack(plan, states), unroll=math.gcd(num, UNROLLED))
+    memory = jax.lax.fori_loop(0, num, body, memory, unroll=math.gcd(num, UNROLLED))
     infos = {name: memory.sums[:, i] / num for i, name in enumerate(LOGGED)} | {LOGGED[0] + PEAK: memory.peak}
-    return _unpack(plan, memory, states, num), infos
+    return memory, infos
 
 
 def _inputs(plan: Plan, batch: Transition, chance: mosac.Chance, count: Int[Array, " seed"]) -> Inputs:
@@ -314,7 +320,9 @@ def _step(plan: Plan, past: Past, given: Inputs, at: Int[Array, " 1"], memory: M
     temperature = _temperature(plan, given.corrections[at[0]], logp, lam, memory)
     log_alpha = log_alpha if lam is None else jnp.sum(lam * log_alpha, axis=1, keepdims=True)
     logged = _logged(log_alpha, (losses, scalars), logp, [best for _, best in climbed])
-    return Memory(actor, critic, *temperature, memory.sums + logged, jnp.maximum(memory.peak, logged[:, 0]))
+    loss, calm = logged[:, 0], memory.calm
+    calm = calm if calm is None else jax.vmap(with_loss)(calm, loss)
+    return Memory(actor, critic, *temperature, memory.sums + logged, jnp.maximum(memory.peak, loss), calm)
 
 
 def _climb(climb: Any, past: Scored | None, current: Scored, climbed: list[Any]) -> list[Any]:
