@@ -17,11 +17,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from qpensieve.algos import mosac, qpensieve
-from qpensieve.learning.guards import Calm, with_loss
+from qpensieve.learning.guards import LEAST_ENTROPY, Calm, RewardRange, with_loss
 from qpensieve.learning.kernels import candidates, networks
 from qpensieve.learning.kernels.calls import Tile, is_interpreted
 from qpensieve.learning.kernels.candidates import Best, Candidates, Margin, Rival, Scored
-from qpensieve.learning.kernels.networks import ADAM, Climbed, Gradients, Inputs, Learned, Now, Rates, Seen
+from qpensieve.learning.kernels.networks import ADAM, Bounds, Climbed, Gradients, Inputs, Learned, Now, Rates, Seen
 from qpensieve.learning.kernels.packing import Layout, Packed, Sizes, actor_layout, critic_layout
 from qpensieve.learning.tally import PEAK
 from qpensieve.settings import flat
@@ -39,7 +39,6 @@ COVERED = {
     "policy_loss": "paper",
     "preferences_per": "batch",
     "max_critic_gradient": None,
-    "bounded_targets": "off",
     "over_critics": "max",
 }
 """Settings for which there is one value that the kernels cover."""
@@ -174,9 +173,9 @@ def plan_qpensieve(cfg: qpensieve.QPensieveConfig, spec: EnvSpec, precision: Pre
 
 def learn_mosac(plan: Plan, states: mosac.State, batch: Transition, chance: mosac.Chance) -> tuple[mosac.State, Infos]:
     """All updates of a block of MO-SAC; states lead with seeds, batch and chance with [seed, K]."""
-    given = _inputs(plan, batch, chance, _num_updates(states))
+    given = _inputs(plan, states, batch, chance)
     memory, infos = _learn(plan, _no_past(len(states.log_alpha)), given, _pack(plan, states))
-    states = _unpack(plan, memory, states, batch.r.shape[1])
+    states = _unpack(plan, memory, states, batch)
     return states, {name: infos[name] for name in (*LOGGED[:5], LOGGED[0] + PEAK)}
 
 
@@ -190,19 +189,14 @@ def learn_qpensieve(
         past = Past(nets, nets.w2.astype(plan.dtype), ring.filled.astype(jnp.float32))
     else:
         past = _no_past(len(ring.filled))
-    given = _inputs(plan, batch, chance, _num_updates(states.sac))
+    given = _inputs(plan, states.sac, batch, chance)
     memory, infos = _learn(plan, past, given, replace(_pack(plan, states.sac), calm=states.calm))
-    learned = _unpack(plan, memory, states.sac, batch.r.shape[1]), memory.calm
+    learned = _unpack(plan, memory, states.sac, batch), memory.calm
     return eqx.tree_at(lambda state: (state.sac, state.calm), states, learned, is_leaf=lambda x: x is None), infos
 
 
 def _no_past(seeds: int) -> Past:
     return Past(None, None, jnp.zeros((seeds, 1)))
-
-
-def _num_updates(states: mosac.State) -> Int[Array, " seed"]:
-    adam: Any = states.optimizers.actor
-    return adam[0].count
 
 
 def _learn(plan: Plan, past: Past, given: Inputs, memory: Memory) -> tuple[Memory, Infos]:
@@ -214,17 +208,23 @@ def _learn(plan: Plan, past: Past, given: Inputs, memory: Memory) -> tuple[Memor
     return memory, infos
 
 
-def _inputs(plan: Plan, batch: Transition, chance: mosac.Chance, count: Int[Array, " seed"]) -> Inputs:
+def _inputs(plan: Plan, states: mosac.State, batch: Transition, chance: mosac.Chance) -> Inputs:
     """Everything that updates are given, update by update, in the columns of packed networks."""
     sizes, num = plan.sizes, batch.r.shape[1]
+    adam: Any = states.optimizers.actor
     prefs = chance.prefs[:, :, :, 0]
     lam = jnp.broadcast_to(prefs[:, :, :1], (*batch.r.shape[:3], sizes.d))
     none = jnp.zeros_like(batch.a)
     now, then = jnp.concatenate([batch.s, batch.a, lam], -1), jnp.concatenate([batch.s_next, none, lam], -1)
     noise = jnp.concatenate([chance.noise, chance.next_noise], 2)
     place = lambda part, first, width: jnp.pad(part, [(0, 0)] * 3 + [(first, width - first - part.shape[-1])])
-    after = (count[0] + 1 + jnp.arange(num)).astype(jnp.float32)
+    after = (adam[0].count[0] + 1 + jnp.arange(num)).astype(jnp.float32)
     by_update = lambda x: jnp.swapaxes(x, 0, 1)
+    bounds = None
+    if states.rewards is not None:
+        horizon, seen = 1.0 / (1.0 - plan.sac.discount), _rewards(states.rewards, batch)
+        sums = horizon * place(jnp.stack([seen.low, seen.high], 2), 0, sizes.values)
+        bounds = Bounds(by_update(sums), (horizon * sizes.act * LEAST_ENTROPY, horizon * sizes.act * math.log(2.0)))
     return Inputs(
         x=by_update(place(jnp.concatenate([now, then], 2), 0, sizes.columns)),
         noise=by_update(place(noise, sizes.obs, sizes.columns)),
@@ -233,7 +233,16 @@ def _inputs(plan: Plan, batch: Transition, chance: mosac.Chance, count: Int[Arra
         prefs=by_update(place(prefs, sizes.obs + sizes.act, sizes.columns)),
         lam=by_update(place(prefs, 0, sizes.values)[:, :, 0]),
         corrections=jnp.stack([1.0 - ADAM[0] ** after, 1.0 - ADAM[1] ** after], -1),
+        bounds=bounds,
     )
+
+
+def _rewards(before: RewardRange, batch: Transition) -> RewardRange:
+    """The range of rewards at each update [seed, K, d], its own batch included."""
+    least, most = batch.r.min(axis=2), batch.r.max(axis=2)
+    low = jnp.minimum(before.low[:, None], jax.lax.cummin(least, axis=1))
+    high = jnp.maximum(before.high[:, None], jax.lax.cummax(most, axis=1))
+    return eqx.tree_at(lambda seen: (seen.low, seen.high), before, (low, high))
 
 
 def _pack(plan: Plan, states: mosac.State) -> Memory:
@@ -259,9 +268,9 @@ def _columns(plan: Plan, of_temperature: Any) -> Any:
     return jnp.pad(of_temperature, [(0, 0), (0, plan.sizes.values - plan.sizes.d)])
 
 
-def _unpack(plan: Plan, memory: Memory, states: mosac.State, num: int) -> mosac.State:
-    """The states after `num` updates."""
-    actor, critic = plan.layouts
+def _unpack(plan: Plan, memory: Memory, states: mosac.State, batch: Transition) -> mosac.State:
+    """The states after the updates on these batches."""
+    (actor, critic), num = plan.layouts, batch.r.shape[1]
     opt: Any = states.optimizers
 
     def adam(layout: Layout, learned: Learned, state: Any) -> Any:
@@ -283,7 +292,11 @@ def _unpack(plan: Plan, memory: Memory, states: mosac.State, num: int) -> mosac.
     )
     of = lambda state: (state.optimizers.actor, state.optimizers.critic, state.optimizers.temperature)
     # Not by the constructor, which is for one seed.
-    return eqx.tree_at(lambda s: (s.actor, s.critic, s.target, s.log_alpha, *of(s)), states, learned)
+    states = eqx.tree_at(lambda s: (s.actor, s.critic, s.target, s.log_alpha, *of(s)), states, learned)
+    if states.rewards is None:
+        return states
+    last = jax.tree.map(lambda leaf: leaf[:, -1], _rewards(states.rewards, batch))
+    return eqx.tree_at(lambda s: s.rewards, states, last)
 
 
 def _step(plan: Plan, past: Past, given: Inputs, at: Int[Array, " 1"], memory: Memory) -> Memory:
@@ -320,9 +333,9 @@ def _step(plan: Plan, past: Past, given: Inputs, at: Int[Array, " 1"], memory: M
     temperature = _temperature(plan, given.corrections[at[0]], logp, lam, memory)
     log_alpha = log_alpha if lam is None else jnp.sum(lam * log_alpha, axis=1, keepdims=True)
     logged = _logged(log_alpha, (losses, scalars), logp, [best for _, best in climbed])
-    loss, calm = logged[:, 0], memory.calm
+    sums, loss, calm = memory.sums + logged, logged[:, 0], memory.calm
     calm = calm if calm is None else jax.vmap(with_loss)(calm, loss)
-    return Memory(actor, critic, *temperature, memory.sums + logged, jnp.maximum(memory.peak, loss), calm)
+    return Memory(actor, critic, *temperature, sums, jnp.maximum(memory.peak, loss), calm)
 
 
 def _climb(climb: Any, past: Scored | None, current: Scored, climbed: list[Any]) -> list[Any]:

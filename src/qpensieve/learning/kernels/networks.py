@@ -20,6 +20,13 @@ ADAM = (0.9, 0.999, 1e-8)
 """Adam's decays and epsilon, optax's defaults."""
 
 
+class Bounds(NamedTuple):
+    """What targets may be: the sums that rewards allow, lowest and highest, and what a unit of temperature adds."""
+
+    sums: Float[Array, "k seed 2 values"]
+    bonus: tuple[float, float]
+
+
 class Inputs(NamedTuple):
     """What the updates of a block are given; k is the update.
 
@@ -36,6 +43,8 @@ class Inputs(NamedTuple):
     lam: Float[Array, "k seed values"]
     corrections: Float[Array, "k 2"]
     """Adam's corrections of the moments."""
+    bounds: Bounds | None = None
+    """Only with `bounded_targets`."""
 
 
 class Now(NamedTuple):
@@ -213,9 +222,9 @@ def critic_slopes(
     """Gradients of loss (10) with target (9); and per row the loss and lam . Q."""
     at, given, sizes = now
     n, b, width = len(critics.w1), sizes.batch, sizes.width
-    blocks = b // tile.rows
+    blocks, bounds = b // tile.rows, given.bounds
     out = call(
-        partial(_critic_slopes, sizes=sizes, tile=tile),
+        partial(_critic_slopes, sizes=sizes, tile=tile, bonus=bounds and bounds.bonus),
         (n, blocks),
         [
             whole(at),
@@ -230,6 +239,7 @@ def critic_slopes(
             of_net(seen.log_alpha, share=2),
             of_net(critics.w2),
             of_net(critics.w3),
+            *([] if bounds is None else [whole(bounds.sums)]),
         ],
         [
             rows_of(shape(n, b, width), tile.rows),
@@ -243,8 +253,9 @@ def critic_slopes(
     return Slopes(*out[:3]), out[3], out[4]
 
 
-def _critic_slopes(at: Ref, *refs: Ref, sizes: Sizes, tile: Tile) -> None:
-    r, going_on, lams, q_ref, h1, h2, target, logp, log_alpha, w2, w3, z1_out, z2_out, out, loss, scalar = refs
+def _critic_slopes(at: Ref, *refs: Ref, sizes: Sizes, tile: Tile, bonus: tuple[float, float] | None) -> None:
+    r, going_on, lams, q_ref, h1, h2, target, logp, log_alpha, w2, w3, *bounds = refs[:-5]
+    z1_out, z2_out, out, loss, scalar = refs[-5:]
     k, net = at[0], pl.program_id(0)
     seed, rows = net // 2, pl.ds(pl.program_id(1) * tile.rows, tile.rows)
     lam = lams[k, seed, :][None]
@@ -253,7 +264,11 @@ def _critic_slopes(at: Ref, *refs: Ref, sizes: Sizes, tile: Tile) -> None:
     smaller, alpha = jnp.where(is_one[:, None], one, two), _temperature(log_alpha, lams, (k, seed))
     soft = smaller - (alpha * logp[:])[:, None]
     q = q_ref[...]
-    delta = q - (r[k, seed, rows, :] + going_on[k, seed, rows][:, None] * soft)
+    y = r[k, seed, rows, :] + going_on[k, seed, rows][:, None] * soft
+    if bonus is not None:
+        low, high = (bounds[0][k, seed, i, :] + alpha * bonus[i] for i in range(2))
+        y = jnp.minimum(jnp.maximum(y, low[None]), high[None])
+    delta = q - y
     slope = (2.0 / sizes.batch) * lam * delta
     out[...] = slope
     loss[:] = jnp.sum(lam * delta * delta, axis=1)
