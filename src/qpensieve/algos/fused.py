@@ -38,7 +38,6 @@ WIDEST = 256
 COVERED = {
     "policy_loss": "paper",
     "preferences_per": "batch",
-    "max_critic_gradient": None,
     "over_critics": "max",
 }
 """Settings for which there is one value that the kernels cover."""
@@ -119,6 +118,8 @@ class Memory(eqx.Module):
     """The largest loss of the critics so far."""
     calm: Calm | None = None
     """Only with `max_push_loss`."""
+    median: Float[Array, "seed 1"] | None = None
+    """Of lengths of the critics' gradient, its logarithm; only with `max_critic_gradient`."""
 
 
 class Past(eqx.Module):
@@ -249,15 +250,17 @@ def _pack(plan: Plan, states: mosac.State) -> Memory:
     actor, critic = plan.layouts
     opt: Any = states.optimizers
     moments = lambda layout, state: (layout.pack(state[0].mu.net), layout.pack(state[0].nu.net))
-    pack = critic.pack
+    pack, is_clipped = critic.pack, plan.sac.max_critic_gradient is not None
+    lengths, adam = opt.critic if is_clipped else (None, opt.critic)
     return Memory(
         Learned(actor.pack(states.actor.net), *moments(actor, opt.actor)),
-        Learned(pack(states.critic.net), *moments(critic, opt.critic), pack(states.target.net)),
+        Learned(pack(states.critic.net), *moments(critic, adam), pack(states.target.net)),
         _columns(plan, states.log_alpha),
         _columns(plan, opt.temperature[0].mu),
         _columns(plan, opt.temperature[0].nu),
         jnp.zeros((len(states.log_alpha), len(LOGGED))),
         jnp.full(len(states.log_alpha), -jnp.inf),
+        median=None if lengths is None else lengths.median[:, None],
     )
 
 
@@ -277,6 +280,11 @@ def _unpack(plan: Plan, memory: Memory, states: mosac.State, batch: Transition) 
         moments = {name: layout.unpack(getattr(learned, name), getattr(state[0], name)) for name in ("mu", "nu")}
         return state[0]._replace(count=state[0].count + num, **moments), *state[1:]
 
+    def clipped(state: Any) -> Any:
+        if memory.median is None:
+            return adam(critic, memory.critic, state)
+        return state[0]._replace(median=memory.median[:, 0]), adam(critic, memory.critic, state[1])
+
     mine = lambda part: part[:, 0] if states.log_alpha.ndim == 1 else part[:, : plan.sizes.d]
     temperature = opt.temperature[0]
     temperature = temperature._replace(count=temperature.count + num, mu=mine(memory.mu), nu=mine(memory.nu))
@@ -287,7 +295,7 @@ def _unpack(plan: Plan, memory: Memory, states: mosac.State, batch: Transition) 
         critic.unpack(memory.critic.target, states.target),
         mine(memory.log_alpha),
         adam(actor, memory.actor, opt.actor),
-        adam(critic, memory.critic, opt.critic),
+        clipped(opt.critic),
         (temperature, *opt.temperature[1:]),
     )
     of = lambda state: (state.optimizers.actor, state.optimizers.critic, state.optimizers.temperature)
@@ -316,7 +324,7 @@ def _step(plan: Plan, past: Past, given: Inputs, at: Int[Array, " 1"], memory: M
     seen = Seen(q, h1, h2, target, acted.logp, log_alpha)
     slopes, losses, scalars = networks.critic_slopes(now, seen, old.net, tiles.slopes)
     rates = Rates(plan.sac.learning_rate, plan.sac.tau, plan.dtype)
-    critic, second = networks.learn(now, Gradients(h1, h2, slopes), old, rates, tiles.learn)
+    critic, second, median = _learn_critics(plan, now, Gradients(h1, h2, slopes), memory, rates)
 
     current = Candidates(critic.net, second, jnp.ones((len(log_alpha), 1)))
     of_critic = Scored(score(current, tiles.score_new, tiles.split_new), current)
@@ -335,7 +343,18 @@ def _step(plan: Plan, past: Past, given: Inputs, at: Int[Array, " 1"], memory: M
     logged = _logged(log_alpha, (losses, scalars), logp, [best for _, best in climbed])
     sums, loss, calm = memory.sums + logged, logged[:, 0], memory.calm
     calm = calm if calm is None else jax.vmap(with_loss)(calm, loss)
-    return Memory(actor, critic, *temperature, sums, jnp.maximum(memory.peak, loss), calm)
+    return Memory(actor, critic, *temperature, sums, jnp.maximum(memory.peak, loss), calm, median)
+
+
+def _learn_critics(
+    plan: Plan, now: Now, gradients: Gradients, memory: Memory, rates: Rates
+) -> tuple[Learned, Any, Any]:
+    """Critics after Adam's step, their second layers for scoring, and the median of the gradient's length."""
+    most, tile, old = plan.sac.max_critic_gradient, plan.tiles_for(now.given).learn, memory.critic
+    if most is None or memory.median is None:
+        return *networks.learn(now, gradients, old, rates, tile), None
+    measured = networks.measure(now, gradients, old.net, tile)
+    return networks.learn_measured(now, measured, networks.Lengths(memory.median, most), old, rates, tile)
 
 
 def _climb(climb: Any, past: Scored | None, current: Scored, climbed: list[Any]) -> list[Any]:
