@@ -209,6 +209,13 @@ def test_the_optimisers_see_the_gradients_of_the_three_losses():
     assert float(new.log_alpha) == pytest.approx(np.log(0.5) - SAC.learning_rate * np.sign(expected), rel=1e-4)
 
 
+def test_another_target_of_the_entropy_moves_the_temperature_alone():
+    plain, calmer = _one_update()[2], _one_update(replace(SAC, target_entropy=-2.0))[2]
+    of_temperature = lambda state: 10.0 * float(state.optimizers.temperature[0].mu)
+    assert of_temperature(calmer) == pytest.approx(of_temperature(plain) + SPEC.action_size, rel=1e-4)
+    assert all(map(np.array_equal, jax.tree.leaves(plain.actor), jax.tree.leaves(calmer.actor)))
+
+
 def test_the_target_network_follows_the_updated_critics():
     state, _, new, *_ = _one_update()
     expected = jax.tree.map(lambda t, c: 0.9 * t + 0.1 * c, state.target, new.critic)

@@ -39,6 +39,7 @@ COVERED = {
     "preferences_per": "batch",
     "max_critic_gradient": None,
     "temperature_per": "run",
+    "target_entropy": -1.0,
     "bounded_targets": "off",
     "max_push_loss": None,
     "snapshot_margin": None,

@@ -18,13 +18,13 @@ from jaxtyping import Array, Float, Key
 
 from qpensieve.algos.instruments import by_bin, enough, of_critics, saturation, spread_preferences
 from qpensieve.learning.acting import gaussian_acting
-from qpensieve.learning.guards import RewardRange, bounded, clip_by_median, no_rewards, seen
+from qpensieve.learning.guards import RewardRange, bounded, clip_by_median, entropy_range, no_rewards, seen
 from qpensieve.learning.improvement import Choice, best_value
 from qpensieve.learning.losses import gradient_step, polyak, scalarize, squash, start_optimizer, whole_vector_of_smaller
 from qpensieve.learning.nets import Critic, GaussianActor
 from qpensieve.learning.sampling import sample_preferences
 from qpensieve.preferences import Sampler
-from qpensieve.settings import OPEN_SHARE, STEP_SHARE, above, at_least
+from qpensieve.settings import OPEN_SHARE, STEP_SHARE, above, at_least, from_to
 from qpensieve.types import ActionValues, Algorithm, EnvSpec, Info, Transition, from_one_lane
 
 
@@ -51,8 +51,11 @@ class SacConfig:
     None: any length, as in the paper."""
     temperature_per: Literal["run", "preference"] = "run"
     """One temperature for all preferences (the paper's), or one whose logarithm is linear in the preference."""
+    target_entropy: Annotated[float, from_to(-4, 0)] = -1.0
+    """Entropy that the policy aims at, per component of an action (-1 in the paper: noise of 0.09; -2: of 0.03)."""
     bounded_targets: Literal["off", "on"] = "off"
-    """Whether targets of the critics are kept within what the rewards seen so far could add up to."""
+    """Whether targets of the critics are kept within what the rewards seen so far could add up to. Rewards of n-step
+    targets are sums, so with them the bounds are wider by the number of steps."""
 
 
 class Optimizers(eqx.Module):
@@ -137,7 +140,7 @@ def step(cfg: SacConfig, state: State, batch: Transition, chance: Chance, loss: 
     loss_of_actor = lambda actor: loss(actor, critic, query)
     actor, actor_opt, pi_loss, (logp, info) = gradient_step(adam, loss_of_actor, state.actor, opt.actor)
 
-    loss_of_temperature = lambda log_alpha: temperature_loss(log_alpha, logp, -float(batch.a.shape[1]), lam)
+    loss_of_temperature = lambda log_alpha: temperature_loss(log_alpha, logp, cfg.target_entropy * batch.a.shape[1], lam)
     log_alpha, alpha_opt, _, _ = gradient_step(adam, loss_of_temperature, state.log_alpha, opt.temperature)
 
     target = polyak(state.target, critic, cfg.tau)
@@ -173,7 +176,8 @@ def soft_target(
     soft = q - (alpha * logp)[:, None]
     y = batch.r + cfg.discount * (1.0 - batch.terminated)[:, None] * soft
     if state.rewards is not None:
-        y = bounded(y, state.rewards, cfg.discount, jnp.broadcast_to(alpha, logp.shape), a_next.shape[1])
+        bonus = entropy_range(cfg.target_entropy, a_next.shape[1])
+        y = bounded(y, state.rewards, cfg.discount, jnp.broadcast_to(alpha, logp.shape), bonus)
     return jax.lax.stop_gradient(y)
 
 
