@@ -9,7 +9,6 @@ import numpy as np
 from qpensieve.learning import guards
 from tests.algos.problem import once
 
-
 RANGE = guards.entropy_range(-1.0, 2)
 
 

@@ -140,7 +140,8 @@ def step(cfg: SacConfig, state: State, batch: Transition, chance: Chance, loss: 
     loss_of_actor = lambda actor: loss(actor, critic, query)
     actor, actor_opt, pi_loss, (logp, info) = gradient_step(adam, loss_of_actor, state.actor, opt.actor)
 
-    loss_of_temperature = lambda log_alpha: temperature_loss(log_alpha, logp, cfg.target_entropy * batch.a.shape[1], lam)
+    aim = cfg.target_entropy * batch.a.shape[1]
+    loss_of_temperature = lambda log_alpha: temperature_loss(log_alpha, logp, aim, lam)
     log_alpha, alpha_opt, _, _ = gradient_step(adam, loss_of_temperature, state.log_alpha, opt.temperature)
 
     target = polyak(state.target, critic, cfg.tau)

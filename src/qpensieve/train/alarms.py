@@ -83,7 +83,8 @@ def of_training(limits: Limits, row: Mapping[str, Any]) -> list[Alarm]:
         entropy = np.minimum(entropy, np.asarray(row["helper_entropy"], np.float64))
     least = (limits.target - ENTROPY_SLACK) * limits.action_size
     found = [Alarm("entropy", int(i), float(entropy[i]), least) for i in np.flatnonzero(entropy < least)]
-    return found + _of_bins((limits.target - BIN_SLACK) * limits.action_size, row) + _of_values(limits, row, len(entropy))
+    of_bins = _of_bins((limits.target - BIN_SLACK) * limits.action_size, row)
+    return found + of_bins + _of_values(limits, row, len(entropy))
 
 
 def _of_bins(least: float, row: Mapping[str, Any]) -> list[Alarm]:
