@@ -222,7 +222,7 @@ def completed(config: dict[str, Any]) -> dict[str, Any]:
 
 def resolve(config: RunConfig) -> RunConfig:
     """The config with the settings filled in that depend on the length of the run or on the machine."""
-    resolved = replace(config, agent=config.method.resolve(config.agent, config.steps))
+    resolved = replace(config, agent=config.method.resolve(config.agent, config))
     return replace(resolved, kernels=_choose_kernels(resolved)[0])
 
 

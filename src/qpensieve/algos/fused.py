@@ -40,6 +40,7 @@ COVERED = {
     "max_critic_gradient": None,
     "temperature_per": "run",
     "target_entropy": -1.0,
+    "target_entropy_end": None,
     "bounded_targets": "off",
     "max_push_loss": None,
     "snapshot_margin": None,

@@ -65,7 +65,7 @@ class Limits:
         action_size: Components of an action, if the policy aims at an entropy. None: it does not.
         ceilings: The largest discounted return of each objective from any state, where it is known.
         discount: Discount factor.
-        target: Entropy that the policy aims at, per component of an action.
+        target: Entropy that the policy aims at, per component of an action; the lowest, if it moves.
     """
 
     action_size: int | None
@@ -179,5 +179,5 @@ def limits_of(session: Session) -> Limits:
     is_soft = not config.method.is_population and spec.num_actions is None
     ceilings = None if known is None else known.ceilings
     discount = getattr(sac, "discount", Limits.discount)
-    target = getattr(sac, "target_entropy", Limits.target)
+    target = getattr(sac, "least_target_entropy", Limits.target)
     return Limits(spec.action_size if is_soft else None, ceilings, discount, target)
