@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from qpensieve.algos import mosac, qpensieve
-from qpensieve.learning.guards import LEAST_ENTROPY, Calm, RewardRange, with_loss
+from qpensieve.learning.guards import Calm, RewardRange, entropy_range, with_loss
 from qpensieve.learning.kernels import candidates, networks
 from qpensieve.learning.kernels.calls import Tile, is_interpreted
 from qpensieve.learning.kernels.candidates import Best, Candidates, Margin, Rival, Scored
@@ -219,13 +219,15 @@ def _inputs(plan: Plan, states: mosac.State, batch: Transition, chance: mosac.Ch
     now, then = jnp.concatenate([batch.s, batch.a, lam], -1), jnp.concatenate([batch.s_next, none, lam], -1)
     noise = jnp.concatenate([chance.noise, chance.next_noise], 2)
     place = lambda part, first, width: jnp.pad(part, [(0, 0)] * 3 + [(first, width - first - part.shape[-1])])
-    after = (adam[0].count[0] + 1 + jnp.arange(num)).astype(jnp.float32)
+    done = adam[0].count[0] + jnp.arange(num)
+    after = (1 + done).astype(jnp.float32)
     by_update = lambda x: jnp.swapaxes(x, 0, 1)
     bounds = None
     if states.rewards is not None:
         horizon, seen = 1.0 / (1.0 - plan.sac.discount), _rewards(states.rewards, batch)
         sums = horizon * place(jnp.stack([seen.low, seen.high], 2), 0, sizes.values)
-        bounds = Bounds(by_update(sums), (horizon * sizes.act * LEAST_ENTROPY, horizon * sizes.act * math.log(2.0)))
+        least, most = entropy_range(plan.sac.least_target_entropy, sizes.act)
+        bounds = Bounds(by_update(sums), (horizon * least, horizon * most))
     return Inputs(
         x=by_update(place(jnp.concatenate([now, then], 2), 0, sizes.columns)),
         noise=by_update(place(noise, sizes.obs, sizes.columns)),
@@ -235,6 +237,7 @@ def _inputs(plan: Plan, states: mosac.State, batch: Transition, chance: mosac.Ch
         lam=by_update(place(prefs, 0, sizes.values)[:, :, 0]),
         corrections=jnp.stack([1.0 - ADAM[0] ** after, 1.0 - ADAM[1] ** after], -1),
         bounds=bounds,
+        aim=None if plan.sac.target_entropy_end is None else mosac.entropy_after(plan.sac, done),
     )
 
 
@@ -338,7 +341,7 @@ def _step(plan: Plan, past: Past, given: Inputs, at: Int[Array, " 1"], memory: M
     actor, _ = networks.learn(now, gradients, memory.actor, rates._replace(half=None), tiles.learn)
     logp = acted.logp[:, : plan.sizes.batch]
     lam = given.lam[at[0]] if log_alpha.shape[1] > 1 else None
-    temperature = _temperature(plan, given.corrections[at[0]], logp, lam, memory)
+    temperature = _temperature(plan, now, logp, lam, memory)
     log_alpha = log_alpha if lam is None else jnp.sum(lam * log_alpha, axis=1, keepdims=True)
     logged = _logged(log_alpha, (losses, scalars), logp, [best for _, best in climbed])
     sums, loss, calm = memory.sums + logged, logged[:, 0], memory.calm
@@ -372,10 +375,11 @@ def _climb_within(margin: float, climb: Any, past: Scored | None, current: Score
     return [*climbed, climb(*current, rival=Margin(margin, past, loses_ties=False))]
 
 
-def _temperature(plan: Plan, corrections: Any, logp: Any, lam: Any, memory: Memory) -> tuple[Any, Any, Any]:
+def _temperature(plan: Plan, now: Now, logp: Any, lam: Any, memory: Memory) -> tuple[Any, Any, Any]:
     """Adam's step of the log temperature; of each objective's by its share in lam, if that is given."""
-    decay, decay2, epsilon = ADAM
-    slope = plan.sizes.act - jnp.mean(logp, axis=1, keepdims=True)
+    corrections, aims, (decay, decay2, epsilon) = now.given.corrections[now.at[0]], now.given.aim, ADAM
+    aim = plan.sac.target_entropy if aims is None else aims[now.at[0]]
+    slope = -aim * plan.sizes.act - jnp.mean(logp, axis=1, keepdims=True)
     slope = slope if lam is None else lam * slope
     mu, nu = decay * memory.mu + (1.0 - decay) * slope, decay2 * memory.nu + (1.0 - decay2) * slope * slope
     step = (mu / corrections[0]) / (jnp.sqrt(nu / corrections[1]) + epsilon)

@@ -46,6 +46,8 @@ class Inputs(NamedTuple):
     """Adam's corrections of the moments."""
     bounds: Bounds | None = None
     """Only with `bounded_targets`."""
+    aim: Float[Array, " k"] | None = None
+    """Entropy that the policy aims at, per component of an action; only where it moves."""
 
 
 class Now(NamedTuple):
