@@ -51,7 +51,7 @@ LAYERS: dict[str, set[str]] = {
     },
     "bench": {
         *("algos", "compiler", "config", "console", "envs", "learning", "machine", "methods", "population"),
-        *("presets", "replay", "train", "types"),
+        *("presets", "replay", "settings", "train", "types"),
     },
     "cli": {
         *("bench", "callbacks", "config", "console", "deploy", "envs", "experiments", "manual", "pages", "presets"),

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from statistics import median
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import equinox as eqx
 import jax
@@ -30,8 +30,10 @@ from qpensieve.compiler import make_devices, num_parts
 from qpensieve.console import Row
 from qpensieve.envs import get_domain
 from qpensieve.machine import available_cores
-from qpensieve.methods import Kernels, choose_kernels, get_method, make_algorithm
+from qpensieve.methods import Kernels, choose_kernels, make_algorithm
+from qpensieve.presets import default_config
 from qpensieve.replay.layout import RowLayout, layout_of
+from qpensieve.settings import change
 from qpensieve.train.cores import spread
 from qpensieve.train.learner import Block, Learner, make_learner
 from qpensieve.types import Algorithm, EnvSpec
@@ -58,6 +60,7 @@ class Settings:
         repeats: Interleaved repeats; the median is shown.
         plain: Also time the plain form of Q-Pensieve.
         kernels: Fused kernels to time beside the form without; what is off here is left out.
+        presets: Settings to time: the paper's, or those with guards against bursts.
     """
 
     domain: str = "Hopper2d"
@@ -67,6 +70,7 @@ class Settings:
     repeats: int = 5
     plain: bool = True
     kernels: tuple[Kernels, ...] = ("auto",)
+    presets: tuple[Literal["paper", "robust"], ...] = ("paper",)
 
 
 @dataclass(frozen=True)
@@ -83,7 +87,7 @@ def run(settings: Settings, progress: Callable[[str], None]) -> list[Row]:
     rows = []
     make_devices(num_parts(max(settings.seeds), available_cores()))  # on the CPU as in training
     for num_seeds in settings.seeds:
-        names = _names(settings)
+        names = timed(settings)
         progress(f"update: compiling for {num_seeds} seed(s)")
         before = matrix_rates()
         timers = [make_timer(_algorithm(name, spec), spec, num_seeds, settings) for name in names]
@@ -102,9 +106,10 @@ def run(settings: Settings, progress: Callable[[str], None]) -> list[Row]:
 def movement_error(name: str, spec: EnvSpec, num_seeds: int) -> float:
     """How far kernels take a network from where one plain update does, over the way of that update; the worst network.
 
-    From a state that has learned from a block, so that Adam's moments are warm.
+    From a state that has learned from a block, so that Adam's moments are warm. Gradients of `robust` are shortened in
+    every update: with noise for rewards they would be in none.
     """
-    fused, oracle = _algorithm(name, spec), _algorithm(name.partition(",")[0], spec)
+    fused, oracle = (_algorithm(one, spec, longest=0.5) for one in (name, name.partition(",")[0]))
     layout = layout_of(spec, oracle.acting)
     plain_learner, learner = (make_learner(algorithm, layout, REPLAY_ROWS) for algorithm in (oracle, fused))
     noise = np.random.default_rng(1).standard_normal((num_seeds, WARM_UP, layout.width))
@@ -125,12 +130,13 @@ def _distance(tree: Any, other: Any) -> float:
     return float(jnp.sqrt(sum(jnp.sum(jnp.square(a - b)) for a, b in pairs)))
 
 
-def _names(settings: Settings) -> list[str]:
+def timed(settings: Settings) -> list[str]:
     """What is timed: methods, each also with the kernels that run here, and the plain form of Q-Pensieve."""
-    names = ["mosac", "qpensieve"]
+    presets = ("" if preset == "paper" else f" {preset}" for preset in settings.presets)
+    names = [method + preset for preset in presets for method in ("mosac", "qpensieve")]
     chosen = [choose_kernels("mosac", mosac.SacConfig(), asked)[0] for asked in settings.kernels]
-    names += [f"{name}, kernels {choice}" for choice in dict.fromkeys(chosen) if choice != "off" for name in names[:2]]
-    return [*names, *(["qpensieve plain"] if settings.plain else [])]
+    fused = [f"{name}, kernels {choice}" for choice in dict.fromkeys(chosen) if choice != "off" for name in names]
+    return [*names, *fused, *(["qpensieve plain"] if settings.plain else [])]
 
 
 def _rows(times: dict[str, list[float]], spec: EnvSpec, num_seeds: int, rates: Rates) -> list[Row]:
@@ -200,11 +206,16 @@ def _products(x: Any, num: int) -> Any:
     return jax.lax.fori_loop(0, num, lambda _, y: x @ y, x)
 
 
-def _algorithm(name: str, spec: EnvSpec) -> Algorithm[Any]:
+def _algorithm(name: str, spec: EnvSpec, longest: float | None = None) -> Algorithm[Any]:
+    """What a name of `timed` stands for; `longest`: another `max_critic_gradient` for presets that have one."""
     if name.endswith("plain"):
         return plain.make(qpensieve.QPensieveConfig(), spec)
-    method, _, kernels = name.partition(", kernels ")
-    return make_algorithm(method, get_method(method).config(), spec, cast(Kernels, kernels or "off"))
+    called, _, kernels = name.partition(", kernels ")
+    method, _, preset = called.partition(" ")
+    agent = default_config(spec.id, method, preset or "paper").agent
+    if preset == "robust" and longest is not None:
+        agent = change(agent, "max_critic_gradient", longest)
+    return make_algorithm(method, agent, spec, cast(Kernels, kernels or "off"))
 
 
 def make_timer(algorithm: Algorithm[Any], spec: EnvSpec, num_seeds: int, settings: Settings) -> Callable[[], float]:
