@@ -1,5 +1,6 @@
 """Updates on fused kernels against the plain ones, in interpret mode: the same movement of every network."""
 
+import warnings
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from qpensieve.algos import fused, mosac, qpensieve
 from qpensieve.learning.guards import Lengths
+from qpensieve.learning.kernels import calls
 from qpensieve.learning.kernels.calls import Tile
 from qpensieve.learning.kernels.packing import Sizes, actor_layout, critic_layout, padded
 from qpensieve.types import EnvSpec, Transition
@@ -282,3 +284,20 @@ def test_tiles_shrink_to_batch_and_networks():
 def test_settings_that_are_not_covered_are_named(change: dict[str, Any], words: str):
     assert words in fused.uncovered(replace(qpensieve.QPensieveConfig(), **change))
     assert bool(words) == bool(fused.uncovered(replace(qpensieve.QPensieveConfig(), **change)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["qpensieve", "mosac"])
+@pytest.mark.parametrize("guards", [(), tuple(GUARDS)], ids=["free", "guarded"])
+def test_kernels_are_something_that_triton_takes(method: str, guards: tuple[str, ...], monkeypatch: pytest.MonkeyPatch):
+    """Without a card: its compiler sees operations that it knows, on sizes that are powers of two."""
+    monkeypatch.setattr(calls, "is_interpreted", lambda: False)
+    pensieve = {"snapshots": 3, "preferences": 5} if method == "qpensieve" else {"snapshots": 0, "preferences": 1}
+    case = Case(method, hidden=192, batch=192, d=3, filled=(0,) * 5, obs=11, act=3, guards=guards, **pensieve)
+    states, batch, chance = _problem(case, num=1)
+    _, block = _fused(case, "half")
+    traced = jax.jit(block).trace(states.sac if method == "mosac" else states, batch, chance)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the backend is deprecated
+        lowered = traced.lower(lowering_platforms=("cuda",)).as_text()
+    assert lowered.count("triton") >= (10 if method == "qpensieve" else 8)  # kernels
