@@ -68,15 +68,21 @@ def clip_by_median(most: float) -> optax.GradientTransformation:
 
     def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Lengths]:
         del params
-        length = optax.tree.norm(updates)
-        log = jnp.log(jnp.maximum(length, 1e-12))
-        # The first gradient (of any length) is the first median: it may be far from length 1.
-        median = jnp.where(state.median == 0.0, log, state.median + MEDIAN_RATE * jnp.sign(log - state.median))
-        median = jnp.where(length > 0, median, state.median)
-        shorter = jnp.where(length > 0, jnp.exp(jnp.minimum(0.0, median + jnp.log(most) - log)), 1.0)
+        shorter, median = shorten(optax.tree.norm(updates), state.median, most)
         return jax.tree.map(lambda leaf: shorter * leaf, updates), Lengths(median)
 
     return optax.GradientTransformation(lambda params: Lengths(jnp.zeros(())), update)
+
+
+def shorten(
+    length: Float[Array, ""], before: Float[Array, ""], most: float
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """What a gradient of this length is multiplied by, and the logarithm of the median with it."""
+    log = jnp.log(jnp.maximum(length, 1e-12))
+    # The first gradient (of any length) is the first median: it may be far from length 1.
+    median = jnp.where(before == 0.0, log, before + MEDIAN_RATE * jnp.sign(log - before))
+    median = jnp.where(length > 0, median, before)
+    return jnp.where(length > 0, jnp.exp(jnp.minimum(0.0, median + jnp.log(most) - log)), 1.0), median
 
 
 class Calm(eqx.Module):
