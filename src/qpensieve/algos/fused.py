@@ -219,8 +219,8 @@ def _inputs(plan: Plan, states: mosac.State, batch: Transition, chance: mosac.Ch
     now, then = jnp.concatenate([batch.s, batch.a, lam], -1), jnp.concatenate([batch.s_next, none, lam], -1)
     noise = jnp.concatenate([chance.noise, chance.next_noise], 2)
     place = lambda part, first, width: jnp.pad(part, [(0, 0)] * 3 + [(first, width - first - part.shape[-1])])
-    done = adam[0].count[0] + jnp.arange(num)
-    after = (1 + done).astype(jnp.float32)
+    before = adam[0].count[0] + jnp.arange(num)
+    after = (before + 1).astype(jnp.float32)
     by_update = lambda x: jnp.swapaxes(x, 0, 1)
     bounds = None
     if states.rewards is not None:
@@ -236,8 +236,8 @@ def _inputs(plan: Plan, states: mosac.State, batch: Transition, chance: mosac.Ch
         prefs=by_update(place(prefs, sizes.obs + sizes.act, sizes.columns)),
         lam=by_update(place(prefs, 0, sizes.values)[:, :, 0]),
         corrections=jnp.stack([1.0 - ADAM[0] ** after, 1.0 - ADAM[1] ** after], -1),
+        aim=None if plan.sac.target_entropy_end is None else sizes.act * mosac.entropy_after(plan.sac, before),
         bounds=bounds,
-        aim=None if plan.sac.target_entropy_end is None else mosac.entropy_after(plan.sac, done),
     )
 
 
@@ -341,7 +341,8 @@ def _step(plan: Plan, past: Past, given: Inputs, at: Int[Array, " 1"], memory: M
     actor, _ = networks.learn(now, gradients, memory.actor, rates._replace(half=None), tiles.learn)
     logp = acted.logp[:, : plan.sizes.batch]
     lam = given.lam[at[0]] if log_alpha.shape[1] > 1 else None
-    temperature = _temperature(plan, now, logp, lam, memory)
+    aim = plan.sac.target_entropy * plan.sizes.act if given.aim is None else given.aim[at[0]]
+    temperature = _temperature(plan, given.corrections[at[0]], aim + jnp.mean(logp, axis=1, keepdims=True), lam, memory)
     log_alpha = log_alpha if lam is None else jnp.sum(lam * log_alpha, axis=1, keepdims=True)
     logged = _logged(log_alpha, (losses, scalars), logp, [best for _, best in climbed])
     sums, loss, calm = memory.sums + logged, logged[:, 0], memory.calm
@@ -375,12 +376,13 @@ def _climb_within(margin: float, climb: Any, past: Scored | None, current: Score
     return [*climbed, climb(*current, rival=Margin(margin, past, loses_ties=False))]
 
 
-def _temperature(plan: Plan, now: Now, logp: Any, lam: Any, memory: Memory) -> tuple[Any, Any, Any]:
-    """Adam's step of the log temperature; of each objective's by its share in lam, if that is given."""
-    corrections, aims, (decay, decay2, epsilon) = now.given.corrections[now.at[0]], now.given.aim, ADAM
-    aim = plan.sac.target_entropy if aims is None else aims[now.at[0]]
-    slope = -aim * plan.sizes.act - jnp.mean(logp, axis=1, keepdims=True)
-    slope = slope if lam is None else lam * slope
+def _temperature(plan: Plan, corrections: Any, lack: Any, lam: Any, memory: Memory) -> tuple[Any, Any, Any]:
+    """Adam's step of the log temperature by what the entropy lacks to its target.
+
+    Of each objective's by its share in lam, if that is given.
+    """
+    decay, decay2, epsilon = ADAM
+    slope = -lack if lam is None else -lam * lack
     mu, nu = decay * memory.mu + (1.0 - decay) * slope, decay2 * memory.nu + (1.0 - decay2) * slope * slope
     step = (mu / corrections[0]) / (jnp.sqrt(nu / corrections[1]) + epsilon)
     return memory.log_alpha - plan.sac.learning_rate * step, mu, nu

@@ -219,7 +219,7 @@ def _climb(  # noqa: PLR0913 (what Pallas calls with blocks only)
     k, seed, own = at[0], pl.program_id(0) // share, pl.program_id(0) % share
     cap = None if margin is None else _cap(rivals[0] if loses_ties else scores, seed, margin, sizes, tile)
     best = partial(_best, seed=seed, num=sizes.preferences, tile=tile, cap=cap)
-    value, net, preference = best(scores, exists, is_critic=not loses_ties)
+    value, net, preference = best(scores, exists)
 
     @pl.when(own == 0)
     def _() -> None:
@@ -228,7 +228,7 @@ def _climb(  # noqa: PLR0913 (what Pallas calls with blocks only)
 
     is_own = net == own
     if rivals:
-        rival = rivals[0][:] if cap is None else best(*rivals, is_critic=loses_ties)[0]
+        rival = rivals[0][:] if cap is None else best(*rivals)[0]
         is_own &= value >= rival if loses_ties else value > rival
     out[...] = jnp.zeros(out.shape)
 
@@ -250,11 +250,11 @@ def _climb(  # noqa: PLR0913 (what Pallas calls with blocks only)
 
 
 def _best(  # noqa: PLR0913
-    scores: Ref, exists: Ref, seed: Any, num: int, tile: Tile, cap: Any = None, is_critic: bool | None = None
+    scores: Ref, exists: Ref, seed: Any, num: int, tile: Tile, cap: Any
 ) -> tuple[Any, Any, Any]:
     """Best value of each sample, the number of its network and of its preference; the first of equals wins.
 
-    Values above a cap do not count, but for the critic's own under lam.
+    Values above a cap do not count; the critic's own under lam, from which it was made, is never above it.
     """
     critics = exists.shape[0]
     first, rows = seed * (2 * critics), pl.ds(pl.program_id(1) * tile.rows, tile.rows)
@@ -266,7 +266,7 @@ def _best(  # noqa: PLR0913
             q, other = scores[one, i, rows], scores[one + 1, i, rows]
             least = jnp.minimum(q, other)
             is_better = (least > value) & (exists[critic] > 0)
-            if cap is not None and not (is_critic and i == 0):
+            if cap is not None:
                 is_better &= least <= cap
             value = jnp.where(is_better, least, value)
             net = jnp.where(is_better, 2 * critic + (other < q).astype(jnp.int32), net)

@@ -44,10 +44,10 @@ class Inputs(NamedTuple):
     lam: Float[Array, "k seed values"]
     corrections: Float[Array, "k 2"]
     """Adam's corrections of the moments."""
+    aim: Float[Array, " k"] | None = None
+    """Entropy that the policy aims at, where that moves."""
     bounds: Bounds | None = None
     """Only with `bounded_targets`."""
-    aim: Float[Array, " k"] | None = None
-    """Entropy that the policy aims at, per component of an action; only where it moves."""
 
 
 class Now(NamedTuple):
