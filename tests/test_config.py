@@ -115,7 +115,6 @@ class TestCheck:
                 {"target_steps": 3},
                 "target_steps must be 1 for cnder, whose updates go with single steps, got 3",
             ),
-            ("mosac", {"target_steps": 3, "bounded_targets": "on"}, "target_steps must be 1 with bounded_targets"),
             ("pgmorl", {}, "updates_per_step must be left out, got 2: pgmorl has no replay"),
         ],
     )

@@ -6,13 +6,14 @@ A burst is what happens when critics run away: the policy follows them, its entr
 critic loss is many times what it was, values grow. For every run (a folder with config.json and metrics.jsonl) and seed
 this counts, from `--after` on:
 
-- alarms: entropy more than `--depth` |A| below its target -|A|. Alarms closer than `--merge` steps are one event;
+- alarms: entropy more than `--depth` |A| below its target. Alarms closer than `--merge` steps are one event;
 - hard ones: alarms whose loss reached `HARD` times the median of the rows before;
 - value events: rows with mean lam . Q above `VALUE` times and a loss above `HARD` times the medians of the rows before,
   merged in the same way;
 - bin events: entropy in one fifth of lam1 more than `BIN_DEPTH` |A| below the median of its rows before, where bins are
   logged: the mean of entropy misses what happens under few preferences. Events of several bins count one by one;
-- losses of UT: short evaluations below half of the best so far, once until UT is back.
+- losses of UT: short evaluations below half of the best so far, once until UT is back;
+- time in alarm: share of rows whose lowest bin is more than |A| below the target (the alarm `bin` of a run).
 
 Rows before are `WINDOW` rows of the log. The rate's interval is the exact one of Poisson counts (Garwood), 95 %.
 """
@@ -65,6 +66,17 @@ class Log:
     def action_size(self) -> int:
         return ACTIONS[self.config["domain"]]
 
+    @property
+    def target(self) -> np.ndarray:
+        """Entropy that the policy aims at, row by row."""
+        agent = self.config["agent"]
+        sac = agent.get("sac", agent)
+        start, end = sac.get("target_entropy", -1.0), sac.get("target_entropy_end")
+        if end is None:
+            return np.full(len(self.steps), start * self.action_size)
+        updates = (self.steps - self.config["random_steps"]) * self.config["updates_per_step"]
+        return self.action_size * (start + (end - start) * np.clip(updates / sac["anneal_updates"], 0.0, 1.0))
+
     def seed_steps(self, after: int) -> int:
         """Steps of all seeds from `after` on."""
         return self.num_seeds * max(0, int(self.steps[-1]) - after)
@@ -89,7 +101,7 @@ def merged(steps: np.ndarray, is_on: np.ndarray, merge: int) -> list[tuple[int, 
 def find_alarms(log: Log, seed: int, given: argparse.Namespace) -> list[dict[str, Any]]:
     """Events of one seed whose entropy falls too far, each with what it did."""
     entropy = log.values["entropy"][:, seed]
-    is_on = (entropy < -log.action_size * (1 + given.depth)) & (log.steps > given.after)
+    is_on = (entropy < log.target - log.action_size * given.depth) & (log.steps > given.after)
     return [describe(log, seed, *ends) for ends in merged(log.steps, is_on, given.merge)]
 
 
@@ -138,6 +150,15 @@ def find_bin_events(log: Log, seed: int, given: argparse.Namespace) -> list[dict
             event = {"seed": seed + log.config["first_seed"], "bin": int(name[-1]), "onset": int(log.steps[first])}
             found.append(event | {"entropy": round(float(entropy[first : last + 1].min()), 1)})
     return found
+
+
+def time_in_alarm(log: Log, given: argparse.Namespace) -> float | None:
+    """Share of rows of all seeds in which some bin has collapsed."""
+    bins = [log.values[name] for name in BINS if name in log.values]
+    if not bins:
+        return None
+    is_on = np.min(bins, axis=0) < (log.target - log.action_size)[:, None]
+    return round(float(is_on[log.steps > given.after].mean()), 5)
 
 
 def find_ut_losses(log: Log, seed: int) -> list[int]:
@@ -204,6 +225,7 @@ def study(folder: Path, given: argparse.Namespace) -> dict[str, Any]:
         "bin events": rate(len(in_bins), seed_steps)
         | {"seeds": len({event["seed"] for event in in_bins}), "events of bins": in_bins},
         "losses of UT": counted(losses) | {"steps": losses},
+        "time in alarm": time_in_alarm(log, given),
         "UT": [round(float(x), 1) for x in log.ut[-1]] if len(log.ut) else None,
         "events": sorted(alarms, key=lambda event: event["onset"]),
     }
@@ -214,6 +236,8 @@ def show(found: dict[str, Any], with_events: bool) -> None:
     for name in ("alarms", "hard", "value events", "bin events", "losses of UT"):
         count, (low, high) = found[name], found[name]["interval"]
         words.append(f"{name} {count['events']} = {count['per million']:.2f}/M [{low:.2f}, {high:.2f}]")
+    if found["time in alarm"] is not None:
+        words.append(f"time in alarm {100 * found['time in alarm']:.2f} %")
     print("  ".join(words))
     for event in found["events"] if with_events else []:
         print("   ", ", ".join(f"{name} {value}" for name, value in event.items()))

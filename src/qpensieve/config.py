@@ -170,12 +170,9 @@ class RunConfig:
                 if value > 1
             ]
         updates = max(self.block, 1) * max(self.updates_per_step, 1)
-        is_bounded = parts.flat(self.agent).get("bounded_targets") == "on"
-        said = f"target_steps must be 1 with bounded_targets, whose bounds are of one reward, got {self.target_steps}"
-        loose = [said] if self.target_steps > 1 and is_bounded else []
         if self.updates_per_step == 1:
-            return loose
-        return loose + [
+            return []
+        return [
             f"{name} must be a multiple of block x updates_per_step ({updates}), got {value}; "
             f"the nearest is {max(1, round(value / updates)) * updates}"
             for name, value in parts.marked(self.agent, WHOLE_BLOCKS).items()
@@ -225,7 +222,7 @@ def completed(config: dict[str, Any]) -> dict[str, Any]:
 
 def resolve(config: RunConfig) -> RunConfig:
     """The config with the settings filled in that depend on the length of the run or on the machine."""
-    resolved = replace(config, agent=config.method.resolve(config.agent, config.steps))
+    resolved = replace(config, agent=config.method.resolve(config.agent, config))
     return replace(resolved, kernels=_choose_kernels(resolved)[0])
 
 

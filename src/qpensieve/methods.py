@@ -39,7 +39,7 @@ class Method:
         quick: Settings that the preset `quick` changes, in addition to those of every method (`presets.QUICK_RUN`).
         defaults: Settings of the run that this method starts from in every preset.
         check: (settings, run) -> one sentence for each problem.
-        resolve: (settings, steps of the run) -> settings; fills in what depends on the length of the run.
+        resolve: (settings, run) -> settings; fills in what depends on the length of the run.
         fuse: (settings, environment, precision) -> all updates of a block on fused kernels; None: there are none.
         fuse_from: Number of seeds from which `--kernels auto` takes them; below it they are slower.
     """
@@ -53,7 +53,7 @@ class Method:
     robust: Mapping[str, Any] | None = None
     defaults: Mapping[str, Any] = field(default_factory=dict)
     check: Callable[[Any, RunSettings], list[str]] = lambda settings, run: []
-    resolve: Callable[[Any, int], Any] = lambda settings, steps: settings
+    resolve: Callable[[Any, RunSettings], Any] = lambda settings, run: settings
     fuse: Fuse | None = None
     fuse_from: int = 1
 
@@ -90,6 +90,7 @@ _TABLE = (
         qpensieve.make,
         quick={**_QUICK_NETS, **_QUICK_PENSIEVE},
         robust={**_ROBUST_CRITICS, "max_push_loss": 2.0, "snapshot_margin": 0.05},
+        resolve=qpensieve.resolve,
         fuse=fused.fuse_qpensieve,
     ),
     Method(
@@ -99,6 +100,7 @@ _TABLE = (
         mosac.make,
         quick=_QUICK_NETS,
         robust=_ROBUST_CRITICS,
+        resolve=mosac.resolve,
         fuse=fused.fuse_mosac,
         fuse_from=2,
     ),

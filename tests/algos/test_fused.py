@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from qpensieve.algos import fused, mosac, qpensieve
+from qpensieve.learning.guards import Lengths
 from qpensieve.learning.kernels.calls import Tile
 from qpensieve.learning.kernels.packing import Sizes, actor_layout, critic_layout, padded
 from qpensieve.types import EnvSpec, Transition
@@ -17,11 +18,23 @@ from tests.algos.problem import assert_trees_close, assert_trees_equal, once
 
 NETWORKS = ("actor", "critic", "target", "log_alpha")
 LIMITS: dict[Any, float] = {"full": 1e-5, "half": 3e-2}
+GUARDS: dict[str, Any] = {
+    "snapshot_margin": 0.05,
+    "temperature_per": "preference",
+    "bounded_targets": "on",
+    "max_critic_gradient": 0.5,
+    "max_push_loss": 2.0,
+    "target_entropy_end": -3.0,
+    "anneal_updates": 1002,
+}
+"""Settings of guards, and a target of the entropy that moves."""
+LATER = ("max_push_loss", "target_entropy_end", "anneal_updates")
+"""Those that change nothing of the networks in the first update."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """Sizes of an update; `filled`: how many snapshots each seed has."""
+    """Sizes of an update; `filled`: how many snapshots each seed has; `guards`: names of `GUARDS`."""
 
     method: str = "qpensieve"
     hidden: int = 64
@@ -32,6 +45,7 @@ class Case:
     filled: tuple[int, ...] = (2,)
     obs: int = 5
     act: int = 2
+    guards: tuple[str, ...] = ()
 
     @property
     def spec(self) -> EnvSpec:
@@ -39,8 +53,11 @@ class Case:
 
     @property
     def config(self) -> qpensieve.QPensieveConfig:
-        sac = mosac.SacConfig(hidden=self.hidden, batch_size=self.batch)
-        return qpensieve.QPensieveConfig(sac, num_preferences=self.preferences, num_snapshots=self.snapshots)
+        guards = {name: GUARDS[name] for name in self.guards}
+        of = lambda config: {name: value for name, value in guards.items() if hasattr(config, name)}
+        sac = mosac.SacConfig(hidden=self.hidden, batch_size=self.batch, discount=0.5, **of(mosac.SacConfig))
+        sizes = {"num_preferences": self.preferences, "num_snapshots": self.snapshots}
+        return qpensieve.QPensieveConfig(sac, **sizes, **of(qpensieve.QPensieveConfig))
 
 
 # Problems are made by NumPy: JAX would compile a program for each operation and shape.
@@ -52,9 +69,18 @@ def _noisy(tree: Any, scale: float, seed: int) -> Any:
 
 def _warm(optimizer: Any, seed: int) -> Any:
     """Adam's state as after a thousand steps."""
+    if isinstance(optimizer[0], Lengths):
+        seeds = np.arange(len(optimizer[0].median), dtype=np.float32)
+        return optimizer[0]._replace(median=10.0 * seeds), _warm(
+            optimizer[1], seed
+        )  # the first seed has none yet, others shorten nothing
     adam = optimizer[0]
     nu = jax.tree.map(lambda leaf: np.abs(leaf) + np.float32(1e-5), _noisy(adam.nu, 1e-5, seed))
     return adam._replace(count=np.asarray(adam.count) + 1000, mu=_noisy(adam.mu, 1e-3, seed + 1), nu=nu), *optimizer[1:]
+
+
+def _adam(optimizer: Any) -> Any:
+    return _adam(optimizer[1]) if isinstance(optimizer[0], Lengths) else optimizer[0]
 
 
 def _states(case: Case) -> qpensieve.State:
@@ -64,7 +90,11 @@ def _states(case: Case) -> qpensieve.State:
     sac, ring = states.sac, states.snapshots
     warm = mosac.Optimizers(*(_warm(state, 10 * i) for i, state in enumerate(vars(sac.optimizers).values())))
     nets = {name: _noisy(getattr(sac, name), 0.03, i) for i, name in enumerate(NETWORKS[:3])}
-    changed = (*nets.values(), np.asarray(sac.log_alpha) - np.float32(0.7), warm)
+    large = nets["target"].net.last.bias  # about as large as bounded targets may be with this discount
+    large += np.where(np.arange(case.d) % 2, -18, 14).astype(np.float32)
+    log_alpha = np.asarray(sac.log_alpha)
+    log_alpha = log_alpha - np.linspace(0.7, 0.9, log_alpha[0].size, dtype=np.float32).reshape(log_alpha[0].shape)
+    changed = (*nets.values(), log_alpha, warm)
     sac = eqx.tree_at(lambda s: (s.actor, s.critic, s.target, s.log_alpha, s.optimizers), sac, changed)
     like = jax.tree.map(lambda slots, leaf: np.broadcast_to(leaf[:, None], slots.shape), ring.critics, sac.critic)
     filled = np.arange(case.snapshots) < np.array(case.filled)[:, None]
@@ -115,9 +145,16 @@ def _distance(tree: Any, other: Any) -> float:
 CASES = [
     Case(filled=(1, 2)),
     Case("mosac", d=3, snapshots=0, preferences=1, filled=(0, 0)),
+    Case(filled=(1, 2), guards=tuple(GUARDS)),
+    Case("mosac", hidden=96, d=3, snapshots=0, preferences=1, filled=(0, 0), guards=tuple(GUARDS)),
+    *(pytest.param(Case(filled=(1, 2), guards=(guard,)), marks=pytest.mark.slow) for guard in GUARDS),
+    pytest.param(Case(preferences=4, snapshots=0, filled=(0,), guards=("snapshot_margin",)), marks=pytest.mark.slow),
     pytest.param(Case(hidden=128, d=5, snapshots=1, preferences=2, filled=(0,), obs=11, act=3), marks=pytest.mark.slow),
     pytest.param(Case(hidden=192, batch=192, d=4, snapshots=3, filled=(3,)), marks=pytest.mark.slow),
     pytest.param(Case(hidden=256, batch=256, snapshots=4, preferences=5, filled=(4, 2)), marks=pytest.mark.slow),
+    pytest.param(
+        Case(hidden=192, batch=192, d=4, snapshots=3, filled=(3, 1), guards=tuple(GUARDS)), marks=pytest.mark.slow
+    ),
 ]
 
 
@@ -133,17 +170,28 @@ def test_every_network_moves_as_in_the_plain_update(case: Case, precision: Any):
         assert moved > 0
         assert _distance(getattr(sac, name), getattr(their_sac, name)) <= LIMITS[precision] * moved, name
     for name, optimizer in vars(their_sac.optimizers).items():
-        adam, theirs = getattr(sac.optimizers, name)[0], optimizer[0]
-        assert_trees_equal(adam.count, theirs.count)
-        assert_trees_close((adam.mu, adam.nu), (theirs.mu, theirs.nu), LIMITS[precision])
+        assert_trees_equal(_adam(getattr(sac.optimizers, name)).count, _adam(optimizer).count)
+        assert_trees_close(getattr(sac.optimizers, name), optimizer, LIMITS[precision])
     np.testing.assert_array_equal(infos.pop("critic_loss_max"), infos["critic_loss"])  # of one update
     assert infos.keys() == their_infos.keys()
     assert_trees_close(infos, their_infos, 1e-4 if precision == "full" else 3e-2)
 
 
-def test_several_updates_in_a_block_follow_each_other():
+@pytest.mark.slow
+@pytest.mark.parametrize("guard", [name for name in GUARDS if name not in LATER])
+def test_every_guard_changes_the_update_that_kernels_are_compared_with(guard: str):
+    """Else the comparison above would not see whether kernels cover it."""
+    before, _, _, free, _ = _solved(Case(filled=(1, 2)))
+    guarded = _solved(Case(filled=(1, 2), guards=(guard,)))[3]
+    difference = lambda name: _distance(getattr(guarded.sac, name), getattr(free.sac, name))
+    moved = lambda name: _distance(getattr(free.sac, name), getattr(before.sac, name))
+    assert any(difference(name) > 0.01 * moved(name) for name in ("actor", "critic"))
+
+
+@pytest.mark.parametrize("guards", [(), tuple(GUARDS)], ids=["free", "guarded"])
+def test_several_updates_in_a_block_follow_each_other(guards: tuple[str, ...]):
     """Three updates at once against three plain ones in turn; logged values are their means."""
-    case = Case(filled=(2,))
+    case = Case(filled=(2,), guards=guards)
     states, batch, chance = _problem(case, num=3)
     step, block = _fused(case, "full")
     new, infos = jax.jit(block)(states, batch, chance)
@@ -159,6 +207,11 @@ def test_several_updates_in_a_block_follow_each_other():
     np.testing.assert_allclose(infos.pop("critic_loss_max"), largest, rtol=1e-4)
     assert_trees_close(infos, jax.tree.map(lambda *values: sum(values) / 3, *logged), 1e-4)
     assert_trees_equal(new.snapshots, states.snapshots)
+    assert jax.tree.structure(new) == jax.tree.structure(states)
+    assert_trees_close(new.calm, expected.calm, 1e-5)
+    assert_trees_equal(new.sac.rewards, expected.sac.rewards)
+    assert_trees_close(new.sac.optimizers.critic, expected.sac.optimizers.critic, 1e-4)
+    assert_trees_close(new.sac.optimizers.temperature, expected.sac.optimizers.temperature, 1e-4)
 
 
 @pytest.mark.slow
@@ -173,17 +226,18 @@ def test_snapshots_climbed_beside_the_critics_step_or_after_it_give_the_same():
     assert_trees_close(beside, after, 1e-6)
 
 
-def test_a_snapshot_equal_to_the_critic_wins_in_both_forms():
+@pytest.mark.parametrize(("margin", "forms"), [(None, (True, False)), (0.05, (True,))])
+def test_a_snapshot_equal_to_the_critic_wins_in_every_form(margin: float | None, forms: tuple[bool, ...]):
     """The first of equals wins, as in the plain step, and snapshots come first."""
     case = Case(snapshots=1, filled=(1,))
     states, batch, chance = _problem(case, num=1)
-    frozen = replace(case.config, sac=replace(case.config.sac, learning_rate=0.0))
+    frozen = replace(case.config, sac=replace(case.config.sac, learning_rate=0.0), snapshot_margin=margin)
     same = jax.device_put(jax.tree.map(lambda leaf: np.asarray(leaf)[:, None], states.sac.critic))
     states = eqx.tree_at(lambda s: s.snapshots.critics, states, same)
     plan = fused.plan_qpensieve(frozen, case.spec, "full")
     expected, _ = _plain(partial(qpensieve.step, frozen))(states, batch, chance, 0)
     gradients: Any = lambda state: state.sac.optimizers.actor[0].mu
-    for beside in (True, False):
+    for beside in forms:
         tiles = replace(fused.choose_tiles(1, "full"), climbs_beside=beside)
         new, infos = jax.jit(partial(fused.learn_qpensieve, replace(plan, tiles=tiles)))(states, batch, chance)
         assert float(infos["snapshot_share"][0]) == 1.0

@@ -11,6 +11,7 @@ import optax
 import pytest
 
 from qpensieve.algos import mosac
+from qpensieve.config import RunConfig
 from qpensieve.learning.nets import Critic
 from qpensieve.types import EnvSpec, Transition
 from tests.algos.problem import (
@@ -207,6 +208,29 @@ def test_the_optimisers_see_the_gradients_of_the_three_losses():
     expected = float(info["entropy"]) + SPEC.action_size
     assert float(gradient_of(new.optimizers.temperature)) == pytest.approx(expected, rel=1e-5)
     assert float(new.log_alpha) == pytest.approx(np.log(0.5) - SAC.learning_rate * np.sign(expected), rel=1e-4)
+
+
+def test_another_target_of_the_entropy_moves_the_temperature_alone():
+    plain, calmer = _one_update()[2], _one_update(replace(SAC, target_entropy=-2.0))[2]
+    of_temperature = lambda state: 10.0 * float(state.optimizers.temperature[0].mu)
+    assert of_temperature(calmer) == pytest.approx(of_temperature(plain) + SPEC.action_size, rel=1e-4)
+    assert all(map(np.array_equal, jax.tree.leaves(plain.actor), jax.tree.leaves(calmer.actor)))
+
+
+def test_the_target_of_the_entropy_may_move_on_a_line_that_ends():
+    cfg = replace(SAC, target_entropy_end=-3.0, anneal_updates=10)
+    np.testing.assert_allclose(mosac.entropy_after(cfg, jnp.array([0, 5, 10, 11])), [-1.0, -2.0, -3.0, -3.0])
+    state, batch = sac_state(0, cfg=cfg), transitions(1)
+    states = [state]
+    for key in jax.random.split(jax.random.key(5), 2):
+        states.append(jax.jit(partial(mosac.update, cfg))(states[-1], batch, key)[0])
+    fixed = replace(SAC, target_entropy=-1.2)  # what the second update aims at
+    of_second = jax.jit(partial(mosac.update, fixed))(states[1], batch, jax.random.split(jax.random.key(5), 2)[1])[0]
+    assert float(states[2].log_alpha) == float(of_second.log_alpha)
+    run = RunConfig("DST2d", "mosac", steps=1000, updates_per_step=2)
+    assert mosac.resolve(replace(cfg, anneal_updates=None), run).anneal_updates == 2000
+    assert mosac.resolve(SAC, run) == SAC
+    assert cfg.least_target_entropy == -3.0
 
 
 def test_the_target_network_follows_the_updated_critics():

@@ -9,6 +9,8 @@ import numpy as np
 from qpensieve.learning import guards
 from tests.algos.problem import once
 
+RANGE = guards.entropy_range(-1.0, 2)
+
 
 def test_targets_stay_within_what_rewards_and_entropy_can_add_up_to():
     r = jnp.array([[-1.0, 3.0], [2.0, 5.0]])
@@ -17,8 +19,8 @@ def test_targets_stay_within_what_rewards_and_entropy_can_add_up_to():
     np.testing.assert_array_equal(seen.high, [2.0, 5.0])
     y = jnp.array([[1e6, 1e6], [-1e6, -1e6], [3.0, 4.0]])
     alpha = jnp.array([0.0, 0.0, 0.5])
-    np.testing.assert_allclose(guards.bounded(y, seen, 0.9, alpha, 2), [[20, 50], [-10, 0], [3, 4]], rtol=1e-5)
-    warm = guards.bounded(y, seen, 0.9, jnp.full(3, 0.5), 2)
+    np.testing.assert_allclose(guards.bounded(y, seen, 0.9, alpha, RANGE), [[20, 50], [-10, 0], [3, 4]], rtol=1e-5)
+    warm = guards.bounded(y, seen, 0.9, jnp.full(3, 0.5), RANGE)
     bonus = 10 * 0.5 * 2
     np.testing.assert_allclose(warm[0], [20 + bonus * np.log(2), 50 + bonus * np.log(2)], rtol=1e-5)
     np.testing.assert_allclose(warm[1], [-10 - 2 * bonus, -2 * bonus], rtol=1e-5)

@@ -28,6 +28,10 @@ def test_the_entropy_may_be_a_share_of_the_actions_size_below_its_target():
     helped = {"entropy": [-6.0], "helper_entropy": [-7.0]}
     assert alarms.of_training(Limits(6), helped) == [Alarm("entropy", 0, -7.0, ENTROPY_LIMIT)]
     assert alarms.of_training(Limits(None), {"entropy": [-100.0]}) == []
+    calmer = Limits(6, target=-2.0)
+    assert alarms.of_training(calmer, {"entropy": [-12.8], "entropy_bin_1": [-17.9]}) == []
+    signs = [alarm.sign for alarm in alarms.of_training(calmer, {"entropy": [-13.0], "entropy_bin_1": [-18.1]})]
+    assert signs == ["entropy", "bin"]
     assert alarms.of_training(Limits(6), {"critic_loss": [1e9]}) == []
 
 

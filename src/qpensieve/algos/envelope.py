@@ -119,9 +119,9 @@ class EnvelopeConfig:
         return 1_500_000 if self.anneal_steps is None else self.anneal_steps
 
 
-def resolve(cfg: EnvelopeConfig, steps: int) -> EnvelopeConfig:
-    """The settings of a run of `steps`; `anneal_steps` becomes the length of the run if it is None."""
-    return cfg if cfg.anneal_steps is not None else replace(cfg, anneal_steps=steps)
+def resolve(cfg: EnvelopeConfig, run: RunSettings) -> EnvelopeConfig:
+    """The settings of a run; `anneal_steps` becomes its length if it is None."""
+    return cfg if cfg.anneal_steps is not None else replace(cfg, anneal_steps=run.steps)
 
 
 def check(cfg: EnvelopeConfig, run: RunSettings) -> list[str]:

@@ -17,10 +17,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from qpensieve.algos import mosac, qpensieve
+from qpensieve.learning.guards import Calm, RewardRange, entropy_range, with_loss
 from qpensieve.learning.kernels import candidates, networks
 from qpensieve.learning.kernels.calls import Tile, is_interpreted
-from qpensieve.learning.kernels.candidates import Best, Candidates, Rival
-from qpensieve.learning.kernels.networks import ADAM, Climbed, Gradients, Inputs, Learned, Now, Rates, Seen
+from qpensieve.learning.kernels.candidates import Best, Candidates, Margin, Rival, Scored
+from qpensieve.learning.kernels.networks import ADAM, Bounds, Climbed, Gradients, Inputs, Learned, Now, Rates, Seen
 from qpensieve.learning.kernels.packing import Layout, Packed, Sizes, actor_layout, critic_layout
 from qpensieve.learning.tally import PEAK
 from qpensieve.settings import flat
@@ -37,11 +38,6 @@ WIDEST = 256
 COVERED = {
     "policy_loss": "paper",
     "preferences_per": "batch",
-    "max_critic_gradient": None,
-    "temperature_per": "run",
-    "bounded_targets": "off",
-    "max_push_loss": None,
-    "snapshot_margin": None,
     "over_critics": "max",
 }
 """Settings for which there is one value that the kernels cover."""
@@ -113,12 +109,17 @@ class Memory(eqx.Module):
 
     actor: Learned
     critic: Learned
-    log_alpha: Float[Array, "seed 1"]
-    mu: Float[Array, "seed 1"]
-    nu: Float[Array, "seed 1"]
+    log_alpha: Float[Array, "seed _"]
+    """Of the run, or of each objective in the columns of a critic's answer; so are the next two."""
+    mu: Float[Array, "seed _"]
+    nu: Float[Array, "seed _"]
     sums: Float[Array, "seed logged"]
     peak: Float[Array, " seed"]
     """The largest loss of the critics so far."""
+    calm: Calm | None = None
+    """Only with `max_push_loss`."""
+    median: Float[Array, "seed 1"] | None = None
+    """Of lengths of the critics' gradient, its logarithm; only with `max_critic_gradient`."""
 
 
 class Past(eqx.Module):
@@ -142,6 +143,8 @@ class Plan:
     sac: mosac.SacConfig
     sizes: Sizes
     precision: Precision
+    margin: float | None = None
+    """`snapshot_margin` of Q-Pensieve."""
     tiles: Tiles | None = None
     """None: by the number of seeds."""
 
@@ -165,13 +168,15 @@ def plan_mosac(cfg: mosac.SacConfig, spec: EnvSpec, precision: Precision, past: 
 
 
 def plan_qpensieve(cfg: qpensieve.QPensieveConfig, spec: EnvSpec, precision: Precision) -> Plan:
-    return plan_mosac(cfg.sac, spec, precision, (cfg.num_snapshots, cfg.num_preferences))
+    plan = plan_mosac(cfg.sac, spec, precision, (cfg.num_snapshots, cfg.num_preferences))
+    return replace(plan, margin=cfg.snapshot_margin)
 
 
 def learn_mosac(plan: Plan, states: mosac.State, batch: Transition, chance: mosac.Chance) -> tuple[mosac.State, Infos]:
     """All updates of a block of MO-SAC; states lead with seeds, batch and chance with [seed, K]."""
-    past = _no_past(len(states.log_alpha))
-    states, infos = _learn(plan, states, past, batch, chance)
+    given = _inputs(plan, states, batch, chance)
+    memory, infos = _learn(plan, _no_past(len(states.log_alpha)), given, _pack(plan, states))
+    states = _unpack(plan, memory, states, batch)
     return states, {name: infos[name] for name in (*LOGGED[:5], LOGGED[0] + PEAK)}
 
 
@@ -185,38 +190,44 @@ def learn_qpensieve(
         past = Past(nets, nets.w2.astype(plan.dtype), ring.filled.astype(jnp.float32))
     else:
         past = _no_past(len(ring.filled))
-    sac, infos = _learn(plan, states.sac, past, batch, chance)
-    return eqx.tree_at(lambda state: state.sac, states, sac), infos
+    given = _inputs(plan, states.sac, batch, chance)
+    memory, infos = _learn(plan, past, given, replace(_pack(plan, states.sac), calm=states.calm))
+    learned = _unpack(plan, memory, states.sac, batch), memory.calm
+    return eqx.tree_at(lambda state: (state.sac, state.calm), states, learned, is_leaf=lambda x: x is None), infos
 
 
 def _no_past(seeds: int) -> Past:
     return Past(None, None, jnp.zeros((seeds, 1)))
 
 
-def _learn(
-    plan: Plan, states: mosac.State, past: Past, batch: Transition, chance: mosac.Chance
-) -> tuple[mosac.State, Infos]:
-    num = batch.r.shape[1]
-    adam: Any = states.optimizers.actor
-    given = _inputs(plan, batch, chance, adam[0].count)
+def _learn(plan: Plan, past: Past, given: Inputs, memory: Memory) -> tuple[Memory, Infos]:
+    num = len(given.x)
     step = partial(_step, plan, past, given)
     body = lambda i, memory: step(jnp.full((1,), i, jnp.int32), memory)
-    memory = jax.lax.fori_loop(0, num, body, _pack(plan, states), unroll=math.gcd(num, UNROLLED))
+    memory = jax.lax.fori_loop(0, num, body, memory, unroll=math.gcd(num, UNROLLED))
     infos = {name: memory.sums[:, i] / num for i, name in enumerate(LOGGED)} | {LOGGED[0] + PEAK: memory.peak}
-    return _unpack(plan, memory, states, num), infos
+    return memory, infos
 
 
-def _inputs(plan: Plan, batch: Transition, chance: mosac.Chance, count: Int[Array, " seed"]) -> Inputs:
+def _inputs(plan: Plan, states: mosac.State, batch: Transition, chance: mosac.Chance) -> Inputs:
     """Everything that updates are given, update by update, in the columns of packed networks."""
     sizes, num = plan.sizes, batch.r.shape[1]
+    adam: Any = states.optimizers.actor
     prefs = chance.prefs[:, :, :, 0]
     lam = jnp.broadcast_to(prefs[:, :, :1], (*batch.r.shape[:3], sizes.d))
     none = jnp.zeros_like(batch.a)
     now, then = jnp.concatenate([batch.s, batch.a, lam], -1), jnp.concatenate([batch.s_next, none, lam], -1)
     noise = jnp.concatenate([chance.noise, chance.next_noise], 2)
     place = lambda part, first, width: jnp.pad(part, [(0, 0)] * 3 + [(first, width - first - part.shape[-1])])
-    after = (count[0] + 1 + jnp.arange(num)).astype(jnp.float32)
+    before = adam[0].count[0] + jnp.arange(num)
+    after = (before + 1).astype(jnp.float32)
     by_update = lambda x: jnp.swapaxes(x, 0, 1)
+    bounds = None
+    if states.rewards is not None:
+        horizon, seen = 1.0 / (1.0 - plan.sac.discount), _rewards(states.rewards, batch)
+        sums = horizon * place(jnp.stack([seen.low, seen.high], 2), 0, sizes.values)
+        least, most = entropy_range(plan.sac.least_target_entropy, sizes.act)
+        bounds = Bounds(by_update(sums), (horizon * least, horizon * most))
     return Inputs(
         x=by_update(place(jnp.concatenate([now, then], 2), 0, sizes.columns)),
         noise=by_update(place(noise, sizes.obs, sizes.columns)),
@@ -225,49 +236,78 @@ def _inputs(plan: Plan, batch: Transition, chance: mosac.Chance, count: Int[Arra
         prefs=by_update(place(prefs, sizes.obs + sizes.act, sizes.columns)),
         lam=by_update(place(prefs, 0, sizes.values)[:, :, 0]),
         corrections=jnp.stack([1.0 - ADAM[0] ** after, 1.0 - ADAM[1] ** after], -1),
+        aim=None if plan.sac.target_entropy_end is None else sizes.act * mosac.entropy_after(plan.sac, before),
+        bounds=bounds,
     )
+
+
+def _rewards(before: RewardRange, batch: Transition) -> RewardRange:
+    """The range of rewards at each update [seed, K, d], its own batch included."""
+    least, most = batch.r.min(axis=2), batch.r.max(axis=2)
+    low = jnp.minimum(before.low[:, None], jax.lax.cummin(least, axis=1))
+    high = jnp.maximum(before.high[:, None], jax.lax.cummax(most, axis=1))
+    return eqx.tree_at(lambda seen: (seen.low, seen.high), before, (low, high))
 
 
 def _pack(plan: Plan, states: mosac.State) -> Memory:
     actor, critic = plan.layouts
     opt: Any = states.optimizers
     moments = lambda layout, state: (layout.pack(state[0].mu.net), layout.pack(state[0].nu.net))
-    pack = critic.pack
+    pack, is_clipped = critic.pack, plan.sac.max_critic_gradient is not None
+    lengths, adam = opt.critic if is_clipped else (None, opt.critic)
     return Memory(
         Learned(actor.pack(states.actor.net), *moments(actor, opt.actor)),
-        Learned(pack(states.critic.net), *moments(critic, opt.critic), pack(states.target.net)),
-        states.log_alpha[:, None],
-        opt.temperature[0].mu[:, None],
-        opt.temperature[0].nu[:, None],
+        Learned(pack(states.critic.net), *moments(critic, adam), pack(states.target.net)),
+        _columns(plan, states.log_alpha),
+        _columns(plan, opt.temperature[0].mu),
+        _columns(plan, opt.temperature[0].nu),
         jnp.zeros((len(states.log_alpha), len(LOGGED))),
         jnp.full(len(states.log_alpha), -jnp.inf),
+        median=None if lengths is None else lengths.median[:, None],
     )
 
 
-def _unpack(plan: Plan, memory: Memory, states: mosac.State, num: int) -> mosac.State:
-    """The states after `num` updates."""
-    actor, critic = plan.layouts
+def _columns(plan: Plan, of_temperature: Any) -> Any:
+    """What there is one of for each seed, or one for each objective, for kernels."""
+    if of_temperature.ndim == 1:
+        return of_temperature[:, None]
+    return jnp.pad(of_temperature, [(0, 0), (0, plan.sizes.values - plan.sizes.d)])
+
+
+def _unpack(plan: Plan, memory: Memory, states: mosac.State, batch: Transition) -> mosac.State:
+    """The states after the updates on these batches."""
+    (actor, critic), num = plan.layouts, batch.r.shape[1]
     opt: Any = states.optimizers
 
     def adam(layout: Layout, learned: Learned, state: Any) -> Any:
         moments = {name: layout.unpack(getattr(learned, name), getattr(state[0], name)) for name in ("mu", "nu")}
         return state[0]._replace(count=state[0].count + num, **moments), *state[1:]
 
+    def clipped(state: Any) -> Any:
+        if memory.median is None:
+            return adam(critic, memory.critic, state)
+        return state[0]._replace(median=memory.median[:, 0]), adam(critic, memory.critic, state[1])
+
+    mine = lambda part: part[:, 0] if states.log_alpha.ndim == 1 else part[:, : plan.sizes.d]
     temperature = opt.temperature[0]
-    temperature = temperature._replace(count=temperature.count + num, mu=memory.mu[:, 0], nu=memory.nu[:, 0])
+    temperature = temperature._replace(count=temperature.count + num, mu=mine(memory.mu), nu=mine(memory.nu))
     assert memory.critic.target is not None
     learned = (
         actor.unpack(memory.actor.net, states.actor),
         critic.unpack(memory.critic.net, states.critic),
         critic.unpack(memory.critic.target, states.target),
-        memory.log_alpha[:, 0],
+        mine(memory.log_alpha),
         adam(actor, memory.actor, opt.actor),
-        adam(critic, memory.critic, opt.critic),
+        clipped(opt.critic),
         (temperature, *opt.temperature[1:]),
     )
     of = lambda state: (state.optimizers.actor, state.optimizers.critic, state.optimizers.temperature)
     # Not by the constructor, which is for one seed.
-    return eqx.tree_at(lambda s: (s.actor, s.critic, s.target, s.log_alpha, *of(s)), states, learned)
+    states = eqx.tree_at(lambda s: (s.actor, s.critic, s.target, s.log_alpha, *of(s)), states, learned)
+    if states.rewards is None:
+        return states
+    last = jax.tree.map(lambda leaf: leaf[:, -1], _rewards(states.rewards, batch))
+    return eqx.tree_at(lambda s: s.rewards, states, last)
 
 
 def _step(plan: Plan, past: Past, given: Inputs, at: Int[Array, " 1"], memory: Memory) -> Memory:
@@ -275,52 +315,86 @@ def _step(plan: Plan, past: Past, given: Inputs, at: Int[Array, " 1"], memory: M
     now, tiles, old, log_alpha = Now(at, given, plan.sizes), plan.tiles_for(given), memory.critic, memory.log_alpha
     assert old.target is not None
     acted = networks.act(now, memory.actor.net, tiles.act)
-    score, climb = partial(candidates.score, now, acted.x), partial(candidates.climb, now, acted.x)
-    past_scores, climbed = None, []
+    score = partial(candidates.score, now, acted.x)
+    climb = partial(candidates.climb, now, acted.x, tile=tiles.climb)
+    of_past, climbed = None, []
     if past.nets is not None:  # beside the critics' step, which they do not need
-        past_scores = score(past.candidates, tiles.score, tiles.split)
-        if tiles.climbs_beside:
-            climbed.append(climb(past_scores, past.candidates, tiles.climb))
+        of_past = Scored(score(past.candidates, tiles.score, tiles.split), past.candidates)
+        if tiles.climbs_beside and plan.margin is None:
+            climbed.append(climb(*of_past))
     q, h1, h2 = networks.forward(now, old.net, tiles.forward)
     target = networks.values(acted.x, old.target, plan.sizes, tiles.values)
     seen = Seen(q, h1, h2, target, acted.logp, log_alpha)
     slopes, losses, scalars = networks.critic_slopes(now, seen, old.net, tiles.slopes)
     rates = Rates(plan.sac.learning_rate, plan.sac.tau, plan.dtype)
-    critic, second = networks.learn(now, Gradients(h1, h2, slopes), old, rates, tiles.learn)
+    critic, second, median = _learn_critics(plan, now, Gradients(h1, h2, slopes), memory, rates)
 
     current = Candidates(critic.net, second, jnp.ones((len(log_alpha), 1)))
-    scores = score(current, tiles.score_new, tiles.split_new)
-    if past_scores is not None and not tiles.climbs_beside:
-        rival = Rival(candidates.best_value(scores, len(log_alpha)), loses_ties=True)
-        climbed.append(climb(past_scores, past.candidates, tiles.climb, rival))
-    rival = Rival(climbed[0][1].value, loses_ties=False) if climbed else None
-    climbed.append(climb(scores, current, tiles.climb, rival))
+    of_critic = Scored(score(current, tiles.score_new, tiles.split_new), current)
+    if plan.margin is None:
+        climbed = _climb(climb, of_past, of_critic, climbed)
+    else:
+        climbed = _climb_within(plan.margin, climb, of_past, of_critic)
 
     slopes = networks.actor_slopes(now, acted, Climbed(climbed, log_alpha), memory.actor.net, tiles.slopes)
     gradients = Gradients(acted.h1, acted.h2, slopes)
     actor, _ = networks.learn(now, gradients, memory.actor, rates._replace(half=None), tiles.learn)
     logp = acted.logp[:, : plan.sizes.batch]
-    temperature = _temperature(plan, given.corrections[at[0]], logp, memory)
-    logged = _logged(memory, (losses, scalars), logp, [best for _, best in climbed])
-    return Memory(actor, critic, *temperature, memory.sums + logged, jnp.maximum(memory.peak, logged[:, 0]))
+    lam = given.lam[at[0]] if log_alpha.shape[1] > 1 else None
+    aim = plan.sac.target_entropy * plan.sizes.act if given.aim is None else given.aim[at[0]]
+    temperature = _temperature(plan, given.corrections[at[0]], aim + jnp.mean(logp, axis=1, keepdims=True), lam, memory)
+    log_alpha = log_alpha if lam is None else jnp.sum(lam * log_alpha, axis=1, keepdims=True)
+    logged = _logged(log_alpha, (losses, scalars), logp, [best for _, best in climbed])
+    sums, loss, calm = memory.sums + logged, logged[:, 0], memory.calm
+    calm = calm if calm is None else jax.vmap(with_loss)(calm, loss)
+    return Memory(actor, critic, *temperature, sums, jnp.maximum(memory.peak, loss), calm, median)
 
 
-def _temperature(plan: Plan, corrections: Any, logp: Any, memory: Memory) -> tuple[Any, Any, Any]:
-    """Adam's step of the log temperature."""
+def _learn_critics(
+    plan: Plan, now: Now, gradients: Gradients, memory: Memory, rates: Rates
+) -> tuple[Learned, Any, Any]:
+    """Critics after Adam's step, their second layers for scoring, and the median of the gradient's length."""
+    most, tile, old = plan.sac.max_critic_gradient, plan.tiles_for(now.given).learn, memory.critic
+    if most is None or memory.median is None:
+        return *networks.learn(now, gradients, old, rates, tile), None
+    measured = networks.measure(now, gradients, old.net, tile)
+    return networks.learn_measured(now, measured, networks.Lengths(memory.median, most), old, rates, tile)
+
+
+def _climb(climb: Any, past: Scored | None, current: Scored, climbed: list[Any]) -> list[Any]:
+    """Climb what was not `climbed` beside the critics' step."""
+    if past is not None and not climbed:
+        seeds = len(past.candidates.exists)
+        climbed = [climb(*past, rival=Rival(candidates.best_value(current.scores, seeds), loses_ties=True))]
+    rival = Rival(climbed[0][1].value, loses_ties=False) if climbed else None
+    return [*climbed, climb(*current, rival=rival)]
+
+
+def _climb_within(margin: float, climb: Any, past: Scored | None, current: Scored) -> list[Any]:
+    """Climb what promises no more than the critic's own value and a margin: nobody can before the critic has scores."""
+    climbed = [] if past is None else [climb(*past, rival=Margin(margin, current, loses_ties=True))]
+    return [*climbed, climb(*current, rival=Margin(margin, past, loses_ties=False))]
+
+
+def _temperature(plan: Plan, corrections: Any, lack: Any, lam: Any, memory: Memory) -> tuple[Any, Any, Any]:
+    """Adam's step of the log temperature by what the entropy lacks to its target.
+
+    Of each objective's by its share in lam, if that is given.
+    """
     decay, decay2, epsilon = ADAM
-    slope = plan.sizes.act - jnp.mean(logp, axis=1, keepdims=True)
+    slope = -lack if lam is None else -lam * lack
     mu, nu = decay * memory.mu + (1.0 - decay) * slope, decay2 * memory.nu + (1.0 - decay2) * slope * slope
     step = (mu / corrections[0]) / (jnp.sqrt(nu / corrections[1]) + epsilon)
     return memory.log_alpha - plan.sac.learning_rate * step, mu, nu
 
 
-def _logged(memory: Memory, of_critics: Any, logp: Any, best: list[Best]) -> Float[Array, "seed _"]:
+def _logged(log_alpha: Any, of_critics: Any, logp: Any, best: list[Best]) -> Float[Array, "seed _"]:
     """What an update logs, in the order of `LOGGED`; `of_critics`: losses and values lam . Q, row by row."""
     current, past = best[-1], best[0]
     is_snapshot = past.value >= current.value if len(best) > 1 else jnp.zeros_like(current.value, bool)
     value, is_other = (jnp.where(is_snapshot, *both) for both in zip(past, current, strict=True))
     losses, scalars = of_critics
-    alpha = jnp.exp(memory.log_alpha)
+    alpha = jnp.exp(log_alpha)
     by_twin = lambda rows: rows.reshape(len(alpha), 2, -1)
     mean = lambda rows: jnp.mean(rows, axis=1)
     columns = [

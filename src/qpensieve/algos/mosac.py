@@ -8,24 +8,27 @@ policy loss, passed in as a function.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Float, Int, Key
 
 from qpensieve.algos.instruments import by_bin, enough, of_critics, saturation, spread_preferences
 from qpensieve.learning.acting import gaussian_acting
-from qpensieve.learning.guards import RewardRange, bounded, clip_by_median, no_rewards, seen
+from qpensieve.learning.guards import RewardRange, bounded, clip_by_median, entropy_range, no_rewards, seen
 from qpensieve.learning.improvement import Choice, best_value
 from qpensieve.learning.losses import gradient_step, polyak, scalarize, squash, start_optimizer, whole_vector_of_smaller
 from qpensieve.learning.nets import Critic, GaussianActor
 from qpensieve.learning.sampling import sample_preferences
 from qpensieve.preferences import Sampler
-from qpensieve.settings import OPEN_SHARE, STEP_SHARE, above, at_least
+from qpensieve.settings import OPEN_SHARE, STEP_SHARE, RunSettings, above, at_least, from_to
 from qpensieve.types import ActionValues, Algorithm, EnvSpec, Info, Transition, from_one_lane
+
+WHOLE_RUN = 1_500_000
+"""Updates of a whole run of the paper."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +54,20 @@ class SacConfig:
     None: any length, as in the paper."""
     temperature_per: Literal["run", "preference"] = "run"
     """One temperature for all preferences (the paper's), or one whose logarithm is linear in the preference."""
+    target_entropy: Annotated[float, from_to(-4, 0)] = -1.0
+    """Entropy that the policy aims at, per component of an action (-1 in the paper: noise of 0.09; -2: of 0.03)."""
+    target_entropy_end: Annotated[float | None, from_to(-4, 0)] = None
+    """Entropy that it aims at from `anneal_updates` on; until then the target moves on a line. None: it stays."""
+    anneal_updates: Annotated[int | None, at_least(1)] = None
+    """Updates in which the target of the entropy moves to `target_entropy_end`. None: those of the whole run."""
     bounded_targets: Literal["off", "on"] = "off"
-    """Whether targets of the critics are kept within what the rewards seen so far could add up to."""
+    """Whether targets of the critics are kept within what the rewards seen so far could add up to. Rewards of n-step
+    targets are sums, so with them the bounds are wider by the number of steps."""
+
+    @property
+    def least_target_entropy(self) -> float:
+        """The lowest entropy that the policy ever aims at, per component of an action."""
+        return min(self.target_entropy, self.target_entropy if (end := self.target_entropy_end) is None else end)
 
 
 class Optimizers(eqx.Module):
@@ -137,7 +152,8 @@ def step(cfg: SacConfig, state: State, batch: Transition, chance: Chance, loss: 
     loss_of_actor = lambda actor: loss(actor, critic, query)
     actor, actor_opt, pi_loss, (logp, info) = gradient_step(adam, loss_of_actor, state.actor, opt.actor)
 
-    loss_of_temperature = lambda log_alpha: temperature_loss(log_alpha, logp, -float(batch.a.shape[1]), lam)
+    aim = target_entropy(cfg, opt.temperature) * batch.a.shape[1]
+    loss_of_temperature = lambda log_alpha: temperature_loss(log_alpha, logp, aim, lam)
     log_alpha, alpha_opt, _, _ = gradient_step(adam, loss_of_temperature, state.log_alpha, opt.temperature)
 
     target = polyak(state.target, critic, cfg.tau)
@@ -173,13 +189,35 @@ def soft_target(
     soft = q - (alpha * logp)[:, None]
     y = batch.r + cfg.discount * (1.0 - batch.terminated)[:, None] * soft
     if state.rewards is not None:
-        y = bounded(y, state.rewards, cfg.discount, jnp.broadcast_to(alpha, logp.shape), a_next.shape[1])
+        bonus = entropy_range(cfg.least_target_entropy, a_next.shape[1])
+        y = bounded(y, state.rewards, cfg.discount, jnp.broadcast_to(alpha, logp.shape), bonus)
     return jax.lax.stop_gradient(y)
 
 
 def temperature(log_alpha: Float[Array, "*d"], lam: Float[Array, "b d"]) -> Float[Array, "*b"]:
     """The temperature: one for all samples, or that of each sample's preference."""
     return jnp.exp(log_alpha if log_alpha.ndim == 0 else lam @ log_alpha)
+
+
+def target_entropy(cfg: SacConfig, temperature_state: Any) -> Any:
+    """What the policy aims at in the update after those that the optimiser of the temperature has counted."""
+    if cfg.target_entropy_end is None:
+        return cfg.target_entropy
+    return entropy_after(cfg, temperature_state[0].count)
+
+
+def entropy_after(cfg: SacConfig, num_updates: Int[Array, "*k"]) -> Float[Array, "*k"]:
+    """What the policy aims at after so many updates, per component of an action."""
+    start, end = cfg.target_entropy, cfg.target_entropy if cfg.target_entropy_end is None else cfg.target_entropy_end
+    length = WHOLE_RUN if cfg.anneal_updates is None else cfg.anneal_updates
+    return start + (end - start) * jnp.minimum(num_updates.astype(jnp.float32) / length, 1.0)
+
+
+def resolve(cfg: SacConfig, run: RunSettings) -> SacConfig:
+    """The settings of a run; `anneal_updates` becomes the number of its updates if it is None and needed."""
+    if cfg.target_entropy_end is None or cfg.anneal_updates is not None:
+        return cfg
+    return replace(cfg, anneal_updates=run.steps * run.updates_per_step)
 
 
 def critic_loss(
@@ -202,13 +240,13 @@ def single_preference_loss(actor: GaussianActor, critic: Critic, query: Query) -
 def temperature_loss(
     log_alpha: Float[Array, "*d"],
     logp: Float[Array, " b"],
-    target_entropy: float,
+    aim: float | Float[Array, ""],
     lam: Float[Array, "b d"] | None = None,
 ) -> tuple[Float[Array, ""], None]:
     """Loss that raises the temperature while the entropy is below its target; that of `lam` if it depends on it."""
     if lam is None or log_alpha.ndim == 0:
-        return -log_alpha * jax.lax.stop_gradient(jnp.mean(logp) + target_entropy), None
-    return -jnp.mean((lam @ log_alpha) * jax.lax.stop_gradient(logp + target_entropy)), None
+        return -log_alpha * jax.lax.stop_gradient(jnp.mean(logp) + aim), None
+    return -jnp.mean((lam @ log_alpha) * jax.lax.stop_gradient(logp + aim)), None
 
 
 def sample_actions(

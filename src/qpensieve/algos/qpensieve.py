@@ -21,7 +21,7 @@ from qpensieve.learning.guards import Calm, is_calm, no_losses, with_loss
 from qpensieve.learning.improvement import Choice, best_value
 from qpensieve.learning.nets import Critic, GaussianActor
 from qpensieve.learning.snapshots import Snapshots
-from qpensieve.settings import NOT_NEGATIVE, WHOLE_BLOCKS, at_least
+from qpensieve.settings import NOT_NEGATIVE, WHOLE_BLOCKS, RunSettings, at_least
 from qpensieve.types import Algorithm, EnvSpec, Info, Transition, from_one_lane
 
 
@@ -64,6 +64,11 @@ class State(eqx.Module):
     snapshots: Snapshots
     calm: Calm | None = None
     """Only with `max_push_loss`."""
+
+
+def resolve(cfg: QPensieveConfig, run: RunSettings) -> QPensieveConfig:
+    """The settings of a run."""
+    return replace(cfg, sac=mosac.resolve(cfg.sac, run))
 
 
 def init(cfg: QPensieveConfig, spec: EnvSpec, key: Key[Array, ""]) -> State:

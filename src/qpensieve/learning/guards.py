@@ -1,5 +1,6 @@
 """Guards against values that run away: what targets may be, and when the critics are calm enough to be remembered."""
 
+import math
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -12,8 +13,8 @@ MEDIAN_RATE = 0.002
 """How far the logarithm of the running median moves at every update: it forgets in some thousand."""
 RECENT_RATE = 0.02
 """Share of the newest loss in the mean of recent ones: some fifty updates."""
-LEAST_ENTROPY = -2.0
-"""Entropy per component of an action below which no policy is expected to stay; targets aim at -1."""
+ENTROPY_BELOW = 1.0
+"""How far below its target no policy's entropy is expected to stay, per component of an action."""
 
 
 class RewardRange(eqx.Module):
@@ -34,17 +35,26 @@ def seen(before: RewardRange, r: Float[Array, "b d"]) -> RewardRange:
 
 
 def bounded(
-    y: Float[Array, "b d"], rewards: RewardRange, discount: float, alpha: Float[Array, " b"], action_size: int
+    y: Float[Array, "b d"],
+    rewards: RewardRange,
+    discount: float,
+    alpha: Float[Array, " b"],
+    entropies: tuple[float, float],
 ) -> Float[Array, "b d"]:
-    """Targets within what these rewards and the entropy bonus of every step could add up to.
-
-    A component of an action in [-1, 1] has an entropy of at most log 2.
-    """
+    """Targets within what these rewards and the bonus for `entropies`, at every step, could add up to."""
     horizon = 1.0 / (1.0 - discount)
-    least, most = (alpha * action_size * share for share in (LEAST_ENTROPY, jnp.log(2.0)))
+    least, most = (alpha * entropy for entropy in entropies)
     low = horizon * (rewards.low[None] + least[:, None])
     high = horizon * (rewards.high[None] + most[:, None])
     return jnp.clip(y, low, high)
+
+
+def entropy_range(target: float, action_size: int) -> tuple[float, float]:
+    """The entropies between which a policy stays whose `target` is per component of an action.
+
+    A component in [-1, 1] has an entropy of at most log 2.
+    """
+    return action_size * (target - ENTROPY_BELOW), action_size * math.log(2.0)
 
 
 class Lengths(NamedTuple):
@@ -58,15 +68,21 @@ def clip_by_median(most: float) -> optax.GradientTransformation:
 
     def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Lengths]:
         del params
-        length = optax.tree.norm(updates)
-        log = jnp.log(jnp.maximum(length, 1e-12))
-        # The first gradient (of any length) is the first median: it may be far from length 1.
-        median = jnp.where(state.median == 0.0, log, state.median + MEDIAN_RATE * jnp.sign(log - state.median))
-        median = jnp.where(length > 0, median, state.median)
-        shorter = jnp.where(length > 0, jnp.exp(jnp.minimum(0.0, median + jnp.log(most) - log)), 1.0)
+        shorter, median = shorten(optax.tree.norm(updates), state.median, most)
         return jax.tree.map(lambda leaf: shorter * leaf, updates), Lengths(median)
 
     return optax.GradientTransformation(lambda params: Lengths(jnp.zeros(())), update)
+
+
+def shorten(
+    length: Float[Array, ""], before: Float[Array, ""], most: float
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """What a gradient of this length is multiplied by, and the logarithm of the median with it."""
+    log = jnp.log(jnp.maximum(length, 1e-12))
+    # The first gradient (of any length) is the first median: it may be far from length 1.
+    median = jnp.where(before == 0.0, log, before + MEDIAN_RATE * jnp.sign(log - before))
+    median = jnp.where(length > 0, median, before)
+    return jnp.where(length > 0, jnp.exp(jnp.minimum(0.0, median + jnp.log(most) - log)), 1.0), median
 
 
 class Calm(eqx.Module):

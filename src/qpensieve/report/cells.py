@@ -39,6 +39,9 @@ PerSeed = Float64[np.ndarray, " seed"]
 ADDED: dict[str, Any] = {
     "max_critic_gradient": None,
     "temperature_per": "run",
+    "target_entropy": -1.0,
+    "target_entropy_end": None,
+    "anneal_updates": None,
     "bounded_targets": "off",
     "max_push_loss": None,
     "snapshot_margin": None,

@@ -18,9 +18,9 @@ from qpensieve.train.session import Session
 
 ENTROPY_SLACK = 0.15
 """How far below its target the entropy of a policy may be, in shares of the number of components of an action."""
-LEAST_OF_A_BIN = -2.0
-"""Entropy of a bin of preferences per component of an action below which it is an alarm; the target is -1. Bins of calm
-runs were at -1.7 at the least, those of bursts that the mean hides at -2.1 to -2.6 (`docs/stability.md`)."""
+BIN_SLACK = 1.0
+"""The same for the entropy in a bin of preferences. With a target of -1 bins of calm runs were at -1.7 per component at
+the least, those of bursts that the mean hides at -2.1 to -2.6 (`docs/stability.md`)."""
 UTILITY_SHARE = 0.5
 """Share of the largest UT so far, if that is positive, below which a short evaluation is a loss."""
 MOST_SHOWN = 5
@@ -62,14 +62,16 @@ class Limits:
     """What is known of a run's policies.
 
     Attributes:
-        action_size: Components of an action, if the policy aims at an entropy of minus that. None: it does not.
+        action_size: Components of an action, if the policy aims at an entropy. None: it does not.
         ceilings: The largest discounted return of each objective from any state, where it is known.
         discount: Discount factor.
+        target: Entropy that the policy aims at, per component of an action; the lowest, if it moves.
     """
 
     action_size: int | None
     ceilings: tuple[float, ...] | None = None
     discount: float = 0.99
+    target: float = -1.0
 
 
 def of_training(limits: Limits, row: Mapping[str, Any]) -> list[Alarm]:
@@ -79,17 +81,18 @@ def of_training(limits: Limits, row: Mapping[str, Any]) -> list[Alarm]:
     entropy = np.atleast_1d(np.asarray(row["entropy"], np.float64))
     if "helper_entropy" in row:  # the Q-Pensieve beside a hybrid SAC
         entropy = np.minimum(entropy, np.asarray(row["helper_entropy"], np.float64))
-    least = -(1.0 + ENTROPY_SLACK) * limits.action_size
+    least = (limits.target - ENTROPY_SLACK) * limits.action_size
     found = [Alarm("entropy", int(i), float(entropy[i]), least) for i in np.flatnonzero(entropy < least)]
-    return found + _of_bins(limits.action_size, row) + _of_values(limits, row, len(entropy))
+    of_bins = _of_bins((limits.target - BIN_SLACK) * limits.action_size, row)
+    return found + of_bins + _of_values(limits, row, len(entropy))
 
 
-def _of_bins(action_size: int, row: Mapping[str, Any]) -> list[Alarm]:
+def _of_bins(least: float, row: Mapping[str, Any]) -> list[Alarm]:
     """Policies whose entropy in one of the bins of preferences has collapsed: the mean over all may hide it."""
     bins = [np.asarray(values, np.float64) for name, values in row.items() if name.startswith(ENTROPY_BIN)]
     if not bins:
         return []
-    lowest, least = np.min(bins, axis=0), LEAST_OF_A_BIN * action_size
+    lowest = np.min(bins, axis=0)
     return [Alarm("bin", int(i), float(lowest[i]), least) for i in np.flatnonzero(lowest < least)]
 
 
@@ -175,4 +178,6 @@ def limits_of(session: Session) -> Limits:
     sac = getattr(config.agent, "sac", config.agent)
     is_soft = not config.method.is_population and spec.num_actions is None
     ceilings = None if known is None else known.ceilings
-    return Limits(spec.action_size if is_soft else None, ceilings, getattr(sac, "discount", Limits.discount))
+    discount = getattr(sac, "discount", Limits.discount)
+    target = getattr(sac, "least_target_entropy", Limits.target)
+    return Limits(spec.action_size if is_soft else None, ceilings, discount, target)

@@ -135,13 +135,43 @@ class Rival(NamedTuple):
     loses_ties: bool
 
 
+class Scored(NamedTuple):
+    """Candidates, and what `score` says of them."""
+
+    scores: Float[Array, "n m b"]
+    candidates: Candidates
+
+
+class Margin(NamedTuple):
+    """How far a value may exceed the critic's own under lam, to count: a share of the mean size of these.
+
+    Whoever climbs compares itself with the others' scores, so that snapshots and critic need not wait for each other.
+    """
+
+    share: float
+    others: Scored | None
+    """The critic where snapshots climb, the snapshots (if there are any) where the critic does."""
+    loses_ties: bool
+    """Whether the others do where both are equal: they are the critic."""
+
+    def blocks(self, share: int) -> list[Any]:
+        """What a program that climbs one of `share` networks reads of the others."""
+        others = self.others
+        return [] if others is None else [whole(others.scores), of_net(others.candidates.exists, share)]
+
+
 def best_value(scores: Float[Array, "n m b"], seeds: int) -> Float[Array, "seed b"]:
     """The best value of candidates that all exist."""
     return jnp.max(jnp.min(scores.reshape(seeds, -1, 2, *scores.shape[1:]), axis=2), axis=(1, 2))
 
 
 def climb(  # noqa: PLR0913
-    now: Now, x: Any, scores: Float[Array, "n m b"], candidates: Candidates, tile: Tile, rival: Rival | None = None
+    now: Now,
+    x: Any,
+    scores: Float[Array, "n m b"],
+    candidates: Candidates,
+    tile: Tile,
+    rival: Rival | Margin | None = None,
 ) -> tuple[Float[Array, "n b columns"], Best]:
     """Gradient by (s, a, lam) of the best value, of samples whose best network it is; zero for the others.
 
@@ -151,15 +181,20 @@ def climb(  # noqa: PLR0913
         scores: What `score` says of the candidates.
         candidates: The snapshots, or the critic.
         tile: How it is cut.
-        rival: Zero also for samples for which this is better.
+        rival: Zero also for samples for which this is better; or what counts, and the others.
     """
     (at, given, sizes), nets = now, candidates.nets
     n, b, seeds = len(nets.w1), sizes.batch, x.shape[0]
     share = n // seeds
     of_seed = lambda array: (array, pl.BlockSpec((None, tile.rows), lambda n, r: (n // share, r)))
-    rivals = [] if rival is None else [of_seed(rival.value)]
+    rivals, margin = [], None
+    if isinstance(rival, Rival):
+        rivals = [of_seed(rival.value)]
+    elif rival is not None:
+        rivals, margin = rival.blocks(share), rival.share
+    loses_ties = rival.loses_ties if rival is not None and rivals else None
     out = call(
-        partial(_climb, sizes=sizes, tile=tile, share=share, loses_ties=rival and rival.loses_ties),
+        partial(_climb, sizes=sizes, tile=tile, share=share, loses_ties=loses_ties, margin=margin),
         (n, b // tile.rows),
         [
             whole(at),
@@ -176,11 +211,15 @@ def climb(  # noqa: PLR0913
     return out[0], Best(*out[1:])
 
 
-def _climb(at: Ref, *refs: Ref, sizes: Sizes, tile: Tile, share: int, loses_ties: bool | None) -> None:
+def _climb(  # noqa: PLR0913 (what Pallas calls with blocks only)
+    at: Ref, *refs: Ref, sizes: Sizes, tile: Tile, share: int, loses_ties: bool | None, margin: float | None
+) -> None:
     prefs, exists, x_ref, w1, b1, w2, b2, w3, b3, scores = refs[:10]
-    out, value_out, is_other = refs[-3:]
+    rivals, (out, value_out, is_other) = refs[10:-3], refs[-3:]
     k, seed, own = at[0], pl.program_id(0) // share, pl.program_id(0) % share
-    value, net, preference = _best(scores, exists, seed * share, (share // 2, sizes.preferences), tile)
+    cap = None if margin is None else _cap(rivals[0] if loses_ties else scores, seed, margin, sizes, tile)
+    best = partial(_best, seed=seed, num=sizes.preferences, tile=tile, cap=cap)
+    value, net, preference = best(scores, exists, is_critic=not loses_ties)
 
     @pl.when(own == 0)
     def _() -> None:
@@ -188,8 +227,9 @@ def _climb(at: Ref, *refs: Ref, sizes: Sizes, tile: Tile, share: int, loses_ties
         is_other[:] = (preference > 0).astype(jnp.float32)
 
     is_own = net == own
-    if loses_ties is not None:  # there is a rival
-        is_own &= value >= refs[10][:] if loses_ties else value > refs[10][:]
+    if rivals:
+        rival = rivals[0][:] if cap is None else best(*rivals, is_critic=loses_ties)[0]
+        is_own &= value >= rival if loses_ties else value > rival
     out[...] = jnp.zeros(out.shape)
 
     @pl.when(jnp.sum(is_own.astype(jnp.int32)) > 0)
@@ -209,18 +249,34 @@ def _climb(at: Ref, *refs: Ref, sizes: Sizes, tile: Tile, share: int, loses_ties
         out[...] = over_chunks(back, jnp.zeros((tile.rows, sizes.columns)))
 
 
-def _best(scores: Ref, exists: Ref, first: Any, sizes: tuple[int, int], tile: Tile) -> tuple[Any, Any, Any]:
-    """Best value of each sample, the number of its network and of its preference; the first of equals wins."""
-    rows, (critics, preferences) = pl.ds(pl.program_id(1) * tile.rows, tile.rows), sizes
+def _best(  # noqa: PLR0913
+    scores: Ref, exists: Ref, seed: Any, num: int, tile: Tile, cap: Any = None, is_critic: bool | None = None
+) -> tuple[Any, Any, Any]:
+    """Best value of each sample, the number of its network and of its preference; the first of equals wins.
+
+    Values above a cap do not count, but for the critic's own under lam.
+    """
+    critics = exists.shape[0]
+    first, rows = seed * (2 * critics), pl.ds(pl.program_id(1) * tile.rows, tile.rows)
     value = jnp.full((tile.rows,), -jnp.inf)
     net, preference = (jnp.zeros((tile.rows,), jnp.int32) for _ in range(2))
     for critic in range(critics):
         one = first + 2 * critic
-        for i in range(preferences):
+        for i in range(num):
             q, other = scores[one, i, rows], scores[one + 1, i, rows]
             least = jnp.minimum(q, other)
             is_better = (least > value) & (exists[critic] > 0)
+            if cap is not None and not (is_critic and i == 0):
+                is_better &= least <= cap
             value = jnp.where(is_better, least, value)
             net = jnp.where(is_better, 2 * critic + (other < q).astype(jnp.int32), net)
             preference = jnp.where(is_better, i, preference)
     return value, net, preference
+
+
+def _cap(scores: Ref, seed: Any, margin: float, sizes: Sizes, tile: Tile) -> Any:
+    """The largest value that counts, of each sample: what the critic says under lam, and the margin."""
+    own = lambda i: jnp.minimum(*(scores[2 * seed + twin, 0, pl.ds(i * tile.rows, tile.rows)] for twin in range(2)))
+    add = lambda i, sums: sums + jnp.abs(own(i))
+    sums = jax.lax.fori_loop(0, sizes.batch // tile.rows, add, jnp.zeros((tile.rows,)))
+    return own(pl.program_id(1)) + (margin / sizes.batch) * jnp.sum(sums)

@@ -12,12 +12,20 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jaxtyping import Array, Float, Int
 
+from qpensieve.learning.guards import shorten
 from qpensieve.learning.kernels.calls import Ref, Tile, call, column, dot, of_net, relu, rows_of, shape, whole
 from qpensieve.learning.kernels.packing import Packed, Sizes
 from qpensieve.learning.nets import LOG_STD_RANGE
 
 ADAM = (0.9, 0.999, 1e-8)
 """Adam's decays and epsilon, optax's defaults."""
+
+
+class Bounds(NamedTuple):
+    """What targets may be: the sums that rewards allow, lowest and highest, and what a unit of temperature adds."""
+
+    sums: Float[Array, "k seed 2 values"]
+    bonus: tuple[float, float]
 
 
 class Inputs(NamedTuple):
@@ -36,6 +44,10 @@ class Inputs(NamedTuple):
     lam: Float[Array, "k seed values"]
     corrections: Float[Array, "k 2"]
     """Adam's corrections of the moments."""
+    aim: Float[Array, " k"] | None = None
+    """Entropy that the policy aims at, where that moves."""
+    bounds: Bounds | None = None
+    """Only with `bounded_targets`."""
 
 
 class Now(NamedTuple):
@@ -203,7 +215,8 @@ class Seen(NamedTuple):
     target: Float[Array, "n b values"]
     """Vectors of the target critics."""
     logp: Float[Array, "seed b2"]
-    log_alpha: Float[Array, "seed 1"]
+    log_alpha: Float[Array, "seed _"]
+    """Of the run, or of each objective."""
 
 
 def critic_slopes(
@@ -212,9 +225,9 @@ def critic_slopes(
     """Gradients of loss (10) with target (9); and per row the loss and lam . Q."""
     at, given, sizes = now
     n, b, width = len(critics.w1), sizes.batch, sizes.width
-    blocks = b // tile.rows
+    blocks, bounds = b // tile.rows, given.bounds
     out = call(
-        partial(_critic_slopes, sizes=sizes, tile=tile),
+        partial(_critic_slopes, sizes=sizes, tile=tile, bonus=bounds and bounds.bonus),
         (n, blocks),
         [
             whole(at),
@@ -229,6 +242,7 @@ def critic_slopes(
             of_net(seen.log_alpha, share=2),
             of_net(critics.w2),
             of_net(critics.w3),
+            *([] if bounds is None else [whole(bounds.sums)]),
         ],
         [
             rows_of(shape(n, b, width), tile.rows),
@@ -242,21 +256,34 @@ def critic_slopes(
     return Slopes(*out[:3]), out[3], out[4]
 
 
-def _critic_slopes(at: Ref, *refs: Ref, sizes: Sizes, tile: Tile) -> None:
-    r, going_on, lams, q_ref, h1, h2, target, logp, log_alpha, w2, w3, z1_out, z2_out, out, loss, scalar = refs
+def _critic_slopes(at: Ref, *refs: Ref, sizes: Sizes, tile: Tile, bonus: tuple[float, float] | None) -> None:
+    r, going_on, lams, q_ref, h1, h2, target, logp, log_alpha, w2, w3, *bounds = refs[:-5]
+    z1_out, z2_out, out, loss, scalar = refs[-5:]
     k, net = at[0], pl.program_id(0)
     seed, rows = net // 2, pl.ds(pl.program_id(1) * tile.rows, tile.rows)
     lam = lams[k, seed, :][None]
     one, two = target[2 * seed, rows, :], target[2 * seed + 1, rows, :]
     is_one = jnp.sum(one * lam, axis=1) <= jnp.sum(two * lam, axis=1)
-    soft = jnp.where(is_one[:, None], one, two) - (jnp.exp(log_alpha[0]) * logp[:])[:, None]
+    smaller, alpha = jnp.where(is_one[:, None], one, two), _temperature(log_alpha, lams, (k, seed))
+    soft = smaller - (alpha * logp[:])[:, None]
     q = q_ref[...]
-    delta = q - (r[k, seed, rows, :] + going_on[k, seed, rows][:, None] * soft)
+    y = r[k, seed, rows, :] + going_on[k, seed, rows][:, None] * soft
+    if bonus is not None:
+        low, high = (bounds[0][k, seed, i, :] + alpha * bonus[i] for i in range(2))
+        y = jnp.minimum(jnp.maximum(y, low[None]), high[None])
+    delta = q - y
     slope = (2.0 / sizes.batch) * lam * delta
     out[...] = slope
     loss[:] = jnp.sum(lam * delta * delta, axis=1)
     scalar[:] = jnp.sum(lam * q, axis=1)
     _back(dot(slope, w3[...]), (h1, h2), w2, (z1_out, z2_out), tile)
+
+
+def _temperature(log_alpha: Ref, lams: Ref | None, where: tuple[Any, Any]) -> Any:
+    """That of the run; or where there is one for each objective, that of lam."""
+    if lams is None or log_alpha.shape[0] == 1:
+        return jnp.exp(log_alpha[0])
+    return jnp.exp(jnp.sum(lams[*where, :] * log_alpha[:]))
 
 
 def _back(by_h2: Any, hidden: tuple[Ref, Ref], w2: Ref, outs: tuple[Ref, Ref], tile: Tile) -> None:
@@ -279,13 +306,15 @@ class Climbed(NamedTuple):
 
     best: list[tuple[Float[Array, "n b columns"], Any]]
     """Gradients of values by (s, a, lam), and the values; where a snapshot is as good as the critic, its own count."""
-    log_alpha: Float[Array, "seed 1"]
+    log_alpha: Float[Array, "seed _"]
+    """Of the run, or of each objective."""
 
 
 def actor_slopes(now: Now, acted: Acted, climbed: Climbed, actor: Packed, tile: Tile) -> Slopes:
     """Gradients of the policy loss, given the gradient of each network's share of the value by the action."""
     (at, given, sizes), (best, log_alpha) = now, climbed
     values = [rows_of(one.value, tile.rows) for _, one in best] if len(best) > 1 else []
+    lams = [whole(given.lam)] if log_alpha.shape[1] > 1 else []
     seeds, b, width = len(actor.w1), sizes.batch, sizes.width
     out = call(
         partial(_actor_slopes, sizes=sizes, tile=tile, num=len(best)),
@@ -302,6 +331,7 @@ def actor_slopes(now: Now, acted: Acted, climbed: Climbed, actor: Packed, tile: 
             of_net(actor.w3),
             *(whole(by_inputs) for by_inputs, _ in best),
             *values,
+            *lams,
         ],
         [
             rows_of(shape(seeds, b, width), tile.rows),
@@ -315,7 +345,8 @@ def actor_slopes(now: Now, acted: Acted, climbed: Climbed, actor: Packed, tile: 
 
 def _actor_slopes(at: Ref, *refs: Ref, sizes: Sizes, tile: Tile, num: int) -> None:
     noise_ref, x, log_std_ref, h1, h2, log_alpha, w2, w3, *rest = refs
-    climbs, values, (z1_out, z2_out, out) = rest[:num], rest[num:-3], rest[-3:]
+    climbs, others, (z1_out, z2_out, out) = rest[:num], rest[num:-3], rest[-3:]
+    values, lams = (others[:num], others[num:]) if num > 1 else ([], others)
     seed, rows, c = pl.program_id(0), pl.ds(pl.program_id(1) * tile.rows, tile.rows), sizes.columns
     number = column(c)
     is_action = (number >= sizes.obs) & (number < sizes.obs + sizes.act)
@@ -324,7 +355,8 @@ def _actor_slopes(at: Ref, *refs: Ref, sizes: Sizes, tile: Tile, num: int) -> No
     if num > 1:
         is_past = values[0][:] >= values[1][:]
         climb += jnp.where(is_past[:, None], sum_of(climbs[0], 2 * sizes.snapshots), 0.0)
-    a, log_std, alpha = x[...], log_std_ref[...], jnp.exp(log_alpha[0])
+    a, log_std = x[...], log_std_ref[...]
+    alpha = _temperature(log_alpha, lams[0] if lams else None, (at[0], seed))
     by_u = (2.0 * alpha * a - climb * (1.0 - a * a)) / sizes.batch
     by_mean = jnp.where(is_action, by_u, 0.0)
     spread = jnp.exp(_clip(log_std)) * noise_ref[at[0], seed, rows, :]
@@ -385,44 +417,192 @@ def learn(now: Now, gradients: Gradients, old: Learned, rates: Rates, tile: Tile
 def _learn(  # noqa: PLR0913 (what Pallas calls with blocks only)
     at: Ref, *refs: Ref, rates: Rates, sizes: Sizes, tile: Tile, share: int, num: int
 ) -> None:
-    x_ref, corrections, h1, h2, z1, z2, out = refs[:7]
+    x, corrections, h1, h2, z1, z2, out = refs[:7]
     before, after = refs[7 : 7 + num], refs[7 + num :]
     k, net, i, j = at[0], pl.program_id(0), pl.program_id(2), pl.program_id(1)
     mine, theirs = pl.ds(j * tile.rows, tile.rows), pl.ds(i * tile.rows, tile.rows)
     scales = (corrections[k, 0], corrections[k, 1])
     part = lambda number, where: _Part(before[number:num:6], after[number:num:6], where, scales, rates)
-    steps = sizes.batch // tile.chunk
-    rows_at = lambda b: pl.ds(b * tile.chunk, tile.chunk)
+    gradients = _Products(x, Gradients(h1, h2, Slopes(z1, z2, out)), (k, net), sizes, tile, share)
 
     second, old = part(2, (theirs, mine)), part(2, (theirs, mine)).read()  # before the product: they come meanwhile
-    add = lambda b, sums: sums + dot(h1[rows_at(b), theirs], z2[rows_at(b), mine], trans_a=True)
-    moved = second.step(jax.lax.fori_loop(0, steps, add, jnp.zeros((tile.rows, tile.rows))), old)
+    moved = second.step(gradients.second(theirs, mine), old)
     if len(after) > num:
         after[-1][theirs, mine] = moved.astype(after[-1].dtype)
 
     @pl.when(i == 0)
     def _() -> None:
-        number = column(sizes.columns)
-        is_action = (number >= sizes.obs) & (number < sizes.obs + sizes.act)
-
-        def others(b: Any, sums: Any) -> Any:
-            x = x_ref[k, net // share, rows_at(b), :]
-            x = jnp.where(is_action, 0.0, x) if share == 1 else x  # a policy does not see the action
-            by1, by2, by_out = z1[rows_at(b), mine], z2[rows_at(b), mine], out[rows_at(b), :]
-            parts = dot(x, by1, trans_a=True), dot(by_out, h2[rows_at(b), mine], trans_a=True), by1.sum(0), by2.sum(0)
-            return tuple(a + part for a, part in zip(sums, parts, strict=True))
-
-        shapes = ((sizes.columns, tile.rows), (out.shape[1], tile.rows), (tile.rows,), (tile.rows,))
-        w1, w3, b1, b2 = jax.lax.fori_loop(0, steps, others, tuple(map(jnp.zeros, shapes)))
-        for number, where, gradient in ((0, slice(None), w1), (4, slice(None), w3), (1, 0, b1), (3, 0, b2)):
+        for number, where, gradient in gradients.others(mine):
             one = part(number, (where, mine))
             one.step(gradient, one.read())
 
     @pl.when((i == 0) & (j == 0))
     def _() -> None:
-        add = lambda b, sums: sums + out[rows_at(b), :].sum(0)
         last = part(5, (0, slice(None)))
-        last.step(jax.lax.fori_loop(0, steps, add, jnp.zeros(out.shape[1])), last.read())
+        last.step(gradients.last(), last.read())
+
+
+class _Products(NamedTuple):
+    """Gradients of a network's weights, part by part: sums over the batch."""
+
+    x: Ref
+    of: Gradients
+    where: tuple[Any, Any]
+    """Update and network."""
+    sizes: Sizes
+    tile: Tile
+    share: int
+
+    @property
+    def _steps(self) -> int:
+        return self.sizes.batch // self.tile.chunk
+
+    def _rows(self, step: Any) -> Any:
+        return pl.ds(step * self.tile.chunk, self.tile.chunk)
+
+    def second(self, theirs: Any, mine: Any) -> Any:
+        """Of the second layer, from some units of the first to some of the second."""
+        h1, z2, rows_at = self.of.h1, self.of.slopes.z2, self._rows
+        add = lambda b, sums: sums + dot(h1[rows_at(b), theirs], z2[rows_at(b), mine], trans_a=True)
+        return jax.lax.fori_loop(0, self._steps, add, jnp.zeros((self.tile.rows, self.tile.rows)))
+
+    def others(self, mine: Any) -> tuple[tuple[int, Any, Any], ...]:
+        """Of all but the second layer and the last bias, at some hidden units: numbers, places and gradients."""
+        (_, h2, (z1, z2, out)), sizes, rows = self.of, self.sizes, self.tile.rows
+        number, (k, net), rows_at = column(sizes.columns), self.where, self._rows
+        is_action = (number >= sizes.obs) & (number < sizes.obs + sizes.act)
+
+        def add(b: Any, sums: Any) -> Any:
+            x = self.x[k, net // self.share, rows_at(b), :]
+            x = jnp.where(is_action, 0.0, x) if self.share == 1 else x  # a policy does not see the action
+            by1, by2, by_out = z1[rows_at(b), mine], z2[rows_at(b), mine], out[rows_at(b), :]
+            parts = dot(x, by1, trans_a=True), dot(by_out, h2[rows_at(b), mine], trans_a=True), by1.sum(0), by2.sum(0)
+            return tuple(a + part for a, part in zip(sums, parts, strict=True))
+
+        shapes = ((sizes.columns, rows), (out.shape[1], rows), (rows,), (rows,))
+        w1, w3, b1, b2 = jax.lax.fori_loop(0, self._steps, add, tuple(map(jnp.zeros, shapes)))
+        return (0, slice(None), w1), (4, slice(None), w3), (1, 0, b1), (3, 0, b2)
+
+    def last(self) -> Any:
+        """Of the last bias."""
+        out: Any = self.of.slopes.out
+        add = lambda b, sums: sums + out[self._rows(b), :].sum(0)
+        return jax.lax.fori_loop(0, self._steps, add, jnp.zeros(out.shape[1]))
+
+
+class Measured(NamedTuple):
+    """Gradients of critics' weights, and what the lengths of those of both twins are made of."""
+
+    gradients: Packed
+    second: Float[Array, "n parts"]
+    """Sums of squares over parts of the second layer."""
+    others: Float[Array, "n columns"]
+    """The same of all other weights."""
+
+
+def measure(now: Now, gradients: Gradients, critics: Packed, tile: Tile) -> Measured:
+    """Gradients of critics [seed x 2], written out: their length must be known before the first step is taken."""
+    (at, given, sizes), (h1, h2, slopes) = now, gradients
+    n = len(critics.w1)
+    columns, rows = (sizes.width // tile.rows,) * 2
+    shapes = [shape(*leaf.shape) for leaf in _leaves(critics)]
+    out = call(
+        partial(_measure, sizes=sizes, tile=tile),
+        (n, columns, rows),
+        [whole(at), whole(given.x), *map(of_net, (h1, h2, *slopes))],
+        [*map(of_net, shapes), of_net(shape(n, columns * rows)), of_net(shape(n, columns))],
+        tile,
+    )
+    return Measured(Packed(*out[:6]), *out[6:])
+
+
+def _measure(at: Ref, x: Ref, *refs: Ref, sizes: Sizes, tile: Tile) -> None:
+    h1, h2, z1, z2, out = refs[:5]
+    outs, (of_second, of_others) = refs[5:11], refs[11:]
+    i, j = pl.program_id(2), pl.program_id(1)
+    mine, theirs = pl.ds(j * tile.rows, tile.rows), pl.ds(i * tile.rows, tile.rows)
+    where = (at[0], pl.program_id(0))
+    gradients = _Products(x, Gradients(h1, h2, Slopes(z1, z2, out)), where, sizes, tile, 2)
+    second = gradients.second(theirs, mine)
+    outs[2][theirs, mine] = second
+    of_second[j * (sizes.width // tile.rows) + i] = _squares(second)
+
+    @pl.when(i == 0)
+    def _() -> None:
+        sums = jnp.where(j == 0, _squares(gradients.last()), 0.0)
+        for number, first, gradient in gradients.others(mine):
+            outs[number][first, mine] = gradient
+            sums += _squares(gradient)
+        of_others[j] = sums
+
+    @pl.when((i == 0) & (j == 0))
+    def _() -> None:
+        outs[5][0, :] = gradients.last()
+
+
+def _squares(x: Any) -> Any:
+    return jnp.sum(x * x if x.ndim == 1 else jnp.sum(x * x, axis=1))
+
+
+class Lengths(NamedTuple):
+    """How long gradients of critics may be: at most `most` times their running median, whose logarithm this is."""
+
+    median: Float[Array, "seed 1"]
+    most: float
+
+
+def learn_measured(  # noqa: PLR0913
+    now: Now, measured: Measured, lengths: Lengths, old: Learned, rates: Rates, tile: Tile
+) -> tuple[Learned, Any, Float[Array, "seed 1"]]:
+    """`learn` of critics, with gradients that are not longer than allowed; and the new median."""
+    (at, given, sizes), n, seeds = now, len(old.net.w1), len(lengths.median)
+    columns, rows = (sizes.width // tile.rows,) * 2
+    before = jax.tree.leaves(old)
+    of_twins = lambda part: of_net(part.reshape(seeds, -1), share=2)
+    inputs = [
+        *(whole(at), whole(given.corrections), *map(of_net, _leaves(measured.gradients))),
+        *(of_twins(measured.second), of_twins(measured.others), of_twins(lengths.median)),
+    ]
+    second = shape(n, sizes.width, sizes.width, dtype=rates.half)
+    out = call(
+        partial(_learn_measured, rates=rates, tile=tile, most=lengths.most, num=len(before)),
+        (n, columns, rows),
+        [*inputs, *map(of_net, before)],
+        [*(of_net(shape(*leaf.shape)) for leaf in before), of_net(second), of_net(shape(seeds, 1), share=2)],
+        tile,
+        {len(inputs) + i: i for i in range(len(before))},
+    )
+    return jax.tree.unflatten(jax.tree.structure(old), out[: len(before)]), *out[-2:]
+
+
+def _learn_measured(at: Ref, *refs: Ref, rates: Rates, tile: Tile, most: float, num: int) -> None:
+    corrections, *gradients = refs[:7]
+    of_second, of_others, old_median = refs[7:10]
+    before, after, (second_out, median_out) = refs[10 : 10 + num], refs[10 + num : -2], refs[-2:]
+    k, net, i, j = at[0], pl.program_id(0), pl.program_id(2), pl.program_id(1)
+    mine, theirs = pl.ds(j * tile.rows, tile.rows), pl.ds(i * tile.rows, tile.rows)
+    scales = (corrections[k, 0], corrections[k, 1])
+    length = jnp.sqrt(jnp.sum(of_second[:]) + jnp.sum(of_others[:]))
+    shorter, median = shorten(length, old_median[0], most)
+
+    def step(number: int, where: Any) -> Any:
+        part = _Part(before[number:num:6], after[number:num:6], where, scales, rates)
+        return part.step(shorter * gradients[number][where], part.read())
+
+    second_out[theirs, mine] = step(2, (theirs, mine)).astype(second_out.dtype)
+
+    @pl.when(i == 0)
+    def _() -> None:
+        for number, first in ((0, slice(None)), (4, slice(None)), (1, 0), (3, 0)):
+            step(number, (first, mine))
+
+    @pl.when((i == 0) & (j == 0))
+    def _() -> None:
+        step(5, (0, slice(None)))
+
+    @pl.when((i == 0) & (j == 0) & (net % 2 == 0))
+    def _() -> None:
+        median_out[0] = median
 
 
 class _Part(NamedTuple):
