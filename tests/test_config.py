@@ -9,6 +9,7 @@ import pytest
 
 from qpensieve import config as configs
 from qpensieve import settings
+from qpensieve.algos import envelope
 from qpensieve.algos.mosac import SacConfig
 from qpensieve.algos.qpensieve import QPensieveConfig
 from qpensieve.config import RunConfig, check, override
@@ -237,6 +238,16 @@ def test_what_was_accepted_and_wrong_is_refused(algo: str, name: str, value: Any
     with pytest.raises(ValueError, match="these settings cannot run") as refusal:
         check(config)
     assert f"{name} {complaint}" in str(refusal.value)
+
+
+def test_an_older_run_of_envelope_has_one_network_as_when_it_was_made():
+    """0.2.0 knew neither twins nor soft targets nor scaled observations; its files do not name them."""
+    config = override(default_config("DST2d", "envelope"), dict(envelope.OLDER))
+    assert config != default_config("DST2d", "envelope")
+    old = configs.to_dict(config)
+    for name in envelope.OLDER:
+        del old["agent"][name]
+    assert configs.from_dict(old) == config
 
 
 def test_a_reference_point_of_an_older_population_moves_to_the_run():

@@ -276,7 +276,8 @@ def from_dict(values: dict[str, Any]) -> RunConfig:
     if not isinstance(values["agent"], dict):
         raise ValueError(f"agent must hold settings, got {values['agent']!r}")
     settings, reference = _without_reference(values.pop("agent"))
-    agent = parts.build(get_method(str(values["algo"])).config, settings, "agent.")
+    method = get_method(str(values["algo"]))
+    agent = parts.build(method.config, dict(method.older) | settings, "agent.")
     return parts.build(RunConfig, reference | values | {"agent": agent})
 
 

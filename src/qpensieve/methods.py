@@ -38,6 +38,7 @@ class Method:
         robust: Settings that the preset `robust` changes: guards, and noise that finds more. None: it has none.
         quick: Settings that the preset `quick` changes, in addition to those of every method (`presets.QUICK_RUN`).
         defaults: Settings of the run that this method starts from in every preset.
+        older: What runs did that were made before a setting was there, where the default is something else now.
         check: (settings, run) -> one sentence for each problem.
         resolve: (settings, run) -> settings; fills in what depends on the length of the run.
         fuse: (settings, environment, precision) -> all updates of a block on fused kernels; None: there are none.
@@ -52,6 +53,7 @@ class Method:
     quick: Mapping[str, Any] = field(default_factory=dict)
     robust: Mapping[str, Any] | None = None
     defaults: Mapping[str, Any] = field(default_factory=dict)
+    older: Mapping[str, Any] = field(default_factory=dict)
     check: Callable[[Any, RunSettings], list[str]] = lambda settings, run: []
     resolve: Callable[[Any, RunSettings], Any] = lambda settings, run: settings
     fuse: Fuse | None = None
@@ -133,6 +135,7 @@ _TABLE = (
         envelope.make,
         quick={"batch_size": 64, "num_preferences": 8, "random_steps": 500, "replay_capacity": 20_000},
         defaults={"random_steps": 1_000},  # its authors start to learn as soon as there is a batch
+        older=envelope.OLDER,
         check=envelope.check,
         resolve=envelope.resolve,
     ),

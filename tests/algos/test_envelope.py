@@ -1,7 +1,10 @@
 """Envelope DQN against loops in NumPy, numbers by hand, its identities and the exact Deep Sea Treasure."""
 
-from dataclasses import replace
+import ast
+import re
+from dataclasses import fields, replace
 from functools import cache, partial
+from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -21,15 +24,12 @@ from tests.oracles import envelope as oracle
 
 SPEC = EnvSpec("test", 3, 1, ("one", "two", "three"), None, None)
 BATCH, PREFS = 6, 4
-CFG = envelope.EnvelopeConfig(
+CFG = replace(
+    envelope.EnvelopeConfig(**envelope.AUTHORS),
     batch_size=BATCH,
     num_preferences=PREFS,
     bins=4,
     width_factors=(2, 1),
-    layer_norm=False,
-    loss_a="squared",
-    loss_b="squared",
-    priority_exponent=1.0,
     discount=0.9,
     learning_rate=1e-2,
     gradient_clip=0.05,
@@ -313,6 +313,15 @@ def test_agents_in_a_stack_act_each_by_its_own_scale():
     stacked = made.actor(jax.tree.map(lambda *leaves: jnp.stack(leaves), *agents))
     alone = [made.actor(agent) for agent in agents]
     assert_trees_close(stacked, jax.tree.map(lambda *leaves: jnp.stack(leaves), *alone), 1e-5)
+
+
+def test_indices_are_not_scaled():
+    """A room that is hardly seen has a spread near 0, and would be blown up where it is."""
+    cfg = envelope.EnvelopeConfig(width_factors=(2,))
+    assert cfg.scale_obs
+    assert envelope.init(cfg, DISCRETE, jax.random.key(0)).scale is not None
+    rooms = replace(DISCRETE, obs_indices=Indices((5,), (0,)))
+    assert envelope.init(cfg, rooms, jax.random.key(0)).scale is None
 
 
 def test_the_scale_is_that_of_all_batches_seen():
@@ -625,6 +634,30 @@ def test_bins_that_cannot_work_are_refused_with_advice():
 def test_there_are_about_as_many_joint_actions_as_in_the_paper(axes: int, num_actions: int):
     spec = replace(CONTINUOUS, action_size=axes)
     assert len(envelope.actions_of(envelope.EnvelopeConfig(), spec)) == num_actions
+
+
+def test_the_page_of_deviations_has_the_options_that_give_the_authors_settings_back():
+    page = (Path(__file__).parents[2] / "docs" / "deviations.md").read_text()
+    (options,) = re.findall(r"Theirs: `(--[^`]*)`", page)
+    told = {}
+    for name, value in re.findall(r"--([a-z-]+)(?: ([^-\s]\S*))?", options):
+        is_off = name.startswith("no-") and not value
+        plain = name.removeprefix("no-") if is_off else name
+        told[plain.replace("-", "_")] = False if is_off else _meant(value)
+    assert told == envelope.AUTHORS
+    ours = envelope.EnvelopeConfig()
+    assert set(told) == {one.name for one in fields(ours) if getattr(_theirs(), one.name) != getattr(ours, one.name)}
+
+
+def _meant(word: str) -> Any:
+    try:
+        return ast.literal_eval(word)
+    except ValueError:
+        return word
+
+
+def _theirs() -> envelope.EnvelopeConfig:
+    return envelope.EnvelopeConfig(**envelope.AUTHORS)
 
 
 def test_the_network_has_the_authors_widths():

@@ -178,7 +178,8 @@ def test_a_policy_without_chance_is_followed_once():
 
 
 def test_envelope_is_measured_on_its_greedy_policy():
-    agent = EnvelopeConfig(discount=DISCOUNT, width_factors=(1,), bins=3, layer_norm=False)
+    plain = EnvelopeConfig(acts_with="newest", scale_obs=False)
+    agent = replace(plain, discount=DISCOUNT, width_factors=(1,), bins=3, layer_norm=False)
     config = replace(MOSAC, domain=ENDLESS, algo="envelope", seeds=1, agent=agent)
     parameters = fresh(config)
     for name in parameters:

@@ -235,7 +235,8 @@ class TestDiscreteActions:
         A detour pays as much as the way straight on, so the discount is low.
         """
         settings = {"random_steps": 200, "block": 20, "batch_size": 32, "width_factors": (4, 4), "target_period": 20}
-        settings |= {"learning_rate": 0.003, "discount": 0.5, "anneal_steps": 500}
+        settings |= {"learning_rate": 0.003, "learning_rate_end": None, "discount": 0.5, "anneal_steps": 500}
+        settings |= {"tau": None}
         agent = qpensieve.EnvelopeDQN(ROOMS, seeds=1, preset="quick", **settings).learn(1000)
         assert (agent.predict(3, [0.9, 0.1]), agent.predict(3, [0.1, 0.9])) == (2, 1)
         assert agent.predict([2, 4], [[0.9, 0.1], [0.1, 0.9]]).tolist() == [2, 1]

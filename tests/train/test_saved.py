@@ -40,10 +40,12 @@ def numbered(config: RunConfig) -> Any:
     return algorithm, jax.tree.map(fill, state)
 
 
-@pytest.fixture(params=["qpensieve", "hybrid-sac", "envelope", "cnder", "sac"])
+@pytest.fixture(params=["qpensieve", "hybrid-sac", "envelope", "envelope, scaled", "cnder", "sac"])
 def config(request: pytest.FixtureRequest) -> RunConfig:
-    quick = default_config(DOMAINS.get(request.param, "DST2d"), request.param, "quick")
+    algo, *is_scaled = request.param.split(", ")
+    quick = default_config(DOMAINS.get(algo, "DST2d"), algo, "quick")
     hidden = {"hidden": 4} if hasattr(quick.agent, "hidden") else {}
+    hidden |= {"scale_obs": True, "acts_with": "target"} if is_scaled else {}
     return configs.resolve(replace(quick, seeds=SEEDS, agent=replace(quick.agent, **hidden)))
 
 
@@ -66,12 +68,13 @@ def test_actors_are_those_that_the_learner_flattens(config: RunConfig, kind: str
     assert (predictor.flat == expected).all()
 
 
-def test_no_device_is_started(tmp_path: Path):
+@pytest.mark.parametrize(("algo", "settings"), [("qpensieve", {}), ("envelope", {"scale_obs": True})])
+def test_no_device_is_started(algo: str, settings: dict[str, Any], tmp_path: Path):
     """Watching must leave a GPU to whoever trains on it."""
     import subprocess
     import sys
 
-    config = replace(default_config("DST2d", "qpensieve", "quick"), seeds=1)
+    config = configs.override(default_config("DST2d", algo, "quick"), {"seeds": 1} | settings)
     configs.save(config, tmp_path / folder.CONFIG)
     _, state = numbered(config)
     arrays = {name: value for name, value in tree_to_arrays(state).items() if ".optimizers" not in name}

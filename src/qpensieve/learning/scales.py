@@ -6,6 +6,7 @@ So learning sees the former, and acting, saving and deploying need to know nothi
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from qpensieve.learning.nets import QHead
@@ -22,10 +23,10 @@ class Scale(eqx.Module):
     count: Float[Array, ""]
 
     @property
-    def spread(self) -> Float[Array, "*agents obs"]:
+    def spread(self) -> Float[Array | np.ndarray, "*agents obs"]:
         """Standard deviation."""
-        variance = self.square - jnp.square(self.mean)
-        return jnp.maximum(jnp.sqrt(jnp.maximum(variance, 0.0)), LEAST_SPREAD)
+        variance = (self.square - self.mean**2).clip(0.0)
+        return (variance**0.5).clip(LEAST_SPREAD)
 
 
 def start_scale(obs_size: int) -> Scale:
@@ -42,12 +43,16 @@ def see(scale: Scale, s: Float[Array, "b obs"]) -> Scale:
 
 
 def folded(scale: Scale | None, net: QHead) -> QHead:
-    """The network of plain observations that equals `net` of those in units of the scale; also of stacked agents."""
+    """The network of plain observations that equals `net` of those in units of the scale; also of stacked agents.
+
+    Of NumPy's arrays it is made by NumPy: policies are read from a file without a device.
+    """
     if scale is None:
         return net
+    xp = np if isinstance(scale.mean, np.ndarray) else jnp
     first, size = net.layers[0], scale.mean.shape[-1]
     of_obs = first.weight[..., :size, :] / scale.spread[..., None]
-    weight = jnp.concatenate([of_obs, first.weight[..., size:, :]], axis=-2)
-    bias = first.bias - jnp.einsum("...i,...io->...o", scale.mean, of_obs)
+    weight = xp.concatenate([of_obs, first.weight[..., size:, :]], axis=-2)
+    bias = first.bias - xp.einsum("...i,...io->...o", scale.mean, of_obs)
     where = lambda net: (net.layers[0].weight, net.layers[0].bias)
     return eqx.tree_at(where, net, (weight, bias))

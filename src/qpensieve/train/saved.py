@@ -104,8 +104,10 @@ class SavedPolicies:
         if algorithm is None:
             return self._archive(arrays, step)
         num = self.config.seeds * algorithm.agents_per_seed
-        self._check({name: (num, *shape) for name, shape in self._actor.items()}, arrays, step)
-        flat = np.concatenate([arrays[name].reshape(num, -1) for name in self._actor], axis=1)
+        self._check({name: (num, *shape) for name, shape in self._needed.items()}, arrays, step)
+        names, structure = self._leaves
+        actor = algorithm.actor(structure.unflatten([arrays.get(name, name) for name in names]))
+        flat = np.concatenate([leaf.reshape(num, -1) for leaf in jax.tree.leaves(actor)], axis=1)
         return AgentPredictor(algorithm.acting, algorithm.preferences, flat.astype(np.float32), step)
 
     @cached_property
@@ -115,21 +117,32 @@ class SavedPolicies:
         return None if config.method.is_population else make_algorithm(config.algo, config.agent, self.spec)
 
     @cached_property
-    def _actor(self) -> dict[str, tuple[int, ...]]:
-        """Names of the actor's arrays, in the order that acting expects, and the shape of each for one agent."""
+    def _state(self) -> Any:
+        """Shapes of one agent's state."""
         algorithm, lam = self._algorithm, jax.ShapeDtypeStruct((self.spec.num_objectives,), np.float32)
         assert algorithm is not None
-        state = jax.eval_shape(lambda lam: algorithm.init(jax.random.key(0), lam), lam)
-        leaves, structure = jax.tree_util.tree_flatten_with_path(state)
-        names = [jax.tree_util.keystr(path) for path, _ in leaves]
-        shapes = {name: leaf.shape for name, (_, leaf) in zip(names, leaves, strict=True)}
-        return {name: shapes[name] for name in jax.tree.leaves(algorithm.actor(structure.unflatten(names)))}
+        return jax.eval_shape(lambda lam: algorithm.init(jax.random.key(0), lam), lam)
+
+    @cached_property
+    def _leaves(self) -> tuple[list[str], Any]:
+        """Names of the arrays of a state, and how they make one."""
+        leaves, structure = jax.tree_util.tree_flatten_with_path(self._state)
+        return [jax.tree_util.keystr(path) for path, _ in leaves], structure
+
+    @cached_property
+    def _needed(self) -> dict[str, tuple[int, ...]]:
+        """Names of the arrays that the actor is made of, and the shape of each for one agent."""
+        assert self._algorithm is not None
+        made = jax.make_jaxpr(self._algorithm.actor)(self._state).jaxpr
+        used = {id(var) for var in (*made.outvars, *(var for step in made.eqns for var in step.invars))}
+        rows = zip(self._leaves[0], made.invars, jax.tree.leaves(self._state), strict=True)
+        return {name: leaf.shape for name, var, leaf in rows if id(var) in used}
 
     @cached_property
     def _names(self) -> dict[str, str]:
         """Names of the arrays that acting needs, in a file of parameters -> in a checkpoint."""
         if self._algorithm is not None:
-            return {name: f"state.agent{name}" for name in self._actor}
+            return {name: f"state.agent{name}" for name in self._needed}
         rows, parts = range(self.config.seeds), ("objs", "policies")
         return {f"archive/{row}/{part}": f"search/{row}/archive/{part}" for row in rows for part in parts}
 
