@@ -71,7 +71,9 @@ _ROBUST_CRITICS: dict[str, Any] = {
     "max_critic_gradient": 3.0,
     "temperature_per": "preference",
     "bounded_targets": "on",
+    "target_entropy_end": -2.5,
     "random_noise": "ar1",
+    "updates_per_step": 2,
 }
 _QUICK_POPULATION: dict[str, Any] = {
     "seeds": 3,
