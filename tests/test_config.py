@@ -156,9 +156,10 @@ class TestPresets:
         check(robust)
         ours, theirs = settings.flat(robust.agent), settings.flat(paper.agent)
         assert {name for name in ours if ours[name] != theirs[name]} == {
-            *("max_critic_gradient", "temperature_per", "bounded_targets", "max_push_loss", "snapshot_margin")
+            *("max_critic_gradient", "temperature_per", "bounded_targets", "max_push_loss", "snapshot_margin"),
+            "target_entropy_end",
         }
-        assert replace(robust, agent=paper.agent, random_noise="white") == paper
+        assert replace(robust, agent=paper.agent, random_noise="white", updates_per_step=1) == paper
         check(default_config("Ant2d", "mosac", "robust"))
         with pytest.raises(ValueError, match="preset robust is for qpensieve, mosac, got sac"):
             default_config("Ant2d", "sac", "robust")

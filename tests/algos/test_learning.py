@@ -23,6 +23,8 @@ from qpensieve.train.trainer import Trainer
 pytestmark = pytest.mark.slow
 
 RESULTS = Path(__file__).parents[2] / "results" / "h200"
+
+
 def last_full_evaluation(name: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """The exported run and its newest full evaluation."""
     content = json.loads((RESULTS / f"{name}.json").read_text())
