@@ -248,6 +248,7 @@ class Behaviour:
         has_own_preferences: Whether each agent has a preference of its own; it then gets none in its first lane.
         exploration: The noise; other than white only for continuous actions.
         num_white_lanes: The first lanes of each agent whose noise is white whatever `exploration` says.
+        keeps_preferences: Whether rows hold the preference of their episode.
     """
 
     acting: Acting
@@ -256,3 +257,4 @@ class Behaviour:
     has_own_preferences: bool = False
     exploration: Exploration = Exploration()
     num_white_lanes: int = 0
+    keeps_preferences: bool = False

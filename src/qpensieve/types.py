@@ -69,13 +69,15 @@ __all__ = [
 
 
 class Transition(eqx.Module):
-    """One step: s, a, r [d], s_next, terminated (false at a time limit)."""
+    """One step: s, a, r [d], s_next, terminated (false at a time limit); lam where the replay keeps it."""
 
     s: Float[Array, "*batch obs"]
     a: Float[Array, "*batch act"]
     r: Float[Array, "*batch d"]
     s_next: Float[Array, "*batch obs"]
     terminated: Float[Array, "*batch"]
+    lam: Float[Array, "*batch d"] | None = None
+    """Preference of the episode that the step was taken in; only with `Algorithm.keeps_preferences`."""
 
 
 S = TypeVar("S")
@@ -198,6 +200,7 @@ class Algorithm(Generic[S]):
         action_values: The critics and the policy they value. None: the error of critics cannot be measured.
         num_white_lanes: The first lanes of each agent whose noise is white, whatever noise the run has.
         inspect: (state, batches, key) -> what to log besides: a look at the networks once in a block. None: nothing.
+        keeps_preferences: Whether the replay keeps the preference of each step's episode, `Transition.lam`.
     """
 
     init: Callable[[Key[Array, ""], Float[Array, " d"]], S]
@@ -214,12 +217,19 @@ class Algorithm(Generic[S]):
     action_values: ActionValues[S] | None = None
     num_white_lanes: int = 0
     inspect: Callable[[S, tuple[Transition, ...], Key[Array, ""]], Info] | None = None
+    keeps_preferences: bool = False
 
     @property
     def behaviour(self) -> Behaviour:
         """What collecting needs to know; the noise is white."""
-        has_own = self.preferences is not None
-        return Behaviour(self.acting, self.sampler, self.num_lanes, has_own, num_white_lanes=self.num_white_lanes)
+        return Behaviour(
+            self.acting,
+            self.sampler,
+            self.num_lanes,
+            has_own_preferences=self.preferences is not None,
+            num_white_lanes=self.num_white_lanes,
+            keeps_preferences=self.keeps_preferences,
+        )
 
     @property
     def agents_per_seed(self) -> int:

@@ -1,7 +1,8 @@
 """MO-SAC against loops in NumPy, hand-computed numbers, and the order of its update."""
 
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -331,3 +332,93 @@ def test_targets_are_bounded_by_the_rewards_of_the_batch_they_are_in():
         replace(wild, rewards=None), transitions(1), _lam(2), action_noise(3)
     )
     assert np.abs(np.asarray(free)).max() > 1e3
+
+
+ACTING = replace(SAC, acting_share=0.4, temperature_per="preference")
+NUM_ACTING = 5
+"""Of twelve samples."""
+
+
+def _acting_state() -> mosac.State:
+    return replace(sac_state(0, cfg=ACTING), log_alpha=jax.device_put(np.log([0.1, 0.5, 2.0]).astype(np.float32)))
+
+
+def _acted(lam: np.ndarray | jax.Array) -> Transition:
+    return replace(transitions(1), lam=jax.device_put(np.asarray(lam)))
+
+
+@cache
+def _acting_step() -> Any:
+    return jax.jit(partial(mosac.step, ACTING, loss=mosac.single_preference_loss))
+
+
+@cache
+def _chance(seed: int) -> mosac.Chance:
+    return jax.jit(partial(mosac.draw_chance, ACTING, 1))(transitions(1), jax.random.key(seed))
+
+
+def test_critics_learn_a_share_of_the_batch_under_the_preference_that_acted_as_the_loops_do():
+    state, batch, chance = _acting_state(), _acted(_lam(7)), _chance(5)
+    new, info = _acting_step()(state, batch, chance)
+    drawn = np.broadcast_to(chance.prefs[0], batch.r.shape)
+    lam = oracle.learned_under(drawn, np.asarray(batch.lam), share=0.4)
+    assert [i for i in range(BATCH) if (lam[i] != drawn[i]).any()] == list(range(NUM_ACTING))
+    alpha = np.exp(lam @ np.asarray(state.log_alpha, np.float64))
+    at = replace(question(state.actor, batch.s_next, lam[None], chance.next_noise), alpha=alpha)
+    y = oracle.target(oracle.twins_of(state.target), at, np.asarray(batch.r), np.asarray(batch.terminated), 0.9)
+    expected = oracle.critic_loss(oracle.twins_of(state.critic), batch, lam, y)
+    assert float(info["critic_loss"]) == pytest.approx(expected, rel=1e-5)
+    # The gradient too; Adam's first moment is a tenth of it.
+    given = jax.device_put((lam.astype(np.float32), y.astype(np.float32)))
+    of_critic = jax.jit(jax.grad(lambda critic: mosac.critic_loss(critic, batch, *given)[0]))(state.critic)
+    gradient_of = lambda optimizer: jax.tree.map(lambda moment: 10.0 * moment, optimizer[0].mu)
+    assert_trees_close(gradient_of(new.optimizers.critic), of_critic, 1e-4)
+
+
+def test_policy_and_temperature_learn_under_the_drawn_preference_whoever_acted():
+    state, batch, chance = _acting_state(), _acted(_lam(7)), _chance(5)
+    new, info = _acting_step()(state, batch, chance)
+    drawn = jnp.broadcast_to(chance.prefs[0], batch.r.shape)
+    alpha = mosac.temperature(state.log_alpha, drawn)
+    query = mosac.Query(alpha, batch.s, chance.prefs, chance.noise)
+    loss, (logp, _) = jax.jit(mosac.single_preference_loss)(state.actor, new.critic, query)
+    assert float(info["policy_loss"]) == pytest.approx(float(loss), rel=1e-5)
+    assert float(info["temperature"]) == pytest.approx(float(jnp.mean(alpha)), rel=1e-6)
+    slope = -np.mean(np.asarray(drawn) * (np.asarray(logp) - SPEC.action_size)[:, None], axis=0)
+    np.testing.assert_allclose(10.0 * new.optimizers.temperature[0].mu, slope, rtol=1e-4)
+
+
+def test_only_the_rows_of_the_share_are_asked_who_acted():
+    state, chance, lam = _acting_state(), _chance(5), np.array(_lam(7))
+    new, _ = _acting_step()(state, _acted(lam), chance)
+    beyond, within = lam.copy(), lam.copy()
+    beyond[NUM_ACTING:] = beyond[NUM_ACTING:][::-1]
+    assert_trees_equal(_acting_step()(state, _acted(beyond), chance)[0], new)
+    within[NUM_ACTING - 1] = lam[-1]
+    other, _ = _acting_step()(state, _acted(within), chance)
+    gradients = (jax.tree.leaves(state.optimizers.critic[0].mu) for state in (other, new))
+    assert all(np.any(a != b) for a, b in zip(*gradients, strict=True))
+
+
+def test_acting_under_the_drawn_preference_is_the_plain_update():
+    state, chance = _acting_state(), _chance(5)
+    new, info = _acting_step()(state, _acted(np.broadcast_to(chance.prefs[0], (BATCH, 3))), chance)
+    plain = replace(ACTING, acting_share=0.0)
+    step = jax.jit(partial(mosac.step, plain, loss=mosac.single_preference_loss))
+    assert_trees_close((new, info), step(state, transitions(1), chance), 1e-6)
+
+
+def test_without_a_share_nobody_asks_who_acted():
+    """The same program, whether the batch knows it or not; and the replay need not keep it."""
+    step = partial(mosac.step, SAC, loss=mosac.single_preference_loss)
+    given = sac_state(0), _chance(5)
+    known, unknown = (
+        jax.make_jaxpr(lambda s, c, b=b: step(s, b, c))(*given) for b in (_acted(_lam(7)), transitions(1))
+    )
+    assert str(known) == str(unknown)
+    assert [mosac.make(cfg, SPEC).keeps_preferences for cfg in (SAC, ACTING)] == [False, True]
+
+
+def test_a_look_does_not_ask_who_acted():
+    look = lambda cfg, batch: jax.jit(partial(mosac.inspect, cfg))(_acting_state(), batch, jax.random.key(3))
+    assert_trees_equal(look(ACTING, _acted(_lam(7))), look(replace(ACTING, acting_share=0.0), transitions(1)))

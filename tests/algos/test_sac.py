@@ -155,7 +155,7 @@ def test_in_the_learner_an_agent_is_the_same_whichever_preferences_run_beside_it
     agents = {}
     for words in (("0.9,0.1", "0.25,0.75"), ("0.25,0.75",)):
         algorithm = sac.make(replace(CFG, preferences=words), TWO)
-        learner = make_learner(algorithm, layout_of(TWO, algorithm.acting), 64)
+        learner = make_learner(algorithm, layout_of(TWO, algorithm.behaviour), 64)
         state = learner.init(jnp.arange(2))
         state, _, _ = learner.learn(state, Block(jnp.asarray(np.repeat(rows, len(words), axis=0))))
         agents[words] = state.agent

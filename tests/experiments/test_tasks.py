@@ -53,6 +53,7 @@ class TestPrepare:
         path = store.folder(task) / "task.json"
         content = json.loads(path.read_text())
         del content["config"]["random_noise"], content["config"]["agent"]["sac"]["bounded_targets"]
+        del content["config"]["agent"]["sac"]["acting_share"]
         path.write_text(json.dumps(content))
         store.prepare(task)
         assert read_task(store.folder(task), trusted=False) == task

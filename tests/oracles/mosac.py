@@ -15,10 +15,13 @@ ADAM_B1, ADAM_B2, ADAM_EPS = 0.9, 0.999, 1e-8
 
 @dataclass(frozen=True)
 class Question:
-    """Where a policy acts: states [b, obs], preferences [m, b, d] of which the first is lam, noise [..., b, act]."""
+    """Where a policy acts: states [b, obs], preferences [m, b, d] of which the first is lam, noise [..., b, act].
+
+    The temperature is one, or for targets one for each state.
+    """
 
     actor: Net
-    alpha: float
+    alpha: float | np.ndarray
     s: np.ndarray
     prefs: np.ndarray
     noise: np.ndarray
@@ -54,16 +57,24 @@ def action(actor: Net, s: np.ndarray, lam: np.ndarray, noise: np.ndarray) -> tup
     return np.tanh(u), float(np.sum(np.log(density) - np.log(1.0 - np.tanh(u) ** 2)))
 
 
+def learned_under(drawn: np.ndarray, acted: np.ndarray, share: float) -> np.ndarray:
+    """What the critics learn each sample under: the preference that acted in a share of the samples, else the drawn."""
+    lam = np.array(drawn, np.float64)
+    for i in range(round(share * len(lam))):
+        lam[i] = acted[i]
+    return lam
+
+
 def target(twins: Twins, at: Question, r: np.ndarray, terminated: np.ndarray, discount: float) -> np.ndarray:
     """Backup (9), asked at s'; of the two target critics the whole vector of the one that promises lam less."""
-    y = np.array(r, np.float64)
+    y, alphas = np.array(r, np.float64), np.broadcast_to(at.alpha, len(r))
     for i in range(len(y)):
         lam = at.prefs[0, i]
         a_next, logp = action(at.actor, at.s[i], lam, at.noise[i])
         one, two = (q_value(net, at.s[i], a_next, lam) for net in twins)
         q = one if lam @ one < lam @ two else two
         if not terminated[i]:
-            y[i] += discount * (q - at.alpha * logp)
+            y[i] += discount * (q - alphas[i] * logp)
     return y
 
 

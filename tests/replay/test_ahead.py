@@ -68,3 +68,11 @@ def test_one_step_is_the_step_itself():
     folded = jax.jit(partial(fold, discount=DISCOUNT))(steps, jnp.ones((8, 1), bool))
     for ours, theirs in zip(jax.tree.leaves(folded), jax.tree.leaves(LAYOUT.unpack(rows)), strict=True):
         np.testing.assert_array_equal(ours, theirs)
+
+
+def test_several_steps_are_of_the_preference_of_the_first():
+    """Every row has its own here, so that no other can be taken for it."""
+    rows = np.concatenate([_written(8), np.arange(16.0).reshape(8, 2)], axis=1).astype(np.float32)
+    steps = RowLayout(1, 1, 2, preference_size=2).unpack(jax.device_put(np.stack([rows[0:3], rows[2:5], rows[5:8]])))
+    folded = jax.jit(partial(fold, discount=DISCOUNT))(steps, jax.device_put(np.ones((3, 3), bool)))
+    np.testing.assert_array_equal(folded.lam, [[0, 1], [4, 5], [10, 11]])

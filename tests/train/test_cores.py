@@ -53,7 +53,7 @@ def blocks(hinted: bool) -> list[Block]:
 
 
 def trained(algorithm: Algorithm[Any], hinted: bool, is_spread: bool) -> Any:
-    learner = make_learner(algorithm, layout_of(SPEC, algorithm.acting), CAPACITY)
+    learner = make_learner(algorithm, layout_of(SPEC, algorithm.behaviour), CAPACITY)
     learner = cores.spread(learner, len(SEEDS)) if is_spread else learner
     first, *rest = blocks(hinted)
     state = learner.write(learner.init(jnp.asarray(SEEDS)), first)
@@ -89,7 +89,7 @@ def test_what_is_logged_does_not_depend_on_it_with_one_agent_on_each_core():
     """Then the loop over a core's agents has one turn, which XLA does without."""
     config = tiny()
     algorithm = make_algorithm(config.algo, config.agent, spec_of(config.domain))
-    layout = layout_of(spec_of(config.domain), algorithm.acting)
+    layout = layout_of(spec_of(config.domain), algorithm.behaviour)
     learner, logged = make_learner(algorithm, layout, config.capacity), []
     for one in (learner, cores.spread(learner, 2)):
         draw, state, infos = np.random.default_rng(0), one.init(jnp.asarray(SEEDS[:2])), []

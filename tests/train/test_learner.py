@@ -264,6 +264,6 @@ def test_the_flat_actors_of_a_block_are_those_of_its_end():
 def test_first_parameters_do_not_depend_on_how_far_their_program_is_optimised(name: str):
     spec = spec_of("DST2d")
     algorithm = make_algorithm(name, default_config("DST2d", name, "quick").agent, spec)
-    learner, seeds = make_learner(algorithm, layout_of(spec, algorithm.acting), 10), jnp.asarray(SEEDS)
+    learner, seeds = make_learner(algorithm, layout_of(spec, algorithm.behaviour), 10), jnp.asarray(SEEDS)
     optimised = learner.init.lower(seeds).compile({"xla_backend_optimization_level": 3})  # pyright: ignore[reportFunctionMemberAccess]
     assert_trees_equal(learner.init(seeds), optimised(seeds))

@@ -522,6 +522,36 @@ class TestStarted:
         assert_same_run(tmp_path / "stopped", tmp_path / "whole")
 
 
+class TestWithActingPreferences:
+    """Rows are wider: also those on disk, and those of a replay that is filled again."""
+
+    def test_a_stopped_run_goes_on_to_the_same_numbers(self, tmp_path: Path):
+        config = tiny(acting_share=0.5, target_steps=3, steps=300, eval_period=300)
+        for name in ("whole", "stopped"):
+            run = runs.start(tmp_path / name, config, QUIET)
+            if name == "stopped":
+                interrupt_at(run, 200)
+                with pytest.raises(Stopped):
+                    complete(run)
+                run = runs.resume(tmp_path / name, QUIET, refuse)
+            complete(run)
+        assert_same_run(tmp_path / "stopped", tmp_path / "whole")
+        (path,) = (tmp_path / "stopped" / "replay").glob("rows_200_300.npy")
+        lam = np.load(path)[..., -2:]
+        np.testing.assert_allclose(lam.sum(axis=-1), 1.0, rtol=1e-6)
+        assert len(np.unique(lam.reshape(-1, 2), axis=0)) > 2
+
+    def test_one_without_its_replay_fills_it_and_goes_on(self, tmp_path: Path):
+        config = tiny(acting_share=0.5, target_steps=3, steps=300, eval_period=300, keep_replay="off")
+        run = runs.start(tmp_path / "run", config, QUIET)
+        interrupt_at(run, 140)
+        with pytest.raises(Stopped):
+            complete(run)
+        run = runs.resume(tmp_path / "run", QUIET, lambda _: None)
+        complete(run)
+        assert num_updates(run) == 40 + 60
+
+
 class TestWithoutReplay:
     def test_says_so_refills_and_goes_on(self, tmp_path: Path):
         folder = tmp_path / "run"

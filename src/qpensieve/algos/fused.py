@@ -39,6 +39,7 @@ COVERED = {
     "policy_loss": "paper",
     "preferences_per": "batch",
     "over_critics": "max",
+    "acting_share": 0.0,
 }
 """Settings for which there is one value that the kernels cover."""
 FASTER = {"max_critic_gradient": None, "snapshot_margin": None}

@@ -226,4 +226,5 @@ def make(cfg: HybridConfig, spec: EnvSpec) -> Algorithm[State]:
         num_white_lanes=1 if cfg.noise_for == "helper" else 0,
         action_values=sac.ACTION_VALUES.of_part(lambda state: state.own),
         inspect=lambda state, batches, key: sac.inspect(cfg.single, state.own, batches[0], key),
+        keeps_preferences=cfg.sac.num_acting > 0,  # for the helper
     )

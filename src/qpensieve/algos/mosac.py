@@ -63,6 +63,22 @@ class SacConfig:
     bounded_targets: Literal["off", "on"] = "off"
     """Whether targets of the critics are kept within what the rewards seen so far could add up to. Rewards of n-step
     targets are sums, so with them the bounds are wider by the number of steps."""
+    acting_share: Annotated[float, from_to(0, 1)] = 0.0
+    """Share of each batch that the critics learn under the preference of the episode it was collected in, not under the
+    one drawn for the update. Steps of the random phase count under their episode's too, though none acted then."""
+
+    def conflicts(self) -> list[str]:
+        """A share of the batch that is no sample of it would do nothing."""
+        if not 0 < self.acting_share * self.batch_size <= 0.5:
+            return []
+        return [
+            f"acting_share must be 0 or a sample or more of the batch of {self.batch_size}, got {self.acting_share}"
+        ]
+
+    @property
+    def num_acting(self) -> int:
+        """Samples of each batch that the critics learn under the preference that acted."""
+        return round(self.acting_share * self.batch_size)
 
     @property
     def least_target_entropy(self) -> float:
@@ -144,8 +160,9 @@ def step(cfg: SacConfig, state: State, batch: Transition, chance: Chance, loss: 
     lam = jnp.broadcast_to(chance.prefs[0], batch.r.shape)
 
     rewards = None if state.rewards is None else seen(state.rewards, batch.r)
-    y = soft_target(cfg, replace(state, rewards=rewards), batch, lam, chance.next_noise)
-    loss_of_critic = partial(critic_loss, batch=batch, lam=lam, y=y)
+    valued = valued_preferences(cfg, batch, lam)
+    y = soft_target(cfg, replace(state, rewards=rewards), batch, valued, chance.next_noise)
+    loss_of_critic = partial(critic_loss, batch=batch, lam=valued, y=y)
     critic, critic_opt, q_loss, q_mean = gradient_step(_critic_optimizer(cfg), loss_of_critic, state.critic, opt.critic)
 
     query = Query(temperature(state.log_alpha, lam), batch.s, chance.prefs, chance.noise)
@@ -174,6 +191,17 @@ def draw(cfg: SacConfig, num: int, batch: Transition, key: Key[Array, ""]) -> Fl
     b, d = batch.r.shape
     c = 1 if cfg.preferences_per == "batch" else b
     return sample_preferences(key, num * c, d, cfg.sampler).reshape(num, c, d)
+
+
+def valued_preferences(cfg: SacConfig, batch: Transition, lam: Float[Array, "b d"]) -> Float[Array, "b d"]:
+    """What the critics learn each sample under: `lam`, or in the first rows the preference that acted.
+
+    Which rows does not matter: they are drawn uniformly. So no further random number is needed.
+    """
+    if cfg.num_acting == 0:
+        return lam
+    assert batch.lam is not None
+    return jnp.concatenate([batch.lam[: cfg.num_acting], lam[cfg.num_acting :]])
 
 
 def soft_target(
@@ -313,6 +341,7 @@ def make(cfg: SacConfig, spec: EnvSpec) -> Algorithm[State]:
         sampler=cfg.sampler,
         action_values=ACTION_VALUES,
         inspect=lambda state, batches, key: inspect(cfg, state, batches[0], key),
+        keeps_preferences=cfg.num_acting > 0,
     )
 
 

@@ -89,7 +89,7 @@ def _timer(config: RunConfig, num_agents: int, block: int) -> Callable[[], float
     """A function that runs one block of updates and returns the seconds of one update (of all agents)."""
     spec = get_domain(config.domain).spec
     algorithm = make_algorithm(config.algo, config.agent, spec)
-    layout = layout_of(spec, algorithm.acting)
+    layout = layout_of(spec, algorithm.behaviour)
     learner = make_learner(algorithm, layout, CAPACITY)
     state = learner.init(jnp.arange(num_agents))
     state = learner.write(state, _block(algorithm, layout, num_agents, CAPACITY // 10))

@@ -110,7 +110,7 @@ def movement_error(name: str, spec: EnvSpec, num_seeds: int) -> float:
     every update: with noise for rewards they would be in none.
     """
     fused, oracle = (_algorithm(one, spec, longest=0.5) for one in (name, name.partition(",")[0]))
-    layout = layout_of(spec, oracle.acting)
+    layout = layout_of(spec, oracle.behaviour)
     plain_learner, learner = (make_learner(algorithm, layout, REPLAY_ROWS) for algorithm in (oracle, fused))
     noise = np.random.default_rng(1).standard_normal((num_seeds, WARM_UP, layout.width))
     rows = jnp.asarray(noise, jnp.float32)
@@ -220,7 +220,7 @@ def _algorithm(name: str, spec: EnvSpec, longest: float | None = None) -> Algori
 
 def make_timer(algorithm: Algorithm[Any], spec: EnvSpec, num_seeds: int, settings: Settings) -> Callable[[], float]:
     """A function that runs blocks of updates as training does and returns the seconds of one update (of all seeds)."""
-    layout = layout_of(spec, algorithm.acting)
+    layout = layout_of(spec, algorithm.behaviour)
     learner = spread(make_learner(algorithm, layout, REPLAY_ROWS), num_seeds)
     state = learner.place(_with_snapshots(_filled(learner, layout, num_seeds)))
     rows = np.random.default_rng(1).standard_normal((num_seeds, settings.block, layout.width)).astype(np.float32)

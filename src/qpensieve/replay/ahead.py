@@ -7,7 +7,7 @@ from qpensieve.types import Transition
 
 
 def fold(steps: Transition, is_there: Bool[Array, "b n"], discount: float) -> Transition:
-    """The transition from the first state over up to n steps, with their discounted rewards.
+    """The transition from the first state over up to n steps, with their discounted rewards and the first preference.
 
     It ends before a step that does not follow: where an episode ended, by itself or by the time limit, or the newest
     row was reached. A target multiplies the value of the state reached by discount x (1 - terminated). So that it
@@ -28,4 +28,5 @@ def fold(steps: Transition, is_there: Bool[Array, "b n"], discount: float) -> Tr
     row = jnp.arange(len(last))
     still = weights[row, last] * (1.0 - steps.terminated[row, last])
     r = jnp.sum(weights[..., None] * steps.r, axis=1)
-    return Transition(steps.s[:, 0], steps.a[:, 0], r, steps.s_next[row, last], 1.0 - still)
+    lam = None if steps.lam is None else steps.lam[:, 0]  # that of all that counts: an episode has one
+    return Transition(steps.s[:, 0], steps.a[:, 0], r, steps.s_next[row, last], 1.0 - still, lam)

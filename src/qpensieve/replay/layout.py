@@ -1,13 +1,14 @@
 """The layout of a transition in a row of the replay, with the way back from rows to transitions on the device."""
 
+from dataclasses import asdict
 from itertools import accumulate
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Float32
 
-from qpensieve.replay.columns import Columns
-from qpensieve.types import Acting, EnvSpec, Transition
+from qpensieve.replay.columns import Columns, columns_of
+from qpensieve.types import Behaviour, EnvSpec, Transition
 
 Rows = Float32[np.ndarray, "lane rows width"]
 """Packed transitions of every lane, in the order written."""
@@ -18,10 +19,10 @@ class RowLayout(Columns):
 
     def unpack(self, rows: Float[Array, "*batch width"]) -> Transition:
         """The transitions in the rows."""
-        s, a, r, s_next, terminated = jnp.split(rows, list(accumulate(self.sizes))[:-1], axis=-1)
-        return Transition(s, a, r, s_next, terminated[..., 0])
+        s, a, r, s_next, terminated, *lam = jnp.split(rows, list(accumulate(self.sizes))[:-1], axis=-1)
+        return Transition(s, a, r, s_next, terminated[..., 0], *lam)
 
 
-def layout_of(spec: EnvSpec, acting: Acting) -> RowLayout:
-    """The layout of an environment's transitions, with actions as `acting` stores them."""
-    return RowLayout(spec.obs_size, acting.action_size, spec.num_objectives)
+def layout_of(spec: EnvSpec, behaviour: Behaviour) -> RowLayout:
+    """The layout of an environment's transitions, in the columns that collecting writes."""
+    return RowLayout(**asdict(columns_of(spec, behaviour)))

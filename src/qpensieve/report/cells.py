@@ -43,6 +43,7 @@ ADDED: dict[str, Any] = {
     "target_entropy_end": None,
     "anneal_updates": None,
     "bounded_targets": "off",
+    "acting_share": 0.0,
     "max_push_loss": None,
     "snapshot_margin": None,
     "over_critics": "max",

@@ -145,7 +145,7 @@ class Collector(PastPreferences):
         super().__init__(seeds, lanes.spec.num_objectives, behaviour.sampler)
         self.lanes, self._seeds, self._block = lanes, seeds, block
         self._acting, self._lanes_per_agent = behaviour.acting, behaviour.num_lanes
-        self._columns = columns_of(lanes.spec, behaviour.acting)
+        self._columns = columns_of(lanes.spec, behaviour)
         self._noise = LaneNoise(behaviour, seeds, block)
         self._preferences = np.zeros((len(seeds), lanes.spec.num_objectives), np.float32)
         # An agent with its own preference gets none from outside in its first lane.
@@ -214,6 +214,8 @@ class Collector(PastPreferences):
                 block.lam[ended, k + 1 :] = preferences[ended, None]
                 block.episodes[ended, k + 1 :] = lanes.episodes[ended, None]
             obs = step.obs
+        if self._columns.preference_size:
+            block.rows[..., self._columns.preference] = block.lam
         self._boundary = lanes.state()
         return block
 

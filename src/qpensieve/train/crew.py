@@ -81,7 +81,7 @@ class Crew(PastPreferences):
         assert known is not None
         super().__init__(seeds, known.spec.num_objectives, behaviour.sampler)
         self._domain, self._seeds, self._block, self._behaviour = known.id, seeds, block, behaviour
-        self._columns = columns_of(known.spec, behaviour.acting)
+        self._columns = columns_of(known.spec, behaviour)
         num_agents = len(seeds) // behaviour.num_lanes
         self.num_workers = min(num_workers, num_agents)
         self._edges = np.linspace(0, num_agents, self.num_workers + 1).astype(np.int64) * behaviour.num_lanes
@@ -253,7 +253,7 @@ def _begin(content: bytes) -> Obey:
     task: Task = pickle.loads(content)
     lanes = make_lanes(task.domain, len(task.seeds), task.seeds, task.options)
     collector = Collector(lanes, task.seeds, task.block, task.behaviour)
-    memory = _Memory(task.memory, len(task.seeds), task.block, columns_of(lanes.spec, task.behaviour.acting))
+    memory = _Memory(task.memory, len(task.seeds), task.block, columns_of(lanes.spec, task.behaviour))
 
     def obey(command: bytes, content: bytes) -> bytes:
         _obey(collector, memory, task.num_agents, command, content)

@@ -65,7 +65,7 @@ class Trainer:
         configs.check(config)
         self.config, self.spec = config, configs.spec_of(config)
         self.algorithm = make_algorithm(config.algo, config.agent, self.spec, config.kernels)
-        self.layout = layout_of(self.spec, self.algorithm.acting)
+        self.layout = layout_of(self.spec, self.algorithm.behaviour)
         """The layout of a transition in a row of the replay."""
         self._learner = _make_learner(self)
         self.collector = _make_collector(self)
