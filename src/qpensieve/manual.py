@@ -8,7 +8,7 @@ import re
 import textwrap
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -181,7 +181,8 @@ def check_options(words: Iterable[str], arguments: Any, config: RunConfig) -> No
         if owners:
             raise ValueError(f"{config.algo} has no setting --{name}; it is one of {', '.join(owners)}")
         meant = [SYNONYMS[name]] if SYNONYMS.get(name) in known else []
-        near = meant or difflib.get_close_matches(name, sorted(known), n=3, cutoff=0.5)
+        like = partial(difflib.get_close_matches, name, sorted(known))
+        near = meant or like(n=1, cutoff=0.85) or like(n=3, cutoff=0.5)  # a slip of a letter has one meaning
         hint = f"; did you mean {' or '.join(f'--{one}' for one in near)}?" if near else "."
         raise ValueError(f"unknown setting --{name}{hint} All of them: qpensieve train --algo {config.algo} --help")
 
