@@ -140,6 +140,17 @@ def _distance(tree: Any, other: Any) -> float:
     return float(np.sqrt(sum(np.sum(np.square(np.asarray(a) - np.asarray(b))) for a, b in pairs)))
 
 
+def _with_precisions() -> list[Any]:
+    """Every case in both precisions; guards in half precision are slow tests, as are the cases marked so."""
+    all_of: list[Any] = []
+    for marked in CASES:
+        case, marks = (marked.values[0], list(marked.marks)) if hasattr(marked, "values") else (marked, [])
+        all_of.append(pytest.param(case, "full", marks=marks))
+        is_slow = bool(case.guards) and not marks
+        all_of.append(pytest.param(case, "half", marks=[pytest.mark.slow] if is_slow else marks))
+    return all_of
+
+
 CASES = [
     Case(filled=(1, 2)),
     Case("mosac", d=3, snapshots=0, preferences=1, filled=(0, 0)),
@@ -156,8 +167,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("precision", ["full", "half"])
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize(("case", "precision"), _with_precisions(), ids=str)
 def test_every_network_moves_as_in_the_plain_update(case: Case, precision: Any):
     before, batch, chance, expected, their_infos = _solved(case)
     _, block = _fused(case, precision)
