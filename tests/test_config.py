@@ -98,12 +98,26 @@ class TestCheck:
             ({"acting_share": float("nan")}, "acting_share must be from 0 to 1, got nan"),
             ({"acting_share": 0.001}, "acting_share must be 0 or a sample or more of the batch of 256, got 0.001"),
             ({"algo": "mosac"}, "agent must hold the settings of mosac, got a QPensieveConfig"),
+            (
+                {"anneal_updates": 100},
+                "anneal_updates needs target_entropy_end, to which the target moves, got 100 alone",
+            ),
         ],
     )
     def test_says_what_is_wrong_and_what_would_be_right(self, changes: dict[str, Any], complaint: str):
         with pytest.raises(ValueError, match="these settings cannot run") as refusal:
             check(override(default_config("DST2d"), changes))
         assert complaint in str(refusal.value)
+
+    def test_the_helper_of_hybrid_sac_aims_at_the_entropy_of_its_sac(self):
+        changed = override(default_config("DST2d", "hybrid-sac"), {"target_entropy_end": -2.5})
+        with pytest.raises(ValueError, match="target_entropy_end must be None for hybrid-sac"):
+            check(changed)
+
+    @pytest.mark.parametrize("algo", ["qpensieve", "mosac"])
+    def test_robust_moves_its_target_over_all_updates_of_the_run(self, algo: str):
+        robust = configs.resolve(override(default_config("Ant2d", algo, "robust"), {"steps": 30_000}))
+        assert settings.flat(robust.agent)["anneal_updates"] == 40_000
 
     @pytest.mark.parametrize(
         ("algo", "changes", "complaint"),

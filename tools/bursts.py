@@ -35,6 +35,7 @@ ACTIONS = {"DST2d": 2, "HalfCheetah2d": 6, "Hopper2d": 3, "Hopper3d": 3, "Hopper
 }
 HARD, VALUE, WINDOW = 4.0, 1.3, 50
 BIN_DEPTH = 0.5
+PAPER_UPDATES = 1_500_000
 BINS = tuple(f"entropy_bin_{number}" for number in range(1, 6))
 AFTERMATH = 100_000
 """Steps after an onset in which UT, values and temperature are looked at."""
@@ -70,12 +71,13 @@ class Log:
     def target(self) -> np.ndarray:
         """Entropy that the policy aims at, row by row."""
         agent = self.config["agent"]
-        sac = agent.get("sac", agent)
+        sac = agent.get("pensieve", agent).get("sac", agent)
         start, end = sac.get("target_entropy", -1.0), sac.get("target_entropy_end")
         if end is None:
             return np.full(len(self.steps), start * self.action_size)
         updates = (self.steps - self.config["random_steps"]) * self.config["updates_per_step"]
-        return self.action_size * (start + (end - start) * np.clip(updates / sac["anneal_updates"], 0.0, 1.0))
+        done = np.clip(updates / (sac["anneal_updates"] or PAPER_UPDATES), 0.0, 1.0)
+        return self.action_size * (start + (end - start) * done)
 
     def seed_steps(self, after: int) -> int:
         """Steps of all seeds from `after` on."""

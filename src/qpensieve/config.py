@@ -134,6 +134,11 @@ class RunConfig:
         return max(self.block, rows - rows % self.block)
 
     @property
+    def num_updates(self) -> int:
+        """Updates of the whole run: none while actions are random."""
+        return max(1, (self.steps - self.random_steps) * self.updates_per_step)
+
+    @property
     def exploration(self) -> Exploration:
         return Exploration(self.random_noise, self.noise, self.noise_correlation)
 

@@ -25,7 +25,7 @@ GUARDS: dict[str, dict[str, Any]] = {
     "temperatures": {"temperature_per": "preference"},
     "bounds": {"bounded_targets": "on"},
     "lengths": {"max_critic_gradient": 0.5},
-    "aim": {"target_entropy_end": 0.0, "anneal_updates": 1002},
+    "aim": {"target_entropy": -0.5, "target_entropy_end": -3.0, "anneal_updates": 1002},
     "calm": {"max_push_loss": 2.0},
 }
 """Settings of guards; each but the last changes what an update of a `Case` does."""

@@ -56,6 +56,15 @@ def test_another_length_is_another_run_where_the_schedule_depends_on_it(tmp_path
     assert folders[50_000]["pfa"] != folders[100_000]["pfa"]
 
 
+def test_so_it_is_where_a_setting_has_a_schedule():
+    name = lambda steps, **settings: Wanted("DST2d", settings=tuple(settings.items()), steps=steps).name
+    assert name(400) == name(800)
+    assert name(400, target_entropy_end=-2.5) != name(800, target_entropy_end=-2.5)
+    given = {"target_entropy_end": -2.5, "anneal_updates": 600}
+    assert name(400, **given) == name(800, **given)
+    assert Wanted("DST2d", preset="robust", steps=400).name != Wanted("DST2d", preset="robust", steps=800).name
+
+
 def test_the_folder_of_another_run_is_not_taken_for_this_one(tmp_path: Path):
     (tmp_path / "DST2d-qpensieve-num_snapshots-0-s0-4").mkdir()
     assert names(tmp_path, Size("smoke")) == ["DST2d-qpensieve-s0-1"]

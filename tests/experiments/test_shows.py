@@ -122,6 +122,25 @@ class TestFolders:
         )
         assert sheet.cell("Hopper2d", "Q-Pensieve").seeds == (0, 1, 2, 3, 4)
 
+    def test_a_folder_of_other_settings_is_left_out_and_named(self, tmp_path: Path):
+        wanted = Wanted("Hopper2d")
+        shelf = shelf_of(tmp_path, ("growth",), size=self.SIZE)
+        make_run(shelf, wanted)
+        [task] = [task for task in shelf.plan.tasks if task.name in shelf.plan.folders[wanted]]
+        shelf.store.prepare(task)
+        notes, [run] = shelf.notes, shelf.paths(wanted)
+        written = run.parent / "task.json"
+        content = json.loads(written.read_text())
+        content["config"]["steps"] -= content["config"]["block"]  # a length may differ
+        written.write_text(json.dumps(content))
+        assert (shelf.notes, shelf.paths(wanted)) == (notes, [run])
+        content["config"]["agent"]["num_preferences"] = 3
+        written.write_text(json.dumps(content))
+        assert shelf.paths(wanted) == []
+        [said] = [note for note in shelf.notes if note not in notes]
+        assert said.startswith(f"{task.name} is left out")
+        assert "num_preferences" in said
+
     def test_a_seed_counts_once_and_a_run_that_is_done_goes_before_an_exported_one(self, tmp_path: Path):
         wanted = Wanted("Hopper2d")
         shelf = shelf_of(tmp_path / "runs", ("growth",), size=self.SIZE)

@@ -152,6 +152,8 @@ class TestSeveralRuns:
             ({"algo": "mosac"}, "method"),
             ({"agent": {"num_snapshots": 2}}, r"settings \(agent\)"),
             ({"agent": {"num_snapshots": 4, "snapshot_margin": 0.05}}, r"settings \(agent\)"),
+            ({"agent": {"num_snapshots": 4, "target_entropy_end": -2.5}}, r"settings \(agent\)"),
+            ({"agent": {"num_snapshots": 4, "twin": True}}, r"settings \(agent\)"),
             ({"random_noise": "ar1"}, "random_noise"),
             ({"table": sac_preferences()}, "test preferences"),
             ({"reference": np.array([0.0, -60.0])}, "reference point"),

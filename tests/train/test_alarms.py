@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from qpensieve.config import override, resolve, spec_of
+from qpensieve.presets import default_config
 from qpensieve.train import alarms
 from qpensieve.train import run as runs
-from qpensieve.train.alarms import Alarm, Limits
+from qpensieve.train.alarms import Aim, Alarm, Limits
 from qpensieve.train.run import Options, Run
 from tests.train.test_run import interrupt_at, tiny
 
@@ -28,10 +30,23 @@ def test_the_entropy_may_be_a_share_of_the_actions_size_below_its_target():
     helped = {"entropy": [-6.0], "helper_entropy": [-7.0]}
     assert alarms.of_training(Limits(6), helped) == [Alarm("entropy", 0, -7.0, ENTROPY_LIMIT)]
     assert alarms.of_training(Limits(None), {"entropy": [-100.0]}) == []
-    calmer = Limits(6, target=-2.0)
+    calmer = Limits(6, aim=Aim(-2.0, -2.0))
     assert alarms.of_training(calmer, {"entropy": [-12.8], "entropy_bin_1": [-17.9]}) == []
     signs = [alarm.sign for alarm in alarms.of_training(calmer, {"entropy": [-13.0], "entropy_bin_1": [-18.1]})]
     assert signs == ["entropy", "bin"]
+    falling = Limits(6, aim=Aim(-1.0, -3.0, first=100, num=1000))
+    found = [alarms.of_training(falling, {"entropy": [-11.0]}, step) for step in (100, 600, 5000)]
+    assert [len(signs) for signs in found] == [1, 0, 0]
+
+
+def test_alarms_follow_a_target_that_moves():
+    robust = override(default_config("Walker2d", preset="robust"), {"steps": 30_000})
+    limits = alarms.limits_of(resolve(robust), spec_of(robust))
+    assert limits.aim == Aim(-1.0, -2.5, 10_000, 20_000)
+    collapsed = {"entropy": [-6.0], "entropy_bin_5": [-15.0]}
+    assert [alarm.sign for alarm in alarms.of_training(limits, collapsed, 11_000)] == ["bin"]
+    plain = default_config("Walker2d", "sac")
+    assert alarms.limits_of(plain, spec_of(plain)).aim == Aim()
     assert alarms.of_training(Limits(6), {"critic_loss": [1e9]}) == []
 
 

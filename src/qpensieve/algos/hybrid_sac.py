@@ -59,6 +59,15 @@ class HybridConfig:
     pensieve: QPensieveConfig = field(default_factory=QPensieveConfig)
     """Settings of the helper; the SAC uses the same network sizes, rates and batch size."""
 
+    def conflicts(self) -> list[str]:
+        """Its SAC and its helper aim at the same entropy, that of the SAC it is compared with."""
+        sac, plain = self.sac, mosac.SacConfig()
+        return [
+            f"{name} must be {getattr(plain, name)} for hybrid-sac, whose SAC has no such setting, got {value}"
+            for name in ("target_entropy", "target_entropy_end")
+            if (value := getattr(sac, name)) != getattr(plain, name)
+        ]
+
     @property
     def sac(self) -> mosac.SacConfig:
         return self.pensieve.sac

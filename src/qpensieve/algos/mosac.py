@@ -80,6 +80,12 @@ class SacConfig:
         """Samples of each batch that the critics learn under the preference that acted."""
         return round(self.acting_share * self.batch_size)
 
+    def conflicts(self) -> list[str]:
+        """The length of a line needs its end."""
+        if self.anneal_updates is None or self.target_entropy_end is not None:
+            return []
+        return [f"anneal_updates needs target_entropy_end, to which the target moves, got {self.anneal_updates} alone"]
+
     @property
     def least_target_entropy(self) -> float:
         """The lowest entropy that the policy ever aims at, per component of an action."""
@@ -245,7 +251,7 @@ def resolve(cfg: SacConfig, run: RunSettings) -> SacConfig:
     """The settings of a run; `anneal_updates` becomes the number of its updates if it is None and needed."""
     if cfg.target_entropy_end is None or cfg.anneal_updates is not None:
         return cfg
-    return replace(cfg, anneal_updates=run.steps * run.updates_per_step)
+    return replace(cfg, anneal_updates=run.num_updates)
 
 
 def critic_loss(

@@ -17,7 +17,12 @@ Show = Literal["scores", "critic", "fronts", "growth", "score-curves", "learning
 Place = tuple[str, str]
 """Row and column."""
 FROM_SIZE_OF_RUN = ("pgmorl", "pfa", "envelope")
-"""Methods whose schedule depends on the length of the run: a longer run is another run, not the same one continued."""
+"""Methods whose schedule always depends on the length of the run."""
+
+
+def is_bound_to_length(config: RunConfig) -> bool:
+    """Whether a schedule depends on the length of the run: a longer one is another run, not the same one continued."""
+    return config.algo in FROM_SIZE_OF_RUN or config.method.resolve(config.agent, config) != config.agent
 
 
 @dataclass(frozen=True)
@@ -52,7 +57,8 @@ class Wanted:
     @property
     def name(self) -> str:
         """A name for folders that tells it from all others of a plan."""
-        length = [] if self.steps is None or self.algo not in FROM_SIZE_OF_RUN else [_count(self.steps)]
+        is_told = self.steps is not None and is_bound_to_length(self.config())
+        length = [_count(self.steps)] if is_told and self.steps is not None else []
         of_preset = [] if self.preset == "paper" else [self.preset]
         changes = [f"{key}-{_plain(value)}" for key, value in self.settings]
         return "-".join([_plain(self.domain), self.algo, *of_preset, *changes, *length])

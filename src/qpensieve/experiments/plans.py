@@ -11,7 +11,7 @@ from pathlib import Path
 
 from qpensieve.config import RunConfig, check, resolve, spec_of
 from qpensieve.envs import find_domain
-from qpensieve.experiments.artefacts import FROM_SIZE_OF_RUN, Artefact, Wanted
+from qpensieve.experiments.artefacts import Artefact, Wanted, is_bound_to_length
 from qpensieve.experiments.scales import ScaleName, scale_of, scaled
 from qpensieve.experiments.tasks import Task
 from qpensieve.population.plan import check_environment
@@ -131,7 +131,7 @@ def _parts(wanted: Wanted, size: Size, root: Path, then: tuple[str, ...]) -> lis
 def _name(wanted: Wanted, size: Size, config: RunConfig) -> str:
     """The run's name; with the length that was asked for, where another length is another run."""
     usual = scaled(wanted.config(), size.scale).steps
-    is_another = config.steps != usual and wanted.algo in FROM_SIZE_OF_RUN
+    is_another = config.steps != usual and is_bound_to_length(wanted.config())
     return f"{wanted.name}-{config.steps}" if is_another else wanted.name
 
 

@@ -44,16 +44,19 @@ class Shelf:
     def notes(self) -> list[str]:
         """What a reader must know of all numbers."""
         size = self.plan.size
-        if size.scale == "paper" and size.steps is None:
-            return []
-        return [f"Made at the scale '{size.scale}': not comparable with the paper's numbers."]
+        is_whole = size.scale == "paper" and size.steps is None
+        scale = [] if is_whole else [f"Made at the scale '{size.scale}': not comparable with the paper's numbers."]
+        begun = [task for task in self.plan.tasks if self.store.run_folder(task) is not None]
+        others = [(task.name, found) for task in begun if (found := self.store.differences(task))]
+        return scale + [f"{name} is left out: its settings are others ({'; '.join(found)})." for name, found in others]
 
     def paths(self, wanted: Wanted) -> list[Path]:
-        """Run folders of a run, published or not, and exported files of the same settings.
+        """Run folders of a run, published or not, and exported files; all of the same settings.
 
         A seed counts once: a folder that is done goes before an exported file, and that before a folder that is not.
         """
         tasks = [task for task in self.plan.tasks if task.name in self.plan.folders.get(wanted, ())]
+        tasks = [task for task in tasks if not self.store.differences(task)]
         found = [(task, path) for task in tasks if (path := self.store.run_folder(task)) is not None]
         done = [(set(task.config.seed_list), path) for task, path in found if self.store.is_done(task)]
         others = [(set(task.config.seed_list), path) for task, path in found if not self.store.is_done(task)]

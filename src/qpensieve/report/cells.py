@@ -44,6 +44,8 @@ ADDED: dict[str, Any] = {
     "anneal_updates": None,
     "bounded_targets": "off",
     "acting_share": 0.0,
+    **{"learning_rate_end": None, "tau": None, "acts_with": "newest", "twin": False, "scale_obs": False},
+    **{"num_candidates": None, "gap_factor": 0.0, "value_low": [], "value_high": []},
     "max_push_loss": None,
     "snapshot_margin": None,
     "over_critics": "max",

@@ -12,7 +12,9 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from jaxtyping import Float64
 
+from qpensieve.config import RunConfig
 from qpensieve.envs import find_domain
+from qpensieve.host_types import EnvSpec
 from qpensieve.records import folder
 from qpensieve.train.session import Session
 
@@ -57,6 +59,21 @@ class Alarm(NamedTuple):
         return {"sign": self.sign, "who": names[self.row], "value": self.value, "limit": self.limit}
 
 
+class Aim(NamedTuple):
+    """Entropy per component of an action that a policy aims at: on a line from a step on, then fixed."""
+
+    start: float = -1.0
+    end: float = -1.0
+    first: int = 0
+    num: int = 1
+
+    def at(self, step: int) -> float:
+        return self.start + (self.end - self.start) * min(max((step - self.first) / self.num, 0.0), 1.0)
+
+
+PAPER_AIM = Aim()
+
+
 @dataclass(frozen=True)
 class Limits:
     """What is known of a run's policies.
@@ -65,25 +82,26 @@ class Limits:
         action_size: Components of an action, if the policy aims at an entropy. None: it does not.
         ceilings: The largest discounted return of each objective from any state, where it is known.
         discount: Discount factor.
-        target: Entropy that the policy aims at, per component of an action; the lowest, if it moves.
+        aim: Entropy that the policy aims at.
     """
 
     action_size: int | None
     ceilings: tuple[float, ...] | None = None
     discount: float = 0.99
-    target: float = -1.0
+    aim: Aim = PAPER_AIM
 
 
-def of_training(limits: Limits, row: Mapping[str, Any]) -> list[Alarm]:
-    """The signs in a row of training metrics."""
+def of_training(limits: Limits, row: Mapping[str, Any], step: int = 0) -> list[Alarm]:
+    """The signs in a row of training metrics, the one of `step`."""
     if limits.action_size is None or "entropy" not in row:
         return []
     entropy = np.atleast_1d(np.asarray(row["entropy"], np.float64))
     if "helper_entropy" in row:  # the Q-Pensieve beside a hybrid SAC
         entropy = np.minimum(entropy, np.asarray(row["helper_entropy"], np.float64))
-    least = (limits.target - ENTROPY_SLACK) * limits.action_size
+    target = limits.aim.at(step)
+    least = (target - ENTROPY_SLACK) * limits.action_size
     found = [Alarm("entropy", int(i), float(entropy[i]), least) for i in np.flatnonzero(entropy < least)]
-    of_bins = _of_bins((limits.target - BIN_SLACK) * limits.action_size, row)
+    of_bins = _of_bins((target - BIN_SLACK) * limits.action_size, row)
     return found + of_bins + _of_values(limits, row, len(entropy))
 
 
@@ -141,7 +159,7 @@ class Watch:
     """
 
     def __init__(self, session: Session, show: Callable[[str], None]):
-        self._limits, self._show = limits_of(session), show
+        self._limits, self._show = limits_of(session.config, session.spec), show
         seeds, own = session.config.seed_list, session.own_preferences
         self._seeds = [f"seed {seed}" for seed in seeds]
         words = [] if own is None else [f", preference {','.join(f'{x:g}' for x in lam)}" for lam in own]
@@ -151,11 +169,11 @@ class Watch:
 
     def go_on_from(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Know the signs of the newest of these rows of training metrics already."""
-        self._now = of_training(self._limits, rows[-1]) if rows else []
+        self._now = of_training(self._limits, rows[-1], int(rows[-1]["step"])) if rows else []
 
     def training(self, step: int, row: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Entries for the log that a row of training metrics gives rise to."""
-        before, self._now = self._now, of_training(self._limits, row)
+        before, self._now = self._now, of_training(self._limits, row, step)
         return self._tell(step, news(before, self._now), self._agents)
 
     def evaluation(self, step: int, ut: Float64[np.ndarray, "t seed"]) -> list[dict[str, Any]]:
@@ -171,13 +189,20 @@ class Watch:
         return [alarm.entry(owners) for alarm in new]
 
 
-def limits_of(session: Session) -> Limits:
+def limits_of(config: RunConfig, spec: EnvSpec) -> Limits:
     """What alarms need to know of a run; populations and policies of discrete actions aim at no entropy."""
-    config, spec = session.config, session.spec
     known = find_domain(config.domain) if isinstance(config.domain, str) else None
     sac = getattr(config.agent, "sac", config.agent)
     is_soft = not config.method.is_population and spec.num_actions is None
     ceilings = None if known is None else known.ceilings
     discount = getattr(sac, "discount", Limits.discount)
-    target = getattr(sac, "least_target_entropy", Limits.target)
-    return Limits(spec.action_size if is_soft else None, ceilings, discount, target)
+    return Limits(spec.action_size if is_soft else None, ceilings, discount, _aim_of(config, sac))
+
+
+def _aim_of(config: RunConfig, sac: Any) -> Aim:
+    """What the entropy aims at, by environment steps; SAC's settings have nothing to say about it."""
+    start, end = getattr(sac, "target_entropy", PAPER_AIM.start), getattr(sac, "target_entropy_end", None)
+    if end is None:
+        return Aim(start, start)
+    updates = config.num_updates if sac.anneal_updates is None else sac.anneal_updates
+    return Aim(start, end, config.random_steps, max(1, updates // config.updates_per_step))
