@@ -12,6 +12,7 @@ this counts, from `--after` on:
   merged in the same way;
 - bin events: entropy in one fifth of lam1 more than `BIN_DEPTH` |A| below the median of its rows before, where bins are
   logged: the mean of entropy misses what happens under few preferences. Events of several bins count one by one;
+- onsets: bin events of a seed, joined where they are closer than `--merge` steps, whatever the bin;
 - losses of UT: short evaluations below half of the best so far, once until UT is back;
 - time in alarm: share of rows whose lowest bin is more than |A| below the target (the alarm `bin` of a run).
 
@@ -154,6 +155,17 @@ def find_bin_events(log: Log, seed: int, given: argparse.Namespace) -> list[dict
     return found
 
 
+def joined(in_bins: list[dict[str, Any]], merge: int) -> list[tuple[int, int]]:
+    """(seed, step) of bin events of a seed that are not within `merge` steps of an earlier one, whatever their bin."""
+    found: list[tuple[int, int]] = []
+    last: tuple[int, int] | None = None
+    for here in sorted((event["seed"], event["onset"]) for event in in_bins):
+        if last is None or here[0] != last[0] or here[1] - last[1] >= merge:
+            found.append(here)
+        last = here
+    return found
+
+
 def time_in_alarm(log: Log, given: argparse.Namespace) -> float | None:
     """Share of rows of all seeds in which some bin has collapsed."""
     bins = [log.values[name] for name in BINS if name in log.values]
@@ -212,6 +224,7 @@ def study(folder: Path, given: argparse.Namespace) -> dict[str, Any]:
     hard = [event for event in alarms if event["loss ratio"] >= HARD]
     values = {seed: found for seed in seeds if (found := find_value_events(log, seed, given))}
     in_bins = [event for seed in seeds for event in find_bin_events(log, seed, given)]
+    starts = joined(in_bins, given.merge)
     losses = {seed: found for seed in seeds if (found := find_ut_losses(log, seed))}
     counted = lambda found: rate(sum(map(len, found.values())), seed_steps)
     return {
@@ -226,6 +239,7 @@ def study(folder: Path, given: argparse.Namespace) -> dict[str, Any]:
         "value events": counted(values) | {"onsets": values},
         "bin events": rate(len(in_bins), seed_steps)
         | {"seeds": len({event["seed"] for event in in_bins}), "events of bins": in_bins},
+        "onsets": rate(len(starts), seed_steps) | {"seeds": len({seed for seed, _ in starts})},
         "losses of UT": counted(losses) | {"steps": losses},
         "time in alarm": time_in_alarm(log, given),
         "UT": [round(float(x), 1) for x in log.ut[-1]] if len(log.ut) else None,
@@ -235,7 +249,7 @@ def study(folder: Path, given: argparse.Namespace) -> dict[str, Any]:
 
 def show(found: dict[str, Any], with_events: bool) -> None:
     words = [f"{found['run']:26} {found['steps']:>9,} x {found['seeds']:<3} {found['million seed-steps']:7.2f}M"]
-    for name in ("alarms", "hard", "value events", "bin events", "losses of UT"):
+    for name in ("alarms", "hard", "value events", "bin events", "onsets", "losses of UT"):
         count, (low, high) = found[name], found[name]["interval"]
         words.append(f"{name} {count['events']} = {count['per million']:.2f}/M [{low:.2f}, {high:.2f}]")
     if found["time in alarm"] is not None:

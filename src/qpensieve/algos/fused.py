@@ -43,8 +43,9 @@ COVERED = {
 }
 """Settings for which there is one value that the kernels cover."""
 FASTER = {"max_critic_gradient": None, "snapshot_margin": None}
-"""Settings for which there is one value with which kernels are known to be faster than the plain step. With `robust`
-they are not: 365 against 335 microseconds an update, five seeds on an H200 (`results/h200/robust-update.json`)."""
+"""Settings for which there is one value with which kernels are known to be faster than the plain step. With all guards
+they are not: 365 against 335 microseconds an update, five seeds on an H200 (`results/h200/robust-update.json`). These
+two are the suspects: one puts climbing behind the critics' step, the other adds a kernel."""
 LOGGED = ("critic_loss", "policy_loss", "temperature", "q", "entropy", "snapshot_share", "other_preference_share")
 
 
@@ -443,7 +444,7 @@ def slower(settings: Any) -> str:
     """With which of these settings the kernels are slower than the plain step, in words; empty: with none."""
     given = flat(settings)
     slow = [name for name, value in FASTER.items() if given.get(name, value) != value]
-    return f"they are not faster with {slow[0]} {given[slow[0]]} (--kernels on takes them)" if slow else ""
+    return f"they are not known to be faster with {slow[0]} {given[slow[0]]} (--kernels on takes them)" if slow else ""
 
 
 def uncovered(settings: Any) -> str:
