@@ -55,7 +55,7 @@ class Case:
     @property
     def config(self) -> qpensieve.QPensieveConfig:
         guards = [setting for name in self.guards for setting in (GUARDS | FIXED)[name].items()]
-        of = lambda config: {name: value for name, value in guards if hasattr(config, name)}
+        of: Any = lambda config: {name: value for name, value in guards if hasattr(config, name)}
         sac = mosac.SacConfig(hidden=self.hidden, batch_size=self.batch, discount=0.5, **of(mosac.SacConfig))
         sizes = {"num_preferences": self.preferences, "num_snapshots": self.snapshots}
         return qpensieve.QPensieveConfig(sac, **sizes, **of(qpensieve.QPensieveConfig))

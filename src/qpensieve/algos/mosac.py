@@ -68,23 +68,18 @@ class SacConfig:
     one drawn for the update. Steps of the random phase count under their episode's too, though none acted then."""
 
     def conflicts(self) -> list[str]:
-        """A share of the batch that is no sample of it would do nothing."""
-        if not 0 < self.acting_share * self.batch_size <= 0.5:
-            return []
-        return [
-            f"acting_share must be 0 or a sample or more of the batch of {self.batch_size}, got {self.acting_share}"
-        ]
+        """The length of a line needs its end; a share of the batch that is no sample of it would do nothing."""
+        found, share, length = [], self.acting_share, self.anneal_updates
+        if length is not None and self.target_entropy_end is None:
+            found.append(f"anneal_updates needs target_entropy_end, to which the target moves, got {length} alone")
+        if 0 < share * self.batch_size <= 0.5:
+            found.append(f"acting_share must be 0 or a sample or more of the batch of {self.batch_size}, got {share}")
+        return found
 
     @property
     def num_acting(self) -> int:
         """Samples of each batch that the critics learn under the preference that acted."""
         return round(self.acting_share * self.batch_size)
-
-    def conflicts(self) -> list[str]:
-        """The length of a line needs its end."""
-        if self.anneal_updates is None or self.target_entropy_end is not None:
-            return []
-        return [f"anneal_updates needs target_entropy_end, to which the target moves, got {self.anneal_updates} alone"]
 
     @property
     def least_target_entropy(self) -> float:
