@@ -1,5 +1,6 @@
 """Several steps as one, against loops over what was written."""
 
+from dataclasses import replace
 from functools import partial
 
 import jax
@@ -76,3 +77,7 @@ def test_several_steps_are_of_the_preference_of_the_first():
     steps = RowLayout(1, 1, 2, preference_size=2).unpack(jax.device_put(np.stack([rows[0:3], rows[2:5], rows[5:8]])))
     folded = jax.jit(partial(fold, discount=DISCOUNT))(steps, jax.device_put(np.ones((3, 3), bool)))
     np.testing.assert_array_equal(folded.lam, [[0, 1], [4, 5], [10, 11]])
+    # Another preference is another episode, also where that begins in the place at which this one ended.
+    np.testing.assert_array_equal(folded.r, steps.r[:, 0])
+    together = replace(steps, lam=jnp.ones((3, 3, 2)))
+    assert (jax.jit(partial(fold, discount=DISCOUNT))(together, jnp.ones((3, 3), bool)).r != steps.r[:, 0]).any()

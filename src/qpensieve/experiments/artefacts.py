@@ -57,8 +57,7 @@ class Wanted:
     @property
     def name(self) -> str:
         """A name for folders that tells it from all others of a plan."""
-        is_told = self.steps is not None and is_bound_to_length(self.config())
-        length = [_count(self.steps)] if is_told and self.steps is not None else []
+        length = [] if self.steps is None or not is_bound_to_length(self.config()) else [_count(self.steps)]
         of_preset = [] if self.preset == "paper" else [self.preset]
         changes = [f"{key}-{_plain(value)}" for key, value in self.settings]
         return "-".join([_plain(self.domain), self.algo, *of_preset, *changes, *length])

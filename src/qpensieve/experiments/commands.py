@@ -292,7 +292,10 @@ def write_paper_report(shelf: Shelf, folder: Path, title: str) -> Path:
         plates += shown.plates
         listings += shown.listings
     size = shelf.plan.size
-    lines = [f"Scale: {size.scale}. Numbers link to the configuration and the machine of their runs."]
+    left_out = shelf.left_out
+    lines = [f"Scale: {size.scale}. Numbers link to the configuration and the machine of their runs.", *left_out]
+    for line in left_out:
+        print(line, file=sys.stderr)
     folder.mkdir(parents=True, exist_ok=True)
     return write_report(folder, sheets, plates, About(title, lines, provenance.describe()), listings)
 

@@ -105,7 +105,9 @@ def run_seconds(config: RunConfig, machine: Machine = H200) -> float:
         agents = seeds * _agents(config)
         fixed, each = machine.update_us[config.algo]
         lanes = math.ceil(agents / (machine.cores - 1))
-        update = (fixed + each * agents) * (GUARDED if flat(config.agent).get("snapshot_margin") is not None else 1.0)
+        update = (fixed + each * agents) * (
+            GUARDED if flat(config.agent).get("max_critic_gradient") is not None else 1.0
+        )
         per_step = max(update * config.updates_per_step, lanes * step * 1.6)
     return machine.start + (config.steps * per_step + _evaluation_us(config, machine)) / 1e6
 

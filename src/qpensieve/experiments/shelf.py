@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from qpensieve.config import RunConfig, from_dict, resolve
+from qpensieve.config import RunConfig, from_dict, resolve, to_dict
 from qpensieve.experiments.artefacts import Wanted
 from qpensieve.experiments.plans import Plan
-from qpensieve.experiments.tasks import Store
+from qpensieve.experiments.tasks import Store, Task
+from qpensieve.records import checkpoint
 from qpensieve.records.reading import FileError, read_object
 
 FREE = {"seeds": 1, "first_seed": 0, "num_threads": None, "kernels": "off", "checkpoint_seconds": 0.0}
@@ -45,10 +46,22 @@ class Shelf:
         """What a reader must know of all numbers."""
         size = self.plan.size
         is_whole = size.scale == "paper" and size.steps is None
-        scale = [] if is_whole else [f"Made at the scale '{size.scale}': not comparable with the paper's numbers."]
+        return [] if is_whole else [f"Made at the scale '{size.scale}': not comparable with the paper's numbers."]
+
+    @property
+    def left_out(self) -> list[str]:
+        """One sentence for each folder that has the name of a run of the plan, but holds one with other settings."""
         begun = [task for task in self.plan.tasks if self.store.run_folder(task) is not None]
-        others = [(task.name, found) for task in begun if (found := self.store.differences(task))]
-        return scale + [f"{name} is left out: its settings are others ({'; '.join(found)})." for name, found in others]
+        others = [(task.name, found) for task in begun if (found := self._differences(task))]
+        return [f"{name} is left out: it has other settings ({'; '.join(found)})." for name, found in others]
+
+    def _differences(self, task: Task) -> list[str]:
+        """In which settings the folder of a task is that of another run; its length may differ."""
+        before = self.store.prepared(task)
+        if before is None:
+            return []
+        ours, theirs = _comparable(replace(task.config, steps=before.steps)), _comparable(before)
+        return [] if ours == theirs else checkpoint.differences(to_dict(theirs), to_dict(ours), ignore=())
 
     def paths(self, wanted: Wanted) -> list[Path]:
         """Run folders of a run, published or not, and exported files; all of the same settings.
@@ -56,7 +69,7 @@ class Shelf:
         A seed counts once: a folder that is done goes before an exported file, and that before a folder that is not.
         """
         tasks = [task for task in self.plan.tasks if task.name in self.plan.folders.get(wanted, ())]
-        tasks = [task for task in tasks if not self.store.differences(task)]
+        tasks = [task for task in tasks if not self._differences(task)]
         found = [(task, path) for task in tasks if (path := self.store.run_folder(task)) is not None]
         done = [(set(task.config.seed_list), path) for task, path in found if self.store.is_done(task)]
         others = [(set(task.config.seed_list), path) for task, path in found if not self.store.is_done(task)]

@@ -89,14 +89,12 @@ class Store:
         if code_of(task.config.domain) is not None:
             trust.record(folder, text.encode())
 
-    def differences(self, task: Task) -> list[str]:
-        """In which settings the folder of a task is of another one, but for its length; none where it is not."""
+    def prepared(self, task: Task) -> RunConfig | None:
+        """The settings that the folder of a task was prepared with; None where it was not, or they cannot be read."""
         try:
-            before = configs.completed(dict(read_object(self.folder(task) / TASK)["config"]))
+            return configs.from_dict(dict(read_object(self.folder(task) / TASK)["config"]))
         except (FileError, OSError, KeyError, TypeError, ValueError):
-            return []
-        now = configs.to_dict(task.config)
-        return checkpoint.differences(before | {"steps": now["steps"]}, now, ignore=MAY_DIFFER)
+            return None
 
     def run_folder(self, task: Task) -> Path | None:
         """The published run, or the newest attempt at it; None where nothing was begun."""

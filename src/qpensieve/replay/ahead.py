@@ -20,6 +20,8 @@ def fold(steps: Transition, is_there: Bool[Array, "b n"], discount: float) -> Tr
     """
     goes_on = steps.terminated[:, :-1] == 0
     follows = jnp.all(steps.s_next[:, :-1] == steps.s[:, 1:], axis=-1) & goes_on & is_there[:, 1:]
+    if steps.lam is not None:  # an episode that ended where all begin: the next has another preference
+        follows &= jnp.all(steps.lam[:, :-1] == steps.lam[:, 1:], axis=-1)
     counts = jnp.cumprod(
         jnp.concatenate([jnp.ones((len(follows), 1), bool), follows], axis=1).astype(jnp.float32), axis=1
     )
@@ -28,5 +30,5 @@ def fold(steps: Transition, is_there: Bool[Array, "b n"], discount: float) -> Tr
     row = jnp.arange(len(last))
     still = weights[row, last] * (1.0 - steps.terminated[row, last])
     r = jnp.sum(weights[..., None] * steps.r, axis=1)
-    lam = None if steps.lam is None else steps.lam[:, 0]  # that of all that counts: an episode has one
+    lam = None if steps.lam is None else steps.lam[:, 0]
     return Transition(steps.s[:, 0], steps.a[:, 0], r, steps.s_next[row, last], 1.0 - still, lam)
