@@ -103,6 +103,7 @@ def test_a_worker_that_was_stopped_and_continues_is_fenced_off(store: Store, sta
     assert json.loads((run / "worker.json").read_text())["number"] == 2
 
 
+@pytest.mark.slow
 def test_killed_workers_and_drivers_are_gone_on_from(store: Store, undisturbed: Path):
     """The first worker dies in a checkpoint; the second and its driver die at once; the third loses its driver."""
     blows = {1: ("writing", 200, "die"), 2: ("block", 300, "both"), 3: ("block", 400, "orphan")}

@@ -117,7 +117,9 @@ def test_a_run_without_its_replay_refills_it_and_goes_on(algo: AlgoName, tmp_pat
     assert resumed.session.step == 400
 
 
-@pytest.mark.parametrize("algo", METHODS)
+@pytest.mark.parametrize(
+    "algo", [pytest.param(name, marks=pytest.mark.slow) if name == "hybrid-sac" else name for name in METHODS]
+)
 def test_the_summary_counts_every_environment_step(algo: AlgoName, whole: Any):
     folder = whole(algo)
     summary = tables.summarize_run(folder)
@@ -229,6 +231,7 @@ class TestDiscreteActions:
         with pytest.raises(ValueError, match=rf"{algo} needs continuous actions, but {ROOMS} has 2 .*--algo envelope"):
             qpensieve.Agent(ROOMS, algo=algo, preset="quick", reference=(-3.0, -3.0))
 
+    @pytest.mark.slow
     def test_of_a_foreign_environment_are_learned_saved_and_loaded(self, tmp_path: Path):
         """Rooms 1 to 5, from 3; action 1 goes left and pays the second objective, 2 goes right and pays the first.
 
