@@ -94,7 +94,7 @@ def interrupt_at(run: Run, step: int) -> None:
 
 class TestRun:
     @pytest.mark.parametrize("algo", METHODS)
-    @pytest.mark.parametrize("iteration", [pytest.param(3, marks=pytest.mark.slow), 4, 7])
+    @pytest.mark.parametrize("iteration", [*(pytest.param(k, marks=pytest.mark.slow) for k in (3, 4)), 7])
     def test_stopped_and_resumed_ends_as_if_it_never_had_been(
         self, algo: AlgoName, iteration: int, whole: Any, tmp_path: Path
     ):

@@ -646,7 +646,7 @@ class TestFailingEnvironment:
         [
             Fault(2 * 150, False, "failed after step 140: ", saved=140),
             pytest.param(Fault(0, False, "failed after step 0: ", saved=0), marks=pytest.mark.slow),
-            Fault(5, True, "failed in the evaluation at step 100: ", saved=100),
+            pytest.param(Fault(5, True, "failed in the evaluation at step 100: ", saved=100), marks=pytest.mark.slow),
             pytest.param(
                 Fault(2 * 23 * 2 * 7 + 5, True, "failed in the evaluation at step 200: ", saved=200),
                 marks=pytest.mark.slow,  # as the one before, an evaluation later
