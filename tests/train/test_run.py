@@ -411,6 +411,17 @@ class TestNothingIsLost:
         assert before.items() <= contents(folder).items()
 
 
+def whole_and_stopped(folder: Path, config: RunConfig, step: int) -> tuple[Path, Path]:
+    """The same run twice, the second one stopped at a step and resumed."""
+    complete(runs.start(folder / "whole", config, QUIET))
+    run = runs.start(folder / "stopped", config, QUIET)
+    interrupt_at(run, step)
+    with pytest.raises(Stopped):
+        complete(run)
+    complete(runs.resume(folder / "stopped", QUIET, refuse))
+    return folder / "whole", folder / "stopped"
+
+
 class TestStarted:
     @pytest.mark.parametrize(
         "part", ["checkpoints/step_000000200/meta.json", "replay/rows_0_200.npy", "evaluations.npz", "metrics.jsonl"]
@@ -510,16 +521,9 @@ class TestStarted:
 
     def test_full_evaluations_in_between_are_made_once_and_kept_over_a_stop(self, tmp_path: Path):
         config = tiny(steps=200, eval_period=100, full_eval_period=100, parameters_period=100)
-        for name in ("whole", "stopped"):
-            run = runs.start(tmp_path / name, config, QUIET)
-            if name == "stopped":
-                interrupt_at(run, 160)
-                with pytest.raises(Stopped):
-                    complete(run)
-                run = runs.resume(tmp_path / name, QUIET, refuse)
-            complete(run)
-        assert evaluations.load(tmp_path / "whole" / EVALUATIONS).full_steps.tolist() == [100, 200]
-        assert_same_run(tmp_path / "stopped", tmp_path / "whole")
+        whole, stopped = whole_and_stopped(tmp_path, config, 160)
+        assert evaluations.load(whole / EVALUATIONS).full_steps.tolist() == [100, 200]
+        assert_same_run(stopped, whole)
 
 
 class TestWithActingPreferences:
@@ -527,16 +531,9 @@ class TestWithActingPreferences:
 
     def test_a_stopped_run_goes_on_to_the_same_numbers(self, tmp_path: Path):
         config = tiny(acting_share=0.5, target_steps=3, steps=300, eval_period=300)
-        for name in ("whole", "stopped"):
-            run = runs.start(tmp_path / name, config, QUIET)
-            if name == "stopped":
-                interrupt_at(run, 200)
-                with pytest.raises(Stopped):
-                    complete(run)
-                run = runs.resume(tmp_path / name, QUIET, refuse)
-            complete(run)
-        assert_same_run(tmp_path / "stopped", tmp_path / "whole")
-        (path,) = (tmp_path / "stopped" / "replay").glob("rows_200_300.npy")
+        whole, stopped = whole_and_stopped(tmp_path, config, 200)
+        assert_same_run(stopped, whole)
+        (path,) = (stopped / "replay").glob("rows_200_300.npy")
         lam = np.load(path)[..., -2:]
         np.testing.assert_allclose(lam.sum(axis=-1), 1.0, rtol=1e-6)
         assert len(np.unique(lam.reshape(-1, 2), axis=0)) > 2
