@@ -235,7 +235,7 @@ def choose_kernels(name: str, settings: Any, asked: Kernels, num_seeds: int = 1)
     if asked == "auto" and fused.is_interpreted():
         return "off", ""
     gap = f"there are none for {name}" if fuse is None else fused.uncovered(settings)
-    gap = gap or (missing or fused.slower(settings) if asked == "auto" else "")
+    gap = gap or (missing if asked == "auto" else "")
     if gap:
         return "off", f"kernels are off: {gap}"
     slow = f"kernels are interpreted, which is for tests and very slow: {missing}" if missing else ""
