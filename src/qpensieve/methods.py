@@ -70,6 +70,7 @@ _QUICK_PENSIEVE: dict[str, Any] = {"push_after": 4_000, "push_period": 1_000}
 _ROBUST_CRITICS: dict[str, Any] = {
     "max_critic_gradient": 3.0,
     "temperature_per": "preference",
+    "temperature_gain": 3.0,
     "bounded_targets": "on",
     "target_entropy_end": -2.5,
     "random_noise": "ar1",
