@@ -1,14 +1,18 @@
 """The commands `qpensieve paper` and `qpensieve sweep`, from the words to the files."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from qpensieve import config as configs
 from qpensieve.cli import main
+from qpensieve.config import override
 from qpensieve.experiments import attempt, commands
 from qpensieve.experiments.executors.local import Local
 from qpensieve.experiments.executors.protocol import Ended, Needs
+from qpensieve.experiments.tasks import Store
 
 SWEEP = """
 [run]
@@ -72,6 +76,33 @@ class TestShownAtOnce:
     def test_status_of_nothing(self, capsys: pytest.CaptureFixture[str], tmp_path: Path):
         run("paper", "status", "envelope", "--out", str(tmp_path))
         assert "0 of 4 done" in capsys.readouterr().out
+
+    def test_a_folder_of_other_settings_is_not_done_and_never_run_into(
+        self, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    ):
+        words = ("growth", "--scale", "smoke", "--only", "Hopper2d", "--out", str(tmp_path))
+        planned = commands.Choice(("growth",), "smoke", only=("Hopper2d",), out=tmp_path).plan()
+        store = Store(tmp_path)
+        for task in planned.tasks:
+            other = override(task.config, {"learning_rate": 0.5}) if task is planned.tasks[0] else task.config
+            store.prepare(replace(task, config=other))
+            (store.folder(task) / "run").mkdir()
+            configs.save(other, store.folder(task) / "run" / "config.json")
+        name, num = planned.tasks[0].name, len(planned.tasks)
+        before = {path: path.read_bytes() for path in tmp_path.rglob("*.json")}
+        said = f"{name} holds a run with other settings (agent.sac.learning_rate was 0.5, is 0.0003): "
+        run("paper", "status", *words)
+        text = capsys.readouterr().out
+        assert text.startswith(f"{num - 1} of {num} done  1 with other settings\n")
+        assert said in text
+        run("paper", "plan", *words)
+        text = capsys.readouterr().out
+        assert f"{num} runs in {tmp_path}, {num - 1} of them done. What is left" in text
+        assert said in text
+        with pytest.raises(SystemExit):
+            run("paper", "run", *words)
+        assert "is of a task with other settings: agent.sac.learning_rate was 0.5" in capsys.readouterr().err
+        assert {path: path.read_bytes() for path in tmp_path.rglob("*.json")} == before
 
     @pytest.mark.parametrize(
         ("words", "message"),

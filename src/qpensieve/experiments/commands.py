@@ -19,7 +19,7 @@ from qpensieve.experiments.executors.protocol import Executor
 from qpensieve.experiments.executors.slurm import Job, Slurm
 from qpensieve.experiments.inserts import insert
 from qpensieve.experiments.plans import Plan, Size, find_artefacts, make_plan
-from qpensieve.experiments.progress import Table, format_counts, format_rows
+from qpensieve.experiments.progress import Rows, Table, format_counts, format_rows
 from qpensieve.experiments.scales import ScaleName
 from qpensieve.experiments.shelf import Shelf, read_exported
 from qpensieve.experiments.shows import score_sheet, show
@@ -87,9 +87,9 @@ def plan(choice: Choice = Choice()) -> None:  # noqa: B008 (frozen)
 
 def show_plan(planned: Plan, folder: Path) -> None:
     """Print the runs of a plan and their cost."""
-    store, rows = Store(folder), []
-    for task in planned.tasks:
-        done = store.progress(task)
+    shelf, rows = Shelf(planned, Store(folder)), []
+    found = [(task, shelf.progress(task)) for task in planned.tasks]
+    for task, done in found:
         state = done.state if done.state != "waiting" or not done.step else f"waiting, at {format_count(done.step)}"
         config = task.config
         rows.append(
@@ -103,8 +103,16 @@ def show_plan(planned: Plan, folder: Path) -> None:
         )
     if rows:
         print(format_table(rows))
-    left = [task for task in planned.tasks if store.progress(task).state != "done"]
+    left = [task for task, done in found if done.state != "done"]
     print(f"\n{len(planned.tasks)} runs in {folder}, {len(planned.tasks) - len(left)} of them done. {_cost_line(left)}")
+    print("".join(f"\n{line}\n" for line in _about_others(found)), end="")
+
+
+def _about_others(rows: Rows) -> list[str]:
+    """One sentence for each folder that has the name of a task and holds another run."""
+    others = [(task.name, found.message) for task, found in rows if found.state == "other settings"]
+    then = "reports leave it out, and nothing is run in it; move it away, or use another folder for the runs (--out)"
+    return [f"{name} holds a run with other settings ({why}): {then}." for name, why in others]
 
 
 @dataclass(frozen=True)
@@ -247,11 +255,11 @@ def status(choice: Choice = Choice(), watch: bool = False) -> None:  # noqa: B00
         choice: Which part, and how large.
         watch: Keep the table up to date until Ctrl-C.
     """
-    planned, store = choice.plan(), Store(choice.folder)
-    look = lambda: [(task, store.progress(task)) for task in planned.tasks]
+    shelf = Shelf(choice.plan(), Store(choice.folder))
+    look = lambda: [(task, shelf.progress(task)) for task in shelf.plan.tasks]
     if not watch:
         rows = look()
-        print("\n".join([format_counts(rows), *format_rows(rows, PAGE, len(rows) + 1)]))
+        print("\n".join([format_counts(rows), *format_rows(rows, PAGE, len(rows) + 1), *_about_others(rows)]))
         return
     table = Table(sys.stdout)
     while True:
