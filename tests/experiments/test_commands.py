@@ -104,6 +104,18 @@ class TestShownAtOnce:
         assert "is of a task with other settings: agent.sac.learning_rate was 0.5" in capsys.readouterr().err
         assert {path: path.read_bytes() for path in tmp_path.rglob("*.json")} == before
 
+    def test_a_table_in_another_page_says_what_was_left_out(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+        out, page = tmp_path / "runs", tmp_path / "page.md"
+        page.write_text("<!-- qpensieve paper report envelope -->\n<!-- end of envelope -->\n")
+        task = commands.Choice(("envelope",), only=("DST2d",), out=out).plan().tasks[0]
+        other = replace(task, config=override(task.config, {"discount": 0.5}))
+        Store(out).prepare(other)
+        (out / task.name / "run").mkdir()
+        run("paper", "report", "envelope", "--only", "DST2d", "--out", str(out), "--into", str(page))
+        why = f"{task.name} is left out: it has other settings (agent.discount was 0.5, is 0.97)."
+        assert page.read_text().endswith(f"\nDST2d Envelope DQN: {why}\n\n<!-- end of envelope -->\n")
+        assert "Without a run yet: Q-Pensieve.\n" in page.read_text()
+
     @pytest.mark.parametrize(
         ("words", "message"),
         [

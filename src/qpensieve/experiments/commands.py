@@ -13,6 +13,7 @@ import tyro
 from qpensieve import machine, pages
 from qpensieve.console import PAGE, format_count, format_duration, format_table
 from qpensieve.experiments import costs, paper
+from qpensieve.experiments.artefacts import Artefact
 from qpensieve.experiments.drive import TRIES, drive
 from qpensieve.experiments.executors.local import RUNS_PER_GPU, Local
 from qpensieve.experiments.executors.protocol import Executor
@@ -287,8 +288,14 @@ def report(
     if into is not None:
         for artefact in shelf.plan.artefacts:
             if artefact.show == "scores" and artefact.cells:
-                insert(into, artefact, score_sheet(artefact, shelf, folder))
+                _insert(into, artefact, shelf, folder)
         print(into)
+
+
+def _insert(page: Path, artefact: Artefact, shelf: Shelf, report: Path) -> None:
+    sheet = score_sheet(artefact, shelf, report)
+    reasons = {place: shelf.left_out_of(run, sheet.cell(*place).seeds) for place, run in artefact.cells.items()}
+    insert(page, artefact, sheet, {place: why for place, why in reasons.items() if why})
 
 
 def write_paper_report(shelf: Shelf, folder: Path, title: str) -> Path:

@@ -1,6 +1,6 @@
 """Where the runs of a plan lie: its own folders, and files that `qpensieve export` wrote elsewhere."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -46,9 +46,19 @@ class Shelf:
     @property
     def left_out(self) -> list[str]:
         """One sentence for each folder that has the name of a run of the plan, but holds one with other settings."""
-        begun = [task for task in self.plan.tasks if self.store.run_folder(task) is not None]
-        others = [(task.name, found) for task in begun if (found := self.store.differences(task))]
-        return [f"{name} is left out: it has other settings ({'; '.join(found)})." for name, found in others]
+        return [sentence for task in self.plan.tasks for sentence in self._why_left_out(task)]
+
+    def left_out_of(self, wanted: Wanted, seeds: Collection[int]) -> list[str]:
+        """The same for the folders of one run, but for those whose seeds are all among `seeds`, so found elsewhere."""
+        tasks = [task for task in self._tasks_of(wanted) if not set(task.config.seed_list) <= set(seeds)]
+        return [sentence for task in tasks for sentence in self._why_left_out(task)]
+
+    def _why_left_out(self, task: Task) -> list[str]:
+        found = self.store.differences(task) if self.store.run_folder(task) is not None else []
+        return [f"{task.name} is left out: it has other settings ({'; '.join(found)})."] if found else []
+
+    def _tasks_of(self, wanted: Wanted) -> list[Task]:
+        return [task for task in self.plan.tasks if task.name in self.plan.folders.get(wanted, ())]
 
     def progress(self, task: Task) -> Progress:
         """How far a task is; a folder that the report leaves out is not its run, whatever it holds."""
@@ -60,8 +70,7 @@ class Shelf:
 
         A seed counts once: a folder that is done goes before an exported file, and that before a folder that is not.
         """
-        tasks = [task for task in self.plan.tasks if task.name in self.plan.folders.get(wanted, ())]
-        tasks = [task for task in tasks if not self.store.differences(task)]
+        tasks = [task for task in self._tasks_of(wanted) if not self.store.differences(task)]
         found = [(task, path) for task in tasks if (path := self.store.run_folder(task)) is not None]
         done = [(set(task.config.seed_list), path) for task, path in found if self.store.is_done(task)]
         others = [(set(task.config.seed_list), path) for task, path in found if not self.store.is_done(task)]
