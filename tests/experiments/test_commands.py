@@ -1,5 +1,6 @@
 """The commands `qpensieve paper` and `qpensieve sweep`, from the words to the files."""
 
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -134,6 +135,28 @@ class TestShownAtOnce:
             run("paper", *words)
         assert ended.value.code == 1
         assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("given", [None, "--xla_of_the_user=1"])
+def test_quick_compiling_of_tiny_runs_ends_with_them(
+    given: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    """Left behind, it would give later runs of this process, and what they start, other bits."""
+    seen: list[str] = []
+
+    def fail(*_: object) -> None:
+        seen.append(os.environ["XLA_FLAGS"])
+        raise ValueError("no room")
+
+    monkeypatch.delenv("XLA_FLAGS", raising=False)
+    if given:
+        monkeypatch.setenv("XLA_FLAGS", given)
+    monkeypatch.setattr(commands, "drive", fail)
+    with pytest.raises(SystemExit):
+        run("paper", "run", "growth", "--scale", "smoke", "--out", str(tmp_path))
+    assert "no room" in capsys.readouterr().err
+    assert seen[0].removeprefix(f"{given} ").startswith("--xla_backend_optimization_level=0")
+    assert os.environ.get("XLA_FLAGS") == given
 
 
 @pytest.mark.filterwarnings("ignore:.*an episode of an evaluation did not end")  # runs of this scale cut them short

@@ -3,6 +3,8 @@
 import os
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -191,18 +193,29 @@ def run(
         results: Exported runs for the report (`qpensieve export`): folders or files.
     """
     planned, folder = choice.plan(), choice.folder
-    if choice.scale == "smoke":
-        _compile_quickly()
-    _make_runs(planned, folder, where)
+    with _compiling_quickly() if choice.scale == "smoke" else nullcontext():
+        _make_runs(planned, folder, where)
     print(write_paper_report(Shelf(planned, Store(folder), read_exported(results)), folder / REPORT, TITLE))
 
 
-def _compile_quickly() -> None:
-    """Workers of tiny runs spend their time on compiling: code that runs only briefly need not be optimised."""
-    flags = [os.environ.get("XLA_FLAGS", ""), "--xla_backend_optimization_level=0"]
+@contextmanager
+def _compiling_quickly() -> Iterator[None]:
+    """Workers of tiny runs spend their time on compiling: code that runs only briefly need not be optimised.
+
+    Only they: it changes bits, so what this process runs or starts later must not inherit it.
+    """
+    before = os.environ.get("XLA_FLAGS")
+    flags = [before or "", "--xla_backend_optimization_level=0"]
     if jax.__version_info__[:2] == (0, 10):  # other versions may not know it, and end at once
         flags.append("--xla_cpu_use_fusion_emitters=false")
     os.environ["XLA_FLAGS"] = " ".join(filter(None, flags))
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["XLA_FLAGS"]
+        else:
+            os.environ["XLA_FLAGS"] = before
 
 
 def sweep(
