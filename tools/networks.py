@@ -55,8 +55,8 @@ def look(layers: list[tuple[np.ndarray, np.ndarray]], x: np.ndarray) -> dict[str
         variance = np.linalg.svd(x - size, compute_uv=False) ** 2
         found["silent"].append(round(float((size < SILENT * size.mean()).mean()), 2))
         found["directions"].append(int((np.cumsum(variance) < 0.99 * variance.sum()).sum()) + 1)
-    # A new layer is uniform within 1 / sqrt(inputs), for which the mean of squares is a third of that squared.
-    new = [np.sqrt(weight.size / weight.shape[0] / 3.0) for weight, _ in layers]
+    # A new layer is uniform within sqrt(6 / (inputs + outputs)); the mean of squares is a third of the bound's.
+    new = [np.sqrt(2.0 * weight.size / sum(weight.shape)) for weight, _ in layers]
     lengths = [float(np.linalg.norm(weight)) for weight, _ in layers]
     return found | {"growth": [round(length / first, 1) for length, first in zip(lengths, new, strict=True)]}
 
