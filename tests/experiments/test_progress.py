@@ -49,6 +49,9 @@ def test_runs_of_other_settings_are_counted_by_themselves_and_say_how_they_diffe
     rows = [*ROWS[:1], row("e", "other settings", 1000, message="hidden was 8, is 256")]
     assert format_counts(rows) == "1 of 2 done  1 with other settings"
     assert format_rows(rows, 200, 10)[0].split(maxsplit=4)[1:] == ["other", "settings", "1k/1k", "hidden was 8, is 256"]
+    out = io.StringIO()
+    Table(out).show(rows[1:])
+    assert out.getvalue() == "e: other settings: hidden was 8, is 256  (0 of 1 done  1 with other settings)\n"
 
 
 def test_time_left_is_that_of_the_longest_run_or_of_all_work_shared():

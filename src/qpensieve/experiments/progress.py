@@ -92,8 +92,8 @@ def _where(progress: Progress) -> str:
 
 
 def _describe(task: Task, progress: Progress) -> str:
-    if progress.state == "failed":
-        return f"{task.name}: failed: {progress.message}"
+    if progress.state in ("failed", "other settings"):
+        return f"{task.name}: {progress.state}: {progress.message}"
     if progress.state == "done":
         return f"{task.name}: done"
     where = _where(progress)
