@@ -618,7 +618,8 @@ def make_fragile() -> gymnasium.Env:
     return Fragile()
 
 
-FRAGILE = tiny(f"{__name__}:make_fragile", steps=200, eval_period=100, parameters_period=100)
+FEW = {"eval_stride": 50, "full_eval_stride": 50, "full_eval_episodes": 1}
+FRAGILE = tiny(f"{__name__}:make_fragile", steps=200, eval_period=100, parameters_period=100, **FEW)
 
 
 @pytest.fixture(scope="module")
@@ -631,7 +632,7 @@ def mended(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 class Fault(NamedTuple):
     left: int
-    """Steps until it breaks: 2 lanes in training; 2 seeds x 23 preferences x 2 episodes x 7 steps an evaluation."""
+    """Steps until it breaks: 2 lanes in training; 2 seeds x 5 preferences x 2 episodes x 7 steps an evaluation."""
     in_evaluation: bool
     where: str
     saved: int
@@ -642,12 +643,9 @@ class TestFailingEnvironment:
         "fault",
         [
             Fault(2 * 150, False, "failed after step 140: ", saved=140),
-            pytest.param(Fault(0, False, "failed after step 0: ", saved=0), marks=pytest.mark.slow),
-            pytest.param(Fault(5, True, "failed in the evaluation at step 100: ", saved=100), marks=pytest.mark.slow),
-            pytest.param(
-                Fault(2 * 23 * 2 * 7 + 5, True, "failed in the evaluation at step 200: ", saved=200),
-                marks=pytest.mark.slow,  # as the one before, an evaluation later
-            ),
+            Fault(0, False, "failed after step 0: ", saved=0),
+            Fault(5, True, "failed in the evaluation at step 100: ", saved=100),
+            Fault(2 * 5 * 2 * 7 + 5, True, "failed in the evaluation at step 200: ", saved=200),
         ],
     )
     def test_the_run_is_saved_first_and_goes_on_once_it_is_mended(
