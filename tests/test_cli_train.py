@@ -12,7 +12,7 @@ import pytest
 from qpensieve import cli
 from qpensieve.methods import METHODS
 from qpensieve.records import evaluations
-from qpensieve.report import drawing
+from qpensieve.report import pictures
 from tests.callbacks import loggers
 from tests.train.kill_run import NEVER, TINY, assert_same_run, final_arrays, rows, words
 
@@ -34,7 +34,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     mosac = {name: value for name, value in RUN.items() if not name.startswith(("push", "num_snap"))}
     cli.main(["train", "DST2d", *words(RUN), "--out", str(out), "--name", "ours", "--quiet"])
     with pytest.MonkeyPatch.context() as patch:  # the pictures of one are enough
-        patch.setattr(drawing, "write_figure", lambda figure, path: path)
+        patch.setattr(pictures, "draw_pictures", lambda folder: [])
         cli.main(["train", "DST2d", "--algo", "mosac", *words(mosac), "--out", str(out), "--name", "mosac", "--quiet"])
     return out
 
