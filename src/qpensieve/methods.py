@@ -70,6 +70,7 @@ _QUICK_PENSIEVE: dict[str, Any] = {"push_after": 4_000, "push_period": 1_000}
 _ROBUST_CRITICS: dict[str, Any] = {
     "max_critic_gradient": 3.0,
     "temperature_per": "preference",
+    "temperature_gain": 3.0,
     "bounded_targets": "on",
     "target_entropy_end": -2.5,
     "random_noise": "ar1",
@@ -235,7 +236,7 @@ def choose_kernels(name: str, settings: Any, asked: Kernels, num_seeds: int = 1)
     if asked == "auto" and fused.is_interpreted():
         return "off", ""
     gap = f"there are none for {name}" if fuse is None else fused.uncovered(settings)
-    gap = gap or (missing or fused.slower(settings) if asked == "auto" else "")
+    gap = gap or (missing if asked == "auto" else "")
     if gap:
         return "off", f"kernels are off: {gap}"
     slow = f"kernels are interpreted, which is for tests and very slow: {missing}" if missing else ""

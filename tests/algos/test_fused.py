@@ -23,6 +23,7 @@ LIMITS: dict[Any, float] = {"full": 1e-5, "half": 3e-2}
 GUARDS: dict[str, dict[str, Any]] = {
     "margin": {"snapshot_margin": 0.05},
     "temperatures": {"temperature_per": "preference"},
+    "gain": {"temperature_gain": 2.0},
     "bounds": {"bounded_targets": "on"},
     "lengths": {"max_critic_gradient": 0.5},
     "aim": {"target_entropy": -0.5, "target_entropy_end": -3.0, "anneal_updates": 1002},
@@ -90,6 +91,7 @@ def _states(case: Case) -> qpensieve.State:
     sac, ring = states.sac, states.snapshots
     warm = mosac.Optimizers(*(_warm(state, 10 * i) for i, state in enumerate(vars(sac.optimizers).values())))
     nets = {name: _noisy(getattr(sac, name), 0.03, i) for i, name in enumerate(NETWORKS[:3])}
+    nets["actor"].net.last.bias[:, case.act :] -= 2.8  # less entropy than the target
     large = nets["target"].net.last.bias  # about as large as bounded targets may be with this discount
     large += np.where(np.arange(case.d) % 2, -18, 14).astype(np.float32)
     log_alpha = np.asarray(sac.log_alpha)

@@ -296,6 +296,24 @@ def test_a_temperature_per_preference_is_a_line_in_its_logarithm_and_learns_wher
     np.testing.assert_allclose(slope, [-0.5 * 1.0, 0.5 * 0.5 * 2.0, 0.5 * 0.5 * 2.0], rtol=1e-6)
 
 
+def test_a_temperature_with_gain_answers_at_once_to_what_the_entropy_lacks():
+    """The gradient of the policy is that of a temperature which is times exp(gain x lack), and the lack has none."""
+    state, batch, lam = sac_state(0), transitions(1), _lam(2)
+    narrow = eqx.tree_at(lambda s: s.actor.net.last.bias, state, state.actor.net.last.bias.at[2:].add(-3.0))
+    ask = lambda alpha, gain=0.0, aim=-2.0: mosac.Query(alpha, batch.s, lam[:1, None], action_noise(4), aim, gain)
+    slope = jax.jit(jax.grad(lambda actor, query: mosac.single_preference_loss(actor, state.critic, query)[0]))
+    _, logp = jax.jit(mosac.sample_actions)(narrow.actor, batch.s, jnp.repeat(lam[:1], BATCH, 0), action_noise(4))
+    lack = (float(jnp.mean(logp)) - 2.0) / 2
+    assert 0.1 < lack < 0.9
+    half = jnp.full((), 0.5)
+    answered = slope(narrow.actor, ask(half, gain=3.0))
+    assert_trees_close(answered, slope(narrow.actor, ask(half * np.exp(3.0 * lack))), 1e-5)
+    most = slope(narrow.actor, ask(half, gain=3.0, aim=9.0))
+    assert_trees_close(most, slope(narrow.actor, ask(half * np.exp(3.0))), 1e-5)
+    enough = slope(narrow.actor, ask(half, gain=3.0, aim=-9.0))
+    assert_trees_equal(enough, slope(narrow.actor, ask(half)))
+
+
 GUARDED = replace(SAC, temperature_per="preference", bounded_targets="on", max_critic_gradient=2.0)
 
 

@@ -297,4 +297,6 @@ def test_a_margin_keeps_the_policy_near_what_the_critic_itself_says():
 
 def test_guards_of_the_policy_value_are_refused_with_another_loss():
     cfg = QPensieveConfig(SAC, policy_loss="official-2023", over_critics="median")
-    assert cfg.conflicts() == ["policy_loss must be paper with snapshot_margin or over_critics, got official-2023"]
+    assert cfg.conflicts() == ["policy_loss must be paper with over_critics, got official-2023"]
+    cfg = replace(cfg, over_critics="max", sac=replace(SAC, temperature_gain=1.0), snapshot_margin=0.1)
+    assert cfg.conflicts() == ["policy_loss must be paper with snapshot_margin and temperature_gain, got official-2023"]

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from qpensieve.algos import mosac, qpensieve
-from qpensieve.learning.guards import Calm, RewardRange, entropy_range, with_loss
+from qpensieve.learning.guards import Calm, RewardRange, entropy_range, raised, with_loss
 from qpensieve.learning.kernels import candidates, networks
 from qpensieve.learning.kernels.calls import Tile, is_interpreted
 from qpensieve.learning.kernels.candidates import Best, Candidates, Margin, Rival, Scored
@@ -42,10 +42,6 @@ COVERED = {
     "acting_share": 0.0,
 }
 """Settings for which there is one value that the kernels cover."""
-FASTER = {"max_critic_gradient": None, "snapshot_margin": None}
-"""Settings for which there is one value with which kernels are known to be faster than the plain step. With all guards
-they are not: 365 against 335 microseconds an update, five seeds on an H200 (`results/h200/robust-update.json`). These
-two are the suspects: one puts climbing behind the critics' step, the other adds a kernel."""
 LOGGED = ("critic_loss", "policy_loss", "temperature", "q", "entropy", "snapshot_share", "other_preference_share")
 
 
@@ -62,6 +58,7 @@ class Tiles:
     forward: Tile
     slopes: Tile
     learn: Tile
+    measure: Tile
     score: Tile
     score_new: Tile
     climb: Tile
@@ -71,18 +68,21 @@ class Tiles:
 
 
 _ROWS = Tile(32, 32, 4, 2)
+_SQUARES = Tile(32, 64, 4, 2)
+"""Of gradients that are measured: 256 rows at a time, as `learn` takes them, do not fit into the registers (137 instead
+of some 20 microseconds)."""
 FEW = Tiles(
-    *(Tile(16, 32, 4, 3), Tile(16, 64, 8, 2), Tile(16, 64, 8, 2), Tile(16, 64, 4, 2), Tile(32, 64, 4, 2)),
+    *(Tile(16, 32, 4, 3), Tile(16, 64, 8, 2), Tile(16, 64, 8, 2), Tile(16, 64, 4, 2), Tile(32, 64, 4, 2), _SQUARES),
     *(Tile(128, 32, 8, 1), Tile(32, 64, 4, 1), Tile(64, 64, 4, 1)),
     split=True,
 )
 SOME = Tiles(
-    *(_ROWS, _ROWS, _ROWS, Tile(32, 64, 4, 2), Tile(32, 256, 4, 1)),
+    *(_ROWS, _ROWS, _ROWS, Tile(32, 64, 4, 2), Tile(32, 256, 4, 1), _SQUARES),
     *(Tile(128, 64, 8, 1), Tile(128, 128, 8, 1), Tile(128, 64, 8, 1)),
     split=True,
 )
 MANY = Tiles(
-    *(_ROWS, _ROWS, _ROWS, Tile(32, 64, 4, 2), Tile(64, 32, 4, 3)),
+    *(_ROWS, _ROWS, _ROWS, Tile(32, 64, 4, 2), Tile(64, 32, 4, 3), _SQUARES),
     *(Tile(64, 256, 8, 1), Tile(64, 256, 8, 1), Tile(128, 64, 8, 1)),
     split_new=False,
     climbs_beside=False,
@@ -103,7 +103,7 @@ def fit(tiles: Tiles, sizes: Sizes) -> Tiles:
     def smaller(name: str, tile: Any) -> Any:
         if isinstance(tile, bool):
             return tile
-        of_rows, of_units = (sizes.width, rows) if name == "learn" else (rows, sizes.width)
+        of_rows, of_units = (sizes.width, rows) if name in ("learn", "measure") else (rows, sizes.width)
         return replace(tile, rows=min(tile.rows, of_rows), chunk=min(tile.chunk, of_units))
 
     return Tiles(**{name: smaller(name, tile) for name, tile in vars(tiles).items()})
@@ -341,15 +341,19 @@ def _step(plan: Plan, past: Past, given: Inputs, at: Int[Array, " 1"], memory: M
     else:
         climbed = _climb_within(plan.margin, climb, of_past, of_critic)
 
+    logp = acted.logp[:, : plan.sizes.batch]
+    mean_logp = jnp.mean(logp, axis=1, keepdims=True)
+    lam = given.lam[at[0]] if log_alpha.shape[1] > 1 else None
+    aim = plan.sac.target_entropy * plan.sizes.act if given.aim is None else given.aim[at[0]]
+    own = log_alpha if lam is None else jnp.sum(lam * log_alpha, axis=1, keepdims=True)
+    gain, weight = plan.sac.temperature_gain, own
+    if gain > 0:
+        log_alpha = weight = own + raised(mean_logp, aim, gain, plan.sizes.act)
     slopes = networks.actor_slopes(now, acted, Climbed(climbed, log_alpha), memory.actor.net, tiles.slopes)
     gradients = Gradients(acted.h1, acted.h2, slopes)
     actor, _ = networks.learn(now, gradients, memory.actor, rates._replace(half=None), tiles.learn)
-    logp = acted.logp[:, : plan.sizes.batch]
-    lam = given.lam[at[0]] if log_alpha.shape[1] > 1 else None
-    aim = plan.sac.target_entropy * plan.sizes.act if given.aim is None else given.aim[at[0]]
-    temperature = _temperature(plan, given.corrections[at[0]], aim + jnp.mean(logp, axis=1, keepdims=True), lam, memory)
-    log_alpha = log_alpha if lam is None else jnp.sum(lam * log_alpha, axis=1, keepdims=True)
-    logged = _logged(log_alpha, (losses, scalars), logp, [best for _, best in climbed])
+    temperature = _temperature(plan, given.corrections[at[0]], aim + mean_logp, lam, memory)
+    logged = _logged((own, weight), (losses, scalars), logp, [best for _, best in climbed])
     sums, loss, calm = memory.sums + logged, logged[:, 0], memory.calm
     calm = calm if calm is None else jax.vmap(with_loss)(calm, loss)
     return Memory(actor, critic, *temperature, sums, jnp.maximum(memory.peak, loss), calm, median)
@@ -359,11 +363,11 @@ def _learn_critics(
     plan: Plan, now: Now, gradients: Gradients, memory: Memory, rates: Rates
 ) -> tuple[Learned, Any, Any]:
     """Critics after Adam's step, their second layers for scoring, and the median of the gradient's length."""
-    most, tile, old = plan.sac.max_critic_gradient, plan.tiles_for(now.given).learn, memory.critic
+    most, tiles, old = plan.sac.max_critic_gradient, plan.tiles_for(now.given), memory.critic
     if most is None or memory.median is None:
-        return *networks.learn(now, gradients, old, rates, tile), None
-    measured = networks.measure(now, gradients, old.net, tile)
-    return networks.learn_measured(now, measured, networks.Lengths(memory.median, most), old, rates, tile)
+        return *networks.learn(now, gradients, old, rates, tiles.learn), None
+    measured, lengths = networks.measure(now, gradients, old.net, tiles.measure), networks.Lengths(memory.median, most)
+    return networks.learn_measured(now, measured, lengths, old, rates, tiles.measure)
 
 
 def _climb(climb: Any, past: Scored | None, current: Scored, climbed: list[Any]) -> list[Any]:
@@ -393,18 +397,25 @@ def _temperature(plan: Plan, corrections: Any, lack: Any, lam: Any, memory: Memo
     return memory.log_alpha - plan.sac.learning_rate * step, mu, nu
 
 
-def _logged(log_alpha: Any, of_critics: Any, logp: Any, best: list[Best]) -> Float[Array, "seed _"]:
-    """What an update logs, in the order of `LOGGED`; `of_critics`: losses and values lam . Q, row by row."""
+def _logged(logs: tuple[Any, Any], of_critics: Any, logp: Any, best: list[Best]) -> Float[Array, "seed _"]:
+    """What an update logs, in the order of `LOGGED`.
+
+    Args:
+        logs: Log temperatures: the learned one, and the one that weighed log-probabilities.
+        of_critics: Losses and values lam . Q, row by row.
+        logp: Log-probabilities of the batch.
+        best: Of snapshots, if there are any, and of the critic.
+    """
     current, past = best[-1], best[0]
     is_snapshot = past.value >= current.value if len(best) > 1 else jnp.zeros_like(current.value, bool)
     value, is_other = (jnp.where(is_snapshot, *both) for both in zip(past, current, strict=True))
     losses, scalars = of_critics
-    alpha = jnp.exp(log_alpha)
+    alpha, weight = map(jnp.exp, logs)
     by_twin = lambda rows: rows.reshape(len(alpha), 2, -1)
     mean = lambda rows: jnp.mean(rows, axis=1)
     columns = [
         jnp.sum(jnp.mean(by_twin(losses), axis=2), axis=1),
-        mean(alpha * logp - value),
+        mean(weight * logp - value),
         alpha[:, 0],
         mean(by_twin(scalars)[:, 0]),
         -mean(logp),
@@ -438,13 +449,6 @@ def unavailable() -> str:
     del triton
     warnings.filterwarnings("ignore", "The Pallas Triton backend is deprecated")
     return ""
-
-
-def slower(settings: Any) -> str:
-    """With which of these settings the kernels are slower than the plain step, in words; empty: with none."""
-    given = flat(settings)
-    slow = [name for name, value in FASTER.items() if given.get(name, value) != value]
-    return f"they are not known to be faster with {slow[0]} {given[slow[0]]} (--kernels on takes them)" if slow else ""
 
 
 def uncovered(settings: Any) -> str:

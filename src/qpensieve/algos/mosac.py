@@ -18,13 +18,13 @@ from jaxtyping import Array, Float, Int, Key
 
 from qpensieve.algos.instruments import by_bin, enough, of_critics, saturation, spread_preferences
 from qpensieve.learning.acting import gaussian_acting
-from qpensieve.learning.guards import RewardRange, bounded, clip_by_median, entropy_range, no_rewards, seen
+from qpensieve.learning.guards import RewardRange, bounded, clip_by_median, entropy_range, no_rewards, raised, seen
 from qpensieve.learning.improvement import Choice, best_value
 from qpensieve.learning.losses import gradient_step, polyak, scalarize, squash, start_optimizer, whole_vector_of_smaller
 from qpensieve.learning.nets import Critic, GaussianActor
 from qpensieve.learning.sampling import sample_preferences
 from qpensieve.preferences import Sampler
-from qpensieve.settings import OPEN_SHARE, STEP_SHARE, RunSettings, above, at_least, from_to
+from qpensieve.settings import NOT_NEGATIVE, OPEN_SHARE, STEP_SHARE, RunSettings, above, at_least, from_to
 from qpensieve.types import ActionValues, Algorithm, EnvSpec, Info, Transition, from_one_lane
 
 WHOLE_RUN = 1_500_000
@@ -60,6 +60,9 @@ class SacConfig:
     """Entropy that it aims at from `anneal_updates` on; until then the target moves on a line. None: it stays."""
     anneal_updates: Annotated[int | None, at_least(1)] = None
     """Updates in which the target of the entropy moves to `target_entropy_end`. None: those of the whole run."""
+    temperature_gain: Annotated[float, NOT_NEGATIVE] = 0.0
+    """How the policy's temperature answers at once to a batch with less entropy than the target: times exp(gain x what
+    is lacking per component of an action), at most times exp(gain). 0: it only learns step by step, as in the paper."""
     bounded_targets: Literal["off", "on"] = "off"
     """Whether targets of the critics are kept within what the rewards seen so far could add up to. Rewards of n-step
     targets are sums, so with them the bounds are wider by the number of steps."""
@@ -124,10 +127,20 @@ class Query(eqx.Module):
     s: Float[Array, "b obs"]
     prefs: Float[Array, "m c d"]
     noise: Float[Array, "*actions b act"]
+    aim: Float[Array, ""] | float = 0.0
+    """Entropy that the policy aims at."""
+    gain: float = eqx.field(static=True, default=0.0)
+    """`temperature_gain`."""
 
     @property
     def lam(self) -> Float[Array, "b d"]:
         return jnp.broadcast_to(self.prefs[0], (self.s.shape[0], self.prefs.shape[2]))
+
+    def weigh(self, logp: Float[Array, " b"]) -> Float[Array, " b"]:
+        """Log-probabilities times the temperature, which may answer to their mean."""
+        if self.gain == 0.0:
+            return self.alpha * logp
+        return self.alpha * jnp.exp(raised(jnp.mean(logp), self.aim, self.gain, self.noise.shape[-1])) * logp
 
 
 LossAndAux = tuple[Float[Array, ""], tuple[Float[Array, " b"], Info]]
@@ -166,17 +179,18 @@ def step(cfg: SacConfig, state: State, batch: Transition, chance: Chance, loss: 
     loss_of_critic = partial(critic_loss, batch=batch, lam=valued, y=y)
     critic, critic_opt, q_loss, q_mean = gradient_step(_critic_optimizer(cfg), loss_of_critic, state.critic, opt.critic)
 
-    query = Query(temperature(state.log_alpha, lam), batch.s, chance.prefs, chance.noise)
+    aim = target_entropy(cfg, opt.temperature) * batch.a.shape[1]
+    alpha = temperature(state.log_alpha, lam)
+    query = Query(alpha, batch.s, chance.prefs, chance.noise, aim, cfg.temperature_gain)
     loss_of_actor = lambda actor: loss(actor, critic, query)
     actor, actor_opt, pi_loss, (logp, info) = gradient_step(adam, loss_of_actor, state.actor, opt.actor)
 
-    aim = target_entropy(cfg, opt.temperature) * batch.a.shape[1]
     loss_of_temperature = lambda log_alpha: temperature_loss(log_alpha, logp, aim, lam)
     log_alpha, alpha_opt, _, _ = gradient_step(adam, loss_of_temperature, state.log_alpha, opt.temperature)
 
     target = polyak(state.target, critic, cfg.tau)
     new = State(actor, critic, target, log_alpha, Optimizers(actor_opt, critic_opt, alpha_opt), rewards)
-    logged = {"critic_loss": q_loss, "policy_loss": pi_loss, "temperature": jnp.mean(query.alpha), "q": q_mean}
+    logged = {"critic_loss": q_loss, "policy_loss": pi_loss, "temperature": jnp.mean(alpha), "q": q_mean}
     return new, info | logged | {"entropy": -jnp.mean(logp)}
 
 
@@ -263,7 +277,7 @@ def single_preference_loss(actor: GaussianActor, critic: Critic, query: Query) -
     a, logp = sample_actions(actor, query.s, query.lam, query.noise)
     alone = jax.tree.map(lambda leaf: leaf[None], critic)
     value, _ = best_value(alone, Choice(jnp.ones(1, bool)), query.prefs[:1], query.s, a)
-    return jnp.mean(query.alpha * logp - value), (logp, {})
+    return jnp.mean(query.weigh(logp) - value), (logp, {})
 
 
 def temperature_loss(

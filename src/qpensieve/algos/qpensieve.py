@@ -51,10 +51,15 @@ class QPensieveConfig:
 
     def conflicts(self) -> list[str]:
         """Guards of the policy's value are for the paper's loss."""
-        is_guarded = self.snapshot_margin is not None or self.over_critics != "max"
-        if not is_guarded or self.policy_loss == "paper":
+        guards = {
+            "snapshot_margin": self.snapshot_margin is not None,
+            "over_critics": self.over_critics != "max",
+            "temperature_gain": self.sac.temperature_gain > 0,
+        }
+        if self.policy_loss == "paper" or not any(guards.values()):
             return []
-        return [f"policy_loss must be paper with snapshot_margin or over_critics, got {self.policy_loss}"]
+        named = " and ".join(name for name, is_on in guards.items() if is_on)
+        return [f"policy_loss must be paper with {named}, got {self.policy_loss}"]
 
 
 class State(eqx.Module):
@@ -115,7 +120,7 @@ def pensieve_loss(
         "snapshot_share": jnp.mean((winner.critic < filled.size - 1).astype(jnp.float32)),
         "other_preference_share": jnp.mean((winner.preference > 0).astype(jnp.float32)),
     }
-    return jnp.mean(query.alpha * logp - value), (logp, info)
+    return jnp.mean(query.weigh(logp) - value), (logp, info)
 
 
 def largest_promise(margin: float, critic: Critic, query: mosac.Query, a: Float[Array, "b act"]) -> Float[Array, " b"]:

@@ -52,7 +52,7 @@ def pensieve_loss(snapshots: Snapshots, actor: GaussianActor, critic: Critic, qu
     a, logp = mosac.sample_actions(actor, query.s, query.lam, query.noise)
     critics, filled = jax.lax.stop_gradient(ring.with_current(snapshots, critic))
     value = batch_value(critics, filled, query.prefs, query.s, a)
-    return jnp.mean(query.alpha * logp - value), (logp, {})
+    return jnp.mean(query.weigh(logp) - value), (logp, {})
 
 
 def make(cfg: qpensieve.QPensieveConfig, spec: EnvSpec) -> Algorithm[Any]:

@@ -85,6 +85,16 @@ def shorten(
     return jnp.where(length > 0, jnp.exp(jnp.minimum(0.0, median + jnp.log(most) - log)), 1.0), median
 
 
+def raised(mean_logp: Float[Array, "*seed"], aim: Any, gain: float, action_size: int) -> Float[Array, "*seed"]:
+    """What is added to the log temperature of a policy whose entropy is below its target.
+
+    `gain` for every unit per component of an action that it lacks, and never more than for one. `aim` is the target for
+    the whole action.
+    """
+    lack = (aim + mean_logp) / action_size
+    return gain * jnp.clip(jax.lax.stop_gradient(lack), 0.0, 1.0)
+
+
 class Calm(eqx.Module):
     """How large the critics' loss is, beside its running median; both as logarithms of the loss."""
 

@@ -42,6 +42,7 @@ ADDED: dict[str, Any] = {
     "target_entropy": -1.0,
     "target_entropy_end": None,
     "anneal_updates": None,
+    "temperature_gain": 0.0,
     "bounded_targets": "off",
     "acting_share": 0.0,
     **{"learning_rate_end": None, "tau": None, "acts_with": "newest", "twin": False, "scale_obs": False},
