@@ -37,6 +37,7 @@ ACTIONS = {"DST2d": 2, "HalfCheetah2d": 6, "Hopper2d": 3, "Hopper3d": 3, "Hopper
 HARD, VALUE, WINDOW = 4.0, 1.3, 50
 BIN_DEPTH = 0.5
 PAPER_UPDATES = 1_500_000
+"""`WHOLE_RUN` of algos/mosac.py, again: this program runs where there is only NumPy."""
 BINS = tuple(f"entropy_bin_{number}" for number in range(1, 6))
 AFTERMATH = 100_000
 """Steps after an onset in which UT, values and temperature are looked at."""
