@@ -43,7 +43,7 @@ def parse(words: str) -> Arm:
     for name, _, value in (cut.partition("=") for cut in cuts):
         if name not in NAMES:
             raise ValueError(f"{words!r}: there is no {name!r} to cut: use {', '.join(NAMES)}")
-        numbers = [int(number) for number in value.split(",")]
+        numbers: list[Any] = [int(number) for number in value.split(",")]
         is_tile = isinstance(getattr(fused.SOME, name), Tile)
         changes[name] = Tile(*numbers[:5], *map(bool, numbers[5:])) if is_tile else bool(numbers[0])
     return Arm(words, preset, int(seeds), changes)

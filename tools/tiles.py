@@ -68,13 +68,17 @@ def compiled(arm: cuts.Arm, algorithm: Any, spec: Any) -> Callable[[], float] | 
 
 
 def traced(folder: Path, timer: Callable[[], float]) -> dict[str, Any]:
-    """Calls and microseconds of each kernel, those that take longest first."""
+    """Calls and microseconds of each kernel, longest first; by line of the trace, as lines may agree."""
     with jax.profiler.trace(str(folder)):
         timer()
-    sums: dict[str, list[float]] = defaultdict(lambda: [0, 0.0])
     data = jax.profiler.ProfileData.from_file(str(next(folder.rglob("*.xplane.pb"))))
     planes = [plane for plane in data.planes if IS_SMALL or plane.name.startswith("/device:GPU")]
-    for event in (event for plane in planes for line in plane.lines for event in line.events):
+    return {line.name: sums_of(line.events) for plane in planes for line in plane.lines}
+
+
+def sums_of(events: Any) -> dict[str, Any]:
+    sums: dict[str, list[float]] = defaultdict(lambda: [0, 0.0])
+    for event in events:
         sums[event.name][0] += 1
         sums[event.name][1] += event.duration_ns / 1e3
     most = sorted(sums.items(), key=lambda item: -item[1][1])[:40]

@@ -77,7 +77,7 @@ def compile_arm(arm: cuts.Arm, domain: str, place: Any) -> None:
     layout = layout_of(spec, algorithm.behaviour)
     learner: Any = make_learner(algorithm, layout, REPLAY_ROWS)
     state = jax.eval_shape(learner.init, jax.ShapeDtypeStruct((arm.seeds,), jnp.int32))
-    rows = jax.ShapeDtypeStruct((arm.seeds, UPDATES, layout.width), jnp.float32)
+    rows: Any = jax.ShapeDtypeStruct((arm.seeds, UPDATES, layout.width), jnp.float32)
     placed = lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=place)
     traced = learner.learn.trace(*jax.tree.map(placed, (state, Block(rows))))
     traced.lower(lowering_platforms=("cuda",)).compile()
