@@ -10,10 +10,12 @@ import pytest
 from qpensieve import config as configs
 from qpensieve import settings
 from qpensieve.algos import envelope
-from qpensieve.algos.mosac import SacConfig
+from qpensieve.algos.mosac import WHOLE_RUN, SacConfig
 from qpensieve.algos.qpensieve import QPensieveConfig
 from qpensieve.config import RunConfig, check, override
 from qpensieve.presets import default_config
+
+BURSTS = Path(__file__).parents[1] / "tools" / "bursts.py"
 
 
 class TestJson:
@@ -150,6 +152,12 @@ class TestCheck:
 
 
 class TestPresets:
+    def test_a_schedule_without_a_length_is_as_long_as_the_papers_run(self):
+        steps = default_config("Ant2d").steps
+        assert (WHOLE_RUN, envelope.EnvelopeConfig().anneal_length) == (steps, steps)
+        (line,) = [one for one in BURSTS.read_text().splitlines() if one.startswith("PAPER_UPDATES = ")]
+        assert int(line.split("=")[1]) == steps  # a program of NumPy alone cannot import it
+
     def test_the_papers(self):
         config = default_config("Ant2d")
         assert (config.seeds, config.steps, config.random_steps, config.block) == (5, 1_500_000, 10_000, 50)

@@ -4,7 +4,7 @@ r"""Bursts in training logs: when, how hard, how long, and how often per million
 
 A burst is what happens when critics run away: the policy follows them, its entropy falls far below the target, the
 critic loss is many times what it was, values grow. For every run (a folder with config.json and metrics.jsonl) and seed
-this counts, from `--after` on:
+this counts, from `--after` to `--until`:
 
 - alarms: entropy more than `--depth` |A| below its target. Alarms closer than `--merge` steps are one event;
 - hard ones: alarms whose loss reached `HARD` times the median of the rows before;
@@ -37,6 +37,7 @@ ACTIONS = {"DST2d": 2, "HalfCheetah2d": 6, "Hopper2d": 3, "Hopper3d": 3, "Hopper
 HARD, VALUE, WINDOW = 4.0, 1.3, 50
 BIN_DEPTH = 0.5
 PAPER_UPDATES = 1_500_000
+"""`WHOLE_RUN` of algos/mosac.py, again: this program runs where there is only NumPy."""
 BINS = tuple(f"entropy_bin_{number}" for number in range(1, 6))
 AFTERMATH = 100_000
 """Steps after an onset in which UT, values and temperature are looked at."""
@@ -45,9 +46,9 @@ AFTERMATH = 100_000
 class Log:
     """The log of a run: what was trained, rows of training and short evaluations, [row, seed] each."""
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, until: float = math.inf):
         lines = (folder / "metrics.jsonl").read_text().splitlines()
-        rows = [json.loads(line) for line in lines if line.endswith("}")]
+        rows = [row for line in lines if line.endswith("}") and (row := json.loads(line)).get("step", 0) <= until]
         self.name, self.config = folder.name, json.loads((folder / "config.json").read_text())
         trained = [row for row in rows if row["event"] == "train"]
         evaluated = [row for row in rows if row["event"] == "evaluation"]
@@ -175,12 +176,12 @@ def time_in_alarm(log: Log, given: argparse.Namespace) -> float | None:
     return round(float(is_on[log.steps > given.after].mean()), 5)
 
 
-def find_ut_losses(log: Log, seed: int) -> list[int]:
+def find_ut_losses(log: Log, seed: int, given: argparse.Namespace) -> list[int]:
     """Steps of evaluations below half of the best so far; none before UT was positive."""
     found, best, is_low = [], 0.0, False
     for step, ut in zip(log.ut_steps.tolist(), log.ut[:, seed].tolist() if len(log.ut) else [], strict=True):
         was_low, is_low = is_low, best > 0 and ut < best / 2
-        if is_low and not was_low:
+        if is_low and not was_low and step > given.after:
             found.append(step)
         best = max(best, ut)
     return found
@@ -218,14 +219,14 @@ def rate(count: int, seed_steps: int) -> dict[str, Any]:
 
 def study(folder: Path, given: argparse.Namespace) -> dict[str, Any]:
     """Everything about one run."""
-    log = Log(folder)
+    log = Log(folder, given.until)
     seeds, seed_steps = range(log.num_seeds), log.seed_steps(given.after)
     alarms = [event for seed in seeds for event in find_alarms(log, seed, given)]
     hard = [event for event in alarms if event["loss ratio"] >= HARD]
     values = {seed: found for seed in seeds if (found := find_value_events(log, seed, given))}
     in_bins = [event for seed in seeds for event in find_bin_events(log, seed, given)]
     starts = joined(in_bins, given.merge)
-    losses = {seed: found for seed in seeds if (found := find_ut_losses(log, seed))}
+    losses = {seed: found for seed in seeds if (found := find_ut_losses(log, seed, given))}
     counted = lambda found: rate(sum(map(len, found.values())), seed_steps)
     return {
         "run": log.name,
@@ -263,6 +264,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", type=Path, nargs="+")
     parser.add_argument("--after", type=int, default=20_000, help="steps left out: random actions, first learning")
+    parser.add_argument("--until", type=float, default=math.inf, help="the last step that counts")
     parser.add_argument("--depth", type=float, default=0.15, help="entropy so far below its target is an alarm, in |A|")
     parser.add_argument("--merge", type=int, default=20_000, help="steps between alarms of two events, at least")
     parser.add_argument("--list", action="store_true", help="every event")

@@ -26,7 +26,7 @@ from qpensieve.bench import methods as bench_methods
 from qpensieve.bench import train as bench_train
 from qpensieve.bench import update as bench_update
 from qpensieve.callbacks import CallbackError
-from qpensieve.config import RunConfig, about_kernels
+from qpensieve.config import RunConfig, about_kernels, completed
 from qpensieve.envs import DISCRETE, DOMAINS, find_domain
 from qpensieve.envs.registry import Domain
 from qpensieve.envs.simulator import EnvError
@@ -226,7 +226,7 @@ def compare(
     curves: bool = False,
     reference: tuple[float, ...] = (),
 ) -> None:
-    """Set runs side by side on the test preferences they share: UT, HV, ED against MO-SAC.
+    """Set runs side by side on the test preferences they share: UT, HV, ED against MO-SAC; and settings that differ.
 
     Args:
         results: Run folders, or files written by `qpensieve export`.
@@ -242,6 +242,8 @@ def compare(
     shared = comparison.measured_from(shared, reference)
     show = console.format_table if sys.stdout.isatty() else console.format_markdown
     print(show(comparison.table(shared)))
+    if apart := comparison.settings(shared, completed):
+        print(f"\nSettings in which they differ:\n\n{show(apart)}")
     if out is not None:
         print(comparison.draw(shared, out))
 

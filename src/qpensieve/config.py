@@ -48,8 +48,8 @@ class RunConfig:
     first_seed: int = 0
     """Number of the first seed; the others follow."""
     steps: Annotated[int, at_least(1), WHOLE_BLOCKS] = 1_500_000
-    """Environment steps of each seed. After the random steps, off-policy methods take one gradient step for each
-    (`updates_per_step`)."""
+    """Environment steps of each seed. After the random steps, off-policy methods take one gradient step for each, or as
+    many as `updates_per_step` says."""
     random_steps: Annotated[int, at_least(1, "learning needs data"), WHOLE_BLOCKS, NEEDS_REPLAY] = 10_000
     """Off-policy methods: steps with uniformly random actions before learning starts."""
     random_noise: Annotated[Colour, NEEDS_REPLAY] = "white"
@@ -64,11 +64,13 @@ class RunConfig:
     """Off-policy methods: steps that are collected at a time, followed by their updates; acting lags by at most two
     blocks."""
     updates_per_step: Annotated[int, at_least(1), NEEDS_REPLAY] = 1
-    """Off-policy methods that sample the replay uniformly (not cnder, envelope): gradient steps for each environment
-    step, the replay ratio. 1 is the paper's."""
+    """Off-policy methods but cnder and envelope: gradient steps (updates) for each environment step after the random
+    ones, the replay ratio. 1 is the paper's. 2 takes up to twice as long, and what is counted in updates, such as the
+    time between two snapshots, passes in half the steps."""
     target_steps: Annotated[int, at_least(1), NEEDS_REPLAY] = 1
-    """The same methods: environment steps whose rewards a target of the critics adds up before it takes their own
-    value. More than 1 is not corrected for older policies, and leaves the entropy of the steps between out."""
+    """Off-policy methods but cnder and envelope: environment steps whose rewards a target of the critics adds up before
+    it takes their own value. More than 1 is not corrected for older policies, and leaves the entropy of the steps
+    between out."""
     replay_capacity: Annotated[int, at_least(1), NEEDS_REPLAY] = 1_000_000
     """Off-policy methods: transitions kept per seed."""
     eval_period: Annotated[int, at_least(1), WHOLE_BLOCKS] = 50_000

@@ -1,14 +1,19 @@
 """The commands `qpensieve paper` and `qpensieve sweep`, from the words to the files."""
 
+import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from qpensieve import config as configs
 from qpensieve.cli import main
+from qpensieve.config import override
 from qpensieve.experiments import attempt, commands
 from qpensieve.experiments.executors.local import Local
 from qpensieve.experiments.executors.protocol import Ended, Needs
+from qpensieve.experiments.tasks import Store
 
 SWEEP = """
 [run]
@@ -73,6 +78,45 @@ class TestShownAtOnce:
         run("paper", "status", "envelope", "--out", str(tmp_path))
         assert "0 of 4 done" in capsys.readouterr().out
 
+    def test_a_folder_of_other_settings_is_not_done_and_never_run_into(
+        self, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    ):
+        words = ("growth", "--scale", "smoke", "--only", "Hopper2d", "--out", str(tmp_path))
+        planned = commands.Choice(("growth",), "smoke", only=("Hopper2d",), out=tmp_path).plan()
+        store = Store(tmp_path)
+        for task in planned.tasks:
+            other = override(task.config, {"learning_rate": 0.5}) if task is planned.tasks[0] else task.config
+            store.prepare(replace(task, config=other))
+            (store.folder(task) / "run").mkdir()
+            configs.save(other, store.folder(task) / "run" / "config.json")
+        name, num = planned.tasks[0].name, len(planned.tasks)
+        before = {path: path.read_bytes() for path in tmp_path.rglob("*.json")}
+        said = f"{name} holds a run with other settings (agent.sac.learning_rate was 0.5, is 0.0003): "
+        run("paper", "status", *words)
+        text = capsys.readouterr().out
+        assert text.startswith(f"{num - 1} of {num} done  1 with other settings\n")
+        assert said in text
+        run("paper", "plan", *words)
+        text = capsys.readouterr().out
+        assert f"{num} runs in {tmp_path}, {num - 1} of them done. What is left" in text
+        assert said in text
+        with pytest.raises(SystemExit):
+            run("paper", "run", *words)
+        assert "is of a task with other settings: agent.sac.learning_rate was 0.5" in capsys.readouterr().err
+        assert {path: path.read_bytes() for path in tmp_path.rglob("*.json")} == before
+
+    def test_a_table_in_another_page_says_what_was_left_out(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+        out, page = tmp_path / "runs", tmp_path / "page.md"
+        page.write_text("<!-- qpensieve paper report envelope -->\n<!-- end of envelope -->\n")
+        task = commands.Choice(("envelope",), only=("DST2d",), out=out).plan().tasks[0]
+        other = replace(task, config=override(task.config, {"discount": 0.5}))
+        Store(out).prepare(other)
+        (out / task.name / "run").mkdir()
+        run("paper", "report", "envelope", "--only", "DST2d", "--out", str(out), "--into", str(page))
+        why = f"{task.name} is left out: it has other settings (agent.discount was 0.5, is 0.97)."
+        assert page.read_text().endswith(f"\nDST2d Envelope DQN: {why}\n\n<!-- end of envelope -->\n")
+        assert "Without a run yet: Q-Pensieve.\n" in page.read_text()
+
     @pytest.mark.parametrize(
         ("words", "message"),
         [
@@ -91,6 +135,28 @@ class TestShownAtOnce:
             run("paper", *words)
         assert ended.value.code == 1
         assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("given", [None, "--xla_of_the_user=1"])
+def test_quick_compiling_of_tiny_runs_ends_with_them(
+    given: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    """Left behind, it would give later runs of this process, and what they start, other bits."""
+    seen: list[str] = []
+
+    def fail(*_: object) -> None:
+        seen.append(os.environ["XLA_FLAGS"])
+        raise ValueError("no room")
+
+    monkeypatch.delenv("XLA_FLAGS", raising=False)
+    if given:
+        monkeypatch.setenv("XLA_FLAGS", given)
+    monkeypatch.setattr(commands, "drive", fail)
+    with pytest.raises(SystemExit):
+        run("paper", "run", "growth", "--scale", "smoke", "--out", str(tmp_path))
+    assert "no room" in capsys.readouterr().err
+    assert seen[0].removeprefix(f"{given} ").startswith("--xla_backend_optimization_level=0")
+    assert os.environ.get("XLA_FLAGS") == given
 
 
 @pytest.mark.filterwarnings("ignore:.*an episode of an evaluation did not end")  # runs of this scale cut them short

@@ -1,11 +1,12 @@
 """A small table as part of another page."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from qpensieve.experiments.inserts import insert
+from qpensieve.experiments.inserts import insert, small_table
 from qpensieve.experiments.paper import ARTEFACTS
 from qpensieve.report.sheets import Cell, Metric, Sheet
 
@@ -36,6 +37,18 @@ def test_what_stands_between_the_marks_is_replaced(tmp_path: Path):
     assert "Without a run yet: Lake, none." in text
     insert(page, ARTEFACTS["table1"], SHEET)
     assert page.read_text() == text
+
+
+def test_what_was_left_out_is_not_without_a_run():
+    why = "Lake-ours-s0-4 is left out: it has other settings (hidden was 8, is 256)."
+    text = small_table(SHEET, {("Lake", "ours"): [why]})
+    assert "Without a run yet: Lake theirs, none.\n" in text
+    assert text.endswith(f"\nLake ours: {why}")
+    text = small_table(SHEET, {("Lake", "none"): [why], ("Pond", "theirs"): ["Further seeds are left out."]})
+    assert "Without a run yet: Lake ours, Lake theirs, Pond none.\n" in text
+    assert text.endswith(f"\nLake none: {why}\nPond theirs: Further seeds are left out.")
+    whole = replace(SHEET, rows=["Lake"], columns=["ours"], cells={})
+    assert "Without a run yet" not in small_table(whole, {("Lake", "ours"): [why]})
 
 
 @pytest.mark.parametrize("cut", ["<!-- qpensieve paper report table1 -->", "<!-- end of table1 -->"])

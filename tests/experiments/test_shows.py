@@ -135,11 +135,15 @@ class TestFolders:
         content["config"] |= {"kernels": "off", "eval_period": 77}  # and what changes nothing of what is learned
         written.write_text(json.dumps(content))
         assert (shelf.left_out, shelf.paths(wanted)) == ([], [run])
+        assert shelf.progress(task) == shelf.store.progress(task)
+        assert shelf.progress(task).state == "done"
         content["config"]["agent"]["num_preferences"] = 3
         written.write_text(json.dumps(content))
         assert shelf.paths(wanted) == []
         [said] = shelf.left_out
         assert said.startswith(f"{task.name} is left out")
+        assert shelf.progress(task).state == "other settings"  # status and plan agree with the report
+        assert "num_preferences was 3" in shelf.progress(task).message
         assert "num_preferences" in said
         assert said in write_paper_report(shelf, tmp_path / "report", "Title").with_name("report.md").read_text()
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from qpensieve import config as configs
 from qpensieve.config import RunConfig, override
 from qpensieve.experiments import fence, pulse, then
 from qpensieve.experiments.pulse import Heart, Pulse
@@ -46,6 +47,18 @@ class TestPrepare:
         store.prepare(Task("a", tiny()))
         with pytest.raises(ValueError, match=r"a is of a task with other settings: agent\.sac\.hidden was .*, is 8"):
             store.prepare(Task("a", tiny(hidden=8)))
+
+    def test_refuses_a_run_of_other_settings_that_somebody_put_there(self, store: Store):
+        run = store.root / "a" / "run"
+        run.mkdir(parents=True)
+        configs.save(configs.resolve(tiny(hidden=8)), run / "config.json")
+        before = (run / "config.json").read_bytes()
+        with pytest.raises(ValueError, match=r"a is of a task with other settings: agent\.sac\.hidden was 8, is 256"):
+            store.prepare(Task("a", tiny()))
+        assert (run / "config.json").read_bytes() == before
+        assert not (store.root / "a" / "task.json").exists()
+        store.prepare(Task("a", tiny(hidden=8)))
+        assert store.is_done(Task("a", tiny(hidden=8)))
 
     def test_takes_a_folder_of_an_earlier_version_that_lacks_settings(self, store: Store):
         task = Task("a", tiny())

@@ -64,6 +64,70 @@ def test_kernels_are_marked_where_runs_differ_in_them(files: list[Path], tmp_pat
     assert not any("kernels" in row for row in rows(files[0], folder))
 
 
+class TestSettings:
+    """Runs that differ in a setting never look the same."""
+
+    def rows(self, *paths: Path) -> list[dict[str, str]]:
+        return compare.settings([compare.read(path) for path in paths], configs.completed)
+
+    def test_every_setting_in_which_runs_differ_is_shown(self, tmp_path: Path):
+        plain = make_run(tmp_path / "plain")
+        other = make_run(
+            tmp_path / "other", acting_share=0.5, temperature_gain=2.0, log_period=500, reference=(1.0, 2.0)
+        )
+        assert self.rows(plain, other) == [
+            {"setting": "log_period", "plain": "1000", "other": "500"},
+            {"setting": "reference", "plain": "none", "other": "1.0, 2.0"},
+            {"setting": "temperature_gain", "plain": "0", "other": "2"},
+            {"setting": "acting_share", "plain": "0", "other": "0.5"},
+        ]
+        assert self.rows(plain, plain) == []
+
+    def test_a_setting_that_came_later_has_its_default_in_older_files(self, tmp_path: Path):
+        run = make_run(tmp_path / "run")
+        written = json.loads((run / CONFIG).read_text())
+        del written["agent"]["temperature_gain"], written["random_noise"]
+        old = export(tmp_path / "old.json", "mosac", [DEAR, DEAR], config=written)
+        assert self.rows(run, old) == []
+        assert [row["setting"] for row in self.rows(make_run(tmp_path / "new", temperature_gain=1.0), old)] == [
+            "temperature_gain"
+        ]
+
+    def test_a_configuration_that_is_not_understood_is_shown_as_it_stands(self, tmp_path: Path):
+        config = {"domain": "DST2d", "algo": "mosac", "tau": 1}
+        one = export(tmp_path / "one.json", "mosac", [DEAR], config=config | {"tau": 1.0, "of_tomorrow": 2})
+        two = export(tmp_path / "two.json", "mosac", [DEAR], config=config)
+        other = export(tmp_path / "other.json", "sac", [DEAR], config={"domain": "DST2d", "algo": "sac"})
+        assert self.rows(one, two, other)[1:] == [{"setting": "of_tomorrow", "one": "2", "two": "-", "sac": "-"}]
+
+    def test_what_another_method_does_not_have_is_no_difference(self, tmp_path: Path):
+        mosac = make_run(tmp_path / "mosac", tau=0.1)
+        many = make_run(tmp_path / "many", algo="qpensieve")
+        few = make_run(tmp_path / "few", algo="qpensieve", num_snapshots=1)
+        assert self.rows(mosac, many) == [{"setting": "tau", "mosac": "0.1", "qpensieve": "0.005"}]
+        assert self.rows(mosac, many, few) == [
+            {"setting": "algo", "mosac": "mosac", "many": "qpensieve", "few": "qpensieve"},
+            {"setting": "tau", "mosac": "0.1", "many": "0.005", "few": "0.005"},
+            {"setting": "num_snapshots", "mosac": "-", "many": "4", "few": "1"},
+        ]
+
+    def test_folders_of_one_name_are_told_apart_by_those_around_them(self, tmp_path: Path):
+        (tmp_path / "a").mkdir()
+        (tmp_path / "b").mkdir()
+        paths = [make_run(tmp_path / "a" / "run"), make_run(tmp_path / "b" / "run"), make_run(tmp_path / "other")]
+        results = [compare.read(path) for path in paths]
+        assert compare.labels(results) == ["a/run", "b/run", "other"]
+        assert compare.labels([results[0], results[0]])  # the same one twice
+
+    def test_the_command_prints_them_below_the_scores(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+        runs = [make_run(tmp_path / "a"), make_run(tmp_path / "b", acting_share=0.5)]
+        cli.main(["compare", *map(str, runs)])
+        assert "\nSettings in which they differ:\n\n| setting | a | b |\n" in (text := capsys.readouterr().out)
+        assert text.endswith("| acting_share | 0 | 0.5 |\n")
+        cli.main(["compare", str(runs[0]), str(runs[0])])
+        assert "Settings" not in capsys.readouterr().out
+
+
 def test_the_command_prints_it_and_draws(files: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     cli.main(["compare", *map(str, files), "--out", str(tmp_path / "picture.png")])
     out = capsys.readouterr().out
@@ -136,7 +200,7 @@ def test_ed_across_domains_is_refused(tmp_path: Path, capsys: pytest.CaptureFixt
         compare.on_common_preferences([compare.read(ours), compare.read(theirs)])
 
 
-def make_run(folder: Path, domain: str = "DST2d", full: bool = True) -> Path:
+def make_run(folder: Path, domain: str = "DST2d", full: bool = True, algo: str = "mosac", **settings: Any) -> Path:
     """A folder with one full evaluation of two seeds."""
     table = evaluations.empty(2, test_table(2)[::5], np.zeros((0, 2)), test_table(2), np.array([0.0, -50.0]))
     rng = np.random.default_rng(0)
@@ -144,6 +208,7 @@ def make_run(folder: Path, domain: str = "DST2d", full: bool = True) -> Path:
         table = evaluations.append_full(table, 1000, rng.normal(size=(2, 100, 3, 2)))
     folder.mkdir()
     evaluations.save(folder / EVALUATIONS, table)
-    configs.save(configs.resolve(default_config(domain, "mosac")), folder / CONFIG)
+    config = configs.override(default_config(domain, algo), settings)
+    configs.save(configs.resolve(config), folder / CONFIG)
     (folder / PROVENANCE).write_text(json.dumps({"lanes_per_seed": 1}))
     return folder

@@ -23,6 +23,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Float32, Int, Key
 
+from qpensieve.algos.mosac import WHOLE_RUN
 from qpensieve.learning.acting import Greedy, greedy_acting, num_parameters
 from qpensieve.learning.losses import gradient_step, polyak, scalarize, start_optimizer, whole_vector_of_smaller
 from qpensieve.learning.nets import QHead
@@ -124,7 +125,7 @@ class EnvelopeConfig:
     @property
     def anneal_length(self) -> int:
         """`anneal_steps`, or a whole run of the Q-Pensieve paper."""
-        return 1_500_000 if self.anneal_steps is None else self.anneal_steps
+        return WHOLE_RUN if self.anneal_steps is None else self.anneal_steps
 
 
 OLDER: dict[str, Any] = {

@@ -36,7 +36,7 @@ class QPensieveConfig:
     num_snapshots: Annotated[int, NOT_NEGATIVE] = 4
     """Number of past critics kept; the current critic is always a candidate too. 0 is the paper's "Vanilla"."""
     push_period: Annotated[int, at_least(1), WHOLE_BLOCKS] = 1000
-    """Updates between two snapshots; a multiple of the block length."""
+    """Updates between two snapshots; a multiple of the updates of a block (block x updates_per_step)."""
     push_after: Annotated[int, NOT_NEGATIVE] = 20_000
     """Snapshots are taken only after this many updates."""
     policy_loss: Literal["paper", "official-2023"] = "paper"

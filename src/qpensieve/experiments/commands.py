@@ -3,6 +3,8 @@
 import os
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -13,13 +15,14 @@ import tyro
 from qpensieve import machine, pages
 from qpensieve.console import PAGE, format_count, format_duration, format_table
 from qpensieve.experiments import costs, paper
+from qpensieve.experiments.artefacts import Artefact
 from qpensieve.experiments.drive import TRIES, drive
 from qpensieve.experiments.executors.local import RUNS_PER_GPU, Local
 from qpensieve.experiments.executors.protocol import Executor
 from qpensieve.experiments.executors.slurm import Job, Slurm
 from qpensieve.experiments.inserts import insert
 from qpensieve.experiments.plans import Plan, Size, find_artefacts, make_plan
-from qpensieve.experiments.progress import Table, format_counts, format_rows
+from qpensieve.experiments.progress import Rows, Table, format_counts, format_rows
 from qpensieve.experiments.scales import ScaleName
 from qpensieve.experiments.shelf import Shelf, read_exported
 from qpensieve.experiments.shows import score_sheet, show
@@ -87,9 +90,9 @@ def plan(choice: Choice = Choice()) -> None:  # noqa: B008 (frozen)
 
 def show_plan(planned: Plan, folder: Path) -> None:
     """Print the runs of a plan and their cost."""
-    store, rows = Store(folder), []
-    for task in planned.tasks:
-        done = store.progress(task)
+    shelf, rows = Shelf(planned, Store(folder)), []
+    found = [(task, shelf.progress(task)) for task in planned.tasks]
+    for task, done in found:
         state = done.state if done.state != "waiting" or not done.step else f"waiting, at {format_count(done.step)}"
         config = task.config
         rows.append(
@@ -103,8 +106,16 @@ def show_plan(planned: Plan, folder: Path) -> None:
         )
     if rows:
         print(format_table(rows))
-    left = [task for task in planned.tasks if store.progress(task).state != "done"]
+    left = [task for task, done in found if done.state != "done"]
     print(f"\n{len(planned.tasks)} runs in {folder}, {len(planned.tasks) - len(left)} of them done. {_cost_line(left)}")
+    print("".join(f"\n{line}\n" for line in _about_others(found)), end="")
+
+
+def _about_others(rows: Rows) -> list[str]:
+    """One sentence for each folder that has the name of a task and holds another run."""
+    others = [(task.name, found.message) for task, found in rows if found.state == "other settings"]
+    then = "reports leave it out, and nothing is run in it; move it away, or use another folder for the runs (--out)"
+    return [f"{name} holds a run with other settings ({why}): {then}." for name, why in others]
 
 
 @dataclass(frozen=True)
@@ -182,18 +193,29 @@ def run(
         results: Exported runs for the report (`qpensieve export`): folders or files.
     """
     planned, folder = choice.plan(), choice.folder
-    if choice.scale == "smoke":
-        _compile_quickly()
-    _make_runs(planned, folder, where)
+    with _compiling_quickly() if choice.scale == "smoke" else nullcontext():
+        _make_runs(planned, folder, where)
     print(write_paper_report(Shelf(planned, Store(folder), read_exported(results)), folder / REPORT, TITLE))
 
 
-def _compile_quickly() -> None:
-    """Workers of tiny runs spend their time on compiling: code that runs only briefly need not be optimised."""
-    flags = [os.environ.get("XLA_FLAGS", ""), "--xla_backend_optimization_level=0"]
+@contextmanager
+def _compiling_quickly() -> Iterator[None]:
+    """Workers of tiny runs spend their time on compiling: code that runs only briefly need not be optimised.
+
+    Only they: it changes bits, so what this process runs or starts later must not inherit it.
+    """
+    before = os.environ.get("XLA_FLAGS")
+    flags = [before or "", "--xla_backend_optimization_level=0"]
     if jax.__version_info__[:2] == (0, 10):  # other versions may not know it, and end at once
         flags.append("--xla_cpu_use_fusion_emitters=false")
     os.environ["XLA_FLAGS"] = " ".join(filter(None, flags))
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["XLA_FLAGS"]
+        else:
+            os.environ["XLA_FLAGS"] = before
 
 
 def sweep(
@@ -247,11 +269,11 @@ def status(choice: Choice = Choice(), watch: bool = False) -> None:  # noqa: B00
         choice: Which part, and how large.
         watch: Keep the table up to date until Ctrl-C.
     """
-    planned, store = choice.plan(), Store(choice.folder)
-    look = lambda: [(task, store.progress(task)) for task in planned.tasks]
+    shelf = Shelf(choice.plan(), Store(choice.folder))
+    look = lambda: [(task, shelf.progress(task)) for task in shelf.plan.tasks]
     if not watch:
         rows = look()
-        print("\n".join([format_counts(rows), *format_rows(rows, PAGE, len(rows) + 1)]))
+        print("\n".join([format_counts(rows), *format_rows(rows, PAGE, len(rows) + 1), *_about_others(rows)]))
         return
     table = Table(sys.stdout)
     while True:
@@ -279,8 +301,14 @@ def report(
     if into is not None:
         for artefact in shelf.plan.artefacts:
             if artefact.show == "scores" and artefact.cells:
-                insert(into, artefact, score_sheet(artefact, shelf, folder))
+                _insert(into, artefact, shelf, folder)
         print(into)
+
+
+def _insert(page: Path, artefact: Artefact, shelf: Shelf, report: Path) -> None:
+    sheet = score_sheet(artefact, shelf, report)
+    reasons = {place: shelf.left_out_of(run, sheet.cell(*place).seeds) for place, run in artefact.cells.items()}
+    insert(page, artefact, sheet, {place: why for place, why in reasons.items() if why})
 
 
 def write_paper_report(shelf: Shelf, folder: Path, title: str) -> Path:

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from qpensieve.config import RunConfig, spec_of
 from qpensieve.envs import find_domain
 from qpensieve.preferences import test_table
-from qpensieve.settings import flat
 
 POPULATIONS = ("pgmorl", "pfa")
 UNKNOWN_STEP_US = 250.0
@@ -22,8 +21,6 @@ UNKNOWN_LENGTH = 1000
 """Steps of an episode where the environment names no limit."""
 NUM_AGENTS = {"sac": 19, "hybrid-sac": 2}
 """Agents of a seed, where there are several and the configuration names no preferences."""
-GUARDED = 1.31
-"""An update of the preset `robust`, without kernels, against one of the paper's (results/h200/robust-update.json)."""
 
 
 @dataclass(frozen=True)
@@ -105,10 +102,7 @@ def run_seconds(config: RunConfig, machine: Machine = H200) -> float:
         agents = seeds * _agents(config)
         fixed, each = machine.update_us[config.algo]
         lanes = math.ceil(agents / (machine.cores - 1))
-        update = (fixed + each * agents) * (
-            GUARDED if flat(config.agent).get("max_critic_gradient") is not None else 1.0
-        )
-        per_step = max(update * config.updates_per_step, lanes * step * 1.6)
+        per_step = max((fixed + each * agents) * config.updates_per_step, lanes * step * 1.6)
     return machine.start + (config.steps * per_step + _evaluation_us(config, machine)) / 1e6
 
 

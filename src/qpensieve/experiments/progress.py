@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from qpensieve.console import Output, align, clock, fit, format_count, format_duration, width_of
 from qpensieve.experiments.tasks import Progress, State, Task
 
-ORDER: tuple[State, ...] = ("running", "failed", "waiting", "done")
+ORDER: tuple[State, ...] = ("running", "failed", "other settings", "waiting", "done")
 """What is shown where there is no room for all."""
 Rows = Sequence[tuple[Task, Progress]]
 
@@ -64,6 +64,7 @@ def format_counts(rows: Rows, width: int = sys.maxsize) -> str:
     parts = [(0, f"{counts['done']} of {len(rows)} done")]
     parts += [(rank, f"{counts[state]} {state}") for rank, state in ((2, "running"), (3, "waiting")) if counts[state]]
     parts += [(1, f"{counts['failed']} failed")] if counts["failed"] else []
+    parts += [(1, f"{counts['other settings']} with other settings")] if counts["other settings"] else []
     parts += [(1, f"about {format_duration(left)} left")] if left else []
     return fit(parts, width)
 
@@ -81,7 +82,7 @@ def _cells(task: Task, progress: Progress) -> list[str]:
     steps = f"{format_count(progress.step)}/{format_count(progress.goal)}"
     rate = f"{progress.rate:,.0f} steps/s" if progress.rate else ""
     left = clock(progress.seconds_left) if progress.seconds_left is not None and progress.state == "running" else ""
-    note = progress.message if progress.state == "failed" else _where(progress)
+    note = progress.message if progress.state in ("failed", "other settings") else _where(progress)
     return [task.name, progress.state, steps, rate, left, note.split("\n")[0]]
 
 
@@ -91,8 +92,8 @@ def _where(progress: Progress) -> str:
 
 
 def _describe(task: Task, progress: Progress) -> str:
-    if progress.state == "failed":
-        return f"{task.name}: failed: {progress.message}"
+    if progress.state in ("failed", "other settings"):
+        return f"{task.name}: {progress.state}: {progress.message}"
     if progress.state == "done":
         return f"{task.name}: done"
     where = _where(progress)

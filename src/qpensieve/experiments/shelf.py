@@ -1,20 +1,15 @@
 """Where the runs of a plan lie: its own folders, and files that `qpensieve export` wrote elsewhere."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from qpensieve.config import RunConfig, from_dict, resolve, to_dict
+from qpensieve.config import RunConfig, from_dict
+from qpensieve.experiments.alike import comparable
 from qpensieve.experiments.artefacts import Wanted
 from qpensieve.experiments.plans import Plan
-from qpensieve.experiments.tasks import Store, Task
-from qpensieve.records import checkpoint
+from qpensieve.experiments.tasks import Progress, Store, Task
 from qpensieve.records.reading import FileError, read_object
-
-FREE = {"seeds": 1, "first_seed": 0, "num_threads": None, "kernels": "off", "checkpoint_seconds": 0.0}
-"""Settings in which runs of one cell may differ -> what they are set to before comparing."""
-FREE_PERIODS = ("eval_period", "full_eval_period", "log_period", "parameters_period", "keep_replay", "eval_stride")
-"""Settings that change when something is written, not what is learned."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,29 +46,35 @@ class Shelf:
     @property
     def left_out(self) -> list[str]:
         """One sentence for each folder that has the name of a run of the plan, but holds one with other settings."""
-        begun = [task for task in self.plan.tasks if self.store.run_folder(task) is not None]
-        others = [(task.name, found) for task in begun if (found := self._differences(task))]
-        return [f"{name} is left out: it has other settings ({'; '.join(found)})." for name, found in others]
+        return [sentence for task in self.plan.tasks for sentence in self._why_left_out(task)]
 
-    def _differences(self, task: Task) -> list[str]:
-        """In which settings the folder of a task is that of another run; its length may differ."""
-        before = self.store.prepared(task)
-        if before is None:
-            return []
-        ours, theirs = _comparable(replace(task.config, steps=before.steps)), _comparable(before)
-        return [] if ours == theirs else checkpoint.differences(to_dict(theirs), to_dict(ours), ignore=())
+    def left_out_of(self, wanted: Wanted, seeds: Collection[int]) -> list[str]:
+        """The same for the folders of one run, but for those whose seeds are all among `seeds`, so found elsewhere."""
+        tasks = [task for task in self._tasks_of(wanted) if not set(task.config.seed_list) <= set(seeds)]
+        return [sentence for task in tasks for sentence in self._why_left_out(task)]
+
+    def _why_left_out(self, task: Task) -> list[str]:
+        found = self.store.differences(task) if self.store.run_folder(task) is not None else []
+        return [f"{task.name} is left out: it has other settings ({'; '.join(found)})."] if found else []
+
+    def _tasks_of(self, wanted: Wanted) -> list[Task]:
+        return [task for task in self.plan.tasks if task.name in self.plan.folders.get(wanted, ())]
+
+    def progress(self, task: Task) -> Progress:
+        """How far a task is; a folder that the report leaves out is not its run, whatever it holds."""
+        found, others = self.store.progress(task), self.store.differences(task)
+        return replace(found, state="other settings", message="; ".join(others)) if others else found
 
     def paths(self, wanted: Wanted) -> list[Path]:
         """Run folders of a run, published or not, and exported files; all of the same settings.
 
         A seed counts once: a folder that is done goes before an exported file, and that before a folder that is not.
         """
-        tasks = [task for task in self.plan.tasks if task.name in self.plan.folders.get(wanted, ())]
-        tasks = [task for task in tasks if not self._differences(task)]
+        tasks = [task for task in self._tasks_of(wanted) if not self.store.differences(task)]
         found = [(task, path) for task in tasks if (path := self.store.run_folder(task)) is not None]
         done = [(set(task.config.seed_list), path) for task, path in found if self.store.is_done(task)]
         others = [(set(task.config.seed_list), path) for task, path in found if not self.store.is_done(task)]
-        config = _comparable(self.plan.size.config_of(wanted))
+        config = comparable(self.plan.size.config_of(wanted))
         same = [one for one in self.exported if one.key == config]
         files = [(set(one.config.seed_list), one.path) for one in same]
         kept: list[Path] = []
@@ -98,7 +99,7 @@ def read_exported(folders: Sequence[Path]) -> tuple[Exported, ...]:
         for path in sorted(folder.glob("*.json")) if folder.is_dir() else [folder]:
             config = _config(path)
             if config is not None:
-                found.append(Exported(path, config, _comparable(config)))
+                found.append(Exported(path, config, comparable(config)))
     return tuple(found)
 
 
@@ -114,11 +115,3 @@ def _config(path: Path) -> RunConfig | None:
         return from_dict(content["config"])
     except (ValueError, TypeError, KeyError):  # of a version that had other settings
         return None
-
-
-def _comparable(config: RunConfig) -> RunConfig:
-    """The configuration without what runs of one cell may differ in."""
-    plain = RunConfig(config.domain)
-    same = {name: getattr(plain, name) for name in FREE_PERIODS}
-    resolved = resolve(replace(config, kernels="off"))
-    return replace(resolved, **same, **FREE, domain=config.domain_id)

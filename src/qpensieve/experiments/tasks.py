@@ -10,7 +10,7 @@ from typing import Any, Literal
 from qpensieve import config as configs
 from qpensieve.config import RunConfig
 from qpensieve.envs import code_of
-from qpensieve.experiments import fence, pulse
+from qpensieve.experiments import alike, fence, pulse
 from qpensieve.experiments.then import check_names, missing
 from qpensieve.records import checkpoint, trust
 from qpensieve.records.atomic import write_json, write_text
@@ -23,7 +23,8 @@ MAY_DIFFER = ("checkpoint_seconds", "num_threads", "steps")
 """Settings that may change between two invocations; `steps` may only grow."""
 TAIL = 15
 """Lines of a log that are shown of a task that failed."""
-State = Literal["waiting", "running", "done", "failed"]
+State = Literal["waiting", "running", "done", "failed", "other settings"]
+"""`other settings`: the folder is of another run, so it counts for nothing."""
 
 
 @dataclass(frozen=True)
@@ -83,16 +84,26 @@ class Store:
             content["then"] = [*task.then, *(name for name in then if name not in task.then)]
             if before == json.loads(json.dumps(content)):
                 return
+        else:
+            _refuse(folder, self.differences(task))
         folder.mkdir(parents=True, exist_ok=True)
         text = json.dumps(content, indent=2) + "\n"
         write_text(folder / TASK, text)
         if code_of(task.config.domain) is not None:
             trust.record(folder, text.encode())
 
-    def prepared(self, task: Task) -> RunConfig | None:
-        """The settings that the folder of a task was prepared with; None where it was not, or they cannot be read."""
+    def differences(self, task: Task) -> list[str]:
+        """In which settings the folder of a task is of another run, in words; none where it tells no settings."""
+        before = self._prepared(task)
+        return [] if before is None else alike.differences(before, task.config)
+
+    def _prepared(self, task: Task) -> RunConfig | None:
+        """The settings of a folder: those it was prepared with, else those of the run that somebody put there."""
+        path, run = self.folder(task) / TASK, self.run_folder(task)
         try:
-            return configs.from_dict(dict(read_object(self.folder(task) / TASK)["config"]))
+            if path.exists() or run is None:
+                return configs.from_dict(dict(read_object(path)["config"]))
+            return configs.from_dict(read_object(run / CONFIG))
         except (FileError, OSError, KeyError, TypeError, ValueError):
             return None
 
@@ -208,6 +219,10 @@ def _check_same(folder: Path, before: dict[str, Any], now: dict[str, Any]) -> No
     found = checkpoint.differences(before, now, ignore=MAY_DIFFER)
     if now["steps"] < before["steps"]:
         found.append(f"steps was {before['steps']}, is {now['steps']}, and may only grow")
+    _refuse(folder, found)
+
+
+def _refuse(folder: Path, found: Sequence[str]) -> None:
     if found:
         raise ValueError(f"{folder} is of a task with other settings: {'; '.join(found)}. Use another folder or name")
 

@@ -1,7 +1,7 @@
 """Methods side by side, from run folders or exported files: a table on common preferences, and a picture."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,8 @@ from qpensieve.report.run_data import read_run
 from qpensieve.report.tables import format_point, lanes_per_seed, summarize_search
 
 KIND = "an exported run"
+SHOWN_ELSEWHERE = ("domain", "kernels")
+"""Settings that are not among those in which results differ: they share the domain, and kernels have their column."""
 REFERENCE = "mosac"
 """The method that ED is measured against."""
 
@@ -41,6 +43,8 @@ class Result:
         search: Populations: iterations of every task, generations after the warm-up, and environment steps that
             measured policies, in addition to the training steps.
         kernels: Fused kernels that it was trained with: off, on or full.
+        config: Its settings, as they were written.
+        path: Where it was read from, without the ending.
     """
 
     name: str
@@ -53,6 +57,8 @@ class Result:
     samples: int
     search: tuple[int, int, int] | None = None
     kernels: str = "off"
+    config: Mapping[str, Any] = field(default_factory=dict)
+    path: Path = Path()
 
 
 def read(path: Path, step: int | None = None) -> Result:
@@ -80,6 +86,8 @@ def _from_folder(path: Path, step: int | None) -> Result:
         chosen * lanes_per_seed(path),
         _search_at(search, chosen, steps[-1]),
         str(run.config.get("kernels", "off")),
+        run.config,
+        path.resolve(),
     )
 
 
@@ -113,6 +121,8 @@ def _take_apart(path: Path, content: dict[str, Any], row: dict[str, Any]) -> Res
         row["step"] * int(content["provenance"].get("lanes_per_seed", 1)),
         _search_at(content.get("search"), row["step"], content["full_protocol"][-1]["step"]),
         str(config.get("kernels", "off")),
+        config,
+        path.resolve().with_suffix(""),
     )
 
 
@@ -220,10 +230,62 @@ def _compared(summary: RunSummary) -> dict[str, str]:
     return {heading: "-" if values is None else _spread(values) for heading, values in chosen.items()}
 
 
+def settings(
+    results: Sequence[Result], complete: Callable[[dict[str, Any]], dict[str, Any]] = dict
+) -> list[dict[str, str]]:
+    """One row per setting in which results differ, one column per result; none where they do not differ.
+
+    What no run of a method has is not its setting, and no difference.
+
+    Args:
+        results: Runs of one domain.
+        complete: Fills in the settings that a configuration of an earlier version lacks.
+    """
+    names, flat = labels(results), [_flatten(complete(dict(result.config))) for result in results]
+    known = {*SHOWN_ELSEWHERE, *(["algo"] if names == [result.algo for result in results] else [])}
+    rows = []
+    for setting in dict.fromkeys(name for one in flat for name in one if name not in known):
+        texts = [one.get(setting, "-") for one in flat]
+        has = {result.algo for result, one in zip(results, flat, strict=True) if setting in one}
+        if len({text for result, text in zip(results, texts, strict=True) if result.algo in has}) > 1:
+            rows.append({"setting": setting, **dict(zip(names, texts, strict=True))})
+    return rows
+
+
+def _flatten(config: Mapping[str, Any]) -> dict[str, str]:
+    """Name -> value in words; the parts of a configuration share no name."""
+    flat: dict[str, str] = {}
+    for name, value in config.items():
+        if isinstance(value, Mapping):
+            flat |= _flatten(value)
+        elif isinstance(value, list | tuple):
+            flat[name] = ", ".join(map(str, value)) or "none"
+        else:
+            is_whole = isinstance(value, float) and value.is_integer()  # 1 and 1.0 are the same setting
+            flat[name] = "none" if value is None else str(int(value) if is_whole else value)
+    return flat
+
+
 def labels(results: Sequence[Result]) -> list[str]:
-    """The name of each result: its algorithm, or its file if several results have that algorithm."""
-    algos = [result.algo for result in results]
-    return [result.algo if algos.count(result.algo) == 1 else result.name for result in results]
+    """The name of each result: its algorithm, or its file if several results have that algorithm.
+
+    Files of one name are told apart by the folders around them.
+    """
+    algos, names = [result.algo for result in results], [result.name for result in results]
+    return [
+        result.algo
+        if algos.count(result.algo) == 1
+        else (result.name if names.count(result.name) == 1 else _long_name(result, results))
+        for result in results
+    ]
+
+
+def _long_name(result: Result, results: Sequence[Result]) -> str:
+    """As much of the end of its path as no other one has."""
+    others = [other.path.parts for other in results if other.path != result.path]
+    parts = result.path.parts
+    needed = [num for num in range(1, len(parts)) if all(other[-num:] != parts[-num:] for other in others)]
+    return "/".join(parts[-min(needed, default=1) :])
 
 
 def _dominance(result: Result, against: Result | None) -> str:
