@@ -49,15 +49,23 @@ def parse(words: str) -> Arm:
     return Arm(words, preset, int(seeds), changes)
 
 
+def plain(arm: Arm, spec: EnvSpec, settings: dict[str, Any]) -> Algorithm[Any]:
+    """Q-Pensieve with other settings, without kernels."""
+    return make_algorithm("qpensieve", _agent(arm, spec, settings), spec, "off")
+
+
+def _agent(arm: Arm, spec: EnvSpec, settings: dict[str, Any]) -> Any:
+    return override(default_config(spec.id, preset=arm.preset), settings).agent
+
+
 def make(arm: Arm, spec: EnvSpec, settings: dict[str, Any]) -> Algorithm[Any]:
-    """Q-Pensieve on kernels cut so, with other settings.
+    """The same on kernels that are cut so.
 
     An object of its own for every call: what `make_algorithm` makes of equal settings is one object, and its learner
     one compiled program, whatever its tiles.
     """
-    agent: Any = override(default_config(spec.id, preset=arm.preset), settings).agent
-    plain = make_algorithm("qpensieve", agent, spec, "off")
-    assert isinstance(plain.learning, UniformLearning)
-    plan = replace(fused.plan_qpensieve(agent, spec, "half"), tiles=arm.tiles())
+    algorithm = plain(arm, spec, settings)
+    assert isinstance(algorithm.learning, UniformLearning)
+    plan = replace(fused.plan_qpensieve(_agent(arm, spec, settings), spec, "half"), tiles=arm.tiles())
     block: Any = lambda states, batches, chance: fused.learn_qpensieve(plan, states, batches[0], chance)
-    return replace(plain, learning=replace(plain.learning, block=block))
+    return replace(algorithm, learning=replace(algorithm.learning, block=block))

@@ -1,8 +1,10 @@
-"""tiles.py FOLDER [ARM...] [--domain NAME] [--trace]: how long updates take with kernels cut in other ways.
+"""tiles.py FOLDER [ARM...] [--domain NAME] [--trace | --check]: how long updates take with kernels cut in other ways.
 
 Compiles all arms at once (words as in `cuts.py`, in quotes; without any: `FIRST`), writes FOLDER/ready, waits for
 FOLDER/go, measures the arms in turns and writes FOLDER/times.json. With --trace each arm runs once under the profiler,
-without CUDA graphs, and FOLDER/kernels.json has calls and microseconds of every kernel. SMALL=1 tries it on a CPU.
+without CUDA graphs, and FOLDER/kernels.json has calls and microseconds of every kernel. With --check nothing waits, and
+FOLDER/errors.json has how far one update of each arm ends from the plain one's, over the way of that (half precision
+is allowed 0.03 in tests). SMALL=1 tries it on a CPU.
 """
 
 import argparse
@@ -85,6 +87,15 @@ def sums_of(events: Any) -> dict[str, Any]:
     return {name: {"calls": num, "us of a call": round(total / num, 2)} for name, (num, total) in most}
 
 
+def checked(arm: cuts.Arm, spec: Any) -> float:
+    """Gradients of `robust` are shortened in every update, as in `bench update`."""
+    settings = (SMALL_SETTINGS if IS_SMALL else {}) | ({"max_critic_gradient": 0.5} if arm.preset == "robust" else {})
+    make = cuts.make(arm, spec, settings), cuts.plain(arm, spec, settings)
+    error = update.movement_between(*make, spec, arm.seeds)
+    print(f"{error:.2g}", arm.words, flush=True)
+    return error
+
+
 def measured(timers: dict[str, Callable[[], float]]) -> list[dict[str, Any]]:
     for timer in timers.values():
         timer()
@@ -98,28 +109,41 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("arms", nargs="*")
     parser.add_argument("--domain", default="HalfCheetah2d")
-    parser.add_argument("--trace", action="store_true")
+    instead = parser.add_mutually_exclusive_group()
+    instead.add_argument("--trace", action="store_true")
+    instead.add_argument("--check", action="store_true")
     given = parser.parse_args()
     spec, words = get_domain(given.domain).spec, given.arms or (FIRST[4:14:9] if IS_SMALL else FIRST)
     arms = [cuts.parse(one) for one in words]
     if not IS_SMALL and fused.unavailable():
         sys.exit(f"no kernels here: {fused.unavailable()}")
+    threads = 1 if IS_SMALL else len(arms)
+    if given.check:
+        with ThreadPoolExecutor(threads) as pool:
+            errors = list(pool.map(partial(checked, spec=spec), arms))
+        (given.folder / "errors.json").write_text(json.dumps(dict(zip(words, errors, strict=True)), indent=1))
+        return
     algorithms = [cuts.make(arm, spec, SMALL_SETTINGS if IS_SMALL else {}) for arm in arms]
     assert len(set(algorithms)) == len(arms)  # equal ones would share one compiled program
-    with ThreadPoolExecutor(1 if IS_SMALL else len(arms)) as pool:
-        timers = dict(zip(words, pool.map(partial(compiled, spec=spec), arms, algorithms), strict=True))
-    ready = {words: timer for words, timer in timers.items() if timer is not None}
-    (given.folder / "ready").touch()
-    while not (given.folder / "go").exists():
-        time.sleep(0.02)
-    if given.trace:
-        sums = {words: traced(given.folder / f"trace-{i}", timer) for i, (words, timer) in enumerate(ready.items())}
-        (given.folder / "kernels.json").write_text(json.dumps(sums, indent=1))
-    else:
-        rows = measured(ready)
-        print(*map(json.dumps, rows), sep="\n", flush=True)
-        (given.folder / "times.json").write_text(json.dumps(rows))
+    with ThreadPoolExecutor(threads) as pool:
+        timers = list(pool.map(partial(compiled, spec=spec), arms, algorithms))
+    ready = {one: timer for one, timer in zip(words, timers, strict=True) if timer is not None}
+    when_told(given.folder, ready, given.trace)
     os._exit(0)
+
+
+def when_told(folder: Path, timers: dict[str, Callable[[], float]], is_traced: bool) -> None:
+    """Say that all is compiled, wait, and measure or trace."""
+    (folder / "ready").touch()
+    while not (folder / "go").exists():
+        time.sleep(0.02)
+    if is_traced:
+        sums = {words: traced(folder / f"trace-{i}", timer) for i, (words, timer) in enumerate(timers.items())}
+        (folder / "kernels.json").write_text(json.dumps(sums, indent=1))
+        return
+    rows = measured(timers)
+    print(*map(json.dumps, rows), sep="\n", flush=True)
+    (folder / "times.json").write_text(json.dumps(rows))
 
 
 if __name__ == "__main__":
