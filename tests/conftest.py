@@ -18,6 +18,7 @@ from qpensieve.records.trust import DATA_VARIABLE
 from qpensieve.report import drawing
 from tests.train.kill_run import CACHE
 
+os.fsync = lambda descriptor: None  # no test can see what a power failure leaves, and waiting for disks takes a while
 os.environ.update(CACHE)  # what the tests start keeps its programs where the tests do, not in the user's own folder
 if hasattr(mlir, "make_ir_context"):  # a fifth of the time to compile something small is registering the same dialects
     mlir.make_ir_context = cache(mlir.make_ir_context)  # pyright: ignore[reportPrivateImportUsage]

@@ -12,6 +12,7 @@ import pytest
 from qpensieve import cli
 from qpensieve.methods import METHODS
 from qpensieve.records import evaluations
+from qpensieve.report import pictures
 from tests.callbacks import loggers
 from tests.train.kill_run import NEVER, TINY, assert_same_run, final_arrays, rows, words
 
@@ -32,7 +33,9 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("runs")
     mosac = {name: value for name, value in RUN.items() if not name.startswith(("push", "num_snap"))}
     cli.main(["train", "DST2d", *words(RUN), "--out", str(out), "--name", "ours", "--quiet"])
-    cli.main(["train", "DST2d", "--algo", "mosac", *words(mosac), "--out", str(out), "--name", "mosac", "--quiet"])
+    with pytest.MonkeyPatch.context() as patch:  # the pictures of one are enough
+        patch.setattr(pictures, "draw_pictures", lambda folder: [])
+        cli.main(["train", "DST2d", "--algo", "mosac", *words(mosac), "--out", str(out), "--name", "mosac", "--quiet"])
     return out
 
 
@@ -40,11 +43,13 @@ class TestTrain:
     def test_leaves_a_whole_run_behind(self, trained: Path):
         names = {path.name for path in (trained / "ours").iterdir()}
         assert {"config.json", "environment.json", "metrics.jsonl", "evaluations.npz", "summary.json"} <= names
-        assert {"checkpoints", "replay", "parameters", "front.png", "curves.png"} <= names
+        assert {"checkpoints", "replay", "parameters", "front.png", "curves.png", "training.png"} <= names
+        assert all(path.read_bytes().startswith(b"\x89PNG") for path in (trained / "ours").glob("*.png"))
         config = json.loads((trained / "ours" / "config.json").read_text())
         assert config["agent"]["sac"]["hidden"] == RUN["hidden"]
         assert config["domain"] == "DST2d"
 
+    @pytest.mark.usefixtures("unrendered")
     def test_ends_with_a_table_beside_the_ceilings_and_the_paths(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ):
@@ -230,15 +235,20 @@ class TestEvaluate:
 
 
 class TestPlot:
-    def test_draws_one_run_or_compares_several(self, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-        cli.main(["plot", str(trained / "ours")])
-        assert capsys.readouterr().out.split() == [
-            str(trained / "ours" / name) for name in ("front.png", "curves.png", "training.png")
-        ]
+    @pytest.mark.usefixtures("unrendered")
+    def test_draws_one_run(self, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+        folder = shutil.copytree(trained / "ours", tmp_path / "ours", ignore=shutil.ignore_patterns("*.png"))
+        cli.main(["plot", str(folder)])
+        drawn = [folder / name for name in ("front.png", "curves.png", "training.png")]
+        assert capsys.readouterr().out.split() == list(map(str, drawn))
+        assert all(path.exists() for path in drawn)
+
+    def test_compares_several(self, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
         cli.main(["plot", str(trained / "ours"), str(trained / "mosac"), "--out", str(tmp_path / "both.png")])
         assert capsys.readouterr().out.split() == [str(tmp_path / "both.png")]
         assert (tmp_path / "both.png").stat().st_size > 1000
 
+    @pytest.mark.usefixtures("unrendered")
     def test_out_is_obeyed_for_one_run_a_picture_of_the_front_or_a_folder_for_all(
         self, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ):
@@ -247,8 +257,10 @@ class TestPlot:
         names = ("front.png", "curves.png", "training.png")
         drawn = [tmp_path / "x.png", *(tmp_path / "all" / name for name in names)]
         assert capsys.readouterr().out.split() == list(map(str, drawn))
-        assert all(path.stat().st_size > 1000 for path in drawn)
+        assert drawn[0].read_text() == drawn[1].read_text()
+        assert all(path.exists() for path in drawn)
 
+    @pytest.mark.usefixtures("unrendered")
     def test_exported_files_are_drawn_too_alone_and_beside_folders(
         self, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ):
@@ -258,6 +270,7 @@ class TestPlot:
         cli.main(["plot", str(file), str(trained / "mosac"), "--out", str(tmp_path / "both")])
         named = ["ours.json", "ours-front.png", "ours-curves.png", "both/compare.png"]
         assert capsys.readouterr().out.split() == [str(tmp_path / name) for name in named]
+        assert all((tmp_path / name).exists() for name in named)
         (tmp_path / "other.json").write_text("{}")
         assert "as a file that 'qpensieve export' wrote: 'config' is missing" in fail(
             capsys, "plot", str(tmp_path / "other.json")

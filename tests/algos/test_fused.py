@@ -26,6 +26,7 @@ GUARDS: dict[str, dict[str, Any]] = {
     "gain": {"temperature_gain": 2.0},
     "bounds": {"bounded_targets": "on"},
     "lengths": {"max_critic_gradient": 0.5},
+    "decay": {"weight_decay": 3.0},
     "aim": {"target_entropy": -0.5, "target_entropy_end": -3.0, "anneal_updates": 1002},
     "calm": {"max_push_loss": 2.0},
 }

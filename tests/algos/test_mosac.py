@@ -296,6 +296,22 @@ def test_a_temperature_per_preference_is_a_line_in_its_logarithm_and_learns_wher
     np.testing.assert_allclose(slope, [-0.5 * 1.0, 0.5 * 0.5 * 2.0, 0.5 * 0.5 * 2.0], rtol=1e-6)
 
 
+@pytest.mark.parametrize("name", ["actor", "critic"])
+def test_weights_shrink_by_their_share_of_the_learning_rate_and_nothing_else_does(name: str):
+    cfg, start = replace(SAC, weight_decay=2.0), sac_state(0)
+    with_decay = replace(start, optimizers=mosac.init(cfg, SPEC, jax.random.key(0)).optimizers)
+    step = lambda cfg, state: jax.jit(partial(mosac.update, cfg))(state, transitions(1), jax.random.key(3))[0]
+    plain, decayed = step(SAC, start), step(cfg, with_decay)
+    nets = [getattr(state, name).net for state in (start, plain, decayed)]
+    for old, other, new in zip(*((net.first, net.second, net.last) for net in nets), strict=True):
+        shrink = SAC.learning_rate * 2.0 * np.asarray(old.weight)
+        as_expected = np.abs(new.weight - (np.asarray(other.weight) - shrink)) < 1e-6
+        # The policy climbs critics that have shrunk, so a few of its gradients have another sign.
+        assert np.mean(as_expected) > (0.9 if name == "actor" else 0.9999)
+        assert np.mean(np.abs(new.bias - other.bias) < 1e-6) > 0.9
+    np.testing.assert_array_equal(decayed.log_alpha, plain.log_alpha)
+
+
 def test_a_temperature_with_gain_answers_at_once_to_what_the_entropy_lacks():
     """The gradient of the policy is that of a temperature which is times exp(gain x lack), and the lack has none."""
     state, batch, lam = sac_state(0), transitions(1), _lam(2)

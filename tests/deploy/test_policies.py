@@ -20,6 +20,7 @@ from qpensieve.methods import METHODS
 from qpensieve.population.answering import ArchivePredictor, Policies
 from qpensieve.records import evaluations
 from qpensieve.records.scores import summarize
+from qpensieve.report import pictures
 from qpensieve.train.trainer import AgentPredictor
 from tests.train.kill_run import NEVER, TINY, words
 
@@ -190,7 +191,9 @@ RUN = {**TINY, "checkpoint_seconds": NEVER, "steps": 200, "eval_period": 200, "p
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("runs")
-    cli.main(["train", "DST2d", *words(RUN), "--out", str(out), "--name", "ours", "--quiet"])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pictures, "draw_pictures", lambda folder: [])
+        cli.main(["train", "DST2d", *words(RUN), "--out", str(out), "--name", "ours", "--quiet"])
     return out
 
 

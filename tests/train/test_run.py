@@ -126,7 +126,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Pat
 class TestKilled:
     """Real processes, really killed."""
 
-    def test_a_run_killed_twice_ends_as_if_it_never_had_been(self, undisturbed: Any, tmp_path: Path):
+    def test_a_run_killed_twice_and_stopped_once_ends_as_if_it_never_had_been(self, undisturbed: Any, tmp_path: Path):
         folder = tmp_path / "run"
         first = words({**TINY, "checkpoint_seconds": NEVER})
         done = command("train", "DST2d", *first, "--out", tmp_path, "--name", "run", moment="block", step=160)
@@ -141,6 +141,12 @@ class TestKilled:
         assert f"{folder} has no checkpoint yet: starting over from config.json" in done.stderr
         assert list((folder / "checkpoints").glob(".tmp-*"))
         assert 200 <= max(steps_saved(folder)) < 400
+
+        done = command("resume", folder, moment="interrupt", step=500)
+        assert done.returncode == 130
+        assert f"stopped at step 500; continue with: qpensieve resume {folder}" in done.stderr
+        assert "Traceback" not in done.stderr
+        assert max(steps_saved(folder)) == 500
 
         done = command("resume", folder, "--quiet")
         assert done.returncode == 0, done.stderr
@@ -191,18 +197,6 @@ class TestKilled:
         assert command("train", "DST2d", *options, moment="full").returncode == -signal.SIGKILL
         assert command("resume", tmp_path / "run", "--quiet").returncode == 0
         assert_same_run(tmp_path / "run", undisturbed("DST2d"))
-
-    def test_ctrl_c_finishes_the_block_saves_and_says_how_to_go_on(self, undisturbed: Any, tmp_path: Path):
-        folder = tmp_path / "run"
-        options = [*words(TINY), "--out", tmp_path, "--name", "run"]
-        done = command("train", "DST2d", *options, moment="interrupt", step=300)
-        assert done.returncode == 130
-        assert f"stopped at step 300; continue with: qpensieve resume {folder}" in done.stderr
-        assert "Traceback" not in done.stderr
-        assert max(steps_saved(folder)) == 300
-        done = command("resume", folder, "--quiet")
-        assert done.returncode == 0, done.stderr
-        assert_same_run(folder, undisturbed("DST2d"))
 
     @pytest.mark.slow
     @pytest.mark.parametrize("moment", ["interrupt evaluation", "interrupt full"])
@@ -618,7 +612,8 @@ def make_fragile() -> gymnasium.Env:
     return Fragile()
 
 
-FRAGILE = tiny(f"{__name__}:make_fragile", steps=200, eval_period=100, parameters_period=100)
+FEW = {"eval_stride": 50, "full_eval_stride": 50, "full_eval_episodes": 1}
+FRAGILE = tiny(f"{__name__}:make_fragile", steps=200, eval_period=100, parameters_period=100, **FEW)
 
 
 @pytest.fixture(scope="module")
@@ -631,7 +626,7 @@ def mended(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 class Fault(NamedTuple):
     left: int
-    """Steps until it breaks: 2 lanes in training; 2 seeds x 23 preferences x 2 episodes x 7 steps an evaluation."""
+    """Steps until it breaks: 2 lanes in training; 2 seeds x 5 preferences x 2 episodes x 7 steps an evaluation."""
     in_evaluation: bool
     where: str
     saved: int
@@ -642,12 +637,9 @@ class TestFailingEnvironment:
         "fault",
         [
             Fault(2 * 150, False, "failed after step 140: ", saved=140),
-            pytest.param(Fault(0, False, "failed after step 0: ", saved=0), marks=pytest.mark.slow),
-            pytest.param(Fault(5, True, "failed in the evaluation at step 100: ", saved=100), marks=pytest.mark.slow),
-            pytest.param(
-                Fault(2 * 23 * 2 * 7 + 5, True, "failed in the evaluation at step 200: ", saved=200),
-                marks=pytest.mark.slow,  # as the one before, an evaluation later
-            ),
+            Fault(0, False, "failed after step 0: ", saved=0),
+            Fault(5, True, "failed in the evaluation at step 100: ", saved=100),
+            Fault(2 * 5 * 2 * 7 + 5, True, "failed in the evaluation at step 200: ", saved=200),
         ],
     )
     def test_the_run_is_saved_first_and_goes_on_once_it_is_mended(

@@ -333,7 +333,7 @@ def _step(plan: Plan, past: Past, given: Inputs, at: Int[Array, " 1"], memory: M
     target = networks.values(acted.x, old.target, plan.sizes, tiles.values)
     seen = Seen(q, h1, h2, target, acted.logp, log_alpha)
     slopes, losses, scalars = networks.critic_slopes(now, seen, old.net, tiles.slopes)
-    rates = Rates(plan.sac.learning_rate, plan.sac.tau, plan.dtype)
+    rates = Rates(plan.sac.learning_rate, plan.sac.tau, plan.dtype, plan.sac.weight_decay)
     critic, second, median = _learn_critics(plan, now, Gradients(h1, h2, slopes), memory, rates)
 
     current = Candidates(critic.net, second, jnp.ones((len(log_alpha), 1)))

@@ -55,20 +55,28 @@ class SacConfig:
     temperature_per: Literal["run", "preference"] = "run"
     """One temperature for all preferences (the paper's), or one whose logarithm is linear in the preference."""
     target_entropy: Annotated[float, from_to(-4, 0)] = -1.0
-    """Entropy that the policy aims at, per component of an action (-1 in the paper: noise of 0.09; -2: of 0.03)."""
+    """Entropy that the policy aims at, per component of an action. The paper's, -1, is that of actions with a standard
+    deviation of 0.09 on their scale from -1 to 1; -2: of 0.03."""
     target_entropy_end: Annotated[float | None, from_to(-4, 0)] = None
-    """Entropy that it aims at from `anneal_updates` on; until then the target moves on a line. None: it stays."""
+    """Entropy that the policy aims at in the end, per component of an action: the target moves there from
+    `target_entropy` on a line, over `anneal_updates`, and stays. None: it does not move."""
     anneal_updates: Annotated[int | None, at_least(1)] = None
-    """Updates in which the target of the entropy moves to `target_entropy_end`. None: those of the whole run."""
+    """Updates over which the target of the entropy moves from `target_entropy` to `target_entropy_end`, which must be
+    given. None: those of the whole run."""
     temperature_gain: Annotated[float, NOT_NEGATIVE] = 0.0
-    """How the policy's temperature answers at once to a batch with less entropy than the target: times exp(gain x what
-    is lacking per component of an action), at most times exp(gain). 0: it only learns step by step, as in the paper."""
+    """How strongly the policy's temperature is raised at once for a batch whose entropy is below the target: times
+    exp(gain x what is lacking per component of an action), at most times exp(gain). 0: it only learns, step by step, as
+    in the paper. Needs the paper's policy loss."""
     bounded_targets: Literal["off", "on"] = "off"
     """Whether targets of the critics are kept within what the rewards seen so far could add up to. Rewards of n-step
     targets are sums, so with them the bounds are wider by the number of steps."""
+    weight_decay: Annotated[float, NOT_NEGATIVE] = 0.0
+    """How strongly weights of policy and critics shrink: at every update by this times the learning rate, as in AdamW.
+    0: not at all, as in the paper."""
     acting_share: Annotated[float, from_to(0, 1)] = 0.0
-    """Share of each batch that the critics learn under the preference of the episode it was collected in, not under the
-    one drawn for the update. Steps of the random phase count under their episode's too, though none acted then."""
+    """Share of each batch, 0 to 1, that the critics learn under the preference that its episode was played with; the
+    rest they learn under the one drawn for the update. 0: nothing, as in the paper. Steps of the random phase count
+    under their episode's preference, though it did not choose their actions."""
 
     def conflicts(self) -> list[str]:
         """The length of a line needs its end; a share of the batch that is no sample of it would do nothing."""
@@ -156,8 +164,11 @@ def init(cfg: SacConfig, spec: EnvSpec, key: Key[Array, ""]) -> State:
     actor = GaussianActor(*sizes, key=key_actor)
     critic = jax.vmap(lambda k: Critic(*sizes, key=k))(jax.random.split(key_critic))
     log_alpha = jnp.zeros(() if cfg.temperature_per == "run" else spec.num_objectives)
-    start = partial(start_optimizer, _adam(cfg))
-    optimizers = Optimizers(start(actor), start_optimizer(_critic_optimizer(cfg), critic), start(log_alpha))
+    optimizers = Optimizers(
+        start_optimizer(_optimizer(cfg), actor),
+        start_optimizer(_optimizer(cfg, cfg.max_critic_gradient), critic),
+        start_optimizer(_adam(cfg), log_alpha),
+    )
     target = jax.tree.map(jnp.copy, critic)  # its own buffers: the loop donates every leaf
     rewards = no_rewards(spec.num_objectives) if cfg.bounded_targets == "on" else None
     return State(actor, critic, target, log_alpha, optimizers, rewards)
@@ -170,23 +181,23 @@ def update(cfg: SacConfig, state: State, batch: Transition, key: Key[Array, ""])
 
 def step(cfg: SacConfig, state: State, batch: Transition, chance: Chance, loss: PolicyLoss) -> tuple[State, Info]:
     """One gradient step: critics (10), policy (11) with the updated critics (deviation D13), temperature, target."""
-    adam, opt = _adam(cfg), state.optimizers
+    opt, of_critic = state.optimizers, _optimizer(cfg, cfg.max_critic_gradient)
     lam = jnp.broadcast_to(chance.prefs[0], batch.r.shape)
 
     rewards = None if state.rewards is None else seen(state.rewards, batch.r)
     valued = valued_preferences(cfg, batch, lam)
     y = soft_target(cfg, replace(state, rewards=rewards), batch, valued, chance.next_noise)
     loss_of_critic = partial(critic_loss, batch=batch, lam=valued, y=y)
-    critic, critic_opt, q_loss, q_mean = gradient_step(_critic_optimizer(cfg), loss_of_critic, state.critic, opt.critic)
+    critic, critic_opt, q_loss, q_mean = gradient_step(of_critic, loss_of_critic, state.critic, opt.critic)
 
     aim = target_entropy(cfg, opt.temperature) * batch.a.shape[1]
     alpha = temperature(state.log_alpha, lam)
     query = Query(alpha, batch.s, chance.prefs, chance.noise, aim, cfg.temperature_gain)
     loss_of_actor = lambda actor: loss(actor, critic, query)
-    actor, actor_opt, pi_loss, (logp, info) = gradient_step(adam, loss_of_actor, state.actor, opt.actor)
+    actor, actor_opt, pi_loss, (logp, info) = gradient_step(_optimizer(cfg), loss_of_actor, state.actor, opt.actor)
 
     loss_of_temperature = lambda log_alpha: temperature_loss(log_alpha, logp, aim, lam)
-    log_alpha, alpha_opt, _, _ = gradient_step(adam, loss_of_temperature, state.log_alpha, opt.temperature)
+    log_alpha, alpha_opt, _, _ = gradient_step(_adam(cfg), loss_of_temperature, state.log_alpha, opt.temperature)
 
     target = polyak(state.target, critic, cfg.tau)
     new = State(actor, critic, target, log_alpha, Optimizers(actor_opt, critic_opt, alpha_opt), rewards)
@@ -369,6 +380,13 @@ def _adam(cfg: SacConfig) -> optax.GradientTransformation:
     return optax.adam(cfg.learning_rate)
 
 
-def _critic_optimizer(cfg: SacConfig) -> optax.GradientTransformation:
-    longest = cfg.max_critic_gradient
-    return _adam(cfg) if longest is None else optax.chain(clip_by_median(longest), _adam(cfg))
+def _optimizer(cfg: SacConfig, longest: float | None = None) -> optax.GradientTransformation:
+    """Of a network, whose gradients are at most `longest` times their median."""
+    rate, decay = cfg.learning_rate, cfg.weight_decay
+    adam = _adam(cfg) if decay == 0.0 else optax.adamw(rate, weight_decay=decay, mask=_weights)
+    return adam if longest is None else optax.chain(clip_by_median(longest), adam)
+
+
+def _weights(params: Any) -> Any:
+    """Which leaves are weights, not biases."""
+    return jax.tree_util.tree_map_with_path(lambda path, _: path[-1].name == "weight", params)

@@ -50,7 +50,7 @@ def gradient_step(
 ) -> tuple[Tree, Any, Float[Array, ""], Any]:
     """One optimiser step down `loss`; returns the model, the optimiser's state, the loss and its auxiliary result."""
     (value, aux), gradient = jax.value_and_grad(loss, has_aux=True)(model)
-    updates, state = optimizer.update(gradient, state)
     parameters: Any = model
+    updates, state = optimizer.update(gradient, state, parameters)
     moved: Any = optax.apply_updates(parameters, updates)
     return moved, state, value, aux

@@ -19,6 +19,8 @@ from qpensieve.learning.nets import LOG_STD_RANGE
 
 ADAM = (0.9, 0.999, 1e-8)
 """Adam's decays and epsilon, optax's defaults."""
+WEIGHTS = (0, 2, 4)
+"""Which leaves of a packed network are weights; the others are biases."""
 
 
 class Bounds(NamedTuple):
@@ -378,11 +380,12 @@ class Learned(NamedTuple):
 
 
 class Rates(NamedTuple):
-    """Adam's step size, how far a target moves, and a type in which the second layer is wanted too."""
+    """Adam's step size, how far a target moves, a type in which the second layer is wanted too; how weights shrink."""
 
     learning_rate: float
     tau: float
     half: Any = None
+    decay: float = 0.0
 
 
 class Gradients(NamedTuple):
@@ -422,7 +425,9 @@ def _learn(  # noqa: PLR0913 (what Pallas calls with blocks only)
     k, net, i, j = at[0], pl.program_id(0), pl.program_id(2), pl.program_id(1)
     mine, theirs = pl.ds(j * tile.rows, tile.rows), pl.ds(i * tile.rows, tile.rows)
     scales = (corrections[k, 0], corrections[k, 1])
-    part = lambda number, where: _Part(before[number:num:6], after[number:num:6], where, scales, rates)
+    part = lambda number, where: _Part(
+        before[number:num:6], after[number:num:6], where, scales, rates, number in WEIGHTS
+    )
     gradients = _Products(x, Gradients(h1, h2, Slopes(z1, z2, out)), (k, net), sizes, tile, share)
 
     second, old = part(2, (theirs, mine)), part(2, (theirs, mine)).read()  # before the product: they come meanwhile
@@ -586,7 +591,7 @@ def _learn_measured(at: Ref, *refs: Ref, rates: Rates, tile: Tile, most: float, 
     shorter, median = shorten(length, old_median[0], most)
 
     def step(number: int, where: Any) -> Any:
-        part = _Part(before[number:num:6], after[number:num:6], where, scales, rates)
+        part = _Part(before[number:num:6], after[number:num:6], where, scales, rates, number in WEIGHTS)
         return part.step(shorter * gradients[number][where], part.read())
 
     second_out[theirs, mine] = step(2, (theirs, mine)).astype(second_out.dtype)
@@ -613,6 +618,7 @@ class _Part(NamedTuple):
     where: Any
     scales: Any
     rates: Rates
+    is_weight: bool
 
     def read(self) -> list[Any]:
         return [ref[self.where] for ref in self.before]
@@ -623,7 +629,8 @@ class _Part(NamedTuple):
         mu = decay * old[1] + (1.0 - decay) * gradient
         nu = decay2 * old[2] + (1.0 - decay2) * gradient * gradient
         step = (mu / self.scales[0]) / (jnp.sqrt(nu / self.scales[1]) + epsilon)
-        new = [old[0] - self.rates.learning_rate * step, mu, nu]
+        rate, decay = self.rates.learning_rate, self.rates.decay if self.is_weight else 0.0
+        new = [old[0] - rate * step if decay == 0.0 else old[0] - rate * (step + decay * old[0]), mu, nu]
         if len(old) == 4:
             new.append(old[3] + self.rates.tau * (new[0] - old[3]))
         for ref, value in zip(self.after, new, strict=True):
