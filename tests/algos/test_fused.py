@@ -179,16 +179,45 @@ def test_every_network_moves_as_in_the_plain_update(case: Case, precision: Any):
     _, block = _fused(case, precision)
     new, infos = jax.jit(block)(before, batch, chance)
     sac, their_sac, old = (getattr(state, "sac", state) for state in (new, expected, before))
-    for name in NETWORKS:
-        moved = _distance(getattr(their_sac, name), getattr(old, name))
-        assert moved > 0
-        assert _distance(getattr(sac, name), getattr(their_sac, name)) <= LIMITS[precision] * moved, name
+    _assert_moved_alike(old, sac, their_sac, LIMITS[precision])
     for name, optimizer in vars(their_sac.optimizers).items():
         assert_trees_equal(_adam(getattr(sac.optimizers, name)).count, _adam(optimizer).count)
         assert_trees_close(getattr(sac.optimizers, name), optimizer, LIMITS[precision])
     np.testing.assert_array_equal(infos.pop("critic_loss_max"), infos["critic_loss"])  # of one update
     assert infos.keys() == their_infos.keys()
     assert_trees_close(infos, their_infos, 1e-4 if precision == "full" else 3e-2)
+
+
+def _assert_moved_alike(before: Any, new: Any, expected: Any, limit: float) -> None:
+    for name in NETWORKS:
+        moved = _distance(getattr(expected, name), getattr(before, name))
+        assert moved > 0
+        assert _distance(getattr(new, name), getattr(expected, name)) <= limit * moved, name
+
+
+PARTS = Tile(32, 32, part=16)
+"""A cut of scoring with two chunks of the first layer and four parts of the second, for networks of 64 units."""
+
+
+@pytest.mark.parametrize(
+    ("precision", "cut"),
+    [
+        ("full", {"score": PARTS, "split": True, "score_new": PARTS, "split_new": False}),
+        pytest.param(
+            *("half", {"score": replace(PARTS, streams=True), "split": False, "climb": Tile(32, 16, streams=True)}),
+            marks=pytest.mark.slow,
+        ),
+    ],
+    ids=["full", "half"],
+)
+def test_candidates_cut_by_parts_are_scored_as_in_the_plain_update(precision: Any, cut: dict[str, Any]):
+    case = Case(filled=(1, 2))
+    before, batch, chance, expected, their_infos = _solved(case)
+    plan = fused.plan_qpensieve(case.config, case.spec, precision)
+    plan = replace(plan, tiles=replace(fused.choose_tiles(2, precision), **cut))
+    new, infos = jax.jit(partial(fused.learn_qpensieve, plan))(before, batch, chance)
+    _assert_moved_alike(before.sac, new.sac, expected.sac, LIMITS[precision])
+    assert_trees_close({name: infos[name] for name in their_infos}, their_infos, 1e-4 if precision == "full" else 3e-2)
 
 
 @pytest.mark.slow
@@ -283,6 +312,8 @@ def test_tiles_shrink_to_batch_and_networks():
                 rows, units = (64, 192) if name == "learn" else (192, 64)
                 assert rows % tile.rows == 0
                 assert units % tile.chunk == 0
+    cut = fused.fit(replace(fused.SOME, score=Tile(64, 256, part=256)), sizes)
+    assert cut.score.part == 64
 
 
 @pytest.mark.parametrize(

@@ -104,7 +104,9 @@ def fit(tiles: Tiles, sizes: Sizes) -> Tiles:
         if isinstance(tile, bool):
             return tile
         of_rows, of_units = (sizes.width, rows) if name in ("learn", "measure") else (rows, sizes.width)
-        return replace(tile, rows=min(tile.rows, of_rows), chunk=min(tile.chunk, of_units))
+        return replace(
+            tile, rows=min(tile.rows, of_rows), chunk=min(tile.chunk, of_units), part=min(tile.part, sizes.width)
+        )
 
     return Tiles(**{name: smaller(name, tile) for name, tile in vars(tiles).items()})
 

@@ -106,10 +106,14 @@ def run(settings: Settings, progress: Callable[[str], None]) -> list[Row]:
 def movement_error(name: str, spec: EnvSpec, num_seeds: int) -> float:
     """How far kernels take a network from where one plain update does, over the way of that update; the worst network.
 
-    From a state that has learned from a block, so that Adam's moments are warm. Gradients of `robust` are shortened in
-    every update: with noise for rewards they would be in none.
+    Gradients of `robust` are shortened in every update: with noise for rewards they would be in none.
     """
     fused, oracle = (_algorithm(one, spec, longest=0.5) for one in (name, name.partition(",")[0]))
+    return movement_between(fused, oracle, spec, num_seeds)
+
+
+def movement_between(fused: Algorithm[Any], oracle: Algorithm[Any], spec: EnvSpec, num_seeds: int) -> float:
+    """The same of two algorithms; from a state that has learned from a block, so that Adam's moments are warm."""
     layout = layout_of(spec, oracle.behaviour)
     plain_learner, learner = (make_learner(algorithm, layout, REPLAY_ROWS) for algorithm in (oracle, fused))
     noise = np.random.default_rng(1).standard_normal((num_seeds, WARM_UP, layout.width))

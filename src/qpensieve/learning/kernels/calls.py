@@ -21,12 +21,17 @@ class Tile:
         chunk: Hidden units, or rows, that a program holds at a time.
         warps: Warps of a program.
         stages: Loads in flight ahead of their use.
+        part: Units of the second layer whose sums scoring holds at a time, with the whole first layer in registers. 0:
+            those of all units, with a chunk of the first layer.
+        streams: Candidates load their second layer as they go, `stages` ahead, also where it would fit on the chip.
     """
 
     rows: int
     chunk: int = 32
     warps: int = 4
     stages: int = 2
+    part: int = 0
+    streams: bool = False
 
 
 def is_interpreted() -> bool:

@@ -71,22 +71,83 @@ def _score(at: Ref, *refs: Ref, sizes: Sizes, tile: Tile, share: int, num: int) 
     prefs, x_ref, w1, b1, w2, b2, w3, b3, q = refs
     k, seed, first = at[0], pl.program_id(0) // share, pl.program_id(2) * num
     readout, constant = _readout(prefs, (k, seed), w3, b3, sizes)
-    x, bias, over_chunks = x_ref[...], b2[0, :][None], _over_chunks((w1, b1, w2), sizes, tile)
+    x, bias = x_ref[...], b2[0, :][None]
+    if tile.part:
+        last = lambda units: _readout(prefs, (k, seed), w3, b3, sizes, units)[0]
+        value = _by_parts((w1, b1), _Second(w2, b2, last, tile), keeps=num > 1 and not tile.streams)
+    else:
+        over_chunks = _over_chunks((w1, b1, w2), sizes, tile)
+        value = lambda x: jnp.sum(relu(_sums(over_chunks, x, bias)) * readout, axis=1)
 
     def of_preference(i: Any, _: Any) -> Any:
-        sums = _sums(over_chunks, x + prefs[k, seed, first + i, :][None], bias)
-        q[i, :] = jnp.sum(relu(sums) * readout, axis=1) + constant
+        q[i, :] = value(x + prefs[k, seed, first + i, :][None]) + constant
         return _
 
     jax.lax.fori_loop(0, num, of_preference, 0)
 
 
-def _readout(prefs: Ref, where: tuple[Any, Any], w3: Ref, b3: Ref, sizes: Sizes) -> tuple[Any, Any]:
-    """The last layer with lam folded in."""
+def _readout(  # noqa: PLR0913
+    prefs: Ref, where: tuple[Any, Any], w3: Ref, b3: Ref, sizes: Sizes, units: Any = slice(None)
+) -> tuple[Any, Any]:
+    """The last layer of some units with lam folded in, and its bias."""
     first = sizes.obs + sizes.act
     lam = [prefs[*where, 0, first + i] for i in range(sizes.d)]
-    row: Any = sum(x * w3[i, :] for i, x in enumerate(lam))
+    row: Any = sum(x * w3[i, units] for i, x in enumerate(lam))
     return row[None], sum(x * b3[0, i] for i, x in enumerate(lam))
+
+
+class _Second(NamedTuple):
+    """The second layer, whose units come part by part."""
+
+    weights: Ref
+    bias: Ref
+    last: Any
+    """Units -> their weights in the last layer."""
+    tile: Tile
+
+    @property
+    def num(self) -> int:
+        return self.weights.shape[1] // self.tile.part
+
+    @property
+    def chunks(self) -> list[Any]:
+        """Units of the first layer that are computed at once."""
+        size = self.tile.chunk
+        return [pl.ds(i * size, size) for i in range(self.weights.shape[0] // size)]
+
+    def load(self, i: Any) -> tuple[list[Any], Any, Any]:
+        """Of one part: weights from each chunk, biases and last layer."""
+        units = pl.ds(i * self.tile.part, self.tile.part)
+        return [self.weights[chunk, units] for chunk in self.chunks], self.bias[0, units][None], self.last(units)
+
+
+def _by_parts(first: tuple[Ref, Ref], second: _Second, keeps: bool) -> Any:
+    """Inputs -> values, with the whole first layer at hand and sums of a part of the second only.
+
+    So sums leave registers free, products need not wait for each other, and two programs share a processor.
+
+    Args:
+        first: Weights and biases of the first layer.
+        second: The layer that is cut.
+        keeps: Whether weights are loaded once for all calls, not as each call needs them.
+    """
+    w1, b1 = first
+    kept = [second.load(i) for i in range(second.num)] if keeps else None
+
+    def add(units: list[Any], part: Any, value: Any) -> Any:
+        weights, bias, last = part
+        sums: Any = sum(map(dot, units, weights)) + bias
+        return value + jnp.sum(relu(sums) * last, axis=1)
+
+    def value(x: Any) -> Any:
+        sums = [dot(x, w1[:, chunk]) + b1[0, chunk][None] for chunk in second.chunks]
+        units = [jnp.minimum(relu(chunk), LARGEST).astype(second.weights.dtype) for chunk in sums]
+        start = jnp.zeros(len(x))
+        if kept is not None:
+            return reduce(lambda value, part: add(units, part, value), kept, start)
+        return jax.lax.fori_loop(0, second.num, lambda i, value: add(units, second.load(i), value), start)
+
+    return value
 
 
 class _Chunk(NamedTuple):
@@ -112,7 +173,7 @@ def _over_chunks(layers: tuple[Ref, Ref, Ref], sizes: Sizes, tile: Tile) -> Any:
         units = pl.ds(i * tile.chunk, tile.chunk)
         return _Chunk(w1[:, units], b1[0, units], w2[units, :])
 
-    if sizes.width * (sizes.width * w2.dtype.itemsize + 4 * sizes.columns) > ON_CHIP:
+    if tile.streams or sizes.width * (sizes.width * w2.dtype.itemsize + 4 * sizes.columns) > ON_CHIP:
         return lambda step, start: jax.lax.fori_loop(0, num, lambda i, result: step(load(i), result), start)
     chunks = [load(i) for i in range(num)]
     return lambda step, start: reduce(lambda result, chunk: step(chunk, result), chunks, start)
