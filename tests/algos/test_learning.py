@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from qpensieve import preferences
-from qpensieve.config import AlgoName, override
+from qpensieve.config import AlgoName, from_dict, override
 from qpensieve.envs.treasures import find_treasures
 from qpensieve.presets import default_config
 from qpensieve.records.search import SearchRecord
@@ -146,14 +146,11 @@ def test_the_committed_envelope_run_with_the_defaults_beats_the_utility_of_the_p
 def test_committed_runs_of_robust_are_those_of_the_preset(name, steps, mean, least):
     """The preset as it is: whoever changes it must run these anew, or say that pages speak of another."""
     content, row = last_full_evaluation(name)
-    config = default_config(content["config"]["domain"], preset="robust")
-    made_with = content["config"]["agent"]
-    assert made_with["sac"].pop("anneal_updates") == (steps - config.random_steps) * config.updates_per_step
-    preset = json.loads(json.dumps(asdict(config.agent)))
-    del preset["sac"]["anneal_updates"]
-    assert made_with == preset
+    preset, made_with = default_config(content["config"]["domain"], preset="robust"), from_dict(content["config"])
+    updates = (steps - preset.random_steps) * preset.updates_per_step
+    assert made_with.agent == override(preset, {"anneal_updates": updates}).agent
     for setting in ("random_noise", "noise", "updates_per_step", "target_steps"):
-        assert content["config"][setting] == getattr(config, setting)
+        assert getattr(made_with, setting) == getattr(preset, setting)
     assert row["step"] == steps
     assert np.mean(row["ut"]) > mean
     assert min(row["ut"]) > least
