@@ -59,7 +59,9 @@ class Log:
             if trained and name in trained[0]
         }
         self.ut_steps = np.array([row["step"] for row in evaluated])
-        self.ut = np.array([row["ut_short"] for row in evaluated]).reshape(len(evaluated), -1)
+        self.ut = np.array([row["ut_short"] for row in evaluated]).reshape(len(evaluated), -1 if evaluated else 0)
+        if not trained:
+            raise SystemExit(f"{folder} has no row of training up to step {until:,.0f}")
 
     @property
     def num_seeds(self) -> int:
@@ -177,7 +179,10 @@ def time_in_alarm(log: Log, given: argparse.Namespace) -> float | None:
 
 
 def find_ut_losses(log: Log, seed: int, given: argparse.Namespace) -> list[int]:
-    """Steps of evaluations below half of the best so far; none before UT was positive."""
+    """Steps of evaluations after `--after` below half of the best so far, once until UT is back.
+
+    Runs with more evaluations have more of them: compare runs over the same steps.
+    """
     found, best, is_low = [], 0.0, False
     for step, ut in zip(log.ut_steps.tolist(), log.ut[:, seed].tolist() if len(log.ut) else [], strict=True):
         was_low, is_low = is_low, best > 0 and ut < best / 2
@@ -243,6 +248,7 @@ def study(folder: Path, given: argparse.Namespace) -> dict[str, Any]:
         "onsets": rate(len(starts), seed_steps) | {"seeds": len({seed for seed, _ in starts})},
         "losses of UT": counted(losses) | {"steps": losses},
         "time in alarm": time_in_alarm(log, given),
+        "evaluations": int((log.ut_steps > given.after).sum()),
         "UT": [round(float(x), 1) for x in log.ut[-1]] if len(log.ut) else None,
         "events": sorted(alarms, key=lambda event: event["onset"]),
     }
@@ -253,6 +259,7 @@ def show(found: dict[str, Any], with_events: bool) -> None:
     for name in ("alarms", "hard", "value events", "bin events", "onsets", "losses of UT"):
         count, (low, high) = found[name], found[name]["interval"]
         words.append(f"{name} {count['events']} = {count['per million']:.2f}/M [{low:.2f}, {high:.2f}]")
+    words.append(f"of {found['evaluations']} evaluations")
     if found["time in alarm"] is not None:
         words.append(f"time in alarm {100 * found['time in alarm']:.2f} %")
     print("  ".join(words))

@@ -30,9 +30,9 @@ LAYERS = ("first", "second", "last")
 LAM1 = np.linspace(0.3, 1.0, 8)
 
 
-def visited(policies: SavedPolicies, seed: int, steps: int) -> tuple[np.ndarray, np.ndarray]:
-    """States with preferences, and states with actions and preferences, of the policy of a seed."""
-    predictor, _ = policies.newest()
+def visited(policies: SavedPolicies, at: int, seed: int, steps: int) -> tuple[np.ndarray, np.ndarray]:
+    """States with preferences, and states with actions and preferences, of a seed's policy at a step of the run."""
+    predictor = policies.predictor(at)
     rest = (1.0 - LAM1)[:, None] / (policies.spec.num_objectives - 1)
     lam = np.concatenate([LAM1[:, None], np.repeat(rest, policies.spec.num_objectives - 1, axis=1)], axis=1)
     lanes = make_lanes(policies.config.domain, len(lam), seed)
@@ -63,6 +63,8 @@ def look(layers: list[tuple[np.ndarray, np.ndarray]], x: np.ndarray) -> dict[str
 
 def study(run: Path, steps: int) -> dict[str, Any]:
     policies = SavedPolicies(run)
+    if policies.config.algo not in ("qpensieve", "mosac") or not parameter_steps(run):
+        raise SystemExit(f"{run} must be a run of qpensieve or mosac that keeps parameters (--parameters-period)")
     step, path = list(parameter_steps(run).items())[-1]
     arrays = {name: array.astype(np.float64) for name, array in np.load(path).items() if array.dtype == np.float32}
     prefix = ".sac" if ".sac.actor.net.first.weight" in arrays else ""
@@ -73,7 +75,7 @@ def study(run: Path, steps: int) -> dict[str, Any]:
 
     seeds = []
     for row, seed in enumerate(policies.config.seed_list):
-        for_policy, for_critic = visited(policies, row, steps)
+        for_policy, for_critic = visited(policies, step, row, steps)
         twins = [look(layers("critic", row, twin), for_critic) for twin in range(2)]
         seeds.append({"seed": seed, "policy": look(layers("actor", row), for_policy), "critics": twins})
     return {"run": run.name, "step": step, "hidden": len(arrays[f"{prefix}.actor.net.second.bias"][0]), "seeds": seeds}
@@ -82,9 +84,12 @@ def study(run: Path, steps: int) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path)
+    parser.add_argument("--json", type=Path, help="write all of it there")
     parser.add_argument("--steps", type=int, default=300, help="steps of each of the eight lanes")
     given = parser.parse_args()
     found = study(given.run, given.steps)
+    if given.json:
+        given.json.write_text(json.dumps(found, indent=1) + "\n")
     print(f"{found['run']}, step {found['step']:,}, {found['hidden']} hidden units")
     for one in found["seeds"]:
         for name, net in (

@@ -23,7 +23,8 @@ COMMANDS: dict[str, str] = {
     "evaluation.",
     "export-policy": "Write the policy of a run or saved agent for programs without qpensieve: arrays, and a loader "
     "for NumPy alone.",
-    "compare": "Set runs side by side on the test preferences they share: UT, HV, ED against MO-SAC.",
+    "compare": "Set runs side by side on the test preferences they share: UT, HV, ED against MO-SAC; and settings "
+    "that differ.",
     "critic": "Measure L_critic: how far the critics of a run are from Monte-Carlo returns of their policy; writes "
     "critic.json.",
     "domains": "List the ten domains and those with discrete actions: sizes, time limit, objectives, HV reference "

@@ -57,6 +57,8 @@ class TestPrepare:
             store.prepare(Task("a", tiny()))
         assert (run / "config.json").read_bytes() == before
         assert not (store.root / "a" / "task.json").exists()
+        with pytest.raises(ValueError, match=r"settings: first_seed was 0, is 5\."):
+            store.prepare(Task("a", tiny(hidden=8, first_seed=5)))
         store.prepare(Task("a", tiny(hidden=8)))
         assert store.is_done(Task("a", tiny(hidden=8)))
 

@@ -24,7 +24,7 @@ from qpensieve.learning.losses import gradient_step, polyak, scalarize, squash, 
 from qpensieve.learning.nets import Critic, GaussianActor
 from qpensieve.learning.sampling import sample_preferences
 from qpensieve.preferences import Sampler
-from qpensieve.settings import NOT_NEGATIVE, OPEN_SHARE, STEP_SHARE, RunSettings, above, at_least, from_to
+from qpensieve.settings import OPEN_SHARE, STEP_SHARE, RunSettings, above, at_least, from_to
 from qpensieve.types import ActionValues, Algorithm, EnvSpec, Info, Transition, from_one_lane
 
 WHOLE_RUN = 1_500_000
@@ -63,14 +63,14 @@ class SacConfig:
     anneal_updates: Annotated[int | None, at_least(1)] = None
     """Updates over which the target of the entropy moves from `target_entropy` to `target_entropy_end`, which must be
     given. None: those of the whole run."""
-    temperature_gain: Annotated[float, NOT_NEGATIVE] = 0.0
+    temperature_gain: Annotated[float, from_to(0, 10)] = 0.0
     """How strongly the policy's temperature is raised at once for a batch whose entropy is below the target: times
     exp(gain x what is lacking per component of an action), at most times exp(gain). 0: it only learns, step by step, as
-    in the paper. Needs the paper's policy loss."""
+    in the paper. Needs the paper's policy loss; with preferences per sample the mean of the batch counts for all."""
     bounded_targets: Literal["off", "on"] = "off"
     """Whether targets of the critics are kept within what the rewards seen so far could add up to. Rewards of n-step
     targets are sums, so with them the bounds are wider by the number of steps."""
-    weight_decay: Annotated[float, NOT_NEGATIVE] = 0.0
+    weight_decay: Annotated[float, from_to(0, 10)] = 0.0
     """How strongly weights of policy and critics shrink: at every update by this times the learning rate, as in AdamW.
     0: not at all, as in the paper."""
     acting_share: Annotated[float, from_to(0, 1)] = 0.0

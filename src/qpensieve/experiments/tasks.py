@@ -94,8 +94,13 @@ class Store:
 
     def differences(self, task: Task) -> list[str]:
         """In which settings the folder of a task is of another run, in words; none where it tells no settings."""
-        before = self._prepared(task)
-        return [] if before is None else alike.differences(before, task.config)
+        before, now = self._prepared(task), task.config
+        if before is None:
+            return []
+        # A folder has seeds of its own, where a cell of a table takes any.
+        pairs = {name: (getattr(before, name), getattr(now, name)) for name in ("seeds", "first_seed")}
+        seeds = [f"{name} was {theirs}, is {ours}" for name, (theirs, ours) in pairs.items() if theirs != ours]
+        return [*alike.differences(before, now), *seeds]
 
     def _prepared(self, task: Task) -> RunConfig | None:
         """The settings of a folder: those it was prepared with, else those of the run that somebody put there."""

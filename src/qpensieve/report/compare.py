@@ -272,12 +272,15 @@ def labels(results: Sequence[Result]) -> list[str]:
     Files of one name are told apart by the folders around them.
     """
     algos, names = [result.algo for result in results], [result.name for result in results]
-    return [
+    found = [
         result.algo
         if algos.count(result.algo) == 1
         else (result.name if names.count(result.name) == 1 else _long_name(result, results))
         for result in results
     ]
+    # A folder and its export beside it have one path: they are numbered.
+    number = lambda i: "" if found.count(found[i]) == 1 else f" ({found[: i + 1].count(found[i])})"
+    return [label + number(i) for i, label in enumerate(found)]
 
 
 def _long_name(result: Result, results: Sequence[Result]) -> str:

@@ -1,0 +1,84 @@
+"""Tools that pages rest on: what they count, of logs and networks whose answer is known."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+TOOLS = Path(__file__).parents[1] / "tools"
+
+
+@pytest.fixture
+def tool(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Any]:
+    def load(name: str) -> Any:
+        monkeypatch.syspath_prepend(str(TOOLS))
+        monkeypatch.delitem(sys.modules, name, raising=False)
+        return __import__(name)
+
+    return load
+
+
+def _write_log(folder: Path, collapsed: range) -> None:
+    """A run of 200 rows on Walker2d, two seeds; bin 5 of the second collapses in some rows, and its UT after them."""
+    sac = {"target_entropy": -1.0, "target_entropy_end": None}
+    config = {"domain": "Walker2d", "algo": "qpensieve", "first_seed": 3, "agent": {"sac": sac}}
+    (folder / "config.json").write_text(json.dumps(config))
+    rows = []
+    for i in range(1, 201):
+        is_on = i in collapsed
+        row: dict[str, Any] = {"event": "train", "step": 1000 * i, "critic_loss": [10.0, 50.0 if is_on else 10.0]}
+        row |= {"entropy": [-6.0, -6.5 if is_on else -6.0], "q": [100.0, 100.0], "temperature": [0.1, 0.1]}
+        row |= {f"entropy_bin_{number}": [-6.0, -6.0] for number in range(1, 5)}
+        rows.append(row | {"entropy_bin_5": [-6.0, -13.0 if is_on else -6.0]})
+        if i % 50 == 0:
+            ut = 40.0 if collapsed and i > collapsed.start else 100.0
+            rows.append({"event": "evaluation", "step": 1000 * i, "ut_short": [100.0, ut]})
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+@pytest.mark.parametrize(
+    ("options", "counts"),
+    [((), (1, 1, 4)), (("--until", "119000"), (0, 0, 2)), (("--after", "150000"), (0, 0, 1))],
+)
+def test_bursts_are_counted_in_their_window(
+    tmp_path: Path, tool: Any, monkeypatch: pytest.MonkeyPatch, options: Any, counts: tuple[int, int, int]
+):
+    """Counts: onsets, losses of UT, evaluations."""
+    onsets, losses, evaluations = counts
+    _write_log(tmp_path, range(120, 125))
+    out = tmp_path / "out.json"
+    monkeypatch.setattr(sys, "argv", ["bursts.py", str(tmp_path), "--json", str(out), *options])
+    tool("bursts").main()
+    (found,) = json.loads(out.read_text())
+    assert found["onsets"]["events"] == onsets
+    assert found["bin events"]["events"] == onsets
+    assert found["alarms"]["events"] == 0  # the mean of the entropy hides it
+    assert found["losses of UT"]["events"] == losses
+    assert found["evaluations"] == evaluations
+    if onsets:
+        assert found["bin events"]["events of bins"] == [{"seed": 4, "bin": 5, "onset": 120_000, "entropy": -13.0}]
+        assert found["time in alarm"] == pytest.approx(5 / 360, abs=1e-5)
+
+
+def test_bursts_say_where_there_is_nothing_to_count(tmp_path: Path, tool: Any, monkeypatch: pytest.MonkeyPatch):
+    _write_log(tmp_path, range(0))
+    monkeypatch.setattr(sys, "argv", ["bursts.py", str(tmp_path), "--until", "10"])
+    with pytest.raises(SystemExit, match="has no row of training up to step 10"):
+        tool("bursts").main()
+
+
+def test_networks_are_measured_by_silence_directions_and_growth(tool: Any):
+    """Three units that follow x, -x and nothing, then one that adds the first two."""
+    first = np.array([[1.0, -1.0, 0.0]]), np.array([0.0, 0.0, -1.0])
+    second = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 0.0]]), np.zeros(2)
+    last = np.array([[3.0], [0.0]]), np.zeros(1)
+    found = tool("networks").look([first, second, last], np.linspace(-1, 1, 101)[:, None])
+    assert found["silent"] == [0.33, 0.5]
+    assert found["directions"] == [2, 1]
+    lengths = [2**0.5, 2**0.5, 3.0]
+    new = [(2 * 3 / 4) ** 0.5, (2 * 6 / 5) ** 0.5, (2 * 2 / 3) ** 0.5]
+    assert found["growth"] == [round(one / other, 1) for one, other in zip(lengths, new, strict=True)]
