@@ -43,6 +43,8 @@ COVERED = {
 }
 """Settings for which there is one value that the kernels cover."""
 LOGGED = ("critic_loss", "policy_loss", "temperature", "q", "entropy", "snapshot_share", "other_preference_share")
+OF_MEMORY = LOGGED[5:]
+"""What only Q-Pensieve logs."""
 
 
 @dataclass(frozen=True)
@@ -163,6 +165,11 @@ class Plan:
         return jnp.float16 if self.precision == "half" else jnp.float32
 
     @property
+    def logged(self) -> tuple[str, ...]:
+        """What updates log."""
+        return LOGGED if self.sac.temperature_gain == 0 else (*LOGGED, mosac.RAISE)
+
+    @property
     def layouts(self) -> tuple[Layout, Layout]:
         """Of policy and critics."""
         return actor_layout(self.sizes), critic_layout(self.sizes)
@@ -184,7 +191,7 @@ def learn_mosac(plan: Plan, states: mosac.State, batch: Transition, chance: mosa
     given = _inputs(plan, states, batch, chance)
     memory, infos = _learn(plan, _no_past(len(states.log_alpha)), given, _pack(plan, states))
     states = _unpack(plan, memory, states, batch)
-    return states, {name: infos[name] for name in (*LOGGED[:5], LOGGED[0] + PEAK)}
+    return states, {name: value for name, value in infos.items() if name not in OF_MEMORY}
 
 
 def learn_qpensieve(
@@ -212,7 +219,7 @@ def _learn(plan: Plan, past: Past, given: Inputs, memory: Memory) -> tuple[Memor
     step = partial(_step, plan, past, given)
     body = lambda i, memory: step(jnp.full((1,), i, jnp.int32), memory)
     memory = jax.lax.fori_loop(0, num, body, memory, unroll=math.gcd(num, UNROLLED))
-    infos = {name: memory.sums[:, i] / num for i, name in enumerate(LOGGED)} | {LOGGED[0] + PEAK: memory.peak}
+    infos = {name: memory.sums[:, i] / num for i, name in enumerate(plan.logged)} | {LOGGED[0] + PEAK: memory.peak}
     return memory, infos
 
 
@@ -268,7 +275,7 @@ def _pack(plan: Plan, states: mosac.State) -> Memory:
         _columns(plan, states.log_alpha),
         _columns(plan, opt.temperature[0].mu),
         _columns(plan, opt.temperature[0].nu),
-        jnp.zeros((len(states.log_alpha), len(LOGGED))),
+        jnp.zeros((len(states.log_alpha), len(plan.logged))),
         jnp.full(len(states.log_alpha), -jnp.inf),
         median=None if lengths is None else lengths.median[:, None],
     )
@@ -348,14 +355,15 @@ def _step(plan: Plan, past: Past, given: Inputs, at: Int[Array, " 1"], memory: M
     lam = given.lam[at[0]] if log_alpha.shape[1] > 1 else None
     aim = plan.sac.target_entropy * plan.sizes.act if given.aim is None else given.aim[at[0]]
     own = log_alpha if lam is None else jnp.sum(lam * log_alpha, axis=1, keepdims=True)
-    gain, weight = plan.sac.temperature_gain, own
+    gain, raise_by = plan.sac.temperature_gain, None
     if gain > 0:
-        log_alpha = weight = own + raised(mean_logp, aim, gain, plan.sizes.act)
+        raise_by = raised(mean_logp, aim, gain, plan.sizes.act)
+        log_alpha = own + raise_by
     slopes = networks.actor_slopes(now, acted, Climbed(climbed, log_alpha), memory.actor.net, tiles.slopes)
     gradients = Gradients(acted.h1, acted.h2, slopes)
     actor, _ = networks.learn(now, gradients, memory.actor, rates._replace(half=None), tiles.learn)
     temperature = _temperature(plan, given.corrections[at[0]], aim + mean_logp, lam, memory)
-    logged = _logged((own, weight), (losses, scalars), logp, [best for _, best in climbed])
+    logged = _logged((own, raise_by), (losses, scalars), logp, [best for _, best in climbed])
     sums, loss, calm = memory.sums + logged, logged[:, 0], memory.calm
     calm = calm if calm is None else jax.vmap(with_loss)(calm, loss)
     return Memory(actor, critic, *temperature, sums, jnp.maximum(memory.peak, loss), calm, median)
@@ -400,10 +408,10 @@ def _temperature(plan: Plan, corrections: Any, lack: Any, lam: Any, memory: Memo
 
 
 def _logged(logs: tuple[Any, Any], of_critics: Any, logp: Any, best: list[Best]) -> Float[Array, "seed _"]:
-    """What an update logs, in the order of `LOGGED`.
+    """What an update logs, in the order of `Plan.logged`.
 
     Args:
-        logs: Log temperatures: the learned one, and the one that weighed log-probabilities.
+        logs: Log of the temperature, and by how much it is raised; None: it never is.
         of_critics: Losses and values lam . Q, row by row.
         logp: Log-probabilities of the batch.
         best: Of snapshots, if there are any, and of the critic.
@@ -412,17 +420,18 @@ def _logged(logs: tuple[Any, Any], of_critics: Any, logp: Any, best: list[Best])
     is_snapshot = past.value >= current.value if len(best) > 1 else jnp.zeros_like(current.value, bool)
     value, is_other = (jnp.where(is_snapshot, *both) for both in zip(past, current, strict=True))
     losses, scalars = of_critics
-    alpha, weight = map(jnp.exp, logs)
+    alpha, factor = jnp.exp(logs[0]), 1.0 if logs[1] is None else jnp.exp(logs[1])
     by_twin = lambda rows: rows.reshape(len(alpha), 2, -1)
     mean = lambda rows: jnp.mean(rows, axis=1)
     columns = [
         jnp.sum(jnp.mean(by_twin(losses), axis=2), axis=1),
-        mean(weight * logp - value),
+        mean(alpha * factor * logp - value),
         alpha[:, 0],
         mean(by_twin(scalars)[:, 0]),
         -mean(logp),
         mean(is_snapshot.astype(jnp.float32)),
         mean(is_other),
+        *([] if logs[1] is None else [jnp.exp(logs[1])[:, 0]]),
     ]
     return jnp.stack(columns, axis=1)
 

@@ -27,6 +27,8 @@ from qpensieve.preferences import Sampler
 from qpensieve.settings import OPEN_SHARE, STEP_SHARE, RunSettings, above, at_least, from_to
 from qpensieve.types import ActionValues, Algorithm, EnvSpec, Info, Transition, from_one_lane
 
+RAISE = "temperature_raise"
+"""Logged with `temperature_gain`: how many times the temperature was that of the policy's loss."""
 WHOLE_RUN = 1_500_000
 """Updates of a whole run of the paper."""
 
@@ -146,9 +148,11 @@ class Query(eqx.Module):
 
     def weigh(self, logp: Float[Array, " b"]) -> Float[Array, " b"]:
         """Log-probabilities times the temperature, which may answer to their mean."""
-        if self.gain == 0.0:
-            return self.alpha * logp
-        return self.alpha * jnp.exp(raised(jnp.mean(logp), self.aim, self.gain, self.noise.shape[-1])) * logp
+        return self.alpha * logp if self.gain == 0.0 else self.alpha * self.factor(logp) * logp
+
+    def factor(self, logp: Float[Array, " b"]) -> Float[Array, ""]:
+        """By how much the temperature is raised."""
+        return jnp.exp(raised(jnp.mean(logp), self.aim, self.gain, self.noise.shape[-1]))
 
 
 LossAndAux = tuple[Float[Array, ""], tuple[Float[Array, " b"], Info]]
@@ -202,7 +206,8 @@ def step(cfg: SacConfig, state: State, batch: Transition, chance: Chance, loss: 
     target = polyak(state.target, critic, cfg.tau)
     new = State(actor, critic, target, log_alpha, Optimizers(actor_opt, critic_opt, alpha_opt), rewards)
     logged = {"critic_loss": q_loss, "policy_loss": pi_loss, "temperature": jnp.mean(alpha), "q": q_mean}
-    return new, info | logged | {"entropy": -jnp.mean(logp)}
+    logged |= {"entropy": -jnp.mean(logp)} | ({} if query.gain == 0.0 else {RAISE: query.factor(logp)})
+    return new, info | logged
 
 
 def draw_chance(cfg: SacConfig, num_preferences: int, batch: Transition, key: Key[Array, ""]) -> Chance:

@@ -55,6 +55,7 @@ def panels_of(objectives: Sequence[str]) -> list[Panel]:
         Panel("entropy by preference", binned("entropy"), is_ordered=True),
         Panel("value lam · Q by preference", binned("q"), is_ordered=True),
         Panel("temperature", {"temperature": ""}, is_log=True),
+        Panel("temperature raised at once, times", {"temperature_raise": ""}),
         Panel("actions at their limits", {"saturation": ""}),
         Panel("samples that climb a snapshot", {"snapshot_share": ""}),
     ]
