@@ -309,7 +309,7 @@ def test_tiles_shrink_to_batch_and_networks():
         tiles = fused.fit(fused.choose_tiles(seeds, "half"), sizes)
         for name, tile in vars(tiles).items():
             if isinstance(tile, Tile):
-                rows, units = (64, 192) if name == "learn" else (192, 64)
+                rows, units = (64, 192) if name in ("learn", "measure") else (192, 64)
                 assert rows % tile.rows == 0
                 assert units % tile.chunk == 0
     cut = fused.fit(replace(fused.SOME, score=Tile(64, 256, part=256)), sizes)

@@ -298,7 +298,8 @@ def test_a_temperature_per_preference_is_a_line_in_its_logarithm_and_learns_wher
 
 @pytest.mark.parametrize("name", ["actor", "critic"])
 def test_weights_shrink_by_their_share_of_the_learning_rate_and_nothing_else_does(name: str):
-    cfg, start = replace(SAC, weight_decay=2.0), sac_state(0)
+    cfg, start = replace(SAC, weight_decay=2.0), jax.tree.map(lambda leaf: leaf + 0.1, sac_state(0))  # biases too
+    start = replace(start, optimizers=sac_state(0).optimizers)
     with_decay = replace(start, optimizers=mosac.init(cfg, SPEC, jax.random.key(0)).optimizers)
     step = lambda cfg, state: jax.jit(partial(mosac.update, cfg))(state, transitions(1), jax.random.key(3))[0]
     plain, decayed = step(SAC, start), step(cfg, with_decay)

@@ -420,18 +420,18 @@ def _logged(logs: tuple[Any, Any], of_critics: Any, logp: Any, best: list[Best])
     is_snapshot = past.value >= current.value if len(best) > 1 else jnp.zeros_like(current.value, bool)
     value, is_other = (jnp.where(is_snapshot, *both) for both in zip(past, current, strict=True))
     losses, scalars = of_critics
-    alpha, factor = jnp.exp(logs[0]), 1.0 if logs[1] is None else jnp.exp(logs[1])
+    alpha, factors = jnp.exp(logs[0]), [] if logs[1] is None else [jnp.exp(logs[1])]
     by_twin = lambda rows: rows.reshape(len(alpha), 2, -1)
     mean = lambda rows: jnp.mean(rows, axis=1)
     columns = [
         jnp.sum(jnp.mean(by_twin(losses), axis=2), axis=1),
-        mean(alpha * factor * logp - value),
+        mean(math.prod(factors, start=alpha) * logp - value),
         alpha[:, 0],
         mean(by_twin(scalars)[:, 0]),
         -mean(logp),
         mean(is_snapshot.astype(jnp.float32)),
         mean(is_other),
-        *([] if logs[1] is None else [jnp.exp(logs[1])[:, 0]]),
+        *(factor[:, 0] for factor in factors),
     ]
     return jnp.stack(columns, axis=1)
 

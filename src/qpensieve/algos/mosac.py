@@ -28,7 +28,7 @@ from qpensieve.settings import OPEN_SHARE, STEP_SHARE, RunSettings, above, at_le
 from qpensieve.types import ActionValues, Algorithm, EnvSpec, Info, Transition, from_one_lane
 
 RAISE = "temperature_raise"
-"""Logged with `temperature_gain`: how many times the temperature was that of the policy's loss."""
+"""Logged with `temperature_gain`: how many times the learned temperature that of the policy's loss was."""
 WHOLE_RUN = 1_500_000
 """Updates of a whole run of the paper."""
 

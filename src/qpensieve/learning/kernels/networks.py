@@ -629,8 +629,9 @@ class _Part(NamedTuple):
         mu = decay * old[1] + (1.0 - decay) * gradient
         nu = decay2 * old[2] + (1.0 - decay2) * gradient * gradient
         step = (mu / self.scales[0]) / (jnp.sqrt(nu / self.scales[1]) + epsilon)
-        rate, decay = self.rates.learning_rate, self.rates.decay if self.is_weight else 0.0
-        new = [old[0] - rate * step if decay == 0.0 else old[0] - rate * (step + decay * old[0]), mu, nu]
+        if self.is_weight and self.rates.decay > 0:
+            step += self.rates.decay * old[0]
+        new = [old[0] - self.rates.learning_rate * step, mu, nu]
         if len(old) == 4:
             new.append(old[3] + self.rates.tau * (new[0] - old[3]))
         for ref, value in zip(self.after, new, strict=True):
