@@ -104,7 +104,7 @@ class TestCheck:
             ({"algo": "mosac"}, "agent must hold the settings of mosac, got a QPensieveConfig"),
             (
                 {"anneal_updates": 100},
-                "anneal_updates needs target_entropy_end, to which the target moves, got 100 alone",
+                "anneal_updates needs target_entropy_end or learning_rate_end, to which something moves, got 100 alone",
             ),
         ],
     )

@@ -27,6 +27,7 @@ GUARDS: dict[str, dict[str, Any]] = {
     "bounds": {"bounded_targets": "on"},
     "lengths": {"max_critic_gradient": 0.5},
     "decay": {"weight_decay": 3.0},
+    "rate": {"learning_rate_end": 1e-6, "anneal_updates": 1002},
     "aim": {"target_entropy": -0.5, "target_entropy_end": -3.0, "anneal_updates": 1002},
     "calm": {"max_push_loss": 2.0},
 }
@@ -78,7 +79,8 @@ def _warm(optimizer: Any, seed: int) -> Any:
         return lengths, _warm(optimizer[1], seed)
     adam = optimizer[0]
     nu = jax.tree.map(lambda leaf: np.abs(leaf) + np.float32(1e-5), _noisy(adam.nu, 1e-5, seed))
-    return adam._replace(count=np.asarray(adam.count) + 1000, mu=_noisy(adam.mu, 1e-3, seed + 1), nu=nu), *optimizer[1:]
+    later = lambda part: part._replace(count=np.asarray(part.count) + 1000) if "count" in part._fields else part
+    return later(adam._replace(mu=_noisy(adam.mu, 1e-3, seed + 1), nu=nu)), *map(later, optimizer[1:])
 
 
 def _adam(optimizer: Any) -> Any:

@@ -234,6 +234,27 @@ def test_the_target_of_the_entropy_may_move_on_a_line_that_ends():
     assert cfg.least_target_entropy == -3.0
 
 
+def test_the_step_size_of_networks_may_move_on_a_line_that_ends():
+    cfg = replace(SAC, learning_rate=0.01, learning_rate_end=0.002, anneal_updates=4)
+    np.testing.assert_allclose(mosac.rate_after(cfg, jnp.array([0, 1, 4, 5])), [0.01, 0.008, 0.002, 0.002], rtol=1e-6)
+    batch, fixed = transitions(1), lambda rate: replace(SAC, learning_rate=rate)
+    updated = lambda cfg, state, seed: jax.jit(partial(mosac.update, cfg))(state, batch, jax.random.key(seed))[0]
+    first = updated(cfg, sac_state(0, cfg=cfg), 5)
+    second = updated(cfg, first, 6)
+    once = updated(fixed(0.01), sac_state(0, cfg=fixed(0.01)), 5)
+    for part in ("actor", "critic", "log_alpha"):
+        assert_trees_close(getattr(first, part), getattr(once, part), 1e-6)
+    slower, same = (updated(fixed(rate), once, 6) for rate in (0.008, 0.01))
+    assert_trees_close(second.critic, slower.critic, 1e-5)  # the policy's loss sees the critics: they come first
+    assert_trees_close(second.actor, slower.actor, 1e-5)
+    assert float(second.log_alpha) == pytest.approx(float(same.log_alpha), rel=1e-6)  # its own rate stays
+    assert abs(float(slower.log_alpha) - float(same.log_alpha)) > 1e-4
+    moved = [abs(a - b).max() for a, b in zip(*(map(jax.tree.leaves, (slower.critic, same.critic))), strict=True)]
+    assert max(map(float, moved)) > 1e-4
+    run = RunConfig("DST2d", "mosac", steps=1000, random_steps=200, updates_per_step=2)
+    assert mosac.resolve(replace(cfg, anneal_updates=None), run).anneal_updates == 1600
+
+
 def test_the_target_network_follows_the_updated_critics():
     state, _, new, *_ = _one_update()
     expected = jax.tree.map(lambda t, c: 0.9 * t + 0.1 * c, state.target, new.critic)

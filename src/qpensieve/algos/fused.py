@@ -249,7 +249,7 @@ def _inputs(plan: Plan, states: mosac.State, batch: Transition, chance: mosac.Ch
         going_on=by_update(plan.sac.discount * (1.0 - batch.terminated)),
         prefs=by_update(place(prefs, sizes.obs + sizes.act, sizes.columns)),
         lam=by_update(place(prefs, 0, sizes.values)[:, :, 0]),
-        corrections=jnp.stack([1.0 - ADAM[0] ** after, 1.0 - ADAM[1] ** after], -1),
+        adam=jnp.stack([1.0 - ADAM[0] ** after, 1.0 - ADAM[1] ** after, mosac.rate_after(plan.sac, before)], -1),
         aim=None if plan.sac.target_entropy_end is None else sizes.act * mosac.entropy_after(plan.sac, before),
         bounds=bounds,
     )
@@ -295,7 +295,7 @@ def _unpack(plan: Plan, memory: Memory, states: mosac.State, batch: Transition) 
 
     def adam(layout: Layout, learned: Learned, state: Any) -> Any:
         moments = {name: layout.unpack(getattr(learned, name), getattr(state[0], name)) for name in ("mu", "nu")}
-        return state[0]._replace(count=state[0].count + num, **moments), *state[1:]
+        return _counted(state[0]._replace(**moments), num), *(_counted(part, num) for part in state[1:])
 
     def clipped(state: Any) -> Any:
         if memory.median is None:
@@ -304,7 +304,7 @@ def _unpack(plan: Plan, memory: Memory, states: mosac.State, batch: Transition) 
 
     mine = lambda part: part[:, 0] if states.log_alpha.ndim == 1 else part[:, : plan.sizes.d]
     temperature = opt.temperature[0]
-    temperature = temperature._replace(count=temperature.count + num, mu=mine(memory.mu), nu=mine(memory.nu))
+    temperature = _counted(temperature._replace(mu=mine(memory.mu), nu=mine(memory.nu)), num)
     assert memory.critic.target is not None
     learned = (
         actor.unpack(memory.actor.net, states.actor),
@@ -324,6 +324,11 @@ def _unpack(plan: Plan, memory: Memory, states: mosac.State, batch: Transition) 
     return eqx.tree_at(lambda s: s.rewards, states, last)
 
 
+def _counted(part: Any, num: int) -> Any:
+    """A part of an optimiser's state after `num` more updates, if it counts them."""
+    return part._replace(count=part.count + num) if "count" in part._fields else part
+
+
 def _step(plan: Plan, past: Past, given: Inputs, at: Int[Array, " 1"], memory: Memory) -> Memory:
     """One update of all seeds, in the order of `mosac.step`."""
     now, tiles, old, log_alpha = Now(at, given, plan.sizes), plan.tiles_for(given), memory.critic, memory.log_alpha
@@ -340,7 +345,7 @@ def _step(plan: Plan, past: Past, given: Inputs, at: Int[Array, " 1"], memory: M
     target = networks.values(acted.x, old.target, plan.sizes, tiles.values)
     seen = Seen(q, h1, h2, target, acted.logp, log_alpha)
     slopes, losses, scalars = networks.critic_slopes(now, seen, old.net, tiles.slopes)
-    rates = Rates(plan.sac.learning_rate, plan.sac.tau, plan.dtype, plan.sac.weight_decay)
+    rates = Rates(plan.sac.tau, plan.dtype, plan.sac.weight_decay)
     critic, second, median = _learn_critics(plan, now, Gradients(h1, h2, slopes), memory, rates)
 
     current = Candidates(critic.net, second, jnp.ones((len(log_alpha), 1)))
@@ -362,7 +367,7 @@ def _step(plan: Plan, past: Past, given: Inputs, at: Int[Array, " 1"], memory: M
     slopes = networks.actor_slopes(now, acted, Climbed(climbed, log_alpha), memory.actor.net, tiles.slopes)
     gradients = Gradients(acted.h1, acted.h2, slopes)
     actor, _ = networks.learn(now, gradients, memory.actor, rates._replace(half=None), tiles.learn)
-    temperature = _temperature(plan, given.corrections[at[0]], aim + mean_logp, lam, memory)
+    temperature = _temperature(plan, given.adam[at[0]], aim + mean_logp, lam, memory)
     logged = _logged((own, raise_by), (losses, scalars), logp, [best for _, best in climbed])
     sums, loss, calm = memory.sums + logged, logged[:, 0], memory.calm
     calm = calm if calm is None else jax.vmap(with_loss)(calm, loss)
@@ -395,7 +400,7 @@ def _climb_within(margin: float, climb: Any, past: Scored | None, current: Score
     return [*climbed, climb(*current, rival=Margin(margin, past, loses_ties=False))]
 
 
-def _temperature(plan: Plan, corrections: Any, lack: Any, lam: Any, memory: Memory) -> tuple[Any, Any, Any]:
+def _temperature(plan: Plan, adam: Any, lack: Any, lam: Any, memory: Memory) -> tuple[Any, Any, Any]:
     """Adam's step of the log temperature by what the entropy lacks to its target.
 
     Of each objective's by its share in lam, if that is given.
@@ -403,7 +408,7 @@ def _temperature(plan: Plan, corrections: Any, lack: Any, lam: Any, memory: Memo
     decay, decay2, epsilon = ADAM
     slope = -lack if lam is None else -lam * lack
     mu, nu = decay * memory.mu + (1.0 - decay) * slope, decay2 * memory.nu + (1.0 - decay2) * slope * slope
-    step = (mu / corrections[0]) / (jnp.sqrt(nu / corrections[1]) + epsilon)
+    step = (mu / adam[0]) / (jnp.sqrt(nu / adam[1]) + epsilon)
     return memory.log_alpha - plan.sac.learning_rate * step, mu, nu
 
 

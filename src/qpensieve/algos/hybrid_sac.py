@@ -60,11 +60,11 @@ class HybridConfig:
     """Settings of the helper; the SAC uses the same network sizes, rates and batch size."""
 
     def conflicts(self) -> list[str]:
-        """Its SAC and its helper aim at the same entropy, that of the SAC it is compared with."""
+        """Its SAC and its helper have the entropy's target and the rate of the SAC it is compared with."""
         sac, plain = self.sac, mosac.SacConfig()
         return [
             f"{name} must be {getattr(plain, name)} for hybrid-sac, whose SAC has no such setting, got {value}"
-            for name in ("target_entropy", "target_entropy_end")
+            for name in ("target_entropy", "target_entropy_end", "learning_rate_end")
             if (value := getattr(sac, name)) != getattr(plain, name)
         ]
 

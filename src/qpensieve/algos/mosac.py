@@ -41,6 +41,9 @@ class SacConfig:
     """Width of the two hidden layers of every network."""
     learning_rate: Annotated[float, above(0)] = 3e-4
     """Adam's step size, for policy, critics and temperature."""
+    learning_rate_end: Annotated[float | None, above(0)] = None
+    """Step size of policy and critics in the end: it moves there from `learning_rate` on a line, over `anneal_updates`,
+    and stays; that of the temperature does not move. None: neither does, as in the paper."""
     discount: Annotated[float, OPEN_SHARE] = 0.99
     """Discount factor gamma."""
     tau: Annotated[float, STEP_SHARE] = 0.005
@@ -63,8 +66,8 @@ class SacConfig:
     """Entropy that the policy aims at in the end, per component of an action: the target moves there from
     `target_entropy` on a line, over `anneal_updates`, and stays. None: it does not move."""
     anneal_updates: Annotated[int | None, at_least(1)] = None
-    """Updates over which the target of the entropy moves from `target_entropy` to `target_entropy_end`, which must be
-    given. None: those of the whole run."""
+    """Updates over which the entropy's target moves to `target_entropy_end` and the step size to `learning_rate_end`,
+    one of which must be given. None: those of the whole run."""
     temperature_gain: Annotated[float, from_to(0, 10)] = 0.0
     """How strongly the policy's temperature is raised at once for a batch whose entropy is below the target: times
     exp(gain x what is lacking per component of an action), at most times exp(gain). 0: it only learns, step by step, as
@@ -83,11 +86,17 @@ class SacConfig:
     def conflicts(self) -> list[str]:
         """The length of a line needs its end; a share of the batch that is no sample of it would do nothing."""
         found, share, length = [], self.acting_share, self.anneal_updates
-        if length is not None and self.target_entropy_end is None:
-            found.append(f"anneal_updates needs target_entropy_end, to which the target moves, got {length} alone")
+        if length is not None and not self.is_annealed:
+            ends = "target_entropy_end or learning_rate_end"
+            found.append(f"anneal_updates needs {ends}, to which something moves, got {length} alone")
         if 0 < share * self.batch_size <= 0.5:
             found.append(f"acting_share must be 0 or a sample or more of the batch of {self.batch_size}, got {share}")
         return found
+
+    @property
+    def is_annealed(self) -> bool:
+        """Whether something moves over `anneal_updates`."""
+        return self.target_entropy_end is not None or self.learning_rate_end is not None
 
     @property
     def num_acting(self) -> int:
@@ -267,14 +276,24 @@ def target_entropy(cfg: SacConfig, temperature_state: Any) -> Any:
 
 def entropy_after(cfg: SacConfig, num_updates: Int[Array, "*k"]) -> Float[Array, "*k"]:
     """What the policy aims at after so many updates, per component of an action."""
-    start, end = cfg.target_entropy, cfg.target_entropy if cfg.target_entropy_end is None else cfg.target_entropy_end
+    return _on_a_line(cfg, cfg.target_entropy, cfg.target_entropy_end, num_updates)
+
+
+def rate_after(cfg: SacConfig, num_updates: Int[Array, "*k"]) -> Float[Array, "*k"]:
+    """Adam's step size of policy and critics after so many updates."""
+    return _on_a_line(cfg, cfg.learning_rate, cfg.learning_rate_end, num_updates)
+
+
+def _on_a_line(cfg: SacConfig, start: float, end: float | None, num_updates: Int[Array, "*k"]) -> Float[Array, "*k"]:
+    if end is None:
+        return jnp.full(num_updates.shape, start, jnp.float32)
     length = WHOLE_RUN if cfg.anneal_updates is None else cfg.anneal_updates
     return start + (end - start) * jnp.minimum(num_updates.astype(jnp.float32) / length, 1.0)
 
 
 def resolve(cfg: SacConfig, run: RunSettings) -> SacConfig:
     """The settings of a run; `anneal_updates` becomes the number of its updates if it is None and needed."""
-    if cfg.target_entropy_end is None or cfg.anneal_updates is not None:
+    if not cfg.is_annealed or cfg.anneal_updates is not None:
         return cfg
     return replace(cfg, anneal_updates=run.num_updates)
 
@@ -382,13 +401,15 @@ def act(actor: GaussianActor, s: Float[Array, " obs"], lam: Float[Array, " d"]) 
 
 
 def _adam(cfg: SacConfig) -> optax.GradientTransformation:
+    """Of the temperature."""
     return optax.adam(cfg.learning_rate)
 
 
 def _optimizer(cfg: SacConfig, longest: float | None = None) -> optax.GradientTransformation:
     """Of a network, whose gradients are at most `longest` times their median."""
-    rate, decay = cfg.learning_rate, cfg.weight_decay
-    adam = _adam(cfg) if decay == 0.0 else optax.adamw(rate, weight_decay=decay, mask=_weights)
+    rate: Any = cfg.learning_rate if cfg.learning_rate_end is None else partial(rate_after, cfg)
+    decay = cfg.weight_decay
+    adam = optax.adam(rate) if decay == 0.0 else optax.adamw(rate, weight_decay=decay, mask=_weights)
     return adam if longest is None else optax.chain(clip_by_median(longest), adam)
 
 

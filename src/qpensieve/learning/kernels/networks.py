@@ -44,8 +44,8 @@ class Inputs(NamedTuple):
     prefs: Float[Array, "k seed m columns"]
     """In the columns of lam; the first is lam itself."""
     lam: Float[Array, "k seed values"]
-    corrections: Float[Array, "k 2"]
-    """Adam's corrections of the moments."""
+    adam: Float[Array, "k 3"]
+    """Adam's corrections of the moments, and its step size."""
     aim: Float[Array, " k"] | None = None
     """Entropy that the policy aims at, where that moves."""
     bounds: Bounds | None = None
@@ -380,9 +380,8 @@ class Learned(NamedTuple):
 
 
 class Rates(NamedTuple):
-    """Adam's step size, how far a target moves, a type in which the second layer is wanted too; how weights shrink."""
+    """How far a target moves, a type in which the second layer is wanted too, and how weights shrink."""
 
-    learning_rate: float
     tau: float
     half: Any = None
     decay: float = 0.0
@@ -404,7 +403,7 @@ def learn(now: Now, gradients: Gradients, old: Learned, rates: Rates, tile: Tile
     columns, rows = (sizes.width // tile.rows,) * 2
     before = jax.tree.leaves(old)
     extra = [] if half is None else [of_net(shape(n, sizes.width, sizes.width, dtype=half))]
-    inputs = [whole(at), whole(given.x), whole(given.corrections), *map(of_net, (h1, h2, *slopes))]
+    inputs = [whole(at), whole(given.x), whole(given.adam), *map(of_net, (h1, h2, *slopes))]
     out = call(
         partial(_learn, rates=rates, sizes=sizes, tile=tile, share=n // seeds, num=len(before)),
         (n, columns, rows),
@@ -420,11 +419,11 @@ def learn(now: Now, gradients: Gradients, old: Learned, rates: Rates, tile: Tile
 def _learn(  # noqa: PLR0913 (what Pallas calls with blocks only)
     at: Ref, *refs: Ref, rates: Rates, sizes: Sizes, tile: Tile, share: int, num: int
 ) -> None:
-    x, corrections, h1, h2, z1, z2, out = refs[:7]
+    x, adam, h1, h2, z1, z2, out = refs[:7]
     before, after = refs[7 : 7 + num], refs[7 + num :]
     k, net, i, j = at[0], pl.program_id(0), pl.program_id(2), pl.program_id(1)
     mine, theirs = pl.ds(j * tile.rows, tile.rows), pl.ds(i * tile.rows, tile.rows)
-    scales = (corrections[k, 0], corrections[k, 1])
+    scales = (adam[k, 0], adam[k, 1], adam[k, 2])
     part = lambda number, where: _Part(
         before[number:num:6], after[number:num:6], where, scales, rates, number in WEIGHTS
     )
@@ -565,7 +564,7 @@ def learn_measured(  # noqa: PLR0913
     before = jax.tree.leaves(old)
     of_twins = lambda part: of_net(part.reshape(seeds, -1), share=2)
     inputs = [
-        *(whole(at), whole(given.corrections), *map(of_net, _leaves(measured.gradients))),
+        *(whole(at), whole(given.adam), *map(of_net, _leaves(measured.gradients))),
         *(of_twins(measured.second), of_twins(measured.others), of_twins(lengths.median)),
     ]
     second = shape(n, sizes.width, sizes.width, dtype=rates.half)
@@ -581,12 +580,12 @@ def learn_measured(  # noqa: PLR0913
 
 
 def _learn_measured(at: Ref, *refs: Ref, rates: Rates, tile: Tile, most: float, num: int) -> None:
-    corrections, *gradients = refs[:7]
+    adam, *gradients = refs[:7]
     of_second, of_others, old_median = refs[7:10]
     before, after, (second_out, median_out) = refs[10 : 10 + num], refs[10 + num : -2], refs[-2:]
     k, net, i, j = at[0], pl.program_id(0), pl.program_id(2), pl.program_id(1)
     mine, theirs = pl.ds(j * tile.rows, tile.rows), pl.ds(i * tile.rows, tile.rows)
-    scales = (corrections[k, 0], corrections[k, 1])
+    scales = (adam[k, 0], adam[k, 1], adam[k, 2])
     length = jnp.sqrt(jnp.sum(of_second[:]) + jnp.sum(of_others[:]))
     shorter, median = shorten(length, old_median[0], most)
 
@@ -617,6 +616,7 @@ class _Part(NamedTuple):
     after: tuple[Ref, ...]
     where: Any
     scales: Any
+    """The update's row of `Inputs.adam`."""
     rates: Rates
     is_weight: bool
 
@@ -631,7 +631,7 @@ class _Part(NamedTuple):
         step = (mu / self.scales[0]) / (jnp.sqrt(nu / self.scales[1]) + epsilon)
         if self.is_weight and self.rates.decay > 0:
             step += self.rates.decay * old[0]
-        new = [old[0] - self.rates.learning_rate * step, mu, nu]
+        new = [old[0] - self.scales[2] * step, mu, nu]
         if len(old) == 4:
             new.append(old[3] + self.rates.tau * (new[0] - old[3]))
         for ref, value in zip(self.after, new, strict=True):
