@@ -112,7 +112,7 @@ def main() -> None:
     instead = parser.add_mutually_exclusive_group()
     instead.add_argument("--trace", action="store_true")
     instead.add_argument("--check", action="store_true")
-    given = parser.parse_args()
+    given = parser.parse_intermixed_args()
     spec, words = get_domain(given.domain).spec, given.arms or (FIRST[4:14:9] if IS_SMALL else FIRST)
     arms = [cuts.parse(one) for one in words]
     if not IS_SMALL and fused.unavailable():
