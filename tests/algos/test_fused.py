@@ -26,6 +26,7 @@ GUARDS: dict[str, dict[str, Any]] = {
     "gain": {"temperature_gain": 2.0},
     "bounds": {"bounded_targets": "on"},
     "lengths": {"max_critic_gradient": 0.5},
+    "twins": {"pessimism": 0.7},
     "decay": {"weight_decay": 3.0},
     "rate": {"learning_rate_end": 1e-6, "anneal_updates": 1002},
     "aim": {"target_entropy": -0.5, "target_entropy_end": -3.0, "anneal_updates": 1002},

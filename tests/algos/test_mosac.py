@@ -108,6 +108,17 @@ def test_scalarised_the_target_is_the_sac_target_of_the_reward_lam_r():
     np.testing.assert_allclose(y @ weights, expected, rtol=1e-5, atol=1e-5)
 
 
+def test_with_a_pessimism_of_a_half_the_target_is_that_of_the_mean_of_both_twins():
+    state, batch, lam = sac_state(0), transitions(1), _lam(2)
+    y = jax.jit(partial(mosac.soft_target, replace(SAC, pessimism=0.5)))(state, batch, lam, action_noise(3))
+    a_next, logp = jax.jit(mosac.sample_actions)(state.actor, batch.s_next, lam, action_noise(3))
+    inputs = np.concatenate([batch.s_next, a_next, lam], axis=1)
+    q = np.mean([oracle.forward(net, inputs) for net in oracle.twins_of(state.target)], axis=0)
+    going_on = SAC.discount * (1 - np.asarray(batch.terminated))[:, None]
+    expected = batch.r + going_on * (q - 0.5 * np.asarray(logp)[:, None])
+    np.testing.assert_allclose(y, expected, rtol=1e-5, atol=1e-5)
+
+
 def test_only_an_end_stops_the_bootstrap():
     """A row cut by a time limit has terminated = 0 and counts on."""
     state, batch, lam = sac_state(0), transitions(1), _lam(2)

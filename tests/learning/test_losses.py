@@ -8,7 +8,7 @@ import numpy as np
 import optax
 import pytest
 
-from qpensieve.learning.losses import gradient_step, polyak, scalarize, squash, whole_vector_of_smaller
+from qpensieve.learning.losses import between_twins, gradient_step, polyak, scalarize, squash, whole_vector_of_smaller
 
 GAUSSIANS = [(0.0, 0.0), (0.7, -1.0), (-1.2, 0.4), (0.3, -2.5)]
 """Means and log standard deviations."""
@@ -74,6 +74,16 @@ def test_the_smaller_twin_is_chosen_by_lam_and_taken_whole(lam: list[float], exp
     q = jnp.array([[1.0, 9.0], [5.0, 2.0]])
     for twins in (q, q[::-1]):
         np.testing.assert_array_equal(whole_vector_of_smaller(jnp.array(lam), twins), expected)
+
+
+@pytest.mark.parametrize(
+    ("lam", "pessimism", "expected"),
+    [([0.9, 0.1], 1.0, [1.0, 9.0]), ([0.9, 0.1], 0.75, [2.0, 7.25]), ([0.1, 0.9], 0.75, [4.0, 3.75])],
+)
+def test_with_less_pessimism_the_other_twin_has_a_share(lam: list[float], pessimism: float, expected: list[float]):
+    q = jnp.array([[1.0, 9.0], [5.0, 2.0]])
+    for twins in (q, q[::-1]):
+        np.testing.assert_allclose(between_twins(jnp.array(lam), twins, pessimism), expected, rtol=1e-6)
 
 
 def test_polyak_moves_a_share_of_the_way():

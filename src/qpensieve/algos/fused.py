@@ -344,7 +344,7 @@ def _step(plan: Plan, past: Past, given: Inputs, at: Int[Array, " 1"], memory: M
     q, h1, h2 = networks.forward(now, old.net, tiles.forward)
     target = networks.values(acted.x, old.target, plan.sizes, tiles.values)
     seen = Seen(q, h1, h2, target, acted.logp, log_alpha)
-    slopes, losses, scalars = networks.critic_slopes(now, seen, old.net, tiles.slopes)
+    slopes, losses, scalars = networks.critic_slopes(now, seen, old.net, tiles.slopes, plan.sac.pessimism)
     rates = Rates(plan.sac.tau, plan.dtype, plan.sac.weight_decay)
     critic, second, median = _learn_critics(plan, now, Gradients(h1, h2, slopes), memory, rates)
 

@@ -20,7 +20,7 @@ from qpensieve.algos.instruments import by_bin, enough, of_critics, saturation, 
 from qpensieve.learning.acting import gaussian_acting
 from qpensieve.learning.guards import RewardRange, bounded, clip_by_median, entropy_range, no_rewards, raised, seen
 from qpensieve.learning.improvement import Choice, best_value
-from qpensieve.learning.losses import gradient_step, polyak, scalarize, squash, start_optimizer, whole_vector_of_smaller
+from qpensieve.learning.losses import between_twins, gradient_step, polyak, scalarize, squash, start_optimizer
 from qpensieve.learning.nets import Critic, GaussianActor
 from qpensieve.learning.sampling import sample_preferences
 from qpensieve.preferences import Sampler
@@ -75,6 +75,9 @@ class SacConfig:
     bounded_targets: Literal["off", "on"] = "off"
     """Whether targets of the critics are kept within what the rewards seen so far could add up to. Rewards of n-step
     targets are sums, so with them the bounds are wider by the number of steps."""
+    pessimism: Annotated[float, from_to(0.5, 1)] = 1.0
+    """Share of the twin with the smaller value in the critics' targets, the rest is the other's: 1, the smaller alone,
+    as in the paper; 0.5: the mean of both."""
     weight_decay: Annotated[float, from_to(0, 10)] = 0.0
     """How strongly weights of policy and critics shrink: at every update by this times the learning rate, as in AdamW.
     0: not at all, as in the paper."""
@@ -249,10 +252,11 @@ def soft_target(
 ) -> Float[Array, "b d"]:
     """Backup (9): r + gamma (Q_target(s', a'; lam) - alpha log pi 1), the whole vector of the smaller twin.
 
-    Only `terminated` stops the bootstrap; a time limit does not.
+    With less `pessimism` the other twin has a share. Only `terminated` stops the bootstrap; a time limit does not.
     """
     a_next, logp = sample_actions(state.actor, batch.s_next, lam, noise)
-    q = jax.vmap(whole_vector_of_smaller)(lam, jnp.swapaxes(twin_values(state.target, batch.s_next, a_next, lam), 0, 1))
+    twins = jnp.swapaxes(twin_values(state.target, batch.s_next, a_next, lam), 0, 1)
+    q = jax.vmap(partial(between_twins, pessimism=cfg.pessimism))(lam, twins)
     alpha = temperature(state.log_alpha, lam)
     soft = q - (alpha * logp)[:, None]
     y = batch.r + cfg.discount * (1.0 - batch.terminated)[:, None] * soft

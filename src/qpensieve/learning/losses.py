@@ -32,6 +32,16 @@ def whole_vector_of_smaller(lam: Float[Array, " d"], q: Float[Array, "2 d"]) -> 
     return jnp.where(scalar[0] <= scalar[1], q[0], q[1])
 
 
+def between_twins(lam: Float[Array, " d"], q: Float[Array, "2 d"], pessimism: float) -> Float[Array, " d"]:
+    """The whole vector of the twin with the smaller lam . Q, this share of it; the rest is the other's."""
+    smaller = whole_vector_of_smaller(lam, q)
+    if pessimism == 1.0:
+        return smaller
+    scalar = q @ lam
+    other = jnp.where(scalar[0] <= scalar[1], q[1], q[0])
+    return other + pessimism * (smaller - other)
+
+
 def polyak(target: Tree, online: Tree, tau: float) -> Tree:
     """Move `target` a share `tau` of the way to `online`."""
     return jax.tree.map(lambda t, o: t + tau * (o - t), target, online)

@@ -44,6 +44,7 @@ ADDED: dict[str, Any] = {
     "anneal_updates": None,
     "temperature_gain": 0.0,
     "bounded_targets": "off",
+    "pessimism": 1.0,
     "weight_decay": 0.0,
     "acting_share": 0.0,
     **{"learning_rate_end": None, "tau": None, "acts_with": "newest", "twin": False, "scale_obs": False},

@@ -222,14 +222,14 @@ class Seen(NamedTuple):
 
 
 def critic_slopes(
-    now: Now, seen: Seen, critics: Packed, tile: Tile
+    now: Now, seen: Seen, critics: Packed, tile: Tile, pessimism: float = 1.0
 ) -> tuple[Slopes, Float[Array, "n b"], Float[Array, "n b"]]:
     """Gradients of loss (10) with target (9); and per row the loss and lam . Q."""
     at, given, sizes = now
     n, b, width = len(critics.w1), sizes.batch, sizes.width
     blocks, bounds = b // tile.rows, given.bounds
     out = call(
-        partial(_critic_slopes, sizes=sizes, tile=tile, bonus=bounds and bounds.bonus),
+        partial(_critic_slopes, sizes=sizes, tile=tile, bonus=bounds and bounds.bonus, pessimism=pessimism),
         (n, blocks),
         [
             whole(at),
@@ -258,7 +258,9 @@ def critic_slopes(
     return Slopes(*out[:3]), out[3], out[4]
 
 
-def _critic_slopes(at: Ref, *refs: Ref, sizes: Sizes, tile: Tile, bonus: tuple[float, float] | None) -> None:
+def _critic_slopes(
+    at: Ref, *refs: Ref, sizes: Sizes, tile: Tile, bonus: tuple[float, float] | None, pessimism: float
+) -> None:
     r, going_on, lams, q_ref, h1, h2, target, logp, log_alpha, w2, w3, *bounds = refs[:-5]
     z1_out, z2_out, out, loss, scalar = refs[-5:]
     k, net = at[0], pl.program_id(0)
@@ -266,8 +268,11 @@ def _critic_slopes(at: Ref, *refs: Ref, sizes: Sizes, tile: Tile, bonus: tuple[f
     lam = lams[k, seed, :][None]
     one, two = target[2 * seed, rows, :], target[2 * seed + 1, rows, :]
     is_one = jnp.sum(one * lam, axis=1) <= jnp.sum(two * lam, axis=1)
-    smaller, alpha = jnp.where(is_one[:, None], one, two), _temperature(log_alpha, lams, (k, seed))
-    soft = smaller - (alpha * logp[:])[:, None]
+    value, alpha = jnp.where(is_one[:, None], one, two), _temperature(log_alpha, lams, (k, seed))
+    if pessimism < 1:
+        other = jnp.where(is_one[:, None], two, one)
+        value = other + pessimism * (value - other)
+    soft = value - (alpha * logp[:])[:, None]
     q = q_ref[...]
     y = r[k, seed, rows, :] + going_on[k, seed, rows][:, None] * soft
     if bonus is not None:
