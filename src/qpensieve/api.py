@@ -131,7 +131,7 @@ class Agent:
 
         PGMORL and PFA plan their learning rate (PFA its preferences too) for a run of this length, and stop at the last
         whole iteration within it. Other schedules (what Envelope DQN anneals, `target_entropy_end` of the preset
-        robust) have the length of the agent's `steps`, 1 500 000 unless they are given when it is made.
+        robust, `learning_rate_end`) have the length of the agent's `steps`, 1 500 000 unless given when it is made.
 
         Args:
             total_timesteps: A whole number (1e5 too); whole blocks of the off-policy methods. Anything else is refused
