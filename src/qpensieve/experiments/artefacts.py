@@ -7,6 +7,7 @@ run that fills it. Runs that several places need are equal, so they are made onc
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any, Literal
 
 from qpensieve.config import RunConfig, override
@@ -18,6 +19,9 @@ Place = tuple[str, str]
 """Row and column."""
 FROM_SIZE_OF_RUN = ("pgmorl", "pfa", "envelope")
 """Methods whose schedule always depends on the length of the run."""
+
+LONGEST_NAME = 200
+"""Bytes of a run's name: file systems take 255, and length and seeds come behind it."""
 
 
 def is_bound_to_length(config: RunConfig) -> bool:
@@ -60,7 +64,7 @@ class Wanted:
         length = [] if self.steps is None or not is_bound_to_length(self.config()) else [_count(self.steps)]
         of_preset = [] if self.preset == "paper" else [self.preset]
         changes = [f"{key}-{_plain(value)}" for key, value in self.settings]
-        return "-".join([_plain(self.domain), self.algo, *of_preset, *changes, *length])
+        return _short("-".join([_plain(self.domain), self.algo, *of_preset, *changes, *length]))
 
 
 @dataclass(frozen=True)
@@ -110,6 +114,15 @@ def _count(steps: int) -> str:
         if steps >= size and float(f"{steps / size:g}") * size == steps:
             return f"{steps / size:g}{letter}"
     return str(steps)
+
+
+def _short(name: str) -> str:
+    """The name, or its beginning and a checksum of all of it, where a file system would refuse it."""
+    whole = name.encode()
+    if len(whole) <= LONGEST_NAME:
+        return name
+    mark = f"-{sha256(whole).hexdigest()[:12]}"
+    return whole[: LONGEST_NAME - len(mark)].decode(errors="ignore") + mark
 
 
 def _plain(value: Any) -> str:
