@@ -120,6 +120,11 @@ print(json.dumps(policy.act(np.array(obs), lam).tolist()))
 """
 
 
+def test_a_folder_in_place_of_the_file_is_named(agents: Any, tmp_path: Path):
+    with pytest.raises(IsADirectoryError, match=r"out must be a file such as policy\.npz"):
+        agents("mosac").export_policy(tmp_path)
+
+
 @pytest.mark.parametrize("algo", ["qpensieve", "pgmorl"])
 def test_the_loader_beside_the_file_needs_numpy_alone(algo: str, agents: Any, tmp_path: Path):
     agent, (obs, lam) = agents(algo), situations(BOX)

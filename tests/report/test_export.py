@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pytest
 
 from qpensieve import cli
 from qpensieve.records import evaluations as tables
@@ -19,6 +20,13 @@ def _make_run(folder):
     tables.save(folder / EVALUATIONS, tables.append_full(table, 200, returns))
     (folder / "config.json").write_text(json.dumps({"domain": "DST2d"}))
     (folder / "environment.json").write_text(json.dumps({"device": "cpu"}))
+
+
+def test_a_folder_in_place_of_the_file_is_named(tmp_path, capsys):
+    _make_run(tmp_path)
+    with pytest.raises(SystemExit):
+        cli.main(["export", str(tmp_path), "--out", str(tmp_path)])
+    assert f"out must be a file such as run.json, but {tmp_path} is a folder" in capsys.readouterr().err
 
 
 def test_scores_and_mean_returns_of_every_evaluation_are_written(tmp_path, capsys):

@@ -23,6 +23,8 @@ DIGITS = 6
 
 def export(folder: Path, out: Path) -> Path:
     """Write the run of `folder` to `out`; episodes are averaged to one return vector per seed and preference."""
+    if out.is_dir():
+        raise IsADirectoryError(f"out must be a file such as run.json, but {out} is a folder")
     content = _compact(_content(folder))
     out.parent.mkdir(parents=True, exist_ok=True)
     write_text(out, content)
