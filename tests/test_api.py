@@ -167,8 +167,19 @@ class TestLearn:
         assert agent.learn(float(block) + 5).num_steps == block
 
     def test_shows_its_progress_where_asked(self, capsys: pytest.CaptureFixture[str]):
-        small().learn(40, progress_bar=True)
+        small(random_steps=20).learn(40, progress_bar=True)
         assert "Traceback" not in capsys.readouterr().err
+
+    def test_says_where_nothing_was_learned_yet(self):
+        agent = small()
+        with pytest.warns(UserWarning, match="nothing is learned in 40 steps: learning starts after 100 random ones"):
+            agent.learn(40)
+        agent.learn(80)  # no warning: it would be an error
+
+    @pytest.mark.parametrize("steps", [-5, 30])
+    def test_steps_that_cannot_be_are_refused_though_learn_has_its_own(self, steps: int):
+        with pytest.raises(ValueError, match=f"steps must be .*, got {steps}"):
+            small(steps=steps, learning_rate_end=1e-5)
 
     def test_unknown_settings_name_near_ones(self):
         with pytest.raises(ValueError, match="unknown setting 'num_snapshot'; use one of: num_snapshots"):

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
@@ -48,6 +49,27 @@ class TestTrain:
         config = json.loads((trained / "ours" / "config.json").read_text())
         assert config["agent"]["sac"]["hidden"] == RUN["hidden"]
         assert config["domain"] == "DST2d"
+
+    @pytest.mark.usefixtures("unrendered")
+    def test_says_where_nothing_will_be_learned(self, trained: Path, tmp_path: Path, capsys: Any):
+        short = {**TINY, "steps": 100, "eval_period": 100, "parameters_period": 100, "full_eval_stride": 50}
+        cli.main(["train", "DST2d", *words(short), "--out", str(tmp_path), "--name", "run", "--quiet"])
+        about = "nothing is learned in 100 steps: learning starts after 100 random ones"
+        assert about in capsys.readouterr().err
+        cli.main(["resume", str(trained / "ours"), "--quiet"])
+        assert "nothing is learned" not in capsys.readouterr().err
+
+    def test_too_little_memory_is_said_in_a_sentence_whoever_notices(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: Any
+    ):
+        def run_out(*_: Any) -> None:
+            raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 7 bytes.\nDetails")
+
+        monkeypatch.setattr(cli, "train", run_out)
+        said = fail(capsys, "train", "DST2d")
+        assert said.startswith("qpensieve: there is not enough memory (RESOURCE_EXHAUSTED: Out of memory allocating 7")
+        assert "smaller batch" in said
+        assert "Traceback" not in said
 
     @pytest.mark.usefixtures("unrendered")
     def test_ends_with_a_table_beside_the_ceilings_and_the_paths(

@@ -60,6 +60,8 @@ class Agent:
             warnings.warn(f"this agent can be trained but not saved: {configs.not_saved(name)}", stacklevel=2)
         config = default_config(name, algo or self.algo, preset)
         config = configs.resolve(configs.override(config, {"seeds": seeds} | settings))
+        if "steps" in settings:  # not used below, but schedules have that length
+            configs.check(config)
         if not config.method.is_population:  # `learn` decides how long to train; the first plan is short
             config = dataclasses.replace(config, steps=max(config.random_steps, config.block))
         self._start(open_session(config))
@@ -154,6 +156,8 @@ class Agent:
                 listening.learn(session, goal, callbacks, progress, eval_period)
         finally:
             progress.end()
+        if about := configs.about_learning(self.config, self.num_steps):
+            warnings.warn(about, stacklevel=2)
         return self
 
     def _checked_steps(self, total: Any) -> int:

@@ -26,7 +26,7 @@ from qpensieve.bench import methods as bench_methods
 from qpensieve.bench import train as bench_train
 from qpensieve.bench import update as bench_update
 from qpensieve.callbacks import CallbackError
-from qpensieve.config import RunConfig, about_kernels, completed
+from qpensieve.config import RunConfig, about_kernels, about_learning, completed
 from qpensieve.envs import DISCRETE, DOMAINS, find_domain
 from qpensieve.envs.registry import Domain
 from qpensieve.envs.simulator import EnvError
@@ -58,6 +58,8 @@ ABOUT_PAPER = (
     "stopped, and the report. Without names: all of them."
 )
 EXIT_FAILED, EXIT_BUG, EXIT_STOPPED = 1, 70, 130
+OUT_OF_MEMORY = "RESOURCE_EXHAUSTED"
+"""What XLA's errors say then; they have no type of their own."""
 USER_ERRORS = (
     *(ValueError, OSError, ImportError, CheckpointError, DivergedError, EnvFailedError, FolderInUseError),
     *(UntrustedError, EnvError, CallbackError),
@@ -162,7 +164,7 @@ def plot(
     out: Path | None = None,
     what: pictures.What | None = None,
 ) -> None:
-    """Draw the pictures of a run: front, curves, training, search (pgmorl, pfa); or the curves of several runs in one.
+    """Draw the pictures of a run: front, curves, training, generations, predictions; or several runs' curves in one.
 
     Args:
         run: A run folder or a file written by `qpensieve export`, or several of them.
@@ -170,6 +172,7 @@ def plot(
             default: the run folder, or beside the exported file. Several runs: a file or a folder; default:
             compare.png.
         what: Draw only this. training: losses, gradients, entropy and values by preference, with alarms, as logged.
+            generations and predictions: the search of pgmorl and pfa.
     """
     if what is not None and len(run) != 1:
         raise ValueError(f"--what {what} draws one run, got {len(run)}")
@@ -426,14 +429,20 @@ def main(arguments: list[str] | None = None) -> None:
     except USER_ERRORS as error:
         print(f"qpensieve: {error}", file=sys.stderr)
         sys.exit(EXIT_FAILED)
-    except MemoryError as error:
-        why = f" ({error})" if str(error) else ""
-        print(f"qpensieve: there is not enough memory{why}; use fewer seeds or a smaller replay", file=sys.stderr)
+    except Exception as error:
+        _end_by(error)
+
+
+def _end_by(error: Exception) -> NoReturn:
+    """End after an error that is not the user's: a lack of memory, which XLA says in its own way, or a bug."""
+    why = str(error).partition("\n")[0]
+    if isinstance(error, MemoryError) or OUT_OF_MEMORY in why:
+        about, advice = f" ({why})" if why else "", "use fewer seeds, a smaller replay or a smaller batch"
+        print(f"qpensieve: there is not enough memory{about}; {advice}", file=sys.stderr)
         sys.exit(EXIT_FAILED)
-    except Exception:
-        traceback.print_exc()
-        print("this is a bug in qpensieve: please report it with the lines above", file=sys.stderr)
-        sys.exit(EXIT_BUG)
+    traceback.print_exception(error)
+    print("this is a bug in qpensieve: please report it with the lines above", file=sys.stderr)
+    sys.exit(EXIT_BUG)
 
 
 def _dispatch(
@@ -482,6 +491,8 @@ def _without_domain(config: RunConfig) -> RunConfig:
 
 def _complete(run: Run, hint: str = "") -> None:
     print(f"run folder: {run.folder}", file=sys.stderr)
+    if about := about_learning(run.config, run.config.steps):
+        _warn(about)
     try:
         run.train(hint)
     except DivergedError as error:

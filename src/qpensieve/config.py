@@ -238,6 +238,16 @@ def about_kernels(config: RunConfig) -> str:
     return _choose_kernels(config)[1]
 
 
+def about_learning(config: RunConfig, steps: int) -> str:
+    """One sentence, if training ends after so many steps and that is before learning starts; else empty."""
+    if config.method.is_population or steps > config.random_steps:
+        return ""
+    return (
+        f"nothing is learned in {steps:,} steps: learning starts after {config.random_steps:,} random ones; "
+        "train longer, or set a smaller random_steps"
+    )
+
+
 def _choose_kernels(config: RunConfig) -> tuple[Kernels, str]:
     """Settings that cannot run are left as they are: `check` refuses them."""
     if config.algo not in METHODS or parts.problems(config):

@@ -17,8 +17,8 @@ COMMANDS: dict[str, str] = {
     "draw pictures.",
     "watch": "Turn the preference and see the policy act: a page in the browser, for runs, saved agents and archives.",
     "video": "Write a film of a policy, a panel for each preference, side by side: GIF, or MP4 with imageio-ffmpeg.",
-    "plot": "Draw the pictures of a run: front, curves, training, search (pgmorl, pfa); or the curves of several "
-    "runs in one.",
+    "plot": "Draw the pictures of a run: front, curves, training, generations, predictions; or several runs' "
+    "curves in one.",
     "export": "Write a run as one small JSON file: configuration, machine, scores and mean returns of every "
     "evaluation.",
     "export-policy": "Write the policy of a run or saved agent for programs without qpensieve: arrays, and a loader "
