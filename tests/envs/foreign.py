@@ -53,7 +53,7 @@ class NoRewardSpace(PointMass):
 
     def __init__(self):
         super().__init__()
-        self.metadata = {"objectives": ("only one name",)}
+        self.metadata = {}
         del self.reward_space
 
     def reward(self) -> Any:

@@ -50,6 +50,21 @@ def test_unusable_environments_are_refused_with_a_reason(env: type[gymnasium.Env
         describe(env(), "mine")
 
 
+@pytest.mark.parametrize("names", [("one",), ("x", "x"), "xy", ("x", "y", "z")])
+def test_names_of_objectives_that_do_not_fit_are_refused(names: object):
+    env = foreign.PointMass()
+    env.metadata = {"objectives": names}
+    with pytest.raises(ValueError, match=r"mine: metadata\['objectives'\] must be 2 different names, got "):
+        describe(env, "mine")
+
+
+def test_a_reference_point_must_be_finite():
+    env = foreign.PointMass()
+    env.metadata = {"reference_point": (0.0, float("nan"))}
+    with pytest.raises(ValueError, match=r"mine: metadata\['reference_point'\] must be finite, got \(0.0, nan\)"):
+        describe(env, "mine")
+
+
 # Whole numbers
 
 

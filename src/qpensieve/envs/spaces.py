@@ -24,9 +24,8 @@ def describe(env: gymnasium.Env, source_name: str) -> EnvSpec:
     observations, actions = _observations(env, source_name), _actions(env, source_name)
     spec = EnvSpec(id=source_name, objectives=(), reference=None, max_steps=None, **observations, **actions)
     d = _num_objectives(env, spec)
-    return replace(
-        spec, objectives=_objective_names(env.metadata, d), reference=_reference(env.metadata, d, source_name)
-    )
+    names, reference = _objective_names(env.metadata, d, source_name), _reference(env.metadata, d, source_name)
+    return replace(spec, objectives=names, reference=reference)
 
 
 def _observations(env: gymnasium.Env, source_name: str) -> dict[str, Any]:
@@ -102,13 +101,21 @@ def foreign_error(name: str, where: str, error: BaseException) -> EnvError:
     return EnvError(f"{name}: the environment failed {where}: {missing or f'{type(error).__name__}: {error}'}")
 
 
-def _objective_names(metadata: dict[str, Any], d: int) -> tuple[str, ...]:
-    names = metadata.get("objectives", ())
-    return tuple(map(str, names)) if len(names) == d else tuple(f"objective {i + 1}" for i in range(d))
+def _objective_names(metadata: dict[str, Any], d: int, source_name: str) -> tuple[str, ...]:
+    """As `metadata` says; names that do not fit would be of other objectives than those one asks for."""
+    given = metadata.get("objectives")
+    if given is None:
+        return tuple(f"objective {i + 1}" for i in range(d))
+    names = () if isinstance(given, str) else tuple(map(str, given))
+    if len(names) != d or len(set(names)) != d:
+        raise ValueError(f"{source_name}: metadata['objectives'] must be {d} different names, got {given!r}")
+    return names
 
 
 def _reference(metadata: dict[str, Any], d: int, source_name: str) -> tuple[float, ...] | None:
     point = metadata.get("reference_point")
     if point is not None and len(point) != d:
         raise ValueError(f"{source_name}: metadata['reference_point'] must have {d} numbers, got {len(point)}")
+    if point is not None and not np.isfinite(np.asarray(point, float)).all():
+        raise ValueError(f"{source_name}: metadata['reference_point'] must be finite, got {tuple(point)}")
     return None if point is None else tuple(map(float, point))
