@@ -229,6 +229,14 @@ class TestEvaluate:
         assert "over 2 seed pairs" in out
         assert rows(folder) == rows(trained / "ours")  # it had been evaluated before
 
+    def test_a_second_run_that_cannot_be_read_is_named_before_anything_is_evaluated(
+        self, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+    ):
+        monkeypatch.setattr(cli.runs, "evaluate", lambda *_: pytest.fail("it was evaluated first"))
+        assert f"no config.json in {tmp_path}" in fail(
+            capsys, "evaluate", str(trained / "ours"), "--other", str(tmp_path)
+        )
+
     def test_runs_evaluated_at_different_steps_say_so(self, trained: Path, monkeypatch: pytest.MonkeyPatch):
         read = cli.comparison.read
         early = lambda path: dataclasses.replace(read(path), step=7 if path.name == "mosac" else 300)

@@ -151,6 +151,8 @@ def evaluate(run: RunFolder, other: Path | None = None, reference: tuple[float, 
         reference: Also print HV from this point, one number per objective; the run keeps its own.
         trust: Import the code that the run's domain names, though the folder is not your own.
     """
+    if other is not None:
+        comparison.read(other)  # what is wrong with it is better said before an evaluation that may take minutes
     runs.evaluate(run, _warn, trust)
     _report(run)
     if reference:
