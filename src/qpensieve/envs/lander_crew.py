@@ -147,7 +147,8 @@ class _Helper:
         arguments = json.dumps({"spec": asdict(spec), "num_lanes": num_lanes})
         command = [sys.executable, "-m", "qpensieve.envs.lander_crew", arguments]
         self._spec, self._asked = spec, 0
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        with processes.deaf_to_interrupts():
+            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self._close = weakref.finalize(self, processes.end, self._process)
 
     def send(self, command: bytes, lanes: Int[np.ndarray, " n"], values: np.ndarray) -> None:

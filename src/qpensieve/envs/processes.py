@@ -1,10 +1,25 @@
 """Helper processes that end when their input does."""
 
+import signal
 import subprocess
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 CLOSE_SECONDS = 5.0
 """How long one may take to end by itself before it is killed."""
+
+
+@contextmanager
+def deaf_to_interrupts() -> Iterator[None]:
+    """Processes started meanwhile never hear Ctrl-C, which terminals send to all: their parent ends them.
+
+    To ignore it in their first lines would be too late: Python would print a traceback of its own start.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def end(process: subprocess.Popen[bytes]) -> None:

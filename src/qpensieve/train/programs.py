@@ -49,13 +49,14 @@ class Program:
         self._title = title
         try:
             os.set_inheritable(memory, True)
-            self.process = subprocess.Popen(
-                [sys.executable, "-c", PROGRAM.format(module), json.dumps([str(place) for place in sys.path])],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                env=os.environ | ONE_THREAD | {"JAX_PLATFORMS": "cpu"},
-                pass_fds=(memory,),
-            )
+            with processes.deaf_to_interrupts():
+                self.process = subprocess.Popen(
+                    [sys.executable, "-c", PROGRAM.format(module), json.dumps([str(place) for place in sys.path])],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    env=os.environ | ONE_THREAD | {"JAX_PLATFORMS": "cpu"},
+                    pass_fds=(memory,),
+                )
         except BaseException:
             os.close(memory)
             raise
