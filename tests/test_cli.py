@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+import qpensieve
 from qpensieve import cli, manual
 from qpensieve.envs import DOMAINS
 from qpensieve.methods import METHODS
@@ -154,3 +155,8 @@ def test_version_is_an_option_too(capsys: pytest.CaptureFixture[str]):
     cli.main(["version"])
     first, second = capsys.readouterr().out.split()
     assert first == second
+
+
+def test_the_package_is_the_command():
+    done = subprocess.run([sys.executable, "-m", "qpensieve", "version"], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (0, f"{qpensieve.__version__}\n")
