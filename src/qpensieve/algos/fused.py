@@ -35,6 +35,8 @@ UNROLLED = 5
 the end runs beside the beginning of the next."""
 WIDEST = 256
 """Hidden units beyond which a program's share does not fit on the chip."""
+NARROW = 64
+"""Columns of inputs (observation, action and preference, to a power of two) with which all cuts fit on the chip."""
 COVERED = {
     "policy_loss": "paper",
     "preferences_per": "batch",
@@ -92,8 +94,9 @@ MANY = Tiles(
 of SOME for the settings of `robust`, `tiles.json`)."""
 
 
-def choose_tiles(seeds: int, precision: Precision) -> Tiles:
-    tiles = FEW if seeds <= 2 else SOME if seeds <= 16 else MANY
+def choose_tiles(seeds: int, precision: Precision, columns: int = NARROW) -> Tiles:
+    """By what is fastest; for inputs of many columns those that fit on the chip at all."""
+    tiles = FEW if seeds <= 2 or columns > NARROW else SOME if seeds <= 16 else MANY
     # In full precision the second layer does not fit on the chip: it comes in chunks, as in other kernels.
     return tiles if precision == "half" else replace(tiles, score=_ROWS, score_new=_ROWS, climb=_ROWS)
 
@@ -158,7 +161,8 @@ class Plan:
     """None: by the number of seeds."""
 
     def tiles_for(self, given: Inputs) -> Tiles:
-        return fit(self.tiles or choose_tiles(given.x.shape[1], self.precision), self.sizes)
+        seeds, columns = given.x.shape[1], self.sizes.columns
+        return fit(self.tiles or choose_tiles(seeds, self.precision, columns), self.sizes)
 
     @property
     def dtype(self) -> Any:
