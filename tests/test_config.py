@@ -98,6 +98,7 @@ class TestCheck:
             ({"first_seed": 2**31 - 1}, "first_seed must leave all seeds between 0 and 2147483647, got 2147483647"),
             ({"acting_share": 1.5}, "acting_share must be from 0 to 1, got 1.5"),
             ({"temperature_gain": float("inf")}, "temperature_gain must be from 0 to 10, got inf"),
+            ({"learning_rate_end": float("inf")}, "learning_rate_end must be above 0 and finite, got inf"),
             ({"pessimism": 0.4}, "pessimism must be from 0.5 to 1, got 0.4"),
             ({"weight_decay": -0.1}, "weight_decay must be from 0 to 10, got -0.1"),
             ({"acting_share": float("nan")}, "acting_share must be from 0 to 1, got nan"),
