@@ -99,6 +99,7 @@ def _states(case: Case) -> qpensieve.State:
     nets["actor"].net.last.bias[:, case.act :] -= 2.8  # less entropy than the target
     large = nets["target"].net.last.bias  # about as large as bounded targets may be with this discount
     large += np.where(np.arange(case.d) % 2, -18, 14).astype(np.float32)
+    large[:, 0] += np.where(np.arange(case.d) % 2, 2, -1).astype(np.float32)  # twins that differ
     log_alpha = np.asarray(sac.log_alpha)
     log_alpha = log_alpha - np.linspace(0.7, 0.9, log_alpha[0].size, dtype=np.float32).reshape(log_alpha[0].shape)
     changed = (*nets.values(), log_alpha, warm)
