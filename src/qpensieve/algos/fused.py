@@ -37,6 +37,8 @@ WIDEST = 256
 """Hidden units beyond which a program's share does not fit on the chip."""
 NARROW = 64
 """Columns of inputs (observation, action and preference, to a power of two) with which all cuts fit on the chip."""
+MOST_INPUTS = 128
+"""Numbers of observation, action and preference with which any cut does."""
 COVERED = {
     "policy_loss": "paper",
     "preferences_per": "batch",
@@ -469,6 +471,13 @@ def unavailable() -> str:
     del triton
     warnings.filterwarnings("ignore", "The Pallas Triton backend is deprecated")
     return ""
+
+
+def too_wide(spec: EnvSpec) -> str:
+    """Why the kernels do not cover this environment, in words; empty if they do."""
+    numbers = spec.obs_size + spec.action_size + spec.num_objectives
+    needed = f"they cover environments of up to {MOST_INPUTS} numbers (observation, action and preference)"
+    return f"{needed}, and {spec.id} has {numbers}" if numbers > MOST_INPUTS else ""
 
 
 def uncovered(settings: Any) -> str:
