@@ -115,9 +115,12 @@ class TestCheck:
             check(override(default_config("DST2d"), changes))
         assert complaint in str(refusal.value)
 
-    def test_the_helper_of_hybrid_sac_aims_at_the_entropy_of_its_sac(self):
-        changed = override(default_config("DST2d", "hybrid-sac"), {"target_entropy_end": -2.5})
-        with pytest.raises(ValueError, match="target_entropy_end must be None for hybrid-sac"):
+    @pytest.mark.parametrize(
+        ("name", "value"), [("target_entropy_end", -2.5), ("learning_rate_end", 1e-4), ("anneal_updates", 100)]
+    )
+    def test_the_helper_of_hybrid_sac_has_the_schedules_of_its_sac(self, name: str, value: float):
+        changed = override(default_config("DST2d", "hybrid-sac"), {name: value})
+        with pytest.raises(ValueError, match=f"{name} must be None for hybrid-sac"):
             check(changed)
 
     @pytest.mark.parametrize("algo", ["qpensieve", "mosac"])
