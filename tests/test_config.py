@@ -98,6 +98,7 @@ class TestCheck:
             ({"first_seed": 2**31 - 1}, "first_seed must leave all seeds between 0 and 2147483647, got 2147483647"),
             ({"acting_share": 1.5}, "acting_share must be from 0 to 1, got 1.5"),
             ({"temperature_gain": float("inf")}, "temperature_gain must be from 0 to 10, got inf"),
+            ({"learning_rate_end": float("inf")}, "learning_rate_end must be above 0 and finite, got inf"),
             ({"pessimism": 0.4}, "pessimism must be from 0.5 to 1, got 0.4"),
             ({"weight_decay": -0.1}, "weight_decay must be from 0 to 10, got -0.1"),
             ({"acting_share": float("nan")}, "acting_share must be from 0 to 1, got nan"),
@@ -114,9 +115,12 @@ class TestCheck:
             check(override(default_config("DST2d"), changes))
         assert complaint in str(refusal.value)
 
-    def test_the_helper_of_hybrid_sac_aims_at_the_entropy_of_its_sac(self):
-        changed = override(default_config("DST2d", "hybrid-sac"), {"target_entropy_end": -2.5})
-        with pytest.raises(ValueError, match="target_entropy_end must be None for hybrid-sac"):
+    @pytest.mark.parametrize(
+        ("name", "value"), [("target_entropy_end", -2.5), ("learning_rate_end", 1e-4), ("anneal_updates", 100)]
+    )
+    def test_the_helper_of_hybrid_sac_has_the_schedules_of_its_sac(self, name: str, value: float):
+        changed = override(default_config("DST2d", "hybrid-sac"), {name: value})
+        with pytest.raises(ValueError, match=f"{name} must be None for hybrid-sac"):
             check(changed)
 
     @pytest.mark.parametrize("algo", ["qpensieve", "mosac"])

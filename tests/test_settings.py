@@ -37,7 +37,7 @@ def test_every_broken_rule_is_a_sentence_inner_parts_included():
     assert settings.problems(broken) == [
         "num must be at least 2, got 1",
         "period must be at least 1, got 0",
-        "rate must be above 0, got 0.0",
+        "rate must be above 0 and finite, got 0.0",
         "low must not exceed high (1), got 3",
     ]
 

@@ -28,8 +28,8 @@ class Arm:
     seeds: int
     changes: dict[str, Any]
 
-    def tiles(self) -> fused.Tiles:
-        return replace(fused.choose_tiles(self.seeds, "half"), **self.changes)
+    def tiles(self, columns: int) -> fused.Tiles:
+        return replace(fused.choose_tiles(self.seeds, "half", columns), **self.changes)
 
 
 def parse(words: str) -> Arm:
@@ -66,6 +66,7 @@ def make(arm: Arm, spec: EnvSpec, settings: dict[str, Any]) -> Algorithm[Any]:
     """
     algorithm = plain(arm, spec, settings)
     assert isinstance(algorithm.learning, UniformLearning)
-    plan = replace(fused.plan_qpensieve(_agent(arm, spec, settings), spec, "half"), tiles=arm.tiles())
+    plan = fused.plan_qpensieve(_agent(arm, spec, settings), spec, "half")
+    plan = replace(plan, tiles=arm.tiles(plan.sizes.columns))
     block: Any = lambda states, batches, chance: fused.learn_qpensieve(plan, states, batches[0], chance)
     return replace(algorithm, learning=replace(algorithm.learning, block=block))

@@ -65,7 +65,8 @@ def at_least(low: float | int, note: str = "") -> Rule:
 
 
 def above(low: float | int) -> Rule:
-    return Rule(f"above {low}", lambda value: value > low)
+    """The value is more than `low`, but not infinite: none of these is of use then."""
+    return Rule(f"above {low} and finite", lambda value: low < value < math.inf)
 
 
 def from_to(low: float | int, high: float | int) -> Rule:

@@ -14,6 +14,7 @@ from qpensieve.algos import fused, mosac, qpensieve
 from qpensieve.learning.guards import Lengths
 from qpensieve.learning.kernels import calls
 from qpensieve.learning.kernels.calls import Tile
+from qpensieve.learning.kernels.networks import Inputs
 from qpensieve.learning.kernels.packing import Sizes, actor_layout, critic_layout, padded
 from qpensieve.types import EnvSpec, Transition
 from tests.algos.problem import assert_trees_close, assert_trees_equal, once
@@ -28,7 +29,7 @@ GUARDS: dict[str, dict[str, Any]] = {
     "lengths": {"max_critic_gradient": 0.5},
     "twins": {"pessimism": 0.7},
     "decay": {"weight_decay": 3.0},
-    "rate": {"learning_rate_end": 1e-6, "anneal_updates": 1002},
+    "rate": {"learning_rate_end": 1e-4, "anneal_updates": 1002},  # a smaller end would leave little but rounding
     "aim": {"target_entropy": -0.5, "target_entropy_end": -3.0, "anneal_updates": 1002},
     "calm": {"max_push_loss": 2.0},
 }
@@ -98,6 +99,7 @@ def _states(case: Case) -> qpensieve.State:
     nets["actor"].net.last.bias[:, case.act :] -= 2.8  # less entropy than the target
     large = nets["target"].net.last.bias  # about as large as bounded targets may be with this discount
     large += np.where(np.arange(case.d) % 2, -18, 14).astype(np.float32)
+    large[:, 0] += np.where(np.arange(case.d) % 2, 2, -1).astype(np.float32)  # twins that differ
     log_alpha = np.asarray(sac.log_alpha)
     log_alpha = log_alpha - np.linspace(0.7, 0.9, log_alpha[0].size, dtype=np.float32).reshape(log_alpha[0].shape)
     changed = (*nets.values(), log_alpha, warm)
@@ -224,6 +226,23 @@ def test_candidates_cut_by_parts_are_scored_as_in_the_plain_update(precision: An
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("guards", [(), ("margin", "lengths", "rate")], ids=["free", "guarded"])
+@pytest.mark.parametrize("seeds", [5, 50])
+def test_cuts_for_more_seeds_give_the_plain_update_at_the_width_they_were_chosen_for(
+    seeds: int, guards: tuple[str, ...]
+):
+    """Smaller networks shrink them, and few seeds have others: no case above runs them as they are."""
+    case = Case(hidden=256, batch=256, snapshots=4, preferences=5, filled=(4, 2), guards=guards)
+    before, batch, chance, expected, their_infos = _solved(case)
+    plan = fused.plan_qpensieve(case.config, case.spec, "half")
+    tiles = fused.choose_tiles(seeds, "half")
+    assert fused.fit(tiles, plan.sizes) == tiles
+    new, infos = jax.jit(partial(fused.learn_qpensieve, replace(plan, tiles=tiles)))(before, batch, chance)
+    _assert_moved_alike(before.sac, new.sac, expected.sac, LIMITS["half"])
+    assert_trees_close({name: infos[name] for name in their_infos}, their_infos, 3e-2)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("guard", [name for name in GUARDS if name != "calm"])
 def test_every_guard_changes_the_update_that_kernels_are_compared_with(guard: str):
     """Else the comparison above would not see whether kernels cover it."""
@@ -304,6 +323,20 @@ def test_packing_and_unpacking_gives_the_same_bits_and_pads_with_zeros():
 @pytest.mark.parametrize(("size", "expected"), [(1, 16), (16, 16), (17, 32), (192, 256)])
 def test_sizes_are_padded_to_powers_of_two(size: int, expected: int):
     assert padded(size) == expected
+
+
+def test_inputs_of_many_columns_have_the_smallest_cuts_whatever_the_seeds():
+    """Those of more seeds need more shared memory than a card has (105 observed numbers: 279 040 of 232 448 bytes)."""
+    for columns, expected in ((64, (fused.FEW, fused.SOME, fused.MANY)), (128, (fused.FEW,) * 3)):
+        assert tuple(fused.choose_tiles(seeds, "half", columns) for seeds in (1, 5, 50)) == expected
+    wide = Case(obs=60, filled=(0,) * 5)
+    plan = fused.plan_qpensieve(wide.config, wide.spec, "half")
+    given: Any = Inputs(*[np.zeros((1, 5, 1, 1), np.float32), *[None] * 6])
+    assert plan.sizes.columns == 64
+    assert plan.tiles_for(given) == fused.fit(fused.SOME, plan.sizes)
+    wide = replace(wide, obs=61)
+    plan = fused.plan_qpensieve(wide.config, wide.spec, "half")
+    assert plan.tiles_for(given) == fused.fit(fused.FEW, plan.sizes)
 
 
 def test_tiles_shrink_to_batch_and_networks():

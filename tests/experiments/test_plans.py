@@ -71,6 +71,7 @@ def test_so_it_is_where_a_setting_has_a_schedule():
     name = lambda steps, **settings: Wanted("DST2d", settings=tuple(settings.items()), steps=steps).name
     assert name(400) == name(800)
     assert name(400, target_entropy_end=-2.5) != name(800, target_entropy_end=-2.5)
+    assert name(400, learning_rate_end=3e-5) != name(800, learning_rate_end=3e-5)
     given = {"target_entropy_end": -2.5, "anneal_updates": 600}
     assert name(400, **given) == name(800, **given)
     assert Wanted("DST2d", preset="robust", steps=400).name != Wanted("DST2d", preset="robust", steps=800).name

@@ -1,5 +1,6 @@
 """Training on fused kernels (interpreted): chosen by the configuration, stored with it, and exactly resumable."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -101,6 +102,20 @@ def test_on_a_hopper_card_auto_is_on(monkeypatch: pytest.MonkeyPatch):
     assert choose_kernels("qpensieve", robust, "auto") == ("on", "")
     monkeypatch.setattr("qpensieve.algos.fused.unavailable", lambda: "they are made for Hopper cards")
     assert choose_kernels("qpensieve", agent, "auto") == ("off", "kernels are off: they are made for Hopper cards")
+
+
+def test_an_environment_that_does_not_fit_on_the_chip_has_none(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("qpensieve.algos.fused.is_interpreted", lambda: False)
+    monkeypatch.setattr("qpensieve.algos.fused.unavailable", lambda: "")
+    config = replace(default_config("DST2d"), kernels="auto")
+    spec = configs.spec_of(config)  # two numbers of a preference, two of an action
+    for size, chosen, said in (
+        (124, "on", ""),
+        (125, "off", "up to 128 numbers (observation, action and preference), and"),
+    ):
+        monkeypatch.setattr(configs, "spec_of", lambda _, size=size: replace(spec, obs_size=size))
+        assert configs.resolve(config).kernels == chosen
+        assert said in configs.about_kernels(config)
 
 
 def test_a_configuration_of_before_kernels_has_none():

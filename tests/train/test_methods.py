@@ -139,7 +139,9 @@ def test_a_seed_does_not_depend_on_those_beside_it(algo: AlgoName):
         pair.advance()
         alone.advance()
     theirs = pair.newest_flat()
-    np.testing.assert_array_equal(theirs[len(theirs) // 2 :], alone.newest_flat())
+    # Envelope's networks learn in units of running means; the compiler fuses that otherwise for other numbers of seeds.
+    limit = 1e-6 if algo == "envelope" else 0.0
+    np.testing.assert_allclose(theirs[len(theirs) // 2 :], alone.newest_flat(), rtol=0.0, atol=limit)
 
 
 @pytest.mark.parametrize("algo", METHODS)

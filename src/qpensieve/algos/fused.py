@@ -35,6 +35,10 @@ UNROLLED = 5
 the end runs beside the beginning of the next."""
 WIDEST = 256
 """Hidden units beyond which a program's share does not fit on the chip."""
+NARROW = 64
+"""Columns of inputs (observation, action and preference, to a power of two) with which all cuts fit on the chip."""
+MOST_INPUTS = 128
+"""Numbers of observation, action and preference with which any cut does."""
 COVERED = {
     "policy_loss": "paper",
     "preferences_per": "batch",
@@ -92,8 +96,9 @@ MANY = Tiles(
 of SOME for the settings of `robust`, `tiles.json`)."""
 
 
-def choose_tiles(seeds: int, precision: Precision) -> Tiles:
-    tiles = FEW if seeds <= 2 else SOME if seeds <= 16 else MANY
+def choose_tiles(seeds: int, precision: Precision, columns: int = NARROW) -> Tiles:
+    """By what is fastest; for inputs of many columns those that fit on the chip at all."""
+    tiles = FEW if seeds <= 2 or columns > NARROW else SOME if seeds <= 16 else MANY
     # In full precision the second layer does not fit on the chip: it comes in chunks, as in other kernels.
     return tiles if precision == "half" else replace(tiles, score=_ROWS, score_new=_ROWS, climb=_ROWS)
 
@@ -158,7 +163,8 @@ class Plan:
     """None: by the number of seeds."""
 
     def tiles_for(self, given: Inputs) -> Tiles:
-        return fit(self.tiles or choose_tiles(given.x.shape[1], self.precision), self.sizes)
+        seeds, columns = given.x.shape[1], self.sizes.columns
+        return fit(self.tiles or choose_tiles(seeds, self.precision, columns), self.sizes)
 
     @property
     def dtype(self) -> Any:
@@ -465,6 +471,13 @@ def unavailable() -> str:
     del triton
     warnings.filterwarnings("ignore", "The Pallas Triton backend is deprecated")
     return ""
+
+
+def too_wide(spec: EnvSpec) -> str:
+    """Why the kernels do not cover this environment, in words; empty if they do."""
+    numbers = spec.obs_size + spec.action_size + spec.num_objectives
+    needed = f"they cover environments of up to {MOST_INPUTS} numbers (observation, action and preference)"
+    return f"{needed}, and {spec.id} has {numbers}" if numbers > MOST_INPUTS else ""
 
 
 def uncovered(settings: Any) -> str:

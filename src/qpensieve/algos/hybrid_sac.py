@@ -64,7 +64,7 @@ class HybridConfig:
         sac, plain = self.sac, mosac.SacConfig()
         return [
             f"{name} must be {getattr(plain, name)} for hybrid-sac, whose SAC has no such setting, got {value}"
-            for name in ("target_entropy", "target_entropy_end", "learning_rate_end")
+            for name in ("target_entropy", "target_entropy_end", "learning_rate_end", "anneal_updates")
             if (value := getattr(sac, name)) != getattr(plain, name)
         ]
 
