@@ -270,6 +270,9 @@ class TestCommand:
         said = fail(capsys, "export-policy", ours, *out, "--step", "150")
         assert f"step must be one that {ours} kept: 100, 200; got 150" in said
         assert "is a folder" in fail(capsys, "export-policy", ours, "--out", str(tmp_path))
+        before = (trained / "ours" / "config.json").read_text()
+        assert "is part of a run" in fail(capsys, "export-policy", ours, "--out", f"{ours}/config.json")
+        assert (trained / "ours" / "config.json").read_text() == before
         assert not any(tmp_path.iterdir())
 
     def test_leaves_another_file_of_the_loaders_name_alone(self, trained: Path, tmp_path: Path, capsys):

@@ -184,6 +184,17 @@ def test_one_altered_byte_is_detected_wherever_it_is(file: str, tmp_path: Path):
     assert load_latest(tmp_path, refuse_to_warn) is not None
 
 
+def test_policies_that_were_kept_are_named_where_no_checkpoint_is_left(tmp_path: Path):
+    flip(save(tmp_path, 10, ARRAYS, META) / "arrays.npz", 40)
+    with pytest.raises(CheckpointError) as none_kept:
+        load_latest(tmp_path, lambda _: None)
+    assert "export-policy" not in str(none_kept.value)
+    (tmp_path / "parameters").mkdir()
+    (tmp_path / "parameters" / "step_000000010.npz").touch()
+    with pytest.raises(CheckpointError, match="Policies of steps that were kept still can be: qpensieve export-policy"):
+        load_latest(tmp_path, lambda _: None)
+
+
 def test_even_a_changed_space_in_the_json_is_detected(tmp_path: Path):
     path = save(tmp_path, 10, ARRAYS, META) / "meta.json"
     path.write_bytes(path.read_bytes().replace(b" ", b"\t", 1))

@@ -29,6 +29,15 @@ def test_a_folder_in_place_of_the_file_is_named(tmp_path, capsys):
     assert f"out must be a file such as run.json, but {tmp_path} is a folder" in capsys.readouterr().err
 
 
+def test_a_run_is_not_exported_over_itself(tmp_path, capsys):
+    _make_run(tmp_path)
+    before = (tmp_path / "config.json").read_text()
+    with pytest.raises(SystemExit):
+        cli.main(["export", str(tmp_path), "--out", str(tmp_path / "config.json")])
+    assert "config.json is part of a run: choose another file, such as run.json" in capsys.readouterr().err
+    assert (tmp_path / "config.json").read_text() == before
+
+
 def test_scores_and_mean_returns_of_every_evaluation_are_written(tmp_path, capsys):
     _make_run(tmp_path)
     cli.main(["export", str(tmp_path), "--out", str(tmp_path / "deep" / "run.json")])

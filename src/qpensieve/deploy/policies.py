@@ -61,7 +61,7 @@ def export_policy(  # noqa: PLR0913 (each is an option of the command)
 
 def write_policy(predictor: Predictor, session: Session, row: int, out: Path, step: int) -> Path:
     """Write the policies of one seed, the `row`-th of its session; returns the file."""
-    _check_file(out)
+    folder.check_out(out, "policy.npz")
     served, config = predictor.plain(row), session.config
     about = {
         "format": FORMAT,
@@ -87,13 +87,8 @@ def write_loader(beside: Path) -> tuple[Path, bool]:
     return target, target.is_file() and target.read_text() == text
 
 
-def _check_file(out: Path) -> None:
-    if out.is_dir() or not out.name:
-        raise IsADirectoryError(f"out must be a file such as policy.npz, but {out} is a folder")
-
-
 def _check(source: Path, out: Path) -> None:
-    _check_file(out)
+    folder.check_out(out, "policy.npz")
     if (source / folder.CONFIG).exists():
         return
     runs = sorted(path.parent.name for path in source.glob(f"*/{folder.CONFIG}"))

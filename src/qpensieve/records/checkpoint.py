@@ -138,9 +138,10 @@ def load_latest(
             problems.append(f"checkpoint {folder} is damaged: {damage}")
             warn(problems[-1])
     if problems:
-        raise CheckpointError(
-            f"no checkpoint of {run} can be read; start a new run in another folder. " + "; ".join(problems)
-        )
+        kept = "Policies of steps that were kept still can be: qpensieve export-policy --step. "
+        left = kept if any((run / PARAMETERS).glob("step_*")) else ""
+        start = f"no checkpoint of {run} can be read; start a new run in another folder. "
+        raise CheckpointError(start + left + "; ".join(problems))
     return None
 
 

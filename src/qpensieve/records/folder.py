@@ -36,6 +36,19 @@ FILES = (CONFIG, TRUSTED, PROVENANCE, METRICS, EVALUATIONS, SEARCH, SUMMARY, CRI
 FOLDERS = (CHECKPOINTS, PARAMETERS, REPLAY, TENSORBOARD)
 
 
+def check_out(out: Path, example: str) -> None:
+    """Refuse what cannot be a file to write, or must not be: a folder, and a file that makes up a run.
+
+    Raises:
+        IsADirectoryError: It is a folder.
+        FileExistsError: It is a run's own.
+    """
+    if out.is_dir() or not out.name:
+        raise IsADirectoryError(f"out must be a file such as {example}, but {out} is a folder")
+    if out.name in FILES and (out.parent / CONFIG).exists():
+        raise FileExistsError(f"{out} is part of a run: choose another file, such as {example}")
+
+
 def refuse_file(path: Path) -> None:
     """NotADirectoryError if `path` cannot be a folder, because it or one above it is a file; names that."""
     found = next((one for one in (path, *path.parents) if one.exists()), None)

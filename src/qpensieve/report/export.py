@@ -10,7 +10,7 @@ from qpensieve.records import evaluations as tables
 from qpensieve.records import search as records
 from qpensieve.records.atomic import write_text
 from qpensieve.records.evaluations import Evaluations
-from qpensieve.records.folder import CONFIG, CRITIC, EVALUATIONS, PROVENANCE, SEARCH
+from qpensieve.records.folder import CONFIG, CRITIC, EVALUATIONS, PROVENANCE, SEARCH, check_out
 from qpensieve.records.reading import read_object
 from qpensieve.records.scores import SCORES, RunSummary, summarize
 from qpensieve.report.tables import summarize_search
@@ -23,8 +23,7 @@ DIGITS = 6
 
 def export(folder: Path, out: Path) -> Path:
     """Write the run of `folder` to `out`; episodes are averaged to one return vector per seed and preference."""
-    if out.is_dir():
-        raise IsADirectoryError(f"out must be a file such as run.json, but {out} is a folder")
+    check_out(out, "run.json")
     content = _compact(_content(folder))
     out.parent.mkdir(parents=True, exist_ok=True)
     write_text(out, content)
