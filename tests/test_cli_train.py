@@ -171,11 +171,23 @@ class TestResume:
         cli.main(["resume", str(folder), "--quiet"])
         assert "all 400 steps are done" in capsys.readouterr().err
 
-    def test_steps_may_only_grow_and_in_whole_blocks(
+    def test_too_many_steps_asked_for_can_be_taken_back(self, trained: Path, tmp_path: Path):
+        folder = shutil.copytree(trained / "ours", tmp_path / "run")
+        path = folder / "config.json"
+        path.write_text(path.read_text().replace('"steps": 300,', '"steps": 40000000,'))
+        cli.main(["resume", str(folder), "--steps", "400", "--quiet"])
+        assert json.loads(path.read_text())["steps"] == 400
+        longer = shutil.copytree(trained / "ours", tmp_path / "longer")
+        cli.main(["resume", str(longer), "--steps", "400", "--quiet"])
+        ours, theirs = final_arrays(folder), final_arrays(longer)
+        assert [name for name in theirs if ours[name].tobytes() != theirs[name].tobytes()] == []
+
+    def test_steps_are_not_less_than_what_is_reached_and_whole_blocks(
         self, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ):
         folder = shutil.copytree(trained / "ours", tmp_path / "run")
-        assert "steps may only grow: the run has 300, got 200" in fail(capsys, "resume", str(folder), "--steps", "200")
+        said = fail(capsys, "resume", str(folder), "--steps", "200")
+        assert "steps must be at least 300, which the run has reached, got 200" in said
         assert "must be a multiple of block" in fail(capsys, "resume", str(folder), "--steps", "333")
         assert json.loads((folder / "config.json").read_text())["steps"] == 300
 

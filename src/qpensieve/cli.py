@@ -126,10 +126,10 @@ def resume(  # noqa: PLR0913 (each argument is an option)
     Args:
         run: The run folder.
         num_threads: Cores that collect; the numbers do not depend on it. Default: as before.
-        steps: Train up to this many steps instead of the number in the run's configuration; it may only grow, and the
-            steps that are done stay as they are. Settings that envelope anneals, target_entropy_end (preset
-            robust) and learning_rate_end keep the schedule of the old length; pgmorl and pfa plan learning rate and
-            preferences anew for the new length.
+        steps: Train up to this many steps instead of the number in the run's configuration; not less than the run has
+            reached (pgmorl and pfa: than it was planned for), and the steps that are done stay as they are. Settings
+            that envelope anneals, target_entropy_end (preset robust) and learning_rate_end keep the schedule of the old
+            length; pgmorl and pfa plan learning rate and preferences anew for the new length.
         trust: Import the code that the run's domain names, though the folder is not your own.
         start_over: Begin from the start; whatever the run has reached is removed.
         options: What the run shows and writes.

@@ -123,6 +123,8 @@ class TestRun:
         interrupt_at(run, 8 * 96)
         with pytest.raises(Stopped):
             complete(run)
+        with pytest.raises(ValueError, match=f"steps of {algo} may only grow"):  # it is planned for
+            runs.resume(ours, QUIET, refuse, steps=TINY["steps"] - 96)
         complete(runs.resume(ours, QUIET, refuse))
         assert_same_run(ours, theirs)
         record = search.load(ours / SEARCH)

@@ -506,26 +506,36 @@ def resume(
         warn: Called with a message if something was lost.
         trust: Whether code that the configuration of someone else imports may be run.
         start_over: Begin from the start; whatever the run has reached is removed.
-        changes: Fields of the configuration that may differ (`keeper.MAY_DIFFER`); `steps` may grow.
+        changes: Fields of the configuration that may differ (`keeper.MAY_DIFFER`); `steps` may grow, and shrink to what
+            is reached.
 
     Raises:
         CheckpointError: The run has results, but no checkpoint to go on from.
     """
     if not (path / folder.CONFIG).exists():
         raise FileNotFoundError(f"{path} is not a run folder: it has no {folder.CONFIG}")
-    run, before = _open(path, options, trust, changes)
+    run, before = _open(path, options, trust, changes, start_over)
     try:
         if start_over:
             warn(f"{path} starts over: what it had reached is removed")
             run.start_over()
         else:
             _restore(run, warn)
-        if run.config.steps > before.steps:  # it has become longer
+        if run.config.steps != before.steps:
             configs.save(dataclasses.replace(before, steps=run.config.steps), path / folder.CONFIG)
     except BaseException:
         run.close()
         raise
     return run
+
+
+def _check_steps(path: Path, before: RunConfig, steps: int, start_over: bool) -> None:
+    """Refuse a length that the run has passed already; that of a population, which is planned, may only grow."""
+    if before.method.is_population and steps < before.steps:
+        raise ValueError(f"steps of {before.algo} may only grow: the run has {before.steps:,}, got {steps:,}")
+    reached = 0 if start_over else checkpoint.last_good_step(path) or 0
+    if steps < reached:
+        raise ValueError(f"steps must be at least {reached:,}, which the run has reached, got {steps:,}")
 
 
 def evaluate(path: Path, warn: Callable[[str], None], trust: bool = False) -> None:
@@ -547,7 +557,9 @@ def evaluate(path: Path, warn: Callable[[str], None], trust: bool = False) -> No
         run.close()
 
 
-def _open(path: Path, options: Options, trust: bool, changes: dict[str, Any]) -> tuple[Run, RunConfig]:
+def _open(
+    path: Path, options: Options, trust: bool, changes: dict[str, Any], start_over: bool = False
+) -> tuple[Run, RunConfig]:
     """The run of a folder, which it holds, before its first step; and its configuration without the changes.
 
     The file is read once: what was checked is what runs, and what is written back.
@@ -556,8 +568,7 @@ def _open(path: Path, options: Options, trust: bool, changes: dict[str, Any]) ->
     try:
         before = configs.load(path / folder.CONFIG, trust)
         config = dataclasses.replace(before, **changes)
-        if config.steps < before.steps:
-            raise ValueError(f"steps may only grow: the run has {before.steps:,}, got {config.steps:,}")
+        _check_steps(path, before, config.steps, start_over)
         run = Run(path, config, options)
     except BaseException:
         held.close()
