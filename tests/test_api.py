@@ -4,6 +4,7 @@ import errno
 import json
 import math
 import os
+import signal
 import sys
 import warnings
 from functools import partial
@@ -99,6 +100,25 @@ class TestLearn:
     def test_in_two_parts_is_the_same_as_in_one(self, learned: QPensieve):
         agent = small().learn(120).learn(80)
         assert_same(agent, learned)
+
+    def test_is_interrupted_between_two_blocks(self, learned: QPensieve, tmp_path: Path):
+        """Within one, the replay would get ahead of the agents: what is saved then could not be loaded."""
+        agent = small()
+        trainer = agent.session
+        assert isinstance(trainer, Trainer)
+        place = trainer.place
+
+        def press(collected: Any) -> Any:
+            if trainer.step == 140:
+                signal.raise_signal(signal.SIGINT)
+            return place(collected)
+
+        trainer.place = press  # pyright: ignore[reportAttributeAccessIssue]
+        with pytest.raises(KeyboardInterrupt):
+            agent.learn(200)
+        assert agent.num_steps == 160
+        again = qpensieve.load(agent.save(tmp_path / "agent"))
+        assert_same(again.learn(40), learned)
 
     def test_changes_what_is_predicted(self, learned: QPensieve):
         before = small().predict(OBS, LAM)

@@ -145,6 +145,7 @@ class Agent:
 
         Raises:
             CallbackError: A callback failed; the agent is as of the newest block and can be saved and learned on.
+            KeyboardInterrupt: Ctrl-C was pressed (or a notebook's stop), likewise; pressed twice, it ends at once.
         """
         session, callbacks = self.session, Callbacks(callback)
         goal = session.step + self._checked_steps(total_timesteps)

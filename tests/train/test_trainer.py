@@ -1,5 +1,6 @@
 """The trainer's schedule, its independence of other seeds, and its exact restoration in memory."""
 
+import itertools
 from dataclasses import replace
 from typing import Any
 
@@ -8,8 +9,10 @@ import numpy as np
 import pytest
 
 from qpensieve.config import RunConfig, override
+from qpensieve.envs.simulator import EnvError
 from qpensieve.learning.predicting import AgentPredictor
 from qpensieve.presets import default_config
+from qpensieve.train.collect import Collector
 from qpensieve.train.session import DivergedError, EnvFailedError
 from qpensieve.train.trainer import Trainer
 from tests.envs.foreign import PointMass
@@ -209,6 +212,48 @@ def test_a_log_is_the_mean_over_its_blocks_and_empty_before_learning():
         over = np.max if name.endswith("_max") else np.mean
         np.testing.assert_allclose(value, over([log[name] for log in logs], axis=0), rtol=1e-6)
     assert trainer.take_log() == {}
+
+
+@pytest.mark.parametrize("error", [EnvError("lost"), KeyboardInterrupt()], ids=["failed", "interrupted"])
+def test_a_block_that_was_cut_short_is_collected_again_from_its_beginning(error: BaseException):
+    """Lanes that go on from where it failed would put steps into the replay that do not follow each other."""
+    trainer, undisturbed = Trainer(tiny()), Trainer(tiny())
+    advance_to(trainer, 160)
+    assert isinstance(trainer.collector, Collector)
+    lanes = trainer.collector.lanes
+    step, calls = lanes.step, itertools.count()
+
+    def cut(actions: Any) -> Any:
+        if next(calls) == BLOCK // 2:
+            raise error
+        return step(actions)
+
+    lanes.step = cut  # pyright: ignore[reportAttributeAccessIssue]
+    with pytest.raises((EnvFailedError, KeyboardInterrupt)):
+        trainer.advance()
+    for one in (trainer, undisturbed):
+        advance_to(one, 240)
+    assert_same_state(trainer, undisturbed)
+
+
+def test_a_trainer_that_ended_between_host_and_device_is_neither_saved_nor_trained():
+    trainer = Trainer(tiny())
+    advance_to(trainer, 160)
+    whole, rows = trainer.arrays(), trainer.replay_rows()
+    learner = trainer._learner
+
+    def interrupted(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    trainer._learner = replace(learner, learn=interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        trainer.advance()
+    trainer._learner = learner
+    for use in (trainer.advance, trainer.arrays):
+        with pytest.raises(RuntimeError, match="ended within the block to step 180"):
+            use()
+    trainer.restore(whole, *rows)
+    assert_same(trainer.arrays(), whole)
 
 
 def test_a_policy_that_is_no_longer_finite_is_told_with_its_step_and_seed():

@@ -154,6 +154,8 @@ class Collector(PastPreferences):
         self._num_threads = min(available_cores(), len(seeds) // behaviour.num_lanes // AGENTS_PER_THREAD)
         self._pool = ThreadPoolExecutor(self._num_threads) if self._num_threads > 1 else None
         self._boundary: State = {}
+        self._is_halfway = False
+        """Whether the lanes are within a block: it failed, or was interrupted."""
 
     def start(self) -> None:
         """Begin the first episodes."""
@@ -170,6 +172,7 @@ class Collector(PastPreferences):
         self.lanes.restore(state)
         self.refresh_preferences(range(len(self._seeds)))
         self._boundary = self.lanes.state()
+        self._is_halfway = False
 
     def refresh_preferences(self, lanes: Iterable[int]) -> None:
         """Draw the preference of the running episode in each of `lanes`; it is kept until that episode ends."""
@@ -189,11 +192,16 @@ class Collector(PastPreferences):
     def collect(self, policy: Explorer | None, number: int, into: Collected | None = None) -> Collected:
         """Block `number`: K steps of every lane, with `policy`, or random actions without one.
 
+        After an attempt that failed or was interrupted, lanes begin where they were before it.
+
         Args:
             policy: What `policy` returned, or None.
             number: Number of the block.
             into: Where to write it. None: new arrays.
         """
+        if self._is_halfway:
+            self.restore(self._boundary)
+        self._is_halfway = True
         noise = self._noise.draw(number, is_random=policy is None)
         block = into or Collected.empty(len(self._seeds), self._block, self._columns)
         lanes, preferences, decode = self.lanes, self._preferences, self._acting.decode
@@ -216,7 +224,7 @@ class Collector(PastPreferences):
             obs = step.obs
         if self._columns.preference_size:
             block.rows[..., self._columns.preference] = block.lam
-        self._boundary = lanes.state()
+        self._boundary, self._is_halfway = lanes.state(), False
         return block
 
     def close(self) -> None:

@@ -4,7 +4,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from types import FrameType
 
 FIRST = "stopping after this block; press again to stop now"
@@ -14,14 +14,14 @@ THIRD = 3
 
 
 @contextmanager
-def interrupts(answer: Callable[[str], None]) -> Iterator[Callable[[], bool]]:
+def interrupts(answer: Callable[[str], None] | None = None) -> Iterator[Callable[[], bool]]:
     """Ctrl-C sets a flag that is read between blocks; a second one interrupts.
 
     Python runs handlers between its own instructions only, and compiling is one long call: so a thread answers, and
     ends the process at the third press.
 
     Args:
-        answer: Tells the user.
+        answer: Tells the user. None: nobody is told and no process is ended, which may be a notebook with much in it.
     """
     pressed = False
 
@@ -37,7 +37,7 @@ def interrupts(answer: Callable[[str], None]) -> Iterator[Callable[[], bool]]:
         yield lambda: False
         return
     try:
-        with _answering(answer):
+        with nullcontext() if answer is None else _answering(answer):
             yield lambda: pressed
     finally:
         signal.signal(signal.SIGINT, before)

@@ -15,6 +15,7 @@ from qpensieve.records.log import ALARM, FULL, TRAINING
 from qpensieve.records.reading import interpreting, read_rows
 from qpensieve.records.scores import summarize
 from qpensieve.train.evaluate import protocols
+from qpensieve.train.interrupts import interrupts
 from qpensieve.train.session import Session, phase_of
 
 
@@ -66,7 +67,7 @@ def is_past(session: Session, step: int, period: int) -> bool:
 def learn(
     session: Session, goal: int, callbacks: Callbacks, progress: Progress, eval_period: int | None = None
 ) -> None:
-    """Train up to a step that was planned, or until a callback stops it.
+    """Train up to a step that was planned, or until a callback or Ctrl-C stops it.
 
     Args:
         session: What is trained.
@@ -74,19 +75,25 @@ def learn(
         callbacks: Who is told.
         progress: Shows people how far it is.
         eval_period: Steps between short evaluations; there is one at the end too. None: no evaluation.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C was pressed; the session is as of the newest block.
     """
-    while session.step + session.block <= goal and not callbacks.stopped_by:
-        progress.enter(phase_of(session))
-        session.advance()
-        callbacks.step(session.step)
-        _tell_metrics(session, callbacks)
-        is_last = session.step + session.block > goal
-        if eval_period is not None and (is_last or is_past(session, session.step, eval_period)):
-            progress.enter(EVALUATING)
-            _evaluate(session, callbacks)
-        progress.show(session.step)
+    with interrupts() as is_interrupted:
+        while session.step + session.block <= goal and not callbacks.stopped_by and not is_interrupted():
+            progress.enter(phase_of(session))
+            session.advance()
+            callbacks.step(session.step)
+            _tell_metrics(session, callbacks)
+            is_last = session.step + session.block > goal
+            if eval_period is not None and (is_last or is_past(session, session.step, eval_period)):
+                progress.enter(EVALUATING)
+                _evaluate(session, callbacks)
+            progress.show(session.step)
     session.drain()
     _tell_metrics(session, callbacks)
+    if is_interrupted():
+        raise KeyboardInterrupt
 
 
 def _tell_metrics(session: Session, callbacks: Callbacks) -> None:

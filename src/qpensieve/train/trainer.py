@@ -75,6 +75,8 @@ class Trainer:
             self.algorithm.learning, self.layout, self.capacity, self.num_lanes, discount=self.algorithm.discount
         )
         self.step = self.summed_to = self._written = 0
+        self._is_whole = True
+        """Whether replay, counters and agents are as of the same block."""
         self._state = self._learner.init(jnp.asarray(config.seed_list))
         self._acting = self.newest_flat()
         self._pending = _Pending(self._acting, None, 0)
@@ -143,10 +145,12 @@ class Trainer:
 
     def advance(self) -> Rows:
         """Collect one block and hand it to the device; returns the rows of the block."""
+        self._check_whole()
         # A run that was resumed without its replay fills it again before it continues to learn.
         is_learning = self._written >= self.config.random_steps
         with environment_errors(f"after step {self.step}"):
             collected = self.collector.collect(self._next_policy(), self.block_number)
+        self._is_whole = False
         block = self.place(collected)
         self.step += self.config.block
         self._written += self.config.block
@@ -161,8 +165,16 @@ class Trainer:
             self._state, flat, info = self._learner.write(self._state, block), self._pending.flat, None
         if is_device_late:
             self._hand_over()
-        self._pending = _Pending(flat, info, self.step)
+        self._pending, self._is_whole = _Pending(flat, info, self.step), True
         return collected.rows
+
+    def _check_whole(self) -> None:
+        """RuntimeError where the device has not got a block that the host has counted: no number would be right."""
+        if not self._is_whole:
+            raise RuntimeError(
+                f"training ended within the block to step {self.step}, by an error or a second Ctrl-C: what it had "
+                "learned can be neither saved nor learned on; load what was saved before"
+            )
 
     def place(self, collected: Collected) -> Block:
         """The block as input of the device; frees the slots that it needs first."""
@@ -269,6 +281,7 @@ class Trainer:
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Everything but the rows of the replay, at the end of the newest block, by name; all numbers are finite."""
+        self._check_whole()
         self.drain()
         arrays = tree_to_arrays(self._without_rows(), "state")
         for name, value in arrays.items():
@@ -293,7 +306,7 @@ class Trainer:
         self._state = self._learner.place(replace(saved, replay=buffer))
         self.collector.restore(under(arrays, "lanes/"))
         self.step, count = (int(value) for value in arrays["counters"])
-        self.summed_to, self._written = self.step, 0 if rows is None else self.step
+        self.summed_to, self._written, self._is_whole = self.step, 0 if rows is None else self.step, True
         self._acting = arrays["acting"]
         self._tally = Tally(under(arrays, "log/"), count)
         self._pending = _Pending(self.newest_flat(), None, self.step)
