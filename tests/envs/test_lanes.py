@@ -208,6 +208,7 @@ class Broken(DstSimulator):
         ({"reward": [np.inf, -1.0]}, r"reward\[0\] is inf"),
         ({"reward": [0.0, np.nan]}, r"reward\[1\] is nan"),
         ({"reward": [np.inf, -np.inf]}, r"reward\[0\] is inf"),  # their sum is not a number
+        ({"reward": [0.0, -1e39]}, r"reward\[1\] is -1e\+39 \(more than float32 holds\)"),  # rows are float32
         ({"obs": [0.5, np.nan]}, r"observation\[1\] is nan"),
         ({"obs": [0.5, 1e39]}, r"observation\[1\] is inf"),  # finite until it is cast to float32
     ],

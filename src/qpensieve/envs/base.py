@@ -111,7 +111,7 @@ class Lanes:
         if not self._options.time_limit:
             truncated[:] = False
         if not _is_surely_finite(reward):
-            self._check_finite("reward", reward, lanes)
+            self._check_finite("reward", reward, lanes, kept_as=self._options.dtype)
         self._obs[lanes] = self._checked_obs(lanes)
         step = self._collect(lanes, reward, terminated, truncated)
         done = step.done
@@ -218,13 +218,17 @@ class Lanes:
         self._check_finite("observation", obs, lanes)
         return obs
 
-    def _check_finite(self, what: str, values: np.ndarray, lanes: Index, ahead: int = 0) -> None:
-        is_finite = np.isfinite(values)
+    def _check_finite(
+        self, what: str, values: np.ndarray, lanes: Index, ahead: int = 0, kept_as: type[np.floating] = np.float64
+    ) -> None:
+        with np.errstate(over="ignore"):
+            is_finite = np.isfinite(values.astype(kept_as, copy=False))
         if is_finite.all():
             return
         row, column = np.argwhere(~is_finite)[0]
-        where = self._where(int(np.arange(self.num_lanes)[lanes][row]), ahead)
-        raise FloatingPointError(f"{self.spec.id}: {what}[{column}] is {values[row, column]} {where}")
+        where, value = self._where(int(np.arange(self.num_lanes)[lanes][row]), ahead), values[row, column]
+        too_large = f" (more than {np.dtype(kept_as)} holds)" if np.isfinite(value) else ""
+        raise FloatingPointError(f"{self.spec.id}: {what}[{column}] is {value}{too_large} {where}")
 
     def _where(self, lane: int, ahead: int) -> str:
         """Lane, step and episode in words; `ahead` is 1 where the step is not counted yet."""
