@@ -137,6 +137,18 @@ class TestRestored:
         assert_same_state(other, original)
         assert original.arrays()["state.agent.snapshots.filled"].any()
 
+    def test_goes_on_filling_a_replay_that_was_lost_before(self):
+        """Agents are saved with what they hold of it: a loaded one must not learn from so little."""
+        original, other = Trainer(tiny()), Trainer(tiny())
+        advance_to(original, 160)
+        original.restore(original.arrays())  # without rows
+        advance_to(original, 200)
+        other.restore(original.arrays(), *original.replay_rows())
+        for trainer, step in ((original, 240), (other, 240), (original, 300), (other, 300)):
+            advance_to(trainer, step)
+            assert trainer.arrays()["state.num_updates"].tolist() == [60 + max(0, step - 260)] * 2
+        assert_same_state(other, original)
+
     def test_at_step_0_starts_over(self):
         fresh, used = Trainer(tiny()), Trainer(tiny())
         saved = fresh.arrays()

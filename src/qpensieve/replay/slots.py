@@ -35,7 +35,8 @@ class Slots:
         self._clear()
 
     def _clear(self) -> None:
-        self._written = 0
+        self.written = 0
+        """Transitions that each lane has written, those included that are no longer held."""
         lanes = range(self._num_lanes if self._is_diverse else 0)
         self._diverse = [DiverseReplay(self.capacity, self._layout.num_objectives, self._discount) for _ in lanes]
 
@@ -53,9 +54,9 @@ class Slots:
             rows: The transitions.
             done: Whether an episode ended at the step, by itself or by the time limit.
         """
-        first, self._written = self._written, self._written + rows.shape[1]
+        first, self.written = self.written, self.written + rows.shape[1]
         if not self._is_diverse:
-            slots = np.arange(first, self._written) % self.capacity
+            slots = np.arange(first, self.written) % self.capacity
             return np.tile(slots.astype(np.int32), (self._num_lanes, 1)), []
         of_lanes = zip(self._diverse, rows[..., self._layout.reward], done, strict=True)
         placed = [diverse.append(reward, ends) for diverse, reward, ends in of_lanes]
@@ -66,14 +67,14 @@ class Slots:
         if self._is_diverse:
             return [np.asarray(diverse.contents) for diverse in self._diverse]
         slot = np.arange(self.capacity)
-        newest = self._written - 1 - (self._written - 1 - slot) % self.capacity
+        newest = self.written - 1 - (self.written - 1 - slot) % self.capacity
         return [np.where(newest >= 0, newest, -1)] * self._num_lanes
 
     def state(self) -> State:
         """What a checkpoint needs in addition to the replay; nothing if the replay is a ring."""
         if not isinstance(self._learning, PrioritizedLearning):
             return {}
-        arrays = {"written": np.array(self._written)}
+        arrays = {"written": np.array(self.written)}
         for lane, diverse in enumerate(self._diverse):
             arrays |= {f"{lane}/{name}": value for name, value in diverse.state().items()}
         return arrays
@@ -81,8 +82,8 @@ class Slots:
     def in_order(self, replay: AnyReplay) -> tuple[Rows, int]:
         """Rows in the order written and the number of the first; those no longer held are zero."""
         slots = np.asarray(replay.rows)
-        first = 0 if self._is_diverse else max(0, self._written - self.capacity)
-        rows = np.zeros((len(slots), self._written - first, slots.shape[2]), np.float32)
+        first = 0 if self._is_diverse else max(0, self.written - self.capacity)
+        rows = np.zeros((len(slots), self.written - first, slots.shape[2]), np.float32)
         for lane, contents in enumerate(self.contents()):
             held = contents >= 0
             rows[lane, contents[held] - first] = slots[lane, held]
@@ -107,11 +108,11 @@ class Slots:
         self._clear()
         if rows is None:
             return empty_lanes(self._learning, self._layout, self.capacity, self._num_lanes)
-        self._written = int(saved.written[0])
-        if first + rows.shape[1] != self._written:
+        self.written = int(saved.written[0])
+        if first + rows.shape[1] != self.written:
             end = first + rows.shape[1]
             raise CheckpointError(
-                f"the replay must end at transition {self._written} like the rest of the checkpoint, got {end}"
+                f"the replay must end at transition {self.written} like the rest of the checkpoint, got {end}"
             )
         for lane, diverse in enumerate(self._diverse):
             prefix = f"{lane}/"

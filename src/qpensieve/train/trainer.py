@@ -74,7 +74,7 @@ class Trainer:
         self._slots = Slots(
             self.algorithm.learning, self.layout, self.capacity, self.num_lanes, discount=self.algorithm.discount
         )
-        self.step = self.summed_to = self._written = 0
+        self.step = self.summed_to = 0
         self._is_whole = True
         """Whether replay, counters and agents are as of the same block."""
         self._state = self._learner.init(jnp.asarray(config.seed_list))
@@ -147,13 +147,12 @@ class Trainer:
         """Collect one block and hand it to the device; returns the rows of the block."""
         self._check_whole()
         # A run that was resumed without its replay fills it again before it continues to learn.
-        is_learning = self._written >= self.config.random_steps
+        is_learning = self._slots.written >= self.config.random_steps
         with environment_errors(f"after step {self.step}"):
             collected = self.collector.collect(self._next_policy(), self.block_number)
         self._is_whole = False
         block = self.place(collected)
         self.step += self.config.block
-        self._written += self.config.block
         # Whoever is waited for goes first: the next block begins as soon as its policy is there; but if the device is
         # still busy with that policy, it gets its next work before anyone waits for it.
         is_device_late = self._pending.is_computing
@@ -306,7 +305,7 @@ class Trainer:
         self._state = self._learner.place(replace(saved, replay=buffer))
         self.collector.restore(under(arrays, "lanes/"))
         self.step, count = (int(value) for value in arrays["counters"])
-        self.summed_to, self._written, self._is_whole = self.step, 0 if rows is None else self.step, True
+        self.summed_to, self._is_whole = self.step, True
         self._acting = arrays["acting"]
         self._tally = Tally(under(arrays, "log/"), count)
         self._pending = _Pending(self.newest_flat(), None, self.step)
