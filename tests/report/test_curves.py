@@ -42,7 +42,7 @@ def test_curves_show_all_panels_and_the_ceilings_of_the_short_preferences(tmp_pa
     np.testing.assert_allclose(np.diff(mean), [1, 1])
     last = summarize(table.short_returns[-1], table.short_preferences)
     assert mean[-1] == pytest.approx(last.ut.mean())
-    note = "short protocol: every fifth preference x 2 episodes; not comparable with the paper's table"
+    note = "short protocol: 20 preferences x 2 episodes; not comparable with the paper's table"
     assert drawn[0].get_supxlabel() == note
 
 

@@ -7,9 +7,15 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
-from qpensieve.records.folder import CONFIG, EVALUATIONS
-from qpensieve.report.run_data import read_run
-from tests.report.runs import draw_curves, draw_front, dst_returns, make_run, make_table
+from matplotlib.figure import Figure
+
+from qpensieve.preferences import test_table
+from qpensieve.records import evaluations
+from qpensieve.records.folder import CONFIG, EVALUATIONS, PROVENANCE
+from qpensieve.report import front
+from qpensieve.report.export import export
+from qpensieve.report.run_data import read_run, short_note
+from tests.report.runs import STEPS, draw_curves, draw_front, dst_returns, make_run, make_table
 
 
 def test_what_a_folder_lacks_is_named(tmp_path: Path):
@@ -45,3 +51,19 @@ def test_a_foreign_domain_keeps_its_name_and_has_no_exact_front(tmp_path: Path):
 
 def test_a_table_of_other_objectives_than_the_domain_has_no_exact_front(tmp_path: Path):
     assert read_run(make_run(tmp_path, make_table(np.ones((1, 10, 3))), domain="DST2d")).exact is None
+
+
+def test_a_run_and_its_export_tell_what_was_played(tmp_path: Path, drawn: list[Figure]):
+    """Neither every fifth preference, as is usual, nor one episode, as the mean of all might seem."""
+    lam, returns = np.array(test_table(2)), dst_returns()
+    table = evaluations.empty(3, lam[::25], np.empty((0, 2)), lam[::2])
+    table = evaluations.append_short(table, STEPS, returns[:, ::25, None].repeat(4, 2), np.empty((3, 0, 4, 2)))
+    table = evaluations.append_full(table, STEPS, returns[:, ::2, None].repeat(7, 2))
+    run = make_run(tmp_path / "run", table, eval_stride=25, full_eval_episodes=7, agent={})
+    (run / PROVENANCE).write_text("{}")
+    for path in (run, export(run, tmp_path / "run.json")):
+        data = read_run(path)
+        np.testing.assert_array_equal(data.table.short_preferences, lam[::25])
+        assert short_note(data).startswith("short protocol: 4 preferences x 4 episodes;")
+        front.draw_front(path, tmp_path / "front.png")
+        assert drawn[-1].get_supxlabel().startswith("full protocol: 50 preferences x 7 episodes\n")

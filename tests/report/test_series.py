@@ -9,7 +9,7 @@ from qpensieve import metrics
 from qpensieve.records import evaluations
 from qpensieve.records.folder import EVALUATIONS
 from qpensieve.report import series
-from qpensieve.report.cells import read_runs
+from qpensieve.report.cells import read_cell, read_runs
 from qpensieve.report.export import export
 from tests.report.test_cells import REFERENCE, TABLE, make, returns_of
 
@@ -43,6 +43,16 @@ def test_seeds_of_several_runs_stand_side_by_side(tmp_path: Path):
     # At step 200 three of five seeds are missing: the mean would be one of other runs.
     assert (curve.steps.tolist(), curve.values.shape) == ([100], (1, 5))
     np.testing.assert_allclose(curve.values[0], metrics.utility(returns_of(range(5))[:, ::5], TABLE[::5]))
+
+
+def test_short_evaluations_of_other_preferences_do_not_stand_in_one_curve_or_cell(tmp_path: Path):
+    paths = [make(tmp_path / "a", range(2), full=(), short=(100,)), make(tmp_path / "b", range(2, 4), full=())]
+    thin = evaluations.empty(2, TABLE[::25], np.empty((0, 2)), TABLE, REFERENCE)
+    thin = evaluations.append_short(thin, 100, returns_of(range(2, 4))[:, ::25, None], np.empty((2, 0, 1, 2)))
+    evaluations.save(paths[1] / EVALUATIONS, thin)
+    for read in (lambda: series.score_curve(read_runs(paths)), lambda: read_cell(paths)):
+        with pytest.raises(ValueError, match=r"must have the same preferences \(eval_stride\) to stand together"):
+            read()
 
 
 def test_no_score(tmp_path: Path):

@@ -202,6 +202,8 @@ def evaluation(runs: Sequence[Run], step: int | None = None) -> Evaluation | Non
     order = lambda one: (one.protocol != SHORT, one.step)
     best = max((one for _, one in found), key=order)
     used = [(run, one) for run, one in found if order(one) == order(best) and one.protocol == best.protocol]
+    if best.protocol == SHORT:
+        check_short_preferences([run for run, _ in used])
     behind = [(run, one) for run, one in each if (run, one) not in used]
     merged = _merge([one for _, one in sorted(used, key=lambda pair: _rank(pair[0]))])
     missing = [run for run, _ in behind if not set(run.seeds) <= set(merged.seeds)]
@@ -308,7 +310,7 @@ def _newest(run: Run, step: int | None) -> Evaluation | None:
     i = last(table.full_steps)
     if i is not None:
         returns = table.full_returns[i]
-        return _scored(run, int(table.full_steps[i]), _protocol(run, returns.shape[2]), table.full_preferences, returns)
+        return _scored(run, int(table.full_steps[i]), _protocol(run.data), table.full_preferences, returns)
     if not scored:
         i = last(table.short_steps)
         if i is None:
@@ -323,15 +325,13 @@ def _newest(run: Run, step: int | None) -> Evaluation | None:
     return _evaluation(run, int(scored[i]["step"]), SHORT, (table.short_preferences, None), (ut, hv))
 
 
-def _protocol(run: Run, num_episodes: int) -> str:
+def _protocol(run: RunData) -> str:
     """The full protocol, or how many preferences or episodes were played in place of all."""
-    table = run.data.table.full_preferences
+    table = run.table.full_preferences
     whole = test_table(table.shape[1])
     is_all = table.shape == whole.shape and np.allclose(table, whole)
-    # An exported file has averaged the episodes; how many they were stands beside the returns.
-    episodes = int(run.data.config.get("full_eval_episodes", FULL_EPISODES)) if run.path.is_file() else num_episodes
     parts = [] if is_all else [count(len(table), "preference")]
-    parts += [] if episodes == FULL_EPISODES else [count(episodes, "episode")]
+    parts += [] if run.full_episodes == FULL_EPISODES else [count(run.full_episodes, "episode")]
     return ", ".join(parts) or FULL
 
 
@@ -378,6 +378,16 @@ def _check_pair(one: Run, other: Run) -> None:
             raise ValueError(f"runs of one cell must have the same {name}: {one.path} and {other.path} differ")
     for seed in sorted(set(one.seeds) & set(other.seeds)):
         _check_overlap(one, other, seed)
+
+
+def check_short_preferences(runs: Sequence[Run]) -> None:
+    """ValueError where short evaluations played different preferences: more of them reach a larger HV."""
+    for run in runs[1:]:
+        if not np.array_equal(run.data.table.short_preferences, runs[0].data.table.short_preferences):
+            raise ValueError(
+                f"short evaluations must have the same preferences (eval_stride) to stand together: {runs[0].path} and "
+                f"{run.path} differ"
+            )
 
 
 def _shared(ours: Any, theirs: Any) -> tuple[Any, Any]:

@@ -111,7 +111,7 @@ def compare_curves(runs: Sequence[Path], out: Path) -> Path:
     for axes, title, ceilings in zip(panels, (UT_TITLE, HV_TITLE), _ceilings(data[0]), strict=False):
         _finish(axes, title, ceilings)
     drawing.set_title(figure, f"{data[0].domain} · {drawing.count(len(data), 'run')}: mean ± 1 std over seeds")
-    figure.supxlabel(short_note(data[0]), fontsize=9, color=GREY)
+    figure.supxlabel(short_note(*data), fontsize=9, color=GREY)
     return drawing.write_figure(figure, out)
 
 

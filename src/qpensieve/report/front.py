@@ -286,7 +286,7 @@ def _rings(
 
 def _describe_front(figure: Figure, run: RunData, front: _Front) -> None:
     """Title and footnote; next to UT always the numbers that show whether the preference is obeyed."""
-    seeds, rows, episodes, _ = front.returns.shape
+    seeds, rows = front.returns.shape[:2]
     summary = summarize(front.returns, front.preferences, run.table.reference)
     protocol = "" if front.is_full else " (short protocol)"
     scores = f"UT {drawing.format_mean_std(summary.ut)}"
@@ -297,7 +297,7 @@ def _describe_front(figure: Figure, run: RunData, front: _Front) -> None:
     head = f"{run.domain} · {run.algo} · step {front.step:,}{protocol} · {drawing.count(seeds, 'seed')}"
     drawing.set_title(figure, f"{head}\n{scores}")
 
-    full = f"full protocol: {rows} preferences x {episodes} episodes"
+    full = f"full protocol: {drawing.count(rows, 'preference')} x {drawing.count(run.full_episodes, 'episode')}"
     notes = [
         f"best single row: UT {drawing.format_mean_std(summary.best_single)}",
         f"front size {drawing.format_mean_std(summary.front_size)}",

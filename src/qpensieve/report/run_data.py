@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
+from qpensieve.envs.episodes import FULL_EPISODES
 from qpensieve.envs.exact import ExactFront
 from qpensieve.envs.registry import Domain, find_domain
 from qpensieve.preferences import test_table
@@ -22,7 +23,7 @@ from qpensieve.report import drawing
 
 Points = Float64[np.ndarray, "n d"]
 SHORT_EVERY = 5
-"""The short protocol takes every so many-th row of the test table."""
+"""The short protocol took every so many-th row of the test table before that was a setting (`eval_stride`)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +56,18 @@ class RunData:
         if not len(table.short_steps):
             return None
         return Curves(table.short_steps, table.curve_preferences, table.curve_returns.mean(axis=3))
+
+    @property
+    def full_episodes(self) -> int:
+        """Episodes per preference of a full evaluation; an exported run holds their mean alone."""
+        if self.scored is None:
+            return self.table.full_returns.shape[3]
+        return int(self.config.get("full_eval_episodes", FULL_EPISODES))
+
+    @property
+    def short_episodes(self) -> int:
+        """The same of a short evaluation."""
+        return int(self.scored[0]["episodes"]) if self.scored else self.table.short_returns.shape[3]
 
     @property
     def algo(self) -> str:
@@ -167,10 +180,12 @@ def _take_apart(path: Path, content: dict[str, Any]) -> RunData:
     returns = [np.array(row["mean_returns"], np.float64) for row in full]
     lam = np.array(content.get("preferences") or test_table(returns[0].shape[-1]), np.float64)
     reference = content["reference"]
-    is_short_all = "preferences" in config["agent"]  # agents of single preferences are evaluated on all of them
+    # Agents of single preferences are evaluated on all of them.
+    is_all = "preferences" in config["agent"]
+    shown = lam if is_all else test_table(lam.shape[1])[:: int(config.get("eval_stride", SHORT_EVERY))]
     near = None if reference is None else np.array(reference, np.float64)
     seeds, d = int(config["seeds"]), lam.shape[1]
-    table = evaluations.empty(seeds, lam if is_short_all else lam[::SHORT_EVERY], np.empty((0, d)), lam, near)
+    table = evaluations.empty(seeds, shown, np.empty((0, d)), lam, near)
     for row, of_seeds in zip(full, returns, strict=True):
         if of_seeds.shape != (seeds, *lam.shape):
             raise ValueError(f"{path}: returns must have the shape {(seeds, *lam.shape)}, got {of_seeds.shape}")
@@ -198,10 +213,12 @@ def read_search(folder: Path) -> SearchData:
     return search
 
 
-def short_note(run: RunData) -> str:
-    """Description of the short protocol, for the foot of a picture."""
-    episodes = run.table.short_returns.shape[3] if not run.scored else run.scored[0]["episodes"]
-    return f"short protocol: every fifth preference x {episodes} episodes; not comparable with the paper's table"
+def short_note(*runs: RunData) -> str:
+    """Description of the short protocol of runs that share its preferences, for the foot of a picture."""
+    rows = drawing.count(len(runs[0].table.short_preferences), "preference")
+    episodes = sorted({run.short_episodes for run in runs})
+    played = " or ".join(map(str, episodes)) + (" episode" if episodes == [1] else " episodes")
+    return f"short protocol: {rows} x {played}; not comparable with the paper's table"
 
 
 def measured_note(search: SearchData) -> str:

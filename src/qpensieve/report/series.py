@@ -7,7 +7,7 @@ import numpy as np
 
 from qpensieve.preferences import ArrayLike
 from qpensieve.records.scores import SCORES, scores, summarize
-from qpensieve.report.cells import Run
+from qpensieve.report.cells import Run, check_short_preferences
 from qpensieve.report.paper_figures import Curve, Path2d
 
 BySeed = dict[int, dict[int, Any]]
@@ -22,9 +22,13 @@ def score_curve(runs: Sequence[Run], score: str = "hv") -> Curve | None:
     Args:
         runs: Runs of one method (`cells.read_runs`).
         score: Name of a score with one value per seed: `ut`, `hv`, `best_single`.
+
+    Raises:
+        ValueError: There is no such score, or runs played different preferences.
     """
     if score not in SCORES:
         raise ValueError(f"score must be one of {', '.join(SCORES)}, got {score!r}")
+    check_short_preferences(runs)
     found: BySeed = {}
     for run in runs:
         table = run.data.table
