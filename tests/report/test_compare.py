@@ -1,6 +1,7 @@
 """Exported runs side by side: common preferences only, ED against MO-SAC, samples as they are."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from qpensieve.presets import default_config
 from qpensieve.records import evaluations
 from qpensieve.records.folder import CONFIG, EVALUATIONS, PROVENANCE
 from qpensieve.report import compare
+from qpensieve.report.export import export as export_run
 
 DEAR, CHEAP = (23.7, -11.0), (0.7, -2.0)
 
@@ -134,6 +136,28 @@ def test_the_command_prints_it_and_draws(files: list[Path], tmp_path: Path, caps
     out = capsys.readouterr().out
     assert "| mosac | 1,000 | 1,000 | 19 |" in out
     assert (tmp_path / "picture.png").stat().st_size > 10_000
+
+
+def test_a_run_is_neither_above_nor_below_its_own_export(tmp_path: Path):
+    """The file has fewer digits, and the same returns as a mean of other episodes differ in the last one."""
+    run = make_run(tmp_path / "run")
+    both = [compare.read(run), compare.read(export_run(run, tmp_path / "run.json"))]
+    assert (both[0].returns != both[1].returns).any()
+    for ours, theirs in (both, both[::-1]):
+        assert compare.dominance(ours, theirs).tolist() == [0, 0]
+    trip = np.broadcast_to(DEAR, (2, 100, 10, 2))
+    ten, two = (replace(both[0], returns=trip[:, :, :num].mean(axis=2)) for num in (10, 2))
+    assert compare.dominance(two, ten).tolist() == compare.dominance(ten, two).tolist() == [0, 0]
+
+
+@pytest.mark.usefixtures("unrendered")
+def test_one_objective_is_drawn_without_a_front(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    one = np.ones((1, 1))
+    more = {"preferences": one, "reference": None, "config": {"domain": "mine:make", "algo": "mosac"}}
+    path = export(tmp_path / "one.json", "mosac", [(3.0,), (4.0,)], **more)  # pyright: ignore[reportArgumentType]
+    cli.main(["compare", str(path), "--out", str(tmp_path / "one.png")])
+    assert "3.50 +- 0.50" in capsys.readouterr().out
+    assert (tmp_path / "one.png").read_text() == "a picture with 1 axes"
 
 
 def test_curves_of_single_preferences_are_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

@@ -53,6 +53,13 @@ def test_the_command_plot_draws_the_search_too(tmp_path: Path, capsys: pytest.Ca
     assert capsys.readouterr().out.split() == [str(run / name) for name in names]
 
 
+@pytest.mark.usefixtures("unrendered")
+def test_a_run_of_one_objective_is_drawn_without_a_front(tmp_path: Path):
+    table = runs.make_table(np.arange(3.0).reshape(3, 1, 1))
+    run = runs.make_run(tmp_path / "run", table, runs.train_rows(3), domain="foreign")
+    assert [path.name for path in draw_pictures(run)] == ["curves.png", "training.png"]
+
+
 def test_a_run_without_a_search_is_drawn_without_it(tmp_path: Path):
     names = [path.name for path in draw_pictures(make_run(tmp_path, None))]
     assert names == ["front.png", "curves.png"]

@@ -76,10 +76,15 @@ def _scores(summary: RunSummary) -> dict[str, Any]:
 
 
 def _numbers(values: np.ndarray | None) -> list[Any] | None:
-    """Rounded to `DIGITS`; counts stay whole."""
+    """Rounded; counts stay whole."""
     if values is None or values.dtype.kind == "i":
         return None if values is None else values.tolist()
-    return np.vectorize(lambda x: float(f"{x:.{DIGITS}g}"))(values).tolist()
+    return rounded(values).tolist()
+
+
+def rounded(values: np.ndarray) -> np.ndarray:
+    """The numbers with `DIGITS` digits, as they are written."""
+    return np.vectorize(lambda x: float(f"{x:.{DIGITS}g}"), otypes=[np.float64])(values)
 
 
 def _compact(content: dict[str, Any]) -> str:

@@ -12,7 +12,7 @@ from qpensieve.report.drawing import MissingPlots
 from qpensieve.report.front import SUFFIXES, draw_front
 from qpensieve.report.generations import draw_generations
 from qpensieve.report.predictions import draw_predictions
-from qpensieve.report.run_data import has_search
+from qpensieve.report.run_data import has_search, read_run
 from qpensieve.report.training import draw_training
 
 
@@ -24,15 +24,17 @@ class Picture:
         name: Name of its file in the run folder.
         draw: Draws the run of a folder into a file; returns the file, or None if there is nothing to draw.
         needs: A file of the folder; the picture applies only if it exists.
+        objectives: How many there must be at least.
     """
 
     name: str
     draw: Callable[[Path, Path], Path | None]
     needs: str | None = None
+    objectives: int = 1
 
 
 PICTURES = (
-    Picture("front.png", draw_front),
+    Picture("front.png", draw_front, objectives=2),
     Picture("curves.png", draw_curves),
     Picture("training.png", draw_training, needs=METRICS),
     Picture("generations.png", draw_generations, needs=SEARCH),
@@ -90,7 +92,9 @@ def all_pictures(run: Path, to: Path | None = None, prefix: str = "") -> list[Pa
         to: Folder of the pictures; default: the run's.
         prefix: What their names begin with.
     """
-    chosen = [picture for picture in PICTURES if picture.needs is None or (run / picture.needs).exists()]
+    num = read_run(run).table.num_objectives
+    fitting = [picture for picture in PICTURES if picture.objectives <= num]
+    chosen = [picture for picture in fitting if picture.needs is None or (run / picture.needs).exists()]
     targets = [(to or run) / f"{prefix}{picture.name}" for picture in chosen]
     for target in targets:
         refuse_link(target)
