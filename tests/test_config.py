@@ -189,7 +189,7 @@ class TestPresets:
         ours, theirs = settings.flat(robust.agent), settings.flat(paper.agent)
         assert {name for name in ours if ours[name] != theirs[name]} == {
             *("max_critic_gradient", "temperature_per", "bounded_targets", "max_push_loss", "snapshot_margin"),
-            *("target_entropy_end", "temperature_gain"),
+            *("target_entropy_end", "temperature_gain", "learning_rate", "learning_rate_end", "pessimism"),
         }
         assert replace(robust, agent=paper.agent, random_noise="white", updates_per_step=1) == paper
         check(default_config("Ant2d", "mosac", "robust"))
