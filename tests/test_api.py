@@ -684,6 +684,21 @@ class TestFront:
         front = learned.front(episodes=1)
         assert choice.returns["time"] == front.mean[:, 1].max()
 
+    def test_what_to_ask_for_is_no_worse_than_the_preference_itself(self, learned: QPensieve):
+        lam = np.array([0.57, 0.43])  # no row of the test table
+        asked = learned.best_for(lam, episodes=1)
+        rows = np.vstack([lam, qpensieve.preferences.test_table(2)])
+        worth = learned.returns(rows, 1)[0].mean(axis=1) @ lam
+        assert asked.mean @ lam == worth.max()
+        with pytest.raises(ValueError, match="preference must"):
+            learned.best_for([0.5, 0.6])
+
+    def test_of_single_agents_only_their_own_preferences_can_be_asked_for(self):
+        own = np.array([[0.9, 0.1], [0.3, 0.7]])
+        agent = qpensieve.SAC("DST2d", seeds=1, preset="quick", preferences=("0.9,0.1", "0.3,0.7"), hidden=8)
+        assert agent.best_for([0.6, 0.4], episodes=1).preference.tolist() in own.tolist()
+        agent.close()
+
     def test_of_a_population_its_spread_is_that_of_single_episodes(self):
         """Rows that one policy answers share a mean; the spread of such means was shown, which is smaller."""
         agent = tiny_population("Hopper2d")

@@ -274,6 +274,21 @@ class Agent:
         """
         return self.front(seed, episodes=episodes).choose(maximize, where)
 
+    def best_for(self, preference: Any, seed: int = 0, episodes: int = FULL_EPISODES) -> Choice:
+        """What to ask the policy for where returns weighted by `preference` count, and what it brings.
+
+        Among those of `evaluate` and `preference` itself (sac, hybrid-sac: the agents' own alone). Where episodes can
+        end early (Hopper2d, Walker2d, Ant2d), asking for another preference often brings more under this one.
+
+        Args:
+            preference: What counts, one number per objective.
+            seed: Which of the trained seeds, counted from 0.
+            episodes: Episodes per preference.
+        """
+        lam, table = check_preference(preference, self.session.spec.num_objectives), self._table(None)
+        candidates = np.vstack([lam, table]) if self.session.own_preferences is None else table
+        return self.front(seed, candidates, episodes).best_for(lam)
+
     def _table(self, preferences: Any) -> Float[np.ndarray, "p d"]:
         """The preferences given, else the agents' own, else the test table."""
         num, own = self.session.spec.num_objectives, self.session.own_preferences
