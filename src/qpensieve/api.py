@@ -3,7 +3,7 @@
 import dataclasses
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -59,7 +59,7 @@ class Agent:
         if is_local(name):
             warnings.warn(f"this agent can be trained but not saved: {configs.not_saved(name)}", stacklevel=2)
         config = default_config(name, algo or self.algo, preset)
-        config = configs.resolve(configs.override(config, {"seeds": seeds} | settings))
+        config = configs.resolve(configs.override(config, {"seeds": seeds} | _as_on_the_command_line(settings)))
         if "steps" in settings:  # not used below, but schedules have that length
             configs.check(config)
         if not config.method.is_population:  # `learn` decides how long to train; the first plan is short
@@ -407,6 +407,18 @@ def load(path: str | Path, trust: bool = False) -> Agent:
         trust: Import the code that the folder's domain names (`module:factory`), though the folder is not your own.
     """
     return Agent.load(path, trust)
+
+
+def _as_on_the_command_line(settings: dict[str, Any]) -> dict[str, Any]:
+    """Preferences of sac and hybrid-sac may be rows of numbers, as everywhere else here; their setting holds words."""
+    rows = settings.get("preferences")
+    if isinstance(rows, str) or not isinstance(rows, Iterable) or any(isinstance(row, str) for row in rows):
+        return settings
+    try:
+        words = [",".join(repr(float(x)) for x in row) for row in rows]
+    except (TypeError, ValueError):
+        return settings  # the check of settings says what is wrong
+    return settings | {"preferences": tuple(words)}
 
 
 def _check_period(eval_period: Any, callbacks: Callbacks) -> None:
