@@ -139,6 +139,11 @@ def resume(  # noqa: PLR0913 (each argument is an option)
     resumed = runs.resume(run, options, _warn, trust, start_over, **changes)
     if resumed.session.step == resumed.session.goal:
         _warn(f"the run is complete: all {resumed.session.goal:,} steps are done")
+    end = resumed.session.config.schedule_end
+    if steps is not None and end is not None and end < steps:
+        _warn(
+            f"what this run anneals (step size, entropy, exploration) ends at step {end:,}; later steps keep the last"
+        )
     _complete(resumed)
 
 
