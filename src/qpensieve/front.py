@@ -74,8 +74,7 @@ class Front:
     def best_for(self, preference: ArrayLike) -> "Choice":
         """What to ask the policy for where the sum of returns weighted by `preference` counts: the row with the most.
 
-        It need not be `preference` itself: where episodes can end early, a policy that learned with a discount looks no
-        further ahead than that, and some other preference may bring more under this one.
+        It need not be `preference` itself: where episodes can end early, asking for another one often brings more.
         """
         lam = check_preference(preference, len(self.objectives))
         if lam.ndim != 1:
