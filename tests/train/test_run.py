@@ -217,6 +217,13 @@ class TestResumed:
         complete(runs.resume(half, QUIET, refuse))
         assert_same_run(half, whole)
 
+    def test_may_be_made_shorter_than_its_checkpoints_say_and_longer_again(self, half: Path, whole: Path):
+        for steps in (340, 340, 600):
+            complete(runs.resume(half, QUIET, refuse, steps=steps))
+            assert max(steps_saved(half)) == steps
+        ours, theirs = final_arrays(half), final_arrays(whole)
+        assert [name for name in theirs if ours[name].tobytes() != theirs[name].tobytes()] == []
+
     def test_writes_the_row_of_a_full_evaluation_that_a_killed_run_left_out(self, whole: Path, tmp_path: Path):
         folder = shutil.copytree(whole, tmp_path / "run")
         log = (folder / "metrics.jsonl").read_text().splitlines(keepends=True)
@@ -268,7 +275,6 @@ class TestResumed:
         ("field", "value", "complaint"),
         [
             ("seeds", 3, "seeds was 2, is 3"),
-            ("steps", 400, "steps was 600, is 400"),
             ("domain", "Hopper2d", 'domain was "DST2d", is "Hopper2d"'),
             pytest.param("agent.num_snapshots", 3, "agent.num_snapshots was 2, is 3", marks=pytest.mark.slow),
             pytest.param("agent.sac.hidden", 8, "agent.sac.hidden was 16, is 8", marks=pytest.mark.slow),

@@ -93,9 +93,11 @@ class Keeper:
         before, manifest = saved.meta.get("config"), saved.meta.get("replay")
         if not isinstance(before, dict) or not isinstance(manifest, list | None):
             return "it must say its configuration and its replay"
-        current, steps = configs.to_dict(self._session.config), before.get("steps", 0)
-        may_grow = ("steps",) if isinstance(steps, int) and steps <= current["steps"] else ()
-        checkpoint.check_config(configs.completed(before), current, ignore=(*MAY_DIFFER, *may_grow))
+        config, steps = self._session.config, before.get("steps", 0)
+        # A population is planned for its length, which may grow; others end wherever they are told to.
+        least = steps if config.method.is_population and isinstance(steps, int) else saved.step
+        free = ("steps",) if least <= config.steps else ()
+        checkpoint.check_config(configs.completed(before), configs.to_dict(config), ignore=(*MAY_DIFFER, *free))
         return None if self._log is None else self._log.verify(manifest or [])
 
     def restore(self, saved: Checkpoint) -> None:
