@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from qpensieve import settings as parts
+from qpensieve.algos.fused import too_wide
 from qpensieve.algos.qpensieve import QPensieveConfig
 from qpensieve.envs import code_of, find_domain, is_local, name_of
 from qpensieve.envs import registry as envs
 from qpensieve.envs.episodes import FULL_EPISODES, MAX_EVAL_STEPS, SHORT_EPISODES
-from qpensieve.methods import METHODS, Kernels, Method, choose_kernels, get_method, kernels_gap
+from qpensieve.methods import METHODS, Kernels, Method, choose_kernels, get_method
 from qpensieve.records import trust as trusting
 from qpensieve.records.atomic import write_text
 from qpensieve.records.reading import interpreting, parse, read_bytes
@@ -261,7 +262,7 @@ def _choose_kernels(config: RunConfig) -> tuple[Kernels, str]:
     if config.algo not in METHODS or parts.problems(config):
         return config.kernels, ""
     chosen, said = choose_kernels(config.algo, config.agent, config.kernels, config.seeds)
-    wide = "" if chosen == "off" else kernels_gap(spec_of(config))
+    wide = "" if chosen == "off" else too_wide(spec_of(config))
     return ("off", f"kernels are off: {wide}") if wide else (chosen, said)
 
 

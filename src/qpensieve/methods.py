@@ -246,11 +246,6 @@ def choose_kernels(name: str, settings: Any, asked: Kernels, num_seeds: int = 1)
     return ("on" if asked == "auto" else asked), slow
 
 
-def kernels_gap(spec: EnvSpec) -> str:
-    """Why fused kernels do not cover an environment, in words; empty if they do."""
-    return fused.too_wide(spec)
-
-
 def check_continuous(name: str, spec: EnvSpec) -> None:
     """Refuse an environment whose actions are indices.
 

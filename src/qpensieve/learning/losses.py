@@ -28,18 +28,20 @@ def squash(
 
 def whole_vector_of_smaller(lam: Float[Array, " d"], q: Float[Array, "2 d"]) -> Float[Array, " d"]:
     """The whole vector of the twin with the smaller lam . Q, not the elementwise minimum."""
-    scalar = q @ lam
-    return jnp.where(scalar[0] <= scalar[1], q[0], q[1])
+    return _in_order(lam, q)[0]
 
 
 def between_twins(lam: Float[Array, " d"], q: Float[Array, "2 d"], pessimism: float) -> Float[Array, " d"]:
     """The whole vector of the twin with the smaller lam . Q, this share of it; the rest is the other's."""
-    smaller = whole_vector_of_smaller(lam, q)
-    if pessimism == 1.0:
-        return smaller
+    smaller, other = _in_order(lam, q)
+    return smaller if pessimism == 1.0 else other + pessimism * (smaller - other)
+
+
+def _in_order(lam: Float[Array, " d"], q: Float[Array, "2 d"]) -> tuple[Float[Array, " d"], Float[Array, " d"]]:
+    """The vector of the twin with the smaller lam . Q, then the other's."""
     scalar = q @ lam
-    other = jnp.where(scalar[0] <= scalar[1], q[1], q[0])
-    return other + pessimism * (smaller - other)
+    is_first = scalar[0] <= scalar[1]
+    return jnp.where(is_first, q[0], q[1]), jnp.where(is_first, q[1], q[0])
 
 
 def polyak(target: Tree, online: Tree, tau: float) -> Tree:
