@@ -5,6 +5,7 @@ critic itself, each read under lam and under further preferences; twins by minim
 With one preference and no snapshots it is MO-SAC, exactly.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Annotated, Literal
@@ -145,10 +146,19 @@ def official_2023_loss(
     over_actions = jax.vmap(mosac.twin_values, in_axes=(None, None, 0, None))
     over_critics = jax.vmap(over_actions, in_axes=(0, None, None, None))
     q = over_critics(jax.lax.stop_gradient(critics), query.s, a, query.lam)
-    scalar = jnp.sum(q * query.lam[None, None, None], axis=-1).min(axis=2)
-    best = jnp.where(filled[:, None, None], scalar, -jnp.inf).max(axis=0)  # H does not depend on the critic
+    scalar = jnp.minimum(*jnp.moveaxis(jnp.sum(q * query.lam[None, None, None], axis=-1), 2, 0))
+    best = _picked(jnp.where(filled[:, None, None], scalar, -jnp.inf), jnp.argmax)  # H does not depend on the critic
     pairs = -best[:, :, None] + query.alpha * logp[:, None, :]
-    return jnp.mean(pairs.min(axis=0)), (logp[0], {})
+    return jnp.mean(_picked(pairs, jnp.argmin)), (logp[0], {})
+
+
+def _picked(values: Float[Array, "n *rest"], which: Callable[..., Array]) -> Float[Array, "*rest"]:
+    """The entry along the first axis that `which` names, such as the largest.
+
+    Not by `max`: for its gradient JAX looks for the maximum among the values, which the compiler may compute again and
+    round otherwise, and divides by how many it finds. None gives NaN.
+    """
+    return jnp.take_along_axis(values, which(values, axis=0)[None], axis=0)[0]
 
 
 def end_block(cfg: QPensieveConfig, state: State, num_updates: Int[Array, ""]) -> State:

@@ -164,7 +164,8 @@ def own_loss(actor: GaussianActor, critic: Mlp, query: Query) -> LossAndAux:
 
 
 def own_value(critic: Mlp, s: Float[Array, "b obs"], a: Float[Array, "b act"]) -> Float[Array, " b"]:
-    return twin_values(jax.lax.stop_gradient(critic), s, a).min(axis=0)
+    # Not by `min`, whose gradient is NaN where the compiler rounds twice in different ways.
+    return jnp.minimum(*twin_values(jax.lax.stop_gradient(critic), s, a))
 
 
 def sample_actions(
