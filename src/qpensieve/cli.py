@@ -42,6 +42,7 @@ from qpensieve.report import critic as critic_tables
 from qpensieve.report import curves as curve_pictures
 from qpensieve.report import pictures, tables
 from qpensieve.report.export import export as export_run
+from qpensieve.settings import whole
 from qpensieve.theory.command import theory
 from qpensieve.train import run as runs
 from qpensieve.train.critic_error import Draw, Sampling
@@ -50,6 +51,8 @@ from qpensieve.train.run import Options, Run
 from qpensieve.train.session import DivergedError, EnvFailedError
 from qpensieve.watch import commands as watching
 
+NUMBERS = tyro.constructors.ConstructorRegistry()
+"""How words become whole numbers: 2e5 is one."""
 FLAT = (tyro.conf.OmitArgPrefixes, tyro.conf.AvoidSubcommands)
 RunFolder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
 RunsOrFiles = Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN_OR_FILE [RUN_OR_FILE ...]")]
@@ -65,6 +68,18 @@ USER_ERRORS = (
     *(UntrustedError, EnvError, CallbackError),
 )
 """Errors that are shown without a traceback: their message is enough for a user."""
+
+
+@NUMBERS.primitive_rule
+def _whole(info: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructors.PrimitiveConstructorSpec[int] | None:
+    if info.type is not int:
+        return None
+    is_whole = lambda value: isinstance(value, int) and not isinstance(value, bool)
+    return tyro.constructors.PrimitiveConstructorSpec(1, "INT", lambda words: whole(words[0]), is_whole, _words)
+
+
+def _words(value: int) -> list[str]:
+    return [str(value)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,7 +125,7 @@ def _parse_train(words: list[str], algo: str, preset: str, domain: str = "") -> 
     if {"-h", "--help"} & set(words):
         _show_page(manual.train_page(unset, unset.config, inspect.getdoc(TrainArguments) or ""))
     manual.check_options(words, unset, default)
-    return tyro.cli(TrainArguments, default=unset, args=words, prog="qpensieve train", config=FLAT)
+    return tyro.cli(TrainArguments, default=unset, args=words, prog="qpensieve train", config=FLAT, registry=NUMBERS)
 
 
 def resume(  # noqa: PLR0913 (each argument is an option)
@@ -453,7 +468,9 @@ def _dispatch(
     if not words or words[0] in ("-h", "--help"):
         _show_page(pages.overview(texts, prog, about))
     pages.check_command(words[0], commands, prog)
-    parse = partial(tyro.extras.subcommand_cli_from_dict, commands, prog=prog, description=about, config=FLAT)
+    parse = partial(
+        tyro.extras.subcommand_cli_from_dict, commands, prog=prog, description=about, config=FLAT, registry=NUMBERS
+    )
     if not {"-h", "--help"} & set(words):
         parse(args=words)
         return

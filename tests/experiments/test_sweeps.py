@@ -57,9 +57,19 @@ def test_one_run_needs_no_grid(tmp_path: Path):
     assert list(artefact.cells) == [("DST2d", "qpensieve")]
 
 
+def test_whole_numbers_may_be_written_with_an_exponent(tmp_path: Path):
+    """1e3 is a float in TOML; the run, its name and its column are those of 1000."""
+    plain = '[run]\ndomain = "DST2d"\nsteps = 20000\nseeds = 2\n[grid]\npush_period = [1000]\nhidden = [64]\n'
+    other = '[run]\ndomain = "DST2d"\nsteps = 2e4\nseeds = 2.0\n[grid]\npush_period = [1e3]\nhidden = [64.0]\n'
+    assert read_sweep(write(tmp_path, other)).cells == read_sweep(write(tmp_path, plain)).cells
+    (wanted,) = read_sweep(write(tmp_path, other)).cells.values()
+    assert wanted.name == "DST2d-qpensieve-push_period-1000-hidden-64"
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ('[run]\ndomain = "DST2d"\nsteps = 1.5', "steps must be a whole number of at least 1, got 1.5"),
         ("[grid", "must be a TOML file"),
         ("num_snapshots = [1]", "unknown field 'num_snapshots'.*under \\[run\\]"),
         ("", "there is no run"),

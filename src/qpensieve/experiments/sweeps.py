@@ -21,6 +21,8 @@ from typing import Any, get_args
 from qpensieve.config import check, resolve
 from qpensieve.experiments.artefacts import Artefact, Place, Show, Wanted
 from qpensieve.experiments.then import check_names
+from qpensieve.presets import default_config
+from qpensieve.settings import fit
 
 TOP = ("title", "show", "metrics", "reference", "notes", "then", "preferences", "run", "grid", "runs")
 SHOWN: tuple[str, ...] = tuple(show for show in get_args(Show) if show != "settings")
@@ -156,17 +158,18 @@ def _line(shared: dict[str, Any], own: dict[str, Any]) -> tuple[Place, Wanted]:
     both = {**shared, **own}
     if "domain" not in both:
         raise ValueError("every run needs a domain, under [run], in the [grid] or in [[runs]]")
+    algo, preset = str(both.get("algo", "qpensieve")), str(both.get("preset", "paper"))
+    usual = default_config(str(both["domain"]), algo, preset)
+    both, own = ({name: fit(usual, name, value) for name, value in values.items()} for values in (both, own))
     for name in ("seeds", "steps"):
         value = both.get(name, 1)
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
-    algo = str(both.get("algo", "qpensieve"))
     named = {key: value for key, value in own.items() if key not in ("domain", "seeds")}
     changes = {key: value for key, value in both.items() if key not in OF_THE_RUN}
     if "steps" in own:  # part of what tells runs apart; shared steps may grow later
         changes["steps"] = own["steps"]
-    preset = str(both.get("preset", "paper"))
-    settings = tuple((key, _frozen(value)) for key, value in changes.items())
+    settings = tuple(changes.items())
     steps = None if "steps" in own else both.get("steps")
     wanted = Wanted(str(both["domain"]), algo, settings, steps, preset, both.get("seeds"))
     config = wanted.config()
@@ -177,9 +180,5 @@ def _line(shared: dict[str, Any], own: dict[str, Any]) -> tuple[Place, Wanted]:
     return (row or str(both["domain"]), column or given), wanted
 
 
-def _frozen(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
-
-
 def _shown(value: Any) -> str:
-    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
