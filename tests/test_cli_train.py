@@ -216,6 +216,22 @@ class TestResume:
         cli.main(["resume", str(folder), "--start-over", "--quiet"])
         assert_same_run(folder, trained / "ours")
 
+    def test_a_saved_agent_becomes_a_run_only_where_asked_to(self, trained: Path, tmp_path: Path, capsys: Any):
+        """`save` would not write there any more."""
+        parts = {"config.json", "checkpoints", "replay"}
+        others = [path.name for path in (trained / "ours").iterdir() if path.name not in parts]
+        folder = shutil.copytree(trained / "ours", tmp_path / "agent", ignore=shutil.ignore_patterns(*others))
+        for command in ("resume", "evaluate"):
+            said = fail(capsys, command, str(folder))
+            assert f"{folder} is a saved agent, not a run: use qpensieve.load in Python, or make a run" in said
+            assert f"qpensieve resume {folder} --make-run" in said
+            assert {path.name for path in folder.iterdir()} == parts
+        cli.main(["resume", str(folder), "--make-run", "--quiet"])
+        cli.main(["export", str(folder), "--out", str(tmp_path / "run.json")])
+        table, other = (evaluations.load(run / "evaluations.npz") for run in (folder, trained / "ours"))
+        np.testing.assert_array_equal(table.full_returns, other.full_returns)
+        cli.main(["resume", str(folder), "--quiet"])  # it is one now
+
 
 @pytest.mark.usefixtures("unrendered")
 class TestEvaluate:
@@ -227,7 +243,7 @@ class TestEvaluate:
         (folder / "checkpoints" / "step_000000300" / "arrays.npz").write_bytes(b"")
         cli.main(["evaluate", str(folder)])
         said = capsys.readouterr()
-        assert "evaluating the checkpoint of step 200" in said.err
+        assert "evaluating the policies of step 200" in said.err
         assert "the full evaluation of step 300 is newer: it stays" in said.err
         assert "step 300" in said.out
 

@@ -134,6 +134,7 @@ def resume(  # noqa: PLR0913 (each argument is an option)
     steps: int | None = None,
     trust: bool = False,
     start_over: bool = False,
+    make_run: bool = False,
     options: Options = Options(),  # noqa: B008
 ) -> None:
     """Continue a run that was stopped or killed, with the same numbers as without the stop; or train it longer.
@@ -147,11 +148,13 @@ def resume(  # noqa: PLR0913 (each argument is an option)
             length; pgmorl and pfa plan learning rate and preferences anew for the new length.
         trust: Import the code that the run's domain names, though the folder is not your own.
         start_over: Begin from the start; whatever the run has reached is removed.
+        make_run: Make a run of a saved agent, in its own folder: it is evaluated, and goes on where `--steps` asks for
+            more than it has learned from. `save` does not write into that folder any more; `load` still reads it.
         options: What the run shows and writes.
     """
     asked = {"num_threads": num_threads, "steps": steps}
     changes = {name: value for name, value in asked.items() if value is not None}
-    resumed = runs.resume(run, options, _warn, trust, start_over, **changes)
+    resumed = runs.resume(run, options, _warn, trust, start_over, make_run, **changes)
     if resumed.session.step == resumed.session.goal:
         _warn(f"the run is complete: all {resumed.session.goal:,} steps are done")
     _complete(resumed)
@@ -159,6 +162,8 @@ def resume(  # noqa: PLR0913 (each argument is an option)
 
 def evaluate(run: RunFolder, other: Path | None = None, reference: tuple[float, ...] = (), trust: bool = False) -> None:
     """Evaluate the newest checkpoint of a run with the full protocol (whole test table, 10 episodes); draw pictures.
+
+    The replay is not needed. Where no checkpoint can be read, the newest parameters that the run kept are evaluated.
 
     Args:
         run: The run folder.

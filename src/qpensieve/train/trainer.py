@@ -251,10 +251,16 @@ class Trainer:
 
     def predictor_of(self, parameters: dict[str, np.ndarray], step: int) -> AgentPredictor:
         """A predictor with the policies in what `parameters` returned at a step."""
+        return self._predictor(np.asarray(self._learner.flat_actors(self._with(parameters))), step)
+
+    def adopt(self, parameters: dict[str, np.ndarray], step: int) -> None:
+        """Take the policies in what `parameters` returned at a step, to evaluate them; the rest is as at the start."""
+        self._state, self.step, self.summed_to = self._learner.place(self._with(parameters)), step, step
+
+    def _with(self, parameters: dict[str, np.ndarray]) -> TrainState:
+        """The state with other networks."""
         fresh = tree_to_arrays(self._state.agent)  # the optimisers, which parameters leave out
-        agent = arrays_to_tree(self._state.agent, fresh | parameters)
-        flat = np.asarray(self._learner.flat_actors(replace(self._state, agent=agent)))
-        return self._predictor(flat, step)
+        return replace(self._state, agent=arrays_to_tree(self._state.agent, fresh | parameters))
 
     def _predictor(self, flat: Float32[np.ndarray, "agent parameters"], step: int) -> AgentPredictor:
         return AgentPredictor(self.algorithm.acting, self.own_preferences, flat, step)
