@@ -196,6 +196,14 @@ class TestResume:
         assert "is not a run folder" in fail(capsys, "resume", str(tmp_path))
         assert list(tmp_path.iterdir()) == []
 
+    def test_evaluations_that_are_gone_are_missed(self, trained: Path, tmp_path: Path, capsys: Any):
+        folder = shutil.copytree(trained / "ours", tmp_path / "run")
+        (folder / "evaluations.npz").unlink()
+        cli.main(["resume", str(folder), "--quiet"])
+        assert f"{folder / 'evaluations.npz'} is gone: evaluations of before are lost" in capsys.readouterr().err
+        cli.main(["resume", str(folder), "--quiet"])
+        assert "is gone" not in capsys.readouterr().err
+
     def test_another_configuration_is_refused_by_field(
         self, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ):
@@ -258,13 +266,15 @@ class TestEvaluate:
         assert "over 2 seed pairs" in out
         assert rows(folder) == rows(trained / "ours")  # it had been evaluated before
 
-    def test_a_second_run_that_cannot_be_read_is_named_before_anything_is_evaluated(
+    def test_what_cannot_be_compared_with_is_named_before_anything_is_evaluated(
         self, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
     ):
         monkeypatch.setattr(cli.runs, "evaluate", lambda *_: pytest.fail("it was evaluated first"))
-        assert f"no config.json in {tmp_path}" in fail(
-            capsys, "evaluate", str(trained / "ours"), "--other", str(tmp_path)
-        )
+        command = ("evaluate", str(trained / "ours"))
+        assert f"no config.json in {tmp_path}" in fail(capsys, *command, "--other", str(tmp_path))
+        said = fail(capsys, *command, "--reference", "1")
+        assert "reference must have 2 numbers, one per objective of DST2d (treasure, time), got 1" in said
+        assert "reference must be finite" in fail(capsys, *command, "--reference", "1", "nan")
 
     def test_runs_evaluated_at_different_steps_say_so(self, trained: Path, monkeypatch: pytest.MonkeyPatch):
         read = cli.comparison.read
@@ -334,6 +344,20 @@ class TestPlot:
         assert "as a file that 'qpensieve export' wrote: 'config' is missing" in fail(
             capsys, "plot", str(tmp_path / "other.json")
         )
+
+    @pytest.mark.usefixtures("unrendered")
+    def test_an_ending_of_another_kind_of_file_is_refused_with_those_of_pictures(
+        self, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ):
+        runs, picture = [str(trained / "ours"), str(trained / "mosac")], tmp_path / "x.gif"
+        for asked in (runs[:1], runs, [runs[0], "--what", "curves"]):
+            said = fail(capsys, "plot", *asked, "--out", str(picture))
+            assert f"ends in .png, .pdf, .svg, .jpg, .jpeg, or a folder for pictures; got {picture}" in said
+            assert not picture.exists()
+        picture.mkdir()  # a folder of that name is one
+        for folder in (tmp_path / "pictures.v2", picture):
+            cli.main(["plot", runs[0], "--what", "curves", "--out", str(folder)])
+            assert (folder / "curves.png").exists()
 
     def test_what_is_no_run_is_refused(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
         assert "is it a run folder?" in fail(capsys, "plot", str(tmp_path))

@@ -26,7 +26,8 @@ from qpensieve.bench import methods as bench_methods
 from qpensieve.bench import train as bench_train
 from qpensieve.bench import update as bench_update
 from qpensieve.callbacks import CallbackError
-from qpensieve.config import RunConfig, about_kernels, about_learning, completed
+from qpensieve.config import RunConfig, about_kernels, about_learning, check, completed, spec_of
+from qpensieve.config import load as load_config
 from qpensieve.envs import DISCRETE, DOMAINS, find_domain
 from qpensieve.envs.registry import Domain
 from qpensieve.envs.simulator import EnvError
@@ -34,7 +35,7 @@ from qpensieve.experiments import commands as experiments
 from qpensieve.records import provenance
 from qpensieve.records.checkpoint import CheckpointError
 from qpensieve.records.evaluations import load as load_evaluations
-from qpensieve.records.folder import EVALUATIONS, SUMMARY
+from qpensieve.records.folder import CONFIG, EVALUATIONS, SUMMARY
 from qpensieve.records.lock import FolderInUseError
 from qpensieve.records.trust import UntrustedError
 from qpensieve.report import compare as comparison
@@ -171,8 +172,13 @@ def evaluate(run: RunFolder, other: Path | None = None, reference: tuple[float, 
         reference: Also print HV from this point, one number per objective; the run keeps its own.
         trust: Import the code that the run's domain names, though the folder is not your own.
     """
+    # What is wrong is better said before an evaluation that may take minutes.
     if other is not None:
-        comparison.read(other)  # what is wrong with it is better said before an evaluation that may take minutes
+        comparison.read(other)
+    if reference and (run / CONFIG).exists():
+        asked = dataclasses.replace(load_config(run / CONFIG, trust), reference=reference)
+        check(asked)
+        spec_of(asked)
     runs.evaluate(run, _warn, trust)
     _report(run)
     if reference:
@@ -190,8 +196,8 @@ def plot(
 
     Args:
         run: A run folder or a file written by `qpensieve export`, or several of them.
-        out: One run: a file (x.png) for one picture (the front, if `--what` does not say), or a folder for all;
-            default: the run folder, or beside the exported file. Several runs: a file or a folder; default:
+        out: One run: a file (.png, .pdf, .svg, .jpg) for one picture (the front, if `--what` does not say), or a folder
+            for all; default: the run folder, or beside the exported file. Several runs: a file or a folder; default:
             compare.png.
         what: Draw only this. training: losses, gradients, entropy and values by preference, with alarms, as logged.
             generations and predictions: the search of pgmorl and pfa.
@@ -204,6 +210,7 @@ def plot(
             _warn(f"no {name}: an exported file does not hold the search, the run's folder does")
     else:
         picture = out or Path("compare.png")
+        pictures.check_folder(picture)
         target = picture if pictures.is_picture(picture) else picture / "compare.png"
         paths = [curve_pictures.compare_curves(list(run), target)]
     for path in paths:

@@ -602,6 +602,9 @@ def _open(
 def _restore(run: Run, warn: Callable[[str], None]) -> None:
     saved = run.keeper.latest(warn)
     if saved is not None:
+        if not (run.folder / folder.EVALUATIONS).exists() and has_evaluations(run.folder / folder.METRICS):
+            lost = "evaluations of before are lost, and curves begin where the run goes on"
+            warn(f"{run.folder / folder.EVALUATIONS} is gone: {lost}; to keep them, stop and put it back")
         run.restore(saved)
         return
     path = run.folder
