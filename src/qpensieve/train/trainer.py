@@ -33,6 +33,7 @@ from qpensieve.train.cores import spread
 from qpensieve.train.crew import Crew, can_work
 from qpensieve.train.evaluate import evaluate
 from qpensieve.train.learner import Block, Learner, Pace, TrainState, make_learner
+from qpensieve.train.memory import check_memory
 from qpensieve.train.session import Awaited, EnvFailedError, check_finite, environment_errors
 from qpensieve.types import Hints, UniformLearning
 
@@ -314,6 +315,7 @@ class Trainer:
             return
         config = replace(self.config, steps=steps)
         configs.check(config)
+        check_memory(self.algorithm, self.layout, self._capacity(config), config.seeds)
         grown = self._slots.grown(self._state.replay, self._capacity(config))
         self._state = self._learner.place(replace(self._state, replay=grown))
         self.config = config
@@ -407,5 +409,6 @@ def spare_cores(num_threads: int | None, num_agents: int) -> int:
 
 def _make_learner(trainer: Trainer) -> Learner:
     make_devices(num_parts(trainer.num_agents, available_cores()))
+    check_memory(trainer.algorithm, trainer.layout, trainer.capacity, trainer.config.seeds)
     pace = Pace(trainer.config.updates_per_step, trainer.config.target_steps)
     return spread(make_learner(trainer.algorithm, trainer.layout, trainer.capacity, pace), trainer.num_agents)
