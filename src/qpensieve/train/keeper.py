@@ -99,8 +99,7 @@ class Keeper:
                 raise
             saved = None
         if saved is not None:
-            with interpreting(saved.path, "a checkpoint of this configuration"):
-                self._session.restore(saved.arrays)
+            self._restore(saved)
             return saved.step
         if not kept:
             raise checkpoint.CheckpointError(f"{self._folder} holds neither a checkpoint nor parameters")
@@ -109,13 +108,16 @@ class Keeper:
             self._session.adopt(checkpoint.load_parameters(path), step)
         return step
 
-    def at(self, step: int) -> Checkpoint | None:
-        """The checkpoint of a step; None if it is not kept, or not whole."""
-        other = lambda saved: f"it is not of step {step}" if saved.step != step else self._find_fault(saved)
+    def take_policies_of(self, step: int) -> bool:
+        """Take the session to the policies of the checkpoint of a step; False if it is not kept, or not whole."""
+        other = lambda saved: f"it is not of step {step}" if saved.step != step else self._differs(saved)
         try:
-            return checkpoint.load_latest(self._folder, lambda _: None, other, self._expected())
+            saved = checkpoint.load_latest(self._folder, lambda _: None, other, self._expected())
         except checkpoint.CheckpointError:
-            return None
+            return False
+        if saved is not None:
+            self._restore(saved)
+        return saved is not None
 
     def _expected(self) -> Expected:
         """What the arrays of a checkpoint have to be, from those of the new session."""
@@ -140,6 +142,9 @@ class Keeper:
         """Take the session back to a checkpoint; the folder stays as it is."""
         manifest = saved.meta["replay"]
         rows, first = (None, 0) if manifest is None or self._log is None else self._log.load(manifest)
+        self._restore(saved, rows, first)
+
+    def _restore(self, saved: Checkpoint, rows: Rows | None = None, first: int = 0) -> None:
         with interpreting(saved.path, "a checkpoint of this configuration"):
             self._session.restore(saved.arrays, rows, first)
 
