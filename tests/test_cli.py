@@ -1,6 +1,7 @@
 """The command line: it lists, it measures, it explains itself."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -88,18 +89,45 @@ def page(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 
 
 class TestHelp:
-    @pytest.mark.parametrize("words", [[], ["train"], ["train", "DST2d", "--algo", "pgmorl"], ["resume"], ["compare"]])
+    @pytest.mark.parametrize(
+        "words",
+        [[], ["train", "DST2d", "--algo", "pgmorl"], ["paper"], ["bench"]]
+        + [[name] for name in cli.COMMANDS if name not in ("paper", "bench")]
+        + [["paper", name] for name in cli.PAPER]
+        + [["bench", name] for name in cli.BENCHMARKS],
+        ids=" ".join,
+    )
     @pytest.mark.parametrize("width", [60, 80])
     def test_fits_the_terminal_and_speaks_to_people(
         self, words: list[str], width: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setenv("COLUMNS", str(width))
         text = page(capsys, *words)
-        assert "{None}" not in text
-        assert "options options" not in text
+        assert [odd for odd in ("{", "(default", "(required)", "--no-no", "INT", " ...]]") if odd in text] == []
+        assert max(map(len, text.splitlines())) <= 80
         if words[:1] in ([], ["train"]):
-            assert max(map(len, text.splitlines())) <= 80
             assert text.count("lam for short") == 1
+
+    def test_options_have_the_form_of_those_of_train(
+        self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setenv("COLUMNS", "80")
+        lines = page(capsys, "resume").splitlines()
+        assert os.environ["COLUMNS"] == "80"
+        at = lines.index("  --num-threads N           Cores that collect; the numbers do not depend on")
+        assert lines[at + 1] == f"{'':28}it. Default: as before."
+        for name, text in (
+            ("--trust", "Import the code that the run's domain names, though"),
+            ("--callback TEXT ...", "Callbacks of your own, as module:name; from the"),
+            ("--no-final-evaluation", "Turns off: Run the full protocol at the end."),
+        ):
+            assert f"  {name:26}{text}" in lines
+        assert "What the run shows and writes" in lines
+        at = lines.index("  --wandb-mode auto|online|offline")
+        assert lines[at + 3] == f"{'':28}[auto]"
+        assert "  --repeats N               Interleaved repeats; the median is shown. [5]" in page(
+            capsys, "bench", "lanes"
+        )
 
     def test_train_groups_settings_by_what_they_set(self, capsys: pytest.CaptureFixture[str]):
         text = page(capsys, "train", "DST2d", "--algo", "mosac")

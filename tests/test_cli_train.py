@@ -397,7 +397,7 @@ class TestBench:
         (["resume", "--help"], ["RUN", "--num-threads", "same numbers as without the stop"]),
         (["evaluate", "--help"], ["RUN", "--other", "whole test table"]),
         (["plot", "--help"], ["RUN", "--out"]),
-        (["bench", "update", "--help"], ["--repeats", "--json", "--plain"]),
+        (["bench", "update", "--help"], ["--repeats", "--json", "--no-plain"]),
         (["bench", "train", "--help"], ["--seeds", "--json"]),
         (["domains", "--help"], ["List the ten domains"]),
     ],

@@ -4,11 +4,12 @@ import copy
 import dataclasses
 import inspect
 import io
+import os
 import sys
 import textwrap
 import traceback
-from collections.abc import Callable
-from contextlib import redirect_stdout, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout, suppress
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -487,9 +488,22 @@ def _dispatch(
         parse(args=words)
         return
     page = io.StringIO()
-    with suppress(SystemExit), redirect_stdout(page):
+    with suppress(SystemExit), redirect_stdout(page), _columns(manual.WIDE):
         parse(args=words)
     _show_page(manual.tidy(page.getvalue()))
+
+
+@contextmanager
+def _columns(num: int) -> Iterator[None]:
+    """Let whoever asks believe that the terminal is so wide."""
+    before = os.environ.get("COLUMNS")
+    os.environ["COLUMNS"] = str(num)
+    try:
+        yield
+    finally:
+        del os.environ["COLUMNS"]
+        if before is not None:
+            os.environ["COLUMNS"] = before
 
 
 def summary(command: Callable[..., None]) -> str:
