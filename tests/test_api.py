@@ -684,6 +684,37 @@ class TestFront:
         front = learned.front(episodes=1)
         assert choice.returns["time"] == front.mean[:, 1].max()
 
+    def test_what_to_ask_for_is_no_worse_than_the_preference_itself(self, learned: QPensieve):
+        lam = np.array([0.57, 0.43])  # no row of the test table
+        asked = learned.best_for(lam, episodes=1)
+        rows = np.vstack([lam, qpensieve.preferences.test_table(2)])
+        worth = learned.returns(rows, 1)[0].mean(axis=1) @ lam
+        assert asked.mean @ lam == worth.max()
+        with pytest.raises(ValueError, match="preference must"):
+            learned.best_for([0.5, 0.6])
+
+    def test_of_single_agents_only_their_own_preferences_can_be_asked_for(self):
+        own = np.array([[0.9, 0.1], [0.3, 0.7]])
+        agent = qpensieve.SAC("DST2d", seeds=1, preset="quick", preferences=own, hidden=8)
+        assert agent.best_for([0.6, 0.4], episodes=1).preference.tolist() in own.tolist()
+        agent.close()
+
+    @pytest.mark.parametrize(
+        "given", [[[0.9, 0.1], [0.3, 0.7]], ("0.9,0.1", "0.3,0.7"), ((0.9, 0.1), np.array([0.3, 0.7]))]
+    )
+    def test_preferences_of_single_agents_are_rows_or_words(self, given: Any):
+        agent = qpensieve.SAC("DST2d", seeds=1, preset="quick", preferences=given, hidden=8)
+        np.testing.assert_array_equal(agent.session.own_preferences, [[0.9, 0.1], [0.3, 0.7]])
+        agent.close()
+
+    @pytest.mark.parametrize(
+        ("wrong", "said"),
+        [([[0.9, 0.2]], "0.9,0.2"), ([[0.9], [0.3, 0.7]], "'0.9'"), ([0.9, 0.1], "preferences")],
+    )
+    def test_what_is_no_preference_of_single_agents_is_refused(self, wrong: Any, said: str):
+        with pytest.raises((ValueError, TypeError), match=said):
+            qpensieve.SAC("DST2d", seeds=1, preset="quick", preferences=wrong, hidden=8)
+
     def test_of_a_population_its_spread_is_that_of_single_episodes(self):
         """Rows that one policy answers share a mean; the spread of such means was shown, which is smaller."""
         agent = tiny_population("Hopper2d")

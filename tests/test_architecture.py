@@ -21,7 +21,7 @@ LAYERS: dict[str, set[str]] = {
     "host_types": {"preferences"},
     "types": {"host_types", "preferences"},
     "metrics": {"preferences"},
-    "front": {"console", "metrics"},
+    "front": {"console", "metrics", "preferences"},
     "records": {"machine", "metrics"},
     "callbacks": {"importing", "records"},
     "envs": {"gym_ids", "host_types", "importing", "machine", "metrics", "preferences"},

@@ -183,13 +183,32 @@ class TestPresets:
         assert quick.agent.sac.hidden < 256
         assert quick.agent.push_after < quick.steps - quick.random_steps  # snapshots do get used
 
+    @pytest.mark.parametrize(
+        ("algo", "changes", "end"),
+        [
+            ("qpensieve", {"preset": "robust"}, 30_000),
+            ("qpensieve", {"preset": "robust", "anneal_updates": 5_001}, 12_501),
+            ("qpensieve", {}, None),
+            ("envelope", {}, 30_000),
+            ("envelope", {"anneal_steps": 7_000}, 7_000),
+            ("pgmorl", {}, None),
+        ],
+    )
+    def test_schedules_end_with_the_run_unless_told_otherwise(
+        self, algo: str, changes: dict[str, Any], end: int | None
+    ):
+        preset, others = changes.get("preset", "paper"), {k: v for k, v in changes.items() if k != "preset"}
+        config = configs.resolve(override(default_config("DST2d", algo, preset), {"steps": 30_000} | others))
+        assert config.schedule_end == end
+        assert replace(config, steps=60_000).schedule_end == end
+
     def test_robust_is_the_papers_with_guards(self):
         robust, paper = default_config("Ant2d", preset="robust"), default_config("Ant2d")
         check(robust)
         ours, theirs = settings.flat(robust.agent), settings.flat(paper.agent)
         assert {name for name in ours if ours[name] != theirs[name]} == {
             *("max_critic_gradient", "temperature_per", "bounded_targets", "max_push_loss", "snapshot_margin"),
-            *("target_entropy_end", "temperature_gain"),
+            *("target_entropy_end", "temperature_gain", "learning_rate", "learning_rate_end", "pessimism"),
         }
         assert replace(robust, agent=paper.agent, random_noise="white", updates_per_step=1) == paper
         check(default_config("Ant2d", "mosac", "robust"))

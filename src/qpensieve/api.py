@@ -3,7 +3,7 @@
 import dataclasses
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -59,7 +59,7 @@ class Agent:
         if is_local(name):
             warnings.warn(f"this agent can be trained but not saved: {configs.not_saved(name)}", stacklevel=2)
         config = default_config(name, algo or self.algo, preset)
-        config = configs.resolve(configs.override(config, {"seeds": seeds} | settings))
+        config = configs.resolve(configs.override(config, {"seeds": seeds} | _as_on_the_command_line(settings)))
         if "steps" in settings:  # not used below, but schedules have that length
             configs.check(config)
         if not config.method.is_population:  # `learn` decides how long to train; the first plan is short
@@ -274,6 +274,21 @@ class Agent:
         """
         return self.front(seed, episodes=episodes).choose(maximize, where)
 
+    def best_for(self, preference: Any, seed: int = 0, episodes: int = FULL_EPISODES) -> Choice:
+        """What to ask the policy for where returns weighted by `preference` count, and what it brings.
+
+        Among those of `evaluate` and `preference` itself (sac, hybrid-sac: the agents' own alone). Where episodes can
+        end early (Hopper2d, Walker2d, Ant2d), asking for another preference often brings more under this one.
+
+        Args:
+            preference: What counts, one number per objective.
+            seed: Which of the trained seeds, counted from 0.
+            episodes: Episodes per preference.
+        """
+        lam, table = check_preference(preference, self.session.spec.num_objectives), self._table(None)
+        candidates = np.vstack([lam, table]) if self.session.own_preferences is None else table
+        return self.front(seed, candidates, episodes).best_for(lam)
+
     def _table(self, preferences: Any) -> Float[np.ndarray, "p d"]:
         """The preferences given, else the agents' own, else the test table."""
         num, own = self.session.spec.num_objectives, self.session.own_preferences
@@ -392,6 +407,18 @@ def load(path: str | Path, trust: bool = False) -> Agent:
         trust: Import the code that the folder's domain names (`module:factory`), though the folder is not your own.
     """
     return Agent.load(path, trust)
+
+
+def _as_on_the_command_line(settings: dict[str, Any]) -> dict[str, Any]:
+    """Preferences of sac and hybrid-sac may be rows of numbers, as everywhere else here; their setting holds words."""
+    rows = settings.get("preferences")
+    if isinstance(rows, str) or not isinstance(rows, Iterable) or any(isinstance(row, str) for row in rows):
+        return settings
+    try:
+        words = [",".join(repr(float(x)) for x in row) for row in rows]
+    except (TypeError, ValueError):
+        return settings  # the check of settings says what is wrong
+    return settings | {"preferences": tuple(words)}
 
 
 def _check_period(eval_period: Any, callbacks: Callbacks) -> None:

@@ -90,10 +90,10 @@ class TrainArguments:
 
     config: RunConfig
     preset: presets.PresetName = "paper"
-    """Defaults of all other settings: the paper's; the paper's with guards against values that run away and random
-    actions that go further (robust, for qpensieve and mosac); or small ones for two cores (quick). figure-a to figure-d
-    are the paper's comparison of sac and hybrid-sac: DST2d at 0.9,0.1 and 0.8,0.2, HalfCheetah2d at 0.5,0.5 and
-    0.6,0.4."""
+    """Defaults of all other settings: the paper's; the paper's with guards against values that run away, random
+    actions that go further, more updates and a step size that falls over the run (robust, for qpensieve and mosac; what
+    we would take for a new problem); or small ones for two cores (quick). figure-a to figure-d are the paper's
+    comparison of sac and hybrid-sac: DST2d at 0.9,0.1 and 0.8,0.2, HalfCheetah2d at 0.5,0.5 and 0.6,0.4."""
     out: Path = Path("runs")
     """Folder that holds the runs."""
     name: str | None = None
@@ -146,8 +146,8 @@ def resume(  # noqa: PLR0913 (each argument is an option)
         num_threads: Cores that collect; the numbers do not depend on it. Default: as before.
         steps: Train up to this many steps instead of the number in the run's configuration; not less than the run has
             reached (pgmorl and pfa: than it was planned for), and the steps that are done stay as they are. Settings
-            that envelope anneals, target_entropy_end (preset robust) and learning_rate_end keep the schedule of the old
-            length; pgmorl and pfa plan learning rate and preferences anew for the new length.
+            that envelope anneals, target_entropy_end and learning_rate_end (both in preset robust) keep the schedule of
+            the old length; pgmorl and pfa plan learning rate and preferences anew for the new length.
         trust: Import the code that the run's domain names, though the folder is not your own.
         start_over: Begin from the start; whatever the run has reached is removed.
         make_run: Make a run of a saved agent, in its own folder: it is evaluated, and goes on where `--steps` asks for
@@ -159,6 +159,11 @@ def resume(  # noqa: PLR0913 (each argument is an option)
     resumed = runs.resume(run, options, _warn, trust, start_over, make_run, **changes)
     if resumed.session.step == resumed.session.goal:
         _warn(f"the run is complete: all {resumed.session.goal:,} steps are done")
+    end = resumed.session.config.schedule_end
+    if steps is not None and end is not None and end < steps:
+        _warn(
+            f"what this run anneals (step size, entropy, exploration) ends at step {end:,}; later steps keep the last"
+        )
     _complete(resumed)
 
 

@@ -141,6 +141,14 @@ class RunConfig:
         return max(1, (self.steps - self.random_steps) * self.updates_per_step)
 
     @property
+    def schedule_end(self) -> int | None:
+        """Step at which what the agent's settings move over the run stands still; None if nothing moves."""
+        agent = parts.flat(self.agent)
+        if (updates := agent.get("anneal_updates")) is not None:
+            return self.random_steps - (-updates // self.updates_per_step)
+        return agent.get("anneal_steps")
+
+    @property
     def exploration(self) -> Exploration:
         return Exploration(self.random_noise, self.noise, self.noise_correlation)
 

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -114,6 +115,23 @@ def test_compared_runs_are_named_by_algorithm_and_by_folder_where_that_is_not_en
     assert set(lines(drawn[0], 1)) == {"ceiling (short protocol) 1,055"}
     colours = [[line.get_color() for line in axes.get_lines()[3:12:4]] for axes in drawn[0].axes]
     assert colours[0] == colours[1] == list(drawing.COLOURS[:3])
+    assert legend_of(drawn[0]) == ["qpensieve (a)", "qpensieve (b)", "mosac"]
+    assert legend_of(drawn[0].axes[0]) == ["ceiling (short protocol) 7.25", "best single policy 5.48"]
+    compare_curves(runs[:2], tmp_path / "d.png")
+    assert legend_of(drawn[1]) == ["a", "b"]
+
+
+def test_compared_runs_of_the_same_name_have_a_line_each_in_the_legend(tmp_path: Path, drawn: list[Figure]):
+    returns = np.random.default_rng(0).normal(size=(2, 100, 2))
+    runs = [make_run(tmp_path / parent / "run", make_table(returns), domain="module:factory") for parent in "ab"]
+    compare_curves(runs, tmp_path / "c.png")
+    assert legend_of(drawn[0]) == ["run", "run"]
+    assert drawn[0].axes[0].get_legend() is None
+
+
+def legend_of(drawn: Any) -> list[str]:
+    legend = drawn.legends[0] if isinstance(drawn, Figure) else drawn.get_legend()
+    return [text.get_text() for text in legend.get_texts()]
 
 
 def test_runs_whose_scores_do_not_compare_are_refused(tmp_path: Path):

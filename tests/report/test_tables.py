@@ -56,6 +56,18 @@ class TestSummary:
         assert min(content["per_seed"]["corr lam1, obj 1"]) > 0.8
         assert ceilings["utility"] == pytest.approx(7.757, abs=1e-3)
 
+    def test_says_where_other_preferences_had_better_be_asked_for(self, tmp_path: Path):
+        said = "if each preference were answered by the best row of the table"
+        content = tables.summarize_run(make_run(tmp_path / "a", "DST2d", obedient(2)))
+        np.testing.assert_allclose(content["ut_if_chosen"], content["per_seed"]["UT"])
+        assert said not in tables.format_summary(content)
+        content = tables.summarize_run(make_run(tmp_path / "b", "DST2d", obedient(2)[:, ::-1]))
+        np.testing.assert_allclose(content["ut_if_chosen"], content["dst"]["ceilings"]["utility"])
+        assert f"UT would be 7.757 {said}" in tables.format_summary(content)
+        content = tables.summarize_run(make_run(tmp_path / "c", "DST2d", obedient(2)[:, ::-1, :1]))
+        assert "ut_if_chosen" not in content
+        assert said not in tables.format_summary(content)
+
     def test_counts_treasures_per_seed(self, tmp_path: Path):
         returns = obedient(2)
         returns[1] = (0.7, -1.0)  # this one only ever takes the first

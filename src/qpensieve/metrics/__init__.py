@@ -17,7 +17,14 @@ from qpensieve.metrics.stats import (
     probability_of_improvement,
     summarize,
 )
-from qpensieve.metrics.utility import best_single, episodic_dominance, expected_utility, preference_correlation, utility
+from qpensieve.metrics.utility import (
+    best_single,
+    chosen_utility,
+    episodic_dominance,
+    expected_utility,
+    preference_correlation,
+    utility,
+)
 
 __all__ = [
     "REFERENCES",
@@ -29,6 +36,7 @@ __all__ = [
     "best_single",
     "bootstrap_interval",
     "check_reference",
+    "chosen_utility",
     "episodic_dominance",
     "expected_utility",
     "hypervolume",

@@ -102,7 +102,7 @@ def compare_curves(runs: Sequence[Path], out: Path) -> Path:
     _check_comparable(data)
     scores = [_score(run) for run in data]
     has_hv = all(score.hv is not None for score in scores)
-    figure = drawing.new_figure(height=4.3)
+    figure = drawing.new_figure(height=4.2 + 0.12 * len(data))
     panels = _panels(figure, 2 if has_hv else 1)
     for label, colour, score in zip(_run_labels(data), cycle(COLOURS), scores, strict=False):
         _draw_seeds(panels[0], score.steps, score.ut, colour, label)
@@ -110,8 +110,8 @@ def compare_curves(runs: Sequence[Path], out: Path) -> Path:
             _draw_seeds(panels[1], score.steps, score.hv, colour, UNNAMED)
     for axes, title, ceilings in zip(panels, (UT_TITLE, HV_TITLE), _ceilings(data[0]), strict=False):
         _finish(axes, title, ceilings)
+    _name_runs(figure, panels[0], len(data), short_note(data[0]))
     drawing.set_title(figure, f"{data[0].domain} · {drawing.count(len(data), 'run')}: mean ± 1 std over seeds")
-    figure.supxlabel(short_note(data[0]), fontsize=9, color=GREY)
     return drawing.write_figure(figure, out)
 
 
@@ -149,9 +149,26 @@ def _check_comparable(runs: Sequence[RunData]) -> None:
 
 
 def _run_labels(runs: Sequence[RunData]) -> list[str]:
-    """The label of each run: its algorithm, with the name of the folder if several runs have the same algorithm."""
-    counts = Counter(run.algo for run in runs)
-    return [run.algo if counts[run.algo] == 1 else f"{run.algo} ({run.folder.name})" for run in runs]
+    """Each run's algorithm, with the name of its folder or file if others share it; that name alone if all do."""
+    algos, names = [run.algo for run in runs], [run.folder.name.removesuffix(".json") for run in runs]
+    counts = Counter(algos)
+    if len(counts) == 1 < len(runs):
+        return names
+    return [algo if counts[algo] == 1 else f"{algo} ({name})" for algo, name in zip(algos, names, strict=True)]
+
+
+def _name_runs(figure: Figure, axes: Axes, num: int, note: str) -> None:
+    """A legend of the runs below the panels, where long names hide nothing; that of a panel has its ceilings alone."""
+    handles, labels = axes.get_legend_handles_labels()  # in the order they were drawn: the runs first
+    place: dict[str, Any] = {"loc": "outside lower center", "ncols": min(num, 2)}
+    legend = figure.legend(
+        handles[:num], labels[:num], title=note, title_fontsize=9, fontsize=9, frameon=False, **place
+    )
+    legend.get_title().set_color(GREY)
+    if handles[num:]:
+        axes.legend(handles[num:], labels[num:], fontsize=8.5, loc="best", framealpha=0.8)
+    elif (empty := axes.get_legend()) is not None:
+        empty.remove()
 
 
 def _panels(figure: Figure, num: int) -> list[Axes]:

@@ -20,6 +20,9 @@ from qpensieve.records.reading import interpreting, read_object
 from qpensieve.records.scores import RunSummary, columns, summarize
 from qpensieve.records.search import SearchRecord
 
+WORTH_SAYING = 0.05
+"""Share of UT by which another choice of preferences must be better to be mentioned."""
+
 
 def summarize_run(folder: Path) -> dict[str, Any]:
     """Scores of the newest full evaluation, per seed and over seeds, and exact ceilings if they are known."""
@@ -42,6 +45,8 @@ def summarize_run(folder: Path) -> dict[str, Any]:
         "per_seed": _per_seed(scores),
         "over_seeds": _over_seeds(scores),
     }
+    if returns.shape[2] > 1:
+        content["ut_if_chosen"] = [metrics.chosen_utility(one, table.full_preferences) for one in returns]
     if (folder / SEARCH).exists():
         content["search"] = summarize_search(records.load(folder / SEARCH))
     known = find_domain(domain)
@@ -89,6 +94,7 @@ def format_summary(content: dict[str, Any]) -> str:
         f"{content['environment_steps_per_seed']:,} environment steps per seed in all",
         format_table(_seed_rows(content), show=format_number),
     ]
+    rows += _about_choice(content)
     if "search" in content:
         rows += _format_search(content["search"])
     for i, found in enumerate(content.get("treasures", [])):
@@ -96,6 +102,17 @@ def format_summary(content: dict[str, Any]) -> str:
     if "dst" in content:
         rows += _format_deep_sea(content["dst"])
     return "\n".join(rows + _about_reference(content))
+
+
+def _about_choice(content: dict[str, Any]) -> list[str]:
+    """Whether the policy had better be asked for other preferences than those that count."""
+    chosen, own = np.mean(content.get("ut_if_chosen", np.nan)), np.mean(content["per_seed"]["UT"])
+    if not chosen > own + WORTH_SAYING * abs(own):
+        return []
+    return [
+        f"UT would be {format_number(float(chosen))} if each preference were answered by the best row of the table: "
+        "agent.best_for(preference) finds it"
+    ]
 
 
 def _about_reference(content: dict[str, Any]) -> list[str]:
