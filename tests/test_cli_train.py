@@ -113,6 +113,7 @@ class TestTrain:
             (["DST2d", "--steps", "1.3e2"], ["steps must be a multiple of block (50), got 130"]),
             (["DST2d", "--steps", "130"], ["steps must be a multiple of block (50), got 130; the nearest is 150"]),
             (["DST3d"], ["unknown domain 'DST3d'; did you mean DST2d"]),
+            (["dst2d"], ["unknown domain 'dst2d'; did you mean DST2d?"]),
             (["mo-mountaincarcontinous-v0"], ["did you mean", "mo-mountaincarcontinuous-v0"]),
             (["tests.envs.foreign:nothing"], ["nothing"]),
             ([], ["DOMAIN"]),
@@ -360,18 +361,23 @@ class TestPlot:
         self, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ):
         runs, picture = [str(trained / "ours"), str(trained / "mosac")], tmp_path / "x.gif"
-        for asked in (runs[:1], runs, [runs[0], "--what", "curves"]):
-            said = fail(capsys, "plot", *asked, "--out", str(picture))
+        both = ["compare", *runs]
+        for asked in (["plot", runs[0]], ["plot", *runs], ["plot", runs[0], "--what", "curves"], both):
+            said = fail(capsys, *asked, "--out", str(picture))
             assert f"ends in .png, .pdf, .svg, .jpg, .jpeg, or a folder for pictures; got {picture}" in said
             assert not picture.exists()
         picture.mkdir()  # a folder of that name is one
         for folder in (tmp_path / "pictures.v2", picture):
             cli.main(["plot", runs[0], "--what", "curves", "--out", str(folder)])
             assert (folder / "curves.png").exists()
+        cli.main([*both, "--out", str(picture)])
+        assert capsys.readouterr().out.splitlines()[-1] == str(picture / "compare.png")
+        assert f"got the folder {runs[0]}: 'qpensieve export" in fail(capsys, *both, "--curves")
 
     def test_what_is_no_run_is_refused(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
         assert "is it a run folder?" in fail(capsys, "plot", str(tmp_path))
-        assert "no runs to compare" in fail(capsys, "plot")
+        for command in ("plot", "compare"):
+            assert "name at least one run folder, or a file written by" in fail(capsys, command)
 
 
 class TestBench:

@@ -62,6 +62,7 @@ ABOUT_PAPER = (
     "Every table and figure of the paper: which runs it needs, made on this machine or others, resumed where they "
     "stopped, and the report. Without names: all of them."
 )
+COMPARED = "compare.png"
 EXIT_FAILED, EXIT_BUG, EXIT_STOPPED = 1, 70, 130
 OUT_OF_MEMORY = "RESOURCE_EXHAUSTED"
 """What XLA's errors say then; they have no type of their own."""
@@ -208,6 +209,7 @@ def plot(
         what: Draw only this. training: losses, gradients, entropy and values by preference, with alarms, as logged.
             generations and predictions: the search of pgmorl and pfa.
     """
+    _check_named(run)
     if what is not None and len(run) != 1:
         raise ValueError(f"--what {what} draws one run, got {len(run)}")
     if len(run) == 1:
@@ -215,10 +217,7 @@ def plot(
         for name in pictures.missing(run[0]) if what is None else ():
             _warn(f"no {name}: an exported file does not hold the search, the run's folder does")
     else:
-        picture = out or Path("compare.png")
-        pictures.check_folder(picture)
-        target = picture if pictures.is_picture(picture) else picture / "compare.png"
-        paths = [curve_pictures.compare_curves(list(run), target)]
+        paths = [curve_pictures.compare_curves(list(run), pictures.file_of(out or Path(COMPARED), COMPARED))]
     for path in paths:
         print(path)
 
@@ -269,12 +268,14 @@ def compare(
     Args:
         results: Run folders, or files written by `qpensieve export`.
         step: Environment step of the full evaluation; default: each run's newest.
-        out: Also draw a picture here.
+        out: Also draw a picture here: a file (.png, .pdf, .svg, .jpg), or a folder for compare.png.
         curves: The files are of single preferences (sac, hybrid-sac): only draw their learning curves.
         reference: Measure HV from this point, one number per objective; default: that of the runs.
     """
+    _check_named(results)
+    target = None if out is None else pictures.file_of(out, "curves.png" if curves else COMPARED)
     if curves:
-        print(comparison.draw_single_curves(results, out or Path("curves.png")))
+        print(comparison.draw_single_curves(results, target or Path("curves.png")))
         return
     shared = comparison.on_common_preferences([comparison.read(path, step) for path in results])
     shared = comparison.measured_from(shared, reference)
@@ -282,8 +283,13 @@ def compare(
     print(show(comparison.table(shared)))
     if apart := comparison.settings(shared, completed):
         print(f"\nSettings in which they differ:\n\n{show(apart)}")
-    if out is not None:
-        print(comparison.draw(shared, out))
+    if target is not None:
+        print(comparison.draw(shared, target))
+
+
+def _check_named(runs: tuple[Path, ...]) -> None:
+    if not runs:
+        raise ValueError("name at least one run folder, or a file written by 'qpensieve export'")
 
 
 def critic(  # noqa: PLR0913 (each argument is an option)

@@ -106,6 +106,13 @@ def test_what_is_wrong_is_named_with_the_file(tmp_path: Path, text: str, message
         read_sweep(write(tmp_path, text))
 
 
+def test_a_plan_that_is_no_file_is_named(tmp_path: Path):
+    with pytest.raises(FileNotFoundError, match=r"mine\.toml must be a TOML file, but it is missing"):
+        read_sweep(tmp_path / "mine.toml")
+    with pytest.raises(FileNotFoundError, match="must be a TOML file, but it is a folder"):
+        read_sweep(tmp_path)
+
+
 def test_names_of_files_and_columns_may_be_anything(tmp_path: Path):
     path = tmp_path / "my sweep.v2.toml"
     path.write_text('[[runs]]\ncolumn = 3\ndomain = "DST2d"\n')

@@ -38,6 +38,8 @@ def read_sweep(path: Path) -> Artefact:
         ValueError: The file is no such plan; names the field and what it must be.
         OSError: It cannot be read.
     """
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} must be a TOML file, but it is {'a folder' if path.is_dir() else 'missing'}")
     try:
         content = tomllib.loads(path.read_text())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

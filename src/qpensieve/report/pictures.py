@@ -85,6 +85,16 @@ def is_picture(path: Path) -> bool:
     return path.suffix.lower() in SUFFIXES
 
 
+def file_of(out: Path, name: str) -> Path:
+    """The file of the one picture that is asked for: `out`, or, where that is a folder, one of a name in it.
+
+    Raises:
+        ValueError: By its ending it is a file of another kind.
+    """
+    check_folder(out)
+    return out if is_picture(out) else out / name
+
+
 def check_folder(out: Path) -> None:
     """ValueError for a new folder that was meant to be a picture, by its ending: x.gif."""
     if not is_picture(out) and not out.is_dir() and re.fullmatch(r"\.[A-Za-z]{3,4}", out.suffix):
