@@ -160,6 +160,7 @@ HEADINGS = ("run\n", "algorithm: mosac", "evaluation\n", "output\n")
         (["bench", "lane"], "did you mean 'qpensieve bench lanes'?"),
         (["train", "trian"], "unknown domain 'trian'"),
         (["train", "DST2d", "--lr", "1"], "unknown setting --lr; did you mean --learning-rate?"),
+        (["train", "DST2d", "--buffer-size", "9"], "unknown setting --buffer-size; did you mean --replay-capacity?"),
         (["train", "DST2d", "--learning_rat=1"], "unknown setting --learning-rat; did you mean --learning-rate?"),
         (
             ["train", "DST2d", "--algo", "mosac", "--push-period", "9"],

@@ -53,7 +53,7 @@ def test_loading_is_said_on_a_terminal_and_leaves_no_trace(monkeypatch: pytest.M
 def test_lazy_names_are_those_of_the_api():
     assert set(qpensieve.__all__) == {*api.__all__, "__version__", *qpensieve.MODULES}
     assert all(getattr(qpensieve, name) is not None for name in qpensieve.__all__)
-    assert set(qpensieve.__all__) <= set(dir(qpensieve))
+    assert dir(qpensieve) == sorted(qpensieve.__all__)
     with pytest.raises(AttributeError, match="no attribute 'Qpensieve'"):
         _ = qpensieve.Qpensieve  # pyright: ignore[reportAttributeAccessIssue]
 

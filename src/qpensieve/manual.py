@@ -16,7 +16,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from qpensieve.config import RunConfig
 from qpensieve.methods import METHODS
 from qpensieve.pages import PREFERENCE, entry, wrap
-from qpensieve.settings import NEEDS_REPLAY, flat, marked
+from qpensieve.settings import NEEDS_REPLAY, SYNONYMS, flat, marked
 
 RUN, ALGORITHM, EVALUATION, OUTPUT = "run", "algorithm", "evaluation", "output"
 GROUPS: dict[str, str] = {
@@ -32,27 +32,6 @@ GROUPS: dict[str, str] = {
     **dict.fromkeys(("log_period", "checkpoint_seconds", "parameters_period", "keep_replay"), OUTPUT),
 }
 """What a setting sets, where it is not what the settings beside it do."""
-SYNONYMS = {
-    "lr": "learning-rate",
-    "gamma": "discount",
-    "algorithm": "algo",
-    "method": "algo",
-    "timesteps": "steps",
-    "total-timesteps": "steps",
-    "max-steps": "steps",
-    "num-seeds": "seeds",
-    "buffer-size": "replay-capacity",
-    "replay-size": "replay-capacity",
-    "learning-starts": "random-steps",
-    "warmup-steps": "random-steps",
-    "num-envs": "num-lanes",
-    "threads": "num-threads",
-    "output": "out",
-    "folder": "out",
-    "eval-freq": "eval-period",
-    "lam": "preferences",
-}
-"""What other libraries call a setting -> what it is called here."""
 KINDS = {int: "N", float: "X", str: "TEXT", Path: "PATH"}
 OF_TYRO = {"INT": "N", "FLOAT": "X", "STR": "TEXT"}
 """The same in its words."""
@@ -183,10 +162,11 @@ def check_options(words: Iterable[str], arguments: Any, config: RunConfig) -> No
         name = word.split("=")[0].removeprefix("--").replace("_", "-")
         if not word.startswith("--") or name in {"help", *known} or name.removeprefix("no-") in known:
             continue
+        other = SYNONYMS.get(name.replace("-", "_"), "").replace("_", "-")
+        meant = [other] if other in known else []
         owners = [method.name for method in METHODS.values() if name.replace("-", "_") in flat(method.config())]
-        if owners:
+        if owners and not meant:
             raise ValueError(f"{config.algo} has no setting --{name}; it is one of {', '.join(owners)}")
-        meant = [SYNONYMS[name]] if SYNONYMS.get(name) in known else []
         like = partial(difflib.get_close_matches, name, sorted(known))
         near = meant or like(n=1, cutoff=0.85) or like(n=3, cutoff=0.5)  # a slip of a letter has one meaning
         hint = f"; did you mean {' or '.join(f'--{one}' for one in near)}?" if near else "."

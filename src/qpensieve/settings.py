@@ -27,6 +27,28 @@ from typing import (
     runtime_checkable,
 )
 
+SYNONYMS = {
+    "lr": "learning_rate",
+    "gamma": "discount",
+    "algorithm": "algo",
+    "method": "algo",
+    "timesteps": "steps",
+    "total_timesteps": "steps",
+    "max_steps": "steps",
+    "num_seeds": "seeds",
+    "buffer_size": "replay_capacity",
+    "replay_size": "replay_capacity",
+    "learning_starts": "random_steps",
+    "warmup_steps": "random_steps",
+    "num_envs": "num_lanes",
+    "threads": "num_threads",
+    "output": "out",
+    "folder": "out",
+    "eval_freq": "eval_period",
+    "lam": "preferences",
+}
+"""What other libraries call a setting -> what it is called here."""
+
 
 @runtime_checkable
 class Settings(Protocol):
@@ -262,6 +284,8 @@ def change(part: Part, name: str, value: Any) -> Part:
     changed = _changed(part, name, value)
     if changed is None:
         known = names(part) | flat(part).keys()
+        if (meant := SYNONYMS.get(name)) in known:
+            raise ValueError(f"unknown setting {name!r}; did you mean {meant}?")
         near = ", ".join(difflib.get_close_matches(name, known, n=3, cutoff=0.4)) or ", ".join(sorted(known))
         raise ValueError(f"unknown setting {name!r}; use one of: {near}")
     return changed
