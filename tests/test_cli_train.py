@@ -129,6 +129,14 @@ class TestTrain:
         assert "Traceback" not in said
         assert not (tmp_path / "runs").exists()
 
+    @pytest.mark.parametrize("name", ["..", ".", "a/../..", "/elsewhere"])
+    def test_a_name_stays_below_the_folder_of_runs(self, name: str, tmp_path: Path, capsys: Any):
+        """`--name ..` would make a run of the working folder."""
+        out = tmp_path / "runs"
+        said = fail(capsys, "train", "DST2d", *words(RUN), "--out", str(out), "--name", name)
+        assert f"name must be that of a folder below {out} (--out), got {name}" in said
+        assert not any(tmp_path.iterdir())
+
     def test_a_file_in_place_of_the_folder_of_runs_is_named(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
         (tmp_path / "file").write_text("mine")
         said = fail(capsys, "train", "DST2d", "--out", str(tmp_path / "file"), "--name", "run")
@@ -207,6 +215,11 @@ class TestResume:
         assert "is not a run folder" in fail(capsys, "resume", str(tmp_path))
         assert list(tmp_path.iterdir()) == []
 
+    @pytest.mark.parametrize("command", ["resume", "evaluate", "export", "plot", "compare", "critic", "export-policy"])
+    def test_a_folder_of_runs_names_those_it_holds(self, command: str, trained: Path, tmp_path: Path, capsys: Any):
+        out = ["--out", str(tmp_path / "x")] if command == "export" else []
+        assert "it holds several (mosac, ours): name one of them" in fail(capsys, command, str(trained), *out)
+
     def test_evaluations_that_are_gone_are_missed(self, trained: Path, tmp_path: Path, capsys: Any):
         folder = shutil.copytree(trained / "ours", tmp_path / "run")
         (folder / "evaluations.npz").unlink()
@@ -282,7 +295,9 @@ class TestEvaluate:
     ):
         monkeypatch.setattr(cli.runs, "evaluate", lambda *_: pytest.fail("it was evaluated first"))
         command = ("evaluate", str(trained / "ours"))
-        assert f"no config.json in {tmp_path}" in fail(capsys, *command, "--other", str(tmp_path))
+        assert f"{tmp_path} is not a run folder: it has no config.json" in fail(
+            capsys, *command, "--other", str(tmp_path)
+        )
         said = fail(capsys, *command, "--reference", "1")
         assert "reference must have 2 numbers, one per objective of DST2d (treasure, time), got 1" in said
         assert "reference must be finite" in fail(capsys, *command, "--reference", "1", "nan")
@@ -375,7 +390,7 @@ class TestPlot:
         assert f"got the folder {runs[0]}: 'qpensieve export" in fail(capsys, *both, "--curves")
 
     def test_what_is_no_run_is_refused(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-        assert "is it a run folder?" in fail(capsys, "plot", str(tmp_path))
+        assert "is not a run folder: it has no config.json" in fail(capsys, "plot", str(tmp_path))
         for command in ("plot", "compare"):
             assert "name at least one run folder, or a file written by" in fail(capsys, command)
 

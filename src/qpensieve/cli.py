@@ -111,12 +111,15 @@ def train(words: list[str]) -> None:
     presets.check_preset(preset, config)
     slug = config.domain.split("/")[-1].replace(":", ".")
     name = arguments.name or f"{slug}-{config.algo}-{datetime.now():%Y%m%d-%H%M%S}"
+    folder = arguments.out / name
+    if arguments.out.resolve() not in folder.resolve().parents:
+        raise ValueError(f"name must be that of a folder below {arguments.out} (--out), got {name}")
     hint = "" if preset == "quick" else "--preset quick takes a few minutes"
     if not arguments.options.quiet:
         _warn(f"preparing {config.domain}, {config.algo} ...")
     if about := about_kernels(config):
         _warn(about)
-    _complete(runs.start(arguments.out / name, config, arguments.options), hint)
+    _complete(runs.start(folder, config, arguments.options), hint)
 
 
 def _parse_train(words: list[str], algo: str, preset: str, domain: str = "") -> TrainArguments:

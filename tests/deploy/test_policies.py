@@ -275,7 +275,7 @@ class TestCommand:
     def test_says_what_there_is_where_it_was_not_named_well(self, trained: Path, tmp_path: Path, capsys):
         out = ["--out", str(tmp_path / "policy.npz")]
         ours = str(trained / "ours")
-        assert "it holds several (ours): name one of them" in fail(capsys, "export-policy", str(trained), *out)
+        assert f"it holds one (ours): name {trained / 'ours'}" in fail(capsys, "export-policy", str(trained), *out)
         assert f"it has no {'config.json'}" in fail(capsys, "export-policy", str(tmp_path), *out)
         assert "seed must be one of 3, 4, got 0" in fail(capsys, "export-policy", ours, *out, "--seed", "0")
         said = fail(capsys, "export-policy", ours, *out, "--step", "150")

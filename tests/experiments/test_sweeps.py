@@ -70,6 +70,8 @@ def test_whole_numbers_may_be_written_with_an_exponent(tmp_path: Path):
     ("text", "message"),
     [
         ('[run]\ndomain = "DST2d"\nsteps = 1.5', "steps must be a whole number of at least 1, got 1.5"),
+        ('[run]\ndomain = ["DST2d"]', "domain must be a text, got .*several are a list in the \\[grid\\]"),
+        ('[run]\ndomain = "DST2d"\nfirst_seed = 4', "first_seed must be left out, got 4"),
         ("[grid", "must be a TOML file"),
         ("num_snapshots = [1]", "unknown field 'num_snapshots'.*under \\[run\\]"),
         ("", "there is no run"),

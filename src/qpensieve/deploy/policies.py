@@ -89,11 +89,8 @@ def write_loader(beside: Path) -> tuple[Path, bool]:
 
 def _check(source: Path, out: Path) -> None:
     folder.check_out(out, "policy.npz")
-    if (source / folder.CONFIG).exists():
-        return
-    runs = sorted(path.parent.name for path in source.glob(f"*/{folder.CONFIG}"))
-    holds = f"it holds several ({', '.join(runs)}): name one of them" if runs else f"it has no {folder.CONFIG}"
-    raise FileNotFoundError(f"{source} must be a run folder or a saved agent, but {holds}")
+    if not (source / folder.CONFIG).exists():
+        raise FileNotFoundError(f"{source} must be a run folder or a saved agent, but {folder.why_no_run(source)}")
 
 
 def _predictor(source: Path, session: Session, step: int | None, say: Callable[[str], None]) -> tuple[Predictor, int]:

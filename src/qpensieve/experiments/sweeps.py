@@ -160,6 +160,10 @@ def _line(shared: dict[str, Any], own: dict[str, Any]) -> tuple[Place, Wanted]:
     both = {**shared, **own}
     if "domain" not in both:
         raise ValueError("every run needs a domain, under [run], in the [grid] or in [[runs]]")
+    if not isinstance(both["domain"], str):
+        raise ValueError(f"domain must be a text, got {both['domain']!r}; several are a list in the [grid]")
+    if "first_seed" in both:
+        raise ValueError(f"first_seed must be left out, got {both['first_seed']}: seeds of a plan are counted from 0")
     algo, preset = str(both.get("algo", "qpensieve")), str(both.get("preset", "paper"))
     usual = default_config(str(both["domain"]), algo, preset)
     both, own = ({name: fit(usual, name, value) for name, value in values.items()} for values in (both, own))

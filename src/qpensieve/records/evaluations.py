@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float, Float64, Int64
 
 from qpensieve.records.atomic import write_small_npz
-from qpensieve.records.folder import CONFIG, METRICS
+from qpensieve.records.folder import CONFIG, METRICS, why_no_run
 from qpensieve.records.log import has_evaluations
 from qpensieve.records.npz import LIMIT, Headers, read_npz
 
@@ -160,7 +160,7 @@ def about_missing(path: Path) -> str:
     """Why a run has no table, and what to do, in one sentence."""
     run = path.parent
     if not (run / CONFIG).is_file():
-        return f"no evaluations at {path}: {run} is not a run folder, it has no {CONFIG}"
+        return f"no evaluations at {path}: {run} is not a run folder, {why_no_run(run)}"
     if has_evaluations(run / METRICS):
         again = f"put it back, or evaluate the newest policies again with 'qpensieve evaluate {run}'"
         return f"no evaluations at {path}, though the log says that the run was evaluated: {again}"

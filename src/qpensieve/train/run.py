@@ -545,7 +545,7 @@ def _check_run(path: Path, instead: str) -> None:
         instead: What to do with a saved agent; empty: it may be one.
     """
     if not (path / folder.CONFIG).exists():
-        raise FileNotFoundError(f"{path} is not a run folder: it has no {folder.CONFIG}")
+        raise FileNotFoundError(f"{path} is not a run folder: {folder.why_no_run(path)}")
     if instead and is_saved_agent(path):
         raise ValueError(f"{path} is a saved agent, not a run: use qpensieve.load in Python, or {instead}")
 
