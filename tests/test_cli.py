@@ -81,6 +81,15 @@ def test_an_unknown_option_is_refused(capsys):
     assert "--lanes" in capsys.readouterr().err
 
 
+def test_a_slip_is_answered_with_options_of_that_command_alone(capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["resume", "run", "--seeds", "3"])
+    said = " ".join(capsys.readouterr().err.split())
+    assert "Unrecognized options: --seeds, 3" in said
+    assert "qpensieve resume --help" in said
+    assert "export-policy" not in said
+
+
 def page(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     with pytest.raises(SystemExit) as end:
         cli.main([*words, "--help"])
@@ -159,6 +168,8 @@ HEADINGS = ("run\n", "algorithm: mosac", "evaluation\n", "output\n")
         (["trian"], "did you mean 'qpensieve train'?"),
         (["bench", "lane"], "did you mean 'qpensieve bench lanes'?"),
         (["train", "trian"], "unknown domain 'trian'"),
+        (["train", "--env", "DST2d"], "the domain stands without an option, got --env: qpensieve train DST2d"),
+        (["train", "--domain=DST2d"], "the domain stands without an option, got --domain"),
         (["train", "DST2d", "--lr", "1"], "unknown setting --lr; did you mean --learning-rate?"),
         (["train", "DST2d", "--buffer-size", "9"], "unknown setting --buffer-size; did you mean --replay-capacity?"),
         (["train", "DST2d", "--learning_rat=1"], "unknown setting --learning-rat; did you mean --learning-rate?"),

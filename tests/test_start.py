@@ -15,7 +15,7 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("words", [(), ("--help",), ("-h",), ("--version",), ("trian",)])
+@pytest.mark.parametrize("words", [(), ("--help",), ("-h",), ("help",), ("-V",), ("trian",)])
 def test_pages_and_slips_do_not_import_jax(words: tuple[str, ...]):
     assert run(*words).stdout.splitlines()[-1] == "False"
 
@@ -35,7 +35,9 @@ def test_the_whole_program_gets_every_word(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(cli, "main", given.append)
     monkeypatch.setattr(sys, "argv", ["qpensieve", "plot", "--help"])
     start.main()
-    assert given == [["plot", "--help"]]
+    monkeypatch.setattr(sys, "argv", ["qpensieve", "help", "plot"])
+    start.main()
+    assert given == [["plot", "--help"], ["plot", "--help"]]
 
 
 def test_loading_is_said_on_a_terminal_and_leaves_no_trace(monkeypatch: pytest.MonkeyPatch, capsys):

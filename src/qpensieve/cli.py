@@ -494,10 +494,10 @@ def _dispatch(
 ) -> None:
     if not words or words[0] in ("-h", "--help"):
         _show_page(pages.overview(texts, prog, about))
-    pages.check_command(words[0], commands, prog)
-    parse = partial(
-        tyro.extras.subcommand_cli_from_dict, commands, prog=prog, description=about, config=FLAT, registry=NUMBERS
-    )
+    name, *words = words
+    pages.check_command(name, commands, prog)
+    # It alone, not as one of all: tyro would answer a slip with options of others.
+    parse = partial(tyro.cli, commands[name], prog=f"{prog} {name}", config=FLAT, registry=NUMBERS)
     if not {"-h", "--help"} & set(words):
         parse(args=words)
         return

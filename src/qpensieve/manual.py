@@ -32,6 +32,8 @@ GROUPS: dict[str, str] = {
     **dict.fromkeys(("log_period", "checkpoint_seconds", "parameters_period", "keep_replay"), OUTPUT),
 }
 """What a setting sets, where it is not what the settings beside it do."""
+DOMAIN_ELSEWHERE = ("domain", "env", "env-id", "env-name", "environment", "task")
+"""Options by which other programs name what to train on."""
 KINDS = {int: "N", float: "X", str: "TEXT", Path: "PATH"}
 OF_TYRO = {"INT": "N", "FLOAT": "X", "STR": "TEXT"}
 """The same in its words."""
@@ -160,6 +162,8 @@ def check_options(words: Iterable[str], arguments: Any, config: RunConfig) -> No
     known = {option.name.replace("_", "-") for option in options(arguments)}
     for word in words:
         name = word.split("=")[0].removeprefix("--").replace("_", "-")
+        if word.startswith("--") and name in DOMAIN_ELSEWHERE:
+            raise ValueError(f"the domain stands without an option, got --{name}: qpensieve train DST2d")
         if not word.startswith("--") or name in {"help", *known} or name.removeprefix("no-") in known:
             continue
         other = SYNONYMS.get(name.replace("-", "_"), "").replace("_", "-")
