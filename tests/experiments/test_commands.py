@@ -164,7 +164,15 @@ class TestShownAtOnce:
             (["plan", "table1", "--only", "DST2d", "--steps", "2000"], "steps must be at least"),
         ],
     )
-    def test_mistakes_are_named(self, words: list[str], message: str, capsys: pytest.CaptureFixture[str]):
+    def test_mistakes_are_named(
+        self,
+        words: list[str],
+        message: str,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+    ):
+        monkeypatch.chdir(tmp_path)  # a report that is written after all goes nowhere else
         with pytest.raises(SystemExit) as ended:
             run("paper", *words)
         assert ended.value.code == 1
