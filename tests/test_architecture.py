@@ -55,7 +55,7 @@ LAYERS: dict[str, set[str]] = {
     },
     "cli": {
         *("bench", "callbacks", "config", "console", "deploy", "envs", "experiments", "manual", "pages", "presets"),
-        *("records", "report", "theory", "train", "watch"),
+        *("records", "report", "settings", "theory", "train", "watch"),
     },
     "start": {"cli", "pages"},
     "__main__": {"start"},

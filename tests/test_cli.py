@@ -1,6 +1,7 @@
 """The command line: it lists, it measures, it explains itself."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -80,6 +81,15 @@ def test_an_unknown_option_is_refused(capsys):
     assert "--lanes" in capsys.readouterr().err
 
 
+def test_a_slip_is_answered_with_options_of_that_command_alone(capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["resume", "run", "--seeds", "3"])
+    said = " ".join(capsys.readouterr().err.split())
+    assert "Unrecognized options: --seeds, 3" in said
+    assert "qpensieve resume --help" in said
+    assert "export-policy" not in said
+
+
 def page(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     with pytest.raises(SystemExit) as end:
         cli.main([*words, "--help"])
@@ -88,18 +98,45 @@ def page(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 
 
 class TestHelp:
-    @pytest.mark.parametrize("words", [[], ["train"], ["train", "DST2d", "--algo", "pgmorl"], ["resume"], ["compare"]])
+    @pytest.mark.parametrize(
+        "words",
+        [[], ["train", "DST2d", "--algo", "pgmorl"], ["paper"], ["bench"]]
+        + [[name] for name in cli.COMMANDS if name not in ("paper", "bench")]
+        + [["paper", name] for name in cli.PAPER]
+        + [["bench", name] for name in cli.BENCHMARKS],
+        ids=" ".join,
+    )
     @pytest.mark.parametrize("width", [60, 80])
     def test_fits_the_terminal_and_speaks_to_people(
         self, words: list[str], width: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setenv("COLUMNS", str(width))
         text = page(capsys, *words)
-        assert "{None}" not in text
-        assert "options options" not in text
+        assert [odd for odd in ("{", "(default", "(required)", "--no-no", "INT", " ...]]") if odd in text] == []
+        assert max(map(len, text.splitlines())) <= 80
         if words[:1] in ([], ["train"]):
-            assert max(map(len, text.splitlines())) <= 80
             assert text.count("lam for short") == 1
+
+    def test_options_have_the_form_of_those_of_train(
+        self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setenv("COLUMNS", "80")
+        lines = page(capsys, "resume").splitlines()
+        assert os.environ["COLUMNS"] == "80"
+        at = lines.index("  --num-threads N           Cores that collect; the numbers do not depend on")
+        assert lines[at + 1] == f"{'':28}it. Default: as before."
+        for name, text in (
+            ("--trust", "Import the code that the run's domain names, though"),
+            ("--callback TEXT ...", "Callbacks of your own, as module:name; from the"),
+            ("--no-final-evaluation", "Turns off: Run the full protocol at the end."),
+        ):
+            assert f"  {name:26}{text}" in lines
+        assert "What the run shows and writes" in lines
+        at = lines.index("  --wandb-mode auto|online|offline")
+        assert lines[at + 3] == f"{'':28}[auto]"
+        assert "  --repeats N               Interleaved repeats; the median is shown. [5]" in page(
+            capsys, "bench", "lanes"
+        )
 
     def test_train_groups_settings_by_what_they_set(self, capsys: pytest.CaptureFixture[str]):
         text = page(capsys, "train", "DST2d", "--algo", "mosac")
@@ -131,7 +168,10 @@ HEADINGS = ("run\n", "algorithm: mosac", "evaluation\n", "output\n")
         (["trian"], "did you mean 'qpensieve train'?"),
         (["bench", "lane"], "did you mean 'qpensieve bench lanes'?"),
         (["train", "trian"], "unknown domain 'trian'"),
+        (["train", "--env", "DST2d"], "the domain stands without an option, got --env: qpensieve train DST2d"),
+        (["train", "--domain=DST2d"], "the domain stands without an option, got --domain"),
         (["train", "DST2d", "--lr", "1"], "unknown setting --lr; did you mean --learning-rate?"),
+        (["train", "DST2d", "--buffer-size", "9"], "unknown setting --buffer-size; did you mean --replay-capacity?"),
         (["train", "DST2d", "--learning_rat=1"], "unknown setting --learning-rat; did you mean --learning-rate?"),
         (
             ["train", "DST2d", "--algo", "mosac", "--push-period", "9"],

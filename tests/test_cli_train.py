@@ -109,9 +109,11 @@ class TestTrain:
             (["DST2d", "--num-snapshot", "3"], ["--num-snapshot", "--num-snapshots"]),
             (["DST2d", "--seed", "3"], ["--seed", "--seeds"]),
             (["DST2d", "--keep-replay", "no"], ["--keep-replay", "on", "off"]),
-            (["DST2d", "--steps", "many"], ["--steps", "int"]),
+            (["DST2d", "--steps", "many"], ["--steps", "must be a whole number, such as 200000, 200_000 or 2e5"]),
+            (["DST2d", "--steps", "1.3e2"], ["steps must be a multiple of block (50), got 130"]),
             (["DST2d", "--steps", "130"], ["steps must be a multiple of block (50), got 130; the nearest is 150"]),
             (["DST3d"], ["unknown domain 'DST3d'; did you mean DST2d"]),
+            (["dst2d"], ["unknown domain 'dst2d'; did you mean DST2d?"]),
             (["mo-mountaincarcontinous-v0"], ["did you mean", "mo-mountaincarcontinuous-v0"]),
             (["tests.envs.foreign:nothing"], ["nothing"]),
             ([], ["DOMAIN"]),
@@ -126,6 +128,14 @@ class TestTrain:
         assert [hint for hint in hints if hint not in said] == []
         assert "Traceback" not in said
         assert not (tmp_path / "runs").exists()
+
+    @pytest.mark.parametrize("name", ["..", ".", "a/../..", "/elsewhere"])
+    def test_a_name_stays_below_the_folder_of_runs(self, name: str, tmp_path: Path, capsys: Any):
+        """`--name ..` would make a run of the working folder."""
+        out = tmp_path / "runs"
+        said = fail(capsys, "train", "DST2d", *words(RUN), "--out", str(out), "--name", name)
+        assert f"name must be that of a folder below {out} (--out), got {name}" in said
+        assert not any(tmp_path.iterdir())
 
     def test_a_file_in_place_of_the_folder_of_runs_is_named(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
         (tmp_path / "file").write_text("mine")
@@ -205,6 +215,19 @@ class TestResume:
         assert "is not a run folder" in fail(capsys, "resume", str(tmp_path))
         assert list(tmp_path.iterdir()) == []
 
+    @pytest.mark.parametrize("command", ["resume", "evaluate", "export", "plot", "compare", "critic", "export-policy"])
+    def test_a_folder_of_runs_names_those_it_holds(self, command: str, trained: Path, tmp_path: Path, capsys: Any):
+        out = ["--out", str(tmp_path / "x")] if command == "export" else []
+        assert "it holds several (mosac, ours): name one of them" in fail(capsys, command, str(trained), *out)
+
+    def test_evaluations_that_are_gone_are_missed(self, trained: Path, tmp_path: Path, capsys: Any):
+        folder = shutil.copytree(trained / "ours", tmp_path / "run")
+        (folder / "evaluations.npz").unlink()
+        cli.main(["resume", str(folder), "--quiet"])
+        assert f"{folder / 'evaluations.npz'} is gone: evaluations of before are lost" in capsys.readouterr().err
+        cli.main(["resume", str(folder), "--quiet"])
+        assert "is gone" not in capsys.readouterr().err
+
     def test_another_configuration_is_refused_by_field(
         self, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ):
@@ -225,6 +248,22 @@ class TestResume:
         cli.main(["resume", str(folder), "--start-over", "--quiet"])
         assert_same_run(folder, trained / "ours")
 
+    def test_a_saved_agent_becomes_a_run_only_where_asked_to(self, trained: Path, tmp_path: Path, capsys: Any):
+        """`save` would not write there any more."""
+        parts = {"config.json", "checkpoints", "replay"}
+        others = [path.name for path in (trained / "ours").iterdir() if path.name not in parts]
+        folder = shutil.copytree(trained / "ours", tmp_path / "agent", ignore=shutil.ignore_patterns(*others))
+        for command in ("resume", "evaluate"):
+            said = fail(capsys, command, str(folder))
+            assert f"{folder} is a saved agent, not a run: use qpensieve.load in Python, or make a run" in said
+            assert f"qpensieve resume {folder} --make-run" in said
+            assert {path.name for path in folder.iterdir()} == parts
+        cli.main(["resume", str(folder), "--make-run", "--quiet"])
+        cli.main(["export", str(folder), "--out", str(tmp_path / "run.json")])
+        table, other = (evaluations.load(run / "evaluations.npz") for run in (folder, trained / "ours"))
+        np.testing.assert_array_equal(table.full_returns, other.full_returns)
+        cli.main(["resume", str(folder), "--quiet"])  # it is one now
+
 
 @pytest.mark.usefixtures("unrendered")
 class TestEvaluate:
@@ -236,7 +275,7 @@ class TestEvaluate:
         (folder / "checkpoints" / "step_000000300" / "arrays.npz").write_bytes(b"")
         cli.main(["evaluate", str(folder)])
         said = capsys.readouterr()
-        assert "evaluating the checkpoint of step 200" in said.err
+        assert "evaluating the policies of step 200" in said.err
         assert "the full evaluation of step 300 is newer: it stays" in said.err
         assert "step 300" in said.out
 
@@ -251,13 +290,17 @@ class TestEvaluate:
         assert "over 2 seed pairs" in out
         assert rows(folder) == rows(trained / "ours")  # it had been evaluated before
 
-    def test_a_second_run_that_cannot_be_read_is_named_before_anything_is_evaluated(
+    def test_what_cannot_be_compared_with_is_named_before_anything_is_evaluated(
         self, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
     ):
         monkeypatch.setattr(cli.runs, "evaluate", lambda *_: pytest.fail("it was evaluated first"))
-        assert f"no config.json in {tmp_path}" in fail(
-            capsys, "evaluate", str(trained / "ours"), "--other", str(tmp_path)
+        command = ("evaluate", str(trained / "ours"))
+        assert f"{tmp_path} is not a run folder: it has no config.json" in fail(
+            capsys, *command, "--other", str(tmp_path)
         )
+        said = fail(capsys, *command, "--reference", "1")
+        assert "reference must have 2 numbers, one per objective of DST2d (treasure, time), got 1" in said
+        assert "reference must be finite" in fail(capsys, *command, "--reference", "1", "nan")
 
     def test_runs_evaluated_at_different_steps_say_so(self, trained: Path, monkeypatch: pytest.MonkeyPatch):
         read = cli.comparison.read
@@ -328,9 +371,28 @@ class TestPlot:
             capsys, "plot", str(tmp_path / "other.json")
         )
 
+    @pytest.mark.usefixtures("unrendered")
+    def test_an_ending_of_another_kind_of_file_is_refused_with_those_of_pictures(
+        self, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ):
+        runs, picture = [str(trained / "ours"), str(trained / "mosac")], tmp_path / "x.gif"
+        both = ["compare", *runs]
+        for asked in (["plot", runs[0]], ["plot", *runs], ["plot", runs[0], "--what", "curves"], both):
+            said = fail(capsys, *asked, "--out", str(picture))
+            assert f"ends in .png, .pdf, .svg, .jpg, .jpeg, or a folder for pictures; got {picture}" in said
+            assert not picture.exists()
+        picture.mkdir()  # a folder of that name is one
+        for folder in (tmp_path / "pictures.v2", picture):
+            cli.main(["plot", runs[0], "--what", "curves", "--out", str(folder)])
+            assert (folder / "curves.png").exists()
+        cli.main([*both, "--out", str(picture)])
+        assert capsys.readouterr().out.splitlines()[-1] == str(picture / "compare.png")
+        assert f"got the folder {runs[0]}: 'qpensieve export" in fail(capsys, *both, "--curves")
+
     def test_what_is_no_run_is_refused(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-        assert "is it a run folder?" in fail(capsys, "plot", str(tmp_path))
-        assert "no runs to compare" in fail(capsys, "plot")
+        assert "is not a run folder: it has no config.json" in fail(capsys, "plot", str(tmp_path))
+        for command in ("plot", "compare"):
+            assert "name at least one run folder, or a file written by" in fail(capsys, command)
 
 
 class TestBench:
@@ -366,7 +428,7 @@ class TestBench:
         (["resume", "--help"], ["RUN", "--num-threads", "same numbers as without the stop"]),
         (["evaluate", "--help"], ["RUN", "--other", "whole test table"]),
         (["plot", "--help"], ["RUN", "--out"]),
-        (["bench", "update", "--help"], ["--repeats", "--json", "--plain"]),
+        (["bench", "update", "--help"], ["--repeats", "--json", "--no-plain"]),
         (["bench", "train", "--help"], ["--seeds", "--json"]),
         (["domains", "--help"], ["List the ten domains"]),
     ],
@@ -423,8 +485,6 @@ class TestReference:
         assert line(from_other).startswith("HV from (-10, -100): ")
         assert line(from_own).split(": ")[1] != line(from_other).split(": ")[1]
         assert (trained / "ours" / "evaluations.npz").read_bytes() == before
-        said = fail(capsys, "evaluate", str(trained / "ours"), "--reference", "1")
-        assert "reference must have shape (2,), one entry per objective; got (1,)" in said
 
     def test_of_a_comparison_is_one(self, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
         both = [str(trained / "ours"), str(trained / "other")]

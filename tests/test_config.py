@@ -241,6 +241,12 @@ class TestOverride:
         with pytest.raises(ValueError, match=r"use one of: .*agent.*block.*tau"):
             override(default_config("DST2d"), {"xyzzy": 3})
 
+    def test_names_of_other_libraries_are_known(self):
+        with pytest.raises(ValueError, match=r"unknown setting 'lr'; did you mean learning_rate\?"):
+            override(default_config("DST2d"), {"lr": 1e-3})
+        with pytest.raises(ValueError, match="unknown setting 'num_envs'; use one of"):  # it has none of that name
+            override(default_config("DST2d"), {"num_envs": 2})
+
     def test_mosac_has_no_snapshots(self):
         with pytest.raises(ValueError, match="unknown setting 'num_snapshots'"):
             override(default_config("DST2d", "mosac"), {"num_snapshots": 3})

@@ -224,6 +224,8 @@ def test_tables_of_preferences_keep_their_shape_and_float32_rounding_passes():
         ([0.2, 0.3, 0.5], r"preference must have 2 entries, one per objective, got 3 \(shape \(3,\)\)"),
         (np.array(1.0), r"preference must have 2 entries, one per objective, got a single number"),
         ([], "preference must have 2 entries, one per objective, got 0"),
+        ("0.5,0.5", "preference must be 2 numbers, one per objective, or rows of them, got '0.5,0.5'"),
+        ([[0.5, 0.5], [1]], r"preference must be 2 numbers, .*, got \[\[0.5, 0.5\], \[1\]\]"),
     ],
 )
 def test_a_wrong_preference_is_refused_with_what_is_wrong(preference, message):

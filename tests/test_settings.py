@@ -70,6 +70,31 @@ def test_a_field_is_changed_wherever_it_lives():
         settings.change(Outer(), "ratte", 2.0)
 
 
+@pytest.mark.parametrize(
+    ("text", "number"), [("200000", 200_000), ("200_000", 200_000), ("2e5", 200_000), ("-1.5E1", -15), ("10.0", 10)]
+)
+def test_whole_numbers_may_be_written_as_people_do(text: str, number: int):
+    found = settings.whole(text)
+    assert (found, type(found)) == (number, int)
+
+
+@pytest.mark.parametrize("text", ["1.5e0", "1e-1", "many", "", "inf", "nan", "1e999999999"])
+def test_what_is_no_whole_number_is_refused_in_a_sentence(text: str):
+    with pytest.raises(ValueError, match=f"must be a whole number, such as 200000, 200_000 or 2e5, got {text}$"):
+        settings.whole(text)
+
+
+def test_whole_floats_become_what_their_setting_is():
+    """1e6 is a float in Python, TOML and JSON."""
+    changed = settings.change(settings.change(settings.change(Outer(), "num", 1e6), "period", 50.0), "low", -3.0)
+    assert changed == Outer(num=1_000_000, period=50, inner=Inner(low=-3))
+    assert [type(value) for value in (changed.num, changed.period, changed.inner.low)] == [int, int, int]
+    built = settings.build(Outer, {"num": 4.0, "inner": {"rate": 3.0, "low": 1.0}})
+    assert [type(value) for value in (built.num, built.inner.low, built.inner.rate)] == [int, int, float]
+    assert [settings.fit(Outer(), *pair) for pair in (("num", 1.5), ("rate", 2.0), ("other", 2.0))] == [1.5, 2.0, 2.0]
+    assert type(settings.fit(Outer(), "rate", 2.0)) is float
+
+
 @pytest.mark.parametrize("name", METHODS)
 def test_the_defaults_of_every_method_are_right(name: str):
     assert settings.problems(METHODS[name].config()) == []

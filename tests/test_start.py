@@ -15,7 +15,7 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("words", [(), ("--help",), ("-h",), ("--version",), ("trian",)])
+@pytest.mark.parametrize("words", [(), ("--help",), ("-h",), ("help",), ("-V",), ("trian",)])
 def test_pages_and_slips_do_not_import_jax(words: tuple[str, ...]):
     assert run(*words).stdout.splitlines()[-1] == "False"
 
@@ -35,7 +35,9 @@ def test_the_whole_program_gets_every_word(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(cli, "main", given.append)
     monkeypatch.setattr(sys, "argv", ["qpensieve", "plot", "--help"])
     start.main()
-    assert given == [["plot", "--help"]]
+    monkeypatch.setattr(sys, "argv", ["qpensieve", "help", "plot"])
+    start.main()
+    assert given == [["plot", "--help"], ["plot", "--help"]]
 
 
 def test_loading_is_said_on_a_terminal_and_leaves_no_trace(monkeypatch: pytest.MonkeyPatch, capsys):
@@ -53,7 +55,7 @@ def test_loading_is_said_on_a_terminal_and_leaves_no_trace(monkeypatch: pytest.M
 def test_lazy_names_are_those_of_the_api():
     assert set(qpensieve.__all__) == {*api.__all__, "__version__", *qpensieve.MODULES}
     assert all(getattr(qpensieve, name) is not None for name in qpensieve.__all__)
-    assert set(qpensieve.__all__) <= set(dir(qpensieve))
+    assert dir(qpensieve) == sorted(qpensieve.__all__)
     with pytest.raises(AttributeError, match="no attribute 'Qpensieve'"):
         _ = qpensieve.Qpensieve  # pyright: ignore[reportAttributeAccessIssue]
 

@@ -87,7 +87,8 @@ class Agent:
         source = Path(path)
         finish_save(source)
         if not (source / folder.CONFIG).exists():
-            raise FileNotFoundError(f"{source} is neither a saved agent nor a run folder: it has no {folder.CONFIG}")
+            why = folder.why_no_run(source)
+            raise FileNotFoundError(f"{source} is neither a saved agent nor a run folder: {why}")
         config = configs.load(source / folder.CONFIG, trust)
         kind = cls._kind(config.algo, source)
         session = open_session(config)

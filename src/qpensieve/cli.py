@@ -4,11 +4,12 @@ import copy
 import dataclasses
 import inspect
 import io
+import os
 import sys
 import textwrap
 import traceback
-from collections.abc import Callable
-from contextlib import redirect_stdout, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout, suppress
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -26,7 +27,8 @@ from qpensieve.bench import methods as bench_methods
 from qpensieve.bench import train as bench_train
 from qpensieve.bench import update as bench_update
 from qpensieve.callbacks import CallbackError
-from qpensieve.config import RunConfig, about_kernels, about_learning, completed
+from qpensieve.config import RunConfig, about_kernels, about_learning, check, completed, spec_of
+from qpensieve.config import load as load_config
 from qpensieve.envs import DISCRETE, DOMAINS, find_domain
 from qpensieve.envs.registry import Domain
 from qpensieve.envs.simulator import EnvError
@@ -34,7 +36,7 @@ from qpensieve.experiments import commands as experiments
 from qpensieve.records import provenance
 from qpensieve.records.checkpoint import CheckpointError
 from qpensieve.records.evaluations import load as load_evaluations
-from qpensieve.records.folder import EVALUATIONS, SUMMARY
+from qpensieve.records.folder import CONFIG, EVALUATIONS, SUMMARY
 from qpensieve.records.lock import FolderInUseError
 from qpensieve.records.trust import UntrustedError
 from qpensieve.report import compare as comparison
@@ -42,6 +44,7 @@ from qpensieve.report import critic as critic_tables
 from qpensieve.report import curves as curve_pictures
 from qpensieve.report import pictures, tables
 from qpensieve.report.export import export as export_run
+from qpensieve.settings import whole
 from qpensieve.theory.command import theory
 from qpensieve.train import run as runs
 from qpensieve.train.critic_error import Draw, Sampling
@@ -50,6 +53,8 @@ from qpensieve.train.run import Options, Run
 from qpensieve.train.session import DivergedError, EnvFailedError
 from qpensieve.watch import commands as watching
 
+NUMBERS = tyro.constructors.ConstructorRegistry()
+"""How words become whole numbers: 2e5 is one."""
 FLAT = (tyro.conf.OmitArgPrefixes, tyro.conf.AvoidSubcommands)
 RunFolder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
 RunsOrFiles = Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN_OR_FILE [RUN_OR_FILE ...]")]
@@ -57,6 +62,7 @@ ABOUT_PAPER = (
     "Every table and figure of the paper: which runs it needs, made on this machine or others, resumed where they "
     "stopped, and the report. Without names: all of them."
 )
+COMPARED = "compare.png"
 EXIT_FAILED, EXIT_BUG, EXIT_STOPPED = 1, 70, 130
 OUT_OF_MEMORY = "RESOURCE_EXHAUSTED"
 """What XLA's errors say then; they have no type of their own."""
@@ -65,6 +71,18 @@ USER_ERRORS = (
     *(UntrustedError, EnvError, CallbackError),
 )
 """Errors that are shown without a traceback: their message is enough for a user."""
+
+
+@NUMBERS.primitive_rule
+def _whole(info: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructors.PrimitiveConstructorSpec[int] | None:
+    if info.type is not int:
+        return None
+    is_whole = lambda value: isinstance(value, int) and not isinstance(value, bool)
+    return tyro.constructors.PrimitiveConstructorSpec(1, "INT", lambda words: whole(words[0]), is_whole, _words)
+
+
+def _words(value: int) -> list[str]:
+    return [str(value)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,12 +111,15 @@ def train(words: list[str]) -> None:
     presets.check_preset(preset, config)
     slug = config.domain.split("/")[-1].replace(":", ".")
     name = arguments.name or f"{slug}-{config.algo}-{datetime.now():%Y%m%d-%H%M%S}"
+    folder = arguments.out / name
+    if arguments.out.resolve() not in folder.resolve().parents:
+        raise ValueError(f"name must be that of a folder below {arguments.out} (--out), got {name}")
     hint = "" if preset == "quick" else "--preset quick takes a few minutes"
     if not arguments.options.quiet:
         _warn(f"preparing {config.domain}, {config.algo} ...")
     if about := about_kernels(config):
         _warn(about)
-    _complete(runs.start(arguments.out / name, config, arguments.options), hint)
+    _complete(runs.start(folder, config, arguments.options), hint)
 
 
 def _parse_train(words: list[str], algo: str, preset: str, domain: str = "") -> TrainArguments:
@@ -110,7 +131,7 @@ def _parse_train(words: list[str], algo: str, preset: str, domain: str = "") -> 
     if {"-h", "--help"} & set(words):
         _show_page(manual.train_page(unset, unset.config, inspect.getdoc(TrainArguments) or ""))
     manual.check_options(words, unset, default)
-    return tyro.cli(TrainArguments, default=unset, args=words, prog="qpensieve train", config=FLAT)
+    return tyro.cli(TrainArguments, default=unset, args=words, prog="qpensieve train", config=FLAT, registry=NUMBERS)
 
 
 def resume(  # noqa: PLR0913 (each argument is an option)
@@ -119,6 +140,7 @@ def resume(  # noqa: PLR0913 (each argument is an option)
     steps: int | None = None,
     trust: bool = False,
     start_over: bool = False,
+    make_run: bool = False,
     options: Options = Options(),  # noqa: B008
 ) -> None:
     """Continue a run that was stopped or killed, with the same numbers as without the stop; or train it longer.
@@ -132,11 +154,13 @@ def resume(  # noqa: PLR0913 (each argument is an option)
             the old length; pgmorl and pfa plan learning rate and preferences anew for the new length.
         trust: Import the code that the run's domain names, though the folder is not your own.
         start_over: Begin from the start; whatever the run has reached is removed.
+        make_run: Make a run of a saved agent, in its own folder: it is evaluated, and goes on where `--steps` asks for
+            more than it has learned from. `save` does not write into that folder any more; `load` still reads it.
         options: What the run shows and writes.
     """
     asked = {"num_threads": num_threads, "steps": steps}
     changes = {name: value for name, value in asked.items() if value is not None}
-    resumed = runs.resume(run, options, _warn, trust, start_over, **changes)
+    resumed = runs.resume(run, options, _warn, trust, start_over, make_run, **changes)
     if resumed.session.step == resumed.session.goal:
         _warn(f"the run is complete: all {resumed.session.goal:,} steps are done")
     end = resumed.session.config.schedule_end
@@ -150,14 +174,21 @@ def resume(  # noqa: PLR0913 (each argument is an option)
 def evaluate(run: RunFolder, other: Path | None = None, reference: tuple[float, ...] = (), trust: bool = False) -> None:
     """Evaluate the newest checkpoint of a run with the full protocol (whole test table, 10 episodes); draw pictures.
 
+    The replay is not needed. Where no checkpoint can be read, the newest parameters that the run kept are evaluated.
+
     Args:
         run: The run folder.
         other: A second run, fully evaluated: also print ED, the share of preferences where the first scores more.
         reference: Also print HV from this point, one number per objective; the run keeps its own.
         trust: Import the code that the run's domain names, though the folder is not your own.
     """
+    # What is wrong is better said before an evaluation that may take minutes.
     if other is not None:
-        comparison.read(other)  # what is wrong with it is better said before an evaluation that may take minutes
+        comparison.read(other)
+    if reference and (run / CONFIG).exists():
+        asked = dataclasses.replace(load_config(run / CONFIG, trust), reference=reference)
+        check(asked)
+        spec_of(asked)
     runs.evaluate(run, _warn, trust)
     _report(run)
     if reference:
@@ -175,12 +206,13 @@ def plot(
 
     Args:
         run: A run folder or a file written by `qpensieve export`, or several of them.
-        out: One run: a file (x.png) for one picture (the front, if `--what` does not say), or a folder for all;
-            default: the run folder, or beside the exported file. Several runs: a file or a folder; default:
+        out: One run: a file (.png, .pdf, .svg, .jpg) for one picture (the front, if `--what` does not say), or a folder
+            for all; default: the run folder, or beside the exported file. Several runs: a file or a folder; default:
             compare.png.
         what: Draw only this. training: losses, gradients, entropy and values by preference, with alarms, as logged.
             generations and predictions: the search of pgmorl and pfa.
     """
+    _check_named(run)
     if what is not None and len(run) != 1:
         raise ValueError(f"--what {what} draws one run, got {len(run)}")
     if len(run) == 1:
@@ -188,9 +220,7 @@ def plot(
         for name in pictures.missing(run[0]) if what is None else ():
             _warn(f"no {name}: an exported file does not hold the search, the run's folder does")
     else:
-        picture = out or Path("compare.png")
-        target = picture if pictures.is_picture(picture) else picture / "compare.png"
-        paths = [curve_pictures.compare_curves(list(run), target)]
+        paths = [curve_pictures.compare_curves(list(run), pictures.file_of(out or Path(COMPARED), COMPARED))]
     for path in paths:
         print(path)
 
@@ -241,12 +271,14 @@ def compare(
     Args:
         results: Run folders, or files written by `qpensieve export`.
         step: Environment step of the full evaluation; default: each run's newest.
-        out: Also draw a picture here.
+        out: Also draw a picture here: a file (.png, .pdf, .svg, .jpg), or a folder for compare.png.
         curves: The files are of single preferences (sac, hybrid-sac): only draw their learning curves.
         reference: Measure HV from this point, one number per objective; default: that of the runs.
     """
+    _check_named(results)
+    target = None if out is None else pictures.file_of(out, "curves.png" if curves else COMPARED)
     if curves:
-        print(comparison.draw_single_curves(results, out or Path("curves.png")))
+        print(comparison.draw_single_curves(results, target or Path("curves.png")))
         return
     shared = comparison.on_common_preferences([comparison.read(path, step) for path in results])
     shared = comparison.measured_from(shared, reference)
@@ -254,8 +286,13 @@ def compare(
     print(show(comparison.table(shared)))
     if apart := comparison.settings(shared, completed):
         print(f"\nSettings in which they differ:\n\n{show(apart)}")
-    if out is not None:
-        print(comparison.draw(shared, out))
+    if target is not None:
+        print(comparison.draw(shared, target))
+
+
+def _check_named(runs: tuple[Path, ...]) -> None:
+    if not runs:
+        raise ValueError("name at least one run folder, or a file written by 'qpensieve export'")
 
 
 def critic(  # noqa: PLR0913 (each argument is an option)
@@ -457,15 +494,30 @@ def _dispatch(
 ) -> None:
     if not words or words[0] in ("-h", "--help"):
         _show_page(pages.overview(texts, prog, about))
-    pages.check_command(words[0], commands, prog)
-    parse = partial(tyro.extras.subcommand_cli_from_dict, commands, prog=prog, description=about, config=FLAT)
+    name, *words = words
+    pages.check_command(name, commands, prog)
+    # It alone, not as one of all: tyro would answer a slip with options of others.
+    parse = partial(tyro.cli, commands[name], prog=f"{prog} {name}", config=FLAT, registry=NUMBERS)
     if not {"-h", "--help"} & set(words):
         parse(args=words)
         return
     page = io.StringIO()
-    with suppress(SystemExit), redirect_stdout(page):
+    with suppress(SystemExit), redirect_stdout(page), _columns(manual.WIDE):
         parse(args=words)
     _show_page(manual.tidy(page.getvalue()))
+
+
+@contextmanager
+def _columns(num: int) -> Iterator[None]:
+    """Let whoever asks believe that the terminal is so wide."""
+    before = os.environ.get("COLUMNS")
+    os.environ["COLUMNS"] = str(num)
+    try:
+        yield
+    finally:
+        del os.environ["COLUMNS"]
+        if before is not None:
+            os.environ["COLUMNS"] = before
 
 
 def summary(command: Callable[..., None]) -> str:

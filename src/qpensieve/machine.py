@@ -6,7 +6,7 @@ import os
 import platform
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 CORES_VARIABLE = "QPENSIEVE_CORES"
@@ -22,6 +22,21 @@ def available_cores() -> int:
         return len(os.sched_getaffinity(0))
     except AttributeError:
         return os.cpu_count() or 1
+
+
+LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+"""Where a container says how much memory it may use, by version of its kernel's control groups."""
+
+
+def memory() -> int | None:
+    """Bytes of memory of this machine, or of the container where that has less; None if nobody tells."""
+    found = []
+    with suppress(AttributeError, ValueError, OSError):  # not on every system
+        found.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    for path in LIMITS:
+        text = path.read_text().strip() if path.is_file() else ""
+        found += [int(text)] if text.isdecimal() else []  # "max": no limit
+    return min((num for num in found if num > 0), default=None)
 
 
 @contextmanager

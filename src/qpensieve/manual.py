@@ -16,7 +16,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from qpensieve.config import RunConfig
 from qpensieve.methods import METHODS
 from qpensieve.pages import PREFERENCE, entry, wrap
-from qpensieve.settings import NEEDS_REPLAY, flat, marked
+from qpensieve.settings import NEEDS_REPLAY, SYNONYMS, flat, marked
 
 RUN, ALGORITHM, EVALUATION, OUTPUT = "run", "algorithm", "evaluation", "output"
 GROUPS: dict[str, str] = {
@@ -32,28 +32,15 @@ GROUPS: dict[str, str] = {
     **dict.fromkeys(("log_period", "checkpoint_seconds", "parameters_period", "keep_replay"), OUTPUT),
 }
 """What a setting sets, where it is not what the settings beside it do."""
-SYNONYMS = {
-    "lr": "learning-rate",
-    "gamma": "discount",
-    "algorithm": "algo",
-    "method": "algo",
-    "timesteps": "steps",
-    "total-timesteps": "steps",
-    "max-steps": "steps",
-    "num-seeds": "seeds",
-    "buffer-size": "replay-capacity",
-    "replay-size": "replay-capacity",
-    "learning-starts": "random-steps",
-    "warmup-steps": "random-steps",
-    "num-envs": "num-lanes",
-    "threads": "num-threads",
-    "output": "out",
-    "folder": "out",
-    "eval-freq": "eval-period",
-    "lam": "preferences",
-}
-"""What other libraries call a setting -> what it is called here."""
+DOMAIN_ELSEWHERE = ("domain", "env", "env-id", "env-name", "environment", "task")
+"""Options by which other programs name what to train on."""
 KINDS = {int: "N", float: "X", str: "TEXT", Path: "PATH"}
+OF_TYRO = {"INT": "N", "FLOAT": "X", "STR": "TEXT"}
+"""The same in its words."""
+WIDE = 100_000
+"""Columns of a page of tyro before it is tidied."""
+RULE, OF_ENTRY = re.compile(r" *-{5,}"), 2
+"""The line below a title of tyro; and how far its entries are indented, whose further lines are more."""
 
 
 @dataclass(frozen=True)
@@ -175,12 +162,15 @@ def check_options(words: Iterable[str], arguments: Any, config: RunConfig) -> No
     known = {option.name.replace("_", "-") for option in options(arguments)}
     for word in words:
         name = word.split("=")[0].removeprefix("--").replace("_", "-")
+        if word.startswith("--") and name in DOMAIN_ELSEWHERE:
+            raise ValueError(f"the domain stands without an option, got --{name}: qpensieve train DST2d")
         if not word.startswith("--") or name in {"help", *known} or name.removeprefix("no-") in known:
             continue
+        other = SYNONYMS.get(name.replace("-", "_"), "").replace("_", "-")
+        meant = [other] if other in known else []
         owners = [method.name for method in METHODS.values() if name.replace("-", "_") in flat(method.config())]
-        if owners:
+        if owners and not meant:
             raise ValueError(f"{config.algo} has no setting --{name}; it is one of {', '.join(owners)}")
-        meant = [SYNONYMS[name]] if SYNONYMS.get(name) in known else []
         like = partial(difflib.get_close_matches, name, sorted(known))
         near = meant or like(n=1, cutoff=0.85) or like(n=3, cutoff=0.5)  # a slip of a letter has one meaning
         hint = f"; did you mean {' or '.join(f'--{one}' for one in near)}?" if near else "."
@@ -188,8 +178,37 @@ def check_options(words: Iterable[str], arguments: Any, config: RunConfig) -> No
 
 
 def tidy(page: str) -> str:
-    """A help page of tyro without `{None}|`, without defaults that say nothing and without `options options`."""
-    said = re.sub(r"\{None\}\|| ?\(default: (None|False|True|)\)", "", page)
-    titled = re.sub(r"(?m)^ (\w+) options *$", lambda found: f" {OUTPUT if found[1] == 'options' else found[1]}", said)
-    usage = re.sub(r"\[[A-Z -]+ OPTIONS\]", "[OPTIONS]", titled)
-    return "\n".join(line.rstrip() for line in usage.splitlines())
+    """A help page of tyro in the form of that of `train`.
+
+    Args:
+        page: The page, made so wide (`WIDE`) that tyro breaks no line.
+    """
+    first, *lines = (line.rstrip() for line in page.splitlines())
+    said, about = [re.sub(r"\[[A-Z -]+ OPTIONS\]", "[OPTIONS]", first)], ""
+    for line, below in zip(lines, [*lines[1:], ""], strict=True):
+        indent, is_rule = len(line) - len(line.lstrip()), RULE.fullmatch(line)
+        if indent > OF_ENTRY and not is_rule:
+            about += f"  {line.strip()}"
+            continue
+        said += _entry(about)
+        about = line if indent == OF_ENTRY and not is_rule and not RULE.fullmatch(below) else ""
+        if indent == OF_ENTRY and RULE.fullmatch(below):
+            said[-1] = line.strip().rstrip(".")  # says more than the title above it
+        elif not about and not is_rule and (line or said[-1]):
+            said += wrap(line.strip().removeprefix("positional ")) or [""]
+    return "\n".join([*said, *_entry(about)]).rstrip()
+
+
+def _entry(line: str) -> list[str]:
+    """An option or argument as tyro describes it, in our words; none for an empty line."""
+    if not line:
+        return []
+    name, _, text = line.strip().partition("  ")
+    is_on = "(default: True)" in text
+    said = " ".join(re.sub(r" ?\((default: (None|False|True|)|required)\)", "", text).split())
+    said = re.sub(r"\(default: (.+)\)$", r"[\1]", said)
+    if both := re.fullmatch(r"(--[\w-]+), (--no-[\w-]+)", name):
+        return entry(both[2], f"Turns off: {said}") if is_on else entry(both[1], said)
+    plain = re.sub(r"\[(\S+) \[\S+ \.\.\.\]\]", r"\1 ...", name.replace("{None}|", "").replace("{None,", "{"))
+    chosen = re.sub(r"\{(.+?)\}", lambda found: found[1].replace(",", "|"), plain)
+    return entry(re.sub(r"\b(INT|FLOAT|STR)\b", lambda found: OF_TYRO[found[0]], chosen), said)

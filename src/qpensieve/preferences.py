@@ -148,10 +148,14 @@ def check_preference(preference: ArrayLike, num_objectives: int) -> Float64[np.n
     """The preference, or array of preferences [..., d], as float64.
 
     Raises:
-        ValueError: If the last axis is not `num_objectives` long, or an entry is not finite or negative, or the
-            entries of a preference do not sum to 1 within 1e-6.
+        ValueError: If it is not made of numbers, its last axis is not `num_objectives` long, an entry is not finite or
+            negative, or the entries of a preference do not sum to 1 within 1e-6.
     """
-    lam = np.asarray(preference, dtype=np.float64)
+    try:
+        lam = np.asarray(preference, dtype=np.float64)
+    except (ValueError, TypeError):
+        needed = f"{num_objectives} numbers, one per objective, or rows of them"
+        raise ValueError(f"preference must be {needed}, got {preference!r}") from None
     if lam.ndim == 0 or lam.shape[-1] != num_objectives:
         got = lam.shape[-1] if lam.ndim else "a single number"
         needed = f"{num_objectives} entries, one per objective"

@@ -8,6 +8,7 @@ import difflib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from decimal import Decimal, InvalidOperation
 from functools import cache
 from numbers import Integral, Real
 from types import NoneType, UnionType
@@ -25,6 +26,28 @@ from typing import (
     get_type_hints,
     runtime_checkable,
 )
+
+SYNONYMS = {
+    "lr": "learning_rate",
+    "gamma": "discount",
+    "algorithm": "algo",
+    "method": "algo",
+    "timesteps": "steps",
+    "total_timesteps": "steps",
+    "max_steps": "steps",
+    "num_seeds": "seeds",
+    "buffer_size": "replay_capacity",
+    "replay_size": "replay_capacity",
+    "learning_starts": "random_steps",
+    "warmup_steps": "random_steps",
+    "num_envs": "num_lanes",
+    "threads": "num_threads",
+    "output": "out",
+    "folder": "out",
+    "eval_freq": "eval_period",
+    "lam": "preferences",
+}
+"""What other libraries call a setting -> what it is called here."""
 
 
 @runtime_checkable
@@ -148,6 +171,44 @@ def has_type(hint: Any, value: Any) -> bool:
     return isinstance(value, hint) if hint in (bool, str, NoneType) else True
 
 
+LONGEST_WHOLE = 18
+"""Digits of a number that people may write: 1e999999999 would fill the memory."""
+
+
+def whole(text: str) -> int:
+    """The whole number that a text says: 200000, 200_000 or 2e5.
+
+    Raises:
+        ValueError: It says none, or one that no setting could be.
+    """
+    try:
+        number = Decimal(text.strip())
+        if not number.is_finite() or number.adjusted() > LONGEST_WHOLE or number % 1:
+            raise InvalidOperation
+    except InvalidOperation:
+        raise ValueError(f"must be a whole number, such as 200000, 200_000 or 2e5, got {text}") from None
+    return int(number)
+
+
+def fit(part: Settings, name: str, value: Any) -> Any:
+    """A value as its setting has it, of the settings or of one of their parts; unknown names leave it as it is."""
+    if name in names(part):
+        return _fitted(_fields(type(part))[name].hint, value)
+    inner = (getattr(part, one) for one in _parts(part))
+    owner = next((one for one in inner if name in flat(one)), None)
+    return value if owner is None else fit(owner, name, value)
+
+
+def _fitted(hint: Any, value: Any) -> Any:
+    """JSON and TOML know no tuples, and 1e6 is no whole number in them or in Python, but nothing else can be meant."""
+    if isinstance(value, list | tuple):
+        inner = get_args(hint)[0] if get_origin(hint) is tuple else hint
+        return tuple(_fitted(inner, one) for one in value)
+    if isinstance(value, float) and value.is_integer() and not has_type(hint, value) and has_type(hint, int(value)):
+        return int(value)
+    return value
+
+
 _WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text", NoneType: "none"}
 
 
@@ -223,6 +284,8 @@ def change(part: Part, name: str, value: Any) -> Part:
     changed = _changed(part, name, value)
     if changed is None:
         known = names(part) | flat(part).keys()
+        if (meant := SYNONYMS.get(name)) in known:
+            raise ValueError(f"unknown setting {name!r}; did you mean {meant}?")
         near = ", ".join(difflib.get_close_matches(name, known, n=3, cutoff=0.4)) or ", ".join(sorted(known))
         raise ValueError(f"unknown setting {name!r}; use one of: {near}")
     return changed
@@ -230,7 +293,7 @@ def change(part: Part, name: str, value: Any) -> Part:
 
 def _changed(part: Part, name: str, value: Any) -> Part | None:
     if name in names(part):
-        return replace(part, **{name: tuple(value) if isinstance(value, list) else value})
+        return replace(part, **{name: fit(part, name, value)})
     for inner in _parts(part):
         changed = _changed(getattr(part, inner), name, value)
         if changed is not None:
@@ -260,6 +323,6 @@ def build(kind: Callable[..., Part], values: dict[str, Any], prefix: str = "") -
             built[name] = build(factory, value, f"{prefix}{name}.")
         elif dataclasses.is_dataclass(factory) and not dataclasses.is_dataclass(value):
             raise ValueError(f"{prefix}{name} must hold settings, got {value!r}")
-        elif isinstance(value, list):  # JSON knows no tuples
-            built[name] = tuple(value)
+        else:
+            built[name] = _fitted(_fields(cast(type[Settings], kind))[name].hint, value)
     return kind(**built)

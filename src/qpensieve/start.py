@@ -13,9 +13,11 @@ ERASE_LINE = "\r\x1b[K"
 def main() -> None:
     """Entry point of the command line."""
     words = sys.argv[1:]
+    if words[:1] == ["help"]:
+        words = [*words[1:], "--help"]
     if not words or words[0] in ("-h", "--help"):
         print(pages.overview(pages.COMMANDS, "qpensieve", f"{pages.ABOUT} {pages.PREFERENCE}"))
-    elif words[0] == "--version":
+    elif words[0] in ("-V", "--version"):
         print(qpensieve.__version__)
     else:
         _run(words)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -243,6 +244,16 @@ class TestCommand:
         np.testing.assert_array_equal(then[0], weight[1])
         assert not np.allclose(acts[4, 100], acts[4, 200], atol=1e-4)
 
+    @pytest.mark.parametrize(("lost", "words"), [("replay", []), ("replay", ["--step", "200"]), ("checkpoints", [])])
+    def test_needs_only_policies(self, lost: str, words: list[str], trained: Path, tmp_path: Path):
+        run = shutil.copytree(trained / "ours", tmp_path / "run", ignore=shutil.ignore_patterns(lost))
+        if lost == "replay":
+            shutil.rmtree(run / "parameters")
+        for source, out in ((run, "without.npz"), (trained / "ours", "with.npz")):
+            cli.main(["export-policy", str(source), "--seed", "4", *words, "--out", str(tmp_path / out)])
+        acts = [load(tmp_path / out).act(self.OBS, self.LAM) for out in ("without.npz", "with.npz")]
+        np.testing.assert_array_equal(*acts)
+
     def test_takes_a_saved_agent(self, trained: Path, tmp_path: Path, capsys):
         agent = qpensieve.load(trained / "ours")
         agent.save(tmp_path / "agent")
@@ -264,7 +275,7 @@ class TestCommand:
     def test_says_what_there_is_where_it_was_not_named_well(self, trained: Path, tmp_path: Path, capsys):
         out = ["--out", str(tmp_path / "policy.npz")]
         ours = str(trained / "ours")
-        assert "it holds several (ours): name one of them" in fail(capsys, "export-policy", str(trained), *out)
+        assert f"it holds one (ours): name {trained / 'ours'}" in fail(capsys, "export-policy", str(trained), *out)
         assert f"it has no {'config.json'}" in fail(capsys, "export-policy", str(tmp_path), *out)
         assert "seed must be one of 3, 4, got 0" in fail(capsys, "export-policy", ours, *out, "--seed", "0")
         said = fail(capsys, "export-policy", ours, *out, "--step", "150")

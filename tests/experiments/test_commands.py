@@ -117,6 +117,38 @@ class TestShownAtOnce:
         assert page.read_text().endswith(f"\nDST2d Envelope DQN: {why}\n\n<!-- end of envelope -->\n")
         assert "Without a run yet: Q-Pensieve.\n" in page.read_text()
 
+    def test_a_run_without_its_scores_is_left_out_with_a_sentence(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ):
+        task = commands.Choice(("envelope",), only=("DST2d",), out=tmp_path).plan().tasks[0]
+        Store(tmp_path).prepare(task)
+        published = tmp_path / task.name / "run"
+        published.mkdir()
+        configs.save(task.config, published / "config.json")
+        run("paper", "report", "envelope", "--only", "DST2d", "--out", str(tmp_path))
+        said = capsys.readouterr().err
+        assert f"{task.name} is left out: no evaluations at {published / 'evaluations.npz'}" in said
+        assert f"'qpensieve evaluate {published}'" in said
+
+    def test_runs_that_end_before_they_learn_are_named(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ):
+        plan, out = tmp_path / "mine.toml", ("--out", str(tmp_path / "runs"))
+        plan.write_text(SWEEP.replace("random_steps = 100", "random_steps = 200"))
+        about = "and 1 more: nothing is learned in 200 steps: learning starts after 200 random ones"
+        name = "DST2d-qpensieve-quick-random_steps-200"
+        run("sweep", str(plan), *out, "--only-plan")
+        text = capsys.readouterr().out
+        assert about in text
+        assert f"\n{name}" in text
+        monkeypatch.setattr(commands, "drive", lambda *_: sys.exit(3))
+        with pytest.raises(SystemExit):
+            run("sweep", str(plan), *out)
+        assert about in capsys.readouterr().err
+        plan.write_text(SWEEP)
+        run("sweep", str(plan), *out, "--only-plan")
+        assert "nothing is learned" not in capsys.readouterr().out
+
     @pytest.mark.parametrize(
         ("words", "message"),
         [
@@ -124,13 +156,23 @@ class TestShownAtOnce:
             (["plan", "--only", "Pong"], "no run of 'Pong'"),
             (["plan", "--seeds", "0"], "seeds must be at least 1, got 0"),
             (["report", "--results", "nowhere"], "nowhere does not exist"),
+            (["report", "--out", "nowhere"], "nowhere does not exist: no run was made there yet; --out names another"),
+            (["status", "--out", "nowhere"], "nowhere does not exist: no run was made there yet; --out names another"),
             (["rnu"], "did you mean 'qpensieve paper run'"),
             (["run", "--at-once", "-1"], "at-once must be at least 1, got -1"),
             (["run", "--job-gpus", "2"], "job-gpus must be 0 or 1, got 2"),
             (["plan", "table1", "--only", "DST2d", "--steps", "2000"], "steps must be at least"),
         ],
     )
-    def test_mistakes_are_named(self, words: list[str], message: str, capsys: pytest.CaptureFixture[str]):
+    def test_mistakes_are_named(
+        self,
+        words: list[str],
+        message: str,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+    ):
+        monkeypatch.chdir(tmp_path)  # a report that is written after all goes nowhere else
         with pytest.raises(SystemExit) as ended:
             run("paper", *words)
         assert ended.value.code == 1

@@ -57,9 +57,21 @@ def test_one_run_needs_no_grid(tmp_path: Path):
     assert list(artefact.cells) == [("DST2d", "qpensieve")]
 
 
+def test_whole_numbers_may_be_written_with_an_exponent(tmp_path: Path):
+    """1e3 is a float in TOML; the run, its name and its column are those of 1000."""
+    plain = '[run]\ndomain = "DST2d"\nsteps = 20000\nseeds = 2\n[grid]\npush_period = [1000]\nhidden = [64]\n'
+    other = '[run]\ndomain = "DST2d"\nsteps = 2e4\nseeds = 2.0\n[grid]\npush_period = [1e3]\nhidden = [64.0]\n'
+    assert read_sweep(write(tmp_path, other)).cells == read_sweep(write(tmp_path, plain)).cells
+    (wanted,) = read_sweep(write(tmp_path, other)).cells.values()
+    assert wanted.name == "DST2d-qpensieve-push_period-1000-hidden-64"
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ('[run]\ndomain = "DST2d"\nsteps = 1.5', "steps must be a whole number of at least 1, got 1.5"),
+        ('[run]\ndomain = ["DST2d"]', "domain must be a text, got .*several are a list in the \\[grid\\]"),
+        ('[run]\ndomain = "DST2d"\nfirst_seed = 4', "first_seed must be left out, got 4"),
         ("[grid", "must be a TOML file"),
         ("num_snapshots = [1]", "unknown field 'num_snapshots'.*under \\[run\\]"),
         ("", "there is no run"),
@@ -94,6 +106,13 @@ def test_one_run_needs_no_grid(tmp_path: Path):
 def test_what_is_wrong_is_named_with_the_file(tmp_path: Path, text: str, message: str):
     with pytest.raises(ValueError, match=f"(?s)my.toml.*{message}"):
         read_sweep(write(tmp_path, text))
+
+
+def test_a_plan_that_is_no_file_is_named(tmp_path: Path):
+    with pytest.raises(FileNotFoundError, match=r"mine\.toml must be a TOML file, but it is missing"):
+        read_sweep(tmp_path / "mine.toml")
+    with pytest.raises(FileNotFoundError, match="must be a TOML file, but it is a folder"):
+        read_sweep(tmp_path)
 
 
 def test_names_of_files_and_columns_may_be_anything(tmp_path: Path):

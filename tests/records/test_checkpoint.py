@@ -191,7 +191,7 @@ def test_policies_that_were_kept_are_named_where_no_checkpoint_is_left(tmp_path:
     assert "export-policy" not in str(none_kept.value)
     (tmp_path / "parameters").mkdir()
     (tmp_path / "parameters" / "step_000000010.npz").touch()
-    with pytest.raises(CheckpointError, match="Policies of steps that were kept still can be: qpensieve export-policy"):
+    with pytest.raises(CheckpointError, match="steps that were kept still can be: qpensieve evaluate, export-policy"):
         load_latest(tmp_path, lambda _: None)
 
 

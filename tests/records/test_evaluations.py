@@ -127,8 +127,15 @@ def test_a_failed_save_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_missing_file_is_named(tmp_path: Path):
-    with pytest.raises(FileNotFoundError, match=r"no evaluations at .*e\.npz; is it a run folder"):
-        evaluations.load(tmp_path / "e.npz")
+    path = tmp_path / "e.npz"
+    with pytest.raises(FileNotFoundError, match=r"no evaluations at .*e\.npz: .* is not a run folder"):
+        evaluations.load(path)
+    (tmp_path / "config.json").touch()
+    with pytest.raises(FileNotFoundError, match=f"has not been evaluated yet; 'qpensieve evaluate {tmp_path}'"):
+        evaluations.load(path)
+    (tmp_path / "metrics.jsonl").write_text('{"event": "train", "step": 1}\n{"event": "evaluation", "step": 1}\n')
+    with pytest.raises(FileNotFoundError, match=f"though the log says .* put it back, or .*evaluate {tmp_path}'"):
+        evaluations.load(path)
 
 
 @pytest.mark.parametrize("damage", ["empty", "text", "cut", "flipped", "npy", "pickle"])

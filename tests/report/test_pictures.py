@@ -68,7 +68,7 @@ def test_a_run_without_a_search_is_drawn_without_it(tmp_path: Path):
 @pytest.mark.parametrize("draw", [draw_generations, draw_predictions])
 class TestRefusals:
     def test_what_a_folder_lacks_is_named(self, tmp_path: Path, draw: Any):
-        with pytest.raises(FileNotFoundError, match=r"no config\.json in"):
+        with pytest.raises(FileNotFoundError, match=r"is not a run folder: it has no config\.json"):
             draw(tmp_path)
         with pytest.raises(FileNotFoundError, match="only pgmorl and pfa"):
             draw(make_run(tmp_path, None))

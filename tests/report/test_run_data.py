@@ -19,7 +19,7 @@ from tests.report.runs import STEPS, draw_curves, draw_front, dst_returns, make_
 
 
 def test_what_a_folder_lacks_is_named(tmp_path: Path):
-    with pytest.raises(FileNotFoundError, match=r"no config\.json in"):
+    with pytest.raises(FileNotFoundError, match=r"is not a run folder: it has no config\.json"):
         draw_front(tmp_path)
     run = make_run(tmp_path, make_table(dst_returns(), num_short=0, num_full=0))
     with pytest.raises(ValueError, match="has no evaluation yet"):

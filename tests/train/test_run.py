@@ -362,7 +362,7 @@ class TestNothingIsLost:
         runs.evaluate(folder, said.append)
         assert "step_000000600 is damaged" in said[0]
         assert said[1:] == [
-            "evaluating the checkpoint of step 400",
+            "evaluating the policies of step 400",
             "the full evaluation of step 600 is newer: it stays, and the scores shown are its",
         ]
         after, longer = contents(folder), evaluations.load(folder / EVALUATIONS)
@@ -376,6 +376,28 @@ class TestNothingIsLost:
         assert changed == {"metrics.jsonl", "evaluations.npz"}
         runs.evaluate(folder, said.append)  # once more changes nothing
         assert contents(folder) == after
+
+    @pytest.mark.parametrize("lost", ["replay", "checkpoints", "arrays"])
+    def test_an_evaluation_needs_only_policies(self, lost: str, whole: Path, tmp_path: Path):
+        folder = shutil.copytree(whole, tmp_path / "run")
+        table = evaluations.load(folder / EVALUATIONS)
+        (folder / EVALUATIONS).unlink()
+        if lost == "arrays":
+            for path in folder.glob("checkpoints/*/arrays.npz"):
+                hurt(path, "alter")
+        else:
+            shutil.rmtree(folder / lost)
+        said: list[str] = []
+        runs.evaluate(folder, said.append)
+        assert said[-1] == "evaluating the policies of step 600"
+        assert len(said) == (3 if lost == "arrays" else 1)  # each damaged checkpoint is named
+        found = evaluations.load(folder / EVALUATIONS)
+        np.testing.assert_array_equal(found.full_returns, table.full_returns)
+        for path in (folder / "parameters").iterdir():
+            path.unlink()
+        if lost != "replay":
+            with pytest.raises(CheckpointError):
+                runs.evaluate(folder, said.append)
 
     def test_an_evaluation_in_which_the_environment_fails_writes_nothing(
         self, half: Path, monkeypatch: pytest.MonkeyPatch

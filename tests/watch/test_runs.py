@@ -160,7 +160,7 @@ def test_a_folder_without_policies_says_so(tmp_path: Path, hopper: Path):
 
 
 def test_a_folder_of_runs_names_them(hopper: Path):
-    with pytest.raises(FileNotFoundError, match=r"it holds several \(.*hopper"):
+    with pytest.raises(FileNotFoundError, match=r"it holds (several|one) \(.*hopper"):
         WatchedRun(hopper.parent)
 
 

@@ -89,26 +89,24 @@ def write_loader(beside: Path) -> tuple[Path, bool]:
 
 def _check(source: Path, out: Path) -> None:
     folder.check_out(out, "policy.npz")
-    if (source / folder.CONFIG).exists():
-        return
-    runs = sorted(path.parent.name for path in source.glob(f"*/{folder.CONFIG}"))
-    holds = f"it holds several ({', '.join(runs)}): name one of them" if runs else f"it has no {folder.CONFIG}"
-    raise FileNotFoundError(f"{source} must be a run folder or a saved agent, but {holds}")
+    if not (source / folder.CONFIG).exists():
+        raise FileNotFoundError(f"{source} must be a run folder or a saved agent, but {folder.why_no_run(source)}")
 
 
 def _predictor(source: Path, session: Session, step: int | None, say: Callable[[str], None]) -> tuple[Predictor, int]:
     """The policies of a step, and the step."""
     keeper = Keeper(source, session)
-    saved = keeper.latest(say) if step is None else keeper.at(step)
-    if saved is not None:
-        keeper.restore(saved)
-        return session.predictor(), saved.step
-    if step is None:
-        raise CheckpointError(f"{source} holds no checkpoint yet: train it first (qpensieve train or resume)")
     kept = checkpoint.parameter_steps(source)
+    there = sorted({*kept, *checkpoint.kept_steps(source)})
+    if not there:
+        raise CheckpointError(f"{source} holds no checkpoint yet: train it first (qpensieve train or resume)")
+    if step is None:
+        newest = keeper.take_policies(say)
+        return session.predictor(), newest
+    if keeper.take_policies_of(step):
+        return session.predictor(), step
     if step in kept:
         return session.predictor_of(checkpoint.load_parameters(kept[step]), step), step
-    there = sorted({*kept, *checkpoint.kept_steps(source)})
     raise ValueError(f"step must be one that {source} kept: {', '.join(map(str, there)) or 'none'}; got {step}")
 
 

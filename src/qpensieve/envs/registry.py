@@ -254,6 +254,7 @@ def _is_unknown(name: str) -> bool:
 def _unknown(name: str) -> str:
     names = {key.lower(): key for key in (*DOMAINS, *DISCRETE, *gymnasium.registry)}
     near = [names[key] for key in difflib.get_close_matches(name.lower(), names, n=4, cutoff=0.4)]
+    near = [names[name.lower()]] if name.lower() in names else near
     hint = f"; did you mean {', '.join(near)}?" if near else "."
     missing = missing_package(name)
     if missing is not None:

@@ -3,7 +3,7 @@
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +13,7 @@ import jax
 import tyro
 
 from qpensieve import machine, pages
+from qpensieve.config import about_learning
 from qpensieve.console import PAGE, format_count, format_duration, format_table
 from qpensieve.experiments import costs, paper
 from qpensieve.experiments.artefacts import Artefact
@@ -108,7 +109,23 @@ def show_plan(planned: Plan, folder: Path) -> None:
         print(format_table(rows))
     left = [task for task, done in found if done.state != "done"]
     print(f"\n{len(planned.tasks)} runs in {folder}, {len(planned.tasks) - len(left)} of them done. {_cost_line(left)}")
-    print("".join(f"\n{line}\n" for line in _about_others(found)), end="")
+    print("".join(f"\n{line}\n" for line in (*_about_learning(planned.tasks), *_about_others(found))), end="")
+
+
+def _about_learning(tasks: Sequence[Task]) -> list[str]:
+    """One sentence for runs that would end before they learn anything, as `qpensieve train` says it of one."""
+    names: dict[str, list[str]] = {}
+    for task in tasks:
+        if about := about_learning(task.config, task.config.steps):
+            names.setdefault(about, []).append(task.name)
+    more = lambda found: f" and {len(found) - 1} more" if len(found) > 1 else ""
+    return [f"{found[0]}{more(found)}: {about}" for about, found in names.items()]
+
+
+def _check_there(folder: Path) -> None:
+    """FileNotFoundError where there is no folder of runs to show: a name that was mistyped looks like runs to do."""
+    if not folder.is_dir():
+        raise FileNotFoundError(f"{folder} does not exist: no run was made there yet; --out names another folder")
 
 
 def _about_others(rows: Rows) -> list[str]:
@@ -240,7 +257,9 @@ def sweep(
     if only_plan:
         show_plan(planned, folder)
         return
-    if not only_report:
+    if only_report:
+        _check_there(folder)
+    else:
         _make_runs(planned, folder, where)
     print(write_paper_report(Shelf(planned, Store(folder)), folder / REPORT, artefact.title))
 
@@ -253,6 +272,8 @@ def _make_runs(planned: Plan, folder: Path, where: Where) -> None:
         ValueError: Some runs have failed; says which and why.
     """
     where.check()
+    for line in _about_learning(planned.tasks):
+        _say(line)
     table = Table(is_quiet=where.quiet)
     summary = drive(Store(folder), planned.tasks, where.executor(folder), where.tries, table.show, _say)
     if summary.is_stopped:
@@ -269,6 +290,8 @@ def status(choice: Choice = Choice(), watch: bool = False) -> None:  # noqa: B00
         choice: Which part, and how large.
         watch: Keep the table up to date until Ctrl-C.
     """
+    if not watch:
+        _check_there(choice.folder)
     shelf = Shelf(choice.plan(), Store(choice.folder))
     look = lambda: [(task, shelf.progress(task)) for task in shelf.plan.tasks]
     if not watch:
@@ -296,6 +319,8 @@ def report(
         into: Also put tables of scores, small, into this Markdown page, between the lines that mark their place:
             `<!-- qpensieve paper report NAME -->` and `<!-- end of NAME -->`.
     """
+    if not results:
+        _check_there(choice.folder)
     shelf, folder = Shelf(choice.plan(), Store(choice.folder), read_exported(results)), to or choice.folder / REPORT
     print(write_paper_report(shelf, folder, TITLE))
     if into is not None:

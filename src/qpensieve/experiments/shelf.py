@@ -9,6 +9,8 @@ from qpensieve.experiments.alike import comparable
 from qpensieve.experiments.artefacts import Wanted
 from qpensieve.experiments.plans import Plan
 from qpensieve.experiments.tasks import Progress, Store, Task
+from qpensieve.records.evaluations import about_missing
+from qpensieve.records.folder import EVALUATIONS
 from qpensieve.records.reading import FileError, read_object
 
 
@@ -45,7 +47,7 @@ class Shelf:
 
     @property
     def left_out(self) -> list[str]:
-        """One sentence for each folder that has the name of a run of the plan, but holds one with other settings."""
+        """One sentence for each folder of the plan that holds a run with other settings, or one without its scores."""
         return [sentence for task in self.plan.tasks for sentence in self._why_left_out(task)]
 
     def left_out_of(self, wanted: Wanted, seeds: Collection[int]) -> list[str]:
@@ -54,8 +56,12 @@ class Shelf:
         return [sentence for task in tasks for sentence in self._why_left_out(task)]
 
     def _why_left_out(self, task: Task) -> list[str]:
-        found = self.store.differences(task) if self.store.run_folder(task) is not None else []
-        return [f"{task.name} is left out: it has other settings ({'; '.join(found)})."] if found else []
+        run = self.store.run_folder(task)
+        found = self.store.differences(task) if run is not None else []
+        if found:
+            return [f"{task.name} is left out: it has other settings ({'; '.join(found)})."]
+        table = None if run is None or not self.store.is_done(task) else run / EVALUATIONS
+        return [] if table is None or table.exists() else [f"{task.name} is left out: {about_missing(table)}."]
 
     def _tasks_of(self, wanted: Wanted) -> list[Task]:
         return [task for task in self.plan.tasks if task.name in self.plan.folders.get(wanted, ())]

@@ -21,6 +21,8 @@ from typing import Any, get_args
 from qpensieve.config import check, resolve
 from qpensieve.experiments.artefacts import Artefact, Place, Show, Wanted
 from qpensieve.experiments.then import check_names
+from qpensieve.presets import default_config
+from qpensieve.settings import fit
 
 TOP = ("title", "show", "metrics", "reference", "notes", "then", "preferences", "run", "grid", "runs")
 SHOWN: tuple[str, ...] = tuple(show for show in get_args(Show) if show != "settings")
@@ -36,6 +38,8 @@ def read_sweep(path: Path) -> Artefact:
         ValueError: The file is no such plan; names the field and what it must be.
         OSError: It cannot be read.
     """
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} must be a TOML file, but it is {'a folder' if path.is_dir() else 'missing'}")
     try:
         content = tomllib.loads(path.read_text())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -156,17 +160,22 @@ def _line(shared: dict[str, Any], own: dict[str, Any]) -> tuple[Place, Wanted]:
     both = {**shared, **own}
     if "domain" not in both:
         raise ValueError("every run needs a domain, under [run], in the [grid] or in [[runs]]")
+    if not isinstance(both["domain"], str):
+        raise ValueError(f"domain must be a text, got {both['domain']!r}; several are a list in the [grid]")
+    if "first_seed" in both:
+        raise ValueError(f"first_seed must be left out, got {both['first_seed']}: seeds of a plan are counted from 0")
+    algo, preset = str(both.get("algo", "qpensieve")), str(both.get("preset", "paper"))
+    usual = default_config(str(both["domain"]), algo, preset)
+    both, own = ({name: fit(usual, name, value) for name, value in values.items()} for values in (both, own))
     for name in ("seeds", "steps"):
         value = both.get(name, 1)
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
-    algo = str(both.get("algo", "qpensieve"))
     named = {key: value for key, value in own.items() if key not in ("domain", "seeds")}
     changes = {key: value for key, value in both.items() if key not in OF_THE_RUN}
     if "steps" in own:  # part of what tells runs apart; shared steps may grow later
         changes["steps"] = own["steps"]
-    preset = str(both.get("preset", "paper"))
-    settings = tuple((key, _frozen(value)) for key, value in changes.items())
+    settings = tuple(changes.items())
     steps = None if "steps" in own else both.get("steps")
     wanted = Wanted(str(both["domain"]), algo, settings, steps, preset, both.get("seeds"))
     config = wanted.config()
@@ -177,9 +186,5 @@ def _line(shared: dict[str, Any], own: dict[str, Any]) -> tuple[Place, Wanted]:
     return (row or str(both["domain"]), column or given), wanted
 
 
-def _frozen(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
-
-
 def _shown(value: Any) -> str:
-    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)

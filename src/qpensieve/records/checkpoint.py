@@ -43,6 +43,10 @@ class CheckpointError(RuntimeError):
     """A checkpoint cannot be written, read or used; the message says which, why and what to do."""
 
 
+class NoneWholeError(CheckpointError):
+    """There are checkpoints, but none of them is whole."""
+
+
 class _DamageError(Exception):
     """One checkpoint cannot be used; an earlier one may be whole."""
 
@@ -127,8 +131,8 @@ def load_latest(
         expected: What its arrays must be; compared with the file before they are read.
 
     Raises:
-        CheckpointError: There are checkpoints but none is whole, or one was written by a later version or does not hold
-            what is expected.
+        NoneWholeError: There are checkpoints but none is whole.
+        CheckpointError: One was written by a later version or does not hold what is expected.
     """
     problems = []
     for step, folder in _folders(run):
@@ -138,10 +142,10 @@ def load_latest(
             problems.append(f"checkpoint {folder} is damaged: {damage}")
             warn(problems[-1])
     if problems:
-        kept = "Policies of steps that were kept still can be: qpensieve export-policy --step. "
+        kept = "Policies of steps that were kept still can be: qpensieve evaluate, export-policy --step. "
         left = kept if any((run / PARAMETERS).glob("step_*")) else ""
         start = f"no checkpoint of {run} can be read; start a new run in another folder. "
-        raise CheckpointError(start + left + "; ".join(problems))
+        raise NoneWholeError(start + left + "; ".join(problems))
     return None
 
 

@@ -12,6 +12,8 @@ import numpy as np
 from jaxtyping import Float, Float64, Int64
 
 from qpensieve.records.atomic import write_small_npz
+from qpensieve.records.folder import CONFIG, METRICS, why_no_run
+from qpensieve.records.log import has_evaluations
 from qpensieve.records.npz import LIMIT, Headers, read_npz
 
 _PROTOCOLS = (
@@ -146,12 +148,23 @@ def load(path: Path) -> Evaluations:
         ValueError: If it cannot be read, an array is missing, or the shapes do not fit each other.
     """
     if not path.is_file():
-        raise FileNotFoundError(f"no evaluations at {path}; is it a run folder, and has the run been evaluated yet?")
+        raise FileNotFoundError(about_missing(path))
     try:
         arrays = _read(path)
     except (ValueError, OSError) as error:
         raise ValueError(f"{path} is damaged or holds no evaluations: {error}") from error
     return Evaluations(reference=arrays.pop("reference", None), **arrays)
+
+
+def about_missing(path: Path) -> str:
+    """Why a run has no table, and what to do, in one sentence."""
+    run = path.parent
+    if not (run / CONFIG).is_file():
+        return f"no evaluations at {path}: {run} is not a run folder, {why_no_run(run)}"
+    if has_evaluations(run / METRICS):
+        again = f"put it back, or evaluate the newest policies again with 'qpensieve evaluate {run}'"
+        return f"no evaluations at {path}, though the log says that the run was evaluated: {again}"
+    return f"no evaluations at {path}: the run has not been evaluated yet; 'qpensieve evaluate {run}' does it"
 
 
 def _append_step(kind: str, steps: Int64[np.ndarray, " t"], step: int) -> Int64[np.ndarray, " t_next"]:

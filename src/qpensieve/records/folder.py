@@ -36,6 +36,22 @@ FILES = (CONFIG, TRUSTED, PROVENANCE, METRICS, EVALUATIONS, SEARCH, SUMMARY, CRI
 FOLDERS = (CHECKPOINTS, PARAMETERS, REPLAY, TENSORBOARD)
 
 
+SHOWN = 8
+"""How many names of runs a message lists."""
+
+
+def why_no_run(path: Path) -> str:
+    """What is in place of a run folder or saved agent, which would have a configuration; completes "not a run: ..."."""
+    if not path.is_dir():
+        return "it is a file" if path.exists() else "it does not exist"
+    runs = sorted(found.parent.name for found in path.glob(f"*/{CONFIG}"))
+    if not runs:
+        return f"it has no {CONFIG}"
+    more = f" and {len(runs) - SHOWN} more" if len(runs) > SHOWN else ""
+    holds = f"it holds {'several' if len(runs) > 1 else 'one'} ({', '.join(runs[:SHOWN])}{more})"
+    return f"{holds}: name {'one of them' if len(runs) > 1 else path / runs[0]}"
+
+
 def check_out(out: Path, example: str) -> None:
     """Refuse what cannot be a file to write, or must not be: a folder, and a file that makes up a run.
 

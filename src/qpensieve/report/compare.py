@@ -378,6 +378,11 @@ def _take_curves(path: Path, content: dict[str, Any]) -> dict[str, Any]:
 
 def draw_single_curves(paths: Sequence[Path], out: Path) -> Path:
     """A panel per preference: every seed thin, the mean thick, one colour per file."""
+    if folders := [path for path in paths if path.is_dir()]:
+        one = folders[0]
+        raise ValueError(
+            f"curves are drawn of exported files, got the folder {one}: 'qpensieve export {one} --out FILE'"
+        )
     curves = [read_curves(path) for path in paths]
     shared = curves[0]["preferences"]
     if any(not np.array_equal(shared, curve["preferences"]) for curve in curves):

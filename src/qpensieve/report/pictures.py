@@ -1,5 +1,6 @@
 """The table of all pictures of a run: their file names, how they are drawn, and what they need."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,8 +57,10 @@ def plot(run: Path, out: Path | None = None, what: What | None = None) -> list[P
         what: The one picture to draw. None: all.
 
     Raises:
-        ValueError: If the run does not hold what the picture needs.
+        ValueError: If the run does not hold what the picture needs, or `out` looks like a file that is no picture.
     """
+    if out is not None:
+        check_folder(out)
     if what is not None:
         return [_draw_one(next(picture for picture in PICTURES if picture.name == f"{what}.png"), run, out)]
     if out is not None and is_picture(out):
@@ -82,6 +85,23 @@ def _draw_one(picture: Picture, run: Path, out: Path | None) -> Path:
 def is_picture(path: Path) -> bool:
     """Whether a path is that of a picture; any other is a folder for all of them."""
     return path.suffix.lower() in SUFFIXES
+
+
+def file_of(out: Path, name: str) -> Path:
+    """The file of the one picture that is asked for: `out`, or, where that is a folder, one of a name in it.
+
+    Raises:
+        ValueError: By its ending it is a file of another kind.
+    """
+    check_folder(out)
+    return out if is_picture(out) else out / name
+
+
+def check_folder(out: Path) -> None:
+    """ValueError for a new folder that was meant to be a picture, by its ending: x.gif."""
+    if not is_picture(out) and not out.is_dir() and re.fullmatch(r"\.[A-Za-z]{3,4}", out.suffix):
+        endings = ", ".join(SUFFIXES)
+        raise ValueError(f"out must be a picture, which ends in {endings}, or a folder for pictures; got {out}")
 
 
 def all_pictures(run: Path, to: Path | None = None, prefix: str = "") -> list[Path]:

@@ -16,7 +16,7 @@ from qpensieve.preferences import test_table
 from qpensieve.records import evaluations
 from qpensieve.records import search as searches
 from qpensieve.records.evaluations import Evaluations
-from qpensieve.records.folder import CONFIG, EVALUATIONS, SEARCH
+from qpensieve.records.folder import CONFIG, EVALUATIONS, SEARCH, why_no_run
 from qpensieve.records.reading import interpreting, read_object
 from qpensieve.records.search import SearchRecord
 from qpensieve.report import drawing
@@ -146,7 +146,7 @@ def read_run(folder: Path) -> RunData:
         return _read_export(folder)
     path = folder / CONFIG
     if not path.is_file():
-        raise FileNotFoundError(f"no {CONFIG} in {folder}; is it a run folder?")
+        raise FileNotFoundError(f"{folder} is not a run folder: {why_no_run(folder)}")
     config = read_object(path)
     with interpreting(path, "a configuration"):
         _check(config)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from qpensieve.envs.registry import find_domain
-from qpensieve.records.folder import CONFIG, METRICS
+from qpensieve.records.folder import CONFIG, METRICS, why_no_run
 from qpensieve.records.reading import interpreting, read_object
 from qpensieve.report import drawing
 from qpensieve.report.drawing import COLOUR_MAP, COLOURS, GREY
@@ -97,7 +97,7 @@ def draw_training(run: Path, out: Path) -> Path | None:
 
 def _read_config(run: Path) -> dict[str, Any]:
     if not (run / CONFIG).is_file():
-        raise FileNotFoundError(f"no {CONFIG} in {run}; is it a run folder?")
+        raise FileNotFoundError(f"{run} is not a run folder: {why_no_run(run)}")
     config = read_object(run / CONFIG)
     with interpreting(run / CONFIG, "a configuration"):
         seeds = config.get("seeds", 1)

@@ -47,7 +47,7 @@ def measure_run(  # noqa: PLR0913 (each is an option of the command)
         CheckpointError: There is nothing to measure, or it cannot be read.
     """
     if not (run / folder.CONFIG).exists():
-        raise FileNotFoundError(f"{run} must be a run folder, but it has no {folder.CONFIG}")
+        raise FileNotFoundError(f"{run} must be a run folder, but {folder.why_no_run(run)}")
     config = configs.load(run / folder.CONFIG, trust)
     chosen = _chosen(run, steps, all_steps)
     meter = CriticMeter(config, preferences, sampling)

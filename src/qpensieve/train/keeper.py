@@ -70,25 +70,65 @@ class Keeper:
 
         Args:
             warn: Called with a message for each damaged checkpoint, and if the checkpoint has no replay.
+
+        Raises:
+            NoneWholeError: There are only damaged ones.
         """
         saved = checkpoint.load_latest(self._folder, warn, self._find_fault, self._expected())
         if saved is not None and self._log is not None and saved.meta["replay"] is None:
             warn(f"{saved.path} has no replay (keep_replay is off): training continues, but with other numbers")
         return saved
 
-    def at(self, step: int) -> Checkpoint | None:
-        """The checkpoint of a step; None if it is not kept, or not whole."""
-        other = lambda saved: f"it is not of step {step}" if saved.step != step else self._find_fault(saved)
+    def take_policies(self, warn: Callable[[str], None]) -> int:
+        """Take the session to its newest policies, whatever became of the replay; returns their step.
+
+        They can be evaluated then; training could not go on as before. The newest whole checkpoint has them, or, where
+        none is, parameters that were kept.
+
+        Args:
+            warn: Called with a message for each damaged checkpoint.
+
+        Raises:
+            CheckpointError: The folder holds neither.
+        """
+        kept = checkpoint.parameter_steps(self._folder)
         try:
-            return checkpoint.load_latest(self._folder, lambda _: None, other, self._expected())
+            saved = checkpoint.load_latest(self._folder, warn, self._differs, self._expected())
+        except checkpoint.NoneWholeError:
+            if not kept:
+                raise
+            saved = None
+        if saved is not None:
+            self._restore(saved)
+            return saved.step
+        if not kept:
+            raise checkpoint.CheckpointError(f"{self._folder} holds neither a checkpoint nor parameters")
+        step, path = max(kept.items())
+        with interpreting(path, "parameters of this configuration"):
+            self._session.adopt(checkpoint.load_parameters(path), step)
+        return step
+
+    def take_policies_of(self, step: int) -> bool:
+        """Take the session to the policies of the checkpoint of a step; False if it is not kept, or not whole."""
+        other = lambda saved: f"it is not of step {step}" if saved.step != step else self._differs(saved)
+        try:
+            saved = checkpoint.load_latest(self._folder, lambda _: None, other, self._expected())
         except checkpoint.CheckpointError:
-            return None
+            return False
+        if saved is not None:
+            self._restore(saved)
+        return saved is not None
 
     def _expected(self) -> Expected:
         """What the arrays of a checkpoint have to be, from those of the new session."""
         return Expected(headers_of(self._session.arrays()), GROWING, FREE)
 
     def _find_fault(self, saved: Checkpoint) -> str | None:
+        """What is wrong with a checkpoint or its replay, or None; raises if the configuration differs."""
+        fault = self._differs(saved)
+        return fault if fault or self._log is None else self._log.verify(saved.meta["replay"] or [])
+
+    def _differs(self, saved: Checkpoint) -> str | None:
         """What is wrong with a checkpoint whose files are whole, or None; raises if the configuration differs."""
         before, manifest = saved.meta.get("config"), saved.meta.get("replay")
         if not isinstance(before, dict) or not isinstance(manifest, list | None):
@@ -98,12 +138,15 @@ class Keeper:
         least = steps if config.method.is_population and isinstance(steps, int) else saved.step
         free = ("steps",) if least <= config.steps else ()
         checkpoint.check_config(configs.completed(before), configs.to_dict(config), ignore=(*MAY_DIFFER, *free))
-        return None if self._log is None else self._log.verify(manifest or [])
+        return None
 
     def restore(self, saved: Checkpoint) -> None:
         """Take the session back to a checkpoint; the folder stays as it is."""
         manifest = saved.meta["replay"]
         rows, first = (None, 0) if manifest is None or self._log is None else self._log.load(manifest)
+        self._restore(saved, rows, first)
+
+    def _restore(self, saved: Checkpoint, rows: Rows | None = None, first: int = 0) -> None:
         with interpreting(saved.path, "a checkpoint of this configuration"):
             self._session.restore(saved.arrays, rows, first)
 

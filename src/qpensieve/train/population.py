@@ -318,9 +318,19 @@ class PopulationTrainer:
     def predictor_of(self, parameters: dict[str, np.ndarray], step: int) -> ArchivePredictor:
         """Acts as the archives in what `parameters` returned at a step."""
         del step
-        of = lambda i: under(parameters, f"archive/{i}/")
-        archives_then = [of(i) for i in range(self.config.seeds)]
-        return ArchivePredictor([Policies(then["objs"], then["policies"]) for then in archives_then], self._widths)
+        return ArchivePredictor(self._archives_in(parameters), self._widths)
+
+    def adopt(self, parameters: dict[str, np.ndarray], step: int) -> None:
+        """Take the archives in what `parameters` returned at a step, to evaluate them; the rest is as at the start."""
+        self.iteration = step // self.block
+        for i, then in enumerate(self._archives_in(parameters)):
+            unknown = np.full(len(then.objs), self.iteration), np.full_like(then.objs, np.nan)
+            archive = Archive(then.objs, then.flat, *unknown)  # evaluating asks neither when nor under what preference
+            self._searches[i] = replace(self._searches[i], archive=archive)
+
+    def _archives_in(self, parameters: dict[str, np.ndarray]) -> list[Policies]:
+        archives_then = [under(parameters, f"archive/{i}/") for i in range(self.config.seeds)]
+        return [Policies(then["objs"], then["policies"]) for then in archives_then]
 
     def search_record(self) -> SearchRecord:
         """All of the search, for the run folder."""

@@ -30,6 +30,7 @@ from qpensieve.train.evaluate import protocols
 from qpensieve.train.interrupts import interrupts
 from qpensieve.train.keeper import Keeper
 from qpensieve.train.listening import describe, is_past
+from qpensieve.train.saving import is_saved_agent
 from qpensieve.train.session import Awaited, EnvFailedError, phase_of
 from qpensieve.train.sessions import open_session
 
@@ -146,18 +147,17 @@ class Run:
             (self.folder / name).unlink(missing_ok=True)
         remove_files(self.folder / folder.TENSORBOARD)
 
-    def add_full_evaluation(self, saved: Checkpoint, warn: Callable[[str], None]) -> None:
-        """Evaluate a checkpoint by the full protocol and add that to the table and the log; nothing is removed."""
-        self.keeper.restore(saved)
-        self._logged_to = saved.step
+    def add_full_evaluation(self, warn: Callable[[str], None]) -> None:
+        """Evaluate the newest policies by the full protocol and add that to the table and the log; removes nothing."""
+        self._logged_to = step = self.keeper.take_policies(warn)
         path = self.folder / folder.EVALUATIONS
         if path.exists():
             self.evaluations = evaluations.load(path)
         checkpoint.drop_unfinished_row(self.folder / folder.METRICS)
         newest = max(self.evaluations.full_steps.tolist(), default=0)
-        if saved.step not in self.evaluations.full_steps:
-            warn(f"evaluating the checkpoint of step {saved.step:,}")
-        if newest > saved.step:
+        if step not in self.evaluations.full_steps:
+            warn(f"evaluating the policies of step {step:,}")
+        if newest > step:
             warn(f"the full evaluation of step {newest:,} is newer: it stays, and the scores shown are its")
         self._add_full_evaluation()
 
@@ -457,13 +457,17 @@ def start(path: Path, config: RunConfig, options: Options) -> Run:
             path.mkdir(parents=True, exist_ok=True)
         run.held = lock(path)
         configs.save(config, path / folder.CONFIG)
-        made_by = provenance.describe() | {"lanes_per_seed": run.session.lanes_per_seed}
-        write_json(path / folder.PROVENANCE, made_by)
+        _write_provenance(run)
     except BaseException:
         _undo_start(path, made, is_ours=run.held is not None)
         run.close()
         raise
     return run
+
+
+def _write_provenance(run: Run) -> None:
+    made_by = provenance.describe() | {"lanes_per_seed": run.session.lanes_per_seed}
+    write_json(run.folder / folder.PROVENANCE, made_by)
 
 
 def _check_new(path: Path) -> None:
@@ -490,12 +494,13 @@ def _undo_start(path: Path, made: list[Path], is_ours: bool) -> None:
             one.rmdir()
 
 
-def resume(
+def resume(  # noqa: PLR0913 (each is an option of the command)
     path: Path,
     options: Options,
     warn: Callable[[str], None],
     trust: bool = False,
     start_over: bool = False,
+    make_run: bool = False,
     **changes: Any,
 ) -> Run:
     """The run of a folder as of its newest whole checkpoint, or from the start if it was killed before the first one.
@@ -506,14 +511,15 @@ def resume(
         warn: Called with a message if something was lost.
         trust: Whether code that the configuration of someone else imports may be run.
         start_over: Begin from the start; whatever the run has reached is removed.
+        make_run: The folder may be that of a saved agent: it becomes a run.
         changes: Fields of the configuration that may differ (`keeper.MAY_DIFFER`); `steps` may grow, and shrink to what
             is reached.
 
     Raises:
         CheckpointError: The run has results, but no checkpoint to go on from.
+        ValueError: It is a saved agent, and nobody has asked to make a run of it.
     """
-    if not (path / folder.CONFIG).exists():
-        raise FileNotFoundError(f"{path} is not a run folder: it has no {folder.CONFIG}")
+    _check_run(path, "" if make_run else f"make a run of it: qpensieve resume {path} --make-run")
     run, before = _open(path, options, trust, changes, start_over)
     try:
         if start_over:
@@ -521,12 +527,27 @@ def resume(
             run.start_over()
         else:
             _restore(run, warn)
+        if make_run and not (path / folder.PROVENANCE).exists():
+            _write_provenance(run)
         if run.config.steps != before.steps:
             configs.save(dataclasses.replace(before, steps=run.config.steps), path / folder.CONFIG)
     except BaseException:
         run.close()
         raise
     return run
+
+
+def _check_run(path: Path, instead: str) -> None:
+    """Refuse what is no run, and a saved agent that nobody asked to become one: it could not be saved over any more.
+
+    Args:
+        path: The folder.
+        instead: What to do with a saved agent; empty: it may be one.
+    """
+    if not (path / folder.CONFIG).exists():
+        raise FileNotFoundError(f"{path} is not a run folder: {folder.why_no_run(path)}")
+    if instead and is_saved_agent(path):
+        raise ValueError(f"{path} is a saved agent, not a run: use qpensieve.load in Python, or {instead}")
 
 
 def _check_steps(path: Path, before: RunConfig, steps: int, start_over: bool) -> None:
@@ -539,20 +560,21 @@ def _check_steps(path: Path, before: RunConfig, steps: int, start_over: bool) ->
 
 
 def evaluate(path: Path, warn: Callable[[str], None], trust: bool = False) -> None:
-    """Evaluate a run's newest whole checkpoint by the full protocol; adds to its table and log, removes nothing.
+    """Evaluate a run's newest policies by the full protocol; adds to its table and log, removes nothing.
+
+    They are those of its newest whole checkpoint, or, where none is, the newest parameters that were kept.
 
     Args:
         path: The run folder.
-        warn: Is told which checkpoint it is, and of damaged ones.
+        warn: Is told which step it is, and of damaged checkpoints.
         trust: Whether code that the configuration of someone else imports may be run.
     """
-    if checkpoint.last_good_step(path) is None:
+    _check_run(path, f"make a run of it first: qpensieve resume {path} --make-run")
+    if not checkpoint.kept_steps(path) and not checkpoint.parameter_steps(path):
         raise CheckpointError(f"{path} holds no checkpoint to evaluate: train it first (qpensieve train or resume)")
     run, _ = _open(path, Options(quiet=True), trust, {})
     try:
-        saved = run.keeper.latest(warn)
-        if saved is not None:
-            run.add_full_evaluation(saved, warn)
+        run.add_full_evaluation(warn)
     finally:
         run.close()
 
@@ -580,6 +602,9 @@ def _open(
 def _restore(run: Run, warn: Callable[[str], None]) -> None:
     saved = run.keeper.latest(warn)
     if saved is not None:
+        if not (run.folder / folder.EVALUATIONS).exists() and has_evaluations(run.folder / folder.METRICS):
+            lost = "evaluations of before are lost, and curves begin where the run goes on"
+            warn(f"{run.folder / folder.EVALUATIONS} is gone: {lost}; to keep them, stop and put it back")
         run.restore(saved)
         return
     path = run.folder

@@ -40,9 +40,7 @@ class SavedPolicies:
 
     def __init__(self, source: Path, trust: bool = False):
         if not (source / folder.CONFIG).exists():
-            runs = sorted(path.parent.name for path in source.glob(f"*/{folder.CONFIG}"))
-            holds = f"it holds several ({', '.join(runs)}): name one of them" if runs else f"it has no {folder.CONFIG}"
-            raise FileNotFoundError(f"{source} must be a run folder or a saved agent, but {holds}")
+            raise FileNotFoundError(f"{source} must be a run folder or a saved agent, but {folder.why_no_run(source)}")
         self.source = source
         self.config = configs.load(source / folder.CONFIG, trust)
         self.spec = configs.spec_of(self.config)

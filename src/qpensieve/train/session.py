@@ -194,6 +194,10 @@ class Session(Protocol):
         """A predictor with the policies in what `parameters` returned at a step."""
         ...
 
+    def adopt(self, parameters: Arrays, step: int) -> None:
+        """Take the policies in what `parameters` returned at a step, to evaluate them; the rest is as at the start."""
+        ...
+
     def search_record(self) -> SearchRecord | None:
         """The record of a population's search, for the run folder."""
         ...

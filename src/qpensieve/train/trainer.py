@@ -33,6 +33,7 @@ from qpensieve.train.cores import spread
 from qpensieve.train.crew import Crew, can_work
 from qpensieve.train.evaluate import evaluate
 from qpensieve.train.learner import Block, Learner, Pace, TrainState, make_learner
+from qpensieve.train.memory import check_memory
 from qpensieve.train.session import Awaited, EnvFailedError, check_finite, environment_errors
 from qpensieve.types import Hints, UniformLearning
 
@@ -262,10 +263,16 @@ class Trainer:
 
     def predictor_of(self, parameters: dict[str, np.ndarray], step: int) -> AgentPredictor:
         """A predictor with the policies in what `parameters` returned at a step."""
+        return self._predictor(np.asarray(self._learner.flat_actors(self._with(parameters))), step)
+
+    def adopt(self, parameters: dict[str, np.ndarray], step: int) -> None:
+        """Take the policies in what `parameters` returned at a step, to evaluate them; the rest is as at the start."""
+        self._state, self.step, self.summed_to = self._learner.place(self._with(parameters)), step, step
+
+    def _with(self, parameters: dict[str, np.ndarray]) -> TrainState:
+        """The state with other networks."""
         fresh = tree_to_arrays(self._state.agent)  # the optimisers, which parameters leave out
-        agent = arrays_to_tree(self._state.agent, fresh | parameters)
-        flat = np.asarray(self._learner.flat_actors(replace(self._state, agent=agent)))
-        return self._predictor(flat, step)
+        return replace(self._state, agent=arrays_to_tree(self._state.agent, fresh | parameters))
 
     def _predictor(self, flat: Float32[np.ndarray, "agent parameters"], step: int) -> AgentPredictor:
         return AgentPredictor(self.algorithm.acting, self.own_preferences, flat, step)
@@ -320,6 +327,7 @@ class Trainer:
             return
         config = replace(self.config, steps=steps)
         configs.check(config)
+        check_memory(self.algorithm, self.layout, self._capacity(config), config.seeds)
         grown = self._slots.grown(self._state.replay, self._capacity(config))
         self._state = self._learner.place(replace(self._state, replay=grown))
         self.config = config
@@ -413,5 +421,6 @@ def spare_cores(num_threads: int | None, num_agents: int) -> int:
 
 def _make_learner(trainer: Trainer) -> Learner:
     make_devices(num_parts(trainer.num_agents, available_cores()))
+    check_memory(trainer.algorithm, trainer.layout, trainer.capacity, trainer.config.seeds)
     pace = Pace(trainer.config.updates_per_step, trainer.config.target_steps)
     return spread(make_learner(trainer.algorithm, trainer.layout, trainer.capacity, pace), trainer.num_agents)

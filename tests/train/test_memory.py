@@ -1,0 +1,74 @@
+"""What cannot fit into memory is refused before it is made."""
+
+import math
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from qpensieve import config as configs
+from qpensieve import machine
+from qpensieve.config import RunConfig, override
+from qpensieve.methods import make_algorithm
+from qpensieve.presets import default_config
+from qpensieve.replay.layout import layout_of
+from qpensieve.train.learner import make_learner
+from qpensieve.train.memory import MANY_AGENTS, check_memory
+from qpensieve.train.trainer import Trainer
+
+SMALL = {"steps": 1000, "replay_capacity": 800, "random_steps": 100, "hidden": 16}
+
+
+def small(algo: str, seeds: int) -> RunConfig:
+    return override(default_config("DST2d", algo), SMALL | {"seeds": seeds})
+
+
+@pytest.mark.parametrize("algo", ["qpensieve", "sac", "cnder"])
+def test_what_is_made_is_what_was_reckoned_with(algo: str, monkeypatch: pytest.MonkeyPatch):
+    """Up to keys, counters and the tree of priorities, which the bound leaves out."""
+    config, seeds = small(algo, 1), 100
+    spec = configs.spec_of(config)
+    algorithm = make_algorithm(config.algo, config.agent, spec)
+    layout = layout_of(spec, algorithm.behaviour)
+    state = jax.eval_shape(make_learner(algorithm, layout, 800).init, jax.ShapeDtypeStruct((seeds,), np.int32))
+    made = {"agent": state.agent, "rows": state.replay.rows}
+    num = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(made))
+    monkeypatch.setattr(machine, "memory", lambda: num)
+    check_memory(algorithm, layout, 800, seeds)
+    with pytest.raises(MemoryError, match=f"at most {seeds} seeds or a replay_capacity of 7\\d\\d can fit"):
+        check_memory(algorithm, layout, 800, seeds + 1)
+    monkeypatch.setattr(machine, "memory", lambda: None)  # nobody knows
+    check_memory(algorithm, layout, 800, seeds + 1)
+
+
+def test_the_replay_of_few_seeds_is_reckoned_with_too(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(machine, "memory", lambda: 1000)
+    with pytest.raises(MemoryError, match=r"of 1 seed need at least 0.0 GiB, this machine has 0.0 GiB: not even one"):
+        Trainer(small("qpensieve", 1))
+
+
+def test_a_longer_plan_is_refused_before_the_replay_grows(monkeypatch: pytest.MonkeyPatch):
+    trainer = Trainer(override(small("mosac", 1), {"replay_capacity": 10_000_000_000}))
+    with pytest.raises(MemoryError, match=r"of 1 seed need at least .* at most a replay_capacity of"):
+        trainer.plan(10_000_000_000)
+    assert trainer.config.steps == 1000
+    trainer.close()
+
+
+def test_networks_of_few_agents_are_not_looked_at(monkeypatch: pytest.MonkeyPatch):
+    config = small("mosac", 1)
+    spec = configs.spec_of(config)
+    algorithm = make_algorithm(config.algo, config.agent, spec)
+    monkeypatch.setattr(jax, "eval_shape", lambda *_: pytest.fail("it takes a moment"))
+    check_memory(algorithm, layout_of(spec, algorithm.behaviour), 800, MANY_AGENTS - 1)
+
+
+def test_memory_is_the_machines_or_the_containers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(machine, "LIMITS", (tmp_path / "max",))
+    whole = machine.memory()
+    assert whole is not None
+    assert whole > 2**28
+    for text, memory in (("max\n", whole), ("4096\n", 4096), (f"{2**62}\n", whole)):
+        (tmp_path / "max").write_text(text)
+        assert machine.memory() == memory
