@@ -9,6 +9,7 @@ import textwrap
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache, partial
+from itertools import takewhile
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -160,6 +161,10 @@ def check_options(words: Iterable[str], arguments: Any, config: RunConfig) -> No
         ValueError: Says whose it is, or which one was probably meant.
     """
     known = {option.name.replace("_", "-") for option in options(arguments)}
+    words = list(words)
+    domains = list(takewhile(lambda word: not word.startswith("-"), words))
+    if len(domains) > 1:
+        raise ValueError(f"train takes one domain, got {', '.join(domains)}; for several there is qpensieve sweep")
     for word in words:
         name = word.split("=")[0].removeprefix("--").replace("_", "-")
         if word.startswith("--") and name in DOMAIN_ELSEWHERE:
