@@ -5,36 +5,48 @@ r"""Many runs at once on one machine, so that its card and its cores are never i
 
 Every domain with every algorithm is a run, OUT/runs/DOMAIN-ALGO. At most `--at-once` train at a time, each a process in
 a session of its own that outlasts this script; the next starts when one ends. A run that was interrupted is resumed.
-Every half minute the script reports what each run makes in seed-steps/s (evaluations included) and all together. It
+Every minute the script reports what each run makes in seed-steps/s (evaluations included) and all together. It
 returns when nothing is left, or after `--seconds`. What follows `--` is given to every `qpensieve train`.
+
+    python3 tools/column.py OUT --plan arms.txt --at-once 4 --seconds 540 -- --eval-period 100000
+
+Runs that differ in more than domain and algorithm stand in a file, one a line, in the order in which they start: a name,
+then the words of `qpensieve train`; words like NAME=VALUE before the domain are set in its environment. A line that is
+gone in a later call leaves its run alone (stop it with `kill -INT`: it saves).
+
+    cheetah  CUDA_MPS_CLIENT_PRIORITY=0 HalfCheetah2d --preset robust --first-seed 5
+    hopper   CUDA_MPS_CLIENT_PRIORITY=1 Hopper2d --preset robust --steps 300000 --discount 0.995
 
 With a GPU, NVIDIA's MPS is started if the machine has it: without it two processes make less than one
 (results/QUEUE.md).
 """
 
 import argparse
+import itertools
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
 import time
 from pathlib import Path
+from statistics import mean
+from typing import Any
 
 COMMAND = [sys.executable, "-c", "from qpensieve.cli import main; main()"]
-REPORT_SECONDS = 30
+REPORT_SECONDS = 60
 
 
 class Run:
     """One run folder and the process that trains it, if there is one."""
 
-    def __init__(self, out: Path, domain: str, algo: str, options: list[str]):
-        self.name, self.folder, self.log = (
-            f"{domain}-{algo}",
-            out / "runs" / f"{domain}-{algo}",
-            out / f"{domain}-{algo}.log",
-        )
-        self._train = ["train", domain, "--algo", algo, "--out", str(out / "runs"), "--name", self.name, *options]
+    def __init__(self, out: Path, name: str, words: list[str]):
+        """`words`: NAME=VALUE for its environment, then those of `qpensieve train`."""
+        self.name, self.folder, self.log = name, out / "runs" / name, out / f"{name}.log"
+        assigned = list(itertools.takewhile(lambda word: "=" in word, words))
+        self._environment = dict(word.split("=", 1) for word in assigned)
+        self._train = ["train", *words[len(assigned) :], "--out", str(out / "runs"), "--name", name]
         self._pid_file, self._status_file = self.log.with_suffix(".pid"), self.log.with_suffix(".status")
         self._seen: list[tuple[float, int]] = []
 
@@ -46,7 +58,11 @@ class Run:
             self._status_file.unlink(missing_ok=True)
             names = [str(self._pid_file), str(self._status_file)]
             subprocess.Popen(
-                ["sh", "-c", line, *names, *COMMAND, *words], stdout=log, stderr=log, start_new_session=True
+                ["sh", "-c", line, *names, *COMMAND, *words],
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                env=os.environ | self._environment,
             )
         while not self._pid_file.exists():
             time.sleep(0.05)
@@ -66,11 +82,20 @@ class Run:
             return False
         return True
 
-    def step(self) -> int:
-        """The newest step in the log."""
+    def rows(self) -> list[dict[str, Any]]:
+        """The log; its last line may be half written."""
         path = self.folder / "metrics.jsonl"
         lines = path.read_text().splitlines() if path.exists() else []
-        return json.loads(lines[-1])["step"] if lines else 0
+        return [json.loads(line) for line in lines if line.endswith("}")]
+
+    def step(self) -> int:
+        """The newest step in the log."""
+        return max((row.get("step", 0) for row in self.rows()), default=0)
+
+    def score(self) -> str:
+        """UT of the newest short evaluation: its mean, then that of each seed."""
+        found = [row["ut_short"] for row in self.rows() if "ut_short" in row]
+        return f"UT {mean(found[-1]):.4g} ({' '.join(f'{ut:.4g}' for ut in found[-1])})" if found else ""
 
     def rate(self) -> float:
         """Seed-steps/s since the last call but one."""
@@ -114,7 +139,7 @@ def report(runs: list[Run]) -> None:
         state = (
             f"{rates[run]:,.0f} seed-steps/s" if run in rates else {None: "waits", 0: "done"}.get(run.status, "stopped")
         )
-        print(f"{run.name:24} {run.step():>10,} steps  {state}")
+        print(f"{run.name:24} {run.step():>10,} steps  {state:22} {run.score()}")
     print(f"{'all':24} {'':>10}        {sum(rates.values()):,.0f} seed-steps/s", flush=True)
 
 
@@ -123,16 +148,22 @@ def main() -> None:
     own, options = (words[: words.index("--")], words[words.index("--") + 1 :]) if "--" in words else (words, [])
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--domains", nargs="+", required=True)
+    parser.add_argument("--domains", nargs="+", default=[])
+    parser.add_argument("--plan", type=Path)
     parser.add_argument("--algos", nargs="+", default=["qpensieve"])
     parser.add_argument("--at-once", type=int, default=4)
     parser.add_argument("--seconds", type=float, default=float("inf"))
     given = parser.parse_args(own)
+    if bool(given.domains) == bool(given.plan):
+        parser.error("either --domains or --plan says what runs")
     (given.out / "runs").mkdir(parents=True, exist_ok=True)
     start_mps(given.out)
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # the runs share the card's memory
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    runs = [Run(given.out, domain, algo, options) for domain in given.domains for algo in given.algos]
+    plan = [[f"{domain}-{algo}", domain, "--algo", algo] for domain in given.domains for algo in given.algos]
+    if given.plan:
+        plan = [words for line in given.plan.read_text().splitlines() if (words := shlex.split(line, comments=True))]
+    runs = [Run(given.out, name, [*words, *options]) for name, *words in plan]
     tend(runs, given.at_once, time.monotonic() + given.seconds)
 
 
