@@ -22,7 +22,7 @@ ENTROPY_SLACK = 0.15
 """How far below its target the entropy of a policy may be, in shares of the number of components of an action."""
 BIN_SLACK = 1.0
 """The same for the entropy in a bin of preferences. With a target of -1 bins of calm runs were at -1.7 per component at
-the least, those of bursts that the mean hides at -2.1 to -2.6 (`docs/stability.md`)."""
+the least, those of bursts that the mean hides at -2.1 to -2.6 (`docs/studies.md`)."""
 UTILITY_SHARE = 0.5
 """Share of the largest UT so far, if that is positive, below which a short evaluation is a loss."""
 MOST_SHOWN = 5
