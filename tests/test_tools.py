@@ -82,3 +82,17 @@ def test_networks_are_measured_by_silence_directions_and_growth(tool: Any):
     lengths = [2**0.5, 2**0.5, 3.0]
     new = [(2 * 3 / 4) ** 0.5, (2 * 6 / 5) ** 0.5, (2 * 2 / 3) ** 0.5]
     assert found["growth"] == [round(one / other, 1) for one, other in zip(lengths, new, strict=True)]
+
+
+def test_a_plan_of_column_is_runs_with_words_and_environment_of_their_own(tmp_path: Path, tool: Any):
+    column, plan = tool("column"), tmp_path / "plan.txt"
+    plan.write_text("# two arms\na X=1 Y=2 DST2d --name-of 'a b'\n\nb DST2d --discount 0.995  # longer\n")
+    lines = column.read_plan(plan)
+    assert lines == [["a", "X=1", "Y=2", "DST2d", "--name-of", "a b"], ["b", "DST2d", "--discount", "0.995"]]
+    first, second = (column.Run(tmp_path, name, words) for name, *words in lines)
+    assert (first._environment, second._environment) == ({"X": "1", "Y": "2"}, {})
+    assert second._train[:4] == ["train", "DST2d", "--discount", "0.995"]
+    assert second._train[-2:] == ["--name", "b"]
+    plan.write_text("a DST2d\na Hopper2d\n")
+    with pytest.raises(SystemExit, match="must differ, got a"):
+        column.read_plan(plan)

@@ -133,12 +133,20 @@ def tend(runs: list[Run], at_once: int, until: float) -> None:
     report(runs)
 
 
+def read_plan(path: Path) -> list[list[str]]:
+    """The words of every line that has any; names must differ, because they are folders."""
+    lines = [words for line in path.read_text().splitlines() if (words := shlex.split(line, comments=True))]
+    names = [name for name, *_ in lines]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise SystemExit(f"{path}: names of runs must differ, got {', '.join(twice)} more than once")
+    return lines
+
+
 def report(runs: list[Run]) -> None:
     rates = {run: run.rate() for run in runs if run.is_running}
     for run in runs:
-        state = (
-            f"{rates[run]:,.0f} seed-steps/s" if run in rates else {None: "waits", 0: "done"}.get(run.status, "stopped")
-        )
+        ended = {None: "waits", 0: "done", 130: "stopped"}.get(run.status, f"failed ({run.status}), see {run.log}")
+        state = f"{rates[run]:,.0f} seed-steps/s" if run in rates else ended
         print(f"{run.name:24} {run.step():>10,} steps  {state:22} {run.score()}")
     print(f"{'all':24} {'':>10}        {sum(rates.values()):,.0f} seed-steps/s", flush=True)
 
@@ -161,9 +169,9 @@ def main() -> None:
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # the runs share the card's memory
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     plan = [[f"{domain}-{algo}", domain, "--algo", algo] for domain in given.domains for algo in given.algos]
-    if given.plan:
-        plan = [words for line in given.plan.read_text().splitlines() if (words := shlex.split(line, comments=True))]
-    runs = [Run(given.out, name, [*words, *options]) for name, *words in plan]
+    runs = [
+        Run(given.out, name, [*words, *options]) for name, *words in (read_plan(given.plan) if given.plan else plan)
+    ]
     tend(runs, given.at_once, time.monotonic() + given.seconds)
 
 

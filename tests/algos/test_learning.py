@@ -138,9 +138,11 @@ def test_the_committed_envelope_run_with_the_defaults_beats_the_utility_of_the_p
     ("name", "steps", "mean", "least", "changes"),
     [
         ("DST2d-robust-500k", 500_000, 7.45, 7.35, {}),
+        ("DST2d-robust-seeds5-500k", 500_000, 7.45, 7.35, {}),
         ("HalfCheetah2d-robust-1.5M", 1_500_000, 5700, 4850, {}),
         ("HalfCheetah2d-robust-rate-1e-3-1.5M", 1_500_000, 5700, 5000, {"learning_rate": 1e-3}),
         ("Hopper2d-robust-300k", 300_000, 380, 290, {}),
+        ("Hopper2d-robust-discount-0.995-300k", 300_000, 770, 690, {"discount": 0.995}),
         ("Walker2d-robust-300k", 300_000, 290, 180, {}),
     ],
 )
