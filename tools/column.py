@@ -10,9 +10,9 @@ returns when nothing is left, or after `--seconds`. What follows `--` is given t
 
     python3 tools/column.py OUT --plan arms.txt --at-once 4 --seconds 540 -- --eval-period 100000
 
-Runs that differ in more than domain and algorithm stand in a file, one a line, in the order in which they start: a name,
-then the words of `qpensieve train`; words like NAME=VALUE before the domain are set in its environment. A line that is
-gone in a later call leaves its run alone (stop it with `kill -INT`: it saves).
+Runs that differ in more than domain and algorithm stand in a file, one a line, in the order in which they start: a
+name, then the words of `qpensieve train`; words like NAME=VALUE before the domain are set in its environment. A line
+that is gone in a later call leaves its run alone (stop it with `kill -INT`: it saves).
 
     cheetah  CUDA_MPS_CLIENT_PRIORITY=0 HalfCheetah2d --preset robust --first-seed 5
     hopper   CUDA_MPS_CLIENT_PRIORITY=1 Hopper2d --preset robust --steps 300000 --discount 0.995
