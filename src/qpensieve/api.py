@@ -337,14 +337,17 @@ class Agent:
         """
         return save_agent(self.session, path)
 
-    def export_policy(self, path: str | Path, seed: int = 0) -> Path:
+    def export_policy(self, path: str | Path, seed: int = 0, front: Front | None = None) -> Path:
         """Write one seed's policy as arrays, with a loader beside it that needs NumPy alone; returns the file.
 
         Args:
             path: The file, such as policy.npz.
             seed: Which of the trained seeds, counted from 0.
+            front: What `front(seed)` measured of it: then the loader has `best_for` too.
         """
-        written = write_policy(self._policies(), self.session, self._checked_seed(seed), Path(path), self.num_steps)
+        reached = None if front is None else (front.preferences, front.mean)
+        row = self._checked_seed(seed)
+        written = write_policy(self._policies(), self.session, row, Path(path), self.num_steps, reached)
         write_loader(written)
         return written
 

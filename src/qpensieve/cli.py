@@ -245,6 +245,8 @@ def export_policy(  # noqa: PLR0913 (each argument is an option)
 ) -> None:
     """Write the policy of a run or saved agent for programs without qpensieve: arrays, and a loader for NumPy alone.
 
+    Where the step was fully evaluated, the file also says what each preference brought: see best_for of the loader.
+
     Args:
         run: The run folder, or the folder of a saved agent.
         out: The file to write.

@@ -139,7 +139,7 @@ def test_the_loader_beside_the_file_needs_numpy_alone(algo: str, agents: Any, tm
 
 def test_the_loader_is_short_and_imports_nothing_of_ours():
     lines = policies.LOADER.read_text().splitlines()
-    assert len(lines) < 100
+    assert len(lines) < 120
     imports = {line.split()[1] for line in lines if line.startswith(("import ", "from "))}
     assert imports == {"json", "zipfile", "numpy"}
 
@@ -191,6 +191,36 @@ class TestLoader:
             load(path)
 
 
+class TestBestFor:
+    def test_is_that_of_the_front(self, agents: Any, tmp_path: Path):
+        agent = agents("qpensieve", "DST2d")
+        table = np.array([[0.9, 0.1], [0.5, 0.5], [0.2, 0.8]])
+        front = agent.front(1, table, episodes=1)
+        policy = load(agent.export_policy(tmp_path / "policy.npz", seed=1, front=front))
+        for lam in ([0.9, 0.1], [0.3, 0.7], [0.0, 1.0]):
+            asked, returns = policy.best_for(lam)
+            expected = front.best_for(lam)
+            np.testing.assert_array_equal(asked, expected.preference)
+            np.testing.assert_array_equal(returns, expected.mean)
+
+    def test_is_the_row_with_the_most_and_of_equal_ones_the_nearest(self, policy: Any):
+        table = np.array([[1.0, 0.0], [0.5, 0.5], [0.6, 0.4], [0.0, 1.0]])
+        returns = np.array([[10.0, 0.0], [4.0, 4.0], [4.0, 4.0], [0.0, 5.0]])
+        known = type(policy)(policy.about, policy.arrays | {"table_preferences": table, "table_returns": returns})
+        asked = [known.best_for(lam)[0].tolist() for lam in ([0.5, 0.5], [0.3, 0.7], [0.0, 1.0])]
+        assert asked == [[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]]
+        assert known.best_for([0.3, 0.7])[1].tolist() == [4.0, 4.0]
+        with pytest.raises(ValueError, match="preference must be 0 or more and sum to 1"):
+            known.best_for([0.3, 0.3])
+
+    @pytest.mark.parametrize(
+        ("algo", "why"), [("mosac", "was not evaluated: run 'qpensieve"), ("pgmorl", "not needed")]
+    )
+    def test_says_why_there_is_none(self, algo: str, why: str, agents: Any, tmp_path: Path):
+        with pytest.raises(ValueError, match=why):
+            load(agents(algo).export_policy(tmp_path / "policy.npz")).best_for([0.5, 0.5])
+
+
 RUN = {**TINY, "checkpoint_seconds": NEVER, "steps": 200, "eval_period": 200, "parameters_period": 100, "first_seed": 3}
 
 
@@ -225,6 +255,10 @@ class TestCommand:
         policy = load(out)
         np.testing.assert_allclose(policy.act(self.OBS, self.LAM), expected, atol=2e-6)
         assert (policy.about["seed"], policy.about["step"]) == (3 + best, 200)
+        mean = table.full_returns[-1][best].mean(axis=1)
+        asked, returns = policy.best_for([0.8, 0.2])
+        assert returns @ [0.8, 0.2] == (mean @ [0.8, 0.2]).max()
+        assert asked.tolist() in table.full_preferences.tolist()
 
     def test_takes_the_seed_and_step_that_are_named(self, trained: Path, tmp_path: Path):
         acts = {}
@@ -240,6 +274,8 @@ class TestCommand:
             np.testing.assert_allclose(acts[seed, 200], agent.predict(self.OBS, self.LAM, seed=row), atol=2e-6)
         parameters = dict(np.load(trained / "ours" / "parameters" / "step_000000100.npz"))
         weight = next(value for name, value in parameters.items() if "actor" in name and "last.bias" in name)
+        with pytest.raises(ValueError, match="this policy was not evaluated"):
+            load(tmp_path / "4-100.npz").best_for([0.5, 0.5])  # the short protocol is no table
         then = load(tmp_path / "4-100.npz").arrays["bias_2"]
         np.testing.assert_array_equal(then[0], weight[1])
         assert not np.allclose(acts[4, 100], acts[4, 200], atol=1e-4)

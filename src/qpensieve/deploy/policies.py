@@ -20,6 +20,8 @@ from qpensieve.train.session import Predictor, Session
 from qpensieve.train.sessions import open_session
 from qpensieve.types import EnvSpec
 
+Reached = tuple[np.ndarray, np.ndarray]
+"""Preferences and the mean return under each, [p, d] both."""
 LOADER = Path(__file__).with_name("qpensieve_policy.py")
 """The loader; it needs NumPy alone."""
 
@@ -54,13 +56,19 @@ def export_policy(  # noqa: PLR0913 (each is an option of the command)
         predictor, done = _predictor(source, session, step, say)
         number, why = (seed, "") if seed is not None else _choose(source, config, done)
         say(f"{config.domain}, {config.algo}: seed {number}{why}, step {done:,}")
-        return write_policy(predictor, session, config.seed_list.index(number), out, done)
+        row = config.seed_list.index(number)
+        return write_policy(predictor, session, row, out, done, _reached(source, config, row, done))
     finally:
         session.close()
 
 
-def write_policy(predictor: Predictor, session: Session, row: int, out: Path, step: int) -> Path:
-    """Write the policies of one seed, the `row`-th of its session; returns the file."""
+def write_policy(  # noqa: PLR0913 (a policy, whose it is, and where it goes)
+    predictor: Predictor, session: Session, row: int, out: Path, step: int, reached: Reached | None = None
+) -> Path:
+    """Write the policies of one seed, the `row`-th of its session; returns the file.
+
+    `reached`: what they bring, so that the loader can say what to ask for; archives choose by themselves.
+    """
     folder.check_out(out, "policy.npz")
     served, config = predictor.plain(row), session.config
     about = {
@@ -73,6 +81,8 @@ def write_policy(predictor: Predictor, session: Session, row: int, out: Path, st
         **_words(served.policies),
     }
     arrays = _arrays(served, session.spec.num_objectives)
+    if reached is not None and served.returns is None:
+        arrays |= dict(zip(("table_preferences", "table_returns"), reached, strict=True))
     out.parent.mkdir(parents=True, exist_ok=True)
     write_npz(out, {"about": np.array(json.dumps(about | {"arrays": list(arrays)}))} | arrays)
     return out
@@ -114,13 +124,27 @@ def _choose(source: Path, config: RunConfig, step: int) -> tuple[int, str]:
     """The seed to take where none was named, and why."""
     if config.seeds == 1:
         return config.first_seed, ""
+    played = _played(source, config, step)
+    if played is None:
+        return config.first_seed, f" (the first of {config.seeds}; --seed takes another)"
+    preferences, returns = played
+    best = int(np.argmax(summarize(returns, preferences).ut))
+    return config.seed_list[best], f" (the best of {config.seeds} by UT; --seed takes another)"
+
+
+def _reached(source: Path, config: RunConfig, row: int, step: int) -> Reached | None:
+    """What one seed's policy brought in the full evaluation of a step, if there is one."""
+    played = _played(source, config, step)
+    return None if played is None else (played[0], played[1][row].mean(axis=1))
+
+
+def _played(source: Path, config: RunConfig, step: int) -> tuple[np.ndarray, np.ndarray] | None:
+    """Preferences and returns of the full evaluation of a step, [p, d] and [seed, p, e, d], if there is one."""
     path = source / folder.EVALUATIONS
     table = evaluations.load(path) if path.exists() else None
     if table is None or step not in table.full_steps or table.num_seeds != config.seeds:
-        return config.first_seed, f" (the first of {config.seeds}; --seed takes another)"
-    returns = table.full_returns[table.full_steps.tolist().index(step)]
-    best = int(np.argmax(summarize(returns, table.full_preferences).ut))
-    return config.seed_list[best], f" (the best of {config.seeds} by UT; --seed takes another)"
+        return None
+    return table.full_preferences, table.full_returns[table.full_steps.tolist().index(step)]
 
 
 def _environment(spec: EnvSpec) -> dict[str, Any]:

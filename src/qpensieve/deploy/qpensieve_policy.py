@@ -3,6 +3,7 @@
 policy = load("policy.npz")
 action = policy.act(obs, [0.7, 0.3])  # as the environment's step takes it
 action = policy.act(obs, [0.7, 0.3], deterministic=False, rng=np.random.default_rng(0))
+asked, returns = policy.best_for([0.7, 0.3])  # what to ask for instead, where that brought more when it was evaluated
 """
 
 import json
@@ -43,6 +44,21 @@ class Policy:
             own = served_by == number
             actions[own] = self._decide(number, rows[own], lam[own], None if noise is None else noise[own])
         return self._native(actions)[0] if is_single else self._native(actions)
+
+    def best_for(self, preference):
+        """The preference to ask for where returns weighted by `preference` count, and the mean returns it brought."""
+        if "returns" in self.arrays:
+            raise ValueError("best_for is not needed: this policy answers every preference by the best of its archive")
+        if "table_returns" not in self.arrays:
+            how = "run 'qpensieve evaluate RUN' and export it again, in Python with front=agent.front(seed)"
+            raise ValueError(f"best_for needs a table of returns, and this policy was not evaluated: {how}")
+        table, returns = self.arrays["table_preferences"], self.arrays["table_returns"]
+        self._preferences(preference, 1)
+        lam = np.ravel(preference).astype(np.float64)
+        worth = returns @ lam
+        equal = np.flatnonzero(worth == worth.max())  # of these, the nearest
+        best = equal[np.abs(table[equal] - lam).sum(axis=1).argmin()]
+        return table[best], returns[best]
 
     def _rows(self, obs):
         values, own, entries = np.asarray(obs, np.float32), tuple(self.about["obs_shape"]), self.about["obs_indices"]
