@@ -4,6 +4,7 @@ import errno
 import json
 import math
 import os
+import shutil
 import signal
 import sys
 import warnings
@@ -657,6 +658,30 @@ class TestSaveAndLoad:
         with pytest.warns(UserWarning, match="has no replay"):
             agent = qpensieve.load(tmp_path / "run")
         assert agent.learn(200).num_steps == 300
+
+    @pytest.mark.parametrize("kind", ["run", "agent"])
+    def test_one_whose_replay_is_lost_predicts_evaluates_and_learns_on(
+        self, kind: str, learned: QPensieve, tmp_path: Path
+    ):
+        if kind == "agent":
+            learned.save(tmp_path / kind)
+        else:
+            run = runs.start(tmp_path / kind, learned.config, runs.Options(quiet=True, final_evaluation=False))
+            run.train()
+            run.close()
+        shutil.rmtree(tmp_path / kind / "replay")
+        with pytest.warns(UserWarning, match=r"is loaded without its replay .*is missing") as said:
+            agent = qpensieve.load(tmp_path / kind)
+        assert len(said) == 1
+        assert agent.num_steps == learned.num_steps
+        obs, lam = np.zeros(2), [0.5, 0.5]
+        np.testing.assert_array_equal(agent.predict(obs, lam), learned.predict(obs, lam))
+        np.testing.assert_array_equal(agent.returns(lam, 1), learned.returns(lam, 1))
+        before = agent.session.parameters()
+        agent.learn(agent.config.random_steps)  # fills the replay, with actions of the policy
+        assert all(np.array_equal(value, before[name]) for name, value in agent.session.parameters().items())
+        agent.learn(2 * agent.config.block)
+        assert any(not np.array_equal(value, before[name]) for name, value in agent.session.parameters().items())
 
     def test_what_is_no_agent_is_refused(self, tmp_path: Path):
         with pytest.raises(FileNotFoundError, match="is neither a saved agent nor a run folder"):

@@ -77,11 +77,15 @@ class Agent:
     def load(cls: type[Kind], path: str | Path, trust: bool = False) -> Kind:
         """The agent that `save` wrote or that a run folder holds, as of its newest whole checkpoint.
 
+        Where no checkpoint has its replay any more (it was deleted or not copied), the newest is taken without, with a
+        warning: it predicts and evaluates as ever, and `learn` fills a new replay before it goes on learning.
+
         Args:
             path: The folder.
             trust: Import the code that the folder's domain names (`module:factory`), though the folder is not your own.
 
         Raises:
+            CheckpointError: There is no checkpoint, or none can be read.
             ValueError: The folder holds an agent of another method than the class's. `Agent.load` takes any.
         """
         source = Path(path)
@@ -93,15 +97,15 @@ class Agent:
         kind = cls._kind(config.algo, source)
         session = open_session(config)
         try:
-            keeper = Keeper(source, session)
-            saved = keeper.latest(lambda message: warnings.warn(message, stacklevel=3))
-            if saved is None:
+            said: list[str] = []
+            if not Keeper(source, session).take_newest(said.append):
                 again = f"start the run over with 'qpensieve resume {source}'"
                 raise CheckpointError(f"{source} holds no checkpoint yet: {again}")
-            keeper.restore(saved)
         except BaseException:
             session.close()
             raise
+        for message in said:
+            warnings.warn(message, stacklevel=2)
         agent: Any = kind.__new__(kind)
         agent._start(session)
         return agent
@@ -403,6 +407,9 @@ class PFA(Agent):
 
 def load(path: str | Path, trust: bool = False) -> Agent:
     """The agent that `save` wrote or that a run folder holds, as of its newest whole checkpoint.
+
+    Where no checkpoint has its replay any more (it was deleted or not copied), the newest is taken without, with a
+    warning: it predicts and evaluates as ever, and `learn` fills a new replay before it goes on learning.
 
     Args:
         path: The folder.

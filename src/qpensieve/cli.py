@@ -174,7 +174,8 @@ def resume(  # noqa: PLR0913 (each argument is an option)
 def evaluate(run: RunFolder, other: Path | None = None, reference: tuple[float, ...] = (), trust: bool = False) -> None:
     """Evaluate the newest checkpoint of a run with the full protocol (whole test table, 10 episodes); draw pictures.
 
-    The replay is not needed. Where no checkpoint can be read, the newest parameters that the run kept are evaluated.
+    The replay is not needed. Where the newest checkpoint cannot be read, the newest policies are evaluated that can:
+    those of an older checkpoint, or of parameters that the run kept.
 
     Args:
         run: The run folder.
@@ -249,7 +250,7 @@ def export_policy(  # noqa: PLR0913 (each argument is an option)
         run: The run folder, or the folder of a saved agent.
         out: The file to write.
         seed: Number of the seed. Default: the best by UT where this step was fully evaluated, else the first.
-        step: Step of a checkpoint or of kept parameters. Default: the newest checkpoint.
+        step: Step of a checkpoint or of kept parameters. Default: the newest that can be read.
         loader: Also put qpensieve_policy.py beside the file.
         trust: Import the code that the run's domain names, though the folder is not your own.
     """

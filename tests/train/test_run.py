@@ -262,7 +262,8 @@ class TestResumed:
         assert_same_run(half, whole)
 
     def test_without_a_whole_checkpoint_it_says_so_and_touches_nothing(self, half: Path):
-        hurt(half / "replay" / "rows_0_200.npy", "cut")  # both checkpoints need it
+        for path in half.glob("checkpoints/*/arrays.npz"):
+            hurt(path, "cut")
         log = (half / "metrics.jsonl").read_bytes()
         with pytest.raises(
             CheckpointError, match=f"no checkpoint of {half} can be read; start a new run in another folder"
@@ -270,6 +271,22 @@ class TestResumed:
             runs.resume(half, QUIET, lambda _: None)
         assert (half / "metrics.jsonl").read_bytes() == log
         assert steps_saved(half) == [200, 300]
+
+    def test_without_its_replay_it_says_what_still_can_be_done_and_touches_nothing(self, half: Path):
+        hurt(half / "replay" / "rows_0_200.npy", "cut")  # both checkpoints need it
+        before = contents(half)
+        lost = r"its replay is lost \(segment of the replay .*rows_0_200\.npy has .*policies of step 300 are whole: "
+        with pytest.raises(CheckpointError, match=lost + "qpensieve evaluate"):
+            runs.resume(half, QUIET, lambda _: None)
+        assert contents(half) == before
+
+    def test_parameters_of_steps_that_it_goes_back_behind_are_removed(self, half: Path):
+        """Without a replay the run takes another way: those of the old one would pass for its newest."""
+        arrays = {"x": np.zeros(1)}
+        kept = [checkpoint.save_parameters(half, step, arrays) for step in (200, 300, 400)]
+        hurt(half / "checkpoints" / "step_000000300" / "arrays.npz", "cut")
+        runs.resume(half, QUIET, lambda _: None).close()
+        assert [path.exists() for path in kept] == [True, False, False]
 
     @pytest.mark.parametrize(
         ("field", "value", "complaint"),
@@ -357,6 +374,7 @@ class TestNothingIsLost:
     ):
         folder = shutil.copytree(whole, tmp_path / "run")
         hurt(folder / "checkpoints" / "step_000000600" / "arrays.npz", "alter")
+        (folder / "parameters" / "step_000000600.npz").unlink()
         before, table = contents(folder), evaluations.load(folder / EVALUATIONS)
         said: list[str] = []
         runs.evaluate(folder, said.append)
@@ -398,6 +416,28 @@ class TestNothingIsLost:
         if lost != "replay":
             with pytest.raises(CheckpointError):
                 runs.evaluate(folder, said.append)
+
+    def test_an_evaluation_takes_parameters_that_are_newer_than_what_is_whole_of_checkpoints(
+        self, whole: Path, tmp_path: Path
+    ):
+        folder = shutil.copytree(whole, tmp_path / "run")
+        table = evaluations.load(folder / EVALUATIONS)
+        (folder / EVALUATIONS).unlink()
+        newest, path = checkpoint.folder_of(folder, 600), folder / "parameters" / "step_000000600.npz"
+        hurt(newest / "arrays.npz", "alter")
+        said: list[str] = []
+        runs.evaluate(folder, said.append)
+        assert f"checkpoint {newest} is damaged" in said[0]
+        older = checkpoint.folder_of(folder, 400)
+        assert said[1] == f"{path} is newer than {older}, the newest whole checkpoint, and is taken"
+        assert said[2:] == ["evaluating the policies of step 600"]
+        np.testing.assert_array_equal(evaluations.load(folder / EVALUATIONS).full_returns, table.full_returns)
+        hurt(path, "cut")  # then the older checkpoint is all there is, and both are named
+        (folder / EVALUATIONS).unlink()
+        said.clear()
+        runs.evaluate(folder, said.append)
+        assert str(path) in said[1]
+        assert said[2:] == ["evaluating the policies of step 400"]
 
     def test_an_evaluation_in_which_the_environment_fails_writes_nothing(
         self, half: Path, monkeypatch: pytest.MonkeyPatch

@@ -562,7 +562,7 @@ def _check_steps(path: Path, before: RunConfig, steps: int, start_over: bool) ->
 def evaluate(path: Path, warn: Callable[[str], None], trust: bool = False) -> None:
     """Evaluate a run's newest policies by the full protocol; adds to its table and log, removes nothing.
 
-    They are those of its newest whole checkpoint, or, where none is, the newest parameters that were kept.
+    They are those of its newest whole checkpoint, or of parameters that were kept, where these are newer.
 
     Args:
         path: The run folder.
