@@ -115,4 +115,6 @@ def _announcement(meter: CriticMeter, steps: list[int], sampling: Sampling) -> s
         f"{sampling.pairs} pairs",
         f"{meter.num_rollouts} rollouts",
     )
-    return f"{config.domain_id}, {config.algo}: {' x '.join(sizes)}"
+    n = config.target_steps
+    bonus = f"; returns have the entropy bonus of one action in {n}, as targets over {n} steps" if n > 1 else ""
+    return f"{config.domain_id}, {config.algo}: {' x '.join(sizes)}{bonus}"
