@@ -209,7 +209,7 @@ class Agent:
         action = self._policies().act(seed, rows, lam, stream)
         if not normalized or spec.num_actions is not None:
             action = spec.native_actions(action)
-        return action[0] if is_single else action
+        return spec.one_of(action, 0) if is_single else action
 
     def _policies(self) -> Predictor:
         """The newest policies, also while a callback asks."""

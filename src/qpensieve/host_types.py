@@ -114,6 +114,10 @@ class EnvSpec:
             return self.first_action + actions[:, 0].astype(np.int64)
         return actions if self.action_box is None else self.action_box.rescale(actions)
 
+    def one_of(self, native: Shaped[np.ndarray, "n ..."], row: int) -> Any:
+        """One of `native_actions`: an array, as samples of a box are, also of one without axes; or an index."""
+        return native[row] if self.num_actions is not None else native[row, ...]
+
     def encoded(self, observations: Float[np.ndarray, "n ..."]) -> Float[np.ndarray, "n obs"]:
         """Observations of the environment as algorithms and lanes see them: flat; one-hot where they are indices."""
         flat = observations.reshape(len(observations), -1)

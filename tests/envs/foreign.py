@@ -127,6 +127,14 @@ class JointActions(PointMass):
         self.action_space = MultiDiscrete([3, 3])
 
 
+class OneNumber(PointMass):
+    """Its actions are arrays without axes; Gymnasium warns of what is no array."""
+
+    def __init__(self):
+        super().__init__()
+        self.action_space = Box(LOW, HIGH, (), np.float32)
+
+
 class Pictures(PointMass):
     def __init__(self):
         super().__init__()

@@ -42,7 +42,9 @@ class Policy:
         for number in np.unique(served_by):
             own = served_by == number
             actions[own] = self._decide(number, rows[own], lam[own], None if noise is None else noise[own])
-        return self._native(actions)[0] if is_single else self._native(actions)
+        native = self._native(actions)
+        one = native[0] if self.about["num_actions"] is not None else native[0, ...]  # of a box: an array, always
+        return one if is_single else native
 
     def _rows(self, obs):
         values, own, entries = np.asarray(obs, np.float32), tuple(self.about["obs_shape"]), self.about["obs_indices"]
