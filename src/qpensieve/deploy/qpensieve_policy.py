@@ -42,9 +42,7 @@ class Policy:
         for number in np.unique(served_by):
             own = served_by == number
             actions[own] = self._decide(number, rows[own], lam[own], None if noise is None else noise[own])
-        native = self._native(actions)
-        one = native[0] if self.about["num_actions"] is not None else native[0, ...]  # of a box: an array, always
-        return one if is_single else native
+        return self._native(actions, [] if is_single else [-1])
 
     def _rows(self, obs):
         values, own, entries = np.asarray(obs, np.float32), tuple(self.about["obs_shape"]), self.about["obs_indices"]
@@ -93,9 +91,9 @@ class Policy:
         x = np.tanh(x) if about["head"] == "squashed" else x
         return np.clip(x if noise is None else x + get("std") * noise, -1, 1)
 
-    def _native(self, actions):
+    def _native(self, actions, several):
         if self.about["num_actions"] is not None:
-            return self.about["first_action"] + actions[:, 0].astype(np.int64)
+            return self.about["first_action"] + (actions[:, 0] if several else actions[0, 0]).astype(np.int64)
         low, high = np.array(self.about["low"]), np.array(self.about["high"])
         points = np.clip(low + (actions.astype(np.float64) + 1) / 2 * (high - low), low, high)
-        return points.astype(self.about["action_dtype"]).reshape(-1, *self.about["action_shape"])
+        return points.astype(self.about["action_dtype"]).reshape([*several, *self.about["action_shape"]])
