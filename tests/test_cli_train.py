@@ -275,6 +275,12 @@ class TestEvaluate:
         (folder / "checkpoints" / "step_000000300" / "arrays.npz").write_bytes(b"")
         cli.main(["evaluate", str(folder)])
         said = capsys.readouterr()
+        kept = folder / "parameters" / "step_000000300.npz"
+        assert f"{kept} is newer than" in said.err
+        assert "evaluating" not in said.err  # it had been
+        kept.unlink()
+        cli.main(["evaluate", str(folder)])
+        said = capsys.readouterr()
         assert "evaluating the policies of step 200" in said.err
         assert "the full evaluation of step 300 is newer: it stays" in said.err
         assert "step 300" in said.out
