@@ -378,6 +378,22 @@ class TestPlot:
         )
 
     @pytest.mark.usefixtures("unrendered")
+    def test_a_file_exported_before_the_first_full_evaluation_has_curves(
+        self, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ):
+        file = tmp_path / "half.json"
+        cli.main(["export", str(trained / "ours"), "--out", str(file)])
+        file.write_text(json.dumps(json.loads(file.read_text()) | {"full_protocol": []}))
+        capsys.readouterr()
+        cli.main(["plot", str(file)])
+        said = capsys.readouterr()
+        assert said.out.split() == [str(tmp_path / "half-curves.png")]
+        assert said.err.startswith("no front.png: there is no full evaluation")
+        assert "does not hold the returns of short ones: draw its curves" in fail(
+            capsys, "plot", str(file), "--what", "front"
+        )
+
+    @pytest.mark.usefixtures("unrendered")
     def test_an_ending_of_another_kind_of_file_is_refused_with_those_of_pictures(
         self, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ):

@@ -219,8 +219,8 @@ def plot(
         raise ValueError(f"--what {what} draws one run, got {len(run)}")
     if len(run) == 1:
         paths = pictures.plot(run[0], out, what)
-        for name in pictures.missing(run[0]) if what is None else ():
-            _warn(f"no {name}: an exported file does not hold the search, the run's folder does")
+        for why in pictures.missing(run[0]) if what is None and (out is None or not pictures.is_picture(out)) else ():
+            _warn(why)
     else:
         paths = [curve_pictures.compare_curves(list(run), pictures.file_of(out or Path(COMPARED), COMPARED))]
     for path in paths:

@@ -58,6 +58,11 @@ class RunData:
         return Curves(table.short_steps, table.curve_preferences, table.curve_returns.mean(axis=3))
 
     @property
+    def lacks_returns(self) -> bool:
+        """Whether it was exported before its first full evaluation: a file holds no returns of short ones."""
+        return bool(self.scored) and not len(self.table.full_steps)
+
+    @property
     def full_episodes(self) -> int:
         """Episodes per preference of a full evaluation; an exported run holds their mean alone."""
         if self.scored is None:
