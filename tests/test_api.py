@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import qpensieve
-from qpensieve import MOSAC, Agent, QPensieve
+from qpensieve import MOSAC, Agent, QPensieve, api
 from qpensieve.envs import name_for
 from qpensieve.envs.history import episode_seeds
 from qpensieve.envs.registry import spec_of
@@ -270,11 +270,11 @@ class TestPredict:
             (OBS, LAM[0], True, "seed must be from 0 to 1, got True"),
             (np.zeros((0, 2)), LAM[0], 0, "obs must hold at least one observation"),
             (np.array([np.nan, 0.0]), LAM[0], 0, "obs must be finite, got nan"),
+            ((OBS[0], {}), LAM[0], 0, "obs must be an array of numbers, got a tuple: .*reset\\(\\) returns a pair"),
+            ("left", LAM[0], 0, "obs must be an array of numbers, got a str"),
         ],
     )
-    def test_says_what_is_wrong_with_its_input(
-        self, obs: np.ndarray, lam: Any, seed: Any, complaint: str, learned: QPensieve
-    ):
+    def test_says_what_is_wrong_with_its_input(self, obs: Any, lam: Any, seed: Any, complaint: str, learned: QPensieve):
         with pytest.raises(ValueError, match=complaint):
             learned.predict(obs, lam, seed=seed)
 
@@ -284,6 +284,12 @@ def test_a_seed_is_a_whole_number(seed: Any, learned: QPensieve):
     """Of a call the tests check the types already; programs do not."""
     with pytest.raises(ValueError, match="seed must be from 0 to 1, got"):
         learned._checked_seed(seed)
+
+
+@pytest.mark.parametrize("generator", [3, np.random, "x"])
+def test_a_generator_is_one_of_numpy(generator: Any):
+    with pytest.raises(ValueError, match=r"generator must be a np\.random\.Generator, such as"):
+        api._checked_generator(generator)
 
 
 class TestReturns:

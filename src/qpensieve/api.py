@@ -205,7 +205,7 @@ class Agent:
             raise ValueError(f"preference must be one, or one for each of {len(rows)} observations, got {len(lam)}")
         lam = np.broadcast_to(lam, (len(rows), lam.shape[1]))
         self._checked_seed(seed)
-        stream = None if deterministic else generator or np.random.default_rng()
+        stream = None if deterministic else _checked_generator(generator)
         action = self._policies().act(seed, rows, lam, stream)
         if not normalized or spec.num_actions is not None:
             action = spec.native_actions(action)
@@ -443,6 +443,14 @@ def _checked_episodes(episodes: Any) -> int:
     if isinstance(episodes, bool) or not isinstance(episodes, int | np.integer) or episodes < 1:
         raise ValueError(f"episodes must be a whole number of at least 1, got {episodes!r}")
     return int(episodes)
+
+
+def _checked_generator(generator: Any) -> np.random.Generator:
+    if generator is not None and not isinstance(generator, np.random.Generator):
+        raise ValueError(
+            f"generator must be a np.random.Generator, such as np.random.default_rng(0); got {generator!r}"
+        )
+    return np.random.default_rng() if generator is None else generator
 
 
 def _outlook(session: Session) -> Outlook:

@@ -127,9 +127,13 @@ class EnvSpec:
         """One observation or a batch, flat or in the environment's own shape, as rows; and whether it was one alone.
 
         Raises:
-            ValueError: If the shape is another, or an index is none of its values.
+            ValueError: If it is no array of numbers, the shape is another, or an index is none of its values.
         """
-        values = np.asarray(obs, np.float32)
+        try:
+            values = np.asarray(obs, np.float32)
+        except (ValueError, TypeError) as error:
+            hint = "; reset() returns a pair, whose first part it is" if isinstance(obs, tuple) else ""
+            raise ValueError(f"obs must be an array of numbers, got a {type(obs).__name__}: {error}{hint}") from error
         own = (self.obs_size,) if self.obs_shape is None else self.obs_shape
         shapes = (own,) if self.obs_indices is not None else ((self.obs_size,), own)
         is_single = values.shape in shapes

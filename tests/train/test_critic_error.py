@@ -233,6 +233,14 @@ def test_sampling_that_makes_no_sense_is_refused(changes: dict[str, Any], words:
         CriticMeter(MOSAC, None, replace(FEW, **changes))
 
 
+@pytest.mark.parametrize(("name", "value"), [("pairs", 2.5), ("rollouts", "4"), ("seed", True)])
+def test_sampling_is_in_whole_numbers(name: str, value: Any):
+    sampling = Sampling()
+    object.__setattr__(sampling, name, value)  # of a call the tests check the types already; programs do not
+    with pytest.raises(ValueError, match=f"{name} must be a whole number, got {value!r}"):
+        sampling.check()
+
+
 def test_a_population_has_no_such_critic():
     with pytest.raises(ValueError, match=r"pgmorl has no critic Q\(s, a; lam\).*runs of qpensieve"):
         CriticMeter(RunConfig("Hopper2d", "pgmorl", agent=PgmorlConfig()))

@@ -65,6 +65,10 @@ class Sampling:
 
     def check(self) -> None:
         """Refuse what cannot be measured."""
+        for name in ("pairs", "rollouts", "seed"):
+            value = getattr(self, name)
+            if not isinstance(value, int | np.integer) or isinstance(value, bool):
+                raise ValueError(f"{name} must be a whole number, got {value!r}")
         for name in ("pairs", "rollouts"):
             if getattr(self, name) < 2:
                 raise ValueError(f"{name} must be at least 2, or there is no standard error; got {getattr(self, name)}")
