@@ -28,6 +28,7 @@ from qpensieve.records.checkpoint import CheckpointError
 from qpensieve.records.folder import EVALUATIONS
 from qpensieve.report import pictures
 from qpensieve.report.export import export
+from qpensieve.report.run_data import names_of
 from qpensieve.train import run as runs
 from qpensieve.train.run import Options, Run, Stopped
 from qpensieve.train.session import DivergedError, EnvFailedError
@@ -530,6 +531,10 @@ class TestStarted:
         with pytest.raises(ImportError, match=r"pip install 'qpensieve\[tensorboard\]'"):
             runs.start(tmp_path / "run", tiny(), Options(quiet=True, tensorboard=True))
         assert list(tmp_path.iterdir()) == []
+
+    def test_a_reader_finds_the_names_that_a_foreign_environment_gives_its_objectives(self, tmp_path: Path):
+        runs.start(tmp_path / "run", tiny("tests.envs.foreign:PointMass"), QUIET).close()
+        assert names_of(tmp_path / "run") == ("x", "y")
 
     def test_refuses_a_folder_that_holds_a_run(self, half: Path):
         before = sorted(half.rglob("*"))

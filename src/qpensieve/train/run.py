@@ -466,8 +466,9 @@ def start(path: Path, config: RunConfig, options: Options) -> Run:
 
 
 def _write_provenance(run: Run) -> None:
-    made_by = provenance.describe() | {"lanes_per_seed": run.session.lanes_per_seed}
-    write_json(run.folder / folder.PROVENANCE, made_by)
+    session = run.session
+    about = {"lanes_per_seed": session.lanes_per_seed, "objectives": list(session.spec.objectives)}
+    write_json(run.folder / folder.PROVENANCE, provenance.describe() | about)
 
 
 def _check_new(path: Path) -> None:
