@@ -27,6 +27,7 @@ from qpensieve.records import checkpoint
 from qpensieve.records.checkpoint import CheckpointError
 from qpensieve.settings import flat
 from qpensieve.train import run as runs
+from qpensieve.train.keeper import Keeper
 from qpensieve.train.trainer import Trainer
 from tests.envs import foreign
 from tests.envs.foreign import PointMass
@@ -688,6 +689,13 @@ class TestSaveAndLoad:
         assert all(np.array_equal(value, before[name]) for name, value in agent.session.parameters().items())
         agent.learn(2 * agent.config.block)
         assert any(not np.array_equal(value, before[name]) for name, value in agent.session.parameters().items())
+
+    def test_a_run_that_replaces_its_checkpoints_meanwhile_is_loaded_with_its_replay(
+        self, learned: QPensieve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        learned.save(tmp_path)
+        monkeypatch.setattr(Keeper, "_find_fault", lambda *_: "arrays.npz is missing")  # as of one that is gone by now
+        assert_same(qpensieve.load(tmp_path), learned)  # warnings are errors
 
     def test_what_is_no_agent_is_refused(self, tmp_path: Path):
         with pytest.raises(FileNotFoundError, match="is neither a saved agent nor a run folder"):

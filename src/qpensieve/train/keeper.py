@@ -21,6 +21,23 @@ FREE = ("log/",)
 """Beginnings of names of arrays that are there only at times."""
 
 
+class LostReplayError(checkpoint.NoneWholeError):
+    """There are checkpoints that are whole, but none has its replay any more.
+
+    Args:
+        saved: The newest of them.
+        lost: What is wrong with its replay.
+    """
+
+    def __init__(self, saved: Checkpoint, lost: str):
+        self.saved, self.lost = saved, lost
+        super().__init__(
+            f"{saved.path.parent.parent} cannot go on with the same numbers: its replay is lost ({lost}). Its policies "
+            f"of step {saved.step:,} are whole: qpensieve evaluate, export-policy, watch and video take them, and "
+            "qpensieve.load in Python, which can also learn on with a new replay. Or start a new run in another folder"
+        )
+
+
 class Keeper:
     """Writes a session into a folder and reads it back.
 
@@ -72,17 +89,23 @@ class Keeper:
             warn: Called with a message for each damaged checkpoint, and if the checkpoint has no replay.
 
         Raises:
-            NoneWholeError: There are only damaged ones, or the replay of all is lost; says which.
+            NoneWholeError: There are only damaged ones.
+            LostReplayError: There are some, but the replay of all is lost.
         """
+        said: list[str] = []
         try:
-            saved = checkpoint.load_latest(self._folder, warn, self._find_fault, self._expected())
-        except checkpoint.NoneWholeError as error:
-            without = self._newest_without_replay()
-            if without is None:
+            saved = checkpoint.load_latest(self._folder, said.append, self._find_fault, self._expected())
+        except checkpoint.NoneWholeError:
+            saved = self._newest_without_replay()
+            if saved is None:
                 raise
-            raise checkpoint.NoneWholeError(self._about_lost_replay(without)) from error
+            if (lost := self._lost_replay(saved)) is not None:
+                raise LostReplayError(saved, lost) from None
+            said.clear()  # nothing is damaged: a run that trains has replaced those that were being read
         if saved is not None and self._log is not None and saved.meta["replay"] is None:
-            warn(f"{saved.path} has no replay (keep_replay is off): training continues, but with other numbers")
+            said.append(f"{saved.path} has no replay (keep_replay is off): training continues, but with other numbers")
+        for message in said:
+            warn(message)
         return saved
 
     def take_newest(self, warn: Callable[[str], None]) -> bool:
@@ -97,27 +120,21 @@ class Keeper:
         Raises:
             NoneWholeError: There are only damaged ones.
         """
-        said: list[str] = []
         try:
-            saved = self.latest(said.append)
-        except checkpoint.NoneWholeError:
-            saved = self._newest_without_replay()
-            if saved is None:
-                raise
+            saved = self.latest(warn)
+        except LostReplayError as error:
             warn(
-                f"{saved.path} is loaded without its replay ({self._lost_replay(saved)}): its policies are whole; "
-                "training would fill a new replay first and go on with other numbers"
+                f"{error.saved.path} is loaded without its replay ({error.lost}): its policies are whole; training "
+                "would fill a new replay first and go on with other numbers"
             )
-            self._restore(saved)
+            self._restore(error.saved)
             return True
-        for message in said:
-            warn(message)
         if saved is not None:
             self.restore(saved)
         return saved is not None
 
     def _newest_without_replay(self) -> Checkpoint | None:
-        """The newest checkpoint that is whole but for its replay; None if there is none."""
+        """The newest checkpoint that is whole, whatever became of its replay; None if there is none."""
         try:
             return checkpoint.load_latest(self._folder, lambda _: None, self._differs, self._expected())
         except checkpoint.NoneWholeError:
@@ -126,14 +143,6 @@ class Keeper:
     def _lost_replay(self, saved: Checkpoint) -> str | None:
         """What is wrong with the replay of a checkpoint, or None."""
         return None if self._log is None else self._log.verify(saved.meta["replay"] or [])
-
-    def _about_lost_replay(self, saved: Checkpoint) -> str:
-        return (
-            f"{self._folder} cannot go on with the same numbers: its replay is lost ({self._lost_replay(saved)}). Its "
-            f"policies of step {saved.step:,} are whole: qpensieve evaluate, export-policy, watch and video take them, "
-            "and qpensieve.load in Python, which can also learn on with a new replay. Or start a new run in another "
-            "folder"
-        )
 
     def take_policies(self, warn: Callable[[str], None]) -> int:
         """Take the session to its newest policies, whatever became of the replay; returns their step.
