@@ -4,6 +4,7 @@ import errno
 import json
 import math
 import os
+import shutil
 import signal
 import sys
 import warnings
@@ -17,7 +18,7 @@ import numpy as np
 import pytest
 
 import qpensieve
-from qpensieve import MOSAC, Agent, QPensieve
+from qpensieve import MOSAC, Agent, QPensieve, api
 from qpensieve.envs import name_for
 from qpensieve.envs.history import episode_seeds
 from qpensieve.envs.registry import spec_of
@@ -26,6 +27,7 @@ from qpensieve.records import checkpoint
 from qpensieve.records.checkpoint import CheckpointError
 from qpensieve.settings import flat
 from qpensieve.train import run as runs
+from qpensieve.train.keeper import Keeper
 from qpensieve.train.trainer import Trainer
 from tests.envs import foreign
 from tests.envs.foreign import PointMass
@@ -269,11 +271,11 @@ class TestPredict:
             (OBS, LAM[0], True, "seed must be from 0 to 1, got True"),
             (np.zeros((0, 2)), LAM[0], 0, "obs must hold at least one observation"),
             (np.array([np.nan, 0.0]), LAM[0], 0, "obs must be finite, got nan"),
+            ((OBS[0], {}), LAM[0], 0, "obs must be an array of numbers, got a tuple: .*reset\\(\\) returns a pair"),
+            ("left", LAM[0], 0, "obs must be an array of numbers, got a str"),
         ],
     )
-    def test_says_what_is_wrong_with_its_input(
-        self, obs: np.ndarray, lam: Any, seed: Any, complaint: str, learned: QPensieve
-    ):
+    def test_says_what_is_wrong_with_its_input(self, obs: Any, lam: Any, seed: Any, complaint: str, learned: QPensieve):
         with pytest.raises(ValueError, match=complaint):
             learned.predict(obs, lam, seed=seed)
 
@@ -283,6 +285,12 @@ def test_a_seed_is_a_whole_number(seed: Any, learned: QPensieve):
     """Of a call the tests check the types already; programs do not."""
     with pytest.raises(ValueError, match="seed must be from 0 to 1, got"):
         learned._checked_seed(seed)
+
+
+@pytest.mark.parametrize("generator", [3, np.random, "x"])
+def test_a_generator_is_one_of_numpy(generator: Any):
+    with pytest.raises(ValueError, match=r"generator must be a np\.random\.Generator, such as"):
+        api._checked_generator(generator)
 
 
 class TestReturns:
@@ -657,6 +665,37 @@ class TestSaveAndLoad:
         with pytest.warns(UserWarning, match="has no replay"):
             agent = qpensieve.load(tmp_path / "run")
         assert agent.learn(200).num_steps == 300
+
+    @pytest.mark.parametrize("kind", ["run", "agent"])
+    def test_one_whose_replay_is_lost_predicts_evaluates_and_learns_on(
+        self, kind: str, learned: QPensieve, tmp_path: Path
+    ):
+        if kind == "agent":
+            learned.save(tmp_path / kind)
+        else:
+            run = runs.start(tmp_path / kind, learned.config, runs.Options(quiet=True, final_evaluation=False))
+            run.train()
+            run.close()
+        shutil.rmtree(tmp_path / kind / "replay")
+        with pytest.warns(UserWarning, match=r"is loaded without its replay .*is missing") as said:
+            agent = qpensieve.load(tmp_path / kind)
+        assert len(said) == 1
+        assert agent.num_steps == learned.num_steps
+        obs, lam = np.zeros(2), [0.5, 0.5]
+        np.testing.assert_array_equal(agent.predict(obs, lam), learned.predict(obs, lam))
+        np.testing.assert_array_equal(agent.returns(lam, 1), learned.returns(lam, 1))
+        before = agent.session.parameters()
+        agent.learn(agent.config.random_steps)  # fills the replay, with actions of the policy
+        assert all(np.array_equal(value, before[name]) for name, value in agent.session.parameters().items())
+        agent.learn(2 * agent.config.block)
+        assert any(not np.array_equal(value, before[name]) for name, value in agent.session.parameters().items())
+
+    def test_a_run_that_replaces_its_checkpoints_meanwhile_is_loaded_with_its_replay(
+        self, learned: QPensieve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        learned.save(tmp_path)
+        monkeypatch.setattr(Keeper, "_find_fault", lambda *_: "arrays.npz is missing")  # as of one that is gone by now
+        assert_same(qpensieve.load(tmp_path), learned)  # warnings are errors
 
     def test_what_is_no_agent_is_refused(self, tmp_path: Path):
         with pytest.raises(FileNotFoundError, match="is neither a saved agent nor a run folder"):

@@ -153,6 +153,16 @@ class TestHelp:
         assert not any(flag in text for flag in unused)
         assert "--num-snapshots" not in text
 
+    def test_hybrid_sac_says_which_settings_are_its_helpers_alone(self, capsys: pytest.CaptureFixture[str]):
+        text = " ".join(page(capsys, "train", "--algo", "hybrid-sac").split())
+        for flag in ("--max-critic-gradient X", "--temperature-gain X", "--pessimism X", "--snapshot-margin X"):
+            assert f"{flag} The helper's alone. " in text
+        for flag in ("--hidden N", "--tau X", "--batch-size N", "--discount X", "--switch-after N"):
+            assert f"{flag} " in text
+            assert f"{flag} The helper's" not in text
+        assert "--target-entropy" not in text  # refused
+        assert "The helper's alone" not in page(capsys, "train", "--algo", "qpensieve")
+
     def test_every_setting_is_explained(self):
         for algo in METHODS:
             for option in manual.options(cli.TrainArguments(default_config("DST2d", algo))):

@@ -275,6 +275,12 @@ class TestEvaluate:
         (folder / "checkpoints" / "step_000000300" / "arrays.npz").write_bytes(b"")
         cli.main(["evaluate", str(folder)])
         said = capsys.readouterr()
+        kept = folder / "parameters" / "step_000000300.npz"
+        assert f"{kept} is newer than" in said.err
+        assert "evaluating" not in said.err  # it had been
+        kept.unlink()
+        cli.main(["evaluate", str(folder)])
+        said = capsys.readouterr()
         assert "evaluating the policies of step 200" in said.err
         assert "the full evaluation of step 300 is newer: it stays" in said.err
         assert "step 300" in said.out
@@ -369,6 +375,22 @@ class TestPlot:
         (tmp_path / "other.json").write_text("{}")
         assert "as a file that 'qpensieve export' wrote: 'config' is missing" in fail(
             capsys, "plot", str(tmp_path / "other.json")
+        )
+
+    @pytest.mark.usefixtures("unrendered")
+    def test_a_file_exported_before_the_first_full_evaluation_has_curves(
+        self, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ):
+        file = tmp_path / "half.json"
+        cli.main(["export", str(trained / "ours"), "--out", str(file)])
+        file.write_text(json.dumps(json.loads(file.read_text()) | {"full_protocol": []}))
+        capsys.readouterr()
+        cli.main(["plot", str(file)])
+        said = capsys.readouterr()
+        assert said.out.split() == [str(tmp_path / "half-curves.png")]
+        assert said.err.startswith("no front.png: there is no full evaluation")
+        assert "does not hold the returns of short ones: draw its curves" in fail(
+            capsys, "plot", str(file), "--what", "front"
         )
 
     @pytest.mark.usefixtures("unrendered")

@@ -115,6 +115,13 @@ class TestCheck:
             check(override(default_config("DST2d"), changes))
         assert complaint in str(refusal.value)
 
+    def test_a_setting_of_the_helper_alone_is_said_to_be_one(self):
+        config = default_config("DST2d", "hybrid-sac", "quick")
+        assert configs.about_helper(config) == ""
+        said = configs.about_helper(override(config, {"max_critic_gradient": 3.0, "pessimism": 0.5, "tau": 0.1}))
+        assert said == ("max_critic_gradient, pessimism are the helper's alone: the SAC of hybrid-sac learns without")
+        assert configs.about_helper(override(default_config("DST2d"), {"pessimism": 0.5})) == ""
+
     @pytest.mark.parametrize(
         ("name", "value"), [("target_entropy_end", -2.5), ("learning_rate_end", 1e-4), ("anneal_updates", 100)]
     )

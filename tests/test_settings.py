@@ -122,3 +122,14 @@ def test_rules_are_not_asked_about_values_of_the_wrong_type():
     broken: Any = Outer(inner=Inner(low=3))
     object.__setattr__(broken, "num", "two")
     assert settings.problems(broken) == ["num must be a whole number, got 'two'"]
+
+
+def test_numbers_of_numpy_become_those_that_json_knows():
+    changed = settings.change(Outer(), "num", np.int64(4))
+    changed = settings.change(settings.change(changed, "rate", np.float32(0.5)), "period", np.array(50.0))
+    assert changed == Outer(4, 50, Inner(0.5))
+    flat = settings.flat(changed)
+    assert {name: type(flat[name]) for name in ("num", "period", "rate")} == {"num": int, "period": int, "rate": float}
+    several = settings.change(METHODS["sac"].config(), "preferences", np.array(["0.5,0.5"]))
+    assert several.preferences == ("0.5,0.5",)
+    assert type(several.preferences[0]) is str

@@ -77,11 +77,15 @@ class Agent:
     def load(cls: type[Kind], path: str | Path, trust: bool = False) -> Kind:
         """The agent that `save` wrote or that a run folder holds, as of its newest whole checkpoint.
 
+        Where no checkpoint has its replay any more (it was deleted or not copied), the newest is taken without, with a
+        warning: it predicts and evaluates as ever, and `learn` fills a new replay before it goes on learning.
+
         Args:
             path: The folder.
             trust: Import the code that the folder's domain names (`module:factory`), though the folder is not your own.
 
         Raises:
+            CheckpointError: There is no checkpoint, or none can be read.
             ValueError: The folder holds an agent of another method than the class's. `Agent.load` takes any.
         """
         source = Path(path)
@@ -93,15 +97,15 @@ class Agent:
         kind = cls._kind(config.algo, source)
         session = open_session(config)
         try:
-            keeper = Keeper(source, session)
-            saved = keeper.latest(lambda message: warnings.warn(message, stacklevel=3))
-            if saved is None:
+            said: list[str] = []
+            if not Keeper(source, session).take_newest(said.append):
                 again = f"start the run over with 'qpensieve resume {source}'"
                 raise CheckpointError(f"{source} holds no checkpoint yet: {again}")
-            keeper.restore(saved)
         except BaseException:
             session.close()
             raise
+        for message in said:
+            warnings.warn(message, stacklevel=2)
         agent: Any = kind.__new__(kind)
         agent._start(session)
         return agent
@@ -201,11 +205,11 @@ class Agent:
             raise ValueError(f"preference must be one, or one for each of {len(rows)} observations, got {len(lam)}")
         lam = np.broadcast_to(lam, (len(rows), lam.shape[1]))
         self._checked_seed(seed)
-        stream = None if deterministic else generator or np.random.default_rng()
+        stream = None if deterministic else _checked_generator(generator)
         action = self._policies().act(seed, rows, lam, stream)
         if not normalized or spec.num_actions is not None:
             action = spec.native_actions(action)
-        return action[0] if is_single else action
+        return spec.one_of(action, 0) if is_single else action
 
     def _policies(self) -> Predictor:
         """The newest policies, also while a callback asks."""
@@ -407,6 +411,9 @@ class PFA(Agent):
 def load(path: str | Path, trust: bool = False) -> Agent:
     """The agent that `save` wrote or that a run folder holds, as of its newest whole checkpoint.
 
+    Where no checkpoint has its replay any more (it was deleted or not copied), the newest is taken without, with a
+    warning: it predicts and evaluates as ever, and `learn` fills a new replay before it goes on learning.
+
     Args:
         path: The folder.
         trust: Import the code that the folder's domain names (`module:factory`), though the folder is not your own.
@@ -439,6 +446,14 @@ def _checked_episodes(episodes: Any) -> int:
     if isinstance(episodes, bool) or not isinstance(episodes, int | np.integer) or episodes < 1:
         raise ValueError(f"episodes must be a whole number of at least 1, got {episodes!r}")
     return int(episodes)
+
+
+def _checked_generator(generator: Any) -> np.random.Generator:
+    if generator is not None and not isinstance(generator, np.random.Generator):
+        raise ValueError(
+            f"generator must be a np.random.Generator, such as np.random.default_rng(0); got {generator!r}"
+        )
+    return np.random.default_rng() if generator is None else generator
 
 
 def _outlook(session: Session) -> Outlook:

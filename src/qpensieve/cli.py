@@ -27,7 +27,7 @@ from qpensieve.bench import methods as bench_methods
 from qpensieve.bench import train as bench_train
 from qpensieve.bench import update as bench_update
 from qpensieve.callbacks import CallbackError
-from qpensieve.config import RunConfig, about_kernels, about_learning, check, completed, spec_of
+from qpensieve.config import RunConfig, about_helper, about_kernels, about_learning, check, completed, spec_of
 from qpensieve.config import load as load_config
 from qpensieve.envs import DISCRETE, DOMAINS, find_domain
 from qpensieve.envs.registry import Domain
@@ -117,8 +117,9 @@ def train(words: list[str]) -> None:
     hint = "" if preset == "quick" else "--preset quick takes a few minutes"
     if not arguments.options.quiet:
         _warn(f"preparing {config.domain}, {config.algo} ...")
-    if about := about_kernels(config):
-        _warn(about)
+    for about in (about_kernels(config), about_helper(config)):
+        if about:
+            _warn(about)
     _complete(runs.start(folder, config, arguments.options), hint)
 
 
@@ -174,7 +175,8 @@ def resume(  # noqa: PLR0913 (each argument is an option)
 def evaluate(run: RunFolder, other: Path | None = None, reference: tuple[float, ...] = (), trust: bool = False) -> None:
     """Evaluate the newest checkpoint of a run with the full protocol (whole test table, 10 episodes); draw pictures.
 
-    The replay is not needed. Where no checkpoint can be read, the newest parameters that the run kept are evaluated.
+    The replay is not needed. Where the newest checkpoint cannot be read, the newest policies are evaluated that can:
+    those of an older checkpoint, or of parameters that the run kept.
 
     Args:
         run: The run folder.
@@ -217,8 +219,8 @@ def plot(
         raise ValueError(f"--what {what} draws one run, got {len(run)}")
     if len(run) == 1:
         paths = pictures.plot(run[0], out, what)
-        for name in pictures.missing(run[0]) if what is None else ():
-            _warn(f"no {name}: an exported file does not hold the search, the run's folder does")
+        for why in pictures.missing(run[0]) if what is None and (out is None or not pictures.is_picture(out)) else ():
+            _warn(why)
     else:
         paths = [curve_pictures.compare_curves(list(run), pictures.file_of(out or Path(COMPARED), COMPARED))]
     for path in paths:
@@ -251,7 +253,7 @@ def export_policy(  # noqa: PLR0913 (each argument is an option)
         run: The run folder, or the folder of a saved agent.
         out: The file to write.
         seed: Number of the seed. Default: the best by UT where this step was fully evaluated, else the first.
-        step: Step of a checkpoint or of kept parameters. Default: the newest checkpoint.
+        step: Step of a checkpoint or of kept parameters. Default: the newest that can be read.
         loader: Also put qpensieve_policy.py beside the file.
         trust: Import the code that the run's domain names, though the folder is not your own.
     """

@@ -247,6 +247,16 @@ def about_kernels(config: RunConfig) -> str:
     return _choose_kernels(config)[1]
 
 
+def about_helper(config: RunConfig) -> str:
+    """One sentence, if settings were changed that only a helper of the method has; else empty."""
+    before, now = parts.flat(config.method.config()), parts.flat(config.agent)
+    changed = [name for name in config.method.of_helper if now.get(name) != before[name]]
+    if not changed:
+        return ""
+    verb = "is" if len(changed) == 1 else "are"
+    return f"{', '.join(changed)} {verb} the helper's alone: the SAC of {config.algo} learns without"
+
+
 def about_learning(config: RunConfig, steps: int) -> str:
     """One sentence, if training ends after so many steps and that is before learning starts; else empty."""
     if config.method.is_population or steps > config.random_steps:

@@ -114,6 +114,10 @@ class EnvSpec:
             return self.first_action + actions[:, 0].astype(np.int64)
         return actions if self.action_box is None else self.action_box.rescale(actions)
 
+    def one_of(self, native: Shaped[np.ndarray, "n ..."], row: int) -> Any:
+        """One of `native_actions`: an array, as samples of a box are, also of one without axes; or an index."""
+        return native[row] if self.num_actions is not None else native[row, ...]
+
     def encoded(self, observations: Float[np.ndarray, "n ..."]) -> Float[np.ndarray, "n obs"]:
         """Observations of the environment as algorithms and lanes see them: flat; one-hot where they are indices."""
         flat = observations.reshape(len(observations), -1)
@@ -123,9 +127,13 @@ class EnvSpec:
         """One observation or a batch, flat or in the environment's own shape, as rows; and whether it was one alone.
 
         Raises:
-            ValueError: If the shape is another, or an index is none of its values.
+            ValueError: If it is no array of numbers, the shape is another, or an index is none of its values.
         """
-        values = np.asarray(obs, np.float32)
+        try:
+            values = np.asarray(obs, np.float32)
+        except (ValueError, TypeError) as error:
+            hint = "; reset() returns a pair, whose first part it is" if isinstance(obs, tuple) else ""
+            raise ValueError(f"obs must be an array of numbers, got a {type(obs).__name__}: {error}{hint}") from error
         own = (self.obs_size,) if self.obs_shape is None else self.obs_shape
         shapes = (own,) if self.obs_indices is not None else ((self.obs_size,), own)
         is_single = values.shape in shapes

@@ -121,7 +121,7 @@ def train_page(arguments: Any, config: RunConfig, about: str) -> str:
         about: What the command does.
     """
     method = config.method
-    unused = {"domain", *(marked(config, NEEDS_REPLAY) if method.is_population else ())}
+    unused = {"domain", *method.unused, *(marked(config, NEEDS_REPLAY) if method.is_population else ())}
     shown = [option for option in options(arguments) if option.name not in unused]
     lines = [
         "usage: qpensieve train DOMAIN [--algo NAME] [--preset NAME] [--SETTING VALUE]",
@@ -135,16 +135,17 @@ def train_page(arguments: Any, config: RunConfig, about: str) -> str:
         lines += ["", *wrap(title)]
         for option in shown:
             if option.group == group:
-                lines += _algorithms(option) if option.name == "algo" else _option(option)
+                is_helpers = option.name in method.of_helper and group == ALGORITHM
+                lines += _algorithms(option) if option.name == "algo" else _option(option, is_helpers)
     return "\n".join(lines)
 
 
-def _option(option: Option) -> list[str]:
+def _option(option: Option, is_helpers: bool) -> list[str]:
     is_silent = option.default is None or option.default == () or option.hint is bool
     default = "" if is_silent else f" [{option.default}]"
     text = option.text.removeprefix("Off-policy methods: ")
     told = f"Turns off: {text}" if option.default is True else text[:1].upper() + text[1:]
-    return entry(option.flag, told + default)
+    return entry(option.flag, ("The helper's alone. " if is_helpers else "") + told + default)
 
 
 def _algorithms(option: Option) -> list[str]:

@@ -27,6 +27,8 @@ from typing import (
     runtime_checkable,
 )
 
+import numpy as np
+
 SYNONYMS = {
     "lr": "learning_rate",
     "gamma": "discount",
@@ -200,7 +202,12 @@ def fit(part: Settings, name: str, value: Any) -> Any:
 
 
 def _fitted(hint: Any, value: Any) -> Any:
-    """JSON and TOML know no tuples, and 1e6 is no whole number in them or in Python, but nothing else can be meant."""
+    """JSON and TOML know no tuples, and 1e6 is no whole number in them or in Python, but nothing else can be meant.
+
+    Numbers and arrays of NumPy become Python's own: JSON does not know them, and a run is saved as JSON.
+    """
+    if isinstance(value, np.generic | np.ndarray):
+        value = value.tolist()
     if isinstance(value, list | tuple):
         inner = get_args(hint)[0] if get_origin(hint) is tuple else hint
         return tuple(_fitted(inner, one) for one in value)

@@ -217,6 +217,10 @@ class TestFind:
         [
             ("nothing", "must be named as module:name, such as my_callbacks:EarlyStop; got 'nothing'"),
             ("no_such_module:x", "the callback no_such_module:x cannot be made: ModuleNotFoundError"),
+            (
+                "json:JSONDecoder",
+                "the callback json:JSONDecoder cannot be made: TypeError: callback must be a function",
+            ),
             ("json:nothing", "the callback json:nothing cannot be made: AttributeError"),
         ],
     )

@@ -108,6 +108,15 @@ class TestEveryMethod:
         assert not np.array_equal(np.array(drawn), policy.act(obs, lam))
 
 
+def test_actions_of_a_box_without_axes_are_arrays_too(agents: Any, tmp_path: Path):
+    agent, (obs, lam) = agents("mosac", "tests.envs.foreign:OneNumber"), situations(BOX)
+    agent.learn(40)  # its environment would warn of others
+    policy = load(agent.export_policy(tmp_path / "policy.npz"))
+    for action in (agent.predict(obs[0], lam[0]), policy.act(obs[0], lam[0])):
+        assert isinstance(action, np.ndarray)
+        assert action.shape == ()
+
+
 WITHOUT = """
 import sys
 for name in ("jax", "qpensieve", "scipy", "gymnasium", "equinox", "jaxtyping"):

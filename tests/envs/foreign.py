@@ -127,6 +127,15 @@ class JointActions(PointMass):
         self.action_space = MultiDiscrete([3, 3])
 
 
+class OneNumber(PointMass):
+    """Its actions are arrays without axes; Gymnasium warns of what is no array."""
+
+    def __init__(self):
+        super().__init__()
+        self.action_space = Box(LOW, HIGH, (), np.float32)
+        del self.reward_space  # a trial step counts the objectives
+
+
 class Pictures(PointMass):
     def __init__(self):
         super().__init__()

@@ -1,5 +1,6 @@
 """A run as its pictures read it."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from matplotlib.figure import Figure
 from qpensieve.preferences import test_table
 from qpensieve.records import evaluations
 from qpensieve.records.folder import CONFIG, EVALUATIONS, PROVENANCE
-from qpensieve.report import front
+from qpensieve.report import compare, front
 from qpensieve.report.export import export
 from qpensieve.report.run_data import read_run, short_note
 from tests.report.runs import STEPS, draw_curves, draw_front, dst_returns, make_run, make_table
@@ -47,6 +48,16 @@ def test_a_foreign_domain_keeps_its_name_and_has_no_exact_front(tmp_path: Path):
     run = read_run(make_run(tmp_path, make_table(dst_returns()), domain="mine:make"))
     assert (run.domain, run.exact) == ("mine:make", None)
     assert run.labels == ("objective 1", "objective 2")
+
+
+def test_a_foreign_domain_has_the_names_that_a_run_wrote_also_when_it_is_exported(tmp_path: Path, drawn: list[Figure]):
+    run = make_run(tmp_path / "run", make_table(dst_returns(), reference="DST2d"), domain="mine:make", agent={})
+    (run / PROVENANCE).write_text(json.dumps({"objectives": ["speed", "comfort"], "lanes_per_seed": 1}))
+    file = export(run, tmp_path / "run.json")
+    assert read_run(run).labels == read_run(file).objectives == ("speed", "comfort")
+    front.draw_front(file, tmp_path / "front.png")
+    compare.draw([compare.read(run), compare.read(file)], tmp_path / "both.png")
+    assert drawn[0].axes[0].get_ylabel() == drawn[1].axes[1].get_ylabel() == "comfort"
 
 
 def test_a_table_of_other_objectives_than_the_domain_has_no_exact_front(tmp_path: Path):

@@ -108,12 +108,13 @@ class TestTable:
     def test_shows_the_ceilings_and_the_treasures_of_dst2d(self, tmp_path: Path):
         returns = obedient(2)
         returns[1] = (0.0, -50.0)
-        text = tables.format_summary(tables.summarize_run(make_run(tmp_path, "DST2d", returns)))
+        content = tables.summarize_run(make_run(tmp_path, "DST2d", returns)) | {"seeds": [7, 8]}
+        text = tables.format_summary(content)
         assert "exact ceilings, full protocol: UT 7.757 (one fixed trip 6.18), HV 1055.0" in text
         lines = text.splitlines()
         first, second = (line for line in lines if "of the front's treasures" in line)
         assert "23.7" in first
-        assert second.startswith("seed row 1: 0% of the front's treasures; ends at none")
+        assert second.startswith("seed 8: 0% of the front's treasures; ends at none")
 
     def test_has_a_row_for_every_seed_and_columns_that_stay_apart(self, tmp_path: Path):
         returns = np.random.default_rng(0).uniform(0, 4e4, (3, 100, 10, 4))

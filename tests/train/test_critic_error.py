@@ -65,7 +65,7 @@ def put(parameters: Arrays, prefix: str, leaves: Arrays) -> None:
 def exact(config: RunConfig, lam: tuple[float, float] = LAM, part: str = "") -> Arrays:
     """Parameters with a known policy, its exact critic under `lam` as twin 0, and a twin that is larger by 5."""
     parameters = fresh(config)
-    values = WalkValues(lam, DISCOUNT, TEMPERATURE)
+    values = WalkValues(lam, DISCOUNT, TEMPERATURE, config.target_steps)
     put(parameters, f"{part}.actor", actor_leaves(HIDDEN))
     put(parameters, f"{part}.critic", critic_leaves(values, config.domain == ENDLESS, HIDDEN))
     parameters[f"{part}.critic.net.last.bias"][:, 1] += 5.0
@@ -82,11 +82,18 @@ def measure(config: RunConfig, parameters: Arrays, preferences: Any, sampling: S
 
 
 @pytest.mark.parametrize(
-    ("domain", "lam", "actions"),
-    [(WALK, LAM, "policy"), (WALK, OTHER, "uniform"), (ENDLESS, OTHER, "policy"), (ENDLESS, LAM, "uniform")],
+    ("domain", "lam", "actions", "steps"),
+    [
+        (WALK, LAM, "policy", 1),
+        (WALK, OTHER, "uniform", 1),
+        (ENDLESS, OTHER, "policy", 1),
+        (ENDLESS, LAM, "uniform", 1),
+        (WALK, LAM, "policy", 2),
+        (ENDLESS, LAM, "policy", 3),
+    ],
 )
-def test_an_exact_critic_has_no_error_but_the_noise(domain: str, lam: tuple[float, float], actions: Any):
-    config = replace(MOSAC, domain=domain, seeds=1)
+def test_an_exact_critic_has_no_error_but_the_noise(domain: str, lam: tuple[float, float], actions: Any, steps: int):
+    config = replace(MOSAC, domain=domain, seeds=1, target_steps=steps)
     (row,) = measure(config, exact(config, lam), [lam], replace(MANY, actions=actions))
     # Without the bonus, through the limit, under another lam or a step off, the bias would be above 0.2.
     np.testing.assert_array_less(np.array(row.bias_se), 0.05)
@@ -108,6 +115,8 @@ def test_the_values_would_differ_if_anything_were_left_out():
         "one step fewer": values.of(0.3, 2) - values.of(0.3, 3) + right,
     }
     assert {name: np.abs(value - right).max() > 0.2 for name, value in wrong.items()} == dict.fromkeys(wrong, True)
+    every, third = values.of(0.3, None), replace(values, target_steps=3).of(0.3, None)
+    assert np.abs(every - third).max() > 0.2
 
 
 def test_a_critic_that_is_off_is_found_out():
@@ -222,6 +231,14 @@ def test_preferences_are_those_of_the_paper_or_of_the_curves():
 def test_sampling_that_makes_no_sense_is_refused(changes: dict[str, Any], words: str):
     with pytest.raises(ValueError, match=words):
         CriticMeter(MOSAC, None, replace(FEW, **changes))
+
+
+@pytest.mark.parametrize(("name", "value"), [("pairs", 2.5), ("rollouts", "4"), ("seed", True)])
+def test_sampling_is_in_whole_numbers(name: str, value: Any):
+    sampling = Sampling()
+    object.__setattr__(sampling, name, value)  # of a call the tests check the types already; programs do not
+    with pytest.raises(ValueError, match=f"{name} must be a whole number, got {value!r}"):
+        sampling.check()
 
 
 def test_a_population_has_no_such_critic():

@@ -14,7 +14,8 @@ from qpensieve.methods import make_algorithm
 from qpensieve.presets import default_config
 from qpensieve.replay.layout import layout_of
 from qpensieve.train.learner import make_learner
-from qpensieve.train.memory import MANY_AGENTS, check_memory
+from qpensieve.train.memory import MANY_AGENTS, check_memory, check_population
+from qpensieve.train.population import PopulationTrainer
 from qpensieve.train.trainer import Trainer
 
 SMALL = {"steps": 1000, "replay_capacity": 800, "random_steps": 100, "hidden": 16}
@@ -62,6 +63,40 @@ def test_networks_of_few_agents_are_not_looked_at(monkeypatch: pytest.MonkeyPatc
     algorithm = make_algorithm(config.algo, config.agent, spec)
     monkeypatch.setattr(jax, "eval_shape", lambda *_: pytest.fail("it takes a moment"))
     check_memory(algorithm, layout_of(spec, algorithm.behaviour), 800, MANY_AGENTS - 1)
+
+
+@pytest.mark.parametrize("algo", ["pgmorl", "pfa"])
+def test_what_a_population_makes_is_what_was_reckoned_with(algo: str, monkeypatch: pytest.MonkeyPatch):
+    """Up to a few counters of its members, and flags of its rollouts."""
+    few = {"seeds": 2, "steps": 10_000, "rollout_steps": 256, "minibatches": 4, "hidden": 16, "num_lanes": 2}
+    config = override(default_config("DST2d", algo, "quick"), few)
+    spec, made = configs.spec_of(config), []
+    trainer = PopulationTrainer(config)
+    collect = trainer._collector.collect  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(trainer._collector, "collect", lambda *args: made.append(collect(*args)) or made[0])  # pyright: ignore[reportPrivateUsage]
+    trainer.advance()
+    leaves = [*jax.tree.leaves(trainer._state), made[0].obs, made[0].action, made[0].reward]  # pyright: ignore[reportPrivateUsage]
+    num = sum(leaf.nbytes for leaf in leaves if leaf.ndim > 1)
+    trainer.close()
+    monkeypatch.setattr(machine, "memory", lambda: num)
+    check_population(config.agent, spec, 2)
+    said = (
+        r"rollouts and networks of 3 seeds with 5 tasks each need .*: at most 2 seeds or rollout_steps of 1\d\d can fit"
+    )
+    with pytest.raises(MemoryError, match=said):
+        check_population(config.agent, spec, 3)
+    monkeypatch.setattr(machine, "memory", lambda: num - 1)
+    with pytest.raises(MemoryError, match=r"of 2 seeds"):
+        PopulationTrainer(config)
+
+
+def test_a_grid_that_is_too_fine_is_refused_before_it_is_made(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(machine, "memory", lambda: 2**34)
+    config = override(default_config("Hopper5d", "pgmorl"), {"divisions": 100_000, "total": "per-task"})
+    with pytest.raises(MemoryError, match=r"with 4,1\d\d,\d\d\d,.* tasks each need .*: not even one seed can fit"):
+        PopulationTrainer(config)
+    with pytest.raises(ValueError, match=r"steps must be at least \d+, got"):
+        PopulationTrainer(override(config, {"total": "shared"}))
 
 
 def test_memory_is_the_machines_or_the_containers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -28,6 +28,7 @@ from qpensieve.records.checkpoint import CheckpointError
 from qpensieve.records.folder import EVALUATIONS
 from qpensieve.report import pictures
 from qpensieve.report.export import export
+from qpensieve.report.run_data import names_of
 from qpensieve.train import run as runs
 from qpensieve.train.run import Options, Run, Stopped
 from qpensieve.train.session import DivergedError, EnvFailedError
@@ -262,7 +263,8 @@ class TestResumed:
         assert_same_run(half, whole)
 
     def test_without_a_whole_checkpoint_it_says_so_and_touches_nothing(self, half: Path):
-        hurt(half / "replay" / "rows_0_200.npy", "cut")  # both checkpoints need it
+        for path in half.glob("checkpoints/*/arrays.npz"):
+            hurt(path, "cut")
         log = (half / "metrics.jsonl").read_bytes()
         with pytest.raises(
             CheckpointError, match=f"no checkpoint of {half} can be read; start a new run in another folder"
@@ -270,6 +272,22 @@ class TestResumed:
             runs.resume(half, QUIET, lambda _: None)
         assert (half / "metrics.jsonl").read_bytes() == log
         assert steps_saved(half) == [200, 300]
+
+    def test_without_its_replay_it_says_what_still_can_be_done_and_touches_nothing(self, half: Path):
+        hurt(half / "replay" / "rows_0_200.npy", "cut")  # both checkpoints need it
+        before = contents(half)
+        lost = r"its replay is lost \(segment of the replay .*rows_0_200\.npy has .*policies of step 300 are whole: "
+        with pytest.raises(CheckpointError, match=lost + "qpensieve evaluate"):
+            runs.resume(half, QUIET, lambda _: None)
+        assert contents(half) == before
+
+    def test_parameters_of_steps_that_it_goes_back_behind_are_removed(self, half: Path):
+        """Without a replay the run takes another way: those of the old one would pass for its newest."""
+        arrays = {"x": np.zeros(1)}
+        kept = [checkpoint.save_parameters(half, step, arrays) for step in (200, 300, 400)]
+        hurt(half / "checkpoints" / "step_000000300" / "arrays.npz", "cut")
+        runs.resume(half, QUIET, lambda _: None).close()
+        assert [path.exists() for path in kept] == [True, False, False]
 
     @pytest.mark.parametrize(
         ("field", "value", "complaint"),
@@ -357,6 +375,7 @@ class TestNothingIsLost:
     ):
         folder = shutil.copytree(whole, tmp_path / "run")
         hurt(folder / "checkpoints" / "step_000000600" / "arrays.npz", "alter")
+        (folder / "parameters" / "step_000000600.npz").unlink()
         before, table = contents(folder), evaluations.load(folder / EVALUATIONS)
         said: list[str] = []
         runs.evaluate(folder, said.append)
@@ -398,6 +417,28 @@ class TestNothingIsLost:
         if lost != "replay":
             with pytest.raises(CheckpointError):
                 runs.evaluate(folder, said.append)
+
+    def test_an_evaluation_takes_parameters_that_are_newer_than_what_is_whole_of_checkpoints(
+        self, whole: Path, tmp_path: Path
+    ):
+        folder = shutil.copytree(whole, tmp_path / "run")
+        table = evaluations.load(folder / EVALUATIONS)
+        (folder / EVALUATIONS).unlink()
+        newest, path = checkpoint.folder_of(folder, 600), folder / "parameters" / "step_000000600.npz"
+        hurt(newest / "arrays.npz", "alter")
+        said: list[str] = []
+        runs.evaluate(folder, said.append)
+        assert f"checkpoint {newest} is damaged" in said[0]
+        older = checkpoint.folder_of(folder, 400)
+        assert said[1] == f"{path} is newer than {older}, the newest whole checkpoint, and is taken"
+        assert said[2:] == ["evaluating the policies of step 600"]
+        np.testing.assert_array_equal(evaluations.load(folder / EVALUATIONS).full_returns, table.full_returns)
+        hurt(path, "cut")  # then the older checkpoint is all there is, and both are named
+        (folder / EVALUATIONS).unlink()
+        said.clear()
+        runs.evaluate(folder, said.append)
+        assert str(path) in said[1]
+        assert said[2:] == ["evaluating the policies of step 400"]
 
     def test_an_evaluation_in_which_the_environment_fails_writes_nothing(
         self, half: Path, monkeypatch: pytest.MonkeyPatch
@@ -490,6 +531,10 @@ class TestStarted:
         with pytest.raises(ImportError, match=r"pip install 'qpensieve\[tensorboard\]'"):
             runs.start(tmp_path / "run", tiny(), Options(quiet=True, tensorboard=True))
         assert list(tmp_path.iterdir()) == []
+
+    def test_a_reader_finds_the_names_that_a_foreign_environment_gives_its_objectives(self, tmp_path: Path):
+        runs.start(tmp_path / "run", tiny("tests.envs.foreign:PointMass"), QUIET).close()
+        assert names_of(tmp_path / "run") == ("x", "y")
 
     def test_refuses_a_folder_that_holds_a_run(self, half: Path):
         before = sorted(half.rglob("*"))

@@ -68,6 +68,37 @@ def test_actors_are_those_that_the_learner_flattens(config: RunConfig, kind: str
     assert (predictor.flat == expected).all()
 
 
+@pytest.mark.parametrize("damage", ["checkpoint", "parameters", "both"])
+def test_what_is_damaged_is_named_and_the_newest_that_can_be_read_taken(damage: str, tmp_path: Path):
+    config = replace(default_config("DST2d", "mosac", "quick"), seeds=1)
+    configs.save(config, tmp_path / folder.CONFIG)
+    _, state = numbered(config)
+    arrays = {name: value for name, value in tree_to_arrays(state).items() if ".optimizers" not in name}
+    other = {name: value + 1 for name, value in arrays.items()}
+    checkpoint.save_parameters(tmp_path, 500, arrays)
+    newest = checkpoint.save(tmp_path, 600, {f"state.agent{name}": value for name, value in other.items()}, {})
+    kept = checkpoint.save_parameters(tmp_path, 600, other) if damage != "checkpoint" else None
+    if damage != "parameters":
+        (newest / "arrays.npz").write_bytes(b"no")
+    if kept is not None:
+        kept.write_bytes(b"no")
+    said: list[str] = []
+    found, step = SavedPolicies(tmp_path).newest(said.append)
+    assert isinstance(found, AgentPredictor)
+    if damage == "parameters":  # the checkpoint of the same step has them too
+        assert (step, said) == (600, [])
+        return
+    (line,) = said
+    assert step == 500
+    assert f"checkpoint {newest} is damaged: arrays.npz has 2 bytes" in line
+    assert line.endswith("; policies of an earlier step are taken, 500")
+    with pytest.raises(CheckpointError, match=rf"^checkpoint {newest} is damaged"):
+        SavedPolicies(tmp_path).predictor(600)
+    (tmp_path / "parameters" / "step_000000500.npz").write_bytes(b"no")
+    with pytest.raises(CheckpointError, match=rf"^checkpoint {newest} is damaged"):
+        SavedPolicies(tmp_path).newest(said.append)
+
+
 @pytest.mark.parametrize(("algo", "settings"), [("qpensieve", {}), ("envelope", {"scale_obs": True})])
 def test_no_device_is_started(algo: str, settings: dict[str, Any], tmp_path: Path):
     """Watching must leave a GPU to whoever trains on it."""

@@ -6,7 +6,7 @@ one environment step and one update at a time, so the snapshots are always up to
 run of that seed bit for bit; until the switch, the SAC equals the SAC run of that seed. The helper's samples are extra.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Annotated, Literal
 
@@ -43,6 +43,13 @@ from qpensieve.types import (
 
 CASES = {"DST2d": ("0.9,0.1", "0.8,0.2"), "HalfCheetah2d": ("0.5,0.5", "0.6,0.4")}
 """The paper's figure: domain -> the preferences it shows."""
+FIXED = ("target_entropy", "target_entropy_end", "learning_rate_end", "anneal_updates")
+"""Settings of the helper that stay as the paper has them: the SAC has no such setting."""
+SHARED = ("hidden", "learning_rate", "discount", "tau", "batch_size", "sampler")
+"""Settings of the helper that the SAC, or what it is offered, has too."""
+_OF_SAC = tuple(field.name for field in fields(mosac.SacConfig) if field.name not in (*FIXED, *SHARED))
+OF_HELPER = (*_OF_SAC, "policy_loss", "max_push_loss", "snapshot_margin", "over_critics")
+"""Settings that are the helper's alone, guards among them: the SAC learns as the SAC it is compared with."""
 
 
 @dataclass(frozen=True)
@@ -57,14 +64,14 @@ class HybridConfig:
     """Whose exploration the run's `random_noise` and `noise` are for: that of both, or of the helper alone, so that the
     SAC explores with white noise, as the SAC it is compared with."""
     pensieve: QPensieveConfig = field(default_factory=QPensieveConfig)
-    """Settings of the helper; the SAC uses the same network sizes, rates and batch size."""
+    """Settings of the helper; the SAC uses the same network sizes, rates and batch size, and none of `OF_HELPER`."""
 
     def conflicts(self) -> list[str]:
         """Its SAC and its helper have the entropy's target and the rate of the SAC it is compared with."""
         sac, plain = self.sac, mosac.SacConfig()
         return [
             f"{name} must be {getattr(plain, name)} for hybrid-sac, whose SAC has no such setting, got {value}"
-            for name in ("target_entropy", "target_entropy_end", "learning_rate_end", "anneal_updates")
+            for name in FIXED
             if (value := getattr(sac, name)) != getattr(plain, name)
         ]
 

@@ -124,7 +124,7 @@ def find_callbacks(names: Iterable[str]) -> list[Any]:
     """The callbacks that `module:name` name, from the working folder too; a class is called to make one.
 
     Raises:
-        ValueError: There is no such module or name; says which.
+        ValueError: There is no such module or name, or it is no callback; says which.
     """
     return [_find(name) for name in names]
 
@@ -138,6 +138,8 @@ def _find(name: str) -> Any:
             found = importlib.import_module(module)
             for part in rest.split("."):
                 found = getattr(found, part)
-            return found() if isinstance(found, type) else found
+            made = found() if isinstance(found, type) else found
+            _listener(made)  # what is none is told now, by its name
+            return made
     except Exception as error:
         raise ValueError(f"the callback {name} cannot be made: {type(error).__name__}: {error}") from error

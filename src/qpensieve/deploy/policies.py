@@ -40,7 +40,7 @@ def export_policy(  # noqa: PLR0913 (each is an option of the command)
         source: A run folder or a saved agent.
         out: The file to write.
         seed: Number of the seed. None: the one with the best UT, where the step was fully evaluated, else the first.
-        step: Step of a checkpoint or of kept parameters. None: the newest checkpoint.
+        step: Step of a checkpoint or of kept parameters. None: the newest that can be read.
         trust: Whether code that the configuration of someone else imports may be run.
         say: Is told which seed and step it is.
 

@@ -43,7 +43,7 @@ class Policy:
         for number in np.unique(served_by):
             own = served_by == number
             actions[own] = self._decide(number, rows[own], lam[own], None if noise is None else noise[own])
-        return self._native(actions)[0] if is_single else self._native(actions)
+        return self._native(actions, [] if is_single else [-1])
 
     def best_for(self, preference):
         """The preference to ask for where returns weighted by `preference` count, and the mean returns it brought."""
@@ -107,9 +107,9 @@ class Policy:
         x = np.tanh(x) if about["head"] == "squashed" else x
         return np.clip(x if noise is None else x + get("std") * noise, -1, 1)
 
-    def _native(self, actions):
+    def _native(self, actions, several):
         if self.about["num_actions"] is not None:
-            return self.about["first_action"] + actions[:, 0].astype(np.int64)
+            return self.about["first_action"] + (actions[:, 0] if several else actions[0, 0]).astype(np.int64)
         low, high = np.array(self.about["low"]), np.array(self.about["high"])
         points = np.clip(low + (actions.astype(np.float64) + 1) / 2 * (high - low), low, high)
-        return points.astype(self.about["action_dtype"]).reshape(-1, *self.about["action_shape"])
+        return points.astype(self.about["action_dtype"]).reshape([*several, *self.about["action_shape"]])

@@ -67,7 +67,7 @@ class GymSimulator:
         terminated, truncated = np.empty((2, len(numbers)), bool)
         native = self.spec.native_actions(actions)
         for row, lane in enumerate(numbers):
-            reward[row], terminated[row], truncated[row] = self._step(lane, native[row])
+            reward[row], terminated[row], truncated[row] = self._step(lane, self.spec.one_of(native, row))
             self._history.append(np.array([lane]), actions[row : row + 1])
         return reward, terminated, truncated
 

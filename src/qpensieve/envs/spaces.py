@@ -90,7 +90,8 @@ def _num_objectives(env: gymnasium.Env, spec: EnvSpec) -> int:
 def _trial_reward(env: gymnasium.Env, spec: EnvSpec) -> np.ndarray:
     try:
         env.reset(seed=0)
-        return np.asarray(env.step(spec.native_actions(np.zeros((1, spec.action_size)))[0])[1])
+        action = spec.one_of(spec.native_actions(np.zeros((1, spec.action_size))), 0)
+        return np.asarray(env.step(action)[1])
     except Exception as error:
         raise foreign_error(spec.id, "in the trial step that counts its objectives", error) from error
 

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 from qpensieve.population.pfa import PfaConfig
 from qpensieve.population.pgmorl import PgmorlConfig
-from qpensieve.population.stages import warmup_preferences
+from qpensieve.population.stages import num_tasks
 from qpensieve.types import EnvSpec
 
 PopulationConfig = PgmorlConfig | PfaConfig
@@ -75,10 +75,10 @@ def check_environment(agent: PopulationConfig, steps: int, spec: EnvSpec) -> Non
         raise ValueError(
             f"pgmorl needs two to {MOST_OBJECTIVES} objectives, but {spec.id} has {d}: use another domain or algorithm"
         )
-    num_tasks = len(warmup_preferences(agent.stages, d))
-    needed = iteration_steps(agent, num_tasks)
+    tasks = num_tasks(agent.stages, d)
+    needed = iteration_steps(agent, tasks)
     if steps < needed:
         raise ValueError(
-            f"steps must be at least {needed}, got {steps}: one iteration is {num_tasks} tasks x "
+            f"steps must be at least {needed}, got {steps}: one iteration is {tasks} tasks x "
             f"{agent.ppo.num_lanes} lanes x {agent.ppo.rollout_steps} steps; raise steps, or lower rollout_steps"
         )

@@ -1,5 +1,6 @@
 """What PGMORL and PFA share: warm-up tasks on a grid of preferences, then generations; and what counts as a step."""
 
+import math
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -47,6 +48,11 @@ class StagesConfig:
 def spacing(cfg: StagesConfig, num_objectives: int) -> float:
     """Distance between neighbouring entries of the grid's preferences."""
     return 1.0 / (cfg.divisions or (3 if num_objectives >= MANY_OBJECTIVES else 4))
+
+
+def num_tasks(cfg: StagesConfig, num_objectives: int) -> int:
+    """How many preferences `warmup_preferences` has, without making them: a fine grid may have billions."""
+    return math.comb(round(1.0 / spacing(cfg, num_objectives)) + num_objectives - 1, num_objectives - 1)
 
 
 def warmup_preferences(cfg: StagesConfig, num_objectives: int) -> Float64[np.ndarray, "n d"]:

@@ -149,6 +149,26 @@ def load_latest(
     return None
 
 
+def load_step(
+    run: Path, step: int, check: Callable[[Checkpoint], str | None] | None = None, expected: Expected | None = None
+) -> Checkpoint | None:
+    """The checkpoint of one step; None if it is not kept. The rest is as in `load_latest`.
+
+    Raises:
+        CheckpointError: It is damaged, was written by a later version or does not hold what is expected.
+    """
+    problems = []
+    for kept, folder in _folders(run):
+        if kept == step:
+            try:
+                return _read(folder, step, check, expected)
+            except (_DamageError, OSError) as damage:
+                problems.append(f"checkpoint {folder} is damaged: {damage}")
+    if problems:
+        raise CheckpointError("; ".join(problems))
+    return None
+
+
 def folder_of(run: Path, step: int) -> Path:
     """Where the checkpoint of a step lies, if it is kept."""
     return run / CHECKPOINTS / f"step_{step:09d}"
@@ -177,11 +197,18 @@ def kept_metas(run: Path) -> list[dict[str, Any]]:
 
 
 def discard_after(run: Path, step: int) -> None:
-    """Remove checkpoints later than `step`: they are damaged and were skipped; the resumed run writes them again."""
+    """Remove checkpoints later than `step`: they are damaged and were skipped; the resumed run writes them again.
+
+    Parameters of later steps too: where the run does not get there again with the same numbers (without a replay), they
+    would pass for its newest.
+    """
     _clear_temporaries(run / CHECKPOINTS)
     for later, folder in _folders(run):
         if later > step:
             _remove(folder)
+    for later, path in parameter_steps(run).items():
+        if later > step:
+            path.unlink(missing_ok=True)
 
 
 def _folders(run: Path) -> list[tuple[int, Path]]:

@@ -46,6 +46,7 @@ class Result:
         kernels: Fused kernels that it was trained with: off, on or full.
         config: Its settings, as they were written.
         path: Where it was read from, without the ending.
+        objectives: Their names; none where they are not known.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Result:
     kernels: str = "off"
     config: Mapping[str, Any] = field(default_factory=dict)
     path: Path = Path()
+    objectives: tuple[str, ...] = ()
 
 
 def read(path: Path, step: int | None = None) -> Result:
@@ -89,6 +91,7 @@ def _from_folder(path: Path, step: int | None) -> Result:
         str(run.config.get("kernels", "off")),
         run.config,
         path.resolve(),
+        run.objectives,
     )
 
 
@@ -346,8 +349,9 @@ def _draw_returns(axes: Any, results: Sequence[Result]) -> None:
         axes.scatter(points[:, 0], points[:, 1], color=colour, s=14, alpha=0.6, label=name)
     axes.set_title("mean returns, all seeds and preferences")
     known = find_domain(results[0].domain)
+    names = known.objectives if known else next((one.objectives for one in results if one.objectives), ())
     for set_label, i in ((axes.set_xlabel, 0), (axes.set_ylabel, 1)):
-        set_label(known.objectives[i] if known else f"objective {i + 1}")
+        set_label(names[i] if i < len(names) else f"objective {i + 1}")
     if known and known.exact and results[0].reference is not None:
         axes.plot(*known.exact.points.T, "x", color=drawing.GREY, label="exact front")
     axes.legend(frameon=False, fontsize=8)

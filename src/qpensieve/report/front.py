@@ -205,6 +205,11 @@ def _newest(run: RunData) -> _Front:
         return _Front(int(table.full_steps[-1]), True, table.full_returns[-1], table.full_preferences)
     if len(table.short_steps):
         return _Front(int(table.short_steps[-1]), False, table.short_returns[-1], table.short_preferences)
+    if run.lacks_returns:
+        raise ValueError(
+            f"{run.folder} has no full evaluation, and an exported file does not hold the returns of short ones: draw "
+            "its curves (--what curves), or the front of the run's folder"
+        )
     raise ValueError(f"{run.folder} has no evaluation yet; nothing to draw")
 
 

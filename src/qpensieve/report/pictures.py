@@ -112,8 +112,10 @@ def all_pictures(run: Path, to: Path | None = None, prefix: str = "") -> list[Pa
         to: Folder of the pictures; default: the run's.
         prefix: What their names begin with.
     """
-    num = read_run(run).table.num_objectives
-    fitting = [picture for picture in PICTURES if picture.objectives <= num]
+    data = read_run(run)
+    fitting = [picture for picture in PICTURES if picture.objectives <= data.table.num_objectives]
+    if data.lacks_returns:
+        fitting = [picture for picture in fitting if picture.draw is not draw_front]
     chosen = [picture for picture in fitting if picture.needs is None or (run / picture.needs).exists()]
     targets = [(to or run) / f"{prefix}{picture.name}" for picture in chosen]
     for target in targets:
@@ -123,8 +125,14 @@ def all_pictures(run: Path, to: Path | None = None, prefix: str = "") -> list[Pa
 
 
 def missing(run: Path) -> list[str]:
-    """Names of the pictures that an exported run does not hold enough for."""
-    return [picture.name for picture in PICTURES if picture.needs == SEARCH] if has_search(run) else []
+    """Which pictures an exported run does not hold enough for, and why; a sentence each."""
+    searches = [picture.name for picture in PICTURES if picture.needs == SEARCH] if has_search(run) else []
+    said = [f"no {name}: an exported file does not hold the search, the run's folder does" for name in searches]
+    if read_run(run).lacks_returns:
+        said.append(
+            "no front.png: there is no full evaluation, and an exported file does not hold the returns of others"
+        )
+    return said
 
 
 def draw_pictures(folder: Path) -> list[Path]:

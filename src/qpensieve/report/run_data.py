@@ -16,7 +16,7 @@ from qpensieve.preferences import test_table
 from qpensieve.records import evaluations
 from qpensieve.records import search as searches
 from qpensieve.records.evaluations import Evaluations
-from qpensieve.records.folder import CONFIG, EVALUATIONS, SEARCH, why_no_run
+from qpensieve.records.folder import CONFIG, EVALUATIONS, PROVENANCE, SEARCH, why_no_run
 from qpensieve.records.reading import interpreting, read_object
 from qpensieve.records.search import SearchRecord
 from qpensieve.report import drawing
@@ -46,6 +46,8 @@ class RunData:
     """Of an exported run, which leaves out the returns of the short protocol: its scores, one row per evaluation."""
     exported_curves: Curves | None = None
     """Of an exported run, if it has some."""
+    named: tuple[str, ...] = ()
+    """Names that a foreign environment gave its objectives when the run started; older runs have none."""
 
     @property
     def curves(self) -> Curves | None:
@@ -56,6 +58,11 @@ class RunData:
         if not len(table.short_steps):
             return None
         return Curves(table.short_steps, table.curve_preferences, table.curve_returns.mean(axis=3))
+
+    @property
+    def lacks_returns(self) -> bool:
+        """Whether it was exported before its first full evaluation: a file holds no returns of short ones."""
+        return bool(self.scored) and not len(self.table.full_steps)
 
     @property
     def full_episodes(self) -> int:
@@ -91,12 +98,12 @@ class RunData:
 
     @property
     def objectives(self) -> tuple[str, ...]:
-        return self._names(self.known.objectives if self.known else self.config.get("objectives", ()))
+        return self._names(self.known.objectives if self.known else self.named or self.config.get("objectives", ()))
 
     @property
     def labels(self) -> tuple[str, ...]:
         """Axis labels: the objectives, with units if they are obvious."""
-        return self._names(self.known.labels if self.known else self.config.get("objectives", ()))
+        return self._names(self.known.labels if self.known else self.objectives)
 
     def _names(self, names: Sequence[Any]) -> tuple[str, ...]:
         """The names, or numbers if there is not one name per objective."""
@@ -150,7 +157,18 @@ def read_run(folder: Path) -> RunData:
     config = read_object(path)
     with interpreting(path, "a configuration"):
         _check(config)
-    return RunData(folder, config, evaluations.load(folder / EVALUATIONS))
+    return RunData(folder, config, evaluations.load(folder / EVALUATIONS), named=names_of(folder))
+
+
+def names_of(folder: Path) -> tuple[str, ...]:
+    """Names that the objectives of a run's environment had when it started; none where it is not said."""
+    path = folder / PROVENANCE
+    return _names_in(read_object(path)) if path.is_file() else ()
+
+
+def _names_in(provenance: Any) -> tuple[str, ...]:
+    names = provenance.get("objectives") if isinstance(provenance, dict) else None
+    return tuple(map(str, names)) if isinstance(names, list) else ()
 
 
 def _check(config: dict[str, Any]) -> None:
@@ -190,7 +208,8 @@ def _take_apart(path: Path, content: dict[str, Any]) -> RunData:
         if of_seeds.shape != (seeds, *lam.shape):
             raise ValueError(f"{path}: returns must have the shape {(seeds, *lam.shape)}, got {of_seeds.shape}")
         table = evaluations.append_full(table, int(row["step"]), of_seeds[:, :, None])
-    return RunData(path, config, table, short, _exported_curves(content.get("curves"), seeds))
+    curves = _exported_curves(content.get("curves"), seeds)
+    return RunData(path, config, table, short, curves, _names_in(content.get("provenance")))
 
 
 def _exported_curves(content: dict[str, Any] | None, seeds: int) -> Curves | None:

@@ -96,11 +96,11 @@ def format_summary(content: dict[str, Any]) -> str:
     ]
     rows += _about_choice(content)
     if "search" in content:
-        rows += _format_search(content["search"])
-    for i, found in enumerate(content.get("treasures", [])):
-        rows.append(f"seed row {i}: {len(found)} of 10 treasures: {', '.join(map(str, found)) or 'none'}")
+        rows += _format_search(content["search"], content["seeds"])
+    for seed, found in zip(content["seeds"], content.get("treasures", []), strict=False):  # few domains have them
+        rows.append(f"seed {seed}: {len(found)} of 10 treasures: {', '.join(map(str, found)) or 'none'}")
     if "dst" in content:
-        rows += _format_deep_sea(content["dst"])
+        rows += _format_deep_sea(content["dst"], content["seeds"])
     return "\n".join(rows + _about_reference(content))
 
 
@@ -155,30 +155,30 @@ def _special(domain: Domain, table: Evaluations) -> dict[str, Any]:
     return {"dst": {"ceilings": ceilings.__dict__, "treasures": values, "front_share": share.tolist()}}
 
 
-def _format_deep_sea(content: dict[str, Any]) -> list[str]:
+def _format_deep_sea(content: dict[str, Any], seeds: list[int]) -> list[str]:
     ceilings = content["ceilings"]
     lines = [
         f"exact ceilings, full protocol: UT {ceilings['utility']:.3f} "
         f"(one fixed trip {ceilings['best_single']:.2f}), HV {ceilings['hypervolume']:.1f}"
     ]
-    for i, (values, share) in enumerate(zip(content["treasures"], content["front_share"], strict=True)):
+    for seed, values, share in zip(seeds, content["treasures"], content["front_share"], strict=True):
         lines.append(
-            f"seed row {i}: {share:.0%} of the front's treasures; ends at {', '.join(map(str, values)) or 'none'}"
+            f"seed {seed}: {share:.0%} of the front's treasures; ends at {', '.join(map(str, values)) or 'none'}"
         )
     return lines
 
 
-def _format_search(content: dict[str, Any]) -> list[str]:
+def _format_search(content: dict[str, Any], seeds: list[int]) -> list[str]:
     generations = content["generations"]
     fitness = int(np.mean(content["fitness_steps_per_seed"]))
     lines = [
         f"{content['iterations']} iterations of {content['tasks']} tasks, {generations} generations after the warm-up",
         f"{fitness:,} more environment steps per seed to measure policies",
     ]
-    for i, (size, volumes) in enumerate(zip(content["archive_size"], content["archive_hv"], strict=True)):
+    for seed, size, volumes in zip(seeds, content["archive_size"], content["archive_hv"], strict=True):
         before = f"HV {format_number(volumes[0])} after the warm-up, " if generations else "still in the warm-up, HV "
         growth = f"{before}{format_number(volumes[-1])} at the end" if volumes else "empty"
-        lines.append(f"seed row {i}: archive of {size}; {growth} (as measured when found)")
+        lines.append(f"seed {seed}: archive of {size}; {growth} (as measured when found)")
     return lines
 
 

@@ -13,6 +13,7 @@ from qpensieve.records.reading import interpreting, read_object
 from qpensieve.report import drawing
 from qpensieve.report.drawing import COLOUR_MAP, COLOURS, GREY
 from qpensieve.report.logged import Series, alarm_steps, read_series, read_training
+from qpensieve.report.run_data import names_of
 
 # matplotlib is an extra and slow to import, so it is imported by the functions that draw.
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def draw_training(run: Path, out: Path) -> Path | None:
     rows, alarms = read_training(path), alarm_steps(path)
     num_seeds, chosen = int(config.get("seeds", 1)), []
     with interpreting(path, "a log"):
-        for panel in panels_of(_objectives(config, rows)):
+        for panel in panels_of(_objectives(config, rows, names_of(run))):
             series = {name: read_series(rows, name, num_seeds) for name in panel.names}
             found = {name: one for name, one in series.items() if one is not None}
             if found:
@@ -106,11 +107,11 @@ def _read_config(run: Path) -> dict[str, Any]:
     return config
 
 
-def _objectives(config: dict[str, Any], rows: list[dict[str, Any]]) -> list[str]:
+def _objectives(config: dict[str, Any], rows: list[dict[str, Any]], named: Sequence[str]) -> list[str]:
     """Names of the objectives whose errors are logged."""
     num = sum(name.startswith("td_error_") for name in (rows[-1] if rows else {}))
     known = find_domain(str(config.get("domain", "")))
-    names = config.get("objectives", ()) if known is None else known.objectives
+    names = named or config.get("objectives", ()) if known is None else known.objectives
     if num == 1 < len(names):
         return ["lam · Q"]  # SAC learns nothing else
     return [str(name) for name in names] if len(names) == num else [f"objective {i + 1}" for i in range(num)]

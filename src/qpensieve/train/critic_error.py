@@ -1,8 +1,9 @@
 """L_critic: the critics of a run against Monte-Carlo returns of the policy whose values they learn.
 
 States are those that the policy visits in fresh episodes. From each of them an action is taken, and then the policy is
-followed, several times, as the critics' target has it: discounted, with the entropy bonus of every later action, beyond
-time limits, up to a real end or until what is left is negligible. So an exact critic would equal the expected return.
+followed, several times, as the critics' target has it: discounted, with the entropy bonus of every later action (with
+`target_steps` n: of every n-th, since targets leave out those between), beyond time limits, up to a real end or until
+what is left is negligible. So an exact critic would equal the expected return.
 """
 
 import math
@@ -64,6 +65,10 @@ class Sampling:
 
     def check(self) -> None:
         """Refuse what cannot be measured."""
+        for name in ("pairs", "rollouts", "seed"):
+            value = getattr(self, name)
+            if not isinstance(value, int | np.integer) or isinstance(value, bool):
+                raise ValueError(f"{name} must be a whole number, got {value!r}")
         for name in ("pairs", "rollouts"):
             if getattr(self, name) < 2:
                 raise ValueError(f"{name} must be at least 2, or there is no standard error; got {getattr(self, name)}")
@@ -235,6 +240,8 @@ class CriticMeter:
                 break
             lanes.rest(np.repeat(~tally.is_open, self._rows))
             actions, bonus = follow.act(self._grouped(lanes), start + tally.num_steps)
+            if tally.num_steps % self.config.target_steps:
+                bonus = np.zeros_like(bonus)
         returns = tally.returns.reshape(*first.shape[:2], self.num_rollouts, -1)
         return _Played(returns, tally.horizon, tally.rest, tally.ended)
 

@@ -99,8 +99,7 @@ def _parameters(run: Path, step: int, say: Callable[[str], None]) -> Arrays:
     kept = checkpoint.parameter_steps(run)
     if step in kept:
         return checkpoint.load_parameters(kept[step])
-    other = lambda saved: None if saved.step == step else f"it is not of step {step}"
-    saved = checkpoint.load_latest(run, lambda _: None, other)
+    saved = checkpoint.load_step(run, step)
     if saved is None:
         raise CheckpointError(f"the checkpoint of step {step} of {run} is gone; a run that goes on replaces it")
     say(f"step {step:,} is that of a checkpoint")
@@ -116,4 +115,6 @@ def _announcement(meter: CriticMeter, steps: list[int], sampling: Sampling) -> s
         f"{sampling.pairs} pairs",
         f"{meter.num_rollouts} rollouts",
     )
-    return f"{config.domain_id}, {config.algo}: {' x '.join(sizes)}"
+    n = config.target_steps
+    bonus = f"; returns have the entropy bonus of one action in {n}, as targets over {n} steps" if n > 1 else ""
+    return f"{config.domain_id}, {config.algo}: {' x '.join(sizes)}{bonus}"

@@ -8,7 +8,7 @@ from qpensieve import config as configs
 from qpensieve.records import checkpoint
 from qpensieve.records.checkpoint import Checkpoint
 from qpensieve.records.npz import Expected, headers_of
-from qpensieve.records.reading import interpreting
+from qpensieve.records.reading import FileError, interpreting
 from qpensieve.replay.log import ReplayLog
 from qpensieve.train.session import Rows, Session
 
@@ -19,6 +19,23 @@ GROWING = ("lanes/", "memory/", "search/", "record/")
 """Beginnings of names of arrays that grow as a run goes on."""
 FREE = ("log/",)
 """Beginnings of names of arrays that are there only at times."""
+
+
+class LostReplayError(checkpoint.NoneWholeError):
+    """There are checkpoints that are whole, but none has its replay any more.
+
+    Args:
+        saved: The newest of them.
+        lost: What is wrong with its replay.
+    """
+
+    def __init__(self, saved: Checkpoint, lost: str):
+        self.saved, self.lost = saved, lost
+        super().__init__(
+            f"{saved.path.parent.parent} cannot go on with the same numbers: its replay is lost ({lost}). Its policies "
+            f"of step {saved.step:,} are whole: qpensieve evaluate, export-policy, watch and video take them, and "
+            "qpensieve.load in Python, which can also learn on with a new replay. Or start a new run in another folder"
+        )
 
 
 class Keeper:
@@ -73,20 +90,68 @@ class Keeper:
 
         Raises:
             NoneWholeError: There are only damaged ones.
+            LostReplayError: There are some, but the replay of all is lost.
         """
-        saved = checkpoint.load_latest(self._folder, warn, self._find_fault, self._expected())
+        said: list[str] = []
+        try:
+            saved = checkpoint.load_latest(self._folder, said.append, self._find_fault, self._expected())
+        except checkpoint.NoneWholeError:
+            saved = self._newest_without_replay()
+            if saved is None:
+                raise
+            if (lost := self._lost_replay(saved)) is not None:
+                raise LostReplayError(saved, lost) from None
+            said.clear()  # nothing is damaged: a run that trains has replaced those that were being read
         if saved is not None and self._log is not None and saved.meta["replay"] is None:
-            warn(f"{saved.path} has no replay (keep_replay is off): training continues, but with other numbers")
+            said.append(f"{saved.path} has no replay (keep_replay is off): training continues, but with other numbers")
+        for message in said:
+            warn(message)
         return saved
+
+    def take_newest(self, warn: Callable[[str], None]) -> bool:
+        """Take the session to its newest whole checkpoint, or, where the replay of all is lost, to the newest without.
+
+        Args:
+            warn: Called with a message for each damaged checkpoint, and if there is no replay.
+
+        Returns:
+            Whether there was one.
+
+        Raises:
+            NoneWholeError: There are only damaged ones.
+        """
+        try:
+            saved = self.latest(warn)
+        except LostReplayError as error:
+            warn(
+                f"{error.saved.path} is loaded without its replay ({error.lost}): its policies are whole; training "
+                "would fill a new replay first and go on with other numbers"
+            )
+            self._restore(error.saved)
+            return True
+        if saved is not None:
+            self.restore(saved)
+        return saved is not None
+
+    def _newest_without_replay(self) -> Checkpoint | None:
+        """The newest checkpoint that is whole, whatever became of its replay; None if there is none."""
+        try:
+            return checkpoint.load_latest(self._folder, lambda _: None, self._differs, self._expected())
+        except checkpoint.NoneWholeError:
+            return None
+
+    def _lost_replay(self, saved: Checkpoint) -> str | None:
+        """What is wrong with the replay of a checkpoint, or None."""
+        return None if self._log is None else self._log.verify(saved.meta["replay"] or [])
 
     def take_policies(self, warn: Callable[[str], None]) -> int:
         """Take the session to its newest policies, whatever became of the replay; returns their step.
 
-        They can be evaluated then; training could not go on as before. The newest whole checkpoint has them, or, where
-        none is, parameters that were kept.
+        They can be evaluated then; training could not go on as before. They are in the newest whole checkpoint, or in
+        parameters that were kept, where these are newer or no checkpoint is whole.
 
         Args:
-            warn: Called with a message for each damaged checkpoint.
+            warn: Called with a message for each file that is damaged, and where parameters are newer.
 
         Raises:
             CheckpointError: The folder holds neither.
@@ -98,21 +163,34 @@ class Keeper:
             if not kept:
                 raise
             saved = None
-        if saved is not None:
+        newer = {step: path for step, path in kept.items() if saved is None or step > saved.step}
+        adopted = self._adopt_newest(newer, warn)
+        if saved is None:
+            if adopted is None:
+                raise checkpoint.CheckpointError(f"{self._folder} holds neither a checkpoint nor parameters to read")
+            return adopted
+        if adopted is None:
             self._restore(saved)
             return saved.step
-        if not kept:
-            raise checkpoint.CheckpointError(f"{self._folder} holds neither a checkpoint nor parameters")
-        step, path = max(kept.items())
-        with interpreting(path, "parameters of this configuration"):
-            self._session.adopt(checkpoint.load_parameters(path), step)
-        return step
+        warn(f"{kept[adopted]} is newer than {saved.path}, the newest whole checkpoint, and is taken")
+        return adopted
+
+    def _adopt_newest(self, kept: dict[int, Path], warn: Callable[[str], None]) -> int | None:
+        """Take the session to the newest of these parameters that can be read; returns their step, None: none can."""
+        for step, path in sorted(kept.items(), reverse=True):
+            try:
+                with interpreting(path, "parameters of this configuration"):
+                    self._session.adopt(checkpoint.load_parameters(path), step)
+            except (checkpoint.CheckpointError, FileError) as damage:
+                warn(str(damage))
+            else:
+                return step
+        return None
 
     def take_policies_of(self, step: int) -> bool:
         """Take the session to the policies of the checkpoint of a step; False if it is not kept, or not whole."""
-        other = lambda saved: f"it is not of step {step}" if saved.step != step else self._differs(saved)
         try:
-            saved = checkpoint.load_latest(self._folder, lambda _: None, other, self._expected())
+            saved = checkpoint.load_step(self._folder, step, self._differs, self._expected())
         except checkpoint.CheckpointError:
             return False
         if saved is not None:
@@ -125,8 +203,7 @@ class Keeper:
 
     def _find_fault(self, saved: Checkpoint) -> str | None:
         """What is wrong with a checkpoint or its replay, or None; raises if the configuration differs."""
-        fault = self._differs(saved)
-        return fault if fault or self._log is None else self._log.verify(saved.meta["replay"] or [])
+        return self._differs(saved) or self._lost_replay(saved)
 
     def _differs(self, saved: Checkpoint) -> str | None:
         """What is wrong with a checkpoint whose files are whole, or None; raises if the configuration differs."""

@@ -1,4 +1,4 @@
-"""Whether a run can fit into memory: what its replay and networks take at least, before any of it is made."""
+"""Whether a run can fit into memory: what its replay (or rollouts) and networks take at least, before any is made."""
 
 import math
 from typing import Any
@@ -7,8 +7,12 @@ import jax
 import numpy as np
 
 from qpensieve import machine
+from qpensieve.learning.acting import num_parameters
+from qpensieve.population.plan import PopulationConfig
+from qpensieve.population.ppo import PpoConfig
+from qpensieve.population.stages import num_tasks
 from qpensieve.replay.layout import RowLayout
-from qpensieve.types import Algorithm
+from qpensieve.types import Algorithm, EnvSpec
 
 NUMBER_BYTES = 4
 """Bytes of a number in the replay."""
@@ -41,9 +45,49 @@ def check_memory(algorithm: Algorithm[Any], layout: RowLayout, capacity: int, se
         return
     num, rows = room // (capacity * row + networks), (room // seeds - networks) // row
     less = [f"{num:,} seeds"] * (num > 0) + [f"a replay_capacity of {rows:,}"] * (rows > 0)
+    what = f"replay and networks of {seeds:,} seed{'s' * (seeds > 1)}"
+    raise MemoryError(_refusal(what, needed, room, where, less))
+
+
+def check_population(cfg: PopulationConfig, spec: EnvSpec, seeds: int) -> None:
+    """Refuse a population whose networks and rollouts of one iteration alone are larger than the memory there is.
+
+    A run that passes may still lack memory: environments, samples of the population and archives take some too.
+
+    Args:
+        cfg: Its settings.
+        spec: What it is trained on.
+        seeds: How many train side by side.
+
+    Raises:
+        MemoryError: Says how much they need, how much there is and what would fit.
+    """
+    room, where = _room()
+    tasks = num_tasks(cfg.stages, spec.num_objectives)
+    if room is None:
+        return
+    step = tasks * cfg.ppo.num_lanes * NUMBER_BYTES * (spec.obs_size + spec.action_size + spec.num_objectives)
+    networks = tasks * _bytes_of_member(cfg.ppo, spec)
+    needed = seeds * (cfg.ppo.rollout_steps * step + networks)
+    if needed <= room:
+        return
+    num, steps = room // (cfg.ppo.rollout_steps * step + networks), (room // seeds - networks) // step
+    less = [f"{num:,} seeds"] * (num > 0) + [f"rollout_steps of {steps:,}"] * (steps > 0)
+    what = f"rollouts and networks of {seeds:,} seed{'s' * (seeds > 1)} with {tasks:,} tasks each"
+    raise MemoryError(_refusal(what, needed, room, where, less))
+
+
+def _bytes_of_member(cfg: PpoConfig, spec: EnvSpec) -> int:
+    """Policy and critic, each with both moments of Adam."""
+    sizes = [
+        num_parameters((spec.obs_size, cfg.hidden, cfg.hidden, n)) for n in (spec.action_size, spec.num_objectives)
+    ]
+    return 3 * NUMBER_BYTES * (sum(sizes) + spec.action_size)
+
+
+def _refusal(what: str, needed: int, room: int, where: str, less: list[str]) -> str:
     fits = f"at most {' or '.join(less)} can fit" if less else "not even one seed can fit"
-    what = f"replay and networks of {seeds:,} seed{'s' * (seeds > 1)} need at least {_gib(needed)}"
-    raise MemoryError(f"{what}, {where} has {_gib(room)}: {fits}")
+    return f"{what} need at least {_gib(needed)}, {where} has {_gib(room)}: {fits}"
 
 
 def _room() -> tuple[int | None, str]:

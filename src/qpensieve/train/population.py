@@ -41,6 +41,7 @@ from qpensieve.records.search import SearchRecord
 from qpensieve.records.trees import arrays_to_tree, tree_to_arrays, under
 from qpensieve.replay.layout import Rows
 from qpensieve.train.evaluate import evaluate
+from qpensieve.train.memory import check_population
 from qpensieve.train.session import check_finite, environment_errors
 
 
@@ -58,6 +59,7 @@ class PopulationTrainer:
         self.spec = configs.spec_of(config)
         check_continuous(config.algo, self.spec)
         plan.check_environment(self._cfg, config.steps, self.spec)
+        check_population(self._cfg, self.spec, config.seeds)
         self.reference = reference_of(self.spec)
         self._grid = warmup_preferences(self._cfg.stages, self.spec.num_objectives)
         self._places = tuple(Place(seed, task) for seed in config.seed_list for task in range(self.num_tasks))

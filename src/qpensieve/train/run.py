@@ -466,8 +466,9 @@ def start(path: Path, config: RunConfig, options: Options) -> Run:
 
 
 def _write_provenance(run: Run) -> None:
-    made_by = provenance.describe() | {"lanes_per_seed": run.session.lanes_per_seed}
-    write_json(run.folder / folder.PROVENANCE, made_by)
+    session = run.session
+    about = {"lanes_per_seed": session.lanes_per_seed, "objectives": list(session.spec.objectives)}
+    write_json(run.folder / folder.PROVENANCE, provenance.describe() | about)
 
 
 def _check_new(path: Path) -> None:
@@ -562,7 +563,7 @@ def _check_steps(path: Path, before: RunConfig, steps: int, start_over: bool) ->
 def evaluate(path: Path, warn: Callable[[str], None], trust: bool = False) -> None:
     """Evaluate a run's newest policies by the full protocol; adds to its table and log, removes nothing.
 
-    They are those of its newest whole checkpoint, or, where none is, the newest parameters that were kept.
+    They are those of its newest whole checkpoint, or of parameters that were kept, where these are newer.
 
     Args:
         path: The run folder.

@@ -3,6 +3,8 @@
 A session would make replay, optimisers and compiled programs first. Acting needs the actors alone, and NumPy acts.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,15 @@ from qpensieve.types import Algorithm
 
 TRIES = 3
 """How often the newest policies are looked for: a run that trains replaces its checkpoints."""
+
+
+@dataclass(frozen=True)
+class _Found:
+    """The newest policies that could be read, if any, their step, and what was wrong with later ones."""
+
+    predictor: Predictor | None
+    step: int
+    problems: list[CheckpointError]
 
 
 class SavedPolicies:
@@ -70,22 +81,40 @@ class SavedPolicies:
         except OSError:
             return 0
 
-    def newest(self) -> tuple[Predictor, int]:
-        """The newest policies, and their step.
+    def newest(self, warn: Callable[[str], None] = lambda message: None) -> tuple[Predictor, int]:
+        """The newest policies that can be read, and their step.
+
+        Args:
+            warn: Called with a message for each newer step that is damaged.
 
         Raises:
-            CheckpointError: There are none, or they cannot be read.
+            CheckpointError: There are none, or none can be read: then what is wrong with the newest.
         """
-        for attempt in range(TRIES):
-            there = self.steps
-            if not there:
+        there = self.steps
+        found = self._newest_of(there)
+        for _ in range(TRIES - 1):
+            if not found.problems or there == self.steps:  # else a run has replaced what was there
                 break
+            there = self.steps
+            found = self._newest_of(there)
+        return self._told(found, warn)
+
+    def _newest_of(self, steps: list[int]) -> "_Found":
+        problems: list[CheckpointError] = []
+        for step in reversed(steps):
             try:
-                return self.predictor(there[-1]), there[-1]
-            except CheckpointError:
-                if attempt == TRIES - 1 or there == self.steps:  # nothing has moved: it is damaged
-                    raise
-        raise CheckpointError(f"{self.source} holds no parameters yet: train it first (qpensieve train or resume)")
+                return _Found(self.predictor(step), step, problems)
+            except (CheckpointError, ValueError) as error:  # a ValueError: it has gone since
+                problems.append(CheckpointError(str(error)))
+        return _Found(None, 0, problems)
+
+    def _told(self, found: "_Found", warn: Callable[[str], None]) -> tuple[Predictor, int]:
+        if found.predictor is None:
+            none = f"{self.source} holds no parameters yet: train it first (qpensieve train or resume)"
+            raise found.problems[0] if found.problems else CheckpointError(none)
+        for problem in found.problems:
+            warn(f"{problem}; policies of an earlier step are taken, {found.step:,}")
+        return found.predictor, found.step
 
     def predictor(self, step: int) -> Predictor:
         """The policies as of one of `steps`.
@@ -151,9 +180,9 @@ class SavedPolicies:
             try:
                 return read_npz(path, self._names)
             except (ValueError, OSError) as error:
-                raise CheckpointError(f"cannot read the parameters in {path}: {error}") from error
-        other = lambda saved: None if saved.step == step else f"it is not of step {step}"
-        saved = checkpoint.load_latest(self.source, lambda _: None, other)
+                if step not in checkpoint.kept_steps(self.source):  # else its checkpoint has them too
+                    raise CheckpointError(f"cannot read the parameters in {path}: {error}") from error
+        saved = checkpoint.load_step(self.source, step)
         if saved is None:
             raise CheckpointError(
                 f"the checkpoint of step {step} of {self.source} is gone: a run that goes on drops it"

@@ -53,12 +53,11 @@ def watch(
     from qpensieve.watch.server import Server
 
     with quiet_mujoco():
-        runs = [WatchedRun(path, trust) for path in (run, *second)]
+        runs = [WatchedRun(path, trust, _warn) for path in (run, *second)]
         with contextlib.closing(_listen(port)) as listener:
             server = Server(runs, qpensieve.__version__, listener)
             for each in runs:
-                step = each.policies.steps[-1]
-                print(f"{each.policies.source}: {each.config.domain_id}, {each.config.algo}, step {step:,}")
+                print(f"{each.policies.source}: {each.config.domain_id}, {each.config.algo}, step {each.shown:,}")
             print(f"{server.address}\nCtrl-C ends it", flush=True)
             if browser and can_open():
                 threading.Thread(target=_open_page, args=(server,), daemon=True).start()
@@ -105,7 +104,11 @@ def video(  # noqa: PLR0913 (each argument is an option)
     files.check_target(target)
     with quiet_mujoco():
         wish = direct.Wish(preference, seed, at, seconds, steps, fps, width)
-        print(files.write(direct.script_of(SavedPolicies(run, trust), wish), target, quiet))
+        print(files.write(direct.script_of(SavedPolicies(run, trust), wish, _warn), target, quiet))
+
+
+def _warn(message: str) -> None:
+    print(message, file=sys.stderr)
 
 
 def require(command: str, packages: dict[str, str]) -> None:

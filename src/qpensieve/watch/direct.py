@@ -1,5 +1,6 @@
 """From what was asked for to what is played: the script of a film, every wish checked."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,8 +29,13 @@ class Wish:
     width: int = 240
 
 
-def script_of(saved: SavedPolicies, wish: Wish) -> Script:
+def script_of(saved: SavedPolicies, wish: Wish, warn: Callable[[str], None] = lambda message: None) -> Script:
     """The film that is asked for.
+
+    Args:
+        saved: Whose policies act.
+        wish: What is asked for.
+        warn: Is told of newer policies that cannot be read.
 
     Raises:
         ValueError: There is no such seed or step, or a wish is out of bounds; names it.
@@ -49,7 +55,7 @@ def script_of(saved: SavedPolicies, wish: Wish) -> Script:
     _check("width", float(wish.width), WIDTHS)
     row = saved.row_of(seed)
     preferences = _preferences(wish.preferences, saved.spec.num_objectives)
-    policy = saved.newest()[0] if wish.at is None else saved.predictor(wish.at)
+    policy = saved.newest(warn)[0] if wish.at is None else saved.predictor(wish.at)
     limit = saved.config.max_eval_steps
     return Script(saved.config.domain, policy, row, seed, preferences, seconds, fps, wish.width, limit)
 

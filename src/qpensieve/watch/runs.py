@@ -4,6 +4,7 @@ import json
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ class WatchedRun:
     Args:
         source: A run folder or a saved agent.
         trust: Whether code that the configuration of someone else imports may be run.
+        warn: Is told of newer policies that cannot be read.
 
     Raises:
         FileNotFoundError: It is neither.
@@ -43,7 +45,7 @@ class WatchedRun:
         CheckpointError: It holds no policies.
     """
 
-    def __init__(self, source: Path, trust: bool = False):
+    def __init__(self, source: Path, trust: bool = False, warn: Callable[[str], None] = lambda message: None):
         self.policies = SavedPolicies(source, trust)
         self.config, self.spec = self.policies.config, self.policies.spec
         self._lock = threading.Lock()
@@ -52,7 +54,8 @@ class WatchedRun:
         self._told, self._table = "", {}
         self.version = 0
         """Counts up whenever the folder has grown."""
-        self.predictor("newest")
+        self.shown = self.policies.newest(warn)[1]
+        """The step whose policies are shown first."""
         world = World(self.config.domain)
         try:
             self._scene = world.scene()
