@@ -65,7 +65,8 @@ def test_actors_are_those_that_the_learner_flattens(config: RunConfig, kind: str
     assert isinstance(predictor, AgentPredictor)
     expected = np.asarray(jax.vmap(flatten)(algorithm.actor(state)))
     assert predictor.flat.shape == expected.shape
-    assert (predictor.flat == expected).all()
+    # Envelope folds its scale into the first bias, here with NumPy: optimised code rounds some of these sums otherwise.
+    np.testing.assert_array_max_ulp(predictor.flat, expected, maxulp=1 if config.algo == "envelope" else 0)
 
 
 @pytest.mark.parametrize("damage", ["checkpoint", "parameters", "both"])
