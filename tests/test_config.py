@@ -94,6 +94,11 @@ class TestCheck:
             ({"num_preferences": 0}, "num_preferences must be at least 1 (lam itself), got 0"),
             ({"num_snapshots": -1}, "num_snapshots must be 0 or more, got -1"),
             ({"discount": 1.0}, "discount must be above 0 and below 1, got 1.0"),
+            ({"discount_end": 1.0}, "discount_end must be above 0 and below 1, got 1.0"),
+            (
+                {"discount_end": 0.995, "target_steps": 3},
+                "discount_end must be left out with target_steps above 1, got 0.995 and 3",
+            ),
             ({"first_seed": -1}, "first_seed must leave all seeds between 0 and 2147483647, got -1"),
             ({"first_seed": 2**31 - 1}, "first_seed must leave all seeds between 0 and 2147483647, got 2147483647"),
             ({"acting_share": 1.5}, "acting_share must be from 0 to 1, got 1.5"),
@@ -106,7 +111,7 @@ class TestCheck:
             ({"algo": "mosac"}, "agent must hold the settings of mosac, got a QPensieveConfig"),
             (
                 {"anneal_updates": 100},
-                "anneal_updates needs target_entropy_end or learning_rate_end, to which something moves, got 100 alone",
+                "anneal_updates needs target_entropy_end, learning_rate_end or discount_end, to which something",
             ),
         ],
     )
@@ -123,7 +128,8 @@ class TestCheck:
         assert configs.about_helper(override(default_config("DST2d"), {"pessimism": 0.5})) == ""
 
     @pytest.mark.parametrize(
-        ("name", "value"), [("target_entropy_end", -2.5), ("learning_rate_end", 1e-4), ("anneal_updates", 100)]
+        ("name", "value"),
+        [("target_entropy_end", -2.5), ("learning_rate_end", 1e-4), ("discount_end", 0.995), ("anneal_updates", 100)],
     )
     def test_the_helper_of_hybrid_sac_has_the_schedules_of_its_sac(self, name: str, value: float):
         changed = override(default_config("DST2d", "hybrid-sac"), {name: value})

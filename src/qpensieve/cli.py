@@ -151,8 +151,8 @@ def resume(  # noqa: PLR0913 (each argument is an option)
         num_threads: Cores that collect; the numbers do not depend on it. Default: as before.
         steps: Train up to this many steps instead of the number in the run's configuration; not less than the run has
             reached (pgmorl and pfa: than it was planned for), and the steps that are done stay as they are. Settings
-            that envelope anneals, target_entropy_end and learning_rate_end (both in preset robust) keep the schedule of
-            the old length; pgmorl and pfa plan learning rate and preferences anew for the new length.
+            that envelope anneals, target_entropy_end and learning_rate_end (both in preset robust) and discount_end
+            keep the schedule of the old length; pgmorl and pfa plan learning rate and preferences anew for the new one.
         trust: Import the code that the run's domain names, though the folder is not your own.
         start_over: Begin from the start; whatever the run has reached is removed.
         make_run: Make a run of a saved agent, in its own folder: it is evaluated, and goes on where `--steps` asks for

@@ -174,7 +174,14 @@ class RunConfig:
         if not isinstance(self.agent, method.config):
             return [f"agent must hold the settings of {self.algo}, got a {type(self.agent).__name__}"]
         fit = self._without_replay() if method.is_population else self._not_whole_blocks() + self._of_the_noise()
-        return fit + self._not_whole_updates() + method.check(self.agent, self)
+        return fit + self._not_whole_updates() + self._of_the_discount() + method.check(self.agent, self)
+
+    def _of_the_discount(self) -> list[str]:
+        """Rewards of several steps are added up before it is known which update they are for."""
+        end = parts.flat(self.agent).get("discount_end")
+        if end is None or self.target_steps == 1:
+            return []
+        return [f"discount_end must be left out with target_steps above 1, got {end} and {self.target_steps}"]
 
     def _not_whole_updates(self) -> list[str]:
         """Methods count updates, and look at their number once a block."""

@@ -30,6 +30,7 @@ GUARDS: dict[str, dict[str, Any]] = {
     "twins": {"pessimism": 0.7},
     "decay": {"weight_decay": 3.0},
     "rate": {"learning_rate_end": 1e-4, "anneal_updates": 1002},  # a smaller end would leave little but rounding
+    "discount": {"discount_end": 0.9, "anneal_updates": 1002},
     "aim": {"target_entropy": -0.5, "target_entropy_end": -3.0, "anneal_updates": 1002},
     "calm": {"max_push_loss": 2.0},
 }

@@ -266,6 +266,22 @@ def test_the_step_size_of_networks_may_move_on_a_line_that_ends():
     assert mosac.resolve(replace(cfg, anneal_updates=None), run).anneal_updates == 1600
 
 
+def test_the_discount_may_move_on_a_line_that_ends():
+    cfg = replace(SAC, discount=0.5, discount_end=0.9, anneal_updates=4)
+    np.testing.assert_allclose(mosac.discount_after(cfg, jnp.array([0, 1, 4, 5])), [0.5, 0.6, 0.9, 0.9], rtol=1e-6)
+    batch, fixed = transitions(1), lambda discount: replace(SAC, discount=discount)
+    updated = lambda cfg, state, seed: jax.jit(partial(mosac.update, cfg))(state, batch, jax.random.key(seed))[0]
+    first = updated(cfg, sac_state(0, cfg=cfg), 5)
+    assert_trees_close(first, updated(fixed(0.5), sac_state(0, cfg=SAC), 5), 1e-6)
+    second, same = updated(cfg, first, 6), updated(fixed(0.6), first, 6)
+    assert_trees_close(second.critic, same.critic, 1e-6)
+    moved = jax.tree.map(lambda a, b: abs(a - b).max(), second.critic, updated(fixed(0.5), first, 6).critic)
+    assert max(map(float, jax.tree.leaves(moved))) > 1e-5
+    assert (cfg.largest_discount, replace(cfg, discount_end=0.3).largest_discount) == (0.9, 0.5)
+    run = RunConfig("DST2d", "mosac", steps=1000, random_steps=200, updates_per_step=2)
+    assert mosac.resolve(replace(cfg, anneal_updates=None), run).anneal_updates == 1600
+
+
 def test_the_target_network_follows_the_updated_critics():
     state, _, new, *_ = _one_update()
     expected = jax.tree.map(lambda t, c: 0.9 * t + 0.1 * c, state.target, new.critic)

@@ -246,6 +246,11 @@ def test_a_population_has_no_such_critic():
         CriticMeter(RunConfig("Hopper2d", "pgmorl", agent=PgmorlConfig()))
 
 
+def test_a_discount_that_moves_is_refused():
+    with pytest.raises(ValueError, match=r"critics are measured where the discount stands still, .* moves to 0\.995"):
+        CriticMeter(replace(MOSAC, agent=replace(MOSAC.agent, discount_end=0.995)))
+
+
 def test_parameters_of_other_networks_are_refused():
     parameters = exact(MOSAC)
     del parameters[".critic.net.last.bias"]

@@ -244,7 +244,7 @@ def _inputs(plan: Plan, states: mosac.State, batch: Transition, chance: mosac.Ch
     by_update = lambda x: jnp.swapaxes(x, 0, 1)
     bounds = None
     if states.rewards is not None:
-        horizon, seen = 1.0 / (1.0 - plan.sac.discount), _rewards(states.rewards, batch)
+        horizon, seen = 1.0 / (1.0 - plan.sac.largest_discount), _rewards(states.rewards, batch)
         sums = horizon * place(jnp.stack([seen.low, seen.high], 2), 0, sizes.values)
         least, most = entropy_range(plan.sac.least_target_entropy, sizes.act)
         bounds = Bounds(by_update(sums), (horizon * least, horizon * most))
@@ -252,7 +252,7 @@ def _inputs(plan: Plan, states: mosac.State, batch: Transition, chance: mosac.Ch
         x=by_update(place(jnp.concatenate([now, then], 2), 0, sizes.columns)),
         noise=by_update(place(noise, sizes.obs, sizes.columns)),
         r=by_update(place(batch.r, 0, sizes.values)),
-        going_on=by_update(plan.sac.discount * (1.0 - batch.terminated)),
+        going_on=by_update(mosac.discount_after(plan.sac, before)[None, :, None] * (1.0 - batch.terminated)),
         prefs=by_update(place(prefs, sizes.obs + sizes.act, sizes.columns)),
         lam=by_update(place(prefs, 0, sizes.values)[:, :, 0]),
         adam=jnp.stack([1.0 - ADAM[0] ** after, 1.0 - ADAM[1] ** after, mosac.rate_after(plan.sac, before)], -1),

@@ -46,6 +46,9 @@ class SacConfig:
     and stays; that of the temperature does not move. None: neither does, as in the paper."""
     discount: Annotated[float, OPEN_SHARE] = 0.99
     """Discount factor gamma."""
+    discount_end: Annotated[float | None, OPEN_SHARE] = None
+    """Discount factor in the end: it moves there from `discount` on a line, over `anneal_updates`, and stays. None: it
+    does not move, as in the paper."""
     tau: Annotated[float, STEP_SHARE] = 0.005
     """How far the target critics move towards the critics at every update: a share from 0 to 1."""
     batch_size: Annotated[int, at_least(1)] = 256
@@ -66,8 +69,8 @@ class SacConfig:
     """Entropy that the policy aims at in the end, per component of an action: the target moves there from
     `target_entropy` on a line, over `anneal_updates`, and stays. None: it does not move."""
     anneal_updates: Annotated[int | None, at_least(1)] = None
-    """Updates over which the entropy's target moves to `target_entropy_end` and the step size to `learning_rate_end`,
-    one of which must be given. None: those of the whole run."""
+    """Updates over which the entropy's target moves to `target_entropy_end`, the step size to `learning_rate_end` and
+    the discount to `discount_end`, one of which must be given. None: those of the whole run."""
     temperature_gain: Annotated[float, from_to(0, 10)] = 0.0
     """How strongly the policy's temperature is raised at once for a batch whose entropy is below the target: times
     exp(gain x what is lacking per component of an action), at most times exp(gain). 0: it only learns, step by step, as
@@ -90,7 +93,7 @@ class SacConfig:
         """The length of a line needs its end; a share of the batch that is no sample of it would do nothing."""
         found, share, length = [], self.acting_share, self.anneal_updates
         if length is not None and not self.is_annealed:
-            ends = "target_entropy_end or learning_rate_end"
+            ends = "target_entropy_end, learning_rate_end or discount_end"
             found.append(f"anneal_updates needs {ends}, to which something moves, got {length} alone")
         if 0 < share * self.batch_size <= 0.5:
             found.append(f"acting_share must be 0 or a sample or more of the batch of {self.batch_size}, got {share}")
@@ -99,7 +102,13 @@ class SacConfig:
     @property
     def is_annealed(self) -> bool:
         """Whether something moves over `anneal_updates`."""
-        return self.target_entropy_end is not None or self.learning_rate_end is not None
+        ends = (self.target_entropy_end, self.learning_rate_end, self.discount_end)
+        return any(end is not None for end in ends)
+
+    @property
+    def largest_discount(self) -> float:
+        """The largest discount of the run: what values could ever add up to follows from it."""
+        return max(self.discount, self.discount if (end := self.discount_end) is None else end)
 
     @property
     def num_acting(self) -> int:
@@ -259,10 +268,10 @@ def soft_target(
     q = jax.vmap(partial(between_twins, pessimism=cfg.pessimism))(lam, twins)
     alpha = temperature(state.log_alpha, lam)
     soft = q - (alpha * logp)[:, None]
-    y = batch.r + cfg.discount * (1.0 - batch.terminated)[:, None] * soft
+    y = batch.r + discount(cfg, state.optimizers.temperature) * (1.0 - batch.terminated)[:, None] * soft
     if state.rewards is not None:
         bonus = entropy_range(cfg.least_target_entropy, a_next.shape[1])
-        y = bounded(y, state.rewards, cfg.discount, jnp.broadcast_to(alpha, logp.shape), bonus)
+        y = bounded(y, state.rewards, cfg.largest_discount, jnp.broadcast_to(alpha, logp.shape), bonus)
     return jax.lax.stop_gradient(y)
 
 
@@ -286,6 +295,16 @@ def entropy_after(cfg: SacConfig, num_updates: Int[Array, "*k"]) -> Float[Array,
 def rate_after(cfg: SacConfig, num_updates: Int[Array, "*k"]) -> Float[Array, "*k"]:
     """Adam's step size of policy and critics after so many updates."""
     return _on_a_line(cfg, cfg.learning_rate, cfg.learning_rate_end, num_updates)
+
+
+def discount(cfg: SacConfig, temperature_state: Any) -> Any:
+    """That of the update after those that the optimiser of the temperature has counted."""
+    return cfg.discount if cfg.discount_end is None else discount_after(cfg, temperature_state[0].count)
+
+
+def discount_after(cfg: SacConfig, num_updates: Int[Array, "*k"]) -> Float[Array, "*k"]:
+    """The discount factor after so many updates."""
+    return _on_a_line(cfg, cfg.discount, cfg.discount_end, num_updates)
 
 
 def _on_a_line(cfg: SacConfig, start: float, end: float | None, num_updates: Int[Array, "*k"]) -> Float[Array, "*k"]:

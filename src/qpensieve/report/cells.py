@@ -41,6 +41,7 @@ ADDED: dict[str, Any] = {
     "temperature_per": "run",
     "target_entropy": -1.0,
     "target_entropy_end": None,
+    "discount_end": None,
     "anneal_updates": None,
     "temperature_gain": 0.0,
     "bounded_targets": "off",
