@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import qpensieve
-from qpensieve import MOSAC, Agent, QPensieve, api
+from qpensieve import MOSAC, Agent, HybridSAC, QPensieve, api
 from qpensieve.envs import name_for
 from qpensieve.envs.history import episode_seeds
 from qpensieve.envs.registry import spec_of
@@ -285,6 +285,14 @@ def test_a_seed_is_a_whole_number(seed: Any, learned: QPensieve):
     """Of a call the tests check the types already; programs do not."""
     with pytest.raises(ValueError, match="seed must be from 0 to 1, got"):
         learned._checked_seed(seed)
+
+
+def test_a_setting_of_hybrid_sacs_helper_alone_is_said_to_be_one(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(api, "open_session", lambda config: None)
+    monkeypatch.setattr(Agent, "_start", lambda agent, session: None)
+    with pytest.warns(UserWarning, match=r"^temperature_gain is the helper's alone: the SAC of hybrid-sac learns"):
+        HybridSAC("DST2d", temperature_gain=3.0)
+    HybridSAC("DST2d", tau=0.01)  # of both: warnings are errors
 
 
 @pytest.mark.parametrize("generator", [3, np.random, "x"])

@@ -160,7 +160,7 @@ class TestHelp:
         for flag in ("--hidden N", "--tau X", "--batch-size N", "--discount X", "--switch-after N"):
             assert f"{flag} " in text
             assert f"{flag} The helper's" not in text
-        assert "--target-entropy" not in text  # refused
+        assert "--target-entropy X To be left as it is: hybrid-sac refuses other values. " in text
         assert "The helper's alone" not in page(capsys, "train", "--algo", "qpensieve")
 
     def test_every_setting_is_explained(self):

@@ -96,7 +96,7 @@ class RunConfig:
     checkpoint_seconds: Annotated[float, NOT_NEGATIVE] = 60.0
     """A checkpoint is written at every evaluation and at least this often."""
     parameters_period: Annotated[int, at_least(1), WHOLE_BLOCKS] = 100_000
-    """Steps between copies of the parameters that are never deleted."""
+    """Steps between copies of the parameters, all of which are kept."""
     keep_replay: Annotated[Literal["on", "off"], NEEDS_REPLAY] = "on"
     """Off-policy methods: save the replay with checkpoints. Without it checkpoints are small, but a resumed run gets
     other numbers."""

@@ -15,7 +15,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from qpensieve.config import RunConfig
-from qpensieve.methods import METHODS
+from qpensieve.methods import METHODS, Method
 from qpensieve.pages import PREFERENCE, entry, wrap
 from qpensieve.settings import NEEDS_REPLAY, SYNONYMS, flat, marked
 
@@ -121,7 +121,7 @@ def train_page(arguments: Any, config: RunConfig, about: str) -> str:
         about: What the command does.
     """
     method = config.method
-    unused = {"domain", *method.unused, *(marked(config, NEEDS_REPLAY) if method.is_population else ())}
+    unused = {"domain", *(marked(config, NEEDS_REPLAY) if method.is_population else ())}
     shown = [option for option in options(arguments) if option.name not in unused]
     lines = [
         "usage: qpensieve train DOMAIN [--algo NAME] [--preset NAME] [--SETTING VALUE]",
@@ -135,17 +135,24 @@ def train_page(arguments: Any, config: RunConfig, about: str) -> str:
         lines += ["", *wrap(title)]
         for option in shown:
             if option.group == group:
-                is_helpers = option.name in method.of_helper and group == ALGORITHM
-                lines += _algorithms(option) if option.name == "algo" else _option(option, is_helpers)
+                note = _note(method, option) if group == ALGORITHM else ""
+                lines += _algorithms(option) if option.name == "algo" else _option(option, note)
     return "\n".join(lines)
 
 
-def _option(option: Option, is_helpers: bool) -> list[str]:
+def _note(method: Method, option: Option) -> str:
+    """What a method makes of a setting that is also another's."""
+    if option.name in method.fixed:
+        return f"To be left as it is: {method.name} refuses other values. "
+    return "The helper's alone. " if option.name in method.of_helper else ""
+
+
+def _option(option: Option, note: str) -> list[str]:
     is_silent = option.default is None or option.default == () or option.hint is bool
     default = "" if is_silent else f" [{option.default}]"
     text = option.text.removeprefix("Off-policy methods: ")
     told = f"Turns off: {text}" if option.default is True else text[:1].upper() + text[1:]
-    return entry(option.flag, ("The helper's alone. " if is_helpers else "") + told + default)
+    return entry(option.flag, note + told + default)
 
 
 def _algorithms(option: Option) -> list[str]:

@@ -38,7 +38,7 @@ class Method:
         robust: Settings that the preset `robust` changes: guards, and noise that finds more. None: it has none.
         quick: Settings that the preset `quick` changes, in addition to those of every method (`presets.QUICK_RUN`).
         defaults: Settings of the run that this method starts from in every preset.
-        unused: Settings of its parts that it has no use for; help leaves them out, `check` or `conflicts` refuses them.
+        fixed: Settings of its parts that must stay as they are; help says so, `conflicts` refuses other values.
         of_helper: Settings that are those of its helper alone; help says so, and a run that changes one.
         older: What runs did that were made before a setting was there, where the default is something else now.
         check: (settings, run) -> one sentence for each problem.
@@ -55,7 +55,7 @@ class Method:
     quick: Mapping[str, Any] = field(default_factory=dict)
     robust: Mapping[str, Any] | None = None
     defaults: Mapping[str, Any] = field(default_factory=dict)
-    unused: tuple[str, ...] = ()
+    fixed: tuple[str, ...] = ()
     of_helper: tuple[str, ...] = ()
     older: Mapping[str, Any] = field(default_factory=dict)
     check: Callable[[Any, RunSettings], list[str]] = lambda settings, run: []
@@ -129,7 +129,7 @@ _TABLE = (
         hybrid_sac.HybridConfig,
         hybrid_sac.make,
         quick={**_QUICK_NETS, **_QUICK_PENSIEVE, "switch_after": 10_000, "seeds": 2},
-        unused=hybrid_sac.FIXED,
+        fixed=hybrid_sac.FIXED,
         of_helper=hybrid_sac.OF_HELPER,
         check=hybrid_sac.check,
     ),

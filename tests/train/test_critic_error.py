@@ -119,6 +119,19 @@ def test_the_values_would_differ_if_anything_were_left_out():
     assert np.abs(every - third).max() > 0.2
 
 
+@pytest.mark.parametrize("steps", [1, 2, 3])
+def test_the_bonus_is_that_of_the_action_after_every_so_many_steps(steps: int, monkeypatch: pytest.MonkeyPatch):
+    config = replace(MOSAC, domain=ENDLESS, seeds=1, target_steps=steps)
+    parameters, act = exact(config), critic_error._Followed.act
+    biases = []
+    for bonus in (0.0, 1.0):
+        paid = lambda follow, obs, t, bonus=bonus: (act(follow, obs, t)[0], np.full(obs.shape[:2], bonus, np.float32))
+        monkeypatch.setattr(critic_error._Followed, "act", paid)
+        biases.append(np.array(measure(config, parameters, [LAM])[0].bias))
+    expected = DISCOUNT**steps / (1.0 - DISCOUNT**steps)  # none for the first action
+    np.testing.assert_allclose(biases[0] - biases[1], expected, rtol=0.01)
+
+
 def test_a_critic_that_is_off_is_found_out():
     parameters = exact(MOSAC)
     parameters[".critic.net.last.bias"] += np.array([3.0, -4.0], np.float32)

@@ -9,11 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from qpensieve import Agent
 from qpensieve import config as configs
 from qpensieve.config import RunConfig
 from qpensieve.learning.agents import flatten
 from qpensieve.learning.predicting import AgentPredictor
 from qpensieve.methods import make_algorithm
+from qpensieve.population.answering import ArchivePredictor
 from qpensieve.presets import default_config
 from qpensieve.records import checkpoint, folder
 from qpensieve.records.checkpoint import CheckpointError
@@ -98,6 +100,20 @@ def test_what_is_damaged_is_named_and_the_newest_that_can_be_read_taken(damage: 
     (tmp_path / "parameters" / "step_000000500.npz").write_bytes(b"no")
     with pytest.raises(CheckpointError, match=rf"^checkpoint {newest} is damaged"):
         SavedPolicies(tmp_path).newest(said.append)
+
+
+@pytest.mark.parametrize("reference", [(0.0, -50.0), (0.0, -2.5), (1e6, 1e6)])
+def test_an_archive_in_which_there_is_nothing_yet_is_that_of_the_members(reference: Any, tmp_path: Path):
+    """As in files of parameters, and as evaluations and exports have it."""
+    few = {"rollout_steps": 16, "num_lanes": 2, "minibatches": 2, "epochs": 1, "hidden": 8, "divisions": 2}
+    stages = {"steps": 960, "warmup_iterations": 2, "generation_iterations": 1, "reference": reference}
+    agent = Agent("DST2d", seeds=2, preset="quick", algo="pgmorl", **few, **stages)
+    agent.learn(2 * agent.session.block).save(tmp_path)
+    found, expected = SavedPolicies(tmp_path).newest()[0], agent.session.predictor()
+    assert isinstance(found, ArchivePredictor)
+    for ours, theirs in zip(found._policies, expected._policies, strict=True):  # pyright: ignore[reportAttributeAccessIssue]
+        np.testing.assert_array_equal(ours.objs, theirs.objs)
+        np.testing.assert_array_equal(ours.flat, theirs.flat)
 
 
 @pytest.mark.parametrize(("algo", "settings"), [("qpensieve", {}), ("envelope", {"scale_obs": True})])

@@ -1,7 +1,7 @@
 """Checkpoints of a run: named arrays (npz) and JSON with checksums, written whole or not at all, without pickle.
 
 A run folder holds `checkpoints/step_000050000/` with `arrays.npz` and `meta.json` (the last two are kept),
-`parameters/step_000100000.npz` (never deleted) and the rows of the replay (`replay/log.py`). All of it is written
+`parameters/step_000100000.npz` (all are kept) and the rows of the replay (`replay/log.py`). All of it is written
 whole or not at all (`atomic.py`).
 
 To resume: `load_latest`, `check_config`, `arrays_to_tree`, then `discard_after`, `ReplayLog.resume` and `cut_jsonl`,
@@ -180,7 +180,7 @@ def kept_steps(run: Path) -> list[int]:
 
 
 def parameter_steps(run: Path) -> dict[int, Path]:
-    """Step -> file of the parameters that are never deleted, oldest first."""
+    """Step -> file of the parameters that are kept, oldest first."""
     found = [(re.fullmatch(r"step_(\d+)\.npz", path.name), path) for path in (run / PARAMETERS).glob("step_*.npz")]
     return dict(sorted((int(match[1]), path) for match, path in found if match))
 
@@ -374,7 +374,7 @@ def _flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
 
 
 def save_parameters(run: Path, step: int, arrays: Mapping[str, np.ndarray]) -> Path:
-    """Write parameters only, into a file that is never deleted; returns the file."""
+    """Write parameters only, into a file that later ones leave alone; returns the file."""
     path = run / PARAMETERS / f"step_{step:09d}.npz"
     try:
         path.parent.mkdir(exist_ok=True)

@@ -18,9 +18,12 @@ from qpensieve.learning.acting import num_parameters
 from qpensieve.learning.predicting import AgentPredictor
 from qpensieve.methods import make_algorithm
 from qpensieve.population.answering import ArchivePredictor, Policies
+from qpensieve.population.moments import Moments
 from qpensieve.records import checkpoint, folder
-from qpensieve.records.checkpoint import CheckpointError
+from qpensieve.records.checkpoint import Checkpoint, CheckpointError
 from qpensieve.records.npz import read_npz
+from qpensieve.records.reading import interpreting
+from qpensieve.records.trees import under
 from qpensieve.train.session import Arrays, Predictor
 from qpensieve.types import Algorithm
 
@@ -170,8 +173,8 @@ class SavedPolicies:
         """Names of the arrays that acting needs, in a file of parameters -> in a checkpoint."""
         if self._algorithm is not None:
             return {name: f"state.agent{name}" for name in self._needed}
-        rows, parts = range(self.config.seeds), ("objs", "policies")
-        return {f"archive/{row}/{part}": f"search/{row}/archive/{part}" for row in rows for part in parts}
+        parts = ("objs", "policies")
+        return {f"archive/{row}/{part}": f"search/{row}/archive/{part}" for row in self._rows for part in parts}
 
     def _arrays(self, step: int) -> Arrays:
         """What acting needs, by its name in a file of parameters."""
@@ -187,7 +190,29 @@ class SavedPolicies:
             raise CheckpointError(
                 f"the checkpoint of step {step} of {self.source} is gone: a run that goes on drops it"
             )
-        return {name: saved.arrays[there] for name, there in self._names.items() if there in saved.arrays}
+        found = {name: saved.arrays[there] for name, there in self._names.items() if there in saved.arrays}
+        return found if self._algorithm is not None else self._with_members(found, saved)
+
+    def _with_members(self, found: Arrays, saved: Checkpoint) -> Arrays:
+        """Archives in which there is nothing yet are replaced by the members, as in files of parameters."""
+        is_empty = [f"archive/{row}/objs" in found and found[f"archive/{row}/objs"].size == 0 for row in self._rows]
+        if not any(is_empty):
+            return found
+        with interpreting(saved.path, "a checkpoint of this configuration"):
+            objs = saved.arrays["tasks/objs"]
+            moments = Moments(*(saved.arrays[f"member.moments.{name}"] for name in ("mean", "squares", "count")))
+            actors = [leaf.reshape(len(leaf), -1) for leaf in under(saved.arrays, "member.state.actor").values()]
+            size = self.spec.obs_size
+            kept = np.concatenate([*actors, moments.mean[:, :size], moments.scale[:, :size]], axis=1)
+            parts = kept.astype(np.float32).reshape(len(objs), -1, kept.shape[1])
+            members = {row: (objs[row], parts[row]) for row in self._rows if is_empty[row]}
+        for row, (reached, policies) in members.items():
+            found |= {f"archive/{row}/objs": reached, f"archive/{row}/policies": policies}
+        return found
+
+    @property
+    def _rows(self) -> range:
+        return range(self.config.seeds)
 
     def _archive(self, arrays: Arrays, step: int) -> ArchivePredictor:
         spec, hidden = self.spec, self.config.agent.ppo.hidden
@@ -199,10 +224,7 @@ class SavedPolicies:
             num = len(arrays[objs]) if objs in arrays and arrays[objs].ndim else 0
             self._check({objs: (num, spec.num_objectives), policies: (num, size)}, arrays, step)
             if num == 0:
-                raise CheckpointError(
-                    f"the archive of seed {seed} in {self.source} is empty at step {step}: no policy was above the "
-                    "reference point yet"
-                )
+                raise CheckpointError(f"the parameters of step {step} in {self.source} hold no policy of seed {seed}")
             archives.append(Policies(arrays[objs].astype(np.float64), arrays[policies].astype(np.float32)))
         return ArchivePredictor(archives, widths)
 
