@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -96,3 +97,57 @@ def test_a_plan_of_column_is_runs_with_words_and_environment_of_their_own(tmp_pa
     plan.write_text("a DST2d\na Hopper2d\n")
     with pytest.raises(SystemExit, match="must differ, got a"):
         column.read_plan(plan)
+    for rule in ("behind=5:c", "behind=a", "behind=x:b", "behind=5:a"):
+        plan.write_text(f"a {rule} DST2d\nb DST2d\n")
+        with pytest.raises(SystemExit, match="must name a step and another run of the plan, got"):
+            column.read_plan(plan)
+
+
+def _evaluate(run: Any, utilities: dict[int, list[float]]) -> None:
+    run.folder.mkdir(parents=True, exist_ok=True)
+    rows = [{"event": "evaluation", "step": step, "ut_short": ut} for step, ut in utilities.items()]
+    (run.folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows) + '{"half')
+
+
+@pytest.mark.parametrize(
+    ("mine", "why"),
+    [
+        ({100: [0.0, 0.0]}, ""),  # not yet
+        ({100: [9.0, 9.0], 200: [1.0, 3.0]}, "behind other at 200"),
+        ({200: [2.0, 3.0]}, ""),  # the lowest is not lower
+        ({200: [1.0, 9.0]}, ""),  # the mean is higher
+        ({250: [1.0, 1.0], 300: [1.0, 2.0]}, "behind other at 300"),  # the other was not evaluated at 250
+        ({200: [3.0, 3.0], 300: [0.0, 0.0]}, ""),  # the first evaluation decides
+        ({200: [3.0, 3.0], 400: [9.0, 9.0]}, "until 400"),
+    ],
+)
+def test_rules_of_a_plan_stop_runs_that_are_behind_or_far_enough(tmp_path: Path, tool: Any, mine: Any, why: str):
+    column = tool("column")
+    run = column.Run(tmp_path, "mine", ["behind=200:other", "until=400", "DST2d"])
+    other = column.Run(tmp_path, "other", ["DST2d"])
+    _evaluate(run, mine)
+    _evaluate(other, {100: [5.0, 5.0], 200: [2.0, 3.0], 300: [2.0, 3.0]})
+    assert column.broken_rule(run, [run, other]) == why
+    assert column.broken_rule(other, [run, other]) == ""
+
+
+PROGRAM = """
+import json, pathlib, signal, sys, time
+folder = pathlib.Path(sys.argv[sys.argv.index("--out") + 1]) / sys.argv[sys.argv.index("--name") + 1]
+folder.mkdir(parents=True)
+(folder / "config.json").write_text(json.dumps({"seeds": 1}))
+signal.signal(signal.SIGINT, lambda *_: sys.exit(130))
+(folder / "metrics.jsonl").write_text(json.dumps({"event": "train", "step": 500}) + "\\n")
+time.sleep(60)
+"""
+
+
+def test_a_run_that_a_rule_stops_is_interrupted_and_stays_stopped(tmp_path: Path, tool: Any, monkeypatch: Any, capsys):
+    column = tool("column")
+    monkeypatch.setattr(column, "COMMAND", [sys.executable, "-c", PROGRAM])
+    (tmp_path / "runs").mkdir()
+    run = column.Run(tmp_path, "a-0.995", ["until=500", "DST2d"])
+    column.tend([run], 1, time.monotonic() + 30)
+    assert (run.status, run.why_stopped, run.is_running) == (130, "until 500", False)
+    assert "stopped: until 500" in capsys.readouterr().out
+    run._process.wait(10)

@@ -11,11 +11,17 @@ returns when nothing is left, or after `--seconds`. What follows `--` is given t
     python3 tools/column.py OUT --plan arms.txt --at-once 4 --seconds 540 -- --eval-period 100000
 
 Runs that differ in more than domain and algorithm stand in a file, one a line, in the order in which they start: a
-name, then the words of `qpensieve train`; words like NAME=VALUE before the domain are set in its environment. A line
-that is gone in a later call leaves its run alone (stop it with `kill -INT`: it saves).
+name, then the words of `qpensieve train`; words like NAME=VALUE before the domain are set in its environment. Two of
+them are rules, so that nobody has to decide between two calls, while a borrowed machine waits:
+
+    until=500000          stop there: the first part of a longer run, with that one's schedules
+    behind=600000:OTHER   stop if mean and lowest UT of the first short evaluation from there on are below OTHER's
+
+A run that a rule has stopped is saved and stays stopped. A line that is gone in a later call leaves its run alone.
 
     cheetah  CUDA_MPS_CLIENT_PRIORITY=0 HalfCheetah2d --preset robust --first-seed 5
-    hopper   CUDA_MPS_CLIENT_PRIORITY=1 Hopper2d --preset robust --steps 300000 --discount 0.995
+    other    behind=600000:cheetah HalfCheetah2d --preset robust --first-seed 5 --learning-rate 1e-3
+    mosac    until=500000 HalfCheetah2d --algo mosac --preset robust
 
 With a GPU, NVIDIA's MPS is started if the machine has it: without it two processes make less than one
 (results/QUEUE.md).
@@ -27,6 +33,7 @@ import json
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -36,6 +43,7 @@ from typing import Any
 
 COMMAND = [sys.executable, "-c", "from qpensieve.cli import main; main()"]
 REPORT_SECONDS = 60
+RULES = ("until", "behind")
 
 
 class Run:
@@ -45,19 +53,23 @@ class Run:
         """`words`: NAME=VALUE for its environment, then those of `qpensieve train`."""
         self.name, self.folder, self.log = name, out / "runs" / name, out / f"{name}.log"
         assigned = list(itertools.takewhile(lambda word: "=" in word, words))
-        self._environment = dict(word.split("=", 1) for word in assigned)
+        given = dict(word.split("=", 1) for word in assigned)
+        self.rules = {name: value for name, value in given.items() if name in RULES}
+        self._environment = {name: value for name, value in given.items() if name not in RULES}
         self._train = ["train", *words[len(assigned) :], "--out", str(out / "runs"), "--name", name]
-        self._pid_file, self._status_file = self.log.with_suffix(".pid"), self.log.with_suffix(".status")
+        suffixed = lambda suffix: out / f"{name}{suffix}"  # names have dots
+        self._pid_file, self._status_file, self._why_file = map(suffixed, (".pid", ".status", ".why"))
         self._seen: list[tuple[float, int]] = []
+        self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         words = ["resume", str(self.folder)] if (self.folder / "config.json").exists() else self._train
         # A shell writes how it ended: the process may outlast this script.
-        line = 'echo $$ >"$0"; status=$1; shift; "$@"; echo $? >"$status"'
+        line = 'trap : INT; echo $$ >"$0"; status=$1; shift; "$@"; echo $? >"$status"'
         with self.log.open("a") as log:
             self._status_file.unlink(missing_ok=True)
             names = [str(self._pid_file), str(self._status_file)]
-            subprocess.Popen(
+            self._process = subprocess.Popen(
                 ["sh", "-c", line, *names, *COMMAND, *words],
                 stdout=log,
                 stderr=log,
@@ -74,6 +86,8 @@ class Run:
 
     @property
     def is_running(self) -> bool:
+        if self._process is not None:
+            self._process.poll()
         if not self._pid_file.exists() or self.status is not None:
             return False
         try:
@@ -81,6 +95,16 @@ class Run:
         except (ProcessLookupError, ValueError):
             return False
         return True
+
+    @property
+    def why_stopped(self) -> str:
+        """The rule that stopped it, if one did."""
+        return self._why_file.read_text() if self._why_file.exists() else ""
+
+    def stop(self, why: str) -> None:
+        """As Ctrl-C does: it saves and ends."""
+        self._why_file.write_text(why)
+        os.killpg(int(self._pid_file.read_text()), signal.SIGINT)
 
     def rows(self) -> list[dict[str, Any]]:
         """The log; its last line may be half written."""
@@ -92,9 +116,13 @@ class Run:
         """The newest step in the log."""
         return max((row.get("step", 0) for row in self.rows()), default=0)
 
+    def utilities(self) -> dict[int, list[float]]:
+        """Step -> UT of its short evaluation, by seed."""
+        return {row["step"]: row["ut_short"] for row in self.rows() if "ut_short" in row}
+
     def score(self) -> str:
         """UT of the newest short evaluation: its mean, then that of each seed."""
-        found = [row["ut_short"] for row in self.rows() if "ut_short" in row]
+        found = list(self.utilities().values())
         return f"UT {mean(found[-1]):.4g} ({' '.join(f'{ut:.4g}' for ut in found[-1])})" if found else ""
 
     def rate(self) -> float:
@@ -119,11 +147,14 @@ def tend(runs: list[Run], at_once: int, until: float) -> None:
     """Keep `at_once` runs going until all are done or the time is over."""
     reported = time.monotonic()
     while time.monotonic() < until:
-        waiting = [run for run in runs if not run.is_running and run.status != 0]
+        waiting = [run for run in runs if not run.is_running and run.status != 0 and not run.why_stopped]
         failed = [run for run in waiting if run.status not in (None, 130)]
         running = [run for run in runs if run.is_running]
         for run in [run for run in waiting if run not in failed][: max(0, at_once - len(running))]:
             run.start()
+        for run in running:
+            if not run.why_stopped and (why := broken_rule(run, runs)):
+                run.stop(why)
         if not running and not [run for run in waiting if run not in failed]:
             break
         if time.monotonic() - reported >= REPORT_SECONDS:
@@ -133,12 +164,36 @@ def tend(runs: list[Run], at_once: int, until: float) -> None:
     report(runs)
 
 
+def broken_rule(run: Run, runs: list[Run]) -> str:
+    """The rule by which a run must stop now, if there is one."""
+    if "until" in run.rules and run.step() >= int(run.rules["until"]):
+        return f"until {run.rules['until']}"
+    if "behind" not in run.rules:
+        return ""
+    start, _, name = run.rules["behind"].partition(":")
+    other = next(each for each in runs if each.name == name).utilities()
+    both = {step: (ut, other[step]) for step, ut in run.utilities().items() if step >= int(start) and step in other}
+    if not both:
+        return ""
+    step = min(both)
+    mine, others = both[step]
+    is_behind = mean(mine) < mean(others) and min(mine) < min(others)
+    return f"behind {name} at {step}" if is_behind else ""
+
+
 def read_plan(path: Path) -> list[list[str]]:
     """The words of every line that has any; names must differ, because they are folders."""
     lines = [words for line in path.read_text().splitlines() if (words := shlex.split(line, comments=True))]
     names = [name for name, *_ in lines]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise SystemExit(f"{path}: names of runs must differ, got {', '.join(twice)} more than once")
+    for name, *words in lines:
+        for rule in (word.partition("=")[2] for word in words if word.startswith("behind=")):
+            start, _, other = rule.partition(":")
+            if not start.isdigit() or other not in names or other == name:
+                raise SystemExit(
+                    f"{path}: behind= must name a step and another run of the plan, got {rule!r} for {name}"
+                )
     return lines
 
 
@@ -146,6 +201,7 @@ def report(runs: list[Run]) -> None:
     rates = {run: run.rate() for run in runs if run.is_running}
     for run in runs:
         ended = {None: "waits", 0: "done", 130: "stopped"}.get(run.status, f"failed ({run.status}), see {run.log}")
+        ended = f"stopped: {run.why_stopped}" if run.why_stopped else ended
         state = f"{rates[run]:,.0f} seed-steps/s" if run in rates else ended
         print(f"{run.name:24} {run.step():>10,} steps  {state:22} {run.score()}")
     print(f"{'all':24} {'':>10}        {sum(rates.values()):,.0f} seed-steps/s", flush=True)
