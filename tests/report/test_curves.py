@@ -44,7 +44,9 @@ def test_curves_show_all_panels_and_the_ceilings_of_the_short_preferences(tmp_pa
     last = summarize(table.short_returns[-1], table.short_preferences)
     assert mean[-1] == pytest.approx(last.ut.mean())
     note = "short protocol: 20 preferences x 2 episodes; not comparable with the paper's table"
-    assert drawn[0].get_supxlabel() == note
+    assert drawn[0].legends[0].get_title().get_text() == note
+    assert legend_of(drawn[0])[:2] == ["mean ± 1 std, seeds thin", "run's best single row"]
+    assert drawn[0].axes[0].get_legend() is None  # it would hide lines
 
 
 def test_logged_values_are_drawn_per_seed_from_the_steps_that_have_them(tmp_path: Path, drawn: list[Figure]):

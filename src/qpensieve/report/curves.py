@@ -85,7 +85,7 @@ def draw_curves(run: Path, out: Path) -> Path:
     if "snapshot_share" in logged:
         _draw_share(next(panels), *logged["snapshot_share"])
     drawing.set_title(figure, f"{data.domain} · {data.algo} · {drawing.count(data.table.num_seeds, 'seed')}")
-    figure.supxlabel(short_note(data), fontsize=9, color=GREY)
+    _name_lines(figure, figure.axes[0], short_note(data))
     return drawing.write_figure(figure, out)
 
 
@@ -160,15 +160,19 @@ def _run_labels(runs: Sequence[RunData]) -> list[str]:
 def _name_runs(figure: Figure, axes: Axes, num: int, note: str) -> None:
     """A legend of the runs below the panels, where long names hide nothing; that of a panel has its ceilings alone."""
     handles, labels = axes.get_legend_handles_labels()  # in the order they were drawn: the runs first
-    place: dict[str, Any] = {"loc": "outside lower center", "ncols": min(num, 2)}
-    legend = figure.legend(
-        handles[:num], labels[:num], title=note, title_fontsize=9, fontsize=9, frameon=False, **place
-    )
-    legend.get_title().set_color(GREY)
+    _name_lines(figure, axes, note, num)
     if handles[num:]:
         axes.legend(handles[num:], labels[num:], fontsize=8.5, loc="best", framealpha=0.8)
-    elif (empty := axes.get_legend()) is not None:
-        empty.remove()
+
+
+def _name_lines(figure: Figure, axes: Axes, note: str, num: int | None = None) -> None:
+    """A legend of the first lines of a panel (default: of all) below the panels, in place of its own."""
+    handles, labels = (named[:num] for named in axes.get_legend_handles_labels())
+    place: dict[str, Any] = {"loc": "outside lower center", "ncols": min(len(handles), 2)}
+    legend = figure.legend(handles, labels, title=note, title_fontsize=9, fontsize=9, frameon=False, **place)
+    legend.get_title().set_color(GREY)
+    if (own := axes.get_legend()) is not None:
+        own.remove()
 
 
 def _panels(figure: Figure, num: int) -> list[Axes]:
@@ -234,7 +238,7 @@ def _finish(axes: Axes, title: str, ceilings: Mapping[str, float]) -> None:
 def _draw_temperature(axes: Axes, steps: Int64[np.ndarray, " t"], values: Values) -> None:
     # Only a positive temperature has a logarithm; anything else is a sign of trouble that must stay visible.
     if not (values <= 0).any():
-        axes.set_yscale("log")
+        drawing.set_log(axes)
     _draw_seeds(axes, steps, values, COLOURS[0])
     axes.set_title("temperature", fontsize=11)
 

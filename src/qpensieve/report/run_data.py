@@ -237,7 +237,9 @@ def short_note(*runs: RunData) -> str:
     rows = drawing.count(len(runs[0].table.short_preferences), "preference")
     episodes = sorted({run.short_episodes for run in runs})
     played = " or ".join(map(str, episodes)) + (" episode" if episodes == [1] else " episodes")
-    return f"short protocol: {rows} x {played}; not comparable with the paper's table"
+    known = runs[0].known
+    other = "the paper's table" if known is not None and known.in_paper else "the full protocol"
+    return f"short protocol: {rows} x {played}; not comparable with {other}"
 
 
 def measured_note(search: SearchData) -> str:
