@@ -167,9 +167,11 @@ def _name_runs(figure: Figure, axes: Axes, num: int, note: str) -> None:
 
 def _name_lines(figure: Figure, axes: Axes, note: str, num: int | None = None) -> None:
     """A legend of the first lines of a panel (default: of all) below the panels, in place of its own."""
-    handles, labels = (named[:num] for named in axes.get_legend_handles_labels())
-    place: dict[str, Any] = {"loc": "outside lower center", "ncols": min(len(handles), 2)}
-    legend = figure.legend(handles, labels, title=note, title_fontsize=9, fontsize=9, frameon=False, **place)
+    handles, labels = axes.get_legend_handles_labels()
+    place: dict[str, Any] = {"loc": "outside lower center", "ncols": min(len(handles[:num]), 2)}
+    legend = figure.legend(
+        handles[:num], labels[:num], title=note, title_fontsize=9, fontsize=9, frameon=False, **place
+    )
     legend.get_title().set_color(GREY)
     if (own := axes.get_legend()) is not None:
         own.remove()
