@@ -101,6 +101,11 @@ class Artefact:
     then: tuple[str, ...] = ()
 
     @property
+    def opening(self) -> str:
+        """Where it stands in the paper, as the first sentence of a caption."""
+        return f"{self.where[:1].upper()}{self.where[1:]}."
+
+    @property
     def rows(self) -> list[str]:
         return list(dict.fromkeys(row for row, _ in self.cells))
 
