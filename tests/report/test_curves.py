@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("matplotlib")
 
 from matplotlib.figure import Figure
+from matplotlib.text import Annotation
 
 from qpensieve.metrics import reference_point
 from qpensieve.records.scores import summarize
@@ -129,6 +130,18 @@ def test_compared_runs_of_the_same_name_have_a_line_each_in_the_legend(tmp_path:
     compare_curves(runs, tmp_path / "c.png")
     assert legend_of(drawn[0]) == ["run", "run"]
     assert drawn[0].axes[0].get_legend() is None
+
+
+def test_seeds_are_numbered_where_their_lines_end(tmp_path: Path, drawn: list[Figure]):
+    returns = np.broadcast_to(np.array([1.0, 5.0, 1.001])[:, None, None], (3, 100, 2)).copy()
+    draw_curves(make_run(tmp_path / "run", make_table(returns), first_seed=4))
+    axes = drawn[0].axes[0]
+    named = {text.get_text(): text.xy for text in axes.texts if isinstance(text, Annotation)}
+    assert set(named) == {"4,6", "5"}
+    assert named["5"][1] > named["4,6"][1]
+    many = np.broadcast_to(returns[:1], (11, 100, 2))
+    draw_curves(make_run(tmp_path / "many", make_table(many)))
+    assert not drawn[1].axes[0].texts
 
 
 def legend_of(drawn: Any) -> list[str]:

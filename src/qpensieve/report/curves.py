@@ -27,6 +27,10 @@ else:
 
 MOST_MARKERS = 30
 """Evaluations get markers if there are at most this many."""
+MOST_NUMBERED = 10
+"""Seeds are numbered if there are at most this many."""
+NEAR = 0.04
+"""Share of a panel's height within which ends of lines share a label."""
 UNNAMED = "_"
 """Label of a line that the legend of another panel explains; legends skip it."""
 UT_TITLE, HV_TITLE = "utility (UT)", "hypervolume (HV)"
@@ -76,10 +80,12 @@ def draw_curves(run: Path, out: Path) -> Path:
     _draw_seeds(axes, scores.steps, scores.ut, COLOURS[0])
     _draw_mean(axes, scores.steps, scores.best_single.mean(axis=1), COLOURS[1], "run's best single row")
     _finish(axes, UT_TITLE, ut_ceilings)
+    _number_seeds(axes, scores.steps, scores.ut, data.first_seed)
     if scores.hv is not None:
         axes = next(panels)
         _draw_seeds(axes, scores.steps, scores.hv, COLOURS[0], UNNAMED)
         _finish(axes, HV_TITLE, hv_ceilings)
+        _number_seeds(axes, scores.steps, scores.hv, data.first_seed)
     if "temperature" in logged:
         _draw_temperature(next(panels), *logged["temperature"])
     if "snapshot_share" in logged:
@@ -204,6 +210,21 @@ def _draw_seeds(
         axes.fill_between(steps, back(mean - std), back(mean + std), color=colour, alpha=0.18, linewidth=0, zorder=2)
         axes.plot(steps, values, color=colour, alpha=0.5, linewidth=0.8, zorder=3)
     _draw_mean(axes, steps, back(mean), colour, label or ("one seed" if is_one else "mean ± 1 std, seeds thin"))
+
+
+def _number_seeds(axes: Axes, steps: Int64[np.ndarray, " t"], values: Values, first: int) -> None:
+    """The number of each seed where its line ends, so that one that goes astray has a name; ends that meet share it."""
+    if not 1 < values.shape[1] <= MOST_NUMBERED:
+        return
+    low, high = axes.get_ylim()
+    ends, groups = values[-1], list[list[int]]()
+    for i in np.argsort(ends).tolist():
+        is_near = bool(groups) and ends[i] - ends[groups[-1][0]] < NEAR * (high - low)
+        groups[-1].append(i) if is_near else groups.append([i])
+    for group in groups:
+        text = ",".join(str(first + i) for i in sorted(group))
+        at = (float(steps[-1]), float(ends[group].mean()))
+        axes.annotate(text, at, (4, 0), textcoords="offset points", fontsize=7, color=COLOURS[0], va="center")
 
 
 def _draw_mean(

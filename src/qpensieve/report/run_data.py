@@ -77,6 +77,10 @@ class RunData:
         return int(self.scored[0]["episodes"]) if self.scored else self.table.short_returns.shape[3]
 
     @property
+    def first_seed(self) -> int:
+        return int(self.config.get("first_seed", 0))
+
+    @property
     def algo(self) -> str:
         return str(self.config.get("algo", "unknown algorithm"))
 
