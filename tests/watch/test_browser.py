@@ -206,6 +206,7 @@ def test_seed_and_saved_step_change_who_acts(browser: Browser, server: Server):
         actions = [one_step(page)]
         page.select_option("#seed", "1")
         until(page, "watch.sides.current.state.seed === 1")
+        assert page.text_content("#curves-caption") == "Seed 1; grey: the other seeds."
         actions.append(one_step(page))
         page.focus("#at")
         page.keyboard.press("Home")
