@@ -15,7 +15,7 @@ from qpensieve.records.reading import interpreting
 from qpensieve.records.scores import summarize
 from qpensieve.report import drawing
 from qpensieve.report.drawing import COLOURS, GREY
-from qpensieve.report.logged import read_series, read_training
+from qpensieve.report.logged import Series, read_series, read_training
 from qpensieve.report.run_data import RunData, read_run, short_note
 
 # matplotlib is an extra and slow to import, so it is imported by the functions that draw.
@@ -67,11 +67,7 @@ def draw_curves(run: Path, out: Path) -> Path:
     """
     data = read_run(run)
     scores = _score(data)
-    rows = read_training(run / METRICS)
-    with interpreting(run / METRICS, "a log"):
-        logged = {key: read_series(rows, key, data.table.num_seeds) for key in ("temperature", "snapshot_share")}
-    logged = {key: series for key, series in logged.items() if series is not None}
-
+    logged = _read_logged(run, data.table.num_seeds)
     num_panels = 1 + (scores.hv is not None) + len(logged)
     figure = drawing.new_figure(height=3.9 if num_panels <= 2 else 6.8)
     panels = iter(_panels(figure, num_panels))
@@ -93,6 +89,14 @@ def draw_curves(run: Path, out: Path) -> Path:
     drawing.set_title(figure, f"{data.domain} · {data.algo} · {drawing.count(data.table.num_seeds, 'seed')}")
     _name_lines(figure, figure.axes[0], short_note(data))
     return drawing.write_figure(figure, out)
+
+
+def _read_logged(run: Path, num_seeds: int) -> dict[str, Series]:
+    """What was logged of the values that have a panel."""
+    rows = read_training(run / METRICS)
+    with interpreting(run / METRICS, "a log"):
+        logged = {key: read_series(rows, key, num_seeds) for key in ("temperature", "snapshot_share")}
+    return {key: series for key, series in logged.items() if series is not None}
 
 
 def compare_curves(runs: Sequence[Path], out: Path) -> Path:
