@@ -95,6 +95,20 @@ def test_whole_floats_become_what_their_setting_is():
     assert type(settings.fit(Outer(), "rate", 2.0)) is float
 
 
+def test_the_word_none_is_none_where_that_may_be():
+    """TOML cannot say it otherwise, and tables of ours print it so."""
+    assert settings.change(Outer(period=3), "period", "None") == Outer(period=None)
+    assert settings.build(Outer, {"period": "none"}) == Outer(period=None)
+    assert settings.fit(Outer(), "num", "none") == "none"  # a number it must be
+    assert settings.fit(Outer(), "period", "nothing") == "nothing"
+
+    @dataclass(frozen=True)
+    class Named:
+        name: str | None = None
+
+    assert settings.fit(Named(), "name", "none") == "none"
+
+
 @pytest.mark.parametrize("name", METHODS)
 def test_the_defaults_of_every_method_are_right(name: str):
     assert settings.problems(METHODS[name].config()) == []

@@ -132,6 +132,7 @@ def _parse_train(words: list[str], algo: str, preset: str, domain: str = "") -> 
     if {"-h", "--help"} & set(words):
         _show_page(manual.train_page(unset, unset.config, inspect.getdoc(TrainArguments) or ""))
     manual.check_options(words, unset, default)
+    words = manual.with_none(words, default)
     return tyro.cli(TrainArguments, default=unset, args=words, prog="qpensieve train", config=FLAT, registry=NUMBERS)
 
 
@@ -167,7 +168,8 @@ def resume(  # noqa: PLR0913 (each argument is an option)
     end = resumed.session.config.schedule_end
     if steps is not None and end is not None and end < steps:
         _warn(
-            f"what this run anneals (step size, entropy, exploration) ends at step {end:,}; later steps keep the last"
+            "what this run anneals (step size, entropy, discount, exploration) "
+            f"ends at step {end:,}; later steps keep the last"
         )
     _complete(resumed)
 

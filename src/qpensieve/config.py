@@ -150,6 +150,11 @@ class RunConfig:
         return agent.get("anneal_steps")
 
     @property
+    def discount_end(self) -> float | None:
+        """The discount that the agent's moves to over the run; None if it does not move."""
+        return parts.flat(self.agent).get("discount_end")
+
+    @property
     def exploration(self) -> Exploration:
         return Exploration(self.random_noise, self.noise, self.noise_correlation)
 
@@ -178,7 +183,7 @@ class RunConfig:
 
     def _of_the_discount(self) -> list[str]:
         """Rewards of several steps are added up before it is known which update they are for."""
-        end = parts.flat(self.agent).get("discount_end")
+        end = self.discount_end
         if end is None or self.target_steps == 1:
             return []
         return [f"discount_end must be left out with target_steps above 1, got {end} and {self.target_steps}"]

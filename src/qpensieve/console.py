@@ -199,7 +199,7 @@ class Progress:
         seconds = self.seconds_left()
         if seconds > LONG_RUN:
             hint = self._outlook.hint and f"; {self._outlook.hint}"
-            self.say(f"{self._outlook.size}: about {format_duration(seconds)} more on this machine{hint}")
+            self.say(f"{self._outlook.size}: {format_about(seconds)} more on this machine{hint}")
 
     def _draw(self) -> None:
         self._shown = time.monotonic()
@@ -266,7 +266,16 @@ def format_duration(seconds: float) -> str:
         if seconds >= (2 if unit == "day" else 1) * size:
             num = format_number(seconds / size, 2) if seconds < 10 * size else f"{seconds / size:.0f}"
             return f"{num} {unit}{'' if num == '1' else 's'}"
-    return "less than a minute"
+    return LESS
+
+
+LESS = "less than a minute"
+
+
+def format_about(seconds: float) -> str:
+    """The same where it is an estimate and may stand alone."""
+    text = format_duration(seconds)
+    return text if text == LESS else f"about {text}"
 
 
 def format_count(num: int) -> str:

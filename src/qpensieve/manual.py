@@ -17,7 +17,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from qpensieve.config import RunConfig
 from qpensieve.methods import METHODS, Method
 from qpensieve.pages import PREFERENCE, entry, wrap
-from qpensieve.settings import NEEDS_REPLAY, SYNONYMS, flat, marked
+from qpensieve.settings import NEEDS_REPLAY, SYNONYMS, fit, flat, marked
 
 RUN, ALGORITHM, EVALUATION, OUTPUT = "run", "algorithm", "evaluation", "output"
 GROUPS: dict[str, str] = {
@@ -188,6 +188,17 @@ def check_options(words: Iterable[str], arguments: Any, config: RunConfig) -> No
         near = meant or like(n=1, cutoff=0.85) or like(n=3, cutoff=0.5)  # a slip of a letter has one meaning
         hint = f"; did you mean {' or '.join(f'--{one}' for one in near)}?" if near else "."
         raise ValueError(f"unknown setting --{name}{hint} All of them: qpensieve train --algo {config.algo} --help")
+
+
+def with_none(words: Iterable[str], config: RunConfig) -> list[str]:
+    """The words of `train` with `none` as tyro knows it, `None`, for settings that may be none and are no text."""
+    named, found = "", []
+    for word in words:
+        option, is_joined, value = word.partition("=") if word.startswith("--") else (named, "", word)
+        is_none = option.startswith("--") and fit(config, option[2:].replace("-", "_"), value) is None
+        found.append(f"{option}={None}" if is_none and is_joined else str(None) if is_none else word)
+        named = word
+    return found
 
 
 def tidy(page: str) -> str:

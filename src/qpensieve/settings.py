@@ -204,7 +204,8 @@ def fit(part: Settings, name: str, value: Any) -> Any:
 def _fitted(hint: Any, value: Any) -> Any:
     """JSON and TOML know no tuples, and 1e6 is no whole number in them or in Python, but nothing else can be meant.
 
-    Numbers and arrays of NumPy become Python's own: JSON does not know them, and a run is saved as JSON.
+    Numbers and arrays of NumPy become Python's own: JSON does not know them, and a run is saved as JSON. TOML knows no
+    None either: there, and on the command line, the word says it, where the setting may be none and is no text.
     """
     if isinstance(value, np.generic | np.ndarray):
         value = value.tolist()
@@ -213,10 +214,14 @@ def _fitted(hint: Any, value: Any) -> Any:
         return tuple(_fitted(inner, one) for one in value)
     if isinstance(value, float) and value.is_integer() and not has_type(hint, value) and has_type(hint, int(value)):
         return int(value)
+    if isinstance(value, str) and value.lower() == NONE and has_type(hint, None) and not has_type(hint, value):
+        return None
     return value
 
 
-_WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text", NoneType: "none"}
+NONE = "none"
+"""The word for no value, in small or large letters."""
+_WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text", NoneType: NONE}
 
 
 def describe_type(hint: Any) -> str:

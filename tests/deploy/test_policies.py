@@ -221,6 +221,8 @@ class TestBestFor:
         assert known.best_for([0.3, 0.7])[1].tolist() == [4.0, 4.0]
         with pytest.raises(ValueError, match="preference must be 0 or more and sum to 1"):
             known.best_for([0.3, 0.3])
+        with pytest.raises(ValueError, match=r"preference must be 2 numbers \(\w+, \w+\), got \[1, 0, 0\]$"):
+            known.best_for([1, 0, 0])
 
     @pytest.mark.parametrize(
         ("algo", "why"), [("mosac", "was not evaluated: run 'qpensieve"), ("pgmorl", "not needed")]

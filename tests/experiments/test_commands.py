@@ -235,6 +235,7 @@ class TestSweep:
         run("sweep", str(plan), "--out", out, "--quiet")
         page = Path(capsys.readouterr().out.strip())
         assert "num_snapshots 2" in page.read_text()
+        assert "Scale:" not in page.read_text()  # it has none of the paper's
 
     def test_a_run_that_fails_is_named_with_its_log_and_others_go_on(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -33,6 +33,8 @@ ROWS = [
 
 def test_the_first_line_counts_and_says_how_long_it_takes():
     assert format_counts(ROWS) == "1 of 4 done  1 running  1 waiting  1 failed  about 2.5 minutes left"
+    soon = [row("a", "running", 500, rate=10.0, seconds_left=5.0)]
+    assert format_counts(soon) == "0 of 1 done  1 running  less than a minute left"
     assert format_counts(ROWS, 25) == "1 of 4 done  1 failed"
 
 
@@ -93,6 +95,15 @@ def test_elsewhere_a_line_is_written_when_something_changes():
         "a: failed: the disk is full",
         "a: done",
     ]
+
+
+def test_runs_that_were_done_before_have_one_line_together():
+    out = io.StringIO()
+    table = Table(out)
+    for _ in range(2):
+        table.show([row("a", "done", 1000), row("b", "done", 1000), row("c", "waiting")])
+    table.show([row("a", "done", 1000), row("b", "done", 1000), row("c", "done", 1000)])
+    assert out.getvalue().splitlines() == ["2 of 3 done  1 waiting", "c: done  (3 of 3 done)"]
 
 
 def test_a_quiet_table_says_nothing():

@@ -120,3 +120,12 @@ def test_names_of_files_and_columns_may_be_anything(tmp_path: Path):
     path.write_text('[[runs]]\ncolumn = 3\ndomain = "DST2d"\n')
     artefact = read_sweep(path)
     assert (artefact.name, artefact.columns) == ("my-sweep-v2", ["3"])
+
+
+def test_none_is_a_value_of_a_grid(tmp_path: Path):
+    text = 'reference = "discount_end none"\n[run]\ndomain = "DST2d"\n[grid]\ndiscount_end = ["none", 0.995]\n'
+    artefact = read_sweep(write(tmp_path, text))
+    assert artefact.columns == ["discount_end none", "discount_end 0.995"]
+    wanted = artefact.cells["DST2d", "discount_end none"]
+    assert settings.flat(wanted.config())["discount_end"] is None
+    assert "discount_end-none" in wanted.name

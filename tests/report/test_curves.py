@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("matplotlib")
 
 from matplotlib.figure import Figure
+from matplotlib.text import Annotation
 
 from qpensieve.metrics import reference_point
 from qpensieve.records.scores import summarize
@@ -44,7 +45,9 @@ def test_curves_show_all_panels_and_the_ceilings_of_the_short_preferences(tmp_pa
     last = summarize(table.short_returns[-1], table.short_preferences)
     assert mean[-1] == pytest.approx(last.ut.mean())
     note = "short protocol: 20 preferences x 2 episodes; not comparable with the paper's table"
-    assert drawn[0].get_supxlabel() == note
+    assert drawn[0].legends[0].get_title().get_text() == note
+    assert legend_of(drawn[0])[:2] == ["mean ± 1 std, seeds thin", "run's best single row"]
+    assert drawn[0].axes[0].get_legend() is None  # it would hide lines
 
 
 def test_logged_values_are_drawn_per_seed_from_the_steps_that_have_them(tmp_path: Path, drawn: list[Figure]):
@@ -127,6 +130,18 @@ def test_compared_runs_of_the_same_name_have_a_line_each_in_the_legend(tmp_path:
     compare_curves(runs, tmp_path / "c.png")
     assert legend_of(drawn[0]) == ["run", "run"]
     assert drawn[0].axes[0].get_legend() is None
+
+
+def test_seeds_are_numbered_where_their_lines_end(tmp_path: Path, drawn: list[Figure]):
+    returns = np.broadcast_to(np.array([1.0, 5.0, 1.001])[:, None, None], (3, 100, 2)).copy()
+    draw_curves(make_run(tmp_path / "run", make_table(returns), first_seed=4))
+    axes = drawn[0].axes[0]
+    named = {text.get_text(): text.xy for text in axes.texts if isinstance(text, Annotation)}
+    assert set(named) == {"4,6", "5"}
+    assert named["5"][1] > named["4,6"][1]
+    many = np.broadcast_to(returns[:1], (11, 100, 2))
+    draw_curves(make_run(tmp_path / "many", make_table(many)))
+    assert not drawn[1].axes[0].texts
 
 
 def legend_of(drawn: Any) -> list[str]:

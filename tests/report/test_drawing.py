@@ -39,3 +39,34 @@ def test_drawing_leaves_the_global_figures_alone(tmp_path: Path):
     run = make_run(tmp_path, make_table(dst_returns(1)))
     draw_front(run)
     assert "matplotlib.pyplot" not in sys.modules or not sys.modules["matplotlib.pyplot"].get_fignums()
+
+
+def test_logarithmic_axes_have_numbers_as_people_write_them():
+    figure = drawing.new_figure(3.0)
+    axes = figure.add_subplot()
+    axes.plot([0, 1], [0.04, 0.7])
+    drawing.set_log(axes)
+    figure.canvas.draw()
+    shown = {label.get_text() for label in axes.get_yticklabels(which="both")} - {""}
+    assert {"0.1", "0.06", "0.2"} <= shown
+    wide = figure.add_subplot()
+    wide.plot([0, 1], [1e-6, 1e7])
+    drawing.set_log(wide)
+    figure.canvas.draw()
+    shown = {label.get_text() for label in wide.get_yticklabels(which="both")} - {""}
+    assert "1e-6" in shown
+    assert not [text for text in shown if "$" in text or "+" in text or "e0" in text]
+
+
+@pytest.mark.parametrize("scale", ["linear", "log"])
+def test_a_legend_above_covers_no_line(scale: str):
+    figure = drawing.new_figure(3.0)
+    axes = figure.add_subplot()
+    (line,) = axes.plot([0, 1, 2], [1.0, 50.0, 100.0], label="a")
+    axes.plot([0, 1, 2], [100.0, 99.0, 100.0], label="b")
+    axes.set_yscale(scale)
+    drawing.add_legend_above(axes, 2, 0.2, fontsize=7)
+    figure.canvas.draw()
+    legend = axes.get_legend()
+    assert legend is not None
+    assert legend.get_window_extent().y0 > line.get_window_extent().y1

@@ -98,6 +98,9 @@ def test_two_of_three_objectives_are_drawn_and_the_hidden_one_still_counts():
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("control", "speed")
     assert axes.get_legend() is None
     assert "not drawn: height" in figure.get_supxlabel()
+    assert figure.get_supxlabel().endswith("\npale: dominated")
+    same = front.plot_front(plane, lam, lambda: np.ones((1, 3, 1, 3)), "title")
+    assert same.get_supxlabel().endswith("\nrings: preferences with the same return")
     assert front.Plane("foreign", ("speed", "height", "control")).axes() == (0, 1)
     with pytest.raises(ValueError, match="a front needs at least two objectives, but foreign has 1"):
         front.Plane("foreign", ("speed",)).axes()

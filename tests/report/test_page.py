@@ -96,6 +96,19 @@ class TestPage:
         for words in ("H200", "abc", RUN.label, OTHER.label, "2 runs. Commits: abc. Machines: H200."):
             assert words in shown.text
 
+    def test_runs_that_are_called_the_same_are_told_apart_by_their_folders(self, tmp_path: Path, plate: Plate):
+        alike = [Source("DST2d, seeds 0-1", path=f"../tau-{tau}-s0-1/run", config={"tau": tau}) for tau in (1, 2)]
+        other = Source("Hopper2d, seeds 0-1", path="../run")
+        exported = Source("DST2d, seeds 0-1", path="../../results/dst.json")
+        sources = (*alike, other, exported, Source("DST2d, seeds 0-1"))
+        path = write_report(tmp_path, [], [replace(plate, sources=sources)], About("All", [], {}))
+        named = ["DST2d, seeds 0-1 (tau-1-s0-1)", "DST2d, seeds 0-1 (tau-2-s0-1)", "Hopper2d, seeds 0-1"]
+        named += ["DST2d, seeds 0-1 (dst)", "DST2d, seeds 0-1"]
+        assert sorted(re.findall(r"<h3 [^>]*>([^<]*)<", path.read_text())) == sorted(named)
+        assert f"Runs: {', '.join(named)}" in Page(path.read_text()).text
+        markdown = path.with_name("report.md").read_text()
+        assert sorted(re.findall(r"^### (.*)$", markdown, re.MULTILINE)) == sorted(named)
+
     def test_needs_nothing_from_outside(self, written: Path):
         text = written.read_text()
         shown = Page(text)

@@ -41,13 +41,17 @@ def test_fronts_show_every_point():
     assert legend(figure) == ["Q-Pensieve", "SAC"]
 
 
-def test_numbers_at_the_markers_are_hundred_thousands():
+def test_numbers_at_the_markers_are_hundred_thousands_or_smaller_units_that_fit():
     path = Path2d(np.array([100_000, 150_000, 1_500_000], np.int64), points(3))
     figure = figures.draw_growth({"Hopper2d": {"Q-Pensieve": path, "MO-SAC": None}}, AXES, "lam = (0.5, 0.5)")
     figure.draw_without_rendering()
     assert texts(figure, 0) == ["1", "1.5", "15", "missing: MO-SAC"]
     assert legend(figure) == ["Q-Pensieve", "MO-SAC: missing"]
     assert figure.legends[0].get_title().get_text() == "the number at a marker: hundred thousand steps"
+    small = Path2d(np.array([100, 400], np.int64), points(2))
+    figure = figures.draw_growth({"Hopper2d": {"Q-Pensieve": small}}, AXES, "lam = (0.5, 0.5)")
+    assert texts(figure, 0) == ["1", "4"]  # 0.001 has no room there
+    assert figure.legends[0].get_title().get_text() == "the number at a marker: hundred steps"
 
 
 class TestCurves:

@@ -64,6 +64,12 @@ def test_a_table_of_other_objectives_than_the_domain_has_no_exact_front(tmp_path
     assert read_run(make_run(tmp_path, make_table(np.ones((1, 10, 3))), domain="DST2d")).exact is None
 
 
+def test_the_paper_is_named_only_where_it_has_such_a_table(tmp_path: Path):
+    ours, foreign = (make_run(tmp_path / name, make_table(dst_returns()), domain=name) for name in ("DST2d", "mine"))
+    assert short_note(read_run(ours)).endswith("; not comparable with the paper's table")
+    assert short_note(read_run(foreign)).endswith("; not comparable with the full protocol")
+
+
 def test_a_run_and_its_export_tell_what_was_played(tmp_path: Path, drawn: list[Figure]):
     """Neither every fifth preference, as is usual, nor one episode, as the mean of all might seem."""
     lam, returns = np.array(test_table(2)), dst_returns()

@@ -55,6 +55,10 @@ class TestSummary:
         assert content["over_seeds"]["UT"]["std"] == pytest.approx(0.0)
         assert min(content["per_seed"]["corr lam1, obj 1"]) > 0.8
         assert ceilings["utility"] == pytest.approx(7.757, abs=1e-3)
+        assert content["objectives"] == ["treasure", "time"]
+        assert tables.format_summary(content).split("--")[0].split()[-4:] == ["corr", "treasure", "corr", "time"]
+        before = {name: value for name, value in content.items() if name != "objectives"}  # of an earlier version
+        assert "lam1" in tables.format_summary(before)
 
     def test_says_where_other_preferences_had_better_be_asked_for(self, tmp_path: Path):
         said = "if each preference were answered by the best row of the table"

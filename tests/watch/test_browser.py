@@ -206,6 +206,7 @@ def test_seed_and_saved_step_change_who_acts(browser: Browser, server: Server):
         actions = [one_step(page)]
         page.select_option("#seed", "1")
         until(page, "watch.sides.current.state.seed === 1")
+        assert page.text_content("#curves-caption") == "Seed 1; grey: the other seeds."
         actions.append(one_step(page))
         page.focus("#at")
         page.keyboard.press("Home")
@@ -342,3 +343,23 @@ def test_what_goes_wrong_is_said_in_words_and_a_lost_connection_comes_back(brows
         until(page, "document.getElementById('banner').hidden && watch.connection.socket?.readyState === 1")
         until(page, "watch.sides.current.state.w[1] === 1 && watch.sides.current.state.at === 1000")
         until(page, f"{LATEST}.lam[1] === 1")
+
+
+def test_a_folder_that_is_gone_is_said_where_the_robot_would_be_and_can_be_tried_again(
+    browser: Browser, tmp_path: Path
+):
+    run = make_run(tmp_path / "run", "DST2d")
+    with serving(run) as server:
+        run.rename(tmp_path / "away")
+        page = browser.new_page(viewport={"width": 400, "height": 400})
+        page.goto(server.address)
+        shown = (
+            "document.querySelector('.stage-message')?.checkVisibility() && document.querySelector('.stage-message')"
+        )
+        assert f"{run} is gone. “Restart” begins it again." in until(page, f"({shown})?.textContent")
+        assert page.text_content("#title") == "DST2d"
+        (tmp_path / "away").rename(run)
+        page.click("#restart")
+        until(page, READY)
+        assert page.evaluate("document.querySelector('.stage-message').hidden")
+        page.close()

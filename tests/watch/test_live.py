@@ -309,7 +309,9 @@ def test_a_failing_environment_is_told_and_can_be_tried_again(tmp_path: Path):
 def test_an_environment_that_does_not_draw_acts_without_pictures(tmp_path: Path):
     run = make_run(tmp_path / "blind", "tests.watch.foreign:Blind", steps=(1000,))
     with serving(run) as server, page(server) as mine:
-        assert "cannot be drawn" in about(server)["runs"][0]["scene"]["note"]
+        note = about(server)["runs"][0]["scene"]["note"]
+        assert "cannot be drawn: " in note
+        assert note.count("Blind") == 1
         assert mine.frame(lambda frame: frame.steps > 0).payload == b""
 
 

@@ -76,7 +76,8 @@ class Policy:
     def _preferences(self, preference, num):
         lam, d = np.asarray(preference, np.float64), len(self.objectives)
         if lam.shape not in ((d,), (1, d), (num, d)):
-            raise ValueError(f"preference must be {d} numbers ({', '.join(self.objectives)}), once or {num} times")
+            each = f", once or {num} times" if num > 1 else ""
+            raise ValueError(f"preference must be {d} numbers ({', '.join(self.objectives)}){each}, got {preference}")
         if not (np.isfinite(lam).all() and (lam >= 0).all() and (abs(lam.sum(axis=-1) - 1) <= 1e-6).all()):
             raise ValueError(f"preference must be 0 or more and sum to 1, got {lam.tolist()}")
         return np.broadcast_to(lam, (num, d)).astype(np.float32)

@@ -96,7 +96,7 @@ class GymSimulator:
         env = self._envs[lane]
         if env.render_mode != PICTURES:
             how = 'use a factory that makes it with render_mode="rgb_array"'
-            raise RuntimeError(f"{self._name}: cannot draw, the environment has render_mode={env.render_mode!r}; {how}")
+            raise RuntimeError(f"{self._name}: the environment has render_mode={env.render_mode!r}; {how}")
         return np.asarray(env.render())
 
     def close(self) -> None:

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from qpensieve.config import RunConfig, override
 from qpensieve.presets import default_config
+from qpensieve.settings import NONE
 
 Show = Literal["scores", "critic", "fronts", "growth", "score-curves", "learning-curves", "single-curves", "settings"]
 """How an artefact is shown: tables of scores, of the critic's error or of settings; or one of the figures."""
@@ -100,6 +101,11 @@ class Artefact:
     then: tuple[str, ...] = ()
 
     @property
+    def opening(self) -> str:
+        """Where it stands in the paper, as the first sentence of a caption."""
+        return f"{self.where[:1].upper()}{self.where[1:]}."
+
+    @property
     def rows(self) -> list[str]:
         return list(dict.fromkeys(row for row, _ in self.cells))
 
@@ -125,7 +131,14 @@ def _short(name: str) -> str:
     return whole[: LONGEST_NAME - len(mark)].decode(errors="ignore") + mark
 
 
+def shown(value: Any) -> str:
+    """A value of a setting as people write it in a plan."""
+    if value is None:
+        return NONE
+    return ",".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
+
+
 def _plain(value: Any) -> str:
     """A value as part of a file name."""
-    text = ",".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
+    text = shown(value)
     return "".join(letter if letter.isalnum() or letter in "._,+" else "_" for letter in text)

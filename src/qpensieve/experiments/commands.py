@@ -212,7 +212,8 @@ def run(
     planned, folder = choice.plan(), choice.folder
     with _compiling_quickly() if choice.scale == "smoke" else nullcontext():
         _make_runs(planned, folder, where)
-    print(write_paper_report(Shelf(planned, Store(folder), read_exported(results)), folder / REPORT, TITLE))
+    shelf = Shelf(planned, Store(folder), read_exported(results))
+    print(write_paper_report(shelf, folder / REPORT, TITLE, _about_scale(shelf)))
 
 
 @contextmanager
@@ -322,7 +323,7 @@ def report(
     if not results:
         _check_there(choice.folder)
     shelf, folder = Shelf(choice.plan(), Store(choice.folder), read_exported(results)), to or choice.folder / REPORT
-    print(write_paper_report(shelf, folder, TITLE))
+    print(write_paper_report(shelf, folder, TITLE, _about_scale(shelf)))
     if into is not None:
         for artefact in shelf.plan.artefacts:
             if artefact.show == "scores" and artefact.cells:
@@ -336,17 +337,20 @@ def _insert(page: Path, artefact: Artefact, shelf: Shelf, report: Path) -> None:
     insert(page, artefact, sheet, {place: why for place, why in reasons.items() if why})
 
 
-def write_paper_report(shelf: Shelf, folder: Path, title: str) -> Path:
-    """Write what a report shows of all artefacts of a plan; returns the page."""
+def _about_scale(shelf: Shelf) -> str:
+    return f"Scale: {shelf.plan.size.scale}."
+
+
+def write_paper_report(shelf: Shelf, folder: Path, title: str, about: str = "") -> Path:
+    """Write what a report shows of all artefacts of a plan; `about` says first what they are. Returns the page."""
     sheets, plates, listings = [], [], []
     for artefact in shelf.plan.artefacts:
         shown = show(artefact, shelf, folder)
         sheets += shown.sheets
         plates += shown.plates
         listings += shown.listings
-    size = shelf.plan.size
     left_out = shelf.left_out
-    lines = [f"Scale: {size.scale}. Numbers link to the configuration and the machine of their runs.", *left_out]
+    lines = [f"{about} Numbers link to the configuration and the machine of their runs.".strip(), *left_out]
     for line in left_out:
         print(line, file=sys.stderr)
     folder.mkdir(parents=True, exist_ok=True)

@@ -72,7 +72,7 @@ def critic_sheet(artefact: Artefact, shelf: Shelf, report: Path) -> Sheet:
     return Sheet(
         artefact.name,
         artefact.title,
-        f"{artefact.where}. Norm of the critic's error against soft Monte-Carlo returns, mean over pairs.",
+        f"{artefact.opening} Norm of the critic's error against soft Monte-Carlo returns, mean over pairs.",
         [_words(lam) for lam in artefact.preferences],
         [format_count(step) for step in steps],
         [Metric(METRIC, is_lower_better=True)],

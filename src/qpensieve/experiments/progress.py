@@ -9,7 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 
-from qpensieve.console import Output, align, clock, fit, format_count, format_duration, width_of
+from qpensieve.console import Output, align, clock, fit, format_about, format_count, width_of
 from qpensieve.experiments.tasks import Progress, State, Task
 
 ORDER: tuple[State, ...] = ("running", "failed", "other settings", "waiting", "done")
@@ -48,7 +48,17 @@ class Table:
         self._num_lines = len(lines)
 
     def _tell(self, rows: Rows) -> None:
-        """A line for each run that has begun, ended, failed or changed hands since the last call."""
+        """A line for each run that has begun, ended, failed or changed hands since the last call.
+
+        Runs that were done before the first call have one line together: what was resumed would begin with a page.
+        """
+        is_first = not self._seen
+        for task, progress in rows:
+            now = (progress.state, progress.attempts)
+            if is_first and now[0] == "done":
+                self._seen[task.name] = now
+        if is_first and self._seen:
+            self._out.write(f"{format_counts(rows)}\n")
         for task, progress in rows:
             now = (progress.state, progress.attempts)
             before = self._seen.get(task.name, ("waiting", 0))
@@ -65,7 +75,7 @@ def format_counts(rows: Rows, width: int = sys.maxsize) -> str:
     parts += [(rank, f"{counts[state]} {state}") for rank, state in ((2, "running"), (3, "waiting")) if counts[state]]
     parts += [(1, f"{counts['failed']} failed")] if counts["failed"] else []
     parts += [(1, f"{counts['other settings']} with other settings")] if counts["other settings"] else []
-    parts += [(1, f"about {format_duration(left)} left")] if left else []
+    parts += [(1, f"{format_about(left)} left")] if left else []
     return fit(parts, width)
 
 

@@ -82,7 +82,7 @@ def score_sheet(artefact: Artefact, shelf: Shelf, report: Path) -> Sheet:
     return Sheet(
         artefact.name,
         artefact.title,
-        f"{artefact.where}. {CAPTION}",
+        f"{artefact.opening} {CAPTION}",
         artefact.rows,
         artefact.columns,
         [Metric(name, artefact.powers.get(name, {})) for name in artefact.metrics],
@@ -181,7 +181,7 @@ def _growth(artefact: Artefact, shelf: Shelf, report: Path) -> Shown:
         title = f"Return vectors over training under ({_words(lam)}), mean over seeds"
         figure = paper_figures.draw_growth(panels, _axes(artefact), title)
         name = f"{artefact.name}-{'-'.join(f'{round(100 * weight)}' for weight in lam)}"
-        shown.plates.append(Plate(name, title, f"{artefact.where}. {title}.", figure, tuple(sources)))
+        shown.plates.append(Plate(name, title, f"{artefact.opening} {title}.", figure, tuple(sources)))
     return shown
 
 
@@ -200,7 +200,7 @@ def _score_curves(artefact: Artefact, shelf: Shelf, report: Path) -> Shown:
     metric = artefact.metrics[0]
     panels, sources = _panels(artefact, shelf, report, partial(series.score_curve, score=metric.lower()))
     figure = paper_figures.draw_curves(panels, f"{metric}, short protocol", artefact.title)
-    return Shown(plates=[_plate(artefact, figure, f"{artefact.where}. {artefact.title}: {OVER_SEEDS}", sources)])
+    return Shown(plates=[_plate(artefact, figure, f"{artefact.opening} {artefact.title}: {OVER_SEEDS}", sources)])
 
 
 def _learning_curves(artefact: Artefact, shelf: Shelf, report: Path) -> Shown:
@@ -215,7 +215,7 @@ def _learning_curves(artefact: Artefact, shelf: Shelf, report: Path) -> Shown:
         title = f"{row}: return under a preference over training"
         figure = paper_figures.draw_curves(panels, "lam . return", title)
         name = f"{artefact.name}-{slug(row)}"
-        shown.plates.append(Plate(name, title, f"{artefact.where}. {title}: {OVER_SEEDS}", figure, tuple(sources)))
+        shown.plates.append(Plate(name, title, f"{artefact.opening} {title}: {OVER_SEEDS}", figure, tuple(sources)))
     return shown
 
 
@@ -236,7 +236,7 @@ def _single_curves(artefact: Artefact, shelf: Shelf, report: Path) -> Shown:
             panels[f"{row}, ({_words(lam)})"] = one[row]
             sources += used
     figure = paper_figures.draw_curves(panels, "lam . return", artefact.title, columns=2)
-    return Shown(plates=[_plate(artefact, figure, f"{artefact.where}. {artefact.title}: {OVER_SEEDS}", sources)])
+    return Shown(plates=[_plate(artefact, figure, f"{artefact.opening} {artefact.title}: {OVER_SEEDS}", sources)])
 
 
 def _own(wanted: Wanted) -> list[tuple[float, ...]]:

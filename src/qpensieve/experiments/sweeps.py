@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from qpensieve.config import check, resolve
-from qpensieve.experiments.artefacts import Artefact, Place, Show, Wanted
+from qpensieve.experiments.artefacts import Artefact, Place, Show, Wanted, shown
 from qpensieve.experiments.then import check_names
 from qpensieve.presets import default_config
 from qpensieve.settings import fit
@@ -181,10 +181,6 @@ def _line(shared: dict[str, Any], own: dict[str, Any]) -> tuple[Place, Wanted]:
     config = wanted.config()
     check(resolve(config))
     wanted = wanted if wanted.seeds else Wanted(wanted.domain, algo, settings, steps, preset, config.seeds)
-    about = ", ".join(f"{key} {_shown(value)}" for key, value in named.items() if key != "algo")
+    about = ", ".join(f"{key} {shown(value)}" for key, value in named.items() if key != "algo")
     given = ", ".join(part for part in (algo if "algo" in named or not about else "", about) if part)
     return (row or str(both["domain"]), column or given), wanted
-
-
-def _shown(value: Any) -> str:
-    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)

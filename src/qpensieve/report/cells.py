@@ -284,7 +284,7 @@ def _read(path: Path, report: Path | None) -> Run:
 def machine_in_words(provenance: Mapping[str, Any]) -> str:
     """The machine that a run recorded: accelerator, cores, processor."""
     device, cores, processor = (provenance.get(name) for name in ("device", "cores", "processor"))
-    parts = [device, f"{cores} cores" if cores else None, processor]
+    parts = [device, f"{cores} core{'' if cores == 1 else 's'}" if cores else None, processor]
     return ", ".join(str(part) for part in parts if part) or "unknown machine"
 
 

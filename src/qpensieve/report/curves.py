@@ -15,7 +15,7 @@ from qpensieve.records.reading import interpreting
 from qpensieve.records.scores import summarize
 from qpensieve.report import drawing
 from qpensieve.report.drawing import COLOURS, GREY
-from qpensieve.report.logged import read_series, read_training
+from qpensieve.report.logged import Series, read_series, read_training
 from qpensieve.report.run_data import RunData, read_run, short_note
 
 # matplotlib is an extra and slow to import, so it is imported by the functions that draw.
@@ -27,6 +27,10 @@ else:
 
 MOST_MARKERS = 30
 """Evaluations get markers if there are at most this many."""
+MOST_NUMBERED = 10
+"""Seeds are numbered if there are at most this many."""
+NEAR = 0.04
+"""Share of a panel's height within which ends of lines share a label."""
 UNNAMED = "_"
 """Label of a line that the legend of another panel explains; legends skip it."""
 UT_TITLE, HV_TITLE = "utility (UT)", "hypervolume (HV)"
@@ -63,11 +67,7 @@ def draw_curves(run: Path, out: Path) -> Path:
     """
     data = read_run(run)
     scores = _score(data)
-    rows = read_training(run / METRICS)
-    with interpreting(run / METRICS, "a log"):
-        logged = {key: read_series(rows, key, data.table.num_seeds) for key in ("temperature", "snapshot_share")}
-    logged = {key: series for key, series in logged.items() if series is not None}
-
+    logged = _read_logged(run, data.table.num_seeds)
     num_panels = 1 + (scores.hv is not None) + len(logged)
     figure = drawing.new_figure(height=3.9 if num_panels <= 2 else 6.8)
     panels = iter(_panels(figure, num_panels))
@@ -76,17 +76,27 @@ def draw_curves(run: Path, out: Path) -> Path:
     _draw_seeds(axes, scores.steps, scores.ut, COLOURS[0])
     _draw_mean(axes, scores.steps, scores.best_single.mean(axis=1), COLOURS[1], "run's best single row")
     _finish(axes, UT_TITLE, ut_ceilings)
+    _number_seeds(axes, scores.steps, scores.ut, data.first_seed)
     if scores.hv is not None:
         axes = next(panels)
         _draw_seeds(axes, scores.steps, scores.hv, COLOURS[0], UNNAMED)
         _finish(axes, HV_TITLE, hv_ceilings)
+        _number_seeds(axes, scores.steps, scores.hv, data.first_seed)
     if "temperature" in logged:
         _draw_temperature(next(panels), *logged["temperature"])
     if "snapshot_share" in logged:
         _draw_share(next(panels), *logged["snapshot_share"])
     drawing.set_title(figure, f"{data.domain} · {data.algo} · {drawing.count(data.table.num_seeds, 'seed')}")
-    figure.supxlabel(short_note(data), fontsize=9, color=GREY)
+    _name_lines(figure, figure.axes[0], short_note(data))
     return drawing.write_figure(figure, out)
+
+
+def _read_logged(run: Path, num_seeds: int) -> dict[str, Series]:
+    """What was logged of the values that have a panel."""
+    rows = read_training(run / METRICS)
+    with interpreting(run / METRICS, "a log"):
+        logged = {key: read_series(rows, key, num_seeds) for key in ("temperature", "snapshot_share")}
+    return {key: series for key, series in logged.items() if series is not None}
 
 
 def compare_curves(runs: Sequence[Path], out: Path) -> Path:
@@ -160,15 +170,21 @@ def _run_labels(runs: Sequence[RunData]) -> list[str]:
 def _name_runs(figure: Figure, axes: Axes, num: int, note: str) -> None:
     """A legend of the runs below the panels, where long names hide nothing; that of a panel has its ceilings alone."""
     handles, labels = axes.get_legend_handles_labels()  # in the order they were drawn: the runs first
-    place: dict[str, Any] = {"loc": "outside lower center", "ncols": min(num, 2)}
+    _name_lines(figure, axes, note, num)
+    if handles[num:]:
+        axes.legend(handles[num:], labels[num:], fontsize=8.5, loc="best", framealpha=0.8)
+
+
+def _name_lines(figure: Figure, axes: Axes, note: str, num: int | None = None) -> None:
+    """A legend of the first lines of a panel (default: of all) below the panels, in place of its own."""
+    handles, labels = axes.get_legend_handles_labels()
+    place: dict[str, Any] = {"loc": "outside lower center", "ncols": min(len(handles[:num]), 2)}
     legend = figure.legend(
         handles[:num], labels[:num], title=note, title_fontsize=9, fontsize=9, frameon=False, **place
     )
     legend.get_title().set_color(GREY)
-    if handles[num:]:
-        axes.legend(handles[num:], labels[num:], fontsize=8.5, loc="best", framealpha=0.8)
-    elif (empty := axes.get_legend()) is not None:
-        empty.remove()
+    if (own := axes.get_legend()) is not None:
+        own.remove()
 
 
 def _panels(figure: Figure, num: int) -> list[Axes]:
@@ -198,6 +214,21 @@ def _draw_seeds(
         axes.fill_between(steps, back(mean - std), back(mean + std), color=colour, alpha=0.18, linewidth=0, zorder=2)
         axes.plot(steps, values, color=colour, alpha=0.5, linewidth=0.8, zorder=3)
     _draw_mean(axes, steps, back(mean), colour, label or ("one seed" if is_one else "mean ± 1 std, seeds thin"))
+
+
+def _number_seeds(axes: Axes, steps: Int64[np.ndarray, " t"], values: Values, first: int) -> None:
+    """The number of each seed where its line ends, so that one that goes astray has a name; ends that meet share it."""
+    if not 1 < values.shape[1] <= MOST_NUMBERED:
+        return
+    low, high = axes.get_ylim()
+    ends, groups = values[-1], list[list[int]]()
+    for i in np.argsort(ends).tolist():
+        is_near = bool(groups) and ends[i] - ends[groups[-1][0]] < NEAR * (high - low)
+        groups[-1].append(i) if is_near else groups.append([i])
+    for group in groups:
+        text = ",".join(str(first + i) for i in sorted(group))
+        at = (float(steps[-1]), float(ends[group].mean()))
+        axes.annotate(text, at, (4, 0), textcoords="offset points", fontsize=7, color=COLOURS[0], va="center")
 
 
 def _draw_mean(
@@ -234,7 +265,7 @@ def _finish(axes: Axes, title: str, ceilings: Mapping[str, float]) -> None:
 def _draw_temperature(axes: Axes, steps: Int64[np.ndarray, " t"], values: Values) -> None:
     # Only a positive temperature has a logarithm; anything else is a sign of trouble that must stay visible.
     if not (values <= 0).any():
-        axes.set_yscale("log")
+        drawing.set_log(axes)
     _draw_seeds(axes, steps, values, COLOURS[0])
     axes.set_title("temperature", fontsize=11)
 

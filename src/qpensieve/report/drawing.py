@@ -1,6 +1,7 @@
 """What all pictures share: size, colours, titles, and how their numbers are shown."""
 
 import io
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -63,6 +64,29 @@ def style(axes: Axes) -> Axes:
     axes.spines[["top", "right"]].set_visible(False)
     axes.tick_params(labelsize=9)
     return axes
+
+
+def set_log(axes: Axes) -> None:
+    """A logarithmic axis whose numbers are written as people write them: 0.06, not 6 times a power of ten."""
+    from matplotlib.ticker import LogFormatter
+
+    class Plain(LogFormatter):
+        def __call__(self, x: float, pos: int | None = None) -> str:
+            is_shown = super().__call__(x, pos)  # few of them have room
+            return re.sub(r"e([+-]?)0*", lambda sign: f"e{sign[1].strip('+')}", f"{x:g}") if is_shown else ""
+
+    axes.set_yscale("log")
+    axes.yaxis.set_major_formatter(Plain())
+    axes.yaxis.set_minor_formatter(Plain())
+
+
+def add_legend_above(axes: Axes, num_columns: int, share: float, **style: Any) -> None:
+    """A legend at the top of a panel, with a share of its height for it alone: it hides no line."""
+    scale = axes.yaxis.get_transform()
+    low, high = scale.transform(np.array(axes.get_ylim()))
+    axes.set_ylim(top=float(scale.inverted().transform(np.array([high + share / (1 - share) * (high - low)]))[0]))
+    place = {"loc": "upper center", "ncols": num_columns, "columnspacing": 1.0, "handlelength": 1.2, "frameon": False}
+    axes.legend(**place, **style)
 
 
 def add_colour_bar(figure: Figure, scatter: Any, panels: list[Axes], label: str) -> None:

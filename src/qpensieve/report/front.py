@@ -149,7 +149,7 @@ def plot_front(
     hidden = [name for k, name in enumerate(plane.objectives) if k not in (i, j)]
     if hidden:
         notes.append(f"dominated counts in all objectives, also in those not drawn: {', '.join(hidden)}")
-    notes.append("pale: dominated · rings: preferences with the same return")
+    notes += _marks(front)
     figure.supxlabel("\n".join(notes), fontsize=9, color=GREY)
     if out is not None:
         drawing.write_figure(figure, out)
@@ -289,6 +289,14 @@ def _rings(
     return order, whole * (1 - rank / count)
 
 
+def _marks(front: _Front) -> list[str]:
+    """What markers say, in a line; nothing of what is not there."""
+    pale = [] if front.is_best.all() else ["pale: dominated"]
+    is_shared = len(np.unique(front.points.round(6), axis=0)) < len(front.points)
+    said = [*pale, *(["rings: preferences with the same return"] if is_shared else [])]
+    return [" · ".join(said)] if said else []
+
+
 def _describe_front(figure: Figure, run: RunData, front: _Front) -> None:
     """Title and footnote; next to UT always the numbers that show whether the preference is obeyed."""
     seeds, rows = front.returns.shape[:2]
@@ -313,6 +321,5 @@ def _describe_front(figure: Figure, run: RunData, front: _Front) -> None:
         notes.append(f"front treasures found: {', '.join(f'{x * len(wanted):.0f}' for x in found)} of {len(wanted)}")
     correlation = zip(run.objectives, summary.correlation.mean(axis=0), strict=True)
     obeys = "rank correlation of λ with return: " + ", ".join(f"{name} {value:.2f}" for name, value in correlation)
-    marks = "pale: dominated · rings: preferences with the same return"
-    lines = [full if front.is_full else short_note(run), " · ".join(notes), obeys, marks]
+    lines = [full if front.is_full else short_note(run), " · ".join(notes), obeys, *_marks(front)]
     figure.supxlabel("\n".join(lines), fontsize=9, color=GREY)

@@ -7,6 +7,7 @@ bytes.
 import base64
 import io
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
@@ -48,6 +49,12 @@ table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 caption { text-align: left; padding-bottom: .5rem; max-width: 60rem; }
 th, td { border: 1px solid var(--line); padding: .35rem .6rem; text-align: left; vertical-align: top; }
 thead th, th[scope=rowgroup] { background: var(--band); }
+@media (min-width: 48rem) {
+  .scores th[scope=rowgroup], .scores thead th:first-child { position: sticky; left: -1px; z-index: 1;
+    min-width: 10.5rem; max-width: 10.5rem; overflow-wrap: anywhere; }
+  .scores th[scope=row], .scores thead th:nth-child(2) { position: sticky; left: calc(10.5rem - 2px); z-index: 1; }
+  .scores tbody th[scope=row] { background: var(--paper); }
+}
 td a:has(.mean) { text-decoration: none; } a .mean { text-decoration: underline; text-underline-offset: 2px; }
 .mean, .detail, .mark, .paper { display: block; white-space: nowrap; }
 .detail, .paper, .unit { font-size: .82rem; color: var(--soft); }
@@ -55,7 +62,7 @@ td a:has(.mean) { text-decoration: none; } a .mean { text-decoration: underline;
 .missing .mean { color: var(--soft); font-style: italic; }
 .note { font-size: .9rem; max-width: 60rem; margin: .4rem 0; }
 section { margin: 2.5rem 0; } section section:target { outline: 2px dashed var(--link); outline-offset: .5rem; }
-figure { margin: 1rem 0; } figure img { max-width: 100%; height: auto; background: #ffffff; }
+figure { margin: 1rem 0; } figure img { width: 48rem; max-width: 100%; height: auto; background: #ffffff; }
 figcaption { max-width: 60rem; }
 pre { overflow-x: auto; background: var(--band); padding: .6rem; font-size: .82rem; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: .1rem 1rem; margin: .5rem 0; }
@@ -161,6 +168,7 @@ def page(
 ) -> str:
     """The web page; `pictures` holds each figure as `svg` and `png`."""
     runs = _runs(sheets, figures)
+    titles = _titles(runs)
     contents = [(sheet_anchor(sheet.name), sheet.title) for sheet in sheets]
     contents += [(_anchor(plate), plate.title) for plate in figures]
     contents += [(listing.anchor, listing.title) for listing in listings]
@@ -177,10 +185,10 @@ def page(
             *(f"<p>{escape(paragraph)}</p>" for paragraph in about.introduction),
             f'</header>\n<nav aria-label="Contents"><ol>\n{entries}\n</ol></nav>\n<main id="content">',
             *map(html, sheets),
-            *(_figure(plate, pictures[plate.name]) for plate in figures),
+            *(_figure(plate, pictures[plate.name], titles) for plate in figures),
             *map(listing_html, listings),
             '<section id="runs" aria-labelledby="runs-title"><h2 id="runs-title">Runs</h2>',
-            *map(_run, runs),
+            *(_run(run, titles[run.anchor]) for run in runs),
             "</section>",
             '<section id="provenance" aria-labelledby="provenance-title">',
             '<h2 id="provenance-title">Provenance</h2>',
@@ -194,10 +202,11 @@ def page(
 def text(sheets: Sequence[Sheet], figures: Sequence[Plate], about: About, listings: Sequence[Listing] = ()) -> str:
     """The report in Markdown; figures are links to their files."""
     runs = _runs(sheets, figures)
+    titles = _titles(runs)
     parts = [f"# {about.title}", *about.introduction]
     parts += [f'<a id="{sheet_anchor(sheet.name)}"></a>\n\n{markdown(sheet).strip()}' for sheet in sheets]
     for plate in figures:
-        links = ", ".join(f"[{source.label}](#{source.anchor})" for source in plate.sources)
+        links = ", ".join(f"[{titles[source.anchor]}](#{source.anchor})" for source in plate.sources)
         picture = f"![{_alt(plate)}]({FIGURES}/{plate.name}.png)"
         parts += [f"## {plate.title}", picture, plate.caption, *([f"Runs: {links}"] if links else [])]
     parts += [listing_markdown(listing).strip() for listing in listings]
@@ -206,17 +215,23 @@ def text(sheets: Sequence[Sheet], figures: Sequence[Plate], about: About, listin
         where = f" [{run.path}]({quote(run.config_path)})" if run.path else ""
         facts = f"{run.machine}; commit {run.commit}.{where}"
         config = f"```json\n{_json(run.config)}\n```"
-        parts.append(f'<a id="{run.anchor}"></a>\n\n### {run.label}\n\n{facts}\n\n{config}')
+        parts.append(f'<a id="{run.anchor}"></a>\n\n### {titles[run.anchor]}\n\n{facts}\n\n{config}')
     parts += ["## Provenance", _counts(runs), f"```json\n{_json(about.provenance)}\n```"]
     return "\n\n".join(parts) + "\n"
 
 
-def _figure(plate: Plate, files: Mapping[str, bytes]) -> str:
+def _titles(runs: Sequence[Source]) -> dict[str, str]:
+    """Anchor -> what a run is called: where others are called the same, with the folder or file that it lies in."""
+    alike = Counter(run.label for run in runs)
+    return {run.anchor: f"{run.label} ({run.name})" if alike[run.label] > 1 and run.name else run.label for run in runs}
+
+
+def _figure(plate: Plate, files: Mapping[str, bytes], titles: Mapping[str, str]) -> str:
     name = _anchor(plate)
     # Thousands of points make a large drawing and a small picture; inside the page the smaller one stands.
     ending = min(METADATA, key=lambda ending: len(files[ending]))
     picture = f"data:{TYPES[ending]};base64,{base64.b64encode(files[ending]).decode()}"
-    runs = ", ".join(f'<a href="#{source.anchor}">{escape(source.label)}</a>' for source in plate.sources)
+    runs = ", ".join(f'<a href="#{one.anchor}">{escape(titles[one.anchor])}</a>' for one in plate.sources)
     linked = ", ".join(f'<a href="{FIGURES}/{plate.name}.{ending}">{ending.upper()}</a>' for ending in METADATA)
     return "\n".join(
         [
@@ -231,7 +246,7 @@ def _figure(plate: Plate, files: Mapping[str, bytes]) -> str:
     )
 
 
-def _run(source: Source) -> str:
+def _run(source: Source, title: str) -> str:
     """The section of a run: where it lies, which machine and code made it, its configuration."""
     name = source.anchor
     link = (
@@ -246,7 +261,7 @@ def _run(source: Source) -> str:
     listed = "".join(f"<dt>{word}</dt><dd>{value}</dd>" for word, value in facts.items())
     return "\n".join(
         [
-            f'<section id="{name}" aria-labelledby="{name}-title"><h3 id="{name}-title">{escape(source.label)}</h3>',
+            f'<section id="{name}" aria-labelledby="{name}-title"><h3 id="{name}-title">{escape(title)}</h3>',
             f"<dl>{listed}</dl>",
             _folded("Configuration", source.config),
             _folded("Versions and machine", source.provenance),

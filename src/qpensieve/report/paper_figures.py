@@ -30,7 +30,8 @@ COLUMNS = 3
 """Panels in a row."""
 ROW_HEIGHT, ONE_HEIGHT = 2.55, 3.6
 """Height of a row of panels, and of a panel that has a row for itself, inches."""
-HUNDRED_THOUSAND = 100_000
+UNITS = {100_000: "hundred thousand ", 10_000: "ten thousand ", 1_000: "thousand ", 100: "hundred ", 10: "ten ", 1: ""}
+"""What the numbers at markers count: a marker has room for two digits or three."""
 
 
 @dataclass(frozen=True)
@@ -139,14 +140,17 @@ def draw_growth(panels: Panels[Path2d], objectives: Mapping[str, tuple[str, str]
         title: Title of the figure, with the preference.
     """
     figure, axes, styles = _start(panels, title)
+    paths = [path for panel in panels.values() for path in panel.values() if path is not None]
+    first = min((int(step) for path in paths for step in path.steps[:1]), default=0)
+    unit = next((size for size in UNITS if size <= first), 1)
     for where, name in zip(axes, panels, strict=True):
         for label, path in panels[name].items():
             if path is not None:
-                _draw_path(where, path, styles[label], label)
+                _draw_path(where, path, unit, styles[label], label)
         where.set_xlabel(objectives[name][0], fontsize=9)
         where.set_ylabel(objectives[name][1], fontsize=9)
         where.margins(0.08)
-    return _finish(figure, axes, panels, "the number at a marker: hundred thousand steps")
+    return _finish(figure, axes, panels, f"the number at a marker: {UNITS[unit]}steps")
 
 
 def draw_curves(panels: Panels[Curve], label: str, title: str = "", columns: int = COLUMNS) -> Figure:
@@ -286,12 +290,12 @@ def _finish(figure: Figure, axes: Sequence[Axes], panels: Panels[Any], note: str
     return figure
 
 
-def _draw_path(where: Axes, path: Path2d, style: Style, label: str) -> None:
+def _draw_path(where: Axes, path: Path2d, unit: int, style: Style, label: str) -> None:
     x, y = path.returns.T
     where.plot(x, y, color=style.colour, linewidth=0.8, alpha=0.45)
     where.plot(x, y, linestyle="none", marker=style.marker, markersize=9.5, color=style.colour, label=label, alpha=0.9)
     for step, a, b in zip(path.steps.tolist(), x.tolist(), y.tolist(), strict=True):
-        number = f"{step / HUNDRED_THOUSAND:g}"
+        number = f"{step / unit:.3g}"
         where.annotate(number, (a, b), color="white", fontsize=5.5, fontweight="bold", ha="center", va="center")
 
 

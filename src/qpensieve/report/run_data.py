@@ -77,6 +77,10 @@ class RunData:
         return int(self.scored[0]["episodes"]) if self.scored else self.table.short_returns.shape[3]
 
     @property
+    def first_seed(self) -> int:
+        return int(self.config.get("first_seed", 0))
+
+    @property
     def algo(self) -> str:
         return str(self.config.get("algo", "unknown algorithm"))
 
@@ -237,7 +241,9 @@ def short_note(*runs: RunData) -> str:
     rows = drawing.count(len(runs[0].table.short_preferences), "preference")
     episodes = sorted({run.short_episodes for run in runs})
     played = " or ".join(map(str, episodes)) + (" episode" if episodes == [1] else " episodes")
-    return f"short protocol: {rows} x {played}; not comparable with the paper's table"
+    known = runs[0].known
+    other = "the paper's table" if known is not None and known.in_paper else "the full protocol"
+    return f"short protocol: {rows} x {played}; not comparable with {other}"
 
 
 def measured_note(search: SearchData) -> str:

@@ -24,7 +24,7 @@ def html(sheet: Sheet) -> str:
             f'<section id="{name}" aria-labelledby="{name}-title">',
             f'<h2 id="{name}-title">{escape(sheet.title)}</h2>',
             f'<div class="wide" tabindex="0" role="region" aria-labelledby="{name}-title">',
-            f"<table>\n<caption>{escape(sheet.caption)}</caption>",
+            f'<table class="scores">\n<caption>{escape(sheet.caption)}</caption>',
             f"<thead><tr>{head}</tr></thead>",
             bodies,
             "</table>\n</div>",

@@ -59,6 +59,13 @@ class Source:
         return self.path if self.path.endswith(".json") or not self.path else f"{self.path}/config.json"
 
     @property
+    def name(self) -> str:
+        """What its folder or exported file is called; that of a plan is the folder around `run`."""
+        parts = [part for part in self.path.split("/") if part not in ("", ".", "..")]
+        own = parts[:-1] if parts[-1:] == ["run"] and len(parts) > 1 else parts
+        return own[-1].removesuffix(".json") if own else ""
+
+    @property
     def anchor(self) -> str:
         """Name of its section in the report; equal for equal runs, different for others."""
         content = json.dumps([self.label, self.path, self.seeds, self.config, self.provenance], sort_keys=True)

@@ -1,6 +1,6 @@
 """The scores of a run, as a table for people and as JSON; reads result files only."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,9 @@ from qpensieve.records.evaluations import Evaluations
 from qpensieve.records.folder import CONFIG, EVALUATIONS, PROVENANCE, SEARCH, SUMMARY
 from qpensieve.records.links import refuse_link
 from qpensieve.records.reading import interpreting, read_object
-from qpensieve.records.scores import RunSummary, columns, summarize
+from qpensieve.records.scores import SCORES, RunSummary, columns, summarize
 from qpensieve.records.search import SearchRecord
+from qpensieve.report.run_data import names_of
 
 WORTH_SAYING = 0.05
 """Share of UT by which another choice of preferences must be better to be mentioned."""
@@ -34,6 +35,7 @@ def summarize_run(folder: Path) -> dict[str, Any]:
     scores = summarize(returns, table.full_preferences, table.reference)
     with interpreting(folder / CONFIG, "a configuration"):
         domain, algo, first_seed = str(config["domain"]), str(config["algo"]), int(config["first_seed"])
+    known, names = find_domain(domain), names_of(folder)
     content = {
         "domain": domain,
         "algo": algo,
@@ -41,6 +43,7 @@ def summarize_run(folder: Path) -> dict[str, Any]:
         "step": int(table.full_steps[-1]),
         "environment_steps_per_seed": int(table.full_steps[-1]) * lanes_per_seed(folder),
         "preferences": len(table.full_preferences),
+        "objectives": list(names if known is None else known.objectives),
         "reference": None if table.reference is None else table.reference.tolist(),
         "per_seed": _per_seed(scores),
         "over_seeds": _over_seeds(scores),
@@ -49,7 +52,6 @@ def summarize_run(folder: Path) -> dict[str, Any]:
         content["ut_if_chosen"] = [metrics.chosen_utility(one, table.full_preferences) for one in returns]
     if (folder / SEARCH).exists():
         content["search"] = summarize_search(records.load(folder / SEARCH))
-    known = find_domain(domain)
     return content if known is None else content | _special(known, table)
 
 
@@ -185,8 +187,15 @@ def _format_search(content: dict[str, Any], seeds: list[int]) -> list[str]:
 def _seed_rows(content: dict[str, Any]) -> list[dict[str, Any]]:
     """A row per seed; of several seeds also their mean and standard deviation."""
     per_seed, over, seeds = content["per_seed"], content["over_seeds"], content["seeds"]
-    rows = [{"seed": str(seed)} | {name: per_seed[name][i] for name in per_seed} for i, seed in enumerate(seeds)]
+    shown = {name: _heading(name, content.get("objectives", ())) for name in per_seed}
+    rows = [{"seed": str(seed)} | {shown[name]: per_seed[name][i] for name in shown} for i, seed in enumerate(seeds)]
     if len(seeds) > 1:
-        of = lambda what: {name: over[name][what] if name in over else None for name in per_seed}
+        of = lambda what: {shown[name]: over[name][what] if name in over else None for name in per_seed}
         rows += [{"seed": "mean"} | of("mean"), {"seed": "std"} | of("std")]
     return rows
+
+
+def _heading(name: str, objectives: Sequence[str]) -> str:
+    """A score as the table calls it: those of single objectives by their names, which all differ."""
+    numbered = {SCORES["correlation"].label.format(i=i + 1): f"corr {one}" for i, one in enumerate(objectives)}
+    return numbered.get(name, name)

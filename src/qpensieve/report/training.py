@@ -122,7 +122,7 @@ def _draw(axes: Axes, panel: Panel, found: dict[str, Series]) -> None:
     from matplotlib.ticker import EngFormatter
 
     if panel.is_log and all((values[np.isfinite(values)] > 0).all() for _, values in found.values()):
-        axes.set_yscale("log")
+        drawing.set_log(axes)
     shades = [colormaps[COLOUR_MAP](0.9 * i / (BINS - 1)) for i in range(BINS)] if panel.is_ordered else COLOURS
     for (name, (steps, values)), colour in zip(found.items(), shades, strict=False):
         if values.shape[1] > 1:  # a burst of one seed hardly shows in the mean
@@ -133,4 +133,4 @@ def _draw(axes: Axes, panel: Panel, found: dict[str, Series]) -> None:
     axes.set_title(panel.title, fontsize=10)
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     if len(panel.names) > 1:
-        axes.legend(fontsize=7, loc="best", framealpha=0.8)
+        drawing.add_legend_above(axes, 3, 0.08 + 0.1 * -(-len(found) // 3), fontsize=7)

@@ -18,7 +18,6 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Float32, Float64, Int64, Key
 
 from qpensieve import config as configs
-from qpensieve import settings
 from qpensieve.config import RunConfig
 from qpensieve.envs import LaneOptions, Lanes, make_lanes
 from qpensieve.envs.parts import join_states, split_state
@@ -348,7 +347,7 @@ def _algorithm_of(config: RunConfig, spec: EnvSpec) -> tuple[Algorithm[Any], Act
     advice = f"there are some in runs of {', '.join(fitting)}"
     if config.method.is_population:
         raise ValueError(f"{config.algo} has no critic Q(s, a; lam) to measure, only values of states: {advice}")
-    if (end := settings.flat(config.agent).get("discount_end")) is not None:
+    if (end := config.discount_end) is not None:
         raise ValueError(f"critics are measured where the discount stands still, but here it moves to {end}")
     algorithm = make_algorithm(config.algo, config.agent, spec)
     if algorithm.action_values is None:

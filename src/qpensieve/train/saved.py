@@ -113,7 +113,9 @@ class SavedPolicies:
 
     def _told(self, found: "_Found", warn: Callable[[str], None]) -> tuple[Predictor, int]:
         if found.predictor is None:
-            none = f"{self.source} holds no parameters yet: train it first (qpensieve train or resume)"
+            is_there = (self.source / folder.CONFIG).exists()
+            about = "holds no parameters yet: train it first (qpensieve train or resume)" if is_there else "is gone"
+            none = f"{self.source} {about}"
             raise found.problems[0] if found.problems else CheckpointError(none)
         for problem in found.problems:
             warn(f"{problem}; policies of an earlier step are taken, {found.step:,}")

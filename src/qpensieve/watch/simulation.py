@@ -80,7 +80,8 @@ class Simulation:
             except Exception as error:  # the page is told, and the server goes on
                 if not isinstance(error, EXPECTED):
                     traceback.print_exc()
-                self._say({"event": "failed", "side": self.side, "reason": str(error) or type(error).__name__})
+                reason = str(error) or type(error).__name__
+                self._say({"event": "failed", "side": self.side, "run": self.number, "reason": reason})
                 controls = robot.controls if robot else controls
                 self._wait_for_reset()
             finally:

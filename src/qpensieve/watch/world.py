@@ -111,7 +111,8 @@ class World:
         try:
             picture = np.asarray(self._lanes.render())
         except Exception as error:  # of someone else's code, or of a package that it needs: the robot acts all the same
-            self.why_blank = f"{self.spec.id} cannot be drawn: {error}"
+            reason = str(error).removeprefix(f"{self.spec.id}: ")
+            self.why_blank = f"{self.spec.id} cannot be drawn: {reason}"
             return None
         if picture.ndim != 3 or picture.shape[2] != 3 or 0 in picture.shape:
             self.why_blank = (

@@ -73,6 +73,7 @@ export class Learning {
     empty.hidden = has;
     const why = run.kind === "run" ? "Nothing was evaluated yet." : "A saved agent has no log: there is no curve to show.";
     write(empty, why);
+    write(byId("curves-caption"), has && run.seeds.length > 1 ? `Seed ${this.seed}; grey: the other seeds.` : "");
     if (has) this.curves.show(NAMES[metric.value], { steps: run.curves.steps, values }, run.seeds.indexOf(this.seed), run.goal ?? 0);
   }
 

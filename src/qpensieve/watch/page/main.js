@@ -81,10 +81,20 @@ class Watch {
       episode: () => this.episodes.add(event, sides.runs[event.run]),
       run: () => sides.renew(event.index, event.run),
       refused: () => this.controls.notice(`Refused: ${event.reason}`),
-      failed: () => sides.at(event.side)?.stage.say(`The simulation stopped: ${event.reason} “Restart” begins it again.`),
+      failed: () => this.failed(event),
     };
     take[event.event]?.();
     if (["ready", "state", "run"].includes(event.event)) this.refresh();
+  }
+
+  /** A simulation stopped; it may have been before it was ever ready: then its side has no run yet, the second one no place. */
+  failed({ side: number, run, reason }) {
+    const { sides } = this;
+    const side = sides.at(number);
+    const text = `The simulation stopped: ${/[.!?]$/.test(reason) ? reason : `${reason}.`}`;
+    if (side) side.stage.say(`${text} “Restart” begins it again.`);
+    else this.controls.notice(text, true);
+    if (side && !side.run) this.heading(sides.runs[run]);
   }
 
   /** Everything that does not change from frame to frame. */

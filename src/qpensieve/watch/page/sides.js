@@ -122,7 +122,9 @@ export class Sides {
   }
 
   ask(message) {
-    for (const side of this.open) {
+    for (const side of this.sides.filter(Boolean)) {
+      // One that failed before it was ready can be tried again, and knows nothing else.
+      if (!side.run && !("reset" in message)) continue;
       if (message.push && !side.run.scene.can_push) continue;
       if ("seed" in message && !side.run.seeds.includes(message.seed)) continue;
       this.send({ side: side.number, ...message });

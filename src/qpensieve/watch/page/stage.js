@@ -27,10 +27,11 @@ const fromAbove = { azimuth: 60, elevation: -26, distance: 7.5 };
 export class Stage {
   constructor(side) {
     this.side = side;
-    this.box = html("div", { class: "canvas-box" });
+    this.message = html("p", { class: "stage-message", hidden: true });
+    // What stops a simulation before it is ready must be seen too.
+    this.box = html("div", { class: "canvas-box" }, this.message);
     this.clock = html("span", { class: "hud-clock" });
     this.pace = html("span", { class: "hud-pace" });
-    this.message = html("p", { class: "stage-message", hidden: true });
     this.trail = new Trail();
     this.latest = null;
     /** Whether the last picture was the same as the one before. */
