@@ -72,6 +72,16 @@ class TestSummary:
         assert "ut_if_chosen" not in content
         assert said not in tables.format_summary(content)
 
+    def test_says_where_nothing_is_gained_from_preferences(self, tmp_path: Path):
+        said = "nothing is gained from preferences yet; train longer"
+        for name, returns, is_said in (
+            ("obeys", obedient(2), False),
+            ("same", np.broadcast_to([0.7, -1.0], obedient(2).shape).copy(), True),
+            ("against", obedient(2)[:, ::-1], True),
+        ):
+            text = tables.format_summary(tables.summarize_run(make_run(tmp_path / name, "DST2d", returns)))
+            assert (said in text) == is_said
+
     def test_counts_treasures_per_seed(self, tmp_path: Path):
         returns = obedient(2)
         returns[1] = (0.7, -1.0)  # this one only ever takes the first

@@ -21,6 +21,8 @@ from qpensieve.records.scores import SCORES, RunSummary, columns, summarize
 from qpensieve.records.search import SearchRecord
 from qpensieve.report.run_data import names_of
 
+ROUNDING = 1e-9
+"""Relative difference of two sums of the same numbers."""
 WORTH_SAYING = 0.05
 """Share of UT by which another choice of preferences must be better to be mentioned."""
 
@@ -96,7 +98,7 @@ def format_summary(content: dict[str, Any]) -> str:
         f"{content['environment_steps_per_seed']:,} environment steps per seed in all",
         format_table(_seed_rows(content), show=format_number),
     ]
-    rows += _about_choice(content)
+    rows += _about_single(content) + _about_choice(content)
     if "search" in content:
         rows += _format_search(content["search"], content["seeds"])
     for seed, found in zip(content["seeds"], content.get("treasures", []), strict=False):  # few domains have them
@@ -104,6 +106,17 @@ def format_summary(content: dict[str, Any]) -> str:
     if "dst" in content:
         rows += _format_deep_sea(content["dst"], content["seeds"])
     return "\n".join(rows + _about_reference(content))
+
+
+def _about_single(content: dict[str, Any]) -> list[str]:
+    """Whether one fixed behaviour brings as much as the policy that is asked for each preference."""
+    own, single = (float(np.mean(content["per_seed"].get(name, np.nan))) for name in ("UT", "best single row UT"))
+    if content["preferences"] == 1 or not single >= own - ROUNDING * abs(own):
+        return []
+    return [
+        f"one fixed row of the table has UT {format_number(single)}, asking for each preference {format_number(own)}:",
+        "nothing is gained from preferences yet; train longer (more: docs/faq.md)",
+    ]
 
 
 def _about_choice(content: dict[str, Any]) -> list[str]:
