@@ -8,7 +8,7 @@
 Q=${Q:-/tmp/q} PY=${PY:-python3}
 export PYTHONUNBUFFERED=1 XLA_PYTHON_CLIENT_PREALLOCATE=false OPENBLAS_NUM_THREADS=1
 export PYTHONPATH="$Q/src:$Q/site" CUDA_MPS_PIPE_DIRECTORY=$Q/mps CUDA_MPS_LOG_DIRECTORY=$Q/mps
-OPTIONS="--kernels on --checkpoint-seconds 100000 --parameters-period 100000 --keep-replay off"
+OPTIONS=${OPTIONS:-"--kernels on --checkpoint-seconds 100000 --parameters-period 100000 --keep-replay off"}
 qp() { $PY -c 'from qpensieve.cli import main; main()' "$@"; }
 alive() { kill -0 "$(cat "$1")" 2>/dev/null; }
 verb=$1
@@ -33,15 +33,26 @@ home)
   done
   tar czf "$OUT/logs.tgz" -C "$Q" --exclude=checkpoints --exclude=replay --exclude=parameters --exclude=site --exclude=src --exclude=mps .
   $PY - "$Q/runs" "$OUT" <<'P'
-import sys
+import io, sys, tarfile
 from pathlib import Path
 import numpy as np
-for run in Path(sys.argv[1]).iterdir():
+ROOM = 15 << 20  # few files come back, and none that is large
+bundles = [[]]
+for run in sorted(Path(sys.argv[1]).iterdir()):
     if not (run / "summary.json").exists():
         continue
     for newest in sorted(run.glob("parameters/step_*.npz"))[-1:]:
         kept = {k: v for k, v in np.load(newest).items() if (".actor" in k or ".critic" in k) and "snapshots" not in k}
-        np.savez(Path(sys.argv[2]) / f"{run.name}-{newest.name}", **kept)
+        np.savez_compressed(packed := io.BytesIO(), **kept)
+        if sum(len(data) for _, data in bundles[-1]) + len(packed.getvalue()) > ROOM:
+            bundles.append([])
+        bundles[-1].append((f"{run.name}-{newest.name}", packed.getvalue()))
+for number, bundle in enumerate(filter(None, bundles)):
+    with tarfile.open(Path(sys.argv[2]) / f"parameters-{number}.tar", "w") as tar:
+        for name, data in bundle:
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
 P
   wait
   for run in "$Q"/runs/*/; do
