@@ -36,7 +36,7 @@ home)
 import io, sys, tarfile
 from pathlib import Path
 import numpy as np
-ROOM = 15 << 20  # few files come back, and none that is large
+ROOM, MOST = 15 << 20, 3  # eight files come back, none above 16 MiB, and 64 MiB together: logs and results need room too
 bundles = [[]]
 for run in sorted(Path(sys.argv[1]).iterdir()):
     if not (run / "summary.json").exists():
@@ -47,7 +47,9 @@ for run in sorted(Path(sys.argv[1]).iterdir()):
         if sum(len(data) for _, data in bundles[-1]) + len(packed.getvalue()) > ROOM:
             bundles.append([])
         bundles[-1].append((f"{run.name}-{newest.name}", packed.getvalue()))
-for number, bundle in enumerate(filter(None, bundles)):
+for name, _ in (entry for bundle in bundles[MOST:] for entry in bundle):
+    print(f"no room for {name}: only results and logs of that run come back")
+for number, bundle in enumerate(filter(None, bundles[:MOST])):
     with tarfile.open(Path(sys.argv[2]) / f"parameters-{number}.tar", "w") as tar:
         for name, data in bundle:
             info = tarfile.TarInfo(name)
