@@ -106,6 +106,8 @@ class TestCheck:
             ({"learning_rate_end": float("inf")}, "learning_rate_end must be above 0 and finite, got inf"),
             ({"pessimism": 0.4}, "pessimism must be from 0.5 to 1, got 0.4"),
             ({"weight_decay": -0.1}, "weight_decay must be from 0 to 10, got -0.1"),
+            ({"critic_blocks": -1}, "critic_blocks must be from 0 to 16, got -1"),
+            ({"critic_hidden": 0}, "critic_hidden must be at least 1, got 0"),
             ({"acting_share": float("nan")}, "acting_share must be from 0 to 1, got nan"),
             ({"acting_share": 0.001}, "acting_share must be 0 or a sample or more of the batch of 256, got 0.001"),
             ({"algo": "mosac"}, "agent must hold the settings of mosac, got a QPensieveConfig"),

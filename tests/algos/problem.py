@@ -1,6 +1,7 @@
 """Small networks and batches for the tests of algorithms."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
@@ -21,6 +22,7 @@ HIDDEN, BATCH = 16, 12
 SPEC = EnvSpec("test", 4, 2, ("one", "two", "three"), None, None)
 LAYOUT = RowLayout(SPEC.obs_size, SPEC.action_size, SPEC.num_objectives)
 SAC = mosac.SacConfig(hidden=HIDDEN, batch_size=BATCH, discount=0.9, learning_rate=1e-2, tau=0.1)
+RESIDUAL = replace(SAC, critic_blocks=2, critic_hidden=8)
 
 
 def once(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -61,9 +63,9 @@ def sac_state(seed: int, spec: EnvSpec = SPEC, cfg: mosac.SacConfig = SAC) -> mo
 
 
 @cache
-def pensieve_state(seed: int, num_snapshots: int, num_filled: int) -> qpensieve.State:
+def pensieve_state(seed: int, num_snapshots: int, num_filled: int, cfg: mosac.SacConfig = SAC) -> qpensieve.State:
     """The same with a ring in which `num_filled` past critics lie."""
-    sac = sac_state(seed)
+    sac = sac_state(seed, SPEC, cfg)
     ring = snapshots.empty(sac.critic, num_snapshots)
     for i in range(num_filled):
         ring = snapshots.push(ring, random_like(sac.critic, 100 + i))

@@ -359,6 +359,8 @@ def test_tiles_shrink_to_batch_and_networks():
         ({"policy_loss": "official-2023"}, "policy_loss official-2023"),
         ({"sac": mosac.SacConfig(preferences_per="sample")}, "preferences_per sample"),
         ({"sac": mosac.SacConfig(acting_share=0.5)}, "acting_share 0.5"),
+        ({"sac": mosac.SacConfig(critic_blocks=2)}, "critic_blocks 2"),
+        ({"sac": mosac.SacConfig(critic_hidden=512)}, "critic_hidden 512"),
         ({"sac": mosac.SacConfig(hidden=100)}, "not 100"),
         ({"sac": mosac.SacConfig(hidden=512)}, "not 512"),
         ({"sac": mosac.SacConfig(batch_size=100)}, "not 100"),

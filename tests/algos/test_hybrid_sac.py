@@ -93,6 +93,20 @@ def test_from_the_switch_on_only_the_policy_climbs_the_snapshots():
     assert moved.max() > 1e-4
 
 
+@pytest.mark.optimized
+def test_a_helper_with_residual_critics_leaves_the_sac_plain_and_its_snapshots_are_climbed():
+    sac_cfg = replace(PENSIEVE.sac, critic_blocks=1)
+    cfg = replace(CFG, pensieve=replace(PENSIEVE, sac=sac_cfg))
+    state = _init(cfg)
+    assert_trees_equal(state.own, _sac_alone(0))
+    helper = replace(state.helper, snapshots=pensieve_state(3, 2, 2, sac_cfg).snapshots)
+    raise_all = lambda ring: eqx.tree_at(lambda r: r.critics.net.last.bias, ring, replace_fn=lambda bias: bias + 100.0)
+    helped = _run(cfg, 11, replace(state, helper=replace(helper, snapshots=raise_all(helper.snapshots)))).own
+    alone = _sac_alone(11)
+    assert_trees_equal(helped.critic, alone.critic)
+    assert np.abs(np.asarray(helped.actor.net.last.weight) - np.asarray(alone.actor.net.last.weight)).max() > 1e-4
+
+
 def test_the_helper_is_the_qpensieve_run_of_that_seed():
     algorithm = qpensieve.make(PENSIEVE, SPEC)
     state = jax.jit(algorithm.init)(jax.random.key(0), LAM)

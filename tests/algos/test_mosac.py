@@ -13,10 +13,11 @@ import pytest
 
 from qpensieve.algos import mosac
 from qpensieve.config import RunConfig
-from qpensieve.learning.nets import Critic
+from qpensieve.learning.nets import Critic, Mlp, ResidualMlp
 from qpensieve.types import EnvSpec, Transition
 from tests.algos.problem import (
     BATCH,
+    RESIDUAL,
     SAC,
     SPEC,
     action_noise,
@@ -359,6 +360,43 @@ def test_weights_shrink_by_their_share_of_the_learning_rate_and_nothing_else_doe
         assert np.mean(as_expected) > (0.9 if name == "actor" else 0.9999)
         assert np.mean(np.abs(new.bias - other.bias) < 1e-6) > 0.9
     np.testing.assert_array_equal(decayed.log_alpha, plain.log_alpha)
+
+
+def test_norms_and_biases_of_residual_critics_do_not_shrink_and_their_weights_do():
+    cfg, start = replace(RESIDUAL, weight_decay=2.0), sac_state(0, SPEC, RESIDUAL)
+    with_decay = replace(start, optimizers=mosac.init(cfg, SPEC, jax.random.key(0)).optimizers)
+    step = lambda cfg, state: jax.jit(partial(mosac.update, cfg))(state, transitions(1), jax.random.key(3))[0]
+    nets = [state.critic.net for state in (start, step(RESIDUAL, start), step(cfg, with_decay))]
+    leaves = [jax.tree_util.tree_leaves_with_path(net) for net in nets]
+    kinds = set()
+    for (path, old), (_, other), (_, new) in zip(*leaves, strict=True):
+        kinds.add(kind := path[-1].name)
+        shrink = SAC.learning_rate * 2.0 * np.asarray(old) if kind == "weight" else 0.0
+        np.testing.assert_allclose(new, np.asarray(other) - shrink, atol=1e-6)
+    assert kinds == {"weight", "bias", "scale", "shift"}
+
+
+def test_residual_critics_have_a_width_of_their_own_and_leave_the_policy_alone():
+    state, plain = (mosac.init(cfg, SPEC, jax.random.key(0)) for cfg in (RESIDUAL, SAC))
+    assert_trees_equal(state.actor, plain.actor)
+    assert isinstance(state.critic.net, ResidualMlp)
+    assert [block.widen.weight.shape for block in state.critic.net.blocks] == [(2, 8, 32)] * 2
+    wide = mosac.init(replace(SAC, critic_hidden=24), SPEC, jax.random.key(0))
+    assert isinstance(wide.critic.net, Mlp)
+    assert wide.critic.net.second.weight.shape == (2, 24, 24)
+    assert_trees_equal(wide.actor, plain.actor)
+
+
+def test_an_update_of_residual_critics_moves_every_part_of_them_and_the_policy():
+    cfg = replace(RESIDUAL, max_critic_gradient=3.0, temperature_per="preference", bounded_targets="on", pessimism=0.75)
+    start = mosac.init(cfg, SPEC, jax.random.key(0))
+    state, info = jax.jit(partial(mosac.update, cfg))(start, transitions(1), jax.random.key(3))
+    for name in ("actor", "critic", "target"):
+        for new, old in zip(*(jax.tree.leaves(getattr(one, name)) for one in (state, start)), strict=True):
+            assert np.abs(np.asarray(new) - np.asarray(old)).max() > 0
+    assert all(np.isfinite(value) for value in info.values())
+    seen = jax.jit(partial(mosac.inspect, cfg))(state, transitions(2), jax.random.key(4))
+    assert all(np.isfinite(value) for value in seen.values())
 
 
 def test_a_temperature_with_gain_answers_at_once_to_what_the_entropy_lacks():

@@ -5,6 +5,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,6 +18,7 @@ from qpensieve.learning.snapshots import Snapshots
 from qpensieve.types import UniformLearning
 from tests.algos.problem import (
     BATCH,
+    RESIDUAL,
     SAC,
     SPEC,
     action_noise,
@@ -83,6 +85,38 @@ def test_fast_and_plain_loss_agree_in_value_and_gradient_by_the_policys_paramete
     assert_trees_close(logp, their_logp, 1e-5)
     assert_trees_close(gradient, their_gradient, 1e-5)
     assert all(np.abs(leaf).max() > 1e-2 for leaf in jax.tree.leaves(gradient))
+
+
+@pytest.mark.parametrize("per_sample", [False, True])
+def test_of_residual_critics_too_the_loss_is_the_plain_one(per_sample: bool):
+    state = pensieve_state(0, K, 2, RESIDUAL)
+    (value, _), gradient = _loss_and_gradient(qpensieve.pensieve_loss, state, _query(5, per_sample))
+    (expected, _), their_gradient = _loss_and_gradient(plain.pensieve_loss, state, _query(5, per_sample))
+    assert float(value) == pytest.approx(float(expected), rel=1e-5)
+    assert_trees_close(gradient, their_gradient, 1e-4)
+    assert all(np.abs(leaf).max() > 1e-3 for leaf in jax.tree.leaves(gradient))
+
+
+@pytest.mark.optimized
+def test_with_residual_critics_one_preference_and_no_snapshots_is_mosac_too():
+    cfg = QPensieveConfig(RESIDUAL, num_preferences=1, num_snapshots=0)
+    ours, _ = _run_updates(partial(qpensieve.update, cfg), pensieve_state(0, 0, 0, RESIDUAL), num=5)
+    theirs, _ = _run_updates(partial(mosac.update, RESIDUAL), sac_state(0, SPEC, RESIDUAL), num=5)
+    assert_trees_equal(ours.sac, theirs)
+
+
+def test_a_snapshot_of_residual_critics_is_climbed_where_it_promises_more():
+    cfg = QPensieveConfig(replace(RESIDUAL, temperature_gain=1.0), num_preferences=3, num_snapshots=2)
+    state = qpensieve.end_block(replace(cfg, push_after=0, push_period=1), _start(cfg), jnp.asarray(1))
+    raised = eqx.tree_at(lambda s: s.snapshots.critics.net.last.bias, state, replace_fn=lambda bias: bias + 100.0)
+    step = jax.jit(partial(qpensieve.update, cfg))
+    shares = [float(step(one, transitions(1), jax.random.key(3))[1]["snapshot_share"]) for one in (state, raised)]
+    assert shares[0] < 1.0
+    assert shares[1] == 1.0
+
+
+def _start(cfg: QPensieveConfig) -> qpensieve.State:
+    return jax.jit(partial(qpensieve.init, cfg, SPEC))(jax.random.key(0))
 
 
 def _critics(state: qpensieve.State, num_filled: int) -> list[oracle.Twins]:

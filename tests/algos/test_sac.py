@@ -46,7 +46,7 @@ def _updates(state: sac.State, batches: list[Any], update: Any = None) -> sac.St
     return state
 
 
-def _along(lam: np.ndarray, net: Mlp, inputs: int, readout: np.ndarray | None) -> Mlp:
+def _along(lam: np.ndarray, net: Any, inputs: int, readout: np.ndarray | None) -> Mlp:
     """The network with its preference input fixed to lam and its outputs, if `readout`, summed by it."""
     weight, bias, last = np.asarray(net.first.weight), np.asarray(net.first.bias), net.last
     changed = [weight[..., :inputs, :], bias + np.einsum("d,...dh->...h", lam, weight[..., inputs:, :])]

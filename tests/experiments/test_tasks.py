@@ -68,7 +68,8 @@ class TestPrepare:
         path = store.folder(task) / "task.json"
         content = json.loads(path.read_text())
         del content["config"]["random_noise"], content["config"]["agent"]["sac"]["bounded_targets"]
-        del content["config"]["agent"]["sac"]["acting_share"]
+        for name in ("acting_share", "critic_blocks", "critic_hidden"):
+            del content["config"]["agent"]["sac"][name]
         path.write_text(json.dumps(content))
         store.prepare(task)
         assert read_task(store.folder(task), trusted=False) == task

@@ -10,24 +10,24 @@ import numpy as np
 import pytest
 
 from qpensieve.bench.plain import batch_value
-from qpensieve.learning.improvement import Choice, best_value
+from qpensieve.learning.improvement import Choice, best_value, best_value_of_any
 from qpensieve.learning.nets import Critic
 from qpensieve.learning.sampling import sample_preferences
 from tests.algos.problem import once
 from tests.oracles.mosac import scores, twins_of
 
-OBS, ACT, HIDDEN, BATCH = 5, 3, 16, 12
+OBS, ACT, D, HIDDEN, BATCH = 5, 3, 3, 16, 12
 
 
 @cache
-def _problem(num_critics: int, num_prefs: int, per_sample: bool, d: int = 3, seed: int = 0):
-    make = jax.vmap(jax.vmap(lambda key: Critic(OBS, ACT, d, HIDDEN, key=key)))
+def _problem(num_critics: int, num_prefs: int, per_sample: bool, seed: int = 0, num_blocks: int = 0):
+    make = jax.vmap(jax.vmap(lambda key: Critic(OBS, ACT, D, HIDDEN, num_blocks, key=key)))
     c = BATCH if per_sample else 1
 
     def draw(key: Any) -> Any:
         keys = jax.random.split(key, 4)
         critics = make(jax.random.split(keys[0], (num_critics, 2)))
-        prefs = sample_preferences(keys[1], num_prefs * c, d).reshape(num_prefs, c, d)
+        prefs = sample_preferences(keys[1], num_prefs * c, D).reshape(num_prefs, c, D)
         return critics, prefs, jax.random.normal(keys[2], (BATCH, OBS)), jax.random.normal(keys[3], (BATCH, ACT))
 
     return once(draw)(jax.random.key(seed))
@@ -50,6 +50,59 @@ def test_fast_and_plain_form_agree_in_value_and_gradient(num_critics, num_prefs,
     np.testing.assert_allclose(value, expected, rtol=1e-5)
     np.testing.assert_allclose(gradient, expected_gradient, rtol=1e-5, atol=1e-5)
     assert np.abs(gradient).min() > 0
+
+
+@pytest.mark.parametrize(("num_critics", "num_prefs", "per_sample"), CASES)
+@pytest.mark.parametrize("form", ["cpu", "accelerator"])
+def test_of_residual_critics_too_value_and_gradient_are_those_of_the_plain_form(
+    num_critics, num_prefs, per_sample, form, monkeypatch
+):
+    monkeypatch.setattr(jax, "default_backend", lambda: "cpu" if form == "cpu" else "gpu")
+    critics, prefs, s, a = _problem(num_critics, num_prefs, per_sample, num_blocks=2)
+    filled = jnp.arange(num_critics) != 1  # of one critic this is that one
+    weights = jnp.arange(1.0, BATCH + 1)
+    fast = lambda a: jnp.sum(weights * best_value(critics, Choice(filled), prefs, s, a)[0])
+    plain = lambda a: jnp.sum(weights * batch_value(critics, filled, prefs, s, a))
+    value, gradient = jax.jit(jax.value_and_grad(fast))(a)
+    expected, expected_gradient = jax.jit(jax.value_and_grad(plain))(a)
+    np.testing.assert_allclose(value, expected, rtol=1e-5)
+    np.testing.assert_allclose(gradient, expected_gradient, rtol=1e-4, atol=1e-4)
+    assert np.abs(gradient).min() > 0
+
+
+@pytest.mark.parametrize("per_sample", [False, True])
+@pytest.mark.parametrize("over_critics", ["max", "median"])
+@pytest.mark.parametrize("is_capped", [False, True])
+def test_of_plain_critics_the_form_for_any_network_is_the_fast_one(per_sample, over_critics, is_capped):
+    """The same values, gradients and winners under every rule of the choice."""
+    critics, prefs, s, a = _problem(4, 5, per_sample)
+    filled = jnp.array([True, False, True, True])
+    most = np.quantile(_scores(critics, prefs, s, a).reshape(-1, BATCH), 0.6, axis=0).astype(np.float32)
+    most[0] = -100.0  # then only the last critic under lam is left
+    choice = Choice(filled, over_critics, jnp.asarray(most) if is_capped else None)
+    weights = jnp.arange(1.0, BATCH + 1)
+
+    def climbed(form: Any) -> Any:
+        def total(a: Any) -> Any:
+            value, winner = form(critics, choice, prefs, s, a)
+            return jnp.sum(weights * value), (value, winner)
+
+        return once(jax.grad(total, has_aux=True))(a)
+
+    (gradient, (value, winner)), (other, (other_value, other_winner)) = climbed(best_value_of_any), climbed(best_value)
+    np.testing.assert_allclose(value, other_value, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(gradient, other, rtol=1e-4, atol=1e-5)
+    for mine, others in zip(jax.tree.leaves(winner), jax.tree.leaves(other_winner), strict=True):
+        np.testing.assert_array_equal(mine, others)
+    if is_capped:
+        assert (winner.critic[0], winner.preference[0]) == (3, 0)
+
+
+def test_of_residual_critics_only_the_action_receives_a_gradient():
+    critics, prefs, s, a = _problem(2, 3, per_sample=False, num_blocks=1)
+    total = lambda critics, prefs, s: jnp.sum(best_value(critics, Choice(jnp.ones(2, bool)), prefs, s, a)[0])
+    for gradient in once(jax.grad(total, argnums=(0, 1, 2)))(critics, prefs, s):
+        assert all(not np.any(leaf) for leaf in jax.tree.leaves(gradient))
 
 
 def test_the_winner_is_the_argmax_of_the_grid():

@@ -150,6 +150,15 @@ def test_qpensieve_is_measured_by_its_newest_critic():
     np.testing.assert_allclose(row.error, row.noise, rtol=0.25)
 
 
+def test_residual_critics_are_measured_too():
+    config = replace(MOSAC, seeds=1, agent=replace(SAC, critic_blocks=1))
+    parameters, rows = fresh(config), []
+    for shift in (0.0, 3.0):
+        parameters[".critic.net.last.bias"] += np.float32(shift)
+        rows += measure(config, parameters, [LAM])
+    np.testing.assert_allclose(np.array(rows[1].bias) - np.array(rows[0].bias), 3.0, rtol=1e-4)
+
+
 @pytest.mark.parametrize(
     ("algo", "agent", "part"),
     [

@@ -616,6 +616,12 @@ class TestWithActingPreferences:
         assert num_updates(run) == 40 + 60
 
 
+def test_a_stopped_run_with_residual_critics_goes_on_to_the_same_numbers(tmp_path: Path):
+    config = tiny(critic_blocks=2, critic_hidden=8, weight_decay=0.01, steps=300, eval_period=300)
+    whole, stopped = whole_and_stopped(tmp_path, config, 200)
+    assert_same_run(stopped, whole)
+
+
 class TestWithoutReplay:
     def test_says_so_refills_and_goes_on(self, tmp_path: Path):
         folder = tmp_path / "run"

@@ -23,6 +23,7 @@ from qpensieve.learning.kernels.calls import Tile, is_interpreted
 from qpensieve.learning.kernels.candidates import Best, Candidates, Margin, Rival, Scored
 from qpensieve.learning.kernels.networks import ADAM, Bounds, Climbed, Gradients, Inputs, Learned, Now, Rates, Seen
 from qpensieve.learning.kernels.packing import Layout, Packed, Sizes, actor_layout, critic_layout
+from qpensieve.learning.nets import Critic, Mlp
 from qpensieve.learning.tally import PEAK
 from qpensieve.settings import flat
 from qpensieve.types import EnvSpec, Infos, Transition
@@ -44,6 +45,8 @@ COVERED = {
     "preferences_per": "batch",
     "over_critics": "max",
     "acting_share": 0.0,
+    "critic_blocks": 0,
+    "critic_hidden": None,
 }
 """Settings for which there is one value that the kernels cover."""
 LOGGED = ("critic_loss", "policy_loss", "temperature", "q", "entropy", "snapshot_share", "other_preference_share")
@@ -206,7 +209,7 @@ def learn_qpensieve(
     """All updates of a block of Q-Pensieve; states lead with seeds, batch and chance with [seed, K]."""
     ring = states.snapshots
     if plan.sizes.snapshots:
-        nets = plan.layouts[1].pack(ring.critics.net)
+        nets = plan.layouts[1].pack(_net(ring.critics))
         past = Past(nets, nets.w2.astype(plan.dtype), ring.filled.astype(jnp.float32))
     else:
         past = _no_past(len(ring.filled))
@@ -277,7 +280,7 @@ def _pack(plan: Plan, states: mosac.State) -> Memory:
     lengths, adam = opt.critic if is_clipped else (None, opt.critic)
     return Memory(
         Learned(actor.pack(states.actor.net), *moments(actor, opt.actor)),
-        Learned(pack(states.critic.net), *moments(critic, adam), pack(states.target.net)),
+        Learned(pack(_net(states.critic)), *moments(critic, adam), pack(_net(states.target))),
         _columns(plan, states.log_alpha),
         _columns(plan, opt.temperature[0].mu),
         _columns(plan, opt.temperature[0].nu),
@@ -285,6 +288,12 @@ def _pack(plan: Plan, states: mosac.State) -> Memory:
         jnp.full(len(states.log_alpha), -jnp.inf),
         median=None if lengths is None else lengths.median[:, None],
     )
+
+
+def _net(critic: Critic) -> Mlp:
+    """Its network, which is of the kind that kernels cover: others are `uncovered`."""
+    assert isinstance(critic.net, Mlp)
+    return critic.net
 
 
 def _columns(plan: Plan, of_temperature: Any) -> Any:

@@ -39,6 +39,12 @@ class SacConfig:
 
     hidden: Annotated[int, at_least(1)] = 256
     """Width of the two hidden layers of every network."""
+    critic_blocks: Annotated[int, from_to(0, 16)] = 0
+    """Residual blocks with layer norm of each critic, as in SimBa, in the place of its hidden layers; a block has two
+    layers and is four times wider inside. 0: none, as in the paper. Policies stay as they are; meant with
+    `weight_decay`."""
+    critic_hidden: Annotated[int | None, at_least(1)] = None
+    """Width of the critics, if not `hidden`. None: `hidden`, as in the paper."""
     learning_rate: Annotated[float, above(0)] = 3e-4
     """Adam's step size, for policy, critics and temperature."""
     learning_rate_end: Annotated[float | None, above(0)] = None
@@ -104,6 +110,11 @@ class SacConfig:
         """Whether something moves over `anneal_updates`."""
         ends = (self.target_entropy_end, self.learning_rate_end, self.discount_end)
         return any(end is not None for end in ends)
+
+    @property
+    def critic_width(self) -> int:
+        """Hidden units of the critics."""
+        return self.hidden if self.critic_hidden is None else self.critic_hidden
 
     @property
     def largest_discount(self) -> float:
@@ -184,10 +195,11 @@ PolicyLoss = Callable[[GaussianActor, Critic, Query], LossAndAux]
 
 
 def init(cfg: SacConfig, spec: EnvSpec, key: Key[Array, ""]) -> State:
-    sizes = (spec.obs_size, spec.action_size, spec.num_objectives, cfg.hidden)
+    sizes = (spec.obs_size, spec.action_size, spec.num_objectives)
     key_actor, key_critic = jax.random.split(key)
-    actor = GaussianActor(*sizes, key=key_actor)
-    critic = jax.vmap(lambda k: Critic(*sizes, key=k))(jax.random.split(key_critic))
+    actor = GaussianActor(*sizes, cfg.hidden, key=key_actor)
+    of_critic = (*sizes, cfg.critic_width, cfg.critic_blocks)
+    critic = jax.vmap(lambda k: Critic(*of_critic, key=k))(jax.random.split(key_critic))
     log_alpha = jnp.zeros(() if cfg.temperature_per == "run" else spec.num_objectives)
     optimizers = Optimizers(
         start_optimizer(_optimizer(cfg), actor),
@@ -437,5 +449,5 @@ def _optimizer(cfg: SacConfig, longest: float | None = None) -> optax.GradientTr
 
 
 def _weights(params: Any) -> Any:
-    """Which leaves are weights, not biases."""
+    """Which leaves are weights, not biases, nor scales and shifts of norms."""
     return jax.tree_util.tree_map_with_path(lambda path, _: path[-1].name == "weight", params)

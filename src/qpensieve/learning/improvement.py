@@ -4,10 +4,13 @@ The gradient of a maximum is the gradient at its argmax. So all (critic, twin, p
 forward pass, with lam folded into the last layer and the state-action part of the first layer shared by all
 preferences. The winner of each sample is picked, and only its gradient by the action is computed, from the activations
 of that pass.
+Of critics that are no `Mlp` the winner's gradient comes from automatic differentiation (`best_value_of_any`).
 `bench/plain.py` holds the plain form: automatic differentiation through the maximum.
 """
 
-from typing import Literal, NamedTuple
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -75,21 +78,89 @@ def best_value(
         s: States.
         a: Actions; the result is differentiable by them and by nothing else.
     """
-    critics, prefs, s, fixed = jax.lax.stop_gradient((critics, prefs, s, a))
+    if not isinstance(critics.net, Mlp):
+        return best_value_of_any(critics, choice, prefs, s, a)
+    nets, prefs, s, fixed = jax.lax.stop_gradient((critics.net, prefs, s, a))
     state_action = jnp.concatenate([s, fixed], axis=1)
     of_critic = lambda given: _best_preference(
         given[0], prefs, state_action, _allowed(choice.cap, given[1], len(prefs))
     )
-    # On the CPU one critic after the other, so that its activations stay in the cache; else all at once.
-    over_critics = jax.lax.map if jax.default_backend() == "cpu" else lambda f, x: jax.vmap(f)(x)
-    candidates = over_critics(of_critic, (critics.net, jnp.arange(len(choice.filled)) == len(choice.filled) - 1))
+    candidates = _over_critics(of_critic, (nets, _is_last(choice)))
     critic = _best_critic(jnp.where(choice.filled[:, None], candidates.value, -jnp.inf), choice)
     row = jnp.arange(critic.size)
     best = jax.tree.map(lambda leaf: leaf[critic, row], candidates)
-    gradient = _by_action(critics.net, 2 * critic + best.twin, best, s.shape[1], a.shape[1])
+    gradient = _by_action(nets, 2 * critic + best.twin, best, s.shape[1], a.shape[1])
     # The same value, with the winner's gradient attached to the action.
     value = best.value + jnp.sum(gradient * (a - fixed), axis=-1)
     return value, Winner(critic, best.twin, best.preference)
+
+
+def best_value_of_any(
+    critics: Critic,
+    choice: Choice,
+    prefs: Float[Array, "m c d"],
+    s: Float[Array, "b obs"],
+    a: Float[Array, "b act"],
+) -> tuple[Float[Array, " b"], Winner]:
+    """`best_value` of critics with any network: scored by a forward pass, the winner's gradient by JAX.
+
+    A sample's gradient is taken of all networks under its winning preference, times 1 for the winner and 0 for the
+    others: to read the winner's weights sample by sample would take more memory than that takes time.
+    """
+    critics, prefs, s, fixed = jax.lax.stop_gradient((critics, prefs, s, a))
+    lam, row = prefs[0], jnp.arange(len(s))
+    values = lambda prefs, a: _values(critics, lam, prefs, s, a)
+    if len(prefs) == 1:  # the pass that scores is that of the winners too
+        q, back = jax.vjp(partial(values, prefs), fixed)
+        best, winner = _choose(q, choice)
+    else:
+        best, winner = _choose(values(prefs, fixed), choice)
+        won = prefs[winner.preference, jnp.minimum(row, prefs.shape[1] - 1)]
+        q, back = jax.vjp(partial(values, won[None]), fixed)
+    is_winner = jnp.zeros_like(q).at[winner.critic, winner.twin, 0, row].set(1.0)
+    (gradient,) = back(is_winner)
+    # The same value, with the winner's gradient attached to the action.
+    return best + jnp.sum(gradient * (a - fixed), axis=-1), winner
+
+
+def _choose(q: Float[Array, "k 2 m b"], choice: Choice) -> tuple[Float[Array, " b"], Winner]:
+    """The value and place of each sample's winner: the best preference of every critic, then the best critic."""
+    value, row = jnp.minimum(q[:, 0], q[:, 1]), jnp.arange(q.shape[3])
+    if choice.cap is not None:
+        most = jax.vmap(_allowed, in_axes=(None, 0, None))(choice.cap, _is_last(choice), q.shape[2])
+        assert most is not None
+        value = jnp.where(value <= most, value, -jnp.inf)
+    preference = jnp.argmax(value, axis=1).astype(jnp.int32)
+    of_critic = jnp.take_along_axis(value, preference[:, None], axis=1)[:, 0]
+    critic = _best_critic(jnp.where(choice.filled[:, None], of_critic, -jnp.inf), choice)
+    best = preference[critic, row]
+    twin = (q[critic, 1, best, row] < q[critic, 0, best, row]).astype(jnp.int32)
+    return of_critic[critic, row], Winner(critic, twin, best)
+
+
+def _values(
+    critics: Critic,
+    lam: Float[Array, "c d"],
+    prefs: Float[Array, "m c2 d"],
+    s: Float[Array, "b obs"],
+    a: Float[Array, "b act"],
+) -> Float[Array, "k 2 m b"]:
+    """Values lam . Q(s, a; pref) of every critic, twin, preference and sample."""
+    every = jnp.broadcast_to(prefs, (len(prefs), len(s), prefs.shape[2]))
+    over_batch = jax.vmap(lambda critic, *inputs: critic(*inputs), in_axes=(None, 0, 0, 0))
+    over_prefs = jax.vmap(over_batch, in_axes=(None, None, None, 0))
+    over_twins = jax.vmap(over_prefs, in_axes=(0, None, None, None))
+    scalar = lambda twins: jnp.sum(over_twins(twins, s, a, every) * lam[None, None], axis=-1)
+    return _over_critics(scalar, critics)
+
+
+def _over_critics(of_critic: Callable[[Any], Any], critics: Any) -> Any:
+    """On the CPU one critic after the other, so that its activations stay in the cache; else all at once."""
+    return jax.lax.map(of_critic, critics) if jax.default_backend() == "cpu" else jax.vmap(of_critic)(critics)
+
+
+def _is_last(choice: Choice) -> Bool[Array, " k"]:
+    return jnp.arange(len(choice.filled)) == len(choice.filled) - 1
 
 
 def _best_critic(value: Float[Array, "k b"], choice: Choice) -> Int[Array, " b"]:

@@ -48,6 +48,7 @@ ADDED: dict[str, Any] = {
     "pessimism": 1.0,
     "weight_decay": 0.0,
     "acting_share": 0.0,
+    **{"critic_blocks": 0, "critic_hidden": None},
     **{"learning_rate_end": None, "tau": None, "acts_with": "newest", "twin": False, "scale_obs": False},
     **{"num_candidates": None, "gap_factor": 0.0, "value_low": [], "value_high": []},
     "max_push_loss": None,
