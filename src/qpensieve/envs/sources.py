@@ -5,8 +5,11 @@ import importlib
 import inspect
 import re
 import sys
+import sysconfig
+import traceback
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
@@ -44,6 +47,14 @@ PACKAGES = {
     "PIL": "pillow",
 }
 """Module -> package that holds it, where they are called differently."""
+OURS = Path(__file__).parents[1]
+"""The folder of this package."""
+INSTALLED = tuple({Path(sysconfig.get_path(name)) for name in ("purelib", "platlib")})
+"""Folders of packages that pip installs."""
+NO_FILES = ("<frozen", "<@")
+"""How names of code begin that is Python's own or checks the types of ours, and in no file."""
+STANDARD = Path(sysconfig.get_path("stdlib"))
+"""The folder of Python's own modules; it may hold `INSTALLED`."""
 
 
 def name_for(source: Any) -> str:
@@ -129,6 +140,28 @@ def needs_package(error: BaseException) -> str | None:
     return None
 
 
+def place_of(error: BaseException) -> str:
+    """Where the user's code raised it, ` (FILE, line 7, in step)`; else where a package did; else nothing."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_standard(Path(frame.filename))]
+    if not frames or _is_ours(Path(frames[-1].filename)):
+        return ""
+    own = [frame for frame in frames if not (_is_ours(Path(frame.filename)) or _is_installed(Path(frame.filename)))]
+    last = (own or frames)[-1]
+    return f" ({last.filename}, line {last.lineno}, in {last.name})"
+
+
+def _is_ours(file: Path) -> bool:
+    return file.is_relative_to(OURS)
+
+
+def _is_standard(file: Path) -> bool:
+    return file.name.startswith(NO_FILES) or (file.is_relative_to(STANDARD) and not _is_installed(file))
+
+
+def _is_installed(file: Path) -> bool:
+    return any(file.is_relative_to(folder) for folder in INSTALLED)
+
+
 def missing_package(env_id: str) -> str | None:
     """What to install to know an id that looks like one of MO-Gymnasium's; None where that is installed or it is not.
 
@@ -166,9 +199,21 @@ def _import(module_name: str, name: str) -> ModuleType:
     except (Exception, SystemExit) as error:
         kind = "" if isinstance(error, ImportError | TypeError) else f"{type(error).__name__}: "  # ".mine": a TypeError
         is_absent = isinstance(error, ModuleNotFoundError) and error.name in (module_name, module_name.split(".")[0])
-        where = "; it must be installed, on PYTHONPATH or a file of the working folder" if is_absent else ""
-        reason = f"cannot import module {module_name!r} of environment {name!r}: {kind}{error}{where}"
+        where = _how_to_write(module_name, name.partition(":")[2]) if is_absent else ""
+        reason = f"cannot import module {module_name!r} of environment {name!r}: {kind}{error}{place_of(error)}{where}"
         raise ValueError(reason) from error
+
+
+def _how_to_write(module_name: str, attribute: str) -> str:
+    """What to do where there is no such module; the name of a file is a slip that many make."""
+    if module_name.endswith(".py"):
+        return f"; write a module without .py: {module_of(module_name)}:{attribute}"
+    return "; it must be installed, on PYTHONPATH or a file of the working folder"
+
+
+def module_of(file: str) -> str:
+    """How Python calls the module of a file below the working folder: my/house.py is my.house."""
+    return ".".join(Path(file).with_suffix("").parts)
 
 
 def _make(name: str) -> gymnasium.Env:
