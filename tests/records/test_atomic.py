@@ -1,5 +1,6 @@
 """Files written whole or not at all."""
 
+import errno
 import json
 from pathlib import Path
 
@@ -32,6 +33,15 @@ def test_a_folder_that_is_gone_does_not_come_back(tmp_path: Path):
     """A process whose folder was renamed must not make another one of that name (experiments/tasks.py)."""
     with pytest.raises(FileNotFoundError):
         atomic.write_text(tmp_path / "gone" / "x.json", "")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_is_named(tmp_path: Path):
+    def fail(_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(OSError, match=r"No space left on device: '.*x\.json'$"):
+        atomic.write_file(tmp_path / "x.json", fail)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -55,6 +55,10 @@ def write_file(path: Path, write: Callable[[io.RawIOBase], object]) -> str:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
+    except OSError as error:
+        if error.filename is None:  # a full disk, which says no name
+            error.filename = str(path)
+        raise
     finally:
         temporary.unlink(missing_ok=True)
     sync_folder(path.parent)
