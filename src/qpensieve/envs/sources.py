@@ -5,8 +5,6 @@ import importlib
 import inspect
 import re
 import sys
-import sysconfig
-import traceback
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -15,7 +13,7 @@ from typing import Any, cast
 
 import gymnasium
 
-from qpensieve.importing import working_folder
+from qpensieve.importing import place_of, working_folder
 
 EnvFactory = Callable[[], gymnasium.Env]
 """Makes a new environment at every call."""
@@ -47,14 +45,6 @@ PACKAGES = {
     "PIL": "pillow",
 }
 """Module -> package that holds it, where they are called differently."""
-OURS = Path(__file__).parents[1]
-"""The folder of this package."""
-INSTALLED = tuple({Path(sysconfig.get_path(name)) for name in ("purelib", "platlib")})
-"""Folders of packages that pip installs."""
-NO_FILES = ("<frozen", "<@")
-"""How names of code begin that is Python's own or checks the types of ours, and in no file."""
-STANDARD = Path(sysconfig.get_path("stdlib"))
-"""The folder of Python's own modules; it may hold `INSTALLED`."""
 
 
 def name_for(source: Any) -> str:
@@ -138,28 +128,6 @@ def needs_package(error: BaseException) -> str | None:
     if isinstance(error, gymnasium.error.DependencyNotInstalled):
         return f"it needs a package that is not installed: {error}"
     return None
-
-
-def place_of(error: BaseException) -> str:
-    """Where the user's code raised it, ` (FILE, line 7, in step)`; else where a package did; else nothing."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_standard(Path(frame.filename))]
-    if not frames or _is_ours(Path(frames[-1].filename)):
-        return ""
-    own = [frame for frame in frames if not (_is_ours(Path(frame.filename)) or _is_installed(Path(frame.filename)))]
-    last = (own or frames)[-1]
-    return f" ({last.filename}, line {last.lineno}, in {last.name})"
-
-
-def _is_ours(file: Path) -> bool:
-    return file.is_relative_to(OURS)
-
-
-def _is_standard(file: Path) -> bool:
-    return file.name.startswith(NO_FILES) or (file.is_relative_to(STANDARD) and not _is_installed(file))
-
-
-def _is_installed(file: Path) -> bool:
-    return any(file.is_relative_to(folder) for folder in INSTALLED)
 
 
 def missing_package(env_id: str) -> str | None:

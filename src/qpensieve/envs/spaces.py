@@ -8,8 +8,9 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete
 
 from qpensieve.envs.simulator import EnvError
-from qpensieve.envs.sources import needs_package, place_of
+from qpensieve.envs.sources import needs_package
 from qpensieve.host_types import ActionBox, EnvSpec, Indices
+from qpensieve.importing import place_of
 
 MAX_OBSERVED = 20_000
 """Most numbers of an observation."""
