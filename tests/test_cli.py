@@ -201,6 +201,23 @@ def test_what_is_misspelt_is_refused_with_what_was_meant(words: list[str], said:
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OSError(30, "Read-only file system", "runs/boat"), "qpensieve: runs/boat: Read-only file system\n"),
+        (FileNotFoundError("boat is no run"), "qpensieve: boat is no run\n"),
+    ],
+)
+def test_an_error_of_the_system_is_a_sentence_without_its_number(error: OSError, said: str, monkeypatch, capsys):
+    def fail(words: list[str]) -> None:
+        raise error
+
+    monkeypatch.setattr(cli, "train", fail)
+    with pytest.raises(SystemExit):
+        cli.main(["train", "DST2d"])
+    assert capsys.readouterr().err == said
+
+
 def test_version_is_an_option_too(capsys: pytest.CaptureFixture[str]):
     cli.main(["--version"])
     cli.main(["version"])

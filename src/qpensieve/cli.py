@@ -477,10 +477,16 @@ def main(arguments: list[str] | None = None) -> None:
         print("interrupted", file=sys.stderr)
         sys.exit(EXIT_STOPPED)
     except USER_ERRORS as error:
-        print(f"qpensieve: {error}", file=sys.stderr)
+        print(f"qpensieve: {_sentence(error)}", file=sys.stderr)
         sys.exit(EXIT_FAILED)
     except Exception as error:
         _end_by(error)
+
+
+def _sentence(error: Exception) -> str:
+    """What an error says; one of the system without its number: `runs/boat: Read-only file system`."""
+    is_systems = isinstance(error, OSError) and error.strerror and error.filename
+    return f"{error.filename}: {error.strerror}" if is_systems else str(error)
 
 
 def _end_by(error: Exception) -> NoReturn:

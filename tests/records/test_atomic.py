@@ -2,7 +2,9 @@
 
 import errno
 import json
+import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -42,6 +44,22 @@ def test_a_full_disk_is_named(tmp_path: Path):
 
     with pytest.raises(OSError, match=r"No space left on device: '.*x\.json'$"):
         atomic.write_file(tmp_path / "x.json", fail)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("write", [atomic.check_can_write, lambda path: atomic.write_text(path, "")])
+def test_a_folder_that_cannot_be_written_is_told_by_the_name_that_was_asked_for(write, tmp_path: Path, monkeypatch):
+    def refuse(path: Any, *_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr("builtins.open", refuse)
+    monkeypatch.setattr(Path, "touch", refuse)
+    with pytest.raises(PermissionError, match=rf"Permission denied: '{re.escape(str(tmp_path))}/x\.json'$"):
+        write(tmp_path / "x.json")
+
+
+def test_a_folder_that_can_be_written_is_left_as_it_was(tmp_path: Path):
+    atomic.check_can_write(tmp_path / "x.json")
     assert list(tmp_path.iterdir()) == []
 
 
