@@ -485,8 +485,9 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _sentence(error: Exception) -> str:
     """What an error says; one of the system without its number: `runs/boat: Read-only file system`."""
-    is_systems = isinstance(error, OSError) and error.strerror and error.filename
-    return f"{error.filename}: {error.strerror}" if is_systems else str(error)
+    if isinstance(error, OSError) and error.strerror and error.filename:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
 
 
 def _end_by(error: Exception) -> NoReturn:
