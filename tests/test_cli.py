@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import warnings
 
 import pytest
 
@@ -216,6 +217,19 @@ def test_an_error_of_the_system_is_a_sentence_without_its_number(error: OSError,
     with pytest.raises(SystemExit):
         cli.main(["train", "DST2d"])
     assert capsys.readouterr().err == said
+
+
+def test_a_warning_is_a_sentence_and_only_while_a_command_runs(monkeypatch, capsys):
+    usual, shown = warnings.formatwarning, []
+
+    def warn(words: list[str]) -> None:
+        shown.extend(warnings.formatwarning("it is late", kind, "ours.py", 3) for kind in (UserWarning, FutureWarning))
+
+    monkeypatch.setattr(cli, "train", warn)
+    cli.main(["train", "DST2d"])
+    assert shown[0] == "qpensieve: it is late\n"
+    assert "ours.py:3: FutureWarning" in shown[1]
+    assert warnings.formatwarning is usual
 
 
 def test_version_is_an_option_too(capsys: pytest.CaptureFixture[str]):

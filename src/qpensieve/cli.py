@@ -8,6 +8,7 @@ import os
 import sys
 import textwrap
 import traceback
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
 from datetime import datetime
@@ -454,6 +455,22 @@ BENCHMARKS: dict[str, Callable[..., None]] = {
 }
 
 
+@contextmanager
+def _plain_warnings() -> Iterator[None]:
+    """Show warnings as sentences, without the line of our code that gave them."""
+    usual = warnings.formatwarning
+
+    def format_warning(message: Any, category: type[Warning], *place: Any, **line: Any) -> str:
+        return f"qpensieve: {message}\n" if category is UserWarning else usual(message, category, *place, **line)
+
+    warnings.formatwarning = format_warning
+    try:
+        yield
+    finally:
+        warnings.formatwarning = usual
+
+
+@_plain_warnings()
 def main(arguments: list[str] | None = None) -> None:
     """Entry point of the command line."""
     words = sys.argv[1:] if arguments is None else arguments
