@@ -204,7 +204,7 @@ class TestLearn:
             small(steps=steps, learning_rate_end=1e-5)
 
     def test_unknown_settings_name_near_ones(self):
-        with pytest.raises(ValueError, match="unknown setting 'num_snapshot'; use one of: num_snapshots"):
+        with pytest.raises(ValueError, match="unknown setting 'num_snapshot'; did you mean num_snapshots"):
             QPensieve("DST2d", num_snapshot=3)
 
     def test_unknown_domains_name_near_ones(self):

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import warnings
 
 import pytest
 
@@ -199,6 +200,36 @@ def test_what_is_misspelt_is_refused_with_what_was_meant(words: list[str], said:
         cli.main(words)
     assert end.value.code == 1
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OSError(30, "Read-only file system", "runs/boat"), "qpensieve: runs/boat: Read-only file system\n"),
+        (FileNotFoundError("boat is no run"), "qpensieve: boat is no run\n"),
+    ],
+)
+def test_an_error_of_the_system_is_a_sentence_without_its_number(error: OSError, said: str, monkeypatch, capsys):
+    def fail(words: list[str]) -> None:
+        raise error
+
+    monkeypatch.setattr(cli, "train", fail)
+    with pytest.raises(SystemExit):
+        cli.main(["train", "DST2d"])
+    assert capsys.readouterr().err == said
+
+
+def test_a_warning_is_a_sentence_and_only_while_a_command_runs(monkeypatch, capsys):
+    usual, shown = warnings.formatwarning, []
+
+    def warn(words: list[str]) -> None:
+        shown.extend(warnings.formatwarning("it is late", kind, "ours.py", 3) for kind in (UserWarning, FutureWarning))
+
+    monkeypatch.setattr(cli, "train", warn)
+    cli.main(["train", "DST2d"])
+    assert shown[0] == "qpensieve: it is late\n"
+    assert "ours.py:3: FutureWarning" in shown[1]
+    assert warnings.formatwarning is usual
 
 
 def test_version_is_an_option_too(capsys: pytest.CaptureFixture[str]):

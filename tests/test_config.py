@@ -249,7 +249,7 @@ class TestOverride:
         ("name", "near"), [("num_snapshot", "num_snapshots"), ("stepps", "steps"), ("batchsize", "batch_size")]
     )
     def test_an_unknown_setting_names_near_ones(self, name: str, near: str):
-        with pytest.raises(ValueError, match=f"unknown setting '{name}'; use one of: .*{near}"):
+        with pytest.raises(ValueError, match=rf"unknown setting '{name}'; did you mean .*{near}.*\?$"):
             override(default_config("DST2d"), {name: 3})
 
     def test_one_that_resembles_nothing_gets_them_all(self):
@@ -259,7 +259,7 @@ class TestOverride:
     def test_names_of_other_libraries_are_known(self):
         with pytest.raises(ValueError, match=r"unknown setting 'lr'; did you mean learning_rate\?"):
             override(default_config("DST2d"), {"lr": 1e-3})
-        with pytest.raises(ValueError, match="unknown setting 'num_envs'; use one of"):  # it has none of that name
+        with pytest.raises(ValueError, match="unknown setting 'num_envs'; did you mean"):  # it has none of that name
             override(default_config("DST2d"), {"num_envs": 2})
 
     def test_mosac_has_no_snapshots(self):

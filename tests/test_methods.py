@@ -79,5 +79,5 @@ def test_what_a_row_forgets_is_a_sentence(row: Method, complaint: str):
 
 def test_a_preset_that_changes_what_is_not_there_is_a_sentence(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(METHODS, "ninth", replace(METHODS["mosac"], name="ninth", quick={"hiden": 7}))
-    with pytest.raises(ValueError, match="unknown setting 'hiden'; use one of: hidden"):
+    with pytest.raises(ValueError, match="unknown setting 'hiden'; did you mean hidden"):
         default_config("DST2d", "ninth", "quick")

@@ -66,7 +66,7 @@ def test_marks_are_found_in_inner_parts_too():
 
 def test_a_field_is_changed_wherever_it_lives():
     assert settings.change(Outer(), "rate", 2.0) == Outer(inner=Inner(rate=2.0))
-    with pytest.raises(ValueError, match="unknown setting 'ratte'; use one of: rate"):
+    with pytest.raises(ValueError, match="unknown setting 'ratte'; did you mean rate"):
         settings.change(Outer(), "ratte", 2.0)
 
 

@@ -8,6 +8,7 @@ import os
 import sys
 import textwrap
 import traceback
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
 from datetime import datetime
@@ -454,6 +455,22 @@ BENCHMARKS: dict[str, Callable[..., None]] = {
 }
 
 
+@contextmanager
+def _plain_warnings() -> Iterator[None]:
+    """Show warnings as sentences, without the line of our code that gave them."""
+    usual = warnings.formatwarning
+
+    def format_warning(message: Any, category: type[Warning], *place: Any, **line: Any) -> str:
+        return f"qpensieve: {message}\n" if category is UserWarning else usual(message, category, *place, **line)
+
+    warnings.formatwarning = format_warning
+    try:
+        yield
+    finally:
+        warnings.formatwarning = usual
+
+
+@_plain_warnings()
 def main(arguments: list[str] | None = None) -> None:
     """Entry point of the command line."""
     words = sys.argv[1:] if arguments is None else arguments
@@ -477,10 +494,17 @@ def main(arguments: list[str] | None = None) -> None:
         print("interrupted", file=sys.stderr)
         sys.exit(EXIT_STOPPED)
     except USER_ERRORS as error:
-        print(f"qpensieve: {error}", file=sys.stderr)
+        print(f"qpensieve: {_sentence(error)}", file=sys.stderr)
         sys.exit(EXIT_FAILED)
     except Exception as error:
         _end_by(error)
+
+
+def _sentence(error: Exception) -> str:
+    """What an error says; one of the system without its number: `runs/boat: Read-only file system`."""
+    if isinstance(error, OSError) and error.strerror and error.filename:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
 
 
 def _end_by(error: Exception) -> NoReturn:

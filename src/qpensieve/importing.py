@@ -1,10 +1,22 @@
-"""Modules of the user: found in the working folder, too."""
+"""Modules of the user: found in the working folder, too; and where in them something went wrong."""
 
 import contextlib
 import importlib
 import os
 import sys
+import sysconfig
+import traceback
 from collections.abc import Iterator
+from pathlib import Path
+
+OURS = Path(__file__).parent
+"""The folder of this package."""
+INSTALLED = tuple({Path(sysconfig.get_path(name)) for name in ("purelib", "platlib")})
+"""Folders of packages that pip installs."""
+NO_FILES = ("<frozen", "<@")
+"""How names of code begin that is Python's own or checks the types of ours, and in no file."""
+STANDARD = Path(sysconfig.get_path("stdlib"))
+"""The folder of Python's own modules; it may hold `INSTALLED`."""
 
 
 @contextlib.contextmanager
@@ -25,3 +37,25 @@ def working_folder() -> Iterator[None]:
     finally:
         with contextlib.suppress(ValueError):  # the module may have removed it
             sys.path.remove(folder)
+
+
+def place_of(error: BaseException) -> str:
+    """Where the user's code raised it, ` (FILE, line 7, in step)`; else where a package did; else nothing."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_standard(Path(frame.filename))]
+    if not frames or _is_ours(Path(frames[-1].filename)):
+        return ""
+    own = [frame for frame in frames if not (_is_ours(Path(frame.filename)) or _is_installed(Path(frame.filename)))]
+    last = (own or frames)[-1]
+    return f" ({last.filename}, line {last.lineno}, in {last.name})"
+
+
+def _is_ours(file: Path) -> bool:
+    return file.is_relative_to(OURS)
+
+
+def _is_standard(file: Path) -> bool:
+    return file.name.startswith(NO_FILES) or (file.is_relative_to(STANDARD) and not _is_installed(file))
+
+
+def _is_installed(file: Path) -> bool:
+    return any(file.is_relative_to(folder) for folder in INSTALLED)

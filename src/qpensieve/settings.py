@@ -298,8 +298,9 @@ def change(part: Part, name: str, value: Any) -> Part:
         known = names(part) | flat(part).keys()
         if (meant := SYNONYMS.get(name)) in known:
             raise ValueError(f"unknown setting {name!r}; did you mean {meant}?")
-        near = ", ".join(difflib.get_close_matches(name, known, n=3, cutoff=0.4)) or ", ".join(sorted(known))
-        raise ValueError(f"unknown setting {name!r}; use one of: {near}")
+        near = ", ".join(difflib.get_close_matches(name, known, n=3, cutoff=0.4))
+        hint = f"did you mean {near}?" if near else f"use one of: {', '.join(sorted(known))}"
+        raise ValueError(f"unknown setting {name!r}; {hint}")
     return changed
 
 

@@ -1,5 +1,6 @@
 """Callbacks as a group: who is called with what, who stops, who failed."""
 
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -160,7 +161,8 @@ class TestCallbacks:
                 group.metrics(120, ROW)
                 group.evaluation(120, EVALUATION)
 
-        said = rf"the callback Notes failed in on_{hook} at step \d+: KeyError: 'eval/UT'"
+        place = rf"\({re.escape(__file__)}, line \d+, in act\)$"
+        said = rf"the callback Notes failed in on_{hook} at step \d+: KeyError: 'eval/UT' {place}"
         with pytest.raises(CallbackError, match=said) as error:
             train()
         assert error.value.__cause__ is cause
@@ -227,3 +229,15 @@ class TestFind:
     def test_what_there_is_not_is_a_sentence(self, name: str, complaint: str):
         with pytest.raises(ValueError, match=complaint):
             find_callbacks([name])
+
+
+@pytest.mark.parametrize(("slip", "meant"), [("on_stpe", "on_step"), ("on_evaluate", "on_evaluation")])
+def test_a_method_that_would_never_be_called_is_refused(slip: str, meant: str):
+    one = type("Slip", (Callback,), {slip: lambda self, *_: False})()
+    with pytest.raises(TypeError, match=f"the callback Slip has a method {slip}, .*; did you mean {meant}\\?$"):
+        Callbacks([one])
+
+
+def test_methods_of_other_names_are_ones_own():
+    one = type("Own", (), {"on_step": lambda self, step: None, "on_the_way": lambda self: None, "steps": 3})()
+    assert len(Callbacks([one])) == 1

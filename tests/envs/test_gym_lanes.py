@@ -1,9 +1,13 @@
 import gc
 import os
+import re
 import signal
 import weakref
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -63,7 +67,7 @@ def noisy_workers() -> Iterator[WorkerSimulator]:
 
 def test_a_factory_must_give_new_environments():
     env = foreign.PointMass()
-    with pytest.raises(ValueError, match="same environment twice"):
+    with pytest.raises(EnvError, match="same environment twice"):  # so that a run is saved where an evaluation sees it
         GymSimulator(lambda: env, 2, "mine")
 
 
@@ -166,9 +170,45 @@ def test_restoring_an_environment_that_ignores_its_seed_warns():
 def test_an_error_in_the_environment_names_it_with_lane_and_step():
     lanes = make_lanes(foreign.Raising)
     lane = int(np.argmax(lanes.reset()[:, 0] < 0))
-    with pytest.raises(RuntimeError, match=f"Raising: .* failed in lane {lane} at step 3: ZeroDivisionError") as caught:
+    where = f"Raising: .* failed in lane {lane} at step 3 of its episode: ZeroDivisionError"
+    with pytest.raises(RuntimeError, match=where) as caught:
         run(lanes, np.zeros((3, NUM_LANES, 2)))
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
+def test_an_error_in_the_environment_names_its_file_and_line():
+    (line,) = [i for i, text in enumerate(Path(foreign.__file__).read_text().splitlines(), 1) if "1 / 0" in text]
+    lanes = make_lanes(foreign.Raising)
+    lanes.reset()
+    with pytest.raises(EnvError, match=rf"by zero \({re.escape(foreign.__file__)}, line {line}, in step\)$"):
+        run(lanes, np.zeros((3, NUM_LANES, 2)))
+
+
+def test_what_a_library_raises_names_the_line_that_called_it():
+    def fail(**_: Any) -> None:
+        np.linalg.inv(np.zeros((2, 3)))
+
+    simulator = GymSimulator(foreign.PointMass, 1, "mine")
+    simulator._envs[0].reset = fail  # pyright: ignore[reportAttributeAccessIssue]
+    with pytest.raises(EnvError, match=rf"LinAlgError: .* \({re.escape(__file__)}, line \d+, in fail\)$"):
+        simulator.start(np.array([0]), np.array([4]))
+
+
+@pytest.mark.parametrize(
+    ("method", "given", "message"),
+    [
+        ("step", (0, 0, False, {}), r"step\(\) must return 5 values \(observation, reward, .* info\), got 4 values$"),
+        ("reset", np.zeros((2, 2)), r"reset\(\) must return 2 values \(observation, info\), got a ndarray$"),
+    ],
+)
+def test_an_environment_of_an_old_gym_is_told_what_to_return(method: str, given: Any, message: str):
+    start = partial(GymSimulator.start, lanes=np.array([0]), seeds=np.array([4]))
+    simulator = GymSimulator(foreign.PointMass, 1, "old")
+    start(simulator)
+    setattr(simulator._envs[0], method, lambda *_, **__: given)
+    ask = {"step": lambda: simulator.advance(slice(None), np.zeros((1, 2))), "reset": lambda: start(simulator)}
+    with pytest.raises(EnvError, match=message):
+        ask[method]()
 
 
 def test_an_error_in_reset_names_lane_and_seed():
@@ -184,7 +224,8 @@ def test_an_error_in_reset_names_lane_and_seed():
 def test_a_reward_of_the_wrong_shape_names_lane_and_step():
     lanes = make_lanes(foreign.WrongReward)
     lanes.reset()
-    with pytest.raises(RuntimeError, match=r"lane 0 at step 3: ValueError: reward must have shape \(2,\), got \(3,\)"):
+    shapes = r"lane 0 at step 3 of its episode: ValueError: reward must have shape \(2,\), got \(3,\)$"  # ours: no line
+    with pytest.raises(RuntimeError, match=shapes):
         run(lanes, np.zeros((3, NUM_LANES, 2)))
 
 
@@ -286,7 +327,8 @@ def test_a_garbage_collected_simulator_ends_its_processes_and_an_error_names_the
     for _ in range(2):
         simulator.advance(slice(None), np.zeros((2, 2)))
     with pytest.raises(
-        RuntimeError, match=r"Raising: .* lane 11 at step 3: ZeroDivisionError: .* process for lanes 11 to 11"
+        RuntimeError,
+        match=r"Raising: .* lane 11 at step 3 of its episode: ZeroDivisionError: .* process for lanes 11 to 11",
     ) as caught:
         simulator.advance(slice(None), np.zeros((2, 2)))
     assert "1 / 0" in str(caught.value.__cause__)

@@ -110,7 +110,9 @@ def test_contact_forces_are_refused_where_there_are_none(source, name: str):
 def test_faults_of_foreign_environments_count_from_the_first_lane():
     lanes = make_lanes(foreign.Raising, 5, 3, LaneOptions(first_lane=10))
     lane = int(np.argmax(lanes.reset()[:, 0] < 0))
-    with pytest.raises(RuntimeError, match=f"Raising: .* failed in lane {10 + lane} at step 3: ZeroDivisionError"):
+    with pytest.raises(
+        RuntimeError, match=f"Raising: .* failed in lane {10 + lane} at step 3 of its episode: ZeroDivisionError"
+    ):
         [lanes.step(np.zeros((5, 2))) for _ in range(3)]
 
 

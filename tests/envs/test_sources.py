@@ -121,6 +121,31 @@ def test_another_unknown_id_names_its_neighbours_and_explains_the_other_names(mo
     assert "qpensieve[mo]" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("name", "written"),
+    [
+        ("house", "house:NAME"),
+        ("house.py", "house:NAME"),
+        ("my/house.py", "my.house:NAME"),
+        ("house.py:Rooms", "house:Rooms"),
+    ],
+)
+def test_a_file_in_place_of_a_name_is_told_how_to_write_it(
+    name: str, written: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "house.py").touch()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=rf"'{name}': .*write .*{written}"):
+        registry.make_simulator(name, 1)
+
+
+def test_a_module_that_fails_names_the_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "unsound_house.py").write_text("walls = 4\nroof = wals\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=r"'wals' is not defined.* \(.*unsound_house.py, line 2, in <module>\)$"):
+        registry.make_simulator("unsound_house:Rooms", 1)
+
+
 def fail_without(module: str) -> gymnasium.Env:
     raise ModuleNotFoundError(f"No module named {module!r}", name=module)
 

@@ -80,6 +80,8 @@ def test_whole_numbers_may_be_written_with_an_exponent(tmp_path: Path):
         ("[grid]\nnum_snapshots = [1]", "every run needs a domain"),
         ('[run]\ndomain = "DST2d"\n[grid]\nsnapshots = [1]', "unknown setting 'snapshots'.*num_snapshots"),
         ('[run]\ndomain = "DST2d"\n[grid]\nnum_snapshots = [-1]', "num_snapshots must be 0 or more"),
+        ('[run]\ndomain = "DST2d"\npresett = "quick"', "unknown setting 'presett'; did you mean preset\\?$"),
+        ('[run]\ndomain = "DST2d"\nseed = 3', "unknown setting 'seed'; did you mean seeds\\?$"),
         ('[run]\ndomain = "DST2d"\nalgo = "qpensive"', "did you mean qpensieve"),
         ('show = "pie"\n[run]\ndomain = "DST2d"', "show must be one of scores"),
         ('reference = "x"\n[run]\ndomain = "DST2d"', "reference must be a column \\(qpensieve\\), got 'x'"),

@@ -1,7 +1,10 @@
 """Files written whole or not at all."""
 
+import errno
 import json
+import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -32,6 +35,31 @@ def test_a_folder_that_is_gone_does_not_come_back(tmp_path: Path):
     """A process whose folder was renamed must not make another one of that name (experiments/tasks.py)."""
     with pytest.raises(FileNotFoundError):
         atomic.write_text(tmp_path / "gone" / "x.json", "")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_is_named(tmp_path: Path):
+    def fail(_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(OSError, match=r"No space left on device: '.*x\.json'$"):
+        atomic.write_file(tmp_path / "x.json", fail)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("write", [atomic.check_can_write, lambda path: atomic.write_text(path, "")])
+def test_a_folder_that_cannot_be_written_is_told_by_the_name_that_was_asked_for(write, tmp_path: Path, monkeypatch):
+    def refuse(path: Any, *_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr("builtins.open", refuse)
+    monkeypatch.setattr(Path, "touch", refuse)
+    with pytest.raises(PermissionError, match=rf"Permission denied: '{re.escape(str(tmp_path))}/x\.json'$"):
+        write(tmp_path / "x.json")
+
+
+def test_a_folder_that_can_be_written_is_left_as_it_was(tmp_path: Path):
+    atomic.check_can_write(tmp_path / "x.json")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -57,6 +57,26 @@ def test_the_table_is_on_the_preferences_that_all_share(files: list[Path]):
     assert sac["ED against MO-SAC"] == f"{share / 2:.2f} +- {share / 2:.2f}"
 
 
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ([136.9, 137.1], "137.00 +- 0.10"),
+        ([137.0, 137.0], "137 +- 0"),
+        ([130.0, 140.0], "135 +- 5"),
+        ([0.002, 0.004], "0.0030 +- 0.0010"),
+        ([7.0, 7.5], "7.25 +- 0.25"),
+    ],
+)
+def test_no_deviation_is_rounded_to_nothing(values: list[float], text: str):
+    assert compare._spread(np.array(values)) == text
+
+
+def test_a_hypervolume_of_zero_says_why(files: list[Path]):
+    far, own = (compare.measured_from([compare.read(files[0])], point)[0] for point in ((100.0, 0.0), (0.0, -50.0)))
+    assert "no return is above the reference point (100, 0)" in compare.hypervolumes(far)
+    assert "no return" not in compare.hypervolumes(own)
+
+
 def test_kernels_are_marked_where_runs_differ_in_them(files: list[Path], tmp_path: Path):
     config = {"domain": "DST2d", "algo": "qpensieve", "kernels": "on"}
     fused = export(tmp_path / "fused.json", "qpensieve", [DEAR, DEAR], config=config)

@@ -21,6 +21,7 @@ from tests.report.runs import draw_front, dst_returns, make_run, make_table
         ([3.82e7], "3.82e7"),
         ([0.0, 0.0], "0.00 ± 0.00"),
         ([-250.0], "-250.0"),
+        ([0.002, 0.004], "0.0030 ± 0.0010"),
     ],
 )
 def test_scores_are_shown_with_fitting_digits(values: list[float], text: str):

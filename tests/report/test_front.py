@@ -78,6 +78,17 @@ def test_points_at_one_place_become_rings_of_equal_area_sorted_by_colour():
     np.testing.assert_allclose(areas[[2, 3, 0]], front.MARKER_AREA * np.sqrt(3) * np.array([1, 2 / 3, 1 / 3]))
 
 
+def test_dominated_points_stay_pale_where_many_lie_on_each_other():
+    lam = np.linspace([0.0, 1.0], [1.0, 0.0], 50)
+    returns = np.zeros((1, 50, 1, 2))
+    returns[0, -1] = 1.0  # covers all others, which share one place
+    figure = front.plot_front(front.Plane("foreign", ("speed", "height")), lam, lambda: returns, "title")
+    pale, strong = (np.asarray(dots.get_facecolor()) for dots in figure.axes[0].collections)
+    assert len(pale) == 49
+    assert (pale[:, 3] == 1).all()  # see-through ones would add up to strong colours
+    assert pale[:, :3].min() >= 1 - front.PALE_SHARE > strong[:, :3].min()
+
+
 def test_one_objective_has_no_front(tmp_path: Path):
     run = make_run(tmp_path, make_table(np.ones((2, 1, 1))), domain="foreign")
     with pytest.raises(ValueError, match="a front needs at least two objectives"):

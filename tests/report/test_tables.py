@@ -155,6 +155,12 @@ class TestTable:
         text = tables.format_summary(tables.summarize_run(make_run(tmp_path, domain, np.ones((1, 100, 10, 2)))))
         assert ("HV is not comparable with the paper's" in text) == is_warned
 
+    @pytest.mark.parametrize(("height", "is_said"), [(-60.0, True), (1.0, False)])
+    def test_says_what_an_empty_hypervolume_means(self, height: float, is_said: bool, tmp_path: Path):
+        content = tables.summarize_run(make_run(tmp_path, "DST2d", np.full((2, 100, 10, 2), height)))
+        said = "HV is 0: no return is above the reference point (0, -50) in every objective"
+        assert (said in tables.format_summary(content)) == is_said
+
     def test_a_domain_says_the_same_by_its_gymnasium_id(self, tmp_path: Path):
         """It lost ceilings and warnings when domains were compared by spelling."""
         short = tables.format_summary(tables.summarize_run(make_run(tmp_path / "a", "DST2d", obedient(2))))

@@ -228,7 +228,10 @@ class TestRuns:
         run = runs.start(tmp_path / "run", tiny(), QUIET)
         slowly(run)
         run.callbacks = runs.Callbacks([Broken()])
-        with pytest.raises(runs.CallbackError, match="on_step at step 260: OSError: disk full; continue with"):
+        with pytest.raises(
+            runs.CallbackError,
+            match=r"on_step at step 260: OSError: disk full \(.*test_beside\.py, line \d+, in .*\); continue with",
+        ):
             complete(run)
         assert run.last_checkpoint_step == 260
         complete(runs.resume(tmp_path / "run", QUIET, refuse))

@@ -89,6 +89,17 @@ def test_what_cannot_be_measured_is_said(folder: Path, tmp_path: Path):
     assert not (folder / CRITIC).exists()
 
 
+def test_a_folder_that_cannot_be_written_is_told_before_the_measurement(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    def refuse(path: Path) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr("qpensieve.train.critic_run.check_can_write", refuse)
+    said: list[str] = []
+    with pytest.raises(PermissionError, match=r"critic\.json"):
+        measure_run(folder, sampling=FEW, say=said.append)
+    assert said == []
+
+
 def test_a_population_is_refused_by_the_command(folder: Path, capsys: pytest.CaptureFixture[str]):
     save(RunConfig("Hopper2d", "pgmorl", agent=PgmorlConfig()), folder / CONFIG)
     with pytest.raises(SystemExit) as stopped:

@@ -1,6 +1,7 @@
 """Callbacks of real trainings: all methods tell them, no number depends on them, stopping and failing lose nothing."""
 
 import json
+import re
 import shutil
 import warnings
 from dataclasses import replace
@@ -268,7 +269,10 @@ class TestRun:
     def test_an_error_of_a_callback_saves_the_run_first(self, name: str, whole: Path, tmp_path: Path):
         options = self.options(callback=(f"tests.train.test_listening:{name}",))
         run = runs.start(tmp_path / "run", config(), options)
-        with pytest.raises(CallbackError, match=rf"{name} failed in on_.*: KeyError: 'mine'; continue with: qpensieve"):
+        place = rf"\({re.escape(__file__)}, line \d+, in .*\)"
+        with pytest.raises(
+            CallbackError, match=rf"{name} failed in on_.*: KeyError: 'mine' {place}; continue with: qpens"
+        ):
             complete(run)
         complete(runs.resume(tmp_path / "run", Options(quiet=True), warn=lambda message: None))
         assert_same_run(tmp_path / "run", whole)

@@ -218,6 +218,27 @@ class TestResumed:
         complete(runs.resume(half, QUIET, refuse))
         assert_same_run(half, whole)
 
+    def test_with_other_versions_it_says_so_once_and_writes_them_down(self, half: Path):
+        record = json.loads((half / "environment.json").read_text())
+        changed = record | {"packages": record["packages"] | {"jax": "0.0.1"}}
+        (half / "environment.json").write_text(json.dumps(changed))
+        warnings: list[str] = []
+        runs.resume(half, QUIET, warnings.append).close()
+        (warning,) = warnings
+        assert f"same numbers only up to rounding: jax 0.0.1, now {record['packages']['jax']}" in warning
+        after = json.loads((half / "environment.json").read_text())
+        (later,) = after.pop("resumed_with")
+        assert after == changed
+        assert later["step"] == 300
+        assert later["packages"] == record["packages"]
+        runs.resume(half, QUIET, refuse).close()
+
+    @pytest.mark.parametrize("content", ["{", "[]", '{"resumed_with": 3}', '{"resumed_with": [3]}'])
+    def test_a_damaged_record_of_versions_is_left_alone(self, content: str, half: Path):
+        (half / "environment.json").write_text(content)
+        runs.resume(half, QUIET, refuse).close()
+        assert (half / "environment.json").read_text() == content
+
     def test_may_be_made_shorter_than_its_checkpoints_say_and_longer_again(self, half: Path, whole: Path):
         for steps in (340, 340, 600):
             complete(runs.resume(half, QUIET, refuse, steps=steps))

@@ -99,7 +99,7 @@ def check(cfg: HybridConfig, run: RunSettings) -> list[str]:
 
 def _missing(domain_id: str) -> str:
     shown = " and ".join(CASES)
-    return f"preferences must be given for {domain_id}: the paper's figure has them for {shown} only"
+    return f"preferences must be given for {domain_id}: the paper's figure has them for {shown} only; use --preferences"
 
 
 class State(eqx.Module):

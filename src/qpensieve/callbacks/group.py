@@ -1,5 +1,6 @@
 """Several callbacks as one: called in order; whoever stops or fails is named."""
 
+import difflib
 import importlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from qpensieve.callbacks.protocol import CallbackError, End, Evaluation, Metrics, StopTraining, Training
-from qpensieve.importing import working_folder
+from qpensieve.importing import place_of, working_folder
 
 HOOKS = ("on_start", "on_step", "on_metrics", "on_evaluation", "on_end")
 
@@ -89,7 +90,8 @@ class Callbacks:
             answer = False
         except Exception as error:
             where = f"the callback {listener.name} failed in {hook} at step {self._step}"
-            raise CallbackError(f"{where}: {type(error).__name__}: {error}".rstrip(": ")) from error
+            reason = f"{type(error).__name__}: {error}".rstrip(": ")
+            raise CallbackError(f"{where}: {reason}{place_of(error)}") from error
         if isinstance(answer, bool | np.bool_) and not answer:
             self.stopped_by = self.stopped_by or listener.name
 
@@ -110,6 +112,7 @@ def _listener(one: Any) -> _Listener:
         raise TypeError(f"callback must be an object, got the class {one.__name__}: write {one.__name__}(...)")
     name = getattr(one, "__qualname__", type(one).__qualname__)
     hooks = {hook: getattr(one, hook) for hook in HOOKS if callable(getattr(one, hook, None))}
+    _check_spelling(one, name)
     if hooks:
         return _Listener(name, hooks)
     if callable(one):
@@ -118,6 +121,14 @@ def _listener(one: Any) -> _Listener:
     raise TypeError(
         f"callback must be a function (step, metrics) or an object with a method {', '.join(HOOKS)}, got {one!r}"
     )
+
+
+def _check_spelling(one: Any, name: str) -> None:
+    """Refuse a method whose name is nearly that of a hook: it would never be called."""
+    for own in dir(one):
+        near = difflib.get_close_matches(own, HOOKS, n=1, cutoff=0.75) if own.startswith("on_") else []
+        if near and own not in HOOKS:
+            raise TypeError(f"the callback {name} has a method {own}, which is never called; did you mean {near[0]}?")
 
 
 def find_callbacks(names: Iterable[str]) -> list[Any]:
@@ -142,4 +153,6 @@ def _find(name: str) -> Any:
             _listener(made)  # what is none is told now, by its name
             return made
     except Exception as error:
-        raise ValueError(f"the callback {name} cannot be made: {type(error).__name__}: {error}") from error
+        raise ValueError(
+            f"the callback {name} cannot be made: {type(error).__name__}: {error}{place_of(error)}"
+        ) from error

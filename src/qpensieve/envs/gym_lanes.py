@@ -6,6 +6,7 @@ it takes as long as the episodes did. `restore` warns if a lane does not end at 
 """
 
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import gymnasium
@@ -16,6 +17,10 @@ from qpensieve.envs.history import History, episode_seeds, replay
 from qpensieve.envs.simulator import EnvError, Index, Simulator, State, Streams
 from qpensieve.envs.sources import PICTURES, EnvFactory, EnvSource, drawable, name_of, resolve
 from qpensieve.envs.spaces import describe, foreign_error
+
+RESET = ("observation", "info")
+STEP = ("observation", "reward", "terminated", "truncated", "info")
+"""What an environment returns."""
 
 
 def make_simulator(
@@ -114,7 +119,7 @@ class GymSimulator:
 
     def _start(self, lane: int, seed: int) -> None:
         try:
-            obs, _ = self._envs[lane].reset(seed=seed)
+            obs, _ = _parts("reset()", self._envs[lane].reset(seed=seed), RESET)
             self._obs[lane] = self.spec.encoded(_floats("observation", obs, self.spec.obs_shape)[None])[0]
         except Exception as error:
             where = f"in lane {self._first_lane + lane} at reset with seed {seed}"
@@ -123,11 +128,11 @@ class GymSimulator:
 
     def _step(self, lane: int, action: np.ndarray | np.int64) -> tuple[Float64[np.ndarray, " d"], bool, bool]:
         try:
-            obs, reward, terminated, truncated, _ = self._envs[lane].step(action)
+            obs, reward, terminated, truncated, _ = _parts("step()", self._envs[lane].step(action), STEP)
             self._obs[lane] = self.spec.encoded(_floats("observation", obs, self.spec.obs_shape)[None])[0]
             return _floats("reward", reward, (self.spec.num_objectives,)), bool(terminated), bool(truncated)
         except Exception as error:
-            where = f"in lane {self._first_lane + lane} at step {self._history.lengths[lane] + 1}"
+            where = f"in lane {self._first_lane + lane} at step {self._history.lengths[lane] + 1} of its episode"
             raise foreign_error(self._name, where, error) from error
 
 
@@ -154,10 +159,18 @@ def _make_envs(factory: EnvFactory, num_lanes: int, source_name: str) -> list[gy
         if not isinstance(env, gymnasium.Env):
             raise ValueError(f"{source_name}: the factory returned a {type(env).__qualname__}, not a gymnasium.Env")
     if len({id(env.unwrapped) for env in envs}) < num_lanes:
-        raise ValueError(
+        raise EnvError(
             f"{source_name}: the factory returned the same environment twice; it must make a new one per call"
         )
     return envs
+
+
+def _parts(what: str, given: Any, names: tuple[str, ...]) -> Sequence[Any]:
+    """What a method returned, if it is as many parts as Gymnasium asks for; older versions of it asked for fewer."""
+    if isinstance(given, tuple | list) and len(given) == len(names):
+        return given
+    got = f"{len(given)} values" if isinstance(given, tuple | list) else f"a {type(given).__name__}"
+    raise ValueError(f"{what} must return {len(names)} values ({', '.join(names)}), got {got}")
 
 
 def _floats(what: str, values: Any, shape: tuple[int, ...] | None) -> Float64[np.ndarray, "..."]:

@@ -7,6 +7,7 @@ import difflib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import gymnasium
 
@@ -14,7 +15,7 @@ from qpensieve.envs import dst, grid, gym_lanes, mujoco, rewards
 from qpensieve.envs.base import Lanes
 from qpensieve.envs.exact import ExactFront
 from qpensieve.envs.simulator import DEFAULT_OPTIONS, LaneOptions, Simulator, check_options
-from qpensieve.envs.sources import EnvSource, missing_package, name_of, resolve
+from qpensieve.envs.sources import EnvSource, missing_package, module_of, name_of, resolve
 from qpensieve.envs.treasures import SIZE, VALUES
 from qpensieve.gym_ids import NAMESPACE, gym_id
 from qpensieve.host_types import EnvSpec
@@ -259,6 +260,11 @@ def _unknown(name: str) -> str:
     missing = missing_package(name)
     if missing is not None:
         return f"unknown domain {name!r}: {missing}"
+    if name.endswith(".py") or Path(f"{name}.py").is_file():
+        module = module_of(name) if name.endswith(".py") else name
+        return (
+            f"unknown domain {name!r}: it names a module alone; write {module}:NAME, with the class or function in it"
+        )
     choices = (
         f"The ten domains: {', '.join(DOMAINS)}. With discrete actions: {', '.join(DISCRETE)}. "
         "A Gymnasium id works too, also as module:id, where importing the module registers the id; "

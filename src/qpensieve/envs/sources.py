@@ -7,12 +7,13 @@ import re
 import sys
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
 import gymnasium
 
-from qpensieve.importing import working_folder
+from qpensieve.importing import place_of, working_folder
 
 EnvFactory = Callable[[], gymnasium.Env]
 """Makes a new environment at every call."""
@@ -166,9 +167,21 @@ def _import(module_name: str, name: str) -> ModuleType:
     except (Exception, SystemExit) as error:
         kind = "" if isinstance(error, ImportError | TypeError) else f"{type(error).__name__}: "  # ".mine": a TypeError
         is_absent = isinstance(error, ModuleNotFoundError) and error.name in (module_name, module_name.split(".")[0])
-        where = "; it must be installed, on PYTHONPATH or a file of the working folder" if is_absent else ""
-        reason = f"cannot import module {module_name!r} of environment {name!r}: {kind}{error}{where}"
+        where = _how_to_write(module_name, name.partition(":")[2]) if is_absent else ""
+        reason = f"cannot import module {module_name!r} of environment {name!r}: {kind}{error}{place_of(error)}{where}"
         raise ValueError(reason) from error
+
+
+def _how_to_write(module_name: str, attribute: str) -> str:
+    """What to do where there is no such module; the name of a file is a slip that many make."""
+    if module_name.endswith(".py"):
+        return f"; write a module without .py: {module_of(module_name)}:{attribute}"
+    return "; it must be installed, on PYTHONPATH or a file of the working folder"
+
+
+def module_of(file: str) -> str:
+    """How Python calls the module of a file below the working folder: my/house.py is my.house."""
+    return ".".join(Path(file).with_suffix("").parts)
 
 
 def _make(name: str) -> gymnasium.Env:

@@ -10,6 +10,7 @@ from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete
 from qpensieve.envs.simulator import EnvError
 from qpensieve.envs.sources import needs_package
 from qpensieve.host_types import ActionBox, EnvSpec, Indices
+from qpensieve.importing import place_of
 
 MAX_OBSERVED = 20_000
 """Most numbers of an observation."""
@@ -97,9 +98,9 @@ def _trial_reward(env: gymnasium.Env, spec: EnvSpec) -> np.ndarray:
 
 
 def foreign_error(name: str, where: str, error: BaseException) -> EnvError:
-    """What to raise where an environment failed: names it, and what to install if that is the reason."""
-    missing = needs_package(error)
-    return EnvError(f"{name}: the environment failed {where}: {missing or f'{type(error).__name__}: {error}'}")
+    """What to raise where an environment failed: names it, what to install if that is the reason, and the line."""
+    reason = needs_package(error) or f"{type(error).__name__}: {error}{place_of(error)}"
+    return EnvError(f"{name}: the environment failed {where}: {reason}")
 
 
 def _objective_names(metadata: dict[str, Any], d: int, source_name: str) -> tuple[str, ...]:

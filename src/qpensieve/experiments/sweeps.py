@@ -12,17 +12,18 @@ domain = "DST2d"
 algo = "mosac"
 """
 
+import difflib
 import itertools
 import re
 import tomllib
 from pathlib import Path
 from typing import Any, get_args
 
-from qpensieve.config import check, resolve
+from qpensieve.config import RunConfig, check, resolve
 from qpensieve.experiments.artefacts import Artefact, Place, Show, Wanted, shown
 from qpensieve.experiments.then import check_names
 from qpensieve.presets import default_config
-from qpensieve.settings import fit
+from qpensieve.settings import fit, flat, names
 
 TOP = ("title", "show", "metrics", "reference", "notes", "then", "preferences", "run", "grid", "runs")
 SHOWN: tuple[str, ...] = tuple(show for show in get_args(Show) if show != "settings")
@@ -153,6 +154,13 @@ def _lines(content: dict[str, Any], shared: dict[str, Any]) -> list[dict[str, An
     return lines
 
 
+def _check_names(given: dict[str, Any], usual: RunConfig) -> None:
+    """Refuse a slip in what is no setting, such as preset; settings are checked where they are changed."""
+    for name in given.keys() - {*OF_THE_RUN, *names(usual), *flat(usual)}:
+        if near := difflib.get_close_matches(name, OF_THE_RUN, n=1, cutoff=0.7):
+            raise ValueError(f"unknown setting {name!r}; did you mean {near[0]}?")
+
+
 def _line(shared: dict[str, Any], own: dict[str, Any]) -> tuple[Place, Wanted]:
     """Where a run stands, and the run: what is shared with its own settings over it."""
     own = dict(own)
@@ -166,6 +174,7 @@ def _line(shared: dict[str, Any], own: dict[str, Any]) -> tuple[Place, Wanted]:
         raise ValueError(f"first_seed must be left out, got {both['first_seed']}: seeds of a plan are counted from 0")
     algo, preset = str(both.get("algo", "qpensieve")), str(both.get("preset", "paper"))
     usual = default_config(str(both["domain"]), algo, preset)
+    _check_names(both, usual)
     both, own = ({name: fit(usual, name, value) for name, value in values.items()} for values in (both, own))
     for name in ("seeds", "steps"):
         value = both.get(name, 1)

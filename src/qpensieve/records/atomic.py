@@ -55,10 +55,26 @@ def write_file(path: Path, write: Callable[[io.RawIOBase], object]) -> str:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
+    except OSError as error:
+        if error.filename in (None, str(temporary)):  # a full disk says no name
+            error.filename = str(path)
+        raise
     finally:
         temporary.unlink(missing_ok=True)
     sync_folder(path.parent)
     return stream.checksum
+
+
+def check_can_write(path: Path) -> None:
+    """Raise now what `write_file` would raise later where nothing can be written beside `path`; leaves no file."""
+    temporary = path.with_name(f"{TEMPORARY}{path.name}-{os.getpid()}")
+    temporary.unlink(missing_ok=True)
+    try:
+        temporary.touch(exist_ok=False)
+    except OSError as error:
+        error.filename = str(path)
+        raise
+    temporary.unlink()
 
 
 def write_text(path: Path, text: str) -> str:

@@ -152,7 +152,8 @@ def load(path: Path) -> Evaluations:
     try:
         arrays = _read(path)
     except (ValueError, OSError) as error:
-        raise ValueError(f"{path} is damaged or holds no evaluations: {error}") from error
+        again = f"remove it, and 'qpensieve evaluate {path.parent}' scores the newest policies again (no curves)"
+        raise ValueError(f"{path} is damaged or holds no evaluations: {error}; put a copy back, or {again}") from error
     return Evaluations(reference=arrays.pop("reference", None), **arrays)
 
 

@@ -18,14 +18,29 @@ def describe() -> dict[str, Any]:
     """Python and package versions, processor, core count, accelerator and commit, ready for JSON."""
     return {
         "python": platform.python_version(),
-        "packages": {name: _version(name) for name in PACKAGES},
         "platform": f"{platform.system()} {platform.machine()}",
-        "processor": machine.processor(),
+        **rounding(),
         "cores": machine.available_cores(),
-        "device": machine.accelerator(),
         "xla_flags": os.environ.get("XLA_FLAGS", ""),
         "commit": _commit(),
     }
+
+
+def rounding() -> dict[str, Any]:
+    """What the last digits of results depend on: package versions, processor, accelerator."""
+    versions = {name: _version(name) for name in PACKAGES}
+    return {"packages": versions, "processor": machine.processor(), "device": machine.accelerator()}
+
+
+def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """In what two records of `rounding` differ, such as `jax 0.9.0, now 0.10.2`; what the first lacks is left out."""
+    olds, news = ({**one, "packages": None, **_versions(one)} for one in (before, now))
+    return [f"{name} {olds[name]}, now {new}" for name, new in news.items() if olds.get(name, new) != new]
+
+
+def _versions(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    packages = record.get("packages")
+    return packages if isinstance(packages, dict) else {}
 
 
 def write_rows(path: Path, benchmark: str, rows: Sequence[Mapping[str, Any]], settings: Mapping[str, Any]) -> None:

@@ -19,7 +19,7 @@ from qpensieve.records.scores import SCORES, RunSummary, summarize
 from qpensieve.report import drawing
 from qpensieve.report.export import rounded
 from qpensieve.report.run_data import read_run
-from qpensieve.report.tables import format_point, lanes_per_seed, summarize_search
+from qpensieve.report.tables import about_no_volume, format_point, lanes_per_seed, summarize_search
 
 KIND = "an exported run"
 SHOWN_ELSEWHERE = ("domain", "kernels")
@@ -187,7 +187,8 @@ def hypervolumes(result: Result) -> str:
     volumes = summarize(result.returns[:, :, None], result.preferences, result.reference).hv
     if volumes is None or result.reference is None:
         raise ValueError(f"{result.name} has no reference point to measure HV from")
-    return f"HV from {format_point(result.reference)}: {_spread(volumes)}"
+    text = f"HV from {format_point(result.reference)}: {_spread(volumes)}"
+    return text if volumes.any() else f"{text}\n{about_no_volume(result.reference)}"
 
 
 def _find(lam: Float64[np.ndarray, " d"], preferences: Float64[np.ndarray, "p d"]) -> int | None:
@@ -313,8 +314,10 @@ def dominance(result: Result, other: Result) -> Float64[np.ndarray, " seed"]:
 
 
 def _spread(values: np.ndarray) -> str:
-    digits = 0 if np.abs(values).max() >= 100 else 2
     std = values.std() if len(values) > 1 else None
+    size = np.abs(values).max()
+    is_coarse = size >= 100 and not 0 < (std or 0) < 1  # 137 +- 0 would say that seeds agree
+    digits = 0 if is_coarse else drawing.decimals(size)
     return format_spread(values.mean(), std, f"{{:.{digits}f}}".format)
 
 

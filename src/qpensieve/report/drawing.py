@@ -113,4 +113,9 @@ def format_mean_std(values: np.ndarray) -> str:
 def format_like(value: float, like: float) -> str:
     """`value` with the number of decimals that fits `like`."""
     size = abs(like)
-    return f"{value:,.{0 if size >= 1000 else 1 if size >= 100 else 2}f}"
+    return f"{value:,.{0 if size >= 1000 else 1 if size >= 100 else decimals(size)}f}"
+
+
+def decimals(size: float) -> int:
+    """Two decimals, or as many as show two digits of a smaller number."""
+    return 2 if size >= 0.1 or size == 0 else 1 - int(np.floor(np.log10(size)))

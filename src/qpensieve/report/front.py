@@ -32,6 +32,8 @@ SUFFIXES = (".png", ".pdf", ".svg", ".jpg", ".jpeg")
 """How the file of a picture ends."""
 MARKER_AREA = 30.0
 """Area of the marker of one return vector, square points."""
+PALE_SHARE = 0.4
+"""How much of its colour a dominated point keeps."""
 MOST_POINTS = 400
 """With more return vectors than this, markers shrink so that their total area stays the same."""
 
@@ -271,8 +273,16 @@ def _scatter(axes: Axes, front: _Front, i: int, j: int) -> Any:
     order, areas = _rings(points[:, [i, j]], colour)
     face = {"cmap": COLOUR_MAP, "vmin": 0.0, "vmax": 1.0, "linewidths": 0.0}
     pale, strong = order[~front.is_best[order]], order[front.is_best[order]]
-    axes.scatter(*points[pale][:, [i, j]].T, c=colour[pale], s=0.5 * areas[pale], alpha=0.4, zorder=2.5, **face)
+    bare = {"linewidths": 0.0, "zorder": 2.5}
+    axes.scatter(*points[pale][:, [i, j]].T, c=_paled(colour[pale]), s=0.5 * areas[pale], **bare)
     return axes.scatter(*points[strong][:, [i, j]].T, c=colour[strong], s=areas[strong], zorder=3, **face)
+
+
+def _paled(colour: Float64[np.ndarray, " n"]) -> Float64[np.ndarray, "n rgb"]:
+    """Colours mixed with white; markers that one sees through would be strong where many lie on each other."""
+    from matplotlib import colormaps
+
+    return 1 - PALE_SHARE * (1 - np.asarray(colormaps[COLOUR_MAP](colour))[:, :3])
 
 
 def _rings(

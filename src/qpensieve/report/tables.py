@@ -19,6 +19,7 @@ from qpensieve.records.links import refuse_link
 from qpensieve.records.reading import interpreting, read_object
 from qpensieve.records.scores import SCORES, RunSummary, columns, summarize
 from qpensieve.records.search import SearchRecord
+from qpensieve.report.drawing import count
 from qpensieve.report.run_data import names_of
 
 ROUNDING = 1e-9
@@ -94,7 +95,7 @@ def format_summary(content: dict[str, Any]) -> str:
     """The table that is shown at the end of a run."""
     rows = [
         f"{content['domain']}, {content['algo']}, step {content['step']:,}, "
-        f"full protocol ({content['preferences']} preferences)",
+        f"full protocol ({count(content['preferences'], 'preference')})",
         f"{content['environment_steps_per_seed']:,} environment steps per seed in all",
         format_table(_seed_rows(content), show=format_number),
     ]
@@ -135,12 +136,22 @@ def _about_reference(content: dict[str, Any]) -> list[str]:
     known, point = find_domain(content["domain"]), content["reference"]
     if point is None:
         return ["no HV: the environment sets no reference point; --reference does (of train, evaluate and compare)"]
+    if not np.any(content["per_seed"].get("HV", [np.nan])):
+        return [about_no_volume(point)]
     if known is None or tuple(point) != known.spec.reference:
         others = "" if known is None else f", not from the domain's own {format_point(known.spec.reference or ())}"
         return [f"HV is measured from {format_point(point)}{others}"]
     if known.in_paper and not known.is_hypervolume_comparable:
         return ["HV is not comparable with the paper's: it prints no reference point"]
     return []
+
+
+def about_no_volume(point: Iterable[float]) -> str:
+    """What an HV of 0 means."""
+    return (
+        f"HV is 0: no return is above the reference point {format_point(point)} in every objective; "
+        "train longer, or set a point that is worse than what you would accept (--reference)"
+    )
 
 
 def format_point(point: Iterable[float]) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 from qpensieve import config as configs
 from qpensieve.console import Progress
 from qpensieve.records import checkpoint, critic_errors, folder
+from qpensieve.records.atomic import check_can_write
 from qpensieve.records.checkpoint import CheckpointError
 from qpensieve.records.critic_errors import CriticErrors
 from qpensieve.records.trees import under
@@ -52,8 +53,10 @@ def measure_run(  # noqa: PLR0913 (each is an option of the command)
     chosen = _chosen(run, steps, all_steps)
     meter = CriticMeter(config, preferences, sampling)
     try:
-        say(_announcement(meter, chosen, sampling))
         out = None if is_saved_agent(run) else run / folder.CRITIC
+        if out is not None:  # better said before than after minutes
+            check_can_write(out)
+        say(_announcement(meter, chosen, sampling))
         load = lambda step: _parameters(run, step, say)
         return _measure(meter, chosen, load, out, quiet), out
     finally:

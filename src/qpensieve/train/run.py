@@ -23,7 +23,7 @@ from qpensieve.records.atomic import write_json
 from qpensieve.records.checkpoint import Checkpoint, CheckpointError
 from qpensieve.records.lock import lock
 from qpensieve.records.log import FULL, SHORT, TRAINING, MetricsLog, has_evaluations, is_logged
-from qpensieve.records.reading import interpreting, read_rows
+from qpensieve.records.reading import FileError, interpreting, read_object, read_rows
 from qpensieve.records.scores import RunSummary, scores, summarize
 from qpensieve.train.alarms import Watch
 from qpensieve.train.evaluate import protocols
@@ -36,6 +36,8 @@ from qpensieve.train.sessions import open_session
 
 RESULTS = (folder.EVALUATIONS, folder.SEARCH, folder.SUMMARY, folder.CRITIC)
 """Files that a run never loses unless asked."""
+RESUMED_WITH = "resumed_with"
+"""Where a run's record of versions has those that it went on with."""
 SHOWN = {"temperature": "temperature", "snapshot_share": "climbs a snapshot", "archive_hv": "archive HV"}
 """Logged values that the progress line shows -> their labels."""
 
@@ -471,6 +473,21 @@ def _write_provenance(run: Run) -> None:
     write_json(run.folder / folder.PROVENANCE, provenance.describe() | about)
 
 
+def _note_other_versions(run: Run, warn: Callable[[str], None]) -> None:
+    """Say and write down where a run goes on with other versions or on another machine: it rounds otherwise."""
+    path, now = run.folder / folder.PROVENANCE, provenance.rounding()
+    try:
+        said = read_object(path)
+        earlier = said.get(RESUMED_WITH, [])
+        with interpreting(path, "a record of versions"):
+            changed = provenance.differences({**said, **(earlier[-1] if earlier else {})}, now)
+    except (FileNotFoundError, FileError):  # who needs the file will say so; going on does not
+        return
+    if changed:
+        warn(f"{run.folder} goes on with the same numbers only up to rounding: {'; '.join(changed)}")
+        write_json(path, said | {RESUMED_WITH: [*earlier, {"step": run.session.step, **now}]})
+
+
 def _check_new(path: Path) -> None:
     """Refuse a folder that holds a run, or parts of one that a new run would be mixed with."""
     folder.refuse_file(path)
@@ -530,6 +547,7 @@ def resume(  # noqa: PLR0913 (each is an option of the command)
             _restore(run, warn)
         if make_run and not (path / folder.PROVENANCE).exists():
             _write_provenance(run)
+        _note_other_versions(run, warn)
         if run.config.steps != before.steps:
             configs.save(dataclasses.replace(before, steps=run.config.steps), path / folder.CONFIG)
     except BaseException:
