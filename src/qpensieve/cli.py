@@ -27,7 +27,16 @@ from qpensieve.bench import methods as bench_methods
 from qpensieve.bench import train as bench_train
 from qpensieve.bench import update as bench_update
 from qpensieve.callbacks import CallbackError
-from qpensieve.config import RunConfig, about_helper, about_kernels, about_learning, check, completed, spec_of
+from qpensieve.config import (
+    RunConfig,
+    about_helper,
+    about_kernels,
+    about_learning,
+    about_replay,
+    check,
+    completed,
+    spec_of,
+)
 from qpensieve.config import load as load_config
 from qpensieve.envs import DISCRETE, DOMAINS, find_domain
 from qpensieve.envs.registry import Domain
@@ -139,7 +148,7 @@ def train(words: list[str]) -> None:
     hint = "" if preset == "quick" else "--preset quick takes a few minutes"
     if not arguments.options.quiet:
         _warn(f"preparing {config.domain}, {config.algo} ...")
-    for about in (about_kernels(config), about_helper(config)):
+    for about in (about_kernels(config), about_helper(config), about_replay(config)):
         if about:
             _warn(about)
     _complete(runs.start(folder, config, arguments.options), hint)

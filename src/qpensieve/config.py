@@ -73,7 +73,7 @@ class RunConfig:
     it takes their own value. More than 1 is not corrected for older policies, and leaves the entropy of the steps
     between out."""
     replay_capacity: Annotated[int, at_least(1), NEEDS_REPLAY] = 1_000_000
-    """Off-policy methods: transitions kept per seed."""
+    """Off-policy methods: transitions kept per seed; but for cnder and envelope in whole blocks."""
     eval_period: Annotated[int, at_least(1), WHOLE_BLOCKS] = 50_000
     """Steps between short evaluations."""
     eval_stride: Annotated[int, at_least(1)] = 5
@@ -179,14 +179,7 @@ class RunConfig:
         if not isinstance(self.agent, method.config):
             return [f"agent must hold the settings of {self.algo}, got a {type(self.agent).__name__}"]
         fit = self._without_replay() if method.is_population else self._not_whole_blocks() + self._of_the_noise()
-        return fit + self._not_whole_updates() + self._of_the_discount() + method.check(self.agent, self)
-
-    def _of_the_discount(self) -> list[str]:
-        """Rewards of several steps are added up before it is known which update they are for."""
-        end = self.discount_end
-        if end is None or self.target_steps == 1:
-            return []
-        return [f"discount_end must be left out with target_steps above 1, got {end} and {self.target_steps}"]
+        return fit + self._not_whole_updates() + method.check(self.agent, self)
 
     def _not_whole_updates(self) -> list[str]:
         """Methods count updates, and look at their number once a block."""
@@ -267,6 +260,31 @@ def about_helper(config: RunConfig) -> str:
         return ""
     verb = "is" if len(changed) == 1 else "are"
     return f"{', '.join(changed)} {verb} the helper's alone: the SAC of {config.algo} learns without"
+
+
+def about_replay(config: RunConfig) -> str:
+    """One sentence, if the replay holds another number of transitions than was asked for; else empty."""
+    if config.method.is_population or config.algo in ONE_UPDATE_EACH or parts.problems(config):
+        return ""
+    asked, block = config.replay_capacity, config.block
+    if asked >= config.steps or asked % block == 0:
+        return ""
+    return f"the replay holds {config.capacity:,} transitions, not {asked:,}: it is written in whole blocks of {block}"
+
+
+def about_discount(config: RunConfig, step: int) -> str:
+    """One sentence, if the discount still moves at a step, so that its critics learn values of none; else empty.
+
+    Updates are counted as those of a run that never lost its replay: one that did has fewer, and ends later.
+    """
+    end = config.schedule_end
+    if config.discount_end is None or (end is not None and step >= end):
+        return ""
+    later = "its end" if end is None else f"step {end:,}"
+    return (
+        f"critics are measured where the discount stands still, but at step {step:,} it still moves to "
+        f"{config.discount_end}: measure {later} or later"
+    )
 
 
 def about_learning(config: RunConfig, steps: int) -> str:

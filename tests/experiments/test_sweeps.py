@@ -95,6 +95,10 @@ def test_whole_numbers_may_be_written_with_an_exponent(tmp_path: Path):
         ('show = "single-curves"\n[run]\ndomain = "DST2d"', "needs runs that name their preferences"),
         ('show = "score-curves"\nmetrics = ["ED"]\n[run]\ndomain = "DST2d"', "needs the metric HV or UT, got ED"),
         ('then = ["critic"]\n[run]\ndomain = "DST2d"\nalgo = "pgmorl"', "has no critic to measure"),
+        (
+            'then = ["critic"]\n[run]\ndomain = "DST2d"\ndiscount_end = 0.9\nparameters_period = 400_000',
+            "keeps no later parameters than those of step 1,200,000: critics are measured where the discount stands",
+        ),
         ('[run]\ndomain = "DST2d"\nseeds = 0', "seeds must be a whole number of at least 1, got 0"),
         ("runs = [1]", "runs must be a list of tables"),
         (

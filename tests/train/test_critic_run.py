@@ -1,6 +1,7 @@
 """`qpensieve critic RUN`: which parameters of a run are measured, what is written, and what is refused."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import qpensieve
 from qpensieve import cli
 from qpensieve.algos.mosac import SacConfig
 from qpensieve.config import RunConfig, save
+from qpensieve.experiments import critics
 from qpensieve.population.pgmorl import PgmorlConfig
 from qpensieve.records import checkpoint, critic_errors
 from qpensieve.records.checkpoint import CheckpointError
@@ -87,6 +89,24 @@ def test_what_cannot_be_measured_is_said(folder: Path, tmp_path: Path):
     with pytest.raises(CheckpointError, match="holds no parameters to measure"):
         measure_run(folder)
     assert not (folder / CRITIC).exists()
+
+
+def test_steps_at_which_the_discount_moves_are_left_out_and_said(folder: Path):
+    """Parameters of step 20, and a checkpoint of step 30; learning starts at 10."""
+    moving = lambda updates: replace(CONFIGURED.agent, discount=0.3, discount_end=0.5, anneal_updates=updates)
+    save(replace(CONFIGURED, agent=moving(15)), folder / CONFIG)
+    said: list[str] = []
+    measured, _ = measure_run(folder, all_steps=True, preferences=[(0.5, 0.5)], sampling=FEW, say=said.append)
+    assert ({row.step for row in measured.rows}, measured.discount) == ({30}, 0.5)
+    assert said[0] == "left out, because the discount still moves to 0.5 there: 20"
+    with pytest.raises(ValueError, match=r"at step 20 it still moves to 0\.5: measure step 25 or later"):
+        measure_run(folder, steps=(20, 30), sampling=FEW)
+    with pytest.raises(ValueError, match="at step 20 it still moves"):  # a plan measures kept parameters alone
+        critics.measure(folder)
+    save(replace(CONFIGURED, agent=moving(100)), folder / CONFIG)
+    for choice in ({}, {"all_steps": True}):
+        with pytest.raises(ValueError, match=r"at step 30 it still moves to 0\.5: measure step 110 or later"):
+            measure_run(folder, sampling=FEW, **choice)
 
 
 def test_a_population_is_refused_by_the_command(folder: Path, capsys: pytest.CaptureFixture[str]):

@@ -192,17 +192,20 @@ class _UniformCourse:
         def of_update(update: Int[Array, ""]) -> tuple[tuple[Transition, ...], Any]:
             key_batch, key_update = jax.random.split(jax.random.fold_in(key, update))
             # Lanes draw with the same key: each learner samples as it would if it were alone.
-            batches = tuple(self._sample(buffer, number * lanes + i, jax.random.clone(key_batch)) for i in range(lanes))
+            sample = lambda i: self._sample(buffer, number * lanes + i, jax.random.clone(key_batch), update)
+            batches = tuple(sample(i) for i in range(lanes))
             return batches, self.learning.draw(batches, key_update)
 
         return jax.vmap(of_update)(first + jnp.arange(num, dtype=jnp.int32))
 
-    def _sample(self, buffer: Replay, lane: Any, key: Any) -> Transition:
+    def _sample(self, buffer: Replay, lane: Any, key: Any, update: Int[Array, ""]) -> Transition:
         size, steps = self.algorithm.batch_size, self.pace.steps
         if steps == 1:
             return self.layout.unpack(replay.sample(buffer, lane, key, size))
         rows, is_there = replay.sample_ahead(buffer, lane, key, size, steps)
-        return fold(self.layout.unpack(rows), is_there, self.algorithm.discount)
+        moving = self.algorithm.discount_after
+        discount = self.algorithm.discount if moving is None else moving(update)
+        return fold(self.layout.unpack(rows), is_there, discount)
 
 
 @dataclass(frozen=True, eq=False)
