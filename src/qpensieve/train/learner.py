@@ -167,7 +167,7 @@ class _UniformCourse:
         else:
             batches, chance = jax.vmap(draw)(*place)
             agent, info = self.learning.block(state.agent, batches, chance)
-            info |= jax.vmap(self._look)(agent, batches, *place[:2])
+            info |= over_agents(lambda args: self._look(*args), (agent, batches, *place[:2]))
             agent = jax.vmap(self.algorithm.end_block)(agent, state.num_updates + num)
         return replace(state, agent=agent), info
 
