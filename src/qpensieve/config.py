@@ -16,7 +16,7 @@ from qpensieve.algos.qpensieve import QPensieveConfig
 from qpensieve.envs import code_of, find_domain, is_local, name_of
 from qpensieve.envs import registry as envs
 from qpensieve.envs.episodes import FULL_EPISODES, MAX_EVAL_STEPS, SHORT_EPISODES
-from qpensieve.methods import METHODS, Kernels, Method, choose_kernels, get_method
+from qpensieve.methods import METHODS, Kernels, Method, choose_kernels, get_method, make_algorithm
 from qpensieve.records import trust as trusting
 from qpensieve.records.atomic import write_text
 from qpensieve.records.reading import interpreting, parse, read_bytes
@@ -316,6 +316,19 @@ def check(config: RunConfig) -> None:
     problems = parts.problems(config)
     if problems:
         raise ValueError("these settings cannot run:\n  " + "\n  ".join(problems))
+
+
+def check_fits(config: RunConfig) -> None:
+    """Refuse a method that does not fit its domain, where that is one of ours: others must be made to be known.
+
+    Raises:
+        ValueError: Says what does not, such as preferences of another number of objectives.
+    """
+    if find_domain(config.domain) is None:
+        return
+    spec = spec_of(config)
+    if not config.method.is_population:
+        make_algorithm(config.algo, config.agent, spec)
 
 
 def override(config: RunConfig, changes: dict[str, Any]) -> RunConfig:

@@ -18,7 +18,7 @@ import tomllib
 from pathlib import Path
 from typing import Any, get_args
 
-from qpensieve.config import RunConfig, about_discount, check, resolve
+from qpensieve.config import RunConfig, about_discount, check, check_fits, resolve
 from qpensieve.experiments.artefacts import Artefact, Place, Show, Wanted, shown
 from qpensieve.experiments.then import check_names
 from qpensieve.presets import default_config
@@ -189,6 +189,7 @@ def _line(shared: dict[str, Any], own: dict[str, Any]) -> tuple[Place, Wanted]:
     wanted = Wanted(str(both["domain"]), algo, settings, steps, preset, both.get("seeds"))
     config = wanted.config()
     check(resolve(config))
+    check_fits(config)
     wanted = wanted if wanted.seeds else Wanted(wanted.domain, algo, settings, steps, preset, config.seeds)
     about = ", ".join(f"{key} {shown(value)}" for key, value in named.items() if key != "algo")
     given = ", ".join(part for part in (algo if "algo" in named or not about else "", about) if part)
