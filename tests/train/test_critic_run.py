@@ -144,6 +144,19 @@ def test_a_run_that_starts_over_forgets_its_measurements(folder: Path):
     assert not (folder / CRITIC).exists()
 
 
+def test_a_run_that_goes_back_forgets_what_was_measured_later(folder: Path):
+    """As where the checkpoint of step 40 is damaged: what follows need not be what was measured."""
+    measured, path = measure_run(folder, preferences=[(0.5, 0.5)], sampling=FEW, quiet=True)
+    assert path is not None
+    critic_errors.add(path, replace(measured, rows=[replace(measured.rows[0], step=40)]))
+    assert [row.step for row in critic_errors.load(path).rows] == [30, 40]
+    runs.resume(folder, Options(quiet=True), lambda _: None).close()
+    assert critic_errors.load(path) == measured
+    path.write_text("{")  # damaged: no reason not to train
+    runs.resume(folder, Options(quiet=True), lambda _: None).close()
+    assert path.read_text() == "{"
+
+
 def test_what_is_measured_is_written_before_the_next_step(folder: Path, monkeypatch: pytest.MonkeyPatch):
     measure, measured = CriticMeter.measure, []
 
