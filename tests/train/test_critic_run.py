@@ -104,9 +104,9 @@ def test_steps_at_which_the_discount_moves_are_left_out_and_said(folder: Path):
     with pytest.raises(ValueError, match="at step 20 it still moves"):  # a plan measures kept parameters alone
         critics.measure(folder)
     save(replace(CONFIGURED, agent=moving(100)), folder / CONFIG)
-    for choice in ({}, {"all_steps": True}):
+    for all_steps in (False, True):
         with pytest.raises(ValueError, match=r"at step 30 it still moves to 0\.5: measure step 110 or later"):
-            measure_run(folder, sampling=FEW, **choice)
+            measure_run(folder, all_steps=all_steps, sampling=FEW)
 
 
 def test_a_population_is_refused_by_the_command(folder: Path, capsys: pytest.CaptureFixture[str]):

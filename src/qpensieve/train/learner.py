@@ -178,7 +178,7 @@ class _UniformCourse:
             return {}
         inspect, last = self.algorithm.inspect, jax.tree.map(lambda leaf: leaf[-1], batches)
         key_look = lambda i: jax.random.fold_in(jax.random.fold_in(jax.random.clone(key), LOOK), first + i)
-        return looped(lambda given, i: inspect(*given, key_look(i)), (agent, last))
+        return looped(lambda given, i: inspect(given[0], given[1], key_look(i)), (agent, last))
 
     def _draw(self, buffer: Replay, num: int, key: Any, first: Any, number: Any) -> tuple[tuple[Transition, ...], Any]:
         """Batches and chance of `num` updates of one agent from the `first` on, [num, ...]."""
