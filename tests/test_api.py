@@ -287,12 +287,14 @@ def test_a_seed_is_a_whole_number(seed: Any, learned: QPensieve):
         learned._checked_seed(seed)
 
 
-def test_a_setting_of_hybrid_sacs_helper_alone_is_said_to_be_one(monkeypatch: pytest.MonkeyPatch):
+def test_settings_that_do_less_than_they_say_are_said_to(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(api, "open_session", lambda config: None)
     monkeypatch.setattr(Agent, "_start", lambda agent, session: None)
     with pytest.warns(UserWarning, match=r"^temperature_gain is the helper's alone: the SAC of hybrid-sac learns"):
         HybridSAC("DST2d", temperature_gain=3.0)
     HybridSAC("DST2d", tau=0.01)  # of both: warnings are errors
+    with pytest.warns(UserWarning, match="^the replay holds 1,000 transitions, not 1,010"):
+        QPensieve("DST2d", replay_capacity=1010)
 
 
 @pytest.mark.parametrize("generator", [3, np.random, "x"])

@@ -91,6 +91,32 @@ def test_a_slip_is_answered_with_options_of_that_command_alone(capsys):
     assert "export-policy" not in said
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ["train", "DST2d", "--steps", "abc"],
+            "--steps must be a whole number, such as 200000, 200_000 or 2e5, got abc",
+        ),
+        (["train", "DST2d", "--steps=1.5"], "--steps must be a whole number, such as 200000, 200_000 or 2e5, got 1.5"),
+        (["train", "DST2d", "--learning-rate", "fast"], "--learning-rate must be a number, such as 0.0003"),
+        (["train", "DST2d", "--max-push-loss", "abc"], "--max-push-loss must be a number"),
+        (["train", "DST2d", "--reference", "0", "b"], "--reference must be a number, such as 0.0003 or 3e-4, got b"),
+        (["resume", "run", "--steps", "many"], "--steps must be a whole number"),
+        (["critic", "run", "--step", "100", "x"], "--step must be a whole number"),
+        (["bench", "update", "--seeds", "z"], "--seeds must be a whole number"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_text_for_a_number_is_refused_in_one_sentence(words: list[str], said: str, capsys):
+    with pytest.raises(SystemExit) as end:
+        cli.main(words)
+    err = capsys.readouterr().err
+    assert end.value.code == cli.EXIT_FAILED
+    assert err.startswith(f"qpensieve: {said}")
+    assert err.count("\n") == 1  # no box
+
+
 def page(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     with pytest.raises(SystemExit) as end:
         cli.main([*words, "--help"])

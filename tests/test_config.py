@@ -95,10 +95,6 @@ class TestCheck:
             ({"num_snapshots": -1}, "num_snapshots must be 0 or more, got -1"),
             ({"discount": 1.0}, "discount must be above 0 and below 1, got 1.0"),
             ({"discount_end": 1.0}, "discount_end must be above 0 and below 1, got 1.0"),
-            (
-                {"discount_end": 0.995, "target_steps": 3},
-                "discount_end must be left out with target_steps above 1, got 0.995 and 3",
-            ),
             ({"first_seed": -1}, "first_seed must leave all seeds between 0 and 2147483647, got -1"),
             ({"first_seed": 2**31 - 1}, "first_seed must leave all seeds between 0 and 2147483647, got 2147483647"),
             ({"acting_share": 1.5}, "acting_share must be from 0 to 1, got 1.5"),
@@ -273,6 +269,17 @@ class TestOverride:
 )
 def test_the_replay_takes_no_more_than_will_be_written_in_whole_blocks(steps: int, replay_capacity: int, capacity: int):
     assert RunConfig("DST2d", steps=steps, replay_capacity=replay_capacity).capacity == capacity
+
+
+def test_a_replay_that_is_cut_to_whole_blocks_is_said_to_be():
+    config = override(default_config("DST2d"), {"steps": 600, "random_steps": 100, "replay_capacity": 420})
+    said = "the replay holds 400 transitions, not 420: it is written in whole blocks of 50"
+    assert configs.about_replay(config) == said
+    assert configs.about_replay(override(config, {"replay_capacity": 20})).startswith("the replay holds 50 transitions")
+    for changes in ({"replay_capacity": 400}, {"steps": 400}, {"block": 0}):
+        assert configs.about_replay(override(config, changes)) == ""
+    for algo in ("cnder", "envelope", "pgmorl"):  # slot by slot, or none
+        assert configs.about_replay(override(default_config("DST2d", algo), {"replay_capacity": 420})) == ""
 
 
 def test_seeds_are_counted_from_the_first():

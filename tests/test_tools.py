@@ -1,6 +1,8 @@
 """Tools that pages rest on: what they count, of logs and networks whose answer is known."""
 
 import json
+import os
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -26,7 +28,7 @@ def tool(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Any]:
 def _write_log(folder: Path, collapsed: range) -> None:
     """A run of 200 rows on Walker2d, two seeds; bin 5 of the second collapses in some rows, and its UT after them."""
     sac = {"target_entropy": -1.0, "target_entropy_end": None}
-    config = {"domain": "Walker2d", "algo": "qpensieve", "first_seed": 3, "agent": {"sac": sac}}
+    config = {"domain": "Walker2d", "algo": "qpensieve", "seeds": 2, "first_seed": 3, "agent": {"sac": sac}}
     (folder / "config.json").write_text(json.dumps(config))
     rows = []
     for i in range(1, 201):
@@ -61,8 +63,36 @@ def test_bursts_are_counted_in_their_window(
     assert found["losses of UT"]["events"] == losses
     assert found["evaluations"] == evaluations
     if onsets:
-        assert found["bin events"]["events of bins"] == [{"seed": 4, "bin": 5, "onset": 120_000, "entropy": -13.0}]
+        assert found["bin events"]["events of bins"] == [
+            {"seed": 4, "bin": 5, "onset": 120_000, "last": 124_000, "entropy": -13.0}
+        ]
+        assert found["losses of UT"]["steps"] == {"4": [150_000]}
         assert found["time in alarm"] == pytest.approx(5 / 360, abs=1e-5)
+
+
+def test_onsets_are_counted_from_the_end_of_what_came_before(tool: Any):
+    event = lambda seed, onset, last: {"seed": seed, "onset": onset, "last": last}
+    long, within, near, far = (event(3, *ends) for ends in ((100, 190), (150, 160), (205, 210), (240, 240)))
+    assert tool("bursts").joined([far, near, within, long, event(4, 150, 150)], 20) == [(3, 100), (3, 240), (4, 150)]
+
+
+def test_bursts_count_agents_of_single_preferences_and_the_ut_of_their_seeds(tmp_path: Path, tool: Any):
+    """Two agents for each seed: columns of the log are agents, those of UT are seeds."""
+    bursts = tool("bursts")
+    _write_log(tmp_path, range(120, 125))
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    twice = lambda row: {name: value * 2 if isinstance(value, list) else value for name, value in row.items()}
+    agents = [twice(row) if row["event"] == "train" else row for row in lines]
+    for row in agents:
+        if row["event"] == "train":  # seed by seed: 0, 0, 1, 1; the last has the collapse
+            row["entropy"][1], row["entropy"][3] = -6.0, -9.0 if row["step"] in range(120_000, 125_000) else -6.0
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in agents))
+    given = bursts.argparse.Namespace(after=20_000, until=float("inf"), depth=0.15, merge=20_000)
+    found = bursts.study(tmp_path, given)
+    (alarm,) = found["events"]
+    assert (alarm["seed"], alarm["UT before"], alarm["UT after"]) == (4, 100.0, 40.0)
+    assert found["losses of UT"]["steps"] == {4: [150_000]}
+    assert found["million seed-steps"] == pytest.approx(4 * 0.18)
 
 
 def test_bursts_say_where_there_is_nothing_to_count(tmp_path: Path, tool: Any, monkeypatch: pytest.MonkeyPatch):
@@ -131,6 +161,17 @@ def test_rules_of_a_plan_stop_runs_that_are_behind_or_far_enough(tmp_path: Path,
     assert column.broken_rule(other, [run, other]) == ""
 
 
+def test_a_process_that_is_not_the_runs_own_does_not_keep_it_from_being_resumed(tmp_path: Path, tool: Any):
+    """As after a machine was lost: the number in the file is that of another process, here of this one."""
+    run = tool("column").Run(tmp_path, "a", ["DST2d"])
+    run._pid_file.write_text(f"{os.getpid()}\n")
+    assert not run.is_running
+    run.stop("until 5")  # neither is that process stopped
+    assert run.why_stopped == ""
+    run._status_file.write_text("")  # about to be written
+    assert run.status is None
+
+
 PROGRAM = """
 import json, pathlib, signal, sys, time
 folder = pathlib.Path(sys.argv[sys.argv.index("--out") + 1]) / sys.argv[sys.argv.index("--name") + 1]
@@ -149,5 +190,12 @@ def test_a_run_that_a_rule_stops_is_interrupted_and_stays_stopped(tmp_path: Path
     run = column.Run(tmp_path, "a-0.995", ["until=500", "DST2d"])
     column.tend([run], 1, time.monotonic() + 30)
     assert (run.status, run.why_stopped, run.is_running) == (130, "until 500", False)
+    monkeypatch.setattr(column, "COMMAND", [sys.executable, "-c", "import time; time.sleep(60)"])
+    run._why_file.unlink()
+    run.start()  # again: the number of the first process must not pass for that of this one
+    assert column.Run(tmp_path, "a-0.995", ["DST2d"]).is_running
+    os.killpg(int(run._pid_file.read_text()), signal.SIGKILL)
+    run._process.wait(10)
+    assert not run.is_running
     assert "stopped: until 500" in capsys.readouterr().out
     run._process.wait(10)

@@ -12,9 +12,13 @@ this counts, from `--after` to `--until`:
   merged in the same way;
 - bin events: entropy in one fifth of lam1 more than `BIN_DEPTH` |A| below the median of its rows before, where bins are
   logged: the mean of entropy misses what happens under few preferences. Events of several bins count one by one;
-- onsets: bin events of a seed, joined where they are closer than `--merge` steps, whatever the bin;
+- onsets: bin events of a seed, joined where less than `--merge` steps are between the end of one and the next,
+  whatever the bin;
 - losses of UT: short evaluations below half of the best so far, once until UT is back;
 - time in alarm: share of rows whose lowest bin is more than |A| below the target (the alarm `bin` of a run).
+
+Where a seed has an agent for each preference (sac, hybrid-sac), agents are counted, and their steps are seed-steps; UT
+is that of their seed, once.
 
 Rows before are `WINDOW` rows of the log. The rate's interval is the exact one of Poisson counts (Garwood), 95 %.
 """
@@ -65,11 +69,23 @@ class Log:
 
     @property
     def num_seeds(self) -> int:
+        """Columns of the log: seeds, or their agents."""
         return self.values["entropy"].shape[1]
+
+    def row(self, column: int) -> int:
+        """The row of the seed that a column is of, which evaluations are by."""
+        return column * self.config["seeds"] // self.num_seeds
+
+    def number(self, column: int) -> int:
+        """The number of that seed."""
+        return self.config["first_seed"] + self.row(column)
 
     @property
     def action_size(self) -> int:
-        return ACTIONS[self.config["domain"]]
+        domain = self.config["domain"]
+        if domain not in ACTIONS:
+            raise SystemExit(f"{self.name}: the size of an action must be known, but {domain} is not in ACTIONS")
+        return ACTIONS[domain]
 
     @property
     def target(self) -> np.ndarray:
@@ -119,7 +135,7 @@ def describe(log: Log, seed: int, first: int, last: int) -> dict[str, Any]:
     near = slice(max(0, first - 3), until)
     calm = [k for k in range(last + 1, len(log.steps)) if of["critic_loss"][k] <= 2 * usual("critic_loss")]
     end = int(log.steps[calm[0]]) if calm else None
-    event: dict[str, Any] = {"seed": seed + log.config["first_seed"], "onset": int(log.steps[first])}
+    event: dict[str, Any] = {"seed": log.number(seed), "onset": int(log.steps[first])}
     event |= {"last alarm": int(log.steps[last]), "over at": end}
     event["entropy"] = round(float(of["entropy"][near].min()), 2)
     event["loss before"] = round(usual("critic_loss"), 3)
@@ -132,8 +148,8 @@ def describe(log: Log, seed: int, first: int, last: int) -> dict[str, Any]:
         event["snapshots least"] = round(float(of["snapshot_share"][near].min()), 2)
     if len(log.ut):
         onset = log.steps[first]
-        before = log.ut[log.ut_steps <= onset, seed]
-        after = log.ut[(log.ut_steps > onset) & (log.ut_steps <= log.steps[last] + AFTERMATH), seed]
+        before = log.ut[log.ut_steps <= onset, log.row(seed)]
+        after = log.ut[(log.ut_steps > onset) & (log.ut_steps <= log.steps[last] + AFTERMATH), log.row(seed)]
         event["UT before"] = round(float(before[-1]), 1) if len(before) else None
         event["UT after"] = round(float(after.min()), 1) if len(after) else None
     return event
@@ -153,19 +169,20 @@ def find_bin_events(log: Log, seed: int, given: argparse.Namespace) -> list[dict
         entropy = log.values[name][:, seed]
         is_on = (entropy < medians_before(entropy) - BIN_DEPTH * log.action_size) & (log.steps > given.after)
         for first, last in merged(log.steps, is_on, given.merge):
-            event = {"seed": seed + log.config["first_seed"], "bin": int(name[-1]), "onset": int(log.steps[first])}
+            event = {"seed": log.number(seed), "bin": int(name[-1])}
+            event |= {"onset": int(log.steps[first]), "last": int(log.steps[last])}
             found.append(event | {"entropy": round(float(entropy[first : last + 1].min()), 1)})
     return found
 
 
 def joined(in_bins: list[dict[str, Any]], merge: int) -> list[tuple[int, int]]:
-    """(seed, step) of bin events of a seed that are not within `merge` steps of an earlier one, whatever their bin."""
+    """(seed, step) of bin events that begin `merge` steps or more after all earlier ones of their seed have ended."""
     found: list[tuple[int, int]] = []
-    last: tuple[int, int] | None = None
-    for here in sorted((event["seed"], event["onset"]) for event in in_bins):
-        if last is None or here[0] != last[0] or here[1] - last[1] >= merge:
-            found.append(here)
-        last = here
+    ends: dict[int, int] = {}
+    for seed, onset, last in sorted((event["seed"], event["onset"], event["last"]) for event in in_bins):
+        if seed not in ends or onset - ends[seed] >= merge:
+            found.append((seed, onset))
+        ends[seed] = max(last, ends.get(seed, last))
     return found
 
 
@@ -178,13 +195,13 @@ def time_in_alarm(log: Log, given: argparse.Namespace) -> float | None:
     return round(float(is_on[log.steps > given.after].mean()), 5)
 
 
-def find_ut_losses(log: Log, seed: int, given: argparse.Namespace) -> list[int]:
-    """Steps of evaluations after `--after` below half of the best so far, once until UT is back.
+def find_ut_losses(log: Log, row: int, given: argparse.Namespace) -> list[int]:
+    """Steps of evaluations of a seed after `--after` below half of the best so far, once until UT is back.
 
     Runs with more evaluations have more of them: compare runs over the same steps.
     """
     found, best, is_low = [], 0.0, False
-    for step, ut in zip(log.ut_steps.tolist(), log.ut[:, seed].tolist() if len(log.ut) else [], strict=True):
+    for step, ut in zip(log.ut_steps.tolist(), log.ut[:, row].tolist() if len(log.ut) else [], strict=True):
         was_low, is_low = is_low, best > 0 and ut < best / 2
         if is_low and not was_low and step > given.after:
             found.append(step)
@@ -228,10 +245,14 @@ def study(folder: Path, given: argparse.Namespace) -> dict[str, Any]:
     seeds, seed_steps = range(log.num_seeds), log.seed_steps(given.after)
     alarms = [event for seed in seeds for event in find_alarms(log, seed, given)]
     hard = [event for event in alarms if event["loss ratio"] >= HARD]
-    values = {seed: found for seed in seeds if (found := find_value_events(log, seed, given))}
+    values: dict[int, list[int]] = {}
+    for seed in seeds:
+        if onsets := find_value_events(log, seed, given):
+            values.setdefault(log.number(seed), []).extend(onsets)
     in_bins = [event for seed in seeds for event in find_bin_events(log, seed, given)]
     starts = joined(in_bins, given.merge)
-    losses = {seed: found for seed in seeds if (found := find_ut_losses(log, seed, given))}
+    first, rows = log.config["first_seed"], range(log.config["seeds"])
+    losses = {first + row: found for row in rows if (found := find_ut_losses(log, row, given))}
     counted = lambda found: rate(sum(map(len, found.values())), seed_steps)
     return {
         "run": log.name,
@@ -259,7 +280,7 @@ def show(found: dict[str, Any], with_events: bool) -> None:
     for name in ("alarms", "hard", "value events", "bin events", "onsets", "losses of UT"):
         count, (low, high) = found[name], found[name]["interval"]
         words.append(f"{name} {count['events']} = {count['per million']:.2f}/M [{low:.2f}, {high:.2f}]")
-    words.append(f"of {found['evaluations']} evaluations")
+    words.append(f"of {found['evaluations']} evaluations of each seed")
     if found["time in alarm"] is not None:
         words.append(f"time in alarm {100 * found['time in alarm']:.2f} %")
     print("  ".join(words))

@@ -57,7 +57,7 @@ class Run:
         self.rules = {name: value for name, value in given.items() if name in RULES}
         self._environment = {name: value for name, value in given.items() if name not in RULES}
         self._train = ["train", *words[len(assigned) :], "--out", str(out / "runs"), "--name", name]
-        suffixed = lambda suffix: out / f"{name}{suffix}"  # names have dots
+        suffixed = lambda suffix: out.resolve() / f"{name}{suffix}"  # names have dots; processes are known by theirs
         self._pid_file, self._status_file, self._why_file = map(suffixed, (".pid", ".status", ".why"))
         self._seen: list[tuple[float, int]] = []
         self._process: subprocess.Popen[bytes] | None = None
@@ -67,7 +67,8 @@ class Run:
         # A shell writes how it ended: the process may outlast this script.
         line = 'trap : INT; echo $$ >"$0"; status=$1; shift; "$@"; echo $? >"$status"'
         with self.log.open("a") as log:
-            self._status_file.unlink(missing_ok=True)
+            for path in (self._status_file, self._pid_file):  # of the process before
+                path.unlink(missing_ok=True)
             names = [str(self._pid_file), str(self._status_file)]
             self._process = subprocess.Popen(
                 ["sh", "-c", line, *names, *COMMAND, *words],
@@ -82,7 +83,8 @@ class Run:
     @property
     def status(self) -> int | None:
         """The exit status of the newest process that ended; None: it runs, or never did."""
-        return int(self._status_file.read_text()) if self._status_file.exists() else None
+        written = self._status_file.read_text() if self._status_file.exists() else ""
+        return int(written) if written.strip() else None  # empty while it is written
 
     @property
     def is_running(self) -> bool:
@@ -91,10 +93,13 @@ class Run:
         if not self._pid_file.exists() or self.status is not None:
             return False
         try:
-            os.kill(int(self._pid_file.read_text()), 0)
-        except (ProcessLookupError, ValueError):
+            pid = int(self._pid_file.read_text())
+            os.kill(pid, 0)
+        except (ProcessLookupError, PermissionError, ValueError):
             return False
-        return True
+        # After a machine was lost, or started anew, the number may be that of another process.
+        said = Path(f"/proc/{pid}/cmdline")
+        return not said.exists() or os.fsencode(self._pid_file) in said.read_bytes().split(b"\0")
 
     @property
     def why_stopped(self) -> str:
@@ -102,9 +107,10 @@ class Run:
         return self._why_file.read_text() if self._why_file.exists() else ""
 
     def stop(self, why: str) -> None:
-        """As Ctrl-C does: it saves and ends."""
-        self._why_file.write_text(why)
-        os.killpg(int(self._pid_file.read_text()), signal.SIGINT)
+        """As Ctrl-C does: it saves and ends. One that has just ended by itself is left as it is."""
+        if self.is_running:
+            self._why_file.write_text(why)
+            os.killpg(int(self._pid_file.read_text()), signal.SIGINT)
 
     def rows(self) -> list[dict[str, Any]]:
         """The log; its last line may be half written."""

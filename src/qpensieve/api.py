@@ -60,8 +60,9 @@ class Agent:
             warnings.warn(f"this agent can be trained but not saved: {configs.not_saved(name)}", stacklevel=2)
         config = default_config(name, algo or self.algo, preset)
         config = configs.resolve(configs.override(config, {"seeds": seeds} | _as_on_the_command_line(settings)))
-        if about := configs.about_helper(config):
-            warnings.warn(about, stacklevel=2)
+        for about in (configs.about_helper(config), configs.about_replay(config)):
+            if about:
+                warnings.warn(about, stacklevel=2)
         if "steps" in settings:  # not used below, but schedules have that length
             configs.check(config)
         if not config.method.is_population:  # `learn` decides how long to train; the first plan is short

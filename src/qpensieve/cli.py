@@ -28,7 +28,16 @@ from qpensieve.bench import methods as bench_methods
 from qpensieve.bench import train as bench_train
 from qpensieve.bench import update as bench_update
 from qpensieve.callbacks import CallbackError
-from qpensieve.config import RunConfig, about_helper, about_kernels, about_learning, check, completed, spec_of
+from qpensieve.config import (
+    RunConfig,
+    about_helper,
+    about_kernels,
+    about_learning,
+    about_replay,
+    check,
+    completed,
+    spec_of,
+)
 from qpensieve.config import load as load_config
 from qpensieve.envs import DISCRETE, DOMAINS, find_domain
 from qpensieve.envs.registry import Domain
@@ -45,7 +54,7 @@ from qpensieve.report import critic as critic_tables
 from qpensieve.report import curves as curve_pictures
 from qpensieve.report import pictures, tables
 from qpensieve.report.export import export as export_run
-from qpensieve.settings import whole
+from qpensieve.settings import number, whole
 from qpensieve.theory.command import theory
 from qpensieve.train import run as runs
 from qpensieve.train.critic_error import Draw, Sampling
@@ -55,7 +64,7 @@ from qpensieve.train.session import DivergedError, EnvFailedError
 from qpensieve.watch import commands as watching
 
 NUMBERS = tyro.constructors.ConstructorRegistry()
-"""How words become whole numbers: 2e5 is one."""
+"""How words become numbers: 2e5 is a whole one, and what is none is refused in a sentence, not in a box."""
 FLAT = (tyro.conf.OmitArgPrefixes, tyro.conf.AvoidSubcommands)
 RunFolder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
 RunsOrFiles = Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN_OR_FILE [RUN_OR_FILE ...]")]
@@ -74,16 +83,38 @@ USER_ERRORS = (
 """Errors that are shown without a traceback: their message is enough for a user."""
 
 
+class NotANumberError(Exception):
+    """A word that stands for a number says none. No ValueError: tyro would put that into a box of its own."""
+
+    def __init__(self, word: str, why: str):
+        super().__init__(why)
+        self.word = word
+
+
 @NUMBERS.primitive_rule
 def _whole(info: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructors.PrimitiveConstructorSpec[int] | None:
-    if info.type is not int:
-        return None
     is_whole = lambda value: isinstance(value, int) and not isinstance(value, bool)
-    return tyro.constructors.PrimitiveConstructorSpec(1, "INT", lambda words: whole(words[0]), is_whole, _words)
+    return _read_by(whole, "INT", is_whole) if info.type is int else None
 
 
-def _words(value: int) -> list[str]:
-    return [str(value)]
+@NUMBERS.primitive_rule
+def _number(info: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructors.PrimitiveConstructorSpec[float] | None:
+    is_number = lambda value: isinstance(value, int | float) and not isinstance(value, bool)
+    return _read_by(number, "FLOAT", is_number) if info.type is float else None
+
+
+def _read_by(
+    read: Callable[[str], Any], kind: str, is_one: Callable[[Any], bool]
+) -> tyro.constructors.PrimitiveConstructorSpec[Any]:
+    """How tyro gets a number of a word."""
+
+    def of_words(words: list[str]) -> Any:
+        try:
+            return read(words[0])
+        except ValueError as error:
+            raise NotANumberError(words[0], str(error)) from None
+
+    return tyro.constructors.PrimitiveConstructorSpec(1, kind, of_words, is_one, lambda value: [str(value)])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,7 +149,7 @@ def train(words: list[str]) -> None:
     hint = "" if preset == "quick" else "--preset quick takes a few minutes"
     if not arguments.options.quiet:
         _warn(f"preparing {config.domain}, {config.algo} ...")
-    for about in (about_kernels(config), about_helper(config)):
+    for about in (about_kernels(config), about_helper(config), about_replay(config)):
         if about:
             _warn(about)
     _complete(runs.start(folder, config, arguments.options), hint)
@@ -493,6 +524,9 @@ def main(arguments: list[str] | None = None) -> None:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         sys.exit(EXIT_STOPPED)
+    except NotANumberError as error:
+        print(f"qpensieve: {manual.option_of(words, error.word)} {error}", file=sys.stderr)
+        sys.exit(EXIT_FAILED)
     except USER_ERRORS as error:
         print(f"qpensieve: {_sentence(error)}", file=sys.stderr)
         sys.exit(EXIT_FAILED)

@@ -16,7 +16,7 @@ from qpensieve.algos.qpensieve import QPensieveConfig
 from qpensieve.envs import code_of, find_domain, is_local, name_of
 from qpensieve.envs import registry as envs
 from qpensieve.envs.episodes import FULL_EPISODES, MAX_EVAL_STEPS, SHORT_EPISODES
-from qpensieve.methods import METHODS, Kernels, Method, choose_kernels, get_method
+from qpensieve.methods import METHODS, Kernels, Method, choose_kernels, get_method, make_algorithm
 from qpensieve.records import trust as trusting
 from qpensieve.records.atomic import write_text
 from qpensieve.records.reading import interpreting, parse, read_bytes
@@ -73,7 +73,7 @@ class RunConfig:
     it takes their own value. More than 1 is not corrected for older policies, and leaves the entropy of the steps
     between out."""
     replay_capacity: Annotated[int, at_least(1), NEEDS_REPLAY] = 1_000_000
-    """Off-policy methods: transitions kept per seed."""
+    """Off-policy methods: transitions kept per seed; but for cnder and envelope in whole blocks."""
     eval_period: Annotated[int, at_least(1), WHOLE_BLOCKS] = 50_000
     """Steps between short evaluations."""
     eval_stride: Annotated[int, at_least(1)] = 5
@@ -179,14 +179,7 @@ class RunConfig:
         if not isinstance(self.agent, method.config):
             return [f"agent must hold the settings of {self.algo}, got a {type(self.agent).__name__}"]
         fit = self._without_replay() if method.is_population else self._not_whole_blocks() + self._of_the_noise()
-        return fit + self._not_whole_updates() + self._of_the_discount() + method.check(self.agent, self)
-
-    def _of_the_discount(self) -> list[str]:
-        """Rewards of several steps are added up before it is known which update they are for."""
-        end = self.discount_end
-        if end is None or self.target_steps == 1:
-            return []
-        return [f"discount_end must be left out with target_steps above 1, got {end} and {self.target_steps}"]
+        return fit + self._not_whole_updates() + method.check(self.agent, self)
 
     def _not_whole_updates(self) -> list[str]:
         """Methods count updates, and look at their number once a block."""
@@ -269,6 +262,31 @@ def about_helper(config: RunConfig) -> str:
     return f"{', '.join(changed)} {verb} the helper's alone: the SAC of {config.algo} learns without"
 
 
+def about_replay(config: RunConfig) -> str:
+    """One sentence, if the replay holds another number of transitions than was asked for; else empty."""
+    if config.method.is_population or config.algo in ONE_UPDATE_EACH or parts.problems(config):
+        return ""
+    asked, block = config.replay_capacity, config.block
+    if asked >= config.steps or asked % block == 0:
+        return ""
+    return f"the replay holds {config.capacity:,} transitions, not {asked:,}: it is written in whole blocks of {block}"
+
+
+def about_discount(config: RunConfig, step: int) -> str:
+    """One sentence, if the discount still moves at a step, so that its critics learn values of none; else empty.
+
+    Updates are counted as those of a run that never lost its replay: one that did has fewer, and ends later.
+    """
+    end = config.schedule_end
+    if config.discount_end is None or (end is not None and step >= end):
+        return ""
+    later = "its end" if end is None else f"step {end:,}"
+    return (
+        f"critics are measured where the discount stands still, but at step {step:,} it still moves to "
+        f"{config.discount_end}: measure {later} or later"
+    )
+
+
 def about_learning(config: RunConfig, steps: int) -> str:
     """One sentence, if training ends after so many steps and that is before learning starts; else empty."""
     if config.method.is_population or steps > config.random_steps:
@@ -298,6 +316,19 @@ def check(config: RunConfig) -> None:
     problems = parts.problems(config)
     if problems:
         raise ValueError("these settings cannot run:\n  " + "\n  ".join(problems))
+
+
+def check_fits(config: RunConfig) -> None:
+    """Refuse a method that does not fit its domain, where that is one of ours: others must be made to be known.
+
+    Raises:
+        ValueError: Says what does not, such as preferences of another number of objectives.
+    """
+    if find_domain(config.domain) is None:
+        return
+    spec = spec_of(config)
+    if not config.method.is_population:
+        make_algorithm(config.algo, config.agent, spec)
 
 
 def override(config: RunConfig, changes: dict[str, Any]) -> RunConfig:

@@ -201,6 +201,18 @@ def with_none(words: Iterable[str], config: RunConfig) -> list[str]:
     return found
 
 
+def option_of(words: Iterable[str], value: str) -> str:
+    """The option that a value was given to, as it was written; "a number" where none was named."""
+    named = ""
+    for word in words:
+        if word.startswith("--"):
+            named, _, joined = word.partition("=")
+            word = joined or word
+        if word == value and named:
+            return named
+    return "a number"
+
+
 def tidy(page: str) -> str:
     """A help page of tyro in the form of that of `train`.
 

@@ -204,8 +204,12 @@ def get_method(name: str) -> Method:
     return METHODS[name]
 
 
-def make_algorithm(name: str, settings: Any, spec: EnvSpec, kernels: Kernels = "off") -> Algorithm[Any]:
+def make_algorithm(
+    name: str, settings: Any, spec: EnvSpec, kernels: Kernels = "off", num_seeds: int = 1
+) -> Algorithm[Any]:
     """The algorithm of an off-policy method, for an environment; with fused kernels if they are wanted and there.
+
+    With kernels JAX is started, on as many CPU devices as help `num_seeds`.
 
     Raises:
         ValueError: If the environment does not fit the method.
@@ -216,7 +220,7 @@ def make_algorithm(name: str, settings: Any, spec: EnvSpec, kernels: Kernels = "
     algorithm = _make_once(method.make, settings, spec)
     if not algorithm.acting.is_discrete:
         check_continuous(name, spec)
-    choice, _ = choose_kernels(name, settings, kernels)
+    choice, _ = choose_kernels(name, settings, kernels, num_seeds)
     if choice == "off" or method.fuse is None or not isinstance(algorithm.learning, UniformLearning):
         return algorithm
     return _fuse_once(method.make, method.fuse, settings, spec, "full" if choice == "full" else "half")

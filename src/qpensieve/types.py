@@ -192,7 +192,8 @@ class Algorithm(Generic[S]):
         acting: How to act and explore on the host.
         learning: How the replay is sampled, and the update that goes with it.
         batch_size: Transitions per update.
-        discount: Discount factor gamma.
+        discount: Discount factor gamma; where it moves, the first.
+        discount_after: (updates done) -> the discount of the next. None: it does not move.
         sampler: Distribution of the preferences that episodes act under.
         end_block: (state, updates done) -> state. Called between blocks, for what is not done at every update.
         preferences: Preferences that have their own agent each, for every seed. None: one agent serves all.
@@ -218,6 +219,7 @@ class Algorithm(Generic[S]):
     num_white_lanes: int = 0
     inspect: Callable[[S, tuple[Transition, ...], Key[Array, ""]], Info] | None = None
     keeps_preferences: bool = False
+    discount_after: Callable[[Int[Array, ""]], Float[Array, ""]] | None = None
 
     @property
     def behaviour(self) -> Behaviour:

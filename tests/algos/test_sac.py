@@ -178,6 +178,7 @@ class TestPreferences:
             (("0.9;0.1",), TWO, "numbers separated by commas, such as 0.9,0.1; got '0.9;0.1'"),
             (("0.9,0.2",), TWO, "'0.9,0.2': preference must sum to 1, got 1.1"),
             (("1",), TWO, "'1': preference must have 2 entries"),
+            (("0.9,0.1", "0,1", "0.90,0.10"), TWO, "must differ, or an agent is trained twice; got 0.90,0.10 again"),
         ],
     )
     def test_nonsense_is_refused(self, words: tuple[str, ...], spec: EnvSpec, message: str):

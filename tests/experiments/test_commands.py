@@ -148,6 +148,9 @@ class TestShownAtOnce:
         plan.write_text(SWEEP)
         run("sweep", str(plan), *out, "--only-plan")
         assert "nothing is learned" not in capsys.readouterr().out
+        plan.write_text(SWEEP.replace("hidden = 16", "hidden = 16\nreplay_capacity = 130"))
+        run("sweep", str(plan), *out, "--only-plan")
+        assert "and 1 more: the replay holds 100 transitions, not 130: it is written" in capsys.readouterr().out
 
     @pytest.mark.parametrize(
         ("words", "message"),

@@ -91,12 +91,23 @@ def test_whole_numbers_may_be_written_with_an_exponent(tmp_path: Path):
         ('metrics = ["hv"]\n[run]\ndomain = "DST2d"', "metrics must be some of HV, UT, ED, got"),
         ('preferences = [0.5, 0.5]\n[run]\ndomain = "DST2d"', "preferences must be a list of lists of numbers"),
         ('notes = "Hello"\n[run]\ndomain = "DST2d"', "notes must be a list of texts"),
+        (
+            '[run]\ndomain = "DST2d"\nalgo = "sac"\n[grid]\npreferences = [["0.5,0.6"]]',
+            "'0.5,0.6': preference must sum to 1",
+        ),
+        ('[run]\ndomain = "Hopper3d"\nalgo = "sac"', "preferences must be given for Hopper3d"),
+        ('[run]\ndomain = "DeepSeaTreasure"\nalgo = "mosac"', "mosac needs continuous actions"),
+        ('[run]\ndomain = "DST2d"\nreference = [0.0]', "reference must have 2 numbers"),
         ('then = ["critics"]\n[run]\ndomain = "DST2d"', "must be one of critic; got 'critics'"),
         ('show = "critic"\n[run]\ndomain = "DST2d"', "needs one run, and preferences"),
         ('show = "growth"\n[run]\ndomain = "DST2d"', "needs preferences such as"),
         ('show = "single-curves"\n[run]\ndomain = "DST2d"', "needs runs that name their preferences"),
         ('show = "score-curves"\nmetrics = ["ED"]\n[run]\ndomain = "DST2d"', "needs the metric HV or UT, got ED"),
         ('then = ["critic"]\n[run]\ndomain = "DST2d"\nalgo = "pgmorl"', "has no critic to measure"),
+        (
+            'then = ["critic"]\n[run]\ndomain = "DST2d"\ndiscount_end = 0.9\nparameters_period = 400_000',
+            "keeps no later parameters than those of step 1,200,000: critics are measured where the discount stands",
+        ),
         ('[run]\ndomain = "DST2d"\nseeds = 0', "seeds must be a whole number of at least 1, got 0"),
         ("runs = [1]", "runs must be a list of tables"),
         (

@@ -77,6 +77,31 @@ def test_a_hypervolume_of_zero_says_why(files: list[Path]):
     assert "no return" not in compare.hypervolumes(own)
 
 
+class TestDominance:
+    """ED is of one seed against the same seed: by their numbers, wherever they stand in their files."""
+
+    def rows(self, *paths: Path) -> list[dict[str, Any]]:
+        return compare.table(compare.on_common_preferences([compare.read(path) for path in paths]))
+
+    def of(self, first_seed: int, algo: str = "sac") -> dict[str, Any]:
+        return {"domain": "DST2d", "algo": algo, "first_seed": first_seed}
+
+    def test_is_over_the_seeds_that_both_have(self, tmp_path: Path):
+        mosac = export(tmp_path / "mosac.json", "mosac", [DEAR, CHEAP])  # seeds 0 and 1
+        later = export(tmp_path / "sac.json", "sac", [CHEAP, DEAR], config=self.of(1))  # seeds 1 and 2
+        _, sac = self.rows(mosac, later)
+        assert sac["ED against MO-SAC"] == "0.00 (1 seed)"  # seed 1: cheap against cheap
+
+    def test_is_in_order_where_they_share_none(self, tmp_path: Path):
+        mosac = export(tmp_path / "mosac.json", "mosac", [CHEAP, DEAR])
+        later = export(tmp_path / "sac.json", "sac", [CHEAP, DEAR], config=self.of(5))
+        assert self.rows(mosac, later)[1]["ED against MO-SAC"] == "0.00 +- 0.00"
+
+    def test_names_whom_it_is_against_where_several_could_be(self, tmp_path: Path):
+        paths = [export(tmp_path / f"{name}.json", "mosac", [DEAR, CHEAP]) for name in ("plain", "robust")]
+        assert [row["ED against plain"] for row in self.rows(*paths)] == ["-", "0.00 +- 0.00"]
+
+
 def test_kernels_are_marked_where_runs_differ_in_them(files: list[Path], tmp_path: Path):
     config = {"domain": "DST2d", "algo": "qpensieve", "kernels": "on"}
     fused = export(tmp_path / "fused.json", "qpensieve", [DEAR, DEAR], config=config)

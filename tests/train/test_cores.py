@@ -12,6 +12,7 @@ import pytest
 
 from qpensieve import compiler
 from qpensieve.algos import cnder, qpensieve
+from qpensieve.algos.envelope import EnvelopeConfig
 from qpensieve.envs.registry import spec_of
 from qpensieve.methods import make_algorithm
 from qpensieve.replay.layout import layout_of
@@ -99,6 +100,26 @@ def test_what_is_logged_does_not_depend_on_it_with_one_agent_on_each_core():
             infos.append(jax.device_get(info))
         logged.append(infos)
     assert_trees_equal(*logged)
+
+
+@pytest.mark.optimized
+def test_first_priorities_do_not_depend_on_how_many_agents_share_a_core():
+    """They are computed between blocks, not in a loop of updates; what is sampled depends on them."""
+    spec, num_rows = spec_of("DST2d"), 20
+    algorithm = make_algorithm("envelope", EnvelopeConfig(bins=3, width_factors=(4,), num_preferences=2), spec)
+    layout, written = layout_of(spec, algorithm.behaviour), []
+    learner = make_learner(algorithm, layout, 200)
+    for num in (1, 2):
+        draw, state = np.random.default_rng(0), learner.init(jnp.zeros(num, jnp.int32))
+        for first in range(0, 80, num_rows):
+            rows = draw.normal(size=(1, num_rows, layout.width)).astype(np.float32).repeat(num, axis=0)
+            slots = jnp.tile(jnp.arange(first, first + num_rows, dtype=jnp.int32), (num, 1))
+            hints = Hints(jnp.full((num, num_rows, 2), 0.5), jnp.zeros((num, num_rows, 0, 2)))
+            state = learner.write(state, Block(jnp.asarray(rows), slots, hints))
+        written.append(state)
+    alone, both = (jax.tree.map(lambda leaf: leaf[:1], state.replay.priorities.levels) for state in written)
+    assert_trees_equal(alone, both)
+    assert float(alone[-1].sum()) > 0
 
 
 def test_an_odd_number_of_agents_or_one_device_changes_nothing(monkeypatch: pytest.MonkeyPatch):

@@ -268,9 +268,26 @@ def test_a_population_has_no_such_critic():
         CriticMeter(RunConfig("Hopper2d", "pgmorl", agent=PgmorlConfig()))
 
 
-def test_a_discount_that_moves_is_refused():
-    with pytest.raises(ValueError, match=r"critics are measured where the discount stands still, .* moves to 0\.995"):
-        CriticMeter(replace(MOSAC, agent=replace(MOSAC.agent, discount_end=0.995)))
+class TestOfADiscountThatMoves:
+    """From 0.3 to `DISCOUNT`, which 40 updates take, two a step after 30 random ones: till step 50."""
+
+    AGENT = replace(SAC, discount=0.3, discount_end=DISCOUNT, anneal_updates=40)
+    CONFIG = replace(MOSAC, seeds=1, random_steps=30, updates_per_step=2, agent=AGENT)
+
+    def test_critics_are_refused_while_it_does(self):
+        meter = CriticMeter(self.CONFIG, [LAM], FEW)
+        with pytest.raises(ValueError, match=r"at step 49 it still moves to 0\.8: measure step 50 or later"):
+            meter.measure(exact(self.CONFIG), 49)
+        open_ended = CriticMeter(replace(self.CONFIG, agent=replace(self.AGENT, anneal_updates=None)), [LAM], FEW)
+        with pytest.raises(ValueError, match="measure its end or later"):
+            open_ended.measure(exact(self.CONFIG), 10**9)
+
+    def test_critics_are_measured_with_the_last_once_it_stands_still(self):
+        still = replace(self.CONFIG, agent=replace(self.AGENT, discount=DISCOUNT, discount_end=None))
+        meters = [CriticMeter(config, [LAM], FEW) for config in (self.CONFIG, still)]
+        moved, stayed = (meter.errors(meter.measure(exact(still), 50)) for meter in meters)
+        assert moved == stayed
+        assert moved.discount == DISCOUNT
 
 
 def test_parameters_of_other_networks_are_refused():

@@ -1,6 +1,7 @@
 """`qpensieve critic RUN`: which parameters of a run are measured, what is written, and what is refused."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import qpensieve
 from qpensieve import cli
 from qpensieve.algos.mosac import SacConfig
 from qpensieve.config import RunConfig, save
+from qpensieve.experiments import critics
 from qpensieve.population.pgmorl import PgmorlConfig
 from qpensieve.records import checkpoint, critic_errors
 from qpensieve.records.checkpoint import CheckpointError
@@ -100,6 +102,24 @@ def test_a_folder_that_cannot_be_written_is_told_before_the_measurement(folder: 
     assert said == []
 
 
+def test_steps_at_which_the_discount_moves_are_left_out_and_said(folder: Path):
+    """Parameters of step 20, and a checkpoint of step 30; learning starts at 10."""
+    moving = lambda updates: replace(CONFIGURED.agent, discount=0.3, discount_end=0.5, anneal_updates=updates)
+    save(replace(CONFIGURED, agent=moving(15)), folder / CONFIG)
+    said: list[str] = []
+    measured, _ = measure_run(folder, all_steps=True, preferences=[(0.5, 0.5)], sampling=FEW, say=said.append)
+    assert ({row.step for row in measured.rows}, measured.discount) == ({30}, 0.5)
+    assert said[0] == "left out, because the discount still moves to 0.5 there: 20"
+    with pytest.raises(ValueError, match=r"at step 20 it still moves to 0\.5: measure step 25 or later"):
+        measure_run(folder, steps=(20, 30), sampling=FEW)
+    with pytest.raises(ValueError, match="at step 20 it still moves"):  # a plan measures kept parameters alone
+        critics.measure(folder)
+    save(replace(CONFIGURED, agent=moving(100)), folder / CONFIG)
+    for all_steps in (False, True):
+        with pytest.raises(ValueError, match=r"at step 30 it still moves to 0\.5: measure step 110 or later"):
+            measure_run(folder, all_steps=all_steps, sampling=FEW)
+
+
 def test_a_population_is_refused_by_the_command(folder: Path, capsys: pytest.CaptureFixture[str]):
     save(RunConfig("Hopper2d", "pgmorl", agent=PgmorlConfig()), folder / CONFIG)
     with pytest.raises(SystemExit) as stopped:
@@ -133,6 +153,19 @@ def test_a_run_that_starts_over_forgets_its_measurements(folder: Path):
     run = runs.resume(folder, Options(quiet=True), lambda _: None, start_over=True)
     run.close()
     assert not (folder / CRITIC).exists()
+
+
+def test_a_run_that_goes_back_forgets_what_was_measured_later(folder: Path):
+    """As where the checkpoint of step 40 is damaged: what follows need not be what was measured."""
+    measured, path = measure_run(folder, preferences=[(0.5, 0.5)], sampling=FEW, quiet=True)
+    assert path is not None
+    critic_errors.add(path, replace(measured, rows=[replace(measured.rows[0], step=40)]))
+    assert [row.step for row in critic_errors.load(path).rows] == [30, 40]
+    runs.resume(folder, Options(quiet=True), lambda _: None).close()
+    assert critic_errors.load(path) == measured
+    path.write_text("{")  # damaged: no reason not to train
+    runs.resume(folder, Options(quiet=True), lambda _: None).close()
+    assert path.read_text() == "{"
 
 
 def test_what_is_measured_is_written_before_the_next_step(folder: Path, monkeypatch: pytest.MonkeyPatch):

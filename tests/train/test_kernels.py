@@ -3,13 +3,19 @@
 from dataclasses import replace
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
 from qpensieve import config as configs
+from qpensieve import methods
+from qpensieve.algos.mosac import SacConfig
 from qpensieve.config import RunConfig, override
+from qpensieve.envs.registry import spec_of
 from qpensieve.methods import choose_kernels, get_method, make_algorithm
 from qpensieve.presets import default_config
+from qpensieve.replay.layout import layout_of
+from qpensieve.train.learner import Block, make_learner
 from qpensieve.train.trainer import Trainer
 from qpensieve.types import UniformLearning
 
@@ -17,6 +23,8 @@ SMALL: dict[str, Any] = {
     **{"seeds": 2, "steps": 100, "random_steps": 10, "block": 2, "hidden": 64, "batch_size": 64, "kernels": "on"},
     **{"num_snapshots": 2, "num_preferences": 2, "push_after": 0, "push_period": 2},
 }
+DST = spec_of("DST2d")
+LAYOUT = layout_of(DST, make_algorithm("mosac", get_method("mosac").config(), DST).behaviour)
 
 
 def _config(**changes: Any) -> RunConfig:
@@ -129,3 +137,26 @@ def test_settings_that_cannot_run_are_left_to_the_check():
     config = _config(hidden=0)
     assert configs.resolve(config).kernels == "on"
     assert configs.about_kernels(config) == ""
+
+
+def test_looks_at_a_seed_do_not_depend_on_how_many_share_a_core():
+    """The run that is resumed may have another number of devices; rows of its log must be the same."""
+    learned: list[dict[str, np.ndarray]] = []
+    for seeds in (1, 2):
+        learner = make_learner(make_algorithm("mosac", SacConfig(hidden=64, batch_size=64), DST, "on"), LAYOUT, 20)
+        rows = np.random.default_rng(0).normal(size=(1, 20, LAYOUT.width)).astype(np.float32).repeat(seeds, axis=0)
+        state = learner.write(learner.init(jax.device_put(np.arange(seeds))), Block(jax.device_put(rows)))
+        _, _, info = learner.learn(state, Block(jax.device_put(rows[:, :2])))
+        learned.append({name: np.asarray(value)[0] for name, value in info.items() if "_bin_" in name})
+    assert len(learned[0]) == 10
+    _assert_same(*learned)
+
+
+def test_devices_are_made_for_all_seeds_before_jax_starts(monkeypatch: pytest.MonkeyPatch):
+    def stop(num: int) -> None:
+        raise RuntimeError(f"{num} devices")
+
+    monkeypatch.setattr(methods, "available_cores", lambda: 8)
+    monkeypatch.setattr(methods, "make_devices", stop)
+    with pytest.raises(RuntimeError, match="6 devices"):
+        Trainer(_config(seeds=6))

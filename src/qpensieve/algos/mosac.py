@@ -319,6 +319,11 @@ def discount_after(cfg: SacConfig, num_updates: Int[Array, "*k"]) -> Float[Array
     return _on_a_line(cfg, cfg.discount, cfg.discount_end, num_updates)
 
 
+def moving_discount(cfg: SacConfig) -> Callable[[Int[Array, ""]], Float[Array, ""]] | None:
+    """`discount_after` of these settings; None where the discount does not move."""
+    return None if cfg.discount_end is None else partial(discount_after, cfg)
+
+
 def _on_a_line(cfg: SacConfig, start: float, end: float | None, num_updates: Int[Array, "*k"]) -> Float[Array, "*k"]:
     if end is None:
         return jnp.full(num_updates.shape, start, jnp.float32)
@@ -427,6 +432,7 @@ def make(cfg: SacConfig, spec: EnvSpec) -> Algorithm[State]:
         action_values=ACTION_VALUES,
         inspect=lambda state, batches, key: inspect(cfg, state, batches[0], key),
         keeps_preferences=cfg.num_acting > 0,
+        discount_after=moving_discount(cfg),
     )
 
 

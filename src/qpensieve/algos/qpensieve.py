@@ -183,4 +183,5 @@ def make(cfg: QPensieveConfig, spec: EnvSpec) -> Algorithm[State]:
         action_values=mosac.ACTION_VALUES.of_part(lambda state: state.sac),
         inspect=lambda state, batches, key: mosac.inspect(cfg.sac, state.sac, batches[0], key),
         keeps_preferences=cfg.sac.num_acting > 0,
+        discount_after=mosac.moving_discount(cfg.sac),
     )

@@ -87,7 +87,11 @@ def parse_preferences(words: tuple[str, ...], spec: EnvSpec) -> Float64[np.ndarr
                 f"{spec.num_objectives}; use --preferences {example}"
             )
         return sac_preferences()
-    return np.stack([parse_preference(word, spec.num_objectives) for word in words])
+    parsed = np.stack([parse_preference(word, spec.num_objectives) for word in words])
+    for i, lam in enumerate(parsed):
+        if (parsed[:i] == lam).all(axis=1).any():
+            raise ValueError(f"preferences must differ, or an agent is trained twice; got {words[i]} again")
+    return parsed
 
 
 def init(cfg: SingleSacConfig, spec: EnvSpec, key: Key[Array, ""], lam: Float[Array, " d"]) -> State:

@@ -13,7 +13,7 @@ import jax
 import tyro
 
 from qpensieve import machine, pages
-from qpensieve.config import about_learning
+from qpensieve.config import about_learning, about_replay
 from qpensieve.console import PAGE, format_count, format_duration, format_table
 from qpensieve.experiments import costs, paper
 from qpensieve.experiments.artefacts import Artefact
@@ -109,15 +109,16 @@ def show_plan(planned: Plan, folder: Path) -> None:
         print(format_table(rows))
     left = [task for task, done in found if done.state != "done"]
     print(f"\n{len(planned.tasks)} runs in {folder}, {len(planned.tasks) - len(left)} of them done. {_cost_line(left)}")
-    print("".join(f"\n{line}\n" for line in (*_about_learning(planned.tasks), *_about_others(found))), end="")
+    print("".join(f"\n{line}\n" for line in (*_about_runs(planned.tasks), *_about_others(found))), end="")
 
 
-def _about_learning(tasks: Sequence[Task]) -> list[str]:
-    """One sentence for runs that would end before they learn anything, as `qpensieve train` says it of one."""
+def _about_runs(tasks: Sequence[Task]) -> list[str]:
+    """What `qpensieve train` says of one run: that it would learn nothing, or that its replay is another."""
     names: dict[str, list[str]] = {}
     for task in tasks:
-        if about := about_learning(task.config, task.config.steps):
-            names.setdefault(about, []).append(task.name)
+        for about in (about_learning(task.config, task.config.steps), about_replay(task.config)):
+            if about:
+                names.setdefault(about, []).append(task.name)
     more = lambda found: f" and {len(found) - 1} more" if len(found) > 1 else ""
     return [f"{found[0]}{more(found)}: {about}" for about, found in names.items()]
 
@@ -273,7 +274,7 @@ def _make_runs(planned: Plan, folder: Path, where: Where) -> None:
         ValueError: Some runs have failed; says which and why.
     """
     where.check()
-    for line in _about_learning(planned.tasks):
+    for line in _about_runs(planned.tasks):
         _say(line)
     table = Table(is_quiet=where.quiet)
     summary = drive(Store(folder), planned.tasks, where.executor(folder), where.tries, table.show, _say)

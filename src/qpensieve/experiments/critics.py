@@ -24,12 +24,17 @@ FEW = Sampling(pairs=2, rollouts=2)
 
 
 def measure(run: Path) -> None:
-    """Measure a run at the paper's steps, or at the same parts of a run of another length; writes `critic.json`."""
+    """Measure a run at the paper's steps, or at the same parts of a run of another length; writes `critic.json`.
+
+    Steps at which the discount still moves are not among them.
+    """
     config = configs.load(run / CONFIG, trust=True)  # it has just been trained
     kept = checkpoint.parameter_steps(run)
     if not kept:
         raise ValueError(f"{run} has kept no parameters: set parameters_period to {config.steps} or less")
-    there = np.array(sorted(kept))
+    there = np.array(sorted(step for step in kept if not configs.about_discount(config, step)))
+    if there.size == 0:
+        raise ValueError(configs.about_discount(config, max(kept)))
     steps = sorted({nearest(there, step * config.steps / PAPER_STEPS[-1]) for step in PAPER_STEPS})
     meter = CriticMeter(config, None, FEW if config.steps < SMALL_RUN else Sampling())
     try:

@@ -19,7 +19,7 @@ import tomllib
 from pathlib import Path
 from typing import Any, get_args
 
-from qpensieve.config import RunConfig, check, resolve
+from qpensieve.config import RunConfig, about_discount, check, check_fits, resolve
 from qpensieve.experiments.artefacts import Artefact, Place, Show, Wanted, shown
 from qpensieve.experiments.then import check_names
 from qpensieve.presets import default_config
@@ -89,9 +89,18 @@ def _check_shown(artefact: Artefact) -> None:
         raise ValueError("show = 'single-curves' needs runs that name their preferences, of sac or hybrid-sac")
     if artefact.show == "score-curves" and artefact.metrics[0] == "ED":
         raise ValueError("show = 'score-curves' needs the metric HV or UT, got ED")
-    populations = [place for place, config in configs.items() if config.method.is_population]
-    if "critic" in artefact.then and populations:
-        raise ValueError(f"the run {populations[0]} has no critic to measure: leave out then, or that run")
+    if "critic" in artefact.then:
+        for place, config in configs.items():
+            _check_measured(place, resolve(config))
+
+
+def _check_measured(place: Place, config: RunConfig) -> None:
+    """ValueError where the critics of a run cannot be measured once it is trained."""
+    if config.method.is_population:
+        raise ValueError(f"the run {place} has no critic to measure: leave out then, or that run")
+    kept = config.steps - config.steps % config.parameters_period
+    if about := about_discount(config, kept):
+        raise ValueError(f"the run {place} keeps no later parameters than those of step {kept:,}: {about}")
 
 
 def _words(content: dict[str, Any], key: str) -> tuple[str, ...]:
@@ -189,6 +198,7 @@ def _line(shared: dict[str, Any], own: dict[str, Any]) -> tuple[Place, Wanted]:
     wanted = Wanted(str(both["domain"]), algo, settings, steps, preset, both.get("seeds"))
     config = wanted.config()
     check(resolve(config))
+    check_fits(config)
     wanted = wanted if wanted.seeds else Wanted(wanted.domain, algo, settings, steps, preset, config.seeds)
     about = ", ".join(f"{key} {shown(value)}" for key, value in named.items() if key != "algo")
     given = ", ".join(part for part in (algo if "algo" in named or not about else "", about) if part)

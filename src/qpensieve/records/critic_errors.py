@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from qpensieve.records.atomic import write_json
 from qpensieve.records.links import refuse_link
-from qpensieve.records.reading import interpreting, read_object
+from qpensieve.records.reading import FileError, interpreting, read_object
 
 FORMAT = 1
 """Increased with every change of the file's layout."""
@@ -93,6 +94,18 @@ def add(path: Path, new: CriticErrors) -> CriticErrors:
     joined = known.joined(new.rows)
     write_json(path, {"format": FORMAT, **asdict(joined)})
     return joined
+
+
+def cut(path: Path, step: int) -> None:
+    """Remove what was measured after a step, so that a run that goes back there and on is not taken for the old one.
+
+    A file that cannot be read is left: it keeps nobody from training.
+    """
+    with suppress(FileError, FileNotFoundError):
+        known = load(path)
+        kept = [row for row in known.rows if row.step <= step]
+        if len(kept) < len(known.rows):
+            write_json(path, {"format": FORMAT, **asdict(replace(known, rows=kept))})
 
 
 def load(path: Path) -> CriticErrors:

@@ -1,12 +1,12 @@
 """Several steps as one: what n-step targets are made of."""
 
 import jax.numpy as jnp
-from jaxtyping import Array, Bool
+from jaxtyping import Array, Bool, Float
 
 from qpensieve.types import Transition
 
 
-def fold(steps: Transition, is_there: Bool[Array, "b n"], discount: float) -> Transition:
+def fold(steps: Transition, is_there: Bool[Array, "b n"], discount: float | Float[Array, ""]) -> Transition:
     """The transition from the first state over up to n steps, with their discounted rewards and the first preference.
 
     It ends before a step that does not follow: where an episode ended, by itself or by the time limit, or the newest
@@ -16,7 +16,7 @@ def fold(steps: Transition, is_there: Bool[Array, "b n"], discount: float) -> Tr
     Args:
         steps: Steps one after the other, [b, n].
         is_there: Whether each of them was written after the one before.
-        discount: Discount factor.
+        discount: Discount factor, of the update that learns from it.
     """
     goes_on = steps.terminated[:, :-1] == 0
     follows = jnp.all(steps.s_next[:, :-1] == steps.s[:, 1:], axis=-1) & goes_on & is_there[:, 1:]

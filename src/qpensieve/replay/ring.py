@@ -52,13 +52,13 @@ def empty_lanes(learning: Learning, layout: RowLayout, capacity: int, num_lanes:
 
 
 def put(
-    replay: PrioritizedReplay, block: Float[Array, "K width"], slots: Int[Array, " K"], values: Float[Array, " K"]
+    replay: PrioritizedReplay, block: Float[Array, "K width"], slots: Int[Array, " K"], tree: Priorities
 ) -> PrioritizedReplay:
-    """Write a block into `slots` with priorities `values`; rows with a slot out of range are already dropped."""
+    """Write a block into `slots`, whose priorities `tree` has; rows with a slot out of range are already dropped."""
     return PrioritizedReplay(
         replay.rows.at[slots].set(block, mode="drop"),
         replay.written + block.shape[0],
-        priorities.set_at(replay.priorities, slots, values),
+        tree,
     )
 
 

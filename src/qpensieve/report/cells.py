@@ -51,13 +51,18 @@ ADDED: dict[str, Any] = {
     **{"critic_blocks": 0, "critic_hidden": None},
     **{"learning_rate_end": None, "tau": None, "acts_with": "newest", "twin": False, "scale_obs": False},
     **{"num_candidates": None, "gap_factor": 0.0, "value_low": [], "value_high": []},
+    **{"layer_norm": False, "loss_a": "squared", "priority_exponent": 1.0, "noise_for": "both"},
     "max_push_loss": None,
     "snapshot_margin": None,
     "over_critics": "max",
 }
 """Settings of algorithms that runs of earlier versions lack -> what they did."""
-ADDED_TO_RUNS: dict[str, Any] = {"updates_per_step": 1, "target_steps": 1, "noise": "white", "random_noise": "white"}
-"""The same of runs."""
+OF_RUNS: dict[str, Any] = {
+    **{"updates_per_step": 1, "target_steps": 1, "noise": "white", "random_noise": "white"},
+    "noise_correlation": 0.8,
+    **dict.fromkeys(("random_steps", "block", "replay_capacity")),
+}
+"""Settings of runs that change what is learned -> what runs of earlier versions did that lack them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -371,7 +376,7 @@ def _check_pair(one: Run, other: Run) -> None:
     for name, ours, theirs in (
         ("domain", one.data.domain, other.data.domain),
         ("method", one.data.algo, other.data.algo),
-        *((name, *(run.data.config.get(name, value) for run in (one, other))) for name, value in ADDED_TO_RUNS.items()),
+        *((name, *(run.data.config.get(name, value) for run in (one, other))) for name, value in OF_RUNS.items()),
         ("settings (agent)", *_shared(one.data.config.get("agent"), other.data.config.get("agent"))),
         ("test preferences", one.data.table.full_preferences.tolist(), other.data.table.full_preferences.tolist()),
         ("reference point", _point(one), _point(other)),

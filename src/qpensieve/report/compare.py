@@ -17,6 +17,7 @@ from qpensieve.records.folder import SEARCH
 from qpensieve.records.reading import interpreting, read_object
 from qpensieve.records.scores import SCORES, RunSummary, summarize
 from qpensieve.report import drawing
+from qpensieve.report.drawing import count
 from qpensieve.report.export import rounded
 from qpensieve.report.run_data import read_run
 from qpensieve.report.tables import about_no_volume, format_point, lanes_per_seed, summarize_search
@@ -62,6 +63,12 @@ class Result:
     config: Mapping[str, Any] = field(default_factory=dict)
     path: Path = Path()
     objectives: tuple[str, ...] = ()
+
+    @property
+    def seeds(self) -> list[int]:
+        """The numbers of its seeds."""
+        first = int(self.config.get("first_seed", 0))
+        return list(range(first, first + len(self.returns)))
 
 
 def read(path: Path, step: int | None = None) -> Result:
@@ -202,15 +209,19 @@ def _on(result: Result, preferences: Float64[np.ndarray, "p d"]) -> Result:
 
 
 def table(results: Sequence[Result]) -> list[dict[str, Any]]:
-    """One row per method: UT, HV, best single row and ED against MO-SAC (same seed index), mean and std over seeds.
+    """One row per method: UT, HV, best single row and ED against MO-SAC (same seeds), mean and std over seeds.
 
-    Kernels have their own column if not all results were trained with the same.
+    Kernels have their own column if not all results were trained with the same. Of several results of MO-SAC the first
+    is the one that ED is against, and is named.
     """
     rows = []
     is_mixed = len({result.kernels for result in results}) > 1
     against = next((result for result in results if result.algo == REFERENCE), None)
     has_search = any(result.search for result in results)
-    for name, result in zip(labels(results), results, strict=True):
+    names = labels(results)
+    is_alone = [result.algo for result in results].count(REFERENCE) < 2
+    heading = "ED against MO-SAC" if against is None or is_alone else f"ED against {names[results.index(against)]}"
+    for name, result in zip(names, results, strict=True):
         scores = summarize(result.returns[:, :, None], result.preferences, result.reference)
         columns = ("iterations", "generations", "measuring steps per seed")
         search = dict(zip(columns, result.search or ("-",) * 3, strict=True))
@@ -223,7 +234,7 @@ def table(results: Sequence[Result]) -> list[dict[str, Any]]:
                 **(search if has_search else {}),
                 "preferences": len(result.preferences),
                 **_compared(scores),
-                "ED against MO-SAC": _dominance(result, against),
+                heading: _dominance(result, against),
             }
         )
     return rows
@@ -299,18 +310,32 @@ def _long_name(result: Result, results: Sequence[Result]) -> str:
 def _dominance(result: Result, against: Result | None) -> str:
     if against is None or against is result:
         return "-"
-    return _spread(dominance(result, against))
+    shares = dominance(result, against)
+    is_part = len(shares) < len(result.returns)
+    return f"{_spread(shares)} ({count(len(shares), 'seed')})" if is_part else _spread(shares)
 
 
 def dominance(result: Result, other: Result) -> Float64[np.ndarray, " seed"]:
     """ED of every seed against the same seed of the other: the share of preferences where it scores more.
 
+    Seeds that only one of them has are left out; where they share none, the first is set against the first, and so on.
+
     Both must be on the same preferences (`on_common_preferences`). Returns count with the digits of exported files: a
     mean of ten times 23.7 is a little less than 23.7, and the same trip must not win against itself.
     """
-    num = min(len(result.returns), len(other.returns))
-    ours, theirs = (rounded(one.returns[:num]) for one in (result, other))
+    ours, theirs = (
+        rounded(one.returns[rows]) for one, rows in zip((result, other), _pairs(result, other), strict=True)
+    )
     return np.asarray(metrics.episodic_dominance(ours, theirs, result.preferences))
+
+
+def _pairs(one: Result, other: Result) -> tuple[list[int], list[int]]:
+    """Rows of both that are set against each other."""
+    shared = [seed for seed in one.seeds if seed in other.seeds]
+    if shared:
+        return [one.seeds.index(seed) for seed in shared], [other.seeds.index(seed) for seed in shared]
+    first = list(range(min(len(one.seeds), len(other.seeds))))
+    return first, first
 
 
 def _spread(values: np.ndarray) -> str:

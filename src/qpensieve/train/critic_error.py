@@ -107,7 +107,8 @@ class CriticMeter:
         sampling.check()
         self.config, self.spec = config, configs.spec_of(config)
         self._algorithm, self._measured = _algorithm_of(config, self.spec)
-        self._sampling, self._discount = sampling, self._algorithm.discount
+        end = config.discount_end
+        self._sampling, self._discount = sampling, self._algorithm.discount if end is None else end
         self.num_rollouts = sampling.rollouts if self._measured.is_sampled else 1
         """Returns of each pair: one where the policy is not random."""
         self.preferences = _preferences(preferences, self._algorithm, self.spec)
@@ -143,7 +144,12 @@ class CriticMeter:
             parameters: What `Session.parameters` returned.
             step: The environment step that it was at.
             told: Called with the number of the seed and the steps played for it, at most `most_steps`.
+
+        Raises:
+            ValueError: The discount of the critics still moved at this step.
         """
+        if about := configs.about_discount(self.config, step):
+            raise ValueError(about)
         agents = _agents(self._algorithm, self.config, self.spec, parameters)
         with environment_errors(f"while the critics of step {step} were measured"):
             per_seed = [self._measure_seed(agents, row, step, partial(told, row)) for row in range(self.config.seeds)]
@@ -347,8 +353,6 @@ def _algorithm_of(config: RunConfig, spec: EnvSpec) -> tuple[Algorithm[Any], Act
     advice = f"there are some in runs of {', '.join(fitting)}"
     if config.method.is_population:
         raise ValueError(f"{config.algo} has no critic Q(s, a; lam) to measure, only values of states: {advice}")
-    if (end := config.discount_end) is not None:
-        raise ValueError(f"critics are measured where the discount stands still, but here it moves to {end}")
     algorithm = make_algorithm(config.algo, config.agent, spec)
     if algorithm.action_values is None:
         raise ValueError(f"{config.algo} does not say what its critic learns (Algorithm.action_values): {advice}")

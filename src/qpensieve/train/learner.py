@@ -15,12 +15,13 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
 from qpensieve.compiler import KEPT_PROGRAMS, options_to_run_once
-from qpensieve.learning.agents import flatten, over_agents
+from qpensieve.learning.agents import flatten, looped, over_agents
 from qpensieve.learning.tally import PEAK
 from qpensieve.replay import priorities
 from qpensieve.replay import ring as replay
 from qpensieve.replay.ahead import fold
 from qpensieve.replay.layout import RowLayout
+from qpensieve.replay.priorities import Priorities
 from qpensieve.replay.ring import AnyReplay, PrioritizedReplay, Replay
 from qpensieve.types import Algorithm, Hints, Info, Infos, PrioritizedLearning, Transition, UniformLearning
 
@@ -167,7 +168,7 @@ class _UniformCourse:
         else:
             batches, chance = jax.vmap(draw)(*place)
             agent, info = self.learning.block(state.agent, batches, chance)
-            info |= jax.vmap(self._look)(agent, batches, *place[:2])
+            info |= over_agents(lambda args: self._look(*args), (agent, batches, *place[:2]))
             agent = jax.vmap(self.algorithm.end_block)(agent, state.num_updates + num)
         return replace(state, agent=agent), info
 
@@ -177,13 +178,7 @@ class _UniformCourse:
             return {}
         inspect, last = self.algorithm.inspect, jax.tree.map(lambda leaf: leaf[-1], batches)
         key_look = lambda i: jax.random.fold_in(jax.random.fold_in(jax.random.clone(key), LOOK), first + i)
-        look = lambda i: inspect(agent, last, key_look(i))
-        if jax.default_backend() != "cpu":
-            return look(0)
-        # In a loop, as updates are: outside of one, rounding would depend on how many agents share a core. That it
-        # ends after one turn is hidden from XLA, which would do without the loop.
-        blank = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(look, 0))
-        return jax.lax.fori_loop(0, jax.lax.optimization_barrier(jnp.int32(1)), lambda i, _: look(i), blank)
+        return looped(lambda given, i: inspect(given[0], given[1], key_look(i)), (agent, last))
 
     def _draw(self, buffer: Replay, num: int, key: Any, first: Any, number: Any) -> tuple[tuple[Transition, ...], Any]:
         """Batches and chance of `num` updates of one agent from the `first` on, [num, ...]."""
@@ -192,17 +187,20 @@ class _UniformCourse:
         def of_update(update: Int[Array, ""]) -> tuple[tuple[Transition, ...], Any]:
             key_batch, key_update = jax.random.split(jax.random.fold_in(key, update))
             # Lanes draw with the same key: each learner samples as it would if it were alone.
-            batches = tuple(self._sample(buffer, number * lanes + i, jax.random.clone(key_batch)) for i in range(lanes))
+            sample = lambda i: self._sample(buffer, number * lanes + i, jax.random.clone(key_batch), update)
+            batches = tuple(sample(i) for i in range(lanes))
             return batches, self.learning.draw(batches, key_update)
 
         return jax.vmap(of_update)(first + jnp.arange(num, dtype=jnp.int32))
 
-    def _sample(self, buffer: Replay, lane: Any, key: Any) -> Transition:
+    def _sample(self, buffer: Replay, lane: Any, key: Any, update: Int[Array, ""]) -> Transition:
         size, steps = self.algorithm.batch_size, self.pace.steps
         if steps == 1:
             return self.layout.unpack(replay.sample(buffer, lane, key, size))
         rows, is_there = replay.sample_ahead(buffer, lane, key, size, steps)
-        return fold(self.layout.unpack(rows), is_there, self.algorithm.discount)
+        moving = self.algorithm.discount_after
+        discount = self.algorithm.discount if moving is None else moving(update)
+        return fold(self.layout.unpack(rows), is_there, discount)
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,13 +214,22 @@ class _PrioritizedCourse:
         buffer, slots = _slots(state), block.slots
         assert slots is not None
 
-        def priority_of(args: Any) -> Float[Array, " K"]:
-            agent, key, written, rows, hints = args
-            key_new = jax.random.fold_in(jax.random.fold_in(key, NEW_TRANSITIONS), written)
-            return self.learning.priority(agent, self.layout.unpack(rows), hints, key_new)
+        def priorities_with(args: Any) -> Priorities:
+            key, written, *given = args
+            key_new = lambda i: jax.random.fold_in(
+                jax.random.fold_in(jax.random.clone(key), NEW_TRANSITIONS), written + i
+            )
 
-        values = over_agents(priority_of, (state.agent, state.key, buffer.written, block.rows, block.hints))
-        return replace(state, replay=jax.vmap(replay.put)(buffer, block.rows, slots, values))
+            def compute(given: Any, i: Any) -> Priorities:
+                tree, slots, agent, rows, hints = given
+                values = self.learning.priority(agent, self.layout.unpack(rows), hints, key_new(i))
+                return priorities.set_at(tree, slots, values)
+
+            return looped(compute, given)
+
+        given = (buffer.priorities, slots, state.agent, block.rows, block.hints)
+        trees = over_agents(priorities_with, (state.key, buffer.written, *given))
+        return replace(state, replay=jax.vmap(replay.put)(buffer, block.rows, slots, trees))
 
     def learn(self, state: TrainState, block: Block) -> tuple[TrainState, Infos]:
         buffer, capacity = _slots(state), state.replay.rows.shape[1]

@@ -18,7 +18,7 @@ from qpensieve.callbacks.tensorboard import remove_files
 from qpensieve.config import RunConfig
 from qpensieve.console import DONE, EVALUATING, SAVING, Outlook, Progress, format_count
 from qpensieve.metrics import utility
-from qpensieve.records import checkpoint, evaluations, folder, provenance, search
+from qpensieve.records import checkpoint, critic_errors, evaluations, folder, provenance, search
 from qpensieve.records.atomic import write_json
 from qpensieve.records.checkpoint import Checkpoint, CheckpointError
 from qpensieve.records.lock import lock
@@ -127,6 +127,7 @@ class Run:
         if path.exists():
             self.evaluations = evaluations.cut(evaluations.load(path), saved.step)
             evaluations.save(path, self.evaluations)
+        critic_errors.cut(self.folder / folder.CRITIC, saved.step)
         checkpoint.cut_jsonl(self.folder / folder.METRICS, saved.step)
         with interpreting(self.folder / folder.METRICS, "the log of this run"):
             rows = read_rows(self.folder / folder.METRICS)

@@ -65,7 +65,7 @@ class Trainer:
     def __init__(self, config: RunConfig):
         configs.check(config)
         self.config, self.spec = config, configs.spec_of(config)
-        self.algorithm = make_algorithm(config.algo, config.agent, self.spec, config.kernels)
+        self.algorithm = make_algorithm(config.algo, config.agent, self.spec, config.kernels, config.seeds)
         self.layout = layout_of(self.spec, self.algorithm.behaviour)
         """The layout of a transition in a row of the replay."""
         self._learner = _make_learner(self)
