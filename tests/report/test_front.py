@@ -32,6 +32,15 @@ def test_the_front_shows_learned_and_exact_points_and_the_scores(tmp_path: Path,
     assert f"front treasures found: {found[0]}, {found[1]}, {found[2]} of 8" in drawn[0].get_supxlabel()
 
 
+@pytest.mark.parametrize(("seeds", "size"), [(1, "front size 100"), (2, "front size 100.0 ± 0.0")])
+def test_the_front_of_one_seed_has_a_whole_number_of_policies(
+    tmp_path: Path, drawn: list[Figure], seeds: int, size: str
+):
+    returns = np.stack([preferences.test_table(2) * 100.0] * seeds)
+    draw_front(make_run(tmp_path, make_table(returns), domain="foreign"))
+    assert size in drawn[0].get_supxlabel().split("\n")[1].split(" · ")
+
+
 def test_points_keep_the_colour_of_their_preference(tmp_path: Path, drawn: list[Figure]):
     returns = preferences.test_table(2)[None] * 100.0
     draw_front(make_run(tmp_path, make_table(returns), domain="foreign"))

@@ -40,13 +40,13 @@ def test_panels_are_those_that_were_logged_with_a_line_per_bin_and_per_alarm(tmp
     shown = dict(zip(titles(drawn[0]), drawn[0].axes, strict=True))
     assert list(shown) == [
         *("critic loss, mean of a row", "critic loss, largest of a row", "error of the critics"),
-        *("entropy by preference", "value lam · Q by preference"),
+        *("entropy by preference for forward", "value λ · Q by preference for forward"),
     ]
     legend = shown["error of the critics"].get_legend()
     assert legend is not None
     labels = [text.get_text() for text in legend.get_texts()]
     assert labels == ["forward", "control"]
-    values = shown["value lam · Q by preference"].get_lines()
+    values = shown["value λ · Q by preference for forward"].get_lines()
     means = [float(np.asarray(line.get_ydata())[0]) for line in values[2:15:3]]  # after the lines of two seeds each
     assert means == [-1, -2, -3, -4, -5]
     np.testing.assert_array_equal(np.asarray(values[15].get_xdata()), [1500, 1500])

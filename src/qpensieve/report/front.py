@@ -307,6 +307,11 @@ def _marks(front: _Front) -> list[str]:
     return [" · ".join(said)] if said else []
 
 
+def _format_sizes(sizes: np.ndarray) -> str:
+    """How many policies a front has: of one seed a whole number."""
+    return f"{sizes[0]:.0f}" if len(sizes) == 1 else drawing.format_mean_std(sizes)
+
+
 def _describe_front(figure: Figure, run: RunData, front: _Front) -> None:
     """Title and footnote; next to UT always the numbers that show whether the preference is obeyed."""
     seeds, rows = front.returns.shape[:2]
@@ -323,7 +328,7 @@ def _describe_front(figure: Figure, run: RunData, front: _Front) -> None:
     full = f"full protocol: {drawing.count(rows, 'preference')} x {drawing.count(run.full_episodes, 'episode')}"
     notes = [
         f"best single row: UT {drawing.format_mean_std(summary.best_single)}",
-        f"front size {drawing.format_mean_std(summary.front_size)}",
+        f"front size {_format_sizes(summary.front_size)}",
     ]
     if run.known is not None and run.known.front_treasures:
         wanted = run.known.front_treasures

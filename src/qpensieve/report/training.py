@@ -45,7 +45,8 @@ class Panel:
 
 def panels_of(objectives: Sequence[str]) -> list[Panel]:
     """All panels, in the order drawn."""
-    edges = [f"lam1 {i / BINS:g} to {(i + 1) / BINS:g}" for i in range(BINS)]
+    edges = [f"{i / BINS:g} to {(i + 1) / BINS:g}" for i in range(BINS)]
+    of_first = f"by preference for {objectives[0]}" if objectives else "by preference"
     binned = lambda name: {f"{name}_bin_{i + 1}": edges[i] for i in range(BINS)}
     return [
         Panel("critic loss, mean of a row", {"critic_loss": ""}, is_log=True),
@@ -53,8 +54,8 @@ def panels_of(objectives: Sequence[str]) -> list[Panel]:
         Panel("length of the critics' gradient, largest seen", {"critic_gradient_max": ""}, is_log=True),
         Panel("error of the critics", {f"td_error_{i + 1}": one for i, one in enumerate(objectives)}, is_log=True),
         Panel("entropy of the policy", {"entropy": ""}),
-        Panel("entropy by preference", binned("entropy"), is_ordered=True),
-        Panel("value lam · Q by preference", binned("q"), is_ordered=True),
+        Panel(f"entropy {of_first}", binned("entropy"), is_ordered=True),
+        Panel(f"value λ · Q {of_first}", binned("q"), is_ordered=True),
         Panel("temperature", {"temperature": ""}, is_log=True),
         Panel("temperature raised at once, times", {"temperature_raise": ""}),
         Panel("actions at their limits", {"saturation": ""}),
