@@ -1,6 +1,7 @@
 """Cells from runs: seeds of several folders, the newest evaluation, ED seed by seed, and what does not fit."""
 
 import json
+from dataclasses import asdict
 from itertools import permutations
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from qpensieve import metrics
 from qpensieve.preferences import sac_preferences, test_table
+from qpensieve.presets import default_config
 from qpensieve.records import evaluations
 from qpensieve.records.folder import CONFIG, EVALUATIONS, PROVENANCE
 from qpensieve.records.reading import FileError
@@ -274,3 +276,21 @@ def test_where_hypervolumes_do_not_compare(domain: str, note: str):
 
 def test_a_machine_that_was_not_recorded():
     assert cells.machine_in_words({}) == "unknown machine"
+
+
+def test_every_setting_that_committed_runs_lack_is_known_to_cells():
+    """Else runs from before a setting and runs that change it would be merged into one cell."""
+    lacking = set()
+    for path in RESULTS.glob("*.json"):
+        config = json.loads(path.read_text()).get("config", {})
+        if "agent" in config:
+            today = asdict(default_config(config["domain"], config["algo"]).agent)
+            lacking |= names_in(today) - names_in(config["agent"])
+    assert "pessimism" in lacking  # the oldest runs are from before it
+    assert lacking <= cells.ADDED.keys()
+
+
+def names_in(settings: dict) -> set[str]:
+    """Names of settings, those of parts included."""
+    own = {name for name, value in settings.items() if not isinstance(value, dict)}
+    return own.union(*(names_in(value) for value in settings.values() if isinstance(value, dict)))

@@ -46,8 +46,7 @@ def write_file(path: Path, write: Callable[[io.RawIOBase], object]) -> str:
     A symbolic link of that name is replaced; what it points to is left alone. The folder must be there: one that was
     renamed while a process wrote into it (`experiments/tasks.py`) must not come back.
     """
-    temporary = path.with_name(f"{TEMPORARY}{path.name}-{os.getpid()}")
-    temporary.unlink(missing_ok=True)
+    temporary = _temporary(path)
     try:
         with open(temporary, "xb") as file:  # a new file, never one that a link of that name points to
             stream = _Checksummed(file)
@@ -65,10 +64,16 @@ def write_file(path: Path, write: Callable[[io.RawIOBase], object]) -> str:
     return stream.checksum
 
 
-def check_can_write(path: Path) -> None:
-    """Raise now what `write_file` would raise later where nothing can be written beside `path`; leaves no file."""
+def _temporary(path: Path) -> Path:
+    """The name under which this process writes a file; nothing of that name is left from before."""
     temporary = path.with_name(f"{TEMPORARY}{path.name}-{os.getpid()}")
     temporary.unlink(missing_ok=True)
+    return temporary
+
+
+def check_can_write(path: Path) -> None:
+    """Raise now what `write_file` would raise later where nothing can be written beside `path`; leaves no file."""
+    temporary = _temporary(path)
     try:
         temporary.touch(exist_ok=False)
     except OSError as error:
