@@ -25,7 +25,7 @@ LAYERS: dict[str, set[str]] = {
     "records": {"machine", "metrics"},
     "callbacks": {"importing", "records"},
     "envs": {"gym_ids", "host_types", "importing", "machine", "metrics", "preferences"},
-    "learning": {"host_types", "preferences"},
+    "learning": {"host_types", "machine", "preferences"},
     "replay": {"host_types", "records", "types"},
     "algos": {"learning", "preferences", "settings", "types"},
     "population": {"compiler", "envs", "learning", "metrics", "preferences", "records", "settings", "types"},

@@ -1,7 +1,9 @@
-"""What describes this machine."""
+"""What describes this machine, and how many threads BLAS may use."""
 
 import os
 from pathlib import Path
+
+import pytest
 
 from qpensieve import machine
 
@@ -56,3 +58,17 @@ def test_the_processor_has_a_name_where_there_is_no_file_that_says_it(monkeypatc
 
 def test_the_accelerator_has_a_name():
     assert machine.accelerator()
+
+
+def test_blas_has_one_thread_until_all_have_left():
+    blas = machine._OneBlasThread()
+    given = blas._get()
+    blas._set(2)
+    threads = blas._get()  # 1 where the machine has one core
+    with blas:
+        assert blas._get() == 1
+        with pytest.raises(ZeroDivisionError), blas:  # as by another thread
+            _ = 1 / 0
+        assert blas._get() == 1
+    assert blas._get() == threads
+    blas._set(given)

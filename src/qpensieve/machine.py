@@ -5,9 +5,10 @@ import importlib.util
 import os
 import platform
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
+from threading import Lock
 
 CORES_VARIABLE = "QPENSIEVE_CORES"
 """Environment variable: how many cores a process may use; for several runs side by side on one machine."""
@@ -39,25 +40,40 @@ def memory() -> int | None:
     return min((num for num in found if num > 0), default=None)
 
 
-@contextmanager
-def one_blas_thread() -> Iterator[None]:
-    """Let OpenBLAS, where NumPy computes with it, use one thread: small products lose by more. Others are left alone.
+class _OneBlasThread:
+    """Keeps NumPy's OpenBLAS at one thread while anyone is inside; then its own number of threads returns."""
 
-    Numbers do not depend on it.
+    def __init__(self):
+        found = importlib.util.find_spec("numpy._core._multiarray_umath")
+        library = None if found is None or found.origin is None else ctypes.CDLL(found.origin)
+        names = (f"{before}openblas_{{}}_num_threads{after}" for before in ("scipy_", "") for after in ("64_", ""))
+        name = next((name for name in names if hasattr(library, name.format("set"))), None)
+        self._get = (lambda: 1) if name is None else getattr(library, name.format("get"))
+        self._set = (lambda _: None) if name is None else getattr(library, name.format("set"))
+        self._lock, self._num_inside, self._before = Lock(), 0, 1
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._num_inside == 0:
+                self._before = self._get()
+                self._set(1)
+            self._num_inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._num_inside -= 1
+            if self._num_inside == 0:
+                self._set(self._before)
+
+
+@cache
+def one_blas_thread() -> _OneBlasThread:
+    """Return the context in which NumPy's products use one thread of OpenBLAS; other BLAS libraries are left alone.
+
+    Some kernels of OpenBLAS (Haswell, Zen) round differently with another number of threads. So a product that a run
+    depends on is computed in this context, or the run would not resume exactly with another number of threads.
     """
-    found = importlib.util.find_spec("numpy._core._multiarray_umath")
-    library = None if found is None or found.origin is None else ctypes.CDLL(found.origin)
-    names = (f"{before}openblas_{{}}_num_threads{after}" for before in ("scipy_", "") for after in ("64_", ""))
-    name = next((name for name in names if hasattr(library, name.format("set"))), None)
-    if name is None:
-        yield
-        return
-    before, set_to = getattr(library, name.format("get"))(), getattr(library, name.format("set"))
-    set_to(1)
-    try:
-        yield
-    finally:
-        set_to(before)
+    return _OneBlasThread()
 
 
 def processor() -> str:

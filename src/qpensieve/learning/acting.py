@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Float32, Float64, Int64
 
 from qpensieve.host_types import Acting, Actions, Asked, EnvSpec, HostPolicy, Noise, Observed, Parameters, Stored
+from qpensieve.machine import one_blas_thread
 
 LOG_STD_RANGE = (-20.0, 2.0)
 NORM_EPSILON = 1e-5
@@ -65,6 +66,8 @@ class Exportable(Protocol):
 class HostMlp:
     """One network for n agents, each with its own parameters; they are views of the flat parameters.
 
+    Every agent has matrix products of its own, so its numbers do not depend on which agents share the call.
+
     Args:
         flat: Parameters in the order of the module's leaves: weight and bias of every layer.
         widths: Widths of input, hidden layers and output.
@@ -102,15 +105,16 @@ class HostMlp:
         return self.layers[-1][0].shape[2]
 
     def __call__(self, x: Float32[np.ndarray, "n rows in"]) -> Float32[np.ndarray, "n rows out"]:
-        for weight, bias in self._hidden:
+        with one_blas_thread():
+            for weight, bias in self._hidden:
+                x = x @ weight
+                x += bias
+                x = _standardize(x) if self.is_normalized else x
+                x = self._activation(x, out=x)
+            weight, bias = self.layers[-1]
             x = x @ weight
             x += bias
-            x = _standardize(x) if self.is_normalized else x
-            x = self._activation(x, out=x)
-        weight, bias = self.layers[-1]
-        x = x @ weight
-        x += bias
-        return x
+            return x
 
 
 def _standardize(x: Float32[np.ndarray, "n rows hidden"]) -> Float32[np.ndarray, "n rows hidden"]:

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float, Float64, Key
 
 from qpensieve.learning.acting import LOG_STD_RANGE, NORM_EPSILON
+from qpensieve.machine import one_blas_thread
 
 EXPANSION = 4
 """How many times wider a residual block is inside, as in SimBa."""
@@ -50,7 +51,8 @@ class OrthogonalLinear(Linear):
 
 def _orthonormal(rows: int, columns: int, stream: np.random.Generator) -> Float64[np.ndarray, "rows columns"]:
     """Orthonormal rows or columns, whichever are fewer, by Haar's measure: of all such matrices none is likelier."""
-    q, r = np.linalg.qr(stream.standard_normal((max(rows, columns), min(rows, columns))))
+    with one_blas_thread():
+        q, r = np.linalg.qr(stream.standard_normal((max(rows, columns), min(rows, columns))))
     q = q * np.sign(np.diag(r))  # QR fixes these signs, which would favour some matrices
     return q if rows >= columns else q.T
 

@@ -22,7 +22,7 @@ from qpensieve.envs import LaneOptions, make_lanes
 from qpensieve.learning.predicting import AgentPredictor
 from qpensieve.learning.serving import nearest, one_batch_each
 from qpensieve.learning.tally import Infos, Tally
-from qpensieve.machine import available_cores, one_blas_thread
+from qpensieve.machine import available_cores
 from qpensieve.methods import make_algorithm
 from qpensieve.records.trees import arrays_to_tree, tree_to_arrays, under
 from qpensieve.replay.layout import Rows, layout_of
@@ -217,7 +217,7 @@ class Trainer:
         """Returns of single episodes."""
         config, policies = self.config, self._predictor(self.newest_flat(), self.step)
         num = min(available_cores(), config.seeds)
-        with environment_errors(f"in the evaluation at step {self.step}"), one_blas_thread(), ThreadPool(num) as pool:
+        with environment_errors(f"in the evaluation at step {self.step}"), ThreadPool(num) as pool:
             act = partial(policies.act_all, each=pool.map if num > 1 else map)
             return evaluate(config.domain, config.seed_list, act, preferences, episodes, config.max_eval_steps)
 
