@@ -43,30 +43,41 @@ class Learner:
     flat: Callable[[ppo.State], Float[Array, "n parameters"]]
 
 
-@lru_cache(maxsize=KEPT_PROGRAMS)
 def make_learner(cfg: PpoConfig, spec: EnvSpec, places: tuple[Place, ...]) -> Learner:
-    """The learner of members that train at `places`; the same object for the same arguments, compiled once."""
-    seeds, tasks = jnp.array([p.seed for p in places]), jnp.array([p.task for p in places])
+    """The learner of members that train at `places`; its update is compiled once for all seeds."""
+    numbers = np.array([(place.seed, place.task) for place in places], np.int32).T
+    update = _jitted_update(cfg)
 
     def init() -> ppo.State:
         streams = [generator(place.seed, Purpose.FIRST_PARAMETERS, place.task) for place in places]
         states = [ppo.init(cfg, spec, stream) for stream in streams]
         return jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *states)
 
+    return Learner(
+        init=init,
+        update=lambda state, rollouts, aims, i: update(state, vars(rollouts), vars(aims), numbers, np.int32(i)),
+        flat=_flat,
+    )
+
+
+@lru_cache(maxsize=KEPT_PROGRAMS)
+def _jitted_update(cfg: PpoConfig) -> Callable[..., tuple[ppo.State, Any]]:
+    """The update of members anywhere: their seeds and tasks are inputs."""
+
     def update_one(args: Any) -> tuple[ppo.State, Info]:
         state, rollout, aim, *place = args
         return ppo.update(cfg, state, ppo.Rollout(**rollout), ppo.Aim(**aim), member_key(*place))
 
-    def update(state: ppo.State, rollouts: Any, aims: Any, iteration: Array) -> tuple[ppo.State, Any]:
-        numbers = jnp.full(len(seeds), iteration)
-        return over_agents(update_one, (state, rollouts, aims, seeds, tasks, numbers))
+    def update(state: ppo.State, rollouts: Any, aims: Any, numbers: Any, iteration: Array) -> tuple[ppo.State, Any]:
+        seeds, tasks = numbers
+        return over_agents(update_one, (state, rollouts, aims, seeds, tasks, jnp.full(len(seeds), iteration)))
 
-    jitted_update = jax.jit(update)
-    return Learner(
-        init=init,
-        update=lambda state, rollouts, aims, i: jitted_update(state, vars(rollouts), vars(aims), np.int32(i)),
-        flat=jax.jit(lambda state: jax.vmap(flatten)(state.actor)),
-    )
+    return jax.jit(update)
+
+
+@jax.jit
+def _flat(state: ppo.State) -> Float[Array, "n parameters"]:
+    return jax.vmap(flatten)(state.actor)
 
 
 def member_key(seed: Any, task: Any, number: Int32[Array, ""] | int) -> Key[Array, ""]:
