@@ -222,10 +222,10 @@ def test_envelope_is_measured_on_its_greedy_policy():
 
 def test_a_measurement_can_be_repeated_and_each_preference_stands_alone():
     parameters = exact(MOSAC)
-    one = measure(MOSAC, parameters, [LAM])
-    assert measure(MOSAC, parameters, [LAM]) == one
+    one = measure(MOSAC, parameters, [LAM, OTHER])
+    assert measure(MOSAC, parameters, [LAM, OTHER]) == one
     assert measure(MOSAC, parameters, [LAM, (0.5, 0.5)])[0] == one[0]
-    other = measure(MOSAC, parameters, [LAM], replace(FEW, seed=1))[0]
+    other = measure(MOSAC, parameters, [LAM, OTHER], replace(FEW, seed=1))[0]
     assert other.error != one[0].error
     assert one[0].error[0] != one[0].error[1]  # seeds differ though their networks are equal
 

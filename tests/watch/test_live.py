@@ -91,9 +91,9 @@ def test_the_action_is_that_of_the_policy(server: Server, hopper: Path):
 
 @pytest.mark.parametrize("number", [0, 1])
 def test_returns_are_those_of_an_evaluation(server: Server, hopper: Path, number: int):
-    """The same start, the same numbers: episode k of a seed and a preference, to the last bit."""
+    """Exactly those of an evaluation that acts on one row at a time, as the page does."""
     policy = SavedPolicies(hopper).predictor(1000)
-    alone = lambda obs, lam: policy.act(1, obs[None], lam[None])  # as on the page: BLAS may round two rows otherwise
+    alone = lambda obs, lam: policy.act(1, obs[None], lam[None])
     act = lambda obs, lam: np.stack([alone(*row) for row in zip(obs[0], lam[0], strict=True)], axis=1)
     lam = np.array([[0.7, 0.3]])
     expected = [evaluate("Hopper2d", [1], act, lam, episodes)[0, 0, -1] for episodes in (1, 2)]
