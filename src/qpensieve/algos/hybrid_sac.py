@@ -2,8 +2,8 @@
 
 Paper: Q-Pensieve (ICLR 2023), the experiment that asks whether snapshots of another model help a stuck SAC. An agent is
 two learners with a lane and a replay each: the SAC, and its helper, a whole Q-Pensieve run of the same seed. Both take
-one environment step and one update at a time, so the snapshots are always up to date. The helper equals the Q-Pensieve
-run of that seed bit for bit; until the switch, the SAC equals the SAC run of that seed. The helper's samples are extra.
+one environment step and one update at a time, so the snapshots are always up to date. To rounding, the helper equals
+the Q-Pensieve run of that seed, and until the switch the SAC equals the SAC run. The helper's samples are extra.
 """
 
 from dataclasses import dataclass, field, fields
@@ -168,7 +168,7 @@ def hybrid_loss(offer: Offer, actor: GaussianActor, critic: Mlp, query: sac.Quer
 
     if offer.snapshots.filled.size == 0:
         return plain(actor)
-    # A branch, not a selection: without snapshots this is SAC bit for bit, at the same cost.
+    # A branch, not a selection: without snapshots this is SAC at the same cost.
     return jax.lax.cond(offer.is_on, lambda actor: shared_loss(offer, actor, critic, query), plain, actor)
 
 

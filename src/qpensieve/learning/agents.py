@@ -13,7 +13,7 @@ T = TypeVar("T")
 def over_agents(function: Callable[[Any], T], args: Any) -> T:
     """Apply to every agent: all at once on an accelerator, one after the other on the CPU.
 
-    On the CPU this is faster, and the numbers of an agent cannot depend on the other agents.
+    On the CPU this is faster.
     """
     return jax.lax.map(function, args) if jax.default_backend() == "cpu" else jax.vmap(function)(args)
 

@@ -63,7 +63,7 @@ class AgentPredictor:
         lam: Float32[np.ndarray, "seed rows d"],
         each: Callable[..., Iterable[Any]] = map,
     ) -> Float32[np.ndarray, "seed rows act"]:
-        """Deterministic actions of every seed's agent; its numbers do not depend on what others are asked.
+        """Deterministic actions of every seed's agent; those of a seed do not depend on the other seeds.
 
         Args:
             obs: What they see.

@@ -20,7 +20,7 @@ from qpensieve.train.learner import Learner
 def spread(learner: Learner, num_agents: int) -> Learner:
     """The learner with its agents spread over the CPU devices; the same learner if there is only one, or a GPU.
 
-    Numbers do not depend on it: each agent is computed by itself anyway.
+    Other numbers of devices agree to rounding: the compiled programs differ.
     """
     devices = jax.local_devices()
     num = max(n for n in range(1, len(devices) + 1) if num_agents % n == 0)
