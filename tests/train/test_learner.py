@@ -291,3 +291,11 @@ def test_first_parameters_do_not_depend_on_how_far_their_program_is_optimised(na
     learner, seeds = make_learner(algorithm, layout_of(spec, algorithm.behaviour), 10), jnp.asarray(SEEDS)
     optimised = learner.init.lower(seeds).compile({"xla_backend_optimization_level": 3})  # pyright: ignore[reportFunctionMemberAccess]
     assert_trees_equal(learner.init(seeds), optimised(seeds))
+
+
+def test_updates_are_compiled_with_the_options_of_updates(monkeypatch: pytest.MonkeyPatch):
+    """An option that no compiler knows shows that options arrive."""
+    monkeypatch.setattr("qpensieve.train.learner.options_of_updates", lambda: {"xla_no_such_option": "1"})
+    made = make_learner.__wrapped__(qpensieve.make(CFG, SPEC), LAYOUT, CAPACITY)
+    with pytest.raises(jax.errors.JaxRuntimeError, match="No such compile option: 'xla_no_such_option'"):
+        made.learn(made.init(jnp.asarray(SEEDS)), _block(SEEDS))

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
-from qpensieve.compiler import KEPT_PROGRAMS, options_to_run_once
+from qpensieve.compiler import KEPT_PROGRAMS, options_of_updates, options_to_run_once
 from qpensieve.learning.agents import flatten, looped, over_agents
 from qpensieve.learning.tally import PEAK
 from qpensieve.replay import priorities
@@ -112,7 +112,7 @@ def make_learner(algorithm: Algorithm[Any], layout: RowLayout, capacity: int, pa
     return Learner(
         init=jax.jit(partial(_init, algorithm, layout, capacity), compiler_options=options_to_run_once()),
         write=jax.jit(course.insert, donate_argnums=0),
-        learn=jax.jit(learn, donate_argnums=0),
+        learn=jax.jit(learn, donate_argnums=0, compiler_options=options_of_updates()),
         free=jax.jit(_free, donate_argnums=0),
         act=jax.jit(lambda state, obs, lam: _act(algorithm, state, obs, lam)),
         flat_actors=jax.jit(flat_actors),
