@@ -13,10 +13,17 @@ from jax._src.interpreters import mlir
 import tests.checking  # noqa: F401  (checks the imports that follow)
 
 # isort: split
-import qpensieve.envs.lunar_lander  # noqa: F401  (loads Box2D safely before a test module does)
 from qpensieve.records.trust import DATA_VARIABLE
 from qpensieve.report import drawing
 from tests.train.kill_run import CACHE
+
+try:
+    import qpensieve.envs.lunar_lander  # noqa: F401  (loads Box2D safely before a test module does)
+
+    NO_LANDER = ""
+except ImportError as error:
+    NO_LANDER = str(error)
+"""Why tests of LunarLander are skipped here."""
 
 os.fsync = lambda descriptor: None  # no test can see what a power failure leaves, and waiting for disks takes a while
 os.environ.update(CACHE)  # what the tests start keeps its programs where the tests do, not in the user's own folder
@@ -62,3 +69,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(SLOW_TIMEOUT))
+        given = getattr(item, "callspec", None)
+        named = given is not None and any("LunarLander" in str(value) for value in given.params.values())
+        if NO_LANDER and (named or item.get_closest_marker("lander")):
+            item.add_marker(pytest.mark.skip(reason=NO_LANDER))

@@ -200,6 +200,7 @@ class TestKilled:
         assert_same_run(tmp_path / "run", undisturbed("DST2d"))
 
     @pytest.mark.slow
+    @pytest.mark.lander
     @pytest.mark.parametrize("moment", ["interrupt evaluation", "interrupt full"])
     def test_ctrl_c_in_an_evaluation_with_helper_processes_loses_nothing(
         self, moment: str, undisturbed: Any, tmp_path: Path
