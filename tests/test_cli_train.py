@@ -85,6 +85,8 @@ class TestTrain:
             assert part in said.out
         for name in ("summary.json", "front.png", "curves.png"):
             assert str(tmp_path / "run" / name) in said.out.splitlines()
+        assert f"next: qpensieve watch {tmp_path / 'run'} " in said.out
+        assert f"      qpensieve export-policy {tmp_path / 'run'} " in said.out
         assert f"run folder: {tmp_path / 'run'}" in said.err
         assert "300/300 steps" in said.err
         assert "300 steps x 2 seeds" in said.err

@@ -5,6 +5,7 @@ import dataclasses
 import inspect
 import io
 import os
+import shlex
 import sys
 import textwrap
 import traceback
@@ -639,6 +640,9 @@ def _report(folder: Path) -> None:
         print(path)
     if not drawn:
         print("no pictures: pip install 'qpensieve[plots]'")
+    where = shlex.quote(str(folder))
+    print(f"next: qpensieve watch {where}          # turn the preference and see the policy act")
+    print(f"      qpensieve export-policy {where}  # the policy as a file that needs NumPy alone")
 
 
 def _dominance(run: Path, other: Path) -> str:
