@@ -669,7 +669,7 @@ class TestSaveAndLoad:
         assert_same(qpensieve.load(tmp_path / "run"), learned)
 
     def test_a_run_without_its_replay_is_loaded_with_a_warning(self, tmp_path: Path):
-        config = small(keep_replay="off").config
+        config = small(keep_replay="off", steps=100).config
         run = runs.start(tmp_path / "run", config, runs.Options(quiet=True, final_evaluation=False))
         run.train()
         run.close()

@@ -12,7 +12,6 @@ import optax
 import pytest
 
 from qpensieve.algos import mosac
-from qpensieve.config import RunConfig
 from qpensieve.learning.nets import Critic, Mlp, ResidualMlp
 from qpensieve.types import EnvSpec, Transition
 from tests.algos.problem import (
@@ -240,9 +239,6 @@ def test_the_target_of_the_entropy_may_move_on_a_line_that_ends():
     fixed = replace(SAC, target_entropy=-1.2)  # what the second update aims at
     of_second = jax.jit(partial(mosac.update, fixed))(states[1], batch, jax.random.split(jax.random.key(5), 2)[1])[0]
     assert float(states[2].log_alpha) == float(of_second.log_alpha)
-    run = RunConfig("DST2d", "mosac", steps=1000, random_steps=200, updates_per_step=2)
-    assert mosac.resolve(replace(cfg, anneal_updates=None), run).anneal_updates == 1600
-    assert mosac.resolve(SAC, run) == SAC
     assert cfg.least_target_entropy == -3.0
 
 
@@ -263,8 +259,6 @@ def test_the_step_size_of_networks_may_move_on_a_line_that_ends():
     assert abs(float(slower.log_alpha) - float(same.log_alpha)) > 1e-4
     moved = [abs(a - b).max() for a, b in zip(*(map(jax.tree.leaves, (slower.critic, same.critic))), strict=True)]
     assert max(map(float, moved)) > 1e-4
-    run = RunConfig("DST2d", "mosac", steps=1000, random_steps=200, updates_per_step=2)
-    assert mosac.resolve(replace(cfg, anneal_updates=None), run).anneal_updates == 1600
 
 
 def test_the_discount_may_move_on_a_line_that_ends():
@@ -279,8 +273,6 @@ def test_the_discount_may_move_on_a_line_that_ends():
     moved = jax.tree.map(lambda a, b: abs(a - b).max(), second.critic, updated(fixed(0.5), first, 6).critic)
     assert max(map(float, jax.tree.leaves(moved))) > 1e-5
     assert (cfg.largest_discount, replace(cfg, discount_end=0.3).largest_discount) == (0.9, 0.5)
-    run = RunConfig("DST2d", "mosac", steps=1000, random_steps=200, updates_per_step=2)
-    assert mosac.resolve(replace(cfg, anneal_updates=None), run).anneal_updates == 1600
 
 
 def test_the_target_network_follows_the_updated_critics():
