@@ -13,11 +13,17 @@ from jax._src.interpreters import mlir
 import tests.checking  # noqa: F401  (checks the imports that follow)
 
 # isort: split
-import qpensieve.envs.lunar_lander  # noqa: F401  (loads Box2D safely before a test module does)
-from qpensieve.machine import available_cores
 from qpensieve.records.trust import DATA_VARIABLE
 from qpensieve.report import drawing
 from tests.train.kill_run import CACHE
+
+try:
+    import qpensieve.envs.lunar_lander  # noqa: F401  (loads Box2D safely before a test module does)
+
+    NO_LANDER = ""
+except ImportError as error:
+    NO_LANDER = str(error)
+"""Why tests of LunarLander are skipped here."""
 
 os.fsync = lambda descriptor: None  # no test can see what a power failure leaves, and waiting for disks takes a while
 os.environ.update(CACHE)  # what the tests start keeps its programs where the tests do, not in the user's own folder
@@ -55,16 +61,6 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(100_000, 20, 50)
 
 
-MOST_WORKERS = 8
-"""Each worker holds JAX and compiled programs: a gigabyte of memory."""
-
-
-@pytest.hookimpl(optionalhook=True)  # where xdist is switched off nobody knows it
-def pytest_xdist_auto_num_workers() -> int:
-    """Workers of `-n auto`: one for each core that this process may use."""
-    return min(available_cores(), MOST_WORKERS)
-
-
 SLOW_TIMEOUT = 1800
 """Seconds that a learning test may take; the others have the limit of pyproject.toml."""
 
@@ -73,3 +69,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(SLOW_TIMEOUT))
+        given = getattr(item, "callspec", None)
+        named = given is not None and any("LunarLander" in str(value) for value in given.params.values())
+        if NO_LANDER and (named or item.get_closest_marker("lander")):
+            item.add_marker(pytest.mark.skip(reason=NO_LANDER))

@@ -38,6 +38,7 @@ SMALL: dict[str, Any] = {
 } | {
     "push_after": 40,
     "push_period": 40,
+    "replay_capacity": 120,  # one compiled program whatever the number of steps
 }
 LAM = np.array([[0.2, 0.8], [0.5, 0.5], [1.0, 0.0]])
 OBS = np.random.default_rng(0).uniform(0, 11, (3, 2))
@@ -165,7 +166,7 @@ class TestLearn:
         assert_same(qpensieve.load(tmp_path), learned)
 
     def test_without_memory_for_a_longer_replay_stays_as_it_was(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-        agent = small().learn(200)
+        agent = small(replay_capacity=400).learn(200)
         before = everything(agent)
 
         def no_memory(*_: Any) -> None:
@@ -668,7 +669,7 @@ class TestSaveAndLoad:
         assert_same(qpensieve.load(tmp_path / "run"), learned)
 
     def test_a_run_without_its_replay_is_loaded_with_a_warning(self, tmp_path: Path):
-        config = small(keep_replay="off").config
+        config = small(keep_replay="off", steps=100).config
         run = runs.start(tmp_path / "run", config, runs.Options(quiet=True, final_evaluation=False))
         run.train()
         run.close()

@@ -22,7 +22,7 @@ LAYERS: dict[str, set[str]] = {
     "types": {"host_types", "preferences"},
     "metrics": {"preferences"},
     "front": {"console", "metrics", "preferences"},
-    "records": {"machine", "metrics"},
+    "records": {"compiler", "machine", "metrics"},
     "callbacks": {"importing", "records"},
     "envs": {"gym_ids", "host_types", "importing", "machine", "metrics", "preferences"},
     "learning": {"host_types", "machine", "preferences"},

@@ -31,6 +31,7 @@ def test_domains_lists_those_with_indices_below_the_ten_and_says_who_takes_them(
     assert "only --algo envelope" in end
 
 
+@pytest.mark.lander
 def test_bench_lanes_prints_a_table_and_writes_json(capsys, tmp_path):
     path = tmp_path / "figures" / "lanes.json"
     sizes = ["--lanes", "4", "--steps", "5", "--repeats", "2"]

@@ -85,6 +85,8 @@ class TestTrain:
             assert part in said.out
         for name in ("summary.json", "front.png", "curves.png"):
             assert str(tmp_path / "run" / name) in said.out.splitlines()
+        assert f"next: qpensieve watch {tmp_path / 'run'} " in said.out
+        assert f"      qpensieve export-policy {tmp_path / 'run'} " in said.out
         assert f"run folder: {tmp_path / 'run'}" in said.err
         assert "300/300 steps" in said.err
         assert "300 steps x 2 seeds" in said.err
@@ -186,16 +188,6 @@ class TestResume:
         assert set(rows(tmp_path / "longer")) <= set(rows(folder))
         cli.main(["resume", str(folder), "--quiet"])
         assert "all 400 steps are done" in capsys.readouterr().err
-
-    def test_more_steps_than_a_schedule_has_are_said_to_keep_its_last_values(
-        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-    ):
-        settings = words({**RUN, "learning-rate-end": 1e-5})
-        cli.main(["train", "DST2d", *settings, "--out", str(tmp_path), "--name", "run", "--quiet"])
-        cli.main(["resume", str(tmp_path / "run"), "--quiet"])
-        assert "anneals" not in capsys.readouterr().err
-        cli.main(["resume", str(tmp_path / "run"), "--steps", "340", "--quiet"])
-        assert "ends at step 300; later steps keep the last" in capsys.readouterr().err
 
     def test_too_many_steps_asked_for_can_be_taken_back(self, trained: Path, tmp_path: Path):
         folder = shutil.copytree(trained / "ours", tmp_path / "run")

@@ -79,32 +79,29 @@ def test_the_oldest_files_go_first(tmp_path: Path):
     assert not list(tmp_path.iterdir())
 
 
-def test_flags_are_added_once_and_those_of_the_user_stay(monkeypatch: pytest.MonkeyPatch):
-    own = "--xla_cpu_enable_fast_math=false --xla_gpu_command_buffer_scheduling_mode=SERIALIZE"
-    monkeypatch.setenv("XLA_FLAGS", own)
-    compiler.set_flags()
-    flags = os.environ["XLA_FLAGS"]
-    assert flags.startswith(own)
-    assert "CONCURRENT" not in flags
-    assert "--xla_gpu_graph_min_graph_size=1" in flags
-    compiler.set_flags()
-    assert os.environ["XLA_FLAGS"] == flags
+def test_importing_sets_no_flags():
+    code = "import os, qpensieve.api, qpensieve.cli; print('XLA_FLAGS' in os.environ)"
+    environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
 
 
-def test_without_flags_of_the_user_all_of_ours_are_set(monkeypatch: pytest.MonkeyPatch):
+def test_options_of_updates_are_for_gpus_and_leave_the_users_flags_alone(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("XLA_FLAGS", raising=False)
-    compiler.set_flags()
-    assert os.environ["XLA_FLAGS"].split() == list(compiler.GPU_FLAGS)
+    assert compiler.options_of_updates() is None
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert compiler.options_of_updates() == compiler.GPU_OPTIONS  # this version of JAX knows all of them
+    monkeypatch.setenv("XLA_FLAGS", "--xla_gpu_graph_min_graph_size=5 --xla_gpu_enable_command_buffer=")
+    assert compiler.options_of_updates() == {"xla_gpu_command_buffer_scheduling_mode": "CONCURRENT"}
 
 
-def test_a_compiler_without_a_gpu_accepts_them():
-    """An unknown flag would end the process when JAX starts."""
-    code = (
-        "import qpensieve, jax, os; assert 'CONCURRENT' in os.environ['XLA_FLAGS']; print(jax.jit(lambda x: x + 1)(1))"
-    )
-    environment = {**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": ""}
-    run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
-    assert (run.returncode, run.stdout.strip()) == (0, "2"), run.stderr
+def test_an_option_that_jax_does_not_know_is_left_out(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("XLA_FLAGS", raising=False)
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    known = {"xla_gpu_graph_min_graph_size": "1"}
+    wrong = {"xla_gpu_removed_in_1_0": "1", "xla_gpu_command_buffer_scheduling_mode": "NO_SUCH_MODE"}
+    monkeypatch.setattr(compiler, "GPU_OPTIONS", known | wrong)
+    assert compiler.options_of_updates() == known
 
 
 @pytest.mark.parametrize(

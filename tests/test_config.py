@@ -12,7 +12,7 @@ from qpensieve import settings
 from qpensieve.algos import envelope
 from qpensieve.algos.mosac import WHOLE_RUN, SacConfig
 from qpensieve.algos.qpensieve import QPensieveConfig
-from qpensieve.config import RunConfig, check, override
+from qpensieve.config import SCHEDULE, RunConfig, check, override
 from qpensieve.presets import default_config
 
 BURSTS = Path(__file__).parents[1] / "tools" / "bursts.py"
@@ -134,11 +134,6 @@ class TestCheck:
         with pytest.raises(ValueError, match=f"{name} must be None for hybrid-sac"):
             check(changed)
 
-    @pytest.mark.parametrize("algo", ["qpensieve", "mosac"])
-    def test_robust_moves_its_target_over_all_updates_of_the_run(self, algo: str):
-        robust = configs.resolve(override(default_config("Ant2d", algo, "robust"), {"steps": 30_000}))
-        assert settings.flat(robust.agent)["anneal_updates"] == 40_000
-
     @pytest.mark.parametrize(
         ("algo", "changes", "complaint"),
         [
@@ -198,7 +193,7 @@ class TestPresets:
         ("algo", "changes", "end"),
         [
             ("qpensieve", {"preset": "robust"}, 30_000),
-            ("qpensieve", {"preset": "robust", "anneal_updates": 5_001}, 12_501),
+            ("qpensieve", {"preset": "robust", "anneal_updates": 5_001}, 5_501),
             ("qpensieve", {}, None),
             ("envelope", {}, 30_000),
             ("envelope", {"anneal_steps": 7_000}, 7_000),
@@ -216,12 +211,14 @@ class TestPresets:
     def test_robust_is_the_papers_with_guards(self):
         robust, paper = default_config("Ant2d", preset="robust"), default_config("Ant2d")
         check(robust)
-        ours, theirs = settings.flat(robust.agent), settings.flat(paper.agent)
+        ours, theirs = settings.flat(configs.scheduled(robust).agent), settings.flat(paper.agent)
         assert {name for name in ours if ours[name] != theirs[name]} == {
+            "anneal_updates",
             *("max_critic_gradient", "temperature_per", "bounded_targets", "max_push_loss", "snapshot_margin"),
             *("target_entropy_end", "temperature_gain", "learning_rate", "learning_rate_end", "pessimism"),
         }
-        assert replace(robust, agent=paper.agent, random_noise="white", updates_per_step=1) == paper
+        same = {"random_noise": "white", "updates_per_step": 1, "agent": paper.agent}
+        assert replace(configs.scheduled(robust), **same) == paper
         check(default_config("Ant2d", "mosac", "robust"))
         with pytest.raises(ValueError, match="preset robust is for qpensieve, mosac, got sac"):
             default_config("Ant2d", "sac", "robust")
@@ -232,6 +229,58 @@ class TestPresets:
     def test_an_unknown_one_is_refused(self):
         with pytest.raises(ValueError, match="unknown preset 'fast': use paper, quick, robust, figure-a"):
             default_config("DST2d", preset="fast")
+
+
+class TestSchedule:
+    """What follows the length of a run, as `scheduled` fills it in."""
+
+    def test_the_papers_run_of_robust_has_the_papers_numbers(self):
+        robust, paper = default_config("Ant2d", preset="robust"), default_config("Ant2d")
+        planned, given = settings.flat(configs.scheduled(robust)), settings.flat(paper)
+        assert {name: planned[name] for name in SCHEDULE if name in planned} == {
+            **{name: given[name] for name in SCHEDULE if name in given},
+            "anneal_updates": 2 * (1_500_000 - 10_000),
+        }
+
+    @pytest.mark.parametrize("algo", ["qpensieve", "mosac"])
+    @pytest.mark.parametrize("steps", [1_000, 20_000, 75_000, 300_000])
+    def test_a_shorter_run_explores_learns_and_is_evaluated_in_proportion(self, algo: str, steps: int):
+        config = configs.scheduled(override(default_config("Ant2d", algo, "robust"), {"steps": steps}))
+        check(config)
+        assert config.random_steps <= steps / 10
+        assert steps // config.eval_period >= 5
+        assert steps // config.parameters_period >= 3
+        assert (steps - config.random_steps) // config.log_period >= 10
+        agent = settings.flat(config.agent)
+        assert agent["anneal_updates"] == config.num_updates
+        if algo == "qpensieve":
+            assert (config.num_updates - agent["push_after"]) // agent["push_period"] >= 4
+
+    def test_what_is_given_stays(self):
+        given = {"random_steps": 2_000, "eval_period": 7_000, "push_period": 300, "anneal_updates": 5_000}
+        config = override(default_config("Ant2d", preset="robust"), {"steps": 30_000} | given)
+        assert settings.flat(configs.scheduled(config)).items() >= given.items()
+
+    @pytest.mark.parametrize("preset", ["paper", "quick"])
+    def test_other_presets_keep_their_numbers(self, preset: str):
+        config = default_config("Ant2d", preset=preset)
+        shorter = configs.scheduled(override(config, {"steps": 20_000}))
+        assert shorter == replace(config, steps=20_000)
+
+    def test_a_longer_run_anneals_over_all_of_it_and_keeps_the_rest(self):
+        config = configs.scheduled(override(default_config("Ant2d", preset="robust"), {"steps": 20_000}))
+        longer = configs.lengthened(config, 60_000)
+        assert longer == override(config, {"steps": 60_000, "anneal_updates": 2 * (60_000 - 2_000)})
+        assert configs.lengthened(longer, 20_000) == config
+        shorter_line = override(config, {"anneal_updates": 5_000})
+        assert configs.lengthened(shorter_line, 60_000) == replace(shorter_line, steps=60_000)
+
+    def test_settings_that_cannot_run_are_left_to_the_check(self):
+        for wrong in ({"block": 0}, {"steps": 130}, {"updates_per_step": 0}):
+            config = override(default_config("Ant2d", preset="robust"), wrong)
+            assert configs.scheduled(config) == config
+            with pytest.raises(ValueError, match="cannot run"):
+                check(config)
 
 
 class TestOverride:

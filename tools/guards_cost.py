@@ -13,20 +13,16 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from qpensieve import compiler
+from qpensieve.algos.mosac import SacConfig
+from qpensieve.algos.qpensieve import QPensieveConfig
+from qpensieve.bench import update
+from qpensieve.bench.timing import interleave
+from qpensieve.config import override
+from qpensieve.envs import get_domain
+from qpensieve.methods import make_algorithm
+from qpensieve.presets import default_config
 
 seeds, folder = int(sys.argv[1]), Path(sys.argv[2])
-compiler.set_flags()
-
-from qpensieve.algos.mosac import SacConfig  # noqa: E402 (the flags come first)
-from qpensieve.algos.qpensieve import QPensieveConfig  # noqa: E402
-from qpensieve.bench import update  # noqa: E402
-from qpensieve.bench.timing import interleave  # noqa: E402
-from qpensieve.config import override  # noqa: E402
-from qpensieve.envs import get_domain  # noqa: E402
-from qpensieve.methods import make_algorithm  # noqa: E402
-from qpensieve.presets import default_config  # noqa: E402
-
 IS_SMALL = bool(os.environ.get("SMALL"))
 ON = "off" if IS_SMALL else "on"
 spec = get_domain("Walker2d").spec

@@ -23,17 +23,13 @@ from typing import Any
 if "--trace" in sys.argv:  # kernels of a CUDA graph have no names
     os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_gpu_enable_command_buffer="
 
-from qpensieve import compiler
+import cuts
+import jax
 
-compiler.set_flags()
-
-import cuts  # noqa: E402 (the flags come first)
-import jax  # noqa: E402
-
-from qpensieve.algos import fused  # noqa: E402
-from qpensieve.bench import update  # noqa: E402
-from qpensieve.bench.timing import interleave  # noqa: E402
-from qpensieve.envs import get_domain  # noqa: E402
+from qpensieve.algos import fused
+from qpensieve.bench import update
+from qpensieve.bench.timing import interleave
+from qpensieve.envs import get_domain
 
 IS_SMALL = bool(os.environ.get("SMALL"))
 BEFORE = "learn=32,256,4,1 score=128,64,8,1 climb=128,64,8,1 split=1"

@@ -4,7 +4,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from qpensieve import gym_ids
-from qpensieve.compiler import set_flags
 
 if TYPE_CHECKING:
     from qpensieve import callbacks, envs, metrics, preferences
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 
     __version__: str
 
-set_flags()
 gym_ids.register()
 
 __all__ = [

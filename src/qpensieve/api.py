@@ -46,7 +46,8 @@ class Agent:
         seeds: How many seeds.
         preset: `paper`, `robust` or `quick`.
         algo: Name of a method in `qpensieve.methods`. None: the method of the class.
-        settings: Any field of `RunConfig` or of the method's settings, by its name.
+        settings: Any field of `RunConfig` or of the method's settings, by its name. `steps` fixes the length of the
+            schedules; without it the first `learn` does.
     """
 
     algo: str = "qpensieve"
@@ -59,14 +60,16 @@ class Agent:
         if is_local(name):
             warnings.warn(f"this agent can be trained but not saved: {configs.not_saved(name)}", stacklevel=2)
         config = default_config(name, algo or self.algo, preset)
-        config = configs.resolve(configs.override(config, {"seeds": seeds} | _as_on_the_command_line(settings)))
+        config = configs.override(config, {"seeds": seeds} | _as_on_the_command_line(settings))
+        configs.check(config)
         for about in (configs.about_helper(config), configs.about_replay(config)):
             if about:
                 warnings.warn(about, stacklevel=2)
-        if "steps" in settings:  # not used below, but schedules have that length
-            configs.check(config)
-        if not config.method.is_population:  # `learn` decides how long to train; the first plan is short
-            config = dataclasses.replace(config, steps=max(config.random_steps, config.block))
+        config = configs.with_kernels(config)
+        if "steps" in settings:
+            config = configs.scheduled(config)
+        elif not config.method.is_population:  # the first `learn` decides how long to train
+            config = dataclasses.replace(config, steps=config.block)
         self._start(open_session(config))
 
     def _start(self, session: Session) -> None:
@@ -139,9 +142,9 @@ class Agent:
     ) -> "Agent":
         """Train every seed for `total_timesteps` more environment steps; returns the agent itself.
 
-        PGMORL and PFA plan their learning rate (PFA its preferences too) for a run of this length, and stop at the last
-        whole iteration within it. Other schedules (what Envelope DQN anneals, `target_entropy_end` of the preset
-        robust, `learning_rate_end`) have the length of the agent's `steps`, 1 500 000 unless given when it is made.
+        The first call plans the schedules for its length, as `qpensieve train --steps` does; a later call plans what is
+        annealed for the whole of the longer run. Give `steps` to the constructor if several calls are one run. PGMORL
+        and PFA stop at the last whole iteration.
 
         Args:
             total_timesteps: A whole number (1e5 too); whole blocks of the off-policy methods. Anything else is refused
@@ -158,13 +161,13 @@ class Agent:
         session, callbacks = self.session, Callbacks(callback)
         goal = session.step + self._checked_steps(total_timesteps)
         _check_period(eval_period, callbacks)
-        progress = Progress(goal, session.step, quiet=not progress_bar, outlook=_outlook(session))
-        try:
-            with callbacks.during(listening.describe(session, goal)):
-                session.plan(goal)
+        with callbacks.during(listening.describe(session, goal)):
+            session.plan(goal)
+            progress = Progress(goal, session.step, quiet=not progress_bar, outlook=_outlook(session))
+            try:
                 listening.learn(session, goal, callbacks, progress, eval_period)
-        finally:
-            progress.end()
+            finally:
+                progress.end()
         if about := configs.about_learning(self.config, self.num_steps):
             warnings.warn(about, stacklevel=2)
         return self

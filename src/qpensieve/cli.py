@@ -5,6 +5,7 @@ import dataclasses
 import inspect
 import io
 import os
+import shlex
 import sys
 import textwrap
 import traceback
@@ -36,6 +37,9 @@ from qpensieve.config import (
     about_replay,
     check,
     completed,
+    describe_schedule,
+    override,
+    scheduled,
     spec_of,
 )
 from qpensieve.config import load as load_config
@@ -139,7 +143,8 @@ def train(words: list[str]) -> None:
     algo, preset = _peek(words, "--algo", "qpensieve"), _peek(words, "--preset", "paper")
     domain = _parse_train(words, algo, preset).config.domain
     arguments = _parse_train(words, algo, preset, domain)  # presets depend on the domain
-    config = arguments.config
+    config = scheduled(arguments.config)
+    check(config)
     presets.check_preset(preset, config)
     slug = config.domain.split("/")[-1].replace(":", ".")
     name = arguments.name or f"{slug}-{config.algo}-{datetime.now():%Y%m%d-%H%M%S}"
@@ -148,7 +153,7 @@ def train(words: list[str]) -> None:
         raise ValueError(f"name must be that of a folder below {arguments.out} (--out), got {name}")
     hint = "" if preset == "quick" else "--preset quick takes a few minutes"
     if not arguments.options.quiet:
-        _warn(f"preparing {config.domain}, {config.algo} ...")
+        _warn(f"preparing {config.domain}, {config.algo}: {describe_schedule(config)}")
     for about in (about_kernels(config), about_helper(config), about_replay(config)):
         if about:
             _warn(about)
@@ -160,9 +165,11 @@ def _parse_train(words: list[str], algo: str, preset: str, domain: str = "") -> 
     if {"-h", "--help"} & set(words):  # show the defaults of the domain that is named
         domain = next((word for word in words if find_domain(word) is not None), "")
     default = presets.default_config(domain, algo, preset)
-    unset = TrainArguments(_without_domain(default))
     if {"-h", "--help"} & set(words):
-        _show_page(manual.train_page(unset, unset.config, inspect.getdoc(TrainArguments) or ""))
+        steps = override(default, {"steps": whole(_peek(words, "--steps", str(default.steps)))})
+        shown = TrainArguments(_without_domain(scheduled(steps)))
+        _show_page(manual.train_page(shown, shown.config, inspect.getdoc(TrainArguments) or ""))
+    unset = TrainArguments(_without_domain(default))
     manual.check_options(words, unset, default)
     words = manual.with_none(words, default)
     return tyro.cli(TrainArguments, default=unset, args=words, prog="qpensieve train", config=FLAT, registry=NUMBERS)
@@ -184,8 +191,7 @@ def resume(  # noqa: PLR0913 (each argument is an option)
         num_threads: Cores that collect; the numbers do not depend on it. Default: as before.
         steps: Train up to this many steps instead of the number in the run's configuration; not less than the run has
             reached (pgmorl and pfa: than it was planned for), and the steps that are done stay as they are. Settings
-            that envelope anneals, target_entropy_end and learning_rate_end (both in preset robust) and discount_end
-            keep the schedule of the old length; pgmorl and pfa plan learning rate and preferences anew for the new one.
+            that are annealed over the whole run are annealed over all of the new length; others keep their values.
         trust: Import the code that the run's domain names, though the folder is not your own.
         start_over: Begin from the start; whatever the run has reached is removed.
         make_run: Make a run of a saved agent, in its own folder: it is evaluated, and goes on where `--steps` asks for
@@ -197,12 +203,6 @@ def resume(  # noqa: PLR0913 (each argument is an option)
     resumed = runs.resume(run, options, _warn, trust, start_over, make_run, **changes)
     if resumed.session.step == resumed.session.goal:
         _warn(f"the run is complete: all {resumed.session.goal:,} steps are done")
-    end = resumed.session.config.schedule_end
-    if steps is not None and end is not None and end < steps:
-        _warn(
-            "what this run anneals (step size, entropy, discount, exploration) "
-            f"ends at step {end:,}; later steps keep the last"
-        )
     _complete(resumed)
 
 
@@ -639,6 +639,9 @@ def _report(folder: Path) -> None:
         print(path)
     if not drawn:
         print("no pictures: pip install 'qpensieve[plots]'")
+    where = shlex.quote(str(folder))
+    print(f"next: qpensieve watch {where}          # turn the preference and see the policy act")
+    print(f"      qpensieve export-policy {where}  # the policy as a file that needs NumPy alone")
 
 
 def _dominance(run: Path, other: Path) -> str:

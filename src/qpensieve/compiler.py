@@ -1,19 +1,20 @@
-"""Compiler settings, made before JAX starts a device and recorded by every result; compiled programs on disk."""
+"""Compiler options, number of CPU devices, and compiled programs on disk. Importing this changes no setting."""
 
 import hashlib
 import os
 from contextlib import suppress
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from qpensieve.machine import features
 
-GPU_FLAGS = (
-    "--xla_gpu_enable_command_buffer=FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,WHILE,CONDITIONAL,DYNAMIC_SLICE_FUSION",
-    "--xla_gpu_graph_min_graph_size=1",
-    "--xla_gpu_command_buffer_scheduling_mode=CONCURRENT",
-)
+GPU_OPTIONS = {
+    "xla_gpu_enable_command_buffer": "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,WHILE,CONDITIONAL,DYNAMIC_SLICE_FUSION",
+    "xla_gpu_graph_min_graph_size": "1",
+    "xla_gpu_command_buffer_scheduling_mode": "CONCURRENT",
+}
 """Whole loops become one CUDA graph: updates are many small kernels, and most of their time is the launch. Kernels of a
 graph that do not need each other run at the same time; each computes what it computes alone."""
 MOST_DEVICES = 32
@@ -30,11 +31,29 @@ again."""
 OPTIMISATION = "xla_backend_optimization_level"
 
 
-def set_flags() -> None:
-    """Add our flags to XLA_FLAGS, except those that the user has set; without a GPU they have no effect."""
+def options_of_updates() -> dict[str, str] | None:
+    """Compiler options of programs that update networks on a GPU, for `jax.jit`; None elsewhere. Starts JAX.
+
+    Left out are options that the user's XLA_FLAGS set, and those that this version of JAX does not know.
+    """
+    import jax
+
+    if jax.default_backend() != "gpu":
+        return None
     given = os.environ.get("XLA_FLAGS", "")
-    missing = [flag for flag in GPU_FLAGS if flag.split("=")[0] not in given]
-    os.environ["XLA_FLAGS"] = " ".join([given, *missing]).strip()
+    return {name: value for name, value in GPU_OPTIONS.items() if name not in given and is_known(name, value)}
+
+
+@cache
+def is_known(name: str, value: str) -> bool:
+    """Whether the compiler takes an option; in XLA_FLAGS an unknown one would end the process."""
+    import jax
+
+    try:
+        jax.jit(lambda: 0, compiler_options={name: value}).lower().compile()
+    except jax.errors.JaxRuntimeError:
+        return False
+    return True
 
 
 def num_parts(num_agents: int, num_cores: int) -> int:

@@ -6,12 +6,13 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from operator import or_
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import tyro
 
 from qpensieve import settings as parts
 from qpensieve.algos.fused import too_wide
+from qpensieve.algos.mosac import ENDS
 from qpensieve.algos.qpensieve import QPensieveConfig
 from qpensieve.envs import code_of, find_domain, is_local, name_of
 from qpensieve.envs import registry as envs
@@ -20,7 +21,7 @@ from qpensieve.methods import METHODS, Kernels, Method, choose_kernels, get_meth
 from qpensieve.records import trust as trusting
 from qpensieve.records.atomic import write_text
 from qpensieve.records.reading import interpreting, parse, read_bytes
-from qpensieve.settings import FINITE, NEEDS_REPLAY, NOT_NEGATIVE, OPEN_SHARE, WHOLE_BLOCKS, at_least
+from qpensieve.settings import FINITE, NEEDS_REPLAY, NOT_NEGATIVE, OPEN_SHARE, WHOLE_BLOCKS, Scheduled, at_least
 from qpensieve.types import Colour, EnvSpec, Exploration
 
 if TYPE_CHECKING:
@@ -34,6 +35,41 @@ ONE_UPDATE_EACH = ("cnder", "envelope")
 """Methods with priorities: an update is given the step it goes with."""
 SEED_LIMIT = 2**31
 """Seeds are int32 on the device."""
+
+
+class Share(NamedTuple):
+    """The value of a setting that follows the length of the run.
+
+    Attributes:
+        of: What it is a part of: the steps of the run or its updates.
+        part: The part: 10 means a tenth.
+        most: The largest value, reached by long runs.
+    """
+
+    of: Literal["steps", "updates"]
+    part: int
+    most: int | None = None
+
+    def value(self, config: "RunConfig") -> int:
+        """Return the value for a run, in whole blocks."""
+        total, unit = config.steps, config.block
+        if self.of == "updates":
+            total, unit = config.num_updates, unit * config.updates_per_step
+        number = total // self.part if self.most is None else min(total // self.part, self.most)
+        return max(unit, number - number % unit)
+
+
+SCHEDULE: dict[str, Share] = {
+    "random_steps": Share("steps", 10, most=10_000),  # the first: it decides how many updates there are
+    "eval_period": Share("steps", 10, most=50_000),
+    "parameters_period": Share("steps", 5, most=100_000),
+    "log_period": Share("steps", 20, most=1_000),
+    "push_after": Share("updates", 10, most=20_000),
+    "push_period": Share("updates", 20, most=1_000),
+    "anneal_updates": Share("updates", 1),
+    "anneal_steps": Share("steps", 1),
+}
+"""Settings that follow the length of the run where they are None."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +87,9 @@ class RunConfig:
     steps: Annotated[int, at_least(1), WHOLE_BLOCKS] = 1_500_000
     """Environment steps of each seed. After the random steps, off-policy methods take one gradient step for each, or as
     many as `updates_per_step` says."""
-    random_steps: Annotated[int, at_least(1, "learning needs data"), WHOLE_BLOCKS, NEEDS_REPLAY] = 10_000
-    """Off-policy methods: steps with uniformly random actions before learning starts."""
+    random_steps: Annotated[Scheduled, at_least(1, "learning needs data"), WHOLE_BLOCKS, NEEDS_REPLAY] = 10_000
+    """Off-policy methods: steps with uniformly random actions before learning starts. None: a tenth of the steps, at
+    most 10 000."""
     random_noise: Annotated[Colour, NEEDS_REPLAY] = "white"
     """Off-policy methods with continuous actions: how random actions follow each other. white: each anew. ar1: near the
     one before, by `noise_correlation`. pink: power 1 / frequency, slow and fast changes alike. Each is uniform."""
@@ -74,8 +111,8 @@ class RunConfig:
     between out."""
     replay_capacity: Annotated[int, at_least(1), NEEDS_REPLAY] = 1_000_000
     """Off-policy methods: transitions kept per seed; but for cnder and envelope in whole blocks."""
-    eval_period: Annotated[int, at_least(1), WHOLE_BLOCKS] = 50_000
-    """Steps between short evaluations."""
+    eval_period: Annotated[Scheduled, at_least(1), WHOLE_BLOCKS] = 50_000
+    """Steps between short evaluations. None: a tenth of the steps, at most 50 000."""
     eval_stride: Annotated[int, at_least(1)] = 5
     """A short evaluation plays every so manieth row of the test table. Domains with five objectives have a table
     of 500 rows and a default of 25: more would cost more than training. The full protocol plays all rows anyway."""
@@ -91,12 +128,12 @@ class RunConfig:
     max_eval_steps: Annotated[int, at_least(1)] = MAX_EVAL_STEPS
     """Steps after which an evaluation stops waiting for the end of an episode: the return so far counts, with a
     warning. For environments without a time limit."""
-    log_period: Annotated[int, at_least(1), WHOLE_BLOCKS] = 1_000
-    """Steps between rows of training metrics."""
+    log_period: Annotated[Scheduled, at_least(1), WHOLE_BLOCKS] = 1_000
+    """Steps between rows of training metrics. None: a twentieth of the steps, at most 1 000."""
     checkpoint_seconds: Annotated[float, NOT_NEGATIVE] = 60.0
     """A checkpoint is written at every evaluation and at least this often."""
-    parameters_period: Annotated[int, at_least(1), WHOLE_BLOCKS] = 100_000
-    """Steps between copies of the parameters, all of which are kept."""
+    parameters_period: Annotated[Scheduled, at_least(1), WHOLE_BLOCKS] = 100_000
+    """Steps between copies of the parameters, all of which are kept. None: a fifth of the steps, at most 100 000."""
     keep_replay: Annotated[Literal["on", "off"], NEEDS_REPLAY] = "on"
     """Off-policy methods: save the replay with checkpoints. Without it checkpoints are small, but a resumed run gets
     other numbers."""
@@ -233,18 +270,66 @@ def spec_of(config: RunConfig) -> EnvSpec:
     return replace(spec, reference=config.reference)
 
 
-def completed(config: dict[str, Any]) -> dict[str, Any]:
-    """A saved configuration with the fields that have been added since, at their defaults."""
+def completed(config: dict[str, Any], steps: int | None = None) -> dict[str, Any]:
+    """Add the fields that a saved configuration lacks, at their defaults; `steps` plans it for another length."""
     try:
-        return to_dict(from_dict(config))
+        built = from_dict(config)
+        return to_dict(built if steps is None else lengthened(built, steps))
     except (ValueError, TypeError):  # a comparison says what is strange about it
         return config
 
 
+def unscheduled(config: RunConfig) -> RunConfig:
+    """Let all settings follow the length of the run that can."""
+    return override(config, dict.fromkeys(SCHEDULE.keys() & parts.flat(config)))
+
+
+def scheduled(config: RunConfig) -> RunConfig:
+    """Fill in the settings that follow the length of the run."""
+    if config.algo not in METHODS or parts.problems(config):  # `check` refuses these
+        return config
+    for name, share in SCHEDULE.items():
+        values = parts.flat(config)
+        is_used = name != "anneal_updates" or any(values.get(end) is not None for end in ENDS)
+        if is_used and values.get(name, 0) is None:
+            config = parts.change(config, name, share.value(config))
+    return config
+
+
+def lengthened(config: RunConfig, steps: int) -> RunConfig:
+    """Return the config of the run with another number of steps.
+
+    What is annealed over the whole run is annealed over all of the new one. Other settings stay as they are, and those
+    that have followed no length yet follow this one.
+    """
+    if parts.problems(config):
+        return replace(config, steps=steps)
+    values = parts.flat(config)
+    whole = [name for name, share in SCHEDULE.items() if share.part == 1 and values.get(name) is not None]
+    whole = [name for name in whole if values[name] == SCHEDULE[name].value(config)]
+    return scheduled(override(replace(config, steps=steps), dict.fromkeys(whole)))
+
+
+def with_kernels(config: RunConfig) -> RunConfig:
+    """Decide whether this machine uses fused kernels for the run."""
+    return replace(config, kernels=_choose_kernels(config)[0])
+
+
 def resolve(config: RunConfig) -> RunConfig:
-    """The config with the settings filled in that depend on the length of the run or on the machine."""
-    resolved = replace(config, agent=config.method.resolve(config.agent, config))
-    return replace(resolved, kernels=_choose_kernels(resolved)[0])
+    """Fill in the settings that depend on the length of the run or on the machine."""
+    return with_kernels(scheduled(config))
+
+
+def describe_schedule(config: RunConfig) -> str:
+    """Describe in one line when a run acts at random, is evaluated and takes snapshots."""
+    values = {name: f"{value:,}" for name, value in parts.flat(config).items() if name in SCHEDULE and value}
+    told = [f"{config.steps:,} steps"]
+    if not config.method.is_population:
+        told.append(f"the first {values['random_steps']} random")
+    told.append(f"an evaluation every {values['eval_period']}")
+    if parts.flat(config).get("num_snapshots"):
+        told.append(f"a snapshot every {values['push_period']} updates after {values.get('push_after', 0)}")
+    return ", ".join(told)
 
 
 def about_kernels(config: RunConfig) -> str:

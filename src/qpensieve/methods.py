@@ -42,7 +42,6 @@ class Method:
         of_helper: Settings that are those of its helper alone; help says so, and a run that changes one.
         older: What runs did that were made before a setting was there, where the default is something else now.
         check: (settings, run) -> one sentence for each problem.
-        resolve: (settings, run) -> settings; fills in what depends on the length of the run.
         fuse: (settings, environment, precision) -> all updates of a block on fused kernels; None: there are none.
         fuse_from: Number of seeds from which `--kernels auto` takes them; below it they are slower.
     """
@@ -59,7 +58,6 @@ class Method:
     of_helper: tuple[str, ...] = ()
     older: Mapping[str, Any] = field(default_factory=dict)
     check: Callable[[Any, RunSettings], list[str]] = lambda settings, run: []
-    resolve: Callable[[Any, RunSettings], Any] = lambda settings, run: settings
     fuse: Fuse | None = None
     fuse_from: int = 1
 
@@ -102,7 +100,6 @@ _TABLE = (
         qpensieve.make,
         quick={**_QUICK_NETS, **_QUICK_PENSIEVE},
         robust={**_ROBUST_CRITICS, "max_push_loss": 2.0, "snapshot_margin": 0.05},
-        resolve=qpensieve.resolve,
         fuse=fused.fuse_qpensieve,
     ),
     Method(
@@ -112,7 +109,6 @@ _TABLE = (
         mosac.make,
         quick=_QUICK_NETS,
         robust=_ROBUST_CRITICS,
-        resolve=mosac.resolve,
         fuse=fused.fuse_mosac,
         fuse_from=2,
     ),
@@ -149,7 +145,6 @@ _TABLE = (
         defaults={"random_steps": 1_000},  # its authors start to learn as soon as there is a batch
         older=envelope.OLDER,
         check=envelope.check,
-        resolve=envelope.resolve,
     ),
     Method(
         "pgmorl",

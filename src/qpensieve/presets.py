@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any, Literal, get_args
 
 from qpensieve.algos import hybrid_sac
-from qpensieve.config import RunConfig, override
+from qpensieve.config import RunConfig, override, unscheduled
 from qpensieve.envs import find_domain
 from qpensieve.methods import METHODS, get_method
 
@@ -49,7 +49,7 @@ def default_config(domain: str, algo: str = "qpensieve", preset: str = "paper") 
         if method.robust is None:
             able = ", ".join(name for name, one in METHODS.items() if one.robust is not None)
             raise ValueError(f"preset robust is for {able}, got {algo}")
-        config = override(config, dict(method.robust))
+        config = override(unscheduled(config), dict(method.robust))
     if preset in FIGURE:
         if algo not in FIGURE_METHODS:
             raise ValueError(f"preset {preset} needs the algorithm {' or '.join(FIGURE_METHODS)}, got {algo}")

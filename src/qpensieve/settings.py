@@ -13,6 +13,7 @@ from functools import cache
 from numbers import Integral, Real
 from types import NoneType, UnionType
 from typing import (
+    TYPE_CHECKING,
     Any,
     ClassVar,
     Literal,
@@ -28,6 +29,12 @@ from typing import (
 )
 
 import numpy as np
+
+if TYPE_CHECKING:
+    Scheduled = int
+else:
+    Scheduled = int | None
+"""A number of steps or updates. None follows the length of the run: `config.scheduled` makes a number of it."""
 
 SYNONYMS = {
     "lr": "learning_rate",
@@ -130,10 +137,6 @@ class RunSettings(Protocol):
         """Short name of a known domain, or what the user wrote."""
         ...
 
-    @property
-    def steps(self) -> int: ...
-    @property
-    def num_updates(self) -> int: ...
     @property
     def random_noise(self) -> str: ...
     @property

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from qpensieve import preferences
-from qpensieve.config import AlgoName, from_dict, override
+from qpensieve.config import AlgoName, from_dict, override, scheduled
 from qpensieve.envs.treasures import find_treasures
 from qpensieve.presets import default_config
 from qpensieve.records.search import SearchRecord
@@ -158,10 +158,9 @@ def test_committed_runs_of_robust_are_those_of_the_preset(name, steps, mean, lea
     """The preset as it is: whoever changes it must run these anew, or say that pages speak of another."""
     content, row = last_full_evaluation(name)
     made_with = from_dict(content["config"])
-    preset = default_config(made_with.domain, made_with.algo, "robust")
-    updates = (steps - preset.random_steps) * preset.updates_per_step
-    assert made_with.agent == override(preset, changes | {"anneal_updates": updates}).agent
-    for setting in ("random_noise", "noise", "updates_per_step", "target_steps"):
+    preset = scheduled(override(default_config(made_with.domain, made_with.algo, "robust"), {"steps": steps} | changes))
+    assert made_with.agent == preset.agent
+    for setting in ("random_steps", "random_noise", "noise", "updates_per_step", "target_steps"):
         assert getattr(made_with, setting) == getattr(preset, setting)
     assert row["step"] == steps
     assert np.mean(row["ut"]) > mean

@@ -6,7 +6,6 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
-from mo_gymnasium.wrappers.wrappers import LinearReward, MORecordEpisodeStatistics
 
 import qpensieve
 from qpensieve.envs import DOMAINS, get_domain, make_lanes
@@ -71,11 +70,12 @@ def test_objectives_and_reference_point_are_in_the_metadata(domain: str):
 
 @pytest.mark.parametrize("gym_id", IDS)
 def test_mo_gymnasiums_wrappers_work(gym_id: str):
+    wrappers = pytest.importorskip("mo_gymnasium.wrappers.wrappers")
     plain = gymnasium.make(gym_id)
     d = plain.unwrapped.reward_space.shape[0]  # pyright: ignore
     weight = np.arange(1.0, d + 1)
-    env = LinearReward(gymnasium.make(gym_id), weight=weight)
-    recorded = MORecordEpisodeStatistics(gymnasium.make(gym_id, max_episode_steps=60), gamma=1.0)
+    env = wrappers.LinearReward(gymnasium.make(gym_id), weight=weight)
+    recorded = wrappers.MORecordEpisodeStatistics(gymnasium.make(gym_id, max_episode_steps=60), gamma=1.0)
     for e in (plain, env, recorded):
         e.reset(seed=4)
     plain.action_space.seed(0)

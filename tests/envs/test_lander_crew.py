@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 
+pytest.importorskip("qpensieve.envs.lunar_lander", exc_type=ImportError)
 from qpensieve.envs import LaneOptions, Lanes, get_domain, make_lanes, processes
 from qpensieve.envs.lander_crew import LanderCrew, make_lander
 from qpensieve.envs.lunar_lander import LunarLanderSimulator

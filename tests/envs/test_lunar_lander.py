@@ -5,6 +5,8 @@ from dataclasses import replace
 import gymnasium
 import numpy as np
 import pytest
+
+pytest.importorskip("qpensieve.envs.lunar_lander", exc_type=ImportError)
 from gymnasium.envs.box2d.lunar_lander import heuristic
 
 from qpensieve.envs import LaneOptions, Lanes, get_domain, make_lanes

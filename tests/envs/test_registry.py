@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 
 from qpensieve.envs import DOMAINS, LaneOptions, find_domain, get_domain, make_lanes, make_simulator, mujoco
-from qpensieve.envs.lunar_lander import gym_lander
 from qpensieve.envs.registry import DISCRETE, spec_of
 from tests.envs import foreign
 
@@ -67,6 +66,12 @@ def test_seconds_a_step_are_the_simulators():
         ("Walker2d", mujoco.WALKER),
     ):
         assert body.model.opt.timestep * body.frame_skip == pytest.approx(TABLE[domain][-1])
+
+
+@pytest.mark.lander
+def test_seconds_a_step_of_lunar_lander_are_gymnasiums():
+    from qpensieve.envs.lunar_lander import gym_lander
+
     assert pytest.approx(TABLE["LunarLander4d"][-1]) == 1 / gym_lander.FPS
 
 

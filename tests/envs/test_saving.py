@@ -100,6 +100,7 @@ def test_a_state_saved_before_the_first_reset_starts_the_same_episodes():
     np.testing.assert_array_equal(other.reset(), lanes.reset())
 
 
+@pytest.mark.lander
 def test_a_state_needs_no_pickle(tmp_path):
     lanes, other = make_lanes("LunarLander4d", 2, seed=4), make_lanes("LunarLander4d", 2, seed=0)
     lanes.reset()
@@ -138,6 +139,7 @@ def test_a_state_that_does_not_fit_is_refused_and_changes_nothing(change, messag
     _assert_equal_states(lanes.state(), before)
 
 
+@pytest.mark.lander
 def test_a_domain_of_the_same_sizes_is_not_the_same_domain():
     saved = make_lanes("LunarLander5d", 2, seed=0).state()
     with pytest.raises(ValueError, match="lane state must be of LunarLander4d, got LunarLander5d"):

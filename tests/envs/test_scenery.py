@@ -87,6 +87,7 @@ def test_a_push_is_so_fast_at_the_torso_and_leaves_the_pose(name: str, body: Bod
     act(lanes)  # and physics goes on
 
 
+@pytest.mark.lander
 def test_a_lander_has_its_terrain_engines_and_push():
     lanes = one_lane("LunarLander5d")
     simulator = lanes.simulator
@@ -139,6 +140,7 @@ def test_environments_of_others_draw_themselves_where_they_can():
 
 @pytest.mark.filterwarnings("ignore:.*precision lowered")  # of the environment's own
 def test_a_registered_environment_draws_itself(monkeypatch: pytest.MonkeyPatch):
+    pytest.importorskip("mo_gymnasium")
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
     env = drawable("mo-mountaincarcontinuous-v0")()
     assert env.render_mode == "rgb_array"

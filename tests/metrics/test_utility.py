@@ -89,6 +89,27 @@ def test_best_single_uses_one_row_under_every_preference():
     assert by_hand == pytest.approx((8 + 6 + 5) / 3, rel=1e-12)
 
 
+def test_best_single_of_episodes_is_measured_on_those_that_did_not_choose_it():
+    """Even episodes have a mean of 4 in row 0 and 1 in row 1, odd ones 0 and 2; three and two of them."""
+    lam, row = [[1.0, 0.0], [0.0, 1.0]], np.array([[2.0, 0.0, 6.0, 0.0, 4.0], [1.0, 2.0, 1.0, 2.0, 1.0]])
+    returns = np.stack([row, row], axis=-1)
+    assert best_single(returns, lam) == pytest.approx((0.0 + 1.0) / 2)
+    assert best_single(returns.mean(axis=1), lam) == pytest.approx(12 / 5)
+
+
+def test_best_single_of_one_episode_each_is_that_of_the_points():
+    returns = np.array([[[8.0, -10.0]], [[16.0, -30.0]]])
+    assert best_single(returns, [[0.5, 0.5], [1.0, 0.0]]) == best_single(returns[:, 0], [[0.5, 0.5], [1.0, 0.0]]) == 4.5
+
+
+def test_best_single_is_not_raised_by_luck():
+    """A hundred rows that are the same but for noise have the UT of one row."""
+    rng, lam = np.random.default_rng(0), np.stack([np.linspace(0, 1, 100), np.linspace(1, 0, 100)], axis=1)
+    returns = rng.normal(size=(100, 10, 2))
+    assert best_single(returns.mean(axis=1), lam) > 0.4
+    assert abs(best_single(returns, lam)) < 0.25
+
+
 def test_chosen_utility_takes_the_better_row_under_each_preference():
     """The rows are in the wrong order: each policy does what the other was asked for."""
     lam = [[0.9, 0.1], [0.1, 0.9]]
@@ -152,8 +173,8 @@ def test_correlation_with_a_constant_is_zero():
 def test_functions_of_one_run_refuse_several():
     with pytest.raises(ValueError, match=r"returns must be one run .*, got shape \(1, 3, 2\)"):
         preference_correlation([RETURNS], TABLE)
-    with pytest.raises(ValueError, match=r"returns must be an array .*, got shape \(1, 3, 2\)"):
-        best_single([RETURNS], TABLE)
+    with pytest.raises(ValueError, match=r"returns must be an array .*, got shape \(1, 1, 3, 2\)"):
+        best_single([[RETURNS]], TABLE)
 
 
 def test_best_single_takes_any_number_of_rows():

@@ -17,10 +17,12 @@ REFERENCE = np.array([0.0, -50.0])
 
 def test_a_summary_averages_episodes_before_it_scores():
     # The means are (4, -10) and (8, -20); the single episodes would give another front and another volume.
+    # Under the mean preference (0.75, 0.25) row 0 has -2.5 and 3.5, row 1 9.5 and -7.5: episode 0 chooses row 1, which
+    # episode 1 measures, and episode 1 chooses row 0, which episode 0 measures.
     returns = np.array([[[[0.0, -10.0], [8.0, -10.0]], [[16.0, -10.0], [0.0, -30.0]]]])
     summary = summarize(returns, SHORT, REFERENCE)
     np.testing.assert_allclose(summary.ut, [(4 - 6) / 2])
-    np.testing.assert_allclose(summary.best_single, [8 * 0.75 - 20 * 0.25])
+    np.testing.assert_allclose(summary.best_single, [(-7.5 - 2.5) / 2])
     assert summary.hv is not None
     np.testing.assert_allclose(summary.hv, [4 * 40 + 4 * 30])
     np.testing.assert_array_equal(summary.front_size, [2])

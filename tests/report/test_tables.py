@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -72,15 +73,43 @@ class TestSummary:
         assert "ut_if_chosen" not in content
         assert said not in tables.format_summary(content)
 
-    def test_says_where_nothing_is_gained_from_preferences(self, tmp_path: Path):
-        said = "nothing is gained from preferences yet; train longer"
-        for name, returns, is_said in (
-            ("obeys", obedient(2), False),
-            ("same", np.broadcast_to([0.7, -1.0], obedient(2).shape).copy(), True),
-            ("against", obedient(2)[:, ::-1], True),
-        ):
-            text = tables.format_summary(tables.summarize_run(make_run(tmp_path / name, "DST2d", returns)))
-            assert (said in text) == is_said
+    def test_compares_the_policy_with_its_best_row_on_other_episodes(self, tmp_path: Path):
+        """Rows bring 1, but two of them 3 by luck in one half of their episodes: no row is better than another."""
+        returns = np.ones((1, 100, 10, 2))
+        returns[0, 0, ::2] = returns[0, 1, 1::2] = 3.0
+        content = tables.summarize_run(make_run(tmp_path / "a", "Hopper2d", returns))
+        assert content["per_seed"]["best single row UT"] == [pytest.approx(1.0)]
+        assert content["over_seeds"]["best single row UT"]["mean"] == pytest.approx(1.0)
+        assert self.said(content) == (
+            "Following the preference gives UT 1.02; always using the single best preference would give 1 "
+            "(measured on other episodes)."
+        )
+        content = tables.summarize_run(make_run(tmp_path / "b", "Hopper2d", returns[:, :, :1]))
+        assert self.said(content) == (
+            "Following the preference gives UT 1.02; always using the single best preference would give 3 "
+            "(measured on the episodes that chose it). Train longer (more: docs/faq.md)."
+        )
+
+    def said(self, content: dict[str, Any]) -> str:
+        """The sentence that compares, in one line."""
+        text = " ".join(tables.format_summary(content).split())
+        start = text.index("Following the preference")
+        return text[start : text.index("HV is not", start)].strip() if "HV is not" in text else text[start:]
+
+    @pytest.mark.parametrize(
+        ("returns", "is_said"),
+        [
+            (obedient(2), False),
+            (np.broadcast_to([0.7, -1.0], obedient(2).shape).copy(), True),
+            (obedient(2)[:, ::-1], True),
+        ],
+        ids=["obeys", "same", "against"],
+    )
+    def test_says_where_following_the_preference_gains_nothing(
+        self, returns: np.ndarray, is_said: bool, tmp_path: Path
+    ):
+        text = tables.format_summary(tables.summarize_run(make_run(tmp_path, "DST2d", returns)))
+        assert ("Train longer" in text) == is_said
 
     def test_counts_treasures_per_seed(self, tmp_path: Path):
         returns = obedient(2)

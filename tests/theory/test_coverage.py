@@ -3,7 +3,6 @@
 from itertools import product
 
 import gymnasium
-import mo_gymnasium  # noqa: F401  (registers the environments)
 import numpy as np
 import pytest
 
@@ -23,6 +22,7 @@ def _grid(margin: float = 5e-4) -> np.ndarray:
 
 @pytest.mark.filterwarnings("ignore:.*precision lowered.*")
 def test_the_grid_moves_as_in_mo_gymnasium():
+    pytest.importorskip("mo_gymnasium")  # registers the environments
     momdp = treasure.deep_sea_treasure()
     env = gymnasium.make("deep-sea-treasure-v0", disable_env_checker=True).unwrapped
     cells = [cell for cell in product(range(11), range(11)) if env.sea_map[cell] == 0]  # pyright: ignore[reportAttributeAccessIssue]

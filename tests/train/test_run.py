@@ -200,6 +200,7 @@ class TestKilled:
         assert_same_run(tmp_path / "run", undisturbed("DST2d"))
 
     @pytest.mark.slow
+    @pytest.mark.lander
     @pytest.mark.parametrize("moment", ["interrupt evaluation", "interrupt full"])
     def test_ctrl_c_in_an_evaluation_with_helper_processes_loses_nothing(
         self, moment: str, undisturbed: Any, tmp_path: Path
@@ -240,7 +241,7 @@ class TestResumed:
         assert (half / "environment.json").read_text() == content
 
     def test_may_be_made_shorter_than_its_checkpoints_say_and_longer_again(self, half: Path, whole: Path):
-        for steps in (340, 340, 600):
+        for steps in (440, 440, 600):  # as large a replay as before: other programs would round differently
             complete(runs.resume(half, QUIET, refuse, steps=steps))
             assert max(steps_saved(half)) == steps
         ours, theirs = final_arrays(half), final_arrays(whole)

@@ -180,10 +180,12 @@ class TestRestored:
 
 
 class TestExtended:
-    def test_goes_on_as_if_planned_for_more_steps_from_the_start(self):
-        planned, extended = Trainer(tiny(steps=400)), Trainer(tiny(steps=200))
+    @pytest.mark.parametrize("settings", [{"replay_capacity": 200}, {"random_steps": 180}], ids=["learning", "growing"])
+    def test_goes_on_as_if_planned_for_more_steps_from_the_start(self, settings: dict[str, Any]):
+        """Exactly: a replay that grows is another compiled program, so there learning begins when it has grown."""
+        planned, extended = Trainer(tiny(steps=400, **settings)), Trainer(tiny(steps=200, **settings))
         for trainer in (planned, extended):
-            advance_to(trainer, 200)
+            advance_to(trainer, min(200, settings.get("random_steps", 200)))
         rows, first = extended.replay_rows()
         extended.plan(400)
         assert extended.config == planned.config

@@ -151,11 +151,6 @@ AUTHORS: dict[str, Any] = {
 They have a replay of 4000 transitions."""
 
 
-def resolve(cfg: EnvelopeConfig, run: RunSettings) -> EnvelopeConfig:
-    """The settings of a run; `anneal_steps` becomes its length if it is None."""
-    return cfg if cfg.anneal_steps is not None else replace(cfg, anneal_steps=run.steps)
-
-
 def check(cfg: EnvelopeConfig, run: RunSettings) -> list[str]:
     """Its noise is whether to act at random and which bin to take: nothing that could be correlated in time."""
     del cfg

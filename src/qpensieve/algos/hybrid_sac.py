@@ -43,7 +43,7 @@ from qpensieve.types import (
 
 CASES = {"DST2d": ("0.9,0.1", "0.8,0.2"), "HalfCheetah2d": ("0.5,0.5", "0.6,0.4")}
 """The paper's figure: domain -> the preferences it shows."""
-FIXED = ("target_entropy", "target_entropy_end", "learning_rate_end", "discount_end", "anneal_updates")
+FIXED = ("target_entropy", *mosac.ENDS, "anneal_updates")
 """Settings of the helper that stay as the paper has them: the SAC has no such setting."""
 SHARED = ("hidden", "learning_rate", "discount", "tau", "batch_size", "sampler")
 """Settings of the helper that the SAC, or what it is offered, has too."""

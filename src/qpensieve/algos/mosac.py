@@ -24,11 +24,13 @@ from qpensieve.learning.losses import between_twins, gradient_step, polyak, scal
 from qpensieve.learning.nets import Critic, GaussianActor
 from qpensieve.learning.sampling import sample_preferences
 from qpensieve.preferences import Sampler
-from qpensieve.settings import OPEN_SHARE, STEP_SHARE, RunSettings, above, at_least, from_to
+from qpensieve.settings import OPEN_SHARE, STEP_SHARE, above, at_least, from_to
 from qpensieve.types import ActionValues, Algorithm, EnvSpec, Info, Transition, from_one_lane
 
 RAISE = "temperature_raise"
 """Logged with `temperature_gain`: how many times the learned temperature that of the policy's loss was."""
+ENDS = ("target_entropy_end", "learning_rate_end", "discount_end")
+"""Settings that move another one there over `anneal_updates`."""
 WHOLE_RUN = 1_500_000
 """Updates of a whole run of the paper."""
 
@@ -76,7 +78,7 @@ class SacConfig:
     `target_entropy` on a line, over `anneal_updates`, and stays. None: it does not move."""
     anneal_updates: Annotated[int | None, at_least(1)] = None
     """Updates over which the entropy's target moves to `target_entropy_end`, the step size to `learning_rate_end` and
-    the discount to `discount_end`, one of which must be given. None: those of the whole run."""
+    the discount to `discount_end`, one of which must be given. None: all updates of the run."""
     temperature_gain: Annotated[float, from_to(0, 10)] = 0.0
     """How strongly the policy's temperature is raised at once for a batch whose entropy is below the target: times
     exp(gain x what is lacking per component of an action), at most times exp(gain). 0: it only learns, step by step, as
@@ -98,18 +100,12 @@ class SacConfig:
     def conflicts(self) -> list[str]:
         """The length of a line needs its end; a share of the batch that is no sample of it would do nothing."""
         found, share, length = [], self.acting_share, self.anneal_updates
-        if length is not None and not self.is_annealed:
+        if length is not None and all(getattr(self, end) is None for end in ENDS):
             ends = "target_entropy_end, learning_rate_end or discount_end"
             found.append(f"anneal_updates needs {ends}, to which something moves, got {length} alone")
         if 0 < share * self.batch_size <= 0.5:
             found.append(f"acting_share must be 0 or a sample or more of the batch of {self.batch_size}, got {share}")
         return found
-
-    @property
-    def is_annealed(self) -> bool:
-        """Whether something moves over `anneal_updates`."""
-        ends = (self.target_entropy_end, self.learning_rate_end, self.discount_end)
-        return any(end is not None for end in ends)
 
     @property
     def critic_width(self) -> int:
@@ -329,13 +325,6 @@ def _on_a_line(cfg: SacConfig, start: float, end: float | None, num_updates: Int
         return jnp.full(num_updates.shape, start, jnp.float32)
     length = WHOLE_RUN if cfg.anneal_updates is None else cfg.anneal_updates
     return start + (end - start) * jnp.minimum(num_updates.astype(jnp.float32) / length, 1.0)
-
-
-def resolve(cfg: SacConfig, run: RunSettings) -> SacConfig:
-    """The settings of a run; `anneal_updates` becomes the number of its updates if it is None and needed."""
-    if not cfg.is_annealed or cfg.anneal_updates is not None:
-        return cfg
-    return replace(cfg, anneal_updates=run.num_updates)
 
 
 def critic_loss(

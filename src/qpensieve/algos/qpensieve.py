@@ -22,7 +22,7 @@ from qpensieve.learning.guards import Calm, is_calm, no_losses, with_loss
 from qpensieve.learning.improvement import Choice, best_value
 from qpensieve.learning.nets import Critic, GaussianActor
 from qpensieve.learning.snapshots import Snapshots
-from qpensieve.settings import NOT_NEGATIVE, WHOLE_BLOCKS, RunSettings, at_least
+from qpensieve.settings import NOT_NEGATIVE, WHOLE_BLOCKS, Scheduled, at_least
 from qpensieve.types import Algorithm, EnvSpec, Info, Transition, from_one_lane
 
 
@@ -36,10 +36,11 @@ class QPensieveConfig:
     """Preferences offered to the policy at every gradient step, lam itself included."""
     num_snapshots: Annotated[int, NOT_NEGATIVE] = 4
     """Number of past critics kept; the current critic is always a candidate too. 0 is the paper's "Vanilla"."""
-    push_period: Annotated[int, at_least(1), WHOLE_BLOCKS] = 1000
-    """Updates between two snapshots; a multiple of the updates of a block (block x updates_per_step)."""
-    push_after: Annotated[int, NOT_NEGATIVE] = 20_000
-    """Snapshots are taken only after this many updates."""
+    push_period: Annotated[Scheduled, at_least(1), WHOLE_BLOCKS] = 1000
+    """Updates between two snapshots; a multiple of the updates of a block (block x updates_per_step). None: a twentieth
+    of the run's updates, at most 1 000."""
+    push_after: Annotated[Scheduled, NOT_NEGATIVE] = 20_000
+    """Snapshots are taken only after this many updates. None: a tenth of the run's updates, at most 20 000."""
     policy_loss: Literal["paper", "official-2023"] = "paper"
     """Eq. (11), or what the authors' code did until July 2024."""
     max_push_loss: Annotated[float | None, at_least(1)] = None
@@ -70,11 +71,6 @@ class State(eqx.Module):
     snapshots: Snapshots
     calm: Calm | None = None
     """Only with `max_push_loss`."""
-
-
-def resolve(cfg: QPensieveConfig, run: RunSettings) -> QPensieveConfig:
-    """The settings of a run."""
-    return replace(cfg, sac=mosac.resolve(cfg.sac, run))
 
 
 def init(cfg: QPensieveConfig, spec: EnvSpec, key: Key[Array, ""]) -> State:

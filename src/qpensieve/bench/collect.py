@@ -20,6 +20,7 @@ import numpy as np
 
 from qpensieve.bench import lanes as bench_lanes
 from qpensieve.bench.timing import interleave, seconds
+from qpensieve.compiler import options_of_updates
 from qpensieve.console import Row
 from qpensieve.envs import get_domain, make_lanes
 from qpensieve.learning.acting import num_parameters
@@ -256,7 +257,7 @@ def _update_timer(domain: str, num: int) -> Callable[[], float]:
         state, rollout, aim, seed = args
         return ppo.update(PAPER, state, ppo.Rollout(*rollout), ppo.Aim(*aim), jax.random.key(seed))
 
-    update = jax.jit(lambda *args: over_agents(one, args))
+    update = jax.jit(lambda *args: over_agents(one, args), compiler_options=options_of_updates())
     d = spec.num_objectives
     aim = (jnp.full((num, d), 1 / d), jnp.ones((num, d)), jnp.full(num, PAPER.learning_rate))
     args = (state, _noise(spec, num), aim, jnp.arange(num))

@@ -11,6 +11,7 @@ import warnings
 from typing import Any
 
 import numpy as np
+from gymnasium.error import DependencyNotInstalled
 from jaxtyping import Bool, Float64, Int
 
 from qpensieve.envs.history import History, episode_seeds, replay
@@ -21,7 +22,13 @@ from qpensieve.host_types import EnvSpec
 with warnings.catch_warnings():
     # Box2D's extension module warns while it loads; if warnings are errors, this crashes the interpreter.
     warnings.simplefilter("ignore")
-    from gymnasium.envs.box2d import lunar_lander as gym_lander
+    try:
+        from gymnasium.envs.box2d import lunar_lander as gym_lander
+    except DependencyNotInstalled as error:
+        raise ImportError(
+            f"LunarLander needs Box2D and pygame ({error.__cause__ or error}): pip install box2d pygame, where wheels "
+            "exist (neither for Python 3.14, nor Box2D for Linux on aarch64)"
+        ) from error
 
 FPS, SCALE = gym_lander.FPS, gym_lander.SCALE
 HALF_WIDTH = gym_lander.VIEWPORT_W / SCALE / 2

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, Literal
 
-from qpensieve.config import RunConfig, override
+from qpensieve.config import RunConfig, override, scheduled
 from qpensieve.presets import default_config
 from qpensieve.settings import NONE
 
@@ -27,7 +27,9 @@ LONGEST_NAME = 200
 
 def is_bound_to_length(config: RunConfig) -> bool:
     """Whether a schedule depends on the length of the run: a longer one is another run, not the same one continued."""
-    return config.algo in FROM_SIZE_OF_RUN or config.method.resolve(config.agent, config) != config.agent
+    planned = scheduled(config)
+    is_planned = (planned.agent, planned.random_steps) != (config.agent, config.random_steps)
+    return config.algo in FROM_SIZE_OF_RUN or is_planned
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from qpensieve.config import RunConfig, check, resolve, spec_of
+from qpensieve.config import RunConfig, check, resolve, scheduled, spec_of
 from qpensieve.envs import find_domain
 from qpensieve.experiments.artefacts import Artefact, Wanted, is_bound_to_length
 from qpensieve.experiments.scales import ScaleName, scale_of, scaled
@@ -49,6 +49,7 @@ class Size:
             ValueError: It cannot run; says why.
         """
         config = replace(scaled(wanted.config(), self.scale, self.steps), seeds=self.seeds_of(wanted), first_seed=0)
+        config = scheduled(config)
         check(resolve(replace(config, kernels="off")))
         if config.method.is_population:
             check_environment(config.agent, config.steps, spec_of(config))

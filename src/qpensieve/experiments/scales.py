@@ -109,9 +109,9 @@ def _population(config: RunConfig, name: ScaleName, goal: int | float, is_given:
 
 
 def _present(config: RunConfig, names: tuple[str, ...]) -> dict[str, Any]:
-    """Those settings that the run has, with their values."""
+    """Return the settings that the run has and that do not follow its length, with their values."""
     values = settings.flat(config)
-    return {name: values[name] for name in names if name in values}
+    return {name: values[name] for name in names if values.get(name) is not None}
 
 
 def _change(config: RunConfig, changes: dict[str, Any]) -> RunConfig:

@@ -41,8 +41,7 @@ def chosen_utility(returns: Float64[np.ndarray, "p e d"], preferences: ArrayLike
     """
     if returns.ndim != 3 or returns.shape[1] < 2:
         raise ValueError(f"returns must be [num_preferences, 2 episodes or more, num_objectives], got {returns.shape}")
-    one, other = returns[:, ::2].mean(axis=1), returns[:, 1::2].mean(axis=1)
-    return (_chosen_on(one, other, preferences) + _chosen_on(other, one, preferences)) / 2
+    return float(np.mean([_chosen_on(seen, counted, preferences) for seen, counted in _halves(returns)]))
 
 
 def _chosen_on(seen: np.ndarray, counted: np.ndarray, preferences: ArrayLike) -> float:
@@ -51,15 +50,25 @@ def _chosen_on(seen: np.ndarray, counted: np.ndarray, preferences: ArrayLike) ->
 
 
 def best_single(returns: ArrayLike, preferences: ArrayLike) -> float:
-    """Highest UT of a single row of `returns` when it is used under all preferences; any number of rows.
+    """UT of the best single row of `returns` when it is used under all preferences; any number of rows.
 
+    Rows [n, d] are exact. Rows of episodes [n, e, d] are noisy, and the largest of noisy rows is too large: one half of
+    the episodes chooses the row and the other half measures it, and the other way round. A single episode does both.
     If the UT of a policy is not above this, the policy gains nothing from its preference input.
     """
-    array = check_points(returns, "returns")
-    if len(array) == 0:
+    array = np.asarray(returns, dtype=np.float64)
+    halves = _halves(array if array.shape[1] > 1 else array.repeat(2, axis=1)) if array.ndim == 3 else [(array, array)]
+    choosing = check_points(halves[0][0], "returns")
+    if len(choosing) == 0:
         raise ValueError("returns is empty; the best single row needs at least one row")
-    lam = _check_table(preferences, array.shape[1])
-    return float((array @ lam.mean(axis=0)).max())
+    lam = _check_table(preferences, choosing.shape[1]).mean(axis=0)
+    return float(np.mean([measured[(chosen @ lam).argmax()] @ lam for chosen, measured in halves]))
+
+
+def _halves(returns: Float64[np.ndarray, "n e d"]) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Means of every second episode and of the others, to choose on and to measure on, in both orders."""
+    even, odd = returns[:, ::2].mean(axis=1), returns[:, 1::2].mean(axis=1)
+    return [(even, odd), (odd, even)]
 
 
 def preference_correlation(returns: ArrayLike, preferences: ArrayLike) -> Float64[np.ndarray, " d"]:

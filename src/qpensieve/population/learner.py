@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Float32, Int32, Key
 
-from qpensieve.compiler import KEPT_PROGRAMS
+from qpensieve.compiler import KEPT_PROGRAMS, options_of_updates
 from qpensieve.learning.agents import flatten, over_agents
 from qpensieve.learning.streams import Purpose, generator
 from qpensieve.population import ppo
@@ -72,7 +72,7 @@ def _jitted_update(cfg: PpoConfig) -> Callable[..., tuple[ppo.State, Any]]:
         seeds, tasks = numbers
         return over_agents(update_one, (state, rollouts, aims, seeds, tasks, jnp.full(len(seeds), iteration)))
 
-    return jax.jit(update)
+    return jax.jit(update, compiler_options=options_of_updates())
 
 
 @jax.jit

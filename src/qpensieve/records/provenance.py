@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from qpensieve import machine
+from qpensieve.compiler import options_of_updates
 from qpensieve.records.atomic import write_json
 
 PACKAGES = ("qpensieve", "jax", "jaxlib", "numpy", "optax", "equinox", "mujoco", "box2d", "gymnasium", "moocore")
@@ -22,6 +23,7 @@ def describe() -> dict[str, Any]:
         **rounding(),
         "cores": machine.available_cores(),
         "xla_flags": os.environ.get("XLA_FLAGS", ""),
+        "compiler_options": options_of_updates() or {},
         "commit": _commit(),
     }
 

@@ -6,6 +6,7 @@ table.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
@@ -20,11 +21,16 @@ LAST = 99
 
 @dataclass(frozen=True, eq=False)
 class Evaluated:
-    """The input of a score: one evaluation, averaged over episodes to one return vector per seed and preference."""
+    """The input of a score: one evaluation."""
 
-    returns: Float64[np.ndarray, "seed p d"]
+    episodes: Float64[np.ndarray, "seed p e d"]
     lam: Float64[np.ndarray, "p d"]
     reference: Float[np.ndarray, " d"] | None
+
+    @cached_property
+    def returns(self) -> Float64[np.ndarray, "seed p d"]:
+        """One return vector per seed and preference: the mean over episodes."""
+        return self.episodes.mean(axis=2)
 
     def per_seed(self, function: Callable[[Float64[np.ndarray, "p d"]], Any]) -> np.ndarray:
         """The values that `function` returns for the return vectors of each seed."""
@@ -69,7 +75,7 @@ def _front_size(one: Evaluated) -> np.ndarray:
 
 
 def _best_single(one: Evaluated) -> np.ndarray:
-    return one.per_seed(lambda returns: metrics.best_single(returns, one.lam))
+    return np.array([metrics.best_single(episodes, one.lam) for episodes in one.episodes])
 
 
 def _correlation(one: Evaluated) -> np.ndarray:
@@ -84,8 +90,8 @@ class RunSummary:
         ut: Utility.
         hv: Hypervolume, or None without a reference point.
         front_size: Number of distinct non-dominated return vectors.
-        best_single: UT if the best single row is used under every preference; a policy whose `ut` is not above it
-            ignores the preference.
+        best_single: UT if the best single row is used under every preference, measured on other episodes than those
+            that chose the row; a policy whose `ut` is not above it ignores the preference.
         correlation: Rank correlation, per objective i, of lam_i with return i.
     """
 
@@ -94,9 +100,7 @@ class RunSummary:
     front_size: Int64[np.ndarray, " seed"] = field(
         metadata=score("front size", _front_size, column=4, is_averaged=False)
     )
-    best_single: Float64[np.ndarray, " seed"] = field(
-        metadata=score("best single row UT", _best_single, column=3, compared="best single row")
-    )
+    best_single: Float64[np.ndarray, " seed"] = field(metadata=score("best single row UT", _best_single, column=3))
     correlation: Float64[np.ndarray, "seed d"] = field(metadata=score("corr lam{i}, obj {i}", _correlation, column=5))
 
 
@@ -116,14 +120,14 @@ def summarize(
     preferences: Float[np.ndarray, "p d"],
     reference: Float[np.ndarray, " d"] | None = None,
 ) -> RunSummary:
-    """Scores per seed of one evaluation; the episodes are averaged first, to one vector per preference.
+    """Scores per seed of one evaluation.
 
     Raises:
         ValueError: If there is no seed, preference or episode, or a return is not finite.
     """
     if 0 in returns.shape:
         raise ValueError(f"returns [seed, p, e, d] has shape {returns.shape}: there is nothing to summarize")
-    one = Evaluated(np.asarray(returns, np.float64).mean(axis=2), np.asarray(preferences, np.float64), reference)
+    one = Evaluated(np.asarray(returns, np.float64), np.asarray(preferences, np.float64), reference)
     values: dict[str, Any] = {name: score.compute(one) for name, score in SCORES.items()}
     return RunSummary(**values)
 

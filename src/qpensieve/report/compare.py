@@ -209,7 +209,7 @@ def _on(result: Result, preferences: Float64[np.ndarray, "p d"]) -> Result:
 
 
 def table(results: Sequence[Result]) -> list[dict[str, Any]]:
-    """One row per method: UT, HV, best single row and ED against MO-SAC (same seeds), mean and std over seeds.
+    """One row per method: UT, HV and ED against MO-SAC (same seeds), mean and std over seeds.
 
     Kernels have their own column if not all results were trained with the same. Of several results of MO-SAC the first
     is the one that ED is against, and is named.

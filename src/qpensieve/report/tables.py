@@ -1,5 +1,6 @@
 """The scores of a run, as a table for people and as JSON; reads result files only."""
 
+import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from qpensieve import metrics
-from qpensieve.console import format_number, format_table
+from qpensieve.console import PAGE, format_number, format_table
 from qpensieve.envs.registry import Domain, find_domain
 from qpensieve.envs.treasures import find_treasures, share_found
 from qpensieve.records import evaluations as tables
@@ -46,6 +47,7 @@ def summarize_run(folder: Path) -> dict[str, Any]:
         "step": int(table.full_steps[-1]),
         "environment_steps_per_seed": int(table.full_steps[-1]) * lanes_per_seed(folder),
         "preferences": len(table.full_preferences),
+        "episodes": returns.shape[2],
         "objectives": list(names if known is None else known.objectives),
         "reference": None if table.reference is None else table.reference.tolist(),
         "per_seed": _per_seed(scores),
@@ -110,14 +112,17 @@ def format_summary(content: dict[str, Any]) -> str:
 
 
 def _about_single(content: dict[str, Any]) -> list[str]:
-    """Whether one fixed behaviour brings as much as the policy that is asked for each preference."""
-    own, single = (float(np.mean(content["per_seed"].get(name, np.nan))) for name in ("UT", "best single row UT"))
-    if content["preferences"] == 1 or not single >= own - ROUNDING * abs(own):
+    """UT of the policy that follows the preference, and of the policy that is given the same preference always."""
+    own, single = (float(np.mean(content["per_seed"][name])) for name in ("UT", "best single row UT"))
+    if content["preferences"] == 1:
         return []
-    return [
-        f"one fixed row of the table has UT {format_number(single)}, asking for each preference {format_number(own)}:",
-        "nothing is gained from preferences yet; train longer (more: docs/faq.md)",
-    ]
+    measured = "other episodes" if content["episodes"] > 1 else "the episodes that chose it"
+    said = (
+        f"Following the preference gives UT {format_number(own)}; always using the single best preference would give "
+        f"{format_number(single)} (measured on {measured})."
+    )
+    advice = "" if single < own - ROUNDING * abs(own) else " Train longer (more: docs/faq.md)."
+    return textwrap.wrap(said + advice, PAGE)
 
 
 def _about_choice(content: dict[str, Any]) -> list[str]:

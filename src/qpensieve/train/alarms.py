@@ -204,5 +204,4 @@ def _aim_of(config: RunConfig, sac: Any) -> Aim:
     start, end = getattr(sac, "target_entropy", PAPER_AIM.start), getattr(sac, "target_entropy_end", None)
     if end is None:
         return Aim(start, start)
-    updates = config.num_updates if sac.anneal_updates is None else sac.anneal_updates
-    return Aim(start, end, config.random_steps, max(1, updates // config.updates_per_step))
+    return Aim(start, end, config.random_steps, max(1, sac.anneal_updates // config.updates_per_step))

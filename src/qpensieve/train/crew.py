@@ -79,6 +79,7 @@ class Crew(PastPreferences):
     def __init__(self, domain: str, seeds: list[int], block: int, behaviour: Behaviour, num_workers: int):
         known = find_domain(domain)
         assert known is not None
+        make_lanes(known.id, 1, 0).close()  # a missing package is reported here, not by a worker that dies
         super().__init__(seeds, known.spec.num_objectives, behaviour.sampler)
         self._domain, self._seeds, self._block, self._behaviour = known.id, seeds, block, behaviour
         self._columns = columns_of(known.spec, behaviour)

@@ -213,8 +213,9 @@ class Keeper:
         config, steps = self._session.config, before.get("steps", 0)
         # A population is planned for its length, which may grow; others end wherever they are told to.
         least = steps if config.method.is_population and isinstance(steps, int) else saved.step
-        free = ("steps",) if least <= config.steps else ()
-        checkpoint.check_config(configs.completed(before), configs.to_dict(config), ignore=(*MAY_DIFFER, *free))
+        before = configs.completed(before, config.steps if least <= config.steps else None)
+        now = configs.completed(configs.to_dict(config), config.steps)
+        checkpoint.check_config(before, now, ignore=MAY_DIFFER)
         return None
 
     def restore(self, saved: Checkpoint) -> None:

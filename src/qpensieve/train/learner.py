@@ -14,8 +14,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
-from qpensieve.compiler import KEPT_PROGRAMS, options_to_run_once
-from qpensieve.learning.agents import flatten, over_agents
+from qpensieve.compiler import KEPT_PROGRAMS, options_of_updates, options_to_run_once
+from qpensieve.learning.agents import flatten, looped, over_agents
 from qpensieve.learning.tally import PEAK
 from qpensieve.replay import priorities
 from qpensieve.replay import ring as replay
@@ -112,7 +112,7 @@ def make_learner(algorithm: Algorithm[Any], layout: RowLayout, capacity: int, pa
     return Learner(
         init=jax.jit(partial(_init, algorithm, layout, capacity), compiler_options=options_to_run_once()),
         write=jax.jit(course.insert, donate_argnums=0),
-        learn=jax.jit(learn, donate_argnums=0),
+        learn=jax.jit(learn, donate_argnums=0, compiler_options=options_of_updates()),
         free=jax.jit(_free, donate_argnums=0),
         act=jax.jit(lambda state, obs, lam: _act(algorithm, state, obs, lam)),
         flat_actors=jax.jit(flat_actors),
@@ -176,9 +176,9 @@ class _UniformCourse:
         """What the algorithm sees when it looks at itself after a block, with the batches of the last update."""
         if self.algorithm.inspect is None:
             return {}
-        last = jax.tree.map(lambda leaf: leaf[-1], batches)
-        key_look = jax.random.fold_in(jax.random.fold_in(jax.random.clone(key), LOOK), first)
-        return self.algorithm.inspect(agent, last, key_look)
+        inspect, last = self.algorithm.inspect, jax.tree.map(lambda leaf: leaf[-1], batches)
+        key_look = lambda i: jax.random.fold_in(jax.random.fold_in(jax.random.clone(key), LOOK), first + i)
+        return looped(lambda given, i: inspect(given[0], given[1], key_look(i)), (agent, last))
 
     def _draw(self, buffer: Replay, num: int, key: Any, first: Any, number: Any) -> tuple[tuple[Transition, ...], Any]:
         """Batches and chance of `num` updates of one agent from the `first` on, [num, ...]."""
@@ -215,13 +215,20 @@ class _PrioritizedCourse:
         assert slots is not None
 
         def priorities_with(args: Any) -> Priorities:
-            key, written, tree, slots, agent, rows, hints = args
-            key_new = jax.random.fold_in(jax.random.fold_in(jax.random.clone(key), NEW_TRANSITIONS), written)
-            values = self.learning.priority(agent, self.layout.unpack(rows), hints, key_new)
-            return priorities.set_at(tree, slots, values)
+            key, written, *given = args
+            key_new = lambda i: jax.random.fold_in(
+                jax.random.fold_in(jax.random.clone(key), NEW_TRANSITIONS), written + i
+            )
 
-        given = (state.key, buffer.written, buffer.priorities, slots, state.agent, block.rows, block.hints)
-        trees = over_agents(priorities_with, given)
+            def compute(given: Any, i: Any) -> Priorities:
+                tree, slots, agent, rows, hints = given
+                values = self.learning.priority(agent, self.layout.unpack(rows), hints, key_new(i))
+                return priorities.set_at(tree, slots, values)
+
+            return looped(compute, given)
+
+        given = (buffer.priorities, slots, state.agent, block.rows, block.hints)
+        trees = over_agents(priorities_with, (state.key, buffer.written, *given))
         return replace(state, replay=jax.vmap(replay.put)(buffer, block.rows, slots, trees))
 
     def learn(self, state: TrainState, block: Block) -> tuple[TrainState, Infos]:

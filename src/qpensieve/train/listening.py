@@ -28,7 +28,7 @@ def describe(session: Session, goal: int, path: Path | None = None) -> Training:
         path: The run folder; None: an agent.
     """
     config, spec = session.config, session.spec
-    names, settings = spec.objectives, configs.to_dict(config)
+    names, settings = spec.objectives, configs.to_dict(configs.lengthened(config, max(goal, config.steps)))
     past = () if path is None else tuple(_history(session, path / folder.METRICS))
     seeds = tuple(config.seed_list)
     return Training(config.domain, config.algo, names, seeds, session.step, goal, settings, path, past)

@@ -381,7 +381,7 @@ class PopulationTrainer:
 
     def plan(self, steps: int) -> None:
         """Plan for `steps` in total; the learning rate falls to 0 over the new length."""
-        config = replace(self.config, steps=steps)
+        config = configs.lengthened(self.config, steps)
         configs.check(config)
         plan.check_environment(self._cfg, steps, self.spec)
         self.config = config

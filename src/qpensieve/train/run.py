@@ -550,7 +550,7 @@ def resume(  # noqa: PLR0913 (each is an option of the command)
             _write_provenance(run)
         _note_other_versions(run, warn)
         if run.config.steps != before.steps:
-            configs.save(dataclasses.replace(before, steps=run.config.steps), path / folder.CONFIG)
+            configs.save(configs.lengthened(before, run.config.steps), path / folder.CONFIG)
     except BaseException:
         run.close()
         raise
@@ -609,7 +609,8 @@ def _open(
     held = lock(path)
     try:
         before = configs.load(path / folder.CONFIG, trust)
-        config = dataclasses.replace(before, **changes)
+        others = {name: value for name, value in changes.items() if name != "steps"}
+        config = configs.lengthened(dataclasses.replace(before, **others), changes.get("steps", before.steps))
         _check_steps(path, before, config.steps, start_over)
         run = Run(path, config, options)
     except BaseException:

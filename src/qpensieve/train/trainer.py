@@ -322,15 +322,19 @@ class Trainer:
         return self._slots.in_order(self._state.replay)
 
     def plan(self, steps: int) -> None:
-        """Prepare for `steps` in total; the replay grows if it is smaller than that needs."""
+        """Prepare for `steps` in total: the replay grows, and schedules become as long."""
         if steps <= self.config.steps:
             return
-        config = replace(self.config, steps=steps)
+        config = configs.lengthened(self.config, steps)
         configs.check(config)
-        check_memory(self.algorithm, self.layout, self._capacity(config), config.seeds)
+        algorithm = make_algorithm(config.algo, config.agent, self.spec, config.kernels, config.seeds)
+        check_memory(algorithm, self.layout, self._capacity(config), config.seeds)
         grown = self._slots.grown(self._state.replay, self._capacity(config))
+        is_changed = config.agent != self.config.agent
+        self.config, self.algorithm = config, algorithm
+        if is_changed:
+            self._learner = _make_learner(self)
         self._state = self._learner.place(replace(self._state, replay=grown))
-        self.config = config
 
     def close(self) -> None:
         self.collector.close()

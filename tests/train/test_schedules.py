@@ -1,0 +1,92 @@
+"""Schedules follow the length of a run, the same in Python and on the command line."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qpensieve import QPensieve, load
+from qpensieve.config import override
+from qpensieve.presets import default_config
+from qpensieve.records.folder import CONFIG
+from qpensieve.settings import flat
+from qpensieve.train import run as runs
+from qpensieve.train.run import Options
+from tests.train.kill_run import complete
+
+SMALL: dict[str, Any] = {
+    "seeds": 1,
+    "block": 10,
+    "hidden": 8,
+    "batch_size": 8,
+    "num_snapshots": 2,
+    "num_preferences": 2,
+    "eval_stride": 50,
+}
+STEPS, LONGER = 400, 600
+QUIET = Options(quiet=True, final_evaluation=False)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A finished run of `STEPS` steps with the preset `robust`."""
+    config = override(default_config("DST2d", preset="robust"), SMALL | {"steps": STEPS, "keep_replay": "on"})
+    complete(runs.start(tmp_path / "run", config, QUIET))
+    return tmp_path / "run"
+
+
+def test_learn_is_the_run_of_the_same_length_and_both_can_be_made_longer(run: Path):
+    agent = QPensieve("DST2d", preset="robust", **SMALL).learn(STEPS)
+    assert settings_of(run) == json.loads(json.dumps(schedule(agent)))
+    assert schedule(agent) | {"steps": 0} == {
+        **{"steps": 0, "random_steps": 40, "eval_period": 40, "parameters_period": 80, "log_period": 20},
+        **{"push_after": 60, "push_period": 20, "anneal_updates": 720},
+    }
+    assert_same(load(run), agent)
+    taken, pushed = agent.session.arrays(), "state.agent.snapshots.filled"
+    assert taken[next(name for name in taken if pushed.removeprefix("state") in name)].all()
+
+    agent.learn(LONGER - STEPS)
+    complete(runs.resume(run, QUIET, pytest.fail, steps=LONGER))
+    planned = schedule(agent)
+    assert settings_of(run) == json.loads(json.dumps(planned))
+    assert (planned["random_steps"], planned["eval_period"], planned["push_period"]) == (40, 40, 20)
+    assert planned["anneal_updates"] == 2 * (LONGER - 40)
+    assert_same(load(run), agent)
+
+
+def test_steps_of_the_constructor_are_the_length_of_several_calls():
+    parts, whole = (QPensieve("DST2d", preset="robust", steps=STEPS, **SMALL) for _ in range(2))
+    assert schedule(parts)["anneal_updates"] == 720
+    assert_same(parts.learn(STEPS // 2).learn(STEPS // 2), whole.learn(STEPS))
+
+
+def test_an_agent_that_was_saved_before_it_learned_is_planned_by_its_first_call(tmp_path: Path):
+    QPensieve("DST2d", preset="robust", **SMALL).save(tmp_path / "agent")
+    agent = load(tmp_path / "agent")
+    agent.learn(STEPS)
+    assert schedule(agent)["anneal_updates"] == 720
+
+
+def schedule(agent: Any) -> dict[str, Any]:
+    return scheduled_of(flat(agent.config))
+
+
+def settings_of(run: Path) -> dict[str, Any]:
+    content = json.loads((run / CONFIG).read_text())
+    agent = content.pop("agent")
+    return scheduled_of(content | agent | agent.pop("sac"))
+
+
+def scheduled_of(values: dict[str, Any]) -> dict[str, Any]:
+    named = ("steps", "random_steps", "eval_period", "parameters_period", "log_period")
+    return {name: values[name] for name in (*named, "push_after", "push_period", "anneal_updates")}
+
+
+def assert_same(one: Any, other: Any) -> None:
+    """All that learning changes is equal bit for bit."""
+    arrays = [agent.session.arrays() | {"replay": agent.session.replay_rows()[0]} for agent in (one, other)]
+    ours, theirs = ({name: value.tobytes() for name, value in held.items()} for held in arrays)
+    assert ours.keys() == theirs.keys()
+    assert [name for name in ours if ours[name] != theirs[name]] == []
