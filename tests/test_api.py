@@ -22,6 +22,7 @@ from qpensieve import MOSAC, Agent, HybridSAC, QPensieve, api
 from qpensieve.envs import name_for
 from qpensieve.envs.history import episode_seeds
 from qpensieve.envs.registry import spec_of
+from qpensieve.errors import UserFileError
 from qpensieve.learning.streams import Purpose, derived_seed
 from qpensieve.records import checkpoint
 from qpensieve.records.checkpoint import CheckpointError
@@ -609,7 +610,7 @@ class TestSaveAndLoad:
     @pytest.mark.parametrize("path", ["file", "file/agent"])
     def test_a_file_in_the_way_is_named(self, path: str, learned: QPensieve, tmp_path: Path):
         (tmp_path / "file").write_text("theirs")
-        with pytest.raises(NotADirectoryError, match=f"must be a folder, but {tmp_path / 'file'} is a file"):
+        with pytest.raises(UserFileError, match=f"must be a folder, but {tmp_path / 'file'} is a file"):
             learned.save(tmp_path / path)
         assert (tmp_path / "file").read_text() == "theirs"
 

@@ -11,6 +11,7 @@ import pytest
 import qpensieve
 from qpensieve import cli, manual
 from qpensieve.envs import DOMAINS
+from qpensieve.errors import MissingFileError, MissingPackageError, UserError, UserFileError
 from qpensieve.methods import METHODS
 from qpensieve.presets import default_config
 
@@ -229,21 +230,58 @@ def test_what_is_misspelt_is_refused_with_what_was_meant(words: list[str], said:
     assert said in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("error", "said"),
-    [
-        (OSError(30, "Read-only file system", "runs/boat"), "qpensieve: runs/boat: Read-only file system\n"),
-        (FileNotFoundError("boat is no run"), "qpensieve: boat is no run\n"),
-    ],
-)
-def test_an_error_of_the_system_is_a_sentence_without_its_number(error: OSError, said: str, monkeypatch, capsys):
+def ended_by(error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    """Exit code and output of a command that raises this error."""
+
     def fail(words: list[str]) -> None:
         raise error
 
     monkeypatch.setattr(cli, "train", fail)
-    with pytest.raises(SystemExit):
+    with pytest.raises(SystemExit) as end:
         cli.main(["train", "DST2d"])
-    assert capsys.readouterr().err == said
+    assert isinstance(end.value.code, int)
+    return end.value.code, capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (UserError("steps must be at least 1, got 0"), "steps must be at least 1, got 0"),
+        (MissingFileError("boat is no run"), "boat is no run"),
+        (MissingPackageError("pip install boat"), "pip install boat"),
+        (UserFileError(21, "Is a directory", "runs/boat"), "runs/boat: Is a directory"),
+        (OSError(30, "Read-only file system", "runs/boat"), "runs/boat: Read-only file system"),
+        (OSError(28, "No space left on device"), "No space left on device"),
+        (OSError(13, "Permission denied", "runs/boat"), "runs/boat: Permission denied"),
+    ],
+)
+def test_an_error_of_the_user_is_one_sentence(error: Exception, said: str, monkeypatch, capsys):
+    assert ended_by(error, monkeypatch, capsys) == (cli.EXIT_FAILED, f"qpensieve: {said}\n")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ValueError("operands could not be broadcast together with shapes (2,) (3,)"),
+        ImportError("cannot import name 'boat' from 'qpensieve'"),
+        FileNotFoundError(2, "No such file or directory", "boat"),
+        PermissionError(1, "Operation not permitted"),
+    ],
+)
+def test_any_other_error_is_a_bug_and_shows_its_traceback(error: Exception, monkeypatch, capsys):
+    code, said = ended_by(error, monkeypatch, capsys)
+    assert code == cli.EXIT_BUG
+    assert said.startswith("Traceback (most recent call last):\n")
+    assert str(error) in said
+    assert said.endswith("this is a bug in qpensieve: please report it with the lines above\n")
+
+
+def test_debug_shows_the_traceback_of_an_error_of_the_user(monkeypatch, capsys):
+    monkeypatch.setenv(cli.DEBUG, "1")
+    code, said = ended_by(UserError("steps must be at least 1, got 0"), monkeypatch, capsys)
+    assert code == cli.EXIT_FAILED
+    assert said.startswith("Traceback (most recent call last):\n")
+    assert said.endswith("\nqpensieve: steps must be at least 1, got 0\n")
 
 
 def test_a_warning_is_a_sentence_and_only_while_a_command_runs(monkeypatch, capsys):

@@ -14,6 +14,7 @@ from qpensieve import cli
 from qpensieve.methods import METHODS
 from qpensieve.records import evaluations
 from qpensieve.report import pictures
+from qpensieve.train.trainer import Trainer
 from tests.callbacks import loggers
 from tests.train.kill_run import NEVER, TINY, assert_same_run, final_arrays, rows, words
 
@@ -70,6 +71,18 @@ class TestTrain:
         assert said.startswith("qpensieve: there is not enough memory (RESOURCE_EXHAUSTED: Out of memory allocating 7")
         assert "smaller batch" in said
         assert "Traceback" not in said
+
+    def test_arrays_of_other_shapes_in_training_are_a_bug_with_its_traceback(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+    ):
+        monkeypatch.setattr(Trainer, "advance", lambda trainer: np.zeros(2) + np.zeros(3))
+        with pytest.raises(SystemExit) as end:
+            cli.main(["train", "DST2d", *words(RUN), "--out", str(tmp_path), "--name", "run", "--quiet"])
+        assert end.value.code == cli.EXIT_BUG
+        said = capsys.readouterr().err
+        assert "Traceback (most recent call last)" in said
+        assert "ValueError: operands could not be broadcast together with shapes (2,) (3,)" in said
+        assert "this is a bug in qpensieve" in said
 
     @pytest.mark.usefixtures("unrendered")
     def test_ends_with_a_table_beside_the_ceilings_and_the_paths(

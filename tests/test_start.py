@@ -52,6 +52,16 @@ def test_loading_is_said_on_a_terminal_and_leaves_no_trace(monkeypatch: pytest.M
     assert said.endswith(start.ERASE_LINE)
 
 
+def test_a_reader_that_ends_early_is_no_error():
+    program = 'import sys; sys.argv[1:] = ["--help"]; from qpensieve import start; start.main()'
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as done:
+        assert done.stdout is not None
+        assert done.stderr is not None
+        done.stdout.close()
+        assert done.stderr.read() == b""
+    assert done.returncode == start.EXIT_UNHEARD
+
+
 def test_lazy_names_are_those_of_the_api():
     assert set(qpensieve.__all__) == {*api.__all__, "__version__", *qpensieve.MODULES}
     assert all(getattr(qpensieve, name) is not None for name in qpensieve.__all__)

@@ -17,6 +17,7 @@ from qpensieve.console import Outlook, Progress
 from qpensieve.deploy import write_loader, write_policy
 from qpensieve.envs import EnvSource, is_local, name_for
 from qpensieve.envs.episodes import FULL_EPISODES
+from qpensieve.errors import MissingFileError, UserError
 from qpensieve.front import Bound, Choice, Front, measure
 from qpensieve.preferences import check_preference
 from qpensieve.presets import default_config
@@ -98,7 +99,7 @@ class Agent:
         finish_save(source)
         if not (source / folder.CONFIG).exists():
             why = folder.why_no_run(source)
-            raise FileNotFoundError(f"{source} is neither a saved agent nor a run folder: {why}")
+            raise MissingFileError(f"{source} is neither a saved agent nor a run folder: {why}")
         config = configs.load(source / folder.CONFIG, trust)
         kind = cls._kind(config.algo, source)
         session = open_session(config)
@@ -124,7 +125,7 @@ class Agent:
             return of_method or Agent
         if cls.algo != algo:
             use = "qpensieve.load" if of_method is None else f"qpensieve.{of_method.__name__}.load or qpensieve.load"
-            raise ValueError(f"{source} holds an agent of {algo}, but {cls.__name__} is {cls.algo}: use {use}")
+            raise UserError(f"{source} holds an agent of {algo}, but {cls.__name__} is {cls.algo}: use {use}")
         return cls
 
     @property
@@ -176,10 +177,10 @@ class Agent:
         block = self.session.block
         is_number = isinstance(total, int | float | np.integer | np.floating) and not isinstance(total, bool)
         if not is_number or not block <= total <= sys.maxsize or total != int(total):
-            raise ValueError(f"total_timesteps must be a whole number of at least {block}, one block; got {total!r}")
+            raise UserError(f"total_timesteps must be a whole number of at least {block}, one block; got {total!r}")
         if not self.config.method.is_population and total % block:
             nearest = round(total / block) * block
-            raise ValueError(f"total_timesteps must be a multiple of block ({block}), got {total}; nearest: {nearest}")
+            raise UserError(f"total_timesteps must be a multiple of block ({block}), got {total}; nearest: {nearest}")
         return int(total)
 
     def predict(  # noqa: PLR0913 (each has a name of its own in a call)
@@ -208,7 +209,7 @@ class Agent:
         rows, is_single = spec.rows(obs)
         lam = np.atleast_2d(check_preference(preference, spec.num_objectives)).astype(np.float32)
         if len(lam) not in (1, len(rows)):
-            raise ValueError(f"preference must be one, or one for each of {len(rows)} observations, got {len(lam)}")
+            raise UserError(f"preference must be one, or one for each of {len(rows)} observations, got {len(lam)}")
         lam = np.broadcast_to(lam, (len(rows), lam.shape[1]))
         self._checked_seed(seed)
         stream = None if deterministic else _checked_generator(generator)
@@ -306,13 +307,13 @@ class Agent:
         num, own = self.session.spec.num_objectives, self.session.own_preferences
         table = check_preference(protocols(num, own).full if preferences is None else preferences, num)
         if table.ndim > 2 or table.size == 0:
-            raise ValueError(f"preferences must be one, or rows of them, got shape {table.shape}")
+            raise UserError(f"preferences must be one, or rows of them, got shape {table.shape}")
         return np.atleast_2d(table)
 
     def _checked_seed(self, seed: Any) -> int:
         is_whole = isinstance(seed, int | np.integer) and not isinstance(seed, bool)
         if not is_whole or not 0 <= seed < self.config.seeds:
-            raise ValueError(f"seed must be from 0 to {self.config.seeds - 1}, got {seed!r}")
+            raise UserError(f"seed must be from 0 to {self.config.seeds - 1}, got {seed!r}")
         return int(seed)
 
     def __repr__(self) -> str:
@@ -443,22 +444,20 @@ def _check_period(eval_period: Any, callbacks: Callbacks) -> None:
     if eval_period is None:
         return
     if not isinstance(eval_period, int | np.integer) or isinstance(eval_period, bool) or eval_period < 1:
-        raise ValueError(f"eval_period must be a whole number of at least 1, got {eval_period!r}")
+        raise UserError(f"eval_period must be a whole number of at least 1, got {eval_period!r}")
     if len(callbacks) == 0:
-        raise ValueError("eval_period is for callbacks, which get the evaluations: give one with callback=")
+        raise UserError("eval_period is for callbacks, which get the evaluations: give one with callback=")
 
 
 def _checked_episodes(episodes: Any) -> int:
     if isinstance(episodes, bool) or not isinstance(episodes, int | np.integer) or episodes < 1:
-        raise ValueError(f"episodes must be a whole number of at least 1, got {episodes!r}")
+        raise UserError(f"episodes must be a whole number of at least 1, got {episodes!r}")
     return int(episodes)
 
 
 def _checked_generator(generator: Any) -> np.random.Generator:
     if generator is not None and not isinstance(generator, np.random.Generator):
-        raise ValueError(
-            f"generator must be a np.random.Generator, such as np.random.default_rng(0); got {generator!r}"
-        )
+        raise UserError(f"generator must be a np.random.Generator, such as np.random.default_rng(0); got {generator!r}")
     return np.random.default_rng() if generator is None else generator
 
 

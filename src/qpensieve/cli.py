@@ -46,6 +46,7 @@ from qpensieve.config import load as load_config
 from qpensieve.envs import DISCRETE, DOMAINS, find_domain
 from qpensieve.envs.registry import Domain
 from qpensieve.envs.simulator import EnvError
+from qpensieve.errors import UserError, is_refusal
 from qpensieve.experiments import commands as experiments
 from qpensieve.records import provenance
 from qpensieve.records.checkpoint import CheckpointError
@@ -81,10 +82,12 @@ EXIT_FAILED, EXIT_BUG, EXIT_STOPPED = 1, 70, 130
 OUT_OF_MEMORY = "RESOURCE_EXHAUSTED"
 """What XLA's errors say then; they have no type of their own."""
 USER_ERRORS = (
-    *(ValueError, OSError, ImportError, CheckpointError, DivergedError, EnvFailedError, FolderInUseError),
-    *(UntrustedError, EnvError, CallbackError),
+    *(UserError, CheckpointError, DivergedError, EnvFailedError, FolderInUseError, UntrustedError, EnvError),
+    CallbackError,
 )
 """Errors that are shown without a traceback: their message is enough for a user."""
+DEBUG = "QPENSIEVE_DEBUG"
+"""Environment variable: 1 shows the traceback of every error."""
 
 
 class NotANumberError(Exception):
@@ -115,7 +118,7 @@ def _read_by(
     def of_words(words: list[str]) -> Any:
         try:
             return read(words[0])
-        except ValueError as error:
+        except UserError as error:
             raise NotANumberError(words[0], str(error)) from None
 
     return tyro.constructors.PrimitiveConstructorSpec(1, kind, of_words, is_one, lambda value: [str(value)])
@@ -150,7 +153,7 @@ def train(words: list[str]) -> None:
     name = arguments.name or f"{slug}-{config.algo}-{datetime.now():%Y%m%d-%H%M%S}"
     folder = arguments.out / name
     if arguments.out.resolve() not in folder.resolve().parents:
-        raise ValueError(f"name must be that of a folder below {arguments.out} (--out), got {name}")
+        raise UserError(f"name must be that of a folder below {arguments.out} (--out), got {name}")
     hint = "" if preset == "quick" else "--preset quick takes a few minutes"
     if not arguments.options.quiet:
         _warn(f"preparing {config.domain}, {config.algo}: {describe_schedule(config)}")
@@ -250,7 +253,7 @@ def plot(
     """
     _check_named(run)
     if what is not None and len(run) != 1:
-        raise ValueError(f"--what {what} draws one run, got {len(run)}")
+        raise UserError(f"--what {what} draws one run, got {len(run)}")
     if len(run) == 1:
         paths = pictures.plot(run[0], out, what)
         for why in pictures.missing(run[0]) if what is None and (out is None or not pictures.is_picture(out)) else ():
@@ -330,7 +333,7 @@ def compare(
 
 def _check_named(runs: tuple[Path, ...]) -> None:
     if not runs:
-        raise ValueError("name at least one run folder, or a file written by 'qpensieve export'")
+        raise UserError("name at least one run folder, or a file written by 'qpensieve export'")
 
 
 def critic(  # noqa: PLR0913 (each argument is an option)
@@ -524,33 +527,37 @@ def main(arguments: list[str] | None = None) -> None:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         sys.exit(EXIT_STOPPED)
-    except NotANumberError as error:
-        print(f"qpensieve: {manual.option_of(words, error.word)} {error}", file=sys.stderr)
-        sys.exit(EXIT_FAILED)
-    except USER_ERRORS as error:
-        print(f"qpensieve: {_sentence(error)}", file=sys.stderr)
-        sys.exit(EXIT_FAILED)
+    except BrokenPipeError:  # the reader of the output has ended, such as `head`
+        raise
     except Exception as error:
-        _end_by(error)
+        _end_by(error, words)
 
 
-def _sentence(error: Exception) -> str:
-    """What an error says; one of the system without its number: `runs/boat: Read-only file system`."""
-    if isinstance(error, OSError) and error.strerror and error.filename:
-        return f"{error.filename}: {error.strerror}"
-    return str(error)
+def _end_by(error: Exception, words: list[str]) -> NoReturn:
+    """Say in a sentence why the command ends; show the traceback of a bug."""
+    sentence = _sentence(error, words)
+    if sentence is None or os.environ.get(DEBUG, "0") not in ("", "0"):
+        traceback.print_exception(error)
+    if sentence is None:
+        print("this is a bug in qpensieve: please report it with the lines above", file=sys.stderr)
+        sys.exit(EXIT_BUG)
+    print(f"qpensieve: {sentence}", file=sys.stderr)
+    sys.exit(EXIT_FAILED)
 
 
-def _end_by(error: Exception) -> NoReturn:
-    """End after an error that is not the user's: a lack of memory, which XLA says in its own way, or a bug."""
+def _sentence(error: Exception, words: list[str]) -> str | None:
+    """The message of an error that the user can mend, a lack of memory included; None for a bug."""
+    if isinstance(error, NotANumberError):
+        return f"{manual.option_of(words, error.word)} {error}"
     why = str(error).partition("\n")[0]
     if isinstance(error, MemoryError) or OUT_OF_MEMORY in why:
-        about, advice = f" ({why})" if why else "", "use fewer seeds, a smaller replay or a smaller batch"
-        print(f"qpensieve: there is not enough memory{about}; {advice}", file=sys.stderr)
-        sys.exit(EXIT_FAILED)
-    traceback.print_exception(error)
-    print("this is a bug in qpensieve: please report it with the lines above", file=sys.stderr)
-    sys.exit(EXIT_BUG)
+        about = f" ({why})" if why else ""
+        return f"there is not enough memory{about}; use fewer seeds, a smaller replay or a smaller batch"
+    if not isinstance(error, USER_ERRORS) and not is_refusal(error):
+        return None
+    if isinstance(error, OSError) and error.strerror:  # without the number of the error
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return str(error)
 
 
 def _dispatch(

@@ -17,6 +17,7 @@ from qpensieve.algos.qpensieve import QPensieveConfig
 from qpensieve.envs import code_of, find_domain, is_local, name_of
 from qpensieve.envs import registry as envs
 from qpensieve.envs.episodes import FULL_EPISODES, MAX_EVAL_STEPS, SHORT_EPISODES
+from qpensieve.errors import UserError
 from qpensieve.methods import METHODS, Kernels, Method, choose_kernels, get_method, make_algorithm
 from qpensieve.records import trust as trusting
 from qpensieve.records.atomic import write_text
@@ -266,7 +267,7 @@ def spec_of(config: RunConfig) -> EnvSpec:
         return spec
     if len(config.reference) != spec.num_objectives:
         needed = f"{spec.num_objectives} numbers, one per objective of {spec.id} ({', '.join(spec.objectives)})"
-        raise ValueError(f"reference must have {needed}, got {len(config.reference)}")
+        raise UserError(f"reference must have {needed}, got {len(config.reference)}")
     return replace(spec, reference=config.reference)
 
 
@@ -400,7 +401,7 @@ def check(config: RunConfig) -> None:
     get_method(config.algo)  # an unknown one has no settings to check
     problems = parts.problems(config)
     if problems:
-        raise ValueError("these settings cannot run:\n  " + "\n  ".join(problems))
+        raise UserError("these settings cannot run:\n  " + "\n  ".join(problems))
 
 
 def check_fits(config: RunConfig) -> None:
@@ -434,13 +435,13 @@ def from_dict(values: dict[str, Any]) -> RunConfig:
         ValueError: If a field is unknown or missing; names it.
     """
     if not isinstance(values, dict):
-        raise ValueError(f"a configuration must be a JSON object, got a {type(values).__name__}")
+        raise UserError(f"a configuration must be a JSON object, got a {type(values).__name__}")
     values = {"kernels": "off"} | values  # older runs had none
     missing = [name for name in ("domain", "algo", "agent") if name not in values]
     if missing:
-        raise ValueError(f"field {missing[0]} is missing in the configuration")
+        raise UserError(f"field {missing[0]} is missing in the configuration")
     if not isinstance(values["agent"], dict):
-        raise ValueError(f"agent must hold settings, got {values['agent']!r}")
+        raise UserError(f"agent must hold settings, got {values['agent']!r}")
     settings, reference = _without_reference(values.pop("agent"))
     method = get_method(str(values["algo"]))
     agent = parts.build(method.config, dict(method.older) | settings, "agent.")
@@ -459,7 +460,7 @@ def _without_reference(agent: dict[str, Any]) -> tuple[dict[str, Any], dict[str,
 def check_can_be_saved(config: RunConfig) -> None:
     """ValueError if the environment has no name that another process could make it by."""
     if is_local(config.domain):
-        raise ValueError(not_saved(config.domain))
+        raise UserError(not_saved(config.domain))
 
 
 def not_saved(domain: str) -> str:

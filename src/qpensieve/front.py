@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float64
 
 from qpensieve import metrics
 from qpensieve.console import Row, format_number, format_spread, format_table
+from qpensieve.errors import UserError
 from qpensieve.preferences import ArrayLike, check_preference
 
 Bound = tuple[str, float | int]
@@ -78,7 +79,7 @@ class Front:
         """
         lam = check_preference(preference, len(self.objectives))
         if lam.ndim != 1:
-            raise ValueError(f"preference must be one, with {len(self.objectives)} numbers, got shape {lam.shape}")
+            raise UserError(f"preference must be one, with {len(self.objectives)} numbers, got shape {lam.shape}")
         worth = self.mean @ lam
         equal = np.flatnonzero(worth == worth.max())  # of these, the nearest
         best = equal[np.argmin(np.abs(self.preferences[equal] - lam).sum(axis=1))]
@@ -86,7 +87,7 @@ class Front:
 
     def _column(self, name: str) -> int:
         if name not in self.objectives:
-            raise ValueError(f"objective must be one of {', '.join(self.objectives)}, got {name!r}")
+            raise UserError(f"objective must be one of {', '.join(self.objectives)}, got {name!r}")
         return self.objectives.index(name)
 
     def _missed(self, column: int, comparison: str, bound: float | int) -> Float64[np.ndarray, " p"]:
@@ -122,7 +123,7 @@ def _checked_bound(name: str, bound: object) -> tuple[str, float]:
         case (">=" | "<=" as comparison, int() | float() | np.integer() | np.floating() as value):
             if not math.isnan(value):
                 return comparison, float(value)
-    raise ValueError(f'the bound of {name} must be written (">=", number) or ("<=", number), got {bound!r}')
+    raise UserError(f'the bound of {name} must be written (">=", number) or ("<=", number), got {bound!r}')
 
 
 def measure(

@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Bool, Float, Float32, Int, Shaped
 
+from qpensieve.errors import UserError
 from qpensieve.preferences import Sampler
 
 FloatArray = Float[np.ndarray, "..."]
@@ -65,7 +66,7 @@ class Indices:
         if not is_value.all():
             row, entry = np.argwhere(~is_value)[0]
             first, last = self.firsts[entry], self.firsts[entry] + self.counts[entry] - 1
-            raise ValueError(
+            raise UserError(
                 f"observation must be whole numbers, entry {entry} from {first} to {last}; got {values[row, entry]:g}"
             )
         starts = np.cumsum((0, *self.counts[:-1]))
@@ -133,17 +134,17 @@ class EnvSpec:
             values = np.asarray(obs, np.float32)
         except (ValueError, TypeError) as error:
             hint = "; reset() returns a pair, whose first part it is" if isinstance(obs, tuple) else ""
-            raise ValueError(f"obs must be an array of numbers, got a {type(obs).__name__}: {error}{hint}") from error
+            raise UserError(f"obs must be an array of numbers, got a {type(obs).__name__}: {error}{hint}") from error
         own = (self.obs_size,) if self.obs_shape is None else self.obs_shape
         shapes = (own,) if self.obs_indices is not None else ((self.obs_size,), own)
         is_single = values.shape in shapes
         if not is_single and (values.ndim == 0 or values.shape[1:] not in shapes):
             many = ", ".join(("n", *map(str, shapes[0])))
-            raise ValueError(f"obs must have shape {shapes[0]} or ({many}{',' * (many == 'n')}), got {values.shape}")
+            raise UserError(f"obs must have shape {shapes[0]} or ({many}{',' * (many == 'n')}), got {values.shape}")
         if values.size == 0:
-            raise ValueError("obs must hold at least one observation, got none")
+            raise UserError("obs must hold at least one observation, got none")
         if not np.isfinite(values).all():
-            raise ValueError(f"obs must be finite, got {values[~np.isfinite(values)][0]}")
+            raise UserError(f"obs must be finite, got {values[~np.isfinite(values)][0]}")
         return self.encoded(values[None] if is_single else values), is_single
 
 

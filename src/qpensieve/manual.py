@@ -15,6 +15,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from qpensieve.config import RunConfig
+from qpensieve.errors import UserError
 from qpensieve.methods import METHODS, Method
 from qpensieve.pages import PREFERENCE, entry, wrap
 from qpensieve.settings import NEEDS_REPLAY, SYNONYMS, fit, flat, marked
@@ -172,22 +173,22 @@ def check_options(words: Iterable[str], arguments: Any, config: RunConfig) -> No
     words = list(words)
     domains = list(takewhile(lambda word: not word.startswith("-"), words))
     if len(domains) > 1:
-        raise ValueError(f"train takes one domain, got {', '.join(domains)}; for several there is qpensieve sweep")
+        raise UserError(f"train takes one domain, got {', '.join(domains)}; for several there is qpensieve sweep")
     for word in words:
         name = word.split("=")[0].removeprefix("--").replace("_", "-")
         if word.startswith("--") and name in DOMAIN_ELSEWHERE:
-            raise ValueError(f"the domain stands without an option, got --{name}: qpensieve train DST2d")
+            raise UserError(f"the domain stands without an option, got --{name}: qpensieve train DST2d")
         if not word.startswith("--") or name in {"help", *known} or name.removeprefix("no-") in known:
             continue
         other = SYNONYMS.get(name.replace("-", "_"), "").replace("_", "-")
         meant = [other] if other in known else []
         owners = [method.name for method in METHODS.values() if name.replace("-", "_") in flat(method.config())]
         if owners and not meant:
-            raise ValueError(f"{config.algo} has no setting --{name}; it is one of {', '.join(owners)}")
+            raise UserError(f"{config.algo} has no setting --{name}; it is one of {', '.join(owners)}")
         like = partial(difflib.get_close_matches, name, sorted(known))
         near = meant or like(n=1, cutoff=0.85) or like(n=3, cutoff=0.5)  # a slip of a letter has one meaning
         hint = f"; did you mean {' or '.join(f'--{one}' for one in near)}?" if near else "."
-        raise ValueError(f"unknown setting --{name}{hint} All of them: qpensieve train --algo {config.algo} --help")
+        raise UserError(f"unknown setting --{name}{hint} All of them: qpensieve train --algo {config.algo} --help")
 
 
 def with_none(words: Iterable[str], config: RunConfig) -> list[str]:

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from qpensieve.algos import cnder, envelope, fused, hybrid_sac, mosac, qpensieve, sac
 from qpensieve.compiler import KEPT_PROGRAMS, make_devices, num_parts
+from qpensieve.errors import UserError
 from qpensieve.machine import available_cores
 from qpensieve.population import plan
 from qpensieve.population.pfa import PfaConfig
@@ -195,7 +196,7 @@ def get_method(name: str) -> Method:
     if name not in METHODS:
         near = difflib.get_close_matches(name, METHODS, n=1)
         hint = f" (did you mean {near[0]}?)" if near else ""
-        raise ValueError(f"unknown algorithm {name!r}{hint}: use {', '.join(METHODS)}")
+        raise UserError(f"unknown algorithm {name!r}{hint}: use {', '.join(METHODS)}")
     return METHODS[name]
 
 
@@ -211,7 +212,7 @@ def make_algorithm(
     """
     method = get_method(name)
     if method.make is None:
-        raise ValueError(f"{name} trains a population: it has no algorithm for the training loop with a replay")
+        raise UserError(f"{name} trains a population: it has no algorithm for the training loop with a replay")
     algorithm = _make_once(method.make, settings, spec)
     if not algorithm.acting.is_discrete:
         check_continuous(name, spec)
@@ -258,7 +259,7 @@ def check_continuous(name: str, spec: EnvSpec) -> None:
         ValueError: Says which method supports such actions.
     """
     if spec.num_actions is not None:
-        raise ValueError(
+        raise UserError(
             f"{name} needs continuous actions, but {spec.id} has {spec.num_actions} discrete ones: "
             "use --algo envelope or another domain"
         )

@@ -5,6 +5,8 @@ import shutil
 import textwrap
 from collections.abc import Iterable, Mapping
 
+from qpensieve.errors import UserError
+
 ABOUT = "qpensieve: one policy for every trade-off between several objectives."
 PREFERENCE = (
     "A preference, lam for short, is what each objective counts: one weight per objective, none negative, in all 1."
@@ -58,7 +60,7 @@ def check_command(word: str, commands: Iterable[str], prog: str) -> None:
     if word not in names:
         near = difflib.get_close_matches(word, names, n=1, cutoff=0.5)
         hint = f"; did you mean '{prog} {near[0]}'?" if near else "."
-        raise ValueError(f"unknown command {word!r}{hint} There are: {', '.join(names)}")
+        raise UserError(f"unknown command {word!r}{hint} There are: {', '.join(names)}")
 
 
 def entry(name: str, text: str) -> list[str]:

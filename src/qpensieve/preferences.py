@@ -12,6 +12,8 @@ from typing import Any, Literal, Protocol, get_args, runtime_checkable
 import numpy as np
 from jaxtyping import Float64
 
+from qpensieve.errors import UserError
+
 Sampler = Literal["uniform-sum", "dirichlet", "abs-normal"]
 """Random numbers divided by their sum: uniform (`uniform-sum`, the authors' code), exponential (`dirichlet`: uniform on
 the simplex) or absolute values of normal numbers (`abs-normal`, the Envelope authors' code)."""
@@ -53,15 +55,15 @@ def draw_preferences(
 
 def check_draw(num: int, num_objectives: int, sampler: Sampler) -> None:
     if num < 0:
-        raise ValueError(f"num must be 0 or more preferences, got {num}")
+        raise UserError(f"num must be 0 or more preferences, got {num}")
     _check_num_objectives(num_objectives)
     if sampler not in get_args(Sampler):
-        raise ValueError(f"sampler must be one of {', '.join(get_args(Sampler))}, got {sampler!r}")
+        raise UserError(f"sampler must be one of {', '.join(get_args(Sampler))}, got {sampler!r}")
 
 
 def _check_num_objectives(num_objectives: int) -> None:
     if num_objectives < 1:
-        raise ValueError(f"num_objectives must be 1 or more, got {num_objectives}")
+        raise UserError(f"num_objectives must be 1 or more, got {num_objectives}")
 
 
 def normalize(draws: Any) -> Any:
@@ -76,7 +78,7 @@ def normalize(draws: Any) -> Any:
 def spaced_grid(num: int) -> Float64[np.ndarray, "m 2"]:
     """`num` equally spaced preferences (a, 1 - a) of two objectives, a from 0 to 1 with both ends."""
     if num < 2:
-        raise ValueError(f"num must be 2 or more to hold both ends of the grid, got {num}")
+        raise UserError(f"num must be 2 or more to hold both ends of the grid, got {num}")
     return das_dennis(num_objectives=2, divisions=num - 1)
 
 
@@ -87,7 +89,7 @@ def das_dennis(num_objectives: int, divisions: int) -> Float64[np.ndarray, "m d"
     """
     _check_num_objectives(num_objectives)
     if divisions < 1:
-        raise ValueError(f"divisions must be 1 or more, got {divisions}")
+        raise UserError(f"divisions must be 1 or more, got {divisions}")
     places = divisions + num_objectives - 1
     edges = [(-1, *bars, places) for bars in combinations(range(places), num_objectives - 1)]
     return (np.diff(np.array(edges), axis=1) - 1) / divisions
@@ -111,7 +113,7 @@ def test_table(num_objectives: int, version: int = TEST_TABLE_VERSION) -> Float6
     """
     _check_num_objectives(num_objectives)
     if version != 1:
-        raise ValueError(f"version of the test table must be 1, got {version}")
+        raise UserError(f"version of the test table must be 1, got {version}")
     table = _build_table(num_objectives)
     table.setflags(write=False)
     return table
@@ -155,11 +157,11 @@ def check_preference(preference: ArrayLike, num_objectives: int) -> Float64[np.n
         lam = np.asarray(preference, dtype=np.float64)
     except (ValueError, TypeError):
         needed = f"{num_objectives} numbers, one per objective, or rows of them"
-        raise ValueError(f"preference must be {needed}, got {preference!r}") from None
+        raise UserError(f"preference must be {needed}, got {preference!r}") from None
     if lam.ndim == 0 or lam.shape[-1] != num_objectives:
         got = lam.shape[-1] if lam.ndim else "a single number"
         needed = f"{num_objectives} entries, one per objective"
-        raise ValueError(f"preference must have {needed}, got {got} (shape {lam.shape})")
+        raise UserError(f"preference must have {needed}, got {got} (shape {lam.shape})")
     _raise_at(lam, ~np.isfinite(lam), "finite")
     _raise_at(lam, lam < 0, "0 or more")
     sums = lam.sum(axis=-1)
@@ -167,7 +169,7 @@ def check_preference(preference: ArrayLike, num_objectives: int) -> Float64[np.n
     if len(wrong):
         index = tuple(wrong[0].tolist())
         place = f" at row {_index_text(index)}" if index else ""
-        raise ValueError(f"preference must sum to 1, got {sums[index]:.9g}{place}; divide it by its sum")
+        raise UserError(f"preference must sum to 1, got {sums[index]:.9g}{place}; divide it by its sum")
     return lam
 
 
@@ -176,17 +178,17 @@ def parse_preference(word: str, num_objectives: int) -> Float64[np.ndarray, " d"
     try:
         numbers = [float(part) for part in word.split(",")]
     except ValueError:
-        raise ValueError(f"preference must be numbers separated by commas, such as 0.9,0.1; got {word!r}") from None
+        raise UserError(f"preference must be numbers separated by commas, such as 0.9,0.1; got {word!r}") from None
     try:
         return check_preference(numbers, num_objectives)
-    except ValueError as error:
-        raise ValueError(f"preference {word!r}: {error}") from error
+    except UserError as error:
+        raise UserError(f"preference {word!r}: {error}") from error
 
 
 def _raise_at(lam: Float64[np.ndarray, "*batch d"], is_wrong: np.ndarray, needed: str) -> None:
     if is_wrong.any():
         index = tuple(np.argwhere(is_wrong)[0].tolist())
-        raise ValueError(f"preference entries must be {needed}, got {lam[index]} at index {_index_text(index)}")
+        raise UserError(f"preference entries must be {needed}, got {lam[index]} at index {_index_text(index)}")
 
 
 def _index_text(index: tuple[int, ...]) -> str:

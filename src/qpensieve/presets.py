@@ -6,6 +6,7 @@ from typing import Any, Literal, get_args
 from qpensieve.algos import hybrid_sac
 from qpensieve.config import RunConfig, override, unscheduled
 from qpensieve.envs import find_domain
+from qpensieve.errors import UserError
 from qpensieve.methods import METHODS, get_method
 
 PresetName = Literal["paper", "quick", "robust", "figure-a", "figure-b", "figure-c", "figure-d"]
@@ -35,7 +36,7 @@ EVAL_STRIDES = {5: 25}
 def default_config(domain: str, algo: str = "qpensieve", preset: str = "paper") -> RunConfig:
     """The settings of a preset: the paper's, `robust`, `quick` (for two cores), or a case of hybrid SAC's figure."""
     if preset not in PRESETS:
-        raise ValueError(f"unknown preset {preset!r}: use {', '.join(PRESETS)}")
+        raise UserError(f"unknown preset {preset!r}: use {', '.join(PRESETS)}")
     method, known = get_method(algo), find_domain(domain)
     config = replace(RunConfig(domain, algo, kernels="auto", agent=method.config()), **method.defaults)
     if known is not None and len(known.objectives) in EVAL_STRIDES:
@@ -48,11 +49,11 @@ def default_config(domain: str, algo: str = "qpensieve", preset: str = "paper") 
     if preset == "robust":
         if method.robust is None:
             able = ", ".join(name for name, one in METHODS.items() if one.robust is not None)
-            raise ValueError(f"preset robust is for {able}, got {algo}")
+            raise UserError(f"preset robust is for {able}, got {algo}")
         config = override(unscheduled(config), dict(method.robust))
     if preset in FIGURE:
         if algo not in FIGURE_METHODS:
-            raise ValueError(f"preset {preset} needs the algorithm {' or '.join(FIGURE_METHODS)}, got {algo}")
+            raise UserError(f"preset {preset} needs the algorithm {' or '.join(FIGURE_METHODS)}, got {algo}")
         config = override(config, {"preferences": (FIGURE[preset][1],)})
     return config
 
@@ -61,4 +62,4 @@ def check_preset(preset: str, config: RunConfig) -> None:
     """Refuse a preset of the figure on another domain than the one it shows."""
     shown = FIGURE.get(preset)
     if shown and config.domain_id != shown[0]:
-        raise ValueError(f"preset {preset} needs the domain {shown[0]}, got {config.domain}")
+        raise UserError(f"preset {preset} needs the domain {shown[0]}, got {config.domain}")

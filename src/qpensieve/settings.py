@@ -30,6 +30,8 @@ from typing import (
 
 import numpy as np
 
+from qpensieve.errors import UserError
+
 if TYPE_CHECKING:
     Scheduled = int
 else:
@@ -191,7 +193,7 @@ def whole(text: str) -> int:
         if not number.is_finite() or number.adjusted() > LONGEST_WHOLE or number % 1:
             raise InvalidOperation
     except InvalidOperation:
-        raise ValueError(f"must be a whole number, such as 200000, 200_000 or 2e5, got {text}") from None
+        raise UserError(f"must be a whole number, such as 200000, 200_000 or 2e5, got {text}") from None
     return int(number)
 
 
@@ -204,7 +206,7 @@ def number(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise ValueError(f"must be a number, such as 0.0003 or 3e-4, got {text}") from None
+        raise UserError(f"must be a number, such as 0.0003 or 3e-4, got {text}") from None
 
 
 def fit(part: Settings, name: str, value: Any) -> Any:
@@ -312,10 +314,10 @@ def change(part: Part, name: str, value: Any) -> Part:
     if changed is None:
         known = names(part) | flat(part).keys()
         if (meant := SYNONYMS.get(name)) in known:
-            raise ValueError(f"unknown setting {name!r}; did you mean {meant}?")
+            raise UserError(f"unknown setting {name!r}; did you mean {meant}?")
         near = ", ".join(difflib.get_close_matches(name, known, n=3, cutoff=0.4))
         hint = f"did you mean {near}?" if near else f"use one of: {', '.join(sorted(known))}"
-        raise ValueError(f"unknown setting {name!r}; {hint}")
+        raise UserError(f"unknown setting {name!r}; {hint}")
     return changed
 
 
@@ -343,14 +345,14 @@ def build(kind: Callable[..., Part], values: dict[str, Any], prefix: str = "") -
     known = {field.name: field for field in dataclasses.fields(cast(type[Settings], kind))}
     unknown = sorted(set(values) - known.keys())
     if unknown:
-        raise ValueError(f"unknown field {prefix}{unknown[0]} in the configuration; known: {', '.join(sorted(known))}")
+        raise UserError(f"unknown field {prefix}{unknown[0]} in the configuration; known: {', '.join(sorted(known))}")
     built = dict(values)
     for name, value in values.items():
         factory = known[name].default_factory
         if isinstance(value, dict) and factory is not dataclasses.MISSING:
             built[name] = build(factory, value, f"{prefix}{name}.")
         elif dataclasses.is_dataclass(factory) and not dataclasses.is_dataclass(value):
-            raise ValueError(f"{prefix}{name} must hold settings, got {value!r}")
+            raise UserError(f"{prefix}{name} must hold settings, got {value!r}")
         else:
             built[name] = _fitted(_fields(cast(type[Settings], kind))[name].hint, value)
     return kind(**built)

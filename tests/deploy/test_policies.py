@@ -17,6 +17,7 @@ import qpensieve
 from qpensieve import Agent, cli
 from qpensieve.deploy import policies
 from qpensieve.deploy.qpensieve_policy import load
+from qpensieve.errors import UserFileError
 from qpensieve.methods import METHODS
 from qpensieve.population.answering import ArchivePredictor, Policies
 from qpensieve.records import evaluations
@@ -131,7 +132,7 @@ print(json.dumps(policy.act(np.array(obs), lam).tolist()))
 
 
 def test_a_folder_in_place_of_the_file_is_named(agents: Any, tmp_path: Path):
-    with pytest.raises(IsADirectoryError, match=r"out must be a file such as policy\.npz"):
+    with pytest.raises(UserFileError, match=r"out must be a file such as policy\.npz"):
         agents("mosac").export_policy(tmp_path)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from qpensieve.errors import MissingFileError, UserFileError
 from qpensieve.records import atomic
 from qpensieve.records.npz import read_npz
 
@@ -33,7 +34,7 @@ def test_arrays_come_back_and_the_checksum_is_that_of_the_file(write, tmp_path: 
 
 def test_a_folder_that_is_gone_does_not_come_back(tmp_path: Path):
     """A process whose folder was renamed must not make another one of that name (experiments/tasks.py)."""
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(MissingFileError):
         atomic.write_text(tmp_path / "gone" / "x.json", "")
     assert list(tmp_path.iterdir()) == []
 
@@ -42,7 +43,7 @@ def test_a_full_disk_is_named(tmp_path: Path):
     def fail(_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    with pytest.raises(OSError, match=r"No space left on device: '.*x\.json'$"):
+    with pytest.raises(UserFileError, match=r"No space left on device: '.*x\.json'$"):
         atomic.write_file(tmp_path / "x.json", fail)
     assert list(tmp_path.iterdir()) == []
 
@@ -54,7 +55,7 @@ def test_a_folder_that_cannot_be_written_is_told_by_the_name_that_was_asked_for(
 
     monkeypatch.setattr("builtins.open", refuse)
     monkeypatch.setattr(Path, "touch", refuse)
-    with pytest.raises(PermissionError, match=rf"Permission denied: '{re.escape(str(tmp_path))}/x\.json'$"):
+    with pytest.raises(UserFileError, match=rf"Permission denied: '{re.escape(str(tmp_path))}/x\.json'$"):
         write(tmp_path / "x.json")
 
 

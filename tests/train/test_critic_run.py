@@ -12,6 +12,7 @@ import qpensieve
 from qpensieve import cli
 from qpensieve.algos.mosac import SacConfig
 from qpensieve.config import RunConfig, save
+from qpensieve.errors import UserFileError
 from qpensieve.experiments import critics
 from qpensieve.population.pgmorl import PgmorlConfig
 from qpensieve.records import checkpoint, critic_errors
@@ -97,7 +98,7 @@ def test_a_folder_that_cannot_be_written_is_told_before_the_measurement(folder: 
 
     monkeypatch.setattr("qpensieve.train.critic_run.check_can_write", refuse)
     said: list[str] = []
-    with pytest.raises(PermissionError, match=r"critic\.json"):
+    with pytest.raises(UserFileError, match=r"critic\.json"):
         measure_run(folder, sampling=FEW, say=said.append)
     assert said == []
 

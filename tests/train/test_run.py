@@ -22,6 +22,7 @@ import pytest
 
 import qpensieve
 from qpensieve.config import RunConfig, override
+from qpensieve.errors import UserFileError
 from qpensieve.presets import default_config
 from qpensieve.records import checkpoint, evaluations
 from qpensieve.records.checkpoint import CheckpointError
@@ -527,7 +528,7 @@ class TestStarted:
     @pytest.mark.parametrize("path", ["file", "file/run", "file/runs/run"])
     def test_a_file_in_the_way_is_named(self, path: str, tmp_path: Path):
         (tmp_path / "file").write_text("mine")
-        with pytest.raises(NotADirectoryError, match=f"must be a folder, but {tmp_path / 'file'} is a file"):
+        with pytest.raises(UserFileError, match=f"must be a folder, but {tmp_path / 'file'} is a file"):
             runs.start(tmp_path / path, tiny(), QUIET)
         assert contents(tmp_path) == {"file": b"mine"}
 

@@ -24,6 +24,7 @@ import optax
 from jaxtyping import Array, Bool, Float, Float32, Int, Key
 
 from qpensieve.algos.mosac import WHOLE_RUN
+from qpensieve.errors import UserError
 from qpensieve.learning.acting import Greedy, greedy_acting, num_parameters
 from qpensieve.learning.losses import gradient_step, polyak, scalarize, start_optimizer, whole_vector_of_smaller
 from qpensieve.learning.nets import QHead
@@ -198,11 +199,11 @@ def action_table(num_axes: int, bins: int) -> Float32[np.ndarray, "actions axes"
         ValueError: If an axis has fewer than two bins or there are more than `MAX_ACTIONS` joint actions.
     """
     if bins < 2:
-        raise ValueError(f"bins must be 2 or more to hold both ends of an action axis, got {bins}")
+        raise UserError(f"bins must be 2 or more to hold both ends of an action axis, got {bins}")
     if bins**num_axes > MAX_ACTIONS:
         fitting = [fewer for fewer in range(2, bins) if fewer**num_axes <= MAX_ACTIONS]
         advice = f"set bins to {fitting[-1]} or fewer" if fitting else "use an algorithm for continuous actions"
-        raise ValueError(
+        raise UserError(
             f"{bins} bins on each of {num_axes} action axes make {bins**num_axes} joint actions, "
             f"more than {MAX_ACTIONS}: {advice}"
         )
@@ -230,7 +231,7 @@ def widths(cfg: EnvelopeConfig, spec: EnvSpec) -> tuple[int, ...]:
     sizes = (size_in, *hidden, len(actions_of(cfg, spec)) * spec.num_objectives)
     total = num_parameters(sizes)
     if total > MAX_PARAMETERS:
-        raise ValueError(
+        raise UserError(
             f"the network of envelope for {spec.id} must have at most {MAX_PARAMETERS:,} parameters, got {total:,} "
             f"(hidden layers of {sizes[1:-1]}, multiples of {unit} inputs): set smaller ones, such as "
             "--width-factors 1 1 1"
@@ -493,9 +494,9 @@ def _check_bounds(cfg: EnvelopeConfig, spec: EnvSpec) -> None:
     for name, bound in (("value_low", cfg.value_low), ("value_high", cfg.value_high)):
         if bound and len(bound) != spec.num_objectives:
             needed = f"{spec.num_objectives} numbers, one per objective of {spec.id} ({', '.join(spec.objectives)})"
-            raise ValueError(f"{name} must have {needed}, got {len(bound)}")
+            raise UserError(f"{name} must have {needed}, got {len(bound)}")
     if any(low > high for low, high in zip(cfg.value_low, cfg.value_high, strict=False)):
-        raise ValueError(f"value_low must not be above value_high, got {cfg.value_low} and {cfg.value_high}")
+        raise UserError(f"value_low must not be above value_high, got {cfg.value_low} and {cfg.value_high}")
 
 
 def make(cfg: EnvelopeConfig, spec: EnvSpec) -> Algorithm[State]:

@@ -19,6 +19,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from qpensieve.algos import mosac, qpensieve, sac
 from qpensieve.algos.qpensieve import QPensieveConfig
 from qpensieve.algos.sac import SingleSacConfig
+from qpensieve.errors import UserError
 from qpensieve.learning.acting import Exportable, Plain, continuous_acting, gaussian_acting, num_parameters
 from qpensieve.learning.improvement import Choice, best_value
 from qpensieve.learning.nets import GaussianActor, Mlp
@@ -226,7 +227,7 @@ def both_acting(cfg: HybridConfig, spec: EnvSpec) -> Acting:
 def make(cfg: HybridConfig, spec: EnvSpec) -> Algorithm[State]:
     words = cases(cfg, spec.id)
     if not words:
-        raise ValueError(_missing(spec.id))
+        raise UserError(_missing(spec.id))
     return Algorithm(
         init=partial(init, cfg, spec),
         actor=lambda state: (state.own.actor, state.helper.sac.actor),

@@ -19,6 +19,7 @@ from jaxtyping import Array, Float, Float64, Key
 
 from qpensieve.algos.instruments import of_critics, saturation
 from qpensieve.algos.mosac import LossAndAux, Optimizers, temperature_loss
+from qpensieve.errors import UserError
 from qpensieve.learning.acting import gaussian_acting
 from qpensieve.learning.losses import gradient_step, polyak, scalarize, squash, start_optimizer
 from qpensieve.learning.nets import GaussianActor, Mlp
@@ -82,7 +83,7 @@ def parse_preferences(words: tuple[str, ...], spec: EnvSpec) -> Float64[np.ndarr
     if not words:
         if spec.num_objectives != 2:
             example = ",".join(["..."] * spec.num_objectives)
-            raise ValueError(
+            raise UserError(
                 f"preferences must be given for {spec.id}: the paper's 19 are for two objectives, and it has "
                 f"{spec.num_objectives}; use --preferences {example}"
             )
@@ -90,7 +91,7 @@ def parse_preferences(words: tuple[str, ...], spec: EnvSpec) -> Float64[np.ndarr
     parsed = np.stack([parse_preference(word, spec.num_objectives) for word in words])
     for i, lam in enumerate(parsed):
         if (parsed[:i] == lam).all(axis=1).any():
-            raise ValueError(f"preferences must differ, or an agent is trained twice; got {words[i]} again")
+            raise UserError(f"preferences must differ, or an agent is trained twice; got {words[i]} again")
     return parsed
 
 

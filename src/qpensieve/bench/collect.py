@@ -23,6 +23,7 @@ from qpensieve.bench.timing import interleave, seconds
 from qpensieve.compiler import options_of_updates
 from qpensieve.console import Row
 from qpensieve.envs import get_domain, make_lanes
+from qpensieve.errors import UserError
 from qpensieve.learning.acting import num_parameters
 from qpensieve.learning.agents import over_agents
 from qpensieve.learning.streams import Purpose, generator
@@ -64,7 +65,7 @@ def run(settings: Settings, progress: Callable[[str], None]) -> list[Row]:
     """One row per domain; steps are those of all environments of all members together."""
     unknown = set(settings.domains) - WANTED.keys()
     if unknown:
-        raise ValueError(f"bench collect has no loop for {min(unknown)}: use {', '.join(WANTED)}")
+        raise UserError(f"bench collect has no loop for {min(unknown)}: use {', '.join(WANTED)}")
     rows = []
     for domain in settings.domains:
         progress(f"collect: {domain}")

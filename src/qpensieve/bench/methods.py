@@ -12,6 +12,7 @@ from qpensieve.bench.timing import interleave, seconds
 from qpensieve.config import AlgoName, RunConfig, override
 from qpensieve.console import Row
 from qpensieve.envs import get_domain
+from qpensieve.errors import UserError
 from qpensieve.methods import METHODS, make_algorithm
 from qpensieve.presets import default_config
 from qpensieve.replay.layout import RowLayout, layout_of
@@ -47,7 +48,7 @@ def run(settings: Settings, progress: Callable[[str], None]) -> list[Row]:
     unknown = sorted(set(settings.algos) - set(known))
     if unknown:
         populations = "; populations are timed by 'qpensieve bench collect'" if unknown[0] in METHODS else ""
-        raise ValueError(f"bench methods cannot time {unknown[0]!r}: use {', '.join(known)}{populations}")
+        raise UserError(f"bench methods cannot time {unknown[0]!r}: use {', '.join(known)}{populations}")
     names: list[AlgoName] = [REFERENCE, *(algo for algo in settings.algos if algo != REFERENCE)]
     rows = []
     for num in settings.seeds:

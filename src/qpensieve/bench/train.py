@@ -7,6 +7,7 @@ from typing import Any
 
 from qpensieve.config import AlgoName, RunConfig
 from qpensieve.console import Row
+from qpensieve.errors import UserError
 from qpensieve.methods import get_method
 from qpensieve.presets import default_config
 from qpensieve.train.trainer import Trainer
@@ -42,7 +43,7 @@ def run(settings: Settings, progress: Callable[[str], None]) -> list[Row]:
     ring; with priorities it is the bookkeeping of slots and episodes.
     """
     if get_method(settings.algo).is_population:
-        raise ValueError(
+        raise UserError(
             f"bench train times methods with a replay; {settings.algo} is timed by 'qpensieve bench collect'"
         )
     config = _config(settings)

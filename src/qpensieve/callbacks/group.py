@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from qpensieve.callbacks.protocol import CallbackError, End, Evaluation, Metrics, StopTraining, Training
+from qpensieve.errors import UserError
 from qpensieve.importing import place_of, working_folder
 
 HOOKS = ("on_start", "on_step", "on_metrics", "on_evaluation", "on_end")
@@ -143,7 +144,7 @@ def find_callbacks(names: Iterable[str]) -> list[Any]:
 def _find(name: str) -> Any:
     module, _, rest = name.partition(":")
     if not module or not rest:
-        raise ValueError(f"a callback must be named as module:name, such as my_callbacks:EarlyStop; got {name!r}")
+        raise UserError(f"a callback must be named as module:name, such as my_callbacks:EarlyStop; got {name!r}")
     try:
         with working_folder():
             found = importlib.import_module(module)
@@ -153,6 +154,6 @@ def _find(name: str) -> Any:
             _listener(made)  # what is none is told now, by its name
             return made
     except Exception as error:
-        raise ValueError(
+        raise UserError(
             f"the callback {name} cannot be made: {type(error).__name__}: {error}{place_of(error)}"
         ) from error

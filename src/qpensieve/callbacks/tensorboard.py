@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from qpensieve.callbacks.protocol import Callback, End, Evaluation, Metrics, Training, scalars
+from qpensieve.errors import FileInTheWayError, MissingPackageError
 from qpensieve.records.links import refuse_link
 
 FILES = "events.out.tfevents.*"
@@ -41,7 +42,7 @@ class TensorBoard(Callback):
         refuse_link(self.folder)
         is_used = next(self.folder.glob(FILES), None) is not None
         if is_used and training.step == 0:
-            raise FileExistsError(
+            raise FileInTheWayError(
                 f"{self.folder} holds TensorBoard files of another training, but this one begins at step 0: "
                 "choose another folder, or remove them"
             )
@@ -83,4 +84,4 @@ def _import() -> Any:
     try:
         return importlib.import_module("tensorboardX").SummaryWriter
     except ImportError as error:
-        raise ImportError("TensorBoard needs an extra package: pip install 'qpensieve[tensorboard]'") from error
+        raise MissingPackageError("TensorBoard needs an extra package: pip install 'qpensieve[tensorboard]'") from error

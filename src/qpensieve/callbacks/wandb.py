@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from qpensieve.callbacks.protocol import Callback, End, Evaluation, Metrics, Training, scalars
+from qpensieve.errors import MissingPackageError, UserError, make_folder
 from qpensieve.records.atomic import write_json
 from qpensieve.records.folder import WANDB
 from qpensieve.records.links import refuse_link
@@ -44,9 +45,9 @@ class WandB(Callback):
         **settings: Any,
     ):
         if mode not in (None, "online", "offline", "disabled"):
-            raise ValueError(f"mode must be online, offline or disabled, got {mode!r}")
+            raise UserError(f"mode must be online, offline or disabled, got {mode!r}")
         if not project.strip():
-            raise ValueError("project must name the W&B project, got an empty one")
+            raise UserError("project must name the W&B project, got an empty one")
         self._wandb, self._settings = _import(), settings
         self._project, self._name, self._mode = project, name, mode
         self._folder = None if folder is None else Path(folder)
@@ -62,7 +63,7 @@ class WandB(Callback):
         folder = self._folder or training.folder
         self._seeds, self._state = training.seeds, None if folder is None else folder / WANDB
         if folder is not None:
-            folder.mkdir(parents=True, exist_ok=True)
+            make_folder(folder)
             refuse_link(folder / OWN_FOLDER)
         if training.step == 0:
             self._id, self._sent = None, {}
@@ -123,4 +124,4 @@ def _import() -> Any:
     try:
         return importlib.import_module("wandb")
     except ImportError as error:
-        raise ImportError("Weights & Biases needs an extra package: pip install 'qpensieve[wandb]'") from error
+        raise MissingPackageError("Weights & Biases needs an extra package: pip install 'qpensieve[wandb]'") from error

@@ -10,6 +10,7 @@ import numpy as np
 from qpensieve import config as configs
 from qpensieve.config import RunConfig
 from qpensieve.deploy.qpensieve_policy import FORMAT
+from qpensieve.errors import MissingFileError, UserError, make_folder
 from qpensieve.learning.acting import Plain, Served
 from qpensieve.records import checkpoint, evaluations, folder
 from qpensieve.records.atomic import write_npz, write_text
@@ -50,7 +51,7 @@ def export_policy(  # noqa: PLR0913 (each is an option of the command)
     _check(source, out)
     config = configs.load(source / folder.CONFIG, trust)
     if seed is not None and seed not in config.seed_list:
-        raise ValueError(f"seed must be one of {', '.join(map(str, config.seed_list))}, got {seed}")
+        raise UserError(f"seed must be one of {', '.join(map(str, config.seed_list))}, got {seed}")
     session = open_session(config)
     try:
         predictor, done = _predictor(source, session, step, say)
@@ -83,7 +84,7 @@ def write_policy(  # noqa: PLR0913 (a policy, whose it is, and where it goes)
     arrays = _arrays(served, session.spec.num_objectives)
     if reached is not None and served.returns is None:
         arrays |= dict(zip(("table_preferences", "table_returns"), reached, strict=True))
-    out.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(out.parent)
     write_npz(out, {"about": np.array(json.dumps(about | {"arrays": list(arrays)}))} | arrays)
     return out
 
@@ -100,7 +101,7 @@ def write_loader(beside: Path) -> tuple[Path, bool]:
 def _check(source: Path, out: Path) -> None:
     folder.check_out(out, "policy.npz")
     if not (source / folder.CONFIG).exists():
-        raise FileNotFoundError(f"{source} must be a run folder or a saved agent, but {folder.why_no_run(source)}")
+        raise MissingFileError(f"{source} must be a run folder or a saved agent, but {folder.why_no_run(source)}")
 
 
 def _predictor(source: Path, session: Session, step: int | None, say: Callable[[str], None]) -> tuple[Predictor, int]:
@@ -117,7 +118,7 @@ def _predictor(source: Path, session: Session, step: int | None, say: Callable[[
         return session.predictor(), step
     if step in kept:
         return session.predictor_of(checkpoint.load_parameters(kept[step]), step), step
-    raise ValueError(f"step must be one that {source} kept: {', '.join(map(str, there)) or 'none'}; got {step}")
+    raise UserError(f"step must be one that {source} kept: {', '.join(map(str, there)) or 'none'}; got {step}")
 
 
 def _choose(source: Path, config: RunConfig, step: int) -> tuple[int, str]:

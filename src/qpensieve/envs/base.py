@@ -22,6 +22,7 @@ from qpensieve.envs.simulator import (
     State,
     check_options,
 )
+from qpensieve.errors import UserError
 from qpensieve.host_types import Step
 from qpensieve.preferences import ArrayLike
 
@@ -239,15 +240,15 @@ class Lanes:
         """Refuse a state that does not fit these lanes, before anything has changed."""
         if "version" not in state or int(state["version"]) != STATE_VERSION:
             found = int(state["version"]) if "version" in state else "none"
-            raise ValueError(f"lane state must have format version {STATE_VERSION}, got {found}")
+            raise UserError(f"lane state must have format version {STATE_VERSION}, got {found}")
         if "id" not in state or str(state["id"]) != self.spec.id:
-            raise ValueError(f"lane state must be of {self.spec.id}, got {state.get('id', 'an unnamed domain')}")
+            raise UserError(f"lane state must be of {self.spec.id}, got {state.get('id', 'an unnamed domain')}")
         own = self.state()
         if own.keys() != state.keys():
             missing, unknown = sorted(own.keys() - state.keys()), sorted(state.keys() - own.keys())
-            raise ValueError(f"lane state of {self.spec.id}: missing arrays {missing}, unknown arrays {unknown}")
+            raise UserError(f"lane state of {self.spec.id}: missing arrays {missing}, unknown arrays {unknown}")
         if state["obs"].shape != self._obs.shape:
-            raise ValueError(
+            raise UserError(
                 f"lane state of {self.spec.id} must hold {self.num_lanes} lanes with observations of "
                 f"{self.spec.obs_size} numbers, got {state['obs'].shape[0]} lanes with {state['obs'].shape[1]}"
             )

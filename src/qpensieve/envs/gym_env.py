@@ -10,6 +10,7 @@ from jaxtyping import Float
 from qpensieve.envs.base import Lanes
 from qpensieve.envs.registry import get_domain
 from qpensieve.envs.simulator import LaneOptions
+from qpensieve.errors import UserError
 
 
 class LaneEnv(gymnasium.Env[np.ndarray, np.ndarray]):
@@ -28,12 +29,10 @@ class LaneEnv(gymnasium.Env[np.ndarray, np.ndarray]):
 
     def __init__(self, domain: str, render_mode: str | None = None, contact_forces: bool = False):
         if render_mode not in (None, *self.metadata["render_modes"]):
-            raise ValueError(f"render_mode must be 'rgb_array' or None, got {render_mode!r}")
+            raise UserError(f"render_mode must be 'rgb_array' or None, got {render_mode!r}")
         row = get_domain(domain)
         if row.num_actions is not None:
-            raise ValueError(
-                f"{row.id} is not a Gymnasium environment, because its actions are indices; use make_lanes"
-            )
+            raise UserError(f"{row.id} is not a Gymnasium environment, because its actions are indices; use make_lanes")
         options = LaneOptions(autoreset=False, num_threads=1, contact_forces=contact_forces)
         self._lane = Lanes(row.make(row.spec, 1, options), 1, 0, options)
         self._is_seeded = False

@@ -17,6 +17,7 @@ from qpensieve.envs.history import History, episode_seeds, replay
 from qpensieve.envs.simulator import EnvError, Index, Simulator, State, Streams
 from qpensieve.envs.sources import PICTURES, EnvFactory, EnvSource, drawable, name_of, resolve
 from qpensieve.envs.spaces import describe, foreign_error
+from qpensieve.errors import UserError
 
 RESET = ("observation", "info")
 STEP = ("observation", "reward", "terminated", "truncated", "info")
@@ -50,7 +51,7 @@ class GymSimulator:
             self.spec = describe(self._envs[0], source_name)
         except BaseException as error:
             self.close()
-            if isinstance(error, ValueError | EnvError) or not isinstance(error, Exception):
+            if isinstance(error, UserError | EnvError) or not isinstance(error, Exception):
                 raise
             raise foreign_error(source_name, "in what it says of itself", error) from error
         self._history = History(num_lanes, self.spec.action_size)
@@ -157,7 +158,7 @@ def _make_envs(factory: EnvFactory, num_lanes: int, source_name: str) -> list[gy
         raise foreign_error(source_name, "when it was made", error) from error
     for env in envs:
         if not isinstance(env, gymnasium.Env):
-            raise ValueError(f"{source_name}: the factory returned a {type(env).__qualname__}, not a gymnasium.Env")
+            raise UserError(f"{source_name}: the factory returned a {type(env).__qualname__}, not a gymnasium.Env")
     if len({id(env.unwrapped) for env in envs}) < num_lanes:
         raise EnvError(
             f"{source_name}: the factory returned the same environment twice; it must make a new one per call"

@@ -26,6 +26,7 @@ from qpensieve.envs.simulator import (
     Streams,
     allowed_threads,
 )
+from qpensieve.errors import UserError
 from qpensieve.host_types import EnvSpec
 
 FULL_PHYSICS = mujoco.mjtState.mjSTATE_FULLPHYSICS.value
@@ -218,7 +219,7 @@ class MujocoSimulator:
 
     def restore(self, state: State) -> None:
         if state["physics"].shape != self._state.shape:
-            raise ValueError(
+            raise UserError(
                 f"{self.spec.id}: saved physics must have shape {self._state.shape}, got {state['physics'].shape}"
             )
         self._state = state["physics"].copy()

@@ -17,6 +17,7 @@ from qpensieve.envs.exact import ExactFront
 from qpensieve.envs.simulator import DEFAULT_OPTIONS, EnvError, LaneOptions, Simulator, check_options
 from qpensieve.envs.sources import EnvSource, missing_package, module_of, name_of, resolve
 from qpensieve.envs.treasures import SIZE, VALUES
+from qpensieve.errors import UserError
 from qpensieve.gym_ids import NAMESPACE, gym_id
 from qpensieve.host_types import EnvSpec
 from qpensieve.metrics.references import REFERENCES, reference_point
@@ -123,7 +124,7 @@ def _grid(spec: EnvSpec, num_lanes: int, options: LaneOptions) -> Simulator:
 
 def _refuse_contact_forces(name: str, options: LaneOptions) -> None:
     if options.contact_forces:
-        raise ValueError(f"contact_forces must be False for {name}: only Ant2d and Ant3d have contact forces")
+        raise UserError(f"contact_forces must be False for {name}: only Ant2d and Ant3d have contact forces")
 
 
 _LANDER = ("shaping", "result", "main power", "side power")
@@ -204,10 +205,10 @@ def make_simulator(domain: EnvSource, num_lanes: int, options: LaneOptions = DEF
     if known is not None:
         if options.num_workers:
             got = f"got {options.num_workers}; use num_threads"
-            raise ValueError(f"num_workers must be 0 for {known.id}, which is not a foreign environment, {got}")
+            raise UserError(f"num_workers must be 0 for {known.id}, which is not a foreign environment, {got}")
         return known.make(known.spec, num_lanes, options)
     if isinstance(domain, str) and ":" not in domain and _is_unknown(domain):
-        raise ValueError(_unknown(domain))
+        raise UserError(_unknown(domain))
     _refuse_contact_forces(name_of(domain), options)
     return gym_lanes.make_simulator(domain, num_lanes, options.num_workers, options.first_lane, options.is_drawn)
 
@@ -241,14 +242,14 @@ def get_domain(name: str) -> Domain:
     """The row of `name`, as `find_domain`; raises ValueError with the nearest names if there is none."""
     known = find_domain(name)
     if known is None:
-        raise ValueError(_unknown(name))
+        raise UserError(_unknown(name))
     return known
 
 
 def _is_unknown(name: str) -> bool:
     try:
         resolve(name)
-    except ValueError:
+    except UserError:
         return True
     return False
 

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import gymnasium
 
+from qpensieve.errors import UserError
 from qpensieve.importing import place_of, working_folder
 
 EnvFactory = Callable[[], gymnasium.Env]
@@ -74,11 +75,11 @@ def resolve(source: Any) -> EnvFactory:
         ValueError: If `source` is neither.
     """
     if isinstance(source, gymnasium.Env):
-        raise ValueError(f"{source} is one environment, but every lane needs its own: pass a function that makes one")
+        raise UserError(f"{source} is one environment, but every lane needs its own: pass a function that makes one")
     if callable(source):
         return cast(EnvFactory, source)
     if not isinstance(source, str):
-        raise ValueError(f"an environment must be a name or a function that makes one, got {source!r}")
+        raise UserError(f"an environment must be a name or a function that makes one, got {source!r}")
     if source in _LOCAL_FACTORIES:
         return _LOCAL_FACTORIES[source]
     if _named_factory(source) is None:
@@ -153,7 +154,7 @@ def _named_factory(name: str) -> EnvFactory | None:
     if not colon:
         return None
     if not module_name or not attribute:
-        raise ValueError(f"an environment must be written module:factory or module:GymnasiumId-v0, got {name!r}")
+        raise UserError(f"an environment must be written module:factory or module:GymnasiumId-v0, got {name!r}")
     module = _import(module_name, name)
     factory: EnvFactory | None = getattr(module, attribute, None)
     return factory if callable(factory) else None
@@ -169,7 +170,7 @@ def _import(module_name: str, name: str) -> ModuleType:
         is_absent = isinstance(error, ModuleNotFoundError) and error.name in (module_name, module_name.split(".")[0])
         where = _how_to_write(module_name, name.partition(":")[2]) if is_absent else ""
         reason = f"cannot import module {module_name!r} of environment {name!r}: {kind}{error}{place_of(error)}{where}"
-        raise ValueError(reason) from error
+        raise UserError(reason) from error
 
 
 def _how_to_write(module_name: str, attribute: str) -> str:
@@ -209,7 +210,7 @@ def _check_registered(name: str) -> None:
     factory = f" nor a factory in module {module_name!r}{f' ({where})' if where else ''}" if module_name else ""
     install = f"; {hint}" if hint else ""
     what = f"{env_id!r} is not a registered Gymnasium id{factory}{meant}{install}"
-    raise ValueError(f"unknown environment {name!r}: {what}")
+    raise UserError(f"unknown environment {name!r}: {what}")
 
 
 def is_registered(env_id: str) -> bool:

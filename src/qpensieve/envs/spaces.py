@@ -9,6 +9,7 @@ from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete
 
 from qpensieve.envs.simulator import EnvError
 from qpensieve.envs.sources import needs_package
+from qpensieve.errors import UserError
 from qpensieve.host_types import ActionBox, EnvSpec, Indices
 from qpensieve.importing import place_of
 
@@ -38,7 +39,7 @@ def _observations(env: gymnasium.Env, source_name: str) -> dict[str, Any]:
     elif isinstance(space, MultiDiscrete):
         indices = Indices(tuple(map(int, space.nvec.ravel())), tuple(map(int, space.start.ravel())))
     elif not isinstance(space, Box | MultiBinary):
-        raise ValueError(
+        raise UserError(
             f"{source_name}: observation space must be a Box, Discrete, MultiDiscrete or MultiBinary, got {space}; "
             "wrap the environment in gymnasium.wrappers.FlattenObservation"
         )
@@ -46,7 +47,7 @@ def _observations(env: gymnasium.Env, source_name: str) -> dict[str, Any]:
     size = int(np.prod(shape)) if indices is None else sum(indices.counts)
     if size > MAX_OBSERVED:
         seen = f"{size:,} numbers (shape {shape})" if indices is None else f"{size:,} values"
-        raise ValueError(
+        raise UserError(
             f"{source_name}: an observation must have at most {MAX_OBSERVED:,} numbers, got {seen}: the networks here "
             "are dense and do not suit images or so many states; wrap the environment to observe a few features"
         )
@@ -65,13 +66,13 @@ def _actions(env: gymnasium.Env, source_name: str) -> dict[str, Any]:
 def _action_box(space: Any, source_name: str) -> ActionBox:
     must = "action space must be a continuous Box with finite bounds, or Discrete"
     if not isinstance(space, Box) or not np.issubdtype(space.dtype, np.floating):
-        raise ValueError(f"{source_name}: {must}, got {space}")
+        raise UserError(f"{source_name}: {must}, got {space}")
     for name, bound in (("low", space.low.ravel()), ("high", space.high.ravel())):
         if not np.isfinite(bound).all():
             index = int(np.argmin(np.isfinite(bound)))
-            raise ValueError(f"{source_name}: {must}, got action_space.{name}[{index}] = {bound[index]}")
+            raise UserError(f"{source_name}: {must}, got action_space.{name}[{index}] = {bound[index]}")
     if 0 in space.shape:
-        raise ValueError(f"{source_name}: {must}, got {space}, which holds no numbers")
+        raise UserError(f"{source_name}: {must}, got {space}, which holds no numbers")
     low, high = (tuple(bound.ravel().astype(np.float64).tolist()) for bound in (space.low, space.high))
     return ActionBox(low, high, space.shape, np.dtype(space.dtype).name)
 
@@ -82,7 +83,7 @@ def _num_objectives(env: gymnasium.Env, spec: EnvSpec) -> int:
     if len(shape) == 1 and shape[0] > 0:
         return shape[0]
     found = f"shape {shape}" if shape else "a scalar"
-    raise ValueError(
+    raise UserError(
         f"{spec.id}: the reward must be a vector, got {found}; let step() return a np.array of d numbers, "
         "one per objective, or use a version from mo-gymnasium"
     )
@@ -110,14 +111,14 @@ def _objective_names(metadata: dict[str, Any], d: int, source_name: str) -> tupl
         return tuple(f"objective {i + 1}" for i in range(d))
     names = () if isinstance(given, str) else tuple(map(str, given))
     if len(names) != d or len(set(names)) != d:
-        raise ValueError(f"{source_name}: metadata['objectives'] must be {d} different names, got {given!r}")
+        raise UserError(f"{source_name}: metadata['objectives'] must be {d} different names, got {given!r}")
     return names
 
 
 def _reference(metadata: dict[str, Any], d: int, source_name: str) -> tuple[float, ...] | None:
     point = metadata.get("reference_point")
     if point is not None and len(point) != d:
-        raise ValueError(f"{source_name}: metadata['reference_point'] must have {d} numbers, got {len(point)}")
+        raise UserError(f"{source_name}: metadata['reference_point'] must have {d} numbers, got {len(point)}")
     if point is not None and not np.isfinite(np.asarray(point, float)).all():
-        raise ValueError(f"{source_name}: metadata['reference_point'] must be finite, got {tuple(point)}")
+        raise UserError(f"{source_name}: metadata['reference_point'] must be finite, got {tuple(point)}")
     return None if point is None else tuple(map(float, point))

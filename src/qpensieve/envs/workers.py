@@ -28,6 +28,7 @@ from qpensieve.envs.gym_lanes import GymSimulator, warn_if_different
 from qpensieve.envs.history import episode_seeds
 from qpensieve.envs.simulator import EnvError, Index, State, Streams
 from qpensieve.envs.sources import EnvFactory
+from qpensieve.errors import UserError
 from qpensieve.host_types import EnvSpec
 
 CLOSE_SECONDS = 5.0
@@ -56,7 +57,7 @@ class _Failure:
     """An exception as it crosses the pipe: foreign exceptions need not survive pickling."""
 
     error: str
-    is_value_error: bool
+    is_user_error: bool
     trace: str
 
 
@@ -175,7 +176,7 @@ class WorkerSimulator:
         for w, answer in answers.items():
             worker = self._workers[w]
             if isinstance(answer, _Failure):
-                kind = ValueError if answer.is_value_error else EnvError
+                kind = UserError if answer.is_user_error else EnvError
                 raise kind(f"{answer.error} [in the {worker}]") from _WorkerError(answer.trace)
             if answer is _DIED:
                 worker.process.join(ALIVE_CHECK_SECONDS)
@@ -189,7 +190,7 @@ def _pickled(factory: EnvFactory, source_name: str) -> bytes:
     try:
         return pickle.dumps(factory)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
-        raise ValueError(
+        raise UserError(
             f"{source_name}: the factory cannot be sent to worker processes ({error}); "
             "use a function at the top level of a module, or its name 'module:function'"
         ) from error
@@ -263,8 +264,8 @@ def _attempt(command: Callable[..., Any], simulator: GymSimulator, arguments: tu
 
 def _failure(error: Exception) -> _Failure:
     # The simulator's own messages already say what went wrong and where; any other needs its type to be understood.
-    kind = "" if type(error) in (EnvError, RuntimeError, ValueError) else f"{type(error).__name__}: "
-    return _Failure(f"{kind}{error}", isinstance(error, ValueError), traceback.format_exc())
+    kind = "" if type(error) in (EnvError, RuntimeError, UserError) else f"{type(error).__name__}: "
+    return _Failure(f"{kind}{error}", isinstance(error, UserError), traceback.format_exc())
 
 
 def _start(simulator: GymSimulator, lanes: Int[np.ndarray, " lanes"], seeds: Int[np.ndarray, " lanes"]) -> np.ndarray:

@@ -15,6 +15,7 @@ import tyro
 from qpensieve import machine, pages
 from qpensieve.config import about_learning, about_replay
 from qpensieve.console import PAGE, format_count, format_duration, format_table
+from qpensieve.errors import MissingFileError, UserError, make_folder
 from qpensieve.experiments import costs, paper
 from qpensieve.experiments.artefacts import Artefact
 from qpensieve.experiments.drive import TRIES, drive
@@ -126,7 +127,7 @@ def _about_runs(tasks: Sequence[Task]) -> list[str]:
 def _check_there(folder: Path) -> None:
     """FileNotFoundError where there is no folder of runs to show: a name that was mistyped looks like runs to do."""
     if not folder.is_dir():
-        raise FileNotFoundError(f"{folder} does not exist: no run was made there yet; --out names another folder")
+        raise MissingFileError(f"{folder} does not exist: no run was made there yet; --out names another folder")
 
 
 def _about_others(rows: Rows) -> list[str]:
@@ -169,9 +170,9 @@ class Where:
         for name in ("at_once", "runs_per_gpu", "tries", "job_cores"):
             value = getattr(self, name)
             if value is not None and value < 1:
-                raise ValueError(f"{name.replace('_', '-')} must be at least 1, got {value}")
+                raise UserError(f"{name.replace('_', '-')} must be at least 1, got {value}")
         if self.job_gpus not in (0, 1):
-            raise ValueError(f"job-gpus must be 0 or 1, got {self.job_gpus}")
+            raise UserError(f"job-gpus must be 0 or 1, got {self.job_gpus}")
 
     def executor(self, root: Path) -> Executor:
         """Where workers run; `root` is the folder of all runs.
@@ -282,7 +283,7 @@ def _make_runs(planned: Plan, folder: Path, where: Where) -> None:
         raise Stopped(f"stopped; {len(summary.left)} runs are left, the same command goes on with them")
     if summary.failed:
         reasons = "\n\n".join(f"{name}: {why}" for name, why in summary.failed.items())
-        raise ValueError(f"{len(summary.failed)} of {len(planned.tasks)} runs have failed:\n\n{reasons}")
+        raise UserError(f"{len(summary.failed)} of {len(planned.tasks)} runs have failed:\n\n{reasons}")
 
 
 def status(choice: Choice = Choice(), watch: bool = False) -> None:  # noqa: B008 (frozen)
@@ -354,7 +355,7 @@ def write_paper_report(shelf: Shelf, folder: Path, title: str, about: str = "") 
     lines = [f"{about} Numbers link to the configuration and the machine of their runs.".strip(), *left_out]
     for line in left_out:
         print(line, file=sys.stderr)
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     return write_report(folder, sheets, plates, About(title, lines, provenance.describe()), listings)
 
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from qpensieve import config as configs
 from qpensieve.console import format_count
+from qpensieve.errors import UserError
 from qpensieve.experiments.artefacts import Artefact
 from qpensieve.experiments.shelf import Shelf
 from qpensieve.records import checkpoint, critic_errors
@@ -31,10 +32,10 @@ def measure(run: Path) -> None:
     config = configs.load(run / CONFIG, trust=True)  # it has just been trained
     kept = checkpoint.parameter_steps(run)
     if not kept:
-        raise ValueError(f"{run} has kept no parameters: set parameters_period to {config.steps} or less")
+        raise UserError(f"{run} has kept no parameters: set parameters_period to {config.steps} or less")
     there = np.array(sorted(step for step in kept if not configs.about_discount(config, step)))
     if there.size == 0:
-        raise ValueError(configs.about_discount(config, max(kept)))
+        raise UserError(configs.about_discount(config, max(kept)))
     steps = sorted({nearest(there, step * config.steps / PAPER_STEPS[-1]) for step in PAPER_STEPS})
     meter = CriticMeter(config, None, FEW if config.steps < SMALL_RUN else Sampling())
     try:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from qpensieve.errors import UserError
 from qpensieve.experiments.artefacts import Artefact, Place
 from qpensieve.records.atomic import write_text
 from qpensieve.report.sheet_text import heading
@@ -31,7 +32,7 @@ def insert(page: Path, artefact: Artefact, sheet: Sheet, left_out: LeftOut | Non
     before, found, rest = text.partition(begin)
     _, closed, after = rest.partition(end)
     if not found or not closed:
-        raise ValueError(f"{page} must have the lines\n{begin}\n{end}\nwhere the table of {artefact.name} belongs")
+        raise UserError(f"{page} must have the lines\n{begin}\n{end}\nwhere the table of {artefact.name} belongs")
     write_text(page, f"{before}{begin}\n\n{small_table(sheet, left_out)}\n\n{end}{after}")
 
 

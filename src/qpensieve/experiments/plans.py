@@ -11,6 +11,7 @@ from pathlib import Path
 
 from qpensieve.config import RunConfig, check, resolve, scheduled, spec_of
 from qpensieve.envs import find_domain
+from qpensieve.errors import UserError
 from qpensieve.experiments.artefacts import Artefact, Wanted, is_bound_to_length
 from qpensieve.experiments.scales import ScaleName, scale_of, scaled
 from qpensieve.experiments.tasks import Task
@@ -36,7 +37,7 @@ class Size:
     def __post_init__(self):
         for name, value in (("seeds", self.seeds), ("steps", self.steps)):
             if value is not None and value < 1:
-                raise ValueError(f"{name} must be at least 1, got {value}")
+                raise UserError(f"{name} must be at least 1, got {value}")
         scale_of(self.scale)
 
     def seeds_of(self, wanted: Wanted) -> int:
@@ -102,7 +103,7 @@ def find_artefacts(names: Iterable[str], known: dict[str, Artefact]) -> list[Art
     asked = list(dict.fromkeys(names)) or list(known)
     wrong = [name for name in asked if name not in known]
     if wrong:
-        raise ValueError(f"unknown table or figure {wrong[0]!r}: use {', '.join(known)}")
+        raise UserError(f"unknown table or figure {wrong[0]!r}: use {', '.join(known)}")
     return [known[name] for name in asked]
 
 
@@ -160,7 +161,7 @@ def _check_only(artefacts: Sequence[Artefact], domains: tuple[str, ...]) -> None
     there = list(dict.fromkeys(_short(w.domain) for artefact in artefacts for w in artefact.cells.values()))
     wrong = [domain for domain in domains if domain not in there]
     if wrong:
-        raise ValueError(
+        raise UserError(
             f"no run of {wrong[0]!r} in these tables and figures: they have {', '.join(there) or 'no runs'}"
         )
 

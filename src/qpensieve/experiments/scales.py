@@ -5,6 +5,7 @@ from typing import Any, Literal, get_args
 
 from qpensieve import settings
 from qpensieve.config import RunConfig, override, spec_of
+from qpensieve.errors import UserError
 from qpensieve.population.plan import iteration_steps
 from qpensieve.population.stages import warmup_preferences
 
@@ -66,7 +67,7 @@ def scale_of(name: ScaleName) -> Scale:
         ValueError: There is no such name; lists those there are.
     """
     if name not in _TABLE:
-        raise ValueError(f"unknown scale {name!r}: use {', '.join(SCALES)}")
+        raise UserError(f"unknown scale {name!r}: use {', '.join(SCALES)}")
     return _TABLE[name]
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from qpensieve.config import RunConfig, from_dict
+from qpensieve.errors import MissingFileError
 from qpensieve.experiments.alike import comparable
 from qpensieve.experiments.artefacts import Wanted
 from qpensieve.experiments.plans import Plan
@@ -101,7 +102,7 @@ def read_exported(folders: Sequence[Path]) -> tuple[Exported, ...]:
     found = []
     for folder in folders:
         if not folder.exists():
-            raise FileNotFoundError(f"{folder} does not exist: results are JSON files written by 'qpensieve export'")
+            raise MissingFileError(f"{folder} does not exist: results are JSON files written by 'qpensieve export'")
         for path in sorted(folder.glob("*.json")) if folder.is_dir() else [folder]:
             config = _config(path)
             if config is not None:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from qpensieve.config import RunConfig, about_discount, check, check_fits, resolve
+from qpensieve.errors import MissingFileError, UserError
 from qpensieve.experiments.artefacts import Artefact, Place, Show, Wanted, shown
 from qpensieve.experiments.then import check_names
 from qpensieve.presets import default_config
@@ -40,24 +41,24 @@ def read_sweep(path: Path) -> Artefact:
         OSError: It cannot be read.
     """
     if not path.is_file():
-        raise FileNotFoundError(f"{path} must be a TOML file, but it is {'a folder' if path.is_dir() else 'missing'}")
+        raise MissingFileError(f"{path} must be a TOML file, but it is {'a folder' if path.is_dir() else 'missing'}")
     try:
         content = tomllib.loads(path.read_text())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} must be a TOML file: {error}") from error
+        raise UserError(f"{path} must be a TOML file: {error}") from error
     try:
         return _artefact(path.stem, content)
     except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
+        raise UserError(f"{path}: {error}") from error
 
 
 def _artefact(name: str, content: dict[str, Any]) -> Artefact:
     unknown = [key for key in content if key not in TOP]
     if unknown:
-        raise ValueError(f"unknown field {unknown[0]!r}: use {', '.join(TOP)}; settings of runs belong under [run]")
+        raise UserError(f"unknown field {unknown[0]!r}: use {', '.join(TOP)}; settings of runs belong under [run]")
     show, reference = content.get("show", "scores"), content.get("reference")
     if show not in SHOWN:
-        raise ValueError(f"show must be one of {', '.join(SHOWN)}, got {show!r}")
+        raise UserError(f"show must be one of {', '.join(SHOWN)}, got {show!r}")
     then = _words(content, "then") or (("critic",) if show == "critic" else ())
     check_names(then)
     artefact = Artefact(
@@ -73,7 +74,7 @@ def _artefact(name: str, content: dict[str, Any]) -> Artefact:
         then=then,
     )
     if reference is not None and reference not in artefact.columns:
-        raise ValueError(f"reference must be a column ({', '.join(artefact.columns)}), got {reference!r}")
+        raise UserError(f"reference must be a column ({', '.join(artefact.columns)}), got {reference!r}")
     _check_shown(artefact)
     return artefact
 
@@ -82,13 +83,13 @@ def _check_shown(artefact: Artefact) -> None:
     """ValueError where runs cannot be shown or measured as the file asks."""
     configs = {place: wanted.config() for place, wanted in artefact.cells.items()}
     if artefact.show == "critic" and (len(configs) != 1 or not artefact.preferences):
-        raise ValueError("show = 'critic' needs one run, and preferences such as [[0.5, 0.5]]")
+        raise UserError("show = 'critic' needs one run, and preferences such as [[0.5, 0.5]]")
     if artefact.show == "growth" and not artefact.preferences:
-        raise ValueError("show = 'growth' needs preferences such as [[0.5, 0.5]]")
+        raise UserError("show = 'growth' needs preferences such as [[0.5, 0.5]]")
     if artefact.show == "single-curves" and not any(getattr(c.agent, "preferences", ()) for c in configs.values()):
-        raise ValueError("show = 'single-curves' needs runs that name their preferences, of sac or hybrid-sac")
+        raise UserError("show = 'single-curves' needs runs that name their preferences, of sac or hybrid-sac")
     if artefact.show == "score-curves" and artefact.metrics[0] == "ED":
-        raise ValueError("show = 'score-curves' needs the metric HV or UT, got ED")
+        raise UserError("show = 'score-curves' needs the metric HV or UT, got ED")
     if "critic" in artefact.then:
         for place, config in configs.items():
             _check_measured(place, resolve(config))
@@ -97,24 +98,24 @@ def _check_shown(artefact: Artefact) -> None:
 def _check_measured(place: Place, config: RunConfig) -> None:
     """ValueError where the critics of a run cannot be measured once it is trained."""
     if config.method.is_population:
-        raise ValueError(f"the run {place} has no critic to measure: leave out then, or that run")
+        raise UserError(f"the run {place} has no critic to measure: leave out then, or that run")
     kept = config.steps - config.steps % config.parameters_period
     if about := about_discount(config, kept):
-        raise ValueError(f"the run {place} keeps no later parameters than those of step {kept:,}: {about}")
+        raise UserError(f"the run {place} keeps no later parameters than those of step {kept:,}: {about}")
 
 
 def _words(content: dict[str, Any], key: str) -> tuple[str, ...]:
     """A field that is a list of texts."""
     value = content.get(key, [])
     if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-        raise ValueError(f"{key} must be a list of texts, got {value!r}")
+        raise UserError(f"{key} must be a list of texts, got {value!r}")
     return tuple(value)
 
 
 def _metrics(content: dict[str, Any]) -> tuple[str, ...]:
     found = _words(content, "metrics") if "metrics" in content else METRICS[:2]
     if not found or not set(found) <= set(METRICS):
-        raise ValueError(f"metrics must be some of {', '.join(METRICS)}, got {list(found)}")
+        raise UserError(f"metrics must be some of {', '.join(METRICS)}, got {list(found)}")
     return found
 
 
@@ -123,24 +124,24 @@ def _preferences(content: dict[str, Any]) -> tuple[tuple[float, ...], ...]:
     is_number = lambda one: isinstance(one, int | float) and not isinstance(one, bool)
     is_row = lambda one: isinstance(one, list) and bool(one) and all(map(is_number, one))
     if not isinstance(value, list) or not all(map(is_row, value)):
-        raise ValueError(f"preferences must be a list of lists of numbers, such as [[0.5, 0.5]], got {value!r}")
+        raise UserError(f"preferences must be a list of lists of numbers, such as [[0.5, 0.5]], got {value!r}")
     return tuple(tuple(map(float, row)) for row in value)
 
 
 def _cells(content: dict[str, Any]) -> dict[Place, Wanted]:
     shared = content.get("run", {})
     if not isinstance(shared, dict):
-        raise ValueError(f"run must be a table, {EXAMPLE}")
+        raise UserError(f"run must be a table, {EXAMPLE}")
     cells: dict[Place, Wanted] = {}
     for number, line in enumerate(_lines(content, shared), start=1):
         place, wanted = _line(shared, line)
         if place in cells:
-            raise ValueError(f"run {number} has the place of another one, {place}: give it another row or column")
+            raise UserError(f"run {number} has the place of another one, {place}: give it another row or column")
         cells[place] = wanted
     seeds: dict[str, int | None] = {}
     for place, wanted in cells.items():
         if seeds.setdefault(wanted.name, wanted.seeds) != wanted.seeds:
-            raise ValueError(f"the run {place} is there twice with different seeds: give both the same number")
+            raise UserError(f"the run {place} is there twice with different seeds: give both the same number")
     return cells
 
 
@@ -148,18 +149,18 @@ def _lines(content: dict[str, Any], shared: dict[str, Any]) -> list[dict[str, An
     """What each run has of its own: every combination of the grid, then the runs given one by one."""
     grid, single = content.get("grid", {}), content.get("runs", [])
     if not isinstance(grid, dict):
-        raise ValueError(f"grid must be a table, {EXAMPLE}")
+        raise UserError(f"grid must be a table, {EXAMPLE}")
     if not isinstance(single, list) or not all(isinstance(line, dict) for line in single):
-        raise ValueError(f"runs must be a list of tables, {EXAMPLE}")
+        raise UserError(f"runs must be a list of tables, {EXAMPLE}")
     empty = [key for key, values in grid.items() if not isinstance(values, list) or not values]
     if empty:
-        raise ValueError(f"grid: {empty[0]} must be a list of values, got {grid[empty[0]]!r}")
+        raise UserError(f"grid: {empty[0]} must be a list of values, got {grid[empty[0]]!r}")
     combinations = (
         [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())] if grid else []
     )
     lines = [*combinations, *single] or ([{}] if "domain" in shared else [])
     if not lines:
-        raise ValueError(f"there is no run: give a [grid], [[runs]], or a domain under [run], {EXAMPLE}")
+        raise UserError(f"there is no run: give a [grid], [[runs]], or a domain under [run], {EXAMPLE}")
     return lines
 
 
@@ -167,7 +168,7 @@ def _check_names(given: dict[str, Any], usual: RunConfig) -> None:
     """Refuse a slip in what is no setting, such as preset; settings are checked where they are changed."""
     for name in given.keys() - {*OF_THE_RUN, *names(usual), *flat(usual)}:
         if near := difflib.get_close_matches(name, OF_THE_RUN, n=1, cutoff=0.7):
-            raise ValueError(f"unknown setting {name!r}; did you mean {near[0]}?")
+            raise UserError(f"unknown setting {name!r}; did you mean {near[0]}?")
 
 
 def _line(shared: dict[str, Any], own: dict[str, Any]) -> tuple[Place, Wanted]:
@@ -176,11 +177,11 @@ def _line(shared: dict[str, Any], own: dict[str, Any]) -> tuple[Place, Wanted]:
     row, column = (None if name is None else str(name) for name in (own.pop("row", None), own.pop("column", None)))
     both = {**shared, **own}
     if "domain" not in both:
-        raise ValueError("every run needs a domain, under [run], in the [grid] or in [[runs]]")
+        raise UserError("every run needs a domain, under [run], in the [grid] or in [[runs]]")
     if not isinstance(both["domain"], str):
-        raise ValueError(f"domain must be a text, got {both['domain']!r}; several are a list in the [grid]")
+        raise UserError(f"domain must be a text, got {both['domain']!r}; several are a list in the [grid]")
     if "first_seed" in both:
-        raise ValueError(f"first_seed must be left out, got {both['first_seed']}: seeds of a plan are counted from 0")
+        raise UserError(f"first_seed must be left out, got {both['first_seed']}: seeds of a plan are counted from 0")
     algo, preset = str(both.get("algo", "qpensieve")), str(both.get("preset", "paper"))
     usual = default_config(str(both["domain"]), algo, preset)
     _check_names(both, usual)
@@ -188,7 +189,7 @@ def _line(shared: dict[str, Any], own: dict[str, Any]) -> tuple[Place, Wanted]:
     for name in ("seeds", "steps"):
         value = both.get(name, 1)
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
+            raise UserError(f"{name} must be a whole number of at least 1, got {value!r}")
     named = {key: value for key, value in own.items() if key not in ("domain", "seeds")}
     changes = {key: value for key, value in both.items() if key not in OF_THE_RUN}
     if "steps" in own:  # part of what tells runs apart; shared steps may grow later

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from qpensieve import config as configs
 from qpensieve.config import RunConfig
 from qpensieve.envs import code_of
+from qpensieve.errors import UserError, make_folder
 from qpensieve.experiments import alike, fence, pulse
 from qpensieve.experiments.then import check_names, missing
 from qpensieve.records import checkpoint, trust
@@ -86,7 +87,7 @@ class Store:
                 return
         else:
             _refuse(folder, self.differences(task))
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         text = json.dumps(content, indent=2) + "\n"
         write_text(folder / TASK, text)
         if code_of(task.config.domain) is not None:
@@ -201,12 +202,12 @@ def check_unique(tasks: Sequence[Task]) -> None:
     names = [task.name for task in tasks]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise ValueError(f"tasks must have names of their own, but there are several called {', '.join(twice)}")
+        raise UserError(f"tasks must have names of their own, but there are several called {', '.join(twice)}")
 
 
 def _check(task: Task) -> None:
     if not re.fullmatch(r"[A-Za-z0-9][\w.,+=-]*", task.name):
-        raise ValueError(f"the name of a task must be that of a folder, got {task.name!r}")
+        raise UserError(f"the name of a task must be that of a folder, got {task.name!r}")
     configs.check(task.config)
     configs.check_can_be_saved(task.config)
     check_names(task.then)
@@ -229,7 +230,7 @@ def _check_same(folder: Path, before: dict[str, Any], now: dict[str, Any]) -> No
 
 def _refuse(folder: Path, found: Sequence[str]) -> None:
     if found:
-        raise ValueError(f"{folder} is of a task with other settings: {'; '.join(found)}. Use another folder or name")
+        raise UserError(f"{folder} is of a task with other settings: {'; '.join(found)}. Use another folder or name")
 
 
 def _why_failed(folder: Path) -> str:

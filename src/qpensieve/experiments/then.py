@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from qpensieve.errors import UserError
 from qpensieve.records.atomic import write_json
 from qpensieve.records.folder import CONFIG, CRITIC
 from qpensieve.records.reading import FileError, read_object
@@ -38,7 +39,7 @@ def check_names(names: tuple[str, ...], known: Mapping[str, Then] = THEN) -> Non
     """ValueError if something is not known."""
     for name in names:
         if name not in known:
-            raise ValueError(f"what is computed after training must be one of {', '.join(known)}; got {name!r}")
+            raise UserError(f"what is computed after training must be one of {', '.join(known)}; got {name!r}")
 
 
 def missing(run: Path, names: tuple[str, ...]) -> list[str]:

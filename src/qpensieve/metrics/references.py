@@ -11,6 +11,7 @@ from types import MappingProxyType
 import numpy as np
 from jaxtyping import Float64
 
+from qpensieve.errors import UserError
 from qpensieve.preferences import ArrayLike
 
 REFERENCE_VERSION = 1
@@ -63,7 +64,7 @@ def reference_point(domain: str) -> Float64[np.ndarray, " d"]:
         names = {name.lower(): name for name in REFERENCES}
         near = [names[match] for match in get_close_matches(domain.lower(), names)]
         hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(REFERENCES)}"
-        raise ValueError(f"no reference point for domain {domain!r}; {hint}")
+        raise UserError(f"no reference point for domain {domain!r}; {hint}")
     return np.array(REFERENCES[domain].point, dtype=np.float64)
 
 
@@ -75,8 +76,8 @@ def check_reference(reference: ArrayLike, num_objectives: int) -> Float64[np.nda
     """
     point = np.asarray(reference, dtype=np.float64)
     if point.shape != (num_objectives,):
-        raise ValueError(f"reference must have shape ({num_objectives},), one entry per objective; got {point.shape}")
+        raise UserError(f"reference must have shape ({num_objectives},), one entry per objective; got {point.shape}")
     wrong = np.flatnonzero(~np.isfinite(point))
     if len(wrong):
-        raise ValueError(f"reference must be finite, entry {wrong[0]} is {point[wrong[0]]}")
+        raise UserError(f"reference must be finite, entry {wrong[0]} is {point[wrong[0]]}")
     return point

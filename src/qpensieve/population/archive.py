@@ -6,6 +6,7 @@ import numpy as np
 from jaxtyping import Float32, Float64, Int64
 
 from qpensieve import metrics
+from qpensieve.errors import UserError
 from qpensieve.metrics.pareto import check_points
 
 
@@ -55,7 +56,7 @@ def best(archive_objs: Float64[np.ndarray, "p d"], lam: Float64[np.ndarray, "row
         ValueError: If the archive is empty.
     """
     if len(archive_objs) == 0:
-        raise ValueError("the archive is empty: no policy was above the reference point in every objective")
+        raise UserError("the archive is empty: no policy was above the reference point in every objective")
     return np.argmax(lam @ archive_objs.T, axis=1)
 
 

@@ -2,6 +2,7 @@
 
 from typing import Any, NamedTuple
 
+from qpensieve.errors import UserError
 from qpensieve.population.pfa import PfaConfig
 from qpensieve.population.pgmorl import PgmorlConfig
 from qpensieve.population.stages import num_tasks
@@ -70,15 +71,15 @@ def check_environment(agent: PopulationConfig, steps: int, spec: EnvSpec) -> Non
     """
     d = spec.num_objectives
     if isinstance(agent, PfaConfig) and d != 2:
-        raise ValueError(f"pfa needs two objectives, but {spec.id} has {d}: use --algo pgmorl")
+        raise UserError(f"pfa needs two objectives, but {spec.id} has {d}: use --algo pgmorl")
     if not 2 <= d <= MOST_OBJECTIVES:
-        raise ValueError(
+        raise UserError(
             f"pgmorl needs two to {MOST_OBJECTIVES} objectives, but {spec.id} has {d}: use another domain or algorithm"
         )
     tasks = num_tasks(agent.stages, d)
     needed = iteration_steps(agent, tasks)
     if steps < needed:
-        raise ValueError(
+        raise UserError(
             f"steps must be at least {needed}, got {steps}: one iteration is {tasks} tasks x "
             f"{agent.ppo.num_lanes} lanes x {agent.ppo.rollout_steps} steps; raise steps, or lower rollout_steps"
         )

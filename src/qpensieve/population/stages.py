@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import numpy as np
 from jaxtyping import Float64
 
+from qpensieve.errors import UserError
 from qpensieve.metrics import check_reference
 from qpensieve.preferences import das_dennis
 from qpensieve.settings import at_least
@@ -63,7 +64,7 @@ def warmup_preferences(cfg: StagesConfig, num_objectives: int) -> Float64[np.nda
 def reference_of(spec: EnvSpec) -> Float64[np.ndarray, " d"]:
     """The point that policies must exceed; ValueError if there is none."""
     if spec.reference is None:
-        raise ValueError(
+        raise UserError(
             f"reference must be given for {spec.id}, because PGMORL and PFA need one: "
             f"set it (--reference) to {spec.num_objectives} numbers that a useful policy exceeds"
         )

@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from qpensieve.errors import file_errors
+
 TEMPORARY = ".tmp-"
 """Prefix of the name of everything that is still being written."""
 CHUNK = 1 << 20
@@ -47,39 +49,33 @@ def write_file(path: Path, write: Callable[[io.RawIOBase], object]) -> str:
     renamed while a process wrote into it (`experiments/tasks.py`) must not come back.
     """
     temporary = _temporary(path)
-    try:
-        with open(temporary, "xb") as file:  # a new file, never one that a link of that name points to
-            stream = _Checksummed(file)
-            write(stream)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        if error.filename in (None, str(temporary)):  # a full disk says no name
-            error.filename = str(path)
-        raise
-    finally:
-        temporary.unlink(missing_ok=True)
-    sync_folder(path.parent)
+    with file_errors(path, temporary):
+        temporary.unlink(missing_ok=True)  # one from before
+        try:
+            with open(temporary, "xb") as file:  # a new file, never one that a link of that name points to
+                stream = _Checksummed(file)
+                write(stream)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+        sync_folder(path.parent)
     return stream.checksum
 
 
 def _temporary(path: Path) -> Path:
-    """The name under which this process writes a file; nothing of that name is left from before."""
-    temporary = path.with_name(f"{TEMPORARY}{path.name}-{os.getpid()}")
-    temporary.unlink(missing_ok=True)
-    return temporary
+    """The name under which this process writes a file."""
+    return path.with_name(f"{TEMPORARY}{path.name}-{os.getpid()}")
 
 
 def check_can_write(path: Path) -> None:
     """Raise now what `write_file` would raise later where nothing can be written beside `path`; leaves no file."""
     temporary = _temporary(path)
-    try:
+    with file_errors(path, temporary):
+        temporary.unlink(missing_ok=True)
         temporary.touch(exist_ok=False)
-    except OSError as error:
-        error.filename = str(path)
-        raise
-    temporary.unlink()
+        temporary.unlink()
 
 
 def write_text(path: Path, text: str) -> str:

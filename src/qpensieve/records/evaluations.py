@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float, Float64, Int64
 
+from qpensieve.errors import MissingFileError, UserError
 from qpensieve.records.atomic import write_small_npz
 from qpensieve.records.folder import CONFIG, METRICS, why_no_run
 from qpensieve.records.log import has_evaluations
@@ -148,12 +149,12 @@ def load(path: Path) -> Evaluations:
         ValueError: If it cannot be read, an array is missing, or the shapes do not fit each other.
     """
     if not path.is_file():
-        raise FileNotFoundError(about_missing(path))
+        raise MissingFileError(about_missing(path))
     try:
         arrays = _read(path)
     except (ValueError, OSError) as error:
         again = f"remove it, and 'qpensieve evaluate {path.parent}' scores the newest policies again (no curves)"
-        raise ValueError(f"{path} is damaged or holds no evaluations: {error}; put a copy back, or {again}") from error
+        raise UserError(f"{path} is damaged or holds no evaluations: {error}; put a copy back, or {again}") from error
     return Evaluations(reference=arrays.pop("reference", None), **arrays)
 
 

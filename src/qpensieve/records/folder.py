@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from qpensieve.errors import FileInTheWayError, UserFileError
+
 CONFIG = "config.json"
 """The configuration of the run."""
 TRUSTED = "trusted.json"
@@ -56,17 +58,17 @@ def check_out(out: Path, example: str) -> None:
     """Refuse what cannot be a file to write, or must not be: a folder, and a file that makes up a run.
 
     Raises:
-        IsADirectoryError: It is a folder.
-        FileExistsError: It is a run's own.
+        UserFileError: It is a folder.
+        FileInTheWayError: It is a run's own.
     """
     if out.is_dir() or not out.name:
-        raise IsADirectoryError(f"out must be a file such as {example}, but {out} is a folder")
+        raise UserFileError(f"out must be a file such as {example}, but {out} is a folder")
     if out.name in FILES and (out.parent / CONFIG).exists():
-        raise FileExistsError(f"{out} is part of a run: choose another file, such as {example}")
+        raise FileInTheWayError(f"{out} is part of a run: choose another file, such as {example}")
 
 
 def refuse_file(path: Path) -> None:
-    """NotADirectoryError if `path` cannot be a folder, because it or one above it is a file; names that."""
+    """UserFileError if `path` cannot be a folder, because it or one above it is a file; names that."""
     found = next((one for one in (path, *path.parents) if one.exists()), None)
     if found is not None and not found.is_dir():
-        raise NotADirectoryError(f"{path} must be a folder, but {found} is a file; choose another folder")
+        raise UserFileError(f"{path} must be a folder, but {found} is a file; choose another folder")

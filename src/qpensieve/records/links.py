@@ -8,10 +8,11 @@ import stat
 from pathlib import Path
 from typing import TextIO
 
+from qpensieve.errors import UserFileError, file_errors
 from qpensieve.records.folder import FILES, FOLDERS
 
 
-class LinkError(OSError):
+class LinkError(UserFileError):
     """Something would be written where a symbolic link, or what is no plain file, points elsewhere; names it."""
 
 
@@ -36,7 +37,8 @@ def open_to_append(path: Path) -> TextIO:
     refuse_link(path)
     # NOFOLLOW: a link made since; NONBLOCK: a named pipe would wait for its other end.
     flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK
-    descriptor = os.open(path, flags, 0o666)
+    with file_errors(path):
+        descriptor = os.open(path, flags, 0o666)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise LinkError(f"{path} is not a plain file: remove it")

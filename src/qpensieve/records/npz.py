@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from qpensieve.errors import UserError, file_errors
+
 LIMIT = 1 << 30
 """Bytes that the arrays of a compressed file may take in memory: hundreds of full evaluations of 50 seeds."""
 KINDS = "biufcSU"
@@ -113,7 +115,7 @@ def read_npz(
         OSError: If the file cannot be opened.
         ValueError: If it is no archive of plain arrays, takes more than `most`, or `check` says so; names the file.
     """
-    with open(path, "rb") as file:
+    with file_errors(path), open(path, "rb") as file:
         try:
             with zipfile.ZipFile(file) as archive:
                 found = _read_directory(archive, names)
@@ -123,7 +125,7 @@ def read_npz(
                 return {name: _read_array(archive, name) for name in found}
         # An altered file makes zipfile and NumPy's header parser raise nearly anything.
         except Exception as error:
-            raise ValueError(f"{path.name} is not a file of the arrays expected: {_reason(error)}") from error
+            raise UserError(f"{path.name} is not a file of the arrays expected: {_reason(error)}") from error
 
 
 def read_header(path: Path) -> Header:
@@ -133,11 +135,11 @@ def read_header(path: Path) -> Header:
         OSError: If the file cannot be read.
         ValueError: If it is none, or has not as many bytes as it says.
     """
-    with open(path, "rb") as file:
+    with file_errors(path), open(path, "rb") as file:
         try:
             return _read_header(file, path.stat().st_size)
         except Exception as error:
-            raise ValueError(f"{path.name} is not a file of a plain array: {_reason(error)}") from error
+            raise UserError(f"{path.name} is not a file of a plain array: {_reason(error)}") from error
 
 
 def _reason(error: Exception) -> str:

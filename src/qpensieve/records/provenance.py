@@ -10,6 +10,7 @@ from typing import Any
 
 from qpensieve import machine
 from qpensieve.compiler import options_of_updates
+from qpensieve.errors import make_folder
 from qpensieve.records.atomic import write_json
 
 PACKAGES = ("qpensieve", "jax", "jaxlib", "numpy", "optax", "equinox", "mujoco", "box2d", "gymnasium", "moocore")
@@ -47,7 +48,7 @@ def _versions(record: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def write_rows(path: Path, benchmark: str, rows: Sequence[Mapping[str, Any]], settings: Mapping[str, Any]) -> None:
     """Write measured rows as JSON, with the settings of the measurement and `describe()`."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     write_json(path, {"benchmark": benchmark, "settings": settings, "rows": list(rows), "provenance": describe()})
 
 

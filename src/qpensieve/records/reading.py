@@ -6,11 +6,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from qpensieve.errors import MissingFileError, UserError, file_errors
+
 LIMIT = 64 << 20
 """Bytes of a JSON file; parsed it takes many times as much."""
 
 
-class FileError(ValueError):
+class FileError(UserError):
     """A file does not hold what it should; the message names it."""
 
 
@@ -26,13 +28,14 @@ def parse(path: Path, content: bytes | str) -> Any:
 
 def read_bytes(path: Path) -> bytes:
     """The content of a file of moderate size; FileError where it is no plain file or too large."""
-    if not path.exists():
-        raise FileNotFoundError(f"{path} is missing")
-    if not path.is_file():
-        raise FileError(f"cannot read {path}: it is not a file")
-    if path.stat().st_size > LIMIT:
-        raise FileError(f"cannot read {path}: it has {path.stat().st_size:,} bytes, at most {LIMIT:,} are read")
-    return path.read_bytes()
+    with file_errors(path):
+        if not path.exists():
+            raise MissingFileError(f"{path} is missing")
+        if not path.is_file():
+            raise FileError(f"cannot read {path}: it is not a file")
+        if path.stat().st_size > LIMIT:
+            raise FileError(f"cannot read {path}: it has {path.stat().st_size:,} bytes, at most {LIMIT:,} are read")
+        return path.read_bytes()
 
 
 def read_object(path: Path) -> dict[str, Any]:
@@ -66,7 +69,7 @@ def interpreting(path: Path, kind: str) -> Iterator[None]:
     """
     try:
         yield
-    except FileError:
+    except (FileError, OSError):
         raise
     except KeyError as error:
         raise FileError(f"cannot read {path} as {kind}: {error.args[0]!r} is missing") from error

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
 from qpensieve import metrics
+from qpensieve.errors import MissingFileError, UserError
 from qpensieve.records.atomic import write_small_npz
 from qpensieve.records.npz import LIMIT, Headers, check_axes, read_npz
 
@@ -110,11 +111,11 @@ def load(path: Path) -> SearchRecord:
         ValueError: If it cannot be read or an array is missing.
     """
     if not path.is_file():
-        raise FileNotFoundError(f"no record of a search at {path}: only pgmorl and pfa write one")
+        raise MissingFileError(f"no record of a search at {path}: only pgmorl and pfa write one")
     try:
         return SearchRecord(**read_npz(path, _FIELDS, _check_headers, LIMIT))
     except (ValueError, OSError) as error:
-        raise ValueError(f"{path} is damaged or holds no record of a search: {error}") from error
+        raise UserError(f"{path} is damaged or holds no record of a search: {error}") from error
 
 
 def _check_headers(found: Headers) -> None:

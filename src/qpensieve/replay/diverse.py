@@ -23,6 +23,8 @@ from heapq import heapify, heappop, heappush
 import numpy as np
 from jaxtyping import Bool, Float, Float64, Int, Int32
 
+from qpensieve.errors import UserError
+
 Pair = tuple[float, int]
 """A return in one objective and the trace it belongs to. Pairs are ordered: equal returns, the older trace first."""
 
@@ -199,7 +201,7 @@ class DiverseReplay:
         """
         shapes = state["contents"].shape, state["running_returns"].shape
         if shapes != (self.contents.shape, (self._num_objectives,)):
-            raise ValueError(f"the saved state does not fit this replay: it has shapes {shapes}")
+            raise UserError(f"the saved state does not fit this replay: it has shapes {shapes}")
         self._clear()
         self.contents = state["contents"].copy()
         self._written = int(state["written"])

@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from qpensieve import metrics
+from qpensieve.errors import UserError
 from qpensieve.preferences import ArrayLike
 from qpensieve.report.paper_figures import Spot
 from qpensieve.report.sheets import FULL, Cell, Metric, Sheet, facts, marks, shared_seeds, slug
@@ -53,7 +54,7 @@ def over_rows(
     rows = [row for row in rows if row in scale]
     seeds = shared_seeds([sheet.cell(row, column) for row in rows for column in present], metric)
     if not seeds:
-        raise ValueError(f"{sheet.name}: no row has whole cells of {', '.join(chosen)} with a shared seed to average")
+        raise UserError(f"{sheet.name}: no row has whole cells of {', '.join(chosen)} with a shared seed to average")
     of = lambda column: {row: sheet.cell(row, column).of(metric) for row in rows}
     tables = {column: _table(of(column), seeds, scale) for column in present}
     known = next(one for one in sheet.metrics if one.name == metric)

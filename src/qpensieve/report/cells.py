@@ -18,6 +18,7 @@ from qpensieve import metrics
 from qpensieve.console import format_count
 from qpensieve.envs.episodes import FULL_EPISODES
 from qpensieve.envs.registry import find_domain
+from qpensieve.errors import UserError
 from qpensieve.preferences import test_table
 from qpensieve.records import search as searches
 from qpensieve.records.folder import CONFIG, EVALUATIONS, PROVENANCE, SEARCH
@@ -328,7 +329,7 @@ def _newest(run: Run, step: int | None) -> Evaluation | None:
         return None
     ut, hv = (None if scored[i][name] is None else np.array(scored[i][name], np.float64) for name in ("ut", "hv"))
     if ut is None:
-        raise ValueError(f"{run.path}: the short evaluation at step {scored[i]['step']} has no UT")
+        raise UserError(f"{run.path}: the short evaluation at step {scored[i]['step']} has no UT")
     return _evaluation(run, int(scored[i]["step"]), SHORT, (table.short_preferences, None), (ut, hv))
 
 
@@ -382,7 +383,7 @@ def _check_pair(one: Run, other: Run) -> None:
         ("reference point", _point(one), _point(other)),
     ):
         if ours != theirs:
-            raise ValueError(f"runs of one cell must have the same {name}: {one.path} and {other.path} differ")
+            raise UserError(f"runs of one cell must have the same {name}: {one.path} and {other.path} differ")
     for seed in sorted(set(one.seeds) & set(other.seeds)):
         _check_overlap(one, other, seed)
 
@@ -391,7 +392,7 @@ def check_short_preferences(runs: Sequence[Run]) -> None:
     """ValueError where short evaluations played different preferences: more of them reach a larger HV."""
     for run in runs[1:]:
         if not np.array_equal(run.data.table.short_preferences, runs[0].data.table.short_preferences):
-            raise ValueError(
+            raise UserError(
                 f"short evaluations must have the same preferences (eval_stride) to stand together: {runs[0].path} and "
                 f"{run.path} differ"
             )
@@ -418,7 +419,7 @@ def _check_overlap(one: Run, other: Run, seed: int) -> None:
         a = ours.full_returns[ours.full_steps.tolist().index(step), i].mean(axis=1)
         b = theirs.full_returns[theirs.full_steps.tolist().index(step), j].mean(axis=1)
         if not np.allclose(a, b, rtol=ROUNDING, atol=ROUNDING):
-            raise ValueError(
+            raise UserError(
                 f"seed {seed} has different results at step {step} in {one.path} and {other.path}: remove one of them"
             )
 

@@ -11,6 +11,7 @@ from jaxtyping import Float64
 from qpensieve import metrics
 from qpensieve.console import format_spread
 from qpensieve.envs.registry import find_domain
+from qpensieve.errors import UserError
 from qpensieve.preferences import test_table
 from qpensieve.records import search as searches
 from qpensieve.records.folder import SEARCH
@@ -117,7 +118,7 @@ def _take_apart(path: Path, content: dict[str, Any], row: dict[str, Any]) -> Res
     preferences = np.array(content.get("preferences") or test_table(returns.shape[-1]), np.float64)
     expected = (len(returns), *preferences.shape)
     if returns.shape != expected or preferences.ndim != 2:
-        raise ValueError(f"{path}: returns must be [seed, preference, objective] {expected}, got {returns.shape}")
+        raise UserError(f"{path}: returns must be [seed, preference, objective] {expected}, got {returns.shape}")
     reference = content["reference"]
     config = content["config"]
     known = find_domain(config["domain"])
@@ -141,9 +142,9 @@ def _choose(path: Path, steps: list[int], step: int | None) -> int:
     """The step asked for, or the newest."""
     if not steps:
         which = path if path.is_dir() else "RUN"
-        raise ValueError(f"{path} has no full evaluation yet: run 'qpensieve evaluate {which}'")
+        raise UserError(f"{path} has no full evaluation yet: run 'qpensieve evaluate {which}'")
     if step is not None and step not in steps:
-        raise ValueError(f"{path} has no full evaluation at step {step}; it has: {', '.join(map(str, sorted(steps)))}")
+        raise UserError(f"{path} has no full evaluation at step {step}; it has: {', '.join(map(str, sorted(steps)))}")
     return max(steps) if step is None else step
 
 
@@ -161,13 +162,13 @@ def on_common_preferences(results: Sequence[Result]) -> list[Result]:
     """The results on the preferences that all of them were evaluated on."""
     first, *others = results
     if {result.domain for result in results} != {first.domain}:
-        raise ValueError(f"runs must have the same domain to be compared, got {', '.join(r.domain for r in results)}")
+        raise UserError(f"runs must have the same domain to be compared, got {', '.join(r.domain for r in results)}")
     is_common = np.ones(len(first.preferences), bool)
     for result in others:
         is_common &= np.array([_find(lam, result.preferences) is not None for lam in first.preferences])
     common = first.preferences[is_common]
     if len(common) == 0:
-        raise ValueError("runs must share a test preference to be compared, got none in common")
+        raise UserError("runs must share a test preference to be compared, got none in common")
     return [_on(result, common) for result in results]
 
 
@@ -183,7 +184,7 @@ def measured_from(results: Sequence[Result], reference: Sequence[float] = ()) ->
     known = {tuple(result.reference.tolist()): result.name for result in results if result.reference is not None}
     if len(known) > 1:
         own = ", ".join(f"{name}: {format_point(point)}" for point, name in known.items())
-        raise ValueError(
+        raise UserError(
             f"runs must have the same reference point for their HV to compare, got {own}; --reference sets one"
         )
     return list(results)
@@ -193,7 +194,7 @@ def hypervolumes(result: Result) -> str:
     """HV of every seed, mean and std, and where it is measured from."""
     volumes = summarize(result.returns[:, :, None], result.preferences, result.reference).hv
     if volumes is None or result.reference is None:
-        raise ValueError(f"{result.name} has no reference point to measure HV from")
+        raise UserError(f"{result.name} has no reference point to measure HV from")
     text = f"HV from {format_point(result.reference)}: {_spread(volumes)}"
     return text if volumes.any() else f"{text}\n{about_no_volume(result.reference)}"
 
@@ -395,7 +396,7 @@ def read_curves(path: Path) -> dict[str, Any]:
 def _take_curves(path: Path, content: dict[str, Any]) -> dict[str, Any]:
     rows = content["short_protocol"]
     if not rows or "mean_returns" not in rows[0]:
-        raise ValueError(
+        raise UserError(
             f"{path} holds no curves of single preferences: export a run of sac or hybrid-sac with few preferences"
         )
     preferences = np.array(content["preferences"])
@@ -412,13 +413,13 @@ def draw_single_curves(paths: Sequence[Path], out: Path) -> Path:
     """A panel per preference: every seed thin, the mean thick, one colour per file."""
     if folders := [path for path in paths if path.is_dir()]:
         one = folders[0]
-        raise ValueError(
+        raise UserError(
             f"curves are drawn of exported files, got the folder {one}: 'qpensieve export {one} --out FILE'"
         )
     curves = [read_curves(path) for path in paths]
     shared = curves[0]["preferences"]
     if any(not np.array_equal(shared, curve["preferences"]) for curve in curves):
-        raise ValueError("all files must have the same preferences to be drawn together")
+        raise UserError("all files must have the same preferences to be drawn together")
     figure = drawing.new_figure(3.6)
     panels = np.atleast_1d(figure.subplots(1, len(shared), sharex=True))
     for i, (axes, lam) in enumerate(zip(panels, shared, strict=True)):

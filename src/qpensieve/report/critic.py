@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from qpensieve.console import Row, format_number, format_spread, format_table
+from qpensieve.errors import MissingFileError
 from qpensieve.records import critic_errors
 from qpensieve.records.critic_errors import CriticErrors, CriticRow
 from qpensieve.records.folder import CRITIC
@@ -35,7 +36,7 @@ def read(source: Path) -> CriticErrors:
     """The measurements of a run folder, or of a file like its `critic.json`."""
     path = source / CRITIC if source.is_dir() else source
     if not path.exists():
-        raise FileNotFoundError(f"{source} holds no {CRITIC}: measure it with 'qpensieve critic {source}'")
+        raise MissingFileError(f"{source} holds no {CRITIC}: measure it with 'qpensieve critic {source}'")
     return critic_errors.load(path)
 
 

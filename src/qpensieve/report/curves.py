@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float64, Int64
 
+from qpensieve.errors import UserError
 from qpensieve.records.folder import METRICS
 from qpensieve.records.reading import interpreting
 from qpensieve.records.scores import summarize
@@ -133,7 +134,7 @@ def _score(run: RunData) -> _Scores:
         values = of("ut").astype(np.float64), of("best_single").astype(np.float64)
         return _Scores(steps, *values, None if table.reference is None else hv.astype(np.float64))
     if len(table.short_steps) == 0:
-        raise ValueError(f"{run.folder} has no short evaluation yet; nothing to draw")
+        raise UserError(f"{run.folder} has no short evaluation yet; nothing to draw")
     each = [summarize(r, table.short_preferences, table.reference) for r in table.short_returns]
     return _Scores(
         steps=table.short_steps,
@@ -145,17 +146,17 @@ def _score(run: RunData) -> _Scores:
 
 def _check_comparable(runs: Sequence[RunData]) -> None:
     if not runs:
-        raise ValueError("no runs to compare")
+        raise UserError("no runs to compare")
     first = runs[0]
     for run in runs[1:]:
         if run.domain != first.domain:
             found = f"{run.folder} is on {run.domain}, {first.folder} on {first.domain}"
-            raise ValueError(f"runs must have the same domain to be compared: {found}")
+            raise UserError(f"runs must have the same domain to be compared: {found}")
         if not np.array_equal(run.table.short_preferences, first.table.short_preferences):
-            raise ValueError(f"{run.folder} and {first.folder} were evaluated on different preferences")
+            raise UserError(f"{run.folder} and {first.folder} were evaluated on different preferences")
         ours, theirs = run.table.reference, first.table.reference
         if ours is not None and theirs is not None and not np.array_equal(ours, theirs):
-            raise ValueError(f"{run.folder} and {first.folder} have different reference points")
+            raise UserError(f"{run.folder} and {first.folder} have different reference points")
 
 
 def _run_labels(runs: Sequence[RunData]) -> list[str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from qpensieve import metrics
+from qpensieve.errors import MissingPackageError, make_folder
 from qpensieve.records.atomic import write_file
 
 # matplotlib is an extra and slow to import, so it is imported by the functions that draw.
@@ -28,7 +29,7 @@ REVERSED_COLOUR_MAP = f"{COLOUR_MAP}_r"
 GREY, PALE = "#555555", "#AAAAAA"
 
 
-class MissingPlots(ImportError):  # noqa: N818  (says what is wrong; it is caught by this name)
+class MissingPlots(MissingPackageError):  # noqa: N818  (says what is wrong; it is caught by this name)
     """matplotlib is not installed."""
 
     def __init__(self) -> None:
@@ -49,7 +50,7 @@ def write_figure(figure: Figure, out: Path) -> Path:
     """Draw into a file, whole or not at all; its ending says in which format."""
     picture = io.BytesIO()
     figure.savefig(picture, format=out.suffix.removeprefix(".") or "png")
-    out.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(out.parent)
     write_file(out, lambda file: file.write(picture.getbuffer()))
     return out
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from qpensieve.errors import make_folder
 from qpensieve.records import evaluations as tables
 from qpensieve.records import search as records
 from qpensieve.records.atomic import write_text
@@ -25,7 +26,7 @@ def export(folder: Path, out: Path) -> Path:
     """Write the run of `folder` to `out`; episodes are averaged to one return vector per seed and preference."""
     check_out(out, "run.json")
     content = _compact(_content(folder))
-    out.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(out.parent)
     write_text(out, content)
     return out
 

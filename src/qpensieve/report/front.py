@@ -13,6 +13,7 @@ from qpensieve import metrics
 from qpensieve.envs.exact import ExactFront
 from qpensieve.envs.registry import find_domain
 from qpensieve.envs.treasures import find_treasures, share_found
+from qpensieve.errors import UserError
 from qpensieve.records.links import refuse_link
 from qpensieve.records.scores import summarize
 from qpensieve.report import drawing
@@ -99,12 +100,12 @@ class Plane:
         """
         num = len(self.objectives)
         if num < 2:
-            raise ValueError(f"a front needs at least two objectives, but {self.domain} has {num}")
+            raise UserError(f"a front needs at least two objectives, but {self.domain} has {num}")
         x, y = (None if axis is None else self._number(axis) for axis in (self.x, self.y))
         i = x if x is not None else next(k for k in range(num) if k != y)
         j = y if y is not None else next(k for k in range(num) if k != i)
         if i == j:
-            raise ValueError(f"x and y must be two objectives, got {self.objectives[i]} for both")
+            raise UserError(f"x and y must be two objectives, got {self.objectives[i]} for both")
         return i, j
 
     def _number(self, axis: Axis) -> int:
@@ -112,7 +113,7 @@ class Plane:
             return list(self.objectives).index(axis)
         if isinstance(axis, int) and not isinstance(axis, bool) and 0 <= axis < len(self.objectives):
             return axis
-        raise ValueError(
+        raise UserError(
             f"an axis must be one of {', '.join(self.objectives)}, or its number from 0 to "
             f"{len(self.objectives) - 1}; got {axis!r}"
         )
@@ -166,7 +167,7 @@ def check_picture(path: Path) -> None:
         LinkError: It is a symbolic link.
     """
     if path.suffix.lower() not in SUFFIXES:
-        raise ValueError(f"the name of a picture must end in {', '.join(SUFFIXES)}; got {path}")
+        raise UserError(f"the name of a picture must end in {', '.join(SUFFIXES)}; got {path}")
     refuse_link(path)
 
 
@@ -190,7 +191,7 @@ def draw_front(run: Path, out: Path) -> Path:
     data = read_run(run)
     d = data.table.num_objectives
     if d < 2:
-        raise ValueError(f"a front needs at least two objectives, but {run} has {d}")
+        raise UserError(f"a front needs at least two objectives, but {run} has {d}")
     front = _newest(data)
     figure = drawing.new_figure(height=6.2 if d == 2 else 7.6)
     if d == 2:
@@ -208,11 +209,11 @@ def _newest(run: RunData) -> _Front:
     if len(table.short_steps):
         return _Front(int(table.short_steps[-1]), False, table.short_returns[-1], table.short_preferences)
     if run.lacks_returns:
-        raise ValueError(
+        raise UserError(
             f"{run.folder} has no full evaluation, and an exported file does not hold the returns of short ones: draw "
             "its curves (--what curves), or the front of the run's folder"
         )
-    raise ValueError(f"{run.folder} has no evaluation yet; nothing to draw")
+    raise UserError(f"{run.folder} has no evaluation yet; nothing to draw")
 
 
 def _draw_plane(figure: Figure, run: RunData | Plane, front: _Front, i: int = 0, j: int = 1) -> None:

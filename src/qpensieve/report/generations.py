@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from qpensieve import metrics
+from qpensieve.errors import UserError
 from qpensieve.records.search import SearchRecord
 from qpensieve.report import drawing
 from qpensieve.report.drawing import COLOURS, GREY, PALE, REVERSED_COLOUR_MAP
@@ -52,7 +53,7 @@ def draw_generations(folder: Path, out: Path) -> Path:
     """
     search = read_search(folder)
     if search.d < 2:
-        raise ValueError(f"a front needs at least two objectives, but {folder} has {search.d}")
+        raise UserError(f"a front needs at least two objectives, but {folder} has {search.d}")
     draw = _draw_planes if search.d == 2 else _draw_pairs
     figure = draw(search)
     return drawing.write_figure(figure, out)

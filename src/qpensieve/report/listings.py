@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from html import escape
 
 from qpensieve.console import Row, format_markdown
+from qpensieve.errors import UserError
 from qpensieve.report import sheet_text
 from qpensieve.report.sheets import check_name, slug
 
@@ -30,7 +31,7 @@ class Listing:
     def __post_init__(self) -> None:
         check_name("listing", self.name)
         if not self.rows:
-            raise ValueError(f"{self.name}: a listing needs a row")
+            raise UserError(f"{self.name}: a listing needs a row")
 
     @property
     def anchor(self) -> str:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from qpensieve.errors import UserError, make_folder
 from qpensieve.records.atomic import write_file, write_text
 from qpensieve.records.links import refuse_link
 from qpensieve.report.listings import Listing, listing_csv, listing_html, listing_latex, listing_markdown
@@ -141,7 +142,7 @@ def write_report(
     for name in (*texts, *binary):
         refuse_link(folder / name)
     for name in (TABLES, FIGURES):
-        (folder / name).mkdir(parents=True, exist_ok=True)
+        make_folder(folder / name)
     for name, content in texts.items():
         write_text(folder / name, content)
     for name, data in binary.items():
@@ -302,4 +303,4 @@ def _alt(plate: Plate) -> str:
 def _check_names(anchors: Sequence[str]) -> None:
     twice = sorted({anchor for anchor in anchors if anchors.count(anchor) > 1})
     if twice:
-        raise ValueError(f"sheets and figures must have different names, these stand twice: {', '.join(twice)}")
+        raise UserError(f"sheets and figures must have different names, these stand twice: {', '.join(twice)}")

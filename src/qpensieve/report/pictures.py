@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from qpensieve.errors import UserError
 from qpensieve.records.folder import METRICS, SEARCH
 from qpensieve.records.links import refuse_link
 from qpensieve.report.curves import draw_curves
@@ -74,11 +75,11 @@ def _draw_one(picture: Picture, run: Path, out: Path | None) -> Path:
     beside = run.parent / f"{run.stem}-{picture.name}" if run.is_file() else run / picture.name
     target = beside if out is None else out if is_picture(out) else out / picture.name
     if picture.needs is not None and not (run / picture.needs).exists():
-        raise ValueError(f"{run} has no {picture.needs}, which {picture.name} is drawn from")
+        raise UserError(f"{run} has no {picture.needs}, which {picture.name} is drawn from")
     refuse_link(target)
     drawn = picture.draw(run, target)
     if drawn is None:
-        raise ValueError(f"{run} holds nothing yet that {picture.name} could show")
+        raise UserError(f"{run} holds nothing yet that {picture.name} could show")
     return drawn
 
 
@@ -101,7 +102,7 @@ def check_folder(out: Path) -> None:
     """ValueError for a new folder that was meant to be a picture, by its ending: x.gif."""
     if not is_picture(out) and not out.is_dir() and re.fullmatch(r"\.[A-Za-z]{3,4}", out.suffix):
         endings = ", ".join(SUFFIXES)
-        raise ValueError(f"out must be a picture, which ends in {endings}, or a folder for pictures; got {out}")
+        raise UserError(f"out must be a picture, which ends in {endings}, or a folder for pictures; got {out}")
 
 
 def all_pictures(run: Path, to: Path | None = None, prefix: str = "") -> list[Path]:

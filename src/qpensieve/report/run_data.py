@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float64, Int64
 from qpensieve.envs.episodes import FULL_EPISODES
 from qpensieve.envs.exact import ExactFront
 from qpensieve.envs.registry import Domain, find_domain
+from qpensieve.errors import MissingFileError, UserError
 from qpensieve.preferences import test_table
 from qpensieve.records import evaluations
 from qpensieve.records import search as searches
@@ -157,7 +158,7 @@ def read_run(folder: Path) -> RunData:
         return _read_export(folder)
     path = folder / CONFIG
     if not path.is_file():
-        raise FileNotFoundError(f"{folder} is not a run folder: {why_no_run(folder)}")
+        raise MissingFileError(f"{folder} is not a run folder: {why_no_run(folder)}")
     config = read_object(path)
     with interpreting(path, "a configuration"):
         _check(config)
@@ -180,14 +181,14 @@ def _check(config: dict[str, Any]) -> None:
     agent = config.get("agent", {})
     stages = agent.get("stages", {}) if isinstance(agent, dict) else None
     if not isinstance(stages, dict):
-        raise ValueError(f"agent must hold settings, got {agent!r}")
+        raise UserError(f"agent must hold settings, got {agent!r}")
     counts = {"first_seed": config.get("first_seed", 0)}
     counts |= {name: stages.get(name, 0) for name in ("generation_iterations", "fitness_episodes")}
     for name, value in counts.items():
         if type(value) is not int:
-            raise ValueError(f"{name} must be a whole number, got {value!r}")
+            raise UserError(f"{name} must be a whole number, got {value!r}")
     if not isinstance(config.get("objectives", []), list):
-        raise ValueError(f"objectives must be a list, got {config['objectives']!r}")
+        raise UserError(f"objectives must be a list, got {config['objectives']!r}")
 
 
 def _read_export(path: Path) -> RunData:
@@ -210,7 +211,7 @@ def _take_apart(path: Path, content: dict[str, Any]) -> RunData:
     table = evaluations.empty(seeds, shown, np.empty((0, d)), lam, near)
     for row, of_seeds in zip(full, returns, strict=True):
         if of_seeds.shape != (seeds, *lam.shape):
-            raise ValueError(f"{path}: returns must have the shape {(seeds, *lam.shape)}, got {of_seeds.shape}")
+            raise UserError(f"{path}: returns must have the shape {(seeds, *lam.shape)}, got {of_seeds.shape}")
         table = evaluations.append_full(table, int(row["step"]), of_seeds[:, :, None])
     curves = _exported_curves(content.get("curves"), seeds)
     return RunData(path, config, table, short, curves, _names_in(content.get("provenance")))
@@ -232,7 +233,7 @@ def has_search(path: Path) -> bool:
 def read_search(folder: Path) -> SearchData:
     search = SearchData(read_run(folder), searches.load(folder / SEARCH))
     if search.record.num_iterations == 0:
-        raise ValueError(f"{folder} has no iteration yet; nothing to draw")
+        raise UserError(f"{folder} has no iteration yet; nothing to draw")
     return search
 
 

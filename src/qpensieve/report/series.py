@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from qpensieve.errors import UserError
 from qpensieve.preferences import ArrayLike
 from qpensieve.records.scores import SCORES, scores, summarize
 from qpensieve.report.cells import Run, check_short_preferences
@@ -27,7 +28,7 @@ def score_curve(runs: Sequence[Run], score: str = "hv") -> Curve | None:
         ValueError: There is no such score, or runs played different preferences.
     """
     if score not in SCORES:
-        raise ValueError(f"score must be one of {', '.join(SCORES)}, got {score!r}")
+        raise UserError(f"score must be one of {', '.join(SCORES)}, got {score!r}")
     check_short_preferences(runs)
     found: BySeed = {}
     for run in runs:

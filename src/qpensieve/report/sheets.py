@@ -17,6 +17,7 @@ from jaxtyping import Bool, Float64
 
 from qpensieve import metrics
 from qpensieve.console import format_count
+from qpensieve.errors import UserError
 
 Values = Float64[np.ndarray, " seed"] | Float64[np.ndarray, "seed task"]
 """One value per seed; NaN where a seed has none. [seed, task] in sheets over several domains."""
@@ -334,7 +335,7 @@ def seeds_in_words(seeds: Sequence[int]) -> str:
 def check_name(kind: str, name: str) -> None:
     """ValueError where the name of a sheet or figure cannot be that of its files."""
     if not re.fullmatch(r"[A-Za-z0-9_-]+", name):
-        raise ValueError(f"the name of a {kind} is that of its files: letters, digits, - and _; got {name!r}")
+        raise UserError(f"the name of a {kind} is that of its files: letters, digits, - and _; got {name!r}")
 
 
 def slug(text: str) -> str:
@@ -371,16 +372,16 @@ def _check(sheet: Sheet) -> None:
     check_name("sheet", sheet.name)
     for what, names in (("rows", sheet.rows), ("columns", sheet.columns)):
         if len(set(names)) != len(names) or not names:
-            raise ValueError(f"{sheet.name}: {what} must have different names, one or more; got {list(names)}")
+            raise UserError(f"{sheet.name}: {what} must have different names, one or more; got {list(names)}")
     if sheet.reference is not None and sheet.reference not in sheet.columns:
-        raise ValueError(f"{sheet.name}: the reference must be one of {list(sheet.columns)}, got {sheet.reference!r}")
+        raise UserError(f"{sheet.name}: the reference must be one of {list(sheet.columns)}, got {sheet.reference!r}")
     for (row, column), cell in sheet.cells.items():
         where = f"{sheet.name}, cell {row}, {column}"
         if row not in sheet.rows or column not in sheet.columns:
-            raise ValueError(f"{where}: there is no such row and column")
+            raise UserError(f"{where}: there is no such row and column")
         if len(set(cell.seeds)) != len(cell.seeds):
-            raise ValueError(f"{where}: a seed stands twice in {cell.seeds}")
+            raise UserError(f"{where}: a seed stands twice in {cell.seeds}")
         for name, values in (cell.values or NOTHING).items():
             wanted = (len(cell.seeds), *((len(sheet.tasks),) if sheet.tasks else ()))
             if values.shape != wanted:
-                raise ValueError(f"{where}: {name} must have the shape {wanted}, got {values.shape}")
+                raise UserError(f"{where}: {name} must have the shape {wanted}, got {values.shape}")

@@ -11,6 +11,7 @@ from qpensieve import metrics
 from qpensieve.console import PAGE, format_number, format_table
 from qpensieve.envs.registry import Domain, find_domain
 from qpensieve.envs.treasures import find_treasures, share_found
+from qpensieve.errors import UserError
 from qpensieve.records import evaluations as tables
 from qpensieve.records import search as records
 from qpensieve.records.atomic import write_json
@@ -34,7 +35,7 @@ def summarize_run(folder: Path) -> dict[str, Any]:
     config = read_object(folder / CONFIG)
     table = tables.load(folder / EVALUATIONS)
     if len(table.full_steps) == 0:
-        raise ValueError(f"{folder} has no full evaluation yet: run 'qpensieve evaluate {folder}'")
+        raise UserError(f"{folder} has no full evaluation yet: run 'qpensieve evaluate {folder}'")
     returns = table.full_returns[-1]
     scores = summarize(returns, table.full_preferences, table.reference)
     with interpreting(folder / CONFIG, "a configuration"):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from qpensieve.envs.registry import find_domain
+from qpensieve.errors import MissingFileError, UserError
 from qpensieve.records.folder import CONFIG, METRICS, why_no_run
 from qpensieve.records.reading import interpreting, read_object
 from qpensieve.report import drawing
@@ -99,12 +100,12 @@ def draw_training(run: Path, out: Path) -> Path | None:
 
 def _read_config(run: Path) -> dict[str, Any]:
     if not (run / CONFIG).is_file():
-        raise FileNotFoundError(f"{run} is not a run folder: {why_no_run(run)}")
+        raise MissingFileError(f"{run} is not a run folder: {why_no_run(run)}")
     config = read_object(run / CONFIG)
     with interpreting(run / CONFIG, "a configuration"):
         seeds = config.get("seeds", 1)
         if type(seeds) is not int or seeds < 1 or not isinstance(config.get("objectives", []), list):
-            raise ValueError(f"seeds must be a whole number above 0 and objectives a list, got {seeds!r}")
+            raise UserError(f"seeds must be a whole number above 0 and objectives a list, got {seeds!r}")
     return config
 
 

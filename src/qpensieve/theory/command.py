@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from qpensieve.console import Progress, format_table
+from qpensieve.errors import UserError, make_folder
 from qpensieve.preferences import spaced_grid
 from qpensieve.records.provenance import write_rows
 from qpensieve.theory import coverage, experiment, figures, iteration, proof, soft
@@ -70,13 +71,13 @@ def theory(settings: Settings = Settings()) -> None:  # noqa: B008 (frozen)
         settings: What to run.
     """
     out = settings.out
-    out.mkdir(parents=True, exist_ok=True)
+    make_folder(out)
     num_successors = min(3, settings.states)
     spec = RandomSpec(settings.states, settings.actions, num_successors=num_successors, discount=settings.discount)
     momdp = _make(settings.mdp, settings.seed, spec)
     alpha = TEMPERATURES[settings.mdp] if settings.temperature is None else settings.temperature
     if alpha <= 0:
-        raise ValueError(f"temperature must be above 0, got {alpha}")
+        raise UserError(f"temperature must be above 0, got {alpha}")
     prefs = spaced_grid(settings.preferences)
     progress = Progress(2 * len(SHOWN) + len(FALLING), 0)
     optimum = soft.soft_optimum(momdp, prefs, alpha)

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float64
 
+from qpensieve.errors import UserError
+
 ROUNDING = 1e-9
 """How far probabilities may be from summing to 1."""
 
@@ -30,13 +32,13 @@ class Momdp:
 
     def __post_init__(self):
         if not 0 <= self.discount < 1:
-            raise ValueError(f"discount must be 0 or more and below 1, got {self.discount}")
+            raise UserError(f"discount must be 0 or more and below 1, got {self.discount}")
         if not np.isfinite(self.r).all():
-            raise ValueError("rewards must be finite")
+            raise UserError("rewards must be finite")
         if (self.p_next < 0).any() or (self.p_next.sum(axis=-1) > 1 + ROUNDING).any():
-            raise ValueError("rows of p_next must be 0 or more and sum to at most 1")
+            raise UserError("rows of p_next must be 0 or more and sum to at most 1")
         if (self.start < 0).any() or abs(self.start.sum() - 1) > ROUNDING:
-            raise ValueError(f"start must be 0 or more and sum to 1, got the sum {self.start.sum()}")
+            raise UserError(f"start must be 0 or more and sum to 1, got the sum {self.start.sum()}")
 
     @property
     def num_states(self) -> int:
@@ -71,7 +73,7 @@ def random_momdp(generator: np.random.Generator, spec: RandomSpec = RandomSpec()
     """A random MOMDP; successors of an action are drawn without repetition, their probabilities from Dirichlet(1)."""
     shape = (spec.num_states, spec.num_actions)
     if not 1 <= spec.num_successors <= spec.num_states:
-        raise ValueError(f"num_successors must be from 1 to {spec.num_states}, got {spec.num_successors}")
+        raise UserError(f"num_successors must be from 1 to {spec.num_states}, got {spec.num_successors}")
     successors = generator.random((*shape, spec.num_states)).argsort(axis=-1)[..., : spec.num_successors]
     weights = generator.dirichlet(np.ones(spec.num_successors), size=shape)
     p_next = np.zeros((*shape, spec.num_states))
@@ -89,7 +91,7 @@ def chain(length: int = 15, slip: float = 0.1, discount: float = 0.95) -> Momdp:
     episode; every step from the middle pays (0.02, 0.02). The start is the middle.
     """
     if length < 3:
-        raise ValueError(f"length must be 3 or more, got {length}")
+        raise UserError(f"length must be 3 or more, got {length}")
     p_next, r = np.zeros((length, 2, length)), np.zeros((length, 2, 2))
     for state in range(length):
         for action, side in enumerate((-1, 1)):

@@ -22,6 +22,7 @@ from qpensieve.config import RunConfig
 from qpensieve.envs import LaneOptions, Lanes, make_lanes
 from qpensieve.envs.parts import join_states, split_state
 from qpensieve.envs.simulator import State
+from qpensieve.errors import UserError
 from qpensieve.learning.agents import over_agents
 from qpensieve.learning.serving import nearest
 from qpensieve.learning.streams import Purpose, derived_seed, generator
@@ -68,14 +69,14 @@ class Sampling:
         for name in ("pairs", "rollouts", "seed"):
             value = getattr(self, name)
             if not isinstance(value, int | np.integer) or isinstance(value, bool):
-                raise ValueError(f"{name} must be a whole number, got {value!r}")
+                raise UserError(f"{name} must be a whole number, got {value!r}")
         for name in ("pairs", "rollouts"):
             if getattr(self, name) < 2:
-                raise ValueError(f"{name} must be at least 2, or there is no standard error; got {getattr(self, name)}")
+                raise UserError(f"{name} must be at least 2, or there is no standard error; got {getattr(self, name)}")
         if self.actions not in get_args(Draw):
-            raise ValueError(f"actions must be {' or '.join(get_args(Draw))}, got {self.actions!r}")
+            raise UserError(f"actions must be {' or '.join(get_args(Draw))}, got {self.actions!r}")
         if self.seed < 0:
-            raise ValueError(f"seed must not be negative, got {self.seed}")
+            raise UserError(f"seed must not be negative, got {self.seed}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,7 +150,7 @@ class CriticMeter:
             ValueError: The discount of the critics still moved at this step.
         """
         if about := configs.about_discount(self.config, step):
-            raise ValueError(about)
+            raise UserError(about)
         agents = _agents(self._algorithm, self.config, self.spec, parameters)
         with environment_errors(f"while the critics of step {step} were measured"):
             per_seed = [self._measure_seed(agents, row, step, partial(told, row)) for row in range(self.config.seeds)]
@@ -352,10 +353,10 @@ def _algorithm_of(config: RunConfig, spec: EnvSpec) -> tuple[Algorithm[Any], Act
     fitting = [name for name, method in METHODS.items() if not method.is_population]
     advice = f"there are some in runs of {', '.join(fitting)}"
     if config.method.is_population:
-        raise ValueError(f"{config.algo} has no critic Q(s, a; lam) to measure, only values of states: {advice}")
+        raise UserError(f"{config.algo} has no critic Q(s, a; lam) to measure, only values of states: {advice}")
     algorithm = make_algorithm(config.algo, config.agent, spec)
     if algorithm.action_values is None:
-        raise ValueError(f"{config.algo} does not say what its critic learns (Algorithm.action_values): {advice}")
+        raise UserError(f"{config.algo} does not say what its critic learns (Algorithm.action_values): {advice}")
     return algorithm, algorithm.action_values
 
 
@@ -370,7 +371,7 @@ def _preferences(asked: Any, algorithm: Algorithm[Any], spec: EnvSpec) -> Float6
     numbers = [parse_preference(each, num) if isinstance(each, str) else each for each in asked]
     lam = np.atleast_2d(check_preference(numbers, num))
     if lam.ndim > 2 or lam.size == 0:
-        raise ValueError(f"preferences must be one, or rows of them, got shape {lam.shape}")
+        raise UserError(f"preferences must be one, or rows of them, got shape {lam.shape}")
     if own is not None:
         _check_own(lam, own)
     return lam
@@ -380,7 +381,7 @@ def _check_own(lam: Float64[np.ndarray, "p d"], own: Float64[np.ndarray, "agents
     is_own = np.array([np.isclose(row, own).all(axis=1).any() for row in lam], bool)
     if not is_own.all():
         words = lambda rows: " ".join(",".join(f"{x:g}" for x in row) for row in rows)
-        raise ValueError(f"preferences must be those that have an agent: {words(own)}; got {words(lam[~is_own])}")
+        raise UserError(f"preferences must be those that have an agent: {words(own)}; got {words(lam[~is_own])}")
 
 
 def _agents(algorithm: Algorithm[Any], config: RunConfig, spec: EnvSpec, parameters: Arrays) -> Any:

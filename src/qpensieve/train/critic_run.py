@@ -7,6 +7,7 @@ from typing import Any
 from qpensieve import config as configs
 from qpensieve.config import RunConfig
 from qpensieve.console import Progress
+from qpensieve.errors import MissingFileError, UserError
 from qpensieve.records import checkpoint, critic_errors, folder
 from qpensieve.records.atomic import check_can_write
 from qpensieve.records.checkpoint import CheckpointError
@@ -49,7 +50,7 @@ def measure_run(  # noqa: PLR0913 (each is an option of the command)
         CheckpointError: There is nothing to measure, or it cannot be read.
     """
     if not (run / folder.CONFIG).exists():
-        raise FileNotFoundError(f"{run} must be a run folder, but {folder.why_no_run(run)}")
+        raise MissingFileError(f"{run} must be a run folder, but {folder.why_no_run(run)}")
     config = configs.load(run / folder.CONFIG, trust)
     chosen = _where_still(config, _chosen(run, steps, all_steps), all_steps, say)
     meter = CriticMeter(config, preferences, sampling)
@@ -92,7 +93,7 @@ def _chosen(run: Path, steps: tuple[int, ...], all_steps: bool) -> list[int]:
         raise CheckpointError(f"{run} holds no parameters to measure: train it first (qpensieve train or resume)")
     missing = [step for step in steps if step not in there]
     if missing:
-        raise ValueError(f"step must be one that {run} kept: {', '.join(map(str, there))}; got {missing[0]}")
+        raise UserError(f"step must be one that {run} kept: {', '.join(map(str, there))}; got {missing[0]}")
     if all_steps:
         return there
     return sorted(set(steps)) or there[-1:]
@@ -102,7 +103,7 @@ def _where_still(config: RunConfig, steps: list[int], all_steps: bool, say: Call
     """The steps at which the discount stands still; where others were asked for by number, or none is left, refuse."""
     moving = [step for step in steps if configs.about_discount(config, step)]
     if moving and (not all_steps or moving == steps):
-        raise ValueError(configs.about_discount(config, moving[-1]))
+        raise UserError(configs.about_discount(config, moving[-1]))
     if moving:
         left_out = ", ".join(f"{step:,}" for step in moving)
         say(f"left out, because the discount still moves to {config.discount_end} there: {left_out}")

@@ -17,6 +17,7 @@ from qpensieve.callbacks.protocol import training_metrics
 from qpensieve.callbacks.tensorboard import remove_files
 from qpensieve.config import RunConfig
 from qpensieve.console import DONE, EVALUATING, SAVING, Outlook, Progress, format_count
+from qpensieve.errors import FileInTheWayError, MissingFileError, UserError, make_folder
 from qpensieve.metrics import utility
 from qpensieve.records import checkpoint, critic_errors, evaluations, folder, provenance, search
 from qpensieve.records.atomic import write_json
@@ -457,7 +458,7 @@ def start(path: Path, config: RunConfig, options: Options) -> Run:
     run = Run(path, config, options)
     try:
         if made:  # a folder that has been there must not come back: another process may have renamed it since
-            path.mkdir(parents=True, exist_ok=True)
+            make_folder(path)
         run.held = lock(path)
         configs.save(config, path / folder.CONFIG)
         _write_provenance(run)
@@ -493,12 +494,12 @@ def _check_new(path: Path) -> None:
     """Refuse a folder that holds a run, or parts of one that a new run would be mixed with."""
     folder.refuse_file(path)
     if (path / folder.CONFIG).exists():
-        raise FileExistsError(
+        raise FileInTheWayError(
             f"{path} holds a run already: continue it with 'qpensieve resume {path}', or choose --name"
         )
     found = [name for name in (*folder.FILES, *folder.FOLDERS) if name != folder.LOCK and (path / name).exists()]
     if found:
-        raise FileExistsError(
+        raise FileInTheWayError(
             f"{path} must not hold parts of another run, but it holds {', '.join(found)} without {folder.CONFIG}; "
             "choose another --name, or move them away"
         )
@@ -565,18 +566,18 @@ def _check_run(path: Path, instead: str) -> None:
         instead: What to do with a saved agent; empty: it may be one.
     """
     if not (path / folder.CONFIG).exists():
-        raise FileNotFoundError(f"{path} is not a run folder: {folder.why_no_run(path)}")
+        raise MissingFileError(f"{path} is not a run folder: {folder.why_no_run(path)}")
     if instead and is_saved_agent(path):
-        raise ValueError(f"{path} is a saved agent, not a run: use qpensieve.load in Python, or {instead}")
+        raise UserError(f"{path} is a saved agent, not a run: use qpensieve.load in Python, or {instead}")
 
 
 def _check_steps(path: Path, before: RunConfig, steps: int, start_over: bool) -> None:
     """Refuse a length that the run has passed already; that of a population, which is planned, may only grow."""
     if before.method.is_population and steps < before.steps:
-        raise ValueError(f"steps of {before.algo} may only grow: the run has {before.steps:,}, got {steps:,}")
+        raise UserError(f"steps of {before.algo} may only grow: the run has {before.steps:,}, got {steps:,}")
     reached = 0 if start_over else checkpoint.last_good_step(path) or 0
     if steps < reached:
-        raise ValueError(f"steps must be at least {reached:,}, which the run has reached, got {steps:,}")
+        raise UserError(f"steps must be at least {reached:,}, which the run has reached, got {steps:,}")
 
 
 def evaluate(path: Path, warn: Callable[[str], None], trust: bool = False) -> None:

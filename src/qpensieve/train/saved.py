@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from qpensieve import config as configs
+from qpensieve.errors import MissingFileError, UserError
 from qpensieve.learning.acting import num_parameters
 from qpensieve.learning.predicting import AgentPredictor
 from qpensieve.methods import make_algorithm
@@ -54,7 +55,7 @@ class SavedPolicies:
 
     def __init__(self, source: Path, trust: bool = False):
         if not (source / folder.CONFIG).exists():
-            raise FileNotFoundError(f"{source} must be a run folder or a saved agent, but {folder.why_no_run(source)}")
+            raise MissingFileError(f"{source} must be a run folder or a saved agent, but {folder.why_no_run(source)}")
         self.source = source
         self.config = configs.load(source / folder.CONFIG, trust)
         self.spec = configs.spec_of(self.config)
@@ -73,7 +74,7 @@ class SavedPolicies:
         """Place of a seed among those of the run; ValueError if there is no such seed."""
         there = self.config.seed_list
         if seed not in there:
-            raise ValueError(f"seed must be one of {', '.join(map(str, there))}, got {seed}")
+            raise UserError(f"seed must be one of {', '.join(map(str, there))}, got {seed}")
         return there.index(seed)
 
     def stamp(self, step: int) -> int:
@@ -107,7 +108,7 @@ class SavedPolicies:
         for step in reversed(steps):
             try:
                 return _Found(self.predictor(step), step, problems)
-            except (CheckpointError, ValueError) as error:  # a ValueError: it has gone since
+            except (CheckpointError, UserError) as error:  # a UserError: it has gone since
                 problems.append(CheckpointError(str(error)))
         return _Found(None, 0, problems)
 
@@ -131,7 +132,7 @@ class SavedPolicies:
         there = self.steps
         if step not in there:
             shown = ", ".join(map(str, there)) or "none"
-            raise ValueError(f"step must be one that {self.source} kept: {shown}; got {step}")
+            raise UserError(f"step must be one that {self.source} kept: {shown}; got {step}")
         arrays, algorithm = self._arrays(step), self._algorithm
         if algorithm is None:
             return self._archive(arrays, step)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from qpensieve import config as configs
+from qpensieve.errors import FileInTheWayError, UserError, make_folder
 from qpensieve.records import checkpoint, folder
 from qpensieve.records.atomic import write_json
 from qpensieve.records.checkpoint import CheckpointError
@@ -65,7 +66,7 @@ def is_saved_agent(path: Path) -> bool:
 def _checked(path: str | Path) -> Path:
     """The path as a folder that may be written to."""
     if not str(path).strip():
-        raise ValueError("path must name the folder to save the agent in, got an empty one")
+        raise UserError("path must name the folder to save the agent in, got an empty one")
     target = Path(path)
     folder.refuse_file(target)
     if not target.exists():
@@ -76,7 +77,7 @@ def _checked(path: str | Path) -> Path:
     if names and not is_saved_agent(target):
         more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
         what = "a run" if folder.METRICS in names or folder.PROVENANCE in names else "something else"
-        raise FileExistsError(
+        raise FileInTheWayError(
             f"cannot save the agent in {target}: the folder must be new, empty or hold an earlier save, but it holds "
             f"{what} ({', '.join(names[:_SHOWN])}{more}); choose another folder"
         )
@@ -102,7 +103,7 @@ def _fits(part: Path, pattern: str) -> bool:
 def _folder(target: Path) -> Iterator[None]:
     """Make a folder; where it is new and nothing comes of it, it is gone afterwards."""
     is_new = not target.exists()
-    target.mkdir(parents=True, exist_ok=True)
+    make_folder(target)
     try:
         yield
     except BaseException:

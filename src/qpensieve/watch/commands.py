@@ -15,6 +15,7 @@ import tyro
 
 import qpensieve
 from qpensieve.envs.mujoco import quiet_mujoco
+from qpensieve.errors import MissingPackageError, UserError
 from qpensieve.train.saved import SavedPolicies
 
 if TYPE_CHECKING:  # needs packages of the extra
@@ -115,7 +116,7 @@ def require(command: str, packages: dict[str, str]) -> None:
     """ImportError that says what to install, where a module is missing."""
     missing = [name for module, name in packages.items() if importlib.util.find_spec(module) is None]
     if missing:
-        raise ImportError(f"qpensieve {command} needs {', '.join(missing)}: pip install 'qpensieve[watch]'")
+        raise MissingPackageError(f"qpensieve {command} needs {', '.join(missing)}: pip install 'qpensieve[watch]'")
 
 
 def _open_page(server: "Server") -> None:
@@ -136,11 +137,11 @@ def _listen(port: int | None) -> socket.socket:
     from qpensieve.watch.server import bind
 
     if port is not None and not 0 <= port <= 65535:
-        raise ValueError(f"port must be from 0 to 65535, got {port}")
+        raise UserError(f"port must be from 0 to 65535, got {port}")
     try:
         return bind(PORT if port is None else port)
     except OSError as error:
         if port is None:
             return bind(0)
         why = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be used ({error.strerror})"
-        raise ValueError(f"port {port} of {HOST} {why}: choose another, or --port 0 for any that is free") from error
+        raise UserError(f"port {port} of {HOST} {why}: choose another, or --port 0 for any that is free") from error

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float64
 
+from qpensieve.errors import UserError
 from qpensieve.preferences import parse_preference
 from qpensieve.train.evaluate import curve_preferences
 from qpensieve.train.saved import SavedPolicies
@@ -62,7 +63,7 @@ def script_of(saved: SavedPolicies, wish: Wish, warn: Callable[[str], None] = la
 
 def _preferences(words: tuple[str, ...], num_objectives: int) -> Float64[np.ndarray, "p d"]:
     if len(words) > MOST_PANELS:
-        raise ValueError(f"preference may be given at most {MOST_PANELS} times, a panel each; got {len(words)}")
+        raise UserError(f"preference may be given at most {MOST_PANELS} times, a panel each; got {len(words)}")
     if words:
         return np.stack([parse_preference(word, num_objectives) for word in words])
     usual = curve_preferences(num_objectives)
@@ -72,4 +73,4 @@ def _preferences(words: tuple[str, ...], num_objectives: int) -> Float64[np.ndar
 def _check(name: str, value: float, bounds: tuple[float, float]) -> None:
     low, high = bounds
     if not low <= value <= high:  # also for NaN
-        raise ValueError(f"{name} must be from {low:g} to {high:g}, got {value:g}")
+        raise UserError(f"{name} must be from {low:g} to {high:g}, got {value:g}")

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from qpensieve.envs.scenery import Shape
+from qpensieve.errors import UserError
 from qpensieve.records.checkpoint import CheckpointError
 from qpensieve.watch.messages import Command
 from qpensieve.watch.runs import WatchedRun, archive_of, rounded
@@ -220,7 +221,7 @@ class Robot:
         try:
             self._policy, at = self._run.predictor(command.at or 0)
             self.controls = replace(self.controls, at=at)
-        except (CheckpointError, ValueError) as error:
+        except (CheckpointError, UserError) as error:
             self._tell({"event": "refused", "side": self._side, "seq": command.seq, "reason": str(error)})
 
     def _restart(self, command: Command) -> None:

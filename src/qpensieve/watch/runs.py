@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from qpensieve.envs import find_domain
+from qpensieve.errors import MissingFileError, UserError
 from qpensieve.learning.serving import nearest
 from qpensieve.population.answering import ArchivePredictor
 from qpensieve.population.archive import best
@@ -122,7 +123,7 @@ class WatchedRun:
     def _read(self) -> dict[str, Any]:
         config, spec, source = self.config, self.spec, self.policies.source
         if not (source / folder.CONFIG).exists():
-            raise FileNotFoundError(f"{source} is gone")
+            raise MissingFileError(f"{source} is gone")
         known, steps, rows = find_domain(config.domain), self.policies.steps, read_rows(source / folder.METRICS)
         own, exact = self.policies.own_preferences, known and known.exact
         done = max([*(row["step"] for row in rows), *steps], default=0)
@@ -155,7 +156,7 @@ class WatchedRun:
         if stamp != self._table_stamp:
             table = evaluations.load(path)
             if table.num_seeds != self.config.seeds or table.num_objectives != self.spec.num_objectives:
-                raise ValueError(f"{path} is of other seeds or objectives than {folder.CONFIG} says")
+                raise UserError(f"{path} is of other seeds or objectives than {folder.CONFIG} says")
             rows = [*_rows(table, "short", 0), *_rows(table, "full", 1)]
             self._table_stamp, self._table = (
                 stamp,

@@ -11,6 +11,7 @@ import numpy as np
 from PIL import Image
 
 from qpensieve.console import Outlook, Progress
+from qpensieve.errors import MissingFileError, MissingPackageError, UserError, UserFileError
 from qpensieve.records.atomic import TEMPORARY, write_file
 from qpensieve.watch import film
 from qpensieve.watch.film import Script
@@ -32,11 +33,11 @@ def check_target(path: Path) -> None:
         OSError: Its folder is not there, or it is one.
     """
     if path.suffix.lower() not in ENDINGS:
-        raise ValueError(f"out must end in .gif or .mp4, got {path}")
+        raise UserError(f"out must end in .gif or .mp4, got {path}")
     if path.is_dir():
-        raise IsADirectoryError(f"out must be a file, but {path} is a folder")
+        raise UserFileError(f"out must be a file, but {path} is a folder")
     if not path.parent.is_dir():
-        raise FileNotFoundError(f"the folder of {path} is not there: make it first, or choose another")
+        raise MissingFileError(f"the folder of {path} is not there: make it first, or choose another")
     if path.suffix.lower() == ".mp4":
         _ffmpeg()
 
@@ -87,11 +88,11 @@ def _write_gif(path: Path, frames: Iterator[Image.Image], fps: float, sheet: Ima
 def _check_gif(script: Script, num: int, first: Image.Image) -> None:
     """Refuse what a GIF cannot be."""
     if script.fps > MOST_GIF_FPS:
-        raise ValueError(f"fps must be at most {MOST_GIF_FPS:g} for a GIF, got {script.fps:g}; an .mp4 may have more")
+        raise UserError(f"fps must be at most {MOST_GIF_FPS:g} for a GIF, got {script.fps:g}; an .mp4 may have more")
     if (pixels := num * first.width * first.height) > MOST_GIF_PIXELS:
         size = f"{num:,} frames of {first.width} x {first.height}"
         less = "choose fewer seconds, frames a second or panels, a smaller width, or an .mp4"
-        raise ValueError(f"a GIF of {size} would take {pixels / 1e9:.1f} GB of memory while it is made: {less}")
+        raise UserError(f"a GIF of {size} would take {pixels / 1e9:.1f} GB of memory while it is made: {less}")
 
 
 def _write_mp4(path: Path, frames: Iterator[Image.Image], fps: float, first: Image.Image, num: int) -> None:
@@ -108,7 +109,7 @@ def _write_mp4(path: Path, frames: Iterator[Image.Image], fps: float, first: Ima
         finally:
             sink.close()
         if (written := _num_frames(ffmpeg, temporary)) != num:
-            raise OSError(f"cannot write {path}: {written} of {num} frames arrived; is the disk full?")
+            raise UserFileError(f"cannot write {path}: {written} of {num} frames arrived; is the disk full?")
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
@@ -126,4 +127,6 @@ def _ffmpeg() -> Any:
     try:
         return importlib.import_module("imageio_ffmpeg")
     except ImportError as error:
-        raise ImportError("MP4 files need imageio-ffmpeg: pip install 'qpensieve[mp4]', or write a .gif") from error
+        raise MissingPackageError(
+            "MP4 files need imageio-ffmpeg: pip install 'qpensieve[mp4]', or write a .gif"
+        ) from error

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from qpensieve.errors import MissingPackageError, UserError
 from qpensieve.experiments import parcels
 from qpensieve.experiments.attempt import END_SECONDS
 from qpensieve.experiments.codes import Code
@@ -46,7 +47,7 @@ def prepare() -> Any:
     try:
         return importlib.import_module("ray")
     except ImportError as error:
-        raise ImportError("running on Ray needs its package: pip install 'qpensieve[ray]'") from error
+        raise MissingPackageError("running on Ray needs its package: pip install 'qpensieve[ray]'") from error
 
 
 def make_token(path: Path) -> None:
@@ -96,7 +97,7 @@ class OnRay:
         try:
             self._ray.init(address=address, log_to_driver=False, include_dashboard=False, configure_logging=False)
         except Exception as error:
-            raise ConnectionError(_no_cluster(address, error)) from error
+            raise UserError(_no_cluster(address, error)) from error
 
     def has_room(self) -> bool:
         if self._at_once is not None and len(self._places) >= self._at_once:

@@ -14,6 +14,7 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from qpensieve.errors import MissingFileError, UserFileError, make_folder
 from qpensieve.experiments import fence, pulse
 from qpensieve.experiments.codes import Code
 from qpensieve.experiments.executors.local import PROGRAM, environment
@@ -127,7 +128,7 @@ class Slurm:
         self._running |= {Path(path): element for path, element in elements.items()}
 
     def _new_folder(self) -> Path:
-        (self._root / JOBS).mkdir(parents=True, exist_ok=True)
+        make_folder(self._root / JOBS)
         number = 1 + max((int(path.name) for path in (self._root / JOBS).glob("[0-9]*")), default=0)
         while True:
             folder = self._root / JOBS / f"{number:04d}"
@@ -193,9 +194,9 @@ def _sbatch(path: Path) -> str:
     try:
         done = subprocess.run(["sbatch", "--parsable", str(path)], capture_output=True, text=True, check=False)
     except FileNotFoundError as error:
-        raise FileNotFoundError("sbatch is not here: run this on a machine of the cluster that has Slurm") from error
+        raise MissingFileError("sbatch is not here: run this on a machine of the cluster that has Slurm") from error
     if done.returncode != 0:
-        raise OSError(f"sbatch refused {path}: {done.stderr.strip() or done.stdout.strip()}")
+        raise UserFileError(f"sbatch refused {path}: {done.stderr.strip() or done.stdout.strip()}")
     return done.stdout.strip().split(";")[0]  # the name of the cluster may follow
 
 

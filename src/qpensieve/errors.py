@@ -1,0 +1,59 @@
+"""Errors that a user can mend: the message is enough, and the command shows no traceback. All others are bugs."""
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+REFUSALS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO}
+"""Errors of the system that no code causes: a full, read-only or broken disk."""
+PERMISSIONS = {errno.EACCES, errno.EPERM}
+
+
+class UserError(ValueError):
+    """Something that the user named or chose cannot be used; the message says why and what to do."""
+
+
+class UserFileError(OSError, UserError):
+    """A file or folder that the user named cannot be used."""
+
+
+class MissingFileError(FileNotFoundError, UserFileError):
+    """A file or folder that the user named does not exist."""
+
+
+class FileInTheWayError(FileExistsError, UserFileError):
+    """A file or folder is already where a new one must be made."""
+
+
+class MissingPackageError(UserError, ImportError):
+    """A package or module is not installed, or cannot be imported."""
+
+
+@contextmanager
+def file_errors(path: str | os.PathLike[str], temporary: str | os.PathLike[str] = "") -> Iterator[None]:
+    """Raise errors of the system as `UserFileError`; those without a file, or of a temporary one, name `path`."""
+    try:
+        yield
+    except UserError:
+        raise
+    except OSError as error:
+        kinds = (MissingFileError, FileInTheWayError)
+        kind = next((kind for kind in kinds if isinstance(error, kind.__bases__[0])), UserFileError)
+        if error.errno is None:
+            raise kind(f"{path}: {error}") from error
+        named = path if error.filename in (None, str(temporary)) else error.filename
+        raise kind(error.errno, error.strerror, str(named)) from error
+
+
+def make_folder(path: str | os.PathLike[str]) -> None:
+    """Make a folder and the folders above it, as far as they are missing."""
+    with file_errors(path):
+        os.makedirs(path, exist_ok=True)
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Whether the system refused to read or write: the disk is full or broken, or the user lacks the permission."""
+    if not isinstance(error, OSError):
+        return False
+    return error.errno in REFUSALS or (error.errno in PERMISSIONS and error.filename is not None)
