@@ -1,6 +1,7 @@
 """Where the command `qpensieve` begins: what needs no JAX is answered at once, the rest says that it is loading."""
 
 import os
+import select
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -37,11 +38,9 @@ def _end_unheard() -> NoReturn:
 
 
 def _is_closed(stream: TextIO) -> bool:
-    try:
-        stream.flush()
-    except BrokenPipeError:
-        return True
-    return False
+    poll = select.poll()
+    poll.register(stream, 0)
+    return any(event & select.POLLERR for _, event in poll.poll(0))
 
 
 def _main() -> None:
