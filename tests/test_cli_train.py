@@ -12,9 +12,12 @@ import pytest
 
 from qpensieve import cli
 from qpensieve.methods import METHODS
+from qpensieve.programs import Program
 from qpensieve.records import evaluations
 from qpensieve.report import pictures
+from qpensieve.train import crew
 from qpensieve.train.trainer import Trainer
+from tests import faults
 from tests.callbacks import loggers
 from tests.train.kill_run import NEVER, TINY, assert_same_run, final_arrays, rows, words
 
@@ -83,6 +86,34 @@ class TestTrain:
         assert "Traceback (most recent call last)" in said
         assert "ValueError: operands could not be broadcast together with shapes (2,) (3,)" in said
         assert "this is a bug in qpensieve" in said
+
+    @pytest.mark.parametrize(
+        ("fault", "said"),
+        [
+            ("module", "DST2d: the process that steps lanes 0 to 0 cannot work: No module named 'no_such_simulator'"),
+            ("option", "gravity must be below 0, got 9.81"),
+            ("killed", "DST2d: the process that steps lanes 0 to 0 was killed by SIGKILL, as the system does where"),
+            ("memory", "DST2d: the process that steps lanes 0 to 0 has run out of memory (Unable to allocate 256. PiB"),
+            ("reset", "the environment failed in lane 0 at reset with seed 3: OSError: the licence has run out"),
+        ],
+    )
+    def test_a_worker_that_fails_is_one_sentence_with_its_cause(
+        self, fault: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any
+    ):
+        monkeypatch.setenv(faults.FAULT, fault)
+        monkeypatch.setattr(crew, "Program", lambda module, *about: Program("tests.faults", *about))
+        out = [*words(RUN), "--out", str(tmp_path), "--name", "run", "--quiet", "--num-threads", "2"]
+        with pytest.raises(SystemExit) as end:
+            cli.main(["train", "DST2d", *out])
+        assert end.value.code == cli.EXIT_FAILED
+        *_, last = lines = capfd.readouterr().err.splitlines()
+        assert sum("qpensieve: " in line for line in lines) == 1
+        assert said in last
+        assert "Traceback" not in "".join(lines)
+        if fault != "option":
+            assert last.endswith(f"; nothing is learned yet, continue with: qpensieve resume {tmp_path / 'run'}")
+        monkeypatch.undo()
+        cli.main(["resume", str(tmp_path / "run"), "--steps", "100", "--quiet", "--num-threads", "2"])
 
     @pytest.mark.usefixtures("unrendered")
     def test_ends_with_a_table_beside_the_ceilings_and_the_paths(

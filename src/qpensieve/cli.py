@@ -45,8 +45,7 @@ from qpensieve.config import (
 from qpensieve.config import load as load_config
 from qpensieve.envs import DISCRETE, DOMAINS, find_domain
 from qpensieve.envs.registry import Domain
-from qpensieve.envs.simulator import EnvError
-from qpensieve.errors import UserError, is_refusal
+from qpensieve.errors import EnvError, UserError, is_refusal
 from qpensieve.experiments import commands as experiments
 from qpensieve.records import provenance
 from qpensieve.records.checkpoint import CheckpointError

@@ -30,6 +30,10 @@ class MissingPackageError(UserError, ImportError):
     """A package or module is not installed, or cannot be imported."""
 
 
+class EnvError(RuntimeError):
+    """An environment of someone else raised or cannot be made, or a process that steps lanes is gone; names it."""
+
+
 @contextmanager
 def file_errors(path: str | os.PathLike[str], temporary: str | os.PathLike[str] = "") -> Iterator[None]:
     """Raise errors of the system as `UserFileError`; those without a file, or of a temporary one, name `path`."""

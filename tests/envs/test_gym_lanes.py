@@ -15,10 +15,11 @@ import pytest
 from qpensieve.envs import workers
 from qpensieve.envs.base import Lanes
 from qpensieve.envs.gym_lanes import GymSimulator, make_simulator
-from qpensieve.envs.simulator import EnvError, LaneOptions, State
+from qpensieve.envs.simulator import LaneOptions, State
 from qpensieve.envs.sources import EnvSource
 from qpensieve.envs.spaces import describe
 from qpensieve.envs.workers import WorkerSimulator
+from qpensieve.errors import EnvError, UserError
 from qpensieve.types import ActionBox, Step
 from tests.envs import foreign
 
@@ -314,7 +315,7 @@ def test_workers_and_one_process_continue_what_the_other_saved(noisy_workers: Wo
 
 def test_workers_describe_and_refuse_to_draw_like_one_process(noisy_workers: WorkerSimulator):
     assert noisy_workers.spec == describe(foreign.Noisy(), "tests.envs.foreign:Noisy")
-    with pytest.raises(RuntimeError, match=r"render_mode=None.*\[in the worker process for lanes 3 to 4\]"):
+    with pytest.raises(RuntimeError, match="render_mode=None"):
         noisy_workers.render(3)
 
 
@@ -328,7 +329,7 @@ def test_a_garbage_collected_simulator_ends_its_processes_and_an_error_names_the
         simulator.advance(slice(None), np.zeros((2, 2)))
     with pytest.raises(
         RuntimeError,
-        match=r"Raising: .* lane 11 at step 3 of its episode: ZeroDivisionError: .* process for lanes 11 to 11",
+        match=r"Raising: .* lane 11 at step 3 of its episode: ZeroDivisionError: ",
     ) as caught:
         simulator.advance(slice(None), np.zeros((2, 2)))
     assert "1 / 0" in str(caught.value.__cause__)
@@ -350,10 +351,10 @@ def test_a_dead_worker_is_an_error_and_not_a_wait():
     simulator.start(np.arange(3), np.arange(3))
     victim = simulator._workers[0].process
     victim.kill()
-    with pytest.raises(RuntimeError, match="Dying: the worker process for lanes 0 to 0 died with exit code -9"):
+    with pytest.raises(RuntimeError, match="Dying: the worker process for lanes 0 to 0 was killed by SIGKILL"):
         simulator.advance(slice(None), np.zeros((3, 2)))
     simulator.advance(np.array([1, 2]), np.zeros((2, 2)))
-    with pytest.raises(RuntimeError, match="lanes 2 to 2 died with exit code 7"):
+    with pytest.raises(RuntimeError, match="lanes 2 to 2 ended with exit code 7"):
         simulator.advance(np.array([2]), np.zeros((1, 2)))
     simulator.close()
     simulator.close()
@@ -362,9 +363,7 @@ def test_a_dead_worker_is_an_error_and_not_a_wait():
 
 
 def test_an_unusable_environment_is_refused_through_workers_too():
-    with pytest.raises(
-        ValueError, match=r"IntegerBox: action space must be .*, got Box.*worker process for lanes 0 to 0"
-    ):
+    with pytest.raises(UserError, match=r"IntegerBox: action space must be .*, got Box"):
         make_simulator(foreign.IntegerBox, 1, 4)
 
 

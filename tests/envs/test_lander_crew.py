@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 pytest.importorskip("qpensieve.envs.lunar_lander", exc_type=ImportError)
-from qpensieve.envs import LaneOptions, Lanes, get_domain, make_lanes, processes
+from qpensieve import programs
+from qpensieve.envs import LaneOptions, Lanes, get_domain, make_lanes
 from qpensieve.envs.lander_crew import LanderCrew, make_lander
 from qpensieve.envs.lunar_lander import LunarLanderSimulator
+from qpensieve.errors import EnvError
 
 SPEC = get_domain("LunarLander5d").spec
 
@@ -81,12 +83,11 @@ def test_a_lost_helper_is_an_error_and_not_a_wait():
     crew = LanderCrew(SPEC, 4, num_shares=2)
     lanes = Lanes(crew, 4, 0)
     lanes.reset()
-    crew._helpers[0]._process.kill()
-    crew._helpers[0]._process.wait()
-    how = "make new lanes and restore the saved state"
-    with pytest.raises(RuntimeError, match=f"LunarLander5d: a helper process ended with code -9; {how}"):
+    crew._helpers[0].program.process.kill()
+    crew._helpers[0].program.process.wait()
+    with pytest.raises(EnvError, match=r"^LunarLander5d: the process that flies lanes 2 to 3 was killed by SIGKILL"):
         lanes.step(np.zeros((4, 2)))
-    with pytest.raises(RuntimeError, match=f"LunarLander5d: these lanes are closed; {how}"):
+    with pytest.raises(EnvError, match=r"^LunarLander5d: these lanes are closed; make new lanes and restore the saved"):
         lanes.step(np.zeros((4, 2)))
 
 
@@ -98,7 +99,7 @@ def test_ctrl_c_in_the_middle_of_a_step_closes_the_crew_and_the_saved_state_goes
     lanes, alone = Lanes(crew, 4, 0), Lanes(LunarLanderSimulator(SPEC, 4), 4, 0)
     lanes.reset()
     alone.reset()
-    process = crew._helpers[0]._process
+    process = crew._helpers[0].program.process
     monkeypatch.setattr(crew._own, "advance", interrupt)
     with pytest.raises(KeyboardInterrupt):
         lanes.step(np.ones((4, 2)))
@@ -116,15 +117,15 @@ def test_helpers_leave_ctrl_c_to_their_parent(crew: LanderCrew):
     lanes = _lanes(crew)
     lanes.reset()
     for helper in crew._helpers:
-        helper._process.send_signal(signal.SIGINT)
+        helper.program.process.send_signal(signal.SIGINT)
     for _ in range(3):
         lanes.step(np.zeros((7, 2)))
 
 
 def test_a_helper_that_does_not_end_by_itself_is_killed(monkeypatch):
-    monkeypatch.setattr(processes, "CLOSE_SECONDS", 0.2)
+    monkeypatch.setattr(programs, "CLOSE_SECONDS", 0.2)
     crew = LanderCrew(SPEC, 4, num_shares=2)
-    process = crew._helpers[0]._process
+    process = crew._helpers[0].program.process
     process.send_signal(signal.SIGSTOP)
     crew.close()
     assert process.returncode == -signal.SIGKILL
@@ -137,7 +138,7 @@ def test_a_script_without_a_main_guard_works_and_leaves_no_process():
         "lanes = make_lanes('LunarLander4d', 32, 0, LaneOptions(num_threads=2))\n"
         "lanes.reset()\n"
         "lanes.step(np.zeros((32, 2)))\n"
-        "print(lanes.simulator._helpers[0]._process.pid)\n"
+        "print(lanes.simulator._helpers[0].program.process.pid)\n"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
     with pytest.raises(ProcessLookupError):

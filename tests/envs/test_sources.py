@@ -15,8 +15,8 @@ import pytest
 import qpensieve
 from qpensieve.envs import make_lanes, registry
 from qpensieve.envs.gym_lanes import make_simulator
-from qpensieve.envs.simulator import EnvError
 from qpensieve.envs.sources import EnvSource, needs_package, resolve
+from qpensieve.errors import EnvError
 from qpensieve.importing import working_folder
 from tests.envs import foreign
 

@@ -19,7 +19,7 @@ from qpensieve.callbacks import StopTraining
 from qpensieve.config import RunConfig, override
 from qpensieve.console import LEARNING, Progress
 from qpensieve.envs import DOMAINS
-from qpensieve.envs.simulator import EnvError
+from qpensieve.errors import EnvError
 from qpensieve.learning.acting import num_parameters
 from qpensieve.learning.predicting import AgentPredictor
 from qpensieve.presets import default_config
@@ -89,7 +89,7 @@ def test_a_process_that_dies_is_named_and_the_evaluation_is_played_again():
         given[:] = 0.0  # training goes on
         processes = [worker.program.process for worker in others._workers]
         processes[1].kill()
-        with pytest.raises(EnvError, match=r"^Hopper2d: the process that evaluates seeds 4, 9 ended with code -9"):
+        with pytest.raises(EnvError, match=r"^Hopper2d: the process that evaluates seeds 4, 9 was killed by SIGKILL"):
             others.result()
         assert all(process.poll() is not None for process in processes)
         np.testing.assert_array_equal(others.result(), expected(contest, flat))
@@ -251,7 +251,7 @@ class TestRuns:
         trainer._evaluators.begin = begun  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue]
         lost = (
             r"^the environment failed in the evaluation at step 200: DST2d: the process that evaluates seeds 0, 1 "
-            r"ended with code -9; .*; the run is saved as of step 200, continue with: qpensieve resume "
+            r"was killed by SIGKILL.*; the run is saved as of step 200, continue with: qpensieve resume "
         )
         with pytest.raises(EnvFailedError, match=lost):
             complete(run)

@@ -17,7 +17,7 @@ import pytest
 from qpensieve.algos import hybrid_sac, mosac, qpensieve
 from qpensieve.config import RunConfig, override
 from qpensieve.envs import DOMAINS, LaneOptions, get_domain, make_lanes
-from qpensieve.envs.simulator import EnvError
+from qpensieve.errors import EnvError
 from qpensieve.learning.acting import num_parameters
 from qpensieve.methods import METHODS, make_algorithm
 from qpensieve.presets import default_config
@@ -109,7 +109,7 @@ def test_a_worker_that_is_killed_is_named_and_the_next_block_starts_new_ones():
         before, processes = crew.state(), processes_of(crew)
         processes[1].kill()
         processes[1].wait()
-        with pytest.raises(EnvError, match=r"^DST2d: the process that steps lanes 1 to 2 ended with code -9"):
+        with pytest.raises(EnvError, match=r"^DST2d: the process that steps lanes 1 to 2 was killed by SIGKILL"):
             crew.collect(flat, 1)
         assert all(process.poll() is not None for process in processes)
         assert_same_state(before, crew.state())
@@ -137,7 +137,7 @@ def test_a_block_that_was_begun_is_the_one_that_is_asked_for():
         processes_of(crew)[0].kill()
         processes_of(crew)[0].wait()
         crew.begin(flat, 5)
-        with pytest.raises(EnvError, match="lanes 0 to 0 ended with code -9"):
+        with pytest.raises(EnvError, match="lanes 0 to 0 was killed by SIGKILL"):
             crew.collect(flat, 5)
         assert_same_block(collector.collect(collector.policy(flat), 5), crew.collect(flat, 5))
 
@@ -295,7 +295,9 @@ class TestTraining:
         before = two.arrays()
         processes_of(two.collector)[0].kill()
         processes_of(two.collector)[0].wait()
-        lost = r"^the environment failed after step 140: DST2d: the process that steps lanes 0 to 0 ended with code -9"
+        lost = (
+            r"^the environment failed after step 140: DST2d: the process that steps lanes 0 to 0 was killed by SIGKILL"
+        )
         with pytest.raises(EnvFailedError, match=lost):
             two.advance()
         assert_same_state(before, two.arrays())

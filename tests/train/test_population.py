@@ -16,7 +16,7 @@ from qpensieve import cli, metrics
 from qpensieve.config import AlgoName, RunConfig, check, from_dict, override, to_dict
 from qpensieve.console import Progress
 from qpensieve.envs import DOMAINS, LaneOptions, make_lanes
-from qpensieve.envs.simulator import EnvError
+from qpensieve.errors import EnvError
 from qpensieve.population.members import KeptPolicy, Member
 from qpensieve.population.pgmorl import OWN, PgmorlConfig, Tasks
 from qpensieve.population.plan import PAPER, iteration_steps

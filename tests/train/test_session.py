@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from qpensieve.envs.simulator import EnvError
+from qpensieve.errors import EnvError
 from qpensieve.train.session import DivergedError, EnvFailedError, check_finite, environment_errors
 
 

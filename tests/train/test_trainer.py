@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from qpensieve.config import RunConfig, override
-from qpensieve.envs.simulator import EnvError
+from qpensieve.errors import EnvError
 from qpensieve.learning.predicting import AgentPredictor
 from qpensieve.presets import default_config
 from qpensieve.train.collect import Collector

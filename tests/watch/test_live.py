@@ -12,7 +12,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 
 from qpensieve import config as configs
-from qpensieve.envs.simulator import EnvError
+from qpensieve.errors import EnvError
 from qpensieve.records import folder
 from qpensieve.train.evaluate import evaluate
 from qpensieve.train.saved import SavedPolicies

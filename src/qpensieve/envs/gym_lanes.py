@@ -14,10 +14,10 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int
 
 from qpensieve.envs.history import History, episode_seeds, replay
-from qpensieve.envs.simulator import EnvError, Index, Simulator, State, Streams
+from qpensieve.envs.simulator import Index, Simulator, State, Streams
 from qpensieve.envs.sources import PICTURES, EnvFactory, EnvSource, drawable, name_of, resolve
 from qpensieve.envs.spaces import describe, foreign_error
-from qpensieve.errors import UserError
+from qpensieve.errors import EnvError, UserError
 
 RESET = ("observation", "info")
 STEP = ("observation", "reward", "terminated", "truncated", "info")

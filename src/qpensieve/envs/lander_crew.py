@@ -1,36 +1,27 @@
 """Many LunarLanders on several cores: this process flies a share of the lanes, helper processes fly the rest.
 
-Box2D holds Python's lock while it steps, so threads do not help. Helpers are started as plain programs
-(`python -m qpensieve.envs.lander_crew`), not as forks or copies of the user's script, and talk in raw arrays over
-pipes.
+Box2D holds Python's lock while it steps, so threads do not help. Helpers are plain programs (`programs.py`) and talk
+in raw arrays.
 """
 
-import json
-import os
-import signal
-import struct
-import subprocess
-import sys
-import weakref
+import pickle
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import asdict
-from typing import BinaryIO
+from contextlib import contextmanager
+from itertools import pairwise
 
 import numpy as np
 from jaxtyping import Bool, Float64, Int
 
-from qpensieve.envs import processes
 from qpensieve.envs.history import History, episode_seeds, replay
 from qpensieve.envs.lunar_lander import LunarLanderSimulator
-from qpensieve.envs.simulator import EnvError, Index, State, Streams, allowed_threads
+from qpensieve.envs.simulator import Index, State, Streams, allowed_threads
+from qpensieve.errors import EnvError
 from qpensieve.host_types import EnvSpec
+from qpensieve.programs import START, Obey, Program
 
 MIN_SHARE = 16
 """Fewer lanes than this are not worth a helper process."""
-START, ADVANCE, RENDER = b"S", b"A", b"R"
-HEADER = struct.Struct("<cQ")
-HOW_TO_GO_ON = "make new lanes and restore the saved state"
+ADVANCE, RENDER = b"A", b"R"
 
 
 def make_lander(spec: EnvSpec, num_lanes: int, num_processes: int | None) -> "LunarLanderSimulator | LanderCrew":
@@ -49,9 +40,9 @@ class LanderCrew:
         self.spec, self.num_shares = spec, num_shares
         self._closed = False
         self._first = np.linspace(0, num_lanes, num_shares + 1).astype(np.int64)
-        sizes = np.diff(self._first).tolist()
-        self._helpers = [_Helper(spec, size) for size in sizes[1:]]
-        self._own = LunarLanderSimulator(spec, sizes[0])
+        shares = [range(*ends) for ends in pairwise(self._first.tolist())]
+        self._helpers = [_Helper(spec, share) for share in shares[1:]]
+        self._own = LunarLanderSimulator(spec, len(shares[0]))
         self._history = History(num_lanes, spec.action_size)
         self._obs = np.zeros((num_lanes, spec.obs_size))
 
@@ -106,19 +97,19 @@ class LanderCrew:
     def close(self) -> None:
         self._closed = True
         for helper in self._helpers:
-            helper.close()
+            helper.program.close()
         self._own.close()
 
     @contextmanager
     def _whole_command(self) -> Iterator[None]:
         """Close the crew if a command fails halfway: the next command would read the answers of this one."""
         if self._closed:
-            raise EnvError(f"{self.spec.id}: these lanes are closed; {HOW_TO_GO_ON}")
+            raise EnvError(f"{self.spec.id}: these lanes are closed; make new lanes and restore the saved state")
         try:
             yield
         except BaseException:
             for helper in self._helpers:
-                helper.kill()
+                helper.program.kill()
             self.close()
             raise
 
@@ -141,26 +132,22 @@ class _Share:
 
 
 class _Helper:
-    """One helper process and the pipes to it."""
+    """One helper program and the lanes that it flies.
 
-    def __init__(self, spec: EnvSpec, num_lanes: int):
-        arguments = json.dumps({"spec": asdict(spec), "num_lanes": num_lanes})
-        command = [sys.executable, "-m", "qpensieve.envs.lander_crew", arguments]
+    Args:
+        spec: What the lanes are.
+        lanes: Their numbers.
+    """
+
+    def __init__(self, spec: EnvSpec, lanes: range):
         self._spec, self._asked = spec, 0
-        with processes.deaf_to_interrupts():
-            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        self._close = weakref.finalize(self, processes.end, self._process)
+        title = f"{spec.id}: the process that flies lanes {lanes.start} to {lanes.stop - 1}"
+        self.program = Program(__name__, title)
+        self.program.send(START, pickle.dumps((spec, len(lanes))))
 
     def send(self, command: bytes, lanes: Int[np.ndarray, " n"], values: np.ndarray) -> None:
         self._asked = len(lanes)
-        message = HEADER.pack(command, len(lanes)) + lanes.tobytes() + np.ascontiguousarray(values).tobytes()
-        pipe = self._process.stdin
-        assert pipe is not None
-        try:
-            pipe.write(message)
-            pipe.flush()
-        except BrokenPipeError:
-            raise self._lost() from None
+        self.program.send(command, lanes.tobytes() + np.ascontiguousarray(values).tobytes())
 
     def receive_obs(self) -> Float64[np.ndarray, "n obs"]:
         return self._receive(self._spec.obs_size)
@@ -174,66 +161,28 @@ class _Helper:
 
     def render(self, lane: int) -> np.ndarray:
         self.send(RENDER, np.array([lane]), np.empty(0))
-        height, width, depth = np.frombuffer(self._read(3 * 8), np.int64)
-        return np.frombuffer(self._read(int(height * width * depth)), np.uint8).reshape(height, width, depth)
-
-    def close(self) -> None:
-        self._close()
-
-    def kill(self) -> None:
-        self._process.kill()
+        return pickle.loads(self.program.answer())
 
     def _receive(self, columns: int) -> Float64[np.ndarray, "n columns"]:
-        content = self._read(self._asked * columns * 8)
-        return np.frombuffer(content, np.float64).reshape(self._asked, columns)
-
-    def _read(self, size: int) -> bytes:
-        pipe = self._process.stdout
-        assert pipe is not None
-        content = pipe.read(size)
-        if len(content) < size:
-            raise self._lost()
-        return content
-
-    def _lost(self) -> EnvError:
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(processes.CLOSE_SECONDS)
-        code = self._process.returncode
-        return EnvError(f"{self._spec.id}: a helper process ended with code {code}; {HOW_TO_GO_ON}")
+        return np.frombuffer(self.program.answer(), np.float64).reshape(self._asked, columns)
 
 
-def serve(commands: BinaryIO, answers: BinaryIO, spec: EnvSpec, num_lanes: int) -> None:
-    """The main loop of a helper process: answer commands until the input ends."""
+def begin(content: bytes) -> Obey:
+    """A helper's life, from its lanes on."""
+    spec, num_lanes = pickle.loads(content)
     simulator = LunarLanderSimulator(spec, num_lanes)
-    while header := commands.read(HEADER.size):
-        command, count = HEADER.unpack(header)
-        lanes = np.frombuffer(commands.read(8 * count), np.int64)
+
+    def obey(command: bytes, content: bytes) -> bytes:
+        values_per_lane = {START: 1, ADVANCE: spec.action_size, RENDER: 0}[command]
+        num = len(content) // (8 * (1 + values_per_lane))
+        lanes, values = np.frombuffer(content, np.int64, num), memoryview(content)[8 * num :]
         if command == START:
-            simulator.start(lanes, np.frombuffer(commands.read(8 * count), np.int64))
-            answers.write(simulator.observe(lanes).tobytes())
-        elif command == ADVANCE:
-            content = commands.read(8 * count * spec.action_size)
-            actions = np.frombuffer(content, np.float64).reshape(count, spec.action_size)
+            simulator.start(lanes, np.frombuffer(values, np.int64))
+            return simulator.observe(lanes).tobytes()
+        if command == ADVANCE:
+            actions = np.frombuffer(values, np.float64).reshape(num, spec.action_size)
             reward, terminated, _ = simulator.advance(lanes, actions)
-            answers.write(np.column_stack([reward, terminated, simulator.observe(lanes)]).tobytes())
-        else:
-            picture = simulator.render(int(lanes[0]))
-            answers.write(np.array(picture.shape, np.int64).tobytes() + picture.tobytes())
-        answers.flush()
+            return np.column_stack([reward, terminated, simulator.observe(lanes)]).tobytes()
+        return pickle.dumps(simulator.render(int(lanes[0])))
 
-
-def main() -> None:
-    # Ctrl-C reaches all processes of a terminal; the parent decides what it means.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    arguments = json.loads(sys.argv[1])
-    spec = arguments["spec"]
-    for name in ("objectives", "reference"):
-        spec[name] = tuple(spec[name])
-    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # a stray print must not end up among the answers
-    with suppress(BrokenPipeError):  # the parent may have ended without closing the pipe
-        serve(sys.stdin.buffer, answers, EnvSpec(**spec), arguments["num_lanes"])
-
-
-if __name__ == "__main__":
-    main()
+    return obey

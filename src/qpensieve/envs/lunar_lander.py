@@ -17,6 +17,7 @@ from jaxtyping import Bool, Float64, Int
 from qpensieve.envs.history import History, episode_seeds, replay
 from qpensieve.envs.scenery import PlaneScene, Points, Pose, Shape
 from qpensieve.envs.simulator import Index, State, Streams
+from qpensieve.errors import MissingPackageError
 from qpensieve.host_types import EnvSpec
 
 with warnings.catch_warnings():
@@ -25,7 +26,7 @@ with warnings.catch_warnings():
     try:
         from gymnasium.envs.box2d import lunar_lander as gym_lander
     except DependencyNotInstalled as error:
-        raise ImportError(
+        raise MissingPackageError(
             f"LunarLander needs Box2D and pygame ({error.__cause__ or error}): pip install box2d pygame, where wheels "
             "exist (neither for Python 3.14, nor Box2D for Linux on aarch64)"
         ) from error

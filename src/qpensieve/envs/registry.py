@@ -14,7 +14,7 @@ import gymnasium
 from qpensieve.envs import dst, grid, gym_lanes, mujoco, rewards
 from qpensieve.envs.base import Lanes
 from qpensieve.envs.exact import ExactFront
-from qpensieve.envs.simulator import DEFAULT_OPTIONS, EnvError, LaneOptions, Simulator, check_options
+from qpensieve.envs.simulator import DEFAULT_OPTIONS, LaneOptions, Simulator, check_options
 from qpensieve.envs.sources import EnvSource, missing_package, module_of, name_of, resolve
 from qpensieve.envs.treasures import SIZE, VALUES
 from qpensieve.errors import UserError
@@ -104,10 +104,9 @@ def _mujoco(body: mujoco.Body, reward: rewards.RewardFunction) -> Callable[[EnvS
 
 
 def _lunar_lander(spec: EnvSpec, num_lanes: int, options: LaneOptions) -> Simulator:
-    try:  # the other domains must work without these packages
-        from qpensieve.envs.lander_crew import make_lander
-    except ImportError as error:
-        raise EnvError(str(error)) from error
+    # Imported here: the other domains must work without Box2D and pygame.
+    from qpensieve.envs.lander_crew import make_lander
+
     _refuse_contact_forces(spec.id, options)
     return make_lander(spec, num_lanes, options.num_threads)
 

@@ -76,10 +76,6 @@ def allowed_threads(num_threads: int | None) -> int:
     return num_threads
 
 
-class EnvError(RuntimeError):
-    """An environment of someone else raised or cannot be made, or a process that steps lanes is gone; names it."""
-
-
 class SimulationDivergedError(ArithmeticError):
     """A simulator cannot continue in one lane; raised before any lane has moved."""
 

@@ -7,9 +7,8 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete
 
-from qpensieve.envs.simulator import EnvError
 from qpensieve.envs.sources import needs_package
-from qpensieve.errors import UserError
+from qpensieve.errors import EnvError, UserError
 from qpensieve.host_types import ActionBox, EnvSpec, Indices
 from qpensieve.importing import place_of
 

@@ -11,7 +11,6 @@ import os
 import pickle
 import signal
 import time
-import traceback
 import weakref
 from collections.abc import Callable
 from contextlib import closing, suppress
@@ -26,10 +25,11 @@ from jaxtyping import Bool, Float64, Int
 
 from qpensieve.envs.gym_lanes import GymSimulator, warn_if_different
 from qpensieve.envs.history import episode_seeds
-from qpensieve.envs.simulator import EnvError, Index, State, Streams
+from qpensieve.envs.simulator import Index, State, Streams
 from qpensieve.envs.sources import EnvFactory
-from qpensieve.errors import UserError
+from qpensieve.errors import EnvError, UserError
 from qpensieve.host_types import EnvSpec
+from qpensieve.programs import Failure, how_it_ended
 
 CLOSE_SECONDS = 5.0
 """How long all workers together may take to end by themselves before they are killed."""
@@ -52,21 +52,8 @@ class _Worker:
         return f"worker process for lanes {first} to {first + len(self.lanes) - 1}"
 
 
-@dataclass(frozen=True)
-class _Failure:
-    """An exception as it crosses the pipe: foreign exceptions need not survive pickling."""
-
-    error: str
-    is_user_error: bool
-    trace: str
-
-
 _DIED = object()
 """Stands for the answer of a worker that died."""
-
-
-class _WorkerError(Exception):
-    """Carries the worker's traceback as the cause of the error raised here."""
 
 
 class WorkerSimulator:
@@ -175,15 +162,14 @@ class WorkerSimulator:
         """Raise the first error among the answers. All have been read, so the pipes stay in step."""
         for w, answer in answers.items():
             worker = self._workers[w]
-            if isinstance(answer, _Failure):
-                kind = UserError if answer.is_user_error else EnvError
-                raise kind(f"{answer.error} [in the {worker}]") from _WorkerError(answer.trace)
+            title = f"{self._name}: the {worker}"
+            if isinstance(answer, Failure):
+                raise answer.error(title)
             if answer is _DIED:
                 worker.process.join(ALIVE_CHECK_SECONDS)
-                raise EnvError(
-                    f"{self._name}: the {worker} died with exit code {worker.process.exitcode}; its own message is on "
-                    'standard error (a script that starts workers needs `if __name__ == "__main__":`)'
-                )
+                code = worker.process.exitcode
+                hint = ' (a script that starts workers needs `if __name__ == "__main__":`)' if code == 1 else ""
+                raise EnvError(f"{title} {how_it_ended(code)}{hint}")
 
 
 def _pickled(factory: EnvFactory, source_name: str) -> bytes:
@@ -246,7 +232,7 @@ def _serve(pipe: Connection, pickled: bytes, num_lanes: int, source_name: str, f
         try:
             simulator = GymSimulator(pickle.loads(pickled), num_lanes, source_name, first_lane)
         except Exception as error:
-            pipe.send(_failure(error))
+            pipe.send(Failure.of(error))
             return
         with closing(simulator):
             pipe.send(simulator.spec)
@@ -259,13 +245,7 @@ def _attempt(command: Callable[..., Any], simulator: GymSimulator, arguments: tu
     try:
         return command(simulator, *arguments)
     except Exception as error:
-        return _failure(error)
-
-
-def _failure(error: Exception) -> _Failure:
-    # The simulator's own messages already say what went wrong and where; any other needs its type to be understood.
-    kind = "" if type(error) in (EnvError, RuntimeError, UserError) else f"{type(error).__name__}: "
-    return _Failure(f"{kind}{error}", isinstance(error, UserError), traceback.format_exc())
+        return Failure.of(error)
 
 
 def _start(simulator: GymSimulator, lanes: Int[np.ndarray, " lanes"], seeds: Int[np.ndarray, " lanes"]) -> np.ndarray:

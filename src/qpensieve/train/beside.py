@@ -14,12 +14,12 @@ from itertools import pairwise
 import numpy as np
 from jaxtyping import Float64
 
-from qpensieve.envs.simulator import EnvError
+from qpensieve import programs
+from qpensieve.errors import EnvError
 from qpensieve.host_types import Acting, Parameters
 from qpensieve.learning.predicting import AgentPredictor
-from qpensieve.train import programs
+from qpensieve.programs import START, Obey, Program
 from qpensieve.train.evaluate import evaluate
-from qpensieve.train.programs import START, Obey, Program
 
 PLAY = b"P"
 
@@ -156,7 +156,7 @@ class _Worker:
         numbers = ", ".join(map(str, own.seeds))
         title = f"{own.domain}: the process that evaluates seed{'s' if len(own.seeds) > 1 else ''} {numbers}"
         file = programs.unnamed_file()
-        self.program = Program("beside", title, file)
+        self.program = Program(__name__, title, file)
         self._flat = programs.shared_parameters(file, len(own.seeds) * own.agents_per_seed, width)
         self.program.send(START, pickle.dumps((own, file, width)))
 
@@ -166,7 +166,7 @@ class _Worker:
         self.program.send(PLAY, json.dumps(words).encode())
 
 
-def _begin(content: bytes) -> Obey:
+def begin(content: bytes) -> Obey:
     """A process's life, from its task on; every answer is the returns of its seeds."""
     contest: Contest
     contest, file, width = pickle.loads(content)
@@ -180,7 +180,3 @@ def _begin(content: bytes) -> Obey:
         return evaluate(contest.domain, contest.seeds, *given).tobytes()
 
     return obey
-
-
-def main() -> None:
-    programs.run(_begin)

@@ -18,15 +18,16 @@ from itertools import pairwise
 import numpy as np
 from jaxtyping import Float32
 
+from qpensieve import programs
 from qpensieve.envs.parts import join_states, split_state
 from qpensieve.envs.registry import find_domain, make_lanes
-from qpensieve.envs.simulator import EnvError, LaneOptions, State
+from qpensieve.envs.simulator import LaneOptions, State
 from qpensieve.envs.sources import EnvSource
+from qpensieve.errors import EnvError
 from qpensieve.host_types import Behaviour, Parameters
+from qpensieve.programs import START, Obey, Program
 from qpensieve.replay.columns import Columns, columns_of
-from qpensieve.train import programs
 from qpensieve.train.collect import Collected, Collector, PastPreferences
-from qpensieve.train.programs import START, Obey, Program
 
 COLLECT, RESTORE = b"C", b"R"
 
@@ -95,11 +96,11 @@ class Crew(PastPreferences):
 
     def start(self) -> None:
         """Begin the first episodes; returns while the workers are still starting."""
+        self._is_starting = True
         with self._whole_command():
             self._open()
             for worker in self._workers:
                 worker.send(START)
-        self._is_starting = True
 
     def state(self) -> State:
         """The lanes as they were at the end of the newest whole block."""
@@ -167,10 +168,14 @@ class Crew(PastPreferences):
             self._kill()
 
     def _finish_start(self) -> None:
-        if self._is_starting:
-            self._is_starting = False
-            with self._whole_command():
-                self._parts = [worker.answer() for worker in self._workers]
+        """Wait for the first episodes; where that failed before, try again."""
+        if not self._is_starting:
+            return
+        if not self._workers:
+            self.start()
+        with self._whole_command():
+            self._parts = [worker.answer() for worker in self._workers]
+        self._is_starting = False
 
     def _go_to_boundary(self) -> None:
         """Bring the workers, new ones if there are none, to the end of the newest whole block."""
@@ -236,7 +241,7 @@ class _Worker:
     def __init__(self, task: Task, columns: Columns):
         file = programs.unnamed_file()
         first, last = task.first_lane, task.first_lane + len(task.seeds) - 1
-        self.program = Program("crew", f"{task.domain}: the process that steps lanes {first} to {last}", file)
+        self.program = Program(__name__, f"{task.domain}: the process that steps lanes {first} to {last}", file)
         self.memory = _Memory(file, len(task.seeds), task.block, columns)
         self.send, self.answer = self.program.send, self.program.answer
         self.kill, self.close = self.program.kill, self.program.close
@@ -249,7 +254,7 @@ class _Worker:
         self.send(COLLECT, pickle.dumps((number, width)))
 
 
-def _begin(content: bytes) -> Obey:
+def begin(content: bytes) -> Obey:
     """A worker's life, from its task on; every answer is the state of its lanes."""
     task: Task = pickle.loads(content)
     lanes = make_lanes(task.domain, len(task.seeds), task.seeds, task.options)
@@ -272,7 +277,3 @@ def _obey(collector: Collector, memory: _Memory, num_agents: int, command: bytes
         number, width = pickle.loads(content)
         policy = collector.policy(memory.flat(num_agents, width)) if width else None
         collector.collect(policy, number, memory.block)
-
-
-def main() -> None:
-    programs.run(_begin)

@@ -314,12 +314,14 @@ class Run:
 
     @contextmanager
     def _saving_first(self) -> Iterator[None]:
-        """Save the run if the environment fails."""
+        """Save the run if the environment fails, unless that is before its first step."""
         try:
             yield
         except EnvFailedError as error:
-            self.save()
-            raise EnvFailedError(f"{error}; the run is saved, continue with: qpensieve resume {self.folder}") from error
+            if self.session.step > 0:
+                self.save()
+            saved = "the run is saved" if self.session.step > 0 else "nothing is learned yet"
+            raise EnvFailedError(f"{error}; {saved}, continue with: qpensieve resume {self.folder}") from error
 
     def _log_training(self) -> None:
         """Write a row of training metrics if one is due and its last update is available."""

@@ -10,7 +10,7 @@ from jaxtyping import Float, Float32, Float64, Shaped
 
 from qpensieve.config import RunConfig
 from qpensieve.console import LEARNING, RANDOM
-from qpensieve.envs.simulator import EnvError
+from qpensieve.errors import EnvError
 from qpensieve.learning.acting import Served
 from qpensieve.records.search import SearchRecord
 from qpensieve.replay.layout import RowLayout, Rows

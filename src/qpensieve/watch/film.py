@@ -10,7 +10,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from qpensieve.console import format_number
 from qpensieve.envs.episodes import MAX_EVAL_STEPS
-from qpensieve.envs.simulator import EnvError
+from qpensieve.errors import EnvError
 from qpensieve.train.session import Predictor
 from qpensieve.watch.world import World
 

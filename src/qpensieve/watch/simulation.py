@@ -10,7 +10,7 @@ import traceback
 from collections import deque
 from typing import Any
 
-from qpensieve.envs.simulator import EnvError
+from qpensieve.errors import EnvError
 from qpensieve.records.checkpoint import CheckpointError
 from qpensieve.watch.messages import Command
 from qpensieve.watch.robot import Controls, Robot, Tell

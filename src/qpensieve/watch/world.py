@@ -15,7 +15,7 @@ from qpensieve.envs.episodes import MAX_EVAL_STEPS
 from qpensieve.envs.gym_lanes import GymSimulator
 from qpensieve.envs.mujoco import MujocoSimulator
 from qpensieve.envs.scenery import Pushable, Scenic, Shape
-from qpensieve.envs.simulator import EnvError
+from qpensieve.errors import EnvError
 from qpensieve.learning.streams import Purpose, derived_seed
 
 FOREIGN_FPS = 30.0
