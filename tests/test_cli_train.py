@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import shutil
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,28 @@ class TestTrain:
         assert "Traceback (most recent call last)" in said
         assert "ValueError: operands could not be broadcast together with shapes (2,) (3,)" in said
         assert "this is a bug in qpensieve" in said
+
+    @pytest.mark.usefixtures("unrendered")
+    def test_sigterm_saves_and_the_resumed_run_has_the_numbers_of_one_that_was_not_stopped(
+        self, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+    ):
+        advance = Trainer.advance
+
+        def terminated(trainer: Trainer) -> Any:
+            if trainer.step == 160:
+                signal.raise_signal(signal.SIGTERM)
+            return advance(trainer)
+
+        monkeypatch.setattr(Trainer, "advance", terminated)
+        with pytest.raises(SystemExit) as end:
+            cli.main(["train", "DST2d", *words(RUN), "--out", str(tmp_path), "--name", "run", "--quiet"])
+        assert end.value.code == cli.EXIT_TERMINATED
+        folder = tmp_path / "run"
+        last = capsys.readouterr().err.splitlines()[-1]
+        assert last == f"stopped at step 180; continue with: qpensieve resume {folder}"
+        monkeypatch.undo()
+        cli.main(["resume", str(folder), "--quiet"])
+        assert_same_run(folder, trained / "ours")
 
     @pytest.mark.parametrize(
         ("fault", "said"),

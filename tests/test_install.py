@@ -20,7 +20,7 @@ STEP_ALL = """
 import numpy as np
 import matplotlib
 from qpensieve.envs import DOMAINS, make_lanes
-from qpensieve.envs.simulator import EnvError
+from qpensieve.errors import MissingPackageError
 
 for name, domain in DOMAINS.items():
     try:
@@ -29,7 +29,7 @@ for name, domain in DOMAINS.items():
         step = lanes.step(np.zeros((2, domain.action_size)))
         assert step.reward.shape == (2, len(domain.objectives))
         print(name)
-    except EnvError as error:
+    except MissingPackageError as error:
         print(name, error)
 """
 WITHOUT = """

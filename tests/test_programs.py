@@ -14,14 +14,15 @@ from tests import faults
 PLAIN = "print(1, flush=True); input()"
 
 
-def test_a_process_that_only_starts_does_not_hear_ctrl_c_and_its_parent_does_again():
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_process_that_only_starts_does_not_hear_ctrl_c_and_its_parent_does_again(number: signal.Signals):
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
     with programs.deaf_to_interrupts():
         child = subprocess.Popen([sys.executable, "-I", "-c", PLAIN], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == before
     assert child.stdout is not None
     child.stdout.readline()
-    child.send_signal(signal.SIGINT)
+    child.send_signal(number)
     with pytest.raises(subprocess.TimeoutExpired):
         child.wait(0.2)
     child.communicate(b"\n")

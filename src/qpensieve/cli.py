@@ -11,7 +11,7 @@ import textwrap
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stdout, suppress
+from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -63,6 +63,7 @@ from qpensieve.theory.command import theory
 from qpensieve.train import run as runs
 from qpensieve.train.critic_error import Draw, Sampling
 from qpensieve.train.critic_run import measure_run
+from qpensieve.train.interrupts import termination
 from qpensieve.train.run import Options, Run
 from qpensieve.train.session import DivergedError, EnvFailedError
 from qpensieve.watch import commands as watching
@@ -77,7 +78,9 @@ ABOUT_PAPER = (
     "stopped, and the report. Without names: all of them."
 )
 COMPARED = "compare.png"
-EXIT_FAILED, EXIT_BUG, EXIT_STOPPED = 1, 70, 130
+EXIT_FAILED, EXIT_BUG, EXIT_STOPPED, EXIT_TERMINATED = 1, 70, 130, 143
+SAVE_WHEN_STOPPED = ("train", "resume", "paper", "sweep")
+"""Commands that save at SIGTERM."""
 OUT_OF_MEMORY = "RESOURCE_EXHAUSTED"
 """What XLA's errors say then; they have no type of their own."""
 USER_ERRORS = (
@@ -507,29 +510,31 @@ def _plain_warnings() -> Iterator[None]:
 def main(arguments: list[str] | None = None) -> None:
     """Entry point of the command line."""
     words = sys.argv[1:] if arguments is None else arguments
-    try:
-        if words[:1] == ["train"]:
-            train(words[1:])
-        elif words[:1] == ["--version"]:
-            version()
-        elif words[:1] == ["bench"]:
-            texts = {name: summary(run) for name, run in BENCHMARKS.items()}
-            _dispatch(BENCHMARKS, "qpensieve bench", bench_package.__doc__ or "", words[1:], texts)
-        elif words[:1] == ["paper"]:
-            texts = {name: summary(command) for name, command in PAPER.items()}
-            _dispatch(PAPER, "qpensieve paper", ABOUT_PAPER, words[1:], texts)
-        else:
-            _dispatch(COMMANDS, "qpensieve", f"{pages.ABOUT} {pages.PREFERENCE}", words, pages.COMMANDS)
-    except runs.Stopped as stopped:
-        print(stopped, file=sys.stderr)
-        sys.exit(EXIT_STOPPED)
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        sys.exit(EXIT_STOPPED)
-    except BrokenPipeError:  # the reader of the output has ended, such as `head`
-        raise
-    except Exception as error:
-        _end_by(error, words)
+    with termination() if words[:1] and words[0] in SAVE_WHEN_STOPPED else nullcontext(lambda: False) as is_terminated:
+        try:
+            _run(words)
+        except (runs.Stopped, KeyboardInterrupt) as stopped:
+            print(str(stopped) or "interrupted", file=sys.stderr)
+            sys.exit(EXIT_TERMINATED if is_terminated() else EXIT_STOPPED)
+        except BrokenPipeError:  # the reader of the output has ended, such as `head`
+            raise
+        except Exception as error:
+            _end_by(error, words)
+
+
+def _run(words: list[str]) -> None:
+    if words[:1] == ["train"]:
+        train(words[1:])
+    elif words[:1] == ["--version"]:
+        version()
+    elif words[:1] == ["bench"]:
+        texts = {name: summary(run) for name, run in BENCHMARKS.items()}
+        _dispatch(BENCHMARKS, "qpensieve bench", bench_package.__doc__ or "", words[1:], texts)
+    elif words[:1] == ["paper"]:
+        texts = {name: summary(command) for name, command in PAPER.items()}
+        _dispatch(PAPER, "qpensieve paper", ABOUT_PAPER, words[1:], texts)
+    else:
+        _dispatch(COMMANDS, "qpensieve", f"{pages.ABOUT} {pages.PREFERENCE}", words, pages.COMMANDS)
 
 
 def _end_by(error: Exception, words: list[str]) -> NoReturn:

@@ -38,6 +38,7 @@ OURS = f"'{__package__}."
 """How the name of a missing module begins that is part of this package: a bug."""
 CLOSE_SECONDS = 5.0
 """How long a program may take to end by itself before it is killed."""
+INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
 Obey = Callable[[bytes, bytes], bytes]
 """(command, its content) -> answer."""
 
@@ -194,11 +195,11 @@ def shared_parameters(
 
 @contextmanager
 def deaf_to_interrupts() -> Iterator[None]:
-    """Processes started meanwhile never hear Ctrl-C, which terminals send to all: their parent ends them.
+    """Processes started meanwhile never hear Ctrl-C and SIGTERM, which may be sent to all: their parent ends them.
 
     To ignore it in their first lines would be too late: Python would print a traceback of its own start.
     """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPTS)
     try:
         yield
     finally:
@@ -238,8 +239,9 @@ def _read_message(pipe: Any, lost: Any) -> tuple[bytes, bytes]:
 
 def main() -> None:
     """A helper program; the words of its command line are the places of modules and its own module."""
-    # Ctrl-C reaches all processes of a terminal; the parent decides what it means.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Ctrl-C reaches all processes of a terminal, SIGTERM all of a batch job; the parent decides what they mean.
+    for number in INTERRUPTS:
+        signal.signal(number, signal.SIG_IGN)
     # Without a buffer: what is left in one when the parent has ended would be complained about.
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # a stray print must not end up among the answers

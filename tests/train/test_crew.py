@@ -200,6 +200,7 @@ def test_workers_end_when_their_parent_is_killed_and_ignore_ctrl_c():
         assert len(workers) == 2
         for worker in workers:
             os.kill(worker, signal.SIGINT)
+            os.kill(worker, signal.SIGTERM)
         time.sleep(0.2)
         assert all(is_running(worker) for worker in workers)
         parent.kill()

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from qpensieve.train import interrupts as module
-from qpensieve.train.interrupts import FIRST, SECOND, interrupts
+from qpensieve.train.interrupts import FIRST, SECOND, TERMINATING, interrupts, termination
 
 
 def wait_for(said: list[str], num: int) -> None:
@@ -54,3 +54,33 @@ def test_an_answer_comes_while_one_long_call_holds_python():
         process.send_signal(signal.SIGINT)
         assert process.wait(10) == -signal.SIGKILL
     assert module.THIRD == 3
+
+
+def test_sigterm_sets_the_flag_and_never_interrupts_what_is_being_saved():
+    said: list[str] = []
+    with termination() as is_terminated:
+        with interrupts(said.append) as is_interrupted:
+            assert not is_interrupted()
+            assert not is_terminated()
+            for _ in range(2):
+                signal.raise_signal(signal.SIGTERM)
+            assert is_interrupted()
+            wait_for(said, 1)
+        signal.raise_signal(signal.SIGTERM)
+        assert is_terminated()
+    assert set(said) == {TERMINATING}
+
+
+def test_sigterm_outside_of_training_interrupts_once():
+    before = signal.getsignal(signal.SIGTERM)
+    with termination() as is_terminated:
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
+        assert is_terminated()
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_sigterm_is_left_to_programs_that_handle_it_themselves():
+    with interrupts():
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL

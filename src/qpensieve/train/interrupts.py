@@ -1,4 +1,4 @@
-"""Ctrl-C: answered at once, obeyed between blocks."""
+"""Ctrl-C and SIGTERM: answered at once, obeyed between blocks."""
 
 import os
 import signal
@@ -11,11 +11,38 @@ FIRST = "stopping after this block; press again to stop now"
 SECOND = "stopping now"
 THIRD = 3
 """So many presses end the process, wherever it is; what is on disk stays whole."""
+TERMINATING = "SIGTERM: stopping after this block"
+
+
+class _Terminate:
+    """A handler of SIGTERM: interrupts once. Schedulers may send it again; what is being saved must go on."""
+
+    is_asked = False
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        is_first, self.is_asked = not self.is_asked, True
+        if is_first:
+            raise KeyboardInterrupt
+
+
+@contextmanager
+def termination() -> Iterator[Callable[[], bool]]:
+    """SIGTERM, which schedulers send before they kill, does what Ctrl-C does; yields whether it has come."""
+    handler = _Terminate()
+    try:
+        before = signal.signal(signal.SIGTERM, handler)
+    except ValueError:  # not the main thread
+        yield lambda: False
+        return
+    try:
+        yield lambda: handler.is_asked
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager
 def interrupts(answer: Callable[[str], None] | None = None) -> Iterator[Callable[[], bool]]:
-    """Ctrl-C sets a flag that is read between blocks; a second one interrupts.
+    """Ctrl-C sets a flag that is read between blocks; a second one interrupts. Within `termination`, so does SIGTERM.
 
     Python runs handlers between its own instructions only, and compiling is one long call: so a thread answers, and
     ends the process at the third press.
@@ -31,16 +58,26 @@ def interrupts(answer: Callable[[str], None] | None = None) -> Iterator[Callable
             raise KeyboardInterrupt
         pressed = True
 
+    def terminate(number: int, frame: FrameType | None) -> None:
+        nonlocal pressed
+        assert isinstance(outer, _Terminate)
+        outer.is_asked = pressed = True
+
+    outer = signal.getsignal(signal.SIGTERM)
     try:
         before = signal.signal(signal.SIGINT, handle)
     except ValueError:  # not the main thread: the caller's business
         yield lambda: False
         return
+    if isinstance(outer, _Terminate):
+        signal.signal(signal.SIGTERM, terminate)
     try:
         with nullcontext() if answer is None else _answering(answer):
             yield lambda: pressed
     finally:
         signal.signal(signal.SIGINT, before)
+        if isinstance(outer, _Terminate):
+            signal.signal(signal.SIGTERM, outer)
 
 
 @contextmanager
@@ -63,6 +100,8 @@ def _answering(answer: Callable[[str], None]) -> Iterator[None]:
 def _answer(source: int, answer: Callable[[str], None]) -> None:
     presses = 0
     while numbers := os.read(source, 64):
+        if signal.SIGTERM in numbers:
+            answer(TERMINATING)
         for _ in range(numbers.count(signal.SIGINT)):
             presses += 1
             if presses == THIRD:
