@@ -63,6 +63,21 @@ def test_it_gives_the_same_every_time_and_whatever_else_is_evaluated():
     np.testing.assert_array_equal(evaluate("Hopper2d", [0], act, LAM[:2], episodes=2), returns[:1, :2])
 
 
+def test_how_many_rows_a_policy_acts_on_does_not_depend_on_the_seeds():
+    """Some BLAS kernels round a row by the number of rows, and evaluation workers play a few seeds each."""
+    found = []
+    for seeds in ([0, 1, 2], [1]):
+        rows: list[int] = []
+
+        def act(obs: np.ndarray, lam: np.ndarray, rows: list[int] = rows) -> np.ndarray:
+            rows.append(obs.shape[1])
+            return np.zeros((*obs.shape[:2], 2))
+
+        evaluate("DST2d", seeds, act, np.tile(LAM, (50, 1)), episodes=2)
+        found.append(set(rows))
+    assert found[0] == found[1]
+
+
 def test_start_states_differ_between_seeds_preferences_and_episodes_and_stay_between_evaluations():
     starts = []
     for scale in (1.0, 2.0):
