@@ -6,7 +6,6 @@ from functools import cache, partial
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
@@ -17,12 +16,17 @@ from qpensieve.learning.nets import GaussianActor
 from qpensieve.replay.layout import RowLayout
 from qpensieve.types import EnvSpec, Transition
 from tests.oracles import mosac as oracle
+from tests.rounding import plain
 
 HIDDEN, BATCH = 16, 12
 SPEC = EnvSpec("test", 4, 2, ("one", "two", "three"), None, None)
 LAYOUT = RowLayout(SPEC.obs_size, SPEC.action_size, SPEC.num_objectives)
 SAC = mosac.SacConfig(hidden=HIDDEN, batch_size=BATCH, discount=0.9, learning_rate=1e-2, tau=0.1)
 RESIDUAL = replace(SAC, critic_blocks=2, critic_hidden=8)
+OPTIMISED = {"xla_backend_optimization_level": 3, "xla_cpu_use_fusion_emitters": True}
+"""Compiler options of JAX by default: those of users. A few tests ask for them, whatever XLA_FLAGS says."""
+PLAIN = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}
+"""Those of `make test`."""
 
 
 def once(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -91,8 +95,8 @@ def every(prefs: Float[Array, "m c d"]) -> np.ndarray:
 
 def question(actor: GaussianActor, s: Any, prefs: Any, noise: Any) -> oracle.Question:
     """What the oracle is asked, at temperature 0.5, in float64."""
-    plain = lambda x: np.asarray(x, np.float64)
-    return oracle.Question(oracle.net_of(actor.net), 0.5, plain(s), every(prefs), plain(noise))
+    wide = lambda x: np.asarray(x, np.float64)
+    return oracle.Question(oracle.net_of(actor.net), 0.5, wide(s), every(prefs), wide(noise))
 
 
 def assert_trees_equal(tree: Any, other: Any) -> None:
@@ -100,14 +104,9 @@ def assert_trees_equal(tree: Any, other: Any) -> None:
     (leaves, structure), (others, other_structure) = jax.tree.flatten(tree), jax.tree.flatten(other)
     assert structure == other_structure
     for leaf, other_leaf in zip(leaves, others, strict=True):
-        np.testing.assert_array_equal(_plain(leaf), _plain(other_leaf), strict=True)
+        np.testing.assert_array_equal(plain(leaf), plain(other_leaf), strict=True)
 
 
 def assert_trees_close(tree: Any, other: Any, tolerance: float) -> None:
     for leaf, other_leaf in zip(jax.tree.leaves(tree), jax.tree.leaves(other), strict=True):
-        np.testing.assert_allclose(_plain(leaf), _plain(other_leaf), rtol=tolerance, atol=tolerance)
-
-
-def _plain(leaf: Any) -> np.ndarray:
-    is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-    return np.asarray(jax.random.key_data(leaf) if is_key else leaf)
+        np.testing.assert_allclose(plain(leaf), plain(other_leaf), rtol=tolerance, atol=tolerance)

@@ -26,6 +26,7 @@ from tests.algos.problem import (
 )
 from tests.oracles import cnder as oracle
 from tests.oracles.mosac import Net, adam_step, net_of
+from tests.rounding import assert_same_to_rounding
 
 HIDDEN = 8
 CFG = CnDerConfig(
@@ -338,7 +339,7 @@ def _plain_update(nets: dict[str, Any], moments: dict[str, Any], t: jax.Array, b
 
 
 def test_with_one_objective_it_is_scalar_ddpg_with_the_same_priorities():
-    """Twenty updates, each on a batch drawn by the priorities that the updates before it left behind."""
+    """Three updates, each on a batch drawn by the priorities that the updates before it left behind."""
     cfg, memory = replace(CFG, learning_rate=1e-3), transitions(1, SCALAR, num=60)
     first = state = _state(0, SCALAR)
     as_list = lambda module: [(p.weight, p.bias) for p in (module.net.first, module.net.second, module.net.last)]
@@ -346,19 +347,21 @@ def test_with_one_objective_it_is_scalar_ddpg_with_the_same_priorities():
     moments = {name: (jax.tree.map(jnp.zeros_like, plain[name]),) * 2 for name in ("actor", "critic")}
     hints = Hints(jnp.ones(1), jnp.ones((BATCH, 1)))
     set_at, sample = jax.jit(priorities.set_at), jax.jit(partial(priorities.sample, num=BATCH))
-    tree = plain_tree = set_at(priorities.empty(60), jnp.arange(60), jnp.ones(60))
-    for i in range(20):
-        slots, plain_slots = (sample(t, jax.random.key(i)) for t in (tree, plain_tree))
-        np.testing.assert_array_equal(slots, plain_slots)
+    tree = set_at(priorities.empty(60), jnp.arange(60), jnp.ones(60))
+    for i in range(3):
+        slots = sample(tree, jax.random.key(i))
         batch = jax.tree.map(lambda leaf, slots=slots: leaf[slots], memory)
         state, _, priority = UPDATE(cfg, state, batch, hints, jax.random.key(0))
         plain, moments, plain_priority = _plain_update(plain, moments, jnp.asarray(i + 1), batch)
-        np.testing.assert_allclose(priority, plain_priority, rtol=1e-3)
-        tree, plain_tree = set_at(tree, slots, priority), set_at(plain_tree, slots, plain_priority)
+        np.testing.assert_allclose(priority, plain_priority, rtol=1e-4)
+        tree = set_at(tree, slots, priority)
+    for name in ("actor", "critic"):
+        first_moment = getattr(state.optimizers, name)[0].mu
+        assert_same_to_rounding(as_list(first_moment), [tuple(layer) for layer in moments[name][0]])
     for name, net in plain.items():
         assert_trees_close(as_list(getattr(state, name)), net, 1e-4)
     moved = np.abs(np.asarray(state.actor.net.first.weight) - np.asarray(first.actor.net.first.weight))
-    assert moved.max() > 5e-3
+    assert moved.max() > 2e-3
 
 
 def _permuted(state: cnder.State, order: np.ndarray) -> cnder.State:

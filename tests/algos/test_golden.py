@@ -12,6 +12,7 @@ import pytest
 from qpensieve.algos import mosac, qpensieve
 from qpensieve.learning import snapshots
 from qpensieve.types import EnvSpec, Transition
+from tests.algos.problem import OPTIMISED, PLAIN
 from tests.golden import make_qpensieve_update as golden
 
 SPEC = EnvSpec("golden", golden.OBS, golden.ACT, ("one", "two"), None, None)
@@ -58,9 +59,11 @@ def given_draws(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("given_draws")
-def test_one_update_gives_the_golden_numbers():
+@pytest.mark.parametrize("options", [PLAIN, OPTIMISED], ids=["plain", "optimised"])
+def test_one_update_gives_the_golden_numbers(options: dict[str, Any]):
     state = _state()
-    new, info = jax.jit(partial(qpensieve.update, CFG))(state, _batch(), jax.random.key(0))
+    update = jax.jit(partial(qpensieve.update, CFG), compiler_options=options)
+    new, info = update(state, _batch(), jax.random.key(0))
     for name in ("critic_loss", "policy_loss", "entropy"):
         assert float(info[name]) == pytest.approx(float(_data()[f"expected_{name}"]), rel=TOLERANCE)
     assert float(new.sac.log_alpha) == pytest.approx(float(_data()["expected_new_log_alpha"]), rel=TOLERANCE)

@@ -24,6 +24,7 @@ from tests.algos.problem import (
     action_noise,
     assert_trees_close,
     assert_trees_equal,
+    once,
     pensieve_state,
     preferences,
     question,
@@ -32,6 +33,7 @@ from tests.algos.problem import (
     transitions,
 )
 from tests.oracles import mosac as oracle
+from tests.rounding import assert_same_to_rounding
 
 K = 4
 """Slots of the ring."""
@@ -42,7 +44,7 @@ def _query(num_preferences: int, per_sample: bool, seed: int = 3) -> mosac.Query
     return mosac.Query(jnp.full((), 0.5), transitions(1).s, prefs, action_noise(seed))
 
 
-def _run_updates(update: Any, state: Any, num: int = 20) -> Any:
+def _run_updates(update: Any, state: Any, num: int = 3) -> Any:
     """`num` updates in one scan, each with a batch of its own."""
     batches = [transitions(10 + i) for i in range(num)]
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *batches)
@@ -52,21 +54,20 @@ def _run_updates(update: Any, state: Any, num: int = 20) -> Any:
 
 
 @pytest.mark.parametrize("per", ["batch", "sample"])
-@pytest.mark.optimized
-def test_one_preference_and_no_snapshots_is_mosac_bit_for_bit(per: Any):
+def test_one_preference_and_no_snapshots_is_mosac(per: Any):
     sac = mosac.SacConfig(**(vars(SAC) | {"preferences_per": per}))
     cfg = QPensieveConfig(sac, num_preferences=1, num_snapshots=0)
     first = sac_state(0)
     ours, info = _run_updates(partial(qpensieve.update, cfg), pensieve_state(0, num_snapshots=0, num_filled=0))
     theirs, their_info = _run_updates(partial(mosac.update, sac), first)
-    assert_trees_equal(ours.sac, theirs)
-    assert_trees_equal({name: info[name] for name in their_info}, their_info)
+    assert_same_to_rounding(ours.sac, theirs)
+    assert_same_to_rounding({name: info[name] for name in their_info}, their_info)
     assert all(np.any(a != b) for a, b in zip(jax.tree.leaves(theirs.actor), jax.tree.leaves(first.actor), strict=True))
 
 
 def test_both_algorithms_start_from_the_same_networks():
-    ours = qpensieve.init(QPensieveConfig(SAC), SPEC, jax.random.key(1))
-    assert_trees_equal(ours.sac, mosac.init(SAC, SPEC, jax.random.key(1)))
+    ours = once(partial(qpensieve.init, QPensieveConfig(SAC), SPEC))(jax.random.key(1))
+    assert_same_to_rounding(ours.sac, once(partial(mosac.init, SAC, SPEC))(jax.random.key(1)))
     assert not np.any(ours.snapshots.filled)
 
 
@@ -97,12 +98,11 @@ def test_of_residual_critics_too_the_loss_is_the_plain_one(per_sample: bool):
     assert all(np.abs(leaf).max() > 1e-3 for leaf in jax.tree.leaves(gradient))
 
 
-@pytest.mark.optimized
 def test_with_residual_critics_one_preference_and_no_snapshots_is_mosac_too():
     cfg = QPensieveConfig(RESIDUAL, num_preferences=1, num_snapshots=0)
-    ours, _ = _run_updates(partial(qpensieve.update, cfg), pensieve_state(0, 0, 0, RESIDUAL), num=5)
-    theirs, _ = _run_updates(partial(mosac.update, RESIDUAL), sac_state(0, SPEC, RESIDUAL), num=5)
-    assert_trees_equal(ours.sac, theirs)
+    ours, _ = _run_updates(partial(qpensieve.update, cfg), pensieve_state(0, 0, 0, RESIDUAL))
+    theirs, _ = _run_updates(partial(mosac.update, RESIDUAL), sac_state(0, SPEC, RESIDUAL))
+    assert_same_to_rounding(ours.sac, theirs)
 
 
 def test_a_snapshot_of_residual_critics_is_climbed_where_it_promises_more():

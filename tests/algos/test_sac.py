@@ -24,11 +24,11 @@ from tests.algos.problem import (
     SPEC,
     action_noise,
     assert_trees_close,
-    assert_trees_equal,
     random_like,
     sac_state,
     transitions,
 )
+from tests.rounding import assert_same_to_rounding
 
 CFG = SingleSacConfig(hidden=HIDDEN, batch_size=BATCH, discount=0.9, learning_rate=1e-2, tau=0.1)
 TWO = replace(SPEC, objectives=("one", "two"))
@@ -151,7 +151,7 @@ def test_nineteen_in_one_batch_are_each_of_them_alone(nineteen: sac.State, num: 
 
 @pytest.mark.slow
 def test_in_the_learner_an_agent_is_the_same_whichever_preferences_run_beside_it():
-    rows = np.random.default_rng(0).normal(size=(2, 8, 2 * 4 + 2 + 2 + 1)).astype(np.float32)
+    rows = np.random.default_rng(0).normal(size=(2, 3, 2 * 4 + 2 + 2 + 1)).astype(np.float32)
     agents = {}
     for words in (("0.9,0.1", "0.25,0.75"), ("0.25,0.75",)):
         algorithm = sac.make(replace(CFG, preferences=words), TWO)
@@ -161,7 +161,7 @@ def test_in_the_learner_an_agent_is_the_same_whichever_preferences_run_beside_it
         agents[words] = state.agent
     both, alone = agents.values()
     assert both.lam.shape == (4, 2)
-    assert_trees_equal(jax.tree.map(lambda leaf: leaf[1::2], both), alone)
+    assert_same_to_rounding(jax.tree.map(lambda leaf: leaf[1::2], both), alone)
 
 
 class TestPreferences:
