@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
 from qpensieve.compiler import KEPT_PROGRAMS, options_of_updates, options_to_run_once
-from qpensieve.learning.agents import flatten, looped, over_agents
+from qpensieve.learning.agents import flatten, over_agents
 from qpensieve.learning.tally import PEAK
 from qpensieve.replay import priorities
 from qpensieve.replay import ring as replay
@@ -176,9 +176,9 @@ class _UniformCourse:
         """What the algorithm sees when it looks at itself after a block, with the batches of the last update."""
         if self.algorithm.inspect is None:
             return {}
-        inspect, last = self.algorithm.inspect, jax.tree.map(lambda leaf: leaf[-1], batches)
-        key_look = lambda i: jax.random.fold_in(jax.random.fold_in(jax.random.clone(key), LOOK), first + i)
-        return looped(lambda given, i: inspect(given[0], given[1], key_look(i)), (agent, last))
+        last = jax.tree.map(lambda leaf: leaf[-1], batches)
+        key_look = jax.random.fold_in(jax.random.fold_in(jax.random.clone(key), LOOK), first)
+        return self.algorithm.inspect(agent, last, key_look)
 
     def _draw(self, buffer: Replay, num: int, key: Any, first: Any, number: Any) -> tuple[tuple[Transition, ...], Any]:
         """Batches and chance of `num` updates of one agent from the `first` on, [num, ...]."""
@@ -215,20 +215,13 @@ class _PrioritizedCourse:
         assert slots is not None
 
         def priorities_with(args: Any) -> Priorities:
-            key, written, *given = args
-            key_new = lambda i: jax.random.fold_in(
-                jax.random.fold_in(jax.random.clone(key), NEW_TRANSITIONS), written + i
-            )
+            key, written, tree, slots, agent, rows, hints = args
+            key_new = jax.random.fold_in(jax.random.fold_in(jax.random.clone(key), NEW_TRANSITIONS), written)
+            values = self.learning.priority(agent, self.layout.unpack(rows), hints, key_new)
+            return priorities.set_at(tree, slots, values)
 
-            def compute(given: Any, i: Any) -> Priorities:
-                tree, slots, agent, rows, hints = given
-                values = self.learning.priority(agent, self.layout.unpack(rows), hints, key_new(i))
-                return priorities.set_at(tree, slots, values)
-
-            return looped(compute, given)
-
-        given = (buffer.priorities, slots, state.agent, block.rows, block.hints)
-        trees = over_agents(priorities_with, (state.key, buffer.written, *given))
+        given = (state.key, buffer.written, buffer.priorities, slots, state.agent, block.rows, block.hints)
+        trees = over_agents(priorities_with, given)
         return replace(state, replay=jax.vmap(replay.put)(buffer, block.rows, slots, trees))
 
     def learn(self, state: TrainState, block: Block) -> tuple[TrainState, Infos]:
