@@ -9,7 +9,7 @@ SITE := build/docs
 # Where Python is told to leave no bytecode, every process of the tests would compile the sources anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup train lint style types test tests identities test-slow test-ray bench docs clean
+.PHONY: help setup train lint style types test tests test-slow test-ray bench docs clean
 
 help:
 	@echo "make train      the main job: Q-Pensieve on DST2d, small enough for two cores (under three minutes of training)"
@@ -43,21 +43,16 @@ types: $(STAMP)
 	$(BIN)/pyright
 
 # Tests spend most of their time on compiling, and code that runs only briefly need not be optimised: neither by LLVM nor in fused
-# loops, whose emitters take more than half of it, nor need a program be split so that cores share it. Some identities hold bit for
-# bit only in optimised code, which is what people run: their tests run apart from the others. Slow tests are optimised too.
-# pyright, which uses one core, and these few tests run beside the others.
+# loops, whose emitters take more than half of it, nor need a program be split so that cores share it. A few tests ask for what users
+# have (`OPTIMISED` in tests/algos/problem.py); slow tests run without these flags. pyright runs at the same time.
 WHOLE := --xla_cpu_parallel_codegen_split_count=1
 UNOPTIMISED := --xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false
 test: style
-	@$(MAKE) --no-print-directory --jobs=3 types tests identities
+	@$(MAKE) --no-print-directory --jobs=2 types tests
 
 tests: $(STAMP)
 	XLA_FLAGS="$(XLA_FLAGS) $(WHOLE) $(UNOPTIMISED)" \
-	  $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not optimized"
-
-identities: $(STAMP)
-	XLA_FLAGS="$(XLA_FLAGS) $(WHOLE)" \
-	  $(BIN)/python -m pytest -m "optimized and not slow" $$(grep -rl --include='test_*.py' mark.optimized tests)
+	  $(BIN)/python -m pytest -n auto --dist worksteal
 
 test-slow: $(STAMP)
 	$(BIN)/python -m pytest -m slow

@@ -13,6 +13,7 @@ from jax._src.interpreters import mlir
 import tests.checking  # noqa: F401  (checks the imports that follow)
 
 # isort: split
+from qpensieve.machine import available_cores
 from qpensieve.records.trust import DATA_VARIABLE
 from qpensieve.report import drawing
 from tests.train.kill_run import CACHE
@@ -59,6 +60,16 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 20, 50)
+
+
+MOST_WORKERS = 8
+"""Each worker holds JAX and compiled programs: a gigabyte of memory."""
+
+
+@pytest.hookimpl(optionalhook=True)  # where xdist is switched off nobody knows it
+def pytest_xdist_auto_num_workers() -> int:
+    """Workers of `-n auto`: one for each core that this process may use."""
+    return min(available_cores(), MOST_WORKERS)
 
 
 SLOW_TIMEOUT = 1800
