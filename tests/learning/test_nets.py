@@ -39,6 +39,20 @@ def test_weights_start_xavier_uniform_and_biases_at_zero():
     np.testing.assert_array_equal(layer.bias, np.zeros(100))
 
 
+@pytest.mark.parametrize("size_out", [2, 40])
+def test_a_layer_takes_a_batch_and_its_gradients_are_those_of_matrix_products(size_out: int):
+    layer = random_like(Linear(OBS, size_out, key=jax.random.key(0)), seed=0)
+    generator = np.random.default_rng(1)
+    x, by_out = (generator.normal(size=(7, size)).astype(np.float32) for size in (OBS, size_out))
+    out, back = jax.vjp(lambda layer, x: layer(x), layer, x)
+    of_layer, of_input = back(jnp.asarray(by_out))
+    weight = np.asarray(layer.weight)
+    np.testing.assert_allclose(out, x @ weight + np.asarray(layer.bias), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(of_layer.weight, x.T @ by_out, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(of_layer.bias, by_out.sum(axis=0), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(of_input, by_out @ weight.T, rtol=1e-5, atol=1e-5)
+
+
 def test_the_layers_of_a_network_start_differently():
     net = Mlp(HIDDEN, HIDDEN, HIDDEN, key=jax.random.key(0))
     assert not np.array_equal(net.first.weight, net.second.weight)

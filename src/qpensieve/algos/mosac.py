@@ -360,15 +360,14 @@ def sample_actions(
     actor: GaussianActor, s: Float[Array, "b obs"], lam: Float[Array, "b d"], noise: Float[Array, "b act"]
 ) -> tuple[Float[Array, "b act"], Float[Array, " b"]]:
     """Reparameterised actions and their log-probabilities."""
-    mean, log_std = jax.vmap(actor)(s, lam)
+    mean, log_std = actor(s, lam)
     return jax.vmap(squash)(mean, log_std, noise)
 
 
 def twin_values(
     critic: Critic, s: Float[Array, "b obs"], a: Float[Array, "b act"], lam: Float[Array, "b d"]
 ) -> Float[Array, "2 b d"]:
-    over_batch = jax.vmap(lambda net, *inputs: net(*inputs), in_axes=(None, 0, 0, 0))
-    return jax.vmap(over_batch, in_axes=(0, None, None, None))(critic, s, a, lam)
+    return jax.vmap(lambda net: net(s, a, lam))(critic)
 
 
 def smaller_value(

@@ -111,20 +111,12 @@ def pensieve_loss(
     """Policy loss (11): alpha log pi(a) - max over (Q', lam') of min over twins of lam . Q'(s, a; lam')."""
     a, logp = mosac.sample_actions(actor, query.s, query.lam, query.noise)
     critics, filled = ring.with_current(snapshots, critic)
-    cap = None if cfg.snapshot_margin is None else largest_promise(cfg.snapshot_margin, critic, query, a)
-    value, winner = best_value(critics, Choice(filled, cfg.over_critics, cap), query.prefs, query.s, a)
+    value, winner = best_value(critics, Choice(filled, cfg.over_critics, cfg.snapshot_margin), query.prefs, query.s, a)
     info = {
         "snapshot_share": jnp.mean((winner.critic < filled.size - 1).astype(jnp.float32)),
         "other_preference_share": jnp.mean((winner.preference > 0).astype(jnp.float32)),
     }
     return jnp.mean(query.weigh(logp) - value), (logp, info)
-
-
-def largest_promise(margin: float, critic: Critic, query: mosac.Query, a: Float[Array, "b act"]) -> Float[Array, " b"]:
-    """The largest value that a candidate may have: what the critic itself says under lam, and a margin."""
-    s, a, lam = jax.lax.stop_gradient((query.s, a, query.lam))
-    own = mosac.smaller_value(critic, s, a, lam)
-    return jax.lax.stop_gradient(own + margin * jnp.mean(jnp.abs(own)))
 
 
 def official_2023_loss(

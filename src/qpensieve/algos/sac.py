@@ -177,13 +177,13 @@ def sample_actions(
     actor: GaussianActor, s: Float[Array, "b obs"], noise: Float[Array, "b act"]
 ) -> tuple[Float[Array, "b act"], Float[Array, " b"]]:
     """Reparameterised actions and their log-probabilities."""
-    mean, log_std = jax.vmap(lambda s: actor(s, jnp.zeros(0)))(s)
+    mean, log_std = actor(s, jnp.zeros((len(s), 0)))
     return jax.vmap(squash)(mean, log_std, noise)
 
 
 def twin_values(critic: Mlp, s: Float[Array, "b obs"], a: Float[Array, "b act"]) -> Float[Array, "2 b"]:
-    over_batch = jax.vmap(lambda net, x: net(x)[0], in_axes=(None, 0))
-    return jax.vmap(over_batch, in_axes=(0, None))(critic, jnp.concatenate([s, a], axis=1))
+    x = jnp.concatenate([s, a], axis=1)
+    return jax.vmap(lambda net: net(x)[:, 0])(critic)
 
 
 def soft_actions(

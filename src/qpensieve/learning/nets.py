@@ -1,6 +1,7 @@
 """Networks as Equinox modules with array leaves only: policies pi(s, lam), vector critics Q(s, a, lam), Q(s, lam)."""
 
 from itertools import pairwise
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -11,6 +12,8 @@ from jaxtyping import Array, Float, Float64, Key
 from qpensieve.learning.acting import LOG_STD_RANGE, NORM_EPSILON
 from qpensieve.machine import one_blas_thread
 
+NARROW = 32
+"""Outputs of a layer that is much narrower than its input."""
 EXPANSION = 4
 """How many times wider a residual block is inside, as in SimBa."""
 
@@ -26,8 +29,33 @@ class Linear(eqx.Module):
         self.weight = jax.random.uniform(key, (size_in, size_out), minval=-bound, maxval=bound)
         self.bias = jnp.zeros(size_out)
 
-    def __call__(self, x: Float[Array, " in"]) -> Float[Array, " out"]:
-        return x @ self.weight + self.bias
+    def __call__(self, x: Float[Array, "*batch in"]) -> Float[Array, "*batch out"]:
+        if x.ndim == 1:
+            return x @ self.weight + self.bias
+        return _batch_product(x, self.weight) + jnp.expand_dims(self.bias, range(x.ndim - 1))
+
+
+@jax.custom_vjp
+def _batch_product(x: Float[Array, "b in"], weight: Float[Array, "in out"]) -> Float[Array, "b out"]:
+    """Multiply. For a narrow output the weight's gradient is computed as (g^T x)^T: ten times faster on a CPU.
+
+    XLA would transpose x, which is much larger than g. The barrier keeps it from undoing the form.
+    """
+    return x @ weight
+
+
+def _forward(x: Any, weight: Any) -> Any:
+    return x @ weight, (x, weight)
+
+
+def _backward(kept: Any, by_product: Any) -> Any:
+    x, weight = kept
+    is_narrow = weight.shape[1] <= NARROW and jax.default_backend() == "cpu"
+    transposed = jax.lax.optimization_barrier(by_product.T @ x) if is_narrow else by_product.T @ x
+    return by_product @ weight.T, transposed.T
+
+
+_batch_product.defvjp(_forward, _backward)
 
 
 class HeLinear(Linear):
@@ -57,14 +85,14 @@ def _orthonormal(rows: int, columns: int, stream: np.random.Generator) -> Float6
     return q if rows >= columns else q.T
 
 
-def hidden(layer: Linear, x: Float[Array, " in"], is_normalized: bool) -> Float[Array, " out"]:
+def hidden(layer: Linear, x: Float[Array, "*batch in"], is_normalized: bool) -> Float[Array, "*batch out"]:
     """A hidden layer with ReLU; if normalised, its input sums are first standardised over the layer's units."""
     x = layer(x)
     return jax.nn.relu(jax.nn.standardize(x, epsilon=NORM_EPSILON) if is_normalized else x)
 
 
 class Mlp(eqx.Module):
-    """Two hidden layers with ReLU."""
+    """Two hidden layers with ReLU, for one input or for a batch."""
 
     first: Linear
     second: Linear
@@ -76,7 +104,7 @@ class Mlp(eqx.Module):
         self.second = Linear(hidden, hidden, key=key_second)
         self.last = Linear(hidden, size_out, key=key_last)
 
-    def __call__(self, x: Float[Array, " in"], is_normalized: bool = False) -> Float[Array, " out"]:
+    def __call__(self, x: Float[Array, "*batch in"], is_normalized: bool = False) -> Float[Array, "*batch out"]:
         for layer in (self.first, self.second):
             x = hidden(layer, x, is_normalized)
         return self.last(x)
@@ -107,8 +135,9 @@ class LayerNorm(eqx.Module):
     def __init__(self, size: int):
         self.scale, self.shift = jnp.ones(size), jnp.zeros(size)
 
-    def __call__(self, x: Float[Array, " size"]) -> Float[Array, " size"]:
-        return jax.nn.standardize(x, epsilon=NORM_EPSILON) * self.scale + self.shift
+    def __call__(self, x: Float[Array, "*batch size"]) -> Float[Array, "*batch size"]:
+        scale, shift = (jnp.expand_dims(leaf, range(x.ndim - 1)) for leaf in (self.scale, self.shift))
+        return jax.nn.standardize(x, epsilon=NORM_EPSILON) * scale + shift
 
 
 class Block(eqx.Module):
@@ -124,7 +153,7 @@ class Block(eqx.Module):
         self.widen = HeLinear(size, EXPANSION * size, key=key_widen)
         self.narrow = HeLinear(EXPANSION * size, size, key=key_narrow)
 
-    def __call__(self, x: Float[Array, " size"]) -> Float[Array, " size"]:
+    def __call__(self, x: Float[Array, "*batch size"]) -> Float[Array, "*batch size"]:
         return x + self.narrow(jax.nn.relu(self.widen(self.norm(x))))
 
 
@@ -147,7 +176,7 @@ class ResidualMlp(eqx.Module):
         self.norm = LayerNorm(hidden)
         self.last = Linear(hidden, size_out, key=key_last)
 
-    def __call__(self, x: Float[Array, " in"]) -> Float[Array, " out"]:
+    def __call__(self, x: Float[Array, "*batch in"]) -> Float[Array, "*batch out"]:
         x = self.first(x)
         for block in self.blocks:
             x = block(x)
@@ -173,8 +202,10 @@ class Critic(eqx.Module):
         sizes = (obs_size + action_size + num_objectives, hidden, num_objectives)
         self.net = ResidualMlp(*sizes, num_blocks, key=key) if num_blocks else Mlp(*sizes, key=key)
 
-    def __call__(self, s: Float[Array, " obs"], a: Float[Array, " act"], lam: Float[Array, " d"]) -> Float[Array, " d"]:
-        return self.net(jnp.concatenate([s, a, lam]))
+    def __call__(
+        self, s: Float[Array, "*batch obs"], a: Float[Array, "*batch act"], lam: Float[Array, "*batch d"]
+    ) -> Float[Array, "*batch d"]:
+        return self.net(jnp.concatenate([s, a, lam], axis=-1))
 
 
 class GaussianActor(eqx.Module):
@@ -186,9 +217,9 @@ class GaussianActor(eqx.Module):
         self.net = Mlp(obs_size + num_objectives, hidden, 2 * action_size, key=key)
 
     def __call__(
-        self, s: Float[Array, " obs"], lam: Float[Array, " d"]
-    ) -> tuple[Float[Array, " act"], Float[Array, " act"]]:
-        mean, log_std = jnp.split(self.net(jnp.concatenate([s, lam])), 2)
+        self, s: Float[Array, "*batch obs"], lam: Float[Array, "*batch d"]
+    ) -> tuple[Float[Array, "*batch act"], Float[Array, "*batch act"]]:
+        mean, log_std = jnp.split(self.net(jnp.concatenate([s, lam], axis=-1)), 2, axis=-1)
         return mean, jnp.clip(log_std, *LOG_STD_RANGE)
 
 
