@@ -14,7 +14,7 @@ from qpensieve.methods import make_algorithm
 from qpensieve.presets import default_config
 from qpensieve.replay.layout import layout_of
 from qpensieve.train.learner import make_learner
-from qpensieve.train.memory import MANY_AGENTS, check_memory, check_population
+from qpensieve.train.memory import ENVIRONMENT_BYTES, MANY_AGENTS, check_memory, check_population
 from qpensieve.train.population import PopulationTrainer
 from qpensieve.train.trainer import Trainer
 
@@ -55,6 +55,17 @@ def test_a_longer_plan_is_refused_before_the_replay_grows(monkeypatch: pytest.Mo
         trainer.plan(10_000_000_000)
     assert trainer.config.steps == 1000
     trainer.close()
+
+
+def test_foreign_environments_take_memory_of_the_host(monkeypatch: pytest.MonkeyPatch):
+    """Two seeds step one each, and ten episodes of twelve preferences are played at once."""
+    config = override(default_config("tests.envs.foreign:PointMass", "mosac"), SMALL | {"seeds": 2})
+    trainer = Trainer(config)
+    assert trainer.num_environments == 2 + 240
+    trainer.close()
+    monkeypatch.setattr(machine, "memory", lambda: 242 * ENVIRONMENT_BYTES + 1000)
+    with pytest.raises(MemoryError, match=r"this machine beside 242 environments has 0\.0 GiB: not even one seed can"):
+        Trainer(config)
 
 
 def test_networks_of_few_agents_are_not_looked_at(monkeypatch: pytest.MonkeyPatch):

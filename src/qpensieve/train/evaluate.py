@@ -1,11 +1,12 @@
-"""Evaluation on a preference table as one large batch of lanes: returns [seed, preference, episode, objective]."""
+"""Evaluation on a preference table in large batches of lanes: returns [seed, preference, episode, objective]."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float64
 
-from qpensieve.envs import LaneOptions, make_lanes
+from qpensieve.envs import EnvSource, LaneOptions, find_domain, make_lanes
 from qpensieve.envs.episodes import MAX_EVAL_STEPS, play
 from qpensieve.learning.serving import Act
 from qpensieve.learning.streams import Purpose, derived_seed
@@ -18,6 +19,9 @@ _CURVES = {
 }
 
 
+LANES_AT_ONCE = 256
+"""Foreign environments that an evaluation makes at once, where one preference needs no more: each is a whole simulator,
+of 1 MiB for mo-hopper-v5. Lanes of built-in domains are small."""
 MANY = 4
 """All own preferences are drawn as curves if there are at most this many."""
 
@@ -56,14 +60,44 @@ def curve_preferences(num_objectives: int) -> Float64[np.ndarray, "c d"]:
     return np.array(rows, np.float64).reshape(len(rows), num_objectives)
 
 
+def foreign_lanes(domain: EnvSource, num_seeds: int, episodes: int) -> int:
+    """Number of foreign environments that an evaluation makes at once, at most; 0 for a built-in domain."""
+    is_built_in = isinstance(domain, str) and find_domain(domain) is not None
+    of_a_preference = num_seeds * episodes
+    return 0 if is_built_in else max(1, LANES_AT_ONCE // of_a_preference) * of_a_preference
+
+
+def play_in_parts(
+    domain: EnvSource,
+    num_seeds: int,
+    preferences: Float64[np.ndarray, "p d"],
+    episodes: int,
+    play_part: Callable[[slice], Float64[np.ndarray, "seed part e d"]],
+) -> Float64[np.ndarray, "seed p e d"]:
+    """Returns under all preferences, played a few preferences at a time where the environments would need much memory.
+
+    Args:
+        domain: Where to play.
+        num_seeds: How many seeds play side by side.
+        preferences: What to play under.
+        episodes: How often.
+        play_part: Rows of `preferences` -> their returns.
+    """
+    lanes = foreign_lanes(domain, num_seeds, episodes)
+    num = lanes // (num_seeds * episodes) or len(preferences)
+    parts = [slice(first, first + num) for first in range(0, len(preferences), num)]
+    return np.concatenate([play_part(part) for part in parts], axis=1)
+
+
 def evaluate(  # noqa: PLR0913
-    domain: str,
+    domain: EnvSource,
     seeds: list[int],
     act: Act,
     preferences: Float64[np.ndarray, "p d"],
     episodes: int,
     max_steps: int = MAX_EVAL_STEPS,
     num_threads: int | None = None,
+    first_row: int = 0,
 ) -> Float64[np.ndarray, "seed p e d"]:
     """Undiscounted returns of deterministic policies; every (seed, preference, episode) has its own lane.
 
@@ -77,9 +111,11 @@ def evaluate(  # noqa: PLR0913
         episodes: How often.
         max_steps: Where an episode that does not end is cut.
         num_threads: Threads that share the lanes. None: as many as help.
+        first_row: Number of the first preference in the table that these are a part of.
     """
-    rows = len(preferences) * episodes
-    lane_seeds = [derived_seed(seed, Purpose.EVALUATION, row) for seed in seeds for row in range(rows)]
+    rows, first = len(preferences) * episodes, first_row * episodes
+    numbers = range(first, first + rows)
+    lane_seeds = [derived_seed(seed, Purpose.EVALUATION, row) for seed in seeds for row in numbers]
     lanes = make_lanes(domain, len(lane_seeds), lane_seeds, LaneOptions(autoreset=False, num_threads=num_threads))
     shape = (len(seeds), rows)
     lam = np.tile(np.repeat(preferences.astype(np.float32), episodes, axis=0), (len(seeds), 1, 1))

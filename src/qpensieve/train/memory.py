@@ -18,23 +18,28 @@ NUMBER_BYTES = 4
 """Bytes of a number in the replay."""
 MANY_AGENTS = 64
 """From so many agents on networks count beside the replay: finding their shapes takes a moment."""
+ENVIRONMENT_BYTES = 1 << 20
+"""What a foreign environment takes on the host, as measured of mo-hopper-v5; others take more or less."""
 
 
-def check_memory(algorithm: Algorithm[Any], layout: RowLayout, capacity: int, seeds: int) -> None:
-    """Refuse a run whose replay and networks alone are larger than the memory there is.
+def check_memory(
+    algorithm: Algorithm[Any], layout: RowLayout, capacity: int, seeds: int, environments: int = 0
+) -> None:
+    """Refuse a run whose replay, networks and (on a CPU) foreign environments alone need more memory than there is.
 
-    A run that passes may still lack memory: batches, gradients and environments take some too.
+    A run that passes may still lack memory: batches and gradients take some too.
 
     Args:
         algorithm: What learns.
         layout: What a row of the replay holds.
         capacity: Rows of each lane's replay.
         seeds: How many train side by side.
+        environments: Number of foreign environments that there will be at once.
 
     Raises:
         MemoryError: Says how much they need, how much there is and what would fit.
     """
-    room, where = _room()
+    room, where = _room(environments)
     row = algorithm.lanes_per_seed * layout.width * NUMBER_BYTES
     is_small = seeds * algorithm.agents_per_seed < MANY_AGENTS
     if room is None or (is_small and seeds * capacity * row <= room):
@@ -49,20 +54,21 @@ def check_memory(algorithm: Algorithm[Any], layout: RowLayout, capacity: int, se
     raise MemoryError(_refusal(what, needed, room, where, less))
 
 
-def check_population(cfg: PopulationConfig, spec: EnvSpec, seeds: int) -> None:
+def check_population(cfg: PopulationConfig, spec: EnvSpec, seeds: int, environments: int = 0) -> None:
     """Refuse a population whose networks and rollouts of one iteration alone are larger than the memory there is.
 
-    A run that passes may still lack memory: environments, samples of the population and archives take some too.
+    A run that passes may still lack memory: samples of the population and archives take some too.
 
     Args:
         cfg: Its settings.
         spec: What it is trained on.
         seeds: How many train side by side.
+        environments: Number of foreign environments that there will be at once.
 
     Raises:
         MemoryError: Says how much they need, how much there is and what would fit.
     """
-    room, where = _room()
+    room, where = _room(environments)
     tasks = num_tasks(cfg.stages, spec.num_objectives)
     if room is None:
         return
@@ -90,12 +96,14 @@ def _refusal(what: str, needed: int, room: int, where: str, less: list[str]) -> 
     return f"{what} need at least {_gib(needed)}, {where} has {_gib(room)}: {fits}"
 
 
-def _room() -> tuple[int | None, str]:
-    """Bytes that a run can use at most, None if nobody tells; and whose they are."""
+def _room(environments: int) -> tuple[int | None, str]:
+    """Bytes that a run can use at most beside its environments, None if nobody tells; and whose they are."""
     device = jax.local_devices()[0]
-    if device.platform == "cpu":
-        return machine.memory(), "this machine"
-    return (device.memory_stats() or {}).get("bytes_limit"), device.device_kind
+    if device.platform != "cpu":
+        return (device.memory_stats() or {}).get("bytes_limit"), device.device_kind
+    all_of_it, taken = machine.memory(), environments * ENVIRONMENT_BYTES
+    about = f" beside {environments:,} environments" if environments else ""
+    return None if all_of_it is None else max(0, all_of_it - taken), f"this machine{about}"
 
 
 def _bytes_of_agent(algorithm: Algorithm[Any], num_objectives: int) -> int:

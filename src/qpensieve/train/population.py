@@ -40,7 +40,7 @@ from qpensieve.records import search as records
 from qpensieve.records.search import SearchRecord
 from qpensieve.records.trees import arrays_to_tree, tree_to_arrays, under
 from qpensieve.replay.layout import Rows
-from qpensieve.train.evaluate import evaluate
+from qpensieve.train.evaluate import evaluate, foreign_lanes, play_in_parts
 from qpensieve.train.memory import check_population
 from qpensieve.train.session import check_finite, environment_errors
 
@@ -59,7 +59,8 @@ class PopulationTrainer:
         self.spec = configs.spec_of(config)
         check_continuous(config.algo, self.spec)
         plan.check_environment(self._cfg, config.steps, self.spec)
-        check_population(self._cfg, self.spec, config.seeds)
+        in_evaluation = foreign_lanes(config.domain, config.seeds, config.full_eval_episodes)
+        check_population(self._cfg, self.spec, config.seeds, in_evaluation)
         self.reference = reference_of(self.spec)
         self._grid = warmup_preferences(self._cfg.stages, self.spec.num_objectives)
         self._places = tuple(Place(seed, task) for seed in config.seed_list for task in range(self.num_tasks))
@@ -294,13 +295,16 @@ class PopulationTrainer:
 
     def play(self, preferences: Float64[np.ndarray, "p d"], episodes: int) -> Float64[np.ndarray, "seed p e d"]:
         """Returns of single episodes of the archive's best policy for each preference."""
-        policies = self._all_policies()
+        config, policies = self.config, self._all_policies()
         answering = who_answers(policies, preferences)
-        act = act_as(policies, np.repeat(answering, episodes, axis=1), self._widths)
+
+        def play_part(part: slice) -> Float64[np.ndarray, "seed part e d"]:
+            act = act_as(policies, np.repeat(answering[:, part], episodes, axis=1), self._widths)
+            given = (act, preferences[part], episodes, config.max_eval_steps)
+            return evaluate(config.domain, config.seed_list, *given, first_row=part.start)
+
         with environment_errors(f"in the evaluation at step {self.step}"):
-            config = self.config
-            limits = (episodes, config.max_eval_steps)
-            return evaluate(config.domain, config.seed_list, act, preferences, *limits)
+            return play_in_parts(config.domain, config.seeds, preferences, episodes, play_part)
 
     def _all_policies(self) -> list[Policies]:
         return [self.policies_of(i) for i in range(self.config.seeds)]

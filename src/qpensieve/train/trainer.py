@@ -31,7 +31,7 @@ from qpensieve.train.beside import Contest, Evaluators
 from qpensieve.train.collect import Collected, Collecting, Collector
 from qpensieve.train.cores import spread
 from qpensieve.train.crew import Crew, can_work
-from qpensieve.train.evaluate import evaluate
+from qpensieve.train.evaluate import evaluate, foreign_lanes, play_in_parts
 from qpensieve.train.learner import Block, Learner, Pace, TrainState, make_learner
 from qpensieve.train.memory import check_memory
 from qpensieve.train.session import Awaited, EnvFailedError, check_finite, environment_errors
@@ -111,6 +111,13 @@ class Trainer:
     def num_lanes(self) -> int:
         """Number of lanes that write into the replay."""
         return self.config.seeds * self.lanes_per_seed
+
+    @property
+    def num_environments(self) -> int:
+        """Foreign environments that there are at once: those of training and of an evaluation."""
+        config = self.config
+        in_evaluation = foreign_lanes(config.domain, config.seeds, config.full_eval_episodes)
+        return in_evaluation and in_evaluation + self.num_lanes
 
     @property
     def lane_seeds(self) -> list[int]:
@@ -219,7 +226,11 @@ class Trainer:
         num = min(available_cores(), config.seeds)
         with environment_errors(f"in the evaluation at step {self.step}"), ThreadPool(num) as pool:
             act = partial(policies.act_all, each=pool.map if num > 1 else map)
-            return evaluate(config.domain, config.seed_list, act, preferences, episodes, config.max_eval_steps)
+            play_part = lambda part: evaluate(
+                *(config.domain, config.seed_list, act, preferences[part], episodes, config.max_eval_steps),
+                first_row=part.start,
+            )
+            return play_in_parts(config.domain, config.seeds, preferences, episodes, play_part)
 
     def evaluate_beside(self, preferences: Float64[np.ndarray, "p d"], episodes: int) -> Awaited | None:
         """What `evaluate` returns of the policies as they are now, played while training goes on; None: no one can."""
@@ -328,7 +339,7 @@ class Trainer:
         config = configs.lengthened(self.config, steps)
         configs.check(config)
         algorithm = make_algorithm(config.algo, config.agent, self.spec, config.kernels, config.seeds)
-        check_memory(algorithm, self.layout, self._capacity(config), config.seeds)
+        check_memory(algorithm, self.layout, self._capacity(config), config.seeds, self.num_environments)
         grown = self._slots.grown(self._state.replay, self._capacity(config))
         is_changed = config.agent != self.config.agent
         self.config, self.algorithm = config, algorithm
@@ -425,6 +436,6 @@ def spare_cores(num_threads: int | None, num_agents: int) -> int:
 
 def _make_learner(trainer: Trainer) -> Learner:
     make_devices(num_parts(trainer.num_agents, available_cores()))
-    check_memory(trainer.algorithm, trainer.layout, trainer.capacity, trainer.config.seeds)
+    check_memory(*(trainer.algorithm, trainer.layout, trainer.capacity, trainer.config.seeds), trainer.num_environments)
     pace = Pace(trainer.config.updates_per_step, trainer.config.target_steps)
     return spread(make_learner(trainer.algorithm, trainer.layout, trainer.capacity, pace), trainer.num_agents)
