@@ -1,5 +1,6 @@
 """Environments of someone else."""
 
+import ctypes
 from typing import Any
 
 import gymnasium
@@ -43,3 +44,24 @@ class Fragile(Blind):
 
     def render(self) -> np.ndarray:  # pyright: ignore[reportIncompatibleMethodOverride]
         return np.full((4, 6, 3), 12 * self.time, np.uint8)
+
+
+class Hanging(Fragile):
+    """Draws its first picture, and then never comes back and never lets another thread of Python run."""
+
+    pictures = 0
+
+    def render(self) -> np.ndarray:
+        if Hanging.pictures:
+            ctypes.PyDLL(None).sleep(600)
+        Hanging.pictures += 1
+        return super().render()
+
+
+class Robot(Fragile):
+    """An environment that Gymnasium draws with MuJoCo."""
+
+    mujoco_renderer = None
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, Any, bool, bool, dict]:
+        return Blind.step(self, action)

@@ -9,13 +9,13 @@ import threading
 from pathlib import Path
 
 import pytest
-from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from qpensieve import cli
 from qpensieve.records import folder
 from qpensieve.watch import commands
 from qpensieve.watch.server import Server, bind
+from tests.watch.conftest import make_run
 
 MAIN = "import sys; sys.argv[0] = 'qpensieve'; from qpensieve.start import main; main()"
 
@@ -98,21 +98,22 @@ def test_a_folder_that_would_import_code_asks_for_trust(command: str, hopper: Pa
     assert "would import the Python module 'unknown_module'" in fail(capsys, command, tmp_path)
 
 
-def test_ctrl_c_ends_it_quietly_with_a_page_open(hopper: Path):
-    words = [sys.executable, "-c", MAIN, "watch", str(hopper), "--no-browser", "--port", "0"]
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_at_once_even_while_a_renderer_hangs(number: int, tmp_path: Path):
+    run = make_run(tmp_path / "hanging", "tests.watch.foreign:Hanging", steps=(1000,))
+    words = [sys.executable, "-c", MAIN, "watch", str(run), "--no-browser", "--port", "0"]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stderr is not None
     try:
         _, address, _ = (process.stdout.readline().strip() for _ in range(3))
         origin = address.rsplit("/", 2)[0]
-        with connect(address.replace("http:", "ws:") + "live", origin=origin) as socket:  # pyright: ignore
-            socket.recv(10)
-            process.send_signal(signal.SIGINT)
-            with contextlib.suppress(ConnectionClosed):
-                while True:
-                    socket.recv(10)
-        assert process.wait(20) == 0
+        with connect(address.replace("http:", "ws:") + "live", origin=origin, close_timeout=0) as socket:  # pyright: ignore
+            with contextlib.suppress(TimeoutError):
+                while socket.recv(3):  # until it hangs and no frame comes
+                    pass
+            process.send_signal(number)
+            assert process.wait(2) == -number
         assert process.stderr.read() == ""
     finally:
         process.kill()

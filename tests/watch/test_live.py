@@ -1,5 +1,6 @@
 """What a page sees of the simulation behind it."""
 
+import sys
 import threading
 import time
 from dataclasses import replace
@@ -12,6 +13,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 
 from qpensieve import config as configs
+from qpensieve.envs import opengl
 from qpensieve.errors import EnvError
 from qpensieve.records import folder
 from qpensieve.train.evaluate import evaluate
@@ -313,6 +315,23 @@ def test_an_environment_that_does_not_draw_acts_without_pictures(tmp_path: Path)
         assert "cannot be drawn: " in note
         assert note.count("Blind") == 1
         assert mine.frame(lambda frame: frame.steps > 0).payload == b""
+
+
+@pytest.mark.parametrize("found", ["egl", None])
+def test_a_robot_of_someone_else_needs_opengl_for_its_picture_alone(
+    found: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.delenv(opengl.VARIABLE, raising=False)
+    monkeypatch.setattr(opengl, "find_platform", lambda names: found)
+    run = make_run(tmp_path / "robot", "tests.watch.foreign:Robot", steps=(1000,))
+    with serving(run) as server, page(server) as mine:
+        scene = about(server)["runs"][0]["scene"]
+        assert bool(mine.frame(lambda frame: frame.steps > 0).payload) == (found is not None)
+        mine.say(w=[0.9, 0.1], seq=1)
+        assert mine.frame(lambda frame: frame.seq == 1).w[0] == pytest.approx(0.9)
+    assert (scene["note"] or "").endswith("" if found else opengl.MISSING)
+    assert bool(scene["note"]) == (found is None)
 
 
 def test_an_episode_is_cut_where_an_evaluation_would_cut_it(tmp_path: Path):

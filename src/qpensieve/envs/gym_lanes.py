@@ -7,6 +7,7 @@ it takes as long as the episodes did. `restore` warns if a lane does not end at 
 
 import warnings
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import gymnasium
@@ -14,6 +15,7 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int
 
 from qpensieve.envs.history import History, episode_seeds, replay
+from qpensieve.envs.opengl import working_platform
 from qpensieve.envs.simulator import Index, Simulator, State, Streams
 from qpensieve.envs.sources import PICTURES, EnvFactory, EnvSource, drawable, name_of, resolve
 from qpensieve.envs.spaces import describe, foreign_error
@@ -103,7 +105,9 @@ class GymSimulator:
         if env.render_mode != PICTURES:
             how = 'use a factory that makes it with render_mode="rgb_array"'
             raise RuntimeError(f"{self._name}: the environment has render_mode={env.render_mode!r}; {how}")
-        return np.asarray(env.render())
+        is_mujoco = hasattr(env.unwrapped, "mujoco_renderer")
+        with working_platform() if is_mujoco else nullcontext():
+            return np.asarray(env.render())
 
     def close(self) -> None:
         if self._closed:

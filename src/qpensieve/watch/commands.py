@@ -4,10 +4,12 @@ import contextlib
 import errno
 import importlib.util
 import os
+import signal
 import socket
 import sys
 import threading
 import webbrowser
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -53,7 +55,7 @@ def watch(
     from qpensieve.watch.runs import WatchedRun
     from qpensieve.watch.server import Server
 
-    with quiet_mujoco():
+    with quiet_mujoco(), _ending_at_once():
         runs = [WatchedRun(path, trust, _warn) for path in (run, *second)]
         with contextlib.closing(_listen(port)) as listener:
             server = Server(runs, qpensieve.__version__, listener)
@@ -62,8 +64,7 @@ def watch(
             print(f"{server.address}\nCtrl-C ends it", flush=True)
             if browser and can_open():
                 threading.Thread(target=_open_page, args=(server,), daemon=True).start()
-            with contextlib.suppress(KeyboardInterrupt):
-                server.run()
+            server.run()
 
 
 def video(  # noqa: PLR0913 (each argument is an option)
@@ -106,6 +107,17 @@ def video(  # noqa: PLR0913 (each argument is an option)
     with quiet_mujoco():
         wish = direct.Wish(preference, seed, at, seconds, steps, fps, width)
         print(files.write(direct.script_of(SavedPolicies(run, trust), wish, _warn), target, quiet))
+
+
+@contextlib.contextmanager
+def _ending_at_once() -> Iterator[None]:
+    """Let the system end the process at Ctrl-C and SIGTERM: while a renderer hangs, Python may not run its handlers."""
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _warn(message: str) -> None:

@@ -167,6 +167,14 @@ def bind(port: int) -> socket.socket:
     return listener
 
 
+class _Uvicorn(uvicorn.Server):
+    """Without handlers of signals: the command decides what Ctrl-C does."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
 class Server:
     """A bound server: its address is known before it runs.
 
@@ -182,7 +190,7 @@ class Server:
         self._listener = listener
         self.is_up = threading.Event()
         """Set when the server answers."""
-        self._server = uvicorn.Server(
+        self._server = _Uvicorn(
             uvicorn.Config(
                 self._guard,
                 log_config=None,  # logging is set up for the whole process, or not at all
@@ -211,7 +219,7 @@ class Server:
         return f"http://{HOST}:{self.port}/{self._guard.ticket()}/"
 
     def run(self) -> None:
-        """Serve until Ctrl-C."""
+        """Serve until the process ends, or `running` does."""
         asyncio.run(self._serve())
 
     async def _serve(self) -> None:
