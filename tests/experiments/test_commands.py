@@ -5,6 +5,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import jax
 import pytest
 
 from qpensieve import config as configs
@@ -202,6 +203,11 @@ def test_quick_compiling_of_tiny_runs_ends_with_them(
     assert "no room" in capsys.readouterr().err
     assert seen[0].removeprefix(f"{given} ").startswith("--xla_backend_optimization_level=0")
     assert os.environ.get("XLA_FLAGS") == given
+    seen.clear()
+    monkeypatch.setattr(jax, "__version_info__", (9, 0, 0))  # a version that may not know the flags, and would end
+    with pytest.raises(SystemExit):
+        run("paper", "run", "growth", "--scale", "smoke", "--out", str(tmp_path))
+    assert seen == [given or ""]
 
 
 @pytest.mark.filterwarnings("ignore:.*an episode of an evaluation did not end")  # runs of this scale cut them short

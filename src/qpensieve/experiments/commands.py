@@ -36,6 +36,8 @@ from qpensieve.train.run import Stopped
 
 REPORT, TITLE = "report", "The paper's tables and figures"
 WATCH_SECONDS = 2.0
+QUICK_FLAGS = {"--xla_backend_optimization_level=0": (0, 12), "--xla_cpu_use_fusion_emitters=false": (0, 10)}
+"""Flags of quick compiling, and the newest JAX known to take each: XLA ends a process at a flag it does not know."""
 CARDS = (1, 8, 64)
 """Numbers of cards that costs are shown for."""
 Names = Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[NAME ...]")]
@@ -225,10 +227,8 @@ def _compiling_quickly() -> Iterator[None]:
     Only they: it changes bits, so what this process runs or starts later must not inherit it.
     """
     before = os.environ.get("XLA_FLAGS")
-    flags = [before or "", "--xla_backend_optimization_level=0"]
-    if jax.__version_info__[:2] == (0, 10):  # other versions may not know it, and end at once
-        flags.append("--xla_cpu_use_fusion_emitters=false")
-    os.environ["XLA_FLAGS"] = " ".join(filter(None, flags))
+    flags = [flag for flag, newest in QUICK_FLAGS.items() if jax.__version_info__[:2] <= newest]
+    os.environ["XLA_FLAGS"] = " ".join(filter(None, [before, *flags]))
     try:
         yield
     finally:
