@@ -1,21 +1,66 @@
 """One process at a time in a run folder."""
 
 import os
+import platform
+from pathlib import Path
 
 import pytest
 
-from qpensieve.records.lock import FolderInUseError, lock
+from qpensieve.records.folder import LOCK
+from qpensieve.records.lock import FolderInUseError, Holder, holder, lock
 
 
-def test_a_second_holder_is_told_who_holds_the_folder(tmp_path):
+def test_a_second_process_is_told_who_holds_the_folder(tmp_path: Path):
     held = lock(tmp_path)
-    with pytest.raises(FolderInUseError, match=f"in use by process {os.getpid()}"):
+    with pytest.raises(FolderInUseError, match=f"in use by process {os.getpid()} on {platform.node()}"):
         lock(tmp_path)
     held.close()
 
 
-def test_a_folder_that_was_let_go_can_be_held_again(tmp_path):
+def test_a_released_folder_can_be_locked_again(tmp_path: Path):
     lock(tmp_path).close()
     again = lock(tmp_path)
-    assert (tmp_path / "run.lock").read_text() == f"{os.getpid()}\n"
+    again.check()
     again.close()
+
+
+def test_holder_names_the_process_while_it_holds_the_folder(tmp_path: Path):
+    assert holder(tmp_path) is None
+    held = lock(tmp_path)
+    assert holder(tmp_path) == Holder(platform.node(), os.getpid())
+    held.close()
+    assert holder(tmp_path) is None
+
+
+@pytest.mark.parametrize("content", ["", "12345\n", "[1]", '{"host": 1}'])
+def test_holder_of_an_unreadable_lock_file_is_unknown(content: str, tmp_path: Path):
+    held = lock(tmp_path)
+    (tmp_path / LOCK).write_text(content)
+    assert holder(tmp_path) == Holder()
+    held.close()
+
+
+def test_asking_for_the_holder_does_not_take_the_lock(tmp_path: Path):
+    lock(tmp_path).close()
+    assert holder(tmp_path) is None
+    lock(tmp_path).close()
+
+
+def test_the_older_of_two_owners_stops(tmp_path: Path):
+    """Some file systems lock for one machine only: a process on another one gets the lock too."""
+    older = lock(tmp_path)
+    (tmp_path / LOCK).rename(tmp_path / "moved")  # another file: its lock is free
+    newer = lock(tmp_path)
+    newer.check()
+    with pytest.raises(FolderInUseError, match="taken over"):
+        older.check()
+    newer.close()
+    older.close()
+
+
+def test_an_owner_whose_lock_file_is_gone_stops(tmp_path: Path):
+    held = lock(tmp_path)
+    (tmp_path / LOCK).unlink()
+    with pytest.raises(FolderInUseError, match="taken over"):
+        held.check()
+    held.close()

@@ -26,7 +26,8 @@ from qpensieve.errors import UserFileError
 from qpensieve.presets import default_config
 from qpensieve.records import checkpoint, evaluations
 from qpensieve.records.checkpoint import CheckpointError
-from qpensieve.records.folder import EVALUATIONS
+from qpensieve.records.folder import EVALUATIONS, LOCK
+from qpensieve.records.lock import FolderInUseError, lock
 from qpensieve.report import pictures
 from qpensieve.report.export import export
 from qpensieve.report.run_data import names_of
@@ -506,6 +507,20 @@ def whole_and_stopped(folder: Path, config: RunConfig, step: int) -> tuple[Path,
         complete(run)
     complete(runs.resume(folder / "stopped", QUIET, refuse))
     return folder / "whole", folder / "stopped"
+
+
+def test_a_run_whose_folder_was_taken_over_stops_before_its_next_save(half: Path):
+    run = runs.resume(half, QUIET, refuse)
+
+    def take_over() -> None:
+        (half / LOCK).unlink()  # as where locks do not reach other machines
+        lock(half).close()
+
+    interrupt_at(run, 340, take_over)
+    with pytest.raises(FolderInUseError, match="taken over"):
+        complete(run)
+    assert steps_saved(half) == [200, 300]
+    assert max(evaluations.load(half / EVALUATIONS).short_steps) == 200
 
 
 class TestStarted:

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import Any, Literal, TextIO
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float64
@@ -22,7 +22,7 @@ from qpensieve.metrics import utility
 from qpensieve.records import checkpoint, critic_errors, evaluations, folder, provenance, search
 from qpensieve.records.atomic import write_json
 from qpensieve.records.checkpoint import Checkpoint, CheckpointError
-from qpensieve.records.lock import lock
+from qpensieve.records.lock import FolderLock, lock
 from qpensieve.records.log import FULL, SHORT, TRAINING, MetricsLog, has_evaluations, is_logged
 from qpensieve.records.reading import FileError, interpreting, read_object, read_rows
 from qpensieve.records.scores import RunSummary, scores, summarize
@@ -100,7 +100,7 @@ class Run:
         self.keeper = Keeper(path, self.session)
         self.progress: Progress | None = None
         """What the run shows while it trains."""
-        self.held: TextIO | None = None
+        self.held: FolderLock | None = None
         """The lock of the folder."""
         spec = self.session.spec
         on = protocols(spec.num_objectives, self.session.own_preferences, config.eval_stride, config.full_eval_stride)
@@ -249,9 +249,15 @@ class Run:
         self.session.drain()
         began = time.monotonic()
         self._log_training()
+        self._check_owner()
         self.keeper.save()
         self._last_checkpoint = time.monotonic()
         self._saving += self._last_checkpoint - began
+
+    def _check_owner(self) -> None:
+        """Stop before a save if another process has taken the folder over."""
+        if self.held is not None:
+            self.held.check()
 
     def close(self) -> None:
         if self._open_log is not None:
@@ -286,6 +292,7 @@ class Run:
             progress.enter(EVALUATING)
             self.evaluate_fully()
         if self._is_due(config.parameters_period):
+            self._check_owner()
             checkpoint.save_parameters(self.folder, step, self.session.parameters())
         if is_evaluated:
             self._save_search()
@@ -380,6 +387,7 @@ class Run:
     def _add_short(self, step: int, returns: Float64[np.ndarray, "seed p e d"]) -> None:
         table = self.evaluations
         short, curve = np.split(returns, [len(table.short_preferences)], axis=1)
+        self._check_owner()
         self.evaluations = evaluations.append_short(table, step, short, curve)
         evaluations.save(self.folder / folder.EVALUATIONS, self.evaluations)
         summary = summarize(short, table.short_preferences, table.reference)
@@ -410,6 +418,7 @@ class Run:
         table, step = self.evaluations, self.session.step
         if step not in table.full_steps:
             returns = self.session.evaluate(table.full_preferences, self.config.full_eval_episodes)
+            self._check_owner()
             self.evaluations = evaluations.insert_full(table, step, returns)
             evaluations.save(self.folder / folder.EVALUATIONS, self.evaluations)
         row = self.evaluations.full_steps.tolist().index(step)
