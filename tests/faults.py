@@ -7,7 +7,7 @@ import signal
 import numpy as np
 
 from qpensieve.errors import EnvError, UserError
-from qpensieve.programs import Obey
+from qpensieve.remote import Obey
 
 FAULT = "QPENSIEVE_FAULT"
 

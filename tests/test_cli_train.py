@@ -13,8 +13,8 @@ import pytest
 
 from qpensieve import cli
 from qpensieve.methods import METHODS
-from qpensieve.programs import Program
 from qpensieve.records import evaluations
+from qpensieve.remote import Program
 from qpensieve.report import pictures
 from qpensieve.train import crew
 from qpensieve.train.trainer import Trainer

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 pytest.importorskip("qpensieve.envs.lunar_lander", exc_type=ImportError)
-from qpensieve import programs
+from qpensieve import remote
 from qpensieve.envs import LaneOptions, Lanes, get_domain, make_lanes
 from qpensieve.envs.lander_crew import LanderCrew, make_lander
 from qpensieve.envs.lunar_lander import LunarLanderSimulator
@@ -123,7 +123,7 @@ def test_helpers_leave_ctrl_c_to_their_parent(crew: LanderCrew):
 
 
 def test_a_helper_that_does_not_end_by_itself_is_killed(monkeypatch):
-    monkeypatch.setattr(programs, "CLOSE_SECONDS", 0.2)
+    monkeypatch.setattr(remote, "CLOSE_SECONDS", 0.2)
     crew = LanderCrew(SPEC, 4, num_shares=2)
     process = crew._helpers[0].program.process
     process.send_signal(signal.SIGSTOP)

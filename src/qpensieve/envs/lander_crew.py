@@ -1,6 +1,6 @@
 """Many LunarLanders on several cores: this process flies a share of the lanes, helper processes fly the rest.
 
-Box2D holds Python's lock while it steps, so threads do not help. Helpers are plain programs (`programs.py`) and talk
+Box2D holds Python's lock while it steps, so threads do not help. Helpers are plain programs (`remote.py`) and talk
 in raw arrays.
 """
 
@@ -17,7 +17,7 @@ from qpensieve.envs.lunar_lander import LunarLanderSimulator
 from qpensieve.envs.simulator import Index, State, Streams, allowed_threads
 from qpensieve.errors import EnvError
 from qpensieve.host_types import EnvSpec
-from qpensieve.programs import START, Obey, Program
+from qpensieve.remote import START, Obey, Program
 
 MIN_SHARE = 16
 """Fewer lanes than this are not worth a helper process."""

@@ -29,7 +29,7 @@ from qpensieve.envs.simulator import Index, State, Streams
 from qpensieve.envs.sources import EnvFactory
 from qpensieve.errors import EnvError, UserError
 from qpensieve.host_types import EnvSpec
-from qpensieve.programs import Failure, how_it_ended
+from qpensieve.remote import Failure, how_it_ended
 
 CLOSE_SECONDS = 5.0
 """How long all workers together may take to end by themselves before they are killed."""

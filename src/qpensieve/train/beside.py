@@ -14,11 +14,11 @@ from itertools import pairwise
 import numpy as np
 from jaxtyping import Float64
 
-from qpensieve import programs
+from qpensieve import remote
 from qpensieve.errors import EnvError
 from qpensieve.host_types import Acting, Parameters
 from qpensieve.learning.predicting import AgentPredictor
-from qpensieve.programs import START, Obey, Program
+from qpensieve.remote import START, Obey, Program
 from qpensieve.train.evaluate import evaluate
 
 PLAY = b"P"
@@ -155,9 +155,9 @@ class _Worker:
         own = replace(contest, seeds=contest.seeds[part])
         numbers = ", ".join(map(str, own.seeds))
         title = f"{own.domain}: the process that evaluates seed{'s' if len(own.seeds) > 1 else ''} {numbers}"
-        file = programs.unnamed_file()
+        file = remote.unnamed_file()
         self.program = Program(__name__, title, file)
-        self._flat = programs.shared_parameters(file, len(own.seeds) * own.agents_per_seed, width)
+        self._flat = remote.shared_parameters(file, len(own.seeds) * own.agents_per_seed, width)
         self.program.send(START, pickle.dumps((own, file, width)))
 
     def ask(self, asked: _Asked) -> None:
@@ -170,7 +170,7 @@ def begin(content: bytes) -> Obey:
     """A process's life, from its task on; every answer is the returns of its seeds."""
     contest: Contest
     contest, file, width = pickle.loads(content)
-    flat = programs.shared_parameters(file, len(contest.seeds) * contest.agents_per_seed, width)
+    flat = remote.shared_parameters(file, len(contest.seeds) * contest.agents_per_seed, width)
     predictor = AgentPredictor(contest.acting, contest.own, flat, 0)
 
     def obey(command: bytes, content: bytes) -> bytes:

@@ -4,7 +4,7 @@ Within a block the policy is fixed and lanes do not depend on each other. So the
 the numbers are those of one `Collector`, bit for bit. Parameters and rows lie in memory that both sides see; commands
 and the state of the lanes go through pipes.
 
-Workers are plain programs (`programs.py`). The parent keeps the lanes' state after every whole block: after any failure
+Workers are plain programs (`remote.py`). The parent keeps the lanes' state after every whole block: after any failure
 the workers are gone, and the next block starts new ones from there.
 """
 
@@ -18,14 +18,14 @@ from itertools import pairwise
 import numpy as np
 from jaxtyping import Float32
 
-from qpensieve import programs
+from qpensieve import remote
 from qpensieve.envs.parts import join_states, split_state
 from qpensieve.envs.registry import find_domain, make_lanes
 from qpensieve.envs.simulator import LaneOptions, State
 from qpensieve.envs.sources import EnvSource
 from qpensieve.errors import EnvError
 from qpensieve.host_types import Behaviour, Parameters
-from qpensieve.programs import START, Obey, Program
+from qpensieve.remote import START, Obey, Program
 from qpensieve.replay.columns import Columns, columns_of
 from qpensieve.train.collect import Collected, Collector, PastPreferences
 
@@ -63,7 +63,7 @@ class Task:
 
 def can_work(domain: EnvSource, behaviour: Behaviour) -> bool:
     """Whether a crew can collect this: a domain of ours, a behaviour that can be sent, a system with shared files."""
-    return isinstance(domain, str) and find_domain(domain) is not None and programs.can_be_sent(behaviour)
+    return isinstance(domain, str) and find_domain(domain) is not None and remote.can_be_sent(behaviour)
 
 
 class Crew(PastPreferences):
@@ -217,7 +217,7 @@ class _Memory:
         sizes = [int(np.prod(shape)) * dtype.itemsize for shape, dtype in parts]
         starts = [sum(-(-size // 8) * 8 for size in sizes[:i]) for i in range(len(sizes) + 1)]
         self._rows_size = -(-starts[-1] // mmap.ALLOCATIONGRANULARITY) * mmap.ALLOCATIONGRANULARITY
-        programs.grow(file, self._rows_size)
+        remote.grow(file, self._rows_size)
         rows = mmap.mmap(file, self._rows_size)
         self.block = Collected(
             *(np.ndarray(*part, buffer=rows, offset=at) for part, at in zip(parts, starts, strict=False))
@@ -227,7 +227,7 @@ class _Memory:
     def flat(self, num_agents: int, width: int) -> Float32[np.ndarray, "agent parameters"]:
         """The parameters; their number never changes."""
         if self._flat is None:
-            self._flat = programs.shared_parameters(self.file, num_agents, width, self._rows_size)
+            self._flat = remote.shared_parameters(self.file, num_agents, width, self._rows_size)
         return self._flat
 
     def copy_to(self, block: Collected, lanes: slice) -> None:
@@ -239,7 +239,7 @@ class _Worker:
     """One worker process and the memory that it shares."""
 
     def __init__(self, task: Task, columns: Columns):
-        file = programs.unnamed_file()
+        file = remote.unnamed_file()
         first, last = task.first_lane, task.first_lane + len(task.seeds) - 1
         self.program = Program(__name__, f"{task.domain}: the process that steps lanes {first} to {last}", file)
         self.memory = _Memory(file, len(task.seeds), task.block, columns)

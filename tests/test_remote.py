@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from qpensieve import programs
+from qpensieve import remote
 from qpensieve.errors import EnvError, UserError
-from qpensieve.programs import START, Program
+from qpensieve.remote import START, Program
 from tests import faults
 
 PLAIN = "print(1, flush=True); input()"
@@ -17,7 +17,7 @@ PLAIN = "print(1, flush=True); input()"
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_process_that_only_starts_does_not_hear_ctrl_c_and_its_parent_does_again(number: signal.Signals):
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
-    with programs.deaf_to_interrupts():
+    with remote.deaf_to_interrupts():
         child = subprocess.Popen([sys.executable, "-I", "-c", PLAIN], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == before
     assert child.stdout is not None

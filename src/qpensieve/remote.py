@@ -31,7 +31,7 @@ START, ANSWER, FAILURE = b"S", b"A", b"F"
 HEADER = struct.Struct("<cQ")
 RAISED_AGAIN = (EnvError, FloatingPointError, UserError)
 """Errors of a program that are raised here as they are; any other is a bug, or explained by `Failure.error`."""
-PROGRAM = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from qpensieve import programs; programs.main()"
+PROGRAM = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from qpensieve import remote; remote.main()"
 ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 """The products of acting are too small for more; idle threads of every program would wait in each other's way."""
 OURS = f"'{__package__}."
