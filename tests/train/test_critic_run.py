@@ -94,7 +94,7 @@ def test_what_cannot_be_measured_is_said(folder: Path, tmp_path: Path):
 
 def test_a_folder_that_cannot_be_written_is_told_before_the_measurement(folder: Path, monkeypatch: pytest.MonkeyPatch):
     def refuse(path: Path) -> None:
-        raise PermissionError(13, "Permission denied", str(path))
+        raise UserFileError(13, "Permission denied", str(path))
 
     monkeypatch.setattr("qpensieve.train.critic_run.check_can_write", refuse)
     said: list[str] = []

@@ -1,6 +1,8 @@
 """Films: what is on them, and that their file is there whole or not at all."""
 
+import os
 import sys
+from errno import ENOSPC
 from pathlib import Path
 from typing import Any
 
@@ -133,13 +135,17 @@ def test_an_mp4_gets_even_sizes_and_all_frames(sea: Path, tmp_path: Path, monkey
     assert {frame.shape for frame in encoder.frames} == {(height, 80, 3)}
 
 
+def refuse(file: int) -> None:
+    raise OSError(ENOSPC, "the disk is full")
+
+
 @pytest.mark.parametrize("name", ["film.mp4", "film.gif"])
 def test_a_film_that_fails_leaves_nothing(
     name: str, sea: Path, tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setitem(sys.modules, "imageio_ffmpeg", Encoder(fails_at=1))
     if name.endswith("gif"):
-        monkeypatch.setattr(film.Panel, "draw", lambda panel: (_ for _ in ()).throw(OSError("the disk is full")))
+        monkeypatch.setattr(os, "fsync", refuse)
     assert "the disk is full" in fail(capsys, "video", sea, "--steps", "2", "--out", tmp_path / name, "--quiet")
     assert list(tmp_path.iterdir()) == []
 

@@ -11,7 +11,7 @@ import numpy as np
 from PIL import Image
 
 from qpensieve.console import Outlook, Progress
-from qpensieve.errors import MissingFileError, MissingPackageError, UserError, UserFileError
+from qpensieve.errors import MissingFileError, MissingPackageError, UserError, UserFileError, file_errors
 from qpensieve.records.atomic import TEMPORARY, write_file
 from qpensieve.watch import film
 from qpensieve.watch.film import Script
@@ -105,7 +105,8 @@ def _write_mp4(path: Path, frames: Iterator[Image.Image], fps: float, first: Ima
         sink.send(None)
         try:
             for frame in frames:
-                sink.send(np.ascontiguousarray(np.asarray(frame)[: size[1], : size[0]]))
+                with file_errors(path, temporary):
+                    sink.send(np.ascontiguousarray(np.asarray(frame)[: size[1], : size[0]]))
         finally:
             sink.close()
         if (written := _num_frames(ffmpeg, temporary)) != num:
