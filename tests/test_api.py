@@ -22,7 +22,7 @@ from qpensieve import MOSAC, Agent, HybridSAC, QPensieve, api
 from qpensieve.envs import name_for
 from qpensieve.envs.history import episode_seeds
 from qpensieve.envs.registry import spec_of
-from qpensieve.errors import UserFileError
+from qpensieve.errors import UserError, UserFileError
 from qpensieve.learning.streams import Purpose, derived_seed
 from qpensieve.records import checkpoint
 from qpensieve.records.checkpoint import CheckpointError
@@ -280,6 +280,10 @@ class TestPredict:
     def test_says_what_is_wrong_with_its_input(self, obs: Any, lam: Any, seed: Any, complaint: str, learned: QPensieve):
         with pytest.raises(ValueError, match=complaint):
             learned.predict(obs, lam, seed=seed)
+
+    def test_names_the_objectives_where_no_preference_is_given(self, learned: QPensieve):
+        with pytest.raises(UserError, match=r"treasure, time"):
+            learned.predict(OBS[0])
 
 
 @pytest.mark.parametrize("seed", [0.5, 0.0, "0", None, True, np.nan])

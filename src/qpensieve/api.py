@@ -186,7 +186,7 @@ class Agent:
     def predict(  # noqa: PLR0913 (each has a name of its own in a call)
         self,
         obs: Any,
-        preference: Any,
+        preference: Any = None,
         seed: int = 0,
         deterministic: bool = True,
         generator: np.random.Generator | None = None,
@@ -199,13 +199,16 @@ class Agent:
 
         Args:
             obs: One observation, or a batch of them; flat or in the shape that the environment returns.
-            preference: One preference for all, or one for each observation.
+            preference: One preference for all, or one for each observation. It must be given.
             seed: Which of the trained seeds, counted from 0.
             deterministic: The mean action (as evaluations use), or a sample.
             generator: Source of the noise of samples.
             normalized: Actions in [-1, 1], whatever the environment's box is (as `predict` did before 0.2.0).
         """
         spec = self.session.spec
+        if preference is None:
+            named = ", ".join(spec.objectives)
+            raise UserError(f"predict needs a preference: a weight for each objective ({named}), in all 1")
         rows, is_single = spec.rows(obs)
         lam = np.atleast_2d(check_preference(preference, spec.num_objectives)).astype(np.float32)
         if len(lam) not in (1, len(rows)):

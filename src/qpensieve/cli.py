@@ -9,7 +9,6 @@ import shlex
 import sys
 import textwrap
 import traceback
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
 from datetime import datetime
@@ -491,22 +490,7 @@ BENCHMARKS: dict[str, Callable[..., None]] = {
 }
 
 
-@contextmanager
-def _plain_warnings() -> Iterator[None]:
-    """Show warnings as sentences, without the line of our code that gave them."""
-    usual = warnings.formatwarning
-
-    def format_warning(message: Any, category: type[Warning], *place: Any, **line: Any) -> str:
-        return f"qpensieve: {message}\n" if category is UserWarning else usual(message, category, *place, **line)
-
-    warnings.formatwarning = format_warning
-    try:
-        yield
-    finally:
-        warnings.formatwarning = usual
-
-
-@_plain_warnings()
+@console.plain_warnings()
 def main(arguments: list[str] | None = None) -> None:
     """Entry point of the command line."""
     words = sys.argv[1:] if arguments is None else arguments

@@ -2,12 +2,15 @@
 
 import math
 import os
+import re
 import shutil
 import sys
 import textwrap
 import time
+import warnings
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -29,6 +32,24 @@ NARROW, WIDE = 70, 100
 """Columns of a terminal too narrow for a bar, and of one with room for a long one."""
 LONG_RUN = 600.0
 """A run that takes more seconds than this says so."""
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+"""Codes that colour text on a terminal; Gymnasium puts them into its warnings."""
+
+
+@contextmanager
+def plain_warnings() -> Iterator[None]:
+    """Show warnings as sentences without colours; only those of other kinds name their line of code."""
+    usual = warnings.formatwarning
+
+    def format_warning(message: Any, category: type[Warning], *place: Any, **line: Any) -> str:
+        text = COLOUR.sub("", str(message))
+        return f"qpensieve: {text}\n" if category is UserWarning else usual(text, category, *place, **line)
+
+    warnings.formatwarning = format_warning
+    try:
+        yield
+    finally:
+        warnings.formatwarning = usual
 
 
 @runtime_checkable

@@ -345,6 +345,12 @@ def test_a_garbage_collected_simulator_ends_its_processes_and_an_error_names_the
         os.close(process)
 
 
+def test_warnings_of_workers_have_no_colours(capfd: pytest.CaptureFixture[str]):
+    make_simulator("tests.envs.foreign:Colourful", 2, 2).close()
+    said = capfd.readouterr().err
+    assert said.splitlines() == ["qpensieve: WARN: the rope is frayed"] * 2
+
+
 def test_a_dead_worker_is_an_error_and_not_a_wait():
     simulator = make_simulator(foreign.Dying, 3, 3)
     assert isinstance(simulator, WorkerSimulator)

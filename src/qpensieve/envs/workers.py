@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float64, Int
 
+from qpensieve.console import plain_warnings
 from qpensieve.envs.gym_lanes import GymSimulator, warn_if_different
 from qpensieve.envs.history import episode_seeds
 from qpensieve.envs.simulator import Index, State, Streams
@@ -228,7 +229,7 @@ def _serve(pipe: Connection, pickled: bytes, num_lanes: int, source_name: str, f
     # Ctrl-C reaches all processes of a terminal; the owner decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # The owner may have ended without a message: then there is nothing to read and nobody to answer.
-    with suppress(EOFError, OSError):
+    with plain_warnings(), suppress(EOFError, OSError):
         try:
             simulator = GymSimulator(pickle.loads(pickled), num_lanes, source_name, first_lane)
         except Exception as error:

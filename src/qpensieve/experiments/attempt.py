@@ -20,6 +20,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
+from qpensieve.console import plain_warnings
 from qpensieve.experiments import fence
 from qpensieve.experiments.codes import Code
 from qpensieve.experiments.fence import TakenOverError
@@ -33,6 +34,7 @@ END_SECONDS = 120.0
 """How long a worker that is to end may take to save; then it kills itself. What is on disk is whole at any time."""
 
 
+@plain_warnings()
 def main(words: list[str] | None = None) -> int:
     """The worker; returns its exit code."""
     parser = argparse.ArgumentParser(prog="python -m qpensieve.experiments.attempt", description=__doc__)
