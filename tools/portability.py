@@ -23,6 +23,8 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 COMPUTING = tuple(f"tests/{name}" for name in ("algos", "learning", "train", "population", "replay", "deploy"))
+PATIENCE = "--timeout=3600"
+"""Seconds that a test may take: rows run with low priority, and a test that is stopped would count as failed."""
 NUMPY = (
     *("tests/learning/test_acting.py", "tests/watch/test_live.py"),
     *(f"tests/train/test_{name}.py" for name in ("evaluate", "collect", "crew", "exploration", "beside", "blas")),
@@ -55,8 +57,8 @@ class Row:
 
 
 def rows() -> Iterator[Row]:
-    for flag in ISA:
-        yield Row("isa", flag, COMPUTING, {"XLA_FLAGS": flag}, NEEDS[flag.split("=")[1]])
+    for flag, folder in product(ISA, COMPUTING):
+        yield Row("isa", f"{flag} {folder}", (folder,), {"XLA_FLAGS": flag}, NEEDS[flag.split("=")[1]])
     for kernel, num in product(("Haswell", "Zen", "SkylakeX", "Sandybridge"), ("1", "2")):
         threads = {"OPENBLAS_CORETYPE": kernel, "OPENBLAS_NUM_THREADS": num}
         yield Row("blas", " ".join(f"{name}={value}" for name, value in threads.items()), NUMPY, threads, NEEDS[kernel])
@@ -100,7 +102,7 @@ def tried(row: Row, chosen: str, log: Path) -> dict[str, Any]:
     python, options = [*row.prefix, sys.executable], {"cwd": ROOT, "env": environment}
     said = subprocess.run([*python, __file__, "--probe"], stdout=subprocess.PIPE, check=True, **options).stdout
     workers = [] if row.prefix else ["-n", str(min(len(os.sched_getaffinity(0)), 8)), "--dist", "worksteal"]
-    command = [*python, "-m", "pytest", "-q", "-p", "portability", "-k", chosen, *workers, *row.tests]
+    command = [*python, "-m", "pytest", "-q", "-p", "portability", PATIENCE, "-k", chosen, *workers, *row.tests]
     start = time.monotonic()
     with log.open("w") as file:
         code = subprocess.run(command, stdout=file, stderr=subprocess.STDOUT, check=False, **options).returncode
