@@ -1,0 +1,115 @@
+"""A run killed anywhere and resumed ends with the evaluations and the log of one that nobody disturbed.
+
+So does a run that a second worker tries to take up.
+"""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from tests.contracts import support
+from tests.contracts.support import SMALL, SMALL_POPULATION, TOY, Strike, assert_same_results
+
+SAVED = r"/qpensieve/checkpoints/step_\d+$"
+"""The new name in the rename that completes a checkpoint."""
+SETTINGS: dict[str, dict[str, Any]] = {"qpensieve": SMALL, "pgmorl": SMALL_POPULATION}
+
+
+class Whole(NamedTuple):
+    """A run that nobody disturbed, and how many steps of environments and file events it took."""
+
+    folder: Path
+    num_steps: int
+    num_events: int
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Whole]:
+    """Method -> its whole run, made once."""
+    out, known = tmp_path_factory.mktemp("whole"), dict[str, Whole]()
+
+    def make(algo: str) -> Whole:
+        if algo not in known:
+            folder, steps, events = out / algo, out / f"{algo}-steps", out / f"{algo}-events"
+            counting = Strike("count", path=f"/{algo}/", file=str(events))
+            words = support.train(folder, TOY, algo, SETTINGS[algo])
+            ended = support.run(*words, strike=counting, CONTRACT_COUNT=steps)
+            assert ended.returncode == 0, ended.stderr
+            known[algo] = Whole(folder, int(steps.read_text()), int(events.read_text()))
+        return known[algo]
+
+    return make
+
+
+def go_on(folder: Path, algo: str, **struck: Any) -> bool:
+    """Begin or resume a run, to its end or until it is killed; returns whether it was killed."""
+    is_begun = (folder / "config.json").exists()
+    words = ["resume", folder, "--trust", "--quiet"] if is_begun else support.train(folder, TOY, algo, SETTINGS[algo])
+    if not is_begun and folder.exists():
+        shutil.rmtree(folder)
+    ended = support.run(*words, **struck)
+    assert support.was_killed(ended) or ended.returncode == 0, ended.stderr
+    return support.was_killed(ended)
+
+
+def check(whole: Whole, folder: Path, algo: str, draws: np.random.Generator, num: int) -> None:
+    """Kill a run `num` times, by turns at a file event and at a step of an environment, then let it end."""
+    struck = 0
+    for turn in range(num):
+        # Each time a part of the whole at most: so it is struck before its end, and gets further in between.
+        if turn % 2:
+            struck += go_on(folder, algo, CONTRACT_KILL_STEP=draws.integers(1, whole.num_steps // 2))
+        else:
+            at = int(draws.integers(whole.num_events // 6, whole.num_events // 2))
+            struck += go_on(folder, algo, strike=Strike("kill", at, path=f"/{folder.name}/"))
+    assert not go_on(folder, algo)
+    assert struck >= num // 2
+    assert_same_results(folder, whole.folder)
+
+
+@pytest.mark.parametrize("algo", SETTINGS)
+def test_killed_while_saving_and_in_the_final_evaluation(algo: str, whole: Callable[[str], Whole], tmp_path: Path):
+    """After the first blow the newest checkpoint is damaged too: the one before it is whole, with all that it needs."""
+    folder, undisturbed = tmp_path / algo, whole(algo)
+    middle = int(np.random.default_rng(20261119).integers(undisturbed.num_events // 3, undisturbed.num_events // 2))
+    assert go_on(folder, algo, strike=Strike("kill", middle, path=f"/{algo}/"))
+    newest = max((folder / "checkpoints").glob("step_*"))
+    damaged = max((path for path in newest.iterdir() if path.is_file()), key=lambda path: path.stat().st_size)
+    damaged.write_bytes(damaged.read_bytes()[:-20])
+    assert go_on(folder, algo, CONTRACT_KILL_STEP=undisturbed.num_steps // 2)
+    assert not go_on(folder, algo)
+    assert_same_results(folder, undisturbed.folder)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("algo", SETTINGS)
+def test_killed_many_times(algo: str, seed: int, whole: Callable[[str], Whole], tmp_path: Path):
+    check(whole(algo), tmp_path / algo, algo, np.random.default_rng(seed), num=12)
+
+
+def test_the_second_of_two_workers_refuses_and_goes_on_once_the_first_is_dead(
+    whole: Callable[[str], Whole], tmp_path: Path
+):
+    """There is one result, and no damage."""
+    folder, pipe = tmp_path / "qpensieve", support.make_pipe(tmp_path)
+    strike = Strike("hold", 6, SAVED, str(pipe))
+    first = support.start(*support.train(folder, TOY, "qpensieve", SMALL), strike=strike)
+    try:
+        support.wait_until_held(pipe, first)
+        before = support.files(folder)
+        second = support.run("resume", folder, "--trust", "--quiet")
+        assert second.returncode not in (0, None)
+        assert len(second.stderr.strip().splitlines()) == 1, second.stderr
+        assert str(folder) in second.stderr
+        assert second.stdout == ""
+        assert support.files(folder) == before
+        assert first.poll() is None
+    finally:
+        support.kill(first)
+    assert not go_on(folder, "qpensieve")
+    assert_same_results(folder, whole("qpensieve").folder)
