@@ -25,6 +25,7 @@ from qpensieve.envs.registry import spec_of
 from qpensieve.errors import UserError, UserFileError
 from qpensieve.learning.streams import Purpose, derived_seed
 from qpensieve.records import checkpoint
+from qpensieve.records.calibration import Calibration
 from qpensieve.records.checkpoint import CheckpointError
 from qpensieve.settings import flat
 from qpensieve.train import run as runs
@@ -747,6 +748,64 @@ def test_a_gymnasium_id_or_a_factory_works_in_place_of_a_domain(domain: str, tmp
     agent.close()
 
 
+class TestCalibrate:
+    """`backwards` is a calibration that asks for the opposite of every preference."""
+
+    @pytest.fixture
+    def agent(self, learned: QPensieve, tmp_path: Path) -> QPensieve:
+        learned.save(tmp_path / "first")
+        return QPensieve.load(tmp_path / "first")
+
+    def backwards(self, step: int) -> Calibration:
+        lam = np.array(qpensieve.preferences.test_table(2))
+        rows = np.tile(np.arange(99, -1, -1), (2, 1))
+        return Calibration(step, [0, 1], lam, rows, np.ones((2, 100)), 98, np.array([700, 800]))
+
+    def test_predicts_under_what_it_asks_for_only_where_that_is_said(self, agent: QPensieve):
+        obs, table = np.zeros(2), np.array(qpensieve.preferences.test_table(2))
+        lam = table[10]
+        with pytest.raises(UserError, match=r"call agent\.calibrate\(\) first"):
+            agent.predict(obs, lam, calibrated=True)
+        before, other = agent.predict(obs, table[10]), agent.predict(obs, table[89])
+        agent.calibration = self.backwards(agent.num_steps)
+        np.testing.assert_array_equal(agent.predict(obs, lam), before)
+        np.testing.assert_array_equal(agent.predict(obs, lam, calibrated=True), other)
+        assert not np.array_equal(before, other)
+
+    def test_is_played_and_never_scores_worse_where_nothing_is_confirmed(self, agent: QPensieve):
+        found = agent.calibrate(episodes=24)
+        assert agent.calibration is found
+        assert (found.step, found.seeds) == (agent.num_steps, agent.config.seed_list)
+        assert found.episodes <= 24
+        assert (found.gain >= 0).all()
+        assert ((found.gain > 0) == (found.asks != np.arange(len(found.preferences)))).all()
+        summary = agent.evaluate(episodes=1)
+        assert summary.calibrated is not None
+        assert (summary.calibrated <= summary.best_row + 1e-9).all()
+
+    def test_scores_what_it_asks_for(self, agent: QPensieve):
+        agent.calibration = self.backwards(agent.num_steps)
+        lam = np.array(qpensieve.preferences.test_table(2))
+        summary, returns = agent.evaluate(episodes=1), agent.returns(lam, 1).mean(axis=2)
+        np.testing.assert_allclose(summary.ut, (returns * lam).sum(axis=2).mean(axis=1))
+        np.testing.assert_allclose(summary.calibrated, (returns[:, ::-1] * lam).sum(axis=2).mean(axis=1))
+        np.testing.assert_allclose(summary.best_row, (returns @ lam.T).max(axis=1).mean(axis=1))
+
+    def test_is_saved_loaded_and_out_of_date_after_learning(self, agent: QPensieve, tmp_path: Path):
+        agent.calibration = self.backwards(agent.num_steps)
+        agent.save(tmp_path / "second")
+        loaded = QPensieve.load(tmp_path / "second")
+        assert loaded.calibration is not None
+        assert loaded.calibration.to_dict() == agent.calibration.to_dict()
+        loaded.learn(loaded.session.block)
+        with pytest.raises(UserError, match="the calibration is out of date: it is of step"):
+            loaded.predict(np.zeros(2), [0.5, 0.5], calibrated=True)
+        assert loaded.evaluate([[0.5, 0.5]], episodes=1).calibrated is None
+        loaded.calibration = None
+        loaded.save(tmp_path / "second")
+        assert QPensieve.load(tmp_path / "second").calibration is None
+
+
 class TestFront:
     def test_its_rows_are_the_means_of_returns(self, learned: QPensieve):
         lam = np.array([[0.9, 0.1], [0.1, 0.9]])
@@ -758,21 +817,6 @@ class TestFront:
         choice = learned.choose("time", episodes=1)
         front = learned.front(episodes=1)
         assert choice.returns["time"] == front.mean[:, 1].max()
-
-    def test_what_to_ask_for_is_no_worse_than_the_preference_itself(self, learned: QPensieve):
-        lam = np.array([0.57, 0.43])  # no row of the test table
-        asked = learned.best_for(lam, episodes=1)
-        rows = np.vstack([lam, qpensieve.preferences.test_table(2)])
-        worth = learned.returns(rows, 1)[0].mean(axis=1) @ lam
-        assert asked.mean @ lam == worth.max()
-        with pytest.raises(ValueError, match="preference must"):
-            learned.best_for([0.5, 0.6])
-
-    def test_of_single_agents_only_their_own_preferences_can_be_asked_for(self):
-        own = np.array([[0.9, 0.1], [0.3, 0.7]])
-        agent = qpensieve.SAC("DST2d", seeds=1, preset="quick", preferences=own, hidden=8)
-        assert agent.best_for([0.6, 0.4], episodes=1).preference.tolist() in own.tolist()
-        agent.close()
 
     @pytest.mark.parametrize(
         "given", [[[0.9, 0.1], [0.3, 0.7]], ("0.9,0.1", "0.3,0.7"), ((0.9, 0.1), np.array([0.3, 0.7]))]

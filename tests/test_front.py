@@ -89,29 +89,6 @@ def test_a_bound_far_from_rows_that_are_all_equal_overflows_nothing():
         assert not measured.choose("forward", {"control": (">=", 1e9)}).is_feasible
 
 
-@pytest.mark.parametrize(
-    ("preference", "row"), [((0.0, 1.0), 0), ((0.5, 0.5), 0), ((0.7, 0.3), 1), ((0.9, 0.1), 3), ((1.0, 0.0), 3)]
-)
-def test_what_to_ask_for_is_the_row_with_the_largest_weighted_return(measured: front.Front, preference: Any, row: int):
-    """Asked for (0.5, 0.5) the policy has -5, asked for (0, 1) it stands still and has 0."""
-    choice = measured.best_for(preference)
-    np.testing.assert_array_equal(choice.preference, LAM[row])
-    assert choice.returns == {"forward": MEAN[row, 0], "control": MEAN[row, 1]}
-
-
-def test_of_rows_that_bring_the_same_the_nearest_is_asked_for():
-    lam = np.array([[0.0, 1.0], [0.5, 0.5], [1.0, 0.0]])
-    measured = front.measure(("forward", "control"), lam, np.ones((3, 2, 2)))
-    assert measured.best_for([0.9, 0.1]).preference.tolist() == [1.0, 0.0]
-    assert measured.best_for([0.6, 0.4]).preference.tolist() == [0.5, 0.5]
-
-
-@pytest.mark.parametrize("wrong", [(0.5, 0.6), (1.0,), ((0.5, 0.5), (0.9, 0.1)), (np.nan, 1.0)])
-def test_what_is_no_preference_cannot_be_asked_for(measured: front.Front, wrong: Any):
-    with pytest.raises(ValueError, match="preference"):
-        measured.best_for(wrong)
-
-
 def test_one_episode_has_no_spread():
     measured = front.measure(("forward", "control"), LAM, RETURNS[:, :1])
     assert np.isnan(measured.spread).all()

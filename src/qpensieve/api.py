@@ -21,12 +21,15 @@ from qpensieve.errors import MissingFileError, UserError
 from qpensieve.front import Bound, Choice, Front, measure
 from qpensieve.preferences import check_preference
 from qpensieve.presets import default_config
+from qpensieve.records import calibration as calibrations
 from qpensieve.records import folder
+from qpensieve.records.calibration import Calibration
 from qpensieve.records.checkpoint import CheckpointError
 from qpensieve.records.critic_errors import CriticErrors
 from qpensieve.records.scores import RunSummary, summarize
 from qpensieve.report.front import Axis, Plane, plot_front
 from qpensieve.train import listening
+from qpensieve.train.calibrate import EPISODES, calibrate
 from qpensieve.train.critic_error import CriticMeter, Sampling
 from qpensieve.train.evaluate import protocols
 from qpensieve.train.keeper import Keeper
@@ -77,6 +80,8 @@ class Agent:
         self.session = session
         """The training behind the agent."""
         self.algo = session.config.algo
+        self.calibration: Calibration | None = None
+        """The newest calibration: of the policies of its step."""
         self._newest: Predictor | None = None
         self._newest_step = 0
 
@@ -115,6 +120,7 @@ class Agent:
             warnings.warn(message, stacklevel=2)
         agent: Any = kind.__new__(kind)
         agent._start(session)
+        agent.calibration = calibrations.load(source / folder.CALIBRATION)
         return agent
 
     @classmethod
@@ -191,6 +197,7 @@ class Agent:
         deterministic: bool = True,
         generator: np.random.Generator | None = None,
         normalized: bool = False,
+        calibrated: bool = False,
     ) -> np.ndarray | Any:
         """Action(s) of one seed's policy as the environment's `step` takes them, in plain NumPy.
 
@@ -204,6 +211,8 @@ class Agent:
             deterministic: The mean action (as evaluations use), or a sample.
             generator: Source of the noise of samples.
             normalized: Actions in [-1, 1], whatever the environment's box is (as `predict` did before 0.2.0).
+            calibrated: Ask the policy for what the calibration says brings more under `preference`. Off by default: so
+                a preference always means the policy of that preference, before and after `calibrate`.
         """
         spec = self.session.spec
         if preference is None:
@@ -214,7 +223,8 @@ class Agent:
         if len(lam) not in (1, len(rows)):
             raise UserError(f"preference must be one, or one for each of {len(rows)} observations, got {len(lam)}")
         lam = np.broadcast_to(lam, (len(rows), lam.shape[1]))
-        self._checked_seed(seed)
+        row = self._checked_seed(seed)
+        lam = self._current_calibration().ask(row, lam) if calibrated else lam
         stream = None if deterministic else _checked_generator(generator)
         action = self._policies().act(seed, rows, lam, stream)
         if not normalized or spec.num_actions is not None:
@@ -228,12 +238,13 @@ class Agent:
         return self._newest
 
     def evaluate(self, preferences: Any = None, episodes: int = FULL_EPISODES) -> RunSummary:
-        """UT, HV, front size, best single row and rank correlation per seed.
+        """UT (asked, calibrated, best row), HV, front size, best single row and rank correlation per seed.
 
         The preferences are `preferences`, else the agents' own (sac, hybrid-sac), else the test table.
         """
         table, given = self._table(preferences), self.session.spec.reference
-        return summarize(self.returns(table, episodes), table, None if given is None else np.array(given))
+        known = self.calibration if self._is_calibrated else None
+        return summarize(self.returns(table, episodes), table, None if given is None else np.array(given), known)
 
     def front(self, seed: int = 0, preferences: Any = None, episodes: int = FULL_EPISODES) -> Front:
         """What the policy of one seed reaches under each preference, and which of these are best: print it.
@@ -290,20 +301,34 @@ class Agent:
         """
         return self.front(seed, episodes=episodes).choose(maximize, where)
 
-    def best_for(self, preference: Any, seed: int = 0, episodes: int = FULL_EPISODES) -> Choice:
-        """What to ask the policy for where returns weighted by `preference` count, and what it brings.
+    def calibrate(self, episodes: int = EPISODES, progress_bar: bool = False) -> Calibration:
+        """Find what to ask the policies for: for each test preference the row that brings more under it; print it.
 
-        Among those of `evaluate` and `preference` itself (sac, hybrid-sac: the agents' own alone). Where episodes can
-        end early (Hopper2d, Walker2d, Ant2d), asking for another preference often brings more under this one.
+        A policy that is asked for a preference need not be the best of its own for it, above all where episodes can
+        end early. Half of the episodes choose a row for each preference, the others confirm it: where no gain shows, a
+        preference asks for itself. `predict(..., calibrated=True)`, `evaluate`, `save` and `export_policy` use the
+        result until the agent learns on.
 
         Args:
-            preference: What counts, one number per objective.
-            seed: Which of the trained seeds, counted from 0.
-            episodes: Episodes per preference.
+            episodes: Episodes of each seed, at most. They count as samples: `environment_steps` of the result.
+            progress_bar: Show how far it is.
         """
-        lam, table = check_preference(preference, self.session.spec.num_objectives), self._table(None)
-        candidates = np.vstack([lam, table]) if self.session.own_preferences is None else table
-        return self.front(seed, candidates, episodes).best_for(lam)
+        session, policies = self.session, self._policies()
+        num, own = session.spec.num_objectives, session.own_preferences
+        self.calibration = calibrate(self.config, policies, self.num_steps, own, num, episodes, not progress_bar)
+        return self.calibration
+
+    @property
+    def _is_calibrated(self) -> bool:
+        return self.calibration is not None and self.calibration.step == self.num_steps
+
+    def _current_calibration(self) -> Calibration:
+        if self.calibration is None:
+            raise UserError("this agent is not calibrated: call agent.calibrate() first, or 'qpensieve calibrate RUN'")
+        if not self._is_calibrated:
+            steps = f"it is of step {self.calibration.step:,}, but the agent is at step {self.num_steps:,}"
+            raise UserError(f"the calibration is out of date: {steps}; call agent.calibrate() again")
+        return self.calibration
 
     def _table(self, preferences: Any) -> Float[np.ndarray, "p d"]:
         """The preferences given, else the agents' own, else the test table."""
@@ -349,7 +374,7 @@ class Agent:
         The folder must be new, empty or hold an earlier save, which is replaced only once all of the new is on the
         disk. An agent whose environment cannot be imported by a name is refused.
         """
-        return save_agent(self.session, path)
+        return save_agent(self.session, path, self.calibration)
 
     def export_policy(self, path: str | Path, seed: int = 0, front: Front | None = None) -> Path:
         """Write one seed's policy as arrays, with a loader beside it that needs NumPy alone; returns the file.

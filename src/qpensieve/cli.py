@@ -49,7 +49,7 @@ from qpensieve.experiments import commands as experiments
 from qpensieve.records import provenance
 from qpensieve.records.checkpoint import CheckpointError
 from qpensieve.records.evaluations import load as load_evaluations
-from qpensieve.records.folder import CONFIG, EVALUATIONS, SUMMARY
+from qpensieve.records.folder import CONFIG, EVALUATIONS, METRICS, SUMMARY
 from qpensieve.records.lock import FolderInUseError
 from qpensieve.records.trust import UntrustedError
 from qpensieve.report import compare as comparison
@@ -60,6 +60,7 @@ from qpensieve.report.export import export as export_run
 from qpensieve.settings import number, whole
 from qpensieve.theory.command import theory
 from qpensieve.train import run as runs
+from qpensieve.train.calibrate import EPISODES, calibrate_run
 from qpensieve.train.critic_error import Draw, Sampling
 from qpensieve.train.critic_run import measure_run
 from qpensieve.train.interrupts import termination
@@ -301,6 +302,28 @@ def export_policy(  # noqa: PLR0913 (each argument is an option)
         print(path) if is_ours else _warn(f"{path} is not this version's loader and was left as it is")
 
 
+def calibrate(run: RunFolder, episodes: int = EPISODES, trust: bool = False, quiet: bool = False) -> None:
+    """Find the preference to ask the policy for where another one counts; writes calibration.json.
+
+    Some rows of the test table are played. For each preference the best row is chosen, and the choice is confirmed on
+    other episodes: where no gain shows, a preference asks for itself. `predict(..., calibrated=True)` and exported
+    policies use the result; the table of the run shows what it brings.
+
+    Args:
+        run: The run folder, or the folder of a saved agent.
+        episodes: Episodes of each seed, at most; their environment steps count as samples.
+        trust: Import the code that the run's domain names, though the folder is not your own.
+        quiet: No progress line.
+    """
+    found, path = calibrate_run(run, episodes, trust, _warn, quiet)
+    print(found)
+    print(path)
+    if (run / EVALUATIONS).exists() and found.step in load_evaluations(run / EVALUATIONS).full_steps[-1:]:
+        print(tables.format_summary(tables.write_summary(run)))
+    elif (run / METRICS).exists():
+        print(f"next: qpensieve evaluate {shlex.quote(str(run))}  # UT asked, calibrated and of the best row")
+
+
 def compare(
     results: RunsOrFiles,
     step: int | None = None,
@@ -463,6 +486,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "video": watching.video,
     "plot": plot,
     "export": export,
+    "calibrate": calibrate,
     "export-policy": export_policy,
     "compare": compare,
     "critic": critic,

@@ -1,4 +1,4 @@
-"""What a policy reaches under many preferences, and choosing one of them by what it should bring."""
+"""What a policy reaches under many preferences, and choosing one of them by bounds on its returns."""
 
 import math
 import warnings
@@ -11,7 +11,6 @@ from jaxtyping import Bool, Float64
 from qpensieve import metrics
 from qpensieve.console import Row, format_number, format_spread, format_table
 from qpensieve.errors import UserError
-from qpensieve.preferences import ArrayLike, check_preference
 
 Bound = tuple[str, float | int]
 """What an objective must reach, such as (">=", -50.0)."""
@@ -71,19 +70,6 @@ class Front:
         if not choice.is_feasible:
             warnings.warn(f"no preference keeps all bounds; the nearest is {choice}", stacklevel=2)
         return choice
-
-    def best_for(self, preference: ArrayLike) -> "Choice":
-        """What to ask the policy for where the sum of returns weighted by `preference` counts: the row with the most.
-
-        It need not be `preference` itself: where episodes can end early, asking for another one often brings more.
-        """
-        lam = check_preference(preference, len(self.objectives))
-        if lam.ndim != 1:
-            raise UserError(f"preference must be one, with {len(self.objectives)} numbers, got shape {lam.shape}")
-        worth = self.mean @ lam
-        equal = np.flatnonzero(worth == worth.max())  # of these, the nearest
-        best = equal[np.argmin(np.abs(self.preferences[equal] - lam).sum(axis=1))]
-        return Choice(self.objectives, self.preferences[best], self.mean[best], is_feasible=True)
 
     def _column(self, name: str) -> int:
         if name not in self.objectives:

@@ -221,7 +221,7 @@ def tidy(page: str) -> str:
         page: The page, made so wide (`WIDE`) that tyro breaks no line.
     """
     first, *lines = (line.rstrip() for line in page.splitlines())
-    said, about = [re.sub(r"\[[A-Z -]+ OPTIONS\]", "[OPTIONS]", first)], ""
+    said, about = [re.sub(r"\[[A-Z -]+ OPTIONS\]|\[--[^]]+\]( \[--[^]]+\])*", "[OPTIONS]", first)], ""
     for line, below in zip(lines, [*lines[1:], ""], strict=True):
         indent, is_rule = len(line) - len(line.lstrip()), RULE.fullmatch(line)
         if indent > OF_ENTRY and not is_rule:

@@ -23,6 +23,7 @@ COMMANDS: dict[str, str] = {
     "curves in one.",
     "export": "Write a run as one small JSON file: configuration, machine, scores and mean returns of every "
     "evaluation.",
+    "calibrate": "Find the preference to ask the policy for where another one counts; writes calibration.json.",
     "export-policy": "Write the policy of a run or saved agent for programs without qpensieve: arrays, and a loader "
     "for NumPy alone.",
     "compare": "Set runs side by side on the test preferences they share: UT, HV, ED against MO-SAC; and settings "

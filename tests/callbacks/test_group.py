@@ -69,7 +69,7 @@ class TestMetrics:
         metrics = EVALUATION.metrics
         assert metrics.per_seed["eval/UT"].tolist() == EVALUATION.summary.ut.tolist()
         assert set(metrics) == {
-            *("eval/UT", "eval/HV", "eval/front_size", "eval/best_single"),
+            *("eval/UT", "eval/best_row", "eval/HV", "eval/front_size", "eval/best_single"),
             *("eval/correlation/treasure", "eval/correlation/time"),
         }
         full = Evaluation(("treasure", "time"), LAM, RETURNS, EVALUATION.summary, is_full=True)

@@ -23,6 +23,7 @@ def test_the_numbers_of_purposes_stay_as_they_are():
         "CRITIC": 106,
         "NOISE_SEQUENCE": 107,
         "RANDOM_SEQUENCE": 108,
+        "CALIBRATION": 109,
         "ROLLOUT_NOISE": 201,
         "ROLLOUT_LANE": 202,
         "FITNESS": 203,

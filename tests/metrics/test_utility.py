@@ -7,7 +7,6 @@ import pytest
 from qpensieve import preferences
 from qpensieve.metrics import (
     best_single,
-    chosen_utility,
     episodic_dominance,
     expected_utility,
     preference_correlation,
@@ -108,34 +107,6 @@ def test_best_single_is_not_raised_by_luck():
     returns = rng.normal(size=(100, 10, 2))
     assert best_single(returns.mean(axis=1), lam) > 0.4
     assert abs(best_single(returns, lam)) < 0.25
-
-
-def test_chosen_utility_takes_the_better_row_under_each_preference():
-    """The rows are in the wrong order: each policy does what the other was asked for."""
-    lam = [[0.9, 0.1], [0.1, 0.9]]
-    returns = np.array([[[0.0, 10.0]] * 4, [[10.0, 0.0]] * 4])
-    assert utility(returns.mean(axis=1), lam) == pytest.approx(1.0)
-    assert chosen_utility(returns, lam) == pytest.approx(9.0)
-
-
-def test_chosen_utility_is_not_raised_by_luck():
-    """Hundred policies that are the same but for noise: the best of ten episodes looks better than it is."""
-    rng, lam = np.random.default_rng(0), np.stack([np.linspace(0, 1, 100), np.linspace(1, 0, 100)], axis=1)
-    returns = rng.normal(size=(100, 10, 2))
-    assert expected_utility(returns.mean(axis=1), lam) > 0.4
-    assert abs(chosen_utility(returns, lam)) < 0.2
-
-
-def test_chosen_utility_by_hand_where_halves_disagree():
-    """Odd episodes say row 0, even ones row 1; each is counted on what the others brought."""
-    lam, returns = [[0.5, 0.5], [0.5, 0.5]], np.array([[[4.0, 4.0], [0.0, 0.0]], [[1.0, 1.0], [3.0, 3.0]]])
-    assert chosen_utility(returns, lam) == pytest.approx((0.0 + 1.0) / 2)
-
-
-@pytest.mark.parametrize("shape", [(2, 1, 2), (2, 2)])
-def test_chosen_utility_needs_episodes_to_choose_on_and_others_to_count(shape: tuple[int, ...]):
-    with pytest.raises((ValueError, TypeError), match=r"2 episodes or more|returns"):
-        chosen_utility(np.zeros(shape), [[0.5, 0.5], [0.9, 0.1]])
 
 
 def test_best_single_of_equal_rows_is_the_utility():

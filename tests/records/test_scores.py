@@ -36,6 +36,8 @@ def test_a_summary_keeps_the_seeds_apart():
     for i in range(4):
         alone = summarize(returns[i : i + 1], FULL, REFERENCE)
         for name, values in vars(alone).items():
+            if name == "calibrated":
+                continue
             np.testing.assert_allclose(getattr(summary, name)[i : i + 1], values, err_msg=name)
         rows = returns[i].mean(axis=1)
         assert summary.ut[i] == pytest.approx(metrics.utility(rows, FULL))
@@ -71,7 +73,7 @@ def test_the_exact_front_scores_its_ceilings():
 
 def test_the_log_has_every_score_in_the_order_of_the_fields_and_no_hypervolume_without_a_reference():
     returns = np.random.default_rng(0).normal(size=(2, 3, 4, 2))
-    names = ["ut", "hv", "front_size", "best_single", "correlation"]
+    names = ["ut", "best_row", "hv", "front_size", "best_single", "correlation"]
     assert list(scores(summarize(returns, FULL, REFERENCE))) == names
     assert list(scores(summarize(returns, FULL))) == [name for name in names if name != "hv"]
 
@@ -79,7 +81,8 @@ def test_the_log_has_every_score_in_the_order_of_the_fields_and_no_hypervolume_w
 def test_the_table_has_a_column_per_score_and_one_per_objective_where_a_score_has_them():
     summary = summarize(np.random.default_rng(0).normal(size=(2, 3, 4, 2)), FULL, REFERENCE)
     shown = columns(summary)
-    assert list(shown) == ["UT", "HV", "best single row UT", "front size", "corr lam1, obj 1", "corr lam2, obj 2"]
+    later = ["best single row UT", "front size", "corr lam1, obj 1", "corr lam2, obj 2"]
+    assert list(shown) == ["UT", "UT best row", "HV", *later]
     np.testing.assert_array_equal(shown["HV"][1], summary.hv)
     np.testing.assert_array_equal(shown["corr lam2, obj 2"][1], summary.correlation[:, 1])
     assert [name for name, (score, _) in shown.items() if not score.is_averaged] == ["front size"]

@@ -12,9 +12,10 @@ from qpensieve.config import override
 from qpensieve.envs import dst, get_domain
 from qpensieve.preferences import test_table
 from qpensieve.presets import default_config
-from qpensieve.records import evaluations
+from qpensieve.records import calibration, evaluations
+from qpensieve.records.calibration import Calibration
 from qpensieve.records.evaluations import append_full, empty
-from qpensieve.records.folder import EVALUATIONS
+from qpensieve.records.folder import CALIBRATION, EVALUATIONS
 from qpensieve.report import tables
 from qpensieve.train.evaluate import curve_preferences
 
@@ -57,21 +58,44 @@ class TestSummary:
         assert min(content["per_seed"]["corr lam1, obj 1"]) > 0.8
         assert ceilings["utility"] == pytest.approx(7.757, abs=1e-3)
         assert content["objectives"] == ["treasure", "time"]
-        assert tables.format_summary(content).split("--")[0].split()[-4:] == ["corr", "treasure", "corr", "time"]
+        assert tables.format_summary(content).split("--")[0].split()[-2:] == ["treasure", "time"]
         before = {name: value for name, value in content.items() if name != "objectives"}  # of an earlier version
         assert "lam1" in tables.format_summary(before)
 
-    def test_says_where_other_preferences_had_better_be_asked_for(self, tmp_path: Path):
-        said = "if each preference were answered by the best row of the table"
+    def test_advises_to_calibrate_where_other_rows_bring_more(self, tmp_path: Path):
         content = tables.summarize_run(make_run(tmp_path / "a", "DST2d", obedient(2)))
-        np.testing.assert_allclose(content["ut_if_chosen"], content["per_seed"]["UT"])
-        assert said not in tables.format_summary(content)
+        np.testing.assert_allclose(content["per_seed"]["UT best row"], content["per_seed"]["UT"])
+        assert "qpensieve calibrate" not in tables.format_summary(content)
         content = tables.summarize_run(make_run(tmp_path / "b", "DST2d", obedient(2)[:, ::-1]))
-        np.testing.assert_allclose(content["ut_if_chosen"], content["dst"]["ceilings"]["utility"])
-        assert f"UT would be 7.757 {said}" in tables.format_summary(content)
-        content = tables.summarize_run(make_run(tmp_path / "c", "DST2d", obedient(2)[:, ::-1, :1]))
-        assert "ut_if_chosen" not in content
-        assert said not in tables.format_summary(content)
+        np.testing.assert_allclose(content["per_seed"]["UT best row"], content["dst"]["ceilings"]["utility"])
+        assert "qpensieve calibrate" in tables.format_summary(content)
+        del content["per_seed"]["UT best row"]  # of an earlier version
+        assert "qpensieve calibrate" not in tables.format_summary(content)
+
+    def test_has_three_columns_of_ut_that_are_measured_apart(self, tmp_path: Path):
+        """Asked, calibrated by the stored map, and the best row, from the same episodes of the evaluation."""
+        run, lam = make_run(tmp_path, "DST2d", obedient(2)[:, ::-1]), test_table(2)
+        backwards = np.stack([np.arange(99, -1, -1), np.arange(100)])
+        known = Calibration(1000, [4, 5], lam, backwards, np.zeros((2, 100)), 98, np.array([700, 800]))
+        calibration.save(run / CALIBRATION, known)
+        content = tables.write_summary(run)
+        assert json.loads((run / "summary.json").read_text()) == content
+        per_seed, ceiling = content["per_seed"], content["dst"]["ceilings"]["utility"]
+        assert per_seed["UT calibrated"] == pytest.approx([ceiling, per_seed["UT"][1]])
+        assert per_seed["UT best row"] == pytest.approx([ceiling, ceiling])
+        assert per_seed["UT"][0] < ceiling
+        assert content["calibration_steps_per_seed"] == [700, 800]
+        text = tables.format_summary(content)
+        assert "750 more to calibrate" in text
+        assert "qpensieve calibrate" not in text
+        assert all(words in text.split("--")[0] for words in ("asked", "calibrated", "in-sample"))
+
+    @pytest.mark.parametrize(("step", "seeds"), [(900, [4, 5]), (1000, [4, 6])])
+    def test_ignores_the_calibration_of_other_policies(self, step: int, seeds: list[int], tmp_path: Path):
+        run, rows = make_run(tmp_path, "DST2d", obedient(2)), np.tile(np.arange(100), (2, 1))
+        known = Calibration(step, seeds, test_table(2), rows, np.zeros((2, 100)), 98, np.array([700, 800]))
+        calibration.save(run / CALIBRATION, known)
+        assert "UT calibrated" not in tables.summarize_run(run)["per_seed"]
 
     def test_compares_the_policy_with_its_best_row_on_other_episodes(self, tmp_path: Path):
         """Rows bring 1, but two of them 3 by luck in one half of their episodes: no row is better than another."""
@@ -93,8 +117,8 @@ class TestSummary:
     def said(self, content: dict[str, Any]) -> str:
         """The sentence that compares, in one line."""
         text = " ".join(tables.format_summary(content).split())
-        start = text.index("Following the preference")
-        return text[start : text.index("HV is not", start)].strip() if "HV is not" in text else text[start:]
+        text = text[text.index("Following the preference") :]
+        return text.partition("HV is not")[0].partition("The best row")[0].strip()
 
     @pytest.mark.parametrize(
         ("returns", "is_said"),
@@ -169,8 +193,8 @@ class TestTable:
         blocks = [[line.split() for line in lines[rule + 1 : rule + 6]] for rule in rules]
         for block in blocks:
             assert [row[0] for row in block] == ["4", "5", "6", "mean", "std"]
-        assert {len(one) + len(two) - 2 for one, two in zip(*blocks, strict=True)} == {4 + 4}
-        assert blocks[0][3][4] == "-"  # a front's size has no mean
+        assert {len(one) + len(two) - 2 for one, two in zip(*blocks, strict=True)} == {5 + 4}
+        assert blocks[0][3][5] == "-"  # a front's size has no mean
         assert max(map(len, lines)) < 80
 
     def test_one_seed_has_neither_mean_nor_deviation(self, tmp_path: Path):

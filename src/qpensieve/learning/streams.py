@@ -27,6 +27,8 @@ class Purpose(IntEnum):
     """Exploration that is correlated in time, by sequence."""
     RANDOM_SEQUENCE = 108
     """Random actions before learning starts that are correlated in time, by sequence."""
+    CALIBRATION = 109
+    """Lanes of a calibration, by row of the preference table and episode."""
     ROLLOUT_NOISE = 201
     """Exploration of a population's member, by task and iteration."""
     ROLLOUT_LANE = 202

@@ -19,7 +19,6 @@ from qpensieve.metrics.stats import (
 )
 from qpensieve.metrics.utility import (
     best_single,
-    chosen_utility,
     episodic_dominance,
     expected_utility,
     preference_correlation,
@@ -36,7 +35,6 @@ __all__ = [
     "best_single",
     "bootstrap_interval",
     "check_reference",
-    "chosen_utility",
     "episodic_dominance",
     "expected_utility",
     "hypervolume",

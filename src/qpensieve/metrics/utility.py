@@ -33,22 +33,6 @@ def expected_utility(points: ArrayLike, preferences: ArrayLike) -> float:
     return float((lam @ array.T).max(axis=1).mean())
 
 
-def chosen_utility(returns: Float64[np.ndarray, "p e d"], preferences: ArrayLike) -> float:
-    """UT if each preference may be answered by any row of the table: the one with the largest lam . return.
-
-    Rows are chosen on every second episode and counted on the others, and the other way round: chosen and counted on
-    the same it would be too high by luck. Above UT where a policy does better when asked for another preference.
-    """
-    if returns.ndim != 3 or returns.shape[1] < 2:
-        raise ValueError(f"returns must be [num_preferences, 2 episodes or more, num_objectives], got {returns.shape}")
-    return float(np.mean([_chosen_on(seen, counted, preferences) for seen, counted in _halves(returns)]))
-
-
-def _chosen_on(seen: np.ndarray, counted: np.ndarray, preferences: ArrayLike) -> float:
-    array, lam = _check_one_run(seen, preferences)
-    return float(np.mean(_scalarized(counted[(lam @ array.T).argmax(axis=1)], lam)))
-
-
 def best_single(returns: ArrayLike, preferences: ArrayLike) -> float:
     """UT of the best single row of `returns` when it is used under all preferences; any number of rows.
 

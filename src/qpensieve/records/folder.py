@@ -20,6 +20,8 @@ SUMMARY = "summary.json"
 """The scores of the newest full evaluation."""
 CRITIC = "critic.json"
 """How far the critics are from Monte-Carlo returns, where someone has measured it."""
+CALIBRATION = "calibration.json"
+"""Which preference to ask for in place of another one, where someone has measured it."""
 LOCK = "run.lock"
 """Locked by the process that writes into the folder."""
 CHECKPOINTS = "checkpoints"
@@ -34,7 +36,7 @@ WANDB = "wandb.json"
 """Which run of Weights & Biases this is, and up to which step it knows it. Its own files lie beside it, in `wandb`: no
 part of the run, because they hold links."""
 
-FILES = (CONFIG, TRUSTED, PROVENANCE, METRICS, EVALUATIONS, SEARCH, SUMMARY, CRITIC, LOCK, WANDB)
+FILES = (CONFIG, TRUSTED, PROVENANCE, METRICS, EVALUATIONS, SEARCH, SUMMARY, CRITIC, CALIBRATION, LOCK, WANDB)
 FOLDERS = (CHECKPOINTS, PARAMETERS, REPLAY, TENSORBOARD)
 
 

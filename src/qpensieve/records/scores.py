@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Float, Float64, Int64
 
 from qpensieve import metrics
+from qpensieve.records.calibration import Calibration
 
 LAST = 99
 """Default column of a score in the table of a run."""
@@ -26,6 +27,8 @@ class Evaluated:
     episodes: Float64[np.ndarray, "seed p e d"]
     lam: Float64[np.ndarray, "p d"]
     reference: Float[np.ndarray, " d"] | None
+    asked: Int64[np.ndarray, "seed p"] | None = None
+    """Calibrated policies: number of the row to ask for under each preference."""
 
     @cached_property
     def returns(self) -> Float64[np.ndarray, "seed p d"]:
@@ -65,6 +68,17 @@ def _utility(one: Evaluated) -> np.ndarray:
     return np.asarray(metrics.utility(one.returns, one.lam))
 
 
+def _calibrated(one: Evaluated) -> np.ndarray | None:
+    if one.asked is None:
+        return None
+    rows = np.take_along_axis(one.returns, one.asked[:, :, None], axis=1)
+    return np.asarray(metrics.utility(rows, one.lam))
+
+
+def _best_row(one: Evaluated) -> np.ndarray:
+    return one.per_seed(lambda returns: metrics.expected_utility(returns, one.lam))
+
+
 def _hypervolume(one: Evaluated) -> np.ndarray | None:
     reference = one.reference
     return None if reference is None else one.per_seed(lambda returns: metrics.hypervolume(returns, reference))
@@ -87,7 +101,11 @@ class RunSummary:
     """Scores of one evaluation, per seed.
 
     Attributes:
-        ut: Utility.
+        ut: Utility of the policy asked for the preference itself.
+        calibrated: Utility of the policy asked for what its calibration says, or None where it has none. Held out: a
+            calibration plays other episodes.
+        best_row: Utility if each preference is answered by the best row of this evaluation. In-sample: the same
+            episodes choose and measure, so it is too high. Others call it expected utility (EUM).
         hv: Hypervolume, or None without a reference point.
         front_size: Number of distinct non-dominated return vectors.
         best_single: UT if the best single row is used under every preference, measured on other episodes than those
@@ -96,12 +114,14 @@ class RunSummary:
     """
 
     ut: Float64[np.ndarray, " seed"] = field(metadata=score("UT", _utility, column=1, compared="UT"))
-    hv: Float64[np.ndarray, " seed"] | None = field(metadata=score("HV", _hypervolume, column=2, compared="HV"))
+    calibrated: Float64[np.ndarray, " seed"] | None = field(metadata=score("UT calibrated", _calibrated, column=2))
+    best_row: Float64[np.ndarray, " seed"] = field(metadata=score("UT best row", _best_row, column=3))
+    hv: Float64[np.ndarray, " seed"] | None = field(metadata=score("HV", _hypervolume, column=4, compared="HV"))
     front_size: Int64[np.ndarray, " seed"] = field(
-        metadata=score("front size", _front_size, column=4, is_averaged=False)
+        metadata=score("front size", _front_size, column=6, is_averaged=False)
     )
-    best_single: Float64[np.ndarray, " seed"] = field(metadata=score("best single row UT", _best_single, column=3))
-    correlation: Float64[np.ndarray, "seed d"] = field(metadata=score("corr lam{i}, obj {i}", _correlation, column=5))
+    best_single: Float64[np.ndarray, " seed"] = field(metadata=score("best single row UT", _best_single, column=5))
+    correlation: Float64[np.ndarray, "seed d"] = field(metadata=score("corr lam{i}, obj {i}", _correlation, column=7))
 
 
 def _read_table() -> Mapping[str, Score]:
@@ -119,15 +139,18 @@ def summarize(
     returns: Float[np.ndarray, "seed p e d"],
     preferences: Float[np.ndarray, "p d"],
     reference: Float[np.ndarray, " d"] | None = None,
+    calibration: Calibration | None = None,
 ) -> RunSummary:
-    """Scores per seed of one evaluation.
+    """Scores per seed of one evaluation; `calibration` is that of the policies that were evaluated.
 
     Raises:
         ValueError: If there is no seed, preference or episode, or a return is not finite.
     """
     if 0 in returns.shape:
         raise ValueError(f"returns [seed, p, e, d] has shape {returns.shape}: there is nothing to summarize")
-    one = Evaluated(np.asarray(returns, np.float64), np.asarray(preferences, np.float64), reference)
+    table = np.asarray(preferences, np.float64)
+    asked = None if calibration is None else calibration.rows_of(table)
+    one = Evaluated(np.asarray(returns, np.float64), table, reference, asked)
     values: dict[str, Any] = {name: score.compute(one) for name, score in SCORES.items()}
     return RunSummary(**values)
 

@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 
 from qpensieve.errors import make_folder
+from qpensieve.records import calibration as calibrations
 from qpensieve.records import evaluations as tables
 from qpensieve.records import search as records
 from qpensieve.records.atomic import write_text
+from qpensieve.records.calibration import Calibration
 from qpensieve.records.evaluations import Evaluations
-from qpensieve.records.folder import CONFIG, CRITIC, EVALUATIONS, PROVENANCE, SEARCH, check_out
+from qpensieve.records.folder import CALIBRATION, CONFIG, CRITIC, EVALUATIONS, PROVENANCE, SEARCH, check_out
 from qpensieve.records.reading import read_object
 from qpensieve.records.scores import SCORES, RunSummary, summarize
 from qpensieve.report.tables import summarize_search
@@ -32,7 +34,7 @@ def export(folder: Path, out: Path) -> Path:
 
 
 def _content(folder: Path) -> dict[str, Any]:
-    table = tables.load(folder / EVALUATIONS)
+    table, known = tables.load(folder / EVALUATIONS), calibrations.load(folder / CALIBRATION)
     content = {
         "config": read_object(folder / CONFIG),
         "provenance": read_object(folder / PROVENANCE),
@@ -43,11 +45,14 @@ def _content(folder: Path) -> dict[str, Any]:
             for step, r in zip(table.short_steps.tolist(), table.short_returns, strict=True)
         ],
         "full_protocol": [
-            _scored(table, step, r, True) for step, r in zip(table.full_steps.tolist(), table.full_returns, strict=True)
+            _scored(table, step, r, True, known if known is not None and known.step == step else None)
+            for step, r in zip(table.full_steps.tolist(), table.full_returns, strict=True)
         ],
     }
     if len(table.curve_preferences) and len(table.short_steps):
         content["curves"] = _curves(table)
+    if known is not None:
+        content["calibration"] = known.to_dict()
     if (folder / CRITIC).is_file():
         content["critic"] = read_object(folder / CRITIC)
     if (folder / SEARCH).exists():
@@ -65,9 +70,12 @@ def _curves(table: Evaluations) -> dict[str, Any]:
     }
 
 
-def _scored(table: Evaluations, step: int, returns: np.ndarray, is_full: bool) -> dict[str, Any]:
+def _scored(
+    table: Evaluations, step: int, returns: np.ndarray, is_full: bool, calibration: Calibration | None = None
+) -> dict[str, Any]:
     preferences = table.full_preferences if is_full else table.short_preferences
-    row = {"step": step, "episodes": returns.shape[2]} | _scores(summarize(returns, preferences, table.reference))
+    summary = summarize(returns, preferences, table.reference, calibration)
+    row = {"step": step, "episodes": returns.shape[2]} | _scores(summary)
     is_kept = is_full or len(preferences) <= FEW
     return row | ({"mean_returns": _numbers(returns.mean(axis=2))} if is_kept else {})
 

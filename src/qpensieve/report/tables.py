@@ -12,11 +12,12 @@ from qpensieve.console import PAGE, format_number, format_table
 from qpensieve.envs.registry import Domain, find_domain
 from qpensieve.envs.treasures import find_treasures, share_found
 from qpensieve.errors import UserError
+from qpensieve.records import calibration as calibrations
 from qpensieve.records import evaluations as tables
 from qpensieve.records import search as records
 from qpensieve.records.atomic import write_json
 from qpensieve.records.evaluations import Evaluations
-from qpensieve.records.folder import CONFIG, EVALUATIONS, PROVENANCE, SEARCH, SUMMARY
+from qpensieve.records.folder import CALIBRATION, CONFIG, EVALUATIONS, PROVENANCE, SEARCH, SUMMARY
 from qpensieve.records.links import refuse_link
 from qpensieve.records.reading import interpreting, read_object
 from qpensieve.records.scores import SCORES, RunSummary, columns, summarize
@@ -26,8 +27,11 @@ from qpensieve.report.run_data import names_of
 
 ROUNDING = 1e-9
 """Relative difference of two sums of the same numbers."""
-WORTH_SAYING = 0.05
-"""Share of UT by which another choice of preferences must be better to be mentioned."""
+WORTH_SAYING = 0.1
+"""Share of UT by which the best rows must be better to be mentioned: in-sample they always are a little."""
+CALIBRATED, BEST_ROW = SCORES["calibrated"].label, SCORES["best_row"].label
+SOURCES = {"UT": "UT asked", CALIBRATED: "UT calibrated (held out)", BEST_ROW: "UT best row (in-sample)"}
+"""Score -> its heading, which says what the preference is answered by and on which episodes that is measured."""
 
 
 def summarize_run(folder: Path) -> dict[str, Any]:
@@ -37,16 +41,18 @@ def summarize_run(folder: Path) -> dict[str, Any]:
     if len(table.full_steps) == 0:
         raise UserError(f"{folder} has no full evaluation yet: run 'qpensieve evaluate {folder}'")
     returns = table.full_returns[-1]
-    scores = summarize(returns, table.full_preferences, table.reference)
     with interpreting(folder / CONFIG, "a configuration"):
         domain, algo, first_seed = str(config["domain"]), str(config["algo"]), int(config["first_seed"])
     known, names = find_domain(domain), names_of(folder)
+    step, seeds = int(table.full_steps[-1]), list(range(first_seed, first_seed + table.num_seeds))
+    calibration = calibrations.of_step(folder / CALIBRATION, step, seeds)
+    scores = summarize(returns, table.full_preferences, table.reference, calibration)
     content = {
         "domain": domain,
         "algo": algo,
-        "seeds": list(range(first_seed, first_seed + table.num_seeds)),
-        "step": int(table.full_steps[-1]),
-        "environment_steps_per_seed": int(table.full_steps[-1]) * lanes_per_seed(folder),
+        "seeds": seeds,
+        "step": step,
+        "environment_steps_per_seed": step * lanes_per_seed(folder),
         "preferences": len(table.full_preferences),
         "episodes": returns.shape[2],
         "objectives": list(names if known is None else known.objectives),
@@ -54,8 +60,8 @@ def summarize_run(folder: Path) -> dict[str, Any]:
         "per_seed": _per_seed(scores),
         "over_seeds": _over_seeds(scores),
     }
-    if returns.shape[2] > 1:
-        content["ut_if_chosen"] = [metrics.chosen_utility(one, table.full_preferences) for one in returns]
+    if calibration is not None:
+        content["calibration_steps_per_seed"] = calibration.environment_steps.tolist()
     if (folder / SEARCH).exists():
         content["search"] = summarize_search(records.load(folder / SEARCH))
     return content if known is None else content | _special(known, table)
@@ -100,6 +106,7 @@ def format_summary(content: dict[str, Any]) -> str:
         f"{content['domain']}, {content['algo']}, step {content['step']:,}, "
         f"full protocol ({count(content['preferences'], 'preference')})",
         f"{content['environment_steps_per_seed']:,} environment steps per seed in all",
+        *_about_calibration(content),
         format_table(_seed_rows(content), show=format_number),
     ]
     rows += _about_single(content) + _about_choice(content)
@@ -126,15 +133,25 @@ def _about_single(content: dict[str, Any]) -> list[str]:
     return textwrap.wrap(said + advice, PAGE)
 
 
+def _about_calibration(content: dict[str, Any]) -> list[str]:
+    """The environment steps of the calibration: they are samples too."""
+    spent = content.get("calibration_steps_per_seed")
+    return [] if spent is None else [f"{np.mean(spent):,.0f} more to calibrate"]
+
+
 def _about_choice(content: dict[str, Any]) -> list[str]:
-    """Whether the policy had better be asked for other preferences than those that count."""
-    chosen, own = np.mean(content.get("ut_if_chosen", np.nan)), np.mean(content["per_seed"]["UT"])
-    if not chosen > own + WORTH_SAYING * abs(own):
+    """The hint to calibrate where other rows of the table bring more than the preferences that count."""
+    per_seed = content["per_seed"]
+    if CALIBRATED in per_seed or BEST_ROW not in per_seed:  # a summary of an earlier version has no best row
         return []
-    return [
-        f"UT would be {format_number(float(chosen))} if each preference were answered by the best row of the table: "
-        "agent.best_for(preference) finds it"
-    ]
+    best, own = float(np.mean(per_seed[BEST_ROW])), float(np.mean(per_seed["UT"]))
+    if best <= own + WORTH_SAYING * abs(own):
+        return []
+    said = (
+        f"The best row of the table for each preference has UT {format_number(best)} on the episodes that chose it. "
+        "'qpensieve calibrate RUN' finds what to ask for and confirms it on other episodes."
+    )
+    return textwrap.wrap(said, PAGE)
 
 
 def _about_reference(content: dict[str, Any]) -> list[str]:
@@ -226,6 +243,8 @@ def _seed_rows(content: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _heading(name: str, objectives: Sequence[str]) -> str:
-    """A score as the table calls it: those of single objectives by their names, which all differ."""
+    """The heading of a score: that of a single objective has the objective's name."""
+    if name in SOURCES:
+        return SOURCES[name]
     numbered = {SCORES["correlation"].label.format(i=i + 1): f"corr {one}" for i, one in enumerate(objectives)}
     return numbered.get(name, name)

@@ -19,7 +19,7 @@ from qpensieve.config import RunConfig
 from qpensieve.console import DONE, EVALUATING, SAVING, Outlook, Progress, format_count
 from qpensieve.errors import FileInTheWayError, MissingFileError, UserError, make_folder
 from qpensieve.metrics import utility
-from qpensieve.records import checkpoint, critic_errors, evaluations, folder, provenance, search
+from qpensieve.records import calibration, checkpoint, critic_errors, evaluations, folder, provenance, search
 from qpensieve.records.atomic import write_json
 from qpensieve.records.checkpoint import Checkpoint, CheckpointError
 from qpensieve.records.lock import FolderLock, lock
@@ -35,7 +35,7 @@ from qpensieve.train.saving import is_saved_agent
 from qpensieve.train.session import Awaited, EnvFailedError, phase_of
 from qpensieve.train.sessions import open_session
 
-RESULTS = (folder.EVALUATIONS, folder.SEARCH, folder.SUMMARY, folder.CRITIC)
+RESULTS = (folder.EVALUATIONS, folder.SEARCH, folder.SUMMARY, folder.CRITIC, folder.CALIBRATION)
 """Files that a run never loses unless asked."""
 RESUMED_WITH = "resumed_with"
 """Where a run's record of versions has those that it went on with."""
@@ -129,6 +129,7 @@ class Run:
             self.evaluations = evaluations.cut(evaluations.load(path), saved.step)
             evaluations.save(path, self.evaluations)
         critic_errors.cut(self.folder / folder.CRITIC, saved.step)
+        calibration.cut(self.folder / folder.CALIBRATION, saved.step)
         checkpoint.cut_jsonl(self.folder / folder.METRICS, saved.step)
         with interpreting(self.folder / folder.METRICS, "the log of this run"):
             rows = read_rows(self.folder / folder.METRICS)

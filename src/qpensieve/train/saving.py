@@ -11,14 +11,16 @@ from pathlib import Path
 
 from qpensieve import config as configs
 from qpensieve.errors import FileInTheWayError, UserError, make_folder
+from qpensieve.records import calibration as calibrations
 from qpensieve.records import checkpoint, folder
 from qpensieve.records.atomic import write_json
+from qpensieve.records.calibration import Calibration
 from qpensieve.records.checkpoint import CheckpointError
 from qpensieve.records.links import refuse_links
 from qpensieve.train.keeper import Keeper
 from qpensieve.train.session import Session
 
-PARTS = (folder.REPLAY, folder.CHECKPOINTS, folder.TRUSTED, folder.CONFIG)
+PARTS = (folder.REPLAY, folder.CHECKPOINTS, folder.TRUSTED, folder.CALIBRATION, folder.CONFIG)
 """All that a saved agent may consist of."""
 _BELOW = {
     folder.REPLAY: r"rows_\d+_\d+\.npy",
@@ -31,8 +33,8 @@ _SHOWN = 3
 """How many names of what is in the way a message shows."""
 
 
-def save_agent(session: Session, path: str | Path) -> Path:
-    """Write a session, replay included, into a new or empty folder or over an earlier save; returns the folder.
+def save_agent(session: Session, path: str | Path, calibration: Calibration | None = None) -> Path:
+    """Write a session and its calibration into a new or empty folder or over an earlier save; returns the folder.
 
     Raises:
         ValueError: The path is empty, or the environment has no name that another process could make it by.
@@ -45,6 +47,8 @@ def save_agent(session: Session, path: str | Path) -> Path:
         new = Path(tempfile.mkdtemp(prefix=checkpoint.TEMPORARY, dir=target))
         try:
             configs.save(session.config, new / folder.CONFIG)
+            if calibration is not None:
+                calibrations.save(new / folder.CALIBRATION, calibration)
             Keeper(new, session).save_whole()
             _replace(new, target)
         except (CheckpointError, OSError) as error:

@@ -1,0 +1,132 @@
+"""The calibration of a policy and its file `calibration.json`: which preference to ask for in place of another one."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Float64, Int64
+
+from qpensieve.records.atomic import write_json
+from qpensieve.records.links import refuse_link
+from qpensieve.records.reading import FileError, interpreting, read_object
+
+FORMAT = 1
+"""Increased with every change of the file's layout."""
+SAME = 1e-9
+"""Largest difference between two preferences that are the same row."""
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """For each seed a map from the preference that counts to the preference to ask the policy for.
+
+    A preference between the rows of the map takes the entry of the nearest row (of equally near rows the first). Where
+    that row asks for itself, the preference asks for itself too.
+
+    Attributes:
+        step: Environment step of the policies.
+        seeds: Numbers of the seeds.
+        preferences: Rows of the map.
+        asks: Number of the row to ask for; its own number: no gain was confirmed.
+        gain: Confirmed gain of the weighted return, measured on episodes that chose nothing; 0 where nothing changes.
+        episodes: Episodes that each seed played.
+        environment_steps: Environment steps that each seed spent: they count as samples.
+    """
+
+    step: int
+    seeds: list[int]
+    preferences: Float64[np.ndarray, "m d"]
+    asks: Int64[np.ndarray, "seed m"]
+    gain: Float64[np.ndarray, "seed m"]
+    episodes: int
+    environment_steps: Int64[np.ndarray, " seed"]
+
+    def ask(self, row: int, lam: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
+        """The preferences to ask the policies of the `row`-th seed for where those in `lam` count."""
+        near = np.square(lam[:, None] - self.preferences).sum(axis=2).argmin(axis=1)
+        asked = self.asks[row, near]
+        return np.where((asked == near)[:, None], lam, self.preferences[asked]).astype(lam.dtype)
+
+    def rows_of(self, table: Float64[np.ndarray, "p d"]) -> Int64[np.ndarray, "seed p"] | None:
+        """Numbers of the rows of `table` to ask for under each of its rows; None if the table lacks one of them."""
+        asked = np.stack([self.ask(row, table) for row in range(len(self.seeds))])
+        apart = np.abs(asked[:, :, None] - table).max(axis=3)
+        return apart.argmin(axis=2) if (apart.min(axis=2) <= SAME).all() else None
+
+    def __str__(self) -> str:
+        num = len(self.preferences)
+        changed = (self.asks != np.arange(num)).sum(axis=1)
+        lines = [
+            f"seed {seed}: another row for {count} of {num} preferences, mean confirmed gain {gain:.4g} over all"
+            for seed, count, gain in zip(self.seeds, changed.tolist(), self.gain.mean(axis=1).tolist(), strict=True)
+        ]
+        spent = f"{self.episodes} episodes, {self.environment_steps.mean():,.0f} environment steps per seed"
+        return "\n".join([*lines, f"step {self.step:,}: {spent}"])
+
+    def to_dict(self) -> dict[str, Any]:
+        """The calibration as JSON holds it."""
+        return {
+            "format": FORMAT,
+            "step": self.step,
+            "seeds": self.seeds,
+            "episodes": self.episodes,
+            "environment_steps": self.environment_steps.tolist(),
+            "preferences": self.preferences.tolist(),
+            "asks": self.asks.tolist(),
+            "gain": self.gain.tolist(),
+        }
+
+
+def from_dict(content: dict[str, Any]) -> Calibration:
+    """The calibration that `to_dict` described.
+
+    Raises:
+        ValueError: The content does not fit together; KeyError and TypeError where a part is missing or no number.
+    """
+    if content["format"] != FORMAT:
+        raise ValueError(f"its format must be {FORMAT}, got {content['format']!r}")
+    seeds = [int(seed) for seed in content["seeds"]]
+    preferences = np.array(content["preferences"], np.float64)
+    asks, gain = np.array(content["asks"], np.int64), np.array(content["gain"], np.float64)
+    spent = np.array(content["environment_steps"], np.int64)
+    shape = (len(seeds), len(preferences))
+    if preferences.ndim != 2 or asks.shape != shape or gain.shape != shape or spent.shape != shape[:1]:
+        raise ValueError(f"preferences, asks, gain and environment_steps must fit each other and {len(seeds)} seeds")
+    if not np.isfinite(preferences).all() or asks.size == 0 or asks.min() < 0 or asks.max() >= len(preferences):
+        raise ValueError(f"preferences must be finite and asks numbers of rows, from 0 to {len(preferences) - 1}")
+    return Calibration(int(content["step"]), seeds, preferences, asks, gain, int(content["episodes"]), spent)
+
+
+def save(path: Path, calibration: Calibration) -> None:
+    """Write the file; an earlier calibration is replaced."""
+    refuse_link(path)
+    write_json(path, calibration.to_dict())
+
+
+def load(path: Path) -> Calibration | None:
+    """The calibration in a file, None if there is no file; FileError (a ValueError) if it holds something else."""
+    if not path.exists():
+        return None
+    content = read_object(path)
+    with interpreting(path, "a calibration"):
+        return from_dict(content)
+
+
+def of_step(path: Path, step: int, seeds: list[int]) -> Calibration | None:
+    """The calibration in a file if it is of the policies of this step and of these seeds."""
+    found = load(path)
+    return found if found is not None and (found.step, found.seeds) == (step, seeds) else None
+
+
+def cut(path: Path, step: int) -> None:
+    """Remove a calibration of a later step: the run goes back to `step` and on.
+
+    A file that cannot be read is left: it keeps nobody from training.
+    """
+    try:
+        found = load(path)
+    except FileError:
+        return
+    if found is not None and found.step > step:
+        path.unlink()

@@ -1,0 +1,294 @@
+"""Calibration: find the preference to ask a policy for where another preference counts.
+
+The policy that is asked for a preference need not be the best of its own policies for it. So rows of the test table are
+played, the best row is chosen for each preference, and the choice is confirmed on other episodes.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from multiprocessing.pool import ThreadPool
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float, Float64, Int64
+
+from qpensieve.config import RunConfig
+from qpensieve.console import DONE, Outlook, Progress
+from qpensieve.envs import LaneOptions, make_lanes
+from qpensieve.envs.episodes import play
+from qpensieve.errors import MissingFileError, UserError
+from qpensieve.learning.streams import Purpose, derived_seed
+from qpensieve.machine import available_cores
+from qpensieve.records import calibration as files
+from qpensieve.records import folder
+from qpensieve.records.atomic import check_can_write
+from qpensieve.records.calibration import Calibration
+from qpensieve.records.lock import lock
+from qpensieve.train.evaluate import LANES_AT_ONCE, foreign_lanes, protocols
+from qpensieve.train.saved import SavedPolicies
+from qpensieve.train.saving import is_saved_agent
+from qpensieve.train.session import Predictor, environment_errors
+
+EPISODES = 100
+"""Episodes of each seed that a calibration plays, at most."""
+LEAST = 24
+"""Fewer episodes cannot both choose and confirm."""
+KEPT = 8
+"""Rows that are left when halving ends."""
+PLAYING = "playing"
+"""Phase that the progress line shows."""
+
+Pairs = Int64[np.ndarray, "pair 2"]
+"""Place of a seed among those of the run, and number of a row."""
+PlayPairs = Callable[[Pairs, int], Float64[np.ndarray, "pair e d"]]
+"""Pairs and a number of episodes -> returns of that many new episodes of each pair."""
+
+
+def num_rows(table_rows: int, episodes: int) -> int:
+    """How many rows of the table a number of episodes can judge: a quarter of it, at least those that are kept."""
+    return min(table_rows, max(episodes // 4, KEPT))
+
+
+def spread_rows(table_rows: int, num: int) -> Int64[np.ndarray, " num"]:
+    """Numbers of rows, evenly over the table, its ends included."""
+    return np.unique(np.linspace(0, table_rows - 1, num).round().astype(np.int64))
+
+
+def choose(
+    play_pairs: PlayPairs, lam: Float64[np.ndarray, "m d"], num_seeds: int, episodes: int
+) -> tuple[Int64[np.ndarray, "seed m"], Float64[np.ndarray, "seed m"]]:
+    """Choose for each row of `lam` the row to ask for, and confirm the choice on other episodes.
+
+    1. All rows are played; the half that together serves the preferences best is played again, and so on until `KEPT`
+       rows are left. For each preference the row with the largest weighted mean return is chosen.
+    2. All rows and the chosen rows are played in new episodes. Preferences with the same choice are a group. A group
+       keeps its choice where the mean gain over asking for the preference itself exceeds its standard error.
+
+    Args:
+        play_pairs: Plays.
+        lam: The preferences, which are also the rows to choose from.
+        num_seeds: How many seeds.
+        episodes: Episodes of each seed, at most.
+
+    Returns:
+        Number of the row to ask for under each row, and its confirmed gain; 0 where a row asks for itself.
+    """
+    chosen, spent = _search(play_pairs, lam, num_seeds, episodes)
+    rows, used = np.arange(len(lam)), [np.unique(one) for one in chosen]
+    own = max(1, (episodes - spent) // 2 // len(lam))
+    more = max(1, (episodes - spent - own * len(lam)) // max(map(len, used)))
+    of_own = np.split(play_pairs(_pairs([rows] * num_seeds), own), num_seeds)
+    of_used = np.split(play_pairs(_pairs(used), more), np.cumsum([len(one) for one in used])[:-1])
+    further = [dict(zip(one.tolist(), played, strict=True)) for one, played in zip(used, of_used, strict=True)]
+    found = [_confirm(lam, *one) for one in zip(chosen, of_own, further, strict=True)]
+    return np.stack([asks for asks, _ in found]), np.stack([gain for _, gain in found])
+
+
+def _search(
+    play_pairs: PlayPairs, lam: Float64[np.ndarray, "m d"], num_seeds: int, episodes: int
+) -> tuple[list[Int64[np.ndarray, " m"]], int]:
+    """The row that seems best for each preference, per seed, and the episodes that each seed has played for it."""
+    each, spent = max(1, episodes // (4 * len(lam))), 0
+    total, count = np.zeros((num_seeds, *lam.shape)), np.zeros((num_seeds, len(lam), 1))
+    kept = [np.arange(len(lam))] * num_seeds
+    while True:
+        pairs = _pairs(kept)
+        total[tuple(pairs.T)] += play_pairs(pairs, each).sum(axis=1)
+        count[tuple(pairs.T)] += each
+        spent += each * len(kept[0])
+        worth = [lam @ (total[seed, rows] / count[seed, rows]).T for seed, rows in enumerate(kept)]
+        if len(kept[0]) <= KEPT:
+            return [rows[values.argmax(axis=1)] for rows, values in zip(kept, worth, strict=True)], spent
+        num = max(KEPT, -(-len(kept[0]) // 2))
+        kept = [rows[_cover(values, num)] for rows, values in zip(kept, worth, strict=True)]
+
+
+def _pairs(rows: list[Int64[np.ndarray, " rows"]]) -> Pairs:
+    return np.concatenate([np.stack([np.full(len(one), seed), one], axis=1) for seed, one in enumerate(rows)])
+
+
+def _cover(worth: Float64[np.ndarray, "m rows"], num: int) -> Int64[np.ndarray, " num"]:
+    """Rows whose best under each preference is largest in the mean, found one by one.
+
+    Once further rows add nothing, the rows that are left are covered in the same way: noise may have hidden the best.
+    """
+    kept, best = np.zeros(worth.shape[1], bool), np.full(len(worth), -np.inf)
+    while kept.sum() < num:
+        reached = np.where(kept, -np.inf, np.maximum(worth, best[:, None]).mean(axis=0))
+        row = reached.argmax()
+        if reached[row] <= best.mean():
+            best[:] = -np.inf
+        else:
+            kept[row], best = True, np.maximum(best, worth[:, row])
+    return np.flatnonzero(kept)
+
+
+def _confirm(
+    lam: Float64[np.ndarray, "m d"],
+    chosen: Int64[np.ndarray, " m"],
+    own: Float64[np.ndarray, "m e d"],
+    more: dict[int, Float64[np.ndarray, "more d"]],
+) -> tuple[Int64[np.ndarray, " m"], Float64[np.ndarray, " m"]]:
+    """The choices that new episodes confirm, and their gains.
+
+    Args:
+        lam: The preferences.
+        chosen: The row chosen for each.
+        own: New episodes of each row.
+        more: Chosen row -> further new episodes of it.
+    """
+    asks, gain = np.arange(len(lam)), np.zeros(len(lam))
+    for row, further in more.items():
+        group = np.flatnonzero((chosen == row) & (chosen != asks))
+        episodes = np.concatenate([own[row], further])
+        gains = lam[group] @ episodes.mean(axis=0) - np.einsum("ped,pd->ep", own[group], lam[group])
+        if gains.size < 2:  # a single episode confirms nothing
+            continue
+        error = np.hypot(_standard_error(gains.ravel()), _standard_error(episodes @ lam[group].mean(axis=0)))
+        if gains.mean() > error:
+            asks[group], gain[group] = row, gains.mean()
+    return asks, gain
+
+
+def _standard_error(values: Float64[np.ndarray, " n"]) -> float:
+    return float(values.std(ddof=1)) / len(values) ** 0.5
+
+
+@dataclass(eq=False)
+class Episodes:
+    """Plays episodes of a run's policies under rows of a table; no two of its episodes begin alike.
+
+    Attributes:
+        config: The run.
+        policies: The policies of all seeds.
+        preferences: Rows of the table.
+        numbers: Their numbers in the whole table; start states depend on seed, number and episode alone.
+        progress: Is shown episodes that are done.
+    """
+
+    config: RunConfig
+    policies: Predictor
+    preferences: Float64[np.ndarray, "m d"]
+    numbers: Int64[np.ndarray, " m"]
+    progress: Progress
+    played: Int64[np.ndarray, "seed m"] = field(init=False)
+    steps: Int64[np.ndarray, " seed"] = field(init=False)
+    done: int = field(init=False, default=0)
+
+    def __post_init__(self) -> None:
+        self.played = np.zeros((self.config.seeds, len(self.preferences)), np.int64)
+        self.steps = np.zeros(self.config.seeds, np.int64)
+
+    def play(self, pairs: Pairs, episodes: int) -> Float64[np.ndarray, "pair e d"]:
+        """Returns of new episodes of each pair of seed and row."""
+        jobs = pairs.repeat(episodes, axis=0)
+        first = self.played[tuple(pairs.T)]
+        numbers = (first[:, None] + np.arange(episodes)).ravel()
+        self.played[tuple(pairs.T)] += episodes
+        most = LANES_AT_ONCE if foreign_lanes(self.config.domain, 1, 1) else len(jobs)
+        parts = [slice(start, start + most) for start in range(0, len(jobs), most)]
+        returns = np.concatenate([self._play_part(jobs[part], numbers[part]) for part in parts])
+        return returns.reshape(len(pairs), episodes, -1)
+
+    def _play_part(self, jobs: Pairs, numbers: Int64[np.ndarray, " n"]) -> Float64[np.ndarray, "n d"]:
+        config, seeds = self.config, self.config.seed_list
+        streams = [
+            derived_seed(seeds[seed], Purpose.CALIBRATION, int(self.numbers[row]), episode)
+            for (seed, row), episode in zip(jobs.tolist(), numbers.tolist(), strict=True)
+        ]
+        lam = self.preferences[jobs[:, 1]].astype(np.float32)
+        lanes = make_lanes(config.domain, len(jobs), streams, LaneOptions(autoreset=False))
+        with ThreadPool(min(available_cores(), config.seeds)) as pool:
+            act = partial(self._act, pool=pool, lanes=lanes, jobs=jobs, lam=lam)
+            try:
+                returns = play(lanes, act, config.max_eval_steps)
+            finally:
+                lanes.close()
+        self.done += len(jobs)
+        self.progress.show(self.done)
+        return returns
+
+    def _act(
+        self, obs: Float[np.ndarray, "n obs"], pool: ThreadPool, lanes: Any, jobs: Pairs, lam: Float[np.ndarray, "n d"]
+    ) -> Float[np.ndarray, "n act"]:
+        """Deterministic actions of the lanes that run; counts their steps."""
+        running: Bool[np.ndarray, " n"] = lanes.running
+        groups = [np.flatnonzero(running & (jobs[:, 0] == seed)) for seed in range(self.config.seeds)]
+        self.steps += [len(group) for group in groups]
+        busy = [seed for seed, group in enumerate(groups) if len(group)]
+        actions = np.zeros((len(obs), lanes.spec.action_size), np.float32)
+        one = lambda seed: self.policies.act(seed, obs[groups[seed]].astype(np.float32), lam[groups[seed]])
+        for seed, acted in zip(busy, pool.map(one, busy), strict=True):
+            actions[groups[seed]] = acted
+        self.progress.show(self.done + int((~running).sum()))
+        return actions
+
+
+def calibrate(  # noqa: PLR0913 (policies, whose they are, and how much to play)
+    config: RunConfig,
+    policies: Predictor,
+    step: int,
+    own: Float64[np.ndarray, "p d"] | None,
+    num_objectives: int,
+    episodes: Any = EPISODES,
+    quiet: bool = True,
+) -> Calibration:
+    """Calibrate the policies of all seeds of a run.
+
+    Args:
+        config: The run.
+        policies: Its policies.
+        step: Their environment step.
+        own: Preferences that have their own agent each. None: all are served.
+        num_objectives: Selects the test table.
+        episodes: Episodes of each seed, at most.
+        quiet: No progress line.
+
+    Raises:
+        ValueError: The number of episodes is too small, or the policies are an archive, which needs no calibration.
+    """
+    if config.method.is_population:
+        raise UserError(f"{config.algo} needs no calibration: it answers each preference by the best of its archive")
+    if isinstance(episodes, bool) or not isinstance(episodes, int | np.integer) or episodes < LEAST:
+        raise UserError(f"episodes must be a whole number of at least {LEAST}, got {episodes!r}")
+    table = protocols(num_objectives, own).full
+    numbers = spread_rows(len(table), num_rows(len(table), int(episodes)))
+    if len(numbers) < 2:
+        raise UserError("a calibration needs at least 2 preferences to choose from, got 1")
+    total = int(episodes) * config.seeds
+    progress = Progress(total, 0, quiet=quiet, outlook=Outlook(unit="episodes"))
+    progress.enter(PLAYING)
+    player = Episodes(config, policies, table[numbers], numbers, progress)
+    try:
+        with environment_errors(f"in the calibration at step {step}"):
+            asks, gain = choose(player.play, table[numbers], config.seeds, int(episodes))
+        progress.enter(DONE)
+    finally:
+        progress.end()
+    each = int(player.played.sum(axis=1).max())
+    return Calibration(step, config.seed_list, table[numbers], asks, gain, each, player.steps)
+
+
+def calibrate_run(
+    source: Path, episodes: int, trust: bool, say: Callable[[str], None], quiet: bool
+) -> tuple[Calibration, Path]:
+    """Calibrate the newest policies of a run or saved agent; returns the calibration and the file it was written to."""
+    if not (source / folder.CONFIG).exists():
+        raise MissingFileError(f"{source} must be a run folder or a saved agent, but {folder.why_no_run(source)}")
+    out = source / folder.CALIBRATION
+    check_can_write(out)
+    held = None if is_saved_agent(source) else lock(source)
+    try:
+        saved = SavedPolicies(source, trust)
+        policies, step = saved.newest(say)
+        config, num = saved.config, saved.spec.num_objectives
+        found = calibrate(config, policies, step, saved.own_preferences, num, episodes, quiet)
+        if held is not None:
+            held.check()
+        files.save(out, found)
+    finally:
+        if held is not None:
+            held.close()
+    return found, out
