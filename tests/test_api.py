@@ -788,6 +788,7 @@ class TestCalibrate:
         lam = np.array(qpensieve.preferences.test_table(2))
         summary, returns = agent.evaluate(episodes=1), agent.returns(lam, 1).mean(axis=2)
         np.testing.assert_allclose(summary.ut, (returns * lam).sum(axis=2).mean(axis=1))
+        assert summary.calibrated is not None
         np.testing.assert_allclose(summary.calibrated, (returns[:, ::-1] * lam).sum(axis=2).mean(axis=1))
         np.testing.assert_allclose(summary.best_row, (returns @ lam.T).max(axis=1).mean(axis=1))
 
