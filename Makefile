@@ -62,12 +62,7 @@ test-ray: $(STAMP)
 	XLA_FLAGS="$(XLA_FLAGS) $(UNOPTIMISED)" $(BIN)/python -m pytest -m slow tests/experiments/test_ray.py
 
 bench: $(STAMP)
-	$(BIN)/qpensieve bench lanes
-	$(BIN)/qpensieve bench blocks
-	$(BIN)/qpensieve bench update
-	$(BIN)/qpensieve bench methods
-	$(BIN)/qpensieve bench collect
-	$(BIN)/qpensieve bench train
+	for name in lanes blocks update methods collect train; do $(BIN)/python -m benchmarks $$name || exit 1; done
 
 $(DOCS_STAMP): $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'

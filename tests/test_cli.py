@@ -1,6 +1,5 @@
 """The command line: it lists, it measures, it explains itself."""
 
-import json
 import os
 import subprocess
 import sys
@@ -32,27 +31,10 @@ def test_domains_lists_those_with_indices_below_the_ten_and_says_who_takes_them(
     assert "only --algo envelope" in end
 
 
-@pytest.mark.lander
-def test_bench_lanes_prints_a_table_and_writes_json(capsys, tmp_path):
-    path = tmp_path / "figures" / "lanes.json"
-    sizes = ["--lanes", "4", "--steps", "5", "--repeats", "2"]
-    cli.main(["bench", "lanes", *sizes, "--json", str(path), "--domains", "DST2d", "Hopper2d", "LunarLander4d"])
-    out = capsys.readouterr().out
-    assert all(word in out for word in ("share", "around", "physics"))
-    content = json.loads(path.read_text())
-    assert [row["domain"] for row in content["rows"]] == ["DST2d", "Hopper2d", "LunarLander4d"]
-    assert content["rows"][0]["bare physics allows"] is None
-    assert content["rows"][1]["ratio"] > 0
-    assert content["provenance"]["packages"]["mujoco"]
-    assert content["settings"]["lanes"] == 4
-
-
 @pytest.mark.parametrize(
     ("words", "named"),
     [
-        (["--help"], ["one policy for every trade-off", "domains", "List the ten domains", "bench", "version"]),
-        (["bench", "--help"], ["qpensieve bench", "lanes", "Time lanes of environments"]),
-        (["bench", "lanes", "--help"], ["--repeats", "the median is shown", "--json", "Also write the figures"]),
+        (["--help"], ["one policy for every trade-off", "domains", "List the ten domains", "version"]),
     ],
 )
 def test_help_names_commands_and_options_and_says_what_they_do(words: list[str], named: list[str], capsys):
@@ -63,25 +45,10 @@ def test_help_names_commands_and_options_and_says_what_they_do(words: list[str],
     assert [text for text in named if text not in out] == []
 
 
-def test_bench_lanes_says_what_to_install_where_imageio_is_missing():
-    script = (
-        "import sys\n"
-        "sys.modules['imageio'] = None\n"
-        "from qpensieve import cli\n"
-        "cli.main(['bench', 'lanes', '--domains', 'Hopper2d'])\n"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 1
-    assert "Hopper-v4" in done.stderr
-    assert "imageio" in done.stderr
-    assert "pip install 'qpensieve[dev]'" in done.stderr
-    assert "Traceback" not in done.stderr
-
-
 def test_an_unknown_option_is_refused(capsys):
     with pytest.raises(SystemExit):
-        cli.main(["bench", "lanes", "--lans", "4"])
-    assert "--lanes" in capsys.readouterr().err
+        cli.main(["critic", "run", "--pars", "4"])
+    assert "--pairs" in capsys.readouterr().err
 
 
 def test_a_slip_is_answered_with_options_of_that_command_alone(capsys):
@@ -106,7 +73,6 @@ def test_a_slip_is_answered_with_options_of_that_command_alone(capsys):
         (["train", "DST2d", "--reference", "0", "b"], "--reference must be a number, such as 0.0003 or 3e-4, got b"),
         (["resume", "run", "--steps", "many"], "--steps must be a whole number"),
         (["critic", "run", "--step", "100", "x"], "--step must be a whole number"),
-        (["bench", "update", "--seeds", "z"], "--seeds must be a whole number"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -129,10 +95,9 @@ def page(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 class TestHelp:
     @pytest.mark.parametrize(
         "words",
-        [[], ["train", "DST2d", "--algo", "pgmorl"], ["paper"], ["bench"]]
-        + [[name] for name in cli.COMMANDS if name not in ("paper", "bench")]
-        + [["paper", name] for name in cli.PAPER]
-        + [["bench", name] for name in cli.BENCHMARKS],
+        [[], ["train", "DST2d", "--algo", "pgmorl"], ["paper"]]
+        + [[name] for name in cli.COMMANDS if name != "paper"]
+        + [["paper", name] for name in cli.PAPER],
         ids=" ".join,
     )
     @pytest.mark.parametrize("width", [60, 80])
@@ -163,9 +128,6 @@ class TestHelp:
         assert "What the run shows and writes" in lines
         at = lines.index("  --wandb-mode auto|online|offline")
         assert lines[at + 3] == f"{'':28}[auto]"
-        assert "  --repeats N               Interleaved repeats; the median is shown. [5]" in page(
-            capsys, "bench", "lanes"
-        )
 
     def test_train_groups_settings_by_what_they_set(self, capsys: pytest.CaptureFixture[str]):
         text = page(capsys, "train", "DST2d", "--algo", "mosac")
@@ -205,7 +167,6 @@ HEADINGS = ("run\n", "algorithm: mosac", "evaluation\n", "output\n")
     ("words", "said"),
     [
         (["trian"], "did you mean 'qpensieve train'?"),
-        (["bench", "lane"], "did you mean 'qpensieve bench lanes'?"),
         (["train", "trian"], "unknown domain 'trian'"),
         (["train", "--env", "DST2d"], "the domain stands without an option, got --env: qpensieve train DST2d"),
         (["train", "--domain=DST2d"], "the domain stands without an option, got --domain"),

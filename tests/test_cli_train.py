@@ -1,4 +1,4 @@
-"""The commands around runs: train, resume, evaluate, plot, bench update, bench train."""
+"""The commands around runs: train, resume, evaluate, plot."""
 
 import dataclasses
 import json
@@ -482,31 +482,6 @@ class TestPlot:
             assert "name at least one run folder, or a file written by" in fail(capsys, command)
 
 
-class TestBench:
-    @pytest.mark.slow
-    def test_update_gives_the_time_of_a_gradient_step(self, tmp_path: Path, capsys: Any):
-        path = tmp_path / "update.json"
-        sizes = ["--domain", "DST2d", "--seeds", "1", "--block", "2", "--repeats", "2"]
-        cli.main(["bench", "update", *sizes, "--json", str(path)])
-        out, content = capsys.readouterr().out, json.loads(path.read_text())
-        assert [row["method"] for row in content["rows"]] == ["mosac", "qpensieve", "qpensieve plain"]
-        assert content["rows"][1]["times faster than plain"] > 0
-        assert "seed-updates/s" in out
-        assert "faster" in out  # headings are broken into lines
-        assert content["settings"]["seeds"] == [1]
-        assert content["provenance"]["packages"]["jax"]
-
-    @pytest.mark.slow
-    def test_train_gives_the_rate_and_the_share_of_collection(self, tmp_path: Path, capsys: Any):
-        path = tmp_path / "train.json"
-        sizes = ["--domain", "DST2d", "--seeds", "2", "--steps", "100", "--algo", "mosac"]
-        cli.main(["bench", "train", *sizes, "--json", str(path)])
-        assert "seed-steps/s" in capsys.readouterr().out
-        (row,) = json.loads(path.read_text())["rows"]
-        assert row["seed-steps/s"] > 0
-        assert 0 < row["collecting"] < 1
-
-
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
@@ -515,8 +490,6 @@ class TestBench:
         (["resume", "--help"], ["RUN", "--num-threads", "same numbers as without the stop"]),
         (["evaluate", "--help"], ["RUN", "--other", "whole test table"]),
         (["plot", "--help"], ["RUN", "--out"]),
-        (["bench", "update", "--help"], ["--repeats", "--json", "--no-plain"]),
-        (["bench", "train", "--help"], ["--seeds", "--json"]),
         (["domains", "--help"], ["List the ten domains"]),
     ],
 )

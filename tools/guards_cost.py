@@ -13,10 +13,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from benchmarks import update
+from benchmarks.timing import interleave
 from qpensieve.algos.mosac import SacConfig
 from qpensieve.algos.qpensieve import QPensieveConfig
-from qpensieve.bench import update
-from qpensieve.bench.timing import interleave
 from qpensieve.config import override
 from qpensieve.envs import get_domain
 from qpensieve.methods import make_algorithm

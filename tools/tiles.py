@@ -26,9 +26,9 @@ if "--trace" in sys.argv:  # kernels of a CUDA graph have no names
 import cuts
 import jax
 
+from benchmarks import update
+from benchmarks.timing import interleave
 from qpensieve.algos import fused
-from qpensieve.bench import update
-from qpensieve.bench.timing import interleave
 from qpensieve.envs import get_domain
 
 IS_SMALL = bool(os.environ.get("SMALL"))

@@ -36,7 +36,7 @@ from jax._src.pallas.triton import pallas_call_registration as registration  # n
 from jax.experimental import topologies  # noqa: E402
 from jax.sharding import SingleDeviceSharding  # noqa: E402
 
-from qpensieve.bench.update import REPLAY_ROWS  # noqa: E402
+from benchmarks.update import REPLAY_ROWS  # noqa: E402
 from qpensieve.envs import get_domain  # noqa: E402
 from qpensieve.replay.layout import layout_of  # noqa: E402
 from qpensieve.train.learner import Block, make_learner  # noqa: E402

@@ -19,14 +19,7 @@ from typing import Annotated, Any, NoReturn
 import tyro
 
 import qpensieve
-from qpensieve import bench as bench_package
 from qpensieve import console, deploy, manual, pages, presets
-from qpensieve.bench import blocks as bench_blocks
-from qpensieve.bench import collect as bench_collect
-from qpensieve.bench import lanes as bench_lanes
-from qpensieve.bench import methods as bench_methods
-from qpensieve.bench import train as bench_train
-from qpensieve.bench import update as bench_update
 from qpensieve.callbacks import CallbackError
 from qpensieve.config import (
     RunConfig,
@@ -46,7 +39,6 @@ from qpensieve.envs import DISCRETE, DOMAINS, find_domain
 from qpensieve.envs.registry import Domain
 from qpensieve.errors import EnvError, UserError, is_refusal
 from qpensieve.experiments import commands as experiments
-from qpensieve.records import provenance
 from qpensieve.records.checkpoint import CheckpointError
 from qpensieve.records.evaluations import load as load_evaluations
 from qpensieve.records.folder import CONFIG, EVALUATIONS, METRICS, SUMMARY
@@ -406,72 +398,8 @@ def version() -> None:
     print(qpensieve.__version__)
 
 
-def lanes(settings: bench_lanes.Settings = bench_lanes.Settings(), json: Path | None = None) -> None:  # noqa: B008
-    """Time lanes of environments, compared with a Python loop over Gymnasium's environments.
-
-    Args:
-        settings: What to measure.
-        json: Also write the figures to this file.
-    """
-    _measure("lanes", bench_lanes.run, settings, json)
-
-
-def update(settings: bench_update.Settings = bench_update.Settings(), json: Path | None = None) -> None:  # noqa: B008
-    """Time gradient steps, compared with the plain form of the loss and with the matrix products alone.
-
-    Args:
-        settings: What to measure.
-        json: Also write the figures to this file.
-    """
-    _measure("update", bench_update.run, settings, json)
-
-
-def methods(settings: bench_methods.Settings = bench_methods.Settings(), json: Path | None = None) -> None:  # noqa: B008
-    """Time gradient steps of every method, compared with MO-SAC.
-
-    Args:
-        settings: What to measure.
-        json: Also write the figures to this file.
-    """
-    _measure("methods", bench_methods.run, settings, json)
-
-
-def collect(settings: bench_collect.Settings = bench_collect.Settings(), json: Path | None = None) -> None:  # noqa: B008
-    """Time collection (compared with a Python loop over Gymnasium's environments) and update of a population.
-
-    Args:
-        settings: What to measure.
-        json: Also write the figures to this file.
-    """
-    _measure("collect", bench_collect.run, settings, json)
-
-
-def blocks(settings: bench_blocks.Settings = bench_blocks.Settings(), json: Path | None = None) -> None:  # noqa: B008
-    """Time blocks of training steps on the host: physics, lanes, with acting in one process, and by a crew.
-
-    Args:
-        settings: What to measure.
-        json: Also write the figures to this file.
-    """
-    _measure("blocks", bench_blocks.run, settings, json)
-
-
-def train_rate(settings: bench_train.Settings = bench_train.Settings(), json: Path | None = None) -> None:  # noqa: B008
-    """Time training from end to end; also shows the share of collection.
-
-    Args:
-        settings: What to measure.
-        json: Also write the figures to this file.
-    """
-    _measure("train", bench_train.run, settings, json)
-
-
 def paper() -> None:
     """Make the paper's tables and figures: list, plan, run, status, report; runs that stopped go on."""
-
-
-def bench() -> None:
-    """Benchmarks; `qpensieve bench --help` lists them."""
 
 
 def _train_help() -> None:
@@ -494,7 +422,6 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "paper": paper,
     "sweep": experiments.sweep,
     "theory": theory,
-    "bench": bench,
     "version": version,
 }
 PAPER: dict[str, Callable[..., None]] = {
@@ -503,14 +430,6 @@ PAPER: dict[str, Callable[..., None]] = {
     "run": experiments.run,
     "status": experiments.status,
     "report": experiments.report,
-}
-BENCHMARKS: dict[str, Callable[..., None]] = {
-    "lanes": lanes,
-    "update": update,
-    "methods": methods,
-    "collect": collect,
-    "blocks": blocks,
-    "train": train_rate,
 }
 
 
@@ -535,9 +454,6 @@ def _run(words: list[str]) -> None:
         train(words[1:])
     elif words[:1] == ["--version"]:
         version()
-    elif words[:1] == ["bench"]:
-        texts = {name: summary(run) for name, run in BENCHMARKS.items()}
-        _dispatch(BENCHMARKS, "qpensieve bench", bench_package.__doc__ or "", words[1:], texts)
     elif words[:1] == ["paper"]:
         texts = {name: summary(command) for name, command in PAPER.items()}
         _dispatch(PAPER, "qpensieve paper", ABOUT_PAPER, words[1:], texts)
@@ -681,14 +597,6 @@ def _domain_rows(domain: Domain) -> list[console.Row]:
     rows = [{"domain": domain.id, **{name: str(size) for name, size in sizes.items()}, heading: first}]
     rows += [{"domain": "", **dict.fromkeys(sizes, ""), heading: line} for line in more]
     return [row | {heading: row[heading].replace("\xa0", " ")} for row in rows]
-
-
-def _measure(name: str, run: Callable[..., list[console.Row]], settings: Any, json: Path | None) -> None:
-    rows = run(settings, progress=_warn)
-    print(console.format_table(rows))
-    if json is not None:
-        provenance.write_rows(json, name, rows, dataclasses.asdict(settings))
-        print(f"written: {json}")
 
 
 def _warn(message: str) -> None:

@@ -35,7 +35,6 @@ COMMANDS: dict[str, str] = {
     "paper": "Make the paper's tables and figures: list, plan, run, status, report; runs that stopped go on.",
     "sweep": "Make the runs of a plan of your own, a TOML file with grids over any setting, and their report.",
     "theory": "Run the paper's theorem on a small problem: exact Q-Pensieve soft policy iteration, with pictures.",
-    "bench": "Benchmarks; `qpensieve bench --help` lists them.",
     "version": "Print the version.",
 }
 """Command -> what it does."""

@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from benchmarks import plain
 from qpensieve.algos import mosac, qpensieve
 from qpensieve.algos.qpensieve import QPensieveConfig
-from qpensieve.bench import plain
 from qpensieve.learning.snapshots import Snapshots
 from qpensieve.types import UniformLearning
 from tests.algos.problem import (

@@ -10,11 +10,12 @@ import pytest
 from qpensieve.algos.mosac import SacConfig
 from qpensieve.algos.qpensieve import QPensieveConfig
 from qpensieve.config import RunConfig
-from qpensieve.envs import make_lanes, probes
+from qpensieve.envs import make_lanes
 from qpensieve.train.trainer import Trainer
+from tests import probes
 from tests.oracles import mosac as oracle
 
-ONE_STEP, TIME_LIMIT = "qpensieve.envs.probes:one_step", "qpensieve.envs.probes:time_limit"
+ONE_STEP, TIME_LIMIT = "tests.probes:one_step", "tests.probes:time_limit"
 
 
 def test_one_step_pays_for_being_near_both_ends_and_terminates():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from qpensieve.envs import LaneOptions, make_lanes
-from qpensieve.envs.probes import WALK_LENGTH, WALK_LIMIT
+from tests.probes import WALK_LENGTH, WALK_LIMIT
 
 
 @pytest.mark.parametrize("domain", ["DST2d", "HalfCheetah2d"])
@@ -29,7 +29,7 @@ def test_a_domain_goes_on_beyond_its_limit(domain: str):
 
 
 def test_a_foreign_environment_is_stepped_on_to_its_real_end():
-    lanes = make_lanes("qpensieve.envs.probes:walk", 8, 0, LaneOptions(autoreset=False, time_limit=False))
+    lanes = make_lanes("tests.probes:walk", 8, 0, LaneOptions(autoreset=False, time_limit=False))
     start = np.round(lanes.reset()[:, 0] * WALK_LENGTH)
     lengths = np.zeros(8)
     while lanes.running.any():
@@ -41,7 +41,7 @@ def test_a_foreign_environment_is_stepped_on_to_its_real_end():
 
 
 def test_a_walk_is_cut_at_its_limit_and_pays_what_it_says():
-    lanes = make_lanes("qpensieve.envs.probes:endless_walk", 1, 0, LaneOptions(autoreset=False))
+    lanes = make_lanes("tests.probes:endless_walk", 1, 0, LaneOptions(autoreset=False))
     lanes.reset()
     steps = [lanes.step(np.full((1, 1), 0.5)) for _ in range(WALK_LIMIT)]
     assert [bool(step.truncated[0]) for step in steps] == [False] * (WALK_LIMIT - 1) + [True]

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from qpensieve.bench.plain import batch_value
+from benchmarks.plain import batch_value
 from qpensieve.learning import improvement
 from qpensieve.learning.improvement import Choice, Winner, best_value, best_value_of_any
 from qpensieve.learning.nets import Critic

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float64
 
-from qpensieve.envs.probes import WALK_LENGTH
+from tests.probes import WALK_LENGTH
 
 MEAN, SLOPE, LOG_STD = -0.2, 1.0, -0.7
 """The policy: a = tanh(u), u normal with mean MEAN + SLOPE lam_1."""

@@ -25,7 +25,7 @@ from qpensieve.train.saving import is_saved_agent
 from tests.train.kill_run import NEVER, TINY, words
 
 RESULTS = Path(__file__).parents[2] / "results" / "h200"
-ONE_STEP = "qpensieve.envs.probes:one_step"
+ONE_STEP = "tests.probes:one_step"
 LAM = spaced_grid(21)
 FRONT = np.stack([1 - (1 - LAM[:, 0]) ** 2, 1 - (1 - LAM[:, 1]) ** 2], axis=1)
 """The best row for each preference is its own."""

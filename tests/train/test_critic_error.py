@@ -16,7 +16,6 @@ from qpensieve.algos.mosac import SacConfig
 from qpensieve.algos.qpensieve import QPensieveConfig
 from qpensieve.algos.sac import SingleSacConfig
 from qpensieve.config import RunConfig, spec_of
-from qpensieve.envs.probes import WALK_LENGTH
 from qpensieve.methods import make_algorithm
 from qpensieve.population.pgmorl import PgmorlConfig
 from qpensieve.records.checkpoint import CheckpointError
@@ -26,8 +25,9 @@ from qpensieve.train import critic_error
 from qpensieve.train.critic_error import CriticMeter, Sampling
 from qpensieve.train.session import Arrays, DivergedError, EnvFailedError
 from tests.oracles.walk import MEAN, SLOPE, WalkValues, actor_leaves, critic_leaves
+from tests.probes import WALK_LENGTH
 
-WALK, ENDLESS = "qpensieve.envs.probes:walk", "qpensieve.envs.probes:endless_walk"
+WALK, ENDLESS = "tests.probes:walk", "tests.probes:endless_walk"
 HIDDEN, DISCOUNT, TEMPERATURE = 12, 0.8, 0.3
 LAM, OTHER = (0.7, 0.3), (0.1, 0.9)
 SAC = SacConfig(hidden=HIDDEN, discount=DISCOUNT)
@@ -305,6 +305,6 @@ def test_values_that_are_not_finite_are_named():
 
 
 def test_an_environment_that_cannot_go_on_says_so():
-    config = replace(MOSAC, domain="qpensieve.envs.probes:time_limit")
+    config = replace(MOSAC, domain="tests.probes:time_limit")
     with pytest.raises(EnvFailedError, match=r"while the critics of step 100 were measured.*the episode is over"):
         measure(config, exact(MOSAC), [LAM])

@@ -255,7 +255,7 @@ class TestMembers:
 
     def test_preferences_pull_one_sample_different_ways(self):
         """OneStep: (1, 0) wants the action 1, (0, 1) wants -1; both start from the same members."""
-        config = tiny(domain="qpensieve.envs.probes:one_step", divisions=1, steps=3200, warmup_iterations=40, seeds=1)
+        config = tiny(domain="tests.probes:one_step", divisions=1, steps=3200, warmup_iterations=40, seeds=1)
         trainer = PopulationTrainer(config)
         same = trainer._members()
         for leaf in jax.tree.leaves(same):

@@ -70,7 +70,7 @@ H200 = Machine(
     at_once=4,
     gain=2.3,
 )
-"""Updates: `bench update` and `bench methods` of results/h200; steps: `bench blocks` there (Hopper2d, Ant2d,
+"""Updates: benchmarks `update` and `methods` in results/h200; steps: `blocks` there (Hopper2d, Ant2d,
 HalfCheetah2d), the other domains by their ratio to Hopper2d in results/cpu/lanes.json; gain: four domains at once
 against one (results/h200/speed.json). Populations were not timed there: theirs is the CPU's."""
 

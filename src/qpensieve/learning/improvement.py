@@ -5,7 +5,7 @@ forward pass, with lam folded into the last layer and the state-action part of t
 preferences. The winner of each sample is picked, and only its gradient by the action is computed, from the activations
 of that pass.
 Of critics that are no `Mlp` the winner's gradient comes from automatic differentiation (`best_value_of_any`).
-`bench/plain.py` holds the plain form: automatic differentiation through the maximum.
+`benchmarks/plain.py` holds the plain form: automatic differentiation through the maximum.
 """
 
 from collections.abc import Callable

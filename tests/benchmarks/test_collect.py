@@ -1,16 +1,13 @@
 """The benchmark of collection: its loop does what the collector does, and its figures hang together."""
 
-import json
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from qpensieve import cli
-from qpensieve.bench import collect
+from benchmarks import collect
 from qpensieve.envs import rewards
 from qpensieve.population.ppo import PpoConfig
 
@@ -114,16 +111,6 @@ class TestRun:
         (row,) = collect.run(collect.Settings(1, 2, 1, ("DST2d",), update=False), print)
         assert list(row) == COLUMNS
         assert [row[name] for name in COLUMNS[-3:]] == [None, None, None]
-
-    def test_is_a_command_that_prints_a_table_and_writes_json(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-        sizes = ["--members", "1", "--steps", "2", "--repeats", "1", "--domains", "DST2d", "--no-update"]
-        cli.main(["bench", "collect", *sizes, "--json", str(tmp_path / "collect.json")])
-        out = capsys.readouterr().out
-        assert all(word in out for word in ("lanes", "steps/s", "ratio", "wanted"))
-        content = json.loads((tmp_path / "collect.json").read_text())
-        assert content["benchmark"] == "collect"
-        assert content["settings"]["members"] == 1
-        assert [row["wanted"] for row in content["rows"]] == [5.0]
 
     def test_refuses_a_domain_that_has_no_loop(self):
         with pytest.raises(ValueError, match="no loop for Ant2d: use Hopper2d, DST2d"):

@@ -8,7 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from qpensieve.bench.timing import interleave, seconds
+from benchmarks.timing import interleave, seconds
 from qpensieve.config import AlgoName, RunConfig, override
 from qpensieve.console import Row
 from qpensieve.envs import get_domain
@@ -47,8 +47,8 @@ def run(settings: Settings, progress: Callable[[str], None]) -> list[Row]:
     known = [name for name, method in METHODS.items() if not method.is_population]
     unknown = sorted(set(settings.algos) - set(known))
     if unknown:
-        populations = "; populations are timed by 'qpensieve bench collect'" if unknown[0] in METHODS else ""
-        raise UserError(f"bench methods cannot time {unknown[0]!r}: use {', '.join(known)}{populations}")
+        populations = "; 'python -m benchmarks collect' times populations" if unknown[0] in METHODS else ""
+        raise UserError(f"methods cannot time {unknown[0]!r}: use {', '.join(known)}{populations}")
     names: list[AlgoName] = [REFERENCE, *(algo for algo in settings.algos if algo != REFERENCE)]
     rows = []
     for num in settings.seeds:

@@ -13,8 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from qpensieve.bench.lanes import GYM_BODIES, bare_physics
-from qpensieve.bench.timing import interleave, seconds
+from benchmarks.lanes import GYM_BODIES, bare_physics
+from benchmarks.timing import interleave, seconds
 from qpensieve.console import Row
 from qpensieve.envs import LaneOptions, Lanes, get_domain, make_lanes
 from qpensieve.machine import available_cores

@@ -2,7 +2,7 @@
 
 import pytest
 
-from qpensieve.bench import train
+from benchmarks import train
 
 
 @pytest.mark.slow

@@ -18,8 +18,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from qpensieve.bench import lanes as bench_lanes
-from qpensieve.bench.timing import interleave, seconds
+from benchmarks import lanes as bench_lanes
+from benchmarks.timing import interleave, seconds
 from qpensieve.compiler import options_of_updates
 from qpensieve.console import Row
 from qpensieve.envs import get_domain, make_lanes
@@ -65,7 +65,7 @@ def run(settings: Settings, progress: Callable[[str], None]) -> list[Row]:
     """One row per domain; steps are those of all environments of all members together."""
     unknown = set(settings.domains) - WANTED.keys()
     if unknown:
-        raise UserError(f"bench collect has no loop for {min(unknown)}: use {', '.join(WANTED)}")
+        raise UserError(f"collect has no loop for {min(unknown)}: use {', '.join(WANTED)}")
     rows = []
     for domain in settings.domains:
         progress(f"collect: {domain}")

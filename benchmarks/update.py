@@ -23,9 +23,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from benchmarks import plain
+from benchmarks.timing import interleave, seconds
 from qpensieve.algos import mosac, qpensieve
-from qpensieve.bench import plain
-from qpensieve.bench.timing import interleave, seconds
 from qpensieve.compiler import make_devices, num_parts
 from qpensieve.console import Row
 from qpensieve.envs import get_domain

@@ -1,6 +1,6 @@
 """Tiny environments with known answers, to test an algorithm in seconds.
 
-They are Gymnasium environments, used as `module:factory` in place of a domain: `qpensieve.envs.probes:one_step`.
+They are Gymnasium environments, used as `module:factory` in place of a domain: `tests.probes:one_step`.
 """
 
 from typing import Any

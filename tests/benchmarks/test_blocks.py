@@ -2,7 +2,7 @@
 
 import pytest
 
-from qpensieve.bench import blocks
+from benchmarks import blocks
 
 
 def test_a_block_is_timed_in_one_process_and_by_a_crew():

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks import update
 from qpensieve.algos.mosac import SacConfig
 from qpensieve.algos.qpensieve import QPensieveConfig
-from qpensieve.bench import update
 from qpensieve.methods import make_algorithm
 from qpensieve.types import EnvSpec
 

@@ -12,7 +12,7 @@ from statistics import median
 import gymnasium
 import numpy as np
 
-from qpensieve.bench.timing import interleave, seconds
+from benchmarks.timing import interleave, seconds
 from qpensieve.console import Row
 from qpensieve.envs import LaneOptions, Lanes, get_domain, make_lanes
 from qpensieve.envs.mujoco import MujocoSimulator, quiet_mujoco
@@ -94,7 +94,7 @@ def gym_env(domain: str) -> gymnasium.Env:
             return gymnasium.make(gym_id, **kwargs)
         except (ImportError, gymnasium.error.DependencyNotInstalled) as error:
             raise SystemExit(
-                f"bench lanes compares with Gymnasium's {gym_id}, which cannot be made here ({error}); "
+                f"lanes compares with Gymnasium's {gym_id}, which cannot be made here ({error}); "
                 "install what it needs: pip install 'qpensieve[dev]'"
             ) from error
 

@@ -43,9 +43,7 @@ def run(settings: Settings, progress: Callable[[str], None]) -> list[Row]:
     ring; with priorities it is the bookkeeping of slots and episodes.
     """
     if get_method(settings.algo).is_population:
-        raise UserError(
-            f"bench train times methods with a replay; {settings.algo} is timed by 'qpensieve bench collect'"
-        )
+        raise UserError(f"train times methods with a replay; 'python -m benchmarks collect' times {settings.algo}")
     config = _config(settings)
     progress(f"train: {settings.domain}, {settings.seeds} seed(s), compiling")
     trainer = Trainer(config)

@@ -1,0 +1,1 @@
+"""Benchmarks: each prints a table of ratios measured in one run, and can write its figures as JSON."""
