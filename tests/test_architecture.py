@@ -9,7 +9,18 @@ import qpensieve
 
 ROOT = Path(qpensieve.__file__).parent
 STAIR = (
-    *("errors", "machine", "compiler", "gym_ids", "importing", "pages", "remote", "settings", "console"),
+    *(
+        "errors",
+        "machine",
+        "compiler",
+        "gym_ids",
+        "importing",
+        "pages",
+        "remote",
+        "compatibility",
+        "settings",
+        "console",
+    ),
     *("preferences", "host_types", "types", "metrics", "front", "records", "envs", "learning", "algos", "callbacks"),
     *("replay", "population", "report", "theory", "methods", "config", "manual", "presets", "train", "deploy"),
     *("experiments", "watch", "api", "cli", "start", "__main__"),

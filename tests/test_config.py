@@ -227,7 +227,7 @@ class TestPresets:
         assert isinstance(default_config("DST2d", "mosac", "quick").agent, SacConfig)
 
     def test_an_unknown_one_is_refused(self):
-        with pytest.raises(ValueError, match="unknown preset 'fast': use paper, quick, robust, figure-a"):
+        with pytest.raises(ValueError, match="unknown preset 'fast': use paper, quick, robust"):
             default_config("DST2d", preset="fast")
 
 

@@ -102,6 +102,12 @@ def test_the_word_none_is_none_where_that_may_be():
     assert settings.fit(Outer(), "num", "none") == "none"  # a number it must be
     assert settings.fit(Outer(), "period", "nothing") == "nothing"
 
+
+def test_a_retired_setting_is_left_out_where_it_changed_nothing():
+    assert settings.build(Outer, {"num": 4, "critic_blocks": 0}) == Outer(num=4)
+    with pytest.raises(ValueError, match="critic_blocks"):
+        settings.build(Outer, {"critic_blocks": 2})
+
     @dataclass(frozen=True)
     class Named:
         name: str | None = None

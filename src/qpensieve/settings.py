@@ -30,6 +30,7 @@ from typing import (
 
 import numpy as np
 
+from qpensieve.compatibility import is_retired
 from qpensieve.errors import UserError
 
 if TYPE_CHECKING:
@@ -337,12 +338,13 @@ def _parts(part: Settings) -> list[str]:
 
 
 def build(kind: Callable[..., Part], values: dict[str, Any], prefix: str = "") -> Part:
-    """The settings that `dataclasses.asdict` turned into `values`.
+    """The settings that `dataclasses.asdict` turned into `values`; retired ones with today's value are left out.
 
     Raises:
         ValueError: If a field is unknown; `prefix` says where.
     """
     known = {field.name: field for field in dataclasses.fields(cast(type[Settings], kind))}
+    values = {name: value for name, value in values.items() if name in known or not is_retired(name, value)}
     unknown = sorted(set(values) - known.keys())
     if unknown:
         raise UserError(f"unknown field {prefix}{unknown[0]} in the configuration; known: {', '.join(sorted(known))}")

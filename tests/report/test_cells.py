@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from qpensieve import metrics
+from qpensieve import compatibility, metrics
 from qpensieve.preferences import sac_preferences, test_table
 from qpensieve.presets import default_config
 from qpensieve.records import evaluations
@@ -287,7 +287,7 @@ def test_every_setting_that_committed_runs_lack_is_known_to_cells():
             today = asdict(default_config(config["domain"], config["algo"]).agent)
             lacking |= names_in(today) - names_in(config["agent"])
     assert "pessimism" in lacking  # the oldest runs are from before it
-    assert lacking <= cells.ADDED.keys()
+    assert lacking <= compatibility.ADDED.keys()
 
 
 def names_in(settings: dict) -> set[str]:

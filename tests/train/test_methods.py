@@ -25,7 +25,7 @@ from qpensieve.envs.exact import ExactFront
 from qpensieve.methods import METHODS as ALL
 from qpensieve.methods import make_algorithm
 from qpensieve.preferences import sac_preferences
-from qpensieve.presets import FIGURE, default_config
+from qpensieve.presets import default_config
 from qpensieve.records import evaluations
 from qpensieve.records.folder import EVALUATIONS
 from qpensieve.report import tables
@@ -270,22 +270,11 @@ class TestConfig:
         check(config)
         assert from_dict(to_dict(config)) == config
 
-    @pytest.mark.parametrize("preset", FIGURE)
-    def test_the_figures_cases(self, preset: str):
-        domain, lam = FIGURE[preset]
-        assert lam in CASES[domain]
-        for algo, lanes in (("sac", 1), ("hybrid-sac", 2)):
-            config = default_config(domain, algo, preset)  # pyright: ignore[reportArgumentType]
-            check(config)
-            algorithm = make_algorithm(config.algo, config.agent, get_domain(domain).spec)
-            assert algorithm.lanes_per_seed == lanes
-        with pytest.raises(ValueError, match=r"preset .* needs the algorithm sac or hybrid-sac, got mosac"):
-            default_config(domain, "mosac", preset)
-
-    def test_a_figure_of_another_domain_is_refused(self, capsys: pytest.CaptureFixture[str]):
-        with pytest.raises(SystemExit):
-            cli.main(["train", "DST2d", "--algo", "hybrid-sac", "--preset", "figure-c"])
-        assert "preset figure-c needs the domain HalfCheetah2d, got DST2d" in capsys.readouterr().err
+    @pytest.mark.parametrize("domain", CASES)
+    def test_hybrids_train_the_cases_of_the_figure(self, domain: str):
+        config = default_config(domain, "hybrid-sac")
+        algorithm = make_algorithm(config.algo, config.agent, get_domain(domain).spec)
+        assert (algorithm.agents_per_seed, algorithm.num_lanes) == (2, 2)
 
     def test_hybrids_without_a_figure_need_preferences(self):
         with pytest.raises(

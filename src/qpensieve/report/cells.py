@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from qpensieve import metrics
+from qpensieve.compatibility import ADDED, OF_RUNS
 from qpensieve.console import format_count
 from qpensieve.envs.episodes import FULL_EPISODES
 from qpensieve.envs.registry import find_domain
@@ -36,34 +37,6 @@ ROUNDING = 1e-5
 """Relative difference of the same number in a run's folder and in its exported file."""
 
 PerSeed = Float64[np.ndarray, " seed"]
-
-ADDED: dict[str, Any] = {
-    "max_critic_gradient": None,
-    "temperature_per": "run",
-    "target_entropy": -1.0,
-    "target_entropy_end": None,
-    "discount_end": None,
-    "anneal_updates": None,
-    "temperature_gain": 0.0,
-    "bounded_targets": "off",
-    "pessimism": 1.0,
-    "weight_decay": 0.0,
-    "acting_share": 0.0,
-    **{"critic_blocks": 0, "critic_hidden": None},
-    **{"learning_rate_end": None, "tau": None, "acts_with": "newest", "twin": False, "scale_obs": False},
-    **{"num_candidates": None, "gap_factor": 0.0, "value_low": [], "value_high": []},
-    **{"layer_norm": False, "loss_a": "squared", "priority_exponent": 1.0, "noise_for": "both"},
-    "max_push_loss": None,
-    "snapshot_margin": None,
-    "over_critics": "max",
-}
-"""Settings of algorithms that runs of earlier versions lack -> what they did."""
-OF_RUNS: dict[str, Any] = {
-    **{"updates_per_step": 1, "target_steps": 1, "noise": "white", "random_noise": "white"},
-    "noise_correlation": 0.8,
-    **dict.fromkeys(("random_steps", "block", "replay_capacity")),
-}
-"""Settings of runs that change what is learned -> what runs of earlier versions did that lack them."""
 
 
 @dataclass(frozen=True, eq=False)
