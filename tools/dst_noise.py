@@ -14,10 +14,10 @@ import sys
 
 import numpy as np
 
-from qpensieve.envs import dst
+from qpensieve.envs import deep_sea
 
-FINE, DISCOUNT, SWEEPS = 10, 0.99, 60
-SIZE = dst.SIZE * FINE + 1
+FINE, DISCOUNT, SWEEPS, MAX_STEPS = 10, 0.99, 60, 50
+SIZE = deep_sea.SIZE * FINE + 1
 MOVES = np.arange(-FINE, FINE + 1)
 """In lattice units."""
 
@@ -57,12 +57,12 @@ def best_moves(land: np.ndarray, touched: np.ndarray, lam: tuple[float, float]) 
 def sail(best: np.ndarray, touched: np.ndarray) -> tuple[float, int]:
     """Treasure and steps of a boat without noise."""
     place = np.zeros(2, int)
-    for step in range(dst.MAX_STEPS):
+    for step in range(MAX_STEPS):
         after = place + MOVES[np.array(divmod(int(best[*place]), len(MOVES)))]
         place = np.where((after >= 0) & (after < SIZE), after, place)
         if touched[*place] != 0:
             return float(touched[*place]), step + 1
-    return 0.0, dst.MAX_STEPS
+    return 0.0, MAX_STEPS
 
 
 def main() -> None:
@@ -70,7 +70,7 @@ def main() -> None:
     parser.add_argument("entropies", type=float, nargs="*", default=[-1.0, -2.0], help="per component of an action")
     line = np.arange(SIZE) / FINE
     points = np.stack(np.meshgrid(line, line, indexing="ij"), axis=-1).reshape(-1, 2)
-    touched = dst.find(points).reshape(SIZE, SIZE)
+    touched = deep_sea.find(points).reshape(SIZE, SIZE)
     for entropy in [*parser.parse_args().entropies, -math.inf]:
         sigma = math.exp(entropy) / math.sqrt(2 * math.pi * math.e)
         land, total, shown = landings(sigma), 0.0, []

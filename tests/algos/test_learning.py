@@ -14,7 +14,7 @@ import pytest
 
 from qpensieve import preferences
 from qpensieve.config import AlgoName, from_dict, override, scheduled
-from qpensieve.envs.treasures import find_treasures
+from qpensieve.envs.deep_sea import find_treasures
 from qpensieve.presets import default_config
 from qpensieve.records.search import SearchRecord
 from qpensieve.train.population import PopulationTrainer

@@ -7,7 +7,7 @@ import pytest
 
 from qpensieve.envs import DOMAINS, LaneOptions, Lanes, get_domain, make_lanes
 from qpensieve.envs.base import _lane_streams
-from qpensieve.envs.dst import DstSimulator
+from qpensieve.envs.deep_sea import BoatSimulator
 from qpensieve.envs.registry import DISCRETE
 from qpensieve.types import Step
 
@@ -98,7 +98,7 @@ def test_the_time_limit_truncates_at_exactly_a_thousand_steps():
 
 def test_reaching_the_goal_on_the_last_step_is_a_termination():
     spec = replace(get_domain("DST2d").spec, max_steps=2)
-    lanes = Lanes(DstSimulator(spec, 1), 1, seed=0)
+    lanes = Lanes(BoatSimulator(spec, 1), 1, seed=0)
     lanes.reset()
     lanes.step(np.array([[1.0, 0.5]]))
     step = lanes.step(np.array([[0.5, 0.0]]))
@@ -181,7 +181,7 @@ def test_a_bad_action_names_lane_and_step():
         lanes.step(actions)
 
 
-class Broken(DstSimulator):
+class Broken(BoatSimulator):
     """From the first step on, lane 2 shows `obs` and pays `reward` where these are given."""
 
     def __init__(self, num_lanes: int, reward: list[float] | None = None, obs: list[float] | None = None):

@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 
 from qpensieve.envs import LaneOptions, Lanes, make_lanes
+from qpensieve.envs.deep_sea import VALUES
 from qpensieve.envs.gym_lanes import GymSimulator
 from qpensieve.envs.mujoco import ANT, FULL_PHYSICS, HALF_CHEETAH, HOPPER, PUSH_SPEED, Body, MujocoSimulator
 from qpensieve.envs.scenery import BodyScene, PlaneScene, Pushable, Scenic
 from qpensieve.envs.sources import drawable
-from qpensieve.envs.treasures import TREASURES
 from tests.watch import foreign
 
 NAMES = ("Hopper2d", "HalfCheetah2d", "Walker2d", "Ant3d", "LunarLander5d", "DST2d", "DeepSeaTreasure")
@@ -117,7 +117,7 @@ def test_the_sea_shows_its_treasures_where_they_are(name: str, shape: str, offse
     assert scene.y_down
     found = [each for each in simulator.ground() if each.role == "treasure"]
     assert {each.shape for each in found} == {shape}
-    assert sorted(each.value or 0 for each in found) == sorted(TREASURES.values())
+    assert sorted(each.value or 0 for each in found) == sorted(VALUES)
     lanes.step(np.array([[0.25, 0.75]]) if name == "DST2d" else np.array([[3]]))
     row, column = lanes.obs[0]  # rows go down, columns to the right
     assert simulator.pose().tolist() == pytest.approx([column + offset, row + offset, 0.0])

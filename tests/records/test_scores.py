@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from qpensieve import metrics, preferences
-from qpensieve.envs import dst
-from qpensieve.envs.exact import ExactFront
+from qpensieve.envs.deep_sea import FRONT
 from qpensieve.records.scores import SCORES, RunSummary, columns, scores, summarize
 
 SHORT = np.array([[1.0, 0.0], [0.5, 0.5]])
@@ -65,9 +64,9 @@ def test_nothing_cannot_be_summarized():
 
 def test_the_exact_front_scores_its_ceilings():
     lam = preferences.test_table(2)
-    front = dst.exact_front()
+    front = FRONT.points
     returns = front[np.argmax(lam @ front.T, axis=1)][None, :, None]
-    ceilings = ExactFront(dst.exact_front).ceilings(lam, REFERENCE)
+    ceilings = FRONT.ceilings(lam, REFERENCE)
     assert summarize(returns, lam, REFERENCE).ut[0] == pytest.approx(ceilings.utility)
 
 

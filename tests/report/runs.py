@@ -7,8 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from qpensieve import preferences
-from qpensieve.envs import dst
-from qpensieve.envs.exact import ExactFront
+from qpensieve.envs.deep_sea import FRONT
 from qpensieve.metrics import reference_point
 from qpensieve.records import evaluations
 from qpensieve.records.evaluations import Evaluations
@@ -16,7 +15,7 @@ from qpensieve.records.folder import CONFIG, EVALUATIONS, METRICS
 from qpensieve.report import curves, front
 
 STEPS = 50_000
-EXACT = ExactFront(dst.exact_front)
+EXACT = FRONT
 
 
 def make_table(returns: np.ndarray, num_short: int = 3, num_full: int = 1, reference: str | None = None) -> Evaluations:

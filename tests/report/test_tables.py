@@ -9,7 +9,8 @@ import pytest
 
 from qpensieve import config as configs
 from qpensieve.config import override
-from qpensieve.envs import dst, get_domain
+from qpensieve.envs import get_domain
+from qpensieve.envs.deep_sea import FRONT
 from qpensieve.preferences import test_table
 from qpensieve.presets import default_config
 from qpensieve.records import calibration, evaluations
@@ -36,7 +37,7 @@ def make_run(folder: Path, domain: str, *full: np.ndarray, reference: bool = Tru
 
 def obedient(num_seeds: int) -> np.ndarray:
     """Returns of policies that do, for every preference, the best that DST2d allows."""
-    front = dst.exact_front()
+    front = FRONT.points
     best = front[np.argmax(test_table(2) @ front.T, axis=1)]
     return np.broadcast_to(best[None, :, None], (num_seeds, 100, 10, 2)).copy()
 

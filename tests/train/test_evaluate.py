@@ -8,8 +8,8 @@ import pytest
 
 from qpensieve import metrics
 from qpensieve.config import override
-from qpensieve.envs import DOMAINS, dst
-from qpensieve.envs.exact import ExactFront
+from qpensieve.envs import DOMAINS
+from qpensieve.envs.deep_sea import FRONT
 from qpensieve.preferences import check_preference, test_table
 from qpensieve.presets import default_config
 from qpensieve.records.scores import summarize
@@ -116,13 +116,13 @@ def test_each_lane_acts_under_its_own_preference():
 
 def test_returns_are_sums_without_discount():
     idle = evaluate("DST2d", [0], lambda obs, lam: np.zeros((*obs.shape[:2], 2)), LAM, episodes=1)
-    np.testing.assert_array_equal(idle, np.broadcast_to([0.0, -float(dst.MAX_STEPS)], (1, 3, 1, 2)))
+    np.testing.assert_array_equal(idle, np.broadcast_to([0.0, -50.0], (1, 3, 1, 2)))
 
 
 def test_no_policy_exceeds_the_ceilings_of_deep_sea_treasure():
     table = test_table(2)
-    best = ExactFront(dst.exact_front).ceilings(table, np.array(DOMAINS["DST2d"].spec.reference))
-    front = dst.exact_front()
+    best = FRONT.ceilings(table, np.array(DOMAINS["DST2d"].spec.reference))
+    front = FRONT.points
     found = set()
     for number in range(20):
         draws = np.random.default_rng(number)

@@ -8,7 +8,7 @@ import pytest
 
 from qpensieve.config import check, override
 from qpensieve.envs import LaneOptions, make_lanes
-from qpensieve.envs.treasures import TREASURES
+from qpensieve.envs.deep_sea import VALUES
 from qpensieve.host_types import Colour, Exploration
 from qpensieve.learning.noise import random_actions
 from qpensieve.presets import default_config
@@ -136,6 +136,6 @@ def share_that_finds(treasure: float, colour: Colour, num_seeds: int, steps: int
 @pytest.mark.slow
 @pytest.mark.parametrize(("colour", "least", "most"), [("white", 0, 0.05), ("ar1", 0.97, 1), ("pink", 0.95, 1)])
 def test_random_phases_with_correlated_noise_see_the_farthest_treasure(colour: Colour, least: float, most: float):
-    share, times = share_that_finds(max(TREASURES.values()), colour, num_seeds=100)
+    share, times = share_that_finds(max(VALUES), colour, num_seeds=100)
     print(f"{colour}: {100 * share:.0f} % of the phases see it, {times:.2f} times in the mean")
     assert least <= share <= most

@@ -20,8 +20,8 @@ from qpensieve.config import (
     override,
     to_dict,
 )
-from qpensieve.envs import dst, get_domain
-from qpensieve.envs.exact import ExactFront
+from qpensieve.envs import get_domain
+from qpensieve.envs.deep_sea import FRONT
 from qpensieve.methods import METHODS as ALL
 from qpensieve.methods import make_algorithm
 from qpensieve.preferences import sac_preferences
@@ -127,7 +127,7 @@ def test_the_summary_counts_every_environment_step(algo: AlgoName, whole: Any):
     table = evaluations.load(folder / EVALUATIONS)
     own = {"sac": 3, "hybrid-sac": 2}.get(algo, 100)
     assert table.full_returns.shape == (1, 2, own, 10, 2)
-    ceilings = ExactFront(dst.exact_front).ceilings(table.full_preferences, np.array([0.0, -50.0]))
+    ceilings = FRONT.ceilings(table.full_preferences, np.array([0.0, -50.0]))
     assert max(summary["per_seed"]["UT"]) <= ceilings.utility + 1e-6
 
 

@@ -11,12 +11,10 @@ from pathlib import Path
 
 import gymnasium
 
-from qpensieve.envs import dst, grid, gym_lanes, mujoco, rewards
+from qpensieve.envs import deep_sea, gym_lanes, mujoco, rewards
 from qpensieve.envs.base import Lanes
-from qpensieve.envs.exact import ExactFront
 from qpensieve.envs.simulator import DEFAULT_OPTIONS, LaneOptions, Simulator, check_options
 from qpensieve.envs.sources import EnvSource, missing_package, module_of, name_of, resolve
-from qpensieve.envs.treasures import SIZE, VALUES
 from qpensieve.errors import UserError
 from qpensieve.gym_ids import NAMESPACE, gym_id
 from qpensieve.host_types import EnvSpec
@@ -50,6 +48,7 @@ class Domain:
         exact: Its exact front, if it is known.
         treasures: Values of the treasures that an episode can end at, if there are any.
         ceilings: The largest discounted return of each objective from any state, if it is known.
+        has_contact_forces: Whether contact forces can be observed.
         in_paper: Whether it is one of the paper's ten domains.
     """
 
@@ -62,7 +61,8 @@ class Domain:
     make: Callable[[EnvSpec, int, LaneOptions], Simulator]
     obs_range: tuple[float, float] = (-math.inf, math.inf)
     num_actions: int | None = None
-    exact: ExactFront | None = None
+    exact: deep_sea.ExactFront | None = None
+    has_contact_forces: bool = False
     treasures: tuple[float, ...] = ()
     ceilings: tuple[float, ...] | None = None
     in_paper: bool = True
@@ -95,35 +95,14 @@ class Domain:
 
 
 def _mujoco(body: mujoco.Body, reward: rewards.RewardFunction) -> Callable[[EnvSpec, int, LaneOptions], Simulator]:
-    def make(spec: EnvSpec, num_lanes: int, options: LaneOptions) -> Simulator:
-        if body is not mujoco.ANT:
-            _refuse_contact_forces(spec.id, options)
-        return mujoco.MujocoSimulator(spec, body, reward, num_lanes, options)
-
-    return make
+    return lambda spec, num_lanes, options: mujoco.MujocoSimulator(spec, body, reward, num_lanes, options)
 
 
 def _lunar_lander(spec: EnvSpec, num_lanes: int, options: LaneOptions) -> Simulator:
     # Imported here: the other domains must work without Box2D and pygame.
     from qpensieve.envs.lander_crew import make_lander
 
-    _refuse_contact_forces(spec.id, options)
     return make_lander(spec, num_lanes, options.num_threads)
-
-
-def _dst(spec: EnvSpec, num_lanes: int, options: LaneOptions) -> Simulator:
-    _refuse_contact_forces(spec.id, options)
-    return dst.DstSimulator(spec, num_lanes)
-
-
-def _grid(spec: EnvSpec, num_lanes: int, options: LaneOptions) -> Simulator:
-    _refuse_contact_forces(spec.id, options)
-    return grid.GridSimulator(spec, num_lanes)
-
-
-def _refuse_contact_forces(name: str, options: LaneOptions) -> None:
-    if options.contact_forces:
-        raise UserError(f"contact_forces must be False for {name}: only Ant2d and Ant3d have contact forces")
 
 
 _LANDER = ("shaping", "result", "main power", "side power")
@@ -133,13 +112,13 @@ _TABLE = (
         2,
         2,
         ("treasure", "time"),
-        dst.MAX_STEPS,
+        50,
         5,
-        _dst,
-        (0.0, float(SIZE)),
-        exact=ExactFront(dst.exact_front),
-        treasures=VALUES,
-        ceilings=(max(VALUES), -1.0),
+        lambda spec, num_lanes, _: deep_sea.BoatSimulator(spec, num_lanes),
+        (0.0, float(deep_sea.SIZE)),
+        exact=deep_sea.FRONT,
+        treasures=deep_sea.VALUES,
+        ceilings=(max(deep_sea.VALUES), -1.0),
     ),
     Domain("LunarLander4d", 8, 2, _LANDER, 2000, 50, _lunar_lander),
     Domain("LunarLander5d", 8, 2, (*_LANDER, "time"), 2000, 50, _lunar_lander),
@@ -157,8 +136,19 @@ _TABLE = (
         125,
         _mujoco(mujoco.HOPPER, rewards.hopper_5d),
     ),
-    Domain("Ant2d", 27, 8, ("forward", "control"), 1000, 20, _mujoco(mujoco.ANT, rewards.ant_2d)),
-    Domain("Ant3d", 27, 8, ("forward", "healthy", "control"), 1000, 20, _mujoco(mujoco.ANT, rewards.ant_3d)),
+    Domain(
+        "Ant2d", 27, 8, ("forward", "control"), 1000, 20, _mujoco(mujoco.ANT, rewards.ant_2d), has_contact_forces=True
+    ),
+    Domain(
+        "Ant3d",
+        27,
+        8,
+        ("forward", "healthy", "control"),
+        1000,
+        20,
+        _mujoco(mujoco.ANT, rewards.ant_3d),
+        has_contact_forces=True,
+    ),
     Domain("Walker2d", 17, 6, ("forward", "control"), 1000, 125, _mujoco(mujoco.WALKER, rewards.walker_2d)),
 )
 DOMAINS: dict[str, Domain] = {domain.id: domain for domain in _TABLE}
@@ -169,11 +159,11 @@ _DISCRETE_TABLE = (
         obs_size=2,
         action_size=1,
         objectives=("treasure", "time"),
-        max_steps=grid.MAX_STEPS,
+        max_steps=100,
         render_fps=5,
-        make=_grid,
-        num_actions=grid.NUM_ACTIONS,
-        treasures=VALUES,
+        make=lambda spec, num_lanes, _: deep_sea.GridBoatSimulator(spec, num_lanes),
+        num_actions=len(deep_sea.MOVES),
+        treasures=deep_sea.VALUES,
         in_paper=False,
     ),
 )
@@ -201,6 +191,8 @@ def make_simulator(domain: EnvSource, num_lanes: int, options: LaneOptions = DEF
         raise ValueError(f"num_lanes must be at least 1, got {num_lanes}")
     check_options(options)
     known = find_domain(domain) if isinstance(domain, str) else None
+    if options.contact_forces and not (known and known.has_contact_forces):
+        raise UserError(f"contact_forces must be False for {name_of(domain)}: only Ant2d and Ant3d have contact forces")
     if known is not None:
         if options.num_workers:
             got = f"got {options.num_workers}; use num_threads"
@@ -208,7 +200,6 @@ def make_simulator(domain: EnvSource, num_lanes: int, options: LaneOptions = DEF
         return known.make(known.spec, num_lanes, options)
     if isinstance(domain, str) and ":" not in domain and _is_unknown(domain):
         raise UserError(_unknown(domain))
-    _refuse_contact_forces(name_of(domain), options)
     return gym_lanes.make_simulator(domain, num_lanes, options.num_workers, options.first_lane, options.is_drawn)
 
 

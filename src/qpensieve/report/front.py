@@ -10,9 +10,8 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
 from qpensieve import metrics
-from qpensieve.envs.exact import ExactFront
+from qpensieve.envs.deep_sea import ExactFront, find_treasures, share_found
 from qpensieve.envs.registry import find_domain
-from qpensieve.envs.treasures import find_treasures, share_found
 from qpensieve.errors import UserError
 from qpensieve.records.links import refuse_link
 from qpensieve.records.scores import summarize

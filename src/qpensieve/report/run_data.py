@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
+from qpensieve.envs.deep_sea import ExactFront
 from qpensieve.envs.episodes import FULL_EPISODES
-from qpensieve.envs.exact import ExactFront
 from qpensieve.envs.registry import Domain, find_domain
 from qpensieve.errors import MissingFileError, UserError
 from qpensieve.preferences import test_table

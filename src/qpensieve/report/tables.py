@@ -9,8 +9,8 @@ import numpy as np
 
 from qpensieve import metrics
 from qpensieve.console import PAGE, format_number, format_table
+from qpensieve.envs.deep_sea import find_treasures, share_found
 from qpensieve.envs.registry import Domain, find_domain
-from qpensieve.envs.treasures import find_treasures, share_found
 from qpensieve.errors import UserError
 from qpensieve.records import calibration as calibrations
 from qpensieve.records import evaluations as tables

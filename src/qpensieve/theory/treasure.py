@@ -1,10 +1,11 @@
 """Deep Sea Treasure on its classic grid, convex map: ten treasures, two objectives (treasure, time)."""
 
+from itertools import product
+
 import numpy as np
 from jaxtyping import Float64
 
-from qpensieve.envs import grid
-from qpensieve.envs.treasures import DEPTHS, VALUES
+from qpensieve.envs.deep_sea import CELLS, DEPTHS, MOVES, ROCK, SIZE, VALUES
 from qpensieve.theory.momdp import Momdp
 
 STEPS = tuple(column + depth for column, depth in enumerate(DEPTHS))
@@ -13,13 +14,18 @@ STEPS = tuple(column + depth for column, depth in enumerate(DEPTHS))
 
 def deep_sea_treasure(discount: float = 0.99) -> Momdp:
     """The grid as a MOMDP; its states are the cells of water, and a treasure is an end, not a state."""
-    sea = grid.lay_out()
-    p_next = np.zeros((*sea.next_place.shape, sea.num_states))
-    for state, action in np.ndindex(sea.next_place.shape):
-        place = sea.next_place[state, action]
-        if place < sea.num_states:
-            p_next[state, action, place] = 1.0
-    return Momdp("Deep Sea Treasure", p_next, sea.r.copy(), np.eye(sea.num_states)[sea.start], discount)
+    water = [cell for cell in np.ndindex(SIZE, SIZE) if CELLS[cell] == 0.0]
+    state_of = {cell: state for state, cell in enumerate(water)}
+    p_next, r = np.zeros((len(water), len(MOVES), len(water))), np.zeros((len(water), len(MOVES), 2))
+    r[:, :, 1] = -1.0
+    for (cell, state), (action, move) in product(state_of.items(), enumerate(MOVES.tolist())):
+        target = (cell[0] + move[0], cell[1] + move[1])
+        if not 0 <= min(target) <= max(target) < SIZE or CELLS[target] == ROCK:
+            target = cell
+        r[state, action, 0] = CELLS[target]
+        if target in state_of:
+            p_next[state, action, state_of[target]] = 1.0
+    return Momdp("Deep Sea Treasure", p_next, r, np.eye(len(water))[state_of[0, 0]], discount)
 
 
 def treasure_returns(discount: float = 0.99) -> Float64[np.ndarray, "10 2"]:
