@@ -376,17 +376,19 @@ class Agent:
         """
         return save_agent(self.session, path, self.calibration)
 
-    def export_policy(self, path: str | Path, seed: int = 0, front: Front | None = None) -> Path:
-        """Write one seed's policy as arrays, with a loader beside it that needs NumPy alone; returns the file.
+    def export_policy(self, path: str | Path, seed: int = 0, critics: bool = False) -> Path:
+        """Write one seed's policy as arrays, with a loader that needs NumPy alone; returns the file.
+
+        A calibration of the newest policies goes into the file too.
 
         Args:
             path: The file, such as policy.npz.
             seed: Which of the trained seeds, counted from 0.
-            front: What `front(seed)` measured of it: then the loader has `best_for` too.
+            critics: Write the critics too: the loader then returns values.
         """
-        reached = None if front is None else (front.preferences, front.mean)
-        row = self._checked_seed(seed)
-        written = write_policy(self._policies(), self.session, row, Path(path), self.num_steps, reached)
+        row, known = self._checked_seed(seed), self.calibration if self._is_calibrated else None
+        parameters = self.session.parameters() if critics else None
+        written = write_policy(self._policies(), self.session, row, Path(path), self.num_steps, known, parameters)
         write_loader(written)
         return written
 

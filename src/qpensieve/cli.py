@@ -272,11 +272,12 @@ def export_policy(  # noqa: PLR0913 (each argument is an option)
     seed: int | None = None,
     step: int | None = None,
     loader: bool = True,
+    critics: bool = False,
     trust: bool = False,
 ) -> None:
     """Write the policy of a run or saved agent for programs without qpensieve: arrays, and a loader for NumPy alone.
 
-    Where the step was fully evaluated, the file also says what each preference brought: see best_for of the loader.
+    Where these policies were calibrated, the file holds the calibration: the loader's `ask` applies it.
 
     Args:
         run: The run folder, or the folder of a saved agent.
@@ -284,9 +285,10 @@ def export_policy(  # noqa: PLR0913 (each argument is an option)
         seed: Number of the seed. Default: the best by UT where this step was fully evaluated, else the first.
         step: Step of a checkpoint or of kept parameters. Default: the newest that can be read.
         loader: Also put qpensieve_policy.py beside the file.
+        critics: Write the critics too: the loader's `value` uses them.
         trust: Import the code that the run's domain names, though the folder is not your own.
     """
-    print(deploy.export_policy(run, out, seed, step, trust, _warn))
+    print(deploy.export_policy(run, out, seed, step, trust, _warn, critics))
     if loader:
         path, is_ours = deploy.write_loader(out)
         print(path) if is_ours else _warn(f"{path} is not this version's loader and was left as it is")

@@ -17,10 +17,12 @@ import qpensieve
 from qpensieve import Agent, cli
 from qpensieve.deploy import policies
 from qpensieve.deploy.qpensieve_policy import load
-from qpensieve.errors import UserFileError
+from qpensieve.errors import UserError, UserFileError
 from qpensieve.methods import METHODS
 from qpensieve.population.answering import ArchivePredictor, Policies
+from qpensieve.records import calibration as calibrations
 from qpensieve.records import evaluations
+from qpensieve.records.calibration import Calibration
 from qpensieve.records.scores import summarize
 from qpensieve.report import pictures
 from qpensieve.train.trainer import AgentPredictor
@@ -149,7 +151,7 @@ def test_the_loader_beside_the_file_needs_numpy_alone(algo: str, agents: Any, tm
 
 def test_the_loader_is_short_and_imports_nothing_of_ours():
     lines = policies.LOADER.read_text().splitlines()
-    assert len(lines) < 120
+    assert len(lines) < 140
     imports = {line.split()[1] for line in lines if line.startswith(("import ", "from "))}
     assert imports == {"json", "zipfile", "numpy"}
 
@@ -193,44 +195,73 @@ class TestLoader:
         np.save(tmp_path / "x.npy", np.zeros(3))
         with pytest.raises(ValueError, match=r"x\.npy must be a file of"):
             load(tmp_path / "x.npy")
-        np.savez(path, about=np.array(json.dumps({"format": "qpensieve policy 2"})))
-        with pytest.raises(ValueError, match="must be of format 'qpensieve policy 1', got 'qpensieve policy 2'"):
+        np.savez(path, about=np.array(json.dumps({"format": "qpensieve policy 3"})))
+        with pytest.raises(ValueError, match="must be of format 'qpensieve policy 2', got 'qpensieve policy 3'"):
             load(path)
         np.savez(path, about=np.array([{"format": 1}], object))
         with pytest.raises(ValueError, match="allow_pickle"):
             load(path)
 
 
-class TestBestFor:
-    def test_is_that_of_the_front(self, agents: Any, tmp_path: Path):
-        agent = agents("qpensieve", "DST2d")
-        table = np.array([[0.9, 0.1], [0.5, 0.5], [0.2, 0.8]])
-        front = agent.front(1, table, episodes=1)
-        policy = load(agent.export_policy(tmp_path / "policy.npz", seed=1, front=front))
-        for lam in ([0.9, 0.1], [0.3, 0.7], [0.0, 1.0]):
-            asked, returns = policy.best_for(lam)
-            expected = front.best_for(lam)
-            np.testing.assert_array_equal(asked, expected.preference)
-            np.testing.assert_array_equal(returns, expected.mean)
+class TestAsk:
+    ROWS = np.array([[1.0, 0.0], [0.75, 0.25], [0.5, 0.5], [0.0, 1.0]])
 
-    def test_is_the_row_with_the_most_and_of_equal_ones_the_nearest(self, policy: Any):
-        table = np.array([[1.0, 0.0], [0.5, 0.5], [0.6, 0.4], [0.0, 1.0]])
-        returns = np.array([[10.0, 0.0], [4.0, 4.0], [4.0, 4.0], [0.0, 5.0]])
-        known = type(policy)(policy.about, policy.arrays | {"table_preferences": table, "table_returns": returns})
-        asked = [known.best_for(lam)[0].tolist() for lam in ([0.5, 0.5], [0.3, 0.7], [0.0, 1.0])]
-        assert asked == [[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]]
-        assert known.best_for([0.3, 0.7])[1].tolist() == [4.0, 4.0]
-        with pytest.raises(ValueError, match="preference must be 0 or more and sum to 1"):
-            known.best_for([0.3, 0.3])
-        with pytest.raises(ValueError, match=r"preference must be 2 numbers \(\w+, \w+\), got \[1, 0, 0\]$"):
-            known.best_for([1, 0, 0])
+    def calibrated(self, agent: Agent, asks: list[list[int]]) -> Agent:
+        changed, zeros = np.array(asks), np.zeros((2, 4))
+        agent.calibration = Calibration(agent.num_steps, [0, 1], self.ROWS, changed, zeros, 24, np.zeros(2, np.int64))
+        return agent
 
-    @pytest.mark.parametrize(
-        ("algo", "why"), [("mosac", "was not evaluated: run 'qpensieve"), ("pgmorl", "not needed")]
-    )
-    def test_says_why_there_is_none(self, algo: str, why: str, agents: Any, tmp_path: Path):
-        with pytest.raises(ValueError, match=why):
-            load(agents(algo).export_policy(tmp_path / "policy.npz")).best_for([0.5, 0.5])
+    @pytest.mark.parametrize("seed", [0, 1])
+    def test_acts_as_the_calibrated_agent(self, seed: int, agents: Any, tmp_path: Path):
+        agent, (obs, lam) = self.calibrated(agents("qpensieve"), [[0, 0, 3, 3], [1, 1, 2, 0]]), situations(BOX)
+        policy = load(agent.export_policy(tmp_path / "policy.npz", seed))
+        for one in lam:
+            expected = agent.predict(obs, one, seed, calibrated=True)
+            np.testing.assert_allclose(policy.act(obs, policy.ask(one)), expected, rtol=2e-6, atol=2e-6)
+        asked = np.array([policy.ask(one) for one in lam])
+        assert not np.allclose(asked, lam)  # else ignoring the map would pass
+
+    def test_keeps_a_preference_whose_row_asks_for_itself(self, agents: Any, tmp_path: Path):
+        policy = load(self.calibrated(agents("qpensieve"), [[0, 0, 2, 3]] * 2).export_policy(tmp_path / "policy.npz"))
+        np.testing.assert_allclose(policy.ask([0.45, 0.55]), [0.45, 0.55])
+        np.testing.assert_allclose(policy.ask([0.7, 0.3]), [1.0, 0.0])
+
+    def test_needs_a_calibration(self, policy: Any):
+        with pytest.raises(ValueError, match="calibrate"):
+            policy.ask([0.5, 0.5])
+
+
+class TestCritics:
+    @pytest.mark.parametrize("algo", ["qpensieve", "mosac", "cnder"])
+    @pytest.mark.parametrize("seed", [0, 1])
+    def test_value_is_that_of_the_critic_with_the_smaller_sum(self, algo: str, seed: int, agents: Any, tmp_path: Path):
+        agent, (obs, lam) = agents(algo), situations(BOX)
+        policy = load(agent.export_policy(tmp_path / "policy.npz", seed, critics=True))
+        actions = np.random.default_rng(2).uniform(-2, 4, (40, *policy.about["action_shape"]))
+        values = policy.value(obs, actions, lam)
+        scaled = (actions.reshape(40, -1) - 1) / 3  # the box is [-2, 4]
+        x = np.concatenate([obs.reshape(40, -1), scaled, lam], axis=1)
+        named = {name.split("critic.net.")[1]: value[seed] for name, value in agent.session.parameters().items()
+                 if "critic.net." in name and "target" not in name and "snapshots" not in name}  # fmt: skip
+        for name in ("first", "second", "last"):
+            x = x @ named[f"{name}.weight"] + np.expand_dims(named[f"{name}.bias"], -2)
+            x = x if name == "last" else np.maximum(x, 0)
+        twins = x if x.ndim == 3 else x[None]
+        smaller = np.argmin((twins * lam).sum(axis=2), axis=0)
+        np.testing.assert_allclose(values, twins[smaller, np.arange(40)], rtol=1e-4, atol=1e-5)
+        if len(twins) == 2:
+            assert len(np.unique(smaller)) == 2  # else one fixed twin would pass
+        np.testing.assert_allclose(policy.value(obs[3], actions[3], lam[3]), values[3], rtol=1e-5, atol=1e-6)
+
+    def test_value_needs_critics(self, policy: Any):
+        with pytest.raises(ValueError, match="--critics"):
+            policy.value(np.zeros(4), [0.0, 0.0], [0.5, 0.5])
+
+    @pytest.mark.parametrize("algo", ["sac", "hybrid-sac", "envelope", "pgmorl"])
+    def test_methods_without_vector_critics_are_refused(self, algo: str, agents: Any, tmp_path: Path):
+        with pytest.raises(UserError, match=algo):
+            agents(algo).export_policy(tmp_path / "policy.npz", critics=True)
+        assert not any(tmp_path.iterdir())
 
 
 RUN = {**TINY, "checkpoint_seconds": NEVER, "steps": 200, "eval_period": 200, "parameters_period": 100, "first_seed": 3}
@@ -267,10 +298,20 @@ class TestCommand:
         policy = load(out)
         np.testing.assert_allclose(policy.act(self.OBS, self.LAM), expected, atol=2e-6)
         assert (policy.about["seed"], policy.about["step"]) == (3 + best, 200)
-        mean = table.full_returns[-1][best].mean(axis=1)
-        asked, returns = policy.best_for([0.8, 0.2])
-        assert returns @ [0.8, 0.2] == (mean @ [0.8, 0.2]).max()
-        assert asked.tolist() in table.full_preferences.tolist()
+
+    def test_takes_the_calibration_of_the_same_policies(self, trained: Path, tmp_path: Path):
+        run, out = shutil.copytree(trained / "ours", tmp_path / "run"), tmp_path / "policy.npz"
+        cli.main(["calibrate", str(run), "--episodes", "24", "--quiet"])
+        known = calibrations.load(run / "calibration.json")
+        assert known is not None
+        for seed, asks in zip((3, 4), known.asks, strict=True):
+            cli.main(["export-policy", str(run), "--seed", str(seed), "--out", str(out), "--critics"])
+            policy = load(out)
+            np.testing.assert_array_equal(policy.arrays["calibration_asks"], asks)
+            np.testing.assert_array_equal(policy.arrays["calibration_preferences"], known.preferences)
+            assert np.isfinite(policy.value(self.OBS, policy.act(self.OBS, self.LAM), self.LAM)).all()
+        cli.main(["export-policy", str(run), "--step", "100", "--out", str(out), "--critics"])
+        assert "calibration_asks" not in load(out).arrays  # it is of step 200
 
     def test_takes_the_seed_and_step_that_are_named(self, trained: Path, tmp_path: Path):
         acts = {}
@@ -286,8 +327,6 @@ class TestCommand:
             np.testing.assert_allclose(acts[seed, 200], agent.predict(self.OBS, self.LAM, seed=row), atol=2e-6)
         parameters = dict(np.load(trained / "ours" / "parameters" / "step_000000100.npz"))
         weight = next(value for name, value in parameters.items() if "actor" in name and "last.bias" in name)
-        with pytest.raises(ValueError, match="this policy was not evaluated"):
-            load(tmp_path / "4-100.npz").best_for([0.5, 0.5])  # the short protocol is no table
         then = load(tmp_path / "4-100.npz").arrays["bias_2"]
         np.testing.assert_array_equal(then[0], weight[1])
         assert not np.allclose(acts[4, 100], acts[4, 200], atol=1e-4)

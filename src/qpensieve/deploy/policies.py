@@ -1,6 +1,11 @@
-"""A policy of a run or of an agent as one file of plain arrays, and its loader beside it."""
+"""The numbered policy file: actors, optional critics and the calibration as plain arrays, and the loader for it.
+
+Every version of the package writes one format and says its number in the file. A format stays readable: a committed
+file of each is a contract test.
+"""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,17 +17,20 @@ from qpensieve.config import RunConfig
 from qpensieve.deploy.qpensieve_policy import FORMAT
 from qpensieve.errors import MissingFileError, UserError, make_folder
 from qpensieve.learning.acting import Plain, Served
+from qpensieve.records import calibration as calibrations
 from qpensieve.records import checkpoint, evaluations, folder
 from qpensieve.records.atomic import write_npz, write_text
+from qpensieve.records.calibration import Calibration
 from qpensieve.records.checkpoint import CheckpointError
 from qpensieve.records.scores import summarize
 from qpensieve.train.keeper import Keeper
-from qpensieve.train.session import Predictor, Session
+from qpensieve.train.session import Arrays, Predictor, Session
 from qpensieve.train.sessions import open_session
 from qpensieve.types import EnvSpec
 
-Reached = tuple[np.ndarray, np.ndarray]
-"""Preferences and the mean return under each, [p, d] both."""
+CRITIC = re.compile(r"\.(?:sac\.)?critic\.net\.(first|second|last)\.(weight|bias)$")
+"""Names of the vector critics' arrays among the parameters of a session."""
+LAYERS = {"first": 0, "second": 1, "last": 2}
 LOADER = Path(__file__).with_name("qpensieve_policy.py")
 """The loader; it needs NumPy alone."""
 
@@ -34,8 +42,11 @@ def export_policy(  # noqa: PLR0913 (each is an option of the command)
     step: int | None = None,
     trust: bool = False,
     say: Callable[[str], None] = lambda message: None,
+    critics: bool = False,
 ) -> Path:
     """Write the policy of one seed of a run or saved agent as arrays that the loader reads; returns the file.
+
+    A calibration of these policies goes into the file too.
 
     Args:
         source: A run folder or a saved agent.
@@ -43,10 +54,11 @@ def export_policy(  # noqa: PLR0913 (each is an option of the command)
         seed: Number of the seed. None: the one with the best UT, where the step was fully evaluated, else the first.
         step: Step of a checkpoint or of kept parameters. None: the newest that can be read.
         trust: Whether code that the configuration of someone else imports may be run.
-        say: Is told which seed and step it is.
+        say: Receives a sentence with the seed and the step.
+        critics: Write the critics too.
 
     Raises:
-        ValueError: There is no such seed or step.
+        ValueError: There is no such seed or step, or the method has no critic to write.
     """
     _check(source, out)
     config = configs.load(source / folder.CONFIG, trust)
@@ -54,24 +66,43 @@ def export_policy(  # noqa: PLR0913 (each is an option of the command)
         raise UserError(f"seed must be one of {', '.join(map(str, config.seed_list))}, got {seed}")
     session = open_session(config)
     try:
-        predictor, done = _predictor(source, session, step, say)
+        predictor, done, parameters = _predictor(source, session, step, say)
         number, why = (seed, "") if seed is not None else _choose(source, config, done)
         say(f"{config.domain}, {config.algo}: seed {number}{why}, step {done:,}")
         row = config.seed_list.index(number)
-        return write_policy(predictor, session, row, out, done, _reached(source, config, row, done))
+        known = calibrations.of_step(source / folder.CALIBRATION, done, config.seed_list)
+        return write_policy(predictor, session, row, out, done, known, parameters() if critics else None)
     finally:
         session.close()
 
 
 def write_policy(  # noqa: PLR0913 (a policy, whose it is, and where it goes)
-    predictor: Predictor, session: Session, row: int, out: Path, step: int, reached: Reached | None = None
+    predictor: Predictor,
+    session: Session,
+    row: int,
+    out: Path,
+    step: int,
+    calibration: Calibration | None = None,
+    parameters: Arrays | None = None,
 ) -> Path:
     """Write the policies of one seed, the `row`-th of its session; returns the file.
 
-    `reached`: what they bring, so that the loader can say what to ask for; archives choose by themselves.
+    Args:
+        predictor: The policies of all seeds.
+        session: The session that they come from.
+        row: Place of the seed.
+        out: The file.
+        step: Environment step of the policies.
+        calibration: Their calibration.
+        parameters: All parameters of the session at this step: the critics are written too.
     """
     folder.check_out(out, "policy.npz")
     served, config = predictor.plain(row), session.config
+    arrays = _arrays(served, session.spec.num_objectives)
+    if calibration is not None:
+        arrays |= {"calibration_preferences": calibration.preferences, "calibration_asks": calibration.asks[row]}
+    if parameters is not None:
+        arrays |= _critic(config, parameters, row)
     about = {
         "format": FORMAT,
         "domain": config.domain_id,
@@ -80,12 +111,11 @@ def write_policy(  # noqa: PLR0913 (a policy, whose it is, and where it goes)
         "step": step,
         **_environment(session.spec),
         **_words(served.policies),
+        "critic": None if parameters is None else {"num_layers": 3, "activation": "relu", "is_normalized": False},
+        "arrays": list(arrays),
     }
-    arrays = _arrays(served, session.spec.num_objectives)
-    if reached is not None and served.returns is None:
-        arrays |= dict(zip(("table_preferences", "table_returns"), reached, strict=True))
     make_folder(out.parent)
-    write_npz(out, {"about": np.array(json.dumps(about | {"arrays": list(arrays)}))} | arrays)
+    write_npz(out, {"about": np.array(json.dumps(about))} | arrays)
     return out
 
 
@@ -104,8 +134,10 @@ def _check(source: Path, out: Path) -> None:
         raise MissingFileError(f"{source} must be a run folder or a saved agent, but {folder.why_no_run(source)}")
 
 
-def _predictor(source: Path, session: Session, step: int | None, say: Callable[[str], None]) -> tuple[Predictor, int]:
-    """The policies of a step, and the step."""
+def _predictor(
+    source: Path, session: Session, step: int | None, say: Callable[[str], None]
+) -> tuple[Predictor, int, Callable[[], Arrays]]:
+    """The policies of a step, the step, and a function that returns all parameters of the step."""
     keeper = Keeper(source, session)
     kept = checkpoint.parameter_steps(source)
     there = sorted({*kept, *checkpoint.kept_steps(source)})
@@ -113,11 +145,12 @@ def _predictor(source: Path, session: Session, step: int | None, say: Callable[[
         raise CheckpointError(f"{source} holds no checkpoint yet: train it first (qpensieve train or resume)")
     if step is None:
         newest = keeper.take_policies(say)
-        return session.predictor(), newest
+        return session.predictor(), newest, session.parameters
     if keeper.take_policies_of(step):
-        return session.predictor(), step
+        return session.predictor(), step, session.parameters
     if step in kept:
-        return session.predictor_of(checkpoint.load_parameters(kept[step]), step), step
+        loaded = checkpoint.load_parameters(kept[step])
+        return session.predictor_of(loaded, step), step, lambda: loaded
     raise UserError(f"step must be one that {source} kept: {', '.join(map(str, there)) or 'none'}; got {step}")
 
 
@@ -131,12 +164,6 @@ def _choose(source: Path, config: RunConfig, step: int) -> tuple[int, str]:
     preferences, returns = played
     best = int(np.argmax(summarize(returns, preferences).ut))
     return config.seed_list[best], f" (the best of {config.seeds} by UT; --seed takes another)"
-
-
-def _reached(source: Path, config: RunConfig, row: int, step: int) -> Reached | None:
-    """What one seed's policy brought in the full evaluation of a step, if there is one."""
-    played = _played(source, config, step)
-    return None if played is None else (played[0], played[1][row].mean(axis=1))
 
 
 def _played(source: Path, config: RunConfig, step: int) -> tuple[np.ndarray, np.ndarray] | None:
@@ -191,3 +218,13 @@ def _arrays(served: Served, num_objectives: int) -> dict[str, np.ndarray]:
     # One policy for all preferences is the nearest to each of them, wherever it is said to be.
     own = np.full((1, num_objectives), 1 / num_objectives) if served.preferences is None else served.preferences
     return arrays | {"preferences": own}
+
+
+def _critic(config: RunConfig, parameters: Arrays, row: int) -> dict[str, np.ndarray]:
+    """The current critics of the `row`-th seed, by the loader's names; the first axis counts the twins."""
+    found = {match.groups(): value[row] for name, value in parameters.items() if (match := CRITIC.match(name))}
+    if not found:
+        raise UserError(f"critics can be exported of qpensieve, mosac and cnder only, not of {config.algo}")
+    named = {f"critic_{kind}_{LAYERS[layer]}": value for (layer, kind), value in found.items()}
+    has_twins = named["critic_bias_0"].ndim == 2
+    return {name: value if has_twins else value[None] for name, value in named.items()}

@@ -1,9 +1,10 @@
-"""Acts with a policy that `qpensieve export-policy` wrote. Needs NumPy alone: copy this file to where you need it.
+"""Act with a policy that `qpensieve export-policy` wrote. This file needs NumPy alone: copy it to your program.
 
 policy = load("policy.npz")
 action = policy.act(obs, [0.7, 0.3])  # as the environment's step takes it
 action = policy.act(obs, [0.7, 0.3], deterministic=False, rng=np.random.default_rng(0))
-asked, returns = policy.best_for([0.7, 0.3])  # what to ask for instead, where that brought more when it was evaluated
+action = policy.act(obs, policy.ask([0.7, 0.3]))  # the preference to ask for, where the policy was calibrated
+values = policy.value(obs, action, [0.7, 0.3])  # discounted return of each objective, where critics were exported
 """
 
 import json
@@ -11,11 +12,11 @@ import zipfile
 
 import numpy as np
 
-FORMAT = "qpensieve policy 1"
+FORMAT = "qpensieve policy 2"
 
 
 def load(path):
-    """The policy in a file; ValueError where the file is none."""
+    """Read a policy file; ValueError if it is no such file."""
     try:
         with zipfile.ZipFile(path), np.load(path, allow_pickle=False) as file:
             about = json.loads(str(file["about"]))
@@ -45,20 +46,28 @@ class Policy:
             actions[own] = self._decide(number, rows[own], lam[own], None if noise is None else noise[own])
         return self._native(actions, [] if is_single else [-1])
 
-    def best_for(self, preference):
-        """The preference to ask for where returns weighted by `preference` count, and the mean returns it brought."""
-        if "returns" in self.arrays:
-            raise ValueError("best_for is not needed: this policy answers every preference by the best of its archive")
-        if "table_returns" not in self.arrays:
-            how = "run 'qpensieve evaluate RUN' and export it again, in Python with front=agent.front(seed)"
-            raise ValueError(f"best_for needs a table of returns, and this policy was not evaluated: {how}")
-        table, returns = self.arrays["table_preferences"], self.arrays["table_returns"]
-        self._preferences(preference, 1)
-        lam = np.ravel(preference).astype(np.float64)
-        worth = returns @ lam
-        equal = np.flatnonzero(worth == worth.max())  # of these, the nearest
-        best = equal[np.abs(table[equal] - lam).sum(axis=1).argmin()]
-        return table[best], returns[best]
+    def ask(self, preference):
+        """Return the preference to ask for where `preference` counts: of the calibration the nearest row's."""
+        lam = self._preferences(preference, 1)[0]
+        if "calibration_asks" not in self.arrays:
+            raise ValueError("ask needs a calibration: run 'qpensieve calibrate RUN' and export the policy again")
+        rows, asks = self.arrays["calibration_preferences"], self.arrays["calibration_asks"]
+        near = np.square(rows - lam).sum(axis=1).argmin()
+        return lam if asks[near] == near else rows[asks[near]].astype(np.float32)
+
+    def value(self, obs, action, preference):
+        """Return the critics' discounted return of each objective; of two critics the one with the smaller sum."""
+        if self.about["critic"] is None:
+            raise ValueError("value needs critics: export the policy with 'qpensieve export-policy RUN --critics'")
+        (rows, is_single), low, high = self._rows(obs), np.array(self.about["low"]), np.array(self.about["high"])
+        lam = self._preferences(preference, len(rows))
+        actions = np.asarray(action, np.float64).reshape(len(rows), -1)
+        x = np.concatenate([rows, (2 * (actions - low) / (high - low) - 1).astype(np.float32), lam], axis=1)
+        count = len(self.arrays["critic_bias_0"])
+        twins = np.stack([self._network("critic_", twin, x, self.about["critic"]) for twin in range(count)])
+        smaller = np.einsum("tnd,nd->tn", twins, lam).argmin(axis=0)
+        values = twins[smaller, np.arange(len(rows))]
+        return values[0] if is_single else values
 
     def _rows(self, obs):
         values, own, entries = np.asarray(obs, np.float32), tuple(self.about["obs_shape"]), self.about["obs_indices"]
@@ -90,13 +99,7 @@ class Policy:
     def _decide(self, number, x, lam, noise):
         about, get = self.about, lambda name: self.arrays[name][number]
         x = np.clip((x - get("obs_mean")) / get("obs_std"), -10, 10) if "obs_mean" in self.arrays else x
-        x = np.concatenate([x, lam], axis=1) if about["is_conditioned"] else x
-        for i in range(about["num_layers"]):
-            if i and about["is_normalized"]:
-                x = x - x.mean(axis=1, keepdims=True)
-                x = x / np.sqrt(np.square(x).mean(axis=1, keepdims=True) + np.float32(1e-5))
-            x = (np.tanh(x) if about["activation"] == "tanh" else np.maximum(x, 0)) if i else x
-            x = x @ get(f"weight_{i}") + get(f"bias_{i}")
+        x = self._network("", number, np.concatenate([x, lam], axis=1) if about["is_conditioned"] else x, about)
         if about["head"] == "greedy":
             best = np.einsum("rad,rd->ra", x.reshape(len(x), -1, lam.shape[1]), lam).argmax(axis=1)
             if noise is not None:
@@ -107,6 +110,15 @@ class Policy:
             return np.tanh(mean if noise is None else mean + np.exp(np.clip(log_std, -20, 2)) * noise)
         x = np.tanh(x) if about["head"] == "squashed" else x
         return np.clip(x if noise is None else x + get("std") * noise, -1, 1)
+
+    def _network(self, name, number, x, words):
+        for i in range(words["num_layers"]):
+            if i and words["is_normalized"]:
+                x = x - x.mean(axis=1, keepdims=True)
+                x = x / np.sqrt(np.square(x).mean(axis=1, keepdims=True) + np.float32(1e-5))
+            x = (np.tanh(x) if words["activation"] == "tanh" else np.maximum(x, 0)) if i else x
+            x = x @ self.arrays[f"{name}weight_{i}"][number] + self.arrays[f"{name}bias_{i}"][number]
+        return x
 
     def _native(self, actions, several):
         if self.about["num_actions"] is not None:
