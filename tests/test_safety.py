@@ -156,7 +156,8 @@ class TestLinks:
         sent.mkdir()
         (sent / "checkpoints").symlink_to(sent.parent)
         agent = object.__new__(qpensieve.Agent)
-        agent.session = MagicMock(spec=Session, config=default_config("DST2d"))
+        agent.session = MagicMock(spec=Session, config=default_config("DST2d"), step=0)
+        agent.calibration = None
         with pytest.raises(LinkError, match="checkpoints is a symbolic link"):
             agent.save(sent)
 
