@@ -371,20 +371,10 @@ def test_what_was_accepted_and_wrong_is_refused(algo: str, name: str, value: Any
 
 def test_an_older_run_of_envelope_has_one_network_as_when_it_was_made():
     """0.2.0 knew neither twins nor soft targets nor scaled observations; its files do not name them."""
-    config = override(default_config("DST2d", "envelope"), dict(envelope.OLDER))
+    before = {"learning_rate_end": None, "tau": None, "acts_with": "newest", "twin": False, "scale_obs": False}
+    config = override(default_config("DST2d", "envelope"), before)
     assert config != default_config("DST2d", "envelope")
     old = configs.to_dict(config)
-    for name in envelope.OLDER:
+    for name in before:
         del old["agent"][name]
     assert configs.from_dict(old) == config
-
-
-def test_a_reference_point_of_an_older_population_moves_to_the_run():
-    """0.1.0 kept it among the settings of PGMORL and PFA."""
-    config = override(default_config("DST2d", "pgmorl", "quick"), {"reference": [1.0, 2.5]})
-    assert config.reference == (1.0, 2.5)
-    old = json.loads(json.dumps(configs.to_dict(config)))
-    old["agent"]["stages"]["reference"] = old.pop("reference")
-    assert configs.from_dict(old) == config
-    old["agent"]["stages"]["reference"] = []
-    assert configs.from_dict(old).reference == ()

@@ -1,16 +1,27 @@
-"""Settings that came or went: how configurations of other versions compare with those of this one."""
+"""Whether two configurations are of the same run, by what their settings decide.
 
-from typing import Any
+A field of `RunConfig` may carry a mark of what it decides (`settings.MACHINE`, ...). Fields without a mark, and all
+settings of methods, decide what is learned.
+"""
 
-RETIRED: dict[str, Any] = {
-    **{"target_steps": 1, "acting_share": 0.0, "preferences_per": "batch"},
-    **{"critic_blocks": 0, "critic_hidden": None, "weight_decay": 0.0, "discount_end": None, "over_critics": "max"},
-    **{"noise": "white", "policy_loss": "paper", "full_eval_stride": 1},
-    **{"gap_factor": 0.0, "num_candidates": None, "value_low": [], "value_high": []},
-}
-"""Settings that are gone -> what every run does now. docs/tried.md says what other values did."""
+from collections.abc import Collection, Mapping
+from functools import cache
+from typing import Any, NamedTuple
+
+from qpensieve import settings as parts
+from qpensieve.config import RunConfig, completed, from_dict, scheduled, to_dict
+from qpensieve.envs import find_domain
+from qpensieve.settings import EVALUATION, LENGTH, MACHINE, RECORDS, ROUNDING, SEEDS, Mark
+
+LEARNING = Mark("learning")
+EVERYTHING = frozenset({LEARNING, LENGTH, SEEDS, EVALUATION, RECORDS, ROUNDING, MACHINE})
+SAME_NUMBERS = EVERYTHING - {MACHINE}
+"""A resumed run must agree with its checkpoint in all of these."""
+SAME_SETTINGS = frozenset({LEARNING, LENGTH, EVALUATION})
+"""Runs that share a cell of a table must agree in all of these."""
+
 ADDED: dict[str, Any] = {
-    **RETIRED,
+    **parts.RETIRED,
     "max_critic_gradient": None,
     "temperature_per": "run",
     "target_entropy": -1.0,
@@ -33,6 +44,84 @@ OF_RUNS: dict[str, Any] = {
 """Settings of runs that change what is learned -> what runs of other versions did that lack them."""
 
 
-def is_retired(name: str, value: Any) -> bool:
-    """Whether this is a setting that is gone, with the value that every run has now."""
-    return name in RETIRED and RETIRED[name] == value
+class Difference(NamedTuple):
+    """One setting in which two configurations differ; None where it is not set or not known."""
+
+    name: str
+    before: Any
+    now: Any
+
+    def __str__(self) -> str:
+        return f"{self.name} was {_in_words(self.before)}, is {_in_words(self.now)}"
+
+
+def settings_of(config: RunConfig | Mapping[str, Any], decide: Collection[Mark] = EVERYTHING) -> dict[str, Any]:
+    """Return name -> value of the settings of a configuration that decide one of these, those of its parts included.
+
+    Schedules are filled in. Equal settings have equal values: lists are tuples, whole floats are integers, and a
+    built-in domain has its short name.
+
+    Args:
+        config: A configuration, or one as it was saved, also by an earlier version.
+        decide: What the settings decide, such as `SAME_SETTINGS`.
+    """
+    built = config if isinstance(config, RunConfig) else _built(config)
+    saved = to_dict(scheduled(built)) if isinstance(built, RunConfig) else completed(built)
+    found = {name: _plain(value) for name, value in _flatten(saved).items() if _decides(name) in decide}
+    if (domain := find_domain(str(found.get("domain")))) is not None:
+        found["domain"] = domain.id
+    return found
+
+
+def differences(
+    before: RunConfig | Mapping[str, Any], now: RunConfig | Mapping[str, Any], decide: Collection[Mark] = EVERYTHING
+) -> list[Difference]:
+    """List the settings in which two configurations differ, of those that decide one of these."""
+    theirs, ours = settings_of(before, decide), settings_of(now, decide)
+    of = lambda flat, name: flat.get(name, _plain(parts.RETIRED.get(name)))
+    pairs = [Difference(name, of(theirs, name), of(ours, name)) for name in {**theirs, **ours}]
+    return [pair for pair in pairs if pair.before != pair.now]
+
+
+def is_bound_to_length(config: RunConfig) -> bool:
+    """Return whether a schedule depends on the length of the run, so that a longer run is another run."""
+    planned = scheduled(config)
+    is_planned = (planned.agent, planned.random_steps) != (config.agent, config.random_steps)
+    return config.method.is_population or is_planned
+
+
+def _built(saved: Mapping[str, Any]) -> RunConfig | Mapping[str, Any]:
+    """Return the configuration that was saved, or what was saved if this version cannot run it."""
+    try:
+        return from_dict(dict(saved))
+    except (ValueError, TypeError):
+        return saved
+
+
+@cache
+def _marks() -> dict[str, Mark]:
+    return {name: mark for mark in EVERYTHING for name in parts.marked(RunConfig("DST2d"), mark)}
+
+
+def _decides(name: str) -> Mark:
+    return _marks().get(name, LEARNING)
+
+
+def _flatten(saved: Mapping[str, Any]) -> dict[str, Any]:
+    """Name -> value of all settings; the parts of a configuration share no name."""
+    flat: dict[str, Any] = {}
+    for name, value in saved.items():
+        flat |= _flatten(value) if isinstance(value, Mapping) else {name: value}
+    return flat
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return tuple(map(_plain, value))
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _in_words(value: Any) -> str:
+    if value is None:
+        return parts.NONE
+    return ", ".join(map(str, value)) or parts.NONE if isinstance(value, tuple) else str(value)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import or_
@@ -22,7 +23,21 @@ from qpensieve.methods import METHODS, Kernels, Method, choose_kernels, get_meth
 from qpensieve.records import trust as trusting
 from qpensieve.records.atomic import write_text
 from qpensieve.records.reading import interpreting, parse, read_bytes
-from qpensieve.settings import FINITE, NEEDS_REPLAY, NOT_NEGATIVE, OPEN_SHARE, WHOLE_BLOCKS, Scheduled, at_least
+from qpensieve.settings import (
+    EVALUATION,
+    FINITE,
+    LENGTH,
+    MACHINE,
+    NEEDS_REPLAY,
+    NOT_NEGATIVE,
+    OPEN_SHARE,
+    RECORDS,
+    ROUNDING,
+    SEEDS,
+    WHOLE_BLOCKS,
+    Scheduled,
+    at_least,
+)
 from qpensieve.types import Colour, EnvSpec, Exploration
 
 if TYPE_CHECKING:
@@ -81,11 +96,11 @@ class RunConfig:
     """A domain (`qpensieve domains`), a Gymnasium id, or module:factory."""
     algo: AlgoName = "qpensieve"
     """Algorithm."""
-    seeds: Annotated[int, at_least(1)] = 5
+    seeds: Annotated[int, at_least(1), SEEDS] = 5
     """Number of seeds that train side by side; each trains as if it were alone."""
-    first_seed: int = 0
+    first_seed: Annotated[int, SEEDS] = 0
     """Number of the first seed; the others follow."""
-    steps: Annotated[int, at_least(1), WHOLE_BLOCKS] = 1_500_000
+    steps: Annotated[int, at_least(1), WHOLE_BLOCKS, LENGTH] = 1_500_000
     """Environment steps of each seed. After the random steps, off-policy methods take one gradient step for each, or as
     many as `updates_per_step` says."""
     random_steps: Annotated[Scheduled, at_least(1, "learning needs data"), WHOLE_BLOCKS, NEEDS_REPLAY] = 10_000
@@ -112,41 +127,41 @@ class RunConfig:
     between out."""
     replay_capacity: Annotated[int, at_least(1), NEEDS_REPLAY] = 1_000_000
     """Off-policy methods: transitions kept per seed; but for cnder and envelope in whole blocks."""
-    eval_period: Annotated[Scheduled, at_least(1), WHOLE_BLOCKS] = 50_000
+    eval_period: Annotated[Scheduled, at_least(1), WHOLE_BLOCKS, RECORDS] = 50_000
     """Steps between short evaluations. None: a tenth of the steps, at most 50 000."""
-    eval_stride: Annotated[int, at_least(1)] = 5
+    eval_stride: Annotated[int, at_least(1), RECORDS] = 5
     """A short evaluation plays every so manieth row of the test table. Domains with five objectives have a table
     of 500 rows and a default of 25: more would cost more than training. The full protocol plays all rows anyway."""
-    full_eval_period: Annotated[int | None, at_least(1), WHOLE_BLOCKS] = None
+    full_eval_period: Annotated[int | None, at_least(1), WHOLE_BLOCKS, RECORDS] = None
     """Steps between full evaluations (whole test table, 10 episodes); None: one at the end."""
-    full_eval_stride: Annotated[int, at_least(1)] = 1
+    full_eval_stride: Annotated[int, at_least(1), EVALUATION] = 1
     """A full evaluation plays every so manieth row of the test table. Scores of other rows than all are not comparable
     with others: for trials."""
-    eval_episodes: Annotated[int, at_least(1)] = SHORT_EPISODES
+    eval_episodes: Annotated[int, at_least(1), EVALUATION] = SHORT_EPISODES
     """Episodes per preference of a short evaluation."""
-    full_eval_episodes: Annotated[int, at_least(1)] = FULL_EPISODES
+    full_eval_episodes: Annotated[int, at_least(1), EVALUATION] = FULL_EPISODES
     """Episodes per preference of a full evaluation."""
-    max_eval_steps: Annotated[int, at_least(1)] = MAX_EVAL_STEPS
+    max_eval_steps: Annotated[int, at_least(1), EVALUATION] = MAX_EVAL_STEPS
     """Steps after which an evaluation stops waiting for the end of an episode: the return so far counts, with a
     warning. For environments without a time limit."""
-    log_period: Annotated[Scheduled, at_least(1), WHOLE_BLOCKS] = 1_000
+    log_period: Annotated[Scheduled, at_least(1), WHOLE_BLOCKS, RECORDS] = 1_000
     """Steps between rows of training metrics. None: a twentieth of the steps, at most 1 000."""
-    checkpoint_seconds: Annotated[float, NOT_NEGATIVE] = 60.0
+    checkpoint_seconds: Annotated[float, NOT_NEGATIVE, MACHINE] = 60.0
     """A checkpoint is written at every evaluation and at least this often."""
-    parameters_period: Annotated[Scheduled, at_least(1), WHOLE_BLOCKS] = 100_000
+    parameters_period: Annotated[Scheduled, at_least(1), WHOLE_BLOCKS, RECORDS] = 100_000
     """Steps between copies of the parameters, all of which are kept. None: a fifth of the steps, at most 100 000."""
-    keep_replay: Annotated[Literal["on", "off"], NEEDS_REPLAY] = "on"
+    keep_replay: Annotated[Literal["on", "off"], NEEDS_REPLAY, RECORDS] = "on"
     """Off-policy methods: save the replay with checkpoints. Without it checkpoints are small, but a resumed run gets
     other numbers."""
-    reference: Annotated[tuple[float, ...], FINITE] = ()
+    reference: Annotated[tuple[float, ...], FINITE, EVALUATION] = ()
     """Reference point: where HV is measured from, a number per objective, and what policies of pgmorl and pfa must
     exceed to be kept. Default: that of the domain, or `metadata["reference_point"]` of the environment."""
-    num_threads: Annotated[int | None, at_least(1)] = None
+    num_threads: Annotated[int | None, at_least(1), MACHINE] = None
     """Cores that collect, and as many that evaluate meanwhile; numbers do not depend on it. Methods with a replay on
     domains of ours: from 2 on, as many processes share the agents, at most one each. Else threads of the simulator.
     None: with an accelerator all cores but one; without one, where the cores learn, no processes and as many threads as
     help."""
-    kernels: Kernels = "off"
+    kernels: Annotated[Kernels, ROUNDING] = "off"
     """Fused kernels for the updates of qpensieve and mosac. on: candidates of the policy are scored in half precision,
     everything else as without kernels. full: those too in full precision. auto, what presets say: on for Hopper GPUs
     where they cover the settings and are faster. A run stores what was chosen."""
@@ -271,13 +286,13 @@ def spec_of(config: RunConfig) -> EnvSpec:
     return replace(spec, reference=config.reference)
 
 
-def completed(config: dict[str, Any], steps: int | None = None) -> dict[str, Any]:
-    """Add the fields that a saved configuration lacks, at their defaults; `steps` plans it for another length."""
-    try:
-        built = from_dict(config)
-        return to_dict(built if steps is None else lengthened(built, steps))
-    except (ValueError, TypeError):  # a comparison says what is strange about it
-        return config
+def completed(saved: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a saved configuration in the settings of this version; what is unknown or odd stays as it is."""
+    agent, method = saved.get("agent"), METHODS.get(str(saved.get("algo")))
+    run = parts.complete(RunConfig, {**saved, "agent": None})
+    if method is not None and isinstance(agent, Mapping):
+        agent = parts.complete(method.config, agent)
+    return run | {"agent": agent}
 
 
 def unscheduled(config: RunConfig) -> RunConfig:
@@ -436,25 +451,13 @@ def from_dict(values: dict[str, Any]) -> RunConfig:
     """
     if not isinstance(values, dict):
         raise UserError(f"a configuration must be a JSON object, got a {type(values).__name__}")
-    values = {"kernels": "off"} | values  # older runs had none
     missing = [name for name in ("domain", "algo", "agent") if name not in values]
     if missing:
         raise UserError(f"field {missing[0]} is missing in the configuration")
     if not isinstance(values["agent"], dict):
         raise UserError(f"agent must hold settings, got {values['agent']!r}")
-    settings, reference = _without_reference(values.pop("agent"))
-    method = get_method(str(values["algo"]))
-    agent = parts.build(method.config, dict(method.older) | settings, "agent.")
-    return parts.build(RunConfig, reference | values | {"agent": agent})
-
-
-def _without_reference(agent: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Settings of a method, and the reference point that 0.1.0 kept among those of populations."""
-    stages = agent.get("stages")
-    if not isinstance(stages, dict) or "reference" not in stages:
-        return dict(agent), {}
-    kept = {name: value for name, value in stages.items() if name != "reference"}
-    return agent | {"stages": kept}, {"reference": stages["reference"]}
+    agent = parts.build(get_method(str(values["algo"])).config, values["agent"], "agent.")
+    return parts.build(RunConfig, {**values, "agent": agent})
 
 
 def check_can_be_saved(config: RunConfig) -> None:

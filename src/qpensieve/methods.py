@@ -41,7 +41,6 @@ class Method:
         defaults: Settings of the run that this method starts from in every preset.
         fixed: Settings of its parts that must stay as they are; help says so, `conflicts` refuses other values.
         of_helper: Settings that are those of its helper alone; help says so, and a run that changes one.
-        older: What runs did that were made before a setting was there, where the default is something else now.
         check: (settings, run) -> one sentence for each problem.
         fuse: (settings, environment, precision) -> all updates of a block on fused kernels; None: there are none.
         fuse_from: Number of seeds from which `--kernels auto` takes them; below it they are slower.
@@ -57,7 +56,6 @@ class Method:
     defaults: Mapping[str, Any] = field(default_factory=dict)
     fixed: tuple[str, ...] = ()
     of_helper: tuple[str, ...] = ()
-    older: Mapping[str, Any] = field(default_factory=dict)
     check: Callable[[Any, RunSettings], list[str]] = lambda settings, run: []
     fuse: Fuse | None = None
     fuse_from: int = 1
@@ -144,7 +142,6 @@ _TABLE = (
         envelope.make,
         quick={"batch_size": 64, "num_preferences": 8, "random_steps": 500, "replay_capacity": 20_000},
         defaults={"random_steps": 1_000},  # its authors start to learn as soon as there is a batch
-        older=envelope.OLDER,
         check=envelope.check,
     ),
     Method(

@@ -6,10 +6,10 @@ The rule of a field is part of its annotation: `tau: Annotated[float, above(0)] 
 import dataclasses
 import difflib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
-from functools import cache
+from functools import cache, partial
 from numbers import Integral, Real
 from types import NoneType, UnionType
 from typing import (
@@ -30,7 +30,6 @@ from typing import (
 
 import numpy as np
 
-from qpensieve.compatibility import is_retired
 from qpensieve.errors import UserError
 
 if TYPE_CHECKING:
@@ -127,6 +126,39 @@ WHOLE_BLOCKS = Mark("whole blocks")
 """A number of steps or updates that must be a multiple of the run's block."""
 NEEDS_REPLAY = Mark("needs replay")
 """A setting that only methods with a replay use."""
+LENGTH = Mark("length")
+"""How long a run trains."""
+SEEDS = Mark("seeds")
+"""Which seeds a run trains."""
+EVALUATION = Mark("evaluation")
+"""How much an evaluation plays."""
+RECORDS = Mark("records")
+"""When a run is evaluated, logged and saved; what is learned does not depend on it."""
+ROUNDING = Mark("rounding")
+"""How a run is computed: its numbers differ by rounding alone."""
+MACHINE = Mark("machine")
+"""How a run uses its machine; no number depends on it."""
+
+
+@dataclass(frozen=True)
+class Since:
+    """A field that is newer than some saved configurations.
+
+    Attributes:
+        before: What runs did that lack the field, where that is not the default.
+    """
+
+    before: Any
+
+
+RETIRED: dict[str, Any] = {
+    **{"target_steps": 1, "acting_share": 0.0, "preferences_per": "batch"},
+    **{"critic_blocks": 0, "critic_hidden": None, "weight_decay": 0.0, "discount_end": None, "over_critics": "max"},
+    **{"noise": "white", "policy_loss": "paper", "full_eval_stride": 1},
+    **{"gap_factor": 0.0, "num_candidates": None, "value_low": [], "value_high": []},
+    "reference": [],  # once a setting of populations, now one of the run
+}
+"""Settings that are gone -> what every run does now. docs/tried.md says what other values did."""
 
 
 @runtime_checkable
@@ -314,12 +346,18 @@ def change(part: Part, name: str, value: Any) -> Part:
     changed = _changed(part, name, value)
     if changed is None:
         known = names(part) | flat(part).keys()
-        if (meant := SYNONYMS.get(name)) in known:
-            raise UserError(f"unknown setting {name!r}; did you mean {meant}?")
-        near = ", ".join(difflib.get_close_matches(name, known, n=3, cutoff=0.4))
+        near = " or ".join(suggestions(name, known))
         hint = f"did you mean {near}?" if near else f"use one of: {', '.join(sorted(known))}"
         raise UserError(f"unknown setting {name!r}; {hint}")
     return changed
+
+
+def suggestions(name: str, known: Collection[str]) -> list[str]:
+    """Return the settings that an unknown name probably means: its synonym, else those that are written alike."""
+    if (meant := SYNONYMS.get(name)) is not None and meant in known:
+        return [meant]
+    like = partial(difflib.get_close_matches, name, sorted(known))
+    return like(n=1, cutoff=0.85) or like(n=3, cutoff=0.5)  # a slip of a letter has one meaning
 
 
 def _changed(part: Part, name: str, value: Any) -> Part | None:
@@ -337,14 +375,37 @@ def _parts(part: Settings) -> list[str]:
     return [name for name in sorted(names(part)) if dataclasses.is_dataclass(getattr(part, name))]
 
 
-def build(kind: Callable[..., Part], values: dict[str, Any], prefix: str = "") -> Part:
-    """The settings that `dataclasses.asdict` turned into `values`; retired ones with today's value are left out.
+def _known(kind: Callable[..., Settings]) -> dict[str, dataclasses.Field[Any]]:
+    return {field.name: field for field in dataclasses.fields(cast(type[Settings], kind))}
+
+
+def complete(kind: Callable[..., Settings], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return saved values in today's settings: missing ones are filled in, retired ones with today's value left out.
+
+    Values of unknown names and of odd types stay as they are.
+    """
+    known, hints = _known(kind), _fields(cast(type, kind))
+    is_gone = lambda name: name not in known and name in RETIRED and RETIRED[name] == values[name]
+    found = {name: values[name] for name in values if not is_gone(name)}
+    for name, field in known.items():
+        since = [mark for mark in hints[name].beside if isinstance(mark, Since)]
+        factory, given = field.default_factory, found.get(name)
+        if name not in found and since:
+            found[name] = since[0].before
+        elif name not in found and field.default is not dataclasses.MISSING:
+            found[name] = field.default
+        elif dataclasses.is_dataclass(factory) and isinstance(given if name in found else {}, Mapping):
+            found[name] = complete(factory, given or {})
+    return found
+
+
+def build(kind: Callable[..., Part], values: Mapping[str, Any], prefix: str = "") -> Part:
+    """Return the settings that `dataclasses.asdict` turned into `values`, `complete`d.
 
     Raises:
         ValueError: If a field is unknown; `prefix` says where.
     """
-    known = {field.name: field for field in dataclasses.fields(cast(type[Settings], kind))}
-    values = {name: value for name, value in values.items() if name in known or not is_retired(name, value)}
+    known, values = _known(kind), complete(kind, values)
     unknown = sorted(set(values) - known.keys())
     if unknown:
         raise UserError(f"unknown field {prefix}{unknown[0]} in the configuration; known: {', '.join(sorted(known))}")
@@ -356,5 +417,5 @@ def build(kind: Callable[..., Part], values: dict[str, Any], prefix: str = "") -
         elif dataclasses.is_dataclass(factory) and not dataclasses.is_dataclass(value):
             raise UserError(f"{prefix}{name} must hold settings, got {value!r}")
         else:
-            built[name] = _fitted(_fields(cast(type[Settings], kind))[name].hint, value)
+            built[name] = _fitted(_fields(cast(type, kind))[name].hint, value)
     return kind(**built)

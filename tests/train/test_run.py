@@ -317,10 +317,10 @@ class TestResumed:
         ("field", "value", "complaint"),
         [
             ("seeds", 3, "seeds was 2, is 3"),
-            ("domain", "Hopper2d", 'domain was "DST2d", is "Hopper2d"'),
-            pytest.param("agent.num_snapshots", 3, "agent.num_snapshots was 2, is 3", marks=pytest.mark.slow),
-            pytest.param("agent.sac.hidden", 8, "agent.sac.hidden was 16, is 8", marks=pytest.mark.slow),
-            ("agent.sac.tau", 0.01, "agent.sac.tau was 0.005, is 0.01"),
+            ("domain", "Hopper2d", "domain was DST2d, is Hopper2d"),
+            pytest.param("agent.num_snapshots", 3, "num_snapshots was 2, is 3", marks=pytest.mark.slow),
+            pytest.param("agent.sac.hidden", 8, "hidden was 16, is 8", marks=pytest.mark.slow),
+            ("agent.sac.tau", 0.01, "tau was 0.005, is 0.01"),
         ],
     )
     def test_another_configuration_is_refused_by_the_name_of_the_field(

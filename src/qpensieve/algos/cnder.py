@@ -22,7 +22,7 @@ from qpensieve.learning.acting import noisy_acting
 from qpensieve.learning.losses import gradient_step, polyak, scalarize, start_optimizer
 from qpensieve.learning.nets import Critic, DeterministicActor, Mlp
 from qpensieve.preferences import Sampler
-from qpensieve.settings import NOT_NEGATIVE, OPEN_SHARE, STEP_SHARE, above, at_least
+from qpensieve.settings import NOT_NEGATIVE, OPEN_SHARE, STEP_SHARE, Since, above, at_least
 from qpensieve.types import ActionValues, Algorithm, EnvSpec, Hints, Info, PrioritizedLearning, Transition
 
 
@@ -47,7 +47,7 @@ class CnDerConfig:
     critic_loss: Literal["l1", "huber"] = "l1"
     """Loss of an error: its absolute value (the original), or Huber, which is squared below 1. A plain squared loss is
     not offered: samples are drawn by priority, and no importance weight corrects this."""
-    layer_norm: bool = True
+    layer_norm: Annotated[bool, Since(False)] = True
     """Standardise the input of each ReLU of the critic over the units of its layer (DDPG's authors also normalise, over
     batches). Without it the values diverge on DST2d (deviation D20)."""
     trained_on: Literal["current-and-past", "current"] = "current-and-past"

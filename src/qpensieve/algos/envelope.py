@@ -31,7 +31,17 @@ from qpensieve.learning.nets import QHead
 from qpensieve.learning.sampling import sample_preferences
 from qpensieve.learning.scales import Scale, folded, see, start_scale
 from qpensieve.preferences import Sampler
-from qpensieve.settings import FINITE, NOT_NEGATIVE, OPEN_SHARE, STEP_SHARE, RunSettings, above, at_least, from_to
+from qpensieve.settings import (
+    FINITE,
+    NOT_NEGATIVE,
+    OPEN_SHARE,
+    STEP_SHARE,
+    RunSettings,
+    Since,
+    above,
+    at_least,
+    from_to,
+)
 from qpensieve.types import ActionValues, Algorithm, EnvSpec, Hints, Info, PrioritizedLearning, Transition
 
 MAX_ACTIONS = 100_000
@@ -55,7 +65,7 @@ class EnvelopeConfig:
 
     learning_rate: Annotated[float, above(0)] = 5e-4
     """Adam's step size. The authors use 1e-3, for 4 actions (deviation D22)."""
-    learning_rate_end: Annotated[float | None, above(0)] = 5e-5
+    learning_rate_end: Annotated[float | None, above(0), Since(None)] = 5e-5
     """Adam's step size from `anneal_steps` on; until then it falls on a line. None: it stays (the authors)."""
     discount: Annotated[float, OPEN_SHARE] = 0.97
     """Discount factor gamma. The authors use 0.99: then standing still for a step costs 0.01 of the value, less than
@@ -73,13 +83,13 @@ class EnvelopeConfig:
     target_period: Annotated[int, at_least(1)] = 1000
     """With `--tau None`: updates between two copies of the network to the target network. The authors use 100: then
     each copy comes before the network has learned the last one, and errors grow from copy to copy (deviation D22)."""
-    tau: Annotated[float | None, STEP_SHARE] = 0.005
+    tau: Annotated[float | None, STEP_SHARE, Since(None)] = 0.005
     """Share of the way that the target network moves to the network at every update, as SAC's does. None: it is copied
     every `target_period` updates (the authors)."""
-    acts_with: Literal["newest", "target"] = "target"
+    acts_with: Annotated[Literal["newest", "target"], Since("newest")] = "target"
     """The network that acts, in training and in evaluations: the newest (the authors), or the target network, which
     with a small `tau` is the mean of many and so tells actions apart that are nearly as good as each other."""
-    twin: bool = True
+    twin: Annotated[bool, Since(False)] = True
     """Learn two networks; a target takes the whole vector of the one with the smaller lam . Q, as SAC's critics do. The
     first network chooses and acts. The authors learn one."""
     num_candidates: Annotated[int | None, at_least(1)] = None
@@ -91,10 +101,10 @@ class EnvelopeConfig:
     """Targets are cut at these values, a number per objective. Default: they are not."""
     value_high: Annotated[tuple[float, ...], FINITE] = ()
     """The same from above."""
-    layer_norm: bool = True
+    layer_norm: Annotated[bool, Since(False)] = True
     """Standardise the input of each hidden ReLU over the units of its layer. Not in the authors' code: without it the
     values of DST2d's 121 actions diverge (deviation D22)."""
-    scale_obs: bool = True
+    scale_obs: Annotated[bool, Since(False)] = True
     """Give observations to the network in units of their running mean and spread, unless they are indices. As they are
     (the authors), with layer norm, a network starts with the same values along every ray from the origin."""
     gradient_clip: Annotated[float, above(0)] = 1.0
@@ -107,12 +117,12 @@ class EnvelopeConfig:
     """Whether the share of the scalar loss rises to 1 over `anneal_steps` or stays at `homotopy_start`."""
     homotopy_start: Annotated[float, from_to(0, 1)] = 0.01
     """Share of the scalar loss at the start; the rest is the vector loss."""
-    loss_a: Literal["squared", "huber"] = "huber"
+    loss_a: Annotated[Literal["squared", "huber"], Since("squared")] = "huber"
     """Vector loss: squared differences (the authors), or Huber, which is linear above 1, so that the few transitions at
     the edge of a treasure or rock do not dominate all others (deviation D22)."""
     loss_b: Literal["squared", "absolute", "huber"] = "huber"
     """Scalar loss: squared difference of lam . Q (the authors' code), absolute (their paper), or as above."""
-    priority_exponent: Annotated[float, NOT_NEGATIVE] = 0.0
+    priority_exponent: Annotated[float, NOT_NEGATIVE, Since(1.0)] = 0.0
     """The priority of a transition is its error to this power; 0 samples uniformly. The authors use 1, with a replay of
     4000. Priorities are set once, without importance weights, so in a large replay early errors would decide the
     samples until the end (deviation D22)."""
@@ -129,16 +139,12 @@ class EnvelopeConfig:
         return WHOLE_RUN if self.anneal_steps is None else self.anneal_steps
 
 
-OLDER: dict[str, Any] = {
+AUTHORS: dict[str, Any] = {
     "learning_rate_end": None,
     "tau": None,
     "acts_with": "newest",
     "twin": False,
     "scale_obs": False,
-}
-"""What runs did before these were settings."""
-AUTHORS: dict[str, Any] = {
-    **OLDER,
     "learning_rate": 1e-3,
     "discount": 0.99,
     "num_preferences": 32,

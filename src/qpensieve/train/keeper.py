@@ -5,15 +5,14 @@ from pathlib import Path
 from typing import Any
 
 from qpensieve import config as configs
+from qpensieve.compatibility import SAME_NUMBERS, Difference, differences
+from qpensieve.config import RunConfig
 from qpensieve.records import checkpoint
 from qpensieve.records.checkpoint import Checkpoint
 from qpensieve.records.npz import Expected, headers_of
 from qpensieve.records.reading import FileError, interpreting
 from qpensieve.replay.log import ReplayLog
 from qpensieve.train.session import Rows, Session
-
-MAY_DIFFER = ("checkpoint_seconds", "num_threads")
-"""Fields of the configuration that may change when a run is resumed: its numbers do not depend on them."""
 
 GROWING = ("lanes/", "memory/", "search/", "record/")
 """Beginnings of names of arrays that grow as a run goes on."""
@@ -213,9 +212,11 @@ class Keeper:
         config, steps = self._session.config, before.get("steps", 0)
         # A population is planned for its length, which may grow; others end wherever they are told to.
         least = steps if config.method.is_population and isinstance(steps, int) else saved.step
-        before = configs.completed(before, config.steps if least <= config.steps else None)
-        now = configs.completed(configs.to_dict(config), config.steps)
-        checkpoint.check_config(before, now, ignore=MAY_DIFFER)
+        if found := _settings_that_differ(before, config, may_lengthen=least <= config.steps):
+            raise checkpoint.CheckpointError(
+                f"the checkpoint is of another configuration: {'; '.join(map(str, found))}. "
+                "Resume with the saved configuration, or use another folder"
+            )
         return None
 
     def restore(self, saved: Checkpoint) -> None:
@@ -233,3 +234,13 @@ class Keeper:
         checkpoint.discard_after(self._folder, -1 if saved is None else saved.step)
         if self._log is not None:
             self._log.resume([] if saved is None else saved.meta["replay"] or [])
+
+
+def _settings_that_differ(saved: dict[str, Any], config: RunConfig, may_lengthen: bool) -> list[Difference]:
+    """List the settings in which a checkpoint differs; both are planned for the new length where that is allowed."""
+    try:
+        before = configs.from_dict(saved)
+    except (ValueError, TypeError):  # the comparison names what is odd
+        return differences(saved, config, SAME_NUMBERS)
+    before = configs.lengthened(before, config.steps) if may_lengthen else before
+    return differences(before, configs.lengthened(config, config.steps), SAME_NUMBERS)

@@ -544,8 +544,7 @@ def resume(  # noqa: PLR0913 (each is an option of the command)
         trust: Whether code that the configuration of someone else imports may be run.
         start_over: Begin from the start; whatever the run has reached is removed.
         make_run: The folder may be that of a saved agent: it becomes a run.
-        changes: Fields of the configuration that may differ (`keeper.MAY_DIFFER`); `steps` may grow, and shrink to what
-            is reached.
+        changes: Settings that may change: `num_threads`, and `steps`, which may grow, and shrink to what is reached.
 
     Raises:
         CheckpointError: The run has results, but no checkpoint to go on from.
