@@ -15,18 +15,18 @@ STAIR = (
         "compiler",
         "gym_ids",
         "importing",
-        "pages",
         "remote",
-        "compatibility",
         "settings",
+        "options",
         "console",
     ),
     *("preferences", "host_types", "types", "metrics", "front", "records", "envs", "learning", "algos", "callbacks"),
-    *("replay", "population", "report", "theory", "methods", "config", "manual", "presets", "train", "deploy"),
-    *("experiments", "watch", "api", "cli", "start", "__main__"),
+    *("replay", "population", "methods", "config", "compatibility", "report", "theory", "presets", "train"),
+    "deploy",
+    *("experiments", "watch", "api", "commands", "cli", "__main__"),
 )
 """Parts of the package in import order: a part may import the parts before it, and itself."""
-WITH_PUBLIC_NAMES = ("cli", "start", "watch")
+WITH_PUBLIC_NAMES = ("cli", "watch")
 """Parts that may also import the package's public names."""
 NAMED_TUPLE = {"_asdict", "_exit", "_fields", "_replace"}
 """Names that are public in spite of their underscore."""

@@ -1,18 +1,22 @@
 """The command line: it lists, it measures, it explains itself."""
 
-import os
+import dataclasses
+import re
 import subprocess
 import sys
 import warnings
+from typing import Any
 
 import pytest
+from docstring_parser import parse_from_object
 
 import qpensieve
-from qpensieve import cli, manual
+from qpensieve import api, cli, commands, gym_ids, settings
 from qpensieve.envs import DOMAINS
 from qpensieve.errors import MissingFileError, MissingPackageError, UserError, UserFileError
 from qpensieve.methods import METHODS
 from qpensieve.presets import default_config
+from qpensieve.train.run import Options
 
 
 def test_domains_lists_all_ten(capsys):
@@ -29,20 +33,6 @@ def test_domains_lists_those_with_indices_below_the_ten_and_says_who_takes_them(
     assert [line.split()[0] for line in table[2:] if line[0] != " "] == [*DOMAINS, "DeepSeaTreasure"]
     assert "DeepSeaTreasure is not one of the ten: its action is an index below 4" in remark
     assert "only --algo envelope" in end
-
-
-@pytest.mark.parametrize(
-    ("words", "named"),
-    [
-        (["--help"], ["one policy for every trade-off", "domains", "List the ten domains", "version"]),
-    ],
-)
-def test_help_names_commands_and_options_and_says_what_they_do(words: list[str], named: list[str], capsys):
-    with pytest.raises(SystemExit) as end:
-        cli.main(words)
-    assert end.value.code == 0
-    out = " ".join(word for word in capsys.readouterr().out.split() if word != "│")  # undo tyro's boxes and line breaks
-    assert [text for text in named if text not in out] == []
 
 
 def test_an_unknown_option_is_refused(capsys):
@@ -86,81 +76,73 @@ def test_text_for_a_number_is_refused_in_one_sentence(words: list[str], said: st
 
 
 def page(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """A help page of tyro without its boxes and line breaks."""
     with pytest.raises(SystemExit) as end:
-        cli.main([*words, "--help"])
+        cli.main([*words])
     assert end.value.code == 0
-    return capsys.readouterr().out
+    return " ".join(word for word in capsys.readouterr().out.split() if word != "│")
+
+
+def options(capsys: pytest.CaptureFixture[str], *words: str) -> set[str]:
+    """Names of the options that a help page lists, `help` among them."""
+    with pytest.raises(SystemExit):
+        cli.main([*words])
+    found = re.findall(r"^[\s│]*(?:-h, )?--([a-z][\w-]*)", capsys.readouterr().out, re.MULTILINE)
+    return {name.replace("-", "_") for name in found}
 
 
 class TestHelp:
-    @pytest.mark.parametrize(
-        "words",
-        [[], ["train", "DST2d", "--algo", "pgmorl"], ["paper"]]
-        + [[name] for name in cli.COMMANDS if name != "paper"]
-        + [["paper", name] for name in cli.PAPER],
-        ids=" ".join,
-    )
-    @pytest.mark.parametrize("width", [60, 80])
-    def test_fits_the_terminal_and_speaks_to_people(
-        self, words: list[str], width: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-    ):
-        monkeypatch.setenv("COLUMNS", str(width))
-        text = page(capsys, *words)
-        assert [odd for odd in ("{", "(default", "(required)", "--no-no", "INT", " ...]]") if odd in text] == []
-        assert max(map(len, text.splitlines())) <= 80
-        if words[:1] in ([], ["train"]):
-            assert text.count("lam for short") == 1
+    @pytest.mark.parametrize("words", [(), ("--help",), ("help",), ("paper",), ("paper", "-h")])
+    def test_the_first_page_lists_commands_and_what_they_do(self, words: tuple[str, ...], capsys: Any):
+        cli.main([*words])
+        out = capsys.readouterr().out
+        prefix = "paper " if words[:1] == ("paper",) else ""
+        rows = {name.removeprefix(prefix): text for name, (_, text) in cli.COMMANDS.items() if name.startswith(prefix)}
+        listed = {name: text for name, text in rows.items() if " " not in name}
+        assert [name for name, text in listed.items() if f"  {name} " not in out or text.split()[0] not in out] == []
 
-    def test_options_have_the_form_of_those_of_train(
-        self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-    ):
-        monkeypatch.setenv("COLUMNS", "80")
-        lines = page(capsys, "resume").splitlines()
-        assert os.environ["COLUMNS"] == "80"
-        at = lines.index("  --num-threads N           Cores that collect; the numbers do not depend on")
-        assert lines[at + 1] == f"{'':28}it. Default: as before."
-        for name, text in (
-            ("--trust", "Import the code that the run's domain names, though"),
-            ("--callback TEXT ...", "Callbacks of your own, as module:name; from the"),
-            ("--no-final-evaluation", "Turns off: Run the full protocol at the end."),
-        ):
-            assert f"  {name:26}{text}" in lines
-        assert "What the run shows and writes" in lines
-        at = lines.index("  --wandb-mode auto|online|offline")
-        assert lines[at + 3] == f"{'':28}[auto]"
+    @pytest.mark.parametrize("name", [name for name, (place, _) in cli.COMMANDS.items() if place])
+    def test_every_command_explains_itself(self, name: str, capsys: pytest.CaptureFixture[str]):
+        assert "--help" in page(capsys, *name.split(), "--help")
 
-    def test_train_groups_settings_by_what_they_set(self, capsys: pytest.CaptureFixture[str]):
-        text = page(capsys, "train", "DST2d", "--algo", "mosac")
-        run, algorithm, evaluation, output = (text.index(f"\n{name}") for name in HEADINGS)
-        where = {flag: text.index(f"  {flag} ") for flag in ("--seeds", "--tau", "--eval-period", "--out")}
-        assert run < where["--seeds"] < algorithm < where["--tau"] < evaluation
-        assert evaluation < where["--eval-period"] < output < where["--out"]
-        assert "[0.005]" in text
+    @pytest.mark.parametrize("algo", METHODS)
+    def test_train_shows_about_a_dozen_options_and_all_where_asked(self, algo: str, capsys: Any):
+        few, every = (options(capsys, "train", "--algo", algo, flag) for flag in ("--help", "--help-all"))
+        config = default_config("DST2d", algo)
+        unused = settings.marked(config, settings.NEEDS_REPLAY) if config.method.is_population else {}
+        of_run = {field.name for field in dataclasses.fields(Options)}
+        of_command = {"help", "preset", "out", "name"}
+        assert len(few) <= 14
+        assert few <= every
+        assert every == ({*settings.flat(config), *of_run, *of_command} - {"domain", *unused})
 
-    def test_train_hides_what_the_algorithm_does_not_use(self, capsys: pytest.CaptureFixture[str]):
-        unused = ("--random-steps", "--block", "--replay-capacity", "--keep-replay")
-        assert all(flag in page(capsys, "train", "--algo", "qpensieve") for flag in unused)
-        text = page(capsys, "train", "--algo", "pgmorl")
-        assert not any(flag in text for flag in unused)
-        assert "--num-snapshots" not in text
+    def test_the_short_page_names_the_long_one(self, capsys: pytest.CaptureFixture[str]):
+        assert "--help-all" in page(capsys, "train", "--help")
+
+    def test_train_shows_the_defaults_of_the_domain_preset_and_length(self, capsys: pytest.CaptureFixture[str]):
+        text = page(capsys, "train", "Hopper5d", "--preset", "robust", "--steps", "2e4", "--help-all")
+        assert "(default: 25)" in text  # eval_stride of five objectives
+        assert "--random-steps INT|none" in text
+        assert "(default: 2000)" in text
 
     def test_hybrid_sac_says_which_settings_are_its_helpers_alone(self, capsys: pytest.CaptureFixture[str]):
-        text = " ".join(page(capsys, "train", "--algo", "hybrid-sac").split())
-        for flag in ("--max-critic-gradient X", "--temperature-gain X", "--pessimism X", "--snapshot-margin X"):
-            assert f"{flag} The helper's alone. " in text
-        for flag in ("--hidden N", "--tau X", "--batch-size N", "--discount X", "--switch-after N"):
-            assert f"{flag} " in text
-            assert f"{flag} The helper's" not in text
-        assert "--target-entropy X To be left as it is: hybrid-sac refuses other values. " in text
-        assert "The helper's alone" not in page(capsys, "train", "--algo", "qpensieve")
+        text = page(capsys, "train", "--algo", "hybrid-sac", "--help-all")
+        method = METHODS["hybrid-sac"]
+        assert text.count("The helper's alone.") == len(method.of_helper)
+        assert text.count("hybrid-sac refuses other values") == len(method.fixed)
 
     def test_every_setting_is_explained(self):
         for algo in METHODS:
-            for option in manual.options(cli.TrainArguments(default_config("DST2d", algo))):
-                assert option.text, option.name
+            for part in parts(commands.TrainArguments(default_config("DST2d", algo))):
+                texts = {text.arg_name: text.description for text in parse_from_object(type(part)).params}
+                own = {name for name in settings.names(part) if not dataclasses.is_dataclass(getattr(part, name))}
+                assert [name for name in own if not texts.get(name)] == []
 
 
-HEADINGS = ("run\n", "algorithm: mosac", "evaluation\n", "output\n")
+def parts(part: Any) -> list[Any]:
+    """A dataclass and those in its fields."""
+    inner = [getattr(part, field.name) for field in dataclasses.fields(part)]
+    return [part, *(one for value in inner if dataclasses.is_dataclass(value) for one in parts(value))]
 
 
 @pytest.mark.parametrize(
@@ -180,7 +162,7 @@ HEADINGS = ("run\n", "algorithm: mosac", "evaluation\n", "output\n")
         ),
         (
             ["train", "DST2d", "--xyzzy"],
-            "unknown setting --xyzzy. All of them: qpensieve train --algo qpensieve --help",
+            "unknown setting --xyzzy. All of them: qpensieve train --algo qpensieve --help-all",
         ),
     ],
 )
@@ -197,7 +179,7 @@ def ended_by(error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     def fail(words: list[str]) -> None:
         raise error
 
-    monkeypatch.setattr(cli, "train", fail)
+    monkeypatch.setattr(commands, "train", fail)
     with pytest.raises(SystemExit) as end:
         cli.main(["train", "DST2d"])
     assert isinstance(end.value.code, int)
@@ -252,7 +234,7 @@ def test_a_warning_is_a_sentence_and_only_while_a_command_runs(monkeypatch, caps
         said = "\x1b[33mit is late\x1b[0m"  # as Gymnasium colours its warnings
         shown.extend(warnings.formatwarning(said, kind, "ours.py", 3) for kind in (UserWarning, FutureWarning))
 
-    monkeypatch.setattr(cli, "train", warn)
+    monkeypatch.setattr(commands, "train", warn)
     cli.main(["train", "DST2d"])
     assert shown[0] == "qpensieve: it is late\n"
     assert shown[1].startswith("ours.py:3: FutureWarning: it is late\n")
@@ -269,3 +251,42 @@ def test_version_is_an_option_too(capsys: pytest.CaptureFixture[str]):
 def test_the_package_is_the_command():
     done = subprocess.run([sys.executable, "-m", "qpensieve", "version"], capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout) == (0, f"{qpensieve.__version__}\n")
+
+
+@pytest.mark.parametrize("words", [(), ("--help",), ("help",), ("-V",), ("version",), ("trian",)])
+def test_pages_and_slips_do_not_import_jax(words: tuple[str, ...]):
+    code = "import sys; from qpensieve import cli\ntry: cli.main()\nfinally: print('jax' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines()[-1] == "False"
+
+
+def test_loading_is_said_on_a_terminal_and_leaves_no_trace(monkeypatch: pytest.MonkeyPatch, capsys):
+    cli.main(["domains"])
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    cli.main(["domains"])
+    said = capsys.readouterr().err
+    assert said.startswith("loading")
+    assert said.endswith(cli.ERASE_LINE)
+
+
+def test_a_reader_that_ends_early_is_no_error():
+    program = 'import sys; sys.argv[1:] = ["--help"]; from qpensieve import cli; cli.main()'
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as done:
+        assert done.stdout is not None
+        assert done.stderr is not None
+        done.stdout.close()
+        assert done.stderr.read() == b""
+    assert done.returncode == cli.EXIT_UNHEARD
+
+
+def test_lazy_names_are_those_of_the_api():
+    assert set(qpensieve.__all__) == {*api.__all__, "__version__", *qpensieve.MODULES}
+    assert all(getattr(qpensieve, name) is not None for name in qpensieve.__all__)
+    assert dir(qpensieve) == sorted(qpensieve.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'Qpensieve'"):
+        _ = qpensieve.Qpensieve  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_the_ids_are_those_of_the_ten_domains():
+    assert set(gym_ids.NAMES) == set(DOMAINS)

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 import pytest
 
-from qpensieve import cli
+from qpensieve import cli, commands
 from qpensieve.methods import METHODS
 from qpensieve.records import evaluations
 from qpensieve.remote import Program
@@ -70,7 +70,7 @@ class TestTrain:
         def run_out(*_: Any) -> None:
             raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 7 bytes.\nDetails")
 
-        monkeypatch.setattr(cli, "train", run_out)
+        monkeypatch.setattr(commands, "train", run_out)
         said = fail(capsys, "train", "DST2d")
         assert said.startswith("qpensieve: there is not enough memory (RESOURCE_EXHAUSTED: Out of memory allocating 7")
         assert "smaller batch" in said
@@ -364,7 +364,7 @@ class TestEvaluate:
     def test_what_cannot_be_compared_with_is_named_before_anything_is_evaluated(
         self, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
     ):
-        monkeypatch.setattr(cli.runs, "evaluate", lambda *_: pytest.fail("it was evaluated first"))
+        monkeypatch.setattr(commands.runs, "evaluate", lambda *_: pytest.fail("it was evaluated first"))
         command = ("evaluate", str(trained / "ours"))
         assert f"{tmp_path} is not a run folder: it has no config.json" in fail(
             capsys, *command, "--other", str(tmp_path)
@@ -374,11 +374,11 @@ class TestEvaluate:
         assert "reference must be finite" in fail(capsys, *command, "--reference", "1", "nan")
 
     def test_runs_evaluated_at_different_steps_say_so(self, trained: Path, monkeypatch: pytest.MonkeyPatch):
-        read = cli.comparison.read
+        read = commands.comparison.read
         early = lambda path: dataclasses.replace(read(path), step=7 if path.name == "mosac" else 300)
-        assert "evaluated" not in cli._dominance(trained / "ours", trained / "mosac")
-        monkeypatch.setattr(cli.comparison, "read", early)
-        said = cli._dominance(trained / "ours", trained / "mosac")
+        assert "evaluated" not in commands._dominance(trained / "ours", trained / "mosac")
+        monkeypatch.setattr(commands.comparison, "read", early)
+        said = commands._dominance(trained / "ours", trained / "mosac")
         assert said.endswith("preferences; it was evaluated at step 7, this run at 300")
 
     def test_a_run_without_a_full_evaluation_gets_one(self, trained: Path, tmp_path: Path, capsys: Any):

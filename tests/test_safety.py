@@ -358,7 +358,7 @@ class TestErrors:
             """A command with a fault."""
             raise KeyError("ours")
 
-        monkeypatch.setitem(cli.COMMANDS, "version", broken)
+        monkeypatch.setattr(cli, "version", broken)
         with pytest.raises(SystemExit) as end:
             cli.main(["version"])
         said = capsys.readouterr().err
@@ -371,7 +371,7 @@ class TestErrors:
             """A command that asks for too much."""
             raise MemoryError("Unable to allocate 8 TiB")
 
-        monkeypatch.setitem(cli.COMMANDS, "version", hungry)
+        monkeypatch.setattr(cli, "version", hungry)
         assert "not enough memory (Unable to allocate 8 TiB)" in fail(capsys, "version")
 
 

@@ -1,6 +1,6 @@
 """`python -m qpensieve` is the command `qpensieve`."""
 
-from qpensieve.start import main
+from qpensieve.cli import main
 
 if __name__ == "__main__":
     main()

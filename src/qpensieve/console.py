@@ -9,7 +9,7 @@ import textwrap
 import time
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
@@ -367,6 +367,16 @@ def _headed(columns: Sequence[Sequence[str]], widths: Sequence[int]) -> tuple[li
     heads = [[""] * (deepest - len(lines)) + lines for lines in broken]
     lines = [list(line) for line in zip(*heads, strict=True)]
     return lines, [list(line) for line in zip(*(column[1:] for column in columns), strict=True)]
+
+
+def format_entries(entries: Mapping[str, str]) -> str:
+    """Return a list of names, each with its text beside it."""
+    width = max(map(len, entries)) + 4
+    columns = max(50, min(WIDE, shutil.get_terminal_size().columns) - 1)
+    gap = " " * width
+    told = (textwrap.wrap(text, columns, initial_indent=gap, subsequent_indent=gap) for text in entries.values())
+    lines = zip(entries, told, strict=True)
+    return "\n".join("\n".join([f"  {name:{width - 2}}{first.strip()}", *more]) for name, (first, *more) in lines)
 
 
 def format_markdown(rows: Sequence[Row]) -> str:

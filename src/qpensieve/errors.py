@@ -1,4 +1,4 @@
-"""Errors that a user can mend: the message is enough, and the command shows no traceback. All others are bugs."""
+"""Errors that a user can mend. All others are bugs."""
 
 import errno
 import os
@@ -10,7 +10,11 @@ REFUSALS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO}
 PERMISSIONS = {errno.EACCES, errno.EPERM}
 
 
-class UserError(ValueError):
+class ShownError(Exception):
+    """An error whose message is enough for a user: the command shows no traceback."""
+
+
+class UserError(ShownError, ValueError):
     """Something that the user named or chose cannot be used; the message says why and what to do."""
 
 
@@ -30,7 +34,7 @@ class MissingPackageError(UserError, ImportError):
     """A package or module is not installed, or cannot be imported."""
 
 
-class EnvError(RuntimeError):
+class EnvError(ShownError, RuntimeError):
     """An environment of someone else raised or cannot be made, or a process that steps lanes is gone; names it."""
 
 

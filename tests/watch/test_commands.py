@@ -17,7 +17,7 @@ from qpensieve.watch import commands
 from qpensieve.watch.server import Server, bind
 from tests.watch.conftest import make_run
 
-MAIN = "import sys; sys.argv[0] = 'qpensieve'; from qpensieve.start import main; main()"
+MAIN = "import sys; sys.argv[0] = 'qpensieve'; from qpensieve.cli import main; main()"
 
 
 def fail(capsys: pytest.CaptureFixture[str], *words: object) -> str:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Float, Float64
 
+from qpensieve.errors import ShownError
 from qpensieve.records.scores import RunSummary, scores
 
 End = Literal["done", "stopped", "failed"]
@@ -24,7 +25,7 @@ class StopTraining(Exception):  # noqa: N818 (not an error: it was asked for)
     """Raised by a callback to stop the training; what was learned is kept."""
 
 
-class CallbackError(RuntimeError):
+class CallbackError(ShownError, RuntimeError):
     """A callback raised an error, which is the cause; the message names the callback, its method and the step."""
 
 

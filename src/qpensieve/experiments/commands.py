@@ -12,9 +12,9 @@ from typing import Annotated, Literal
 import jax
 import tyro
 
-from qpensieve import machine, pages
+from qpensieve import machine
 from qpensieve.config import about_learning, about_replay
-from qpensieve.console import PAGE, format_count, format_duration, format_table
+from qpensieve.console import PAGE, format_count, format_duration, format_entries, format_table
 from qpensieve.errors import MissingFileError, UserError, make_folder
 from qpensieve.experiments import costs, paper
 from qpensieve.experiments.artefacts import Artefact
@@ -74,11 +74,13 @@ class Choice:
 
 def list_artefacts() -> None:
     """List the tables and figures of the paper: name, where they stand, runs, and hours on one H200."""
+    entries = {}
     for artefact in paper.ARTEFACTS.values():
         tasks = make_plan([artefact], Size(), Path()).tasks
         hours = costs.wall_seconds(costs.cost_of(task.config for task in tasks), 1) / 3600
         size = f" {len(tasks)} run{'s' if len(tasks) > 1 else ''}, {hours:.1f} hours." if tasks else ""
-        print("\n".join(pages.entry(artefact.name, f"{artefact.title} ({artefact.where}).{size}")))
+        entries[artefact.name] = f"{artefact.title} ({artefact.where}).{size}"
+    print(format_entries(entries))
     every = make_plan(list(paper.ARTEFACTS.values()), Size(), Path())
     print(f"\n{len(every.tasks)} runs in all; those that several need are made once. {_cost_line(every.tasks)}")
 

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from qpensieve.errors import ShownError
 from qpensieve.records.atomic import (
     TEMPORARY,
     checksum_of,
@@ -39,7 +40,7 @@ FORMAT_VERSION = 1
 ARRAYS, META = "arrays.npz", "meta.json"
 
 
-class CheckpointError(RuntimeError):
+class CheckpointError(ShownError, RuntimeError):
     """A checkpoint cannot be written, read or used; the message says which, why and what to do."""
 
 

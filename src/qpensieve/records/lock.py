@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
+from qpensieve.errors import ShownError
 from qpensieve.records.folder import LOCK
 from qpensieve.records.links import open_to_append, refuse_links
 
@@ -21,7 +22,7 @@ TRIES, PAUSE = 5, 0.05
 """How often to ask for the lock, and seconds between: `holder` may have it for a moment."""
 
 
-class FolderInUseError(RuntimeError):
+class FolderInUseError(ShownError, RuntimeError):
     """Another process trains, resumes or evaluates the run of this folder."""
 
 

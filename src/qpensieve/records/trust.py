@@ -14,6 +14,7 @@ import stat
 import sys
 from pathlib import Path
 
+from qpensieve.errors import ShownError
 from qpensieve.records.atomic import TEMPORARY, write_json
 from qpensieve.records.folder import TRUSTED
 
@@ -26,7 +27,7 @@ PURPOSE = b"qpensieve config.json 1\n"
 """Goes before what is hashed, so that the hash stands for nothing else."""
 
 
-class UntrustedError(RuntimeError):
+class UntrustedError(ShownError, RuntimeError):
     """A folder would import code and nobody has said that it may; the message says which and how to allow it."""
 
 

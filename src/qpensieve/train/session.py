@@ -10,7 +10,7 @@ from jaxtyping import Float, Float32, Float64, Shaped
 
 from qpensieve.config import RunConfig
 from qpensieve.console import LEARNING, RANDOM
-from qpensieve.errors import EnvError
+from qpensieve.errors import EnvError, ShownError
 from qpensieve.learning.acting import Served
 from qpensieve.records.search import SearchRecord
 from qpensieve.replay.layout import RowLayout, Rows
@@ -20,11 +20,11 @@ Arrays = dict[str, np.ndarray]
 """Named arrays, as checkpoints hold them."""
 
 
-class DivergedError(RuntimeError):
+class DivergedError(ShownError, RuntimeError):
     """A loss or parameter is no longer finite."""
 
 
-class EnvFailedError(RuntimeError):
+class EnvFailedError(ShownError, RuntimeError):
     """The environment raised an error; the session is unchanged since before the failed step."""
 
 

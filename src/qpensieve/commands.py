@@ -1,0 +1,430 @@
+"""The commands of `cli.COMMANDS`: thin functions over the package; tyro turns their signatures into options."""
+
+import dataclasses
+import shlex
+import sys
+import textwrap
+from collections.abc import Collection
+from datetime import datetime
+from itertools import takewhile
+from pathlib import Path
+
+from qpensieve import console, deploy, presets
+from qpensieve.config import (
+    RunConfig,
+    about_helper,
+    about_kernels,
+    about_learning,
+    about_replay,
+    check,
+    completed,
+    describe_schedule,
+    override,
+    scheduled,
+    spec_of,
+)
+from qpensieve.config import load as load_config
+from qpensieve.envs import DISCRETE, DOMAINS, find_domain
+from qpensieve.envs.registry import Domain
+from qpensieve.errors import UserError
+from qpensieve.methods import METHODS
+from qpensieve.options import HELP, HELP_ALL, RunFolder, RunsOrFiles, parse_settings
+from qpensieve.records.evaluations import load as load_evaluations
+from qpensieve.records.folder import CONFIG, EVALUATIONS, METRICS, SUMMARY
+from qpensieve.report import compare as comparison
+from qpensieve.report import critic as critic_tables
+from qpensieve.report import curves as curve_pictures
+from qpensieve.report import pictures, tables
+from qpensieve.report.export import export as export_run
+from qpensieve.settings import NEEDS_REPLAY, SYNONYMS, flat, marked, suggestions, whole
+from qpensieve.train import run as runs
+from qpensieve.train.calibrate import EPISODES, calibrate_run
+from qpensieve.train.critic_error import Draw, Sampling
+from qpensieve.train.critic_run import measure_run
+from qpensieve.train.run import Options, Run
+from qpensieve.train.session import DivergedError
+
+COMPARED = "compare.png"
+BASIC = frozenset(
+    (
+        *("domain", "algo", "preset", "seeds", "steps", "eval_period", "num_threads", "learning_rate", "batch_size"),
+        *("random_steps", "out", "name", "quiet", "tensorboard"),
+    )
+)
+"""Settings that `train --help` shows; `--help-all` shows all."""
+DOMAIN_ELSEWHERE = ("domain", "env", "env_id", "env_name", "environment", "task")
+"""Options by which other programs name what to train on."""
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainArguments:
+    """Train one policy for every preference (pgmorl, pfa: an archive of policies), several seeds side by side."""
+
+    run: RunConfig
+    preset: presets.PresetName = "paper"
+    """Defaults of all other settings: the paper's; the paper's with guards against values that run away, random
+    actions that go further, more updates and a step size that falls over the run (robust, for qpensieve and mosac; what
+    we would take for a new problem); or small ones for two cores (quick)."""
+    out: Path = Path("runs")
+    """Folder that holds the runs."""
+    name: str | None = None
+    """Name of the run folder; default: domain, algorithm and time."""
+    output: Options = dataclasses.field(default_factory=Options)
+
+
+def train(words: list[str]) -> None:
+    """Train: qpensieve train DOMAIN [--algo qpensieve|mosac|sac|...] [--preset paper|quick|...] [any setting]."""
+    algo, preset = _peek(words, "--algo", "qpensieve"), _peek(words, "--preset", "paper")
+    domain = _parse_train(words, algo, preset).run.domain
+    arguments = _parse_train(words, algo, preset, domain)  # presets depend on the domain
+    config = scheduled(arguments.run)
+    check(config)
+    slug = config.domain.split("/")[-1].replace(":", ".")
+    name = arguments.name or f"{slug}-{config.algo}-{datetime.now():%Y%m%d-%H%M%S}"
+    folder = arguments.out / name
+    if arguments.out.resolve() not in folder.resolve().parents:
+        raise UserError(f"name must be that of a folder below {arguments.out} (--out), got {name}")
+    tip = "" if preset == "quick" else "--preset quick takes a few minutes"
+    if not arguments.output.quiet:
+        _warn(f"preparing {config.domain}, {config.algo}: {describe_schedule(config)}")
+    for about in (about_kernels(config), about_helper(config), about_replay(config)):
+        if about:
+            _warn(about)
+    _complete(runs.start(folder, config, arguments.output), tip)
+
+
+def _parse_train(words: list[str], algo: str, preset: str, domain: str = "") -> TrainArguments:
+    """Parse the words; the preset (of a domain) provides what they do not name."""
+    is_help, is_all = not {*HELP, HELP_ALL}.isdisjoint(words), HELP_ALL in words
+    if is_help:  # show the defaults of the domain that is named
+        domain = next((word for word in words if find_domain(word) is not None), "")
+    default = presets.default_config(domain, algo, preset)
+    if is_help:
+        steps = whole(_peek(words, "--steps", str(default.steps)))
+        default = scheduled(override(default, {"steps": steps}))
+    unset = TrainArguments(dataclasses.replace(default, domain=""))
+    _check_options(words, algo, flat(unset).keys())
+    method = default.method
+    notes = dict.fromkeys(method.of_helper, "The helper's alone.")
+    notes |= dict.fromkeys(method.fixed, f"To be left as it is: {algo} refuses other values.")
+    unused = {*(marked(default, NEEDS_REPLAY) if method.is_population else ())}
+    hidden = unused if is_all else unused | (flat(unset).keys() - BASIC)
+    more = f"Methods: {'; '.join(f'{one.name}, {one.summary}' for one in METHODS.values())}."
+    brief = f"These are the options that most runs need: {HELP_ALL} shows all."
+    about = f"{TrainArguments.__doc__} {more if is_all else brief}"
+    return parse_settings(unset, words, hidden, notes, about)
+
+
+def _check_options(words: list[str], algo: str, known: Collection[str]) -> None:
+    """Refuse an option of `train` that the method does not have.
+
+    Raises:
+        UserError: Says whose it is, or which one was probably meant.
+    """
+    domains = list(takewhile(lambda word: not word.startswith("-"), words))
+    if len(domains) > 1:
+        raise UserError(f"train takes one domain, got {', '.join(domains)}; for several there is qpensieve sweep")
+    for word in words:
+        option = word.split("=")[0].replace("_", "-")
+        name = option.removeprefix("--").replace("-", "_")
+        if word.startswith("--") and name in DOMAIN_ELSEWHERE:
+            raise UserError(f"the domain stands without an option, got {option}: qpensieve train DST2d")
+        if not word.startswith("--") or option in (*HELP, HELP_ALL) or {name, name.removeprefix("no_")} & {*known}:
+            continue
+        owners = [method.name for method in METHODS.values() if name in flat(method.config())]
+        near = suggestions(name, known)
+        if owners and SYNONYMS.get(name) not in near:
+            raise UserError(f"{algo} has no setting {option}; it is one of {', '.join(owners)}")
+        meant = " or ".join(f"--{one.replace('_', '-')}" for one in near)
+        tip = f"; did you mean {meant}?" if meant else "."
+        raise UserError(f"unknown setting {option}{tip} All of them: qpensieve train --algo {algo} {HELP_ALL}")
+
+
+def resume(  # noqa: PLR0913 (each argument is an option)
+    run: RunFolder,
+    num_threads: int | None = None,
+    steps: int | None = None,
+    trust: bool = False,
+    start_over: bool = False,
+    make_run: bool = False,
+    options: Options = Options(),  # noqa: B008
+) -> None:
+    """Continue a run that was stopped or killed, with the same numbers as without the stop; or train it longer.
+
+    Args:
+        run: The run folder.
+        num_threads: Cores that collect; the numbers do not depend on it. Default: as before.
+        steps: Train up to this many steps instead of the number in the run's configuration; not less than the run has
+            reached (pgmorl and pfa: than it was planned for), and the steps that are done stay as they are. Settings
+            that are annealed over the whole run are annealed over all of the new length; others keep their values.
+        trust: Import the code that the run's domain names, though the folder is not your own.
+        start_over: Begin from the start; whatever the run has reached is removed.
+        make_run: Make a run of a saved agent, in its own folder: it is evaluated, and goes on where `--steps` asks for
+            more than it has learned from. `save` does not write into that folder any more; `load` still reads it.
+        options: What the run shows and writes.
+    """
+    asked = {"num_threads": num_threads, "steps": steps}
+    changes = {name: value for name, value in asked.items() if value is not None}
+    resumed = runs.resume(run, options, _warn, trust, start_over, make_run, **changes)
+    if resumed.session.step == resumed.session.goal:
+        _warn(f"the run is complete: all {resumed.session.goal:,} steps are done")
+    _complete(resumed)
+
+
+def evaluate(run: RunFolder, other: Path | None = None, reference: tuple[float, ...] = (), trust: bool = False) -> None:
+    """Evaluate the newest checkpoint of a run with the full protocol (whole test table, 10 episodes); draw pictures.
+
+    The replay is not needed. Where the newest checkpoint cannot be read, the newest policies are evaluated that can:
+    those of an older checkpoint, or of parameters that the run kept.
+
+    Args:
+        run: The run folder.
+        other: A second run, fully evaluated: also print ED, the share of preferences where the first scores more.
+        reference: Also print HV from this point, one number per objective; the run keeps its own.
+        trust: Import the code that the run's domain names, though the folder is not your own.
+    """
+    # What is wrong is better said before an evaluation that may take minutes.
+    if other is not None:
+        comparison.read(other)
+    if reference and (run / CONFIG).exists():
+        asked = dataclasses.replace(load_config(run / CONFIG, trust), reference=reference)
+        check(asked)
+        spec_of(asked)
+    runs.evaluate(run, _warn, trust)
+    _report(run)
+    if reference:
+        print(comparison.hypervolumes(*comparison.measured_from([comparison.read(run)], reference)))
+    if other is not None:
+        print(_dominance(run, other))
+
+
+def plot(
+    run: RunsOrFiles,
+    out: Path | None = None,
+    what: pictures.What | None = None,
+) -> None:
+    """Draw the pictures of a run: front, curves, training, generations, predictions; or several runs' curves in one.
+
+    Args:
+        run: A run folder or a file written by `qpensieve export`, or several of them.
+        out: One run: a file (.png, .pdf, .svg, .jpg) for one picture (the front, if `--what` does not say), or a folder
+            for all; default: the run folder, or beside the exported file. Several runs: a file or a folder; default:
+            compare.png.
+        what: Draw only this. training: losses, gradients, entropy and values by preference, with alarms, as logged.
+            generations and predictions: the search of pgmorl and pfa.
+    """
+    _check_named(run)
+    if what is not None and len(run) != 1:
+        raise UserError(f"--what {what} draws one run, got {len(run)}")
+    if len(run) == 1:
+        paths = pictures.plot(run[0], out, what)
+        for why in pictures.missing(run[0]) if what is None and (out is None or not pictures.is_picture(out)) else ():
+            _warn(why)
+    else:
+        paths = [curve_pictures.compare_curves(list(run), pictures.file_of(out or Path(COMPARED), COMPARED))]
+    for path in paths:
+        print(path)
+
+
+def export(run: RunFolder, out: Path) -> None:
+    """Write a run as one small JSON file: configuration, machine, scores and mean returns of every evaluation.
+
+    Args:
+        run: The run folder.
+        out: The file to write.
+    """
+    print(export_run(run, out))
+
+
+def export_policy(  # noqa: PLR0913 (each argument is an option)
+    run: RunFolder,
+    out: Path = Path("policy.npz"),
+    seed: int | None = None,
+    step: int | None = None,
+    loader: bool = True,
+    critics: bool = False,
+    trust: bool = False,
+) -> None:
+    """Write the policy of a run or saved agent for programs without qpensieve: arrays, and a loader for NumPy alone.
+
+    Where these policies were calibrated, the file holds the calibration: the loader's `ask` applies it.
+
+    Args:
+        run: The run folder, or the folder of a saved agent.
+        out: The file to write.
+        seed: Number of the seed. Default: the best by UT where this step was fully evaluated, else the first.
+        step: Step of a checkpoint or of kept parameters. Default: the newest that can be read.
+        loader: Also put qpensieve_policy.py beside the file.
+        critics: Write the critics too: the loader's `value` uses them.
+        trust: Import the code that the run's domain names, though the folder is not your own.
+    """
+    print(deploy.export_policy(run, out, seed, step, trust, _warn, critics))
+    if loader:
+        path, is_ours = deploy.write_loader(out)
+        print(path) if is_ours else _warn(f"{path} is not this version's loader and was left as it is")
+
+
+def calibrate(run: RunFolder, episodes: int = EPISODES, trust: bool = False, quiet: bool = False) -> None:
+    """Find the preference to ask the policy for where another one counts; writes calibration.json.
+
+    Some rows of the test table are played. For each preference the best row is chosen, and the choice is confirmed on
+    other episodes: where no gain shows, a preference asks for itself. `predict(..., calibrated=True)` and exported
+    policies use the result; the table of the run shows what it brings.
+
+    Args:
+        run: The run folder, or the folder of a saved agent.
+        episodes: Episodes of each seed, at most; their environment steps count as samples.
+        trust: Import the code that the run's domain names, though the folder is not your own.
+        quiet: No progress line.
+    """
+    found, path = calibrate_run(run, episodes, trust, _warn, quiet)
+    print(found)
+    print(path)
+    if (run / EVALUATIONS).exists() and found.step in load_evaluations(run / EVALUATIONS).full_steps[-1:]:
+        print(tables.format_summary(tables.write_summary(run)))
+    elif (run / METRICS).exists():
+        print(f"next: qpensieve evaluate {shlex.quote(str(run))}  # UT asked, calibrated and of the best row")
+
+
+def compare(
+    results: RunsOrFiles,
+    step: int | None = None,
+    out: Path | None = None,
+    curves: bool = False,
+    reference: tuple[float, ...] = (),
+) -> None:
+    """Set runs side by side on the test preferences they share: UT, HV, ED against MO-SAC; and settings that differ.
+
+    Args:
+        results: Run folders, or files written by `qpensieve export`.
+        step: Environment step of the full evaluation; default: each run's newest.
+        out: Also draw a picture here: a file (.png, .pdf, .svg, .jpg), or a folder for compare.png.
+        curves: The files are of single preferences (sac, hybrid-sac): only draw their learning curves.
+        reference: Measure HV from this point, one number per objective; default: that of the runs.
+    """
+    _check_named(results)
+    target = None if out is None else pictures.file_of(out, "curves.png" if curves else COMPARED)
+    if curves:
+        print(comparison.draw_single_curves(results, target or Path("curves.png")))
+        return
+    shared = comparison.on_common_preferences([comparison.read(path, step) for path in results])
+    shared = comparison.measured_from(shared, reference)
+    show = console.format_table if sys.stdout.isatty() else console.format_markdown
+    print(show(comparison.table(shared)))
+    if apart := comparison.settings(shared, completed):
+        print(f"\nSettings in which they differ:\n\n{show(apart)}")
+    if target is not None:
+        print(comparison.draw(shared, target))
+
+
+def _check_named(runs: tuple[Path, ...]) -> None:
+    if not runs:
+        raise UserError("name at least one run folder, or a file written by 'qpensieve export'")
+
+
+def critic(  # noqa: PLR0913 (each argument is an option)
+    run: RunFolder,
+    step: tuple[int, ...] = (),
+    all_steps: bool = False,
+    preferences: tuple[str, ...] = (),
+    pairs: int = 64,
+    rollouts: int = 4,
+    actions: Draw = "policy",
+    seed: int = 0,
+    trust: bool = False,
+    quiet: bool = False,
+) -> None:
+    """Measure L_critic: how far the critics of a run are from Monte-Carlo returns of their policy; writes critic.json.
+
+    Args:
+        run: The run folder; methods with a replay (not pgmorl and pfa).
+        step: Steps of kept parameters or of a checkpoint. Default: the newest.
+        all_steps: All steps that the run kept.
+        preferences: Such as 0.1,0.9 0.5,0.5. Default: the paper's five, or those that have agents of their own.
+        pairs: Pairs of state and action per seed and preference, each from a fresh episode.
+        rollouts: Returns per pair.
+        actions: How the actions of the pairs are drawn: by the policy, or uniformly.
+        seed: Seed of the measurement.
+        trust: Import the code that the run's domain names, though the folder is not your own.
+        quiet: No progress line.
+    """
+    sampling = Sampling(pairs, rollouts, actions, seed)
+    errors, path = measure_run(run, step, all_steps, preferences or None, sampling, trust, _warn, quiet)
+    print(critic_tables.format_errors(errors))
+    print(path or f"nothing was written: {run} is a saved agent, not a run")
+
+
+def domains() -> None:
+    """List the ten domains and those with discrete actions: sizes, time limit, objectives, HV reference point."""
+    rows = [row for domain in (*DOMAINS.values(), *DISCRETE.values()) for row in _domain_rows(domain)]
+    print(console.format_table(rows))
+    for domain in DISCRETE.values():
+        index = f"an index below {domain.num_actions}"
+        print(f"{domain.id} is not one of the ten: its action is {index},\nwhich only --algo envelope supports.")
+
+
+def _peek(words: list[str], option: str, default: str) -> str:
+    """The value of an option that decides which settings there are, before they are parsed; the last one counts."""
+    found = default
+    for i, word in enumerate(words):
+        if word == option and i + 1 < len(words):
+            found = words[i + 1]
+        elif word.startswith(f"{option}="):
+            found = word.split("=", 1)[1]
+    return found
+
+
+def _complete(run: Run, hint: str = "") -> None:
+    print(f"run folder: {run.folder}", file=sys.stderr)
+    if about := about_learning(run.config, run.config.steps):
+        _warn(about)
+    try:
+        run.train(hint)
+    except DivergedError as error:
+        step = run.last_checkpoint_step
+        kept = f"the last good checkpoint is at step {step}" if step else "there is no checkpoint yet"
+        raise DivergedError(f"{error}; training stopped, {kept} ({run.folder})") from error
+    except KeyboardInterrupt:  # the second one, or one after training
+        raise runs.Stopped(f"interrupted; continue with: qpensieve resume {run.folder}") from None
+    finally:
+        run.close()
+    _report(run.folder)
+
+
+def _report(folder: Path) -> None:
+    """Table, summary.json and pictures of a run that was fully evaluated."""
+    if len(load_evaluations(folder / EVALUATIONS).full_steps) == 0:
+        return
+    print(tables.format_summary(tables.write_summary(folder)))
+    drawn = pictures.draw_pictures(folder)
+    for path in [folder / SUMMARY, *drawn]:
+        print(path)
+    if not drawn:
+        print("no pictures: pip install 'qpensieve[plots]'")
+    where = shlex.quote(str(folder))
+    print(f"next: qpensieve watch {where}          # turn the preference and see the policy act")
+    print(f"      qpensieve export-policy {where}  # the policy as a file that needs NumPy alone")
+
+
+def _dominance(run: Path, other: Path) -> str:
+    ours, theirs = comparison.on_common_preferences([comparison.read(run), comparison.read(other)])
+    shares = comparison.dominance(ours, theirs)
+    spread = f"{shares.mean():.3f}" if len(shares) == 1 else f"{shares.mean():.3f} +- {shares.std():.3f}"
+    pairs = f"{len(shares)} seed pair{'s' if len(shares) > 1 else ''}"
+    steps = "" if ours.step == theirs.step else f"; it was evaluated at step {theirs.step:,}, this run at {ours.step:,}"
+    return f"ED against {other}: {spread} over {pairs}, {len(ours.preferences)} preferences{steps}"
+
+
+def _domain_rows(domain: Domain) -> list[console.Row]:
+    """A domain in the list: its objectives take as many lines as they need."""
+    pairs = zip(domain.objectives, domain.spec.reference or (), strict=True)
+    first, *more = textwrap.wrap(", ".join(f"{name}\xa0({value:g})".replace(" ", "\xa0") for name, value in pairs), 44)
+    sizes = {"obs": domain.obs_size, "act": domain.action_size, "steps": domain.max_steps}
+    heading = "objectives (reference of the HV)"
+    rows = [{"domain": domain.id, **{name: str(size) for name, size in sizes.items()}, heading: first}]
+    rows += [{"domain": "", **dict.fromkeys(sizes, ""), heading: line} for line in more]
+    return [row | {heading: row[heading].replace("\xa0", " ")} for row in rows]
+
+
+def _warn(message: str) -> None:
+    print(message, file=sys.stderr)
