@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from qpensieve.train import alarms
 from qpensieve.train import run as runs
 from qpensieve.train.alarms import Aim, Alarm, Limits
 from qpensieve.train.run import Options, Run
+from qpensieve.train.session import Session
 from tests.train.test_run import interrupt_at, tiny
 
 ENTROPY_LIMIT: Any = pytest.approx(-6.9)
@@ -99,7 +101,9 @@ def _alarms(path: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.usefixtures("nervous")
-def test_a_run_writes_shows_and_after_a_stop_does_not_repeat_them(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
+def test_a_run_writes_early_alarms_silently_and_does_not_repeat_them_after_a_stop(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+):
     def complete(run: Run) -> None:
         try:
             run.train()
@@ -114,10 +118,23 @@ def test_a_run_writes_shows_and_after_a_stop_does_not_repeat_them(tmp_path: Path
     assert {row["who"] for row in entropy} <= {"seed 0", "seed 1"}
     assert entropy
     assert all(row["value"] < row["limit"] == pytest.approx(0.7) for row in entropy)
-    assert "entropy" in shown.out + shown.err
-    assert "is far below its target" in shown.out + shown.err
+    assert "alarm" not in shown.out + shown.err
     stopped = runs.start(tmp_path / "stopped", tiny(), Options(quiet=True))
     interrupt_at(stopped, 320)
     complete(stopped)
     complete(runs.resume(tmp_path / "stopped", Options(quiet=True), print))
     assert _alarms(tmp_path / "stopped") == told
+
+
+def test_early_alarms_are_only_logged_and_later_ones_are_shown_too():
+    config = resolve(override(default_config("Walker2d"), {"seeds": 2}))
+    session = MagicMock(Session)
+    session.config, session.spec, session.own_preferences = config, spec_of(config), None
+    shown: list[str] = []
+    watch = alarms.Watch(session, shown.append)
+    early = watch.training(99_000, {"entropy": [-100.0, -1.0], "temperature": [1.0, 1.0]})
+    assert [entry["who"] for entry in early] == ["seed 0"]
+    assert shown == []
+    watch.training(100_000, {"entropy": [-100.0, -100.0], "temperature": [1.0, 1.0]})
+    assert [line.partition(":")[0] for line in shown] == ["alarm at step 100,000"]
+    assert "seed 1" in shown[0]

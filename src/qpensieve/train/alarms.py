@@ -25,6 +25,8 @@ BIN_SLACK = 1.0
 the least, those of bursts that the mean hides at -2.1 to -2.6 (`docs/studies.md`)."""
 UTILITY_SHARE = 0.5
 """Share of the largest UT so far, if that is positive, below which a short evaluation is a loss."""
+SHOWN_FROM = 100_000
+"""Step from which alarms are shown. Early values swing and settle again, so earlier alarms are only in the log."""
 MOST_SHOWN = 5
 """Alarms of a run that are shown; all are in its log."""
 WARMEST = "temperature_max"
@@ -151,7 +153,7 @@ def news(before: Sequence[Alarm], now: Sequence[Alarm]) -> list[Alarm]:
 
 
 class Watch:
-    """The alarms of a run, row by row: entries for its log, and the first few shown to people.
+    """The alarms of a run, row by row: entries for its log, and the first few after the early steps shown to people.
 
     Args:
         session: What is trained.
@@ -181,7 +183,7 @@ class Watch:
         return self._tell(step, news(of_utility(ut[:-1]), of_utility(ut)), self._seeds)
 
     def _tell(self, step: int, new: list[Alarm], owners: list[str]) -> list[dict[str, Any]]:
-        for alarm in new:
+        for alarm in new if step >= SHOWN_FROM else []:
             self._num_shown += 1
             if self._num_shown <= MOST_SHOWN:
                 more = f"; further alarms are only in {folder.METRICS}" if self._num_shown == MOST_SHOWN else ""
