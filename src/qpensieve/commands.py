@@ -17,7 +17,6 @@ from qpensieve.config import (
     about_learning,
     about_replay,
     check,
-    completed,
     describe_schedule,
     override,
     scheduled,
@@ -34,8 +33,9 @@ from qpensieve.records.folder import CONFIG, EVALUATIONS, METRICS, SUMMARY
 from qpensieve.report import compare as comparison
 from qpensieve.report import critic as critic_tables
 from qpensieve.report import curves as curve_pictures
-from qpensieve.report import pictures, tables
-from qpensieve.report.export import export as export_run
+from qpensieve.report import pictures
+from qpensieve.report import summary as summaries
+from qpensieve.report.results import export as export_run
 from qpensieve.settings import NEEDS_REPLAY, SYNONYMS, flat, marked, suggestions, whole
 from qpensieve.train import run as runs
 from qpensieve.train.calibrate import EPISODES, calibrate_run
@@ -281,7 +281,7 @@ def calibrate(run: RunFolder, episodes: int = EPISODES, trust: bool = False, qui
     print(found)
     print(path)
     if (run / EVALUATIONS).exists() and found.step in load_evaluations(run / EVALUATIONS).full_steps[-1:]:
-        print(tables.format_summary(tables.write_summary(run)))
+        print(summaries.format_summary(summaries.write_summary(run)))
     elif (run / METRICS).exists():
         print(f"next: qpensieve evaluate {shlex.quote(str(run))}  # UT asked, calibrated and of the best row")
 
@@ -309,10 +309,7 @@ def compare(
         return
     shared = comparison.on_common_preferences([comparison.read(path, step) for path in results])
     shared = comparison.measured_from(shared, reference)
-    show = console.format_table if sys.stdout.isatty() else console.format_markdown
-    print(show(comparison.table(shared)))
-    if apart := comparison.settings(shared, completed):
-        print(f"\nSettings in which they differ:\n\n{show(apart)}")
+    print(comparison.format_comparison(shared, sys.stdout.isatty()))
     if target is not None:
         print(comparison.draw(shared, target))
 
@@ -395,7 +392,7 @@ def _report(folder: Path) -> None:
     """Table, summary.json and pictures of a run that was fully evaluated."""
     if len(load_evaluations(folder / EVALUATIONS).full_steps) == 0:
         return
-    print(tables.format_summary(tables.write_summary(folder)))
+    print(summaries.format_summary(summaries.write_summary(folder)))
     drawn = pictures.draw_pictures(folder)
     for path in [folder / SUMMARY, *drawn]:
         print(path)
@@ -411,8 +408,9 @@ def _dominance(run: Path, other: Path) -> str:
     shares = comparison.dominance(ours, theirs)
     spread = f"{shares.mean():.3f}" if len(shares) == 1 else f"{shares.mean():.3f} +- {shares.std():.3f}"
     pairs = f"{len(shares)} seed pair{'s' if len(shares) > 1 else ''}"
-    steps = "" if ours.step == theirs.step else f"; it was evaluated at step {theirs.step:,}, this run at {ours.step:,}"
-    return f"ED against {other}: {spread} over {pairs}, {len(ours.preferences)} preferences{steps}"
+    own, others = ours.played.step, theirs.played.step
+    steps = "" if own == others else f"; it was evaluated at step {others:,}, this run at {own:,}"
+    return f"ED against {other}: {spread} over {pairs}, {len(ours.played.preferences)} preferences{steps}"
 
 
 def _domain_rows(domain: Domain) -> list[console.Row]:

@@ -20,29 +20,6 @@ SAME_NUMBERS = EVERYTHING - {MACHINE}
 SAME_SETTINGS = frozenset({LEARNING, LENGTH, EVALUATION})
 """Runs that share a cell of a table must agree in all of these."""
 
-ADDED: dict[str, Any] = {
-    **parts.RETIRED,
-    "max_critic_gradient": None,
-    "temperature_per": "run",
-    "target_entropy": -1.0,
-    "target_entropy_end": None,
-    "anneal_updates": None,
-    "temperature_gain": 0.0,
-    "bounded_targets": "off",
-    "pessimism": 1.0,
-    **{"learning_rate_end": None, "tau": None, "acts_with": "newest", "twin": False, "scale_obs": False},
-    **{"layer_norm": False, "loss_a": "squared", "priority_exponent": 1.0, "noise_for": "both"},
-    "max_push_loss": None,
-    "snapshot_margin": None,
-}
-"""Settings of algorithms that configurations of other versions lack -> what their runs did."""
-OF_RUNS: dict[str, Any] = {
-    **{"updates_per_step": 1, "target_steps": 1, "noise": "white", "random_noise": "white"},
-    "noise_correlation": 0.8,
-    **dict.fromkeys(("random_steps", "block", "replay_capacity")),
-}
-"""Settings of runs that change what is learned -> what runs of other versions did that lack them."""
-
 
 class Difference(NamedTuple):
     """One setting in which two configurations differ; None where it is not set or not known."""

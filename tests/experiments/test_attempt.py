@@ -180,7 +180,7 @@ class TestInThisProcess:
 
     def test_what_was_to_be_computed_must_have_left_its_file(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setitem(THEN, "nothing", Then(lambda _: None, "nothing.json"))
-        monkeypatch.setattr("qpensieve.report.tables.write_summary", lambda _: {})
+        monkeypatch.setattr("qpensieve.report.summary.write_summary", lambda _: {})
         with pytest.raises(RuntimeError, match=r"nothing was computed, but has not written nothing\.json"):
             attempt.compute(tmp_path, Task("a", TASK.config, ("nothing",)))
 

@@ -21,8 +21,8 @@ from qpensieve.records import critic_errors, evaluations
 from qpensieve.records.critic_errors import CriticErrors, CriticRow
 from qpensieve.records.folder import CONFIG, CRITIC, EVALUATIONS, PROVENANCE
 from qpensieve.report import sheets
-from qpensieve.report.export import export
 from qpensieve.report.page import Plate
+from qpensieve.report.results import export
 from qpensieve.train.evaluate import protocols
 
 RESULTS = Path(__file__).parents[2] / "results" / "h200"
@@ -60,8 +60,8 @@ def test_without_a_run_everything_is_shown_as_missing(tmp_path: Path):
         shown = show(artefact, shelf, tmp_path)
         assert shown.sheets or shown.plates or shown.listings, artefact.name
         for sheet in shown.sheets:
-            views = [view for _, _, views in sheets.lines(sheet) for view in views]
-            assert {view.mean for view in views} <= {sheets.MISSING, "-"}
+            views = [view for row in sheets.table(sheet).rows for view in row[2:]]
+            assert {view.text for view in views} <= {sheets.MISSING, "-"}
 
 
 class TestCommittedResults:

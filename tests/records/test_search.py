@@ -9,7 +9,7 @@ import pytest
 
 from qpensieve.records import search
 from qpensieve.records.search import SearchRecord
-from qpensieve.report import tables
+from qpensieve.report import results
 
 REFERENCE = np.array([0.0, -10.0])
 FIRST = [
@@ -191,7 +191,7 @@ class TestAppending:
 
 
 def test_the_summary_tells_lengths_and_how_the_archive_grew():
-    content = tables.summarize_search(make_record())
+    content = results.summarize_search(make_record())
     assert content == {
         "iterations": 5,
         "generations": 2,

@@ -12,7 +12,7 @@ from qpensieve import preferences
 from qpensieve.records import evaluations, search
 from qpensieve.records.folder import CONFIG, EVALUATIONS, SEARCH
 from qpensieve.records.search import SearchRecord
-from qpensieve.report import generations, predictions
+from qpensieve.report import population
 
 
 def make_run(folder: Path, record: SearchRecord | None, **config: Any) -> Path:
@@ -80,8 +80,8 @@ def titles(figure: Figure) -> list[str]:
 
 
 def draw_generations(run: Path) -> Path:
-    return generations.draw_generations(run, run / "generations.png")
+    return population.draw_generations(run, run / "generations.png")
 
 
 def draw_predictions(run: Path) -> Path | None:
-    return predictions.draw_predictions(run, run / "predictions.png")
+    return population.draw_predictions(run, run / "predictions.png")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from qpensieve import metrics
-from qpensieve.report import aggregates, sheet_text, sheets
+from qpensieve.report import aggregates, sheets, text
 from qpensieve.report.paper_figures import Spot
 from qpensieve.report.sheets import Cell, Metric, Sheet
 from tests.oracles import stats as oracle
@@ -59,9 +59,9 @@ def test_statistics_are_those_over_all_runs(sheet: Sheet):
     assert facts.summary.iqm == pytest.approx(oracle.iqm(ours))
     assert facts.improvement[0] == pytest.approx(oracle.improvement(ours, plain))
     assert facts.gap.probability == pytest.approx(oracle.paired_wins(ours, plain))
-    assert "better in 88% of 2 seeds x 2" in sheet_text.markdown(over)
-    assert "[2.62 ± 0.62](#sheet-t)" in sheet_text.markdown(over).replace("**", "")
-    assert "all,ours,UT,1,B,3.0,,,full protocol,t," in sheet_text.csv(over)
+    assert "better in 88% of 2 seeds x 2" in text.markdown(sheets.table(over))
+    assert "[2.62 ± 0.62](#sheet-t)" in text.markdown(sheets.table(over)).replace("**", "")
+    assert "all,ours,UT,1,B,3.0,,,full protocol,t," in text.csv(sheets.values(over))
 
 
 def test_columns_may_be_chosen(sheet: Sheet):

@@ -1,26 +1,25 @@
 """Cells from runs: seeds of several folders, the newest evaluation, ED seed by seed, and what does not fit."""
 
 import json
-from dataclasses import asdict
 from itertools import permutations
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from qpensieve import compatibility, metrics
+from qpensieve import metrics
 from qpensieve.preferences import sac_preferences, test_table
-from qpensieve.presets import default_config
 from qpensieve.records import evaluations
 from qpensieve.records.folder import CONFIG, EVALUATIONS, PROVENANCE
 from qpensieve.records.reading import FileError
 from qpensieve.report import cells, sheets
 from qpensieve.report.cells import Wanted, read_cell, read_runs
-from qpensieve.report.export import export
+from qpensieve.report.results import export
 
 TABLE = test_table(2)
 REFERENCE = np.array([0.0, -50.0])
 RESULTS = Path(__file__).parents[2] / "results" / "h200"
+HALF = np.array([0.5, 0.5])
 
 
 def returns_of(seeds: range, level: float = 0.0, table: np.ndarray = TABLE) -> np.ndarray:
@@ -59,11 +58,6 @@ class TestOneRun:
         np.testing.assert_allclose(cell.values["UT"], utilities(range(2, 5)))
         expected = [metrics.hypervolume(one, REFERENCE) for one in returns_of(range(2, 5)) + 1]
         np.testing.assert_allclose(cell.values["HV"], expected)
-
-    def test_settings_that_an_older_file_does_not_know_are_passed_over(self, tmp_path: Path):
-        old = make(tmp_path / "old", range(2), agent={"num_snapshots": 4, "gone": []})
-        new = make(tmp_path / "new", range(2, 4), agent={"num_snapshots": 4, "added": {"x": 1}})
-        assert read_cell([old, new]).seeds == (0, 1, 2, 3)
 
     def test_at_an_earlier_step(self, tmp_path: Path):
         run = make(tmp_path / "run", full=(400, 1000))
@@ -151,12 +145,12 @@ class TestSeveralRuns:
         ("changes", "what"),
         [
             ({"domain": "Hopper2d"}, "domain"),
-            ({"algo": "mosac"}, "method"),
-            ({"agent": {"num_snapshots": 2}}, r"settings \(agent\)"),
-            ({"agent": {"num_snapshots": 4, "snapshot_margin": 0.05}}, r"settings \(agent\)"),
-            ({"agent": {"num_snapshots": 4, "target_entropy_end": -2.5}}, r"settings \(agent\)"),
-            ({"agent": {"num_snapshots": 4, "twin": True}}, r"settings \(agent\)"),
-            ({"agent": {"num_snapshots": 4, "layer_norm": True}}, r"settings \(agent\)"),
+            ({"algo": "mosac"}, "algo"),
+            ({"agent": {"num_snapshots": 2}}, "num_snapshots"),
+            ({"agent": {"num_snapshots": 4, "snapshot_margin": 0.05}}, "snapshot_margin"),
+            ({"agent": {"num_snapshots": 4, "sac": {"target_entropy_end": -2.5}}}, "target_entropy_end"),
+            ({"agent": {"num_snapshots": 4, "twin": True}}, "twin"),
+            ({"agent": {"num_snapshots": 4, "layer_norm": True}}, "layer_norm"),
             ({"random_noise": "ar1"}, "random_noise"),
             ({"noise_correlation": 0.95}, "noise_correlation"),
             ({"random_steps": 500}, "random_steps"),
@@ -253,7 +247,7 @@ class TestCommittedResults:
 def test_a_configuration_without_steps_is_named(tmp_path: Path):
     run = make(tmp_path / "run")
     (run / CONFIG).write_text(json.dumps({"domain": "DST2d", "algo": "sac"}))
-    with pytest.raises(FileError, match=r"config.json as a configuration: 'steps' is missing"):
+    with pytest.raises(FileError, match=r"run as a run of a report: 'steps' is missing"):
         read_runs([run])
 
 
@@ -278,19 +272,73 @@ def test_a_machine_that_was_not_recorded():
     assert cells.machine_in_words({}) == "unknown machine"
 
 
-def test_every_setting_that_committed_runs_lack_is_known_to_cells():
-    """Else runs from before a setting and runs that change it would be merged into one cell."""
-    lacking = set()
-    for path in RESULTS.glob("*.json"):
-        config = json.loads(path.read_text()).get("config", {})
-        if "agent" in config:
-            today = asdict(default_config(config["domain"], config["algo"]).agent)
-            lacking |= names_in(today) - names_in(config["agent"])
-    assert "pessimism" in lacking  # the oldest runs are from before it
-    assert lacking <= compatibility.ADDED.keys()
+def add_curves(folder: Path, seeds: range) -> Path:
+    """Curve evaluations under one preference: step, -step of seed 0, and one more for every seed after."""
+    made = evaluations.empty(len(seeds), TABLE[::5], HALF[None], TABLE, REFERENCE)
+    for step in (50_000, 100_000, 200_000):
+        curve = np.array([[[[step + seed, -step]]] for seed in seeds], np.float64)
+        made = evaluations.append_short(made, step, returns_of(seeds)[:, ::5, None], curve)
+    evaluations.save(folder / EVALUATIONS, made)
+    return folder
 
 
-def names_in(settings: dict) -> set[str]:
-    """Names of settings, those of parts included."""
-    own = {name for name, value in settings.items() if not isinstance(value, dict)}
-    return own.union(*(names_in(value) for value in settings.values() if isinstance(value, dict)))
+def test_a_score_over_training(tmp_path: Path):
+    run = make(tmp_path / "run", range(2), short=(100, 200))
+    expected = [metrics.hypervolume(one[::5], REFERENCE) for one in returns_of(range(2))]
+    for path in (run, export(run, tmp_path / "run.json")):
+        curve = cells.score_curve(read_runs([path]), "hv")
+        assert curve is not None
+        assert (curve.steps.tolist(), curve.goal) == ([100, 200], 1000)
+        np.testing.assert_allclose(curve.values, [expected, expected], rtol=1e-5)
+
+
+def test_seeds_of_several_runs_stand_side_by_side(tmp_path: Path):
+    paths = [make(tmp_path / "a", range(2), short=(100, 200)), make(tmp_path / "b", range(2, 5), short=(100,))]
+    curve = cells.score_curve(read_runs(paths), "ut")
+    assert curve is not None
+    # At step 200 three of five seeds are missing: the mean would be one of other runs.
+    assert (curve.steps.tolist(), curve.values.shape) == ([100], (1, 5))
+    np.testing.assert_allclose(curve.values[0], metrics.utility(returns_of(range(5))[:, ::5], TABLE[::5]))
+
+
+def test_short_evaluations_of_other_preferences_do_not_stand_in_one_curve_or_cell(tmp_path: Path):
+    paths = [make(tmp_path / "a", range(2), full=(), short=(100,)), make(tmp_path / "b", range(2, 4), full=())]
+    thin = evaluations.empty(2, TABLE[::25], np.empty((0, 2)), TABLE, REFERENCE)
+    thin = evaluations.append_short(thin, 100, returns_of(range(2, 4))[:, ::25, None], np.empty((2, 0, 1, 2)))
+    evaluations.save(paths[1] / EVALUATIONS, thin)
+    for read in (lambda: cells.score_curve(read_runs(paths)), lambda: read_cell(paths)):
+        with pytest.raises(ValueError, match=r"must have the same preferences \(eval_stride\)"):
+            read()
+
+
+def test_no_score(tmp_path: Path):
+    runs = read_runs([make(tmp_path / "run", short=(100,), reference=None)])
+    assert cells.score_curve(runs, "hv") is None
+    assert cells.score_curve([], "ut") is None
+    with pytest.raises(ValueError, match=r"score must be one of ut, .*hv, .*, got 'loss'"):
+        cells.score_curve(runs, "loss")
+
+
+def test_the_return_under_a_preference(tmp_path: Path):
+    runs = read_runs([add_curves(make(tmp_path / "run", range(2)), range(2))])
+    curve = cells.preference_curve(runs, HALF)
+    assert curve is not None
+    assert curve.steps.tolist() == [50_000, 100_000, 200_000]
+    assert curve.values.tolist() == [[0.0, 0.5]] * 3
+    path = cells.preference_path(runs, HALF)
+    assert path is not None
+    assert path.steps.tolist() == [100_000, 200_000]
+    assert path.returns.tolist() == [[100_000.5, -100_000.0], [200_000.5, -200_000.0]]
+    only = cells.preference_path(runs, HALF, steps=[50_000])
+    assert only is not None
+    assert only.steps.tolist() == [50_000]
+    assert cells.preference_curve(runs, [0.987, 0.013]) is None
+    assert cells.preference_path(runs, [0.987, 0.013]) is None
+
+
+def test_full_evaluations_count_before_short_ones(tmp_path: Path):
+    runs = read_runs([make(tmp_path / "run", range(2), full=(100,), short=(100, 200))])
+    curve = cells.preference_curve(runs, TABLE[5])
+    assert curve is not None
+    played = returns_of(range(2))[:, 5] @ TABLE[5]
+    np.testing.assert_allclose(curve.values, [played + 0.1, played])

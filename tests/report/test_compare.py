@@ -15,7 +15,9 @@ from qpensieve.presets import default_config
 from qpensieve.records import evaluations
 from qpensieve.records.folder import CONFIG, EVALUATIONS, PROVENANCE
 from qpensieve.report import compare
-from qpensieve.report.export import export as export_run
+from qpensieve.report.results import export as export_run
+from qpensieve.report.results import labels
+from qpensieve.report.text import TextCell
 
 DEAR, CHEAP = (23.7, -11.0), (0.7, -2.0)
 
@@ -26,7 +28,7 @@ def export(path: Path, algo: str, ends: list[tuple[float, float]], **changes: An
     returns = np.array([[end] * len(preferences) for end in ends])
     row = {"step": 1000, "mean_returns": returns.tolist()}
     content = {
-        "config": {"domain": "DST2d", "algo": algo},
+        "config": {"domain": "DST2d", "algo": algo, "steps": 1000},
         "provenance": {"lanes_per_seed": changes.pop("lanes", 1)},
         "preferences": np.asarray(preferences).tolist(),
         "reference": [0.0, -50.0],
@@ -45,30 +47,46 @@ def files(tmp_path: Path) -> list[Path]:
     ]
 
 
+def rows_of(*paths: Path) -> list[dict[str, TextCell]]:
+    """The lines of the table, by heading."""
+    table = compare.table(compare.on_common_preferences([compare.read(path) for path in paths]))
+    return [dict(zip(table.headings, row, strict=True)) for row in table.rows]
+
+
 def test_the_table_is_on_the_preferences_that_all_share(files: list[Path]):
-    mosac, sac = compare.table(compare.on_common_preferences([compare.read(path) for path in files]))
-    assert mosac["preferences"] == sac["preferences"] == 19
-    assert (mosac["environment steps per seed"], sac["environment steps per seed"]) == (1000, 19_000)
+    shared = compare.on_common_preferences([compare.read(path) for path in files])
+    assert [len(one.played.preferences) for one in shared] == [19, 19]
+    mosac, sac = rows_of(*files)
+    heading = "environment steps per seed"
+    assert (mosac[heading].text, sac[heading].text) == ("1,000", "19,000")
     # On the 19 both objectives count a half on average.
-    assert sac["UT"] == f"{(23.7 - 11) / 2:.2f} +- 0.00"
-    assert mosac["ED against MO-SAC"] == "-"
+    assert sac["UT"].text == f"{(23.7 - 11) / 2:.2f} ± 0.00"
+    assert mosac["ED against MO-SAC"].text == "-"
     # Seed 0 ties everywhere; seed 1 scores more where 23 lam_1 > 9 lam_2, from (0.3, 0.7) on: 14 of 19.
     share = 14 / 19
-    assert sac["ED against MO-SAC"] == f"{share / 2:.2f} +- {share / 2:.2f}"
+    assert sac["ED against MO-SAC"].text == f"{share / 2:.2f} ± {share / 2:.2f}"
+    assert sac["UT"].is_best
+    assert any(line.startswith("P(better) ") for line in sac["UT"].details)
 
 
-@pytest.mark.parametrize(
-    ("values", "text"),
-    [
-        ([136.9, 137.1], "137.00 +- 0.10"),
-        ([137.0, 137.0], "137 +- 0"),
-        ([130.0, 140.0], "135 +- 5"),
-        ([0.002, 0.004], "0.0030 +- 0.0010"),
-        ([7.0, 7.5], "7.25 +- 0.25"),
-    ],
-)
-def test_no_deviation_is_rounded_to_nothing(values: list[float], text: str):
-    assert compare._spread(np.array(values)) == text
+def test_small_numbers_keep_their_digits(tmp_path: Path):
+    path = export(tmp_path / "a.json", "mosac", [(0.002, 0.002), (0.004, 0.004)])
+    assert rows_of(path)[0]["UT"].text == "0.0030 ± 0.0010"
+
+
+class TestUnequalRuns:
+    def said(self, *paths: Path) -> list[str]:
+        return compare.unequal([compare.read(path) for path in paths])
+
+    def test_are_named(self, tmp_path: Path):
+        steps = {"domain": "DST2d", "algo": "sac", "steps": 4_000_000}
+        whole = export(tmp_path / "a.json", "mosac", [DEAR, CHEAP])
+        [warning] = self.said(whole, export(tmp_path / "b.json", "sac", [DEAR], config=steps))
+        assert "mosac: 2 seeds at 1k steps" in warning
+        assert "sac: 1 seed at 1k steps" in warning
+
+    def test_equal_ones_are_not(self, files: list[Path]):
+        assert self.said(*files) == []
 
 
 def test_a_hypervolume_of_zero_says_why(files: list[Path]):
@@ -80,42 +98,39 @@ def test_a_hypervolume_of_zero_says_why(files: list[Path]):
 class TestDominance:
     """ED is of one seed against the same seed: by their numbers, wherever they stand in their files."""
 
-    def rows(self, *paths: Path) -> list[dict[str, Any]]:
-        return compare.table(compare.on_common_preferences([compare.read(path) for path in paths]))
-
     def of(self, first_seed: int, algo: str = "sac") -> dict[str, Any]:
-        return {"domain": "DST2d", "algo": algo, "first_seed": first_seed}
+        return {"domain": "DST2d", "algo": algo, "first_seed": first_seed, "steps": 1000}
 
     def test_is_over_the_seeds_that_both_have(self, tmp_path: Path):
         mosac = export(tmp_path / "mosac.json", "mosac", [DEAR, CHEAP])  # seeds 0 and 1
         later = export(tmp_path / "sac.json", "sac", [CHEAP, DEAR], config=self.of(1))  # seeds 1 and 2
-        _, sac = self.rows(mosac, later)
-        assert sac["ED against MO-SAC"] == "0.00 (1 seed)"  # seed 1: cheap against cheap
+        _, sac = rows_of(mosac, later)
+        assert sac["ED against MO-SAC"].text == "0.00"  # seed 1: cheap against cheap
+        assert sac["ED against MO-SAC"].details == ("IQM 0.00, 1 seed",)
 
     def test_is_in_order_where_they_share_none(self, tmp_path: Path):
         mosac = export(tmp_path / "mosac.json", "mosac", [CHEAP, DEAR])
         later = export(tmp_path / "sac.json", "sac", [CHEAP, DEAR], config=self.of(5))
-        assert self.rows(mosac, later)[1]["ED against MO-SAC"] == "0.00 +- 0.00"
+        assert rows_of(mosac, later)[1]["ED against MO-SAC"].text == "0.00 ± 0.00"
 
     def test_names_whom_it_is_against_where_several_could_be(self, tmp_path: Path):
         paths = [export(tmp_path / f"{name}.json", "mosac", [DEAR, CHEAP]) for name in ("plain", "robust")]
-        assert [row["ED against plain"] for row in self.rows(*paths)] == ["-", "0.00 +- 0.00"]
+        assert [row["ED against plain"].text for row in rows_of(*paths)] == ["-", "0.00 ± 0.00"]
 
 
 def test_kernels_are_marked_where_runs_differ_in_them(files: list[Path], tmp_path: Path):
-    config = {"domain": "DST2d", "algo": "qpensieve", "kernels": "on"}
+    config = {"domain": "DST2d", "algo": "qpensieve", "kernels": "on", "steps": 1000}
     fused = export(tmp_path / "fused.json", "qpensieve", [DEAR, DEAR], config=config)
     folder = make_run(tmp_path / "plain")
-    rows = lambda *paths: compare.table(compare.on_common_preferences([compare.read(path) for path in paths]))
-    assert [row["kernels"] for row in rows(files[0], fused, folder)] == ["off", "on", "off"]
-    assert not any("kernels" in row for row in rows(files[0], folder))
+    assert [row["kernels"].text for row in rows_of(files[0], fused, folder)] == ["off", "on", "off"]
+    assert not any("kernels" in row for row in rows_of(files[0], folder))
 
 
 class TestSettings:
     """Runs that differ in a setting never look the same."""
 
     def rows(self, *paths: Path) -> list[dict[str, str]]:
-        return compare.settings([compare.read(path) for path in paths], configs.completed)
+        return compare.settings([compare.read(path) for path in paths])
 
     def test_every_setting_in_which_runs_differ_is_shown(self, tmp_path: Path):
         plain = make_run(tmp_path / "plain")
@@ -124,7 +139,7 @@ class TestSettings:
         )
         assert self.rows(plain, other) == [
             {"setting": "log_period", "plain": "1000", "other": "500"},
-            {"setting": "reference", "plain": "none", "other": "1.0, 2.0"},
+            {"setting": "reference", "plain": "none", "other": "1, 2"},
             {"setting": "temperature_gain", "plain": "0", "other": "2"},
             {"setting": "acting_share", "plain": "0", "other": "0.5"},
         ]
@@ -141,10 +156,10 @@ class TestSettings:
         ]
 
     def test_a_configuration_that_is_not_understood_is_shown_as_it_stands(self, tmp_path: Path):
-        config = {"domain": "DST2d", "algo": "mosac", "tau": 1}
+        config = {"domain": "DST2d", "algo": "mosac", "tau": 1, "steps": 1}
         one = export(tmp_path / "one.json", "mosac", [DEAR], config=config | {"tau": 1.0, "of_tomorrow": 2})
         two = export(tmp_path / "two.json", "mosac", [DEAR], config=config)
-        other = export(tmp_path / "other.json", "sac", [DEAR], config={"domain": "DST2d", "algo": "sac"})
+        other = export(tmp_path / "other.json", "sac", [DEAR], config={"domain": "DST2d", "algo": "sac", "steps": 1})
         assert self.rows(one, two, other)[1:] == [{"setting": "of_tomorrow", "one": "2", "two": "-", "sac": "-"}]
 
     def test_what_another_method_does_not_have_is_no_difference(self, tmp_path: Path):
@@ -162,9 +177,9 @@ class TestSettings:
         (tmp_path / "a").mkdir()
         (tmp_path / "b").mkdir()
         paths = [make_run(tmp_path / "a" / "run"), make_run(tmp_path / "b" / "run"), make_run(tmp_path / "other")]
-        results = [compare.read(path) for path in paths]
-        assert compare.labels(results) == ["a/run", "b/run", "other"]
-        twice = compare.labels([results[0], results[0]])  # as a folder and its export beside it are
+        runs = [compare.read(path).run for path in paths]
+        assert labels(runs) == ["a/run", "b/run", "other"]
+        twice = labels([runs[0], runs[0]])  # as a folder and its export beside it are
         assert len(set(twice)) == 2
 
     def test_the_command_prints_them_below_the_scores(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
@@ -179,7 +194,7 @@ class TestSettings:
 def test_the_command_prints_it_and_draws(files: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     cli.main(["compare", *map(str, files), "--out", str(tmp_path / "picture.png")])
     out = capsys.readouterr().out
-    assert "| mosac | 1,000 | 1,000 | 19 |" in out
+    assert "| mosac | 1,000 | 1,000 | " in out
     assert (tmp_path / "picture.png").stat().st_size > 10_000
 
 
@@ -191,39 +206,46 @@ def test_a_run_is_neither_above_nor_below_its_own_export(tmp_path: Path):
     for ours, theirs in (both, both[::-1]):
         assert compare.dominance(ours, theirs).tolist() == [0, 0]
     trip = np.broadcast_to(DEAR, (2, 100, 10, 2))
-    ten, two = (replace(both[0], returns=trip[:, :, :num].mean(axis=2)) for num in (10, 2))
+    played = [replace(both[0].played, returns=trip[:, :, :num].mean(axis=2)) for num in (10, 2)]
+    ten, two = (replace(both[0], played=one) for one in played)
     assert compare.dominance(two, ten).tolist() == compare.dominance(ten, two).tolist() == [0, 0]
 
 
 @pytest.mark.usefixtures("unrendered")
 def test_one_objective_is_drawn_without_a_front(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     one = np.ones((1, 1))
-    more = {"preferences": one, "reference": None, "config": {"domain": "mine:make", "algo": "mosac"}}
+    more = {"preferences": one, "reference": None, "config": {"domain": "mine:make", "algo": "mosac", "steps": 1}}
     path = export(tmp_path / "one.json", "mosac", [(3.0,), (4.0,)], **more)  # pyright: ignore[reportArgumentType]
     cli.main(["compare", str(path), "--out", str(tmp_path / "one.png")])
-    assert "3.50 +- 0.50" in capsys.readouterr().out
+    assert "3.50 ± 0.50" in capsys.readouterr().out
     assert (tmp_path / "one.png").read_text() == "a picture with 1 axes"
 
 
 def test_curves_of_single_preferences_are_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     two = np.array([[0.9, 0.1], [0.8, 0.2]])
+    own = {"domain": "DST2d", "steps": 20, "agent": {"preferences": ["0.9,0.1", "0.8,0.2"]}}
     short = [{"step": step, "mean_returns": [[DEAR, CHEAP], [CHEAP, CHEAP]]} for step in (10, 20)]
-    paths = [export(tmp_path / f"{algo}.json", algo, [DEAR] * 2, preferences=two, short=short) for algo in ("sac", "b")]
-    curve = compare.read_curves(paths[0])
-    np.testing.assert_allclose(curve["values"][1, 0], [0.9 * 23.7 - 1.1, 0.8 * 0.7 - 0.4])
+    made = lambda algo: export(
+        tmp_path / f"{algo}.json", algo, [DEAR] * 2, preferences=two, short=short, config=own | {"algo": algo}
+    )
+    paths = [made(algo) for algo in ("sac", "b")]
     cli.main(["compare", *map(str, paths), "--curves", "--out", str(tmp_path / "curves.png")])
     assert (tmp_path / "curves.png").stat().st_size > 10_000
     assert "curves.png" in capsys.readouterr().out
 
 
 def test_a_domain_is_the_same_by_either_name(files: list[Path], tmp_path: Path):
-    other = export(tmp_path / "a.json", "sac", [DEAR], config={"domain": "qpensieve/DST2d-v0", "algo": "sac"})
+    other = export(
+        tmp_path / "a.json", "sac", [DEAR], config={"domain": "qpensieve/DST2d-v0", "algo": "sac", "steps": 1}
+    )
     shared = compare.on_common_preferences([compare.read(files[0]), compare.read(other)])
-    assert [result.domain for result in shared] == ["DST2d", "DST2d"]
+    assert [result.played.domain for result in shared] == ["DST2d", "DST2d"]
 
 
 def test_what_does_not_compare_is_refused(files: list[Path], tmp_path: Path):
-    other = export(tmp_path / "hopper.json", "mosac", [DEAR], config={"domain": "Hopper2d", "algo": "mosac"})
+    other = export(
+        tmp_path / "hopper.json", "mosac", [DEAR], config={"domain": "Hopper2d", "algo": "mosac", "steps": 1}
+    )
     with pytest.raises(ValueError, match="runs must have the same domain to be compared, got DST2d, Hopper2d"):
         compare.on_common_preferences([compare.read(files[0]), compare.read(other)])
     apart = export(tmp_path / "apart.json", "sac", [DEAR], preferences=[[0.123, 0.877]])
@@ -232,7 +254,7 @@ def test_what_does_not_compare_is_refused(files: list[Path], tmp_path: Path):
     with pytest.raises(ValueError, match="has no full evaluation at step 5; it has: 1000"):
         compare.read(files[0], 5)
     with pytest.raises(ValueError, match="holds no curves of single preferences"):
-        compare.read_curves(files[0])
+        compare.draw_single_curves(files[:1], tmp_path / "x.png")
 
 
 class TestFolders:
@@ -243,8 +265,9 @@ class TestFolders:
         cli.main(["export", str(folder), "--out", str(file)])
         of_folder, of_file = compare.read(folder), compare.read(file)
         np.testing.assert_allclose(of_folder.returns, of_file.returns, rtol=1e-5)
-        np.testing.assert_array_equal(of_folder.preferences, of_file.preferences)
-        assert (of_folder.domain, of_folder.step, of_folder.algo) == (of_file.domain, of_file.step, of_file.algo)
+        ours, theirs = of_folder.played, of_file.played
+        np.testing.assert_array_equal(ours.preferences, theirs.preferences)
+        assert (ours.domain, ours.step, of_folder.run.algo) == (theirs.domain, theirs.step, of_file.run.algo)
 
     def test_the_command_takes_both(self, tmp_path: Path, files: list[Path], capsys: pytest.CaptureFixture[str]):
         cli.main(["compare", str(make_run(tmp_path / "run")), str(files[0])])

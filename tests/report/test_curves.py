@@ -12,10 +12,11 @@ pytest.importorskip("matplotlib")
 from matplotlib.figure import Figure
 from matplotlib.text import Annotation
 
+from qpensieve import cli
 from qpensieve.metrics import reference_point
 from qpensieve.records.scores import summarize
-from qpensieve.report import drawing, logged
-from qpensieve.report.curves import compare_curves
+from qpensieve.report import curves, drawing
+from qpensieve.report.curves import compare_curves, draw_training
 from tests.report.runs import (
     EXACT,
     STEPS,
@@ -36,9 +37,9 @@ def test_curves_show_all_panels_and_the_ceilings_of_the_short_preferences(tmp_pa
     assert titles(drawn[0]) == ["utility (UT)", "hypervolume (HV)", "temperature", "samples that climb a snapshot"]
     ceilings = EXACT.ceilings(table.short_preferences, reference_point("DST2d"))
     utility, volume = lines(drawn[0], 0), lines(drawn[0], 1)
-    assert utility[f"ceiling (short protocol) {ceilings.utility:.2f}"][1, 0] == ceilings.utility
-    assert utility[f"best single policy {ceilings.best_single:.2f}"][1, 0] == ceilings.best_single
-    assert volume["ceiling (short protocol) 1,055"][1, 0] == ceilings.hypervolume
+    assert utility[f"ceiling of UT (short protocol) {ceilings.utility:.2f}"][1, 0] == ceilings.utility
+    assert utility[f"UT of the best single policy {ceilings.best_single:.2f}"][1, 0] == ceilings.best_single
+    assert volume["ceiling of HV (short protocol) 1,055"][1, 0] == ceilings.hypervolume
     steps, mean = utility["mean ± 1 std, seeds thin"]
     np.testing.assert_array_equal(steps, [STEPS, 2 * STEPS, 3 * STEPS])
     np.testing.assert_allclose(np.diff(mean), [1, 1])
@@ -63,7 +64,7 @@ def test_the_later_of_two_rows_at_one_step_counts_and_torn_lines_are_skipped(tmp
     path = tmp_path / "metrics.jsonl"
     rows = [{"event": "train", "step": step, "x": [step + shift]} for shift in (0, 5) for step in (2, 1)]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows) + '[1]\n{"event": "train", "st')
-    series = logged.read_series(logged.read_training(path), "x", num_seeds=1)
+    series = curves.read_series(curves.read_training(path), "x", num_seeds=1)
     assert series is not None
     np.testing.assert_array_equal(series[0], [1, 2])
     np.testing.assert_array_equal(series[1], [[6], [7]])
@@ -114,21 +115,20 @@ def test_compared_runs_are_named_by_algorithm_and_by_folder_where_that_is_not_en
     algos = {"a": "qpensieve", "b": "qpensieve", "c": "mosac"}
     runs = [make_run(tmp_path / name, table, algo=algo) for name, algo in algos.items()]
     compare_curves(runs, tmp_path / "c.png")
-    assert {"qpensieve (a)", "qpensieve (b)", "mosac"} <= set(lines(drawn[0], 0))
-    assert set(lines(drawn[0], 1)) == {"ceiling (short protocol) 1,055"}
+    assert {"a", "b", "mosac"} <= set(lines(drawn[0], 0))
     colours = [[line.get_color() for line in axes.get_lines()[3:12:4]] for axes in drawn[0].axes]
     assert colours[0] == colours[1] == list(drawing.COLOURS[:3])
-    assert legend_of(drawn[0]) == ["qpensieve (a)", "qpensieve (b)", "mosac"]
-    assert legend_of(drawn[0].axes[0]) == ["ceiling (short protocol) 7.25", "best single policy 5.48"]
+    ceilings = ["ceiling of UT (short protocol) 7.25", "UT of the best single policy 5.48"]
+    assert legend_of(drawn[0]) == ["a", "b", "mosac", *ceilings, "ceiling of HV (short protocol) 1,055"]
     compare_curves(runs[:2], tmp_path / "d.png")
-    assert legend_of(drawn[1]) == ["a", "b"]
+    assert legend_of(drawn[1])[:2] == ["a", "b"]
 
 
 def test_compared_runs_of_the_same_name_have_a_line_each_in_the_legend(tmp_path: Path, drawn: list[Figure]):
     returns = np.random.default_rng(0).normal(size=(2, 100, 2))
     runs = [make_run(tmp_path / parent / "run", make_table(returns), domain="module:factory") for parent in "ab"]
     compare_curves(runs, tmp_path / "c.png")
-    assert legend_of(drawn[0]) == ["run", "run"]
+    assert legend_of(drawn[0]) == ["a/run", "b/run"]
     assert drawn[0].axes[0].get_legend() is None
 
 
@@ -161,3 +161,69 @@ def test_runs_whose_scores_do_not_compare_are_refused(tmp_path: Path):
     other = make_run(tmp_path / "b", make_table(dst_returns(), reference="Hopper2d"))
     with pytest.raises(ValueError, match="different reference points"):
         compare_curves([run, other], tmp_path / "c.png")
+
+
+def _row(step: int, seeds: int = 2) -> dict[str, Any]:
+    each = lambda value: [float(value)] * seeds
+    binned = {f"{name}_bin_{i}": each(-i) for name in ("entropy", "q") for i in range(1, 6)}
+    errors = {"td_error_1": each(1), "td_error_2": each(2)}
+    return (
+        {"event": "train", "step": step, "critic_loss": each(step), "critic_loss_max": each(2 * step)} | binned | errors
+    )
+
+
+def _run(path: Path, rows: list[dict[str, Any]], **config: Any) -> Path:
+    path.mkdir()
+    config = {"domain": "HalfCheetah2d", "algo": "qpensieve", "seeds": 2} | config
+    (path / "config.json").write_text(json.dumps(config))
+    (path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_panels_are_those_that_were_logged_with_a_line_per_bin_and_per_alarm(tmp_path: Path, drawn: list[Figure]):
+    alarm = {"event": "alarm", "step": 1500, "sign": "entropy", "who": "seed 1", "value": -9.0, "limit": -6.9}
+    run = _run(tmp_path / "run", [_row(1000), _row(2000), alarm])
+    draw_training(run, tmp_path / "t.png")
+    shown = dict(zip(titles(drawn[0]), drawn[0].axes, strict=True))
+    assert list(shown) == [
+        *("critic loss, mean of a row", "critic loss, largest of a row", "error of the critics"),
+        *("entropy by preference for forward", "value λ · Q by preference for forward"),
+    ]
+    legend = shown["error of the critics"].get_legend()
+    assert legend is not None
+    labels = [text.get_text() for text in legend.get_texts()]
+    assert labels == ["forward", "control"]
+    values = shown["value λ · Q by preference for forward"].get_lines()
+    means = [float(np.asarray(line.get_ydata())[0]) for line in values[2:15:3]]  # after the lines of two seeds each
+    assert means == [-1, -2, -3, -4, -5]
+    np.testing.assert_array_equal(np.asarray(values[15].get_xdata()), [1500, 1500])
+    seeds_and_mean = shown["critic loss, mean of a row"].get_lines()
+    np.testing.assert_allclose([np.asarray(line.get_ydata()) for line in seeds_and_mean[:3]], [[1000, 2000]] * 3)
+    assert shown["critic loss, mean of a row"].get_yscale() == "log"
+
+
+def test_the_command_draws_it_alone_and_before_the_first_evaluation(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    run = _run(tmp_path / "run", [_row(1000)])
+    cli.main(["plot", str(run), "--what", "training"])
+    assert capsys.readouterr().out.split() == [str(run / "training.png")]
+    cli.main(["plot", str(run), "--what", "training", "--out", str(tmp_path / "x.svg")])
+    assert (tmp_path / "x.svg").read_text().startswith("<?xml")
+
+
+@pytest.mark.parametrize(
+    ("rows", "config", "words"),
+    [([], {}, "nothing yet"), ([_row(1)], {"seeds": "many"}, "seeds must be a whole number")],
+)
+def test_what_cannot_be_drawn_is_said(
+    tmp_path: Path, rows: list, config: dict, words: str, capsys: pytest.CaptureFixture[str]
+):
+    with pytest.raises(SystemExit):
+        cli.main(["plot", str(_run(tmp_path / "run", rows, **config)), "--what", "training"])
+    assert words in capsys.readouterr().err
+
+
+def test_one_picture_of_several_runs_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    runs = [str(_run(tmp_path / name, [_row(1)])) for name in "ab"]
+    with pytest.raises(SystemExit):
+        cli.main(["plot", *runs, "--what", "training"])
+    assert "draws one run, got 2" in capsys.readouterr().err

@@ -126,7 +126,7 @@ class TestPage:
         regions = [one for one in of("div") if one.get("class") == "wide"]
         assert len(regions) == 4
         assert all(one["tabindex"] == "0" and one["role"] == "region" for one in regions)
-        assert "prefers-color-scheme: dark" in page.STYLE
+        assert "prefers-color-scheme: dark" in written.read_text()
 
     def test_equal_inputs_make_equal_files(self, written: Path, plate: Plate):
         folder = written.parent
@@ -175,6 +175,6 @@ def test_several_runs_of_a_cell_are_all_linked():
     more = Source("Hopper2d ours, seeds 5-6", "", (5, 6))
     cell = small().cells["Hopper2d", "ours"]
     both = replace(cell, sources=(RUN, more))
-    text = page.page([small(cells={("Hopper2d", "ours"): both})], [], {}, About())
+    text = page.page(page.make_report([small(cells={("Hopper2d", "ours"): both})], [], About()), {})
     assert f'<a href="#{more.anchor}">seeds 5-6</a>' in text
     assert "not part of this report" in text

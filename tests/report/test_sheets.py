@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from qpensieve import metrics
-from qpensieve.report import sheet_text, sheets
-from qpensieve.report.sheet_page import html
+from qpensieve.report import sheets, text
+from qpensieve.report.page import About, make_report, page
 from qpensieve.report.sheets import Cell, Metric, Sheet, Source
 
 HV, UT = Metric("HV", {"Hopper2d": 6}), Metric("UT")
@@ -102,16 +102,16 @@ Walker2d,ours,UT,0,,1.0,300000,1500000,short protocol,../runs/a,abc
 
 class TestText:
     def test_markdown(self):
-        assert sheet_text.markdown(small()) == MARKDOWN
+        assert text.markdown(sheets.table(small())) == MARKDOWN
 
     def test_latex(self):
-        assert sheet_text.latex(small()) == LATEX
+        assert text.latex(sheets.table(small())) == LATEX
 
     def test_values(self):
-        assert sheet_text.csv(small()) == CSV
+        assert text.csv(sheets.values(small())) == CSV
 
     def test_statistics(self):
-        rows = list(csv.DictReader(io.StringIO(sheet_text.summary_csv(small()))))
+        rows = list(csv.DictReader(io.StringIO(text.csv(sheets.statistics(small())))))
         assert len(rows) == 2 * 2 * 2
         first = rows[0]
         assert (first["row"], first["column"], first["metric"], first["status"]) == ("Hopper2d", "ours", "HV", "whole")
@@ -124,25 +124,25 @@ class TestText:
         assert [row["status"] for row in rows if row["row"] == "Walker2d"] == ["partial", "partial"] + ["missing"] * 2
 
     def test_latex_takes_no_text_for_a_command(self):
-        assert sheet_text.escape(r"a_b & 5 % of $x^2$ {~} #1 \n ±") == (
+        assert text.escape(r"a_b & 5 % of $x^2$ {~} #1 \n ±") == (
             r"a\_b \& 5 \% of \$x\textasciicircum{}2\$ \{\textasciitilde{}\} \#1 \textbackslash{}n $\pm$"
         )
 
     def test_bars_do_not_break_a_markdown_table(self):
         sheet = small(columns=["ours", "plain"], corner="a|b")
-        assert "| a\\|b | metric |" in sheet_text.markdown(sheet)
+        assert "| a\\|b | metric |" in text.markdown(sheets.table(sheet))
 
     def test_letters_go_on_after_z(self):
         notes = {("Hopper2d", f"m{i}"): f"note {i}" for i in range(28)}
         sheet = small(metrics=[Metric(f"m{i}") for i in range(28)], row_notes=notes, cells={})
-        assert list(sheet_text.footnotes(sheet).values())[24:] == ["y", "z", "aa", "ab"]
+        assert list(sheets.table(sheet).notes.values())[24:] == ["y", "z", "aa", "ab"]
 
 
 class TestView:
     def test_missing_of_a_cell_and_of_one_metric(self):
         sheet = small(metrics=[HV, UT, Metric("ED")])
-        assert sheets.view(sheet, "Hopper2d", "ours", Metric("ED")).mean == "-"
-        assert sheets.view(sheet, "Walker2d", "plain", UT).mean == "missing"
+        assert sheets.view(sheet, "Hopper2d", "ours", Metric("ED")).text == "-"
+        assert sheets.view(sheet, "Walker2d", "plain", UT).text == "missing"
 
     def test_a_seed_without_a_value_is_left_out(self):
         one = cell([1.0, 3.0, 5.0], [1.0, np.nan, 2.0])
@@ -209,7 +209,7 @@ class TestView:
     def test_notes_of_a_cell_stand_below(self):
         noted = cell([1.0], [1.0], note="Stopped early.", notes={"UT": "Other units."})
         sheet = small(cells={("Hopper2d", "ours"): noted}, row_notes={})
-        assert sheet_text.footnotes(sheet) == {"Stopped early.": "a", "Other units.": "b"}
+        assert sheets.table(sheet).notes == {"Stopped early.": "a", "Other units.": "b"}
         assert sheets.view(sheet, "Hopper2d", "ours", UT).notes == ("Other units.", "Stopped early.")
 
     @pytest.mark.parametrize(
@@ -258,4 +258,4 @@ class TestAnchors:
 def test_html_escapes_what_others_wrote():
     nasty = "<script>alert('x')</script>"
     sheet = small(title=nasty, caption=nasty, columns=[nasty, "plain"], cells={}, notes=[nasty])
-    assert "<script" not in html(sheet)
+    assert "<script" not in page(make_report([sheet], [], About()), {})

@@ -28,7 +28,7 @@ from qpensieve.preferences import sac_preferences
 from qpensieve.presets import default_config
 from qpensieve.records import evaluations
 from qpensieve.records.folder import EVALUATIONS
-from qpensieve.report import tables
+from qpensieve.report.summary import format_summary, summarize_run
 from qpensieve.settings import flat
 from qpensieve.train import run as runs
 from qpensieve.train.evaluate import protocols
@@ -121,7 +121,7 @@ def test_a_run_without_its_replay_refills_it_and_goes_on(algo: AlgoName, tmp_pat
 )
 def test_the_summary_counts_every_environment_step(algo: AlgoName, whole: Any):
     folder = whole(algo)
-    summary = tables.summarize_run(folder)
+    summary = summarize_run(folder)
     lanes = {"sac": 3, "hybrid-sac": 4}.get(algo, 1)
     assert summary["environment_steps_per_seed"] == 600 * lanes
     table = evaluations.load(folder / EVALUATIONS)
@@ -259,7 +259,7 @@ class TestDiscreteActions:
         assert isinstance(run.session, Trainer)
         rows = run.session.replay_rows()[0]
         assert set(np.unique(rows[:, :, 2]).tolist()) == {0.0, 1.0, 2.0, 3.0}
-        assert "of 10 treasures" in tables.format_summary(tables.summarize_run(tmp_path / "run"))
+        assert "of 10 treasures" in format_summary(summarize_run(tmp_path / "run"))
 
 
 class TestConfig:

@@ -27,7 +27,7 @@ from qpensieve.presets import default_config
 from qpensieve.records import evaluations, search
 from qpensieve.records.folder import EVALUATIONS, SEARCH
 from qpensieve.records.scores import summarize
-from qpensieve.report import tables
+from qpensieve.report.summary import format_summary, summarize_run
 from qpensieve.settings import flat
 from qpensieve.train import run as runs
 from qpensieve.train.population import PopulationTrainer
@@ -138,19 +138,19 @@ class TestRun:
         assert record.num_iterations == 11
         assert record.generation_ends() == [4, 6, 8, 10, 11]
         assert record.num_generations == 4
-        summary = tables.summarize_run(whole(algo))
+        summary = summarize_run(whole(algo))
         assert summary["step"] == 11 * 96 <= TINY["steps"]
         assert summary["environment_steps_per_seed"] == 11 * 96
         assert summary["search"]["iterations"] == 11
         assert summary["search"]["generations"] == 4
-        text = tables.format_summary(summary)
+        text = format_summary(summary)
         assert "11 iterations of 3 tasks, 4 generations after the warm-up" in text
         assert "1,056 environment steps per seed in all" in text
 
     def test_per_task_gives_every_task_the_whole_budget(self, tmp_path: Path):
         run = runs.start(tmp_path / "run", tiny(total="per-task", steps=200, seeds=1), QUIET)
         complete(run)
-        summary = tables.summarize_run(tmp_path / "run")
+        summary = summarize_run(tmp_path / "run")
         assert summary["search"]["iterations"] == 200 // 32
         assert summary["step"] == 192
         assert summary["environment_steps_per_seed"] == 192 * 3

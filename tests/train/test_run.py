@@ -29,8 +29,7 @@ from qpensieve.records.checkpoint import CheckpointError
 from qpensieve.records.folder import EVALUATIONS, LOCK
 from qpensieve.records.lock import FolderInUseError, lock
 from qpensieve.report import pictures
-from qpensieve.report.export import export
-from qpensieve.report.run_data import names_of
+from qpensieve.report.results import export, read_run
 from qpensieve.train import run as runs
 from qpensieve.train.run import Options, Run, Stopped
 from qpensieve.train.session import DivergedError, EnvFailedError
@@ -572,7 +571,7 @@ class TestStarted:
 
     def test_a_reader_finds_the_names_that_a_foreign_environment_gives_its_objectives(self, tmp_path: Path):
         runs.start(tmp_path / "run", tiny("tests.envs.foreign:PointMass"), QUIET).close()
-        assert names_of(tmp_path / "run") == ("x", "y")
+        assert read_run(tmp_path / "run").named_objectives == ("x", "y")
 
     def test_refuses_a_folder_that_holds_a_run(self, half: Path):
         before = sorted(half.rglob("*"))

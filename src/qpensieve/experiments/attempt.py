@@ -190,7 +190,7 @@ class Worker:
 def compute(attempt: Path, task: "Task") -> None:
     """Summary, and what comes after training."""
     from qpensieve.experiments.then import THEN, missing, note
-    from qpensieve.report.tables import write_summary
+    from qpensieve.report.summary import write_summary
 
     write_summary(attempt)
     for name in missing(attempt, task.then):

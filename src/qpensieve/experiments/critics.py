@@ -12,9 +12,9 @@ from qpensieve.experiments.shelf import Shelf
 from qpensieve.records import checkpoint, critic_errors
 from qpensieve.records.critic_errors import CriticErrors
 from qpensieve.records.folder import CONFIG, CRITIC
-from qpensieve.records.reading import read_object
 from qpensieve.report import cells
 from qpensieve.report.critic import PAPER, PAPER_STEPS
+from qpensieve.report.results import read_run
 from qpensieve.report.sheets import Cell, Metric, Sheet
 from qpensieve.train.critic_error import CriticMeter, Sampling
 
@@ -89,11 +89,8 @@ def critic_sheet(artefact: Artefact, shelf: Shelf, report: Path) -> Sheet:
 
 
 def _measured(path: Path) -> CriticErrors | None:
-    """What was measured of a run folder or of an exported run; None if nothing was."""
-    if path.is_dir():
-        return critic_errors.load(path / CRITIC) if (path / CRITIC).is_file() else None
-    content = read_object(path).get("critic")
-    return None if content is None else critic_errors.interpret(path, content)
+    """The measured errors of a run folder or exported run; None if there are none."""
+    return read_run(path).critic
 
 
 def _row(errors: CriticErrors, lam: tuple[float, ...], step: int) -> list[float] | None:

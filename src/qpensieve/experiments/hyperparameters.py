@@ -9,13 +9,13 @@ from qpensieve.console import Row
 from qpensieve.experiments import printed
 from qpensieve.population.stages import warmup_preferences
 from qpensieve.presets import default_config
-from qpensieve.report.listings import Listing
+from qpensieve.report.text import TextTable, listing
 
 OPTIMIZER, NONLINEARITY, DEPTH, EVERY = "Adam", "ReLU", "2", "1"
 """Of ours: not settings, but how `learning/nets.py` and `learning/losses.py` are written."""
 
 
-def q_pensieve_settings() -> Listing:
+def q_pensieve_settings() -> TextTable:
     """Hyperparameters of Q-Pensieve."""
     ours = settings.flat(default_config("DST2d"))
     found: dict[str, str] = {
@@ -36,7 +36,7 @@ def q_pensieve_settings() -> Listing:
         for name, value in printed.SAC_SETTINGS.items()
     ]
     notes = [f"Ours alone: {', '.join(f'{name} {ours[name]}' for name in OURS_ALONE)}."]
-    return Listing(
+    return listing(
         "settings", "Hyperparameters of Q-Pensieve", "Appendix of the paper, and --preset paper.", rows, notes
     )
 
@@ -44,7 +44,7 @@ def q_pensieve_settings() -> Listing:
 OURS_ALONE = ("num_preferences", "num_snapshots", "push_period", "push_after", "random_steps", "block")
 
 
-def population_settings() -> Listing:
+def population_settings() -> TextTable:
     """Hyperparameters of PGMORL and PFA, by domain."""
     rows: list[Row] = []
     for domain, values in printed.POPULATION_SETTINGS.items():
@@ -55,7 +55,7 @@ def population_settings() -> Listing:
         mine = (tasks, ours["steps"], *[ours[name] for name in names], -ours["sparsity_weight"])
         both = zip(printed.POPULATION_COLUMNS, values, mine, strict=True)
         rows.append({"domain": domain} | {name: _both(paper, our) for name, paper, our in both})
-    return Listing(
+    return listing(
         "settings-populations",
         "Hyperparameters of PGMORL and PFA",
         "The paper's, and ours in brackets where they differ. n: tasks; m_w, m_t: iterations of the stages.",

@@ -6,8 +6,8 @@ from pathlib import Path
 from qpensieve.errors import UserError
 from qpensieve.experiments.artefacts import Artefact, Place
 from qpensieve.records.atomic import write_text
-from qpensieve.report.sheet_text import heading
-from qpensieve.report.sheets import Sheet, view
+from qpensieve.report.sheets import Sheet, power_of, view
+from qpensieve.report.text import TextCell
 
 LeftOut = Mapping[Place, Sequence[str]]
 """Place of a cell -> why runs of its name are not in it."""
@@ -44,9 +44,9 @@ def small_table(sheet: Sheet, left_out: LeftOut | None = None) -> str:
     lines = [f"| {sheet.corner} | | {' | '.join(columns)} |", f"|{'---|' * (2 + len(columns))}"]
     for row in rows:
         for metric in sheet.metrics:
-            name = heading(sheet, row, metric)
+            name = TextCell(metric.name, power_of(sheet, row, metric)).heading
             shown = [view(sheet, row, column, metric) for column in columns]
-            texts = [f"**{one.mean}**" if one.is_best else one.mean for one in shown]
+            texts = [f"**{one.text}**" if one.is_best else one.text for one in shown]
             printed = [
                 f"{text} ({one.printed})" if one.printed else text for text, one in zip(texts, shown, strict=True)
             ]

@@ -14,12 +14,12 @@ from qpensieve.experiments.artefacts import Artefact, Wanted
 from qpensieve.experiments.critics import critic_sheet
 from qpensieve.experiments.hyperparameters import LISTINGS
 from qpensieve.experiments.shelf import Shelf
-from qpensieve.report import aggregates, cells, paper_figures, series
+from qpensieve.report import aggregates, cells, paper_figures
 from qpensieve.report.cells import Run
-from qpensieve.report.listings import Listing
 from qpensieve.report.page import Plate
 from qpensieve.report.paper_figures import Path2d
-from qpensieve.report.sheets import Cell, Metric, Sheet, Source, slug
+from qpensieve.report.sheets import Cell, Metric, Sheet, Source
+from qpensieve.report.text import TextTable, slug
 from qpensieve.train.evaluate import curve_preferences
 
 T = TypeVar("T")
@@ -38,7 +38,7 @@ class Shown:
 
     sheets: list[Sheet] = field(default_factory=list)
     plates: list[Plate] = field(default_factory=list)
-    listings: list[Listing] = field(default_factory=list)
+    listings: list[TextTable] = field(default_factory=list)
 
 
 def show(artefact: Artefact, shelf: Shelf, report: Path) -> Shown:
@@ -145,7 +145,7 @@ def _fronts(artefact: Artefact, shelf: Shelf, report: Path) -> Shown:
     for row in artefact.rows:
         found = {column: _evaluation(shelf, artefact, (row, column), report) for column in _columns(artefact, row)}
         there = [one for one in found.values() if one is not None and one.returns is not None]
-        common = _common([one.preferences for one in there])
+        common = cells.common_preferences([one.preferences for one in there]) if there else None
         panels[row] = {column: _points(one, common) for column, one in found.items()}
         sources += [source for one in there for source in one.sources]
     figure = paper_figures.draw_fronts(panels, _axes(artefact), artefact.title)
@@ -153,25 +153,15 @@ def _fronts(artefact: Artefact, shelf: Shelf, report: Path) -> Shown:
     return Shown(plates=[_plate(artefact, figure, caption, sources)])
 
 
-def _evaluation(shelf: Shelf, artefact: Artefact, place: tuple[str, str], report: Path) -> cells.Evaluation | None:
+def _evaluation(shelf: Shelf, artefact: Artefact, place: tuple[str, str], report: Path) -> cells.Pooled | None:
     wanted = artefact.cells[place]
     return cells.evaluation(cells.read_runs(shelf.paths(wanted), report), shelf.plan.size.config_of(wanted).steps)
 
 
-def _common(tables: Sequence[np.ndarray]) -> np.ndarray | None:
-    """The preferences that are rows of every table."""
-    if not tables:
-        return None
-    first, *others = tables
-    kept = [lam for lam in first if all(np.isclose(other, lam).all(axis=1).any() for other in others)]
-    return np.array(kept) if kept else None
-
-
-def _points(one: cells.Evaluation | None, common: np.ndarray | None) -> np.ndarray | None:
+def _points(one: cells.Pooled | None, common: np.ndarray | None) -> np.ndarray | None:
     if one is None or one.returns is None or common is None:
         return None
-    rows = [int(np.isclose(one.preferences, lam).all(axis=1).argmax()) for lam in common]
-    return one.returns[:, rows].reshape(-1, one.returns.shape[-1])
+    return one.returns_on(common).reshape(-1, one.returns.shape[-1])
 
 
 def _growth(artefact: Artefact, shelf: Shelf, report: Path) -> Shown:
@@ -187,18 +177,18 @@ def _growth(artefact: Artefact, shelf: Shelf, report: Path) -> Shown:
 
 def _path(runs: Sequence[Run], lam: tuple[float, ...]) -> Path2d | None:
     """The steps nearest to fifteenths of the run: every 100 000 in the paper."""
-    curve = series.preference_curve(runs, lam)
+    curve = cells.preference_curve(runs, lam)
     if curve is None:
         return None
     goal = max(run.goal for run in runs)
     wanted = goal * np.arange(1, SHOWN_STEPS + 1) / SHOWN_STEPS
     nearest = [int(curve.steps[np.abs(curve.steps - step).argmin()]) for step in wanted if step <= curve.steps[-1]]
-    return series.preference_path(runs, lam, nearest)
+    return cells.preference_path(runs, lam, nearest)
 
 
 def _score_curves(artefact: Artefact, shelf: Shelf, report: Path) -> Shown:
     metric = artefact.metrics[0]
-    panels, sources = _panels(artefact, shelf, report, partial(series.score_curve, score=metric.lower()))
+    panels, sources = _panels(artefact, shelf, report, partial(cells.score_curve, score=metric.lower()))
     figure = paper_figures.draw_curves(panels, f"{metric}, short protocol", artefact.title)
     return Shown(plates=[_plate(artefact, figure, f"{artefact.opening} {artefact.title}: {OVER_SEEDS}", sources)])
 
@@ -209,7 +199,7 @@ def _learning_curves(artefact: Artefact, shelf: Shelf, report: Path) -> Shown:
     for row in artefact.rows:
         panels, sources = {}, []
         for lam in artefact.preferences or _curve_preferences(artefact, row):
-            one, used = _panels(artefact, shelf, report, partial(series.preference_curve, lam=lam), [row])
+            one, used = _panels(artefact, shelf, report, partial(cells.preference_curve, lam=lam), [row])
             panels[f"({_words(lam)})"] = one[row]
             sources += used
         title = f"{row}: return under a preference over training"
@@ -232,7 +222,7 @@ def _single_curves(artefact: Artefact, shelf: Shelf, report: Path) -> Shown:
     for row in artefact.rows:
         columns = _columns(artefact, row)
         for lam in dict.fromkeys(lam for column in columns for lam in _own(artefact.cells[row, column])):
-            one, used = _panels(artefact, shelf, report, partial(series.preference_curve, lam=lam), [row])
+            one, used = _panels(artefact, shelf, report, partial(cells.preference_curve, lam=lam), [row])
             panels[f"{row}, ({_words(lam)})"] = one[row]
             sources += used
     figure = paper_figures.draw_curves(panels, "lam . return", artefact.title, columns=2)

@@ -10,7 +10,8 @@ from qpensieve import metrics
 from qpensieve.errors import UserError
 from qpensieve.preferences import ArrayLike
 from qpensieve.report.paper_figures import Spot
-from qpensieve.report.sheets import FULL, Cell, Metric, Sheet, facts, marks, shared_seeds, slug
+from qpensieve.report.sheets import FULL, Cell, Metric, Sheet, facts, marks, shared_seeds
+from qpensieve.report.text import slug
 
 ALL_ROWS = "all"
 """Name of the row of a sheet over rows."""

@@ -1,7 +1,7 @@
-"""Cells of a report from run folders or exported files: values per seed, and where they come from.
+"""Make cells and curves of a report from run folders and exported files.
 
-One cell may come from several runs with different seeds. The newest full evaluation counts; where there is none, the
-newest short one, and the cell says so.
+One cell may come from several runs with different seeds. The newest full evaluation counts, or else the newest short
+one; the cell then says so.
 """
 
 import os
@@ -12,50 +12,57 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Float64, Int64
 
 from qpensieve import metrics
-from qpensieve.compatibility import ADDED, OF_RUNS
+from qpensieve.compatibility import LEARNING, differences
 from qpensieve.console import format_count
 from qpensieve.envs.episodes import FULL_EPISODES
 from qpensieve.envs.registry import find_domain
 from qpensieve.errors import UserError
-from qpensieve.preferences import test_table
-from qpensieve.records import search as searches
-from qpensieve.records.folder import CONFIG, EVALUATIONS, PROVENANCE, SEARCH
-from qpensieve.records.reading import interpreting, read_object
-from qpensieve.records.scores import summarize
-from qpensieve.report import compare
+from qpensieve.preferences import ArrayLike, test_table
+from qpensieve.records.folder import EVALUATIONS
+from qpensieve.records.reading import interpreting
+from qpensieve.records.scores import SCORES, summarize
 from qpensieve.report.drawing import count
-from qpensieve.report.run_data import RunData, read_run
+from qpensieve.report.paper_figures import Curve, Path2d
+from qpensieve.report.results import Evaluation, RunResults, read_run, rounded
 from qpensieve.report.sheets import FULL, SHORT, Cell, Printed, Source, compares, seeds_in_words
-from qpensieve.report.tables import format_point
+from qpensieve.report.summary import format_point
 
 UT, HV, ED = "UT", "HV", "ED"
 """Metrics of the paper's tables."""
 ROUNDING = 1e-5
-"""Relative difference of the same number in a run's folder and in its exported file."""
+"""Relative difference of one number in a run's folder and in its exported file."""
+SAME_ROW = 1e-9
+"""Largest difference of two preferences that are one row of a table."""
+CLOSE = 1e-6
+"""Largest difference of two preferences that are the same in a curve."""
+CURVE_STEPS = 100_000
+"""A path of return vectors shows multiples of this step, where there are any."""
 
 PerSeed = Float64[np.ndarray, " seed"]
+BySeed = dict[int, dict[int, Any]]
+"""Step -> seed -> a number or a return vector."""
 
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A run that has been read.
+    """A run of a cell.
 
     Attributes:
-        path: Its folder or exported file.
-        data: Its evaluations.
-        steps: Environment steps that were asked for.
-        goal: Environment steps after which it is whole. A population ends with its last whole iteration.
+        results: Its results.
+        goal: Step after which it is whole.
         source: Where its numbers come from.
     """
 
-    path: Path
-    data: RunData
-    steps: int
+    results: RunResults
     goal: int
     source: Source
+
+    @property
+    def path(self) -> Path:
+        return self.results.path
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -63,15 +70,15 @@ class Run:
 
 
 @dataclass(frozen=True, eq=False)
-class Evaluation:
+class Pooled:
     """One evaluation of one or several runs of a method, seeds in order.
 
     Attributes:
         domain: Domain.
         seeds: Seeds.
-        step: Environment steps.
+        step: Environment step.
         goal: Environment steps of the whole run.
-        protocol: `FULL`, `SHORT`, or what was played in their place.
+        protocol: `FULL`, `SHORT`, or what was played instead.
         preferences: Test preferences.
         returns: Mean returns; None where an exported file has only scores.
         ut: Utility.
@@ -99,18 +106,30 @@ class Evaluation:
         note = " ".join(self.notes)
         return Cell(values, self.seeds, self.step, self.goal, self.sources, note=note, protocol=self.protocol)
 
+    def on(self, preferences: Float64[np.ndarray, "q d"], reference: Float64[np.ndarray, " d"] | None) -> "Pooled":
+        """The evaluation on some of its preferences, with HV from a reference point."""
+        returns = self.returns_on(preferences)
+        scores = summarize(returns[:, :, None], preferences, reference)
+        return replace(self, preferences=preferences, returns=returns, ut=scores.ut, hv=scores.hv)
+
+    def returns_on(self, preferences: Float64[np.ndarray, "q d"]) -> Float64[np.ndarray, "seed q d"]:
+        """Mean returns under some of its preferences."""
+        assert self.returns is not None
+        near = np.abs(self.preferences - preferences[:, None]).max(axis=2) < SAME_ROW
+        return self.returns[:, near.argmax(axis=1)]
+
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a cell should hold, beside its runs.
+    """What a cell should hold besides its runs.
 
     Attributes:
         step: Newest step that counts; None: any.
         goal: Steps of the whole run; None: as the runs' configuration says.
-        reference_goal: Steps of a whole run of the method that ED is measured against; None: as many as of this cell.
+        reference_goal: Steps of a whole run of the method that ED is measured against; None: those of this cell.
         printed: Metric -> what the paper prints.
-        note: What a reader must know of every number.
-        notes: Metric -> the same of that metric.
+        note: Note for every number.
+        notes: Metric -> note for its numbers.
         report: Folder of the report, to link from; None: runs are not linked.
     """
 
@@ -127,27 +146,27 @@ ANYTHING = Wanted()
 
 
 def read_cell(paths: Sequence[Path], against: Sequence[Path] = (), wanted: Wanted = ANYTHING) -> Cell:
-    """A cell from all runs of a method on a domain, in any order; a missing one where there is nothing yet.
+    """Read a cell from all runs of a method on a domain, in any order; a missing one where there is no result yet.
 
     Args:
         paths: Run folders or exported files. Those that do not exist or were not evaluated yet are left out.
-        against: The same of the method that ED is measured against. No ED without.
+        against: Runs of the method that ED is measured against; without them there is no ED.
         wanted: Step, goal, printed numbers and notes.
 
     Raises:
-        ValueError: If runs differ in domain, method or settings, or have different results for the same seed.
+        ValueError: Runs differ in domain, method or settings, or have different results for the same seed.
     """
-    empty = Cell(None, goal=wanted.goal or 0, printed=wanted.printed, note=wanted.note, notes=wanted.notes)
     runs = read_runs(paths, wanted.report)
     found = evaluation(runs, wanted.step)
     if found is None:
         pending = "Started, not evaluated yet." if any(path.exists() for path in paths) else ""
-        return replace(empty, note=_joined(wanted.note, pending))
+        note = _joined(wanted.note, pending)
+        return Cell(None, goal=wanted.goal or 0, printed=wanted.printed, note=note, notes=wanted.notes)
     found = found if wanted.goal is None else replace(found, goal=wanted.goal)
     cell = found.cell
     values, notes = dict(cell.values or {}), dict(wanted.notes)
     if against:
-        goal = wanted.reference_goal or wanted.goal or max(run.steps for run in runs)
+        goal = wanted.reference_goal or wanted.goal or max(int(run.results.config["steps"]) for run in runs)
         values[ED], about = dominance(found, _matching(found, read_runs(against), wanted.step, goal))
         notes[ED] = _joined(notes.get(ED, ""), about)
     note = _joined(wanted.note, cell.note)
@@ -155,23 +174,40 @@ def read_cell(paths: Sequence[Path], against: Sequence[Path] = (), wanted: Wante
 
 
 def read_runs(paths: Sequence[Path], report: Path | None = None) -> list[Run]:
-    """The runs that exist and have been evaluated, by their seeds; equal seeds of equal runs are read once.
+    """Read the runs that exist and have been evaluated, by their seeds.
 
     Args:
         paths: Run folders or exported files, in any order.
         report: Folder of the report, to link from.
 
     Raises:
-        ValueError: If they do not belong together.
+        ValueError: They do not belong together.
     """
     there = [path for path in paths if path.is_file() or (path / EVALUATIONS).is_file()]
-    runs = sorted((_read(path, report) for path in set(there)), key=lambda run: (run.seeds, *_rank(run)))
+    runs = sorted((make_run(read_run(path), report) for path in set(there)), key=lambda run: (run.seeds, *_rank(run)))
     for one, other in combinations(runs, 2):
         _check_pair(one, other)
     return runs
 
 
-def evaluation(runs: Sequence[Run], step: int | None = None) -> Evaluation | None:
+def make_run(results: RunResults, report: Path | None = None) -> Run:
+    """A run of a cell; `report` is the folder to link from."""
+    with interpreting(results.path, "a run of a report"):
+        goal = results.goal
+    provenance = results.provenance
+    source = Source(
+        label=f"{results.domain} {results.algo}, {seeds_in_words(results.seeds)}",
+        path="" if report is None else Path(os.path.relpath(results.path, report)).as_posix(),
+        seeds=results.seeds,
+        machine=machine_in_words(provenance),
+        commit=str(provenance.get("commit") or "unknown"),
+        config=dict(results.config),
+        provenance=provenance,
+    )
+    return Run(results, goal, source)
+
+
+def evaluation(runs: Sequence[Run], step: int | None = None) -> Pooled | None:
     """The newest full evaluation of the runs at or before a step, else the newest short one; None if there is none.
 
     Runs that are behind the furthest one are left out; a note names them.
@@ -184,30 +220,66 @@ def evaluation(runs: Sequence[Run], step: int | None = None) -> Evaluation | Non
     best = max((one for _, one in found), key=order)
     used = [(run, one) for run, one in found if order(one) == order(best) and one.protocol == best.protocol]
     if best.protocol == SHORT:
-        check_short_preferences([run for run, _ in used])
-    behind = [(run, one) for run, one in each if (run, one) not in used]
+        _check_short_preferences([run for run, _ in used])
     merged = _merge([one for _, one in sorted(used, key=lambda pair: _rank(pair[0]))])
-    missing = [run for run, _ in behind if not set(run.seeds) <= set(merged.seeds)]
-    return replace(merged, notes=tuple(f"Left out, being behind: {run.source.label}." for run in missing))
+    behind = [run for run, one in each if (run, one) not in used and not set(run.seeds) <= set(merged.seeds)]
+    return replace(merged, notes=tuple(f"Left out, being behind: {run.source.label}." for run in behind))
 
 
-def dominance(ours: Evaluation, theirs: Evaluation | None) -> tuple[PerSeed, str]:
-    """ED of each seed against the same seed of the other, on common preferences, NaN where it has none; and a note."""
-    nothing = np.full(len(ours.seeds), np.nan)
-    if theirs is None:
-        return nothing, f"No ED: the reference has no {ours.protocol} at {format_count(ours.step)} steps."
-    if ours.returns is None or theirs.returns is None:
-        return nothing, "No ED: an exported file has no returns of the short protocol."
+def pooled(run: Run, one: Evaluation) -> Pooled:
+    """One evaluation of one run."""
+    ut, hv = one.score("ut"), one.score("hv")
+    assert ut is not None
+    protocol = SHORT if one in run.results.history.short else _protocol(one)
+    where = (run.results.domain, run.seeds, one.step, run.goal, protocol)
+    return Pooled(*where, one.preferences, one.returns, ut, hv, sources=(run.source,))
+
+
+def common_preferences(tables: Sequence[Float64[np.ndarray, "p d"]]) -> Float64[np.ndarray, "q d"]:
+    """The rows of the first table that are in all others."""
+    first, *others = tables
+    is_common = np.ones(len(first), bool)
+    for other in others:
+        is_common &= (np.abs(other - first[:, None]).max(axis=2) < SAME_ROW).any(axis=1)
+    return first[is_common]
+
+
+def dominance_by_seed(ours: Pooled, theirs: Pooled) -> dict[int, float]:
+    """Seed of ours -> its ED against the same seed of the other, on the preferences that both were evaluated on.
+
+    Returns are rounded as in exported files: the mean of ten times 23.7 is a little less than 23.7, and a trip must not
+    win against itself.
+
+    Raises:
+        ValueError: They are of different domains, or share no preference.
+    """
+    if ours.domain != theirs.domain:
+        raise UserError(f"runs must have the same domain to be compared, got {ours.domain}, {theirs.domain}")
+    common = common_preferences([ours.preferences, theirs.preferences])
+    if len(common) == 0:
+        raise UserError("runs must share a test preference to be compared, got none in common")
     shared = [seed for seed in ours.seeds if seed in theirs.seeds]
     if not shared:
-        return nothing, "No ED: the reference has no run with the same seed."
-    chosen = [_result(one, one.returns, shared) for one in (ours, theirs) if one.returns is not None]
-    common = compare.on_common_preferences(chosen)
-    values = dict(zip(shared, compare.dominance(*common).tolist(), strict=True))
-    notes = [f"ED over {seeds_in_words(shared)} alone: the reference has no others."] * (len(shared) < len(ours.seeds))
-    if len(common[0].preferences) < len(ours.preferences):
-        notes.append(f"ED on the {len(common[0].preferences)} preferences that both were evaluated on.")
-    return np.array([values.get(seed, np.nan) for seed in ours.seeds]), " ".join(notes)
+        return {}
+    a, b = (rounded(one.returns_on(common)[[one.seeds.index(seed) for seed in shared]]) for one in (ours, theirs))
+    return dict(zip(shared, np.asarray(metrics.episodic_dominance(a, b, common)).tolist(), strict=True))
+
+
+def dominance(ours: Pooled, theirs: Pooled | None) -> tuple[PerSeed, str]:
+    """ED of each seed, NaN where the other has no such seed; and a note."""
+    found: dict[int, float] = {}
+    if theirs is None:
+        note = f"No ED: the reference has no {ours.protocol} at {format_count(ours.step)} steps."
+    elif ours.returns is None or theirs.returns is None:
+        note = "No ED: an exported file has no returns of the short protocol."
+    elif not (found := dominance_by_seed(ours, theirs)):
+        note = "No ED: the reference has no run with the same seed."
+    else:
+        num = len(common_preferences([ours.preferences, theirs.preferences]))
+        is_part, is_less = len(found) < len(ours.seeds), num < len(ours.preferences)
+        alone = f"ED over {seeds_in_words(list(found))} alone: the reference has no others." if is_part else ""
+        note = _joined(alone, f"ED on the {num} preferences that both were evaluated on." if is_less else "")
+    return np.array([found.get(seed, np.nan) for seed in ours.seeds]), note
 
 
 def hypervolume_note(domain: str) -> str:
@@ -220,47 +292,6 @@ def hypervolume_note(domain: str) -> str:
     return f"HV does not compare with the paper's, which prints no reference point. {ours}"
 
 
-def _matching(ours: Evaluation, others: Sequence[Run], step: int | None, goal: int) -> Evaluation | None:
-    """The evaluation of the reference that ours is compared with: its end where both are whole, else the same step."""
-    for one in (evaluation(others, step), evaluation(others, ours.step)):
-        if one is None or (one.protocol == SHORT) != (ours.protocol == SHORT):
-            continue
-        # Full evaluations on different rows of the table compare on the rows that both have.
-        theirs = replace(one, goal=goal, protocol=ours.protocol)
-        if compares(ours.cell, theirs.cell):
-            return one
-    return None
-
-
-def _result(one: Evaluation, returns: np.ndarray, seeds: Sequence[int]) -> compare.Result:
-    """An evaluation as the comparison of runs takes it, with these seeds alone."""
-    rows = np.array([one.seeds.index(seed) for seed in seeds])
-    return compare.Result("", "", one.domain, one.step, one.preferences, returns[rows], None, one.step)
-
-
-def _read(path: Path, report: Path | None) -> Run:
-    data = read_run(path)
-    content = read_object(path) if path.is_file() else {}
-    record = path / PROVENANCE
-    provenance = content.get("provenance") or (read_object(record) if record.is_file() else {})
-    config_file = path if path.is_file() else path / CONFIG
-    with interpreting(config_file, "a configuration"):
-        first = int(data.config.get("first_seed", 0))
-        steps = int(data.config["steps"])
-        goal = _goal(data, steps, _num_tasks(path, content))
-    seeds = tuple(range(first, first + data.table.num_seeds))
-    source = Source(
-        label=f"{data.domain} {data.algo}, {seeds_in_words(seeds)}",
-        path="" if report is None else Path(os.path.relpath(path, report)).as_posix(),
-        seeds=seeds,
-        machine=machine_in_words(provenance),
-        commit=str(provenance.get("commit") or "unknown"),
-        config=dict(data.config),
-        provenance=provenance,
-    )
-    return Run(path, data, steps, goal, source)
-
-
 def machine_in_words(provenance: Mapping[str, Any]) -> str:
     """The machine that a run recorded: accelerator, cores, processor."""
     device, cores, processor = (provenance.get(name) for name in ("device", "cores", "processor"))
@@ -268,71 +299,81 @@ def machine_in_words(provenance: Mapping[str, Any]) -> str:
     return ", ".join(str(part) for part in parts if part) or "unknown machine"
 
 
-def _num_tasks(path: Path, content: Mapping[str, Any]) -> int | None:
-    """Tasks of a population; None for other methods."""
-    if path.is_file():
-        return content["search"]["tasks"] if "search" in content else None
-    return searches.load(path / SEARCH).objs.shape[2] if (path / SEARCH).is_file() else None
+def score_curve(runs: Sequence[Run], score: str = "hv") -> Curve | None:
+    """A score of the short evaluations over training; None if no run has it.
+
+    Args:
+        runs: Runs of one method (`read_runs`).
+        score: Name of a score with one value per seed: `ut`, `hv`, `best_single`.
+
+    Raises:
+        ValueError: There is no such score, or the runs played different preferences.
+    """
+    if score not in SCORES:
+        raise UserError(f"score must be one of {', '.join(SCORES)}, got {score!r}")
+    _check_short_preferences(runs)
+    found: BySeed = {}
+    for run in runs:
+        for one in run.results.history.short:
+            if (values := one.score(score)) is not None:
+                _put(found, one.step, run.seeds, values)
+    return _curve(found, runs)
 
 
-def _goal(data: RunData, steps: int, num_tasks: int | None) -> int:
-    """The step of the last block, or of a population's last whole iteration."""
-    if num_tasks is None:
-        return steps
-    agent = data.config["agent"]
-    per_task = agent["ppo"]["num_lanes"] * agent["ppo"]["rollout_steps"]
-    iteration = per_task * (num_tasks if agent["stages"]["total"] == "shared" else 1)
-    return steps - steps % iteration
+def preference_curve(runs: Sequence[Run], lam: ArrayLike) -> Curve | None:
+    """The return weighed by a preference, over training under it; None if no evaluation played it."""
+    weights = np.asarray(lam, np.float64)
+    found = {step: {seed: r @ weights for seed, r in of.items()} for step, of in _returns(runs, weights).items()}
+    return _curve(found, runs)
 
 
-def _newest(run: Run, step: int | None) -> Evaluation | None:
-    table, scored = run.data.table, run.data.scored
-    last = lambda steps: max((i for i, at in enumerate(steps) if step is None or at <= step), default=None)
-    i = last(table.full_steps)
-    if i is not None:
-        returns = table.full_returns[i]
-        return _scored(run, int(table.full_steps[i]), _protocol(run.data), table.full_preferences, returns)
-    if not scored:
-        i = last(table.short_steps)
-        if i is None:
-            return None
-        return _scored(run, int(table.short_steps[i]), SHORT, table.short_preferences, table.short_returns[i])
-    i = last([int(row["step"]) for row in scored])
-    if i is None:
+def preference_path(runs: Sequence[Run], lam: ArrayLike, steps: Sequence[int] | None = None) -> Path2d | None:
+    """Mean return vectors over seeds under one preference, over training; None if no evaluation played it.
+
+    Args:
+        runs: Runs of one method.
+        lam: The preference.
+        steps: Steps to show; default: every multiple of 100 thousand, else all.
+    """
+    found = _complete(_returns(runs, np.asarray(lam, np.float64)))
+    chosen = [step for step in found if step % CURVE_STEPS == 0] or list(found)
+    chosen = chosen if steps is None else [step for step in found if step in set(steps)]
+    if not chosen:
         return None
-    ut, hv = (None if scored[i][name] is None else np.array(scored[i][name], np.float64) for name in ("ut", "hv"))
-    if ut is None:
-        raise UserError(f"{run.path}: the short evaluation at step {scored[i]['step']} has no UT")
-    return _evaluation(run, int(scored[i]["step"]), SHORT, (table.short_preferences, None), (ut, hv))
+    means = np.array([np.mean(list(found[step].values()), axis=0) for step in chosen])
+    return Path2d(np.array(chosen, np.int64), means)
 
 
-def _protocol(run: RunData) -> str:
-    """The full protocol, or how many preferences or episodes were played in place of all."""
-    table = run.table.full_preferences
-    whole = test_table(table.shape[1])
-    is_all = table.shape == whole.shape and np.allclose(table, whole)
-    parts = [] if is_all else [count(len(table), "preference")]
-    parts += [] if run.full_episodes == FULL_EPISODES else [count(run.full_episodes, "episode")]
+def _matching(ours: Pooled, others: Sequence[Run], step: int | None, goal: int) -> Pooled | None:
+    """The evaluation of the reference that ours is compared with: its end where both are whole, else the same step."""
+    for one in (evaluation(others, step), evaluation(others, ours.step)):
+        if one is None or (one.protocol == SHORT) != (ours.protocol == SHORT):
+            continue
+        # Full evaluations on different rows of the table compare on the rows that both have.
+        if compares(ours.cell, replace(one, goal=goal, protocol=ours.protocol).cell):
+            return one
+    return None
+
+
+def _newest(run: Run, step: int | None) -> Pooled | None:
+    history = run.results.history
+    for evaluations in (history.full, history.short):
+        there = [one for one in evaluations if step is None or one.step <= step]
+        if there:
+            return pooled(run, max(there, key=lambda one: one.step))
+    return None
+
+
+def _protocol(one: Evaluation) -> str:
+    """The full protocol, or how many preferences or episodes were played instead."""
+    whole = test_table(one.preferences.shape[1])
+    is_all = one.preferences.shape == whole.shape and np.allclose(one.preferences, whole)
+    parts = [] if is_all else [count(len(one.preferences), "preference")]
+    parts += [] if one.num_episodes == FULL_EPISODES else [count(one.num_episodes, "episode")]
     return ", ".join(parts) or FULL
 
 
-def _scored(run: Run, step: int, protocol: str, preferences: np.ndarray, returns: np.ndarray) -> Evaluation:
-    scores = summarize(returns, preferences, run.data.table.reference)
-    return _evaluation(run, step, protocol, (preferences, returns.mean(axis=2)), (scores.ut, scores.hv))
-
-
-def _evaluation(
-    run: Run,
-    step: int,
-    protocol: str,
-    played: tuple[np.ndarray, np.ndarray | None],
-    scores: tuple[np.ndarray, np.ndarray | None],
-) -> Evaluation:
-    where = (run.data.domain, run.seeds, step, run.goal, protocol)
-    return Evaluation(*where, *played, *scores, sources=(run.source,))
-
-
-def _merge(each: Sequence[Evaluation]) -> Evaluation:
+def _merge(each: Sequence[Pooled]) -> Pooled:
     """One evaluation of all seeds; of a seed that several have, the first."""
     owner = {seed: (one, i) for one in reversed(each) for i, seed in enumerate(one.seeds)}
     seeds = tuple(sorted(owner))
@@ -346,65 +387,82 @@ def _merge(each: Sequence[Evaluation]) -> Evaluation:
 
 
 def _check_pair(one: Run, other: Run) -> None:
-    """ValueError where two runs cannot stand in the same cell."""
-    for name, ours, theirs in (
-        ("domain", one.data.domain, other.data.domain),
-        ("method", one.data.algo, other.data.algo),
-        *((name, *(run.data.config.get(name, value) for run in (one, other))) for name, value in OF_RUNS.items()),
-        ("settings (agent)", *_shared(one.data.config.get("agent"), other.data.config.get("agent"))),
-        ("test preferences", one.data.table.full_preferences.tolist(), other.data.table.full_preferences.tolist()),
-        ("reference point", _point(one), _point(other)),
-    ):
-        if ours != theirs:
-            raise UserError(f"runs of one cell must have the same {name}: {one.path} and {other.path} differ")
+    """Raise ValueError where two runs cannot be in the same cell."""
+    ours, theirs = one.results, other.results
+    found = [difference.name for difference in differences(ours.config, theirs.config, {LEARNING})]
+    if ours.history.full_preferences.tolist() != theirs.history.full_preferences.tolist():
+        found.append("test preferences")
+    points = [[] if run.history.reference is None else run.history.reference for run in (ours, theirs)]
+    if not np.array_equal(points[0], points[1]):
+        found.append("reference point")
+    if found:
+        raise UserError(f"runs of one cell must have the same {found[0]}: {one.path} and {other.path} differ")
     for seed in sorted(set(one.seeds) & set(other.seeds)):
         _check_overlap(one, other, seed)
 
 
-def check_short_preferences(runs: Sequence[Run]) -> None:
-    """ValueError where short evaluations played different preferences: more of them reach a larger HV."""
-    for run in runs[1:]:
-        if not np.array_equal(run.data.table.short_preferences, runs[0].data.table.short_preferences):
-            raise UserError(
-                f"short evaluations must have the same preferences (eval_stride) to stand together: {runs[0].path} and "
-                f"{run.path} differ"
-            )
-
-
-def _shared(ours: Any, theirs: Any) -> tuple[Any, Any]:
-    """Two parts of configurations without the settings that only one of them has, being of another version.
-
-    Settings that were added with a value which changes nothing count as that value where they are missing.
-    """
-    if not isinstance(ours, dict) or not isinstance(theirs, dict):
-        return ours, theirs
-    added = {name: value for name, value in ADDED.items() if name in ours or name in theirs}
-    ours, theirs = added | ours, added | theirs
-    pairs = {name: _shared(ours[name], theirs[name]) for name in ours if name in theirs}
-    return {name: one for name, (one, _) in pairs.items()}, {name: other for name, (_, other) in pairs.items()}
-
-
 def _check_overlap(one: Run, other: Run, seed: int) -> None:
-    """ValueError where a seed has different full evaluations at the same step."""
-    ours, theirs = one.data.table, other.data.table
+    """Raise ValueError where a seed has different full evaluations at the same step."""
     i, j = one.seeds.index(seed), other.seeds.index(seed)
-    for step in set(ours.full_steps.tolist()) & set(theirs.full_steps.tolist()):
-        a = ours.full_returns[ours.full_steps.tolist().index(step), i].mean(axis=1)
-        b = theirs.full_returns[theirs.full_steps.tolist().index(step), j].mean(axis=1)
-        if not np.allclose(a, b, rtol=ROUNDING, atol=ROUNDING):
+    theirs = {evaluated.step: evaluated.returns for evaluated in other.results.history.full}
+    for evaluated in one.results.history.full:
+        a, b = evaluated.returns, theirs.get(evaluated.step)
+        if a is not None and b is not None and not np.allclose(a[i], b[j], rtol=ROUNDING, atol=ROUNDING):
             raise UserError(
-                f"seed {seed} has different results at step {step} in {one.path} and {other.path}: remove one of them"
+                f"seed {seed} has different results at step {evaluated.step} in {one.path} and {other.path}: remove "
+                "one of them"
             )
 
 
-def _point(run: Run) -> list[float] | None:
-    reference = run.data.table.reference
-    return None if reference is None else reference.tolist()
+def _check_short_preferences(runs: Sequence[Run]) -> None:
+    """Raise ValueError where short evaluations played different preferences: more of them reach a larger HV."""
+    for run in runs[1:]:
+        ours, theirs = (one.results.history.short_preferences for one in (runs[0], run))
+        if not np.array_equal(ours, theirs):
+            raise UserError(
+                f"short evaluations must have the same preferences (eval_stride) in one cell or curve: {runs[0].path} "
+                f"and {run.path} differ"
+            )
 
 
 def _rank(run: Run) -> tuple[bool, str]:
-    """Of the same seed in several runs the folder counts before the exported file, which is rounded."""
+    """Of one seed in several runs the folder counts before the exported file, which is rounded."""
     return run.path.is_file(), str(run.path)
+
+
+def _returns(runs: Sequence[Run], lam: np.ndarray) -> BySeed:
+    """Mean returns under a preference; curve evaluations have more episodes than short ones, full ones the most."""
+    found: BySeed = {}
+    for run in runs:
+        history, curves = run.results.history, run.results.history.curves
+        played = [(one.step, one.preferences, one.returns) for one in history.short]
+        if curves is not None:
+            played += [(int(t), curves.preferences, r) for t, r in zip(curves.steps, curves.returns, strict=True)]
+        played += [(one.step, one.preferences, one.returns) for one in history.full]
+        for step, preferences, returns in played:
+            row = np.flatnonzero(np.abs(preferences - lam).max(axis=1) < CLOSE)
+            if len(row) and returns is not None:
+                _put(found, step, run.seeds, returns[:, row[0]])
+    return found
+
+
+def _put(found: BySeed, step: int, seeds: Sequence[int], values: np.ndarray) -> None:
+    found.setdefault(step, {}).update(zip(seeds, values, strict=True))
+
+
+def _complete(found: BySeed) -> BySeed:
+    """The steps that have as many seeds as any, in order: a mean over fewer would jump."""
+    most = max(map(len, found.values()), default=0)
+    return {step: found[step] for step in sorted(found) if len(found[step]) == most}
+
+
+def _curve(found: BySeed, runs: Sequence[Run]) -> Curve | None:
+    kept = _complete(found)
+    if not kept:
+        return None
+    values = [[of[seed] for seed in sorted(of)] for of in kept.values()]
+    steps: Int64[np.ndarray, " t"] = np.array(list(kept), np.int64)
+    return Curve(steps, np.array(values, np.float64), max(run.goal for run in runs))
 
 
 def _joined(*sentences: str) -> str:

@@ -1,7 +1,7 @@
-"""Methods side by side, from run folders or exported files: a table on common preferences, and a picture."""
+"""Runs side by side, from run folders or exported files: a table on common preferences, and pictures."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -9,179 +9,98 @@ import numpy as np
 from jaxtyping import Float64
 
 from qpensieve import metrics
-from qpensieve.console import format_spread
-from qpensieve.envs.registry import find_domain
+from qpensieve.compatibility import settings_of
+from qpensieve.console import format_count, format_spread
 from qpensieve.errors import UserError
-from qpensieve.preferences import test_table
-from qpensieve.records import search as searches
-from qpensieve.records.folder import SEARCH
-from qpensieve.records.reading import interpreting, read_object
-from qpensieve.records.scores import SCORES, RunSummary, summarize
 from qpensieve.report import drawing
+from qpensieve.report.cells import ED, HV, UT, Pooled, common_preferences, dominance_by_seed, make_run, pooled
 from qpensieve.report.drawing import count
-from qpensieve.report.export import rounded
-from qpensieve.report.run_data import read_run
-from qpensieve.report.tables import about_no_volume, format_point, lanes_per_seed, summarize_search
+from qpensieve.report.results import FEW, RunResults, labels, read_run
+from qpensieve.report.sheets import FULL, Metric, Sheet, power_of, view
+from qpensieve.report.summary import about_no_volume, format_point
+from qpensieve.report.text import TextCell, TextTable, listing, markdown, terminal
+from qpensieve.settings import NONE
 
-KIND = "an exported run"
 SHOWN_ELSEWHERE = ("domain", "kernels")
-"""Settings that are not among those in which results differ: they share the domain, and kernels have their column."""
+"""Settings that are not among those in which runs differ: they share the domain, and kernels have their column."""
 REFERENCE = "mosac"
 """The method that ED is measured against."""
+SEARCH_COLUMNS = ("iterations", "generations", "measuring steps per seed")
+ROW = "all"
+"""The one row of the sheet of a comparison."""
 
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """Mean returns of one method at one step.
+    """A run of a comparison, at one full evaluation.
 
     Attributes:
-        name: File and algorithm.
-        algo: Algorithm.
-        domain: Domain, by its short name if it is known.
-        step: Environment steps of each agent.
-        preferences: Rows of the table.
-        returns: Mean over episodes.
+        run: The run.
+        played: The evaluation.
         reference: Reference point of the hypervolume.
-        samples: Environment steps of a seed, all its lanes together.
-        search: Populations: iterations of every task, generations after the warm-up, and environment steps that
-            measured policies, in addition to the training steps.
-        kernels: Fused kernels that it was trained with: off, on or full.
-        config: Its settings, as they were written.
-        path: Where it was read from, without the ending.
-        objectives: Their names; none where they are not known.
     """
 
-    name: str
-    algo: str
-    domain: str
-    step: int
-    preferences: Float64[np.ndarray, "p d"]
-    returns: Float64[np.ndarray, "seed p d"]
+    run: RunResults
+    played: Pooled
     reference: Float64[np.ndarray, " d"] | None
-    samples: int
-    search: tuple[int, int, int] | None = None
-    kernels: str = "off"
-    config: Mapping[str, Any] = field(default_factory=dict)
-    path: Path = Path()
-    objectives: tuple[str, ...] = ()
 
     @property
-    def seeds(self) -> list[int]:
-        """The numbers of its seeds."""
-        first = int(self.config.get("first_seed", 0))
-        return list(range(first, first + len(self.returns)))
+    def returns(self) -> Float64[np.ndarray, "seed p d"]:
+        assert self.played.returns is not None
+        return self.played.returns
+
+    def on(
+        self, preferences: Float64[np.ndarray, "p d"], reference: Float64[np.ndarray, " d"] | None = None
+    ) -> "Result":
+        """The result on some of its preferences, and with a reference point, if one is given."""
+        point = self.reference if reference is None else reference
+        return Result(self.run, replace(self.played.on(preferences, point), protocol=FULL), point)
+
+    @property
+    def search(self) -> tuple[int, int, int] | None:
+        """Populations: iterations, generations, and about how many steps per seed measured policies until then."""
+        search = self.run.search
+        if search is None:
+            return None
+        share = self.played.step / max(one.step for one in self.run.history.full)
+        iterations = round(share * search["iterations"])
+        generations = sum(end < iterations for end in search["generation_ends"])
+        return iterations, generations, int(np.mean(search["fitness_steps_per_seed"]) * share)
 
 
 def read(path: Path, step: int | None = None) -> Result:
-    """The full evaluation at `step`, or the newest one, of a run folder or of an exported run.
+    """Read the full evaluation at `step`, or the newest one, of a run folder or an exported file.
 
     Raises:
-        ValueError: If there is no such evaluation, or its arrays do not fit each other.
+        ValueError: There is no such evaluation, or its arrays do not fit each other.
     """
-    return _from_folder(path, step) if path.is_dir() else _from_export(path, step)
-
-
-def _from_folder(path: Path, step: int | None) -> Result:
     run = read_run(path)
-    table, steps = run.table, run.table.full_steps.tolist()
-    chosen = _choose(path, steps, step)
-    search = summarize_search(searches.load(path / SEARCH)) if (path / SEARCH).exists() else None
-    return Result(
-        path.name,
-        run.algo,
-        run.domain,
-        chosen,
-        table.full_preferences,
-        table.full_returns[steps.index(chosen)].mean(axis=2),
-        table.reference,
-        chosen * lanes_per_seed(path),
-        _search_at(search, chosen, steps[-1]),
-        str(run.config.get("kernels", "off")),
-        run.config,
-        path.resolve(),
-        run.objectives,
-    )
-
-
-def _from_export(path: Path, step: int | None) -> Result:
-    content = read_object(path)
-    with interpreting(path, KIND):
-        rows = {int(row["step"]): row for row in content["full_protocol"]}
-    row = rows[_choose(path, list(rows), step)]
-    with interpreting(path, KIND):
-        return _take_apart(path, content, row)
-
-
-def _take_apart(path: Path, content: dict[str, Any], row: dict[str, Any]) -> Result:
-    """One full evaluation of an exported run."""
-    returns = np.array(row["mean_returns"], np.float64)
-    preferences = np.array(content.get("preferences") or test_table(returns.shape[-1]), np.float64)
-    expected = (len(returns), *preferences.shape)
-    if returns.shape != expected or preferences.ndim != 2:
-        raise UserError(f"{path}: returns must be [seed, preference, objective] {expected}, got {returns.shape}")
-    reference = content["reference"]
-    config = content["config"]
-    known = find_domain(config["domain"])
-    return Result(
-        path.stem,
-        str(config["algo"]),
-        config["domain"] if known is None else known.id,
-        row["step"],
-        preferences,
-        returns,
-        None if reference is None else np.array(reference, np.float64),
-        row["step"] * int(content["provenance"].get("lanes_per_seed", 1)),
-        _search_at(content.get("search"), row["step"], content["full_protocol"][-1]["step"]),
-        str(config.get("kernels", "off")),
-        config,
-        path.resolve().with_suffix(""),
-    )
-
-
-def _choose(path: Path, steps: list[int], step: int | None) -> int:
-    """The step asked for, or the newest."""
-    if not steps:
-        which = path if path.is_dir() else "RUN"
-        raise UserError(f"{path} has no full evaluation yet: run 'qpensieve evaluate {which}'")
-    if step is not None and step not in steps:
-        raise UserError(f"{path} has no full evaluation at step {step}; it has: {', '.join(map(str, sorted(steps)))}")
-    return max(steps) if step is None else step
-
-
-def _search_at(search: dict[str, Any] | None, step: int, last: int) -> tuple[int, int, int] | None:
-    """Iterations and generations up to a step, and about how many steps per seed measured policies until then."""
-    if search is None:
-        return None
-    iterations = round(step * search["iterations"] / last)
-    generations = sum(end < iterations for end in search["generation_ends"])
-    measuring = int(np.mean(search["fitness_steps_per_seed"]) * step / last)
-    return iterations, generations, measuring
+    one = run.full_at(step)
+    return Result(run, pooled(make_run(run), one), one.reference)
 
 
 def on_common_preferences(results: Sequence[Result]) -> list[Result]:
-    """The results on the preferences that all of them were evaluated on."""
-    first, *others = results
-    if {result.domain for result in results} != {first.domain}:
-        raise UserError(f"runs must have the same domain to be compared, got {', '.join(r.domain for r in results)}")
-    is_common = np.ones(len(first.preferences), bool)
-    for result in others:
-        is_common &= np.array([_find(lam, result.preferences) is not None for lam in first.preferences])
-    common = first.preferences[is_common]
+    """Restrict results to the preferences that all of them were evaluated on."""
+    first = results[0].played
+    if {result.played.domain for result in results} != {first.domain}:
+        domains = ", ".join(result.played.domain for result in results)
+        raise UserError(f"runs must have the same domain to be compared, got {domains}")
+    common = common_preferences([result.played.preferences for result in results])
     if len(common) == 0:
         raise UserError("runs must share a test preference to be compared, got none in common")
-    return [_on(result, common) for result in results]
+    return [result.on(common) for result in results]
 
 
 def measured_from(results: Sequence[Result], reference: Sequence[float] = ()) -> list[Result]:
-    """The results with one reference point: the one given, else the one that they have.
+    """Set one reference point: the one given, else the one that the results have.
 
     Raises:
-        ValueError: If it does not fit the objectives, or none is given and the results have different ones.
+        ValueError: It does not fit the objectives, or none is given and the results have different ones.
     """
     if len(reference):
         point = metrics.check_reference(reference, results[0].returns.shape[2])
-        return [replace(result, reference=point) for result in results]
-    known = {tuple(result.reference.tolist()): result.name for result in results if result.reference is not None}
+        return [result.on(result.played.preferences, point) for result in results]
+    known = {tuple(result.reference.tolist()): result.run.name for result in results if result.reference is not None}
     if len(known) > 1:
         own = ", ".join(f"{name}: {format_point(point)}" for point, name in known.items())
         raise UserError(
@@ -192,244 +111,189 @@ def measured_from(results: Sequence[Result], reference: Sequence[float] = ()) ->
 
 def hypervolumes(result: Result) -> str:
     """HV of every seed, mean and std, and where it is measured from."""
-    volumes = summarize(result.returns[:, :, None], result.preferences, result.reference).hv
+    volumes = result.played.hv
     if volumes is None or result.reference is None:
-        raise UserError(f"{result.name} has no reference point to measure HV from")
-    text = f"HV from {format_point(result.reference)}: {_spread(volumes)}"
+        raise UserError(f"{result.run.name} has no reference point to measure HV from")
+    digits = drawing.decimals(float(np.abs(volumes).max()))
+    std = float(volumes.std()) if len(volumes) > 1 else None
+    spread = format_spread(float(volumes.mean()), std, lambda value: f"{value:.{digits}f}")
+    text = f"HV from {format_point(result.reference)}: {spread}"
     return text if volumes.any() else f"{text}\n{about_no_volume(result.reference)}"
 
 
-def _find(lam: Float64[np.ndarray, " d"], preferences: Float64[np.ndarray, "p d"]) -> int | None:
-    found = np.flatnonzero(np.abs(preferences - lam).max(axis=1) < 1e-9)
-    return int(found[0]) if len(found) else None
-
-
-def _on(result: Result, preferences: Float64[np.ndarray, "p d"]) -> Result:
-    rows = [_find(lam, result.preferences) for lam in preferences]
-    return Result(**{**result.__dict__, "preferences": preferences, "returns": result.returns[:, np.array(rows)]})
-
-
-def table(results: Sequence[Result]) -> list[dict[str, Any]]:
-    """One row per method: UT, HV and ED against MO-SAC (same seeds), mean and std over seeds.
-
-    Kernels have their own column if not all results were trained with the same. Of several results of MO-SAC the first
-    is the one that ED is against, and is named.
-    """
-    rows = []
-    is_mixed = len({result.kernels for result in results}) > 1
-    against = next((result for result in results if result.algo == REFERENCE), None)
-    has_search = any(result.search for result in results)
-    names = labels(results)
-    is_alone = [result.algo for result in results].count(REFERENCE) < 2
-    heading = "ED against MO-SAC" if against is None or is_alone else f"ED against {names[results.index(against)]}"
-    for name, result in zip(names, results, strict=True):
-        scores = summarize(result.returns[:, :, None], result.preferences, result.reference)
-        columns = ("iterations", "generations", "measuring steps per seed")
-        search = dict(zip(columns, result.search or ("-",) * 3, strict=True))
-        rows.append(
-            {
-                "method": name,
-                "steps": result.step,
-                "environment steps per seed": result.samples,
-                **({"kernels": result.kernels} if is_mixed else {}),
-                **(search if has_search else {}),
-                "preferences": len(result.preferences),
-                **_compared(scores),
-                heading: _dominance(result, against),
-            }
-        )
-    return rows
-
-
-def _compared(summary: RunSummary) -> dict[str, str]:
-    """Heading -> mean and std over seeds of the scores that compare methods."""
-    chosen = {score.compared: getattr(summary, name) for name, score in SCORES.items() if score.compared}
-    return {heading: "-" if values is None else _spread(values) for heading, values in chosen.items()}
-
-
-def settings(
-    results: Sequence[Result], complete: Callable[[dict[str, Any]], dict[str, Any]] = dict
-) -> list[dict[str, str]]:
-    """One row per setting in which results differ, one column per result; none where they do not differ.
-
-    What no run of a method has is not its setting, and no difference.
+def format_comparison(results: Sequence[Result], for_people: bool = True) -> str:
+    """The comparison as text: the table, warnings, and the settings that differ.
 
     Args:
-        results: Runs of one domain.
-        complete: Fills in the settings that a configuration of an earlier version lacks.
+        results: The runs, on common preferences.
+        for_people: For a terminal; else Markdown.
     """
-    names, flat = labels(results), [_flatten(complete(dict(result.config))) for result in results]
-    known = {*SHOWN_ELSEWHERE, *(["algo"] if names == [result.algo for result in results] else [])}
+    show = terminal if for_people else markdown
+    parts = [show(table(results)).strip()]
+    if apart := settings(results):
+        parts += ["Settings in which they differ:", show(listing("settings", "", "", apart)).strip()]
+    return "\n\n".join(parts)
+
+
+def sheet(results: Sequence[Result]) -> Sheet:
+    """The sheet of a comparison: one row, a column for each run.
+
+    Differences are against MO-SAC, else against the first run. Of several runs of MO-SAC the first counts.
+    """
+    names = labels([result.run for result in results])
+    against = next((result for result in results if result.run.algo == REFERENCE), None)
+    filled = {}
+    for name, result in zip(names, results, strict=True):
+        cell = result.played.cell
+        shares = {} if against is None or against is result else _dominance(result, against)
+        values = {**(cell.values or {}), ED: np.array([shares.get(seed, np.nan) for seed in cell.seeds])}
+        filled[ROW, name] = replace(cell, values=values)
+    reference = names[0 if against is None else results.index(against)]
+    digits = {name: _digits([filled[place].of(name) for place in filled]) for name in (UT, HV, ED)}
+    made = [Metric(name, digits=num) for name, num in digits.items()]
+    return Sheet("comparison", "Comparison", "", [ROW], names, made, filled, reference=reference)
+
+
+def table(results: Sequence[Result]) -> TextTable:
+    """A line for each run: UT, HV and ED against MO-SAC (same seeds), with their statistics; and what is unequal."""
+    made = sheet(results)
+    against = [name for name, one in zip(made.columns, results, strict=True) if one.run.algo == REFERENCE]
+    titles = {UT: UT, HV: HV, ED: f"ED against {'MO-SAC' if len(against) < 2 else against[0]}"}
+    facts = [_facts(name, result, results) for name, result in zip(made.columns, results, strict=True)]
+    scores = [[view(made, ROW, name, metric) for metric in made.metrics] for name in made.columns]
+    rows = [
+        [*map(TextCell, known.values()), *(replace(one, link="", runs=()) for one in views)]
+        for known, views in zip(facts, scores, strict=True)
+    ]
+    headings = [TextCell(titles[metric.name], power_of(made, ROW, metric)).heading for metric in made.metrics]
+    note = f"On {count(len(results[0].played.preferences), 'preference')}."
+    note += f" P(better) and difference: against {made.reference}." if len(results) > 1 else ""
+    return TextTable("comparison", "", "", [*facts[0], *headings], rows, below=[note, *unequal(results)])
+
+
+def _facts(name: str, result: Result, results: Sequence[Result]) -> dict[str, str]:
+    """Heading -> what a line says of a run besides its scores."""
+    step, lanes = result.played.step, result.run.lanes_per_seed
+    known = {"method": name, "steps": f"{step:,}", "environment steps per seed": f"{step * lanes:,}"}
+    if len({one.run.kernels for one in results}) > 1:
+        known["kernels"] = result.run.kernels
+    if any(one.search for one in results):
+        known |= dict(zip(SEARCH_COLUMNS, map(str, result.search or "---"), strict=True))
+    return known
+
+
+def unequal(results: Sequence[Result]) -> list[str]:
+    """A warning where runs of different lengths, numbers of seeds or episodes are compared."""
+    said, kinds = [], set()
+    for name, result in zip(labels([result.run for result in results]), results, strict=True):
+        step, goal = result.played.step, result.played.goal
+        length = int(result.run.config["steps"]) if step == goal else step  # a population ends with a whole iteration
+        seeds, episodes = len(result.played.seeds), result.run.full_at(step).num_episodes
+        kinds.add((length, seeds, episodes))
+        size = f"{count(seeds, 'seed')} at {format_count(step)} steps, {count(episodes, 'episode')} per preference"
+        said.append(f"{name}: {size}")
+    return [f"Careful, the runs are unequal: {'; '.join(said)}."] if len(kinds) > 1 else []
+
+
+def settings(results: Sequence[Result]) -> list[dict[str, str]]:
+    """One row per setting in which results differ, one column per result; empty where they do not differ.
+
+    A setting that no run of a method has is not a difference.
+    """
+    names, flat = labels([result.run for result in results]), [settings_of(result.run.config) for result in results]
+    known = {*SHOWN_ELSEWHERE, *(["algo"] if names == [result.run.algo for result in results] else [])}
     rows = []
     for setting in dict.fromkeys(name for one in flat for name in one if name not in known):
-        texts = [one.get(setting, "-") for one in flat]
-        has = {result.algo for result, one in zip(results, flat, strict=True) if setting in one}
-        if len({text for result, text in zip(results, texts, strict=True) if result.algo in has}) > 1:
+        texts = [_in_words(one[setting]) if setting in one else "-" for one in flat]
+        has = {result.run.algo for result, one in zip(results, flat, strict=True) if setting in one}
+        if len({text for result, text in zip(results, texts, strict=True) if result.run.algo in has}) > 1:
             rows.append({"setting": setting, **dict(zip(names, texts, strict=True))})
     return rows
 
 
-def _flatten(config: Mapping[str, Any]) -> dict[str, str]:
-    """Name -> value in words; the parts of a configuration share no name."""
-    flat: dict[str, str] = {}
-    for name, value in config.items():
-        if isinstance(value, Mapping):
-            flat |= _flatten(value)
-        elif isinstance(value, list | tuple):
-            flat[name] = ", ".join(map(str, value)) or "none"
-        else:
-            is_whole = isinstance(value, float) and value.is_integer()  # 1 and 1.0 are the same setting
-            flat[name] = "none" if value is None else str(int(value) if is_whole else value)
-    return flat
-
-
-def labels(results: Sequence[Result]) -> list[str]:
-    """The name of each result: its algorithm, or its file if several results have that algorithm.
-
-    Files of one name are told apart by the folders around them.
-    """
-    algos, names = [result.algo for result in results], [result.name for result in results]
-    found = [
-        result.algo
-        if algos.count(result.algo) == 1
-        else (result.name if names.count(result.name) == 1 else _long_name(result, results))
-        for result in results
-    ]
-    # A folder and its export beside it have one path: they are numbered.
-    number = lambda i: "" if found.count(found[i]) == 1 else f" ({found[: i + 1].count(found[i])})"
-    return [label + number(i) for i, label in enumerate(found)]
-
-
-def _long_name(result: Result, results: Sequence[Result]) -> str:
-    """As much of the end of its path as no other one has."""
-    others = [other.path.parts for other in results if other.path != result.path]
-    parts = result.path.parts
-    needed = [num for num in range(1, len(parts)) if all(other[-num:] != parts[-num:] for other in others)]
-    return "/".join(parts[-min(needed, default=1) :])
-
-
-def _dominance(result: Result, against: Result | None) -> str:
-    if against is None or against is result:
-        return "-"
-    shares = dominance(result, against)
-    is_part = len(shares) < len(result.returns)
-    return f"{_spread(shares)} ({count(len(shares), 'seed')})" if is_part else _spread(shares)
+def _in_words(value: Any) -> str:
+    words = ", ".join(map(str, value)) if isinstance(value, tuple) else value
+    return NONE if words in (None, "") else str(words)
 
 
 def dominance(result: Result, other: Result) -> Float64[np.ndarray, " seed"]:
     """ED of every seed against the same seed of the other: the share of preferences where it scores more.
 
     Seeds that only one of them has are left out; where they share none, the first is set against the first, and so on.
-
-    Both must be on the same preferences (`on_common_preferences`). Returns count with the digits of exported files: a
-    mean of ten times 23.7 is a little less than 23.7, and the same trip must not win against itself.
+    Both must be on the same preferences (`on_common_preferences`).
     """
-    ours, theirs = (
-        rounded(one.returns[rows]) for one, rows in zip((result, other), _pairs(result, other), strict=True)
-    )
-    return np.asarray(metrics.episodic_dominance(ours, theirs, result.preferences))
+    return np.array(list(_dominance(result, other).values()))
 
 
-def _pairs(one: Result, other: Result) -> tuple[list[int], list[int]]:
-    """Rows of both that are set against each other."""
-    shared = [seed for seed in one.seeds if seed in other.seeds]
-    if shared:
-        return [one.seeds.index(seed) for seed in shared], [other.seeds.index(seed) for seed in shared]
-    first = list(range(min(len(one.seeds), len(other.seeds))))
-    return first, first
+def _dominance(result: Result, other: Result) -> dict[int, float]:
+    """Seed of the first -> its ED."""
+    found = dominance_by_seed(result.played, other.played)
+    if found:
+        return found
+    num = min(len(result.played.seeds), len(other.played.seeds))
+    seeds = result.played.seeds[:num]
+    cut = lambda one: replace(one.played, seeds=seeds, returns=one.returns[:num])
+    return dominance_by_seed(cut(result), cut(other))
 
 
-def _spread(values: np.ndarray) -> str:
-    std = values.std() if len(values) > 1 else None
-    size = np.abs(values).max()
-    is_coarse = size >= 100 and not 0 < (std or 0) < 1  # 137 +- 0 would say that seeds agree
-    digits = 0 if is_coarse else drawing.decimals(size)
-    return format_spread(values.mean(), std, f"{{:.{digits}f}}".format)
+def _digits(by_seed: Sequence[Mapping[int, np.ndarray]]) -> int:
+    """Decimals that show the numbers of a line."""
+    values = [float(value) for one in by_seed for value in one.values()]
+    return drawing.decimals(max(map(abs, values), default=0.0))
 
 
 def draw(results: Sequence[Result], out: Path) -> Path:
     """Draw UT of every seed with the ceiling, and the mean return vectors of each method; of one objective UT alone."""
     figure = drawing.new_figure(4.2)
-    left, *right = figure.subplots(1, min(results[0].returns.shape[2], 2), squeeze=False)[0]
-    for number, result in enumerate(results):
-        colour = drawing.COLOURS[number % len(drawing.COLOURS)]
-        ut = np.asarray(metrics.utility(result.returns, result.preferences))
+    first, names = results[0], labels([result.run for result in results])
+    lam = first.played.preferences
+    left, *right = figure.subplots(1, min(lam.shape[1], 2), squeeze=False)[0]
+    for number, (name, result) in enumerate(zip(names, results, strict=True)):
+        colour, ut = drawing.COLOURS[number % len(drawing.COLOURS)], result.played.ut
         left.scatter(np.full(len(ut), number), ut, color=colour, s=26, alpha=0.8)
         left.hlines(ut.mean(), number - 0.3, number + 0.3, color=colour)
-    left.set_xticks(range(len(results)), labels(results), rotation=30, ha="right")
-    left.set_title(f"UT on {drawing.count(len(results[0].preferences), 'preference')}, a dot per seed")
-    known = find_domain(results[0].domain)
-    if known and known.exact and results[0].reference is not None:
-        ceilings = known.exact.ceilings(results[0].preferences, results[0].reference)
-        left.axhline(
-            ceilings.utility, color=drawing.GREY, linestyle="--", linewidth=1, label="ceiling on these preferences"
-        )
-        left.legend(frameon=False, loc="upper left", bbox_to_anchor=(0.0, 0.96))
+        for axes in right:
+            points = result.returns.reshape(-1, lam.shape[1])
+            axes.scatter(points[:, 0], points[:, 1], color=colour, s=14, alpha=0.6, label=name)
+    left.set_xticks(range(len(results)), names, rotation=30, ha="right")
+    left.set_title(f"UT on {count(len(lam), 'preference')}, a dot per seed")
+    exact = first.run.exact
+    if exact and first.reference is not None:
+        best = exact.ceilings(lam, first.reference).utility
+        left.axhline(best, color=drawing.GREY, linestyle="--", linewidth=1, label="ceiling on these preferences")
     for axes in right:
-        _draw_returns(axes, results)
+        axes.set_title("mean returns, all seeds and preferences")
+        named = next((result.run for result in results if result.run.named_objectives), first.run).objectives
+        axes.set_xlabel(named[0])
+        axes.set_ylabel(named[1])
+        if exact:
+            axes.plot(*exact.points.T, "x", color=drawing.GREY, label="exact front")
+    drawing.legend_below(figure, drawing.entries_of([left, *right]), columns=4)
     return drawing.write_figure(figure, out)
 
 
-def _draw_returns(axes: Any, results: Sequence[Result]) -> None:
-    """Mean return vectors in the first two objectives."""
-    for number, (name, result) in enumerate(zip(labels(results), results, strict=True)):
-        points = result.returns.reshape(-1, result.returns.shape[2])
-        colour = drawing.COLOURS[number % len(drawing.COLOURS)]
-        axes.scatter(points[:, 0], points[:, 1], color=colour, s=14, alpha=0.6, label=name)
-    axes.set_title("mean returns, all seeds and preferences")
-    known = find_domain(results[0].domain)
-    names = known.objectives if known else next((one.objectives for one in results if one.objectives), ())
-    for set_label, i in ((axes.set_xlabel, 0), (axes.set_ylabel, 1)):
-        set_label(names[i] if i < len(names) else f"objective {i + 1}")
-    if known and known.exact and results[0].reference is not None:
-        axes.plot(*known.exact.points.T, "x", color=drawing.GREY, label="exact front")
-    axes.legend(frameon=False, fontsize=8)
-
-
-def read_curves(path: Path) -> dict[str, Any]:
-    """Scalarised returns [t, seed, p] under an agent's own preference, of a run of few preferences."""
-    content = read_object(path)
-    with interpreting(path, KIND):
-        return _take_curves(path, content)
-
-
-def _take_curves(path: Path, content: dict[str, Any]) -> dict[str, Any]:
-    rows = content["short_protocol"]
-    if not rows or "mean_returns" not in rows[0]:
-        raise UserError(
-            f"{path} holds no curves of single preferences: export a run of sac or hybrid-sac with few preferences"
-        )
-    preferences = np.array(content["preferences"])
-    returns = np.array([row["mean_returns"] for row in rows])
-    return {
-        "algo": content["config"]["algo"],
-        "preferences": preferences,
-        "steps": np.array([row["step"] for row in rows]),
-        "values": np.einsum("tspd,pd->tsp", returns, preferences),
-    }
-
-
 def draw_single_curves(paths: Sequence[Path], out: Path) -> Path:
-    """A panel per preference: every seed thin, the mean thick, one colour per file."""
-    if folders := [path for path in paths if path.is_dir()]:
-        one = folders[0]
-        raise UserError(
-            f"curves are drawn of exported files, got the folder {one}: 'qpensieve export {one} --out FILE'"
-        )
-    curves = [read_curves(path) for path in paths]
-    shared = curves[0]["preferences"]
-    if any(not np.array_equal(shared, curve["preferences"]) for curve in curves):
-        raise UserError("all files must have the same preferences to be drawn together")
+    """A panel per preference: every seed thin, the mean thick, one colour per run."""
+    runs = [read_run(path) for path in paths]
+    shared = runs[0].history.short_preferences
+    for run in runs:
+        short = run.history.short
+        if not short or len(short[0].preferences) > FEW or short[0].returns is None:
+            raise UserError(f"{run.path} holds no curves of single preferences, which sac and hybrid-sac have")
+        if not np.array_equal(run.history.short_preferences, shared):
+            raise UserError("all runs must have the same preferences to be drawn together")
     figure = drawing.new_figure(3.6)
-    panels = np.atleast_1d(figure.subplots(1, len(shared), sharex=True))
-    for i, (axes, lam) in enumerate(zip(panels, shared, strict=True)):
-        for number, curve in enumerate(curves):
+    panels = drawing.panels(figure, len(shared), len(shared))
+    for number, run in enumerate(runs):
+        steps = np.array([one.step for one in run.history.short], np.int64)
+        returns = np.stack([one.returns for one in run.history.short if one.returns is not None])
+        values = np.einsum("tspd,pd->tsp", returns, shared)
+        for i, axes in enumerate(panels):
             colour = drawing.COLOURS[number % len(drawing.COLOURS)]
-            steps, values = curve["steps"] / 1000, curve["values"][:, :, i]
-            axes.plot(steps, values, color=colour, linewidth=0.5, alpha=0.5)
-            axes.plot(steps, values.mean(axis=1), color=colour, label=curve["algo"])
-        axes.set_title("lam = " + ", ".join(f"{x:g}" for x in lam))
-        axes.set_xlabel("environment steps of each learner (thousands)")
-    panels[0].set_ylabel("lam . return")
-    panels[0].legend(frameon=False)
+            drawing.draw_seeds(axes, (steps, values[:, :, i]), colour, run.algo)
+    for axes, lam in zip(panels, shared, strict=True):
+        axes.set_title("λ = " + ", ".join(f"{x:g}" for x in lam))
+        axes.set_xlabel("environment steps of each learner")
+    panels[0].set_ylabel("λ · return")
+    drawing.legend_below(figure, drawing.entries_of(panels[:1]))
     return drawing.write_figure(figure, out)

@@ -1,4 +1,4 @@
-"""L_critic as tables: of one run, and by steps beside the paper's; reads result files only."""
+"""L_critic as tables: of one run, and by steps next to the paper's numbers."""
 
 from collections.abc import Sequence
 from pathlib import Path

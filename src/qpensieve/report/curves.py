@@ -1,6 +1,5 @@
-"""The pictures of learning curves: one run, or several runs in one picture."""
+"""Pictures of a run over its training: scores of evaluations, and what was logged; and scores of several runs."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle
@@ -8,16 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Float64, Int64
 
 from qpensieve.errors import UserError
 from qpensieve.records.folder import METRICS
-from qpensieve.records.reading import interpreting
-from qpensieve.records.scores import summarize
+from qpensieve.records.log import ALARM, TRAINING
+from qpensieve.records.reading import interpreting, read_rows
 from qpensieve.report import drawing
-from qpensieve.report.drawing import COLOURS, GREY
-from qpensieve.report.logged import Series, read_series, read_training
-from qpensieve.report.run_data import RunData, read_run, short_note
+from qpensieve.report.drawing import COLOUR_MAP, COLOURS, GREY, Look, Series
+from qpensieve.report.results import RunResults, labels, read_run
 
 # matplotlib is an extra and slow to import, so it is imported by the functions that draw.
 if TYPE_CHECKING:
@@ -26,33 +23,58 @@ if TYPE_CHECKING:
 else:
     Axes = Figure = Any
 
-MOST_MARKERS = 30
-"""Evaluations get markers if there are at most this many."""
 MOST_NUMBERED = 10
 """Seeds are numbered if there are at most this many."""
 NEAR = 0.04
 """Share of a panel's height within which ends of lines share a label."""
-UNNAMED = "_"
-"""Label of a line that the legend of another panel explains; legends skip it."""
-UT_TITLE, HV_TITLE = "utility (UT)", "hypervolume (HV)"
-
-Values = Float64[np.ndarray, "t seed"]
+TITLES = {"ut": "utility (UT)", "hv": "hypervolume (HV)"}
+MEAN_ALONE = Look(thin=0.0, band=0.0)
+SNAPSHOTS = "samples that climb a snapshot"
+BINS = 5
+ALARM_COLOUR = COLOURS[1]
 
 
 @dataclass(frozen=True)
-class _Scores:
-    """Short evaluations over time; `hv` is None without a reference point."""
+class Panel:
+    """One panel of logged values.
 
-    steps: Int64[np.ndarray, " t"]
-    ut: Values
-    best_single: Values
-    hv: Values | None
+    Attributes:
+        title: What it shows.
+        names: Logged value -> label.
+        is_log: Whether its axis is logarithmic.
+        is_ordered: Whether the lines are bins, coloured from small to large.
+    """
+
+    title: str
+    names: Mapping[str, str]
+    is_log: bool = False
+    is_ordered: bool = False
+
+
+def logged_panels(objectives: Sequence[str]) -> list[Panel]:
+    """All panels of logged values, in the order drawn."""
+    edges = [f"{i / BINS:g} to {(i + 1) / BINS:g}" for i in range(BINS)]
+    of_first = f"by preference for {objectives[0]}" if objectives else "by preference"
+    binned = lambda name: {f"{name}_bin_{i + 1}": edges[i] for i in range(BINS)}
+    return [
+        Panel("critic loss, mean of a row", {"critic_loss": ""}, is_log=True),
+        Panel("critic loss, largest of a row", {"critic_loss_max": ""}, is_log=True),
+        Panel("length of the critics' gradient, largest seen", {"critic_gradient_max": ""}, is_log=True),
+        Panel("error of the critics", {f"td_error_{i + 1}": one for i, one in enumerate(objectives)}, is_log=True),
+        Panel("entropy of the policy", {"entropy": ""}),
+        Panel(f"entropy {of_first}", binned("entropy"), is_ordered=True),
+        Panel(f"value λ · Q {of_first}", binned("q"), is_ordered=True),
+        Panel("temperature", {"temperature": ""}, is_log=True),
+        Panel("temperature raised at once, times", {"temperature_raise": ""}),
+        Panel("actions at their limits", {"saturation": ""}),
+        Panel(SNAPSHOTS, {"snapshot_share": ""}),
+    ]
 
 
 def draw_curves(run: Path, out: Path) -> Path:
     """Draw UT, HV, temperature and the share of samples that climb a snapshot against environment steps.
 
-    Panels without data are left out. If the axis is logarithmic, mean and deviation are those of the logarithm.
+    Panels without data are left out.
 
     Args:
         run: The run folder.
@@ -62,163 +84,175 @@ def draw_curves(run: Path, out: Path) -> Path:
         The path of the picture.
 
     Raises:
-        MissingPlots: If matplotlib is not installed.
-        FileNotFoundError: If the folder lacks a file.
-        ValueError: If a file is damaged or there is no evaluation.
+        MissingPlots: matplotlib is not installed.
+        FileNotFoundError: The folder lacks a file.
+        ValueError: A file is damaged or there is no evaluation.
     """
     data = read_run(run)
-    scores = _score(data)
-    logged = _read_logged(run, data.table.num_seeds)
-    num_panels = 1 + (scores.hv is not None) + len(logged)
-    figure = drawing.new_figure(height=3.9 if num_panels <= 2 else 6.8)
-    panels = iter(_panels(figure, num_panels))
-    ut_ceilings, hv_ceilings = _ceilings(data)
-    axes = next(panels)
-    _draw_seeds(axes, scores.steps, scores.ut, COLOURS[0])
-    _draw_mean(axes, scores.steps, scores.best_single.mean(axis=1), COLOURS[1], "run's best single row")
-    _finish(axes, UT_TITLE, ut_ceilings)
-    _number_seeds(axes, scores.steps, scores.ut, data.first_seed)
-    if scores.hv is not None:
-        axes = next(panels)
-        _draw_seeds(axes, scores.steps, scores.hv, COLOURS[0], UNNAMED)
-        _finish(axes, HV_TITLE, hv_ceilings)
-        _number_seeds(axes, scores.steps, scores.hv, data.first_seed)
-    if "temperature" in logged:
-        _draw_temperature(next(panels), *logged["temperature"])
-    if "snapshot_share" in logged:
-        _draw_share(next(panels), *logged["snapshot_share"])
-    drawing.set_title(figure, f"{data.domain} · {data.algo} · {drawing.count(data.table.num_seeds, 'seed')}")
-    _name_lines(figure, figure.axes[0], short_note(data))
+    scores = _scores(data)
+    shown = [panel for panel in logged_panels(()) if {"temperature", "snapshot_share"} & set(panel.names)]
+    logged = _found(run, shown, data.history.num_seeds)
+    num = 1 + ("hv" in scores) + len(logged)
+    figure = drawing.new_figure(height=3.9 if num <= 2 else 6.8)
+    panels = _panels(figure, num)
+    label = "one seed" if data.history.num_seeds == 1 else "mean ± 1 std, seeds thin"
+    ceilings = _ceilings(data)
+    drawing.draw_seeds(panels[0], scores["ut"], COLOURS[0], label)
+    drawing.draw_seeds(panels[0], scores["best_single"], COLOURS[1], "run's best single row", MEAN_ALONE)
+    if "hv" in scores:
+        drawing.draw_seeds(panels[1], scores["hv"], COLOURS[0], label)
+    for axes, name in zip(panels, ("ut", "hv") if "hv" in scores else ("ut",), strict=False):
+        _draw_ceilings(axes, TITLES[name], ceilings[name])
+        _number_seeds(axes, scores[name], data.first_seed)
+    for axes, (panel, series) in zip(panels[1 + ("hv" in scores) :], logged, strict=True):
+        _draw_logged(axes, panel, series)
+    drawing.set_title(figure, f"{data.domain} · {data.algo} · {drawing.count(data.history.num_seeds, 'seed')}")
+    drawing.legend_below(figure, drawing.entries_of(panels), short_note(data))
     return drawing.write_figure(figure, out)
-
-
-def _read_logged(run: Path, num_seeds: int) -> dict[str, Series]:
-    """What was logged of the values that have a panel."""
-    rows = read_training(run / METRICS)
-    with interpreting(run / METRICS, "a log"):
-        logged = {key: read_series(rows, key, num_seeds) for key in ("temperature", "snapshot_share")}
-    return {key: series for key, series in logged.items() if series is not None}
 
 
 def compare_curves(runs: Sequence[Path], out: Path) -> Path:
     """Draw UT and HV of several runs of one domain in one picture; returns its path.
 
     Raises:
-        MissingPlots: If matplotlib is not installed.
-        FileNotFoundError: If a folder lacks a file.
-        ValueError: If there are no runs, a file is damaged, a run has no evaluation, or the runs differ in domain,
-            short preferences or reference point, so that their scores cannot be compared.
+        MissingPlots: matplotlib is not installed.
+        FileNotFoundError: A folder lacks a file.
+        ValueError: There are no runs, a file is damaged, a run has no evaluation, or the runs differ in domain, short
+            preferences or reference point, so that their scores cannot be compared.
     """
     data = [read_run(run) for run in runs]
     _check_comparable(data)
-    scores = [_score(run) for run in data]
-    has_hv = all(score.hv is not None for score in scores)
+    scores = [_scores(run) for run in data]
+    shown = [name for name in TITLES if all(name in each for each in scores)]
     figure = drawing.new_figure(height=4.2 + 0.12 * len(data))
-    panels = _panels(figure, 2 if has_hv else 1)
-    for label, colour, score in zip(_run_labels(data), cycle(COLOURS), scores, strict=False):
-        _draw_seeds(panels[0], score.steps, score.ut, colour, label)
-        if has_hv and score.hv is not None:
-            _draw_seeds(panels[1], score.steps, score.hv, colour, UNNAMED)
-    for axes, title, ceilings in zip(panels, (UT_TITLE, HV_TITLE), _ceilings(data[0]), strict=False):
-        _finish(axes, title, ceilings)
-    _name_runs(figure, panels[0], len(data), short_note(*data))
+    panels = _panels(figure, len(shown))
+    ceilings = _ceilings(data[0])
+    for axes, name in zip(panels, shown, strict=True):
+        for label, colour, each in zip(labels(data), cycle(COLOURS), scores, strict=False):
+            drawing.draw_seeds(axes, each[name], colour, label)
+        _draw_ceilings(axes, TITLES[name], ceilings[name])
+    drawing.legend_below(figure, drawing.entries_of(panels), short_note(*data))
     drawing.set_title(figure, f"{data[0].domain} · {drawing.count(len(data), 'run')}: mean ± 1 std over seeds")
     return drawing.write_figure(figure, out)
 
 
-def _score(run: RunData) -> _Scores:
-    table = run.table
-    if run.scored:
-        of = lambda name: np.array([row[name] for row in run.scored or ()])
-        steps, hv = of("step").astype(np.int64), of("hv")
-        values = of("ut").astype(np.float64), of("best_single").astype(np.float64)
-        return _Scores(steps, *values, None if table.reference is None else hv.astype(np.float64))
-    if len(table.short_steps) == 0:
-        raise UserError(f"{run.folder} has no short evaluation yet; nothing to draw")
-    each = [summarize(r, table.short_preferences, table.reference) for r in table.short_returns]
-    return _Scores(
-        steps=table.short_steps,
-        ut=np.stack([summary.ut for summary in each]),
-        best_single=np.stack([summary.best_single for summary in each]),
-        hv=None if table.reference is None else np.stack([s.hv for s in each if s.hv is not None]),
-    )
+def draw_training(run: Path, out: Path) -> Path | None:
+    """Draw what was logged while a run learned, with a line at every alarm; None if nothing was logged.
+
+    Raises:
+        MissingPlots: matplotlib is not installed.
+        FileNotFoundError: It is not a run folder.
+        ValueError: A file is damaged.
+    """
+    data = read_run(run)
+    num_seeds = int(data.config.get("seeds", 1))
+    rows = read_training(run / METRICS)
+    chosen = _found(run, logged_panels(_learned_objectives(data, rows)), num_seeds)
+    if not chosen:
+        return None
+    alarms = sorted({row["step"] for row in read_rows(run / METRICS) if row["event"] == ALARM})
+    figure = drawing.new_figure(height=0.6 + 2.2 * -(-len(chosen) // 2))
+    for axes, (panel, series) in zip(drawing.panels(figure, len(chosen)), chosen, strict=True):
+        _draw_logged(axes, panel, series)
+        for step in alarms:
+            axes.axvline(step, color=ALARM_COLOUR, linewidth=0.6, alpha=0.6, zorder=1)
+    drawing.set_title(figure, f"{data.domain} · {data.algo} · {drawing.count(num_seeds, 'seed')}")
+    told = f"{drawing.count(len(alarms), 'step')} with alarms (orange)" if alarms else "no alarm"
+    figure.supxlabel(f"environment steps; {told}", fontsize=9, color=GREY)
+    return drawing.write_figure(figure, out)
 
 
-def _check_comparable(runs: Sequence[RunData]) -> None:
+def read_training(path: Path) -> list[dict[str, Any]]:
+    """Training rows by step; if a step occurs twice (a resumed run), the later row counts. Broken lines are skipped."""
+    by_step = {row["step"]: row for row in read_rows(path) if row["event"] == TRAINING}
+    return [by_step[step] for step in sorted(by_step)]
+
+
+def read_series(rows: list[dict[str, Any]], key: str, num_seeds: int) -> Series | None:
+    """Steps and values of one logged quantity, or None if no row has it; values that are not finite leave a gap.
+
+    Where seeds have several agents, the mean over a seed's, or the largest of peaks.
+    """
+    fits = lambda value: np.size(value) > 0 and np.size(value) % num_seeds == 0
+    pairs = [(row["step"], row[key]) for row in rows if fits(row.get(key, ()))]
+    if not pairs:
+        return None
+    steps = np.array([step for step, _ in pairs], np.int64)
+    agents = np.array([value for _, value in pairs], np.float64).reshape(len(pairs), num_seeds, -1)
+    values = agents.max(axis=2) if key.endswith("_max") else agents.mean(axis=2)
+    is_finite = np.isfinite(values)
+    return (steps, np.where(is_finite, values, np.nan)) if is_finite.any() else None
+
+
+def short_note(*runs: RunResults) -> str:
+    """Description of the short protocol of runs that share its preferences, for the foot of a picture."""
+    rows = drawing.count(len(runs[0].history.short_preferences), "preference")
+    episodes = sorted({one.num_episodes for run in runs for one in run.history.short[:1]})
+    played = " or ".join(map(str, episodes)) + (" episode" if episodes == [1] else " episodes")
+    known = runs[0].known
+    other = "the paper's table" if known is not None and known.in_paper else "the full protocol"
+    return f"short protocol: {rows} x {played}; not comparable with {other}"
+
+
+def _scores(run: RunResults) -> dict[str, Series]:
+    """Score -> its values in the short evaluations; without HV where there is no reference point."""
+    short = run.history.short
+    if not short:
+        raise UserError(f"{run.path} has no short evaluation yet; nothing to draw")
+    steps = np.array([one.step for one in short], np.int64)
+    values = {name: [one.score(name) for one in short] for name in ("ut", "best_single", "hv")}
+    return {
+        name: (steps, np.array(each, np.float64))
+        for name, each in values.items()
+        if all(one is not None for one in each)
+    }
+
+
+def _found(run: Path, panels: Sequence[Panel], num_seeds: int) -> list[tuple[Panel, dict[str, Series]]]:
+    """The panels that have logged values, and these."""
+    rows, chosen = read_training(run / METRICS), []
+    with interpreting(run / METRICS, "a log"):
+        for panel in panels:
+            series = {name: read_series(rows, name, num_seeds) for name in panel.names}
+            found = {name: one for name, one in series.items() if one is not None}
+            chosen += [(panel, found)] if found else []
+    return chosen
+
+
+def _learned_objectives(run: RunResults, rows: list[dict[str, Any]]) -> list[str]:
+    """Names of the objectives whose errors are logged."""
+    num = sum(name.startswith("td_error_") for name in (rows[-1] if rows else {}))
+    names = run.named_objectives
+    if num == 1 < len(names):
+        return ["λ · Q"]  # SAC learns nothing else
+    return list(names) if len(names) == num else [f"objective {i + 1}" for i in range(num)]
+
+
+def _check_comparable(runs: Sequence[RunResults]) -> None:
     if not runs:
         raise UserError("no runs to compare")
     first = runs[0]
     for run in runs[1:]:
         if run.domain != first.domain:
-            found = f"{run.folder} is on {run.domain}, {first.folder} on {first.domain}"
+            found = f"{run.path} is on {run.domain}, {first.path} on {first.domain}"
             raise UserError(f"runs must have the same domain to be compared: {found}")
-        if not np.array_equal(run.table.short_preferences, first.table.short_preferences):
-            raise UserError(f"{run.folder} and {first.folder} were evaluated on different preferences")
-        ours, theirs = run.table.reference, first.table.reference
+        if not np.array_equal(run.history.short_preferences, first.history.short_preferences):
+            raise UserError(f"{run.path} and {first.path} were evaluated on different preferences")
+        ours, theirs = run.history.reference, first.history.reference
         if ours is not None and theirs is not None and not np.array_equal(ours, theirs):
-            raise UserError(f"{run.folder} and {first.folder} have different reference points")
-
-
-def _run_labels(runs: Sequence[RunData]) -> list[str]:
-    """Each run's algorithm, with the name of its folder or file if others share it; that name alone if all do."""
-    algos, names = [run.algo for run in runs], [run.folder.name.removesuffix(".json") for run in runs]
-    counts = Counter(algos)
-    if len(counts) == 1 < len(runs):
-        return names
-    return [algo if counts[algo] == 1 else f"{algo} ({name})" for algo, name in zip(algos, names, strict=True)]
-
-
-def _name_runs(figure: Figure, axes: Axes, num: int, note: str) -> None:
-    """A legend of the runs below the panels, where long names hide nothing; that of a panel has its ceilings alone."""
-    handles, labels = axes.get_legend_handles_labels()  # in the order they were drawn: the runs first
-    _name_lines(figure, axes, note, num)
-    if handles[num:]:
-        axes.legend(handles[num:], labels[num:], fontsize=8.5, loc="best", framealpha=0.8)
-
-
-def _name_lines(figure: Figure, axes: Axes, note: str, num: int | None = None) -> None:
-    """A legend of the first lines of a panel (default: of all) below the panels, in place of its own."""
-    handles, labels = axes.get_legend_handles_labels()
-    place: dict[str, Any] = {"loc": "outside lower center", "ncols": min(len(handles[:num]), 2)}
-    legend = figure.legend(
-        handles[:num], labels[:num], title=note, title_fontsize=9, fontsize=9, frameon=False, **place
-    )
-    legend.get_title().set_color(GREY)
-    if (own := axes.get_legend()) is not None:
-        own.remove()
+            raise UserError(f"{run.path} and {first.path} have different reference points")
 
 
 def _panels(figure: Figure, num: int) -> list[Axes]:
-    """Up to two panels per row, with environment steps on the horizontal axis."""
-    from matplotlib.ticker import EngFormatter
-
-    columns = min(num, 2)
-    panels: list[Axes] = []
-    for i in range(num):
-        axes = drawing.style(
-            figure.add_subplot(-(-num // columns), columns, i + 1, sharex=panels[0] if panels else None)
-        )
-        panels.append(axes)
-        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    panels = drawing.panels(figure, num)
+    for axes in panels:
         axes.set_xlabel("environment steps", fontsize=10)
     return panels
 
 
-def _draw_seeds(
-    axes: Axes, steps: Int64[np.ndarray, " t"], values: Values, colour: str, label: str | None = None
-) -> None:
-    """Draw a thin line per seed, their mean and a band of one standard deviation; logarithmic if the axis is."""
-    forward, back = (np.log, np.exp) if axes.get_yscale() == "log" else (np.array, np.array)
-    mean, std = forward(values).mean(axis=1), forward(values).std(axis=1)
-    is_one = values.shape[1] == 1
-    if not is_one:
-        axes.fill_between(steps, back(mean - std), back(mean + std), color=colour, alpha=0.18, linewidth=0, zorder=2)
-        axes.plot(steps, values, color=colour, alpha=0.5, linewidth=0.8, zorder=3)
-    _draw_mean(axes, steps, back(mean), colour, label or ("one seed" if is_one else "mean ± 1 std, seeds thin"))
-
-
-def _number_seeds(axes: Axes, steps: Int64[np.ndarray, " t"], values: Values, first: int) -> None:
-    """The number of each seed where its line ends, so that one that goes astray has a name; ends that meet share it."""
+def _number_seeds(axes: Axes, series: Series, first: int) -> None:
+    """Write the number of each seed where its line ends; ends that meet share a label."""
+    steps, values = series
     if not 1 < values.shape[1] <= MOST_NUMBERED:
         return
     low, high = axes.get_ylim()
@@ -232,49 +266,38 @@ def _number_seeds(axes: Axes, steps: Int64[np.ndarray, " t"], values: Values, fi
         axes.annotate(text, at, (4, 0), textcoords="offset points", fontsize=7, color=COLOURS[0], va="center")
 
 
-def _draw_mean(
-    axes: Axes, steps: Int64[np.ndarray, " t"], mean: Float64[np.ndarray, " t"], colour: str, label: str
-) -> None:
-    # A single evaluation has no line, so few evaluations get markers.
-    marker = "o" if len(steps) <= MOST_MARKERS else None
-    axes.plot(steps, mean, color=colour, linewidth=1.8, marker=marker, markersize=3.5, zorder=4, label=label)
+def _ceilings(run: RunResults) -> dict[str, dict[str, float]]:
+    """Score -> name -> ceiling that no policy can exceed; none if the exact front is unknown."""
+    history = run.history
+    if run.exact is None or history.reference is None:
+        return {"ut": {}, "hv": {}}
+    best = run.exact.ceilings(history.short_preferences, history.reference)
+    of_ut = {"ceiling of UT (short protocol)": best.utility, "UT of the best single policy": best.best_single}
+    return {"ut": of_ut, "hv": {"ceiling of HV (short protocol)": best.hypervolume}}
 
 
-def _ceilings(run: RunData) -> tuple[dict[str, float], dict[str, float]]:
-    """Name -> ceiling that no policy can exceed, of UT and of HV; empty if the exact front is unknown."""
-    if run.exact is None or run.table.reference is None:
-        return {}, {}
-    best = run.exact.ceilings(run.table.short_preferences, run.table.reference)
-    ceiling = "ceiling (short protocol)"
-    return {ceiling: best.utility, "best single policy": best.best_single}, {ceiling: best.hypervolume}
-
-
-def _finish(axes: Axes, title: str, ceilings: Mapping[str, float]) -> None:
-    for (name, value), linestyle in zip(ceilings.items(), ("--", ":"), strict=False):
-        axes.axhline(
-            value,
-            color="black",
-            linewidth=1.2,
-            linestyle=linestyle,
-            label=f"{name} {drawing.format_like(value, value)}",
-        )
+def _draw_ceilings(axes: Axes, title: str, ceilings: Mapping[str, float]) -> None:
     axes.set_title(title, fontsize=11)
-    if axes.get_legend_handles_labels()[0]:
-        axes.legend(fontsize=8.5, loc="best", framealpha=0.8)
+    for (name, value), line in zip(ceilings.items(), ("--", ":"), strict=False):
+        axes.axhline(
+            value, color="black", linewidth=1.2, linestyle=line, label=f"{name} {drawing.format_like(value, value)}"
+        )
 
 
-def _draw_temperature(axes: Axes, steps: Int64[np.ndarray, " t"], values: Values) -> None:
-    # Only a positive temperature has a logarithm; anything else is a sign of trouble that must stay visible.
-    if not (values <= 0).any():
-        drawing.set_log(axes)
-    _draw_seeds(axes, steps, values, COLOURS[0])
-    axes.set_title("temperature", fontsize=11)
-
-
-def _draw_share(axes: Axes, steps: Int64[np.ndarray, " t"], values: Values) -> None:
+def _draw_logged(axes: Axes, panel: Panel, found: Mapping[str, Series]) -> None:
+    from matplotlib import colormaps
     from matplotlib.ticker import PercentFormatter
 
-    _draw_seeds(axes, steps, values, COLOURS[0])
-    axes.set_ylim(-0.03, 1.03)
-    axes.yaxis.set_major_formatter(PercentFormatter(xmax=1.0, decimals=0))
-    axes.set_title("samples that climb a snapshot", fontsize=11)
+    # Only positive values have a logarithm; other values are a sign of trouble that must stay visible.
+    if panel.is_log and not any((values <= 0).any() for _, values in found.values()):
+        drawing.set_log(axes)
+    shades = [colormaps[COLOUR_MAP](0.9 * i / (BINS - 1)) for i in range(BINS)] if panel.is_ordered else COLOURS
+    look = Look(thin=0.5 if len(panel.names) == 1 else 0.25, band=0.0, width=1.4, has_markers=False)
+    for (name, series), colour in zip(found.items(), shades, strict=False):
+        drawing.draw_seeds(axes, series, colour, panel.names[name] or None, look)
+    axes.set_title(panel.title, fontsize=10)
+    if panel.title == SNAPSHOTS:
+        axes.set_ylim(-0.03, 1.03)
+        axes.yaxis.set_major_formatter(PercentFormatter(xmax=1.0, decimals=0))
+    if len(panel.names) > 1:
+        drawing.add_legend_above(axes, 3, 0.08 + 0.1 * -(-len(found) // 3), fontsize=7)

@@ -1,11 +1,14 @@
-"""What all pictures share: size, colours, titles, and how their numbers are shown."""
+"""Parts that pictures share: size, colours, titles, legends, curves over seeds, fronts, pairs of objectives."""
 
 import io
 import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from jaxtyping import Float64, Int64
 
 from qpensieve import metrics
 from qpensieve.errors import MissingPackageError, make_folder
@@ -27,6 +30,32 @@ COLOUR_MAP = "viridis"
 REVERSED_COLOUR_MAP = f"{COLOUR_MAP}_r"
 """Colour map of generations; the newest is dark, because its front is the thinnest line."""
 GREY, PALE = "#555555", "#AAAAAA"
+MOST_MARKERS = 30
+"""Evaluations get markers if there are at most this many."""
+Series = tuple[Int64[np.ndarray, " t"], Float64[np.ndarray, "t seed"]]
+"""Steps, and one value per step and seed."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """How the seeds of a series are drawn.
+
+    Attributes:
+        line: Style of the mean.
+        thin: Opacity of the lines of seeds; 0: none.
+        band: Opacity of the band of one standard deviation; 0: none.
+        width: Width of the mean.
+        has_markers: Whether the mean of few evaluations has markers.
+    """
+
+    line: Any = "-"
+    thin: float = 0.5
+    band: float = 0.18
+    width: float = 1.8
+    has_markers: bool = True
+
+
+SEEDS_AND_BAND = Look()
 
 
 class MissingPlots(MissingPackageError):  # noqa: N818  (says what is wrong; it is caught by this name)
@@ -88,6 +117,96 @@ def add_legend_above(axes: Axes, num_columns: int, share: float, **style: Any) -
     axes.set_ylim(top=float(scale.inverted().transform(np.array([high + share / (1 - share) * (high - low)]))[0]))
     place = {"loc": "upper center", "ncols": num_columns, "columnspacing": 1.0, "handlelength": 1.2, "frameon": False}
     axes.legend(**place, **style)
+
+
+def panels(figure: Figure, num: int, columns: int = 2, share: bool = True) -> list[Axes]:
+    """Panels in rows; with a shared horizontal axis of environment steps where `share` is set."""
+    from matplotlib.ticker import EngFormatter
+
+    columns = min(num, columns)
+    made: list[Axes] = []
+    for i in range(num):
+        first = made[0] if made and share else None
+        made.append(style(figure.add_subplot(-(-num // columns), columns, i + 1, sharex=first)))
+        if share:
+            made[-1].xaxis.set_major_formatter(EngFormatter(sep=""))
+    return made
+
+
+def pairs(figure: Figure, labels: Sequence[str]) -> Iterator[tuple[Axes, int, int]]:
+    """A panel for every pair of objectives (i, j); columns share the horizontal objective, rows the vertical one."""
+    last = len(labels) - 1
+    made: dict[tuple[int, int], Axes] = {}
+    for j in range(1, last + 1):
+        for i in range(j):
+            share = {"sharex": made.get((j - 1, i)), "sharey": made.get((j, i - 1))}
+            axes = made[j, i] = style(figure.add_subplot(last, last, (j - 1) * last + i + 1, **share))
+            yield axes, i, j
+            axes.tick_params(labelbottom=j == last, labelleft=i == 0)
+            if j == last:
+                axes.set_xlabel(labels[i].replace(" (", "\n("), fontsize=10)
+            if i == 0:
+                axes.set_ylabel(labels[j], fontsize=10)
+
+
+def draw_seeds(
+    axes: Axes, series: Series, colour: Any, label: str | None = None, look: Look = SEEDS_AND_BAND
+) -> Float64[np.ndarray, " t"]:
+    """Draw a thin line per seed, their mean, and a band of one standard deviation; returns the mean.
+
+    On a logarithmic axis, mean and deviation are those of the logarithm. Values that are not finite are left out.
+
+    Args:
+        axes: The panel.
+        series: Environment steps, and one value per step and seed.
+        colour: Colour of all lines.
+        label: Name in the legend.
+        look: Which of them are drawn, and how.
+    """
+    steps, values = series
+    forward, back = (np.log, np.exp) if axes.get_yscale() == "log" else (np.array, np.array)
+    scaled = np.ma.masked_invalid(forward(values))
+    mean, std = scaled.mean(axis=1).filled(np.nan), scaled.std(axis=1).filled(np.nan)
+    if values.shape[1] > 1 and look.band:
+        ends = back(mean - std), back(mean + std)
+        axes.fill_between(steps, *ends, color=colour, alpha=look.band, linewidth=0, zorder=2)
+    if values.shape[1] > 1 and look.thin:
+        axes.plot(steps, values, color=colour, alpha=look.thin, linewidth=0.8, zorder=3)
+    there = np.ma.masked_invalid(values)  # rounding must not put the mean of a logarithm outside its values
+    middle = np.clip(back(mean), there.min(axis=1).filled(np.nan), there.max(axis=1).filled(np.nan))
+    # A single evaluation has no line, so few evaluations get markers.
+    marker = {"marker": "o", "markersize": 3.5} if look.has_markers and len(steps) <= MOST_MARKERS else {}
+    axes.plot(steps, middle, color=colour, linestyle=look.line, linewidth=look.width, zorder=4, label=label, **marker)
+    return middle
+
+
+def draw_steps(axes: Axes, points: Float64[np.ndarray, "n 2"], corner: Any = None, **style: Any) -> None:
+    """Draw the boundary of what some points cover: everything left of a point and below it, down to the corner."""
+    x, y = points[np.argsort(points[:, 0])].T
+    if corner is not None:
+        x, y = np.append(x, x[-1]), np.append(y, corner[1])
+        x, y = np.insert(x, 0, corner[0]), np.insert(y, 0, y[0])
+    axes.step(x, y, where="pre", **style)
+
+
+def entries_of(panels: Sequence[Axes]) -> dict[str, Any]:
+    """Label -> handle of the legend entries of some panels; of equal labels the last."""
+    pairs = [zip(*reversed(axes.get_legend_handles_labels()), strict=True) for axes in panels]
+    return {label: handle for each in pairs for label, handle in each}
+
+
+def legend_above(axes: Axes, columns: int) -> None:
+    """A legend above a panel, where it hides no point."""
+    axes.legend(
+        loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=columns, fontsize=10, frameon=False, borderaxespad=0.2
+    )
+
+
+def legend_below(figure: Figure, entries: Mapping[str, Any], note: str = "", columns: int = 2) -> None:
+    """A legend below all panels, where it hides nothing."""
+    place: dict[str, Any] = {"loc": "outside lower center", "ncols": max(1, min(len(entries), columns))}
+    words = {"title": note or None, "title_fontsize": 9, "fontsize": 9, "frameon": False}
+    figure.legend(list(entries.values()), list(entries), **place, **words).get_title().set_color(GREY)
 
 
 def add_colour_bar(figure: Figure, scatter: Any, panels: list[Axes], label: str) -> None:

@@ -14,10 +14,10 @@ from qpensieve.envs.deep_sea import ExactFront, find_treasures, share_found
 from qpensieve.envs.registry import find_domain
 from qpensieve.errors import UserError
 from qpensieve.records.links import refuse_link
-from qpensieve.records.scores import summarize
 from qpensieve.report import drawing
+from qpensieve.report.curves import short_note
 from qpensieve.report.drawing import COLOUR_MAP, COLOURS, GREY
-from qpensieve.report.run_data import RunData, read_run, short_note
+from qpensieve.report.results import Evaluation, RunResults, read_run
 
 # matplotlib is an extra and slow to import, so it is imported by the functions that draw.
 if TYPE_CHECKING:
@@ -38,29 +38,31 @@ MOST_POINTS = 400
 """With more return vectors than this, markers shrink so that their total area stays the same."""
 
 
-@dataclass(frozen=True)
-class _Front:
-    """The evaluation a front is drawn from."""
+@dataclass(frozen=True, eq=False)
+class Points:
+    """The return vectors of a front, all seeds together.
 
-    step: int
-    is_full: bool
-    returns: Float64[np.ndarray, "seed p e d"]
+    Attributes:
+        returns: Means over episodes.
+        preferences: Their preferences.
+    """
+
+    returns: Float64[np.ndarray, "seed p d"]
     preferences: Float64[np.ndarray, "p d"]
 
     @cached_property
-    def points(self) -> Float64[np.ndarray, "n d"]:
-        """Means over episodes, all seeds together."""
-        return self.returns.mean(axis=2).reshape(-1, self.returns.shape[-1])
+    def all(self) -> Float64[np.ndarray, "n d"]:
+        return self.returns.reshape(-1, self.returns.shape[-1])
 
     @cached_property
     def lam(self) -> Float64[np.ndarray, "n d"]:
-        """Preferences of `points`."""
+        """Preferences of all points."""
         return np.tile(self.preferences, (len(self.returns), 1))
 
     @cached_property
     def is_best(self) -> Bool[np.ndarray, " n"]:
         """Whether no other point dominates; of equal points all count, while `metrics` keeps one."""
-        distinct, place = np.unique(self.points, axis=0, return_inverse=True)
+        distinct, place = np.unique(self.all, axis=0, return_inverse=True)
         return metrics.is_non_dominated(distinct)[place.reshape(-1)]
 
 
@@ -142,16 +144,17 @@ def plot_front(
     if out is not None:
         check_picture(out)
     figure = drawing.new_figure(height=6.2)
-    front = _Front(0, True, measure(), preferences)
-    _draw_plane(figure, plane, front, i, j)
+    returns = measure()
+    points = Points(returns.mean(axis=2), preferences)
+    _draw_plane(figure, plane, points, i, j)
     drawing.set_title(figure, title)
-    _, num, episodes, _ = front.returns.shape
-    size = f"{int(front.is_best.sum())} of {len(front.points)} points not dominated"
+    _, num, episodes, _ = returns.shape
+    size = f"{int(points.is_best.sum())} of {len(points.all)} points not dominated"
     notes = [f"{num} preferences x {drawing.count(episodes, 'episode')}, {size}"]
     hidden = [name for k, name in enumerate(plane.objectives) if k not in (i, j)]
     if hidden:
         notes.append(f"dominated counts in all objectives, also in those not drawn: {', '.join(hidden)}")
-    notes += _marks(front)
+    notes += _marks(points)
     figure.supxlabel("\n".join(notes), fontsize=9, color=GREY)
     if out is not None:
         drawing.write_figure(figure, out)
@@ -188,86 +191,62 @@ def draw_front(run: Path, out: Path) -> Path:
         ValueError: If a file is damaged, there is no evaluation, or there are fewer than two objectives.
     """
     data = read_run(run)
-    d = data.table.num_objectives
+    d = data.history.num_objectives
     if d < 2:
         raise UserError(f"a front needs at least two objectives, but {run} has {d}")
-    front = _newest(data)
+    newest = _newest(data)
+    assert newest.returns is not None
+    points = Points(newest.returns, newest.preferences)
     figure = drawing.new_figure(height=6.2 if d == 2 else 7.6)
     if d == 2:
-        _draw_plane(figure, data, front)
+        _draw_plane(figure, data, points)
     else:
-        _draw_pairs(figure, data, front)
-    _describe_front(figure, data, front)
+        drawn = [(axes, _scatter(axes, points, i, j)) for axes, i, j in drawing.pairs(figure, data.labels)]
+        label = "λ horizontal / (λ horizontal + λ vertical)"
+        drawing.add_colour_bar(figure, drawn[-1][1], [axes for axes, _ in drawn], label)
+    _describe_front(figure, data, newest, points)
     return drawing.write_figure(figure, out)
 
 
-def _newest(run: RunData) -> _Front:
-    table = run.table
-    if len(table.full_steps):
-        return _Front(int(table.full_steps[-1]), True, table.full_returns[-1], table.full_preferences)
-    if len(table.short_steps):
-        return _Front(int(table.short_steps[-1]), False, table.short_returns[-1], table.short_preferences)
+def _newest(run: RunResults) -> Evaluation:
+    history = run.history
+    if history.full:
+        return history.full[-1]
+    if not history.short:
+        raise UserError(f"{run.path} has no evaluation yet; nothing to draw")
     if run.lacks_returns:
         raise UserError(
-            f"{run.folder} has no full evaluation, and an exported file does not hold the returns of short ones: draw "
+            f"{run.path} has no full evaluation, and an exported file does not hold the returns of short ones: draw "
             "its curves (--what curves), or the front of the run's folder"
         )
-    raise UserError(f"{run.folder} has no evaluation yet; nothing to draw")
+    return history.short[-1]
 
 
-def _draw_plane(figure: Figure, run: RunData | Plane, front: _Front, i: int = 0, j: int = 1) -> None:
+def _draw_plane(figure: Figure, run: RunResults | Plane, points: Points, i: int = 0, j: int = 1) -> None:
     axes = drawing.style(figure.add_subplot())
-    scatter = _scatter(axes, front, i, j)
-    best = metrics.non_dominated(front.points)
-    best = best[np.argsort(best[:, i])]
+    scatter = _scatter(axes, points, i, j)
+    best = metrics.non_dominated(points.all)
     is_plane = best.shape[1] == 2
     if is_plane:
-        # A point covers everything left of it and below it: the boundary is a step before each point.
-        whose = "learned front, all seeds" if len(front.returns) > 1 else "learned front"
-        axes.step(*best[:, [i, j]].T, where="pre", color=COLOURS[1], linewidth=1.4, zorder=2, label=whose)
+        whose = "learned front, all seeds" if len(points.returns) > 1 else "learned front"
+        drawing.draw_steps(axes, best[:, [i, j]], color=COLOURS[1], linewidth=1.4, zorder=2, label=whose)
     if run.exact is not None and is_plane:
         squares = {"marker": "s", "markersize": 13, "markerfacecolor": "none", "zorder": 4}
-        # Squares and steps share one entry of the legend.
-        axes.plot(
-            *run.exact.points[:, [i, j]].T,
-            color="black",
-            linestyle="--",
-            linewidth=1,
-            drawstyle="steps-pre",
-            label="exact front",
-            **squares,
-        )
+        look = {"color": "black", "linestyle": "--", "linewidth": 1}
+        drawing.draw_steps(axes, run.exact.points[:, [i, j]], **look, label="exact front", **squares)
     axes.set_xlabel(run.labels[i], fontsize=11)
     axes.set_ylabel(run.labels[j], fontsize=11)
     if is_plane:
-        axes.legend(fontsize=10, loc="lower left", framealpha=0.9)
+        drawing.legend_above(axes, 2)
         label = f"λ{'₁₂'[i]}: preference for {run.objectives[i]}"
     else:
         label = f"λ {run.objectives[i]} / (λ {run.objectives[i]} + λ {run.objectives[j]})"
     drawing.add_colour_bar(figure, scatter, [axes], label)
 
 
-def _draw_pairs(figure: Figure, run: RunData, front: _Front) -> None:
-    """Draw every pair of objectives; columns share the horizontal objective, rows the vertical one."""
-    last = run.table.num_objectives - 1
-    panels: dict[tuple[int, int], Axes] = {}
-    scatter = None
-    for j in range(1, last + 1):
-        for i in range(j):
-            share = {"sharex": panels.get((j - 1, i)), "sharey": panels.get((j, i - 1))}
-            axes = panels[j, i] = drawing.style(figure.add_subplot(last, last, (j - 1) * last + i + 1, **share))
-            scatter = _scatter(axes, front, i, j)
-            axes.tick_params(labelbottom=j == last, labelleft=i == 0)
-            if j == last:
-                axes.set_xlabel(run.labels[i].replace(" (", "\n("), fontsize=10)
-            if i == 0:
-                axes.set_ylabel(run.labels[j], fontsize=10)
-    drawing.add_colour_bar(figure, scatter, list(panels.values()), "λ horizontal / (λ horizontal + λ vertical)")
-
-
-def _scatter(axes: Axes, front: _Front, i: int, j: int) -> Any:
+def _scatter(axes: Axes, front: Points, i: int, j: int) -> Any:
     """Draw objective j over i. Dominated points are small and pale; the colour is the share of i in the preference."""
-    points, lam = front.points, front.lam[:, [i, j]]
+    points, lam = front.all, front.lam[:, [i, j]]
     total = lam.sum(axis=1)
     colour = np.divide(lam[:, 0], total, out=np.full(len(lam), 0.5), where=total > 0)
     order, areas = _rings(points[:, [i, j]], colour)
@@ -299,10 +278,10 @@ def _rings(
     return order, whole * (1 - rank / count)
 
 
-def _marks(front: _Front) -> list[str]:
+def _marks(front: Points) -> list[str]:
     """What markers say, in a line; nothing of what is not there."""
     pale = [] if front.is_best.all() else ["pale: dominated"]
-    is_shared = len(np.unique(front.points.round(6), axis=0)) < len(front.points)
+    is_shared = len(np.unique(front.all.round(6), axis=0)) < len(front.all)
     said = [*pale, *(["rings: preferences with the same return"] if is_shared else [])]
     return [" · ".join(said)] if said else []
 
@@ -312,29 +291,28 @@ def _format_sizes(sizes: np.ndarray) -> str:
     return f"{sizes[0]:.0f}" if len(sizes) == 1 else drawing.format_mean_std(sizes)
 
 
-def _describe_front(figure: Figure, run: RunData, front: _Front) -> None:
+def _describe_front(figure: Figure, run: RunResults, newest: Evaluation, points: Points) -> None:
     """Title and footnote; next to UT always the numbers that show whether the preference is obeyed."""
-    seeds, rows = front.returns.shape[:2]
-    summary = summarize(front.returns, front.preferences, run.table.reference)
-    protocol = "" if front.is_full else " (short protocol)"
+    summary, seeds = newest.summary, drawing.count(run.history.num_seeds, "seed")
+    is_full = newest in run.history.full
     scores = f"UT {drawing.format_mean_std(summary.ut)}"
-    if summary.hv is not None and run.table.reference is not None:
-        scores += (
-            f" · HV {drawing.format_mean_std(summary.hv)} from ({', '.join(f'{r:g}' for r in run.table.reference)})"
-        )
-    head = f"{run.domain} · {run.algo} · step {front.step:,}{protocol} · {drawing.count(seeds, 'seed')}"
-    drawing.set_title(figure, f"{head}\n{scores}")
+    if summary.hv is not None and newest.reference is not None:
+        corner = ", ".join(f"{r:g}" for r in newest.reference)
+        scores += f" · HV {drawing.format_mean_std(summary.hv)} from ({corner})"
+    protocol = "" if is_full else " (short protocol)"
+    drawing.set_title(figure, f"{run.domain} · {run.algo} · step {newest.step:,}{protocol} · {seeds}\n{scores}")
 
-    full = f"full protocol: {drawing.count(rows, 'preference')} x {drawing.count(run.full_episodes, 'episode')}"
+    rows, episodes = len(newest.preferences), newest.num_episodes
+    full = f"full protocol: {drawing.count(rows, 'preference')} x {drawing.count(episodes, 'episode')}"
     notes = [
         f"best single row: UT {drawing.format_mean_std(summary.best_single)}",
         f"front size {_format_sizes(summary.front_size)}",
     ]
-    if run.known is not None and run.known.front_treasures:
+    if run.known is not None and run.known.front_treasures and newest.episodes is not None:
         wanted = run.known.front_treasures
-        found = share_found(find_treasures(front.returns, run.known.treasures), wanted)
+        found = share_found(find_treasures(newest.episodes, run.known.treasures), wanted)
         notes.append(f"front treasures found: {', '.join(f'{x * len(wanted):.0f}' for x in found)} of {len(wanted)}")
     correlation = zip(run.objectives, summary.correlation.mean(axis=0), strict=True)
     obeys = "rank correlation of λ with return: " + ", ".join(f"{name} {value:.2f}" for name, value in correlation)
-    lines = [full if front.is_full else short_note(run), " · ".join(notes), obeys, *_marks(front)]
+    lines = [full if is_full else short_note(run), " · ".join(notes), obeys, *_marks(points)]
     figure.supxlabel("\n".join(lines), fontsize=9, color=GREY)

@@ -3,7 +3,7 @@
 A series that is None is missing: its name stands in the figure, never silently dropped.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,7 +14,7 @@ from jaxtyping import Float64, Int64
 from qpensieve.console import format_count
 from qpensieve.metrics import Profile, Summary
 from qpensieve.report import drawing
-from qpensieve.report.drawing import COLOURS, GREY
+from qpensieve.report.drawing import COLOURS, GREY, Look
 
 # matplotlib is an extra and slow to import, so it is imported by the functions that draw.
 if TYPE_CHECKING:
@@ -119,16 +119,12 @@ def draw_fronts(
         objectives: Domain -> labels of the two axes.
         title: Title of the figure.
     """
-    figure, axes, styles = _start(panels, title)
-    for where, name in zip(axes, panels, strict=True):
-        for label, points in panels[name].items():
-            style = styles[label]
-            if points is not None:
-                marks = {"marker": style.marker, "color": style.colour, "alpha": 0.75, "linewidths": 0.3}
-                where.scatter(points[:, 0], points[:, 1], s=26, label=label, edgecolors="white", **marks)
-        where.set_xlabel(objectives[name][0], fontsize=9)
-        where.set_ylabel(objectives[name][1], fontsize=9)
-    return _finish(figure, axes, panels)
+
+    def draw(where: Axes, points: np.ndarray, style: Style, label: str) -> None:
+        marks = {"marker": style.marker, "color": style.colour, "alpha": 0.75, "linewidths": 0.3}
+        where.scatter(points[:, 0], points[:, 1], s=26, label=label, edgecolors="white", **marks)
+
+    return _draw_planes(panels, objectives, title, draw)
 
 
 def draw_growth(panels: Panels[Path2d], objectives: Mapping[str, tuple[str, str]], title: str = "") -> Figure:
@@ -139,18 +135,21 @@ def draw_growth(panels: Panels[Path2d], objectives: Mapping[str, tuple[str, str]
         objectives: Domain -> labels of the two axes.
         title: Title of the figure, with the preference.
     """
-    figure, axes, styles = _start(panels, title)
     paths = [path for panel in panels.values() for path in panel.values() if path is not None]
     first = min((int(step) for path in paths for step in path.steps[:1]), default=0)
     unit = next((size for size in UNITS if size <= first), 1)
-    for where, name in zip(axes, panels, strict=True):
-        for label, path in panels[name].items():
-            if path is not None:
-                _draw_path(where, path, unit, styles[label], label)
-        where.set_xlabel(objectives[name][0], fontsize=9)
-        where.set_ylabel(objectives[name][1], fontsize=9)
+
+    def draw(where: Axes, path: Path2d, style: Style, label: str) -> None:
+        x, y = path.returns.T
+        look = {"markersize": 9.5, "color": style.colour, "label": label, "alpha": 0.9}
+        where.plot(x, y, color=style.colour, linewidth=0.8, alpha=0.45)
+        where.plot(x, y, linestyle="none", marker=style.marker, **look)
+        for step, a, b in zip(path.steps.tolist(), x.tolist(), y.tolist(), strict=True):
+            number = f"{step / unit:.3g}"
+            where.annotate(number, (a, b), color="white", fontsize=5.5, fontweight="bold", ha="center", va="center")
         where.margins(0.08)
-    return _finish(figure, axes, panels, f"the number at a marker: {UNITS[unit]}steps")
+
+    return _draw_planes(panels, objectives, title, draw, f"the number at a marker: {UNITS[unit]}steps")
 
 
 def draw_curves(panels: Panels[Curve], label: str, title: str = "", columns: int = COLUMNS) -> Figure:
@@ -259,7 +258,7 @@ def _start(
     rows = -(-len(panels) // columns)
     usual = rows * (ONE_HEIGHT if columns == 1 else ROW_HEIGHT)
     figure = drawing.new_figure((height or usual) + 0.75)
-    axes = [drawing.style(figure.add_subplot(rows, columns, i + 1)) for i in range(len(panels))]
+    axes = drawing.panels(figure, len(panels), columns, share=False)
     for where, name in zip(axes, panels, strict=True):
         where.set_title(name, fontsize=9.5)
         where.tick_params(labelsize=8)
@@ -278,32 +277,35 @@ def _finish(figure: Figure, axes: Sequence[Axes], panels: Panels[Any], note: str
             where.set_title(where.get_title(), fontsize=9.5, pad=15)
             text, above = f"missing: {', '.join(missing)}", ((0.5, 1.0), (0, 3), "axes fraction", "offset points")
             where.annotate(text, *above, va="bottom", ha="center", fontsize=7.5, color=GREY, style="italic")
-    handles = {
-        label: handle for where in axes for handle, label in zip(*where.get_legend_handles_labels(), strict=True)
-    }
+    handles = drawing.entries_of(axes)
     names = dict.fromkeys(name for series in panels.values() for name in series)
     nothing = Line2D([], [], linestyle="none")
-    entries = [(handles.get(name, nothing), name if name in handles else f"{name}: missing") for name in names]
-    shapes, labels = zip(*entries, strict=True)
-    place = {"loc": "outside lower center", "ncols": min(4, len(labels))}
-    figure.legend(shapes, labels, title=note or None, title_fontsize=9, fontsize=9, frameon=False, **place)
+    entries = {name if name in handles else f"{name}: missing": handles.get(name, nothing) for name in names}
+    drawing.legend_below(figure, entries, note, columns=4)
     return figure
 
 
-def _draw_path(where: Axes, path: Path2d, unit: int, style: Style, label: str) -> None:
-    x, y = path.returns.T
-    where.plot(x, y, color=style.colour, linewidth=0.8, alpha=0.45)
-    where.plot(x, y, linestyle="none", marker=style.marker, markersize=9.5, color=style.colour, label=label, alpha=0.9)
-    for step, a, b in zip(path.steps.tolist(), x.tolist(), y.tolist(), strict=True):
-        number = f"{step / unit:.3g}"
-        where.annotate(number, (a, b), color="white", fontsize=5.5, fontweight="bold", ha="center", va="center")
+def _draw_planes(
+    panels: Panels[T],
+    objectives: Mapping[str, tuple[str, str]],
+    title: str,
+    draw: Callable[[Axes, T, Style, str], None],
+    note: str = "",
+) -> Figure:
+    """A panel of two objectives for each domain; `draw` draws one series."""
+    figure, axes, styles = _start(panels, title)
+    for where, (name, series) in zip(axes, panels.items(), strict=True):
+        for label, drawn in series.items():
+            if drawn is not None:
+                draw(where, drawn, styles[label], label)
+        where.set_xlabel(objectives[name][0], fontsize=9)
+        where.set_ylabel(objectives[name][1], fontsize=9)
+    return _finish(figure, axes, panels, note)
 
 
 def _draw_curve(where: Axes, curve: Curve, style: Style, label: str) -> None:
-    mean, std = curve.values.mean(axis=1), curve.values.std(axis=1)
-    if curve.values.shape[1] > 1:
-        where.fill_between(curve.steps, mean - std, mean + std, color=style.colour, alpha=0.15, linewidth=0)
-    where.plot(curve.steps, mean, color=style.colour, linestyle=style.line, linewidth=1.5, label=label)
+    look = Look(line=style.line, thin=0.0, band=0.15, width=1.5, has_markers=False)
+    mean = drawing.draw_seeds(where, (curve.steps, curve.values), style.colour, label, look)
     if curve.goal is None or not len(curve.steps) or curve.steps[-1] >= curve.goal:
         return
     last = int(curve.steps[-1])

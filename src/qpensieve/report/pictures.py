@@ -9,13 +9,11 @@ from typing import Literal
 from qpensieve.errors import UserError
 from qpensieve.records.folder import METRICS, SEARCH
 from qpensieve.records.links import refuse_link
-from qpensieve.report.curves import draw_curves
+from qpensieve.report.curves import draw_curves, draw_training
 from qpensieve.report.drawing import MissingPlots
 from qpensieve.report.front import SUFFIXES, draw_front
-from qpensieve.report.generations import draw_generations
-from qpensieve.report.predictions import draw_predictions
-from qpensieve.report.run_data import has_search, read_run
-from qpensieve.report.training import draw_training
+from qpensieve.report.population import draw_generations, draw_predictions
+from qpensieve.report.results import read_run
 
 
 @dataclass(frozen=True)
@@ -114,7 +112,7 @@ def all_pictures(run: Path, to: Path | None = None, prefix: str = "") -> list[Pa
         prefix: What their names begin with.
     """
     data = read_run(run)
-    fitting = [picture for picture in PICTURES if picture.objectives <= data.table.num_objectives]
+    fitting = [picture for picture in PICTURES if picture.objectives <= data.history.num_objectives]
     if data.lacks_returns:
         fitting = [picture for picture in fitting if picture.draw is not draw_front]
     chosen = [picture for picture in fitting if picture.needs is None or (run / picture.needs).exists()]
@@ -127,9 +125,11 @@ def all_pictures(run: Path, to: Path | None = None, prefix: str = "") -> list[Pa
 
 def missing(run: Path) -> list[str]:
     """Which pictures an exported run does not hold enough for, and why; a sentence each."""
-    searches = [picture.name for picture in PICTURES if picture.needs == SEARCH] if has_search(run) else []
+    data = read_run(run)
+    has_search = data.record is None and data.search is not None
+    searches = [picture.name for picture in PICTURES if picture.needs == SEARCH] if has_search else []
     said = [f"no {name}: an exported file does not hold the search, the run's folder does" for name in searches]
-    if read_run(run).lacks_returns:
+    if data.lacks_returns:
         said.append(
             "no front.png: there is no full evaluation, and an exported file does not hold the returns of others"
         )

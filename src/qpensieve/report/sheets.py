@@ -1,12 +1,11 @@
-"""A table of the report, free of runs: rows and columns of cells with values per seed, and what is said about each.
+"""Tables of scores: rows and columns of cells with values per seed, their statistics, and their text.
 
-`sheet_text` and `sheet_page` write sheets; `cells` fills cells from runs.
+`cells` fills cells from runs, `text` and `page` render tables.
 """
 
 import hashlib
 import json
 import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -18,6 +17,7 @@ from jaxtyping import Bool, Float64
 from qpensieve import metrics
 from qpensieve.console import format_count
 from qpensieve.errors import UserError
+from qpensieve.report.text import TextCell, TextTable, anchor_of, check_name, slug
 
 Values = Float64[np.ndarray, " seed"] | Float64[np.ndarray, "seed task"]
 """One value per seed; NaN where a seed has none. [seed, task] in sheets over several domains."""
@@ -30,6 +30,13 @@ FULL, SHORT = "full protocol", "short protocol"
 LARGE = 1e4
 """Numbers from here on get a power of ten where the sheet sets none."""
 NOTHING: Mapping[str, Any] = MappingProxyType({})
+VALUE_COLUMNS = ("row", "column", "metric", "seed", "task", "value", "step", "goal", "protocol", "run", "commit")
+SUMMARY_COLUMNS = (
+    *("row", "column", "metric", "status", "seeds", "step", "goal", "protocol", "mean", "std"),
+    *("iqm", "iqm_low", "iqm_high", "p_better", "p_better_low", "p_better_high"),
+    *("difference", "difference_low", "difference_high", "paired_p", "paired_p_low", "paired_p_high", "paired_seeds"),
+    *("printed_mean", "printed_std", "notes"),
+)
 
 
 @dataclass(frozen=True)
@@ -195,27 +202,6 @@ class Facts:
     is_best: bool = False
 
 
-@dataclass(frozen=True)
-class View:
-    """One metric of one cell, as text.
-
-    Attributes:
-        mean: Mean and standard deviation as the paper prints them; `missing`; `-` where only this metric is missing.
-        details: Interquartile mean, probability of improvement, difference to the reference: a line each.
-        printed: What the paper prints; empty if nothing.
-        marks: What is special: the step reached, the protocol.
-        notes: What a reader must know.
-        is_best: Whether its mean is the best of the line.
-    """
-
-    mean: str
-    details: tuple[str, ...]
-    printed: str
-    marks: tuple[str, ...]
-    notes: tuple[str, ...]
-    is_best: bool
-
-
 def facts(sheet: Sheet, row: str, column: str, metric: Metric) -> Facts:
     """The statistics of a metric of a cell."""
     cell = sheet.cell(row, column)
@@ -231,28 +217,38 @@ def facts(sheet: Sheet, row: str, column: str, metric: Metric) -> Facts:
     return Facts(summary, _improvement(cell, other, metric), _gap(cell, other, metric), is_best)
 
 
-def view(sheet: Sheet, row: str, column: str, metric: Metric) -> View:
-    """What a table shows of a metric of a cell."""
+def view(sheet: Sheet, row: str, column: str, metric: Metric) -> TextCell:
+    """A metric of a cell as text: `missing` without a run, `-` without this metric."""
     cell, power = sheet.cell(row, column), power_of(sheet, row, metric)
     show = lambda value: format_scaled(value, power, metric.digits)
-    paper = " ± ".join(show(part) for part in cell.printed.get(metric.name, ()) if part is not None)
-    notes = tuple(dict.fromkeys(note for note in (cell.notes.get(metric.name, ""), cell.note) if note))
     known = facts(sheet, row, column, metric)
-    if known.summary is None:
-        return View(MISSING if cell.values is None else "-", (), paper, (), notes, False)
     summary = known.summary
-    mean = show(summary.mean) + (f" ± {show(summary.std)}" if summary.num_seeds > 1 else "")
+    made = TextCell(
+        MISSING if cell.values is None else "-",
+        printed=" ± ".join(show(part) for part in cell.printed.get(metric.name, ()) if part is not None),
+        notes=tuple(dict.fromkeys(note for note in (cell.notes.get(metric.name, ""), cell.note) if note)),
+    )
+    if summary is None:
+        return made
     seeds = "1 seed" if summary.num_seeds == 1 else f"{summary.num_seeds} seeds"
     spread = f" [{show(summary.low)}, {show(summary.high)}]" if summary.num_seeds > 1 else ""
     details = [f"IQM {show(summary.iqm)}{spread}, {seeds}"]
     if known.improvement is not None:
         details.append("P(better) {:.2f} [{:.2f}, {:.2f}]".format(*known.improvement))
-    if known.gap is not None:
-        gap = known.gap
+    if (gap := known.gap) is not None:
         pairs = f"{gap.num_pairs} seeds" + (f" x {len(sheet.tasks)}" if sheet.tasks else "")
         ends = f"{'+' if gap.mean > 0 else ''}{show(gap.mean)} [{show(gap.low)}, {show(gap.high)}]"
         details += [f"difference {ends}", f"better in {gap.probability:.0%} of {pairs}"]
-    return View(mean, tuple(details), paper, marks(cell), notes, known.is_best)
+    runs = tuple((seeds_in_words(source.seeds), f"#{source.anchor}") for source in cell.sources)
+    return replace(
+        made,
+        text=show(summary.mean) + (f" ± {show(summary.std)}" if summary.num_seeds > 1 else ""),
+        details=tuple(details),
+        marks=marks(cell),
+        link=runs[0][1] if runs else f"#{anchor_of('sheet', cell.derived)}" if cell.derived else "",
+        runs=runs if len(runs) > 1 else (),
+        is_best=known.is_best,
+    )
 
 
 def marks(cell: Cell) -> tuple[str, ...]:
@@ -305,11 +301,51 @@ def format_scaled(value: float, power: int, digits: int = 2) -> str:
     return text.removeprefix("-") if float(text) == 0 else text
 
 
-def lines(sheet: Sheet) -> Iterator[tuple[str, Metric, list[View]]]:
-    """Row, metric and what each column shows, line by line."""
-    for row in sheet.rows:
-        for metric in sheet.metrics:
-            yield row, metric, [view(sheet, row, column, metric) for column in sheet.columns]
+def table(sheet: Sheet) -> TextTable:
+    """The sheet as text: a line for each row and metric."""
+    rows = [
+        [
+            TextCell(row),
+            TextCell(metric.name, power_of(sheet, row, metric), notes=_row_notes(sheet, row, metric)),
+            *(view(sheet, row, column, metric) for column in sheet.columns),
+        ]
+        for row in sheet.rows
+        for metric in sheet.metrics
+    ]
+    headings = [sheet.corner, "metric", *sheet.columns]
+    return TextTable(sheet.name, sheet.title, sheet.caption, headings, rows, 2, sheet.notes, "sheet")
+
+
+def seed_table(sheet: Sheet) -> TextTable | None:
+    """The value of every seed as text; None where there is none."""
+    show = lambda value: " / ".join(f"{one:.6g}" for one in value.reshape(-1).tolist())
+    rows = [
+        [*map(TextCell, where), TextCell(", ".join(f"{seed}: {show(value)}" for seed, value in of.items()))]
+        for *where, of in _places(sheet)
+        if of
+    ]
+    headings = [sheet.corner, "column", "metric", "seed: value"]
+    return TextTable(f"{sheet.name}-values", "Values per seed", "", headings, rows, kind="sheet") if rows else None
+
+
+def values(sheet: Sheet) -> list[Sequence[object]]:
+    """One line per cell, metric, seed (and task), in full precision."""
+    lines: list[Sequence[object]] = [VALUE_COLUMNS]
+    for row, column, metric, of in _places(sheet):
+        cell = sheet.cell(row, column)
+        for seed, value in of.items():
+            source = next((one for one in cell.sources if seed in one.seeds), None)
+            origin = (source.path or source.label, source.commit) if source else (cell.derived, "")
+            ends = (cell.step, cell.goal, cell.protocol) if cell.sources else ("", "", cell.protocol)
+            for task, number in zip(sheet.tasks or ("",), value.reshape(-1).tolist(), strict=True):
+                lines.append((row, column, metric, seed, task, repr(number), *ends, *origin))
+    return lines
+
+
+def statistics(sheet: Sheet) -> list[Sequence[object]]:
+    """One line per cell and metric: every statistic, what the paper prints, and whether the cell is whole."""
+    of = lambda metric: next(one for one in sheet.metrics if one.name == metric)
+    return [SUMMARY_COLUMNS, *(_statistics(sheet, row, column, of(name)) for row, column, name, _ in _places(sheet))]
 
 
 def sources_of(sheets: Sequence[Sheet]) -> list[Source]:
@@ -332,15 +368,35 @@ def seeds_in_words(seeds: Sequence[int]) -> str:
     return f"seeds {seeds[0]}-{seeds[-1]}" if is_range else "seeds " + ", ".join(map(str, seeds))
 
 
-def check_name(kind: str, name: str) -> None:
-    """ValueError where the name of a sheet or figure cannot be that of its files."""
-    if not re.fullmatch(r"[A-Za-z0-9_-]+", name):
-        raise UserError(f"the name of a {kind} is that of its files: letters, digits, - and _; got {name!r}")
+def _places(sheet: Sheet) -> Iterator[tuple[str, str, str, dict[int, np.ndarray]]]:
+    """Row, column, metric, and the values by seed."""
+    for row in sheet.rows:
+        for column in sheet.columns:
+            for metric in sheet.metrics:
+                yield row, column, metric.name, sheet.cell(row, column).of(metric.name)
 
 
-def slug(text: str) -> str:
-    """`text` as part of an address: lower-case letters, digits and hyphens."""
-    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "x"
+def _row_notes(sheet: Sheet, row: str, metric: Metric) -> tuple[str, ...]:
+    note = sheet.row_notes.get((row, metric.name), "")
+    return (note,) if note else ()
+
+
+def _statistics(sheet: Sheet, row: str, column: str, metric: Metric) -> Sequence[object]:
+    cell, known = sheet.cell(row, column), facts(sheet, row, column, metric)
+    summary, gap = known.summary, known.gap
+    status = "whole" if cell.is_whole else "partial"
+    if summary is None:
+        status = MISSING if cell.values is None else "no value"
+    notes = [*_row_notes(sheet, row, metric), *view(sheet, row, column, metric).notes]
+    scores = ("",) * 5 if summary is None else (summary.mean, summary.std, summary.iqm, summary.low, summary.high)
+    paired: Sequence[object] = ("",) * 7
+    if gap is not None:
+        ends = (gap.probability, gap.probability_low, gap.probability_high)
+        paired = (gap.mean, gap.low, gap.high, *ends, gap.num_pairs)
+    where = (row, column, metric.name, status, " ".join(map(str, cell.of(metric.name))))
+    reached = (cell.step, cell.goal, cell.protocol) if cell.sources else ("", "", "")
+    printed = cell.printed.get(metric.name, ("", ""))
+    return (*where, *reached, *scores, *(known.improvement or ("",) * 3), *paired, *printed, " ".join(notes))
 
 
 def _improvement(cell: Cell, other: Cell, metric: Metric) -> tuple[float, float, float]:

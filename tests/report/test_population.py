@@ -1,4 +1,4 @@
-"""The picture of a search's archive: what is drawn where, and that odd records are drawn without a warning."""
+"""The pictures of a search: what is drawn where, and that odd records are drawn without a warning."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -11,11 +11,20 @@ pytest.importorskip("matplotlib")
 from matplotlib.figure import Figure
 
 from qpensieve.metrics import hypervolume
-from qpensieve.report import generations
-from qpensieve.report.run_data import read_search
+from qpensieve.report import population
+from qpensieve.report.population import read_search
 from tests.records.test_search import FIRST, REFERENCE, VOLUMES, make_record, make_rows
 from tests.report.runs import EXACT
-from tests.report.searches import draw_generations, labelled, make_run, make_search, panel, steps, titles
+from tests.report.searches import (
+    draw_generations,
+    draw_predictions,
+    labelled,
+    make_run,
+    make_search,
+    panel,
+    steps,
+    titles,
+)
 
 
 class TestGenerations:
@@ -67,7 +76,7 @@ class TestGenerations:
 
     def test_policies_out_of_sight_are_counted(self, tmp_path: Path):
         done = read_search(make_run(tmp_path, make_record()))
-        said = generations._outside(done, [0], [(0.0, 3.0), (-10.0, -2.0)])
+        said = population._outside(done, [0], [(0.0, 3.0), (-10.0, -2.0)])
         assert said == "2 of 10 measured policies are out of sight"
 
     def test_dst2d_shows_its_exact_front_and_ceiling_and_leaves_out_a_far_reference(
@@ -113,22 +122,22 @@ class TestGenerations:
             *(f"seed {i}" for i in range(3, 8)),
             "archive's hypervolume",
         ]
-        assert {f"seed {i}" for i in range(3, 9)} < set(labelled(drawn[0].axes[-1]))
+        assert {f"seed {i}" for i in range(3, 9)} < set(labelled(panel(drawn[0], "archive's hypervolume")))
 
     def test_of_many_generations_a_few_are_drawn_the_first_and_the_last_among_them(self):
-        assert generations._shown_stages(1) == [0]
-        assert generations._shown_stages(4) == [0, 1, 2, 3]
-        many = generations._shown_stages(40)
-        assert (many[0], many[-1], len(many)) == (0, 39, generations.MOST_FRONTS)
+        assert population._shown_stages(1) == [0]
+        assert population._shown_stages(4) == [0, 1, 2, 3]
+        many = population._shown_stages(40)
+        assert (many[0], many[-1], len(many)) == (0, 39, population.MOST_FRONTS)
 
     def test_volumes_of_some_iterations_are_those_of_the_record(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         record = make_search(3, num_generations=8)
-        monkeypatch.setattr(generations, "MOST_VOLUMES", 3)
-        at = generations._volume_iterations(read_search(make_run(tmp_path, record)))
+        monkeypatch.setattr(population, "MOST_VOLUMES", 3)
+        at = population._volume_iterations(read_search(make_run(tmp_path, record)))
         assert at == sorted({1, 10, 20, *record.generation_ends()})
         for seed in (0, 1):
             plain = [record.hypervolume_of(seed, t) for t in at]
-            np.testing.assert_allclose(generations._volumes(record, seed, at), plain)
+            np.testing.assert_allclose(population._volumes(record, seed, at), plain)
 
     @pytest.mark.parametrize("num", [1, 2])
     def test_a_warm_up_and_an_empty_archive_are_enough(self, tmp_path: Path, drawn: list[Figure], num: int):
@@ -145,3 +154,79 @@ class TestGenerations:
 def test_one_objective_has_no_front(tmp_path: Path):
     with pytest.raises(ValueError, match="a front needs at least two objectives"):
         draw_generations(make_run(tmp_path, make_search(1)))
+
+
+class TestPredictions:
+    def test_changes_of_every_task_of_whole_generations_are_drawn(self, tmp_path: Path, drawn: list[Figure]):
+        draw_predictions(make_run(tmp_path, make_record()))
+        assert drawn[0].get_suptitle() == "foreign · pgmorl · 2 seeds\npredictions of 4 tasks in 1 whole generation"
+        # The second generation was cut short. Of the first: from rows 2 to rows 4 of FIRST, and twice that.
+        reached = {"objective 1": [0.0, 2.0, 0.0, 4.0], "objective 2": [2.0, 1.0, 4.0, 2.0]}
+        for name, changes in reached.items():
+            axes = panel(drawn[0], name)
+            (dots,) = axes.collections
+            np.testing.assert_allclose(np.asarray(dots.get_offsets()), np.transpose([[1.0] * 4, changes]))
+            diagonal = axes.get_lines()[0]
+            np.testing.assert_array_equal(diagonal.get_xdata(), diagonal.get_ydata())
+            assert axes.get_title() == f"{name}\nr -, mean |error| {np.abs(1 - np.array(changes)).mean():.2f}"
+            assert axes.get_xlabel() == "predicted change"
+
+    def test_the_title_has_the_correlation(self, tmp_path: Path, drawn: list[Figure]):
+        record = make_search(2)
+        draw_predictions(make_run(tmp_path, record))
+        start, reached = record.starts[..., 0].ravel(), record.objs[[6, 8, 10], ..., 0].ravel()
+        predicted = record.predicted[..., 0].ravel()
+        r = np.corrcoef(predicted - start, reached - start)[0, 1]
+        assert panel(drawn[0], "objective 1").get_title().startswith(f"objective 1\nr {r:.2f}, ")
+        colours = np.asarray(panel(drawn[0], "objective 1").collections[0].get_array())
+        np.testing.assert_array_equal(colours, np.repeat([1, 2, 3], 8))
+
+    def test_arrows_of_the_newest_two_whole_generations_point_to_predicted_and_reached(
+        self, tmp_path: Path, drawn: list[Figure]
+    ):
+        record = make_search(2)
+        draw_predictions(make_run(tmp_path, record))
+        assert not [title for title in titles(drawn[0]) if title == "generation 1"]
+        for generation in (2, 3):
+            axes, g = panel(drawn[0], f"generation {generation}"), generation - 1
+            points, start = labelled(axes), record.starts[g].reshape(-1, 2)
+            np.testing.assert_array_equal(points["start"], start)
+            np.testing.assert_array_equal(points["predicted"], record.predicted[g].reshape(-1, 2))
+            np.testing.assert_array_equal(points["reached, seed 3"], record.objs[4 + 2 * generation, 0])
+            np.testing.assert_array_equal(points["reached, seed 4"], record.objs[4 + 2 * generation, 1])
+            first, *others = [dots for dots in axes.collections if hasattr(dots, "U")]
+            ends = start + np.transpose([first.U, first.V])
+            np.testing.assert_allclose(ends, record.predicted[g].reshape(-1, 2))
+            for seed, arrows in enumerate(others):
+                ends = np.asarray(arrows.get_offsets()) + np.transpose([arrows.U, arrows.V])
+                np.testing.assert_allclose(ends, record.objs[4 + 2 * generation, seed])
+
+    def test_tasks_without_a_prediction_are_left_out(self, tmp_path: Path, drawn: list[Figure]):
+        record = make_record()
+        record.predicted[0, 1, 0] = np.nan
+        draw_predictions(make_run(tmp_path, record))
+        assert "predictions of 3 tasks" in drawn[0].get_suptitle()
+
+    def test_the_only_generation_counts_only_if_it_is_as_long_as_the_settings_say(
+        self, tmp_path: Path, drawn: list[Figure]
+    ):
+        record = make_rows([0, 1, 2, 3], [0, 0, 0, 1])
+        assert draw_predictions(make_run(tmp_path, record)) is None
+        run = make_run(tmp_path, record, agent={"stages": {"generation_iterations": 1}})
+        assert draw_predictions(run) is not None
+
+    def test_a_generation_that_was_only_chosen_is_left_out(self, tmp_path: Path, drawn: list[Figure]):
+        record = make_rows([0, 1, 2, 3, 4], [0, 0, 0, 1, 1])  # with the starts of two generations
+        draw_predictions(make_run(tmp_path, record))
+        assert "4 tasks in 1 whole generation" in drawn[0].get_suptitle()
+
+    @pytest.mark.parametrize("d", [3, 4, 5])
+    def test_more_objectives_have_a_panel_each_and_no_arrows(self, tmp_path: Path, drawn: list[Figure], d: int):
+        draw_predictions(make_run(tmp_path, make_search(d)))
+        assert [title.split("\n")[0] for title in titles(drawn[0])] == [f"objective {i + 1}" for i in range(d)]
+
+    def test_where_nothing_was_predicted_there_is_no_picture(self, tmp_path: Path):
+        nothing = make_record(predicted=np.full((2, 2, 2, 2), np.nan))
+        assert draw_predictions(make_run(tmp_path, nothing)) is None
+        assert draw_predictions(make_run(tmp_path, make_rows([0, 1], [0, 0]))) is None
+        assert not list(tmp_path.glob("*.png"))

@@ -1,4 +1,4 @@
-"""The scores of a run, as a table for people and as JSON; reads result files only."""
+"""The scores of a run: the file `summary.json`, and the table at the end of a run."""
 
 import textwrap
 from collections.abc import Iterable, Sequence
@@ -11,19 +11,12 @@ from qpensieve import metrics
 from qpensieve.console import PAGE, format_number, format_table
 from qpensieve.envs.deep_sea import find_treasures, share_found
 from qpensieve.envs.registry import Domain, find_domain
-from qpensieve.errors import UserError
-from qpensieve.records import calibration as calibrations
-from qpensieve.records import evaluations as tables
-from qpensieve.records import search as records
 from qpensieve.records.atomic import write_json
-from qpensieve.records.evaluations import Evaluations
-from qpensieve.records.folder import CALIBRATION, CONFIG, EVALUATIONS, PROVENANCE, SEARCH, SUMMARY
+from qpensieve.records.folder import SUMMARY
 from qpensieve.records.links import refuse_link
-from qpensieve.records.reading import interpreting, read_object
-from qpensieve.records.scores import SCORES, RunSummary, columns, summarize
-from qpensieve.records.search import SearchRecord
+from qpensieve.records.scores import SCORES, columns
 from qpensieve.report.drawing import count
-from qpensieve.report.run_data import names_of
+from qpensieve.report.results import Evaluation, read_run
 
 ROUNDING = 1e-9
 """Relative difference of two sums of the same numbers."""
@@ -36,60 +29,28 @@ SOURCES = {"UT": "UT asked", CALIBRATED: "UT calibrated (held out)", BEST_ROW: "
 
 def summarize_run(folder: Path) -> dict[str, Any]:
     """Scores of the newest full evaluation, per seed and over seeds, and exact ceilings if they are known."""
-    config = read_object(folder / CONFIG)
-    table = tables.load(folder / EVALUATIONS)
-    if len(table.full_steps) == 0:
-        raise UserError(f"{folder} has no full evaluation yet: run 'qpensieve evaluate {folder}'")
-    returns = table.full_returns[-1]
-    with interpreting(folder / CONFIG, "a configuration"):
-        domain, algo, first_seed = str(config["domain"]), str(config["algo"]), int(config["first_seed"])
-    known, names = find_domain(domain), names_of(folder)
-    step, seeds = int(table.full_steps[-1]), list(range(first_seed, first_seed + table.num_seeds))
-    calibration = calibrations.of_step(folder / CALIBRATION, step, seeds)
-    scores = summarize(returns, table.full_preferences, table.reference, calibration)
+    run = read_run(folder)
+    newest = run.full_at()
+    named = columns(newest.summary)
+    averaged = {heading: values for heading, (score, values) in named.items() if score.is_averaged}
     content = {
-        "domain": domain,
-        "algo": algo,
-        "seeds": seeds,
-        "step": step,
-        "environment_steps_per_seed": step * lanes_per_seed(folder),
-        "preferences": len(table.full_preferences),
-        "episodes": returns.shape[2],
-        "objectives": list(names if known is None else known.objectives),
-        "reference": None if table.reference is None else table.reference.tolist(),
-        "per_seed": _per_seed(scores),
-        "over_seeds": _over_seeds(scores),
+        "domain": str(run.config["domain"]),
+        "algo": run.algo,
+        "seeds": list(run.seeds),
+        "step": newest.step,
+        "environment_steps_per_seed": newest.step * run.lanes_per_seed,
+        "preferences": len(newest.preferences),
+        "episodes": newest.num_episodes,
+        "objectives": list(run.named_objectives),
+        "reference": None if newest.reference is None else newest.reference.tolist(),
+        "per_seed": {heading: values.tolist() for heading, (_, values) in named.items()},
+        "over_seeds": {heading: metrics.summarize(values).__dict__ for heading, values in averaged.items()},
     }
-    if calibration is not None:
-        content["calibration_steps_per_seed"] = calibration.environment_steps.tolist()
-    if (folder / SEARCH).exists():
-        content["search"] = summarize_search(records.load(folder / SEARCH))
-    return content if known is None else content | _special(known, table)
-
-
-def summarize_search(record: SearchRecord) -> dict[str, Any]:
-    """The search of a population in numbers: its length, and the growth of the archive over the generations."""
-    seeds, ends = range(record.num_seeds), record.generation_ends()
-    return {
-        "iterations": record.num_iterations,
-        "generations": record.num_generations,
-        "generation_ends": ends,
-        "tasks": record.objs.shape[2],
-        "fitness_steps_per_seed": record.fitness_steps.tolist(),
-        "archive_size": [len(record.archive_of(i)) for i in seeds],
-        "archive_hv": [[round(record.hypervolume_of(i, end), 4) for end in ends] for i in seeds],
-        "archive": [np.round(record.archive_of(i), 4).tolist() for i in seeds],
-        "bounds_share": np.round(record.bounds_share, 3).tolist(),
-    }
-
-
-def lanes_per_seed(folder: Path) -> int:
-    """Number of environments that each seed of a run steps side by side; all of them cost samples."""
-    path = folder / PROVENANCE
-    if not path.exists():
-        return 1
-    with interpreting(path, "the origin of a run"):
-        return int(read_object(path).get("lanes_per_seed", 1))
+    if newest.calibration is not None:
+        content["calibration_steps_per_seed"] = newest.calibration.environment_steps.tolist()
+    if run.search is not None:
+        content["search"] = run.search
+    return content if run.known is None else content | _special(run.known, newest)
 
 
 def write_summary(folder: Path) -> dict[str, Any]:
@@ -182,24 +143,15 @@ def format_point(point: Iterable[float]) -> str:
     return f"({', '.join(f'{value:g}' for value in point)})"
 
 
-def _per_seed(scores: RunSummary) -> dict[str, list[float]]:
-    return {heading: values.tolist() for heading, (_, values) in columns(scores).items()}
-
-
-def _over_seeds(scores: RunSummary) -> dict[str, Any]:
-    averaged = {heading: values for heading, (score, values) in columns(scores).items() if score.is_averaged}
-    return {heading: metrics.summarize(values).__dict__ for heading, values in averaged.items()}
-
-
-def _special(domain: Domain, table: Evaluations) -> dict[str, Any]:
+def _special(domain: Domain, newest: Evaluation) -> dict[str, Any]:
     """What only some domains have: treasures, and the ceilings of an exact front."""
-    if not domain.treasures:
+    if not domain.treasures or newest.episodes is None:
         return {}
-    found = find_treasures(table.full_returns[-1], domain.treasures)
+    found = find_treasures(newest.episodes, domain.treasures)
     values = [sorted(each) for each in found]
-    if domain.exact is None or table.reference is None:
+    if domain.exact is None or newest.reference is None:
         return {"treasures": values}
-    ceilings = domain.exact.ceilings(table.full_preferences, table.reference)
+    ceilings = domain.exact.ceilings(newest.preferences, newest.reference)
     share = share_found(found, domain.front_treasures)
     return {"dst": {"ceilings": ceilings.__dict__, "treasures": values, "front_share": share.tolist()}}
 

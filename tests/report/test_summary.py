@@ -17,7 +17,7 @@ from qpensieve.records import calibration, evaluations
 from qpensieve.records.calibration import Calibration
 from qpensieve.records.evaluations import append_full, empty
 from qpensieve.records.folder import CALIBRATION, EVALUATIONS
-from qpensieve.report import tables
+from qpensieve.report.summary import format_summary, summarize_run, write_summary
 from qpensieve.train.evaluate import curve_preferences
 
 
@@ -45,7 +45,7 @@ def obedient(num_seeds: int) -> np.ndarray:
 class TestSummary:
     def test_of_perfect_boats_equals_the_ceilings(self, tmp_path: Path):
         run = make_run(tmp_path, "DST2d", obedient(2))
-        content = tables.write_summary(run)
+        content = write_summary(run)
         assert json.loads((run / "summary.json").read_text()) == content
         assert (content["domain"], content["algo"], content["seeds"], content["step"]) == (
             *("DST2d", "qpensieve"),
@@ -59,19 +59,19 @@ class TestSummary:
         assert min(content["per_seed"]["corr lam1, obj 1"]) > 0.8
         assert ceilings["utility"] == pytest.approx(7.757, abs=1e-3)
         assert content["objectives"] == ["treasure", "time"]
-        assert tables.format_summary(content).split("--")[0].split()[-2:] == ["treasure", "time"]
+        assert format_summary(content).split("--")[0].split()[-2:] == ["treasure", "time"]
         before = {name: value for name, value in content.items() if name != "objectives"}  # of an earlier version
-        assert "lam1" in tables.format_summary(before)
+        assert "lam1" in format_summary(before)
 
     def test_advises_to_calibrate_where_other_rows_bring_more(self, tmp_path: Path):
-        content = tables.summarize_run(make_run(tmp_path / "a", "DST2d", obedient(2)))
+        content = summarize_run(make_run(tmp_path / "a", "DST2d", obedient(2)))
         np.testing.assert_allclose(content["per_seed"]["UT best row"], content["per_seed"]["UT"])
-        assert "qpensieve calibrate" not in tables.format_summary(content)
-        content = tables.summarize_run(make_run(tmp_path / "b", "DST2d", obedient(2)[:, ::-1]))
+        assert "qpensieve calibrate" not in format_summary(content)
+        content = summarize_run(make_run(tmp_path / "b", "DST2d", obedient(2)[:, ::-1]))
         np.testing.assert_allclose(content["per_seed"]["UT best row"], content["dst"]["ceilings"]["utility"])
-        assert "qpensieve calibrate" in tables.format_summary(content)
+        assert "qpensieve calibrate" in format_summary(content)
         del content["per_seed"]["UT best row"]  # of an earlier version
-        assert "qpensieve calibrate" not in tables.format_summary(content)
+        assert "qpensieve calibrate" not in format_summary(content)
 
     def test_has_three_columns_of_ut_that_are_measured_apart(self, tmp_path: Path):
         """Asked, calibrated by the stored map, and the best row, from the same episodes of the evaluation."""
@@ -79,14 +79,14 @@ class TestSummary:
         backwards = np.stack([np.arange(99, -1, -1), np.arange(100)])
         known = Calibration(1000, [4, 5], lam, backwards, np.zeros((2, 100)), 98, np.array([700, 800]))
         calibration.save(run / CALIBRATION, known)
-        content = tables.write_summary(run)
+        content = write_summary(run)
         assert json.loads((run / "summary.json").read_text()) == content
         per_seed, ceiling = content["per_seed"], content["dst"]["ceilings"]["utility"]
         assert per_seed["UT calibrated"] == pytest.approx([ceiling, per_seed["UT"][1]])
         assert per_seed["UT best row"] == pytest.approx([ceiling, ceiling])
         assert per_seed["UT"][0] < ceiling
         assert content["calibration_steps_per_seed"] == [700, 800]
-        text = tables.format_summary(content)
+        text = format_summary(content)
         assert "750 more to calibrate" in text
         assert "qpensieve calibrate" not in text
         assert all(words in text.split("--")[0] for words in ("asked", "calibrated", "in-sample"))
@@ -96,20 +96,20 @@ class TestSummary:
         run, rows = make_run(tmp_path, "DST2d", obedient(2)), np.tile(np.arange(100), (2, 1))
         known = Calibration(step, seeds, test_table(2), rows, np.zeros((2, 100)), 98, np.array([700, 800]))
         calibration.save(run / CALIBRATION, known)
-        assert "UT calibrated" not in tables.summarize_run(run)["per_seed"]
+        assert "UT calibrated" not in summarize_run(run)["per_seed"]
 
     def test_compares_the_policy_with_its_best_row_on_other_episodes(self, tmp_path: Path):
         """Rows bring 1, but two of them 3 by luck in one half of their episodes: no row is better than another."""
         returns = np.ones((1, 100, 10, 2))
         returns[0, 0, ::2] = returns[0, 1, 1::2] = 3.0
-        content = tables.summarize_run(make_run(tmp_path / "a", "Hopper2d", returns))
+        content = summarize_run(make_run(tmp_path / "a", "Hopper2d", returns))
         assert content["per_seed"]["best single row UT"] == [pytest.approx(1.0)]
         assert content["over_seeds"]["best single row UT"]["mean"] == pytest.approx(1.0)
         assert self.said(content) == (
             "Following the preference gives UT 1.02; always using the single best preference would give 1 "
             "(measured on other episodes)."
         )
-        content = tables.summarize_run(make_run(tmp_path / "b", "Hopper2d", returns[:, :, :1]))
+        content = summarize_run(make_run(tmp_path / "b", "Hopper2d", returns[:, :, :1]))
         assert self.said(content) == (
             "Following the preference gives UT 1.02; always using the single best preference would give 3 "
             "(measured on the episodes that chose it). Train longer (more: docs/faq.md)."
@@ -117,7 +117,7 @@ class TestSummary:
 
     def said(self, content: dict[str, Any]) -> str:
         """The sentence that compares, in one line."""
-        text = " ".join(tables.format_summary(content).split())
+        text = " ".join(format_summary(content).split())
         text = text[text.index("Following the preference") :]
         return text.partition("HV is not")[0].partition("The best row")[0].strip()
 
@@ -133,42 +133,42 @@ class TestSummary:
     def test_says_where_following_the_preference_gains_nothing(
         self, returns: np.ndarray, is_said: bool, tmp_path: Path
     ):
-        text = tables.format_summary(tables.summarize_run(make_run(tmp_path, "DST2d", returns)))
+        text = format_summary(summarize_run(make_run(tmp_path, "DST2d", returns)))
         assert ("Train longer" in text) == is_said
 
     def test_counts_treasures_per_seed(self, tmp_path: Path):
         returns = obedient(2)
         returns[1] = (0.7, -1.0)  # this one only ever takes the first
-        content = tables.summarize_run(make_run(tmp_path, "DST2d", returns))["dst"]
+        content = summarize_run(make_run(tmp_path, "DST2d", returns))["dst"]
         assert content["treasures"][1] == [0.7]
         assert len(content["treasures"][0]) > 3
         assert content["front_share"][0] > content["front_share"][1] > 0
 
     def test_is_of_the_newest_full_evaluation(self, tmp_path: Path):
         worse = obedient(2) - 1.0
-        content = tables.summarize_run(make_run(tmp_path, "DST2d", worse, obedient(2)))
+        content = summarize_run(make_run(tmp_path, "DST2d", worse, obedient(2)))
         assert content["step"] == 2000
         assert content["per_seed"]["UT"][0] == pytest.approx(7.757, abs=1e-3)
 
     def test_mean_and_spread_are_over_seeds(self, tmp_path: Path):
         returns = np.zeros((3, 100, 10, 2))
         returns[:, ..., :] = np.array([1.0, 2.0, 6.0])[:, None, None, None]
-        over = tables.summarize_run(make_run(tmp_path, "Hopper2d", returns))["over_seeds"]["UT"]
+        over = summarize_run(make_run(tmp_path, "Hopper2d", returns))["over_seeds"]["UT"]
         assert over["mean"] == pytest.approx(3.0)
         assert over["std"] == pytest.approx(np.std([1.0, 2.0, 6.0]))
         assert over["num_seeds"] == 3
 
     def test_has_no_hypervolume_without_a_reference_point(self, tmp_path: Path):
-        content = tables.summarize_run(make_run(tmp_path, "Hopper2d", np.ones((1, 100, 10, 2)), reference=False))
+        content = summarize_run(make_run(tmp_path, "Hopper2d", np.ones((1, 100, 10, 2)), reference=False))
         assert "HV" not in content["per_seed"]
         assert "HV" not in content["over_seeds"]
         assert "dst" not in content
-        tables.format_summary(content)
+        format_summary(content)
 
     def test_without_a_full_evaluation_says_what_to_run(self, tmp_path: Path):
         run = make_run(tmp_path, "DST2d")
         with pytest.raises(ValueError, match=f"no full evaluation yet: run 'qpensieve evaluate {run}'"):
-            tables.write_summary(run)
+            write_summary(run)
         assert not (run / "summary.json").exists()
 
 
@@ -176,8 +176,8 @@ class TestTable:
     def test_shows_the_ceilings_and_the_treasures_of_dst2d(self, tmp_path: Path):
         returns = obedient(2)
         returns[1] = (0.0, -50.0)
-        content = tables.summarize_run(make_run(tmp_path, "DST2d", returns)) | {"seeds": [7, 8]}
-        text = tables.format_summary(content)
+        content = summarize_run(make_run(tmp_path, "DST2d", returns)) | {"seeds": [7, 8]}
+        text = format_summary(content)
         assert "exact ceilings, full protocol: UT 7.757 (one fixed trip 6.18), HV 1055.0" in text
         lines = text.splitlines()
         first, second = (line for line in lines if "of the front's treasures" in line)
@@ -186,7 +186,7 @@ class TestTable:
 
     def test_has_a_row_for_every_seed_and_columns_that_stay_apart(self, tmp_path: Path):
         returns = np.random.default_rng(0).uniform(0, 4e4, (3, 100, 10, 4))
-        lines = tables.format_summary(tables.summarize_run(make_run(tmp_path, "LunarLander4d", returns))).splitlines()
+        lines = format_summary(summarize_run(make_run(tmp_path, "LunarLander4d", returns))).splitlines()
         assert lines[0] == "LunarLander4d, qpensieve, step 1,000, full protocol (100 preferences)"
         assert lines[1] == "1,000 environment steps per seed in all"
         rules = [i for i, line in enumerate(lines) if line.startswith("--")]
@@ -199,26 +199,26 @@ class TestTable:
         assert max(map(len, lines)) < 80
 
     def test_one_seed_has_neither_mean_nor_deviation(self, tmp_path: Path):
-        text = tables.format_summary(tables.summarize_run(make_run(tmp_path, "DST2d", obedient(1))))
+        text = format_summary(summarize_run(make_run(tmp_path, "DST2d", obedient(1))))
         assert "mean" not in text
         assert "std" not in text
         assert "+-" not in text
 
     @pytest.mark.parametrize(("domain", "is_warned"), [("DST2d", True), ("Hopper2d", False)])
     def test_says_where_hypervolumes_do_not_compare(self, domain: str, is_warned: bool, tmp_path: Path):
-        text = tables.format_summary(tables.summarize_run(make_run(tmp_path, domain, np.ones((1, 100, 10, 2)))))
+        text = format_summary(summarize_run(make_run(tmp_path, domain, np.ones((1, 100, 10, 2)))))
         assert ("HV is not comparable with the paper's" in text) == is_warned
 
     @pytest.mark.parametrize(("height", "is_said"), [(-60.0, True), (1.0, False)])
     def test_says_what_an_empty_hypervolume_means(self, height: float, is_said: bool, tmp_path: Path):
-        content = tables.summarize_run(make_run(tmp_path, "DST2d", np.full((2, 100, 10, 2), height)))
+        content = summarize_run(make_run(tmp_path, "DST2d", np.full((2, 100, 10, 2), height)))
         said = "HV is 0: no return is above the reference point (0, -50) in every objective"
-        assert (said in tables.format_summary(content)) == is_said
+        assert (said in format_summary(content)) == is_said
 
     def test_a_domain_says_the_same_by_its_gymnasium_id(self, tmp_path: Path):
         """It lost ceilings and warnings when domains were compared by spelling."""
-        short = tables.format_summary(tables.summarize_run(make_run(tmp_path / "a", "DST2d", obedient(2))))
-        full = tables.format_summary(tables.summarize_run(make_run(tmp_path / "b", "qpensieve/DST2d-v0", obedient(2))))
+        short = format_summary(summarize_run(make_run(tmp_path / "a", "DST2d", obedient(2))))
+        full = format_summary(summarize_run(make_run(tmp_path / "b", "qpensieve/DST2d-v0", obedient(2))))
         assert full == short.replace("DST2d", "qpensieve/DST2d-v0")
         assert "exact ceilings, full protocol: UT 7.757" in full
         assert "HV is not comparable with the paper's" in full

@@ -1,0 +1,470 @@
+"""Read one run: its folder, or the JSON file that `qpensieve export` wrote of it."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64, Int64
+
+from qpensieve.envs.deep_sea import ExactFront
+from qpensieve.envs.episodes import FULL_EPISODES
+from qpensieve.envs.registry import Domain, find_domain
+from qpensieve.errors import MissingFileError, UserError, make_folder
+from qpensieve.preferences import test_table
+from qpensieve.records import calibration as calibrations
+from qpensieve.records import critic_errors, evaluations
+from qpensieve.records import search as searches
+from qpensieve.records.atomic import write_text
+from qpensieve.records.calibration import Calibration
+from qpensieve.records.critic_errors import CriticErrors
+from qpensieve.records.evaluations import Evaluations
+from qpensieve.records.folder import (
+    CALIBRATION,
+    CONFIG,
+    CRITIC,
+    EVALUATIONS,
+    PROVENANCE,
+    SEARCH,
+    check_out,
+    why_no_run,
+)
+from qpensieve.records.reading import interpreting, read_object
+from qpensieve.records.scores import SCORES, RunSummary, summarize
+from qpensieve.records.search import SearchRecord
+
+KIND = "a file that 'qpensieve export' wrote"
+SHORT_STRIDE = 5
+"""Stride of the short protocol in files from before the setting `eval_stride`."""
+FEW = 4
+"""An exported file holds the returns of the short protocol for at most this many preferences."""
+DIGITS = 6
+"""Significant digits in exported files."""
+
+
+@dataclass(frozen=True, eq=False)
+class Curves:
+    """Mean returns under the paper's curve preferences over training."""
+
+    steps: Int64[np.ndarray, " t"]
+    preferences: Float64[np.ndarray, "c d"]
+    returns: Float64[np.ndarray, "t seed c d"]
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """One evaluation of all seeds of a run.
+
+    Attributes:
+        step: Environment step.
+        num_episodes: Episodes per preference.
+        preferences: The preferences.
+        reference: Reference point of the hypervolume.
+        episodes: Returns of the episodes; an exported file holds their mean as one episode. None: it holds only scores.
+        stored: Scores as the file holds them; None: they are computed from the returns.
+        calibration: The calibration of these policies.
+    """
+
+    step: int
+    num_episodes: int
+    preferences: Float64[np.ndarray, "p d"]
+    reference: Float64[np.ndarray, " d"] | None
+    episodes: Float64[np.ndarray, "seed p e d"] | None
+    stored: Mapping[str, Any] | None = None
+    calibration: Calibration | None = None
+
+    @cached_property
+    def returns(self) -> Float64[np.ndarray, "seed p d"] | None:
+        """Means over episodes; None where the file holds only scores."""
+        return None if self.episodes is None else self.episodes.mean(axis=2)
+
+    @cached_property
+    def summary(self) -> RunSummary:
+        """The scores, computed from the returns."""
+        assert self.episodes is not None
+        return summarize(self.episodes, self.preferences, self.reference, self.calibration)
+
+    def score(self, name: str) -> np.ndarray | None:
+        """Values per seed of one of `SCORES`; None where there are none."""
+        if self.stored is None:
+            return getattr(self.summary, name)
+        value = self.stored.get(name)
+        return None if value is None else np.array(value, np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class History:
+    """All evaluations of a run, by step."""
+
+    num_seeds: int
+    reference: Float64[np.ndarray, " d"] | None
+    full_preferences: Float64[np.ndarray, "p d"]
+    short_preferences: Float64[np.ndarray, "s d"]
+    full: tuple[Evaluation, ...]
+    short: tuple[Evaluation, ...]
+    curves: Curves | None
+
+    @property
+    def num_objectives(self) -> int:
+        return self.full_preferences.shape[1]
+
+
+@dataclass(frozen=True, eq=False)
+class RunResults:
+    """The results of one run. Evaluations, search and critic errors are read when they are first used.
+
+    Attributes:
+        path: Its folder or exported file.
+        config: Its configuration, as written.
+        provenance: Versions, machine and commit that made it.
+        exported: Content of the exported file; None: it is a folder.
+    """
+
+    path: Path
+    config: Mapping[str, Any]
+    provenance: Mapping[str, Any]
+    exported: Mapping[str, Any] | None = None
+
+    @cached_property
+    def history(self) -> History:
+        """Its evaluations.
+
+        Raises:
+            FileNotFoundError: It has not been evaluated yet.
+            ValueError: The file is damaged.
+        """
+        if self.exported is None:
+            table = evaluations.load(self.path / EVALUATIONS)
+            return _history_of(table, self.first_seed, self.calibration)
+        with interpreting(self.path, KIND):
+            return _exported_history(self.path, self.config, self.exported)
+
+    @cached_property
+    def calibration(self) -> Calibration | None:
+        """The calibration of its policies; an exported file applies it in its scores."""
+        return calibrations.load(self.path / CALIBRATION) if self.exported is None else None
+
+    @cached_property
+    def critic(self) -> CriticErrors | None:
+        """The measured errors of its critics."""
+        if self.exported is not None:
+            content = self.exported.get("critic")
+            return None if content is None else critic_errors.interpret(self.path, content)
+        path = self.path / CRITIC
+        return critic_errors.load(path) if path.is_file() else None
+
+    @cached_property
+    def record(self) -> SearchRecord | None:
+        """The record of a population's search; an exported file holds only its summary."""
+        path = self.path / SEARCH
+        return searches.load(path) if self.exported is None and path.exists() else None
+
+    @cached_property
+    def search(self) -> Mapping[str, Any] | None:
+        """The summary of a population's search; None for other methods."""
+        if self.exported is not None:
+            return self.exported.get("search")
+        return None if self.record is None else summarize_search(self.record)
+
+    @property
+    def num_tasks(self) -> int | None:
+        """Tasks of a population; None for other methods."""
+        if self.record is not None:
+            return self.record.objs.shape[2]
+        return None if self.search is None else int(self.search["tasks"])
+
+    @property
+    def lacks_returns(self) -> bool:
+        """Whether it was exported before its first full evaluation: the file holds no returns of short ones."""
+        history = self.history
+        return not history.full and bool(history.short) and history.short[-1].returns is None
+
+    @property
+    def first_seed(self) -> int:
+        return int(self.config.get("first_seed", 0))
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        return tuple(range(self.first_seed, self.first_seed + self.history.num_seeds))
+
+    @property
+    def name(self) -> str:
+        """Name of its folder or file."""
+        return self.path.resolve().name.removesuffix(".json")
+
+    @property
+    def algo(self) -> str:
+        return str(self.config.get("algo", "unknown algorithm"))
+
+    @property
+    def kernels(self) -> str:
+        """Fused kernels that trained it: off, on or full."""
+        return str(self.config.get("kernels", "off"))
+
+    @property
+    def lanes_per_seed(self) -> int:
+        """Environments that each seed steps together; all of them cost samples."""
+        return int(self.provenance.get("lanes_per_seed", 1))
+
+    @property
+    def goal(self) -> int:
+        """Step after which the run is whole: a population ends with its last whole iteration."""
+        steps = int(self.config["steps"])
+        if self.num_tasks is None:
+            return steps
+        agent = self.config["agent"]
+        per_task = agent["ppo"]["num_lanes"] * agent["ppo"]["rollout_steps"]
+        return steps - steps % (per_task * (self.num_tasks if agent["stages"]["total"] == "shared" else 1))
+
+    @cached_property
+    def known(self) -> Domain | None:
+        """Its row in the table of domains; None for an environment of someone else."""
+        return find_domain(str(self.config.get("domain", "")))
+
+    @property
+    def domain(self) -> str:
+        """Short name of a known domain, or the name of a foreign environment."""
+        return str(self.config.get("domain", "unknown domain")) if self.known is None else self.known.id
+
+    @property
+    def exact(self) -> ExactFront | None:
+        """The exact front, if the domain has one."""
+        known = self.known
+        return known.exact if known and len(known.objectives) == self.history.num_objectives else None
+
+    @property
+    def named_objectives(self) -> tuple[str, ...]:
+        """Names of the objectives, as far as they are known."""
+        if self.known is not None:
+            return self.known.objectives
+        names = self.provenance.get("objectives")
+        return tuple(map(str, names if isinstance(names, list) else self.config.get("objectives", ())))
+
+    @property
+    def objectives(self) -> tuple[str, ...]:
+        """A name for each objective."""
+        return self._one_each(self.named_objectives)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Axis labels: the objectives, with units if they are known."""
+        return self._one_each(self.known.labels if self.known else self.named_objectives)
+
+    def _one_each(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        d = self.history.num_objectives
+        return names if len(names) == d else tuple(f"objective {i + 1}" for i in range(d))
+
+    def full_at(self, step: int | None = None) -> Evaluation:
+        """The full evaluation at a step; default: the newest one.
+
+        Raises:
+            ValueError: There is none.
+        """
+        found = {one.step: one for one in self.history.full}
+        if not found:
+            which = self.path if self.exported is None else "RUN"
+            raise UserError(f"{self.path} has no full evaluation yet: run 'qpensieve evaluate {which}'")
+        if step is not None and step not in found:
+            steps = ", ".join(map(str, sorted(found)))
+            raise UserError(f"{self.path} has no full evaluation at step {step}; it has: {steps}")
+        return found[max(found) if step is None else step]
+
+
+def read_run(path: Path) -> RunResults:
+    """Read a run folder or an exported file.
+
+    Raises:
+        FileNotFoundError: It is not a run.
+        ValueError: A file is damaged.
+    """
+    if path.is_file():
+        content = read_object(path)
+        with interpreting(path, KIND):
+            run = RunResults(path, content["config"], content.get("provenance") or {}, content)
+            _check(run.config)
+        return run
+    if not (path / CONFIG).is_file():
+        raise MissingFileError(f"{path} is not a run folder: {why_no_run(path)}")
+    config = read_object(path / CONFIG)
+    with interpreting(path / CONFIG, "a configuration"):
+        _check(config)
+    provenance = path / PROVENANCE
+    return RunResults(path, config, read_object(provenance) if provenance.is_file() else {})
+
+
+def labels(runs: Sequence[RunResults]) -> list[str]:
+    """The name of each run in a table or legend: its algorithm, or its file if several runs have that algorithm.
+
+    Files of one name are told apart by the folders around them.
+    """
+    algos, names = [run.algo for run in runs], [run.name for run in runs]
+    whole = [run.path.resolve().with_name(run.name).parts for run in runs]
+    found = []
+    for run, parts in zip(runs, whole, strict=True):
+        others = [other for other in whole if other != parts]
+        apart = lambda num, parts=parts, others=others: all(other[-num:] != parts[-num:] for other in others)
+        num = 1 if names.count(run.name) == 1 else next(filter(apart, range(1, len(parts))), 1)
+        found.append(run.algo if algos.count(run.algo) == 1 else "/".join(parts[-num:]))
+    # A folder and its export beside it have one path: they are numbered.
+    number = lambda i: "" if found.count(found[i]) == 1 else f" ({found[: i + 1].count(found[i])})"
+    return [label + number(i) for i, label in enumerate(found)]
+
+
+def export(folder: Path, out: Path) -> Path:
+    """Write the run of `folder` to one small JSON file; episodes are averaged per seed and preference."""
+    check_out(out, "run.json")
+    content = _compact(_content(read_run(folder)))
+    make_folder(out.parent)
+    write_text(out, content)
+    return out
+
+
+def rounded(values: np.ndarray) -> np.ndarray:
+    """Round to `DIGITS` significant digits, as exported files hold them."""
+    return np.vectorize(lambda x: float(f"{x:.{DIGITS}g}"), otypes=[np.float64])(values)
+
+
+def summarize_search(record: SearchRecord) -> dict[str, Any]:
+    """Summarize a population's search: its length, and the growth of the archive over generations."""
+    seeds, ends = range(record.num_seeds), record.generation_ends()
+    return {
+        "iterations": record.num_iterations,
+        "generations": record.num_generations,
+        "generation_ends": ends,
+        "tasks": record.objs.shape[2],
+        "fitness_steps_per_seed": record.fitness_steps.tolist(),
+        "archive_size": [len(record.archive_of(i)) for i in seeds],
+        "archive_hv": [[round(record.hypervolume_of(i, end), 4) for end in ends] for i in seeds],
+        "archive": [np.round(record.archive_of(i), 4).tolist() for i in seeds],
+        "bounds_share": np.round(record.bounds_share, 3).tolist(),
+    }
+
+
+def _check(config: Mapping[str, Any]) -> None:
+    """Raise ValueError for values that no report can use."""
+    agent = config.get("agent", {})
+    stages = agent.get("stages", {}) if isinstance(agent, dict) else None
+    if not isinstance(stages, dict):
+        raise UserError(f"agent must hold settings, got {agent!r}")
+    counts = {"first_seed": config.get("first_seed", 0), "seeds": config.get("seeds", 1)}
+    counts |= {name: stages.get(name, 0) for name in ("generation_iterations", "fitness_episodes")}
+    for name, value in counts.items():
+        if type(value) is not int:
+            raise UserError(f"{name} must be a whole number, got {value!r}")
+    if not isinstance(config.get("objectives", []), list):
+        raise UserError(f"objectives must be a list, got {config['objectives']!r}")
+
+
+def _history_of(table: Evaluations, first_seed: int, known: Calibration | None) -> History:
+    seeds = list(range(first_seed, first_seed + table.num_seeds))
+    of_step = lambda step: known if known is not None and (known.step, known.seeds) == (step, seeds) else None
+    make = lambda steps, returns, lam: tuple(
+        Evaluation(step, one.shape[2], lam, table.reference, one, calibration=of_step(step))
+        for step, one in zip(steps.tolist(), returns, strict=True)
+    )
+    short = make(table.short_steps, table.short_returns, table.short_preferences)
+    has_curves = len(short) and len(table.curve_preferences)
+    return History(
+        table.num_seeds,
+        table.reference,
+        table.full_preferences,
+        table.short_preferences,
+        make(table.full_steps, table.full_returns, table.full_preferences),
+        short,
+        Curves(table.short_steps, table.curve_preferences, table.curve_returns.mean(axis=3)) if has_curves else None,
+    )
+
+
+def _exported_history(path: Path, config: Mapping[str, Any], content: Mapping[str, Any]) -> History:
+    full, short = content["full_protocol"], content["short_protocol"]
+    lam = np.array(content.get("preferences") or test_table(np.shape(full[0]["mean_returns"])[-1]), np.float64)
+    point = None if content["reference"] is None else np.array(content["reference"], np.float64)
+    # Agents of single preferences are evaluated on all of them.
+    is_all = "preferences" in config.get("agent", {})
+    stride = int(config.get("eval_stride", SHORT_STRIDE))
+    shown = lam if is_all else test_table(lam.shape[1])[::stride]
+    num_seeds = len(full[0]["mean_returns"]) if full else int(config["seeds"])
+    num_full = int(config.get("full_eval_episodes", FULL_EPISODES))
+    make = lambda row, lam, num, stored: Evaluation(
+        int(row["step"]), num, lam, point, _mean_returns(path, row, (num_seeds, *lam.shape)), stored
+    )
+    for row in short:
+        if row.get("ut") is None and "mean_returns" not in row:
+            raise UserError(f"{path}: the short evaluation at step {row['step']} has no UT")
+    return History(
+        num_seeds,
+        point,
+        lam,
+        shown,
+        tuple(make(row, lam, int(row.get("episodes", num_full)), None) for row in full),
+        tuple(make(row, shown, int(row.get("episodes", 1)), row if "ut" in row else None) for row in short),
+        _exported_curves(content.get("curves"), num_seeds),
+    )
+
+
+def _mean_returns(path: Path, row: Mapping[str, Any], shape: tuple[int, ...]) -> np.ndarray | None:
+    """Mean returns of an exported evaluation as one episode [seed, p, 1, d]; None where the file has only scores."""
+    if "mean_returns" not in row:
+        return None
+    returns = np.array(row["mean_returns"], np.float64)
+    if returns.shape != shape:
+        raise UserError(f"{path}: returns must be [seed, preference, objective] {shape}, got {returns.shape}")
+    return returns[:, :, None]
+
+
+def _exported_curves(content: Mapping[str, Any] | None, seeds: int) -> Curves | None:
+    if content is None:
+        return None
+    preferences, steps = np.array(content["preferences"], np.float64), np.array(content["steps"], np.int64)
+    returns = np.array(content["mean_returns"], np.float64).reshape(len(steps), seeds, *preferences.shape)
+    return Curves(steps, preferences, returns)
+
+
+def _content(run: RunResults) -> dict[str, Any]:
+    """What an exported file holds."""
+    history, curves = run.history, run.history.curves
+    is_short_kept = len(history.short_preferences) <= FEW
+    content: dict[str, Any] = {
+        "config": run.config,
+        "provenance": run.provenance,
+        "preferences": history.full_preferences.tolist(),
+        "reference": None if history.reference is None else history.reference.tolist(),
+        "short_protocol": [_row(one, is_short_kept) for one in history.short],
+        "full_protocol": [_row(one, True) for one in history.full],
+    }
+    if curves is not None:
+        content["curves"] = {
+            "preferences": curves.preferences.tolist(),
+            "steps": curves.steps.tolist(),
+            "mean_returns": [_numbers(one) for one in curves.returns],
+        }
+    if run.calibration is not None:
+        content["calibration"] = run.calibration.to_dict()
+    if run.critic is not None:
+        content["critic"] = {"format": critic_errors.FORMAT, **asdict(run.critic)}
+    return content if run.search is None else content | {"search": run.search}
+
+
+def _row(one: Evaluation, is_kept: bool) -> dict[str, Any]:
+    row = {"step": one.step, "episodes": one.num_episodes} | {name: _numbers(one.score(name)) for name in SCORES}
+    return row | ({"mean_returns": _numbers(one.returns)} if is_kept else {})
+
+
+def _numbers(values: np.ndarray | None) -> list[Any] | None:
+    """Rounded; counts stay whole."""
+    if values is None or values.dtype.kind == "i":
+        return None if values is None else values.tolist()
+    return rounded(values).tolist()
+
+
+def _compact(content: dict[str, Any]) -> str:
+    """Indented at the top, one line per evaluation."""
+    lines = []
+    for name, value in content.items():
+        is_list = isinstance(value, list) and value and isinstance(value[0], dict)
+        text = "[\n    " + ",\n    ".join(json.dumps(row) for row in value) + "\n  ]" if is_list else json.dumps(value)
+        lines.append(f"  {json.dumps(name)}: {text}")
+    return "{\n" + ",\n".join(lines) + "\n}\n"
