@@ -82,8 +82,8 @@ class TestUnequalRuns:
         steps = {"domain": "DST2d", "algo": "sac", "steps": 4_000_000}
         whole = export(tmp_path / "a.json", "mosac", [DEAR, CHEAP])
         [warning] = self.said(whole, export(tmp_path / "b.json", "sac", [DEAR], config=steps))
-        assert "mosac: 2 seeds at 1k steps" in warning
-        assert "sac: 1 seed at 1k steps" in warning
+        assert "mosac: 2 seeds;" in warning
+        assert "sac: 1 seed" in warning
 
     def test_equal_ones_are_not(self, files: list[Path]):
         assert self.said(*files) == []

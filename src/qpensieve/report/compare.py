@@ -184,15 +184,16 @@ def _facts(name: str, result: Result, results: Sequence[Result]) -> dict[str, st
 
 def unequal(results: Sequence[Result]) -> list[str]:
     """A warning where runs of different lengths, numbers of seeds or episodes are compared."""
-    said, kinds = [], set()
-    for name, result in zip(labels([result.run for result in results]), results, strict=True):
+    said = []
+    for result in results:
         step, goal = result.played.step, result.played.goal
         length = int(result.run.config["steps"]) if step == goal else step  # a population ends with a whole iteration
-        seeds, episodes = len(result.played.seeds), result.run.full_at(step).num_episodes
-        kinds.add((length, seeds, episodes))
-        size = f"{count(seeds, 'seed')} at {format_count(step)} steps, {count(episodes, 'episode')} per preference"
-        said.append(f"{name}: {size}")
-    return [f"Careful, the runs are unequal: {'; '.join(said)}."] if len(kinds) > 1 else []
+        episodes = count(result.run.full_at(step).num_episodes, "episode")
+        said.append((count(len(result.played.seeds), "seed"), f"{format_count(length)} steps", f"{episodes} each"))
+    apart = [i for i, parts in enumerate(zip(*said, strict=True)) if len(set(parts)) > 1]
+    names = labels([result.run for result in results])
+    sizes = [f"{name}: {', '.join(parts[i] for i in apart)}" for name, parts in zip(names, said, strict=True)]
+    return [f"Careful, the runs are unequal. {'; '.join(sizes)}."] if apart else []
 
 
 def settings(results: Sequence[Result]) -> list[dict[str, str]]:

@@ -3,11 +3,12 @@
 import csv as writers
 import io
 import re
+import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from qpensieve.console import Row, format_table
+from qpensieve.console import PAGE, Row, format_table
 from qpensieve.errors import UserError
 
 ESCAPES = str.maketrans(
@@ -173,7 +174,8 @@ def terminal(table: TextTable) -> str:
         columns = [[cell.heading, *cell.details, *cell.marks, *cell.paper] for cell in row]
         for i in range(max(map(len, columns))):
             rows.append(dict(zip(table.headings, (one[i] if i < len(one) else "" for one in columns), strict=True)))
-    return "\n\n".join([format_table(rows), *table.notes, *table.below])
+    shown = re.sub(r"\n{3,}", "\n\n", format_table(rows)).strip()
+    return "\n\n".join([shown, *(textwrap.fill(note, PAGE) for note in (*table.notes, *table.below))])
 
 
 def csv(lines: Iterable[Sequence[object]]) -> str:
