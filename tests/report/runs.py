@@ -71,3 +71,8 @@ def lines(figure: Figure, panel: int) -> dict[str, np.ndarray]:
     """Label -> [x, y] of the labelled lines of a panel."""
     every = figure.axes[panel].get_lines()
     return {str(line.get_label()): np.array(line.get_data()) for line in every if str(line.get_label())[0] != "_"}
+
+
+def foot(figure: Figure) -> str:
+    """The note below the panels, which stands above the legend where there is one."""
+    return figure.legends[0].get_title().get_text() if figure.legends else figure.get_supxlabel()

@@ -1,5 +1,6 @@
 """What all pictures share."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
+from qpensieve import watch
 from qpensieve.report import drawing
 from tests.report.runs import draw_front, dst_returns, make_run, make_table
 
@@ -71,3 +73,16 @@ def test_a_legend_above_covers_no_line(scale: str):
     legend = axes.get_legend()
     assert legend is not None
     assert legend.get_window_extent().y0 > line.get_window_extent().y1
+
+
+def test_pictures_and_the_page_of_watch_give_an_objective_the_same_colour():
+    page = Path(watch.__file__).parent / "page" / "palette.js"
+    light = re.search(r"light: \[(.*)\]", page.read_text())
+    assert light is not None
+    assert tuple(re.findall(r"#\w{6}", light[1])) == drawing.OBJECTIVE_COLOURS
+
+
+def test_a_preference_for_one_objective_has_its_colour():
+    first, both = drawing.preference_colours(np.array([[1.0, 0.0], [0.5, 0.5]]))
+    assert [f"{round(255 * value):02x}" for value in first] == ["25", "63", "eb"]
+    assert first[0] < both[0]

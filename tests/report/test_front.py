@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from qpensieve import preferences
 from qpensieve.metrics import hypervolume, reference_point
 from qpensieve.records import evaluations
-from qpensieve.report import front
-from tests.report.runs import EXACT, STEPS, draw_front, dst_returns, lines, make_run, make_table
+from qpensieve.report import drawing, front
+from tests.report.runs import EXACT, STEPS, draw_front, dst_returns, foot, lines, make_run, make_table
 
 
 def test_the_front_shows_learned_and_exact_points_and_the_scores(tmp_path: Path, drawn: list[Figure]):
@@ -29,7 +29,7 @@ def test_the_front_shows_learned_and_exact_points_and_the_scores(tmp_path: Path,
     volumes = [hypervolume(seed, reference_point("DST2d")) for seed in dst_returns()]
     assert f"HV {np.mean(volumes):.1f} ± {np.std(volumes):.1f} from (0, -50)" in title
     found = [len(set(seed[:, 0])) for seed in dst_returns()]
-    assert f"front treasures found: {found[0]}, {found[1]}, {found[2]} of 8" in drawn[0].get_supxlabel()
+    assert f"front treasures found: {found[0]}, {found[1]}, {found[2]} of 8" in foot(drawn[0])
 
 
 @pytest.mark.parametrize(("seeds", "size"), [(1, "front size 100"), (2, "front size 100.0 ± 0.0")])
@@ -38,7 +38,7 @@ def test_the_front_of_one_seed_has_a_whole_number_of_policies(
 ):
     returns = np.stack([preferences.test_table(2) * 100.0] * seeds)
     draw_front(make_run(tmp_path, make_table(returns), domain="foreign"))
-    assert size in drawn[0].get_supxlabel().split("\n")[1].split(" · ")
+    assert size in foot(drawn[0]).split("\n")[1].split(" · ")
 
 
 def test_points_keep_the_colour_of_their_preference(tmp_path: Path, drawn: list[Figure]):
@@ -46,7 +46,8 @@ def test_points_keep_the_colour_of_their_preference(tmp_path: Path, drawn: list[
     draw_front(make_run(tmp_path, make_table(returns), domain="foreign"))
     pale, strong = drawn[0].axes[0].collections
     assert len(np.asarray(pale.get_offsets())) == 0
-    np.testing.assert_allclose(np.asarray(strong.get_offsets())[:, 0], np.asarray(strong.get_array()) * 100)
+    shares = np.asarray(strong.get_offsets()) / 100
+    np.testing.assert_allclose(np.asarray(strong.get_facecolor())[:, :3], drawing.preference_colours(shares))
     assert "HV" not in drawn[0].get_suptitle()
     assert drawn[0].axes[0].get_xlabel() == "objective 1"
 
@@ -54,7 +55,7 @@ def test_points_keep_the_colour_of_their_preference(tmp_path: Path, drawn: list[
 def test_without_a_full_evaluation_the_front_says_it_is_a_short_one(tmp_path: Path, drawn: list[Figure]):
     draw_front(make_run(tmp_path, make_table(dst_returns(), num_full=0, reference="DST2d")))
     assert "step 150,000 (short protocol)" in drawn[0].get_suptitle()
-    assert "not comparable with the paper's table" in drawn[0].get_supxlabel()
+    assert "not comparable with the paper's table" in foot(drawn[0])
 
 
 def test_the_newest_full_evaluation_is_drawn(tmp_path: Path, drawn: list[Figure]):
@@ -70,7 +71,7 @@ def test_more_objectives_are_drawn_in_pairs(tmp_path: Path, drawn: list[Figure],
     d = len(reference_point(domain))
     returns = preferences.test_table(d)[None, :60] * np.array([[[1.0]], [[2.0]]]) * 300
     draw_front(make_run(tmp_path, make_table(returns, reference=domain), domain=f"qpensieve/{domain}-v0"))
-    panels = drawn[0].axes[:-1]
+    panels = drawn[0].axes
     assert len(panels) == num_panels
     if domain == "Hopper3d":
         assert [axes.get_xlabel() for axes in panels] == ["", "forward\n(sum of velocity)", "height\n(sum of height)"]
@@ -117,10 +118,10 @@ def test_two_of_three_objectives_are_drawn_and_the_hidden_one_still_counts():
     assert sorted(strong) == [[0.0, 2.0], [1.0, 0.0]]
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("control", "speed")
     assert axes.get_legend() is None
-    assert "not drawn: height" in figure.get_supxlabel()
-    assert figure.get_supxlabel().endswith("\npale: dominated")
+    assert "not drawn: height" in foot(figure)
+    assert foot(figure).endswith("\npale: dominated")
     same = front.plot_front(plane, lam, lambda: np.ones((1, 3, 1, 3)), "title")
-    assert same.get_supxlabel().endswith("\nrings: preferences with the same return")
+    assert foot(same).endswith("\nrings: preferences with the same return")
     assert front.Plane("foreign", ("speed", "height", "control")).axes() == (0, 1)
     with pytest.raises(ValueError, match="a front needs at least two objectives, but foreign has 1"):
         front.Plane("foreign", ("speed",)).axes()

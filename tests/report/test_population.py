@@ -14,7 +14,7 @@ from qpensieve.metrics import hypervolume
 from qpensieve.report import population
 from qpensieve.report.population import read_search
 from tests.records.test_search import FIRST, REFERENCE, VOLUMES, make_record, make_rows
-from tests.report.runs import EXACT
+from tests.report.runs import EXACT, foot
 from tests.report.searches import (
     draw_generations,
     draw_predictions,
@@ -70,7 +70,7 @@ class TestGenerations:
     def test_the_words_around_it_say_what_was_done(self, tmp_path: Path, drawn: list[Figure]):
         draw_generations(make_run(tmp_path, make_record()))
         assert drawn[0].get_suptitle() == "foreign · pgmorl · 2 seeds\n5 iterations of 2 tasks, 2 generations"
-        note = drawn[0].get_supxlabel()
+        note = foot(drawn[0])
         assert "the mean of 4 episodes of the mean action" in note
         assert note.endswith("measured policies are out of sight · reference (0, -10)")
 
@@ -94,7 +94,7 @@ class TestGenerations:
         assert axes.get_xlabel() == "treasure (value)"
         ceiling = labelled(panel(drawn[0], "archive's hypervolume"))["ceiling 1,055 (whole exact front)"]
         assert ceiling[0, 1] == pytest.approx(hypervolume(front, record.reference))
-        assert drawn[0].get_supxlabel().endswith("reference (0, -50)")
+        assert foot(drawn[0]).endswith("reference (0, -50)")
 
     @pytest.mark.parametrize(("d", "num_pairs"), [(3, 3), (4, 6), (5, 10)])
     def test_more_objectives_are_drawn_in_pairs_of_the_first_seed(

@@ -13,7 +13,7 @@ from qpensieve.records.folder import METRICS
 from qpensieve.records.log import ALARM, TRAINING
 from qpensieve.records.reading import interpreting, read_rows
 from qpensieve.report import drawing
-from qpensieve.report.drawing import COLOUR_MAP, COLOURS, GREY, Look, Series
+from qpensieve.report.drawing import COLOURS, GREY, Look, Series
 from qpensieve.report.results import RunResults, labels, read_run
 
 # matplotlib is an extra and slow to import, so it is imported by the functions that draw.
@@ -285,13 +285,14 @@ def _draw_ceilings(axes: Axes, title: str, ceilings: Mapping[str, float]) -> Non
 
 
 def _draw_logged(axes: Axes, panel: Panel, found: Mapping[str, Series]) -> None:
-    from matplotlib import colormaps
     from matplotlib.ticker import PercentFormatter
 
     # Only positive values have a logarithm; other values are a sign of trouble that must stay visible.
     if panel.is_log and not any((values <= 0).any() for _, values in found.values()):
         drawing.set_log(axes)
-    shades = [colormaps[COLOUR_MAP](0.9 * i / (BINS - 1)) for i in range(BINS)] if panel.is_ordered else COLOURS
+    middles = (np.arange(BINS) + 0.5) / BINS
+    binned = map(tuple, drawing.preference_colours(np.stack([middles, 1 - middles], axis=1)))
+    shades = binned if panel.is_ordered else COLOURS
     look = Look(thin=0.5 if len(panel.names) == 1 else 0.25, band=0.0, width=1.4, has_markers=False)
     for (name, series), colour in zip(found.items(), shades, strict=False):
         drawing.draw_seeds(axes, series, colour, panel.names[name] or None, look)

@@ -26,8 +26,9 @@ WIDTH = 8.0
 DPI = 150
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Colour-blind-safe (Okabe and Ito), one per run."""
-COLOUR_MAP = "viridis"
-REVERSED_COLOUR_MAP = f"{COLOUR_MAP}_r"
+OBJECTIVE_COLOURS = ("#2563eb", "#dc3f6a", "#0b8f6a", "#b45f06", "#7c3aed", "#0e7490", "#5b6472", "#a21caf")
+"""One per objective, as on the page of `watch` (`palette.js`); a preference has the mixture."""
+GENERATION_MAP = "viridis_r"
 """Colour map of generations; the newest is dark, because its front is the thinnest line."""
 GREY, PALE = "#555555", "#AAAAAA"
 MOST_MARKERS = 30
@@ -133,14 +134,14 @@ def panels(figure: Figure, num: int, columns: int = 2, share: bool = True) -> li
     return made
 
 
-def pairs(figure: Figure, labels: Sequence[str]) -> Iterator[tuple[Axes, int, int]]:
+def pairs(figure: Figure, grid: Any, labels: Sequence[str]) -> Iterator[tuple[Axes, int, int]]:
     """A panel for every pair of objectives (i, j); columns share the horizontal objective, rows the vertical one."""
     last = len(labels) - 1
     made: dict[tuple[int, int], Axes] = {}
     for j in range(1, last + 1):
         for i in range(j):
             share = {"sharex": made.get((j - 1, i)), "sharey": made.get((j, i - 1))}
-            axes = made[j, i] = style(figure.add_subplot(last, last, (j - 1) * last + i + 1, **share))
+            axes = made[j, i] = style(figure.add_subplot(grid[j - 1, i], **share))
             yield axes, i, j
             axes.tick_params(labelbottom=j == last, labelleft=i == 0)
             if j == last:
@@ -203,10 +204,38 @@ def legend_above(axes: Axes, columns: int) -> None:
 
 
 def legend_below(figure: Figure, entries: Mapping[str, Any], note: str = "", columns: int = 2) -> None:
-    """A legend below all panels, where it hides nothing."""
-    place: dict[str, Any] = {"loc": "outside lower center", "ncols": max(1, min(len(entries), columns))}
+    """A note and a legend below all panels, where they hide nothing."""
+    if not entries:
+        figure.supxlabel(note, fontsize=9, color=GREY)
+        return
+    place: dict[str, Any] = {"loc": "outside lower center", "ncols": min(len(entries), columns)}
     words = {"title": note or None, "title_fontsize": 9, "fontsize": 9, "frameon": False}
-    figure.legend(list(entries.values()), list(entries), **place, **words).get_title().set_color(GREY)
+    legend = figure.legend(list(entries.values()), list(entries), **place, **words)
+    legend.get_title().set_color(GREY)
+    legend.get_title().set_multialignment("center")
+
+
+def preference_colours(lam: Float64[np.ndarray, "n d"]) -> Float64[np.ndarray, "n 3"]:
+    """The colour of each preference: its objectives' colours, mixed as light (squares of the values)."""
+    hexes = [OBJECTIVE_COLOURS[i % len(OBJECTIVE_COLOURS)] for i in range(lam.shape[1])]
+    channels = np.array([[int(one[at : at + 2], 16) / 255 for at in (1, 3, 5)] for one in hexes])
+    return np.sqrt(np.clip(lam @ channels**2, 0.0, 1.0))
+
+
+def explain_preferences(figure: Figure, panels: list[Axes], objectives: Sequence[str]) -> dict[str, Any]:
+    """Say what the colours of preferences mean: a bar for two objectives, else returned entries of a legend."""
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import ListedColormap
+    from matplotlib.lines import Line2D
+
+    if len(objectives) == 2:
+        share = np.linspace(0.0, 1.0, 256)
+        colours = ListedColormap(preference_colours(np.stack([share, 1 - share], axis=1)))
+        add_colour_bar(figure, ScalarMappable(cmap=colours), panels, f"λ₁: preference for {objectives[0]}")
+        return {}
+    pure = [tuple(colour) for colour in preference_colours(np.eye(len(objectives)))]
+    dot = lambda colour: Line2D([], [], linestyle="none", marker="o", color=colour)
+    return {f"λ for {name} alone": dot(colour) for name, colour in zip(objectives, pure, strict=True)}
 
 
 def add_colour_bar(figure: Figure, scatter: Any, panels: list[Axes], label: str) -> None:

@@ -16,7 +16,7 @@ from qpensieve.errors import UserError
 from qpensieve.records.links import refuse_link
 from qpensieve.report import drawing
 from qpensieve.report.curves import short_note
-from qpensieve.report.drawing import COLOUR_MAP, COLOURS, GREY
+from qpensieve.report.drawing import COLOURS
 from qpensieve.report.results import Evaluation, RunResults, read_run
 
 # matplotlib is an extra and slow to import, so it is imported by the functions that draw.
@@ -146,7 +146,7 @@ def plot_front(
     figure = drawing.new_figure(height=6.2)
     returns = measure()
     points = Points(returns.mean(axis=2), preferences)
-    _draw_plane(figure, plane, points, i, j)
+    entries = _draw_plane(figure, plane, points, i, j)
     drawing.set_title(figure, title)
     _, num, episodes, _ = returns.shape
     size = f"{int(points.is_best.sum())} of {len(points.all)} points not dominated"
@@ -155,7 +155,7 @@ def plot_front(
     if hidden:
         notes.append(f"dominated counts in all objectives, also in those not drawn: {', '.join(hidden)}")
     notes += _marks(points)
-    figure.supxlabel("\n".join(notes), fontsize=9, color=GREY)
+    drawing.legend_below(figure, entries, "\n".join(notes), columns=5)
     if out is not None:
         drawing.write_figure(figure, out)
     return figure
@@ -199,12 +199,14 @@ def draw_front(run: Path, out: Path) -> Path:
     points = Points(newest.returns, newest.preferences)
     figure = drawing.new_figure(height=6.2 if d == 2 else 7.6)
     if d == 2:
-        _draw_plane(figure, data, points)
+        entries = _draw_plane(figure, data, points)
     else:
-        drawn = [(axes, _scatter(axes, points, i, j)) for axes, i, j in drawing.pairs(figure, data.labels)]
-        label = "λ horizontal / (λ horizontal + λ vertical)"
-        drawing.add_colour_bar(figure, drawn[-1][1], [axes for axes, _ in drawn], label)
-    _describe_front(figure, data, newest, points)
+        panels, grid = [], figure.add_gridspec(d - 1, d - 1)
+        for axes, i, j in drawing.pairs(figure, grid, data.labels):
+            _scatter(axes, points, i, j)
+            panels.append(axes)
+        entries = drawing.explain_preferences(figure, panels, data.objectives)
+    drawing.legend_below(figure, entries, _describe_front(figure, data, newest, points), columns=5)
     return drawing.write_figure(figure, out)
 
 
@@ -222,9 +224,10 @@ def _newest(run: RunResults) -> Evaluation:
     return history.short[-1]
 
 
-def _draw_plane(figure: Figure, run: RunResults | Plane, points: Points, i: int = 0, j: int = 1) -> None:
+def _draw_plane(figure: Figure, run: RunResults | Plane, points: Points, i: int = 0, j: int = 1) -> dict[str, Any]:
+    """Draw two objectives; returns entries of the legend below."""
     axes = drawing.style(figure.add_subplot())
-    scatter = _scatter(axes, points, i, j)
+    _scatter(axes, points, i, j)
     best = metrics.non_dominated(points.all)
     is_plane = best.shape[1] == 2
     if is_plane:
@@ -238,30 +241,18 @@ def _draw_plane(figure: Figure, run: RunResults | Plane, points: Points, i: int 
     axes.set_ylabel(run.labels[j], fontsize=11)
     if is_plane:
         drawing.legend_above(axes, 2)
-        label = f"λ{'₁₂'[i]}: preference for {run.objectives[i]}"
-    else:
-        label = f"λ {run.objectives[i]} / (λ {run.objectives[i]} + λ {run.objectives[j]})"
-    drawing.add_colour_bar(figure, scatter, [axes], label)
+    return drawing.explain_preferences(figure, [axes], run.objectives)
 
 
-def _scatter(axes: Axes, front: Points, i: int, j: int) -> Any:
-    """Draw objective j over i. Dominated points are small and pale; the colour is the share of i in the preference."""
-    points, lam = front.all, front.lam[:, [i, j]]
-    total = lam.sum(axis=1)
-    colour = np.divide(lam[:, 0], total, out=np.full(len(lam), 0.5), where=total > 0)
-    order, areas = _rings(points[:, [i, j]], colour)
-    face = {"cmap": COLOUR_MAP, "vmin": 0.0, "vmax": 1.0, "linewidths": 0.0}
+def _scatter(axes: Axes, front: Points, i: int, j: int) -> None:
+    """Draw objective j over i in the colours of the preferences. Dominated points are small and pale."""
+    points, colours = front.all[:, [i, j]], drawing.preference_colours(front.lam)
+    order, areas = _rings(points, front.lam[:, i])
     pale, strong = order[~front.is_best[order]], order[front.is_best[order]]
-    bare = {"linewidths": 0.0, "zorder": 2.5}
-    axes.scatter(*points[pale][:, [i, j]].T, c=_paled(colour[pale]), s=0.5 * areas[pale], **bare)
-    return axes.scatter(*points[strong][:, [i, j]].T, c=colour[strong], s=areas[strong], zorder=3, **face)
-
-
-def _paled(colour: Float64[np.ndarray, " n"]) -> Float64[np.ndarray, "n rgb"]:
-    """Colours mixed with white; markers that one sees through would be strong where many lie on each other."""
-    from matplotlib import colormaps
-
-    return 1 - PALE_SHARE * (1 - np.asarray(colormaps[COLOUR_MAP](colour))[:, :3])
+    # Pale colours are mixed with white: markers that one sees through would be strong where many overlap.
+    faint = 1 - PALE_SHARE * (1 - colours[pale])
+    axes.scatter(*points[pale].T, c=faint, s=0.5 * areas[pale], linewidths=0.0, zorder=2.5)
+    axes.scatter(*points[strong].T, c=colours[strong], s=areas[strong], linewidths=0.0, zorder=3)
 
 
 def _rings(
@@ -291,8 +282,8 @@ def _format_sizes(sizes: np.ndarray) -> str:
     return f"{sizes[0]:.0f}" if len(sizes) == 1 else drawing.format_mean_std(sizes)
 
 
-def _describe_front(figure: Figure, run: RunResults, newest: Evaluation, points: Points) -> None:
-    """Title and footnote; next to UT always the numbers that show whether the preference is obeyed."""
+def _describe_front(figure: Figure, run: RunResults, newest: Evaluation, points: Points) -> str:
+    """Set the title; returns the footnote. Next to UT are always the numbers that show whether it is obeyed."""
     summary, seeds = newest.summary, drawing.count(run.history.num_seeds, "seed")
     is_full = newest in run.history.full
     scores = f"UT {drawing.format_mean_std(summary.ut)}"
@@ -315,4 +306,4 @@ def _describe_front(figure: Figure, run: RunResults, newest: Evaluation, points:
     correlation = zip(run.objectives, summary.correlation.mean(axis=0), strict=True)
     obeys = "rank correlation of λ with return: " + ", ".join(f"{name} {value:.2f}" for name, value in correlation)
     lines = [full if is_full else short_note(run), " · ".join(notes), obeys, *_marks(points)]
-    figure.supxlabel("\n".join(lines), fontsize=9, color=GREY)
+    return "\n".join(lines)

@@ -16,7 +16,7 @@ from qpensieve.records import search as searches
 from qpensieve.records.folder import SEARCH
 from qpensieve.records.search import SearchRecord
 from qpensieve.report import drawing
-from qpensieve.report.drawing import COLOURS, GREY, PALE, REVERSED_COLOUR_MAP
+from qpensieve.report.drawing import COLOURS, GENERATION_MAP, GREY, PALE
 from qpensieve.report.results import RunResults, read_run
 
 # matplotlib is an extra and slow to import, so it is imported by the functions that draw.
@@ -207,9 +207,9 @@ def _draw_pairs(search: Search) -> Figure:
     limits = _limits(search, record.archive_of(0, search.ends[-1]))
     own = record.archive_seed == 0
     stage = record.generation[record.archive_found_at[own]]
-    face = {"cmap": REVERSED_COLOUR_MAP, "vmin": 0, "vmax": max(1, len(search.ends) - 1), "linewidths": 0}
-    panels = []
-    for axes, i, j in drawing.pairs(figure, search.run.labels):
+    face = {"cmap": GENERATION_MAP, "vmin": 0, "vmax": max(1, len(search.ends) - 1), "linewidths": 0}
+    panels, grid = [], figure.add_gridspec(last, last)
+    for axes, i, j in drawing.pairs(figure, grid, search.run.labels):
         panels.append(axes)
         _scatter_measured(axes, search.measured(0)[:, [i, j]])
         axes.scatter(*record.archive_objs[own][:, [i, j]].T, c=stage, s=22, zorder=3, label="in the archive", **face)
@@ -217,7 +217,7 @@ def _draw_pairs(search: Search) -> Figure:
         _show_reference(axes, search, (i, j))
     panels[0].set_title(_archive_title(search, 0), fontsize=10)
     half = last // 2 if last > 2 else 1
-    volumes = drawing.style(figure.add_subplot(figure.add_gridspec(last, last)[:half, half:]))
+    volumes = drawing.style(figure.add_subplot(grid[:half, half:]))
     _finish(figure, search, panels, volumes, _outside(search, range(1), limits))
     return figure
 
@@ -225,10 +225,10 @@ def _draw_pairs(search: Search) -> Figure:
 def _finish(figure: Figure, search: Search, panels: list[Axes], volumes: Axes, outside: str) -> None:
     """Draw the hypervolume, the legend, the bar of generations and the foot."""
     _draw_volumes(volumes, search)
-    drawing.legend_below(figure, drawing.entries_of([*panels, volumes]), columns=4)
     _add_generation_bar(figure, search, panels)
     corner = ", ".join(f"{value:g}" for value in search.record.reference)
-    figure.supxlabel(f"{search.note}\n{outside} · reference ({corner})", fontsize=9, color=GREY)
+    note = f"{search.note}\n{outside} · reference ({corner})"
+    drawing.legend_below(figure, drawing.entries_of([*panels, volumes]), note, columns=4)
 
 
 def _scatter_measured(axes: Axes, objs: Float64[np.ndarray, "n 2"]) -> None:
@@ -278,7 +278,7 @@ def _shown_stages(num: int) -> list[int]:
 def _generation_colour(search: Search, stage: int) -> Any:
     from matplotlib import colormaps
 
-    return colormaps[REVERSED_COLOUR_MAP](stage / max(1, len(search.ends) - 1))
+    return colormaps[GENERATION_MAP](stage / max(1, len(search.ends) - 1))
 
 
 def _add_generation_bar(figure: Figure, search: Search, panels: list[Axes]) -> None:
@@ -287,7 +287,7 @@ def _add_generation_bar(figure: Figure, search: Search, panels: list[Axes]) -> N
 
     num = len(search.ends)
     if num > 1:
-        colours = ScalarMappable(Normalize(0, num - 1), REVERSED_COLOUR_MAP)
+        colours = ScalarMappable(Normalize(0, num - 1), GENERATION_MAP)
         drawing.add_colour_bar(figure, colours, panels, "generation (0: the warm-up)")
         figure.axes[-1].set_yticks(_shown_stages(num))
 
@@ -356,13 +356,12 @@ def _draw_tasks(search: Search, tasks: _Predictions) -> Figure:
     for i, generation in enumerate(shown):
         arrows.append(drawing.style(figure.add_subplot(grid[-1, i] if len(shown) > 1 else grid[-1, :])))
         _draw_arrows(arrows[-1], search, tasks.where(tasks.generation == generation))
-    if arrows:
-        drawing.legend_below(figure, drawing.entries_of(arrows), columns=4)
+    note = f"dashed: reached as predicted\n{search.note}"
+    drawing.legend_below(figure, drawing.entries_of(arrows), note, columns=4)
     count = drawing.count(len(tasks.seed), "task")
     generations = drawing.count(len(newest), "whole generation")
     head = f"{search.run.domain} · {search.run.algo} · {drawing.count(search.record.num_seeds, 'seed')}"
     drawing.set_title(figure, f"{head}\npredictions of {count} in {generations}")
-    figure.supxlabel(f"dashed: reached as predicted\n{search.note}", fontsize=9, color=GREY)
     return figure
 
 
@@ -375,7 +374,7 @@ def _draw_changes(axes: Axes, search: Search, tasks: _Predictions, j: int) -> An
     axes.plot(ends, ends, color="black", linestyle="--", linewidth=1, zorder=2)
     axes.axhline(0, color=PALE, linewidth=0.8, zorder=1)
     axes.axvline(0, color=PALE, linewidth=0.8, zorder=1)
-    face = {"cmap": REVERSED_COLOUR_MAP, "vmin": 0, "vmax": int(tasks.generation.max()), "linewidths": 0}
+    face = {"cmap": GENERATION_MAP, "vmin": 0, "vmax": int(tasks.generation.max()), "linewidths": 0}
     scatter = axes.scatter(predicted, reached, c=tasks.generation, s=18, alpha=0.75, zorder=3, **face)
     error = float(np.abs(predicted - reached).mean())
     # Pearson's correlation needs values that vary.
