@@ -44,6 +44,7 @@ COVERED = {
     "policy_loss": "paper",
     "preferences_per": "batch",
     "over_critics": "max",
+    "form": "all",
     "acting_share": 0.0,
     "critic_blocks": 0,
     "critic_hidden": None,

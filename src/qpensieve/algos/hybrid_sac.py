@@ -48,7 +48,7 @@ FIXED = ("target_entropy", "target_entropy_end", "learning_rate_end", "discount_
 SHARED = ("hidden", "learning_rate", "discount", "tau", "batch_size", "sampler")
 """Settings of the helper that the SAC, or what it is offered, has too."""
 _OF_SAC = tuple(field.name for field in fields(mosac.SacConfig) if field.name not in (*FIXED, *SHARED))
-OF_HELPER = (*_OF_SAC, "policy_loss", "max_push_loss", "snapshot_margin", "over_critics")
+OF_HELPER = (*_OF_SAC, "policy_loss", "max_push_loss", "snapshot_margin", "over_critics", "form")
 """Settings that are the helper's alone, guards among them: the SAC learns as the SAC it is compared with."""
 
 

@@ -13,13 +13,14 @@ from typing import Annotated, Literal
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key
 
 from qpensieve.algos import mosac
 from qpensieve.learning import snapshots as ring
 from qpensieve.learning.acting import gaussian_acting
+from qpensieve.learning.forms import Form, judge, preferences_of
 from qpensieve.learning.guards import Calm, is_calm, no_losses, with_loss
-from qpensieve.learning.improvement import Choice, best_value
+from qpensieve.learning.improvement import Choice, best_value, judged_value
 from qpensieve.learning.nets import Critic, GaussianActor
 from qpensieve.learning.snapshots import Snapshots
 from qpensieve.settings import NOT_NEGATIVE, WHOLE_BLOCKS, RunSettings, at_least
@@ -49,9 +50,32 @@ class QPensieveConfig:
     the batch's mean size of values. None: whatever it promises, as in the paper."""
     over_critics: Literal["max", "median"] = "max"
     """Which critic the policy climbs: the one with the largest value (the paper's), or with the median."""
+    form: Form = "all"
+    """Candidates of the policy's value. all: every critic under every preference, as in the paper. The other forms draw
+    one snapshot for every update. few: it and the current critic under every preference. pairs: the current critic
+    under lam and the snapshot under the other preference. spread: few, with snapshots of geometrically growing ages.
+    batch: few, one candidate for the whole batch. drift: few, without the snapshot's mean difference from the current
+    critic. outlier: drift, only where a candidate exceeds the own value by two standard deviations of that difference;
+    `snapshot_margin` has no effect then."""
 
     def conflicts(self) -> list[str]:
-        """Guards of the policy's value are for the paper's loss."""
+        """Guards of the policy's value are for the paper's loss; forms with one snapshot need a snapshot."""
+        return self._of_the_form() + self._of_the_guards()
+
+    def _of_the_form(self) -> list[str]:
+        if self.form == "all":
+            return []
+        found = []
+        if self.num_snapshots < 1:
+            found.append(f"num_snapshots must be at least 1 with form {self.form}, got {self.num_snapshots}")
+        if self.policy_loss != "paper" or self.over_critics != "max":
+            given = f"{self.policy_loss} and {self.over_critics}"
+            found.append(f"policy_loss and over_critics must be paper and max with form {self.form}, got {given}")
+        if self.form == "pairs" and self.num_preferences != 2:
+            found.append(f"num_preferences must be 2 with form pairs, got {self.num_preferences}")
+        return found
+
+    def _of_the_guards(self) -> list[str]:
         guards = {
             "snapshot_margin": self.snapshot_margin is not None,
             "over_critics": self.over_critics != "max",
@@ -61,6 +85,13 @@ class QPensieveConfig:
             return []
         named = " and ".join(name for name, is_on in guards.items() if is_on)
         return [f"policy_loss must be paper with {named}, got {self.policy_loss}"]
+
+
+class Chance(mosac.Chance):
+    """Everything random in an update that draws one snapshot."""
+
+    recall: Float[Array, ""]
+    """Which snapshot, from 0 to 1."""
 
 
 class State(eqx.Module):
@@ -91,7 +122,11 @@ def update(cfg: QPensieveConfig, state: State, batch: Transition, key: Key[Array
 def step(cfg: QPensieveConfig, state: State, batch: Transition, chance: mosac.Chance) -> tuple[State, Info]:
     """`update`, with what is random in it drawn before."""
     loss = partial(pensieve_loss, cfg=cfg) if cfg.policy_loss == "paper" else official_2023_loss
-    sac, info = mosac.step(cfg.sac, state.sac, batch, chance, partial(loss, state.snapshots))
+    snapshots = state.snapshots
+    if cfg.form != "all":
+        assert isinstance(chance, Chance)
+        snapshots = ring.draw_one(snapshots, chance.recall)
+    sac, info = mosac.step(cfg.sac, state.sac, batch, chance, partial(loss, snapshots))
     calm = None if state.calm is None else with_loss(state.calm, info["critic_loss"])
     return State(sac, state.snapshots, calm), info
 
@@ -99,6 +134,8 @@ def step(cfg: QPensieveConfig, state: State, batch: Transition, chance: mosac.Ch
 def draw_chance(cfg: QPensieveConfig, batch: Transition, key: Key[Array, ""]) -> mosac.Chance:
     """Everything random in an update; the loss of 2023 takes an action under every preference."""
     chance = mosac.draw_chance(cfg.sac, cfg.num_preferences, batch, jax.random.clone(key))
+    if cfg.form != "all":  # 0 to 2 are the keys that MO-SAC's draw splits off
+        return Chance(**vars(chance), recall=jax.random.uniform(jax.random.fold_in(jax.random.clone(key), 3)))
     if cfg.policy_loss == "paper":
         return chance
     keys = jax.random.split(jax.random.split(key, 3)[2], cfg.num_preferences)
@@ -115,6 +152,9 @@ def pensieve_loss(
     """Policy loss (11): alpha log pi(a) - max over (Q', lam') of min over twins of lam . Q'(s, a; lam')."""
     a, logp = mosac.sample_actions(actor, query.s, query.lam, query.noise)
     critics, filled = ring.with_current(snapshots, critic)
+    if cfg.form != "all":
+        value, info = value_of_form(cfg, critics, filled, query, a)
+        return jnp.mean(query.weigh(logp) - value), (logp, info)
     cap = None if cfg.snapshot_margin is None else largest_promise(cfg.snapshot_margin, critic, query, a)
     value, winner = best_value(critics, Choice(filled, cfg.over_critics, cap), query.prefs, query.s, a)
     info = {
@@ -122,6 +162,19 @@ def pensieve_loss(
         "other_preference_share": jnp.mean((winner.preference > 0).astype(jnp.float32)),
     }
     return jnp.mean(query.weigh(logp) - value), (logp, info)
+
+
+def value_of_form(
+    cfg: QPensieveConfig, critics: Critic, filled: Bool[Array, " k"], query: mosac.Query, a: Float[Array, "b act"]
+) -> tuple[Float[Array, " b"], Info]:
+    """The value that the policy climbs in a form with one snapshot, and what to log."""
+    prefs = preferences_of(cfg.form, query.prefs, len(filled))
+    rule = partial(judge, cfg.form, cfg.snapshot_margin, filled)
+    value, winner = judged_value(critics, rule, prefs, query.prefs[0], query.s, a)
+    is_snapshot = winner.critic < len(filled) - 1
+    is_other = is_snapshot if cfg.form == "pairs" else winner.preference > 0
+    share = lambda is_so: jnp.mean(is_so.astype(jnp.float32))
+    return value, {"snapshot_share": share(is_snapshot), "other_preference_share": share(is_other)}
 
 
 def largest_promise(margin: float, critic: Critic, query: mosac.Query, a: Float[Array, "b act"]) -> Float[Array, " b"]:
@@ -166,7 +219,8 @@ def end_block(cfg: QPensieveConfig, state: State, num_updates: Int[Array, ""]) -
     due = (num_updates > cfg.push_after) & (num_updates % cfg.push_period == 0)
     if state.calm is not None and cfg.max_push_loss is not None:
         due &= is_calm(state.calm, cfg.max_push_loss)
-    return State(state.sac, ring.push_if(due, state.snapshots, state.sac.critic), state.calm)
+    put = ring.push_spread if cfg.form == "spread" else ring.push
+    return State(state.sac, ring.push_if(due, state.snapshots, state.sac.critic, put), state.calm)
 
 
 def make(cfg: QPensieveConfig, spec: EnvSpec) -> Algorithm[State]:

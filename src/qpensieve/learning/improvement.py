@@ -123,6 +123,74 @@ def best_value_of_any(
     return best + jnp.sum(gradient * (a - fixed), axis=-1), winner
 
 
+Judge = Callable[[Float[Array, "k m b"]], Float[Array, "k m b"]]
+"""Values of all candidates of a batch -> what the choice compares; -inf: this candidate does not count."""
+
+
+def judged_value(
+    critics: Critic,
+    judge: Judge,
+    prefs: Float[Array, "k m c d"],
+    lam: Float[Array, "c d"],
+    s: Float[Array, "b obs"],
+    a: Float[Array, "b act"],
+) -> tuple[Float[Array, " b"], Winner]:
+    """The judged value of each sample's best candidate, with the gradient of that candidate's own value.
+
+    Every critic has its own list of preferences, and `judge` sees the values of the whole batch. The activations of all
+    candidates are kept until the choice is made, so this form is for few candidates.
+
+    Args:
+        critics: Candidates; leaves lead with [k, 2].
+        judge: What the choice compares; it must let at least one candidate of each sample count.
+        prefs: For each critic m preferences, one set for the batch (c = 1) or one per sample (c = b).
+        lam: The preference that weighs the objectives.
+        s: States.
+        a: Actions; the result is differentiable by them and by nothing else.
+    """
+    critics, prefs, lam, s, fixed = jax.lax.stop_gradient((critics, prefs, lam, s, a))
+    find = _judged_gradient if isinstance(critics.net, Mlp) else _judged_gradient_of_any
+    best, gradient, winner = find(critics, judge, prefs, lam, s, fixed)
+    return best + jnp.sum(gradient * (a - fixed), axis=-1), winner
+
+
+_Found = tuple[Float[Array, " b"], Float[Array, "b act"], Winner]
+"""Judged value of each winner, the gradient of its value by the action, and which candidate it is."""
+
+
+def _judged_gradient(critics: Critic, judge: Judge, prefs: Any, lam: Any, s: Any, a: Any) -> _Found:
+    nets, row = critics.net, jnp.arange(len(s))
+    assert isinstance(nets, Mlp)
+    state_action = jnp.concatenate([s, a], axis=1)
+    of_twins = jax.vmap(lambda net, prefs: _score(net, lam, prefs, state_action), in_axes=(0, None))
+    found = _over_critics(lambda given: of_twins(*given), (nets, prefs))
+    best, winner = _pick(found.q, judge)
+    k, twin, m, shared = winner.critic, winner.twin, winner.preference, jnp.minimum(row, len(lam) - 1)
+    first = found.first[k, twin, row] + found.shift[k, twin, m, shared]
+    by_second = jnp.where(found.second[k, twin, m, row] > 0, found.readout[k, twin, shared], 0.0)
+    candidate = _Candidate(best, twin, m, first > 0, by_second)
+    return best, _by_action(nets, 2 * k + twin, candidate, s.shape[1], a.shape[1]), winner
+
+
+def _judged_gradient_of_any(critics: Critic, judge: Judge, prefs: Any, lam: Any, s: Any, a: Any) -> _Found:
+    of_critic = lambda critic, prefs, a: _values(jax.tree.map(lambda leaf: leaf[None], critic), lam, prefs, s, a)[0]
+    q, back = jax.vjp(lambda a: jax.vmap(of_critic, in_axes=(0, 0, None))(critics, prefs, a), a)
+    best, winner = _pick(q, judge)
+    place = (winner.critic, winner.twin, winner.preference, jnp.arange(len(s)))
+    (gradient,) = back(jnp.zeros_like(q).at[place].set(1.0))
+    return best, gradient, winner
+
+
+def _pick(q: Float[Array, "k 2 m b"], judge: Judge) -> tuple[Float[Array, " b"], Winner]:
+    """The candidate that `judge` prefers, sample by sample; twins by minimum."""
+    judged = judge(jnp.minimum(q[:, 0], q[:, 1]))
+    row, m = jnp.arange(q.shape[3]), q.shape[2]
+    place = jnp.argmax(judged.reshape(-1, len(row)), axis=0).astype(jnp.int32)
+    critic, preference = place // m, place % m
+    twin = (q[critic, 1, preference, row] < q[critic, 0, preference, row]).astype(jnp.int32)
+    return judged[critic, preference, row], Winner(critic, twin, preference)
+
+
 def _choose(q: Float[Array, "k 2 m b"], choice: Choice) -> tuple[Float[Array, " b"], Winner]:
     """The value and place of each sample's winner: the best preference of every critic, then the best critic."""
     value, row = jnp.minimum(q[:, 0], q[:, 1]), jnp.arange(q.shape[3])
@@ -187,8 +255,8 @@ def _best_preference(
     """For each sample, the preference with the largest value of this critic's smaller twin."""
     row = jnp.arange(len(state_action))
     shared = jnp.minimum(row, prefs.shape[1] - 1)  # a set for the whole batch has one row, which every sample reads
-    one = _score(jax.tree.map(lambda leaf: leaf[0], twins), prefs, state_action)
-    two = _score(jax.tree.map(lambda leaf: leaf[1], twins), prefs, state_action)
+    one = _score(jax.tree.map(lambda leaf: leaf[0], twins), prefs[0], prefs, state_action)
+    two = _score(jax.tree.map(lambda leaf: leaf[1], twins), prefs[0], prefs, state_action)
     value = jnp.minimum(one.q, two.q)
     if most is not None:
         value = jnp.where(value <= most, value, -jnp.inf)
@@ -201,9 +269,11 @@ def _best_preference(
     return _Candidate(value[best, row], is_two.astype(jnp.int32), best, first > 0, by_second)
 
 
-def _score(net: Mlp, prefs: Float[Array, "m c d"], state_action: Float[Array, "b in"]) -> _Scores:
-    """Forward pass of one network under every preference, with lam = prefs[0] folded into the last layer."""
-    lam, split, m, b = prefs[0], state_action.shape[1], prefs.shape[0], len(state_action)
+def _score(
+    net: Mlp, lam: Float[Array, "c d"], prefs: Float[Array, "m c d"], state_action: Float[Array, "b in"]
+) -> _Scores:
+    """Forward pass of one network under every preference, with lam folded into the last layer."""
+    split, m, b = state_action.shape[1], prefs.shape[0], len(state_action)
     first = state_action @ net.first.weight[:split] + net.first.bias[None]
     shift = jnp.einsum("mcd,dh->mch", prefs, net.first.weight[split:])
     hidden = jax.nn.relu(first[None] + shift).reshape(m * b, -1)

@@ -55,6 +55,7 @@ ADDED: dict[str, Any] = {
     "max_push_loss": None,
     "snapshot_margin": None,
     "over_critics": "max",
+    "form": "all",
 }
 """Settings of algorithms that runs of earlier versions lack -> what they did."""
 OF_RUNS: dict[str, Any] = {
