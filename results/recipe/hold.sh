@@ -15,14 +15,29 @@ bring() { # metrics, settings and evaluations of all runs; whole or not at all
   tar czf "$Q/logs.tmp" -C "$Q" --exclude=checkpoint* --exclude=replay* --exclude=parameters --exclude=site --exclude=src --exclude=mps --exclude=logs.tmp . 2>/dev/null
   cp "$Q/logs.tmp" "$OUT/.part" && mv "$OUT/.part" "$OUT/logs.tgz"
 }
-while sleep 30; do bring; done &
+while sleep 20; do bring; done &
 loop=$!
 for (( i = 0; i < 60; i++ )); do sleep 10; echo "$(date +%s) $(nvidia-smi --query-gpu=utilization.gpu,memory.used,power.draw --format=csv,noheader 2>/dev/null) load $(cut -d' ' -f1-2 /proc/loadavg)" >>"$Q/load.txt"; done &
 watch=$!
 seconds=$((${LAST:-535} - past - ($(date +%s) - began) - 6))
 echo "tend for $seconds s"
-$PY tools/column.py "$Q" --plan plan.txt --at-once "${1:-13}" --seconds $seconds -- --kernels off --checkpoint-seconds 100000 --parameters-period 100000 --keep-replay off
-kill $loop $watch
+$PY tools/column.py "$Q" --plan plan.txt --at-once "${1:-13}" --seconds $seconds -- --kernels off --checkpoint-seconds 100000 --parameters-period 100000 --keep-replay off &
+column=$!
+(for ((i = 0; i < 24; i++)); do # an arm that fails in the first two minutes ends the call, so that it can be repaired and repeated
+  sleep 5
+  for status in "$Q"/HalfCheetah2d-*.status; do
+    case $(cat "$status" 2>/dev/null) in '' | 0 | 130) ;; *)
+      echo "failed early: $status"
+      tail -n 30 "${status%.status}.log"
+      for pid in "$Q"/*.pid; do kill -9 -- -"$(cat "$pid")"; done
+      kill $column
+      exit ;;
+    esac
+  done
+done) 2>/dev/null &
+early=$!
+wait $column
+kill $loop $watch $early 2>/dev/null
 bring
 for run in "$Q"/runs/*/; do
   echo "== $(basename "$run")"
