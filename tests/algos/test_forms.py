@@ -13,7 +13,7 @@ from qpensieve.algos import fused, mosac, qpensieve
 from qpensieve.algos.qpensieve import QPensieveConfig
 from qpensieve.learning import snapshots
 from qpensieve.learning.forms import Form, judge, preferences_of
-from qpensieve.learning.improvement import judged_value
+from qpensieve.learning.improvement import Offer, judged_value
 from tests.algos.problem import (
     BATCH,
     RESIDUAL,
@@ -46,14 +46,17 @@ def _critics(near: bool = True) -> Any:
     return jax.tree.map(lambda x, y: jnp.stack([x, y]), snapshot, current)
 
 
-def _ours(form: Any, margin: float | None, critics: Any, prefs: Any, s: Any, a: Any, filled: Any = (True, True)) -> Any:
-    rule = partial(judge, form, margin, jnp.array(filled))
+def _ours(rule: tuple[Any, float | None], critics: Any, prefs: Any, batch: Any, filled: Any = (True, True)) -> Any:
+    judged, offer = (
+        partial(judge, *rule, jnp.array(filled)),
+        Offer(critics, preferences_of(rule[0], prefs, 2), prefs[0]),
+    )
 
     def total(a: Any) -> Any:
-        value, winner = judged_value(critics, rule, preferences_of(form, prefs, 2), prefs[0], s, a)
+        value, winner = judged_value(offer, judged, batch.s, a)
         return jnp.sum(value), (value, winner)
 
-    return once(jax.grad(total, has_aux=True))(a)
+    return once(jax.grad(total, has_aux=True))(batch.a)
 
 
 @pytest.mark.parametrize("backend", ["cpu", "gpu"])
@@ -65,9 +68,9 @@ def test_value_winner_and_gradient_are_those_of_the_loops(form, margin, per_samp
     prefs, batch, seen = preferences(2, 2, per_sample), transitions(1), set()
     for near in (True, False):
         critics = _critics(near)
-        gradient, (value, winner) = _ours(form, margin, critics, prefs, batch.s, batch.a)
+        gradient, (value, winner) = _ours((form, margin), critics, prefs, batch)
         plain = [np.asarray(x, np.float64) for x in (batch.s, batch.a)]
-        expected = oracle.climb(form, margin, [twins_of(critics, k) for k in (0, 1)], every(prefs), *plain)
+        expected = oracle.climb((form, margin), [twins_of(critics, k) for k in (0, 1)], every(prefs), *plain)
         np.testing.assert_allclose(value, expected.value, rtol=1e-4, atol=1e-5)
         np.testing.assert_allclose(gradient, expected.gradient, rtol=1e-4, atol=1e-5)
         preference = winner.critic == 0 if form == "pairs" else winner.preference
@@ -83,7 +86,7 @@ def test_of_residual_critics_the_gradient_is_that_of_the_winners_value(form):
     state = pensieve_state(0, 1, 1, RESIDUAL)
     critics, filled = snapshots.with_current(state.snapshots, state.sac.critic)
     prefs, batch = preferences(2, 2, False), transitions(1)
-    gradient, (_, winner) = _ours(form, None, critics, prefs, batch.s, batch.a, filled)
+    gradient, (_, winner) = _ours((form, None), critics, prefs, batch, filled)
     read = (winner.critic == 0).astype(int) if form == "pairs" else winner.preference
 
     def of_winner(a: Any, critic: Any, twin: Any, pref: Any, s: Any) -> Any:
@@ -97,7 +100,7 @@ def test_of_residual_critics_the_gradient_is_that_of_the_winners_value(form):
 @pytest.mark.parametrize("form", FORMS)
 def test_without_a_snapshot_only_the_current_critic_counts(form):
     prefs, batch = preferences(2, 2, False), transitions(1)
-    _, (_, winner) = _ours(form, None, _critics(False), prefs, batch.s, batch.a, (False, True))
+    _, (_, winner) = _ours((form, None), _critics(False), prefs, batch, (False, True))
     assert (np.asarray(winner.critic) == 1).all()
 
 
@@ -113,7 +116,7 @@ def test_the_loss_is_that_of_the_loops_and_moves_only_the_policy(form):
     acted = [action(at.actor, at.s[i], at.prefs[0, i], at.noise[i]) for i in range(BATCH)]
     a, logp = (np.array(part) for part in zip(*acted, strict=True))
     critics = [twins_of(state.snapshots.critics, 0), twins_of(state.sac.critic)]
-    expected = oracle.climb(form, 0.05, critics, at.prefs, at.s, a)
+    expected = oracle.climb((form, 0.05), critics, at.prefs, at.s, a)
     assert float(value) == pytest.approx(float(np.mean(0.5 * logp - expected.value)), rel=1e-4)
     assert all(np.any(leaf) for leaf in jax.tree.leaves(of_actor))
     assert not any(np.any(leaf) for leaf in jax.tree.leaves(of_critic))
@@ -138,7 +141,7 @@ def test_seeds_side_by_side_learn_what_they_learn_alone(form, monkeypatch):
 def test_every_filled_snapshot_is_drawn_equally_often_and_no_other():
     cfg, batch = QPensieveConfig(SAC, num_preferences=2, form="few"), transitions(1)
     ring = pensieve_state(0, K, 3).snapshots
-    draw = lambda key: qpensieve.draw_chance(cfg, batch, key).recall
+    draw = lambda key: getattr(qpensieve.draw_chance(cfg, batch, key), "recall")  # noqa: B009
     chance = jax.jit(jax.vmap(draw))(jax.random.split(jax.random.key(0), 3000))
     drawn = jax.jit(jax.vmap(partial(snapshots.draw_one, ring)))(chance)
     assert drawn.filled.shape == (3000, 1)

@@ -8,7 +8,7 @@ from tests.oracles.mosac import Net, Twins, scores
 
 
 class Climbed(NamedTuple):
-    """Each sample's candidate: its judged value, its place (critic, twin, preference) and its gradient by the action."""
+    """Each sample's candidate: its judged value, its place, and the gradient of its own value by the action."""
 
     value: np.ndarray
     critic: np.ndarray
@@ -17,9 +17,9 @@ class Climbed(NamedTuple):
     gradient: np.ndarray
 
 
-def climb(form: str, margin: float | None, critics: list[Twins], prefs: np.ndarray, s: np.ndarray, a: np.ndarray):
-    """What each sample climbs. The current critic is the last one; prefs [m, b, d], of which the first is lam."""
-    b, m, current = len(s), len(prefs), len(critics) - 1
+def climb(rule: tuple[str, float | None], critics: list[Twins], prefs: np.ndarray, s: np.ndarray, a: np.ndarray):
+    """What each sample climbs by a form and its margin. The current critic is the last; prefs [m, b, d], first lam."""
+    (form, margin), b, m, current = rule, len(s), len(prefs), len(critics) - 1
     grid = np.stack([scores(critics, prefs[:, i], s[i], a[i]) for i in range(b)], axis=-1)  # [k, 2, m, b]
     q = grid.min(axis=1)
     own = q[current, 0]

@@ -20,7 +20,7 @@ from qpensieve.learning import snapshots as ring
 from qpensieve.learning.acting import gaussian_acting
 from qpensieve.learning.forms import Form, judge, preferences_of
 from qpensieve.learning.guards import Calm, is_calm, no_losses, with_loss
-from qpensieve.learning.improvement import Choice, best_value, judged_value
+from qpensieve.learning.improvement import Choice, Offer, best_value, judged_value
 from qpensieve.learning.nets import Critic, GaussianActor
 from qpensieve.learning.snapshots import Snapshots
 from qpensieve.settings import NOT_NEGATIVE, WHOLE_BLOCKS, RunSettings, at_least
@@ -170,7 +170,7 @@ def value_of_form(
     """The value that the policy climbs in a form with one snapshot, and what to log."""
     prefs = preferences_of(cfg.form, query.prefs, len(filled))
     rule = partial(judge, cfg.form, cfg.snapshot_margin, filled)
-    value, winner = judged_value(critics, rule, prefs, query.prefs[0], query.s, a)
+    value, winner = judged_value(Offer(critics, prefs, query.prefs[0]), rule, query.s, a)
     is_snapshot = winner.critic < len(filled) - 1
     is_other = is_snapshot if cfg.form == "pairs" else winner.preference > 0
     share = lambda is_so: jnp.mean(is_so.astype(jnp.float32))

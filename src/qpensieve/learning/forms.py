@@ -1,4 +1,4 @@
-"""Forms of eq. (11) with one stored critic: which candidates count, and what the choice compares (results/recipe.md)."""
+"""Forms of eq. (11) with one stored critic: which candidates count and what is compared (results/recipe.md)."""
 
 from typing import Literal
 

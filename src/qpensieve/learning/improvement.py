@@ -127,13 +127,18 @@ Judge = Callable[[Float[Array, "k m b"]], Float[Array, "k m b"]]
 """Values of all candidates of a batch -> what the choice compares; -inf: this candidate does not count."""
 
 
+class Offer(NamedTuple):
+    """Candidates: critics, the preferences that each of them is read under, and lam, which weighs the objectives."""
+
+    critics: Critic
+    """Leaves lead with [k, 2]."""
+    prefs: Float[Array, "k m c d"]
+    """One set for the batch (c = 1) or one per sample (c = b)."""
+    lam: Float[Array, "c d"]
+
+
 def judged_value(
-    critics: Critic,
-    judge: Judge,
-    prefs: Float[Array, "k m c d"],
-    lam: Float[Array, "c d"],
-    s: Float[Array, "b obs"],
-    a: Float[Array, "b act"],
+    offer: Offer, judge: Judge, s: Float[Array, "b obs"], a: Float[Array, "b act"]
 ) -> tuple[Float[Array, " b"], Winner]:
     """The judged value of each sample's best candidate, with the gradient of that candidate's own value.
 
@@ -141,16 +146,14 @@ def judged_value(
     candidates are kept until the choice is made, so this form is for few candidates.
 
     Args:
-        critics: Candidates; leaves lead with [k, 2].
+        offer: The candidates.
         judge: What the choice compares; it must let at least one candidate of each sample count.
-        prefs: For each critic m preferences, one set for the batch (c = 1) or one per sample (c = b).
-        lam: The preference that weighs the objectives.
         s: States.
         a: Actions; the result is differentiable by them and by nothing else.
     """
-    critics, prefs, lam, s, fixed = jax.lax.stop_gradient((critics, prefs, lam, s, a))
-    find = _judged_gradient if isinstance(critics.net, Mlp) else _judged_gradient_of_any
-    best, gradient, winner = find(critics, judge, prefs, lam, s, fixed)
+    offer, s, fixed = jax.lax.stop_gradient((offer, s, a))
+    find = _judged_gradient if isinstance(offer.critics.net, Mlp) else _judged_gradient_of_any
+    best, gradient, winner = find(offer, judge, s, fixed)
     return best + jnp.sum(gradient * (a - fixed), axis=-1), winner
 
 
@@ -158,8 +161,8 @@ _Found = tuple[Float[Array, " b"], Float[Array, "b act"], Winner]
 """Judged value of each winner, the gradient of its value by the action, and which candidate it is."""
 
 
-def _judged_gradient(critics: Critic, judge: Judge, prefs: Any, lam: Any, s: Any, a: Any) -> _Found:
-    nets, row = critics.net, jnp.arange(len(s))
+def _judged_gradient(offer: Offer, judge: Judge, s: Float[Array, "b obs"], a: Float[Array, "b act"]) -> _Found:
+    nets, prefs, lam, row = offer.critics.net, offer.prefs, offer.lam, jnp.arange(len(s))
     assert isinstance(nets, Mlp)
     state_action = jnp.concatenate([s, a], axis=1)
     of_twins = jax.vmap(lambda net, prefs: _score(net, lam, prefs, state_action), in_axes=(0, None))
@@ -172,9 +175,10 @@ def _judged_gradient(critics: Critic, judge: Judge, prefs: Any, lam: Any, s: Any
     return best, _by_action(nets, 2 * k + twin, candidate, s.shape[1], a.shape[1]), winner
 
 
-def _judged_gradient_of_any(critics: Critic, judge: Judge, prefs: Any, lam: Any, s: Any, a: Any) -> _Found:
-    of_critic = lambda critic, prefs, a: _values(jax.tree.map(lambda leaf: leaf[None], critic), lam, prefs, s, a)[0]
-    q, back = jax.vjp(lambda a: jax.vmap(of_critic, in_axes=(0, 0, None))(critics, prefs, a), a)
+def _judged_gradient_of_any(offer: Offer, judge: Judge, s: Float[Array, "b obs"], a: Float[Array, "b act"]) -> _Found:
+    alone = lambda critic: jax.tree.map(lambda leaf: leaf[None], critic)
+    of_critic = lambda critic, prefs, a: _values(alone(critic), offer.lam, prefs, s, a)[0]
+    q, back = jax.vjp(lambda a: jax.vmap(of_critic, in_axes=(0, 0, None))(offer.critics, offer.prefs, a), a)
     best, winner = _pick(q, judge)
     place = (winner.critic, winner.twin, winner.preference, jnp.arange(len(s)))
     (gradient,) = back(jnp.zeros_like(q).at[place].set(1.0))

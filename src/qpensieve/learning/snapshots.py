@@ -42,9 +42,7 @@ def push_spread(ring: Snapshots, twins: Critic) -> Snapshots:
     count = ring.cursor + 1
     is_due = count % 2 ** (jnp.arange(ring.filled.size) + 1) == 0
     put = lambda slots, leaf: jnp.where(is_due.reshape(-1, *[1] * leaf.ndim), leaf[None], slots)
-    return replace(
-        ring, critics=jax.tree.map(put, ring.critics, twins), filled=ring.filled | is_due, cursor=count
-    )
+    return replace(ring, critics=jax.tree.map(put, ring.critics, twins), filled=ring.filled | is_due, cursor=count)
 
 
 def push_if(
@@ -61,8 +59,8 @@ def draw_one(ring: Snapshots, chance: Float[Array, ""]) -> Snapshots:
     num = jnp.sum(ring.filled)
     place = jnp.minimum((chance * num).astype(jnp.int32), num - 1)
     slot = jnp.argmax(jnp.cumsum(ring.filled) > place)
-    one = jax.tree.map(lambda leaf: jax.lax.dynamic_index_in_dim(leaf, slot), (ring.critics, ring.filled))
-    return Snapshots(*one, ring.cursor)
+    pick = lambda leaf: jax.lax.dynamic_index_in_dim(leaf, slot)
+    return Snapshots(jax.tree.map(pick, ring.critics), pick(ring.filled), ring.cursor)
 
 
 def with_current(ring: Snapshots, twins: Critic) -> tuple[Critic, Bool[Array, " k1"]]:
