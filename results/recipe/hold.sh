@@ -15,9 +15,9 @@ bring() { # metrics, settings and evaluations of all runs; whole or not at all
   tar czf "$Q/logs.tmp" -C "$Q" --exclude=checkpoint* --exclude=replay* --exclude=parameters --exclude=site --exclude=src --exclude=mps --exclude=logs.tmp . 2>/dev/null
   cp "$Q/logs.tmp" "$OUT/.part" && mv "$OUT/.part" "$OUT/logs.tgz"
 }
-while sleep 20; do bring; done &
+while sleep 20; do bring; done >/dev/null 2>&1 & # a child that keeps the pipe of the output open would hold the call up
 loop=$!
-for (( i = 0; i < 60; i++ )); do sleep 10; echo "$(date +%s) $(nvidia-smi --query-gpu=utilization.gpu,memory.used,power.draw --format=csv,noheader 2>/dev/null) load $(cut -d' ' -f1-2 /proc/loadavg)" >>"$Q/load.txt"; done &
+for (( i = 0; i < 60; i++ )); do sleep 10; echo "$(date +%s) $(nvidia-smi --query-gpu=utilization.gpu,memory.used,power.draw --format=csv,noheader 2>/dev/null) load $(cut -d' ' -f1-2 /proc/loadavg)" >>"$Q/load.txt"; done >/dev/null 2>&1 &
 watch=$!
 seconds=$((${LAST:-535} - past - ($(date +%s) - began) - 6))
 echo "tend for $seconds s"
