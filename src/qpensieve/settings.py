@@ -157,6 +157,7 @@ RETIRED: dict[str, Any] = {
     **{"noise": "white", "policy_loss": "paper", "full_eval_stride": 1},
     **{"gap_factor": 0.0, "num_candidates": None, "value_low": [], "value_high": []},
     "reference": [],  # once a setting of populations, now one of the run
+    "form": "all",  # of the trial in results/recipe
 }
 """Settings that are gone -> what every run does now. docs/tried.md says what other values did."""
 
