@@ -185,7 +185,8 @@ class TestLearn:
     def test_of_a_population_refuses_the_same(self):
         agent = tiny_population()
         block, config = agent.session.block, agent.config
-        for wrong in (block - 1, np.nan, "1000", block + 0.5):
+        numbers: list[Any] = [block - 1, np.nan, "1000", block + 0.5]
+        for wrong in numbers:
             with pytest.raises(ValueError, match=f"total_timesteps must be a whole number of at least {block}"):
                 agent.learn(wrong)
         assert agent.config == config
@@ -207,8 +208,9 @@ class TestLearn:
             small(steps=steps, learning_rate_end=1e-5)
 
     def test_unknown_settings_name_near_ones(self):
+        unknown: dict[str, Any] = {"num_snapshot": 3}
         with pytest.raises(ValueError, match="unknown setting 'num_snapshot'; did you mean num_snapshots"):
-            QPensieve("DST2d", num_snapshot=3)
+            QPensieve("DST2d", **unknown)
 
     def test_unknown_domains_name_near_ones(self):
         with pytest.raises(ValueError, match=r"unknown domain 'Hoper2d'; did you mean .*Hopper2d"):

@@ -17,13 +17,24 @@ STAIR = (
         "importing",
         "remote",
         "settings",
-        "options",
         "console",
     ),
-    *("preferences", "host_types", "types", "metrics", "front", "records", "envs", "learning", "algos", "callbacks"),
+    *(
+        "preferences",
+        "keywords",
+        "host_types",
+        "types",
+        "metrics",
+        "front",
+        "records",
+        "envs",
+        "learning",
+        "algos",
+        "callbacks",
+    ),
     *("replay", "population", "methods", "config", "compatibility", "report", "theory", "presets", "train"),
     "deploy",
-    *("experiments", "watch", "api", "commands", "cli", "__main__"),
+    *("experiments", "watch", "api", "options", "commands", "cli", "__main__"),
 )
 """Parts of the package in import order: a part may import the parts before it, and itself."""
 WITH_PUBLIC_NAMES = ("cli", "watch")

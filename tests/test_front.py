@@ -38,10 +38,12 @@ def test_the_table_has_the_best_rows(measured: front.Front):
         ("forward", {"control": (">=", -5)}, 0),
         ("control", {"forward": (">=", 9.5)}, 1),
         ("forward", {"forward": ("<=", 9.5)}, 2),
+        (0, {1: (">=", -50)}, 1),
+        (np.int64(1), {}, 0),
     ],
 )
 def test_the_best_row_that_keeps_the_bounds(
-    measured: front.Front, maximize: str, where: dict[str, front.Bound], row: int
+    measured: front.Front, maximize: front.Axis, where: dict[front.Axis, front.Bound], row: int
 ):
     choice = measured.choose(maximize, where)
     np.testing.assert_array_equal(choice.preference, LAM[row])
@@ -56,9 +58,10 @@ def test_where_nothing_keeps_the_bounds_the_nearest_is_returned_with_a_warning(m
     assert not choice.is_feasible
 
 
-def test_unknown_objectives_and_comparisons_are_refused(measured: front.Front):
-    with pytest.raises(ValueError, match="objective must be one of forward, control, got 'speed'"):
-        measured.choose("speed")
+@pytest.mark.parametrize("objective", ["speed", 2, -1, True])
+def test_unknown_objectives_are_refused(measured: front.Front, objective: Any):
+    with pytest.raises(ValueError, match=f"objective must be one of forward .0., control .1., got {objective!r}"):
+        measured.choose(objective)
 
 
 @pytest.mark.parametrize(

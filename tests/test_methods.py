@@ -5,9 +5,10 @@ from dataclasses import dataclass, replace
 import pytest
 
 from qpensieve import config as configs
+from qpensieve import methods
 from qpensieve.config import RunConfig
 from qpensieve.envs import get_domain
-from qpensieve.methods import METHODS, Method, check_row, get_method, make_algorithm
+from qpensieve.methods import METHODS, Method, check_row, get_method, make_algorithm, register_method
 from qpensieve.presets import default_config
 
 
@@ -75,6 +76,15 @@ class Incomplete:
 def test_what_a_row_forgets_is_a_sentence(row: Method, complaint: str):
     with pytest.raises(ValueError, match=complaint):
         check_row(row)
+
+
+def test_a_name_is_registered_once(monkeypatch: pytest.MonkeyPatch):
+    ninth = replace(METHODS["mosac"], name="ninth")
+    monkeypatch.setattr(methods, "METHODS", {**METHODS})
+    register_method(ninth)
+    assert get_method("ninth") is ninth
+    with pytest.raises(ValueError, match="there is a method ninth already"):
+        register_method(ninth)
 
 
 def test_a_preset_that_changes_what_is_not_there_is_a_sentence(monkeypatch: pytest.MonkeyPatch):

@@ -25,6 +25,11 @@ def tool(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Any]:
     return load
 
 
+def test_the_keywords_of_agents_are_all_settings(tool: Callable[[str], Any]):
+    keywords = tool("keywords")
+    assert keywords.FILE.read_text() == keywords.render(), "run python tools/keywords.py"
+
+
 def _write_log(folder: Path, collapsed: range) -> None:
     """A run of 200 rows on Walker2d, two seeds; bin 5 of the second collapses in some rows, and its UT after them."""
     sac = {"target_entropy": -1.0, "target_entropy_end": None}

@@ -14,33 +14,31 @@ if TYPE_CHECKING:
         PGMORL,
         SAC,
         Agent,
+        CnDerConfig,
+        EnvelopeConfig,
         EnvelopeDQN,
+        HybridConfig,
         HybridSAC,
+        Method,
+        PfaConfig,
+        PgmorlConfig,
         QPensieve,
+        QPensieveConfig,
+        RunConfig,
+        SacConfig,
+        SingleSacConfig,
         load,
+        register_method,
     )
 
     __version__: str
 
 gym_ids.register()
 
-__all__ = [
-    "CNDER",
-    "MOSAC",
-    "PFA",
-    "PGMORL",
-    "SAC",
-    "Agent",
-    "EnvelopeDQN",
-    "HybridSAC",
-    "QPensieve",
-    "__version__",
-    "callbacks",
-    "envs",
-    "load",
-    "metrics",
-    "preferences",
-]
+__all__ = ["CNDER", "MOSAC", "PFA", "PGMORL", "SAC", "Agent", "EnvelopeDQN", "HybridSAC", "QPensieve", "load"]
+__all__ += ["CnDerConfig", "EnvelopeConfig", "HybridConfig", "PfaConfig", "PgmorlConfig", "QPensieveConfig"]
+__all__ += ["Method", "RunConfig", "SacConfig", "SingleSacConfig", "register_method"]
+__all__ += ["__version__", "callbacks", "envs", "metrics", "preferences"]
 MODULES = ("callbacks", "envs", "metrics", "preferences")
 
 

@@ -5,12 +5,18 @@ import sys
 import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 import numpy as np
 from jaxtyping import Float
 
 from qpensieve import config as configs
+from qpensieve.algos.cnder import CnDerConfig
+from qpensieve.algos.envelope import EnvelopeConfig
+from qpensieve.algos.hybrid_sac import HybridConfig
+from qpensieve.algos.mosac import SacConfig
+from qpensieve.algos.qpensieve import QPensieveConfig
+from qpensieve.algos.sac import SingleSacConfig
 from qpensieve.callbacks.group import Callbacks
 from qpensieve.config import RunConfig
 from qpensieve.console import Outlook, Progress
@@ -18,7 +24,11 @@ from qpensieve.deploy import write_loader, write_policy
 from qpensieve.envs import EnvSource, is_local, name_for
 from qpensieve.envs.episodes import FULL_EPISODES
 from qpensieve.errors import MissingFileError, UserError
-from qpensieve.front import Bound, Choice, Front, measure
+from qpensieve.front import Axis, Bound, Choice, Front, measure
+from qpensieve.keywords import Keywords
+from qpensieve.methods import Method, register_method
+from qpensieve.population.pfa import PfaConfig
+from qpensieve.population.pgmorl import PgmorlConfig
 from qpensieve.preferences import check_preference
 from qpensieve.presets import default_config
 from qpensieve.records import calibration as calibrations
@@ -27,10 +37,10 @@ from qpensieve.records.calibration import Calibration
 from qpensieve.records.checkpoint import CheckpointError
 from qpensieve.records.critic_errors import CriticErrors
 from qpensieve.records.scores import RunSummary, summarize
-from qpensieve.report.front import Axis, Plane, plot_front
+from qpensieve.report.front import Figure, Plane, plot_front
 from qpensieve.train import listening
 from qpensieve.train.calibrate import EPISODES, calibrate
-from qpensieve.train.critic_error import CriticMeter, Sampling
+from qpensieve.train.critic_error import CriticMeter, Draw, Sampling
 from qpensieve.train.evaluate import protocols
 from qpensieve.train.keeper import Keeper
 from qpensieve.train.saving import finish_save, save_agent
@@ -38,7 +48,17 @@ from qpensieve.train.session import Predictor, Session
 from qpensieve.train.sessions import open_session
 
 __all__ = ["CNDER", "MOSAC", "PFA", "PGMORL", "SAC", "Agent", "EnvelopeDQN", "HybridSAC", "QPensieve", "load"]
+__all__ += ["CnDerConfig", "EnvelopeConfig", "HybridConfig", "PfaConfig", "PgmorlConfig", "QPensieveConfig"]
+__all__ += ["Method", "RunConfig", "SacConfig", "SingleSacConfig", "register_method"]
 
+if TYPE_CHECKING:
+    from qpensieve.preferences import ArrayLike
+    from qpensieve.presets import PresetName
+
+    Number = float
+    Whole = int
+else:  # arguments of wrong types are refused in a sentence, not by their annotation
+    ArrayLike = Number = Whole = PresetName = object
 Kind = TypeVar("Kind", bound="Agent")
 
 
@@ -50,21 +70,26 @@ class Agent:
         seeds: How many seeds.
         preset: `paper`, `robust` or `quick`.
         algo: Name of a method in `qpensieve.methods`. None: the method of the class.
-        settings: Any field of `RunConfig` or of the method's settings, by its name. `steps` fixes the length of the
-            schedules; without it the first `learn` does.
+        settings: Fields of `RunConfig` or of the method's settings. `steps` fixes the length of the schedules; without
+            it the first `learn` does.
     """
 
     algo: str = "qpensieve"
     """The method, if the constructor names none."""
 
     def __init__(
-        self, domain: EnvSource, seeds: int = 5, preset: str = "paper", algo: str | None = None, **settings: Any
+        self,
+        domain: EnvSource,
+        seeds: int = 5,
+        preset: PresetName = "paper",
+        algo: str | None = None,
+        **settings: Unpack[Keywords],
     ):
         name = name_for(domain)
         if is_local(name):
             warnings.warn(f"this agent can be trained but not saved: {configs.not_saved(name)}", stacklevel=2)
         config = default_config(name, algo or self.algo, preset)
-        config = configs.override(config, {"seeds": seeds} | _as_on_the_command_line(settings))
+        config = configs.override(config, {"seeds": seeds} | _as_on_the_command_line({**settings}))
         configs.check(config)
         for about in (configs.about_helper(config), configs.about_replay(config)):
             if about:
@@ -145,8 +170,12 @@ class Agent:
         return self.session.step
 
     def learn(
-        self, total_timesteps: Any, progress_bar: bool = False, callback: Any = None, eval_period: int | None = None
-    ) -> "Agent":
+        self: Kind,
+        total_timesteps: Number,
+        progress_bar: bool = False,
+        callback: object = None,
+        eval_period: int | None = None,
+    ) -> Kind:
         """Train every seed for `total_timesteps` more environment steps; returns the agent itself.
 
         The first call plans the schedules for its length, as `qpensieve train --steps` does; a later call plans what is
@@ -179,7 +208,7 @@ class Agent:
             warnings.warn(about, stacklevel=2)
         return self
 
-    def _checked_steps(self, total: Any) -> int:
+    def _checked_steps(self, total: Number) -> int:
         block = self.session.block
         is_number = isinstance(total, int | float | np.integer | np.floating) and not isinstance(total, bool)
         if not is_number or not block <= total <= sys.maxsize or total != int(total):
@@ -191,8 +220,8 @@ class Agent:
 
     def predict(  # noqa: PLR0913 (each has a name of its own in a call)
         self,
-        obs: Any,
-        preference: Any = None,
+        obs: ArrayLike | float,
+        preference: ArrayLike | None = None,
         seed: int = 0,
         deterministic: bool = True,
         generator: np.random.Generator | None = None,
@@ -237,7 +266,7 @@ class Agent:
             self._newest, self._newest_step = self.session.predictor(), self.session.step
         return self._newest
 
-    def evaluate(self, preferences: Any = None, episodes: int = FULL_EPISODES) -> RunSummary:
+    def evaluate(self, preferences: ArrayLike | None = None, episodes: int = FULL_EPISODES) -> RunSummary:
         """UT (asked, calibrated, best row), HV, front size, best single row and rank correlation per seed.
 
         The preferences are `preferences`, else the agents' own (sac, hybrid-sac), else the test table.
@@ -246,7 +275,7 @@ class Agent:
         known = self.calibration if self._is_calibrated else None
         return summarize(self.returns(table, episodes), table, None if given is None else np.array(given), known)
 
-    def front(self, seed: int = 0, preferences: Any = None, episodes: int = FULL_EPISODES) -> Front:
+    def front(self, seed: int = 0, preferences: ArrayLike | None = None, episodes: int = FULL_EPISODES) -> Front:
         """What the policy of one seed reaches under each preference, and which of these are best: print it.
 
         The preferences are those of `evaluate`.
@@ -260,10 +289,10 @@ class Agent:
         x: Axis | None = None,
         y: Axis | None = None,
         seed: int | None = 0,
-        preferences: Any = None,
+        preferences: ArrayLike | None = None,
         episodes: int = FULL_EPISODES,
         path: str | Path | None = None,
-    ) -> Any:
+    ) -> Figure:
         """Draw what the policies reach under each preference; returns the figure of matplotlib.
 
         Each point is a preference in the colour of its weights; those that others dominate are small and pale.
@@ -288,12 +317,12 @@ class Agent:
         return plot_front(Plane(config.domain, names, x, y), table, returns, title, out)
 
     def choose(
-        self, maximize: str, where: Mapping[str, Bound] | None = None, seed: int = 0, episodes: int = FULL_EPISODES
+        self, maximize: Axis, where: Mapping[Axis, Bound] | None = None, seed: int = 0, episodes: int = FULL_EPISODES
     ) -> Choice:
         """The preference under which one objective is largest while others keep their bounds, and what it brings.
 
         Args:
-            maximize: Name of an objective.
+            maximize: Name or number of an objective.
             where: Objective -> bound, such as {"control": (">=", -50)}. Where no preference keeps all bounds, the
                 nearest one is returned, with a warning.
             seed: Which of the trained seeds, counted from 0.
@@ -330,7 +359,7 @@ class Agent:
             raise UserError(f"the calibration is out of date: {steps}; call agent.calibrate() again")
         return self.calibration
 
-    def _table(self, preferences: Any) -> Float[np.ndarray, "p d"]:
+    def _table(self, preferences: ArrayLike | None) -> Float[np.ndarray, "p d"]:
         """The preferences given, else the agents' own, else the test table."""
         num, own = self.session.spec.num_objectives, self.session.own_preferences
         table = check_preference(protocols(num, own).full if preferences is None else preferences, num)
@@ -338,7 +367,7 @@ class Agent:
             raise UserError(f"preferences must be one, or rows of them, got shape {table.shape}")
         return np.atleast_2d(table)
 
-    def _checked_seed(self, seed: Any) -> int:
+    def _checked_seed(self, seed: Whole) -> int:
         is_whole = isinstance(seed, int | np.integer) and not isinstance(seed, bool)
         if not is_whole or not 0 <= seed < self.config.seeds:
             raise UserError(f"seed must be from 0 to {self.config.seeds - 1}, got {seed!r}")
@@ -348,21 +377,31 @@ class Agent:
         asked = f"{self.config.domain!r}, algo={self.algo!r}, seeds={self.config.seeds}"
         return f"<{type(self).__name__}({asked}) after {self.num_steps:,} steps>"
 
-    def returns(self, preferences: Any, episodes: int = FULL_EPISODES) -> Float[np.ndarray, "seed p e d"]:
+    def returns(self, preferences: ArrayLike | None, episodes: int = FULL_EPISODES) -> Float[np.ndarray, "seed p e d"]:
         """Undiscounted returns of the deterministic policies."""
         return self.session.evaluate(self._table(preferences), _checked_episodes(episodes))
 
-    def critic_error(self, preferences: Any = None, **sampling: Any) -> CriticErrors:
+    def critic_error(
+        self,
+        preferences: ArrayLike | None = None,
+        pairs: int = Sampling.pairs,
+        rollouts: int = Sampling.rollouts,
+        actions: Draw = Sampling.actions,
+        seed: int = Sampling.seed,
+    ) -> CriticErrors:
         """L_critic: how far the critics are from Monte-Carlo returns of their policy, for each preference and seed.
 
         Args:
             preferences: One, or rows of them. None: the paper's five, or those that have agents of their own.
-            sampling: Fields of `qpensieve.train.critic_error.Sampling`: pairs, rollouts, actions, seed.
+            pairs: Pairs of state and action per seed and preference.
+            rollouts: Returns per pair.
+            actions: How the actions of the pairs are drawn: by the policy, or uniformly.
+            seed: Seed of the measurement.
 
         Raises:
             ValueError: PGMORL and PFA have no such critic.
         """
-        meter = CriticMeter(self.config, preferences, Sampling(**sampling))
+        meter = CriticMeter(self.config, preferences, Sampling(pairs, rollouts, actions, seed))
         try:
             return meter.errors(meter.measure(self.session.parameters(), self.num_steps))
         finally:
@@ -395,6 +434,13 @@ class Agent:
     def close(self) -> None:
         """End threads and worker processes of the environments; the agent cannot learn afterwards."""
         self.session.close()
+
+    def __enter__(self: Kind) -> Kind:
+        """Return the agent; the end of the `with` block closes it."""
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
 
 class QPensieve(Agent):
@@ -458,7 +504,7 @@ def load(path: str | Path, trust: bool = False) -> Agent:
     return Agent.load(path, trust)
 
 
-def _as_on_the_command_line(settings: dict[str, Any]) -> dict[str, Any]:
+def _as_on_the_command_line(settings: dict[str, object]) -> dict[str, object]:
     """Preferences of sac and hybrid-sac may be rows of numbers, as everywhere else here; their setting holds words."""
     rows = settings.get("preferences")
     if isinstance(rows, str) or not isinstance(rows, Iterable) or any(isinstance(row, str) for row in rows):
@@ -470,7 +516,7 @@ def _as_on_the_command_line(settings: dict[str, Any]) -> dict[str, Any]:
     return settings | {"preferences": tuple(words)}
 
 
-def _check_period(eval_period: Any, callbacks: Callbacks) -> None:
+def _check_period(eval_period: object, callbacks: Callbacks) -> None:
     if eval_period is None:
         return
     if not isinstance(eval_period, int | np.integer) or isinstance(eval_period, bool) or eval_period < 1:
@@ -479,13 +525,13 @@ def _check_period(eval_period: Any, callbacks: Callbacks) -> None:
         raise UserError("eval_period is for callbacks, which get the evaluations: give one with callback=")
 
 
-def _checked_episodes(episodes: Any) -> int:
+def _checked_episodes(episodes: object) -> int:
     if isinstance(episodes, bool) or not isinstance(episodes, int | np.integer) or episodes < 1:
         raise UserError(f"episodes must be a whole number of at least 1, got {episodes!r}")
     return int(episodes)
 
 
-def _checked_generator(generator: Any) -> np.random.Generator:
+def _checked_generator(generator: object) -> np.random.Generator:
     if generator is not None and not isinstance(generator, np.random.Generator):
         raise UserError(f"generator must be a np.random.Generator, such as np.random.default_rng(0); got {generator!r}")
     return np.random.default_rng() if generator is None else generator

@@ -6,7 +6,7 @@ settings of methods, decide what is learned.
 
 from collections.abc import Collection, Mapping
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from qpensieve import settings as parts
 from qpensieve.config import RunConfig, completed, from_dict, scheduled, to_dict
@@ -25,14 +25,14 @@ class Difference(NamedTuple):
     """One setting in which two configurations differ; None where it is not set or not known."""
 
     name: str
-    before: Any
-    now: Any
+    before: object
+    now: object
 
     def __str__(self) -> str:
         return f"{self.name} was {_in_words(self.before)}, is {_in_words(self.now)}"
 
 
-def settings_of(config: RunConfig | Mapping[str, Any], decide: Collection[Mark] = EVERYTHING) -> dict[str, Any]:
+def settings_of(config: RunConfig | Mapping[str, object], decide: Collection[Mark] = EVERYTHING) -> dict[str, object]:
     """Return name -> value of the settings of a configuration that decide one of these, those of its parts included.
 
     Schedules are filled in. Equal settings have equal values: lists are tuples, whole floats are integers, and a
@@ -51,7 +51,9 @@ def settings_of(config: RunConfig | Mapping[str, Any], decide: Collection[Mark] 
 
 
 def differences(
-    before: RunConfig | Mapping[str, Any], now: RunConfig | Mapping[str, Any], decide: Collection[Mark] = EVERYTHING
+    before: RunConfig | Mapping[str, object],
+    now: RunConfig | Mapping[str, object],
+    decide: Collection[Mark] = EVERYTHING,
 ) -> list[Difference]:
     """List the settings in which two configurations differ, of those that decide one of these."""
     theirs, ours = settings_of(before, decide), settings_of(now, decide)
@@ -67,7 +69,7 @@ def is_bound_to_length(config: RunConfig) -> bool:
     return config.method.is_population or is_planned
 
 
-def _built(saved: Mapping[str, Any]) -> RunConfig | Mapping[str, Any]:
+def _built(saved: Mapping[str, object]) -> RunConfig | Mapping[str, object]:
     """Return the configuration that was saved, or what was saved if this version cannot run it."""
     try:
         return from_dict(dict(saved))
@@ -84,21 +86,21 @@ def _decides(name: str) -> Mark:
     return _marks().get(name, LEARNING)
 
 
-def _flatten(saved: Mapping[str, Any]) -> dict[str, Any]:
+def _flatten(saved: Mapping[str, object]) -> dict[str, object]:
     """Name -> value of all settings; the parts of a configuration share no name."""
-    flat: dict[str, Any] = {}
+    flat: dict[str, object] = {}
     for name, value in saved.items():
         flat |= _flatten(value) if isinstance(value, Mapping) else {name: value}
     return flat
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     if isinstance(value, list | tuple):
         return tuple(map(_plain, value))
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _in_words(value: Any) -> str:
+def _in_words(value: object) -> str:
     if value is None:
         return parts.NONE
     return ", ".join(map(str, value)) or parts.NONE if isinstance(value, tuple) else str(value)

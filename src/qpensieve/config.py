@@ -4,12 +4,8 @@ import dataclasses
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import reduce
-from operator import or_
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
-
-import tyro
+from typing import Annotated, Any, Literal, NamedTuple
 
 from qpensieve import settings as parts
 from qpensieve.algos.fused import too_wide
@@ -39,13 +35,6 @@ from qpensieve.settings import (
     at_least,
 )
 from qpensieve.types import Colour, EnvSpec, Exploration
-
-if TYPE_CHECKING:
-    AlgoName = str
-    AgentConfig = Any
-else:  # tyro shows the names of all methods and accepts their settings
-    AlgoName = Annotated[str, tyro.conf.arg(metavar="{" + ",".join(METHODS) + "}")]
-    AgentConfig = reduce(or_, [method.config for method in METHODS.values()])
 
 ONE_UPDATE_EACH = ("cnder", "envelope")
 """Methods with priorities: an update is given the step it goes with."""
@@ -92,9 +81,9 @@ SCHEDULE: dict[str, Share] = {
 class RunConfig:
     """One training run: a domain, an algorithm, several seeds trained side by side."""
 
-    domain: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DOMAIN")]
+    domain: str
     """A domain (`qpensieve domains`), a Gymnasium id, or module:factory."""
-    algo: AlgoName = "qpensieve"
+    algo: str = "qpensieve"
     """Algorithm."""
     seeds: Annotated[int, at_least(1), SEEDS] = 5
     """Number of seeds that train side by side; each trains as if it were alone."""
@@ -165,7 +154,7 @@ class RunConfig:
     """Fused kernels for the updates of qpensieve and mosac. on: candidates of the policy are scored in half precision,
     everything else as without kernels. full: those too in full precision. auto, what presets say: on for Hopper GPUs
     where they cover the settings and are faster. A run stores what was chosen."""
-    agent: AgentConfig = dataclasses.field(default_factory=QPensieveConfig)
+    agent: Any = dataclasses.field(default_factory=QPensieveConfig)
     """Settings of the algorithm."""
 
     @property
@@ -286,7 +275,7 @@ def spec_of(config: RunConfig) -> EnvSpec:
     return replace(spec, reference=config.reference)
 
 
-def completed(saved: Mapping[str, Any]) -> dict[str, Any]:
+def completed(saved: Mapping[str, object]) -> dict[str, object]:
     """Return a saved configuration in the settings of this version; what is unknown or odd stays as it is."""
     agent, method = saved.get("agent"), METHODS.get(str(saved.get("algo")))
     run = parts.complete(RunConfig, {**saved, "agent": None})
@@ -432,7 +421,7 @@ def check_fits(config: RunConfig) -> None:
         make_algorithm(config.algo, config.agent, spec)
 
 
-def override(config: RunConfig, changes: dict[str, Any]) -> RunConfig:
+def override(config: RunConfig, changes: Mapping[str, object]) -> RunConfig:
     """The config with settings changed by field name; the field may belong to the run or to a part of its settings."""
     for name, value in changes.items():
         config = parts.change(config, name, value)
@@ -443,7 +432,7 @@ def to_dict(config: RunConfig) -> dict[str, Any]:
     return dataclasses.asdict(config)
 
 
-def from_dict(values: dict[str, Any]) -> RunConfig:
+def from_dict(values: Mapping[str, object]) -> RunConfig:
     """The config that `to_dict` made.
 
     Raises:

@@ -12,6 +12,8 @@ from qpensieve import metrics
 from qpensieve.console import Row, format_number, format_spread, format_table
 from qpensieve.errors import UserError
 
+Axis = str | int
+"""An objective: its name, or its number counted from 0."""
 Bound = tuple[str, float | int]
 """What an objective must reach, such as (">=", -50.0)."""
 
@@ -48,11 +50,11 @@ class Front:
     def __str__(self) -> str:
         return format_table(self.rows())
 
-    def choose(self, maximize: str, where: Mapping[str, Bound] | None = None) -> "Choice":
+    def choose(self, maximize: Axis, where: Mapping[Axis, Bound] | None = None) -> "Choice":
         """The preference under which one objective is largest while others keep their bounds.
 
         Args:
-            maximize: Name of an objective.
+            maximize: Name or number of an objective.
             where: Objective -> bound, such as {"control": (">=", -50)}.
 
         Where no preference keeps all bounds, the one that comes nearest is returned, with a warning. Distances are
@@ -71,10 +73,12 @@ class Front:
             warnings.warn(f"no preference keeps all bounds; the nearest is {choice}", stacklevel=2)
         return choice
 
-    def _column(self, name: str) -> int:
-        if name not in self.objectives:
-            raise UserError(f"objective must be one of {', '.join(self.objectives)}, got {name!r}")
-        return self.objectives.index(name)
+    def _column(self, objective: Axis) -> int:
+        numbers = dict(enumerate(self.objectives))
+        if objective not in (*numbers, *self.objectives) or isinstance(objective, bool):
+            named = ", ".join(f"{name} ({i})" for i, name in numbers.items())
+            raise UserError(f"objective must be one of {named}, got {objective!r}")
+        return self.objectives.index(objective) if isinstance(objective, str) else int(objective)
 
     def _missed(self, column: int, comparison: str, bound: float | int) -> Float64[np.ndarray, " p"]:
         """How far each row is from a bound, in units of the objective's range; 0 where it is kept."""
@@ -103,7 +107,7 @@ class Choice:
         return f"preference ({lam}): {reached}"
 
 
-def _checked_bound(name: str, bound: object) -> tuple[str, float]:
+def _checked_bound(name: Axis, bound: object) -> tuple[str, float]:
     """The two parts of a bound; ValueError says what one looks like."""
     match bound:
         case (">=" | "<=" as comparison, int() | float() | np.integer() | np.floating() as value):

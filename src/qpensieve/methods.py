@@ -50,10 +50,10 @@ class Method:
     summary: str
     config: type[Any]
     make: Make | None = None
-    paper: Callable[[str], dict[str, Any]] | None = None
-    quick: Mapping[str, Any] = field(default_factory=dict)
-    robust: Mapping[str, Any] | None = None
-    defaults: Mapping[str, Any] = field(default_factory=dict)
+    paper: Callable[[str], Mapping[str, object]] | None = None
+    quick: Mapping[str, object] = field(default_factory=dict)
+    robust: Mapping[str, object] | None = None
+    defaults: Mapping[str, object] = field(default_factory=dict)
     fixed: tuple[str, ...] = ()
     of_helper: tuple[str, ...] = ()
     check: Callable[[Any, RunSettings], list[str]] = lambda settings, run: []
@@ -66,9 +66,9 @@ class Method:
         return self.make is None
 
 
-_QUICK_NETS: dict[str, Any] = {"hidden": 64, "batch_size": 128, "learning_rate": 1e-3}
-_QUICK_PENSIEVE: dict[str, Any] = {"push_after": 4_000, "push_period": 1_000}
-_ROBUST_CRITICS: dict[str, Any] = {
+_QUICK_NETS: dict[str, object] = {"hidden": 64, "batch_size": 128, "learning_rate": 1e-3}
+_QUICK_PENSIEVE: dict[str, object] = {"push_after": 4_000, "push_period": 1_000}
+_ROBUST_CRITICS: dict[str, object] = {
     "max_critic_gradient": 3.0,
     "temperature_per": "preference",
     "temperature_gain": 3.0,
@@ -80,7 +80,7 @@ _ROBUST_CRITICS: dict[str, Any] = {
     "random_noise": "ar1",
     "updates_per_step": 2,
 }
-_QUICK_POPULATION: dict[str, Any] = {
+_QUICK_POPULATION: dict[str, object] = {
     "seeds": 3,
     "steps": 200_000,
     "eval_period": 20_000,
@@ -168,20 +168,29 @@ def check_row(method: Method) -> Method:
         ValueError: If something is missing in the row; says what.
     """
     if not (isinstance(method.config, type) and dataclasses.is_dataclass(method.config)):
-        raise ValueError(f"method {method.name}: config must be the dataclass of its settings, got {method.config!r}")
+        raise UserError(f"method {method.name}: config must be the dataclass of its settings, got {method.config!r}")
     try:
         method.config()
     except TypeError as error:
-        raise ValueError(f"method {method.name}: every setting must have a default ({error})") from error
+        raise UserError(f"method {method.name}: every setting must have a default ({error})") from error
     if method.make is None and not issubclass(method.config, plan.PopulationConfig):
-        raise ValueError(
-            f"method {method.name}: make must be a function (settings, environment) -> Algorithm, got None"
-        )
+        raise UserError(f"method {method.name}: make must be a function (settings, environment) -> Algorithm, got None")
     return method
 
 
 METHODS: dict[str, Method] = {method.name: check_row(method) for method in _TABLE}
 """Name -> method, in the order shown to people."""
+
+
+def register_method(method: Method) -> None:
+    """Add a method to the table, for agents of this process: `Agent(domain, algo=method.name)`.
+
+    Raises:
+        ValueError: There is a method of this name, or something is missing in the row; says what.
+    """
+    if method.name in METHODS:
+        raise UserError(f"there is a method {method.name} already: choose another name")
+    METHODS[method.name] = check_row(method)
 
 
 def get_method(name: str) -> Method:
@@ -193,7 +202,8 @@ def get_method(name: str) -> Method:
     if name not in METHODS:
         near = difflib.get_close_matches(name, METHODS, n=1)
         hint = f" (did you mean {near[0]}?)" if near else ""
-        raise UserError(f"unknown algorithm {name!r}{hint}: use {', '.join(METHODS)}")
+        own = "or import the module that registers your own first"
+        raise UserError(f"unknown algorithm {name!r}{hint}: use {', '.join(METHODS)}, {own}")
     return METHODS[name]
 
 

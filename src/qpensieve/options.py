@@ -107,6 +107,8 @@ def _settings(info: StructTypeInfo, hidden: Collection[str], notes: Mapping[str,
     """Describe the fields of a dataclass, and hide some of them from help."""
     if not dataclasses.is_dataclass(info.type):
         return None
+    from qpensieve.methods import METHODS  # it imports JAX, which other commands can do without
+
     hints = get_type_hints(info.type, include_extras=True)
     texts = {text.arg_name: text.description or "" for text in parse_from_object(info.type).params}
     fields = []
@@ -117,6 +119,10 @@ def _settings(info: StructTypeInfo, hidden: Collection[str], notes: Mapping[str,
             hint = type(value)
         elif field.name in hidden:
             hint = Annotated[hint, tyro.conf.Suppress]
+        elif field.name == "domain":
+            hint = Annotated[hint, tyro.conf.Positional, tyro.conf.arg(metavar="DOMAIN")]
+        elif field.name == "algo":
+            hint = Annotated[hint, tyro.conf.arg(metavar=f"{{{','.join(METHODS)}}}")]
         unset = field.name == "domain" and not value
         text = " ".join(f"{notes.get(field.name, '')} {texts.get(field.name, '')}".split())
         fields.append(StructFieldSpec(field.name, hint, tyro.MISSING if unset else value, text))

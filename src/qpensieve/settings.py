@@ -148,10 +148,10 @@ class Since:
         before: What runs did that lack the field, where that is not the default.
     """
 
-    before: Any
+    before: object
 
 
-RETIRED: dict[str, Any] = {
+RETIRED: dict[str, object] = {
     **{"target_steps": 1, "acting_share": 0.0, "preferences_per": "batch"},
     **{"critic_blocks": 0, "critic_hidden": None, "weight_decay": 0.0, "discount_end": None, "over_critics": "max"},
     **{"noise": "white", "policy_loss": "paper", "full_eval_stride": 1},
@@ -183,7 +183,7 @@ class _Field(NamedTuple):
     """The annotation of a field: its type, rules and marks."""
 
     hint: Any
-    beside: tuple[Any, ...]
+    beside: tuple[object, ...]
 
 
 @cache
@@ -194,7 +194,7 @@ def _fields(kind: type) -> dict[str, _Field]:
     return {field.name: _Field(plain[field.name], beside(field.name)) for field in dataclasses.fields(kind)}
 
 
-def has_type(hint: Any, value: Any) -> bool:
+def has_type(hint: Any, value: object) -> bool:
     """Whether a value has the type of a setting. A whole number is a number too; a truth value is not.
 
     Types that no command line can set, such as parts with settings of their own, are not checked.
@@ -243,7 +243,7 @@ def number(text: str) -> float:
         raise UserError(f"must be a number, such as 0.0003 or 3e-4, got {text}") from None
 
 
-def fit(part: Settings, name: str, value: Any) -> Any:
+def fit(part: Settings, name: str, value: object) -> Any:
     """A value as its setting has it, of the settings or of one of their parts; unknown names leave it as it is."""
     if name in names(part):
         return _fitted(_fields(type(part))[name].hint, value)
@@ -252,7 +252,7 @@ def fit(part: Settings, name: str, value: Any) -> Any:
     return value if owner is None else fit(owner, name, value)
 
 
-def _fitted(hint: Any, value: Any) -> Any:
+def _fitted(hint: Any, value: object) -> object:
     """JSON and TOML know no tuples, and 1e6 is no whole number in them or in Python, but nothing else can be meant.
 
     Numbers and arrays of NumPy become Python's own: JSON does not know them, and a run is saved as JSON. TOML knows no
@@ -338,7 +338,7 @@ def names(part: Settings) -> set[str]:
     return {field.name for field in dataclasses.fields(part)}
 
 
-def change(part: Part, name: str, value: Any) -> Part:
+def change(part: Part, name: str, value: object) -> Part:
     """The settings with one field changed; the field may belong to one of their parts.
 
     Raises:
@@ -361,7 +361,7 @@ def suggestions(name: str, known: Collection[str]) -> list[str]:
     return like(n=1, cutoff=0.85) or like(n=3, cutoff=0.5)  # a slip of a letter has one meaning
 
 
-def _changed(part: Part, name: str, value: Any) -> Part | None:
+def _changed(part: Part, name: str, value: object) -> Part | None:
     if name in names(part):
         return replace(part, **{name: fit(part, name, value)})
     for inner in _parts(part):
@@ -380,7 +380,7 @@ def _known(kind: Callable[..., Settings]) -> dict[str, dataclasses.Field[Any]]:
     return {field.name: field for field in dataclasses.fields(cast(type[Settings], kind))}
 
 
-def complete(kind: Callable[..., Settings], values: Mapping[str, Any]) -> dict[str, Any]:
+def complete(kind: Callable[..., Settings], values: Mapping[str, object]) -> dict[str, object]:
     """Return saved values in today's settings: missing ones are filled in, retired ones with today's value left out.
 
     Values of unknown names and of odd types stay as they are.
@@ -390,17 +390,17 @@ def complete(kind: Callable[..., Settings], values: Mapping[str, Any]) -> dict[s
     found = {name: values[name] for name in values if not is_gone(name)}
     for name, field in known.items():
         since = [mark for mark in hints[name].beside if isinstance(mark, Since)]
-        factory, given = field.default_factory, found.get(name)
+        factory, given = field.default_factory, found.get(name, {})
         if name not in found and since:
             found[name] = since[0].before
         elif name not in found and field.default is not dataclasses.MISSING:
             found[name] = field.default
-        elif dataclasses.is_dataclass(factory) and isinstance(given if name in found else {}, Mapping):
-            found[name] = complete(factory, given or {})
+        elif dataclasses.is_dataclass(factory) and isinstance(given, Mapping):
+            found[name] = complete(factory, given)
     return found
 
 
-def build(kind: Callable[..., Part], values: Mapping[str, Any], prefix: str = "") -> Part:
+def build(kind: Callable[..., Part], values: Mapping[str, object], prefix: str = "") -> Part:
     """Return the settings that `dataclasses.asdict` turned into `values`, `complete`d.
 
     Raises:

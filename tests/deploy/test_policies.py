@@ -32,9 +32,16 @@ BOX = "tests.envs.foreign:PointMass"
 """Actions in [-2, 4], observations of shape (2, 2)."""
 ROOMS = "tests.envs.foreign:Corridor"
 """Rooms 1 to 5, actions 1 and 2."""
-SMALL = {"block": 20, "random_steps": 20, "batch_size": 8, "replay_capacity": 100}
+SMALL: dict[str, Any] = {"block": 20, "random_steps": 20, "batch_size": 8, "replay_capacity": 100}
 NETS = {"hidden": 8}
-POPULATION = {"divisions": 2, "rollout_steps": 16, "num_lanes": 2, "minibatches": 2, "epochs": 1, "hidden": 8}
+POPULATION: dict[str, Any] = {
+    "divisions": 2,
+    "rollout_steps": 16,
+    "num_lanes": 2,
+    "minibatches": 2,
+    "epochs": 1,
+    "hidden": 8,
+}
 POPULATION |= {"steps": 960, "warmup_iterations": 2, "generation_iterations": 1}
 OWN = {"preferences": ("0.9,0.1", "0.5,0.5", "0.2,0.8")}
 SETTINGS: dict[str, dict[str, Any]] = {

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+import qpensieve
+from qpensieve.methods import METHODS
 from tests.docs.pages import ROOT, blocks
 
 STEPS = 2_100
@@ -63,6 +65,16 @@ class TestPages:
         assert names["returns"].shape == (1, 3, 2, 2)
         assert names["cut"].index(True) == 9
         assert names["step"].reward.shape == (4, 2)
+
+    def test_functions_and_a_method_from_outside(self, folder: Path, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setitem(METHODS, "mean-twin", METHODS.get("mean-twin"))  # it is gone afterwards
+        del METHODS["mean-twin"]
+        names = run_page(ROOT / "docs" / "jax.md", folder)
+        assert names["infos"]["critic_loss"].shape == (3,)
+        assert names["values"].shape == (8,)
+        assert names["agent"].config.agent.sac.tau == 0.01
+        with qpensieve.load("mean-twin-agent") as loaded:
+            assert loaded.algo == "mean-twin"
 
 
 class TestExamples:

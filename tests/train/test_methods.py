@@ -13,7 +13,6 @@ import qpensieve
 from qpensieve import cli
 from qpensieve.algos.hybrid_sac import CASES
 from qpensieve.config import (
-    AlgoName,
     RunConfig,
     check,
     from_dict,
@@ -38,7 +37,7 @@ from tests.train.kill_run import NEVER, TINY, assert_same_run, complete, final_a
 
 QUIET = Options(quiet=True)
 ROOMS = "tests.envs.foreign:Corridor"
-OWN: dict[AlgoName, dict[str, Any]] = {
+OWN: dict[str, dict[str, Any]] = {
     "sac": {"preferences": ("0.9,0.1", "0.5,0.5", "0.2,0.8")},
     "hybrid-sac": {"preferences": ("0.9,0.1", "0.8,0.2"), "switch_after": 100},
     "cnder": {},
@@ -55,7 +54,7 @@ def _lanes_per_seed(config: RunConfig) -> int:
     return len(algorithm.preferences) * algorithm.num_lanes
 
 
-def tiny(algo: AlgoName, domain: str = "DST2d", **changes: Any) -> RunConfig:
+def tiny(algo: str, domain: str = "DST2d", **changes: Any) -> RunConfig:
     config = default_config(domain, algo)
     known = {field.name for field in fields(RunConfig)} | flat(config.agent).keys()
     small = {name: value for name, value in TINY.items() if name in known}
@@ -70,7 +69,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Algorithm -> its run that was never stopped, made once."""
     out = tmp_path_factory.mktemp("whole")
 
-    def make(algo: AlgoName) -> Path:
+    def make(algo: str) -> Path:
         if not (out / algo).exists():
             complete(runs.start(out / algo, tiny(algo), QUIET))
         return out / algo
@@ -82,7 +81,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Any:
     "algo", [pytest.param(algo, marks=[pytest.mark.slow] if algo in ("sac", "hybrid-sac") else []) for algo in METHODS]
 )
 @pytest.mark.parametrize("step", [pytest.param(80, marks=pytest.mark.slow), 340])
-def test_a_run_stopped_and_resumed_ends_as_if_it_never_had_been(algo: AlgoName, step: int, whole: Any, tmp_path: Path):
+def test_a_run_stopped_and_resumed_ends_as_if_it_never_had_been(algo: str, step: int, whole: Any, tmp_path: Path):
     """Before and after learning began; with SIGINT, whose handling ends in the same checkpoint as any other."""
     run = runs.start(tmp_path / "run", tiny(algo), QUIET)
     advance = run.session.advance
@@ -103,7 +102,7 @@ def test_a_run_stopped_and_resumed_ends_as_if_it_never_had_been(algo: AlgoName, 
 
 
 @pytest.mark.parametrize("algo", FEW)
-def test_a_run_without_its_replay_refills_it_and_goes_on(algo: AlgoName, tmp_path: Path):
+def test_a_run_without_its_replay_refills_it_and_goes_on(algo: str, tmp_path: Path):
     run = runs.start(tmp_path / "run", tiny(algo, keep_replay="off", steps=400), QUIET)
     for _ in range(15):
         run.session.advance()
@@ -119,7 +118,7 @@ def test_a_run_without_its_replay_refills_it_and_goes_on(algo: AlgoName, tmp_pat
 @pytest.mark.parametrize(
     "algo", [pytest.param(name, marks=pytest.mark.slow) if name == "hybrid-sac" else name for name in METHODS]
 )
-def test_the_summary_counts_every_environment_step(algo: AlgoName, whole: Any):
+def test_the_summary_counts_every_environment_step(algo: str, whole: Any):
     folder = whole(algo)
     summary = summarize_run(folder)
     lanes = {"sac": 3, "hybrid-sac": 4}.get(algo, 1)
@@ -132,7 +131,7 @@ def test_the_summary_counts_every_environment_step(algo: AlgoName, whole: Any):
 
 
 @pytest.mark.parametrize("algo", FEW)
-def test_a_seed_does_not_depend_on_the_others(algo: AlgoName, monkeypatch: pytest.MonkeyPatch):
+def test_a_seed_does_not_depend_on_the_others(algo: str, monkeypatch: pytest.MonkeyPatch):
     """One compiled program: seed 4 is the second in both trainers, the first differs."""
     one = Trainer(tiny(algo, first_seed=3))
     monkeypatch.setattr(RunConfig, "seed_list", property(lambda self: [8, 4]))
@@ -146,7 +145,7 @@ def test_a_seed_does_not_depend_on_the_others(algo: AlgoName, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("algo", METHODS)
-def test_the_host_acts_as_the_device_does(algo: AlgoName):
+def test_the_host_acts_as_the_device_does(algo: str):
     trainer = Trainer(tiny(algo))
     for _ in range(8):
         trainer.advance()
@@ -173,7 +172,7 @@ def test_the_host_acts_as_the_device_does(algo: AlgoName):
         pytest.param(qpensieve.EnvelopeDQN, "envelope", marks=pytest.mark.slow),
     ],
 )
-def test_an_agent_learns_saves_loads_and_goes_on_the_same(kind: Any, algo: AlgoName, tmp_path: Path):
+def test_an_agent_learns_saves_loads_and_goes_on_the_same(kind: Any, algo: str, tmp_path: Path):
     config = tiny(algo)
     known = flat(config.agent)
     small = {name: known[name] for name in ("hidden", "batch_size", *OWN[algo]) if name in known}
@@ -220,7 +219,7 @@ def test_hints_tell_the_preference_of_each_step():
 
 class TestDiscreteActions:
     @pytest.mark.parametrize("algo", [name for name in ALL if name != "envelope"])
-    def test_are_refused_by_all_but_envelope(self, algo: AlgoName, capsys: pytest.CaptureFixture[str], tmp_path: Path):
+    def test_are_refused_by_all_but_envelope(self, algo: str, capsys: pytest.CaptureFixture[str], tmp_path: Path):
         words = ["train", "DeepSeaTreasure", "--algo", algo, "--preset", "quick", "--out", str(tmp_path)]
         words += ["--preferences", "0.5,0.5"] if algo == "hybrid-sac" else []
         with pytest.raises(SystemExit) as end:
@@ -231,7 +230,7 @@ class TestDiscreteActions:
         assert not any(tmp_path.iterdir())
 
     @pytest.mark.parametrize("algo", ["mosac", "pgmorl"])
-    def test_of_a_foreign_environment_are_refused_by_all_but_envelope(self, algo: AlgoName):
+    def test_of_a_foreign_environment_are_refused_by_all_but_envelope(self, algo: str):
         with pytest.raises(ValueError, match=rf"{algo} needs continuous actions, but {ROOMS} has 2 .*--algo envelope"):
             qpensieve.Agent(ROOMS, algo=algo, preset="quick", reference=(-3.0, -3.0))
 
@@ -265,7 +264,7 @@ class TestDiscreteActions:
 class TestConfig:
     @pytest.mark.parametrize("algo", ALL)
     @pytest.mark.parametrize("preset", ["paper", "quick"])
-    def test_presets_can_run_and_survive_json(self, algo: AlgoName, preset: str):
+    def test_presets_can_run_and_survive_json(self, algo: str, preset: str):
         config = default_config("DST2d", algo, preset)
         check(config)
         assert from_dict(to_dict(config)) == config
@@ -286,7 +285,7 @@ class TestConfig:
         assert make_algorithm("sac", ALL["sac"].config(), get_domain("DST2d").spec).lanes_per_seed == 19
 
     @pytest.mark.parametrize("algo", METHODS)
-    def test_help_names_every_setting(self, algo: AlgoName, capsys: pytest.CaptureFixture[str]):
+    def test_help_names_every_setting(self, algo: str, capsys: pytest.CaptureFixture[str]):
         with pytest.raises(SystemExit):
             cli.main(["train", "DST2d", "--algo", algo, "--help"])
         out = capsys.readouterr().out

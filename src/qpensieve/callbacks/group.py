@@ -5,7 +5,6 @@ import importlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -21,7 +20,7 @@ class _Listener:
     """One callback: its name for people, and its methods by name."""
 
     name: str
-    hooks: dict[str, Callable[..., Any]]
+    hooks: dict[str, Callable[..., object]]
 
 
 class Callbacks:
@@ -34,7 +33,7 @@ class Callbacks:
         TypeError: One of them is no callback; says what would be.
     """
 
-    def __init__(self, given: Any = None):
+    def __init__(self, given: object = None):
         several = given if isinstance(given, list | tuple) else [] if given is None else [given]
         self._listeners = [_listener(one) for one in several]
         self._told: list[_Listener] = []
@@ -77,11 +76,11 @@ class Callbacks:
         """The policies were evaluated."""
         self._tell("on_evaluation", step, evaluation)
 
-    def _tell(self, hook: str, *arguments: Any) -> None:
+    def _tell(self, hook: str, *arguments: object) -> None:
         for listener in self._told:
             self._call(listener, hook, *arguments)
 
-    def _call(self, listener: _Listener, hook: str, *arguments: Any) -> None:
+    def _call(self, listener: _Listener, hook: str, *arguments: object) -> None:
         method = listener.hooks.get(hook)
         if method is None:
             return
@@ -108,7 +107,7 @@ class Callbacks:
         return failures
 
 
-def _listener(one: Any) -> _Listener:
+def _listener(one: object) -> _Listener:
     if isinstance(one, type):
         raise TypeError(f"callback must be an object, got the class {one.__name__}: write {one.__name__}(...)")
     name = getattr(one, "__qualname__", type(one).__qualname__)
@@ -124,7 +123,7 @@ def _listener(one: Any) -> _Listener:
     )
 
 
-def _check_spelling(one: Any, name: str) -> None:
+def _check_spelling(one: object, name: str) -> None:
     """Refuse a method whose name is nearly that of a hook: it would never be called."""
     for own in dir(one):
         near = difflib.get_close_matches(own, HOOKS, n=1, cutoff=0.75) if own.startswith("on_") else []
@@ -132,7 +131,7 @@ def _check_spelling(one: Any, name: str) -> None:
             raise TypeError(f"the callback {name} has a method {own}, which is never called; did you mean {near[0]}?")
 
 
-def find_callbacks(names: Iterable[str]) -> list[Any]:
+def find_callbacks(names: Iterable[str]) -> list[object]:
     """The callbacks that `module:name` name, from the working folder too; a class is called to make one.
 
     Raises:
@@ -141,7 +140,7 @@ def find_callbacks(names: Iterable[str]) -> list[Any]:
     return [_find(name) for name in names]
 
 
-def _find(name: str) -> Any:
+def _find(name: str) -> object:
     module, _, rest = name.partition(":")
     if not module or not rest:
         raise UserError(f"a callback must be named as module:name, such as my_callbacks:EarlyStop; got {name!r}")

@@ -42,7 +42,7 @@ class WandB(Callback):
         name: str | None = None,
         mode: str | None = None,
         folder: str | Path | None = None,
-        **settings: Any,
+        **settings: object,
     ):
         if mode not in (None, "online", "offline", "disabled"):
             raise UserError(f"mode must be online, offline or disabled, got {mode!r}")

@@ -1,0 +1,109 @@
+"""Settings as keyword arguments of agents. Written by tools/keywords.py: do not edit."""
+
+from typing import Literal, TypedDict
+
+from qpensieve.preferences import ArrayLike
+
+
+class Keywords(TypedDict, total=False):
+    """Every setting of a run or of a method. An agent refuses those that its method does not have."""
+
+    first_seed: int
+    steps: int
+    random_steps: int | None
+    random_noise: Literal["white", "ar1", "pink"]
+    noise: Literal["white", "ar1", "pink"]
+    noise_correlation: float
+    block: int
+    updates_per_step: int
+    target_steps: int
+    replay_capacity: int
+    eval_period: int | None
+    eval_stride: int
+    full_eval_period: int | None
+    full_eval_stride: int
+    eval_episodes: int
+    full_eval_episodes: int
+    max_eval_steps: int
+    log_period: int | None
+    checkpoint_seconds: float
+    parameters_period: int | None
+    keep_replay: Literal["on", "off"]
+    reference: ArrayLike
+    num_threads: int | None
+    kernels: Literal["auto", "off", "on", "full"]
+    hidden: int
+    critic_blocks: int
+    critic_hidden: int | None
+    learning_rate: float
+    learning_rate_end: float | None
+    discount: float
+    discount_end: float | None
+    tau: float | None
+    batch_size: int
+    sampler: Literal["uniform-sum", "dirichlet", "abs-normal"]
+    preferences_per: Literal["batch", "sample"]
+    max_critic_gradient: float | None
+    temperature_per: Literal["run", "preference"]
+    target_entropy: float
+    target_entropy_end: float | None
+    anneal_updates: int | None
+    temperature_gain: float
+    bounded_targets: Literal["off", "on"]
+    pessimism: float
+    weight_decay: float
+    acting_share: float
+    num_preferences: int
+    num_snapshots: int
+    push_period: int | None
+    push_after: int | None
+    policy_loss: Literal["paper", "official-2023"]
+    max_push_loss: float | None
+    snapshot_margin: float | None
+    over_critics: Literal["max", "median"]
+    preferences: ArrayLike
+    switch_after: int
+    noise_for: Literal["both", "helper"]
+    noise_scale: float
+    critic_loss: Literal["l1", "huber"]
+    layer_norm: bool
+    trained_on: Literal["current-and-past", "current"]
+    priority_offset: float
+    priority_exponent: float
+    bins: int | None
+    width_factors: ArrayLike
+    target_period: int
+    acts_with: Literal["newest", "target"]
+    twin: bool
+    num_candidates: int | None
+    gap_factor: float
+    value_low: ArrayLike
+    value_high: ArrayLike
+    scale_obs: bool
+    gradient_clip: float
+    envelope: bool
+    homotopy: Literal["rising", "constant"]
+    homotopy_start: float
+    loss_a: Literal["squared", "huber"]
+    loss_b: Literal["squared", "absolute", "huber"]
+    epsilon_start: float
+    epsilon_end: float
+    anneal_steps: int | None
+    num_buffers: int
+    buffer_size: int
+    sparsity_weight: float
+    divisions: int | None
+    warmup_iterations: int
+    generation_iterations: int
+    total: Literal["shared", "per-task"]
+    fitness_episodes: int
+    gae_lambda: float
+    num_lanes: int
+    rollout_steps: int
+    epochs: int
+    minibatches: int
+    clip: float
+    value_coefficient: float
+    entropy_coefficient: float
+    max_gradient_norm: float
+    adam_epsilon: float
