@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Float64, Int64
 
-from qpensieve import metrics
+from qpensieve.metrics.hypervolume import hypervolume
+from qpensieve.metrics.pareto import is_non_dominated
+from qpensieve.metrics.utility import best_single, expected_utility, preference_correlation, utility
 from qpensieve.records.calibration import Calibration
 
 LAST = 99
@@ -65,35 +67,35 @@ def score(label: str, compute: Callable[[Evaluated], np.ndarray | None], **how: 
 
 
 def _utility(one: Evaluated) -> np.ndarray:
-    return np.asarray(metrics.utility(one.returns, one.lam))
+    return np.asarray(utility(one.returns, one.lam))
 
 
 def _calibrated(one: Evaluated) -> np.ndarray | None:
     if one.asked is None:
         return None
     rows = np.take_along_axis(one.returns, one.asked[:, :, None], axis=1)
-    return np.asarray(metrics.utility(rows, one.lam))
+    return np.asarray(utility(rows, one.lam))
 
 
 def _best_row(one: Evaluated) -> np.ndarray:
-    return one.per_seed(lambda returns: metrics.expected_utility(returns, one.lam))
+    return one.per_seed(lambda returns: expected_utility(returns, one.lam))
 
 
 def _hypervolume(one: Evaluated) -> np.ndarray | None:
     reference = one.reference
-    return None if reference is None else one.per_seed(lambda returns: metrics.hypervolume(returns, reference))
+    return None if reference is None else one.per_seed(lambda returns: hypervolume(returns, reference))
 
 
 def _front_size(one: Evaluated) -> np.ndarray:
-    return one.per_seed(lambda returns: np.int64(metrics.is_non_dominated(returns).sum()))
+    return one.per_seed(lambda returns: np.int64(is_non_dominated(returns).sum()))
 
 
 def _best_single(one: Evaluated) -> np.ndarray:
-    return np.array([metrics.best_single(episodes, one.lam) for episodes in one.episodes])
+    return np.array([best_single(episodes, one.lam) for episodes in one.episodes])
 
 
 def _correlation(one: Evaluated) -> np.ndarray:
-    return one.per_seed(lambda returns: metrics.preference_correlation(returns, one.lam))
+    return one.per_seed(lambda returns: preference_correlation(returns, one.lam))
 
 
 @dataclass(frozen=True, eq=False)

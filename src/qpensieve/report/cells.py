@@ -23,15 +23,15 @@ from qpensieve.errors import UserError
 from qpensieve.preferences import ArrayLike, test_table
 from qpensieve.records.folder import EVALUATIONS
 from qpensieve.records.reading import interpreting
-from qpensieve.records.scores import SCORES, summarize
+from qpensieve.records.scores import SCORES
 from qpensieve.report.drawing import count
 from qpensieve.report.paper_figures import Curve, Path2d
 from qpensieve.report.results import Evaluation, RunResults, read_run, rounded
 from qpensieve.report.sheets import FULL, SHORT, Cell, Printed, Source, compares, seeds_in_words
 from qpensieve.report.summary import format_point
 
-UT, HV, ED = "UT", "HV", "ED"
-"""Metrics of the paper's tables."""
+ED = "ED"
+"""The metric that needs a second method."""
 ROUNDING = 1e-5
 """Relative difference of one number in a run's folder and in its exported file."""
 SAME_ROW = 1e-9
@@ -81,8 +81,7 @@ class Pooled:
         protocol: `FULL`, `SHORT`, or what was played instead.
         preferences: Test preferences.
         returns: Mean returns; None where an exported file has only scores.
-        ut: Utility.
-        hv: Hypervolume; None without a reference point.
+        scores: The scores that compare methods (`Score.compared`) -> values.
         sources: The runs.
         notes: What was left out.
     """
@@ -94,23 +93,20 @@ class Pooled:
     protocol: str
     preferences: Float64[np.ndarray, "p d"]
     returns: Float64[np.ndarray, "seed p d"] | None
-    ut: PerSeed
-    hv: PerSeed | None
+    scores: Mapping[str, PerSeed]
     sources: tuple[Source, ...]
     notes: tuple[str, ...] = ()
 
     @property
     def cell(self) -> Cell:
-        """Its cell: UT and, where there is a reference point, HV."""
-        values = {UT: self.ut} | ({} if self.hv is None else {HV: self.hv})
         note = " ".join(self.notes)
-        return Cell(values, self.seeds, self.step, self.goal, self.sources, note=note, protocol=self.protocol)
+        return Cell(self.scores, self.seeds, self.step, self.goal, self.sources, note=note, protocol=self.protocol)
 
     def on(self, preferences: Float64[np.ndarray, "q d"], reference: Float64[np.ndarray, " d"] | None) -> "Pooled":
         """The evaluation on some of its preferences, with HV from a reference point."""
         returns = self.returns_on(preferences)
-        scores = summarize(returns[:, :, None], preferences, reference)
-        return replace(self, preferences=preferences, returns=returns, ut=scores.ut, hv=scores.hv)
+        known = Evaluation(self.step, 1, preferences, reference, returns[:, :, None])
+        return replace(self, preferences=preferences, returns=returns, scores=_compared(known))
 
     def returns_on(self, preferences: Float64[np.ndarray, "q d"]) -> Float64[np.ndarray, "seed q d"]:
         """Mean returns under some of its preferences."""
@@ -228,11 +224,9 @@ def evaluation(runs: Sequence[Run], step: int | None = None) -> Pooled | None:
 
 def pooled(run: Run, one: Evaluation) -> Pooled:
     """One evaluation of one run."""
-    ut, hv = one.score("ut"), one.score("hv")
-    assert ut is not None
     protocol = SHORT if one in run.results.history.short else _protocol(one)
     where = (run.results.domain, run.seeds, one.step, run.goal, protocol)
-    return Pooled(*where, one.preferences, one.returns, ut, hv, sources=(run.source,))
+    return Pooled(*where, one.preferences, one.returns, _compared(one), sources=(run.source,))
 
 
 def common_preferences(tables: Sequence[Float64[np.ndarray, "p d"]]) -> Float64[np.ndarray, "q d"]:
@@ -377,13 +371,20 @@ def _merge(each: Sequence[Pooled]) -> Pooled:
     """One evaluation of all seeds; of a seed that several have, the first."""
     owner = {seed: (one, i) for one in reversed(each) for i, seed in enumerate(one.seeds)}
     seeds = tuple(sorted(owner))
-    take = lambda name: np.stack([getattr(owner[seed][0], name)[owner[seed][1]] for seed in seeds])
-    has = lambda name: all(getattr(one, name) is not None for one in each)
+    take = lambda of: np.stack([of(owner[seed][0])[owner[seed][1]] for seed in seeds])
+    shared = [name for name in each[0].scores if all(name in one.scores for one in each)]
+    scores = {name: take(lambda one, name=name: one.scores[name]) for name in shared}
+    returns = take(lambda one: one.returns) if all(one.returns is not None for one in each) else None
     used = [one for one in each if any(owner[seed][0] is one for seed in seeds)]
     sources = tuple(source for one in sorted(used, key=lambda one: one.seeds) for source in one.sources)
-    returns, hv = (take(name) if has(name) else None for name in ("returns", "hv"))
     goal = max(one.goal for one in each)
-    return replace(each[0], seeds=seeds, goal=goal, returns=returns, ut=take("ut"), hv=hv, sources=sources)
+    return replace(each[0], seeds=seeds, goal=goal, returns=returns, scores=scores, sources=sources)
+
+
+def _compared(one: Evaluation) -> dict[str, PerSeed]:
+    """The scores that compare methods, by their headings."""
+    found = {score.compared: one.score(name) for name, score in SCORES.items() if score.compared}
+    return {heading: values for heading, values in found.items() if values is not None}
 
 
 def _check_pair(one: Run, other: Run) -> None:

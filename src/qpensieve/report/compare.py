@@ -13,7 +13,7 @@ from qpensieve.compatibility import settings_of
 from qpensieve.console import format_count, format_spread
 from qpensieve.errors import UserError
 from qpensieve.report import drawing
-from qpensieve.report.cells import ED, HV, UT, Pooled, common_preferences, dominance_by_seed, make_run, pooled
+from qpensieve.report.cells import ED, Pooled, common_preferences, dominance_by_seed, make_run, pooled
 from qpensieve.report.drawing import count
 from qpensieve.report.results import FEW, RunResults, labels, read_run
 from qpensieve.report.sheets import FULL, Metric, Sheet, power_of, view
@@ -21,6 +21,7 @@ from qpensieve.report.summary import about_no_volume, format_point
 from qpensieve.report.text import TextCell, TextTable, listing, markdown, terminal
 from qpensieve.settings import NONE
 
+UT, HV = "UT", "HV"
 SHOWN_ELSEWHERE = ("domain", "kernels")
 """Settings that are not among those in which runs differ: they share the domain, and kernels have their column."""
 REFERENCE = "mosac"
@@ -111,7 +112,7 @@ def measured_from(results: Sequence[Result], reference: Sequence[float] = ()) ->
 
 def hypervolumes(result: Result) -> str:
     """HV of every seed, mean and std, and where it is measured from."""
-    volumes = result.played.hv
+    volumes = result.played.scores.get(HV)
     if volumes is None or result.reference is None:
         raise UserError(f"{result.run.name} has no reference point to measure HV from")
     digits = drawing.decimals(float(np.abs(volumes).max()))
@@ -149,7 +150,8 @@ def sheet(results: Sequence[Result]) -> Sheet:
         values = {**(cell.values or {}), ED: np.array([shares.get(seed, np.nan) for seed in cell.seeds])}
         filled[ROW, name] = replace(cell, values=values)
     reference = names[0 if against is None else results.index(against)]
-    digits = {name: _digits([filled[place].of(name) for place in filled]) for name in (UT, HV, ED)}
+    shown = dict.fromkeys(heading for cell in filled.values() for heading in cell.values or {})
+    digits = {name: _digits([cell.of(name) for cell in filled.values()]) for name in shown}
     made = [Metric(name, digits=num) for name, num in digits.items()]
     return Sheet("comparison", "Comparison", "", [ROW], names, made, filled, reference=reference)
 
@@ -158,7 +160,8 @@ def table(results: Sequence[Result]) -> TextTable:
     """A line for each run: UT, HV and ED against MO-SAC (same seeds), with their statistics; and what is unequal."""
     made = sheet(results)
     against = [name for name, one in zip(made.columns, results, strict=True) if one.run.algo == REFERENCE]
-    titles = {UT: UT, HV: HV, ED: f"ED against {'MO-SAC' if len(against) < 2 else against[0]}"}
+    titles = {metric.name: metric.name for metric in made.metrics}
+    titles[ED] = f"ED against {'MO-SAC' if len(against) < 2 else against[0]}"
     facts = [_facts(name, result, results) for name, result in zip(made.columns, results, strict=True)]
     scores = [[view(made, ROW, name, metric) for metric in made.metrics] for name in made.columns]
     rows = [
@@ -250,7 +253,7 @@ def draw(results: Sequence[Result], out: Path) -> Path:
     lam = first.played.preferences
     left, *right = figure.subplots(1, min(lam.shape[1], 2), squeeze=False)[0]
     for number, (name, result) in enumerate(zip(names, results, strict=True)):
-        colour, ut = drawing.COLOURS[number % len(drawing.COLOURS)], result.played.ut
+        colour, ut = drawing.COLOURS[number % len(drawing.COLOURS)], result.played.scores[UT]
         left.scatter(np.full(len(ut), number), ut, color=colour, s=26, alpha=0.8)
         left.hlines(ut.mean(), number - 0.3, number + 0.3, color=colour)
         for axes in right:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,15 +13,8 @@ from qpensieve.records.folder import METRICS
 from qpensieve.records.log import ALARM, TRAINING
 from qpensieve.records.reading import interpreting, read_rows
 from qpensieve.report import drawing
-from qpensieve.report.drawing import COLOURS, GREY, Look, Series
+from qpensieve.report.drawing import COLOURS, GREY, Axes, Figure, Look, Series
 from qpensieve.report.results import RunResults, labels, read_run
-
-# matplotlib is an extra and slow to import, so it is imported by the functions that draw.
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-else:
-    Axes = Figure = Any
 
 MOST_NUMBERED = 10
 """Seeds are numbered if there are at most this many."""

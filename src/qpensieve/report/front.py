@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
@@ -16,15 +16,8 @@ from qpensieve.errors import UserError
 from qpensieve.records.links import refuse_link
 from qpensieve.report import drawing
 from qpensieve.report.curves import short_note
-from qpensieve.report.drawing import COLOURS
+from qpensieve.report.drawing import COLOURS, Axes, Figure
 from qpensieve.report.results import Evaluation, RunResults, read_run
-
-# matplotlib is an extra and slow to import, so it is imported by the functions that draw.
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-else:
-    Axes = Figure = Any
 
 Axis = str | int
 """An objective: its name, or its number counted from 0."""

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 from qpensieve.errors import MissingPackageError, UserError, make_folder
@@ -19,14 +19,9 @@ from qpensieve.records.atomic import write_file, write_text
 from qpensieve.records.links import refuse_link
 from qpensieve.report import sheets as scores
 from qpensieve.report import text
+from qpensieve.report.drawing import Figure
 from qpensieve.report.sheets import Sheet, Source, distinct, sources_of
 from qpensieve.report.text import TextTable, anchor_of, check_name, markdown
-
-# matplotlib is an extra and slow to import, so it is imported by the functions that draw.
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-else:
-    Figure = Any
 
 PAGE, TEXT, TABLES, FIGURES = "index.html", "report.md", "tables", "figures"
 """Files and folders of a report."""

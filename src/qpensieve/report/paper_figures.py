@@ -6,7 +6,7 @@ A series that is None is missing: its name stands in the figure, never silently 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from jaxtyping import Float64, Int64
@@ -14,14 +14,7 @@ from jaxtyping import Float64, Int64
 from qpensieve.console import format_count
 from qpensieve.metrics import Profile, Summary
 from qpensieve.report import drawing
-from qpensieve.report.drawing import COLOURS, GREY, Look
-
-# matplotlib is an extra and slow to import, so it is imported by the functions that draw.
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-else:
-    Axes = Figure = Any
+from qpensieve.report.drawing import COLOURS, GREY, Axes, Figure, Look
 
 T = TypeVar("T")
 Panels = Mapping[str, Mapping[str, T | None]]

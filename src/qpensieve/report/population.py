@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import cycle
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
@@ -16,15 +16,8 @@ from qpensieve.records import search as searches
 from qpensieve.records.folder import SEARCH
 from qpensieve.records.search import SearchRecord
 from qpensieve.report import drawing
-from qpensieve.report.drawing import COLOURS, GENERATION_MAP, GREY, PALE
+from qpensieve.report.drawing import COLOURS, GENERATION_MAP, GREY, PALE, Axes, Figure
 from qpensieve.report.results import RunResults, read_run
-
-# matplotlib is an extra and slow to import, so it is imported by the functions that draw.
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-else:
-    Axes = Figure = Any
 
 Points = Float64[np.ndarray, "n d"]
 MOST_SEEDS = 5

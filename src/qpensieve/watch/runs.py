@@ -16,9 +16,9 @@ from qpensieve.errors import MissingFileError, UserError
 from qpensieve.learning.serving import nearest
 from qpensieve.population.answering import ArchivePredictor
 from qpensieve.population.archive import best
-from qpensieve.records import evaluations, folder, log
-from qpensieve.records.evaluations import Evaluations
+from qpensieve.records import folder, log
 from qpensieve.records.reading import read_rows
+from qpensieve.report.results import read_run
 from qpensieve.train.saved import SavedPolicies
 from qpensieve.train.saving import is_saved_agent
 from qpensieve.train.session import Predictor
@@ -154,14 +154,25 @@ class WatchedRun:
         if (stamp := _stamp(path)) is None:
             return {"preferences": [], "evaluations": []}
         if stamp != self._table_stamp:
-            table = evaluations.load(path)
-            if table.num_seeds != self.config.seeds or table.num_objectives != self.spec.num_objectives:
+            history = read_run(self.policies.source).history
+            if history.num_seeds != self.config.seeds or history.num_objectives != self.spec.num_objectives:
                 raise UserError(f"{path} is of other seeds or objectives than {folder.CONFIG} says")
-            rows = [*_rows(table, "short", 0), *_rows(table, "full", 1)]
+            rows = [
+                {
+                    "step": one.step,
+                    "kind": kind,
+                    "table": number,
+                    "episodes": one.num_episodes,
+                    "returns": rounded(one.returns),
+                }
+                for number, (kind, played) in enumerate((("short", history.short), ("full", history.full)))
+                for one in played
+                if one.num_episodes
+            ]
             self._table_stamp, self._table = (
                 stamp,
                 {
-                    "preferences": [table.short_preferences.tolist(), table.full_preferences.tolist()],
+                    "preferences": [history.short_preferences.tolist(), history.full_preferences.tolist()],
                     "evaluations": sorted(rows, key=lambda row: (row["step"], row["table"])),
                 },
             )
@@ -195,21 +206,6 @@ def _stamp(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_mtime_ns, found.st_size
-
-
-def _rows(table: Evaluations, kind: str, number: int) -> list[dict[str, Any]]:
-    steps, returns = getattr(table, f"{kind}_steps"), getattr(table, f"{kind}_returns")
-    return [
-        {
-            "step": int(step),
-            "kind": kind,
-            "table": number,
-            "episodes": returns.shape[3],
-            "returns": rounded(returns[i].mean(axis=2)),
-        }
-        for i, step in enumerate(steps)
-        if returns.shape[3]
-    ]
 
 
 def _curves(rows: list[dict[str, Any]], num_seeds: int) -> dict[str, Any]:
