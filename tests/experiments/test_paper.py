@@ -7,9 +7,9 @@ import pytest
 from qpensieve import settings
 from qpensieve.config import RunConfig, check, resolve
 from qpensieve.envs import DOMAINS
-from qpensieve.experiments import printed
 from qpensieve.experiments.artefacts import Wanted
 from qpensieve.experiments.paper import ARTEFACTS, FACTORS
+from qpensieve.experiments.printed import POPULATION_SETTINGS, TABLES
 from qpensieve.experiments.scales import SCALES, scaled
 
 RUNS = list(dict.fromkeys(wanted for artefact in ARTEFACTS.values() for wanted in artefact.cells.values()))
@@ -62,7 +62,10 @@ class TestTable1:
 
 
 def test_the_interval_study_has_two_snapshots_because_its_column_of_1000_is_that_of_size_2():
-    assert printed.INTERVAL["Ant2d", "interval 1000"]["UT"] == printed.BUFFER["Ant2d", "size 2"]["UT"]
+    assert (
+        TABLES["push-interval"].scores["Ant2d", "interval 1000"]["UT"]
+        == TABLES["buffer-size"].scores["Ant2d", "size 2"]["UT"]
+    )
     intervals, sizes = runs_of("push-interval"), runs_of("buffer-size")
     assert intervals["Ant2d", "interval 1000"] == sizes["Ant2d", "size 2"]
     periods = [settings.flat(wanted.config())["push_period"] for wanted in intervals.values()]
@@ -72,7 +75,7 @@ def test_the_interval_study_has_two_snapshots_because_its_column_of_1000_is_that
 
 def test_size_4_and_table_1_are_the_same_run_also_in_print():
     assert runs_of("buffer-size")["Ant2d", "size 4"] == runs_of("table1")["Ant2d", "Q-Pensieve"]
-    assert printed.BUFFER["Ant2d", "size 4"]["UT"] == printed.TABLE_1["Ant2d", "Q-Pensieve"]["UT"]
+    assert TABLES["buffer-size"].scores["Ant2d", "size 4"]["UT"] == TABLES["table1"].scores["Ant2d", "Q-Pensieve"]["UT"]
 
 
 def test_the_four_cases_of_hybrid_sac_are_two_runs_of_two_preferences():
@@ -83,24 +86,24 @@ def test_the_four_cases_of_hybrid_sac_are_two_runs_of_two_preferences():
 
 class TestPrinted:
     def test_numbers_carry_their_power_of_ten(self):
-        assert printed.TABLE_1["Hopper5d", "Q-Pensieve"]["HV"] == (7.24e13, 0.31e13)
-        assert printed.TABLE_1["DST2d", "CN-DER"]["UT"] == (-5.10, 15.73)
-        assert printed.TABLE_1["Ant3d", "CN-DER"]["HV"] == (13.00e8, 4.11e8)
+        assert TABLES["table1"].scores["Hopper5d", "Q-Pensieve"]["HV"] == (7.24e13, 0.31e13)
+        assert TABLES["table1"].scores["DST2d", "CN-DER"]["UT"] == (-5.10, 15.73)
+        assert TABLES["table1"].scores["Ant3d", "CN-DER"]["HV"] == (13.00e8, 4.11e8)
 
     def test_every_place_of_table_1_but_ours_is_printed(self):
         places = {place for place in runs_of("table1") if place[1] != "MO-SAC"}
-        assert printed.TABLE_1.keys() == places
-        assert all(set(scores) == {"HV", "UT", "ED"} for scores in printed.TABLE_1.values())
+        assert TABLES["table1"].scores.keys() == places
+        assert all(set(scores) == {"HV", "UT", "ED"} for scores in TABLES["table1"].scores.values())
 
     def test_places_of_all_tables_exist(self):
         for artefact in ARTEFACTS.values():
-            assert artefact.printed.keys() <= artefact.cells.keys()
+            assert artefact.printed.scores.keys() <= artefact.cells.keys()
 
     def test_the_settings_of_populations_are_those_of_our_presets(self):
-        for domain, row in printed.POPULATION_SETTINGS.items():
+        for domain, row in POPULATION_SETTINGS.items():
             ours = settings.flat(Wanted(domain, "pgmorl").config())
             names = ("warmup_iterations", "generation_iterations", "num_buffers", "buffer_size", "num_candidates")
-            assert (ours["steps"], *[ours[name] for name in names]) == row[1:7]
+            assert (ours["steps"], *[ours[name] for name in names]) == tuple(row[1:7])
             assert -ours["sparsity_weight"] == row[7]
 
 

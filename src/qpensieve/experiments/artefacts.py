@@ -11,13 +11,12 @@ from hashlib import sha256
 from typing import Any, Literal
 
 from qpensieve.config import RunConfig, override, scheduled
+from qpensieve.experiments.printed import Place, PrintedTable
 from qpensieve.presets import default_config
 from qpensieve.settings import NONE
 
 Show = Literal["scores", "critic", "fronts", "growth", "score-curves", "learning-curves", "single-curves", "settings"]
 """How an artefact is shown: tables of scores, of the critic's error or of settings; or one of the figures."""
-Place = tuple[str, str]
-"""Row and column."""
 FROM_SIZE_OF_RUN = ("pgmorl", "pfa", "envelope")
 """Methods whose schedule always depends on the length of the run."""
 
@@ -83,8 +82,7 @@ class Artefact:
         metrics: Scores that a table shows.
         preferences: Preferences of curves, one panel each; empty: those of the run's curves.
         reference: Column that others are compared with (ED, probability of improvement).
-        printed: Place -> score -> mean and standard deviation as the paper prints them.
-        powers: Score -> row -> power of ten that it is printed in; others by size.
+        printed: The numbers of the paper.
         notes: What readers must know, such as why numbers are not comparable.
         then: What is computed when a run has been trained, by name.
     """
@@ -97,8 +95,7 @@ class Artefact:
     metrics: tuple[str, ...] = ("HV", "UT")
     preferences: tuple[tuple[float, ...], ...] = ()
     reference: str | None = None
-    printed: Mapping[Place, Mapping[str, tuple[float, float | None]]] = field(default_factory=dict)
-    powers: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    printed: PrintedTable = field(default_factory=PrintedTable)
     notes: tuple[str, ...] = ()
     then: tuple[str, ...] = ()
 

@@ -33,7 +33,7 @@ def q_pensieve_settings() -> TextTable:
     }
     rows: list[Row] = [
         {"parameter": name, "paper": value, "ours": found[name], "same": _same(value, found[name])}
-        for name, value in printed.SAC_SETTINGS.items()
+        for name, value in printed.SETTINGS.items()
     ]
     notes = [f"Ours alone: {', '.join(f'{name} {ours[name]}' for name in OURS_ALONE)}."]
     return listing(

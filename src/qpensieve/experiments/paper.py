@@ -1,7 +1,7 @@
 """Every table and figure of the paper, as data: which runs, and how they are shown."""
 
-from qpensieve.experiments import printed
-from qpensieve.experiments.artefacts import Artefact, Place, Wanted
+from qpensieve.experiments.artefacts import Artefact, Wanted
+from qpensieve.experiments.printed import CRITIC_PREFERENCES, TABLES, Place
 
 FACTORS = {
     "DST2d": 3,
@@ -43,8 +43,7 @@ def _table_1() -> Artefact:
         cells,
         metrics=("HV", "UT", "ED"),
         reference="MO-SAC",
-        printed=printed.TABLE_1,
-        powers=printed.POWERS["table1"],
+        printed=TABLES["table1"],
         notes=(
             "long: 1.5M steps times 10 (HalfCheetah2d, Ant2d, Ant3d, Hopper3d), 5 (LunarLander4d, LunarLander5d, "
             "Hopper5d) or 3 (DST2d, Hopper2d, Walker2d).",
@@ -64,8 +63,7 @@ def _envelope() -> Artefact:
         "scores",
         cells,
         reference="Q-Pensieve",
-        printed=printed.ENVELOPE,
-        powers=printed.POWERS["envelope"],
+        printed=TABLES["envelope"],
         notes=("Hopper3d: for Q-Pensieve the paper prints its numbers of Hopper2d (HV 13.31e5, UT 4.08e2).",),
     )
 
@@ -76,16 +74,15 @@ def _buffer_size() -> Artefact:
         "Q-Pensieve on Ant2d by the size of its Q replay buffer",
         "appendix, empirical study",
         "scores",
-        {("Ant2d", column): _with_snapshots("Ant2d", column) for column in printed.BUFFER_COLUMNS},
+        {("Ant2d", column): _with_snapshots("Ant2d", column) for column in TABLES["buffer-size"].columns},
         reference="without buffer",
-        printed=printed.BUFFER,
-        powers=printed.POWERS["buffer-size"],
+        printed=TABLES["buffer-size"],
     )
 
 
 def _interval() -> Artefact:
     cells: dict[Place, Wanted] = {}
-    for column in printed.INTERVAL_COLUMNS:
+    for column in TABLES["push-interval"].columns:
         period = int(column.split()[1])
         changed = () if period == 1000 else (("push_period", period),)
         cells["Ant2d", column] = Wanted("Ant2d", settings=(("num_snapshots", 2), *changed))
@@ -96,8 +93,7 @@ def _interval() -> Artefact:
         "scores",
         cells,
         reference="interval 1000",
-        printed=printed.INTERVAL,
-        powers=printed.POWERS["push-interval"],
+        printed=TABLES["push-interval"],
         notes=("Two snapshots: the paper's column for 1000 is its column for size 2.",),
     )
 
@@ -115,7 +111,7 @@ def _critic(domain: str) -> Artefact:
         "appendix, model generalization",
         "critic",
         {(domain, "Q-Pensieve"): Wanted(domain)},
-        preferences=printed.CRITIC_PREFERENCES,
+        preferences=CRITIC_PREFERENCES,
         notes=("The paper does not say from which states and actions it measures, nor whether values are soft.",),
         then=("critic",),
     )
@@ -167,7 +163,9 @@ def _with_and_without(domains: tuple[str, ...]) -> dict[Place, Wanted]:
 
 def _buffer_fronts() -> Artefact:
     cells = {
-        (d, column): _with_snapshots(d, column) for d in ("Ant2d", "Hopper2d") for column in printed.BUFFER_COLUMNS
+        (d, column): _with_snapshots(d, column)
+        for d in ("Ant2d", "Hopper2d")
+        for column in TABLES["buffer-size"].columns
     }
     title = "Return vectors of Q-Pensieve by the size of its buffer"
     return Artefact("buffer-fronts", title, "figure of buffer sizes", "fronts", cells)

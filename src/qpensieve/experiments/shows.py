@@ -69,7 +69,7 @@ def score_sheet(artefact: Artefact, shelf: Shelf, report: Path) -> Sheet:
             step=max(config.steps, 0 if other is None else shelf.plan.size.config_of(other).steps),
             goal=config.steps if not config.method.is_population else None,
             reference_goal=None if other is None else shelf.plan.size.config_of(other).steps,
-            printed=artefact.printed.get((row, column), {}),
+            printed=artefact.printed.scores.get((row, column), {}),
             report=report,
         )
         against = shelf.paths(other) if has_ed and other is not None else []
@@ -85,7 +85,7 @@ def score_sheet(artefact: Artefact, shelf: Shelf, report: Path) -> Sheet:
         f"{artefact.opening} {CAPTION}",
         artefact.rows,
         artefact.columns,
-        [Metric(name, artefact.powers.get(name, {})) for name in artefact.metrics],
+        [Metric(name, artefact.printed.powers.get(name, {})) for name in artefact.metrics],
         filled,
         notes,
         artefact.reference,
@@ -95,7 +95,7 @@ def score_sheet(artefact: Artefact, shelf: Shelf, report: Path) -> Sheet:
 
 def _about_hypervolume(artefact: Artefact, row: str) -> str:
     """Why HV of a domain does not compare with the paper's; nothing where the paper prints none."""
-    is_printed = any("HV" in scores for (of, _), scores in artefact.printed.items() if of == row)
+    is_printed = any("HV" in scores for (of, _), scores in artefact.printed.scores.items() if of == row)
     return cells.hypervolume_note(row) if is_printed else ""
 
 
