@@ -6,8 +6,8 @@ import pytest
 
 from qpensieve.config import RunConfig
 from qpensieve.experiments import costs
-from qpensieve.experiments.artefacts import Wanted
 from qpensieve.experiments.paper import ARTEFACTS
+from qpensieve.experiments.plan import Wanted
 
 
 def rate(domain: str, num_steps: int = 1_000_000) -> float:

@@ -7,10 +7,9 @@ import pytest
 from qpensieve import settings
 from qpensieve.config import RunConfig, check, resolve
 from qpensieve.envs import DOMAINS
-from qpensieve.experiments.artefacts import Wanted
 from qpensieve.experiments.paper import ARTEFACTS, FACTORS
+from qpensieve.experiments.plan import SCALES, Wanted, scaled
 from qpensieve.experiments.printed import POPULATION_SETTINGS, TABLES
-from qpensieve.experiments.scales import SCALES, scaled
 
 RUNS = list(dict.fromkeys(wanted for artefact in ARTEFACTS.values() for wanted in artefact.cells.values()))
 

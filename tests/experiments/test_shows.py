@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from qpensieve import config as configs
-from qpensieve.experiments.artefacts import Wanted
 from qpensieve.experiments.commands import write_paper_report
 from qpensieve.experiments.critics import nearest
 from qpensieve.experiments.paper import ARTEFACTS
-from qpensieve.experiments.plans import Size, make_plan
+from qpensieve.experiments.plan import Size, Wanted, make_plan
 from qpensieve.experiments.shelf import Shelf, read_exported
 from qpensieve.experiments.shows import score_sheet, show
 from qpensieve.experiments.tasks import Store

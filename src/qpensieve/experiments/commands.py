@@ -17,15 +17,13 @@ from qpensieve.config import about_learning, about_replay
 from qpensieve.console import PAGE, format_count, format_duration, format_entries, format_table
 from qpensieve.errors import MissingFileError, UserError, make_folder
 from qpensieve.experiments import costs, paper
-from qpensieve.experiments.artefacts import Artefact
 from qpensieve.experiments.drive import TRIES, drive
 from qpensieve.experiments.executors.local import RUNS_PER_GPU, Local
 from qpensieve.experiments.executors.protocol import Executor
 from qpensieve.experiments.executors.slurm import Job, Slurm
 from qpensieve.experiments.inserts import insert
-from qpensieve.experiments.plans import Plan, Size, find_artefacts, make_plan
+from qpensieve.experiments.plan import Artefact, Plan, ScaleName, Size, find_artefacts, make_plan
 from qpensieve.experiments.progress import Rows, Table, format_counts, format_rows
-from qpensieve.experiments.scales import ScaleName
 from qpensieve.experiments.shelf import Shelf, read_exported
 from qpensieve.experiments.shows import score_sheet, show
 from qpensieve.experiments.sweeps import read_sweep

@@ -7,7 +7,7 @@ import numpy as np
 from qpensieve import config as configs
 from qpensieve.console import format_count
 from qpensieve.errors import UserError
-from qpensieve.experiments.artefacts import Artefact
+from qpensieve.experiments.plan import Artefact
 from qpensieve.experiments.shelf import Shelf
 from qpensieve.records import checkpoint, critic_errors
 from qpensieve.records.critic_errors import CriticErrors

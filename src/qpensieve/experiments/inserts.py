@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from qpensieve.errors import UserError
-from qpensieve.experiments.artefacts import Artefact
+from qpensieve.experiments.plan import Artefact
 from qpensieve.experiments.printed import Place
 from qpensieve.records.atomic import write_text
 from qpensieve.report.sheets import Sheet, power_of, view

@@ -1,6 +1,6 @@
 """Every table and figure of the paper, as data: which runs, and how they are shown."""
 
-from qpensieve.experiments.artefacts import Artefact, Wanted
+from qpensieve.experiments.plan import Artefact, Wanted
 from qpensieve.experiments.printed import CRITIC_PREFERENCES, TABLES, Place
 
 FACTORS = {

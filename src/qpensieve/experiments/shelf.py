@@ -7,8 +7,7 @@ from pathlib import Path
 from qpensieve.config import RunConfig, from_dict
 from qpensieve.errors import MissingFileError
 from qpensieve.experiments.alike import comparable
-from qpensieve.experiments.artefacts import Wanted
-from qpensieve.experiments.plans import Plan
+from qpensieve.experiments.plan import Plan, Wanted
 from qpensieve.experiments.tasks import Progress, Store, Task
 from qpensieve.records.evaluations import about_missing
 from qpensieve.records.folder import EVALUATIONS

@@ -10,9 +10,9 @@ import numpy as np
 
 from qpensieve.config import spec_of
 from qpensieve.envs import find_domain
-from qpensieve.experiments.artefacts import Artefact, Wanted
 from qpensieve.experiments.critics import critic_sheet
 from qpensieve.experiments.hyperparameters import LISTINGS
+from qpensieve.experiments.plan import Artefact, Wanted
 from qpensieve.experiments.shelf import Shelf
 from qpensieve.report import aggregates, cells, paper_figures
 from qpensieve.report.cells import Run

@@ -21,7 +21,7 @@ from typing import Any, get_args
 
 from qpensieve.config import RunConfig, about_discount, check, check_fits, resolve
 from qpensieve.errors import MissingFileError, UserError
-from qpensieve.experiments.artefacts import Artefact, Show, Wanted, shown
+from qpensieve.experiments.plan import Artefact, Show, Wanted, shown
 from qpensieve.experiments.printed import Place
 from qpensieve.experiments.then import check_names
 from qpensieve.presets import default_config

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from qpensieve.experiments.artefacts import Artefact, Wanted
 from qpensieve.experiments.paper import ARTEFACTS
-from qpensieve.experiments.plans import Size, find_artefacts, make_plan, missing_seeds
+from qpensieve.experiments.plan import Artefact, Size, Wanted, find_artefacts, make_plan, missing_seeds
 
 ONE = Artefact("one", "One run", "here", "scores", {("DST2d", "Q-Pensieve"): Wanted("DST2d")})
 

@@ -1,0 +1,426 @@
+"""What an experiment is, as data: a grid of runs, how large it is made, and which run folders it needs.
+
+Every table and every figure is a grid. Rows are domains (or panels), columns are methods (or series); a place holds the
+run that fills it. Runs that several places need are equal, so they are made once.
+
+A run is a folder `NAME-s0-4`, of seeds 0 to 4. More seeds are another folder (`NAME-s5-6`), so that what is done stays
+done; more steps go on in the same folder, where the method allows it.
+"""
+
+import dataclasses
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from qpensieve import settings
+from qpensieve.config import RunConfig, check, override, resolve, scheduled, spec_of
+from qpensieve.envs import find_domain
+from qpensieve.errors import UserError
+from qpensieve.experiments.printed import Place, PrintedTable
+from qpensieve.experiments.tasks import Task
+from qpensieve.population.plan import check_environment, iteration_steps
+from qpensieve.population.stages import warmup_preferences
+from qpensieve.presets import default_config
+from qpensieve.settings import NONE
+
+Show = Literal["scores", "critic", "fronts", "growth", "score-curves", "learning-curves", "single-curves", "settings"]
+"""How an artefact is shown: tables of scores, of the critic's error or of settings; or one of the figures."""
+FROM_SIZE_OF_RUN = ("pgmorl", "pfa", "envelope")
+"""Methods whose schedule always depends on the length of the run."""
+
+LONGEST_NAME = 200
+"""Bytes of a run's name: file systems take 255, and length and seeds come behind it."""
+
+
+def is_bound_to_length(config: RunConfig) -> bool:
+    """Whether a schedule depends on the length of the run: a longer one is another run, not the same one continued."""
+    planned = scheduled(config)
+    is_planned = (planned.agent, planned.random_steps) != (config.agent, config.random_steps)
+    return config.algo in FROM_SIZE_OF_RUN or is_planned
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A run that an artefact needs, but for its seeds.
+
+    Attributes:
+        domain: A domain, a Gymnasium id, or module:factory.
+        algo: Name of the method.
+        settings: Changes to the preset, by name; pairs, in the order of the run's name.
+        steps: Environment steps of each seed; None: as the preset says.
+        preset: Where all other settings start from.
+        seeds: Number of seeds; None: as the plan says.
+    """
+
+    domain: str
+    algo: str = "qpensieve"
+    settings: tuple[tuple[str, Any], ...] = ()
+    steps: int | None = None
+    preset: str = "paper"
+    seeds: int | None = None
+
+    def config(self) -> RunConfig:
+        """The configuration, with the preset's seeds.
+
+        Raises:
+            ValueError: A setting is unknown, or its value cannot be.
+        """
+        config = override(default_config(self.domain, self.algo, self.preset), dict(self.settings))
+        return config if self.steps is None else dataclasses.replace(config, steps=self.steps)
+
+    @property
+    def name(self) -> str:
+        """A name for folders that tells it from all others of a plan."""
+        length = [] if self.steps is None or not is_bound_to_length(self.config()) else [_count(self.steps)]
+        of_preset = [] if self.preset == "paper" else [self.preset]
+        changes = [f"{key}-{_plain(value)}" for key, value in self.settings]
+        return _short("-".join([_plain(self.domain), self.algo, *of_preset, *changes, *length]))
+
+
+@dataclass(frozen=True)
+class Artefact:
+    """A table or figure.
+
+    Attributes:
+        name: What the command line calls it.
+        title: What it shows, in one line.
+        where: Where the paper has it.
+        show: How it is shown.
+        cells: Place -> run; places without one are shown as empty.
+        metrics: Scores that a table shows.
+        preferences: Preferences of curves, one panel each; empty: those of the run's curves.
+        reference: Column that others are compared with (ED, probability of improvement).
+        printed: The numbers of the paper.
+        notes: What readers must know, such as why numbers are not comparable.
+        then: What is computed when a run has been trained, by name.
+    """
+
+    name: str
+    title: str
+    where: str
+    show: Show
+    cells: Mapping[Place, Wanted] = field(default_factory=dict)
+    metrics: tuple[str, ...] = ("HV", "UT")
+    preferences: tuple[tuple[float, ...], ...] = ()
+    reference: str | None = None
+    printed: PrintedTable = field(default_factory=PrintedTable)
+    notes: tuple[str, ...] = ()
+    then: tuple[str, ...] = ()
+
+    @property
+    def opening(self) -> str:
+        """Where it stands in the paper, as the first sentence of a caption."""
+        return f"{self.where[:1].upper()}{self.where[1:]}."
+
+    @property
+    def rows(self) -> list[str]:
+        return list(dict.fromkeys(row for row, _ in self.cells))
+
+    @property
+    def columns(self) -> list[str]:
+        return list(dict.fromkeys(column for _, column in self.cells))
+
+
+def _count(steps: int) -> str:
+    """1500000 as 1.5M."""
+    for size, letter in ((1_000_000, "M"), (1_000, "k")):
+        if steps >= size and float(f"{steps / size:g}") * size == steps:
+            return f"{steps / size:g}{letter}"
+    return str(steps)
+
+
+def _short(name: str) -> str:
+    """The name, or its beginning and a checksum of all of it, where a file system would refuse it."""
+    whole = name.encode()
+    if len(whole) <= LONGEST_NAME:
+        return name
+    mark = f"-{sha256(whole).hexdigest()[:12]}"
+    return whole[: LONGEST_NAME - len(mark)].decode(errors="ignore") + mark
+
+
+def shown(value: Any) -> str:
+    """A value of a setting as people write it in a plan."""
+    if value is None:
+        return NONE
+    return ",".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
+
+
+def _plain(value: Any) -> str:
+    """A value as part of a file name."""
+    text = shown(value)
+    return "".join(letter if letter.isalnum() or letter in "._,+" else "_" for letter in text)
+
+
+ScaleName = Literal["paper", "short", "smoke"]
+SCALES: tuple[ScaleName, ...] = get_args(ScaleName)
+COUNTS = ("random_steps", "push_after", "push_period", "switch_after", "replay_capacity")
+"""Settings that count steps or updates; a shorter run divides them."""
+SMALL_POPULATION: dict[str, Any] = {"minibatches": 4, "warmup_iterations": 8, "generation_iterations": 4}
+SMOKE: dict[str, Any] = {
+    "hidden": 16,
+    "batch_size": 16,
+    "width_factors": (1,),
+    "bins": 3,
+    "num_candidates": 3,
+    "num_buffers": 10,
+    "rollout_steps": 4,
+    "epochs": 1,
+    "warmup_iterations": 2,
+    "generation_iterations": 1,
+    "minibatches": 2,
+    "fitness_episodes": 1,
+    "eval_stride": 50,
+    "full_eval_stride": 25,
+    "eval_episodes": 1,
+    "full_eval_episodes": 1,
+    "max_eval_steps": 20,
+}
+"""Tiny networks and thin evaluations; the names that a run has."""
+SMOKE_ITERATIONS = 3
+"""Iterations of a population's shorter run; the longer one has twice as many."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A size of the whole plan.
+
+    Attributes:
+        seeds: Seeds of each run, where the artefact does not say.
+        divisor: What numbers of steps are divided by.
+        steps: Steps of runs with a replay.
+    """
+
+    seeds: int
+    divisor: int
+    steps: int
+
+
+_TABLE: dict[ScaleName, Scale] = {
+    "paper": Scale(5, 1, 1_500_000),
+    "short": Scale(3, 10, 150_000),
+    "smoke": Scale(2, 100, 400),
+}
+
+
+def scale_of(name: ScaleName) -> Scale:
+    """The size of a name.
+
+    Raises:
+        ValueError: There is no such name; lists those there are.
+    """
+    if name not in _TABLE:
+        raise UserError(f"unknown scale {name!r}: use {', '.join(SCALES)}")
+    return _TABLE[name]
+
+
+def scaled(config: RunConfig, name: ScaleName, steps: int | None = None) -> RunConfig:
+    """A run of the paper's size, made as large as a scale says.
+
+    Args:
+        config: The run as in the paper.
+        name: The scale.
+        steps: Steps to take in the place of 1 500 000; runs of other lengths keep their ratio to that.
+    """
+    scale, full = scale_of(name), _TABLE["paper"].steps
+    if name == "paper":
+        return config if steps is None else replace(config, steps=_whole(config, steps * config.steps / full))
+    goal = scale.steps if steps is None else steps
+    if config.method.is_population:
+        return _population(config, name, goal * config.steps / full, is_given=steps is not None)
+    periods = {"eval_period": 10_000, "parameters_period": 10_000}
+    if name == "smoke":
+        periods = {"eval_period": 100, "parameters_period": 100, "log_period": 50}
+    shared = {key: _whole(config, value) for key, value in periods.items()} | {"steps": _whole(config, goal)}
+    counts = {key: _whole(config, value / scale.divisor) for key, value in _present(config, COUNTS).items()}
+    if name == "smoke":
+        counts |= dict.fromkeys(("random_steps", "push_after", "switch_after"), 100) | {"replay_capacity": 1_000}
+        if "push_period" in counts:
+            counts["push_period"] = _whole(config, settings.flat(config)["push_period"] / 10)
+    return _change(config, shared | counts | (SMOKE if name == "smoke" else {}))
+
+
+def _population(config: RunConfig, name: ScaleName, goal: int | float, is_given: bool) -> RunConfig:
+    if name == "short":
+        config = _change(config, SMALL_POPULATION | {"rollout_steps": 64, "eval_period": 20_000})
+        return _change(config, {"steps": round(goal), "parameters_period": 50_000})
+    config = _change(config, SMOKE)
+    num_tasks = len(warmup_preferences(config.agent.stages, spec_of(config).num_objectives))
+    one = iteration_steps(config.agent, num_tasks)
+    is_long = config.steps > _TABLE["paper"].steps
+    steps = round(goal) if is_given else one * SMOKE_ITERATIONS * (2 if is_long else 1)
+    return _change(config, {"steps": max(steps, one), "eval_period": 2 * one, "parameters_period": 4 * one})
+
+
+def _present(config: RunConfig, names: tuple[str, ...]) -> dict[str, Any]:
+    """Return the settings that the run has and that do not follow its length, with their values."""
+    values = settings.flat(config)
+    return {name: values[name] for name in names if values.get(name) is not None}
+
+
+def _change(config: RunConfig, changes: dict[str, Any]) -> RunConfig:
+    """The run with those changes that it has settings for."""
+    known = settings.flat(config)
+    return override(config, {name: value for name, value in changes.items() if name in known})
+
+
+def _whole(config: RunConfig, steps: int | float) -> int:
+    """The nearest number of whole blocks, at least one; of a population just the nearest number."""
+    if config.method.is_population:
+        return max(1, round(steps))
+    return max(1, round(steps / config.block)) * config.block
+
+
+@dataclass(frozen=True)
+class Size:
+    """How large the runs of a plan are made.
+
+    Attributes:
+        scale: paper, short or smoke.
+        seeds: Seeds of each run; None: as the scale says.
+        steps: Steps of a run that has 1 500 000 in the paper; None: as the scale says.
+        only: Domains to keep; empty: all.
+    """
+
+    scale: ScaleName = "paper"
+    seeds: int | None = None
+    steps: int | None = None
+    only: tuple[str, ...] = ()
+
+    def __post_init__(self):
+        for name, value in (("seeds", self.seeds), ("steps", self.steps)):
+            if value is not None and value < 1:
+                raise UserError(f"{name} must be at least 1, got {value}")
+        scale_of(self.scale)
+
+    def seeds_of(self, wanted: Wanted) -> int:
+        return wanted.seeds or self.seeds or scale_of(self.scale).seeds
+
+    def config_of(self, wanted: Wanted) -> RunConfig:
+        """The configuration of a run, with seeds from 0 on.
+
+        Raises:
+            ValueError: It cannot run; says why.
+        """
+        config = replace(scaled(wanted.config(), self.scale, self.steps), seeds=self.seeds_of(wanted), first_seed=0)
+        config = scheduled(config)
+        check(resolve(replace(config, kernels="off")))
+        if config.method.is_population:
+            check_environment(config.agent, config.steps, spec_of(config))
+        return config
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The runs of some artefacts.
+
+    Attributes:
+        artefacts: What is to be shown, without the cells of domains that were left out.
+        size: How large.
+        tasks: Its run folders, each once.
+        folders: Run -> names of its folders.
+    """
+
+    artefacts: tuple[Artefact, ...]
+    size: Size
+    tasks: tuple[Task, ...]
+    folders: dict[Wanted, tuple[str, ...]]
+
+
+def make_plan(artefacts: Sequence[Artefact], size: Size, root: Path) -> Plan:
+    """The plan of some artefacts, in a folder that may hold a part of it.
+
+    Raises:
+        ValueError: A domain to keep is in none of them, or a run cannot run.
+    """
+    kept = tuple(_only(artefact, size.only) for artefact in artefacts)
+    _check_only(artefacts, size.only)
+    then: dict[Wanted, set[str]] = {}
+    for artefact in kept:
+        for wanted in artefact.cells.values():
+            then.setdefault(wanted, set()).update(artefact.then)
+    tasks, folders = [], {}
+    for wanted, names in then.items():
+        parts = _parts(wanted, size, root, tuple(sorted(names)))
+        folders[wanted] = tuple(task.name for task in parts)
+        tasks += parts
+    return Plan(kept, size, tuple(tasks), folders)
+
+
+def find_artefacts(names: Iterable[str], known: dict[str, Artefact]) -> list[Artefact]:
+    """The artefacts of some names; all of them for none.
+
+    Raises:
+        ValueError: There is no such name; lists those there are.
+    """
+    asked = list(dict.fromkeys(names)) or list(known)
+    wrong = [name for name in asked if name not in known]
+    if wrong:
+        raise UserError(f"unknown table or figure {wrong[0]!r}: use {', '.join(known)}")
+    return [known[name] for name in asked]
+
+
+def missing_seeds(wanted: range, there: Iterable[range]) -> list[range]:
+    """The seeds that are not there yet, in as few ranges as possible."""
+    held = {seed for part in there for seed in part}
+    found: list[range] = []
+    for seed in wanted:
+        if seed in held:
+            continue
+        if found and found[-1].stop == seed:
+            found[-1] = range(found[-1].start, seed + 1)
+        else:
+            found.append(range(seed, seed + 1))
+    return found
+
+
+def _parts(wanted: Wanted, size: Size, root: Path, then: tuple[str, ...]) -> list[Task]:
+    """The folders of one run: those there, and one for each range of seeds that is missing."""
+    config = size.config_of(wanted)
+    name, asked = _name(wanted, size, config), range(config.seeds)
+    there = [part for part in _there(root, name) if set(part) & set(asked)]
+    parts = sorted([*there, *missing_seeds(asked, there)], key=lambda part: part.start)
+    return [Task(_folder(name, part), replace(config, first_seed=part.start, seeds=len(part)), then) for part in parts]
+
+
+def _name(wanted: Wanted, size: Size, config: RunConfig) -> str:
+    """The run's name; with the length that was asked for, where another length is another run."""
+    usual = scaled(wanted.config(), size.scale).steps
+    is_another = config.steps != usual and is_bound_to_length(wanted.config())
+    return f"{wanted.name}-{config.steps}" if is_another else wanted.name
+
+
+def _folder(name: str, seeds: range) -> str:
+    return f"{name}-s{seeds.start}-{seeds.stop - 1}"
+
+
+def _there(root: Path, name: str) -> list[range]:
+    """Ranges of seeds that the folder of runs holds of one run."""
+    found = []
+    for path in sorted(root.glob("*")) if root.is_dir() else []:
+        match = re.fullmatch(re.escape(name) + r"-s(\d+)-(\d+)", path.name)
+        if match and path.is_dir():
+            found.append(range(int(match[1]), int(match[2]) + 1))
+    return found
+
+
+def _only(artefact: Artefact, domains: tuple[str, ...]) -> Artefact:
+    if not domains:
+        return artefact
+    return replace(artefact, cells={place: w for place, w in artefact.cells.items() if _id_of(w.domain) in domains})
+
+
+def _check_only(artefacts: Sequence[Artefact], domains: tuple[str, ...]) -> None:
+    there = list(dict.fromkeys(_id_of(w.domain) for artefact in artefacts for w in artefact.cells.values()))
+    wrong = [domain for domain in domains if domain not in there]
+    if wrong:
+        raise UserError(
+            f"no run of {wrong[0]!r} in these tables and figures: they have {', '.join(there) or 'no runs'}"
+        )
+
+
+def _id_of(domain: str) -> str:
+    known = find_domain(domain)
+    return domain if known is None else known.id
