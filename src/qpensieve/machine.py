@@ -102,12 +102,17 @@ def gpus() -> list[str]:
     given = os.environ.get("CUDA_VISIBLE_DEVICES")
     if given is not None:
         return [name.strip() for name in given.split(",") if name.strip() not in ("", "-1")]
+    return [str(i) for i in range(len(gpu_names()))]
+
+
+def gpu_names() -> list[str]:
+    """Names of all NVIDIA cards of this machine; does not start JAX."""
     try:
         listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return []
     lines = listed.stdout.splitlines() if listed.returncode == 0 else []
-    return [str(i) for i in range(sum(line.startswith("GPU ") for line in lines))]
+    return [line.partition(": ")[2].partition(" (UUID")[0] for line in lines if line.startswith("GPU ")]
 
 
 def accelerator() -> str:

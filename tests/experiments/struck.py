@@ -1,7 +1,7 @@
-"""A worker that is struck at a chosen moment: python -m tests.experiments.struck BLOWS TASK_FOLDER.
+"""A worker that is struck at a chosen moment: python -m tests.experiments.struck BLOWS [options] FOLDER.
 
 BLOWS is JSON: number of the worker -> [moment, step, what happens], moments as in `tests.train.kill_run`. Others
-work on undisturbed. Run as `python -m tests.experiments.struck drive ROOT BLOWS [NAMES [ADDRESS]]` it is a driver.
+work undisturbed. Run as `python -m tests.experiments.struck drive ROOT BLOWS [NAMES [ADDRESS [fetch]]]` it trains all.
 """
 
 import json
@@ -24,10 +24,7 @@ TINY: dict[str, Any] = {
 
 
 def blow(what: str) -> None:
-    """stop: until someone continues us. die: kill -9. orphan: kill -9 of the driver. both: of both."""
-    if what == "stop":
-        os.kill(os.getpid(), signal.SIGSTOP)
-        return
+    """die: kill -9. orphan: kill -9 of the driver. both: of both. ray: see below."""
     if what == "ray":
         _kill_raylet_or_ourselves()
     if what in ("orphan", "both"):
@@ -49,29 +46,35 @@ def program(blows: dict[int, tuple[str, int, str]]) -> tuple[str, ...]:
     return (sys.executable, "-m", "tests.experiments.struck", json.dumps(blows))
 
 
-def work(blows: dict[str, tuple[str, int, str]], words: list[str]) -> int:
-    from qpensieve.experiments import attempt
+def num_started(folder: Path) -> int:
+    """Number of workers that were started for a run folder: each begins its log with a date and a machine."""
+    log = folder / "worker.log"
+    return sum(line[:2] == "20" and " on " in line for line in log.read_text().splitlines()) if log.exists() else 0
 
-    number = len(list(Path(words[-1]).glob("log-*.txt"))) + 1
-    if str(number) in blows:
-        moment, step, what = blows[str(number)]
+
+def work(blows: dict[str, tuple[str, int, str]], words: list[str]) -> int:
+    from qpensieve.experiments import worker
+
+    number = str(num_started(Path(words[-1])))
+    if number in blows:
+        moment, step, what = blows[number]
         kill_run._strike = lambda: blow(what)
         kill_run.prepare(moment, step)
-    return attempt.main(words)
+    return worker.main(words)
 
 
 def drive(root: Path, blows: str, names: str = "a", address: str = "", fetch: str = "") -> None:
     from qpensieve.config import override
-    from qpensieve.experiments.drive import drive
-    from qpensieve.experiments.executors.local import Local
-    from qpensieve.experiments.executors.ray import OnRay
-    from qpensieve.experiments.tasks import Store, Task
+    from qpensieve.experiments.local import Local
+    from qpensieve.experiments.ray import OnRay
+    from qpensieve.experiments.schedule import train_all
+    from qpensieve.experiments.tasks import Task
     from qpensieve.presets import default_config
 
-    tasks = [Task(name, override(default_config("DST2d"), TINY)) for name in names]
+    tasks = [Task(root / name, override(default_config("DST2d"), TINY)) for name in names]
     words = (sys.executable, "-m", "tests.experiments.struck", blows)
-    where = OnRay(address, fetch=bool(fetch), program=words) if address else Local(program=words)
-    print(drive(Store(root), tasks, where))
+    engine = OnRay(address, fetch=bool(fetch), program=words) if address else Local(program=words)
+    print(train_all(tasks, engine))
 
 
 if __name__ == "__main__":

@@ -2,19 +2,19 @@
 
 import os
 import sys
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import jax
 import pytest
 
-from qpensieve import config as configs
 from qpensieve.cli import main
 from qpensieve.config import override
-from qpensieve.experiments import attempt, commands
-from qpensieve.experiments.executors.local import Local
-from qpensieve.experiments.executors.protocol import Ended, Needs
-from qpensieve.experiments.tasks import Store
+from qpensieve.experiments import commands, tasks, worker
+from qpensieve.experiments.local import Ended, Local
+from qpensieve.experiments.tasks import Task
+from qpensieve.records.atomic import write_json
 
 SWEEP = """
 [run]
@@ -41,24 +41,27 @@ def run(*words: str) -> None:
     main(list(words))
 
 
-class MostlyHere(Local):
-    """The first worker is a process of its own; the others work in this one, which has all imported already."""
+class Here:
+    """An engine whose workers work in this process, which has all imported already."""
 
-    def __init__(self):
-        super().__init__()
-        self._is_first, self._done = True, list[Ended]()
+    pause = 0.0
 
-    def start(self, folder: Path, needs: Needs) -> None:
-        if self._is_first:
-            self._is_first = False
-            super().start(folder, needs)
-            return
-        code = attempt.Worker(folder, attempt.Ending(), needs.is_trusted).work()
-        self._done.append(Ended(folder, code, "worked here"))
+    def start(self, waiting: Sequence[Task]) -> list["HereJob"]:
+        return [HereJob(waiting[0])]
 
-    def ended(self, timeout: float) -> list[Ended]:
-        done, self._done = self._done, []
-        return done + super().ended(0.0 if done else timeout)
+    def close(self) -> None:
+        pass
+
+
+@dataclass
+class HereJob:
+    task: Task
+
+    def poll(self) -> Ended:
+        return Ended(worker.work(self.task.folder, self.task.config.steps), "worked here")
+
+    def shrink(self) -> bool:
+        return False
 
 
 class TestShownAtOnce:
@@ -84,12 +87,10 @@ class TestShownAtOnce:
     ):
         words = ("growth", "--scale", "smoke", "--only", "Hopper2d", "--out", str(tmp_path))
         planned = commands.Choice(("growth",), "smoke", only=("Hopper2d",), out=tmp_path).plan()
-        store = Store(tmp_path)
         for task in planned.tasks:
             other = override(task.config, {"learning_rate": 0.5}) if task is planned.tasks[0] else task.config
-            store.prepare(replace(task, config=other))
-            (store.folder(task) / "run").mkdir()
-            configs.save(other, store.folder(task) / "run" / "config.json")
+            tasks.prepare(replace(task, config=other))
+            write_json(task.folder / "summary.json", {"step": task.config.steps})
         name, num = planned.tasks[0].name, len(planned.tasks)
         before = {path: path.read_bytes() for path in tmp_path.rglob("*.json")}
         said = f"{name} holds a run with other settings (agent.sac.learning_rate was 0.5, is 0.0003): "
@@ -103,16 +104,14 @@ class TestShownAtOnce:
         assert said in text
         with pytest.raises(SystemExit):
             run("paper", "run", *words)
-        assert "is of a task with other settings: agent.sac.learning_rate was 0.5" in capsys.readouterr().err
+        assert "holds a run with other settings: agent.sac.learning_rate was 0.5" in capsys.readouterr().err
         assert {path: path.read_bytes() for path in tmp_path.rglob("*.json")} == before
 
     def test_a_table_in_another_page_says_what_was_left_out(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
         out, page = tmp_path / "runs", tmp_path / "page.md"
         page.write_text("<!-- qpensieve paper report envelope -->\n<!-- end of envelope -->\n")
         task = commands.Choice(("envelope",), only=("DST2d",), out=out).plan().tasks[0]
-        other = replace(task, config=override(task.config, {"discount": 0.5}))
-        Store(out).prepare(other)
-        (out / task.name / "run").mkdir()
+        tasks.prepare(replace(task, config=override(task.config, {"discount": 0.5})))
         run("paper", "report", "envelope", "--only", "DST2d", "--out", str(out), "--into", str(page))
         why = f"{task.name} is left out: it has other settings (agent.discount was 0.5, is 0.97)."
         assert page.read_text().endswith(f"\nDST2d Envelope DQN: {why}\n\n<!-- end of envelope -->\n")
@@ -122,14 +121,12 @@ class TestShownAtOnce:
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ):
         task = commands.Choice(("envelope",), only=("DST2d",), out=tmp_path).plan().tasks[0]
-        Store(tmp_path).prepare(task)
-        published = tmp_path / task.name / "run"
-        published.mkdir()
-        configs.save(task.config, published / "config.json")
+        tasks.prepare(task)
+        write_json(task.folder / "summary.json", {"step": task.config.steps})
         run("paper", "report", "envelope", "--only", "DST2d", "--out", str(tmp_path))
         said = capsys.readouterr().err
-        assert f"{task.name} is left out: no evaluations at {published / 'evaluations.npz'}" in said
-        assert f"'qpensieve evaluate {published}'" in said
+        assert f"{task.name} is left out: no evaluations at {task.folder / 'evaluations.npz'}" in said
+        assert f"'qpensieve evaluate {task.folder}'" in said
 
     def test_runs_that_end_before_they_learn_are_named(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -140,9 +137,10 @@ class TestShownAtOnce:
         name = "DST2d-qpensieve-quick-random_steps-200"
         run("sweep", str(plan), *out, "--only-plan")
         text = capsys.readouterr().out
+        assert "H200" not in text  # nobody has measured this machine
         assert about in text
         assert f"\n{name}" in text
-        monkeypatch.setattr(commands, "drive", lambda *_: sys.exit(3))
+        monkeypatch.setattr(commands, "train_all", lambda *_: sys.exit(3))
         with pytest.raises(SystemExit):
             run("sweep", str(plan), *out)
         assert about in capsys.readouterr().err
@@ -197,7 +195,7 @@ def test_quick_compiling_of_tiny_runs_ends_with_them(
     monkeypatch.delenv("XLA_FLAGS", raising=False)
     if given:
         monkeypatch.setenv("XLA_FLAGS", given)
-    monkeypatch.setattr(commands, "drive", fail)
+    monkeypatch.setattr(commands, "train_all", fail)
     with pytest.raises(SystemExit):
         run("paper", "run", "growth", "--scale", "smoke", "--out", str(tmp_path))
     assert "no room" in capsys.readouterr().err
@@ -222,7 +220,7 @@ def test_runs_of_a_domain_from_the_command_to_the_page(
     capsys: pytest.CaptureFixture[str],
 ):
     if names:  # all of them, which is slow, in processes
-        monkeypatch.setattr(commands.Where, "executor", lambda *_: MostlyHere())
+        monkeypatch.setattr(commands.Where, "engine", lambda *_: Here())
     words = (*names, "--scale", "smoke", "--only", "DST2d", "--out", str(tmp_path))
     run("paper", "run", *words)
     page = Path(capsys.readouterr().out.strip())
@@ -250,11 +248,9 @@ class TestSweep:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ):
         program = tmp_path / "worker.py"
-        program.write_text(
-            "import sys; open(sys.argv[1] + '/log-0001.txt', 'w').write('the disk is on fire'); sys.exit(1)"
-        )
+        program.write_text("import sys; sys.exit('the disk is on fire')")
         words = (sys.executable, str(program))
-        monkeypatch.setattr(commands.Where, "executor", lambda where, root: Local(where.at_once, program=words))
+        monkeypatch.setattr(commands.Where, "engine", lambda where, root: Local(where.at_once, program=words))
         plan = tmp_path / "mine.toml"
         plan.write_text(SWEEP)
         with pytest.raises(SystemExit) as ended:
@@ -262,5 +258,4 @@ class TestSweep:
         assert ended.value.code == 1
         told = capsys.readouterr().err
         assert "2 of 2 runs have failed" in told
-        assert "2 attempts brought it no further; the last ended with code 1" in told
-        assert "the disk is on fire" in told
+        assert "2 tries brought it no further; the last ended with code 1: the disk is on fire" in told

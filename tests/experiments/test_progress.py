@@ -2,6 +2,7 @@
 
 import io
 import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,12 +21,12 @@ class Terminal(io.StringIO):
 
 
 def row(name: str, state: Any, step: int = 0, **known: Any) -> tuple[Task, Progress]:
-    return Task(name, RunConfig("DST2d", seeds=2, steps=1000)), Progress(state, step, 1000, **known)
+    return Task(Path(name), RunConfig("DST2d", seeds=2, steps=1000)), Progress(state, step, 1000, **known)
 
 
 ROWS = [
-    row("a", "done", 1000, attempts=1),
-    row("b", "running", 500, rate=10.0, seconds_left=50.0, attempts=2, machine="node1"),
+    row("a", "done", 1000),
+    row("b", "running", 500, rate=10.0, message="process 7 on node1"),
     row("c", "waiting"),
     row("d", "failed", 200, message="out of memory\nand more"),
 ]
@@ -33,14 +34,14 @@ ROWS = [
 
 def test_the_first_line_counts_and_says_how_long_it_takes():
     assert format_counts(ROWS) == "1 of 4 done  1 running  1 waiting  1 failed  about 2.5 minutes left"
-    soon = [row("a", "running", 500, rate=10.0, seconds_left=5.0)]
+    soon = [row("a", "running", 950, rate=10.0)]
     assert format_counts(soon) == "0 of 1 done  1 running  less than a minute left"
     assert format_counts(ROWS, 25) == "1 of 4 done  1 failed"
 
 
 def test_runs_come_first_and_the_rest_is_counted_where_there_is_no_room():
     lines = format_rows(ROWS, 200, 10)
-    assert lines[0].split() == ["b", "running", "500/1k", "10", "steps/s", "00:50", "node1,", "attempt", "2"]
+    assert lines[0].split() == ["b", "running", "500/1k", "10", "steps/s", "00:50", "process", "7", "on", "node1"]
     assert lines[1].split() == ["d", "failed", "200/1k", "out", "of", "memory"]
     assert [line.split()[1] for line in lines] == ["running", "failed", "waiting", "done"]
     assert format_rows(ROWS, 200, 2)[-1] == "and 3 more"
@@ -59,9 +60,9 @@ def test_runs_of_other_settings_are_counted_by_themselves_and_say_how_they_diffe
 def test_time_left_is_that_of_the_longest_run_or_of_all_work_shared():
     assert seconds_left([row("a", "waiting")]) is None
     assert seconds_left([row("a", "running", rate=None)]) is None
-    assert seconds_left([row("a", "running", 500, rate=10.0, seconds_left=50.0)]) == 50
+    assert seconds_left([row("a", "running", 500, rate=10.0)]) == 50
     # c waits for 1000 steps at 10 steps/s: 100 s, beside two that run
-    both = [row("a", "running", 500, rate=10.0, seconds_left=50.0), row("b", "running", 900, rate=10.0)]
+    both = [row("a", "running", 500, rate=10.0), row("b", "running", 900, rate=10.0)]
     assert seconds_left([*both, row("c", "waiting")]) == pytest.approx((50 + 10 + 100) / 2)
 
 
@@ -84,14 +85,14 @@ def test_elsewhere_a_line_is_written_when_something_changes():
     table.show([row("a", "waiting")])
     assert out.getvalue() == ""
     for _ in range(3):
-        table.show([row("a", "running", 20, machine="node1", attempts=1)])
+        table.show([row("a", "running", 20, message="process 7 on node1")])
     table.show([row("a", "waiting", 500)])
-    table.show([row("a", "running", 500, machine="node2", attempts=2)])
+    table.show([row("a", "running", 500, message="process 8 on node2")])
     table.show([row("a", "failed", 500, message="the disk is full")])
     table.show([row("a", "done", 1000)])
     assert [line.split("  (")[0] for line in out.getvalue().splitlines()] == [
-        "a: running (node1) from step 20 of 1,000",
-        "a: running (node2, attempt 2) from step 500 of 1,000",
+        "a: running (process 7 on node1) from step 20 of 1,000",
+        "a: running (process 8 on node2) from step 500 of 1,000",
         "a: failed: the disk is full",
         "a: done",
     ]

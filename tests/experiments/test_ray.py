@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tarfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -19,10 +20,13 @@ from pathlib import Path
 import pytest
 
 from qpensieve.config import override
-from qpensieve.experiments.tasks import Store, Task, logs
+from qpensieve.experiments import tasks
+from qpensieve.experiments.ray import bring_home, make_token, pack, unpack
+from qpensieve.experiments.tasks import Task
 from qpensieve.presets import default_config
+from qpensieve.records.lock import FolderInUseError, lock
 from qpensieve.train import run as runs
-from tests.experiments.struck import TINY
+from tests.experiments.struck import TINY, num_started
 from tests.train.kill_run import CACHE, ROOT, assert_same_run, complete
 
 needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="ray is not installed: make test-ray")
@@ -98,31 +102,75 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+class TestWithoutRay:
+    def run(self, folder: Path, step: int, text: str) -> Path:
+        (folder / "checkpoints" / f"step_{step:09d}").mkdir(parents=True)
+        (folder / "config.json").write_text(text)
+        return folder
+
+    def test_a_folder_that_has_got_further_takes_the_place_of_the_one_at_home(self, tmp_path: Path):
+        home = self.run(tmp_path / "runs" / "a", 100, "old")
+        away = self.run(tmp_path / "away", 200, "new")
+        (away / ".tmp-checkpoint").touch()
+        (away / "run.lock").touch()
+        bring_home(pack(away), home)
+        assert (home / "config.json").read_text() == "new"
+        assert tasks.saved_step(Task(home, CONFIG)) == 200
+        assert [path.name for path in home.parent.iterdir()] == ["a"]
+        assert not (home / "run.lock").exists()
+        bring_home(pack(self.run(tmp_path / "late", 150, "late")), home)  # a node that was thought lost
+        assert (home / "config.json").read_text() == "new"
+        assert [path.name for path in home.parent.iterdir()] == ["a"]
+
+    def test_a_folder_that_is_in_use_stays(self, tmp_path: Path):
+        home = self.run(tmp_path / "a", 100, "old")
+        held = lock(home)
+        with pytest.raises(FolderInUseError):
+            bring_home(pack(self.run(tmp_path / "away", 200, "new")), home)
+        assert (home / "config.json").read_text() == "old"
+        held.close()
+
+    def test_nothing_is_unpacked_outside_the_folder(self, tmp_path: Path):
+        (tmp_path / "outside").write_text("secret")
+        away = self.run(tmp_path / "away", 100, "new")
+        (away / "link").symlink_to(tmp_path / "outside")
+        with pytest.raises(tarfile.FilterError):
+            unpack(pack(away), tmp_path / "home")
+
+    def test_a_token_is_made_once_and_only_for_this_user(self, tmp_path: Path):
+        path = tmp_path / ".ray" / "auth_token"
+        make_token(path)
+        before = path.read_text()
+        make_token(path)
+        assert path.read_text() == before
+        assert len(before) == 64
+        assert path.stat().st_mode & 0o777 == 0o600
+
+
 @needs_ray
 @pytest.mark.slow
 def test_lost_workers_nodes_and_drivers_are_gone_on_from(
     tmp_path: Path, variables: dict[str, str], address: str, undisturbed: Path
 ):
     """One worker is killed, the raylet of the other one's node too; then the driver, and it is started again."""
-    store, tasks = Store(tmp_path / "store"), [Task(name, CONFIG) for name in "ab"]
-    blows = json.dumps({1: ("block", 300, "ray")})
-    first = start_driver(variables, str(store.root), blows, "ab", address)
+    root, blows = tmp_path / "runs", json.dumps({1: ("block", 300, "ray")})
+    both = [Task(root / name, CONFIG) for name in "ab"]
+    first = start_driver(variables, str(root), blows, "ab", address)
     try:
-        wait_until(lambda: all(len(logs(store.folder(task))) == 2 for task in tasks) or any(map(store.is_done, tasks)))
-        wait_until(lambda: any(store.saved_step(task) > 300 or store.is_done(task) for task in tasks))
+        wait_until(lambda: all(num_started(task.folder) == 2 for task in both) or any(map(tasks.is_done, both)))
+        wait_until(lambda: any(tasks.saved_step(task) > 300 or tasks.is_done(task) for task in both))
     finally:
         end(first)
-    assert not all(map(store.is_done, tasks))
-    second = start_driver(variables, str(store.root), blows, "ab", address)
+    assert not all(map(tasks.is_done, both))
+    second = start_driver(variables, str(root), blows, "ab", address)
     try:
         assert second.wait(240) == 0
     finally:
         end(second)
     # On a busy machine one of them may have waited until the other was done.
-    assert sum(len(logs(store.folder(task))) for task in tasks) >= 3
-    for task in tasks:
-        assert_same_run(store.folder(task) / "run", undisturbed)
-        assert [path.name for path in store.folder(task).glob("attempt-*")] == []
+    assert sum(num_started(task.folder) for task in both) >= 3
+    for task in both:
+        assert_same_run(task.folder, undisturbed)
 
 
 @needs_ray
@@ -130,15 +178,13 @@ def test_lost_workers_nodes_and_drivers_are_gone_on_from(
 def test_folders_travel_where_there_is_no_shared_file_system(
     tmp_path: Path, variables: dict[str, str], address: str, undisturbed: Path
 ):
-    """The first worker of a task is interrupted: what it has done comes home, and the next one goes on from there."""
-    store, task = Store(tmp_path / "store"), Task("a", CONFIG)
-    driver = start_driver(variables, str(store.root), "{}", "a", address, "fetch")
+    driver = start_driver(variables, str(tmp_path / "runs"), "{}", "a", address, "fetch")
     try:
         assert driver.wait(240) == 0
     finally:
         end(driver)
-    assert_same_run(store.folder(task) / "run", undisturbed)
-    assert sorted(path.name for path in store.folder(task).iterdir()) == ["log-0001.txt", "run", "task.json"]
+    assert_same_run(tmp_path / "runs" / "a", undisturbed)
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["a"]
 
 
 @needs_ray
@@ -146,7 +192,7 @@ def test_folders_travel_where_there_is_no_shared_file_system(
 def test_another_token_is_refused(tmp_path: Path, variables: dict[str, str], address: str):
     (tmp_path / "other").write_text(secrets.token_hex(32))
     other = variables | {"RAY_AUTH_TOKEN_PATH": str(tmp_path / "other")}
-    program = [sys.executable, "-m", "tests.experiments.struck", "drive", str(tmp_path / "store"), "{}", "a", address]
+    program = [sys.executable, "-m", "tests.experiments.struck", "drive", str(tmp_path / "runs"), "{}", "a", address]
     found = subprocess.run(program, env=other, cwd=ROOT, capture_output=True, text=True, timeout=200, check=False)
     assert found.returncode != 0
     assert "no Ray cluster answers" in found.stderr

@@ -8,37 +8,38 @@ import numpy as np
 import pytest
 
 from qpensieve import config as configs
+from qpensieve.experiments import tasks
 from qpensieve.experiments.commands import write_paper_report
-from qpensieve.experiments.critics import nearest
 from qpensieve.experiments.paper import ARTEFACTS
 from qpensieve.experiments.plan import Size, Wanted, make_plan
-from qpensieve.experiments.shelf import Shelf, read_exported
+from qpensieve.experiments.plan_results import PlanResults, read_exported
 from qpensieve.experiments.shows import score_sheet, show
-from qpensieve.experiments.tasks import Store
 from qpensieve.preferences import test_table
 from qpensieve.records import critic_errors, evaluations
 from qpensieve.records.critic_errors import CriticErrors, CriticRow
-from qpensieve.records.folder import CONFIG, CRITIC, EVALUATIONS, PROVENANCE
+from qpensieve.records.folder import CONFIG, CRITIC, EVALUATIONS, PROVENANCE, SUMMARY
 from qpensieve.report import sheets
 from qpensieve.report.page import Plate
 from qpensieve.report.results import export
+from qpensieve.report.summary import write_summary
 from qpensieve.train.evaluate import protocols
 
 RESULTS = Path(__file__).parents[2] / "results" / "h200"
 
 
-def shelf_of(
-    root: Path, names: tuple[str, ...] = (), results: tuple[Path, ...] = (), size: Size | None = None
-) -> Shelf:
+def results_of(
+    root: Path, names: tuple[str, ...] = (), exported: tuple[Path, ...] = (), size: Size | None = None
+) -> PlanResults:
     chosen = [ARTEFACTS[name] for name in names] or list(ARTEFACTS.values())
-    return Shelf(make_plan(chosen, size or Size(), root), Store(root), read_exported(results))
+    return PlanResults(make_plan(chosen, size or Size(), root), read_exported(exported))
 
 
-def make_run(shelf: Shelf, wanted: Wanted, level: float = 0.0) -> None:
-    """The folder of a run that was evaluated at every quarter of its length."""
-    for task in [task for task in shelf.plan.tasks if task.name in shelf.plan.folders[wanted]]:
-        config = task.config
-        folder = shelf.store.folder(task) / "run"
+def make_run(results: PlanResults, wanted: Wanted, level: float = 0.0) -> None:
+    """The folders of a run that was evaluated at every quarter of its length; those that are there stay."""
+    for task in results.plan.tasks_of[wanted]:
+        folder, config = task.folder, task.config
+        if folder.exists():
+            continue
         folder.mkdir(parents=True)
         configs.save(config, folder / CONFIG)
         (folder / PROVENANCE).write_text(json.dumps({"device": "abacus", "cores": 1, "commit": "abc"}))
@@ -51,12 +52,13 @@ def make_run(shelf: Shelf, wanted: Wanted, level: float = 0.0) -> None:
             table = evaluations.append_short(table, step, returns(on.short, step), returns(on.curve, step))
         table = evaluations.append_full(table, config.steps, returns(on.full, config.steps))
         evaluations.save(folder / EVALUATIONS, table)
+        write_summary(folder)
 
 
 def test_without_a_run_everything_is_shown_as_missing(tmp_path: Path):
-    shelf = shelf_of(tmp_path)
-    for artefact in shelf.plan.artefacts:
-        shown = show(artefact, shelf, tmp_path)
+    results = results_of(tmp_path)
+    for artefact in results.plan.artefacts:
+        shown = show(artefact, results, tmp_path)
         assert shown.sheets or shown.plates or shown.listings, artefact.name
         for sheet in shown.sheets:
             views = [view for row in sheets.table(sheet).rows for view in row[2:]]
@@ -65,8 +67,8 @@ def test_without_a_run_everything_is_shown_as_missing(tmp_path: Path):
 
 class TestCommittedResults:
     def test_fill_the_cells_whose_settings_they_have(self, tmp_path: Path):
-        shelf = shelf_of(tmp_path, ("table1",), (RESULTS,))
-        shown = show(ARTEFACTS["table1"], shelf, tmp_path)
+        results = results_of(tmp_path, ("table1",), (RESULTS,))
+        shown = show(ARTEFACTS["table1"], results, tmp_path)
         sheet, *over = shown.sheets
         content = json.loads((RESULTS / "DST2d-qpensieve-1.5M.json").read_text())
         cell = sheet.cell("DST2d", "Q-Pensieve")
@@ -84,9 +86,9 @@ class TestCommittedResults:
         content = json.loads((RESULTS / "DST2d-qpensieve-1.5M.json").read_text())
         content["config"]["agent"]["num_snapshots"] = 3
         (tmp_path / "other.json").write_text(json.dumps(content))
-        shelf = shelf_of(tmp_path / "runs", ("table1",), (tmp_path,))
-        assert len(shelf.exported) == 1
-        assert shelf.paths(Wanted("DST2d")) == []
+        results = results_of(tmp_path / "runs", ("table1",), (tmp_path,))
+        assert len(results.exported) == 1
+        assert results.paths(Wanted("DST2d")) == []
 
     def test_other_json_is_passed_over_and_a_missing_folder_is_named(self, tmp_path: Path):
         (tmp_path / "a.json").write_text("[1]")
@@ -97,12 +99,12 @@ class TestCommittedResults:
 
     def test_make_a_page_and_the_same_page_again(self, tmp_path: Path):
         names = ("envelope", "sac-fronts", "settings")
-        page = write_paper_report(shelf_of(tmp_path, names, (RESULTS,)), tmp_path / "report", "Title")
+        page = write_paper_report(results_of(tmp_path, names, (RESULTS,)), tmp_path / "report", "Title")
         first = page.read_bytes()
         assert b"HalfCheetah2d" in first
         for name in ("tables/envelope.tex", "tables/settings.csv", "figures/sac-fronts.svg", "report.md"):
             assert (tmp_path / "report" / name).is_file()
-        assert write_paper_report(shelf_of(tmp_path, names, (RESULTS,)), page.parent, "Title").read_bytes() == first
+        assert write_paper_report(results_of(tmp_path, names, (RESULTS,)), page.parent, "Title").read_bytes() == first
 
 
 class TestFolders:
@@ -110,72 +112,66 @@ class TestFolders:
 
     def test_two_folders_of_seeds_are_one_cell(self, tmp_path: Path):
         for seeds in (2, 5):
-            shelf = shelf_of(tmp_path, ("growth",), size=replace(self.SIZE, seeds=seeds))
+            results = results_of(tmp_path, ("growth",), size=replace(self.SIZE, seeds=seeds))
             wanted = Wanted("Hopper2d")
-            for task in shelf.plan.tasks:
-                if task.name in shelf.plan.folders[wanted] and shelf.store.run_folder(task) is None:
-                    one = Shelf(replace(shelf.plan, folders={wanted: (task.name,)}), shelf.store)
-                    make_run(one, wanted)
+            make_run(results, wanted)
         sheet = score_sheet(
-            replace(ARTEFACTS["table1"], cells={("Hopper2d", "Q-Pensieve"): wanted}, reference=None), shelf, tmp_path
+            replace(ARTEFACTS["table1"], cells={("Hopper2d", "Q-Pensieve"): wanted}, reference=None), results, tmp_path
         )
         assert sheet.cell("Hopper2d", "Q-Pensieve").seeds == (0, 1, 2, 3, 4)
 
     def test_a_folder_of_other_settings_is_left_out_and_named(self, tmp_path: Path):
         wanted = Wanted("Hopper2d")
-        shelf = shelf_of(tmp_path, ("growth",), size=self.SIZE)
-        make_run(shelf, wanted)
-        [task] = [task for task in shelf.plan.tasks if task.name in shelf.plan.folders[wanted]]
-        shelf.store.prepare(task)
-        [run] = shelf.paths(wanted)
-        written = run.parent / "task.json"
-        content = json.loads(written.read_text())
-        content["config"]["steps"] -= content["config"]["block"]
-        content["config"] |= {"kernels": "off", "eval_period": 77}  # and what changes nothing of what is learned
-        written.write_text(json.dumps(content))
-        assert (shelf.left_out, shelf.paths(wanted)) == ([], [run])
-        assert shelf.progress(task) == shelf.store.progress(task)
-        assert shelf.progress(task).state == "done"
-        content["config"]["agent"]["num_preferences"] = 3
-        written.write_text(json.dumps(content))
-        assert shelf.paths(wanted) == []
-        [said] = shelf.left_out
+        results = results_of(tmp_path, ("growth",), size=self.SIZE)
+        make_run(results, wanted)
+        [task] = results.plan.tasks_of[wanted]
+        [run] = results.paths(wanted)
+        content = json.loads((run / CONFIG).read_text())
+        content |= {"kernels": "off", "eval_period": 77}  # nothing that changes what is learned
+        (run / CONFIG).write_text(json.dumps(content))
+        assert (results.left_out, results.paths(wanted)) == ([], [run])
+        assert tasks.status(task).state == "done"
+        content["agent"]["num_preferences"] = 3
+        (run / CONFIG).write_text(json.dumps(content))
+        assert results.paths(wanted) == []
+        [said] = results.left_out
         assert said.startswith(f"{task.name} is left out")
-        assert shelf.progress(task).state == "other settings"  # status and plan agree with the report
-        assert "num_preferences was 3" in shelf.progress(task).message
+        assert tasks.status(task).state == "other settings"  # status and plan agree with the report
+        assert "num_preferences was 3" in tasks.status(task).message
         assert "num_preferences" in said
-        assert said in write_paper_report(shelf, tmp_path / "report", "Title").with_name("report.md").read_text()
+        assert said in write_paper_report(results, tmp_path / "report", "Title").with_name("report.md").read_text()
 
     def test_a_seed_counts_once_and_a_run_that_is_done_goes_before_an_exported_one(self, tmp_path: Path):
         wanted = Wanted("Hopper2d")
-        shelf = shelf_of(tmp_path / "runs", ("growth",), size=self.SIZE)
-        make_run(shelf, wanted, level=5.0)
-        run = shelf.store.folder(next(t for t in shelf.plan.tasks if t.name in shelf.plan.folders[wanted])) / "run"
+        results = results_of(tmp_path / "runs", ("growth",), size=self.SIZE)
+        make_run(results, wanted, level=5.0)
+        run = results.plan.tasks_of[wanted][0].folder
         export(run, tmp_path / "run.json")
-        both = shelf_of(tmp_path / "runs", ("growth",), (tmp_path / "run.json",), self.SIZE)
+        both = results_of(tmp_path / "runs", ("growth",), (tmp_path / "run.json",), self.SIZE)
         assert both.paths(wanted) == [run]
-        run.rename(run.with_name("attempt-0001"))  # not done: what was exported counts
+        (run / SUMMARY).unlink()  # not done: what was exported counts
         assert both.paths(wanted) == [tmp_path / "run.json"]
 
     def test_a_run_that_went_on_beyond_the_plan_is_shown_at_the_plans_end(self, tmp_path: Path):
-        longer = shelf_of(tmp_path, ("buffer-size",), size=replace(self.SIZE, steps=800))
+        longer = results_of(tmp_path, ("buffer-size",), size=replace(self.SIZE, steps=800))
         make_run(longer, Wanted("Ant2d"))
-        sheet = score_sheet(ARTEFACTS["buffer-size"], shelf_of(tmp_path, ("buffer-size",), size=self.SIZE), tmp_path)
+        sheet = score_sheet(ARTEFACTS["buffer-size"], results_of(tmp_path, ("buffer-size",), size=self.SIZE), tmp_path)
         cell = sheet.cell("Ant2d", "size 4")
         assert (cell.step, cell.protocol) == (400, sheets.SHORT)
 
     def test_growth_has_a_figure_for_each_preference_and_names_what_is_missing(self, tmp_path: Path):
-        shelf = shelf_of(tmp_path, ("growth",), size=self.SIZE)
-        make_run(shelf, Wanted("Ant2d"))
-        plates = show(ARTEFACTS["growth"], shelf, tmp_path).plates
+        results = results_of(tmp_path, ("growth",), size=self.SIZE)
+        make_run(results, Wanted("Ant2d"))
+        plates = show(ARTEFACTS["growth"], results, tmp_path).plates
         assert [plate.name for plate in plates] == ["growth-50-50", "growth-90-10", "growth-10-90"]
         assert {source.label for source in plates[0].sources} == {"Ant2d qpensieve, seeds 0-1"}
         assert "missing: Vanilla" in texts(plates[0])
 
     def test_curves_are_weighed_by_the_preference_of_their_panel(self, tmp_path: Path):
-        shelf = shelf_of(tmp_path, ("curves",), size=self.SIZE)
-        make_run(shelf, Wanted("Hopper2d"))
-        plate = next(one for one in show(ARTEFACTS["curves"], shelf, tmp_path).plates if one.name == "curves-hopper2d")
+        results = results_of(tmp_path, ("curves",), size=self.SIZE)
+        make_run(results, Wanted("Hopper2d"))
+        plates = show(ARTEFACTS["curves"], results, tmp_path).plates
+        plate = next(one for one in plates if one.name == "curves-hopper2d")
         panel = next(axes for axes in plate.figure.axes if axes.get_title() == "(0.9, 0.1)")
         line = next(line for line in panel.get_lines() if line.get_label() == "Q-Pensieve")
         steps, values = map(np.asarray, line.get_data())
@@ -184,24 +180,20 @@ class TestFolders:
         np.testing.assert_allclose(values, expected)
 
     def test_fronts_show_the_preferences_that_all_methods_were_played_on(self, tmp_path: Path):
-        shelf = shelf_of(tmp_path, ("buffer-fronts",), size=self.SIZE)
-        make_run(shelf, Wanted("Hopper2d"))
-        (plate,) = show(ARTEFACTS["buffer-fronts"], shelf, tmp_path).plates
+        results = results_of(tmp_path, ("buffer-fronts",), size=self.SIZE)
+        make_run(results, Wanted("Hopper2d"))
+        (plate,) = show(ARTEFACTS["buffer-fronts"], results, tmp_path).plates
         panel = next(axes for axes in plate.figure.axes if axes.get_title() == "Hopper2d")
         (points,) = [one for one in panel.collections if one.get_label() == "size 4"]
         assert len(np.asarray(points.get_offsets())) == 2 * len(test_table(2)[::25])
 
     def test_a_scale_that_does_not_compare_says_so(self, tmp_path: Path):
-        sheet = score_sheet(ARTEFACTS["buffer-size"], shelf_of(tmp_path, size=self.SIZE), tmp_path)
+        sheet = score_sheet(ARTEFACTS["buffer-size"], results_of(tmp_path, size=self.SIZE), tmp_path)
         assert any("not comparable with the paper's numbers" in note for note in sheet.notes)
 
 
 def texts(plate: Plate) -> list[str]:
     return [text.get_text() for axes in plate.figure.axes for text in axes.texts]
-
-
-def test_the_nearest_step_is_taken():
-    assert [nearest(np.array([100, 200, 300]), wanted) for wanted in (1, 149, 151, 1e9)] == [100, 100, 200, 300]
 
 
 def measured(domain: str, step: int, errors: list[float]) -> CriticErrors:
@@ -215,14 +207,14 @@ def measured(domain: str, step: int, errors: list[float]) -> CriticErrors:
 
 def test_errors_of_critics_are_shown_by_preference_and_step_also_of_exported_runs(tmp_path: Path):
     size = Size("smoke")
-    shelf = shelf_of(tmp_path / "runs", ("critic-hopper2d",), size=size)
-    make_run(shelf, Wanted("Hopper2d"))
-    (task,) = shelf.plan.tasks
-    run = shelf.store.folder(task) / "run"
+    results = results_of(tmp_path / "runs", ("critic-hopper2d",), size=size)
+    make_run(results, Wanted("Hopper2d"))
+    (task,) = results.plan.tasks
+    run = task.folder
     critic_errors.add(run / CRITIC, measured("Hopper2d", 400, [3.0, 5.0]))
     export(run, tmp_path / "run.json")
-    exported = shelf_of(tmp_path / "none", ("critic-hopper2d",), (tmp_path / "run.json",), size)
-    for one in (shelf, exported):
+    exported = results_of(tmp_path / "none", ("critic-hopper2d",), (tmp_path / "run.json",), size)
+    for one in (results, exported):
         (sheet,) = show(ARTEFACTS["critic-hopper2d"], one, tmp_path).sheets
         cell = sheet.cell("0.5, 0.5", "400")
         assert cell.values is not None
@@ -230,6 +222,6 @@ def test_errors_of_critics_are_shown_by_preference_and_step_also_of_exported_run
         assert cell.printed["L_critic"] == (11.59, None)
         assert sheet.cell("0.1, 0.9", "400").values is None
         assert sheet.columns == ["400"]  # what was measured
-    nothing = shelf_of(tmp_path / "none", ("critic-hopper2d",))
+    nothing = results_of(tmp_path / "none", ("critic-hopper2d",))
     (sheet,) = show(ARTEFACTS["critic-hopper2d"], nothing, tmp_path).sheets
     assert sheet.columns == ["100k", "500k", "1M", "1.5M"]

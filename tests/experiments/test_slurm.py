@@ -1,9 +1,8 @@
-"""Jobs of Slurm, with programs that stand for it: they run the array on this machine, and list what runs."""
+"""Jobs of Slurm: real ones of submitit on this machine, and programs that stand for Slurm's to see what is asked."""
 
+import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -12,31 +11,102 @@ from pathlib import Path
 import pytest
 
 from qpensieve.config import RunConfig
-from qpensieve.experiments import drive as drives
-from qpensieve.experiments.drive import drive
-from qpensieve.experiments.executors.protocol import Ended, Needs
-from qpensieve.experiments.executors.slurm import Job, Slurm, script
-from qpensieve.experiments.tasks import Store, Task
+from qpensieve.experiments import schedule, tasks
+from qpensieve.experiments.local import END_SECONDS
+from qpensieve.experiments.schedule import train_all
+from qpensieve.experiments.slurm import LOST, Request, Slurm, SlurmJob, minutes
+from qpensieve.experiments.tasks import Task
 
 SBATCH = """#!/bin/bash
-# Starts every element of a job array; each notes that it runs, and that it has ended.
+# Starts every element of a job array; each notes its process, and that it has ended.
 script="${@: -1}"
-number=$((100 + $(ls "$STANDIN" | grep -c started)))
-touch "$STANDIN/started-$number"
+number=$((100 + $(ls "$STANDIN" | grep -c script)))
+cp "$script" "$STANDIN/script-$number"
 last=$(sed -n 's/^#SBATCH --array=0-\\([0-9]*\\).*/\\1/p' "$script")
-for i in $(seq 0 "$last"); do
-  touch "$STANDIN/queued-${number}_$i"
-  ( SLURM_ARRAY_TASK_ID=$i setsid bash "$script" >"$STANDIN/output-${number}_$i" 2>&1 &
-    echo $! >"$STANDIN/pid-${number}_$i"; wait; rm "$STANDIN/queued-${number}_$i" ) >/dev/null 2>&1 &
+for i in $(seq 0 "${last:-0}"); do
+  element=$number${last:+_$i}
+  touch "$STANDIN/running-$element"
+  export SLURM_JOB_ID=$number SLURM_PROCID=0
+  if [ -n "$last" ]; then export SLURM_ARRAY_JOB_ID=$number SLURM_ARRAY_TASK_ID=$i; fi
+  ( setsid bash "$script" >/dev/null 2>&1 &
+    echo $! >"$STANDIN/pid-$element"; wait; rm "$STANDIN/running-$element" ) >/dev/null 2>&1 &
 done
-echo "$number;cluster"
+echo "Submitted batch job $number"
 """
-SQUEUE = """#!/bin/bash
-if [ -e "$STANDIN/down" ]; then echo "slurm_load_jobs error" >&2; exit 1; fi
-ls "$STANDIN" | sed -n 's/^queued-//p'
+SRUN = """#!/bin/bash
+# Runs the command behind the options of submitit.
+while [ "${1:0:2}" = "--" ]; do case "$1" in --output|--error) shift 2;; *) shift;; esac; done
+exec "$@"
 """
-DONE = 'mkdir "$2/run" && echo "{\\"steps\\": 600}" >"$2/run/config.json"'
-"""A worker that has done its task at once; $1 is --alone."""
+SACCT = """#!/bin/bash
+echo "JobID|State|NodeList"
+for path in "$STANDIN"/pid-*; do
+  element=${path##*pid-}
+  if [ -e "$STANDIN/running-$element" ]; then echo "$element|RUNNING|here"; else echo "$element|FAILED|here"; fi
+done
+"""
+FINISH = 'echo \'{"step": 600}\' >"$folder/summary.json"'
+"""A worker that finishes its run at once."""
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schedule, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(Slurm, "pause", 0.1)
+
+
+def sh(script: str) -> tuple[str, ...]:
+    """A worker that runs a script; `$folder` is its run folder."""
+    return ("sh", "-c", f"for folder; do :; done; {script}", "sh")
+
+
+def make(root: Path, names: str) -> list[Task]:
+    return [Task(root / name, RunConfig("DST2d", steps=600, random_steps=100)) for name in names]
+
+
+def wait_until(is_so: Callable[[], bool], seconds: float = 60) -> None:
+    until = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+class TestOnThisMachine:
+    """Jobs as submitit runs them without Slurm."""
+
+    def test_jobs_train_their_share(self, tmp_path: Path):
+        every = make(tmp_path / "my runs", "abc")
+        engine = Slurm(
+            tmp_path / "my runs", Request(gpus=0, cores=2, runs_per_gpu=2), program=sh(FINISH), cluster="local"
+        )
+        assert train_all(every, engine).done == ["a", "b", "c"]
+        numbers = json.loads((tmp_path / "my runs" / "slurm" / "jobs.json").read_text())
+        assert numbers["a"] == numbers["b"] != numbers["c"]
+
+    def test_a_run_that_fails_five_times_in_its_job_has_failed(self, tmp_path: Path):
+        program = sh("echo why >&2; exit 1")
+        engine = Slurm(tmp_path, Request(gpus=0, cores=2), 2, program, cluster="local")
+        summary = train_all(make(tmp_path, "a"), engine, tries=2)
+        assert summary.failed["a"].startswith("2 tries brought it no further; the last ended with code 1: why")
+
+    def test_a_job_saves_before_its_time_limit_and_queues_itself_again(self, tmp_path: Path):
+        save = 'touch "$folder/ready"; cat; touch "$folder/saved"; exit 75'
+        program = sh(f'if [ -e "$folder/saved" ]; then {FINISH}; else {save}; fi')
+        (task,) = make(tmp_path, "a")
+        tasks.prepare(task)
+        engine = Slurm(tmp_path, Request(gpus=0, cores=1), program=program, cluster="local")
+        (job,) = engine.start([task])
+        wait_until((task.folder / "ready").exists)
+        _signal_task(job, signal.SIGUSR2)  # as Slurm does
+        wait_until(lambda: tasks.is_done(task))
+        wait_until(lambda: job.poll() is not None)
+        assert (task.folder / "saved").exists()
+
+
+def _signal_task(job: SlurmJob, number: signal.Signals) -> None:
+    """Send a signal to the process in which submitit has called the pool: a child of the process of the job."""
+    children = Path(f"/proc/{job.job.job_id}/task/{job.job.job_id}/children").read_text().split()
+    os.kill(int(children[0]), number)
 
 
 @dataclass
@@ -45,12 +115,12 @@ class StandIn:
 
     notes: Path
 
+    @property
+    def scripts(self) -> list[str]:
+        return [path.read_text() for path in sorted(self.notes.glob("script-*"))]
+
     def pids(self) -> list[int]:
         return [int(path.read_text()) for path in self.notes.glob("pid-*") if path.read_text().strip()]
-
-    @property
-    def submitted(self) -> int:
-        return len(list(self.notes.glob("started-*")))
 
 
 @pytest.fixture
@@ -58,12 +128,11 @@ def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StandI
     programs, notes = tmp_path / "programs", tmp_path / "notes"
     for folder in (programs, notes):
         folder.mkdir()
-    for name, text in (("sbatch", SBATCH), ("squeue", SQUEUE)):
+    for name, text in (("sbatch", SBATCH), ("srun", SRUN), ("sacct", SACCT)):
         (programs / name).write_text(text)
         (programs / name).chmod(0o755)
     monkeypatch.setenv("PATH", str(programs), prepend=os.pathsep)
     monkeypatch.setenv("STANDIN", str(notes))
-    monkeypatch.setattr(drives, "WAIT_SECONDS", 0.05)
     here = StandIn(notes)
     yield here
     for pid in here.pids():
@@ -73,145 +142,81 @@ def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StandI
             continue
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "my store")  # a path that needs quotes
+class TestParameters:
+    def test_a_job_array_asks_for_what_its_jobs_need(self, tmp_path: Path, stand_in: StandIn):
+        options = ("partition=gpu", "--mem=32G", "exclusive")
+        request = Request(cores=8, gpus=1, runs_per_gpu=4, time="2:00:00", at_once=10, options=options)
+        assert (
+            train_all(make(tmp_path / "runs", "abcdefghi"), Slurm(tmp_path / "runs", request, program=sh(FINISH))).left
+            == []
+        )
+        (script,) = stand_in.scripts
+        for option in ("array=0-2%3", "cpus-per-task=8", "gres=gpu:1", "time=120", "partition=gpu", "mem=32G"):
+            assert f"#SBATCH --{option}\n" in script
+        assert "#SBATCH --exclusive\n" in script
+        assert "#SBATCH --signal=USR2@120\n" in script
+        assert END_SECONDS < 120
 
+    def test_without_a_card_none_is_asked_for(self):
+        assert "slurm_gres" not in Request(gpus=0).parameters()
+        assert "slurm_array_parallelism" not in Request().parameters()
 
-def tasks(names: str) -> list[Task]:
-    return [Task(name, RunConfig("DST2d", steps=600, random_steps=100)) for name in names]
-
-
-def slurm(store: Store, text: str = DONE, job: Job | None = None) -> Slurm:
-    return Slurm(store.root, job or Job(gpus=0, cores=2), poll_seconds=0.05, program=("sh", "-c", text, "sh"))
-
-
-def wait_until(is_so: Callable[[], bool]) -> None:
-    until = time.monotonic() + 20
-    while not is_so():
-        assert time.monotonic() < until
-        time.sleep(0.02)
-
-
-def test_all_tasks_are_one_job_array(store: Store, stand_in: StandIn):
-    assert drive(store, tasks("abc"), slurm(store)).done == ["a", "b", "c"]
-    assert stand_in.submitted == 1
-    assert len((store.root / "slurm" / "0001" / "tasks.txt").read_text().splitlines()) == 3
-
-
-def test_what_died_is_submitted_again(store: Store, stand_in: StandIn):
-    once = f'[ -e "$2/tried" ] && {DONE} || {{ touch "$2/tried"; kill -9 $$; }}'
-    assert drive(store, tasks("ab"), slurm(store, once)).done == ["a", "b"]
-    assert stand_in.submitted >= 2
-    summary = drive(store, tasks("c"), slurm(store, "exit 1"), tries=2)
-    assert (
-        "2 attempts brought it no further; the last was lost: its job is no longer in the queue" in summary.failed["c"]
+    @pytest.mark.parametrize(
+        ("text", "number"),
+        [("90", 90), ("90:30", 91), ("2:00:00", 120), ("1-12", 2160), ("1-12:30", 2190), ("1-0:0:1", 1441)],
     )
+    def test_time_limits_are_those_of_slurm(self, text: str, number: int):
+        assert minutes(text) == number
+
+    @pytest.mark.parametrize("text", ["", "2h", "1:2:3:4", "-5"])
+    def test_other_time_limits_are_refused(self, text: str):
+        with pytest.raises(ValueError, match="job-time must be"):
+            minutes(text)
 
 
-def test_jobs_of_an_earlier_call_are_found_again(store: Store, stand_in: StandIn, capsys: pytest.CaptureFixture[str]):
-    wait = f'while [ ! -e "$2/go" ]; do sleep 0.05; done; {DONE}'
-    first = slurm(store, wait)
-    for task in tasks("ab"):
-        store.prepare(task)
-        first.start(store.folder(task), Needs(5, 2))
-    assert first.ended(0.1) == []
-    first.close()  # they go on
-    assert "jobs of Slurm go on: 100 (to end them, saving: scancel 100)" in capsys.readouterr().err
-    for name in "ab":
-        (store.root / name / "go").touch()
-    assert drive(store, tasks("ab"), slurm(store, "exit 1")).done == ["a", "b"]
-    assert stand_in.submitted == 1
-
-
-def test_while_slurm_does_not_answer_nothing_is_taken_for_dead(store: Store, stand_in: StandIn):
-    executor = slurm(store, "sleep 100")
-    store.prepare(tasks("a")[0])
-    executor.start(store.root / "a", Needs(1, 1))
-    (stand_in.notes / "down").touch()
-    for _ in range(4):
-        assert executor.ended(0.1) == []
-    (stand_in.notes / "down").unlink()
-    os.killpg(stand_in.pids()[0], signal.SIGKILL)
-    found: list[Ended] = []
-    wait_until(lambda: bool(found.extend(executor.ended(0.1)) or found))
-    assert found == [Ended(store.root / "a", -1, "was lost: its job is no longer in the queue")]
-
-
-def test_a_job_must_be_missing_at_two_looks(store: Store, stand_in: StandIn, monkeypatch: pytest.MonkeyPatch):
-    """A shared file system may show the end of a job a little later than the queue."""
-    monkeypatch.setattr("qpensieve.experiments.executors.slurm._queue", lambda: set())
-    executor = slurm(store)
-    store.prepare(tasks("a")[0])
-    executor.start(store.root / "a", Needs(1, 1))
-    looks: list[list[Ended]] = []
-    wait_until(lambda: bool(looks.append(executor.ended(0.1)) or looks[-1]))
-    assert len(looks) >= 2
-
-
-def test_runs_share_a_job_and_all_are_told_to_save(store: Store, stand_in: StandIn):
-    """At the end of its time Slurm sends SIGTERM to the script alone."""
-    wait = 'trap "touch \\"$2/saved\\"; exit 75" TERM; touch "$2/ready"; while true; do sleep 0.05; done'
-    executor = slurm(store, wait, Job(gpus=0, runs_per_gpu=2))
-    for task in tasks("abc"):
-        store.prepare(task)
-        executor.start(store.folder(task), Needs(1, 3))
-    executor.ended(0.1)
-    wait_until(lambda: all((store.root / name / "ready").exists() for name in "abc"))
-    assert len(stand_in.pids()) == 2
-    os.kill(int((stand_in.notes / "pid-100_0").read_text()), signal.SIGTERM)
-    wait_until(lambda: not (stand_in.notes / "queued-100_0").exists())
-    assert [name for name in "abc" if (store.root / name / "saved").exists()] == ["a", "b"]
-
-
-def test_the_script_asks_for_what_a_job_needs(tmp_path: Path):
-    job = Job(cores=8, gpus=1, runs_per_gpu=4, time="2:00:00", at_once=10, options=("--partition=gpu", "--mem=32G"))
-    lines = script(job, (sys.executable, "-m", "x"), tmp_path, 9).splitlines()
-    for option in (
-        "--array=0-2%10",
-        "--cpus-per-task=8",
-        "--gres=gpu:1",
-        "--time=2:00:00",
-        "--partition=gpu",
-        "--mem=32G",
+class TestQueue:
+    def test_jobs_of_an_earlier_call_are_found_again(
+        self, tmp_path: Path, stand_in: StandIn, capsys: pytest.CaptureFixture[str]
     ):
-        assert f"#SBATCH {option}" in lines
-    assert "export QPENSIEVE_CORES=2" in lines
-    assert "export XLA_PYTHON_CLIENT_MEM_FRACTION=0.225" in lines
-    assert not [line for line in lines if "CUDA_VISIBLE_DEVICES" in line or "JAX_PLATFORMS" in line]
-    without = script(Job(gpus=0), ("x",), tmp_path, 1)
-    assert "export JAX_PLATFORMS=cpu" in without
-    assert "gres" not in without
+        root = tmp_path / "runs"
+        program = sh(f'while [ ! -e "$folder/go" ]; do sleep 0.05; done; {FINISH}')
+        every, first = make(root, "ab"), Slurm(root, Request(gpus=0), program=program)
+        for task in every:
+            tasks.prepare(task)
+        assert [job.poll() for job in first.start(every)] == [None, None]
+        first.close()  # they continue
+        assert "jobs of Slurm continue: 100 (to end them, saving: scancel 100)" in capsys.readouterr().err
+        for task in every:
+            (task.folder / "go").touch()
+        assert train_all(every, Slurm(root, Request(gpus=0))).done == ["a", "b"]
+        assert len(stand_in.scripts) == 1
 
+    def test_a_run_whose_job_was_lost_is_submitted_again(self, tmp_path: Path, stand_in: StandIn):
+        (task,) = make(tmp_path / "runs", "a")
+        tasks.prepare(task)
+        (job,) = Slurm(tmp_path / "runs", Request(gpus=0), program=sh("exec sleep 100")).start([task])
+        wait_until(lambda: bool(stand_in.pids()))
+        os.killpg(stand_in.pids()[0], signal.SIGKILL)
+        wait_until(lambda: (ended := job.poll()) is not None and ended.code == LOST)
+        assert train_all([task], Slurm(tmp_path / "runs", Request(gpus=0), program=sh(FINISH))).done == ["a"]
+        assert len(stand_in.scripts) == 2
 
-def test_memory_is_shared_by_fewer_after_a_lack_of_it(store: Store):
-    executor = slurm(store, job=Job(runs_per_gpu=4))
-    for name in "abc":
-        executor.start(store.root / name, Needs(1, 1))
-    assert [executor.shrink(store.root / name) for name in "ab"] == [True, True]
-    executor.start(store.root / "c", Needs(1, 1))  # with two now
-    assert executor.shrink(store.root / "c")
-    executor.start(store.root / "c", Needs(1, 1))
-    assert not executor.shrink(store.root / "c")
+    def test_at_sigterm_a_job_saves_and_ends(self, tmp_path: Path, stand_in: StandIn):
+        program = sh('touch "$folder/ready"; cat; touch "$folder/saved"; exit 75')
+        (task,) = make(tmp_path / "runs", "a")
+        tasks.prepare(task)
+        (job,) = Slurm(tmp_path / "runs", Request(gpus=0), program=program).start([task])
+        wait_until((task.folder / "ready").exists)
+        os.killpg(stand_in.pids()[0], signal.SIGTERM)  # as scancel does
+        wait_until(lambda: job.poll() is not None)
+        assert (task.folder / "saved").exists()
 
+    def test_what_sbatch_refuses_is_said(self, tmp_path: Path, stand_in: StandIn):
+        (tmp_path / "programs" / "sbatch").write_text("#!/bin/sh\necho 'invalid partition specified' >&2\nexit 1\n")
+        with pytest.raises(OSError, match=r"sbatch has refused .*invalid partition specified"):
+            Slurm(tmp_path, Request()).start(make(tmp_path, "a"))
 
-def test_without_slurm_one_is_told_so(store: Store, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("PATH", "/nowhere")
-    executor = slurm(store)
-    executor.start(store.root / "a", Needs(1, 1))
-    with pytest.raises(FileNotFoundError, match="sbatch is not here"):
-        executor.ended(0.0)
-
-
-def test_a_refused_script_is_said(store: Store, stand_in: StandIn, tmp_path: Path):
-    (tmp_path / "programs" / "sbatch").write_text("#!/bin/sh\necho 'invalid partition specified' >&2\nexit 1\n")
-    executor = slurm(store)
-    executor.start(store.root / "a", Needs(1, 1))
-    with pytest.raises(OSError, match=r"sbatch refused .*invalid partition specified"):
-        executor.ended(0.0)
-
-
-def test_the_script_is_what_bash_understands(tmp_path: Path):
-    path = tmp_path / "job.sh"
-    path.write_text(script(Job(), ("a 'strange' $program",), tmp_path, 1))
-    assert subprocess.run(["bash", "-n", str(path)], check=False).returncode == 0
+    def test_without_slurm_one_is_told_so(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setenv("PATH", "/nowhere")
+        with pytest.raises(FileNotFoundError, match="srun is not here"):
+            Slurm(tmp_path, Request())

@@ -1,9 +1,8 @@
-"""Tasks in their folders: what is refused, and what a folder tells of its progress."""
+"""What the folder of a task tells."""
 
 import json
 import os
 import platform
-import time
 from pathlib import Path
 from typing import Any
 
@@ -11,206 +10,154 @@ import pytest
 
 from qpensieve import config as configs
 from qpensieve.config import RunConfig, override
-from qpensieve.experiments import fence, pulse, then
-from qpensieve.experiments.pulse import Heart, Pulse
-from qpensieve.experiments.tasks import Store, Task, check_unique, read_task
-from qpensieve.experiments.then import THEN, Then
+from qpensieve.experiments import tasks
+from qpensieve.experiments.tasks import Progress, Task
 from qpensieve.presets import default_config
 from qpensieve.records.atomic import write_json
-from qpensieve.records.trust import UntrustedError
+from qpensieve.records.folder import CHECKPOINTS, CONFIG, METRICS, SUMMARY, WORKER_LOG
+from qpensieve.records.lock import lock
 
 
 def tiny(**settings: Any) -> RunConfig:
     return override(default_config("DST2d"), {"steps": 600, "random_steps": 100, **settings})
 
 
-def publish(store: Store, task: Task) -> Path:
-    attempt = fence.claim(store.folder(task), lambda _: False)
-    assert attempt is not None
-    write_json(attempt / "config.json", {"steps": task.config.steps})
-    return fence.publish(attempt)
-
-
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "store")
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "runs" / "a"
 
 
 class TestPrepare:
-    def test_writes_what_a_worker_reads(self, store: Store):
-        task = Task("DST2d-qpensieve", tiny(reference=(0.0, -100.0)))
-        store.prepare(task)
-        store.prepare(task)
-        assert read_task(store.folder(task), trusted=False) == task
+    def test_writes_the_configuration_that_a_worker_resumes(self, folder: Path):
+        task = Task(folder, tiny(reference=(0.0, -100.0)))
+        tasks.prepare(task)
+        tasks.prepare(task)
+        assert configs.load(folder / CONFIG) == task.config
+        assert [path.name for path in folder.iterdir()] == [CONFIG]
 
-    def test_refuses_other_settings_and_names_them(self, store: Store):
-        store.prepare(Task("a", tiny()))
-        with pytest.raises(ValueError, match=r"a is of a task with other settings: agent\.sac\.hidden was .*, is 8"):
-            store.prepare(Task("a", tiny(hidden=8)))
+    def test_refuses_a_run_of_other_settings_and_names_them(self, folder: Path):
+        tasks.prepare(Task(folder, tiny(hidden=8)))
+        before = (folder / CONFIG).read_bytes()
+        with pytest.raises(ValueError, match=r"a holds a run with other settings: agent\.sac\.hidden was 8, is 256"):
+            tasks.prepare(Task(folder, tiny()))
+        with pytest.raises(ValueError, match=r"first_seed was 0, is 5\."):
+            tasks.prepare(Task(folder, tiny(hidden=8, first_seed=5)))
+        assert (folder / CONFIG).read_bytes() == before
 
-    def test_refuses_a_run_of_other_settings_that_somebody_put_there(self, store: Store):
-        run = store.root / "a" / "run"
-        run.mkdir(parents=True)
-        configs.save(configs.resolve(tiny(hidden=8)), run / "config.json")
-        before = (run / "config.json").read_bytes()
-        with pytest.raises(ValueError, match=r"a is of a task with other settings: agent\.sac\.hidden was 8, is 256"):
-            store.prepare(Task("a", tiny()))
-        assert (run / "config.json").read_bytes() == before
-        assert not (store.root / "a" / "task.json").exists()
-        with pytest.raises(ValueError, match=r"settings: first_seed was 0, is 5\."):
-            store.prepare(Task("a", tiny(hidden=8, first_seed=5)))
-        store.prepare(Task("a", tiny(hidden=8)))
-        assert store.is_done(Task("a", tiny(hidden=8)))
+    def test_settings_that_change_nothing_that_is_learned_may_differ(self, folder: Path):
+        tasks.prepare(Task(folder, tiny(eval_period=200)))
+        tasks.prepare(Task(folder, tiny(num_threads=2, checkpoint_seconds=1.0)))
+        assert configs.load(folder / CONFIG).eval_period == 200
 
-    def test_takes_a_folder_of_an_earlier_version_that_lacks_settings(self, store: Store):
-        task = Task("a", tiny())
-        store.prepare(task)
-        path = store.folder(task) / "task.json"
-        content = json.loads(path.read_text())
-        del content["config"]["random_noise"], content["config"]["agent"]["sac"]["bounded_targets"]
-        for name in ("acting_share", "critic_blocks", "critic_hidden"):
-            del content["config"]["agent"]["sac"][name]
-        path.write_text(json.dumps(content))
-        store.prepare(task)
-        assert read_task(store.folder(task), trusted=False) == task
+    def test_steps_may_grow_but_not_shrink(self, folder: Path):
+        tasks.prepare(Task(folder, tiny(steps=700)))
+        tasks.prepare(Task(folder, tiny(steps=800)))  # the worker is told
+        assert Task(folder, tiny(steps=800)).worker_options == ("--steps", "800")
+        (folder / CHECKPOINTS / "step_000000100").mkdir(parents=True)
+        with pytest.raises(ValueError, match="other settings: steps was 700, is 600"):
+            tasks.prepare(Task(folder, tiny()))
+        write_json(folder / SUMMARY, {"step": 700})
+        tasks.prepare(Task(folder, tiny()))  # it has got further
 
-    def test_steps_may_grow_but_not_shrink(self, store: Store):
-        store.prepare(Task("a", tiny()))
-        store.prepare(Task("a", tiny(steps=700, num_threads=2)))
-        assert read_task(store.root / "a", trusted=False).config == tiny(steps=700, num_threads=2)
-        run = store.root / "a" / "attempt-0001"
-        run.mkdir()
-        write_json(run / "config.json", {"steps": 700})
-        with pytest.raises(ValueError, match=r"^[^:]*a is of a task with other settings: steps was 700, is 600"):
-            store.prepare(Task("a", tiny()))
-
-    def test_steps_that_nothing_was_trained_with_can_be_taken_back(self, store: Store):
-        store.prepare(Task("a", tiny(steps=700)))
-        store.prepare(Task("a", tiny()))
-        assert read_task(store.root / "a", trusted=False).config == tiny()
-
-    def test_what_comes_after_training_may_be_added(self, store: Store, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setitem(THEN, "one", Then(lambda _: None, "one.json"))
-        monkeypatch.setitem(THEN, "two", Then(lambda _: None, "two.json"))
-        store.prepare(Task("a", tiny(), ("one",)))
-        store.prepare(Task("a", tiny(), ("two",)))
-        assert set(read_task(store.root / "a", trusted=False).then) == {"one", "two"}
+    def test_steps_that_nothing_was_trained_with_can_be_taken_back(self, folder: Path):
+        tasks.prepare(Task(folder, tiny(steps=700)))
+        tasks.prepare(Task(folder, tiny()))
+        assert configs.load(folder / CONFIG) == tiny()
 
     @pytest.mark.parametrize(
-        ("task", "said"),
+        ("name", "config", "said"),
         [
-            (Task("a/b", tiny()), "the name of a task must be that of a folder, got 'a/b'"),
-            (Task(".tmp-a", tiny()), "must be that of a folder"),
-            (Task("a", RunConfig("DST2d", steps=130)), "steps must be a multiple of block"),
-            (Task("a", tiny(), ("dance",)), "what is computed after training must be one of .*; got 'dance'"),
+            (".tmp-a", tiny(), "must be that of a folder"),
+            ("a", RunConfig("DST2d", steps=130), "steps must be a multiple of block"),
         ],
     )
-    def test_refuses_what_cannot_run(self, store: Store, task: Task, said: str):
+    def test_refuses_what_cannot_run(self, folder: Path, name: str, config: RunConfig, said: str):
         with pytest.raises(ValueError, match=said):
-            store.prepare(task)
-        assert not store.root.exists()
+            tasks.prepare(Task(folder.with_name(name), config))
+        assert not folder.parent.exists()
 
-    def test_two_tasks_do_not_share_a_folder(self):
+    def test_a_configuration_that_cannot_be_read_is_another_run(self, folder: Path):
+        tasks.prepare(Task(folder, tiny()))
+        (folder / CONFIG).write_text("{")
+        assert tasks.status(Task(folder, tiny())).state == "other settings"
+        with pytest.raises(ValueError, match=r"config\.json"):
+            tasks.prepare(Task(folder, tiny()))
+
+    def test_two_tasks_do_not_share_a_folder(self, folder: Path):
         with pytest.raises(ValueError, match="several called a"):
-            check_unique([Task("a", tiny()), Task("b", tiny()), Task("a", tiny())])
+            tasks.check_unique([Task(folder, tiny()), Task(folder.with_name("b"), tiny()), Task(folder, tiny())])
 
-    def test_code_of_others_is_imported_only_where_it_is_allowed(self, store: Store):
-        task = Task("a", RunConfig("tests.envs.foreign:PointMass", steps=100, random_steps=50))
-        store.prepare(task)
-        assert read_task(store.folder(task), trusted=False) == task  # our own
-        (store.folder(task) / "trusted.json").unlink()
-        with pytest.raises(UntrustedError):
-            read_task(store.folder(task), trusted=False)
-        assert read_task(store.folder(task), trusted=True) == task
+    def test_the_worker_may_import_the_code_that_the_plan_names(self, folder: Path):
+        task = Task(folder, RunConfig("tests.envs.foreign:PointMass", steps=100, random_steps=50), critic=True)
+        assert task.worker_options == ("--steps", "100", "--critic", "--trust")
+
+
+def log(folder: Path, *rows: tuple[int, float]) -> None:
+    lines = [{"event": "train", "step": step, "time_seconds": seconds} for step, seconds in rows]
+    lines.append({"event": "evaluation", "step": 1})
+    (folder / METRICS).write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"event": "tr')
 
 
 class TestProgress:
-    def test_from_nothing_over_attempts_to_done(self, store: Store):
-        task = Task("a", tiny())
-        store.prepare(task)
-        assert store.progress(task).state == "waiting"
-        assert store.run_folder(task) is None
-        attempt = fence.claim(store.folder(task), lambda _: False)
-        assert attempt is not None
-        heart = Heart(attempt, 1, lambda before: Pulse(**(vars(before) | {"step": 40, "goal": 600, "rate": 20.0})))
-        (attempt / "checkpoints" / "step_000000020").mkdir(parents=True)
-        assert store.progress(task).step == 20  # where it will go on
-        heart.beat(seconds_left=28.0)
-        found = store.progress(task)
-        assert (found.state, found.step, found.goal, found.rate, found.seconds_left) == ("running", 40, 600, 20.0, 28.0)
-        assert found.machine == platform.node()
-        assert store.run_folder(task) == attempt
-        heart.beat(code=75, message="stopped")
-        assert store.progress(task).state == "waiting"
-        assert store.progress(task).message == "stopped"
-        publish(store, task)
-        assert store.progress(task).state == "done"
-        assert store.run_folder(task) == store.folder(task) / "run"
+    def test_from_nothing_to_done(self, folder: Path):
+        task = Task(folder, tiny())
+        assert tasks.progress(task) == Progress("waiting", 0, 600)
+        tasks.prepare(task)
+        held = lock(folder)
+        (folder / CHECKPOINTS / "step_000000020").mkdir(parents=True)
+        who = f"process {os.getpid()} on {platform.node()}"
+        assert tasks.progress(task) == Progress("running", 20, 600, message=who)
+        log(folder, (100, 50.0), (120, 2.0), (160, 4.0), (240, 8.0))  # the first row is of an earlier process
+        found = tasks.progress(task)
+        assert found == Progress("running", 240, 600, 20.0, who)
+        assert found.seconds_left == 18.0
+        held.close()
+        assert tasks.progress(task) == Progress("waiting", 20, 600)
+        write_json(folder / SUMMARY, {"step": 600})
+        assert tasks.progress(task) == Progress("done", 600, 600)
 
-    def test_more_steps_or_more_to_compute_make_it_undone(self, store: Store, monkeypatch: pytest.MonkeyPatch):
-        store.prepare(Task("a", tiny()))
-        run = publish(store, Task("a", tiny()))
-        assert store.is_done(Task("a", tiny()))
-        assert not store.is_done(Task("a", tiny(steps=700)))
-        monkeypatch.setitem(THEN, "one", Then(lambda _: None, "one.json"))
-        assert not store.is_done(Task("a", tiny(), ("one",)))
-        (run / "one.json").write_text("{}")
-        assert not store.is_done(Task("a", tiny(), ("one",)))  # perhaps a part of it
-        then.note(run, "one")
-        assert store.is_done(Task("a", tiny(), ("one",)))
-        write_json(run / "config.json", {"steps": 700})  # the run was gone on with
-        assert not store.is_done(Task("a", tiny(steps=700), ("one",)))
+    def test_more_steps_make_it_undone(self, folder: Path):
+        tasks.prepare(Task(folder, tiny()))
+        write_json(folder / SUMMARY, {"step": 600})
+        assert tasks.is_done(Task(folder, tiny()))
+        assert not tasks.is_done(Task(folder, tiny(steps=700)))
+        assert not tasks.is_done(Task(folder, tiny(), critic=True))
 
-    def test_a_worker_is_alive_while_it_says_so_and_its_process_is_there(self, store: Store):
-        task = Task("a", tiny())
-        store.prepare(task)
-        attempt = fence.claim(store.folder(task), lambda _: False)
-        assert attempt is not None
-        assert store.is_running(task)
-        old = time.time() - pulse.STALE - 1
-        os.utime(attempt / "worker.json", (old, old))
-        assert not store.is_running(task)
-        dead = {"number": 1, "machine": platform.node(), "pid": 2**22 + 1}  # larger than any
-        write_json(attempt / "worker.json", dead)
-        assert not store.is_running(task)
-        write_json(attempt / "worker.json", dead | {"machine": "another machine"})
-        assert store.is_running(task)
+    def test_a_population_is_done_after_its_last_whole_iteration(self, folder: Path):
+        config = default_config("DST2d", "pgmorl")
+        last = tasks.last_step(config)
+        assert config.steps - tasks.iteration_of(config) < last <= config.steps
+        tasks.prepare(Task(folder, config))
+        write_json(folder / SUMMARY, {"step": last})
+        assert tasks.is_done(Task(folder, config))
 
-    @pytest.mark.parametrize("content", ["", "[]", '{"number": "x", "step": 1.5, "rate": "fast", "machine": 3}'])
-    def test_a_pulse_that_cannot_be_read_says_nothing(self, tmp_path: Path, content: str):
-        (tmp_path / "worker.json").write_text(content)
-        assert pulse.read(tmp_path) == Pulse()
+    def test_a_folder_of_another_run_is_not_done(self, folder: Path):
+        tasks.prepare(Task(folder, tiny(hidden=8)))
+        write_json(folder / SUMMARY, {"step": 600})
+        assert tasks.status(Task(folder, tiny(hidden=8))).state == "done"
+        found = tasks.status(Task(folder, tiny()))
+        assert (found.state, found.message) == ("other settings", "agent.sac.hidden was 8, is 256")
 
-    def test_failed_is_remembered_until_it_is_tried_again(self, store: Store):
-        task = Task("a", tiny())
-        store.prepare(task)
-        store.give_up(task, "the disk is full")
-        assert (store.progress(task).state, store.progress(task).message) == ("failed", "the disk is full")
-        store.forgive(task)
-        assert store.progress(task).state == "waiting"
+    def test_failed_is_remembered_until_it_is_tried_again(self, folder: Path):
+        task = Task(folder, tiny())
+        tasks.prepare(task)
+        tasks.give_up(task, "the disk is full")
+        assert tasks.progress(task) == Progress("failed", 0, 600, message="the disk is full")
+        tasks.forgive(task)
+        assert tasks.progress(task).state == "waiting"
 
-    def test_the_newest_log_is_the_one_shown(self, store: Store):
-        task = Task("a", tiny())
-        store.prepare(task)
-        assert store.log_tail(task) == ""
-        (store.folder(task) / "log-0001.txt").write_text("first\n")
-        (store.folder(task) / "log-0002.txt").write_text("".join(f"line {i}\n" for i in range(50)))
-        assert store.log_tail(task).splitlines()[-1] == "line 49"
-        assert "line 20" not in store.log_tail(task)
-        assert store.progress(task).attempts == 2
+    def test_the_end_of_the_log_is_shown(self, folder: Path):
+        task = Task(folder, tiny())
+        tasks.prepare(task)
+        assert tasks.log_tail(task) == ""
+        (folder / WORKER_LOG).write_text("".join(f"line {i}\n" for i in range(50)))
+        assert tasks.log_tail(task).splitlines() == [f"line {i}" for i in range(35, 50)]
 
 
-def test_a_heart_that_lost_its_attempt_says_so_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(pulse, "PERIOD", 0.01)
-    attempt, lost = tmp_path / "attempt-0001", []
-    attempt.mkdir()
-    with Heart(attempt, 1, lambda before: before).beating(lambda: lost.append(True)):
-        attempt.rename(tmp_path / "attempt-0001.left")
-        time.sleep(0.2)
-    assert lost == [True]
-    assert json.loads((tmp_path / "attempt-0001.left" / "worker.json").read_text())["pid"] == os.getpid()
-
-
-def test_names_of_what_comes_after_training_are_those_of_the_table():
-    with pytest.raises(ValueError, match="one of one; got 'two'"):
-        then.check_names(("two",), {"one": Then(lambda _: None, "x")})
+def test_critics_are_measured_at_the_kept_steps_nearest_to_the_papers(folder: Path):
+    tasks.prepare(Task(folder, tiny(steps=1_500)))
+    (folder / "parameters").mkdir()
+    assert tasks.critic_steps(folder) == []
+    for step in (150, 450, 600, 1050, 1450):
+        (folder / "parameters" / f"step_{step:09d}.npz").touch()
+    assert tasks.critic_steps(folder) == [150, 450, 1050, 1450]

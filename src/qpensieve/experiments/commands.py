@@ -14,20 +14,19 @@ import tyro
 
 from qpensieve import machine
 from qpensieve.config import about_learning, about_replay
-from qpensieve.console import PAGE, format_count, format_duration, format_entries, format_table
+from qpensieve.console import PAGE, format_count, format_duration, format_entries, format_number, format_table
 from qpensieve.errors import MissingFileError, UserError, make_folder
-from qpensieve.experiments import costs, paper
-from qpensieve.experiments.drive import TRIES, drive
-from qpensieve.experiments.executors.local import RUNS_PER_GPU, Local
-from qpensieve.experiments.executors.protocol import Executor
-from qpensieve.experiments.executors.slurm import Job, Slurm
+from qpensieve.experiments import costs, paper, tasks
+from qpensieve.experiments.costs import H200, Machine
 from qpensieve.experiments.inserts import insert
+from qpensieve.experiments.local import RUNS_PER_GPU, Local
 from qpensieve.experiments.plan import Artefact, Plan, ScaleName, Size, find_artefacts, make_plan
+from qpensieve.experiments.plan_results import PlanResults, read_exported
 from qpensieve.experiments.progress import Rows, Table, format_counts, format_rows
-from qpensieve.experiments.shelf import Shelf, read_exported
+from qpensieve.experiments.schedule import TRIES, Engine, train_all
 from qpensieve.experiments.shows import score_sheet, show
 from qpensieve.experiments.sweeps import read_sweep
-from qpensieve.experiments.tasks import Store, Task
+from qpensieve.experiments.tasks import Task
 from qpensieve.records import provenance
 from qpensieve.report.page import About, write_report
 from qpensieve.train.run import Stopped
@@ -74,13 +73,13 @@ def list_artefacts() -> None:
     """List the tables and figures of the paper: name, where they stand, runs, and hours on one H200."""
     entries = {}
     for artefact in paper.ARTEFACTS.values():
-        tasks = make_plan([artefact], Size(), Path()).tasks
-        hours = costs.wall_seconds(costs.cost_of(task.config for task in tasks), 1) / 3600
-        size = f" {len(tasks)} run{'s' if len(tasks) > 1 else ''}, {hours:.1f} hours." if tasks else ""
+        planned = make_plan([artefact], Size(), Path()).tasks
+        hours = costs.wall_seconds(costs.cost_of(task.config for task in planned), 1) / 3600
+        size = f" {len(planned)} run{'s' if len(planned) > 1 else ''}, {hours:.1f} hours of an H200." if planned else ""
         entries[artefact.name] = f"{artefact.title} ({artefact.where}).{size}"
     print(format_entries(entries))
-    every = make_plan(list(paper.ARTEFACTS.values()), Size(), Path())
-    print(f"\n{len(every.tasks)} runs in all; those that several need are made once. {_cost_line(every.tasks)}")
+    every = make_plan(list(paper.ARTEFACTS.values()), Size(), Path()).tasks
+    print(f"\n{len(every)} runs in all; those that several need are made once. {_left_line(every, H200)}")
 
 
 def plan(choice: Choice = Choice()) -> None:  # noqa: B008 (frozen)
@@ -89,36 +88,48 @@ def plan(choice: Choice = Choice()) -> None:  # noqa: B008 (frozen)
     Args:
         choice: Which part, and how large.
     """
-    show_plan(choice.plan(), choice.folder)
+    # The model of the costs is of networks as large as the paper's.
+    show_plan(choice.plan(), choice.folder, None if choice.scale == "smoke" else H200)
 
 
-def show_plan(planned: Plan, folder: Path) -> None:
-    """Print the runs of a plan and their cost."""
-    shelf, rows = Shelf(planned, Store(folder)), []
-    found = [(task, shelf.progress(task)) for task in planned.tasks]
-    for task, done in found:
-        state = done.state if done.state != "waiting" or not done.step else f"waiting, at {format_count(done.step)}"
-        config = task.config
-        rows.append(
-            {
-                "run": task.name,
-                "steps": format_count(config.steps),
-                "seeds": config.seeds,
-                "H200 alone": format_duration(costs.run_seconds(config)),
-                "state": state,
-            }
-        )
+def show_plan(planned: Plan, folder: Path, machine: Machine | None) -> None:
+    """Print the runs of a plan, and what they cost on a machine if it was measured."""
+    rows, found = [], [(task, tasks.status(task)) for task in planned.tasks]
+    for task, progress in found:
+        is_begun = progress.state == "waiting" and progress.step
+        row = {"run": task.name, "steps": format_count(task.config.steps), "seeds": task.config.seeds}
+        time = {} if machine is None else {f"{machine.card} alone": _duration_alone(task, machine)}
+        state = f"waiting, at {format_count(progress.step)}" if is_begun else progress.state
+        rows.append({**row, **time, "state": state})
     if rows:
         print(format_table(rows))
-    left = [task for task, done in found if done.state != "done"]
-    print(f"\n{len(planned.tasks)} runs in {folder}, {len(planned.tasks) - len(left)} of them done. {_cost_line(left)}")
+    left = [task for task, progress in found if progress.state != "done"]
+    num_done = len(planned.tasks) - len(left)
+    print(f"\n{len(planned.tasks)} runs in {folder}, {num_done} of them done. {_left_line(left, machine)}")
     print("".join(f"\n{line}\n" for line in (*_about_runs(planned.tasks), *_about_others(found))), end="")
 
 
-def _about_runs(tasks: Sequence[Task]) -> list[str]:
+def _duration_alone(task: Task, machine: Machine) -> str:
+    return format_duration(costs.run_seconds(task.config, machine))
+
+
+def _left_line(left: Sequence[Task], machine: Machine | None) -> str:
+    """How much is left to do, and how long it takes on a machine if it was measured."""
+    if not left:
+        return ""
+    millions = sum(task.config.seeds * task.config.steps for task in left) / 1e6
+    size = f"What is left is {format_number(millions, 3, whole_from=1000)} million steps"
+    if machine is None:
+        return f"{size} over all seeds. How long that takes was not measured on this machine."
+    cost = costs.cost_of((task.config for task in left), machine)
+    times = ", ".join(f"{format_duration(costs.wall_seconds(cost, num, machine))} on {num}" for num in CARDS)
+    return f"{size} over all seeds: about {times} {machine.card}s with {machine.cores} cores each (docs/scale.md)."
+
+
+def _about_runs(planned: Sequence[Task]) -> list[str]:
     """What `qpensieve train` says of one run: that it would learn nothing, or that its replay is another."""
     names: dict[str, list[str]] = {}
-    for task in tasks:
+    for task in planned:
         for about in (about_learning(task.config, task.config.steps), about_replay(task.config)):
             if about:
                 names.setdefault(about, []).append(task.name)
@@ -176,21 +187,22 @@ class Where:
         if self.job_gpus not in (0, 1):
             raise UserError(f"job-gpus must be 0 or 1, got {self.job_gpus}")
 
-    def executor(self, root: Path) -> Executor:
+    def engine(self, root: Path) -> Engine:
         """Where workers run; `root` is the folder of all runs.
 
         Raises:
-            ImportError: Ray is not installed.
-            ConnectionError: There is no such cluster.
+            ImportError: A package of the engine is not installed.
+            ValueError: There is no such cluster.
         """
         if self.on == "ray":
-            from qpensieve.experiments.executors.ray import OnRay  # an extra
+            from qpensieve.experiments.ray import OnRay  # an extra
 
             return OnRay(self.address, self.at_once, self.runs_per_gpu or RUNS_PER_GPU, self.fetch)
         if self.on == "slurm":
-            options = tuple(f"--{option.removeprefix('--')}" for option in self.job_options)
-            job = Job(self.job_cores, self.job_gpus, self.runs_per_gpu or 1, self.job_time, self.at_once, options)
-            return Slurm(root, job)
+            from qpensieve.experiments.slurm import Request, Slurm  # an extra
+
+            sizes = (self.job_cores, self.job_gpus, self.runs_per_gpu or 1, self.job_time, self.at_once)
+            return Slurm(root, Request(*sizes, self.job_options), self.tries)
         return Local(self.at_once or self._local_slots())
 
     def _local_slots(self) -> int | None:
@@ -216,8 +228,8 @@ def run(
     planned, folder = choice.plan(), choice.folder
     with _compiling_quickly() if choice.scale == "smoke" else nullcontext():
         _make_runs(planned, folder, where)
-    shelf = Shelf(planned, Store(folder), read_exported(results))
-    print(write_paper_report(shelf, folder / REPORT, TITLE, _about_scale(shelf)))
+    found = PlanResults(planned, read_exported(results))
+    print(write_paper_report(found, folder / REPORT, TITLE, _about_scale(found)))
 
 
 @contextmanager
@@ -251,20 +263,20 @@ def sweep(
         file: The plan: [run] holds what all runs share (domain, algo, preset, seeds, steps, any setting), [grid] lists
             of values, of which every combination is a run, [[runs]] further runs. See docs/experiments.md.
         out: Folder of the runs; default: runs/NAME of the file.
-        only_plan: Only show the runs and what they cost.
+        only_plan: Only show the runs, and what they cost where this machine was measured.
         only_report: Only write the report, as far as the runs are.
         where: Where runs are made.
     """
     artefact, folder = read_sweep(file), out or Path("runs") / file.stem
     planned = make_plan([artefact], Size(), folder)
     if only_plan:
-        show_plan(planned, folder)
+        show_plan(planned, folder, costs.this_machine())
         return
     if only_report:
         _check_there(folder)
     else:
         _make_runs(planned, folder, where)
-    print(write_paper_report(Shelf(planned, Store(folder)), folder / REPORT, artefact.title))
+    print(write_paper_report(PlanResults(planned), folder / REPORT, artefact.title))
 
 
 def _make_runs(planned: Plan, folder: Path, where: Where) -> None:
@@ -278,9 +290,9 @@ def _make_runs(planned: Plan, folder: Path, where: Where) -> None:
     for line in _about_runs(planned.tasks):
         _say(line)
     table = Table(is_quiet=where.quiet)
-    summary = drive(Store(folder), planned.tasks, where.executor(folder), where.tries, table.show, _say)
+    summary = train_all(planned.tasks, where.engine(folder), where.tries, table.show, _say)
     if summary.is_stopped:
-        raise Stopped(f"stopped; {len(summary.left)} runs are left, the same command goes on with them")
+        raise Stopped(f"stopped; {len(summary.left)} runs are left, the same command continues them")
     if summary.failed:
         reasons = "\n\n".join(f"{name}: {why}" for name, why in summary.failed.items())
         raise UserError(f"{len(summary.failed)} of {len(planned.tasks)} runs have failed:\n\n{reasons}")
@@ -295,8 +307,8 @@ def status(choice: Choice = Choice(), watch: bool = False) -> None:  # noqa: B00
     """
     if not watch:
         _check_there(choice.folder)
-    shelf = Shelf(choice.plan(), Store(choice.folder))
-    look = lambda: [(task, shelf.progress(task)) for task in shelf.plan.tasks]
+    planned = choice.plan().tasks
+    look = lambda: [(task, tasks.status(task)) for task in planned]
     if not watch:
         rows = look()
         print("\n".join([format_counts(rows), *format_rows(rows, PAGE, len(rows) + 1), *_about_others(rows)]))
@@ -324,49 +336,39 @@ def report(
     """
     if not results:
         _check_there(choice.folder)
-    shelf, folder = Shelf(choice.plan(), Store(choice.folder), read_exported(results)), to or choice.folder / REPORT
-    print(write_paper_report(shelf, folder, TITLE, _about_scale(shelf)))
+    found, folder = PlanResults(choice.plan(), read_exported(results)), to or choice.folder / REPORT
+    print(write_paper_report(found, folder, TITLE, _about_scale(found)))
     if into is not None:
-        for artefact in shelf.plan.artefacts:
+        for artefact in found.plan.artefacts:
             if artefact.show == "scores" and artefact.cells:
-                _insert(into, artefact, shelf, folder)
+                _insert(into, artefact, found, folder)
         print(into)
 
 
-def _insert(page: Path, artefact: Artefact, shelf: Shelf, report: Path) -> None:
-    sheet = score_sheet(artefact, shelf, report)
-    reasons = {place: shelf.left_out_of(run, sheet.cell(*place).seeds) for place, run in artefact.cells.items()}
+def _insert(page: Path, artefact: Artefact, found: PlanResults, report: Path) -> None:
+    sheet = score_sheet(artefact, found, report)
+    reasons = {place: found.left_out_of(run, sheet.cell(*place).seeds) for place, run in artefact.cells.items()}
     insert(page, artefact, sheet, {place: why for place, why in reasons.items() if why})
 
 
-def _about_scale(shelf: Shelf) -> str:
-    return f"Scale: {shelf.plan.size.scale}."
+def _about_scale(found: PlanResults) -> str:
+    return f"Scale: {found.plan.size.scale}."
 
 
-def write_paper_report(shelf: Shelf, folder: Path, title: str, about: str = "") -> Path:
+def write_paper_report(found: PlanResults, folder: Path, title: str, about: str = "") -> Path:
     """Write what a report shows of all artefacts of a plan; `about` says first what they are. Returns the page."""
     sheets, plates, listings = [], [], []
-    for artefact in shelf.plan.artefacts:
-        shown = show(artefact, shelf, folder)
+    for artefact in found.plan.artefacts:
+        shown = show(artefact, found, folder)
         sheets += shown.sheets
         plates += shown.plates
         listings += shown.listings
-    left_out = shelf.left_out
+    left_out = found.left_out
     lines = [f"{about} Numbers link to the configuration and the machine of their runs.".strip(), *left_out]
     for line in left_out:
         print(line, file=sys.stderr)
     make_folder(folder)
     return write_report(folder, sheets, plates, About(title, lines, provenance.describe()), listings)
-
-
-def _cost_line(tasks: tuple[Task, ...] | list[Task]) -> str:
-    if not tasks:
-        return ""
-    cost = costs.cost_of(task.config for task in tasks)
-    times = ", ".join(f"{format_duration(costs.wall_seconds(cost, num))} on {num}" for num in CARDS)
-    millions = f"{cost.seed_steps / 1e6:,.3g}" if cost.seed_steps < 1e9 else f"{cost.seed_steps / 1e6:,.0f}"
-    left = f"What is left, {millions} million steps over all seeds, takes about"
-    return f"{left} {times} H200s with 16 cores each (docs/scale.md)."
 
 
 def _say(message: str) -> None:

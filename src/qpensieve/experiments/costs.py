@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from qpensieve import machine as machines
 from qpensieve.config import RunConfig, spec_of
 from qpensieve.envs import find_domain
 from qpensieve.preferences import test_table
@@ -28,7 +29,7 @@ class Machine:
     """What was measured of a kind of machine.
 
     Attributes:
-        name: What it is called.
+        card: Its card.
         cores: Cores beside a card.
         start: Seconds until a run learns.
         update_us: Method -> microseconds of an update: of any number of agents, and more for each of them.
@@ -38,7 +39,7 @@ class Machine:
         gain: How many times as fast these are together as one of them alone.
     """
 
-    name: str
+    card: str
     cores: int
     start: float
     update_us: dict[str, tuple[float, float]]
@@ -49,7 +50,7 @@ class Machine:
 
 
 H200 = Machine(
-    "H200 with 16 cores",
+    "H200",
     cores=16,
     start=45.0,
     update_us={
@@ -75,6 +76,11 @@ HalfCheetah2d), the other domains by their ratio to Hopper2d in results/cpu/lane
 against one (results/h200/speed.json). Populations were not timed there: theirs is the CPU's."""
 
 
+def this_machine() -> Machine | None:
+    """What was measured of a machine like this one; None if no such machine was measured."""
+    return H200 if machines.gpus() and any(H200.card in name for name in machines.gpu_names()) else None
+
+
 @dataclass(frozen=True)
 class Cost:
     """What a plan takes.
@@ -83,14 +89,11 @@ class Cost:
         num_runs: Number of runs.
         run_seconds: Sum over runs of the time each would take alone on a card.
         longest: Time of the longest run, alone on its card.
-        seed_steps: Environment steps of all runs and seeds.
     """
 
     num_runs: int
-
     run_seconds: float
     longest: float
-    seed_steps: float
 
 
 def run_seconds(config: RunConfig, machine: Machine = H200) -> float:
@@ -108,9 +111,8 @@ def run_seconds(config: RunConfig, machine: Machine = H200) -> float:
 
 def cost_of(configs: Iterable[RunConfig], machine: Machine = H200) -> Cost:
     """What some runs take together."""
-    listed = list(configs)
-    each = [run_seconds(config, machine) for config in listed]
-    return Cost(len(each), sum(each, 0.0), max(each, default=0.0), float(sum(c.seeds * c.steps for c in listed)))
+    each = [run_seconds(config, machine) for config in configs]
+    return Cost(len(each), sum(each, 0.0), max(each, default=0.0))
 
 
 def wall_seconds(cost: Cost, num_cards: int, machine: Machine = H200) -> float:

@@ -113,7 +113,7 @@ def _critic(domain: str) -> Artefact:
         {(domain, "Q-Pensieve"): Wanted(domain)},
         preferences=CRITIC_PREFERENCES,
         notes=("The paper does not say from which states and actions it measures, nor whether values are soft.",),
-        then=("critic",),
+        critic=True,
     )
 
 

@@ -20,9 +20,8 @@ from qpensieve.config import RunConfig, check, override, resolve, scheduled, spe
 from qpensieve.envs import find_domain
 from qpensieve.errors import UserError
 from qpensieve.experiments.printed import Place, PrintedTable
-from qpensieve.experiments.tasks import Task
-from qpensieve.population.plan import check_environment, iteration_steps
-from qpensieve.population.stages import warmup_preferences
+from qpensieve.experiments.tasks import Task, iteration_of
+from qpensieve.population.plan import check_environment
 from qpensieve.presets import default_config
 from qpensieve.settings import NONE
 
@@ -95,7 +94,7 @@ class Artefact:
         reference: Column that others are compared with (ED, probability of improvement).
         printed: The numbers of the paper.
         notes: What readers must know, such as why numbers are not comparable.
-        then: What is computed when a run has been trained, by name.
+        critic: Whether L_critic is measured when a run is trained.
     """
 
     name: str
@@ -108,7 +107,7 @@ class Artefact:
     reference: str | None = None
     printed: PrintedTable = field(default_factory=PrintedTable)
     notes: tuple[str, ...] = ()
-    then: tuple[str, ...] = ()
+    critic: bool = False
 
     @property
     def opening(self) -> str:
@@ -247,8 +246,7 @@ def _population(config: RunConfig, name: ScaleName, goal: int | float, is_given:
         config = _change(config, SMALL_POPULATION | {"rollout_steps": 64, "eval_period": 20_000})
         return _change(config, {"steps": round(goal), "parameters_period": 50_000})
     config = _change(config, SMOKE)
-    num_tasks = len(warmup_preferences(config.agent.stages, spec_of(config).num_objectives))
-    one = iteration_steps(config.agent, num_tasks)
+    one = iteration_of(config)
     is_long = config.steps > _TABLE["paper"].steps
     steps = round(goal) if is_given else one * SMOKE_ITERATIONS * (2 if is_long else 1)
     return _change(config, {"steps": max(steps, one), "eval_period": 2 * one, "parameters_period": 4 * one})
@@ -320,13 +318,13 @@ class Plan:
         artefacts: What is to be shown, without the cells of domains that were left out.
         size: How large.
         tasks: Its run folders, each once.
-        folders: Run -> names of its folders.
+        tasks_of: Run -> its tasks.
     """
 
     artefacts: tuple[Artefact, ...]
     size: Size
     tasks: tuple[Task, ...]
-    folders: dict[Wanted, tuple[str, ...]]
+    tasks_of: dict[Wanted, tuple[Task, ...]]
 
 
 def make_plan(artefacts: Sequence[Artefact], size: Size, root: Path) -> Plan:
@@ -337,16 +335,16 @@ def make_plan(artefacts: Sequence[Artefact], size: Size, root: Path) -> Plan:
     """
     kept = tuple(_only(artefact, size.only) for artefact in artefacts)
     _check_only(artefacts, size.only)
-    then: dict[Wanted, set[str]] = {}
+    measured: dict[Wanted, bool] = {}
     for artefact in kept:
         for wanted in artefact.cells.values():
-            then.setdefault(wanted, set()).update(artefact.then)
-    tasks, folders = [], {}
-    for wanted, names in then.items():
-        parts = _parts(wanted, size, root, tuple(sorted(names)))
-        folders[wanted] = tuple(task.name for task in parts)
+            measured[wanted] = measured.get(wanted, False) or artefact.critic
+    tasks, tasks_of = [], {}
+    for wanted, critic in measured.items():
+        parts = _parts(wanted, size, root, critic)
+        tasks_of[wanted] = tuple(parts)
         tasks += parts
-    return Plan(kept, size, tuple(tasks), folders)
+    return Plan(kept, size, tuple(tasks), tasks_of)
 
 
 def find_artefacts(names: Iterable[str], known: dict[str, Artefact]) -> list[Artefact]:
@@ -376,13 +374,14 @@ def missing_seeds(wanted: range, there: Iterable[range]) -> list[range]:
     return found
 
 
-def _parts(wanted: Wanted, size: Size, root: Path, then: tuple[str, ...]) -> list[Task]:
+def _parts(wanted: Wanted, size: Size, root: Path, critic: bool) -> list[Task]:
     """The folders of one run: those there, and one for each range of seeds that is missing."""
     config = size.config_of(wanted)
     name, asked = _name(wanted, size, config), range(config.seeds)
     there = [part for part in _there(root, name) if set(part) & set(asked)]
     parts = sorted([*there, *missing_seeds(asked, there)], key=lambda part: part.start)
-    return [Task(_folder(name, part), replace(config, first_seed=part.start, seeds=len(part)), then) for part in parts]
+    own = lambda part: replace(config, first_seed=part.start, seeds=len(part))
+    return [Task(root / f"{name}-s{part.start}-{part.stop - 1}", own(part), critic) for part in parts]
 
 
 def _name(wanted: Wanted, size: Size, config: RunConfig) -> str:
@@ -390,10 +389,6 @@ def _name(wanted: Wanted, size: Size, config: RunConfig) -> str:
     usual = scaled(wanted.config(), size.scale).steps
     is_another = config.steps != usual and is_bound_to_length(wanted.config())
     return f"{wanted.name}-{config.steps}" if is_another else wanted.name
-
-
-def _folder(name: str, seeds: range) -> str:
-    return f"{name}-s{seeds.start}-{seeds.stop - 1}"
 
 
 def _there(root: Path, name: str) -> list[range]:

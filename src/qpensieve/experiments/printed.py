@@ -38,7 +38,7 @@ def _table(columns: list[str], rows: list[list]) -> PrintedTable:
     return PrintedTable(tuple(columns), scores, powers)
 
 
-_CONTENT = tomllib.loads(resources.files(__package__).joinpath("printed.toml").read_text())
+_CONTENT = tomllib.loads(resources.files("qpensieve.experiments").joinpath("printed.toml").read_text())
 TABLES = {name: _table(**table) for name, table in _CONTENT["tables"].items()}
 """Name of an artefact -> its table."""
 CRITIC_PREFERENCES: tuple[tuple[float, ...], ...] = tuple(map(tuple, _CONTENT["critic"]["preferences"]))

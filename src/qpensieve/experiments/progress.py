@@ -1,6 +1,6 @@
 """How far all runs are, as a table that is kept up to date on a terminal; elsewhere a line whenever something changes.
 
-Nothing is measured here: what is shown comes from the folders of the tasks (`Store.progress`).
+What is shown comes from the folders of the tasks (`tasks.progress`).
 """
 
 import os
@@ -28,10 +28,10 @@ class Table:
     def __init__(self, out: Output | None = None, is_quiet: bool = False):
         self._out, self._is_quiet = out or sys.stderr, is_quiet
         self._num_lines = 0
-        self._seen: dict[str, tuple[State, int]] = {}
+        self._seen: dict[str, State] = {}
 
     def show(self, rows: Rows) -> None:
-        """Show how far they are now; for `drive(show=...)`."""
+        """Show how far they are now; for `train_all(show=...)`."""
         if self._is_quiet or not rows:
             return
         if self._out.isatty():
@@ -48,22 +48,20 @@ class Table:
         self._num_lines = len(lines)
 
     def _tell(self, rows: Rows) -> None:
-        """A line for each run that has begun, ended, failed or changed hands since the last call.
+        """A line for each run that has begun, ended or failed since the last call.
 
-        Runs that were done before the first call have one line together: what was resumed would begin with a page.
+        Runs that were done before the first call have one line together, or a resumed plan would begin with a page.
         """
         is_first = not self._seen
         for task, progress in rows:
-            now = (progress.state, progress.attempts)
-            if is_first and now[0] == "done":
-                self._seen[task.name] = now
+            if is_first and progress.state == "done":
+                self._seen[task.name] = progress.state
         if is_first and self._seen:
             self._out.write(f"{format_counts(rows)}\n")
         for task, progress in rows:
-            now = (progress.state, progress.attempts)
-            before = self._seen.get(task.name, ("waiting", 0))
-            self._seen[task.name] = now
-            if now[0] != before[0] and now[0] != "waiting":
+            before = self._seen.get(task.name, "waiting")
+            self._seen[task.name] = progress.state
+            if progress.state not in (before, "waiting"):
                 self._out.write(f"{_describe(task, progress)}  ({format_counts(rows)})\n")
 
 
@@ -91,14 +89,8 @@ def format_rows(rows: Rows, width: int, most: int) -> list[str]:
 def _cells(task: Task, progress: Progress) -> list[str]:
     steps = f"{format_count(progress.step)}/{format_count(progress.goal)}"
     rate = f"{progress.rate:,.0f} steps/s" if progress.rate else ""
-    left = clock(progress.seconds_left) if progress.seconds_left is not None and progress.state == "running" else ""
-    note = progress.message if progress.state in ("failed", "other settings") else _where(progress)
-    return [task.name, progress.state, steps, rate, left, note.split("\n")[0]]
-
-
-def _where(progress: Progress) -> str:
-    tries = f"attempt {progress.attempts}" if progress.attempts > 1 else ""
-    return ", ".join(filter(None, [progress.machine, tries]))
+    left = "" if progress.seconds_left is None else clock(progress.seconds_left)
+    return [task.name, progress.state, steps, rate, left, progress.message.split("\n")[0]]
 
 
 def _describe(task: Task, progress: Progress) -> str:
@@ -106,12 +98,11 @@ def _describe(task: Task, progress: Progress) -> str:
         return f"{task.name}: {progress.state}: {progress.message}"
     if progress.state == "done":
         return f"{task.name}: done"
-    where = _where(progress)
-    return f"{task.name}: running{f' ({where})' if where else ''} from step {progress.step:,} of {progress.goal:,}"
+    return f"{task.name}: running ({progress.message}) from step {progress.step:,} of {progress.goal:,}"
 
 
 def seconds_left(rows: Rows) -> float | None:
-    """About how long all runs will take, if as many as now go on side by side; None where no pace is known.
+    """About how long all runs will take, if as many as now run side by side; None where no pace is known.
 
     Runs that wait are taken to need as long per step and seed as those that run.
     """

@@ -9,20 +9,25 @@ from typing import Any, TypeVar
 import numpy as np
 
 from qpensieve.config import spec_of
+from qpensieve.console import format_count
 from qpensieve.envs import find_domain
-from qpensieve.experiments.critics import critic_sheet
 from qpensieve.experiments.hyperparameters import LISTINGS
 from qpensieve.experiments.plan import Artefact, Wanted
-from qpensieve.experiments.shelf import Shelf
+from qpensieve.experiments.plan_results import PlanResults
+from qpensieve.experiments.printed import Place
+from qpensieve.records.critic_errors import CriticErrors
 from qpensieve.report import aggregates, cells, paper_figures
 from qpensieve.report.cells import Run
+from qpensieve.report.critic import PAPER, PAPER_STEPS
 from qpensieve.report.page import Plate
 from qpensieve.report.paper_figures import Path2d
+from qpensieve.report.results import read_run
 from qpensieve.report.sheets import Cell, Metric, Sheet, Source
 from qpensieve.report.text import TextTable, slug
 from qpensieve.train.evaluate import curve_preferences
 
 T = TypeVar("T")
+METRIC = "L_critic"
 
 SUMMED = ("table1",)
 """Artefacts whose rows are also put together: IQM over domains, performance profiles."""
@@ -41,44 +46,44 @@ class Shown:
     listings: list[TextTable] = field(default_factory=list)
 
 
-def show(artefact: Artefact, shelf: Shelf, report: Path) -> Shown:
+def show(artefact: Artefact, results: PlanResults, report: Path) -> Shown:
     """What a report shows of an artefact; links are relative to the folder of the report."""
     if artefact.show == "settings":
         return Shown(listings=[LISTINGS[artefact.name]()])
     if not artefact.cells:  # all of its domains were left out
         return Shown()
-    return _SHOWS[artefact.show](artefact, shelf, report)
+    return _SHOWS[artefact.show](artefact, results, report)
 
 
-def _scores(artefact: Artefact, shelf: Shelf, report: Path) -> Shown:
-    sheet = score_sheet(artefact, shelf, report)
+def _scores(artefact: Artefact, results: PlanResults, report: Path) -> Shown:
+    sheet = score_sheet(artefact, results, report)
     shown = Shown([sheet])
     if artefact.name in SUMMED:
         _add_sums(shown, sheet)
     return shown
 
 
-def score_sheet(artefact: Artefact, shelf: Shelf, report: Path) -> Sheet:
+def score_sheet(artefact: Artefact, results: PlanResults, report: Path) -> Sheet:
     """The table of scores of an artefact."""
     filled, mixed = {}, set()
     for (row, column), wanted in artefact.cells.items():
-        config = shelf.plan.size.config_of(wanted)
+        config = results.plan.size.config_of(wanted)
         other = artefact.cells.get((row, artefact.reference)) if artefact.reference else None
         has_ed = "ED" in artefact.metrics and other is not None and column != artefact.reference
         about = cells.Wanted(
-            step=max(config.steps, 0 if other is None else shelf.plan.size.config_of(other).steps),
+            step=max(config.steps, 0 if other is None else results.plan.size.config_of(other).steps),
             goal=config.steps if not config.method.is_population else None,
-            reference_goal=None if other is None else shelf.plan.size.config_of(other).steps,
+            reference_goal=None if other is None else results.plan.size.config_of(other).steps,
             printed=artefact.printed.scores.get((row, column), {}),
             report=report,
         )
-        against = shelf.paths(other) if has_ed and other is not None else []
-        cell = cells.read_cell(shelf.paths(wanted), against, about)
+        against = results.paths(other) if has_ed and other is not None else []
+        cell = cells.read_cell(results.paths(wanted), against, about)
         mixed |= {str(source.config.get("kernels", "off")) for source in cell.sources}
         filled[row, column] = cell
     for place in [(row, column) for row in artefact.rows for column in artefact.columns]:
         filled.setdefault(place, Cell(values={}))  # not missing: the plan has no run there
-    notes = [*artefact.notes, *_about_kernels(mixed), *shelf.notes]
+    notes = [*artefact.notes, *_about_kernels(mixed), *results.notes]
     return Sheet(
         artefact.name,
         artefact.title,
@@ -139,11 +144,11 @@ def _with_whole_cells(sheet: Sheet, metric: str, scale: Mapping[str, float]) -> 
     return [column for column in sheet.columns if scale and whole(column)]
 
 
-def _fronts(artefact: Artefact, shelf: Shelf, report: Path) -> Shown:
+def _fronts(artefact: Artefact, results: PlanResults, report: Path) -> Shown:
     """Return vectors at the preferences that all methods of a domain were evaluated on, of every seed."""
     panels, sources = {}, []
     for row in artefact.rows:
-        found = {column: _evaluation(shelf, artefact, (row, column), report) for column in _columns(artefact, row)}
+        found = {column: _evaluation(results, artefact, (row, column), report) for column in _columns(artefact, row)}
         there = [one for one in found.values() if one is not None and one.returns is not None]
         common = cells.common_preferences([one.preferences for one in there]) if there else None
         panels[row] = {column: _points(one, common) for column, one in found.items()}
@@ -153,9 +158,9 @@ def _fronts(artefact: Artefact, shelf: Shelf, report: Path) -> Shown:
     return Shown(plates=[_plate(artefact, figure, caption, sources)])
 
 
-def _evaluation(shelf: Shelf, artefact: Artefact, place: tuple[str, str], report: Path) -> cells.Pooled | None:
+def _evaluation(results: PlanResults, artefact: Artefact, place: Place, report: Path) -> cells.Pooled | None:
     wanted = artefact.cells[place]
-    return cells.evaluation(cells.read_runs(shelf.paths(wanted), report), shelf.plan.size.config_of(wanted).steps)
+    return cells.evaluation(cells.read_runs(results.paths(wanted), report), results.plan.size.config_of(wanted).steps)
 
 
 def _points(one: cells.Pooled | None, common: np.ndarray | None) -> np.ndarray | None:
@@ -164,10 +169,10 @@ def _points(one: cells.Pooled | None, common: np.ndarray | None) -> np.ndarray |
     return one.returns_on(common).reshape(-1, one.returns.shape[-1])
 
 
-def _growth(artefact: Artefact, shelf: Shelf, report: Path) -> Shown:
+def _growth(artefact: Artefact, results: PlanResults, report: Path) -> Shown:
     shown = Shown()
     for lam in artefact.preferences:
-        panels, sources = _panels(artefact, shelf, report, partial(_path, lam=lam))
+        panels, sources = _panels(artefact, results, report, partial(_path, lam=lam))
         title = f"Return vectors over training under ({_words(lam)}), mean over seeds"
         figure = paper_figures.draw_growth(panels, _axes(artefact), title)
         name = f"{artefact.name}-{'-'.join(f'{round(100 * weight)}' for weight in lam)}"
@@ -186,20 +191,20 @@ def _path(runs: Sequence[Run], lam: tuple[float, ...]) -> Path2d | None:
     return cells.preference_path(runs, lam, nearest)
 
 
-def _score_curves(artefact: Artefact, shelf: Shelf, report: Path) -> Shown:
+def _score_curves(artefact: Artefact, results: PlanResults, report: Path) -> Shown:
     metric = artefact.metrics[0]
-    panels, sources = _panels(artefact, shelf, report, partial(cells.score_curve, score=metric.lower()))
+    panels, sources = _panels(artefact, results, report, partial(cells.score_curve, score=metric.lower()))
     figure = paper_figures.draw_curves(panels, f"{metric}, short protocol", artefact.title)
     return Shown(plates=[_plate(artefact, figure, f"{artefact.opening} {artefact.title}: {OVER_SEEDS}", sources)])
 
 
-def _learning_curves(artefact: Artefact, shelf: Shelf, report: Path) -> Shown:
+def _learning_curves(artefact: Artefact, results: PlanResults, report: Path) -> Shown:
     """A figure for each domain, a panel for each preference."""
     shown = Shown()
     for row in artefact.rows:
         panels, sources = {}, []
         for lam in artefact.preferences or _curve_preferences(artefact, row):
-            one, used = _panels(artefact, shelf, report, partial(cells.preference_curve, lam=lam), [row])
+            one, used = _panels(artefact, results, report, partial(cells.preference_curve, lam=lam), [row])
             panels[f"({_words(lam)})"] = one[row]
             sources += used
         title = f"{row}: return under a preference over training"
@@ -216,13 +221,13 @@ def _curve_preferences(artefact: Artefact, row: str) -> list[tuple[float, ...]]:
     return [tuple(map(float, lam)) for lam in rows] if len(rows) else [(1 / num,) * num]
 
 
-def _single_curves(artefact: Artefact, shelf: Shelf, report: Path) -> Shown:
+def _single_curves(artefact: Artefact, results: PlanResults, report: Path) -> Shown:
     """Agents of single preferences: a panel for each domain and preference."""
     panels, sources = {}, []
     for row in artefact.rows:
         columns = _columns(artefact, row)
         for lam in dict.fromkeys(lam for column in columns for lam in _own(artefact.cells[row, column])):
-            one, used = _panels(artefact, shelf, report, partial(cells.preference_curve, lam=lam), [row])
+            one, used = _panels(artefact, results, report, partial(cells.preference_curve, lam=lam), [row])
             panels[f"{row}, ({_words(lam)})"] = one[row]
             sources += used
     figure = paper_figures.draw_curves(panels, "lam . return", artefact.title, columns=2)
@@ -236,7 +241,7 @@ def _own(wanted: Wanted) -> list[tuple[float, ...]]:
 
 def _panels(
     artefact: Artefact,
-    shelf: Shelf,
+    results: PlanResults,
     report: Path,
     make: Callable[[Sequence[Run]], T | None],
     rows: Sequence[str] | None = None,
@@ -247,10 +252,56 @@ def _panels(
     for row in rows or artefact.rows:
         panels[row] = {}
         for column in _columns(artefact, row):
-            runs = cells.read_runs(shelf.paths(artefact.cells[row, column]), report)
+            runs = cells.read_runs(results.paths(artefact.cells[row, column]), report)
             panels[row][column] = make(runs)
             sources += [] if panels[row][column] is None else [run.source for run in runs]
     return panels, sources
+
+
+def _critic_sheet(artefact: Artefact, results: PlanResults, report: Path) -> Sheet:
+    """L_critic: rows are preferences, columns are steps."""
+    ((domain, _), wanted), *_ = artefact.cells.items()
+    goal = results.plan.size.config_of(wanted).steps
+    measured = [(errors, path) for path in results.paths(wanted) if (errors := read_run(path).critic) is not None]
+    sources = {run.path: run.source for run in cells.read_runs([path for _, path in measured], report)}
+    planned = [step * goal // PAPER_STEPS[-1] for step in PAPER_STEPS]
+    steps = sorted({row.step for errors, _ in measured for row in errors.rows}) or planned
+    filled = {}
+    for lam in artefact.preferences:
+        for step in steps:
+            found = [
+                (errors, path, row) for errors, path in measured if (row := _critic_row(errors, lam, step)) is not None
+            ]
+            values = {
+                seed: value for errors, _, row in reversed(found) for seed, value in zip(errors.seeds, row, strict=True)
+            }
+            as_printed = PAPER.get(domain, {}).get(lam) if step in planned else None
+            printed = {} if as_printed is None else {METRIC: (as_printed[planned.index(step)], None)}
+            filled[_words(lam), format_count(step)] = Cell(
+                {METRIC: np.array([values[seed] for seed in sorted(values)])} if values else None,
+                tuple(sorted(values)),
+                step,
+                step,
+                tuple(sources[path] for _, path, _ in found if path in sources),
+                printed,
+            )
+    return Sheet(
+        artefact.name,
+        artefact.title,
+        f"{artefact.opening} Norm of the critic's error against soft Monte-Carlo returns, mean over pairs.",
+        [_words(lam) for lam in artefact.preferences],
+        [format_count(step) for step in steps],
+        [Metric(METRIC, is_lower_better=True)],
+        filled,
+        [*artefact.notes, *results.notes],
+        corner="preference",
+    )
+
+
+def _critic_row(errors: CriticErrors, lam: tuple[float, ...], step: int) -> list[float] | None:
+    """The errors of all seeds under a preference at a step; None if they were not measured."""
+    rows = [row for row in errors.rows if np.allclose(row.preference, lam) and row.actions == "policy"]
+    return next((row.error for row in rows if row.step == step), None)
 
 
 def _words(lam: Sequence[float]) -> str:
@@ -275,9 +326,9 @@ def _plate(artefact: Artefact, figure: Any, caption: str, sources: Sequence[Sour
     return Plate(artefact.name, artefact.title, caption, figure, tuple(sources))
 
 
-_SHOWS: dict[str, Callable[[Artefact, Shelf, Path], Shown]] = {
+_SHOWS: dict[str, Callable[[Artefact, PlanResults, Path], Shown]] = {
     "scores": _scores,
-    "critic": lambda artefact, shelf, report: Shown([critic_sheet(artefact, shelf, report)]),
+    "critic": lambda artefact, results, report: Shown([_critic_sheet(artefact, results, report)]),
     "fronts": _fronts,
     "growth": _growth,
     "score-curves": _score_curves,

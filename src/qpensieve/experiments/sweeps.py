@@ -23,7 +23,6 @@ from qpensieve.config import RunConfig, about_discount, check, check_fits, resol
 from qpensieve.errors import MissingFileError, UserError
 from qpensieve.experiments.plan import Artefact, Show, Wanted, shown
 from qpensieve.experiments.printed import Place
-from qpensieve.experiments.then import check_names
 from qpensieve.presets import default_config
 from qpensieve.settings import fit, flat, names
 
@@ -60,8 +59,9 @@ def _artefact(name: str, content: dict[str, Any]) -> Artefact:
     show, reference = content.get("show", "scores"), content.get("reference")
     if show not in SHOWN:
         raise UserError(f"show must be one of {', '.join(SHOWN)}, got {show!r}")
-    then = _words(content, "then") or (("critic",) if show == "critic" else ())
-    check_names(then)
+    then = _words(content, "then")
+    if set(then) - {"critic"}:
+        raise UserError(f'then must be ["critic"] or left out, got {list(then)}')
     artefact = Artefact(
         re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-") or "sweep",
         str(content.get("title", name)),
@@ -72,7 +72,7 @@ def _artefact(name: str, content: dict[str, Any]) -> Artefact:
         preferences=_preferences(content),
         reference=reference,
         notes=_words(content, "notes"),
-        then=then,
+        critic=bool(then) or show == "critic",
     )
     if reference is not None and reference not in artefact.columns:
         raise UserError(f"reference must be a column ({', '.join(artefact.columns)}), got {reference!r}")
@@ -91,7 +91,7 @@ def _check_shown(artefact: Artefact) -> None:
         raise UserError("show = 'single-curves' needs runs that name their preferences, of sac or hybrid-sac")
     if artefact.show == "score-curves" and artefact.metrics[0] == "ED":
         raise UserError("show = 'score-curves' needs the metric HV or UT, got ED")
-    if "critic" in artefact.then:
+    if artefact.critic:
         for place, config in configs.items():
             _check_measured(place, resolve(config))
 

@@ -1,200 +1,151 @@
-"""Tasks and their folders: one task is one run folder with many seeds. All that is known of a task is in its folder."""
+"""Tasks: one task is one run folder. All that is known of a task is read from its folder."""
 
-import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
+
+import numpy as np
 
 from qpensieve import config as configs
-from qpensieve.config import RunConfig
+from qpensieve.config import RunConfig, spec_of
 from qpensieve.envs import code_of
 from qpensieve.errors import UserError, make_folder
-from qpensieve.experiments import alike, fence, pulse
-from qpensieve.experiments.then import check_names, missing
-from qpensieve.records import checkpoint, trust
-from qpensieve.records.atomic import write_json, write_text
-from qpensieve.records.folder import CONFIG
-from qpensieve.records.reading import FileError, interpreting, parse, read_bytes, read_object
+from qpensieve.population.plan import iteration_steps
+from qpensieve.population.stages import num_tasks
+from qpensieve.records import checkpoint, critic_errors
+from qpensieve.records.atomic import write_json
+from qpensieve.records.folder import CONFIG, CRITIC, FAILED, METRICS, SUMMARY, WORKER_LOG
+from qpensieve.records.lock import holder, lock
+from qpensieve.records.log import TRAINING
+from qpensieve.records.reading import FileError, read_object, read_rows
+from qpensieve.report.critic import PAPER_STEPS
 
-TASK, FAILED = "task.json", "failed.json"
-"""What is to be done; why nobody tries any more."""
-MAY_DIFFER = ("checkpoint_seconds", "num_threads", "steps")
-"""Settings that may change between two invocations; `steps` may only grow."""
-TAIL = 15
-"""Lines of a log that are shown of a task that failed."""
+NEWEST = 1 << 18
+"""Bytes at the end of the log of training that are read to see the pace."""
+LOG_LINES = 15
+"""Lines of a worker's log that are shown of a run that failed."""
 State = Literal["waiting", "running", "done", "failed", "other settings"]
-"""`other settings`: the folder is of another run, so it counts for nothing."""
+"""`other settings`: the folder holds another run, so it counts for nothing."""
+ANY = {"seeds": 1, "first_seed": 0, "num_threads": None, "kernels": "off", "checkpoint_seconds": 0.0}
+"""Settings in which runs of one cell may differ -> what they are set to before comparing."""
+PERIODS = ("eval_period", "full_eval_period", "log_period", "parameters_period", "keep_replay", "eval_stride")
+"""Settings that change when something is written, not what is learned."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """One run, and what is computed after it."""
+    """A run to make.
 
-    name: str
-    """Name of its folder."""
+    Attributes:
+        folder: Its run folder.
+        config: What to train.
+        critic: Whether L_critic is measured in the end.
+    """
+
+    folder: Path
     config: RunConfig
-    then: tuple[str, ...] = ()
-    """Names from the table `then.THEN`."""
+    critic: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.folder.name
+
+    @property
+    def worker_options(self) -> tuple[str, ...]:
+        """Options of its worker. Whoever made the plan has named its code, so that may be imported."""
+        critic = ("--critic",) if self.critic else ()
+        trust = ("--trust",) if code_of(self.config.domain) is not None else ()
+        return ("--steps", str(self.config.steps), *critic, *trust)
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a task is, as its folder tells."""
+    """How far a task is, as its folder tells.
+
+    Attributes:
+        state: Its state.
+        step: Steps done: those of the newest checkpoint, or while it runs of the newest row of its log.
+        goal: Steps to do.
+        rate: Steps per second; None: not known.
+        message: Which process works on it, why it has failed, or which settings differ.
+    """
 
     state: State
     step: int
     goal: int
-    seconds_left: float | None = None
     rate: float | None = None
-    """Steps per second; None while it does not run."""
-    attempts: int = 0
-    """How many workers have taken it up."""
-    machine: str = ""
     message: str = ""
 
-
-class Store:
-    """The folder that holds the folders of all tasks.
-
-    Args:
-        root: That folder.
-    """
-
-    def __init__(self, root: Path):
-        self.root = root
-
-    def folder(self, task: Task) -> Path:
-        return self.root / task.name
-
-    def prepare(self, task: Task) -> None:
-        """Write down what is to be done, before a worker looks for it.
-
-        Raises:
-            ValueError: The settings cannot run, or the folder is of a task with other settings; names them.
-        """
-        _check(task)
-        folder = self.folder(task)
-        content = {"config": configs.to_dict(task.config), "then": list(task.then)}
-        if (folder / TASK).exists():
-            before = read_object(folder / TASK)
-            with interpreting(folder / TASK, "a task"):
-                config, then = configs.completed(dict(before["config"])), list(before["then"])
-            _check_same(folder, config | {"steps": _steps_of(self.run_folder(task))}, content["config"])
-            content["then"] = [*task.then, *(name for name in then if name not in task.then)]
-            if before == json.loads(json.dumps(content)):
-                return
-        else:
-            _refuse(folder, self.differences(task))
-        make_folder(folder)
-        text = json.dumps(content, indent=2) + "\n"
-        write_text(folder / TASK, text)
-        if code_of(task.config.domain) is not None:
-            trust.record(folder, text.encode())
-
-    def differences(self, task: Task) -> list[str]:
-        """In which settings the folder of a task is of another run, in words; none where it tells no settings."""
-        before, now = self._prepared(task), task.config
-        if before is None:
-            return []
-        # A folder has seeds of its own, where a cell of a table takes any.
-        pairs = {name: (getattr(before, name), getattr(now, name)) for name in ("seeds", "first_seed")}
-        seeds = [f"{name} was {theirs}, is {ours}" for name, (theirs, ours) in pairs.items() if theirs != ours]
-        return [*alike.differences(before, now), *seeds]
-
-    def _prepared(self, task: Task) -> RunConfig | None:
-        """The settings of a folder: those it was prepared with, else those of the run that somebody put there."""
-        path, run = self.folder(task) / TASK, self.run_folder(task)
-        try:
-            if path.exists() or run is None:
-                return configs.from_dict(dict(read_object(path)["config"]))
-            return configs.from_dict(read_object(run / CONFIG))
-        except (FileError, OSError, KeyError, TypeError, ValueError):
-            return None
-
-    def run_folder(self, task: Task) -> Path | None:
-        """The published run, or the newest attempt at it; None where nothing was begun."""
-        return fence.newest(self.folder(task))
-
-    def is_done(self, task: Task) -> bool:
-        """Whether the run is published, with all steps and all that is computed after it."""
-        return is_complete(self.folder(task) / fence.RUN, task)
-
-    def is_running(self, task: Task) -> bool:
-        """Whether a worker is at it, of this program or of another one."""
-        attempt = fence.newest(self.folder(task))
-        return attempt is not None and attempt.name != fence.RUN and pulse.is_alive(attempt)
-
-    def saved_step(self, task: Task) -> int:
-        """The step of the newest checkpoint; -1 where there is none."""
-        run = self.run_folder(task)
-        return max(checkpoint.kept_steps(run), default=-1) if run is not None else -1
-
-    def progress(self, task: Task) -> Progress:
-        """How far it is."""
-        folder, goal = self.folder(task), task.config.steps
-        num = len(logs(folder))
-        if self.is_done(task):
-            return Progress("done", goal, goal, attempts=num, machine=pulse.read(folder / fence.RUN).machine)
-        attempt = self.run_folder(task)
-        seen = pulse.Pulse() if attempt is None else pulse.read(attempt)
-        if attempt is not None and self.is_running(task):
-            known = (seen.seconds_left, seen.rate, num, seen.machine, seen.message)
-            # Before its first step it stands where the last one saved.
-            return Progress("running", seen.step or max(self.saved_step(task), 0), seen.goal or goal, *known)
-        step = max(self.saved_step(task), 0)
-        if (folder / FAILED).exists():
-            return Progress("failed", step, goal, attempts=num, machine=seen.machine, message=_why_failed(folder))
-        return Progress("waiting", step, goal, attempts=num, machine=seen.machine, message=seen.message)
-
-    def give_up(self, task: Task, message: str) -> None:
-        """Note that a task has failed; the next invocation tries it again."""
-        write_json(self.folder(task) / FAILED, {"message": message})
-
-    def forgive(self, task: Task) -> None:
-        """Forget that a task has failed."""
-        (self.folder(task) / FAILED).unlink(missing_ok=True)
-
-    def log_tail(self, task: Task) -> str:
-        """The last lines of what its newest worker said."""
-        found = logs(self.folder(task))
-        return "\n".join(found[-1].read_text(errors="replace").splitlines()[-TAIL:]) if found else ""
+    @property
+    def seconds_left(self) -> float | None:
+        """Seconds until the last step; None: not known."""
+        return max(0, self.goal - self.step) / self.rate if self.rate and self.state == "running" else None
 
 
-def read_task(folder: Path, trusted: bool) -> Task:
-    """The task of a folder.
-
-    Args:
-        folder: Its folder.
-        trusted: Whether the code that its domain names may be imported, where the folder is not of this user.
-    """
-    path = folder / TASK
-    content = read_bytes(path)
-    with interpreting(path, "a task"):
-        found: dict[str, Any] = parse(path, content)
-        config = configs.from_dict(found["config"])
-        task = Task(folder.name, config, tuple(map(str, found["then"])))
-        _check(task)
-    code = code_of(config.domain)
-    if code is not None:
-        trust.check(path, content, code, trusted)
-    return task
+@cache
+def iteration_of(config: RunConfig) -> int:
+    """Steps of one iteration of a population."""
+    return iteration_steps(config.agent, num_tasks(config.agent.stages, spec_of(config).num_objectives))
 
 
-def is_complete(run: Path, task: Task) -> bool:
-    """Whether a published run is all that a task asks for."""
-    if not run.is_dir() or missing(run, task.then):
-        return False
+def last_step(config: RunConfig) -> int:
+    """The step at which a run ends: a population ends after a whole iteration."""
+    return config.steps - config.steps % iteration_of(config) if config.method.is_population else config.steps
+
+
+def comparable(config: RunConfig) -> RunConfig:
+    """The configuration without the settings in which runs of one cell may differ."""
+    plain = RunConfig(config.domain)
+    same = {name: getattr(plain, name) for name in PERIODS}
+    resolved = configs.resolve(replace(config, kernels="off"))
+    return replace(resolved, **same, **ANY, domain=config.domain_id)
+
+
+def differences(task: Task) -> list[str]:
+    """The settings in which the folder of a task holds another run, in words. The number of steps may differ."""
+    if not (task.folder / CONFIG).exists():
+        return []
     try:
-        return int(read_object(run / CONFIG).get("steps", 0)) >= task.config.steps
-    except (FileError, OSError):
-        return False
+        before = _config_of(task.folder)
+    except (FileError, OSError, KeyError, TypeError, ValueError) as error:
+        return [str(error)]
+    now = replace(task.config, steps=before.steps)
+    # A folder has its own seeds; a cell of a table takes any.
+    pairs = {name: (getattr(before, name), getattr(now, name)) for name in ("seeds", "first_seed")}
+    seeds = [f"{name} was {theirs}, is {ours}" for name, (theirs, ours) in pairs.items() if theirs != ours]
+    theirs, ours = comparable(before), comparable(now)
+    settings = [] if theirs == ours else checkpoint.differences(configs.to_dict(theirs), configs.to_dict(ours))
+    return [*settings, *seeds]
 
 
-def logs(folder: Path) -> list[Path]:
-    """What the workers of a task said, oldest first."""
-    return sorted(folder.glob("log-*.txt"))
+def prepare(task: Task) -> None:
+    """Write the configuration of a run folder that has none.
+
+    Raises:
+        ValueError: The settings cannot run, or the folder holds a run with other settings or more steps; names them.
+    """
+    if not re.fullmatch(r"[A-Za-z0-9][\w.,+=-]*", task.name):
+        raise UserError(f"the name of a task must be that of a folder, got {task.name!r}")
+    configs.check(task.config)
+    configs.check_can_be_saved(task.config)
+    path = task.folder / CONFIG
+    if not path.exists():
+        make_folder(task.folder)
+        configs.save(task.config, path)
+        return
+    found, now = differences(task), task.config.steps
+    if not found and (before := _config_of(task.folder).steps) > now and not is_done(task):
+        if saved_step(task) < 0:  # nothing was trained: a number that was mistyped can be taken back
+            held = lock(task.folder)
+            configs.save(task.config, path)
+            held.close()
+            return
+        found = [f"steps was {before}, is {now}, and may only grow"]
+    if found:
+        raise UserError(f"{task.folder} holds a run with other settings: {'; '.join(found)}. Use another folder")
 
 
 def check_unique(tasks: Sequence[Task]) -> None:
@@ -205,36 +156,99 @@ def check_unique(tasks: Sequence[Task]) -> None:
         raise UserError(f"tasks must have names of their own, but there are several called {', '.join(twice)}")
 
 
-def _check(task: Task) -> None:
-    if not re.fullmatch(r"[A-Za-z0-9][\w.,+=-]*", task.name):
-        raise UserError(f"the name of a task must be that of a folder, got {task.name!r}")
-    configs.check(task.config)
-    configs.check_can_be_saved(task.config)
-    check_names(task.then)
-
-
-def _steps_of(run: Path | None) -> int:
-    """Steps that a run was begun with; 0 where there is none, so that a number which was mistyped can be taken back."""
+def is_done(task: Task) -> bool:
+    """Whether the run is trained and scored as far as the task says, and its critics are measured if they must be."""
     try:
-        return 0 if run is None else int(read_object(run / CONFIG).get("steps", 0))
-    except (FileError, OSError):
-        return 0
+        scored = int(read_object(task.folder / SUMMARY).get("step", -1))
+        return scored >= last_step(task.config) and (not task.critic or _has_critics(task.folder))
+    except (FileError, OSError, KeyError, TypeError, ValueError):
+        return False
 
 
-def _check_same(folder: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
-    found = checkpoint.differences(before, now, ignore=MAY_DIFFER)
-    if now["steps"] < before["steps"]:
-        found.append(f"steps was {before['steps']}, is {now['steps']}, and may only grow")
-    _refuse(folder, found)
+def is_held(task: Task) -> bool:
+    """Whether a process works on the folder."""
+    return holder(task.folder) is not None
 
 
-def _refuse(folder: Path, found: Sequence[str]) -> None:
-    if found:
-        raise UserError(f"{folder} is of a task with other settings: {'; '.join(found)}. Use another folder or name")
+def saved_step(task: Task) -> int:
+    """The step of the newest checkpoint; -1 where there is none."""
+    return max(checkpoint.kept_steps(task.folder), default=-1)
 
 
-def _why_failed(folder: Path) -> str:
+def progress(task: Task) -> Progress:
+    """How far a task is."""
+    goal = last_step(task.config)
+    if is_done(task):
+        return Progress("done", goal, goal)
+    step = max(saved_step(task), 0)
+    if (worker := holder(task.folder)) is not None:
+        logged, rate = _pace(task.folder / METRICS)
+        return Progress("running", max(step, logged), goal, rate, str(worker))
+    why = failure(task)
+    return Progress("waiting" if why is None else "failed", step, goal, message=why or "")
+
+
+def status(task: Task) -> Progress:
+    """The same, also of a folder that holds another run; it takes longer."""
+    found, others = progress(task), differences(task)
+    return replace(found, state="other settings", message="; ".join(others)) if others else found
+
+
+def give_up(task: Task, why: str) -> None:
+    """Note that a task has failed; the next call tries it again."""
+    write_json(task.folder / FAILED, {"message": why})
+
+
+def forgive(task: Task) -> None:
+    """Forget that a task has failed."""
+    (task.folder / FAILED).unlink(missing_ok=True)
+
+
+def failure(task: Task) -> str | None:
+    """Why a task has failed; None if it has not."""
     try:
-        return str(read_object(folder / FAILED).get("message", ""))
+        return str(read_object(task.folder / FAILED).get("message", ""))
     except (FileError, OSError):
+        return None
+
+
+def log_tail(task: Task) -> str:
+    """The last lines that workers of a task have written."""
+    try:
+        lines = (task.folder / WORKER_LOG).read_text(errors="replace").splitlines()
+    except OSError:
         return ""
+    return "\n".join(lines[-LOG_LINES:])
+
+
+def critic_steps(folder: Path) -> list[int]:
+    """Steps of kept parameters: those nearest to the paper's, or to the same parts of a run of another length."""
+    kept = np.array(list(checkpoint.parameter_steps(folder)))
+    if not kept.size:
+        return []
+    wanted = np.array(PAPER_STEPS) / PAPER_STEPS[-1] * _config_of(folder).steps
+    return sorted({int(kept[np.abs(kept - step).argmin()]) for step in wanted})
+
+
+def _has_critics(folder: Path) -> bool:
+    steps = critic_steps(folder)
+    return bool(steps) and set(steps) <= {row.step for row in critic_errors.load(folder / CRITIC).rows}
+
+
+def _config_of(folder: Path) -> RunConfig:
+    """The configuration of a folder, read only: imports no code that it names."""
+    return configs.from_dict(read_object(folder / CONFIG))
+
+
+def _pace(log: Path) -> tuple[int, float | None]:
+    """The step of the newest training row, and steps per second over the last rows of the same process."""
+    rows = [row for row in read_rows(log, NEWEST) if row["event"] == TRAINING and "time_seconds" in row]
+    if not rows:
+        return 0, None
+    last = first = rows[-1]
+    for row in reversed(rows[:-1]):
+        if row["time_seconds"] >= first["time_seconds"]:  # of the process before
+            break
+        first = row
+    seconds = last["time_seconds"] - first["time_seconds"]
+    return last["step"], (last["step"] - first["step"]) / seconds if seconds else None

@@ -22,6 +22,10 @@ CRITIC = "critic.json"
 """How far the critics are from Monte-Carlo returns, where someone has measured it."""
 CALIBRATION = "calibration.json"
 """Which preference to ask for in place of another one, where someone has measured it."""
+WORKER_LOG = "worker.log"
+"""Output of the workers that trained the run as a part of an experiment."""
+FAILED = "failed.json"
+"""Why an experiment has given the run up; the next call tries it again."""
 LOCK = "run.lock"
 """Locked by the process that writes into the folder."""
 CHECKPOINTS = "checkpoints"
@@ -36,7 +40,10 @@ WANDB = "wandb.json"
 """Which run of Weights & Biases this is, and up to which step it knows it. Its own files lie beside it, in `wandb`: no
 part of the run, because they hold links."""
 
-FILES = (CONFIG, TRUSTED, PROVENANCE, METRICS, EVALUATIONS, SEARCH, SUMMARY, CRITIC, CALIBRATION, LOCK, WANDB)
+FILES = (
+    *(CONFIG, TRUSTED, PROVENANCE, METRICS, EVALUATIONS, SEARCH, SUMMARY, CRITIC, CALIBRATION),
+    *(WORKER_LOG, FAILED, LOCK, WANDB),
+)
 FOLDERS = (CHECKPOINTS, PARAMETERS, REPLAY, TENSORBOARD)
 
 

@@ -46,10 +46,20 @@ def read_object(path: Path) -> dict[str, Any]:
     return content
 
 
-def read_rows(path: Path) -> list[dict[str, Any]]:
-    """The rows of a log that have an event and a step; other lines (one cut off by a crash) are left out."""
+def read_rows(path: Path, newest: int | None = None) -> list[dict[str, Any]]:
+    """The rows of a log that have an event and a step; other lines (one cut off by a crash) are left out.
+
+    Args:
+        path: The log; it may be missing.
+        newest: Read only so many bytes at its end; None: all.
+    """
+    if not path.is_file():
+        return []
+    with open(path, "rb") as file:
+        file.seek(0 if newest is None else max(0, path.stat().st_size - newest))
+        lines = file.read().splitlines()
     rows = []
-    for line in path.read_bytes().splitlines() if path.is_file() else []:
+    for line in lines:
         try:
             row = parse(path, line)
         except FileError:

@@ -558,7 +558,7 @@ def resume(  # noqa: PLR0913 (each is an option of the command)
             run.start_over()
         else:
             _restore(run, warn)
-        if make_run and not (path / folder.PROVENANCE).exists():
+        if (make_run or run.session.step == 0) and not (path / folder.PROVENANCE).exists():
             _write_provenance(run)
         _note_other_versions(run, warn)
         if run.config.steps != before.steps:
@@ -620,7 +620,11 @@ def _open(
     """
     held = lock(path)
     try:
-        before = configs.load(path / folder.CONFIG, trust)
+        before = saved = configs.load(path / folder.CONFIG, trust)
+        if not checkpoint.kept_steps(path):  # perhaps prepared on a machine with another accelerator
+            before = configs.resolve(saved)
+        if before != saved:
+            configs.save(before, path / folder.CONFIG)
         others = {name: value for name, value in changes.items() if name != "steps"}
         config = configs.lengthened(dataclasses.replace(before, **others), changes.get("steps", before.steps))
         _check_steps(path, before, config.steps, start_over)

@@ -1,0 +1,222 @@
+"""The engine of this machine: a pool of processes that keeps its cards and cores full; and how one worker is started.
+
+Light: Ray starts workers by this module on its nodes, and needs no JAX for that.
+"""
+
+import enum
+import os
+import platform
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from qpensieve import machine
+from qpensieve.records.folder import WORKER_LOG
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from qpensieve.experiments.tasks import Task
+
+RUNS_PER_GPU = 4
+"""Runs that share a card, where there are cores for them: a single run does not fill a card (docs/results.md)."""
+CORES_PER_GPU_RUN = 2
+"""Cores that a run on a card needs: one to learn, one to collect."""
+GPU_SHARE = 0.9
+"""Part of a card's memory that runs may use; the rest is for memory that XLA does not count."""
+END_SECONDS = 100.0
+"""Seconds that a worker may take to save and end; then it is killed. Files on disk are whole at any time."""
+PROGRAM = (sys.executable, "-m", "qpensieve.experiments.worker")
+
+
+class Code(enum.IntEnum):
+    """Exit codes of a worker. Any other number means that it died."""
+
+    DONE = 0
+    FAILED = 1
+    INTERRUPTED = 75
+    """It has saved the run."""
+    OUT_OF_MEMORY = 76
+    IN_USE = 77
+    """Another process holds the run folder, or has taken it over."""
+
+
+class Ended(NamedTuple):
+    """How a worker has ended."""
+
+    code: int
+    how: str
+    """In words that follow the name of the run."""
+
+
+def environment(cores: int, gpu: str | None, share: float) -> dict[str, str]:
+    """Environment variables that size a worker: its cores, its card and its part of the card's memory.
+
+    Several workers share a card, so none takes memory before it needs it.
+    """
+    sized = {machine.CORES_VARIABLE: str(cores), "NPROC": str(cores), "OPENBLAS_NUM_THREADS": "1"}
+    if gpu is None:
+        return sized | {"JAX_PLATFORMS": "cpu"}
+    memory = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "XLA_PYTHON_CLIENT_MEM_FRACTION": f"{GPU_SHARE * share:.3f}"}
+    return sized | memory | {"CUDA_VISIBLE_DEVICES": gpu}
+
+
+def start_worker(
+    folder: Path, options: "Sequence[str]", variables: dict[str, str], program: "Sequence[str]" = PROGRAM
+) -> "subprocess.Popen[bytes]":
+    """Start the worker of a run folder; it saves and ends when its input ends, so also when this process dies."""
+    with open(folder / WORKER_LOG, "ab") as log:
+        log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} on {platform.node()}\n".encode())
+        log.flush()
+        return subprocess.Popen(
+            [*program, *options, str(folder)],
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=log,
+            env=os.environ | variables,
+            start_new_session=True,  # a terminal's Ctrl-C is for us; we end the workers
+        )
+
+
+def end_workers(processes: "Sequence[subprocess.Popen[bytes]]") -> None:
+    """Let workers save and end; kill those that take too long, and all of them at Ctrl-C."""
+    until = time.monotonic() + END_SECONDS
+    try:
+        for process in processes:
+            _close_input(process)
+        for process in processes:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(max(0.0, until - time.monotonic()))
+    finally:
+        for process in processes:
+            process.kill()  # nothing happens to those that have ended
+            process.wait()
+
+
+def how_it_ended(code: int) -> str:
+    """How a worker with this exit code has ended, in words that follow its name."""
+    return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
+
+
+def _close_input(process: "subprocess.Popen[bytes]") -> None:
+    assert process.stdin is not None
+    with suppress(BrokenPipeError):
+        process.stdin.close()
+
+
+@dataclass
+class Place:
+    """A card, or this machine where there is none.
+
+    Attributes:
+        gpu: The card as CUDA_VISIBLE_DEVICES names it.
+        slots: Runs that may share its memory.
+    """
+
+    gpu: str | None
+    slots: int
+
+    def shrink(self, slots: int) -> bool:
+        """Halve the slots, because a run that was started with so many had too little memory; False if it was alone.
+
+        Runs that fail together were started with the same number: they halve it once.
+        """
+        if slots == 1:
+            return False
+        self.slots = min(self.slots, slots // 2)
+        return True
+
+
+@dataclass
+class LocalJob:
+    """A worker of this machine.
+
+    Attributes:
+        process: Its process.
+        place: Where it runs.
+        slots: Runs that could share the place when it was started.
+        cores: Its cores.
+    """
+
+    process: "subprocess.Popen[bytes]"
+    place: Place
+    slots: int
+    cores: int
+
+    def poll(self) -> Ended | None:
+        code = self.process.poll()
+        if code is None:
+            return None
+        _close_input(self.process)
+        return Ended(code, how_it_ended(code))
+
+    def shrink(self) -> bool:
+        return self.place.shrink(self.slots)
+
+
+class Local:
+    """A pool of worker processes.
+
+    With cards, runs share each of them and the cores are divided among all runs. Without cards, a run gets one core
+    while there are more runs than cores, and up to one core per seed when there are fewer.
+
+    Args:
+        at_once: Number of runs side by side; None: as many as fill the machine.
+        cores: Cores to use; None: all that this process may use.
+        gpus: Cards to use, as CUDA_VISIBLE_DEVICES names them; None: all that this process may use.
+        program: Command of a worker, before its options and folder.
+    """
+
+    pause = 0.1
+
+    def __init__(
+        self,
+        at_once: int | None = None,
+        cores: int | None = None,
+        gpus: list[str] | None = None,
+        program: "Sequence[str]" = PROGRAM,
+    ):
+        self._cores = cores or machine.available_cores()
+        gpus = machine.gpus() if gpus is None else gpus
+        per_gpu = min(RUNS_PER_GPU, self._cores // (CORES_PER_GPU_RUN * len(gpus))) if gpus else 0
+        total = at_once or (len(gpus) * max(1, per_gpu) if gpus else self._cores)
+        names = gpus or [None]
+        self._places = [Place(name, total // len(names) + (i < total % len(names))) for i, name in enumerate(names)]
+        self._program, self._jobs = program, list[LocalJob]()
+
+    @property
+    def at_once(self) -> int:
+        """Number of runs side by side."""
+        return sum(place.slots for place in self._places)
+
+    def start(self, waiting: "Sequence[Task]") -> list[LocalJob]:
+        self._jobs = [job for job in self._jobs if job.process.returncode is None]
+        started: list[LocalJob] = []
+        for i, task in enumerate(waiting):
+            place = max(self._places, key=self._room)
+            if self._room(place) <= 0:
+                break
+            cores = self._cores_for(task.config.seeds, len(waiting) - i)
+            variables = environment(cores, place.gpu, 1 / place.slots)
+            process = start_worker(task.folder, task.worker_options, variables, self._program)
+            started.append(LocalJob(process, place, place.slots, cores))
+            self._jobs.append(started[-1])
+        return started
+
+    def _room(self, place: Place) -> int:
+        return place.slots - sum(job.place is place for job in self._jobs)
+
+    def _cores_for(self, seeds: int, num_waiting: int) -> int:
+        free = self._cores - sum(job.cores for job in self._jobs)
+        to_start = min(sum(map(self._room, self._places)), num_waiting)
+        most = seeds + any(place.gpu for place in self._places)  # one core for the card, the others collect
+        return max(1, min(free // to_start, most))
+
+    def close(self) -> None:
+        jobs, self._jobs = self._jobs, []
+        end_workers([job.process for job in jobs])

@@ -1,0 +1,266 @@
+"""The engine of a Ray cluster. A Ray task starts a worker on its node and waits; Ray moves it when a node is lost.
+
+Run folders must be on a file system that all nodes share. Without one, `OnRay(..., fetch=True)` sends a folder to its
+node and brings it home. A cluster without tokens runs the code of anyone who reaches its ports, so tokens are always
+used.
+"""
+
+import importlib
+import io
+import os
+import secrets
+import shutil
+import tarfile
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from qpensieve.errors import MissingPackageError, UserError
+from qpensieve.experiments.local import (
+    END_SECONDS,
+    PROGRAM,
+    RUNS_PER_GPU,
+    Code,
+    Ended,
+    Place,
+    end_workers,
+    environment,
+    how_it_ended,
+    start_worker,
+)
+from qpensieve.records import checkpoint
+from qpensieve.records.atomic import TEMPORARY
+from qpensieve.records.folder import LOCK
+from qpensieve.records.lock import FolderInUseError, lock
+
+if TYPE_CHECKING:
+    from qpensieve.experiments.tasks import Task
+
+SETTINGS = {"RAY_AUTH_MODE": "token", "RAY_USAGE_STATS_ENABLED": "0"}
+TOKEN_VARIABLES = ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
+TOKEN_PATH = Path(".ray") / "auth_token"
+"""Below the home folder: where Ray looks for the token."""
+MOVES = 5
+"""How often Ray itself starts a task again whose node or process it has lost."""
+LOST = -1
+"""Code of a worker that Ray has lost for good."""
+
+
+def prepare() -> Any:
+    """The module `ray`, set up: tokens on (one is made if there is none), no usage statistics.
+
+    Raises:
+        ImportError: Ray is not installed; says how to install it.
+    """
+    os.environ.update(SETTINGS)
+    if not any(os.environ.get(name) for name in TOKEN_VARIABLES):
+        make_token(Path.home() / TOKEN_PATH)
+    try:
+        return importlib.import_module("ray")
+    except ImportError as error:
+        raise MissingPackageError("running on Ray needs its package: pip install 'qpensieve[ray]'") from error
+
+
+def make_token(path: Path) -> None:
+    """Write a new token that only this user can read, unless there is one."""
+    if path.exists():
+        return
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with suppress(FileExistsError), open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(secrets.token_hex(32))
+
+
+class Order(NamedTuple):
+    """What a node is to do.
+
+    Attributes:
+        folder: The run folder.
+        options: Options of the worker.
+        cores: Its cores.
+        share: Its part of a card; 0: no card.
+        program: Command of the worker; None: that of the node's Python.
+    """
+
+    folder: Path
+    options: Sequence[str]
+    cores: int
+    share: float
+    program: Sequence[str] | None
+
+
+def attend(order: Order) -> int:
+    """On the node: run a worker, which ends when this process does. Returns its exit code."""
+    gpu = os.environ.get("CUDA_VISIBLE_DEVICES", "0") if order.share else None  # Ray has chosen the card
+    variables = environment(order.cores, gpu, order.share)
+    worker = start_worker(order.folder, order.options, variables, order.program or PROGRAM)
+    try:
+        return worker.wait()
+    finally:
+        end_workers([worker])
+
+
+def attend_copy(order: Order, content: bytes) -> tuple[int, bytes]:
+    """The same with a copy of the folder, which is returned."""
+    with tempfile.TemporaryDirectory(prefix="qpensieve-") as scratch:
+        folder = Path(scratch) / order.folder.name
+        unpack(content, folder)
+        return attend(order._replace(folder=folder)), pack(folder)
+
+
+def pack(folder: Path) -> bytes:
+    """A folder as a tar file, without its lock and what is being written."""
+    is_left_out = lambda entry: Path(entry.name).name.startswith(TEMPORARY) or Path(entry.name).name == LOCK
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w") as archive:
+        archive.add(folder, ".", filter=lambda entry: None if is_left_out(entry) else entry)
+    return file.getvalue()
+
+
+def unpack(content: bytes, folder: Path) -> None:
+    """Make the folder of a tar file."""
+    with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+        archive.extractall(folder, filter="data")  # plain files and folders, none outside
+
+
+def bring_home(content: bytes, folder: Path) -> None:
+    """Replace a run folder by a copy that has got further.
+
+    Raises:
+        FolderInUseError: A process works on the folder.
+    """
+    new, old = (folder.with_name(f"{TEMPORARY}{folder.name}-{secrets.token_hex(4)}") for _ in range(2))
+    step = lambda run: max(checkpoint.kept_steps(run), default=-1)
+    held = lock(folder)
+    try:
+        unpack(content, new)
+        if step(new) >= step(folder):
+            os.rename(folder, old)
+            os.rename(new, folder)
+    finally:
+        held.close()
+        shutil.rmtree(new, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+@dataclass
+class RayJob:
+    """A Ray task.
+
+    Attributes:
+        ray: The module.
+        reference: What Ray returns in the end.
+        folder: The run folder.
+        cores: Its cores.
+        place: Who shares memory with it.
+        slots: How many could when it was started.
+    """
+
+    ray: Any
+    reference: Any
+    folder: Path
+    cores: int
+    place: Place
+    slots: int
+
+    def poll(self) -> Ended | None:
+        ready, _ = self.ray.wait([self.reference], timeout=0)
+        if not ready:
+            return None
+        try:
+            found = self.ray.get(self.reference)
+            if isinstance(found, tuple):
+                found, content = found
+                bring_home(content, self.folder)
+        except FolderInUseError as error:
+            return Ended(Code.IN_USE, str(error))
+        except self.ray.exceptions.RayError as error:
+            return Ended(LOST, f"was lost: {str(error).strip().splitlines()[0]}")
+        return Ended(found, how_it_ended(found))
+
+    def shrink(self) -> bool:
+        return self.place.shrink(self.slots)
+
+
+class OnRay:
+    """Workers on a Ray cluster.
+
+    Args:
+        address: The head, HOST:PORT; `auto`: the cluster of this machine.
+        at_once: At most so many runs side by side; None: as many as fill the cluster.
+        runs_per_gpu: Runs that share a card.
+        fetch: Send folders to the nodes and bring them home, because there is no shared file system.
+        program: Command of a worker; None: that of the nodes' Python.
+    """
+
+    pause = 0.5
+
+    def __init__(
+        self,
+        address: str = "auto",
+        at_once: int | None = None,
+        runs_per_gpu: int = RUNS_PER_GPU,
+        fetch: bool = False,
+        program: Sequence[str] | None = None,
+    ):
+        self._ray, self._program, self._fetch, self._at_once = prepare(), program, fetch, at_once
+        self._jobs: list[RayJob] = []
+        try:
+            self._ray.init(address=address, log_to_driver=False, include_dashboard=False, configure_logging=False)
+        except Exception as error:
+            raise UserError(_no_cluster(address, error)) from error
+        cores, gpus, _ = self._size()
+        self._place = Place("a card", runs_per_gpu) if gpus else Place(None, at_once or cores)
+
+    def start(self, waiting: "Sequence[Task]") -> list[RayJob]:
+        self._jobs = [job for job in self._jobs if not self._ray.wait([job.reference], timeout=0)[0]]
+        cores, gpus, smallest = self._size()
+        most = int(gpus * self._place.slots) if self._place.gpu else min(cores, self._place.slots)
+        room = max(0, min(most, self._at_once or most) - len(self._jobs))
+        started = []
+        for i, task in enumerate(waiting[:room]):
+            free = cores - sum(job.cores for job in self._jobs)
+            if self._place.gpu:
+                num = min(cores // most, task.config.seeds + 1)
+            else:
+                num = min(free // (len(waiting) - i), task.config.seeds)
+            started.append(self._submit(task, max(1, min(num, smallest))))
+            self._jobs.append(started[-1])
+        return started
+
+    def _submit(self, task: "Task", cores: int) -> RayJob:
+        share = 1 / self._place.slots if self._place.gpu else 0.0
+        order = Order(task.folder.resolve(), task.worker_options, cores, share, self._program)
+        on_node = self._ray.remote(num_cpus=cores, num_gpus=share, max_retries=MOVES)
+        if self._fetch:
+            reference = on_node(attend_copy).remote(order, pack(task.folder))
+        else:
+            reference = on_node(attend).remote(order)
+        return RayJob(self._ray, reference, task.folder, cores, self._place, self._place.slots)
+
+    def _size(self) -> tuple[int, float, int]:
+        """Cores and cards of the whole cluster, and cores of its smallest node: nodes come and go."""
+        nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+        cores = [int(node.get("CPU", 0)) for node in nodes]
+        return sum(cores), sum(node.get("GPU", 0.0) for node in nodes), min(filter(None, cores), default=1)
+
+    def close(self) -> None:
+        references = [job.reference for job in self._jobs]
+        try:
+            for reference in references:
+                self._ray.cancel(reference)
+            if references:
+                self._ray.wait(references, num_returns=len(references), timeout=END_SECONDS)
+        finally:
+            self._jobs.clear()
+            self._ray.shutdown()
+
+
+def _no_cluster(address: str, error: Exception) -> str:
+    why = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
+    return (
+        f"no Ray cluster answers at {address!r}: {why}. Start one "
+        "with 'RAY_AUTH_MODE=token ray start --head', and give all machines the same token (docs/running.md)"
+    )

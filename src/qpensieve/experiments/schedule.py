@@ -1,0 +1,174 @@
+"""The loop that trains many run folders: skips what is done, starts what fits, starts again what died.
+
+It knows nothing that is not in the folders, so it may be killed at any time and called again, on another machine too.
+Several such programs may share the folders: each leaves a folder alone while another process holds its lock.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+from qpensieve.experiments import tasks as states
+from qpensieve.experiments.local import Code, Ended
+from qpensieve.experiments.tasks import Progress, Task
+
+TRIES = 5
+LOOK_SECONDS = 1.0
+"""Seconds between two looks at all folders."""
+Show = Callable[[Sequence[tuple[Task, Progress]]], None]
+
+
+@runtime_checkable
+class Job(Protocol):
+    """A run that an engine was given."""
+
+    def poll(self) -> Ended | None:
+        """How its worker has ended; None while it waits or works."""
+        ...
+
+    def shrink(self) -> bool:
+        """Let fewer runs share memory, because this one had too little; False if it had all of it for itself."""
+        ...
+
+
+@runtime_checkable
+class Engine(Protocol):
+    """Where workers run: this machine, a Ray cluster, Slurm.
+
+    Attributes:
+        pause: Seconds between two looks at its jobs.
+    """
+
+    pause: float
+
+    def start(self, waiting: Sequence[Task]) -> Sequence[Job]:
+        """Start the first of the tasks that wait, as many as there is room for; returns a job for each of these."""
+        ...
+
+    def close(self) -> None:
+        """End all workers, which save their runs; jobs that need not end with this program continue."""
+        ...
+
+
+@dataclass
+class Summary:
+    """What became of the tasks.
+
+    Attributes:
+        done: Names of those that are done.
+        failed: Name -> why, with the last lines of its workers.
+        left: Names of the others.
+        is_stopped: Whether Ctrl-C has ended the loop.
+    """
+
+    done: list[str] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
+    left: list[str] = field(default_factory=list)
+    is_stopped: bool = False
+
+
+def train_all(
+    tasks: Sequence[Task],
+    engine: Engine,
+    tries: int = TRIES,
+    show: Show = lambda rows: None,
+    say: Callable[[str], None] = lambda line: None,
+) -> Summary:
+    """Train run folders to their end. What cannot be trained is reported, and the others continue.
+
+    Args:
+        tasks: All tasks, in the order in which they are started.
+        engine: Where workers run; it is closed in the end.
+        tries: Number of tries in a row that bring a run no further, until it has failed.
+        show: Is given all tasks and their progress, about once a second.
+        say: Is given a line for the user.
+
+    Raises:
+        ValueError: A task cannot run, or its folder holds a run with other settings; nothing was started.
+    """
+    states.check_unique(tasks)
+    for task in tasks:
+        states.prepare(task)
+    for task in tasks:
+        states.forgive(task)
+    loop = _Loop(tasks, engine, tries, show)
+    is_stopped = False
+    try:
+        loop.run()
+    except KeyboardInterrupt:
+        is_stopped = True
+        say("stopping: workers save what they have; press again to end them at once")
+    finally:
+        with suppress(KeyboardInterrupt):  # at a second one workers are killed; what they saved stays
+            engine.close()
+    done = [task.name for task in tasks if states.is_done(task)]
+    left = [task.name for task in tasks if task.name not in (*done, *loop.failed)]
+    return Summary(done, loop.failed, left, is_stopped)
+
+
+@dataclass
+class _Started:
+    """A job of this program.
+
+    Attributes:
+        job: The job.
+        step: The saved step of its run when it was started.
+    """
+
+    job: Job
+    step: int
+
+
+class _Loop:
+    def __init__(self, tasks: Sequence[Task], engine: Engine, tries: int, show: Show):
+        self._tasks, self._engine, self._tries, self._show = tasks, engine, tries, show
+        self._waiting = list(tasks)
+        self._started: dict[Task, _Started] = {}
+        self._tries_used = dict.fromkeys(tasks, 0)
+        self.failed: dict[str, str] = {}
+
+    def run(self) -> None:
+        looked = -LOOK_SECONDS
+        while True:
+            ended = {task: how for task, started in self._started.items() if (how := started.job.poll()) is not None}
+            for task, how in ended.items():
+                self._settle(task, self._started.pop(task), how)
+            if ended or time.monotonic() >= looked + LOOK_SECONDS:
+                self._start()
+                self._show([(task, states.progress(task)) for task in self._tasks])
+                looked = time.monotonic()
+                if not self._waiting and not self._started:
+                    return
+            time.sleep(self._engine.pause)
+
+    def _start(self) -> None:
+        self._waiting = [task for task in self._waiting if not states.is_done(task)]
+        free = [task for task in self._waiting if not states.is_held(task)]
+        for task, job in zip(free, self._engine.start(free) if free else (), strict=False):
+            self._started[task] = _Started(job, states.saved_step(task))
+            self._waiting.remove(task)
+
+    def _settle(self, task: Task, started: _Started, ended: Ended) -> None:
+        """Decide what to do about a worker that has ended."""
+        if states.is_done(task):
+            return
+        if (why := states.failure(task)) is not None:  # a loop inside a job has given it up
+            self._fail(task, why)
+            return
+        if ended.code == Code.OUT_OF_MEMORY and not started.job.shrink():
+            self._fail(task, "out of memory, with no other run on its card; use fewer seeds or a smaller replay")
+            return
+        if ended.code not in (Code.OUT_OF_MEMORY, Code.IN_USE):
+            is_further = states.saved_step(task) > started.step
+            self._tries_used[task] = 0 if is_further else self._tries_used[task] + 1
+        if self._tries_used[task] >= self._tries:
+            cause = f": {states.log_tail(task).splitlines()[-1]}" if ended.code == Code.FAILED else ""
+            self._fail(task, f"{self._tries} tries brought it no further; the last {ended.how}{cause}")
+        else:
+            self._waiting.insert(0, task)
+
+    def _fail(self, task: Task, why: str) -> None:
+        self.failed[task.name] = f"{why}\n{states.log_tail(task)}"
+        states.give_up(task, why)

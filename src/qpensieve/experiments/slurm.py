@@ -1,0 +1,211 @@
+"""The engine of Slurm: job arrays by submitit. A job trains its share of run folders as a pool on its machine.
+
+Shortly before its time limit a job saves its runs and puts itself back into the queue. So jobs need not be watched:
+this program may be stopped, and called again while they wait or run. `slurm/jobs.json` in the folder of the runs
+remembers which job has which run.
+"""
+
+import importlib
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from qpensieve.errors import MissingFileError, MissingPackageError, UserError, UserFileError, make_folder
+from qpensieve.experiments.local import PROGRAM, Ended, Local
+from qpensieve.experiments.schedule import TRIES, train_all
+from qpensieve.experiments.tasks import Task
+from qpensieve.records.atomic import write_json
+from qpensieve.records.reading import FileError, read_object
+from qpensieve.train.interrupts import termination
+
+FOLDER, JOBS = "slurm", "jobs.json"
+"""Folder of submitit's files below that of the runs; in it: name of a run -> number of its job."""
+SAVE_SECONDS = 120
+"""Seconds before its time limit at which a job saves."""
+REQUEUES = 1000
+"""How often a job may reach its time limit."""
+LOST = -1
+"""Code of a run whose job has ended without finishing it."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What each job asks for.
+
+    Attributes:
+        cores: Cores.
+        gpus: Cards: 1 or 0.
+        runs_per_gpu: Runs that share a job, its card and its cores.
+        time: Time limit, as Slurm writes it.
+        at_once: At most so many jobs run at the same time; None: as many as there is room for.
+        options: Further options of `sbatch`, such as `partition=gpu`.
+    """
+
+    cores: int = 8
+    gpus: int = 1
+    runs_per_gpu: int = 1
+    time: str = "24:00:00"
+    at_once: int | None = None
+    options: tuple[str, ...] = ()
+
+    def parameters(self) -> dict[str, Any]:
+        """The same for submitit."""
+        pairs = [option.removeprefix("--").partition("=") for option in self.options]
+        found = {
+            "name": "qpensieve",
+            "timeout_min": minutes(self.time),
+            "cpus_per_task": self.cores,
+            "slurm_gres": f"gpu:{self.gpus}" if self.gpus else None,
+            "slurm_array_parallelism": self.at_once,
+            "slurm_signal_delay_s": SAVE_SECONDS,
+            "slurm_additional_parameters": {name: value if is_given else True for name, is_given, value in pairs},
+        }
+        return {name: value for name, value in found.items() if value is not None}
+
+
+def minutes(text: str) -> int:
+    """A time limit as Slurm writes it, in minutes: minutes, hours:minutes:seconds, days-hours and others.
+
+    Raises:
+        ValueError: It is no such limit.
+    """
+    match = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", text)
+    if match is None:
+        raise UserError(f"job-time must be as Slurm writes it, such as 2:00:00 or 1-12, got {text}")
+    days, *parts = match.groups()
+    numbers = [int(part) for part in parts if part is not None]
+    if days is None and len(numbers) < 3:  # minutes, or minutes:seconds
+        numbers = [0, *numbers]
+    hours, mins, secs = (*numbers, 0, 0)[:3]
+    return max(1, (int(days or 0) * 24 + hours) * 60 + mins + -(-secs // 60))
+
+
+@dataclass
+class Pool:
+    """What a job does, called by submitit: train some run folders side by side.
+
+    Attributes:
+        cores: Cores of the job.
+        has_gpu: Whether it has a card.
+        tries: As in `train_all`.
+        program: Command of a worker.
+        engine: The workers, while it runs.
+    """
+
+    cores: int
+    has_gpu: bool
+    tries: int
+    program: Sequence[str]
+    engine: Local | None = None
+
+    def __call__(self, tasks: Sequence[Task]) -> None:
+        self.engine = Local(len(tasks), self.cores, None if self.has_gpu else [], self.program)
+        with termination():  # scancel sends SIGTERM
+            train_all(tasks, self.engine, self.tries)
+
+    def checkpoint(self, tasks: Sequence[Task]) -> Any:
+        """Called by submitit before the time limit: save, and return what is to be put back into the queue."""
+        if self.engine is not None:
+            self.engine.close()
+        return _submitit().helpers.DelayedSubmission(replace(self, engine=None), tasks)
+
+
+@dataclass
+class SlurmJob:
+    """A run that a job of Slurm trains.
+
+    Attributes:
+        job: The job, which may have several runs.
+    """
+
+    job: Any
+
+    def poll(self) -> Ended | None:
+        return Ended(LOST, f"was left by its job {self.job.job_id}, which has ended") if self.job.done() else None
+
+    def shrink(self) -> bool:
+        return False  # the pool of the job does
+
+
+class Slurm:
+    """Workers in jobs of Slurm.
+
+    Args:
+        root: Folder of the runs; all machines must see it under this path.
+        request: What each job asks for.
+        tries: As in `train_all`.
+        program: Command of a worker.
+        cluster: `slurm`; `local`: jobs are processes of this machine, for tests.
+
+    Raises:
+        ImportError: submitit is not installed; says how to install it.
+        ValueError: Slurm is not here, or an option is wrong.
+    """
+
+    pause = 5.0
+
+    def __init__(
+        self,
+        root: Path,
+        request: Request,
+        tries: int = TRIES,
+        program: Sequence[str] = PROGRAM,
+        cluster: str = "slurm",
+    ):
+        self._folder, self._share = root.resolve() / FOLDER, request.runs_per_gpu
+        self._pool = Pool(request.cores, bool(request.gpus), tries, program)
+        self._submitit, self._running = _submitit(), dict[str, Any]()
+        self._job_class = self._submitit.SlurmJob if cluster == "slurm" else self._submitit.LocalJob
+        make_folder(self._folder)
+        try:
+            limit = {f"{cluster}_max_num_timeout": REQUEUES}
+            self._executor = self._submitit.AutoExecutor(self._folder, cluster, **limit)
+            self._executor.update_parameters(**request.parameters())
+        except RuntimeError as error:
+            raise MissingFileError("srun is not here: run this on a machine of the cluster that has Slurm") from error
+
+    def start(self, waiting: Sequence[Task]) -> list[SlurmJob]:
+        known = self._known()
+        jobs = {task.name: job for task in waiting if (job := self._queued(known.get(task.name))) is not None}
+        new = [task for task in waiting if task.name not in jobs]
+        parts = [new[i : i + self._share] for i in range(0, len(new), self._share)]
+        if parts:
+            try:
+                submitted = self._executor.map_array(self._pool, parts)
+            except (self._submitit.core.utils.FailedJobError, OSError) as error:
+                raise UserFileError(f"sbatch has refused the jobs: {error}") from error
+            jobs |= {task.name: job for part, job in zip(parts, submitted, strict=True) for task in part}
+            numbers = {name: job.job_id for name, job in jobs.items()}
+            write_json(self._folder / JOBS, known | numbers)
+        self._running |= jobs
+        return [SlurmJob(jobs[task.name]) for task in waiting]
+
+    def _known(self) -> dict[str, str]:
+        """Name of a run -> number of its newest job, also of earlier calls."""
+        try:
+            return {name: str(number) for name, number in read_object(self._folder / JOBS).items()}
+        except (FileError, OSError):
+            return {}
+
+    def _queued(self, number: str | None) -> Any:
+        """The job of a number if it waits or runs."""
+        if number is None:
+            return None
+        job = self._job_class(self._folder, number)
+        return None if job.done() or job.state == "UNKNOWN" else job
+
+    def close(self) -> None:
+        left = sorted({job.job_id.partition("_")[0] for job in self._running.values() if not job.done()})
+        if left:
+            words = " ".join(left)
+            print(f"jobs of Slurm continue: {words} (to end them, saving: scancel {words})", file=sys.stderr)
+
+
+def _submitit() -> Any:
+    try:
+        return importlib.import_module("submitit")
+    except ImportError as error:
+        raise MissingPackageError("running on Slurm needs submitit: pip install 'qpensieve[slurm]'") from error

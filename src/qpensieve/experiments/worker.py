@@ -1,0 +1,127 @@
+"""The program that trains one run folder to its end: python -m qpensieve.experiments.worker [options] FOLDER.
+
+It resumes the run, writes its summary and measures its critics if asked. It saves and ends at SIGTERM and when its
+input ends, so with the program that started it. Its exit code (`local.Code`) says how it ended.
+"""
+
+import argparse
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from qpensieve import config as configs
+from qpensieve.console import plain_warnings
+from qpensieve.errors import UserError
+from qpensieve.experiments.local import END_SECONDS, Code
+from qpensieve.experiments.tasks import critic_steps
+from qpensieve.records import checkpoint, critic_errors
+from qpensieve.records.folder import CONFIG, CRITIC
+from qpensieve.records.lock import FolderInUseError, lock
+from qpensieve.report.summary import write_summary
+from qpensieve.train import run as runs
+from qpensieve.train.critic_error import CriticMeter, Sampling
+from qpensieve.train.interrupts import termination
+
+SMALL_RUN = 10_000
+"""Runs of fewer steps are trials: a few pairs (s, a) are enough."""
+FEW = Sampling(pairs=2, rollouts=2)
+
+
+@plain_warnings()
+def main(words: list[str] | None = None) -> int:
+    """Train one run folder; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m qpensieve.experiments.worker", description=__doc__)
+    parser.add_argument("folder", type=Path, metavar="FOLDER")
+    parser.add_argument("--steps", type=int, help="train up to this many steps; default: as configured")
+    parser.add_argument("--critic", action="store_true", help="measure L_critic in the end")
+    parser.add_argument("--trust", action="store_true", help="import the code that the domain names")
+    given = parser.parse_args(words)
+    signal.signal(signal.SIGUSR2, signal.SIG_IGN)  # Slurm may send it to all processes of a job before its time limit
+    with termination():
+        threading.Thread(target=_end_with_input, daemon=True).start()
+        return work(given.folder, given.steps, given.critic, given.trust)
+
+
+def _end_with_input() -> None:
+    with suppress(OSError):
+        while os.read(sys.stdin.fileno(), 4096):
+            pass
+    _say("the program that started this worker has ended: saving")
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(END_SECONDS)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def work(folder: Path, steps: int | None = None, critic: bool = False, trust: bool = False) -> Code:
+    """Train, summarize and measure; says on stderr how it ended, and returns that."""
+    try:
+        _complete(folder, steps, critic, trust)
+    except FolderInUseError as error:
+        _say(str(error))
+        return Code.IN_USE
+    except (KeyboardInterrupt, runs.Stopped):
+        _say("stopped; the next worker continues")
+        return Code.INTERRUPTED
+    except Exception as error:
+        if is_out_of_memory(error):
+            _say(f"out of memory: {str(error).splitlines()[0] if str(error) else 'on the host'}")
+            return Code.OUT_OF_MEMORY
+        traceback.print_exc()  # its last line is the cause
+        return Code.FAILED
+    return Code.DONE
+
+
+def _complete(folder: Path, steps: int | None, critic: bool, trust: bool) -> None:
+    changes: dict[str, Any] = {} if steps is None else {"steps": steps}
+    run = runs.resume(folder, runs.Options(), _say, trust, **changes)
+    try:
+        run.train()
+    finally:
+        run.close()
+    held = lock(folder)
+    try:
+        write_summary(folder)
+        if critic:
+            measure_critics(folder)
+    finally:
+        held.close()
+
+
+def measure_critics(folder: Path) -> None:
+    """Measure L_critic at the paper's steps, or at the same parts of a run of another length; writes `critic.json`."""
+    config = configs.load(folder / CONFIG, trust=True)  # the run has just been trained
+    kept = checkpoint.parameter_steps(folder)
+    if not kept:
+        raise UserError(f"{folder} has kept no parameters: set parameters_period to {config.steps} or less")
+    meter = CriticMeter(config, None, FEW if config.steps < SMALL_RUN else Sampling())
+    try:
+        steps = critic_steps(folder)
+        rows = [row for step in steps for row in meter.measure(checkpoint.load_parameters(kept[step]), step)]
+    finally:
+        meter.close()
+    critic_errors.add(folder / CRITIC, meter.errors(rows))
+
+
+def is_out_of_memory(error: BaseException | None) -> bool:
+    """Whether an error or its cause is a lack of memory: the card's, as XLA says it, or the machine's."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _say(message: str) -> None:
+    print(message, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
