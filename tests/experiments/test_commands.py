@@ -93,7 +93,7 @@ class TestShownAtOnce:
             write_json(task.folder / "summary.json", {"step": task.config.steps})
         name, num = planned.tasks[0].name, len(planned.tasks)
         before = {path: path.read_bytes() for path in tmp_path.rglob("*.json")}
-        said = f"{name} holds a run with other settings (agent.sac.learning_rate was 0.5, is 0.0003): "
+        said = f"{name} holds a run with other settings (learning_rate was 0.5, is 0.0003): "
         run("paper", "status", *words)
         text = capsys.readouterr().out
         assert text.startswith(f"{num - 1} of {num} done  1 with other settings\n")
@@ -104,7 +104,7 @@ class TestShownAtOnce:
         assert said in text
         with pytest.raises(SystemExit):
             run("paper", "run", *words)
-        assert "holds a run with other settings: agent.sac.learning_rate was 0.5" in capsys.readouterr().err
+        assert "holds a run with other settings: learning_rate was 0.5" in capsys.readouterr().err
         assert {path: path.read_bytes() for path in tmp_path.rglob("*.json")} == before
 
     def test_a_table_in_another_page_says_what_was_left_out(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
@@ -113,7 +113,7 @@ class TestShownAtOnce:
         task = commands.Choice(("envelope",), only=("DST2d",), out=out).plan().tasks[0]
         tasks.prepare(replace(task, config=override(task.config, {"discount": 0.5})))
         run("paper", "report", "envelope", "--only", "DST2d", "--out", str(out), "--into", str(page))
-        why = f"{task.name} is left out: it has other settings (agent.discount was 0.5, is 0.97)."
+        why = f"{task.name} is left out: it has other settings (discount was 0.5, is 0.97)."
         assert page.read_text().endswith(f"\nDST2d Envelope DQN: {why}\n\n<!-- end of envelope -->\n")
         assert "Without a run yet: Q-Pensieve.\n" in page.read_text()
 

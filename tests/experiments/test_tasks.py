@@ -38,7 +38,7 @@ class TestPrepare:
     def test_refuses_a_run_of_other_settings_and_names_them(self, folder: Path):
         tasks.prepare(Task(folder, tiny(hidden=8)))
         before = (folder / CONFIG).read_bytes()
-        with pytest.raises(ValueError, match=r"a holds a run with other settings: agent\.sac\.hidden was 8, is 256"):
+        with pytest.raises(ValueError, match=r"a holds a run with other settings: hidden was 8, is 256"):
             tasks.prepare(Task(folder, tiny()))
         with pytest.raises(ValueError, match=r"first_seed was 0, is 5\."):
             tasks.prepare(Task(folder, tiny(hidden=8, first_seed=5)))
@@ -136,7 +136,7 @@ class TestProgress:
         write_json(folder / SUMMARY, {"step": 600})
         assert tasks.status(Task(folder, tiny(hidden=8))).state == "done"
         found = tasks.status(Task(folder, tiny()))
-        assert (found.state, found.message) == ("other settings", "agent.sac.hidden was 8, is 256")
+        assert (found.state, found.message) == ("other settings", "hidden was 8, is 256")
 
     def test_failed_is_remembered_until_it_is_tried_again(self, folder: Path):
         task = Task(folder, tiny())

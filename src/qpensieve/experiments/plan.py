@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from qpensieve import settings
+from qpensieve.compatibility import is_bound_to_length
 from qpensieve.config import RunConfig, check, override, resolve, scheduled, spec_of
 from qpensieve.envs import find_domain
 from qpensieve.errors import UserError
@@ -27,18 +28,8 @@ from qpensieve.settings import NONE
 
 Show = Literal["scores", "critic", "fronts", "growth", "score-curves", "learning-curves", "single-curves", "settings"]
 """How an artefact is shown: tables of scores, of the critic's error or of settings; or one of the figures."""
-FROM_SIZE_OF_RUN = ("pgmorl", "pfa", "envelope")
-"""Methods whose schedule always depends on the length of the run."""
-
 LONGEST_NAME = 200
 """Bytes of a run's name: file systems take 255, and length and seeds come behind it."""
-
-
-def is_bound_to_length(config: RunConfig) -> bool:
-    """Whether a schedule depends on the length of the run: a longer one is another run, not the same one continued."""
-    planned = scheduled(config)
-    is_planned = (planned.agent, planned.random_steps) != (config.agent, config.random_steps)
-    return config.algo in FROM_SIZE_OF_RUN or is_planned
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,13 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from qpensieve.compatibility import SAME_SETTINGS, settings_of
 from qpensieve.config import RunConfig, from_dict
 from qpensieve.errors import MissingFileError
 from qpensieve.experiments.plan import Plan, Wanted
-from qpensieve.experiments.tasks import Task, comparable, differences, is_done
+from qpensieve.experiments.tasks import Task, differences, is_done
 from qpensieve.records.evaluations import about_missing
 from qpensieve.records.folder import EVALUATIONS
 from qpensieve.records.reading import FileError, read_object
@@ -19,8 +21,8 @@ class Exported:
 
     path: Path
     config: RunConfig
-    key: RunConfig
-    """What runs of one cell share of it."""
+    settings: dict[str, Any]
+    """Those that runs of one cell share."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,8 +62,8 @@ class PlanResults:
         tasks = [task for task in self.plan.tasks_of[wanted] if task.folder.is_dir() and not differences(task)]
         done = [(set(task.config.seed_list), task.folder) for task in tasks if is_done(task)]
         others = [(set(task.config.seed_list), task.folder) for task in tasks if not is_done(task)]
-        config = comparable(self.plan.size.config_of(wanted))
-        files = [(set(one.config.seed_list), one.path) for one in self.exported if one.key == config]
+        settings = settings_of(self.plan.size.config_of(wanted), SAME_SETTINGS)
+        files = [(set(one.config.seed_list), one.path) for one in self.exported if one.settings == settings]
         kept: list[Path] = []
         taken: set[int] = set()
         for seeds, path in [*done, *files, *others]:
@@ -91,7 +93,7 @@ def read_exported(folders: Sequence[Path]) -> tuple[Exported, ...]:
         for path in sorted(folder.glob("*.json")) if folder.is_dir() else [folder]:
             config = _config(path)
             if config is not None:
-                found.append(Exported(path, config, comparable(config)))
+                found.append(Exported(path, config, settings_of(config, SAME_SETTINGS)))
     return tuple(found)
 
 

@@ -9,7 +9,9 @@ from typing import Literal
 
 import numpy as np
 
+from qpensieve import compatibility
 from qpensieve import config as configs
+from qpensieve.compatibility import SAME_SETTINGS
 from qpensieve.config import RunConfig, spec_of
 from qpensieve.envs import code_of
 from qpensieve.errors import UserError, make_folder
@@ -22,17 +24,16 @@ from qpensieve.records.lock import holder, lock
 from qpensieve.records.log import TRAINING
 from qpensieve.records.reading import FileError, read_object, read_rows
 from qpensieve.report.critic import PAPER_STEPS
+from qpensieve.settings import LENGTH, SEEDS
 
+SAME_RUN = {*SAME_SETTINGS, SEEDS} - {LENGTH}
+"""A folder must agree with its task in all of these."""
 NEWEST = 1 << 18
 """Bytes at the end of the log of training that are read to see the pace."""
 LOG_LINES = 15
 """Lines of a worker's log that are shown of a run that failed."""
 State = Literal["waiting", "running", "done", "failed", "other settings"]
 """`other settings`: the folder holds another run, so it counts for nothing."""
-ANY = {"seeds": 1, "first_seed": 0, "num_threads": None, "kernels": "off", "checkpoint_seconds": 0.0}
-"""Settings in which runs of one cell may differ -> what they are set to before comparing."""
-PERIODS = ("eval_period", "full_eval_period", "log_period", "parameters_period", "keep_replay", "eval_stride")
-"""Settings that change when something is written, not what is learned."""
 
 
 @dataclass(frozen=True)
@@ -96,29 +97,15 @@ def last_step(config: RunConfig) -> int:
     return config.steps - config.steps % iteration_of(config) if config.method.is_population else config.steps
 
 
-def comparable(config: RunConfig) -> RunConfig:
-    """The configuration without the settings in which runs of one cell may differ."""
-    plain = RunConfig(config.domain)
-    same = {name: getattr(plain, name) for name in PERIODS}
-    resolved = configs.resolve(replace(config, kernels="off"))
-    return replace(resolved, **same, **ANY, domain=config.domain_id)
-
-
 def differences(task: Task) -> list[str]:
     """The settings in which the folder of a task holds another run, in words. The number of steps may differ."""
     if not (task.folder / CONFIG).exists():
         return []
     try:
-        before = _config_of(task.folder)
+        found = compatibility.differences(read_object(task.folder / CONFIG), task.config, SAME_RUN)
     except (FileError, OSError, KeyError, TypeError, ValueError) as error:
         return [str(error)]
-    now = replace(task.config, steps=before.steps)
-    # A folder has its own seeds; a cell of a table takes any.
-    pairs = {name: (getattr(before, name), getattr(now, name)) for name in ("seeds", "first_seed")}
-    seeds = [f"{name} was {theirs}, is {ours}" for name, (theirs, ours) in pairs.items() if theirs != ours]
-    theirs, ours = comparable(before), comparable(now)
-    settings = [] if theirs == ours else checkpoint.differences(configs.to_dict(theirs), configs.to_dict(ours))
-    return [*settings, *seeds]
+    return [str(difference) for difference in found]
 
 
 def prepare(task: Task) -> None:
