@@ -257,28 +257,6 @@ def test_the_caller_can_call_a_checkpoint_damaged(tmp_path: Path):
     assert "no replay" in warnings[0]
 
 
-def test_a_configuration_that_is_equal_as_json_passes():
-    saved = json.loads(json.dumps({"algo": {"rate": 1.0, "hidden": (256, 256), "limit": float("inf")}}))
-    checkpoint.check_config(saved, {"algo": {"limit": float("inf"), "rate": 1, "hidden": (256, 256)}})
-
-
-def test_every_field_that_differs_is_named_with_both_values():
-    saved = {"algo": {"sac": {"rate": 0.1, "tau": 0.5}, "gone": 1}, "seed": 3, "steps": 10, "same": {}}
-    current = {"algo": {"sac": {"rate": 0.2, "tau": 0.5}, "new": None}, "seed": 4, "steps": 99, "same": {}}
-    with pytest.raises(CheckpointError) as caught:
-        checkpoint.check_config(saved, current, ignore=["steps"])
-    message = str(caught.value)
-    for words in ("algo.sac.rate was 0.1, is 0.2", "algo.gone was 1, is absent", "algo.new was absent, is null"):
-        assert words in message
-    assert "seed was 3, is 4" in message
-    assert "steps" not in message
-    assert "tau" not in message
-
-
-def test_a_group_of_fields_can_be_ignored():
-    checkpoint.check_config({"log": {"a": 1, "b": {"c": 2}}}, {"log": {"a": 5, "b": {"c": 6}}}, ignore=["log"])
-
-
 def test_parameters_are_kept_for_good(tmp_path: Path):
     paths = [checkpoint.save_parameters(tmp_path, step, ARRAYS) for step in (100_000, 200_000, 300_000)]
     assert paths[0] == tmp_path / "parameters" / "step_000100000.npz"

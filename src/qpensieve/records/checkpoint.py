@@ -4,7 +4,7 @@ A run folder holds `checkpoints/step_000050000/` with `arrays.npz` and `meta.jso
 `parameters/step_000100000.npz` (all are kept) and the rows of the replay (`replay/log.py`). All of it is written
 whole or not at all (`atomic.py`).
 
-To resume: `load_latest`, `check_config`, `arrays_to_tree`, then `discard_after`, `ReplayLog.resume` and `cut_jsonl`,
+To resume: `load_latest`, `arrays_to_tree`, then `discard_after`, `ReplayLog.resume` and `cut_jsonl`,
 which remove what a killed run wrote after that checkpoint.
 """
 
@@ -15,7 +15,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -326,52 +326,9 @@ def _check_version(version: Any, folder: Path) -> None:
         raise _DamageError(f"its format version {version!r} is unknown")
 
 
-def check_config(saved: Mapping[str, Any], current: Mapping[str, Any], ignore: Collection[str] = ()) -> None:
-    """Refuse to resume with another configuration.
-
-    Args:
-        saved: The configuration in the checkpoint, as nested plain dicts.
-        current: The configuration of this call.
-        ignore: Dotted names of fields, or of groups of fields, that may differ.
-
-    Raises:
-        CheckpointError: Names every field that differs, with both values.
-    """
-    found = differences(saved, current, ignore)
-    if found:
-        raise CheckpointError(
-            "the checkpoint is of another configuration: "
-            + "; ".join(found)
-            + ". Resume with the saved configuration, or use another folder"
-        )
-
-
-def differences(saved: Mapping[str, Any], current: Mapping[str, Any], ignore: Collection[str] = ()) -> list[str]:
-    """Every field of two configurations that differs, in words; `ignore` as in `check_config`."""
-    before, now = _flatten(saved), _flatten(current)
-    return [
-        f"{name} was {before.get(name, 'absent')}, is {now.get(name, 'absent')}"
-        for name in {**before, **now}
-        if before.get(name) != now.get(name) and not any(is_under(name, ignored) for ignored in ignore)
-    ]
-
-
 def is_under(name: str, prefix: str) -> bool:
     """Whether `name` is a leaf below `prefix`: `env.x` and `env[0]` are below `env`, `env2.x` is not."""
     return prefix == "" or name == prefix or name.startswith((prefix + ".", prefix + "["))
-
-
-def _flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """Dotted name -> value as JSON, so that equal values have equal text; whole floats are written as integers."""
-    flat: dict[str, str] = {}
-    for name, value in config.items():
-        if isinstance(value, Mapping) and value:
-            flat |= _flatten(value, f"{prefix}{name}.")
-        else:
-            flat[f"{prefix}{name}"] = json.dumps(
-                int(value) if isinstance(value, float) and value.is_integer() else value
-            )
-    return flat
 
 
 def save_parameters(run: Path, step: int, arrays: Mapping[str, np.ndarray]) -> Path:
