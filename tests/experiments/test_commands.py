@@ -1,5 +1,6 @@
 """The commands `qpensieve paper` and `qpensieve sweep`, from the words to the files."""
 
+import html
 import os
 import sys
 from collections.abc import Sequence
@@ -224,7 +225,7 @@ def test_runs_of_a_domain_from_the_command_to_the_page(
     words = (*names, "--scale", "smoke", "--only", "DST2d", "--out", str(tmp_path))
     run("paper", "run", *words)
     page = Path(capsys.readouterr().out.strip())
-    assert "at the scale &#x27;smoke&#x27;" in page.read_text()
+    assert "at the scale 'smoke'" in html.unescape(page.read_text())
     table = (page.parent / "tables" / "table1.md").read_text()
     assert "missing" not in table
     run("paper", "status", *words)
