@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from qpensieve.config import AlgoName, RunConfig
+from qpensieve.config import RunConfig
 from qpensieve.console import Row
 from qpensieve.errors import UserError
 from qpensieve.methods import get_method
@@ -28,7 +28,7 @@ class Settings:
     """
 
     domain: str = "Hopper2d"
-    algo: AlgoName = "qpensieve"
+    algo: str = "qpensieve"
     seeds: int = 5
     steps: int = 500
     warm_up: int = 200

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from qpensieve import preferences
-from qpensieve.config import AlgoName, from_dict, override, scheduled
+from qpensieve.config import from_dict, override, scheduled
 from qpensieve.envs.deep_sea import find_treasures
 from qpensieve.presets import default_config
 from qpensieve.records.search import SearchRecord
@@ -188,7 +188,7 @@ def test_pfa_makes_the_archive_denser_than_the_warm_up_did():
     assert max(record.hypervolume_of(seed) for seed in range(2)) <= 1055.0 + 1e-6
 
 
-def searched(algo: AlgoName, **settings: Any) -> SearchRecord:
+def searched(algo: str, **settings: Any) -> SearchRecord:
     trainer = PopulationTrainer(override(default_config("DST2d", algo, "quick"), {"seeds": 2} | settings))
     while trainer.step < trainer.goal:
         trainer.advance()

@@ -13,7 +13,7 @@ import pytest
 
 import qpensieve
 from qpensieve import cli, metrics
-from qpensieve.config import AlgoName, RunConfig, check, from_dict, override, to_dict
+from qpensieve.config import RunConfig, check, from_dict, override, to_dict
 from qpensieve.console import Progress
 from qpensieve.envs import DOMAINS, LaneOptions, make_lanes
 from qpensieve.errors import EnvError
@@ -53,10 +53,10 @@ TINY: dict[str, Any] = {
     "warmup_iterations": 4,
     "generation_iterations": 2,
 }
-METHODS: tuple[AlgoName, ...] = ("pgmorl", "pfa")
+METHODS: tuple[str, ...] = ("pgmorl", "pfa")
 
 
-def tiny(algo: AlgoName = "pgmorl", domain: str = "DST2d", **changes: Any) -> RunConfig:
+def tiny(algo: str = "pgmorl", domain: str = "DST2d", **changes: Any) -> RunConfig:
     return override(default_config(domain, algo), TINY | changes)
 
 
@@ -65,7 +65,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Algorithm -> its run that was never stopped, made once."""
     out = tmp_path_factory.mktemp("whole")
 
-    def make(algo: AlgoName) -> Path:
+    def make(algo: str) -> Path:
         if not (out / algo).exists():  # it is there only once it is whole, should a test be cut short here
             complete(runs.start(out / f"{algo}-begun", tiny(algo), QUIET))
             (out / f"{algo}-begun").rename(out / algo)
@@ -97,7 +97,7 @@ class TestRun:
     @pytest.mark.parametrize("algo", METHODS)
     @pytest.mark.parametrize("iteration", [*(pytest.param(k, marks=pytest.mark.slow) for k in (3, 4)), 7])
     def test_stopped_and_resumed_ends_as_if_it_never_had_been(
-        self, algo: AlgoName, iteration: int, whole: Any, tmp_path: Path
+        self, algo: str, iteration: int, whole: Any, tmp_path: Path
     ):
         """In the warm-up, at its end (where tasks are about to be chosen), and in the middle of a generation."""
         run = runs.start(tmp_path / "run", tiny(algo), QUIET)
@@ -113,7 +113,7 @@ class TestRun:
             np.testing.assert_array_equal(value, getattr(theirs, name), err_msg=name)
 
     @pytest.mark.parametrize("algo", METHODS)
-    def test_trained_longer_it_ends_the_same_whether_stopped_or_not(self, algo: AlgoName, tmp_path: Path):
+    def test_trained_longer_it_ends_the_same_whether_stopped_or_not(self, algo: str, tmp_path: Path):
         """Rates and preferences are planned for the new length when it is asked for, not when the run is resumed."""
         ours, theirs = tmp_path / "ours", tmp_path / "theirs"
         refuse = lambda message: pytest.fail(message)
@@ -133,7 +133,7 @@ class TestRun:
         assert evaluations.load(ours / EVALUATIONS).full_steps.tolist() == [672, 1056]
 
     @pytest.mark.parametrize("algo", METHODS)
-    def test_uses_the_budget_and_no_more(self, algo: AlgoName, whole: Any):
+    def test_uses_the_budget_and_no_more(self, algo: str, whole: Any):
         record = search.load(whole(algo) / SEARCH)
         assert record.num_iterations == 11
         assert record.generation_ends() == [4, 6, 8, 10, 11]
@@ -172,7 +172,7 @@ class TestRun:
         assert counted["fitness"] == trainer.search_record().fitness_steps.sum()
 
     @pytest.mark.parametrize("algo", METHODS)
-    def test_folder_holds_what_people_open(self, algo: AlgoName, whole: Any):
+    def test_folder_holds_what_people_open(self, algo: str, whole: Any):
         folder = whole(algo)
         table = evaluations.load(folder / EVALUATIONS)
         assert table.full_returns.shape == (1, 2, 100, 10, 2)
@@ -484,7 +484,7 @@ class TestConfig:
             assert config.steps // iteration_steps(agent, num_tasks) == iterations
 
     @pytest.mark.parametrize("algo", METHODS)
-    def test_survives_json_and_help_names_every_setting(self, algo: AlgoName, capsys: pytest.CaptureFixture[str]):
+    def test_survives_json_and_help_names_every_setting(self, algo: str, capsys: pytest.CaptureFixture[str]):
         config = default_config("Ant2d", algo, "quick")
         assert from_dict(to_dict(config)) == config
         with pytest.raises(SystemExit):
@@ -530,7 +530,7 @@ class TestConfig:
 
 
 @pytest.mark.parametrize(("kind", "algo"), [(qpensieve.PGMORL, "pgmorl"), (qpensieve.PFA, "pfa")])
-def test_an_agent_learns_saves_loads_and_goes_on_the_same(kind: Any, algo: AlgoName, tmp_path: Path):
+def test_an_agent_learns_saves_loads_and_goes_on_the_same(kind: Any, algo: str, tmp_path: Path):
     small = {name: value for name, value in TINY.items() if name not in ("seeds", "steps")}
     agent = kind("DST2d", seeds=2, **small).learn(600)
     assert agent.num_steps == 576
