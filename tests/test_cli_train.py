@@ -238,8 +238,11 @@ class TestResume:
         self, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ):
         folder = shutil.copytree(trained / "ours", tmp_path / "run")
-        cli.main(["resume", str(folder), "--quiet"])
-        assert "the run is complete: all 300 steps are done" in capsys.readouterr().err
+        cli.main(["resume", str(folder)])
+        said = capsys.readouterr().err
+        assert "the run is complete: all 300 steps are done" in said
+        assert f"qpensieve resume {folder} --steps 600" in said
+        assert "full evaluation" not in said
         assert_same_run(folder, trained / "ours")
 
     def test_more_steps_extend_a_run_as_if_it_had_been_longer_from_the_start(

@@ -29,7 +29,7 @@ from qpensieve.errors import UserError
 from qpensieve.methods import METHODS
 from qpensieve.options import HELP, HELP_ALL, RunFolder, RunsOrFiles, parse_settings
 from qpensieve.records.evaluations import load as load_evaluations
-from qpensieve.records.folder import CONFIG, EVALUATIONS, METRICS, SUMMARY
+from qpensieve.records.folder import CONFIG, EVALUATIONS, METRICS, POLICY, SUMMARY
 from qpensieve.report import compare as comparison
 from qpensieve.report import critic as critic_tables
 from qpensieve.report import curves as curve_pictures
@@ -167,7 +167,8 @@ def resume(  # noqa: PLR0913 (each argument is an option)
     changes = {name: value for name, value in asked.items() if value is not None}
     resumed = runs.resume(run, options, _warn, trust, start_over, make_run, **changes)
     if resumed.session.step == resumed.session.goal:
-        _warn(f"the run is complete: all {resumed.session.goal:,} steps are done")
+        longer = f"qpensieve resume {shlex.quote(str(run))} --steps {2 * resumed.config.steps}"
+        _warn(f"the run is complete: all {resumed.session.goal:,} steps are done; to train longer: {longer}")
     _complete(resumed)
 
 
@@ -238,7 +239,7 @@ def export(run: RunFolder, out: Path) -> None:
 
 def export_policy(  # noqa: PLR0913 (each argument is an option)
     run: RunFolder,
-    out: Path = Path("policy.npz"),
+    out: Path | None = None,
     seed: int | None = None,
     step: int | None = None,
     loader: bool = True,
@@ -251,17 +252,23 @@ def export_policy(  # noqa: PLR0913 (each argument is an option)
 
     Args:
         run: The run folder, or the folder of a saved agent.
-        out: The file to write.
+        out: The file to write. Default: policy/policy.npz in the run folder.
         seed: Number of the seed. Default: the best by UT where this step was fully evaluated, else the first.
         step: Step of a checkpoint or of kept parameters. Default: the newest that can be read.
         loader: Also put qpensieve_policy.py beside the file.
         critics: Write the critics too: the loader's `value` uses them.
         trust: Import the code that the run's domain names, though the folder is not your own.
     """
-    print(deploy.export_policy(run, out, seed, step, trust, _warn, critics))
+    written = deploy.export_policy(run, out or run / POLICY / "policy.npz", seed, step, trust, _warn, critics)
+    print(written)
     if loader:
-        path, is_ours = deploy.write_loader(out)
+        path, is_ours = deploy.write_loader(written)
         print(path) if is_ours else _warn(f"{path} is not this version's loader and was left as it is")
+        objectives = deploy.load(written).objectives
+        print(f"next, in a Python program beside {'these files' if is_ours else 'the file and its loader'}:")
+        print(f"    from {path.stem} import load\n    policy = load({written.name!r})")
+        lam = [round(1 / len(objectives), 2)] * len(objectives)
+        print(f"    action = policy.act(obs, {lam})  # a weight for each of {', '.join(objectives)}")
 
 
 def calibrate(run: RunFolder, episodes: int = EPISODES, trust: bool = False, quiet: bool = False) -> None:

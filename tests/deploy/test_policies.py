@@ -297,7 +297,7 @@ class TestCommand:
         out = tmp_path / "deep" / "policy.npz"
         cli.main(["export-policy", str(trained / "ours"), "--out", str(out)])
         said = capsys.readouterr()
-        assert said.out.split() == [str(out), str(out.with_name("qpensieve_policy.py"))]
+        assert said.out.splitlines()[:2] == [str(out), str(out.with_name("qpensieve_policy.py"))]
         table = evaluations.load(trained / "ours" / "evaluations.npz")
         best = int(np.argmax(summarize(table.full_returns[-1], table.full_preferences).ut))
         assert f"DST2d, qpensieve: seed {3 + best} (the best of 2 by UT; --seed takes another), step 200" in said.err
@@ -305,6 +305,24 @@ class TestCommand:
         policy = load(out)
         np.testing.assert_allclose(policy.act(self.OBS, self.LAM), expected, atol=2e-6)
         assert (policy.about["seed"], policy.about["step"]) == (3 + best, 200)
+
+    def test_lies_in_the_run_folder_unless_named_and_its_hint_is_a_program(self, trained: Path, tmp_path: Path, capsys):
+        run = shutil.copytree(trained / "ours", tmp_path / "run")
+        cli.main(["export-policy", str(run)])
+        shown = capsys.readouterr().out.splitlines()
+        assert shown[:2] == [str(run / "policy" / name) for name in ("policy.npz", "qpensieve_policy.py")]
+        program = ["obs = [0.0, 0.0]", *(line.strip() for line in shown[3:]), "print(action.tolist())"]
+        command = [sys.executable, "-c", "\n".join(program)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=run / "policy", check=True)
+        best = load(run / "policy" / "policy.npz").act([0.0, 0.0], [0.5, 0.5])
+        np.testing.assert_array_equal(json.loads(done.stdout), best)
+
+    def test_of_a_saved_agent_is_not_in_the_way_of_the_next_save(self, trained: Path, tmp_path: Path):
+        with qpensieve.load(trained / "ours") as agent:
+            agent.save(tmp_path / "agent")
+            cli.main(["export-policy", str(tmp_path / "agent")])
+            agent.save(tmp_path / "agent")
+        assert (tmp_path / "agent" / "policy" / "policy.npz").exists()
 
     def test_takes_the_calibration_of_the_same_policies(self, trained: Path, tmp_path: Path):
         run, out = shutil.copytree(trained / "ours", tmp_path / "run"), tmp_path / "policy.npz"

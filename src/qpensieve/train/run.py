@@ -443,8 +443,10 @@ class Run:
     def _finish(self, progress: Progress) -> None:
         if self._options.final_evaluation:
             episodes = self.config.full_eval_episodes
-            progress.say(f"full evaluation: {len(self.evaluations.full_preferences)} preferences x {episodes} episodes")
-            progress.enter(EVALUATING)
+            if self.session.step not in self.evaluations.full_steps:
+                num = len(self.evaluations.full_preferences)
+                progress.say(f"full evaluation: {num} preferences x {episodes} episodes")
+                progress.enter(EVALUATING)
             self.evaluate_fully()
         progress.enter(DONE)
 

@@ -62,7 +62,7 @@ def save_agent(session: Session, path: str | Path, calibration: Calibration | No
 def is_saved_agent(path: Path) -> bool:
     """Whether a folder holds an agent that was saved, and nothing else."""
     names = {entry.name for entry in path.iterdir() if not entry.name.startswith(checkpoint.TEMPORARY)}
-    if not {folder.CONFIG, folder.CHECKPOINTS} <= names <= set(PARTS):
+    if not {folder.CONFIG, folder.CHECKPOINTS} <= names <= {*PARTS, folder.POLICY}:
         return False
     return _is_config(path / folder.CONFIG) and all(_fits(path / part, called) for part, called in _BELOW.items())
 
