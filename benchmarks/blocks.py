@@ -1,7 +1,7 @@
 """What collecting a block costs the host, in microseconds of one step of all lanes, all in the same run.
 
 From left to right: the physics alone on one thread, lanes on one thread, a block with acting in one process, and the
-same block by a crew (`train/crew.py`). Lanes are one per seed, as in training.
+same block by worker processes (`train/workers.py`). Lanes are one per seed, as in training.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from qpensieve.envs import LaneOptions, Lanes, get_domain, make_lanes
 from qpensieve.machine import available_cores
 from qpensieve.methods import get_method, make_algorithm
 from qpensieve.train.collect import Collecting, Collector
-from qpensieve.train.crew import Crew
+from qpensieve.train.workers import CollectionWorkers
 from qpensieve.types import Algorithm, Behaviour, Parameters
 
 ALGO = "mosac"
@@ -34,7 +34,7 @@ class Settings:
 
     Attributes:
         seeds: Agents, each with one lane.
-        workers: Processes of the crew. None: one per seed, but no more than cores.
+        workers: Worker processes. None: one per seed, but no more than cores.
         block: Steps of a block.
         repeats: Interleaved repeats; the median is shown.
         domains: Which domains.
@@ -73,17 +73,17 @@ def _measure(domain: str, settings: Settings) -> Row:
     times = np.array(interleave(parts, settings.repeats)) / settings.block * 1e6
     for owner in (one, many, lanes):
         owner.close()
-    physics, stepping, block, crew = (median(values) for values in times.tolist())
+    physics, stepping, block, shared = (median(values) for values in times.tolist())
     return {
         "domain": domain,
         "physics us": physics or None,
         "lanes us": stepping,
         "around physics": 1 - physics / stepping if physics else None,
         "block us": block,
-        "crew us": crew,
+        "workers us": shared,
         "workers": workers,
         "ratio": median((times[2] / times[3]).tolist()),
-        "seed-steps/s": 1e6 * settings.seeds / min(block, crew),
+        "seed-steps/s": 1e6 * settings.seeds / min(block, shared),
     }
 
 
@@ -94,9 +94,9 @@ def _one_thread(domain: str, seeds: list[int]) -> Lanes:
 def _collectors(
     domain: str, seeds: list[int], block: int, behaviour: Behaviour, workers: int
 ) -> tuple[Collecting, Collecting]:
-    """In this process, and by a crew."""
+    """In this process, and by worker processes."""
     one = Collector(_one_thread(domain, seeds), seeds, block, behaviour)
-    many = Crew(domain, seeds, block, behaviour, workers)
+    many = CollectionWorkers(domain, seeds, block, behaviour, workers)
     for collector in (one, many):
         collector.start()
     return one, many

@@ -39,8 +39,8 @@ class Settings:
 def run(settings: Settings, progress: Callable[[str], None]) -> list[Row]:
     """One row: end-to-end rate; shares of the time that the host spent collecting and placing rows in the replay.
 
-    Where a crew collects, it is the time that the host waited for it. Placing takes almost no time if the replay is a
-    ring; with priorities it is the bookkeeping of slots and episodes.
+    Where worker processes collect, it is the time that the host waited for them. Placing takes almost no time if the
+    replay is a ring; with priorities it is the bookkeeping of slots and episodes.
     """
     if get_method(settings.algo).is_population:
         raise UserError(f"train times methods with a replay; 'python -m benchmarks collect' times {settings.algo}")

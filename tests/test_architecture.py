@@ -15,9 +15,9 @@ STAIR = (
         "compiler",
         "gym_ids",
         "importing",
-        "remote",
         "settings",
         "console",
+        "remote",
     ),
     *(
         "preferences",

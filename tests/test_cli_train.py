@@ -14,9 +14,8 @@ import pytest
 from qpensieve import cli, commands
 from qpensieve.methods import METHODS
 from qpensieve.records import evaluations
-from qpensieve.remote import Program
 from qpensieve.report import pictures
-from qpensieve.train import crew
+from qpensieve.train import workers
 from qpensieve.train.trainer import Trainer
 from tests import faults
 from tests.callbacks import loggers
@@ -124,7 +123,7 @@ class TestTrain:
         self, fault: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any
     ):
         monkeypatch.setenv(faults.FAULT, fault)
-        monkeypatch.setattr(crew, "Program", lambda module, *about: Program("tests.faults", *about))
+        monkeypatch.setattr(workers, "RemoteCollector", faults.Faulty)
         out = [*words(RUN), "--out", str(tmp_path), "--name", "run", "--quiet", "--num-threads", "2"]
         with pytest.raises(SystemExit) as end:
             cli.main(["train", "DST2d", *out])

@@ -1,11 +1,9 @@
-"""Helper programs: processes that do as they are told, through pipes and memory that both sides see.
+"""Objects that live in processes of their own: their methods are called by name, results and errors come back.
 
-They are plain programs, not forks or copies of the user's script. They end when their input ends, so also when this
-process is killed. Light: a program imports what it needs after it has begun to listen, so that it can say what is
-missing.
+The processes are plain programs, not forks or copies of the user's script. They end at the end of their input, so also
+when this process is killed. They import after they have begun to listen, so they can say what is missing.
 """
 
-import importlib
 import json
 import mmap
 import os
@@ -18,94 +16,144 @@ import sys
 import tempfile
 import traceback
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, nullcontext, suppress
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 from jaxtyping import Float32
 
+from qpensieve.console import plain_warnings
 from qpensieve.errors import EnvError, UserError
 
-START, ANSWER, FAILURE = b"S", b"A", b"F"
-HEADER = struct.Struct("<cQ")
-RAISED_AGAIN = (EnvError, FloatingPointError, UserError)
-"""Errors of a program that are raised here as they are; any other is a bug, or explained by `Failure.error`."""
+SIZE = struct.Struct("<Q")
+"""Before each message: its length."""
+SAME_TYPE = (EnvError, FloatingPointError, UserError)
+"""Errors of a remote object that are raised here with their own type; any other is a bug, or explained by `Failure`."""
 PROGRAM = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from qpensieve import remote; remote.main()"
 ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-"""The products of acting are too small for more; idle threads of every program would wait in each other's way."""
-OURS = f"'{__package__}."
-"""How the name of a missing module begins that is part of this package: a bug."""
+"""The products of acting are too small for more; idle threads of all processes would wait in each other's way."""
+THIS_PACKAGE = f"'{__package__}."
+"""Beginning of the name of a missing module that belongs to this package: a bug."""
 CLOSE_SECONDS = 5.0
-"""How long a program may take to end by itself before it is killed."""
+"""How long a process may take to end by itself before it is killed."""
+ALIVE_SECONDS = 1.0
+"""Seconds between checks that the process is alive while its answer is awaited."""
 INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
-Obey = Callable[[bytes, bytes], bytes]
-"""(command, its content) -> answer."""
 
 
-class Program:
-    """A helper process, the pipes to it and the file of the memory that it shares.
+class SharedMemory:
+    """Memory without a name that this process shares with remote objects.
 
     Args:
-        module: The module of this package whose `begin` makes what answers commands.
-        title: What it is, for errors, such as `DST2d: the process that steps lanes 0 to 3`.
-        memory: The file, which is closed in the end; None: it shares none.
+        file: Descriptor of a file that is shared already; None: a new file.
+    """
+
+    def __init__(self, file: int | None = None):
+        self.file = _unnamed_file() if file is None else file
+        self._floats: Float32[np.ndarray, "n width"] | None = None
+        weakref.finalize(self, os.close, self.file)
+
+    def floats(self, shape: tuple[int, int]) -> Float32[np.ndarray, "n width"]:
+        """The numbers in this memory; every call asks for the same shape."""
+        if self._floats is None:
+            size = 4 * shape[0] * shape[1]
+            if os.fstat(self.file).st_size < size:
+                os.ftruncate(self.file, size)
+            self._floats = np.ndarray(shape, np.float32, mmap.mmap(self.file, size))
+        assert self._floats.shape == shape
+        return self._floats
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the number of the descriptor, which remote objects inherit."""
+        return SharedMemory, (self.file,)
+
+
+class RemoteObject:
+    """An object in a process of its own.
+
+    Args:
+        title: Name of the process in errors, such as `DST2d: the process that steps lanes 0 to 3`.
+        make: Called in the process to make the object; a function or class at the top level of a module.
+        arguments: What `make` is called with.
+        memory: Memory that the process shares.
 
     Raises:
         EnvError: The system cannot start another process.
     """
 
-    def __init__(self, module: str, title: str, memory: int | None = None):
+    def __init__(
+        self, title: str, make: Callable[..., Any], arguments: Sequence[Any], memory: SharedMemory | None = None
+    ):
         self._title = title
-        shared = () if memory is None else (memory,)
-        places = json.dumps([str(place) for place in sys.path])
+        task = pickle.dumps((make, arguments))
         try:
-            for file in shared:
-                os.set_inheritable(file, True)
-            with deaf_to_interrupts():
+            with without_interrupts():
                 self.process = subprocess.Popen(
-                    [sys.executable, "-c", PROGRAM, places, module],
+                    [sys.executable, "-c", PROGRAM, json.dumps([str(place) for place in sys.path])],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     env=os.environ | ONE_THREAD | {"JAX_PLATFORMS": "cpu"},
-                    pass_fds=shared,
+                    pass_fds=() if memory is None else (memory.file,),
                 )
-        except BaseException as error:
-            _close(shared)
-            if isinstance(error, OSError):
-                raise EnvError(f"{title} cannot be started: {error.strerror}") from error
-            raise
-        self._close = weakref.finalize(self, _end, self.process, shared)
+        except OSError as error:
+            raise EnvError(f"{title} cannot be started: {error.strerror}") from error
+        self._close = weakref.finalize(self, _end, self.process, os.getpid())
+        self._write(task)
 
-    def send(self, command: bytes, content: bytes = b"") -> None:
+    def send(self, method: str, *arguments: Any) -> None:
+        """Begin a call of a method; `receive` returns its result."""
+        self._write(pickle.dumps((method, arguments), pickle.HIGHEST_PROTOCOL))
+
+    def _write(self, message: bytes) -> None:
         pipe = self.process.stdin
         assert pipe is not None
         try:
-            pipe.write(HEADER.pack(command, len(content)) + content)
+            pipe.write(SIZE.pack(len(message)) + message)
             pipe.flush()
-        except BrokenPipeError:  # it has ended; why may be its last answer
-            self.answer()
-            raise self._lost() from None
+        except (BrokenPipeError, ValueError):  # it has ended, or is closed: `receive` says which
+            return
 
     @property
     def is_ready(self) -> bool:
-        """Whether there is an answer, or the news that there will be none."""
+        """Whether `receive` would return, or raise, at once."""
+        return self._has_output(0.0) or self.process.poll() is not None
+
+    def receive(self) -> Any:
+        """The result of the method that was called; raises what the method raised."""
+        if not self._close.alive:
+            raise EnvError(f"{self._title} is closed")
+        # A process that the object has started may hold the pipe open after it is gone, so its end is not awaited.
+        while not self._has_output(ALIVE_SECONDS):
+            if self.process.poll() is not None and not self._has_output(0.0):
+                raise self._lost()
+        answer = _read(self.process.stdout)
+        if answer is None:
+            raise self._lost()
+        result = pickle.loads(answer)
+        if isinstance(result, Failure):
+            raise result.error(self._title)
+        return result
+
+    def _has_output(self, seconds: float) -> bool:
         pipe = self.process.stdout
         assert pipe is not None
-        return bool(select.select([pipe], [], [], 0.0)[0])
+        return bool(select.select([pipe], [], [], seconds)[0])
 
-    def answer(self) -> bytes:
-        """The answer to the command; raises what the program raised."""
-        kind, content = _read_message(self.process.stdout, self._lost)
-        if kind == FAILURE:
-            raise Failure(*json.loads(content)).error(self._title)
-        return content
+    def end_input(self) -> None:
+        """Tell the process to end, without waiting for it."""
+        assert self.process.stdin is not None
+        with suppress(BrokenPipeError):
+            self.process.stdin.close()
 
     def close(self) -> None:
+        """End the process and wait until it is gone."""
         self._close()
 
     def kill(self) -> None:
+        """End the process at once."""
         self.process.kill()
+        self._close()
 
     def _lost(self) -> EnvError:
         with suppress(subprocess.TimeoutExpired):
@@ -113,8 +161,90 @@ class Program:
         return EnvError(f"{self._title} {how_it_ended(self.process.returncode)}")
 
 
+class LocalObject:
+    """Like `RemoteObject`, in this process: a call is done when its result is asked for."""
+
+    def __init__(self, target: Any):
+        self._target = target
+        self._call: tuple[str, tuple[Any, ...]] | None = None
+
+    def send(self, method: str, *arguments: Any) -> None:
+        self._call = (method, arguments)
+
+    def receive(self) -> Any:
+        assert self._call is not None
+        method, arguments = self._call
+        return getattr(self._target, method)(*arguments)
+
+    def end_input(self) -> None: ...
+
+    def close(self) -> None:
+        self._target.close()
+
+    kill = close
+
+
+class RemoteObjects:
+    """Objects whose methods are called together; all end when a call is left halfway."""
+
+    def __init__(self, members: Iterable[RemoteObject | LocalObject]):
+        self.members: list[RemoteObject | LocalObject] = []
+        try:
+            self.members += members
+        except BaseException:
+            self.kill()
+            raise
+        self._asked: list[int] = []
+
+    def send(self, method: str, arguments: Mapping[int, Sequence[Any]]) -> None:
+        """Begin a call of a method by the members with these numbers, each with its own arguments."""
+        with self.killed_halfway():
+            for number, own in arguments.items():
+                self.members[number].send(method, *own)
+        self._asked = list(arguments)
+
+    def receive(self) -> dict[int, Any]:
+        """The result of each member that was called; raises the first error once all have answered."""
+        results, errors = dict[int, Any](), list[Exception]()
+        with self.killed_halfway():
+            for number in self._asked:
+                try:
+                    results[number] = self.members[number].receive()
+                except Exception as error:
+                    errors.append(error)
+        if errors:
+            raise errors[0]
+        return results
+
+    def call(self, method: str, arguments: Mapping[int, Sequence[Any]]) -> dict[int, Any]:
+        """Call a method and wait for the results."""
+        self.send(method, arguments)
+        return self.receive()
+
+    @contextmanager
+    def killed_halfway(self) -> Iterator[None]:
+        """Kill all where the block is left by Ctrl-C: an unread result would be taken for that of the next call."""
+        try:
+            yield
+        except BaseException:
+            self.kill()
+            raise
+
+    def close(self) -> None:
+        """End all and wait until they are gone."""
+        for member in self.members:
+            member.end_input()
+        for member in self.members:
+            member.close()
+
+    def kill(self) -> None:
+        """End all at once."""
+        for member in self.members:
+            member.kill()
+
+
 class Failure(NamedTuple):
-    """An error of another process; not as an exception, because those of other packages need not survive pickling."""
+    """An error of another process. Exceptions of other packages need not survive pickling, so texts are sent."""
 
     kind: str
     """Name of its type, or of a more general one that is treated in its own way."""
@@ -124,29 +254,25 @@ class Failure(NamedTuple):
     @classmethod
     def of(cls, error: Exception) -> "Failure":
         """The error that is being handled."""
-        kind = next((own for own in (*RAISED_AGAIN, MemoryError) if isinstance(error, own)), type(error))
+        kind = next((known for known in (*SAME_TYPE, MemoryError) if isinstance(error, known)), type(error))
         return cls(kind.__name__, str(error), traceback.format_exc())
 
     def error(self, title: str) -> Exception:
-        """The error to raise in this process.
-
-        Args:
-            title: What the other process is.
-        """
-        known = next((own for own in RAISED_AGAIN if own.__name__ == self.kind), None)
+        """The error to raise in this process; `title` names the other process."""
+        known = next((one for one in SAME_TYPE if one.__name__ == self.kind), None)
         if known is not None:
             error = known(self.message)
-        elif self.kind == ModuleNotFoundError.__name__ and OURS not in self.message:
+        elif self.kind == ModuleNotFoundError.__name__ and THIS_PACKAGE not in self.message:
             error = EnvError(f"{title} cannot work: {self.message}")
         elif self.kind == MemoryError.__name__:
             error = EnvError(f"{title} has run out of memory{f' ({self.message})' if self.message else ''}")
         else:
             error = RuntimeError(f"{self.kind}: {self.message}")
-        error.__cause__ = _ElsewhereError(self.trace)
+        error.__cause__ = _OtherProcessError(self.trace)
         return error
 
 
-class _ElsewhereError(Exception):
+class _OtherProcessError(Exception):
     """Carries the traceback of another process as the cause of an error raised here."""
 
 
@@ -160,7 +286,7 @@ def how_it_ended(code: int | None) -> str:
 
 
 def can_be_sent(content: object) -> bool:
-    """Whether a program can be given this."""
+    """Whether a remote object can be given this."""
     if os.name != "posix" or not sys.executable:
         return False
     try:
@@ -170,31 +296,15 @@ def can_be_sent(content: object) -> bool:
     return True
 
 
-def unnamed_file() -> int:
-    """A file in memory, to share."""
+def _unnamed_file() -> int:
     if hasattr(os, "memfd_create"):
         return os.memfd_create("qpensieve")
     with tempfile.TemporaryFile() as file:
         return os.dup(file.fileno())
 
 
-def grow(file: int, size: int) -> None:
-    """Make a file at least so large."""
-    if os.fstat(file).st_size < size:
-        os.ftruncate(file, size)
-
-
-def shared_parameters(
-    file: int, num_agents: int, width: int, offset: int = 0
-) -> Float32[np.ndarray, "agent parameters"]:
-    """Parameters of agents in a shared file, from `offset` on."""
-    size = num_agents * width * 4
-    grow(file, offset + size)
-    return np.ndarray((num_agents, width), np.float32, mmap.mmap(file, size, offset=offset))
-
-
 @contextmanager
-def deaf_to_interrupts() -> Iterator[None]:
+def without_interrupts() -> Iterator[None]:
     """Processes started meanwhile never hear Ctrl-C and SIGTERM, which may be sent to all: their parent ends them.
 
     To ignore it in their first lines would be too late: Python would print a traceback of its own start.
@@ -206,8 +316,10 @@ def deaf_to_interrupts() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _end(process: subprocess.Popen[bytes], files: tuple[int, ...]) -> None:
+def _end(process: subprocess.Popen[bytes], owner: int) -> None:
     """Close the pipes of a process and wait until it is gone."""
+    if os.getpid() != owner:  # a fork of the owner has inherited this finalizer, but not the process
+        return
     assert process.stdin is not None
     assert process.stdout is not None
     with suppress(BrokenPipeError):
@@ -218,53 +330,53 @@ def _end(process: subprocess.Popen[bytes], files: tuple[int, ...]) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-    _close(files)
 
 
-def _close(files: tuple[int, ...]) -> None:
-    for file in files:
-        os.close(file)
-
-
-def _read_message(pipe: Any, lost: Any) -> tuple[bytes, bytes]:
-    header = pipe.read(HEADER.size)
-    if len(header) < HEADER.size:
-        raise lost()
-    kind, size = HEADER.unpack(header)
+def _read(pipe: Any) -> bytes | None:
+    """The next message; None where the pipe ends."""
+    header = pipe.read(SIZE.size)
+    if len(header) < SIZE.size:
+        return None
+    (size,) = SIZE.unpack(header)
     content = pipe.read(size)
-    if len(content) < size:
-        raise lost()
-    return kind, content
+    return content if len(content) == size else None
 
 
 def main() -> None:
-    """A helper program; the words of its command line are the places of modules and its own module."""
+    """Run the process of a remote object."""
     # Ctrl-C reaches all processes of a terminal, SIGTERM all of a batch job; the parent decides what they mean.
     for number in INTERRUPTS:
         signal.signal(number, signal.SIG_IGN)
-    # Without a buffer: what is left in one when the parent has ended would be complained about.
+    # Without a buffer: the interpreter would complain about what is left in one when the parent has ended.
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # a stray print must not end up among the answers
-    with suppress(BrokenPipeError, EOFError):  # the parent has ended
-        _serve(sys.stdin.buffer, answers, sys.argv[2])
+    with plain_warnings(), suppress(BrokenPipeError):  # the parent has ended
+        _serve(sys.stdin.buffer, answers)
 
 
-def _serve(commands: BinaryIO, answers: BinaryIO, module: str) -> None:
-    """Answer commands until the input ends. The first one has no answer, unless it fails: it says what to do."""
-    _, task = _read_message(commands, EOFError)
-    obey: Obey | None = None
+def _serve(calls: BinaryIO, answers: BinaryIO) -> None:
+    """Make the object, then call its methods until the input ends. Making it has an answer only where it fails."""
+    task = _read(calls)
+    if task is None:
+        return
     try:
-        obey = importlib.import_module(module).begin(task)
+        make, arguments = pickle.loads(task)
+        target = make(*arguments)
     except Exception as error:
-        _tell(answers, FAILURE, json.dumps(Failure.of(error)).encode())
-    while obey is not None:
-        command, content = _read_message(commands, EOFError)
-        try:
-            kind, answer = ANSWER, obey(command, content)
-        except Exception as error:
-            kind, answer = FAILURE, json.dumps(Failure.of(error)).encode()
-        _tell(answers, kind, answer)
+        _write(answers, Failure.of(error))
+        return
+    with closing(target) if hasattr(target, "close") else nullcontext():
+        while (call := _read(calls)) is not None:
+            try:
+                method, arguments = pickle.loads(call)
+                result = getattr(target, method)(*arguments)
+            except Exception as error:
+                result = Failure.of(error)
+            _write(answers, result)
 
 
-def _tell(answers: BinaryIO, kind: bytes, content: bytes) -> None:
-    answers.write(HEADER.pack(kind, len(content)) + content)
+def _write(answers: BinaryIO, result: Any) -> None:
+    content = pickle.dumps(result, pickle.HIGHEST_PROTOCOL)
+    view = memoryview(SIZE.pack(len(content)) + content)
+    while view:  # a pipe without a buffer may take a part
+        view = view[answers.write(view) :]

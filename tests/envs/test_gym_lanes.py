@@ -1,9 +1,4 @@
-import gc
-import os
 import re
-import signal
-import weakref
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,21 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from qpensieve.envs import workers
 from qpensieve.envs.base import Lanes
 from qpensieve.envs.gym_lanes import GymSimulator, make_simulator
 from qpensieve.envs.simulator import LaneOptions, State
 from qpensieve.envs.sources import EnvSource
-from qpensieve.envs.spaces import describe
-from qpensieve.envs.workers import WorkerSimulator
-from qpensieve.errors import EnvError, UserError
+from qpensieve.errors import EnvError
 from qpensieve.types import ActionBox, Step
 from tests.envs import foreign
 
 NUM_LANES = 5
 NUM_STEPS = 20
-NUM_WORKERS = 2
-"""Of five lanes, the first worker holds 0 to 2, the second 3 and 4."""
 EXACT = LaneOptions(dtype=np.float64)
 
 
@@ -52,15 +42,6 @@ def assert_states_equal(one: State, other: State) -> None:
     assert one.keys() == other.keys()
     for name in one:
         np.testing.assert_array_equal(one[name], other[name])
-
-
-@pytest.fixture(scope="module")
-def noisy_workers() -> Iterator[WorkerSimulator]:
-    """One pair of processes for every test that leaves them usable: starting them is what takes the time."""
-    simulator = make_simulator("tests.envs.foreign:Noisy", NUM_LANES, NUM_WORKERS)
-    assert isinstance(simulator, WorkerSimulator)
-    yield simulator
-    simulator.close()
 
 
 # What a factory must do
@@ -281,110 +262,6 @@ def test_discrete_environments_of_mo_gymnasium_run_and_continue(name: str, num_a
     run(lanes, actions[:10])
     other.restore(lanes.state())
     assert_steps_equal(run(lanes, actions[10:]), run(other, actions[10:]))
-
-
-# Worker processes
-
-
-@pytest.mark.parametrize("autoreset", [True, False])
-def test_workers_give_the_same_numbers_as_one_process(noisy_workers: WorkerSimulator, autoreset: bool):
-    options = replace(EXACT, autoreset=autoreset)
-    here = make_lanes(foreign.Noisy, options=options)
-    there = Lanes(noisy_workers, NUM_LANES, 3, options)
-    np.testing.assert_array_equal(here.reset(), there.reset())
-    np.testing.assert_array_equal(here.reset([4, 0, 3]), there.reset([4, 0, 3]))
-    actions = draw_actions()
-    assert_steps_equal(run(here, actions), run(there, actions))
-    assert_states_equal(here.simulator.state(), there.simulator.state())
-
-
-def test_workers_and_one_process_continue_what_the_other_saved(noisy_workers: WorkerSimulator):
-    actions = draw_actions()
-    here = make_lanes("tests.envs.foreign:Noisy", seed=8)
-    there = Lanes(noisy_workers, NUM_LANES, 3, EXACT)
-    here.reset()
-    run(here, actions[:10])
-    saved = here.state()
-    there.restore(saved)
-    assert_states_equal(there.state(), saved)
-    assert_steps_equal(run(here, actions[10:]), run(there, actions[10:]))
-    back = make_lanes("tests.envs.foreign:Noisy")
-    back.restore(there.state())
-    assert_steps_equal(run(there, actions), run(back, actions))
-
-
-def test_workers_describe_and_refuse_to_draw_like_one_process(noisy_workers: WorkerSimulator):
-    assert noisy_workers.spec == describe(foreign.Noisy(), "tests.envs.foreign:Noisy")
-    with pytest.raises(RuntimeError, match="render_mode=None"):
-        noisy_workers.render(3)
-
-
-def test_a_garbage_collected_simulator_ends_its_processes_and_an_error_names_the_global_lane():
-    simulator = make_simulator(foreign.Raising, 2, 2, first_lane=10)
-    assert isinstance(simulator, WorkerSimulator)
-    seeds = [next(s for s in range(99) if np.random.default_rng(s).normal() > 0)] * 2
-    seeds[1] = next(s for s in range(99) if np.random.default_rng(s).normal() < 0)
-    simulator.start(np.arange(2), np.array(seeds))
-    for _ in range(2):
-        simulator.advance(slice(None), np.zeros((2, 2)))
-    with pytest.raises(
-        RuntimeError,
-        match=r"Raising: .* lane 11 at step 3 of its episode: ZeroDivisionError: ",
-    ) as caught:
-        simulator.advance(slice(None), np.zeros((2, 2)))
-    assert "1 / 0" in str(caught.value.__cause__)
-
-    processes = [os.pidfd_open(worker.process.pid) for worker in simulator._workers if worker.process.pid]
-    gone = weakref.ref(simulator)
-    del simulator, caught
-    gc.collect()
-    assert gone() is None
-    for process in processes:
-        with pytest.raises(ProcessLookupError):
-            signal.pidfd_send_signal(process, 0)
-        os.close(process)
-
-
-def test_warnings_of_workers_have_no_colours(capfd: pytest.CaptureFixture[str]):
-    make_simulator("tests.envs.foreign:Colourful", 2, 2).close()
-    said = capfd.readouterr().err
-    assert said.splitlines() == ["qpensieve: WARN: the rope is frayed"] * 2
-
-
-def test_a_dead_worker_is_an_error_and_not_a_wait():
-    simulator = make_simulator(foreign.Dying, 3, 3)
-    assert isinstance(simulator, WorkerSimulator)
-    simulator.start(np.arange(3), np.arange(3))
-    victim = simulator._workers[0].process
-    victim.kill()
-    with pytest.raises(RuntimeError, match="Dying: the worker process for lanes 0 to 0 was killed by SIGKILL"):
-        simulator.advance(slice(None), np.zeros((3, 2)))
-    simulator.advance(np.array([1, 2]), np.zeros((2, 2)))
-    with pytest.raises(RuntimeError, match="lanes 2 to 2 ended with exit code 7"):
-        simulator.advance(np.array([2]), np.zeros((1, 2)))
-    simulator.close()
-    simulator.close()
-    with pytest.raises(RuntimeError, match="the worker processes are closed"):
-        simulator.state()
-
-
-def test_an_unusable_environment_is_refused_through_workers_too():
-    with pytest.raises(UserError, match=r"IntegerBox: action space must be .*, got Box"):
-        make_simulator(foreign.IntegerBox, 1, 4)
-
-
-def test_a_factory_that_cannot_be_pickled_is_refused_before_any_process_starts(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(workers, "_spawn", None)
-    with pytest.raises(ValueError, match=r"cannot be sent to worker processes .* top level of a module"):
-        make_simulator(lambda: foreign.PointMass(), 2, 2)
-
-
-@pytest.mark.parametrize("num_workers", [-1, 1])
-def test_counts_below_one_are_refused(num_workers: int):
-    with pytest.raises(ValueError, match="at least one worker and one lane"):
-        make_simulator(foreign.PointMass, 0, num_workers)
-    with pytest.raises(ValueError, match="num_lanes must be at least 1"):
-        make_simulator(foreign.PointMass, 0)
 
 
 def test_an_environment_that_cannot_be_closed_is_named_and_the_others_are_closed():

@@ -13,9 +13,9 @@ from qpensieve.host_types import Colour, Exploration
 from qpensieve.learning.noise import random_actions
 from qpensieve.presets import default_config
 from qpensieve.train.collect import Collector
-from qpensieve.train.crew import Crew
+from qpensieve.train.workers import CollectionWorkers
 from tests.train.kill_run import TINY
-from tests.train.test_crew import BLOCK, SEEDS, assert_same_block, behaviour_of, some_parameters
+from tests.train.test_collection_workers import BLOCK, SEEDS, assert_same_block, behaviour_of, some_parameters
 from tests.train.test_trainer import Trainer, advance_to, assert_same_state, tiny
 
 RUN = ("steps", "random_steps", "block", "eval_period", "log_period", "parameters_period", "hidden", "batch_size")
@@ -29,16 +29,16 @@ def explorer(exploration: Exploration, seeds: list[int], block: int = BLOCK) -> 
     return collector
 
 
-def test_a_crew_explores_as_one_process_does():
+def test_workers_explore_as_one_process_does():
     exploration, flat = Exploration("ar1", "pink"), some_parameters("DST2d")
     collector = explorer(exploration, SEEDS)
-    crew = Crew("DST2d", SEEDS, BLOCK, replace(behaviour_of("DST2d"), exploration=exploration), 2)
-    crew.start()
+    workers = CollectionWorkers("DST2d", SEEDS, BLOCK, replace(behaviour_of("DST2d"), exploration=exploration), 2)
+    workers.start()
     for number in range(4):
         policy = flat if number > 1 else None
         own = None if policy is None else collector.policy(policy)
-        assert_same_block(collector.collect(own, number), crew.collect(policy, number))
-    crew.close()
+        assert_same_block(collector.collect(own, number), workers.collect(policy, number))
+    workers.close()
 
 
 @pytest.mark.parametrize("num_threads", [1, 2])

@@ -5,7 +5,6 @@ The inner state of a foreign environment cannot be read. A saved lane is the see
 it takes as long as the episodes did. `restore` warns if a lane does not end at its saved observation.
 """
 
-import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any
@@ -14,12 +13,14 @@ import gymnasium
 import numpy as np
 from jaxtyping import Bool, Float64, Int
 
-from qpensieve.envs.history import History, episode_seeds, replay
+from qpensieve.envs.history import OBSERVATIONS, History, episode_seeds, replay, warn_if_different
 from qpensieve.envs.opengl import working_platform
 from qpensieve.envs.simulator import Index, Simulator, State, Streams
 from qpensieve.envs.sources import PICTURES, EnvFactory, EnvSource, drawable, name_of, resolve
 from qpensieve.envs.spaces import describe, foreign_error
+from qpensieve.envs.split_lanes import SplitSimulator
 from qpensieve.errors import EnvError, UserError
+from qpensieve.remote import can_be_sent
 
 RESET = ("observation", "info")
 STEP = ("observation", "reward", "terminated", "truncated", "info")
@@ -29,14 +30,27 @@ STEP = ("observation", "reward", "terminated", "truncated", "info")
 def make_simulator(
     source: EnvSource, num_lanes: int, num_workers: int = 0, first_lane: int = 0, is_drawn: bool = False
 ) -> Simulator:
-    """A `GymSimulator` of `source`, or a `WorkerSimulator` that spreads its lanes over `num_workers` processes."""
-    # Imported here: workers hold GymSimulators, so their module imports this one.
-    from qpensieve.envs.workers import WorkerSimulator
-
+    """A `GymSimulator` of `source`, or a `SplitSimulator` that spreads its lanes over `num_workers` processes."""
+    name = name_of(source)
     if num_workers == 0:
         factory = drawable(source) if is_drawn else resolve(source)
-        return GymSimulator(factory, num_lanes, name_of(source), first_lane)
-    return WorkerSimulator(resolve(source), num_lanes, num_workers, name_of(source), first_lane)
+        return GymSimulator(factory, num_lanes, name, first_lane)
+    if num_workers < 1 or num_lanes < 1:
+        raise ValueError(f"need at least one worker and one lane, got {num_workers} and {num_lanes}")
+    factory = resolve(source)
+    _check_can_be_sent(factory, name)
+    make = lambda num, first: (GymSimulator, (factory, num, name, first))
+    return SplitSimulator(name, num_lanes, num_workers, make, first_lane)
+
+
+def _check_can_be_sent(factory: EnvFactory, name: str) -> None:
+    """Refuse a factory that another process cannot find; it does not know the script of this one."""
+    where = getattr(getattr(factory, "func", factory), "__module__", None)
+    if where == "__main__" or not can_be_sent(factory):
+        raise UserError(
+            f"{name}: the factory cannot be sent to worker processes; use a function at the top level of a module that "
+            "can be imported (not of the script itself), or its name 'module:function'"
+        )
 
 
 class GymSimulator:
@@ -83,16 +97,12 @@ class GymSimulator:
         return self._obs[lanes].copy()
 
     def state(self) -> State:
-        return self._history.state() | {"observations": self._obs.copy()}
+        return self._history.state() | {OBSERVATIONS: self._obs.copy()}
 
     def restore(self, state: State) -> None:
         """Play the saved episodes again, up to where they were."""
-        self.replay(state)
-        warn_if_different(self._name, self._first_lane, state["observations"], self._obs)
-
-    def replay(self, state: State) -> None:
-        """Like `restore`, but without comparing the outcome with the saved observations."""
         replay(state, self.start, self.advance)
+        warn_if_different(self._name, self._first_lane, state[OBSERVATIONS], self._obs)
 
     @property
     def render_fps(self) -> float | None:
@@ -139,18 +149,6 @@ class GymSimulator:
         except Exception as error:
             where = f"in lane {self._first_lane + lane} at step {self._history.lengths[lane] + 1} of its episode"
             raise foreign_error(self._name, where, error) from error
-
-
-def warn_if_different(
-    name: str, first_lane: int, saved: Float64[np.ndarray, "n obs"], replayed: Float64[np.ndarray, "n obs"]
-) -> None:
-    """Warn if replayed lanes differ from the saved ones; NaN marks lanes that had not started."""
-    differs = ((saved != replayed) & ~np.isnan(saved)).any(axis=1)
-    if differs.any():
-        lane = first_lane + int(np.argmax(differs))
-        what = f"{name}: lane {lane} was not restored to its saved observation"
-        why = "the environment is not deterministic given its seed and actions, so the run does not continue exactly"
-        warnings.warn(f"{what}: {why}", stacklevel=3)
 
 
 def _make_envs(factory: EnvFactory, num_lanes: int, source_name: str) -> list[gymnasium.Env]:

@@ -1,5 +1,6 @@
 """Seed and actions of the running episodes: how simulators are saved whose inner state cannot be read."""
 
+import warnings
 from collections.abc import Callable
 
 import numpy as np
@@ -12,6 +13,8 @@ FIRST_CAPACITY = 64
 
 SEEDS, LENGTHS, ACTIONS = "episode_seeds", "episode_lengths", "episode_actions"
 """Names in a saved state; the actions of all lanes follow each other, as many as each has."""
+OBSERVATIONS = "observations"
+"""Name in a saved state of the newest observations, where a replay is compared with them."""
 
 SEED_BITS = 0x7FFFFFFF
 """Seeds have at most 31 bits: some environments pass them to generators that accept no more."""
@@ -70,3 +73,15 @@ def replay(
     for t in range(int(lengths.max(initial=0))):
         lanes = np.flatnonzero(lengths > t)
         advance(lanes, actions[first[lanes] + t])
+
+
+def warn_if_different(
+    name: str, first_lane: int, saved: Float64[np.ndarray, "n obs"], replayed: Float64[np.ndarray, "n obs"]
+) -> None:
+    """Warn if replayed lanes differ from the saved ones; NaN marks lanes that had not started."""
+    differs = ((saved != replayed) & ~np.isnan(saved)).any(axis=1)
+    if differs.any():
+        lane = first_lane + int(np.argmax(differs))
+        what = f"{name}: lane {lane} was not restored to its saved observation"
+        why = "the environment is not deterministic given its seed and actions, so the run does not continue exactly"
+        warnings.warn(f"{what}: {why}", stacklevel=3)

@@ -16,7 +16,8 @@ from jaxtyping import Bool, Float64, Int
 
 from qpensieve.envs.history import History, episode_seeds, replay
 from qpensieve.envs.scenery import PlaneScene, Points, Pose, Shape
-from qpensieve.envs.simulator import Index, State, Streams
+from qpensieve.envs.simulator import Index, State, Streams, allowed_threads
+from qpensieve.envs.split_lanes import SplitSimulator
 from qpensieve.errors import MissingPackageError
 from qpensieve.host_types import EnvSpec
 
@@ -42,6 +43,8 @@ STEP_SECONDS, VELOCITY_ITERATIONS, POSITION_ITERATIONS = 1.0 / FPS, 180, 60
 RESULT = 100.0
 NOISE_BLOCK = 128
 """Engine dispersions are drawn this many steps at a time."""
+MIN_LANES = 16
+"""Fewer lanes than this are not worth a process."""
 OBS_SIZE = 8
 FLAG_HEIGHT = 50 / SCALE
 PUSH_SPEED = 3.0
@@ -143,6 +146,21 @@ def _potential(obs: Flight) -> float:
     x, y, vx, vy, angle, _, left, right = obs
     distance, speed = math.sqrt(x * x + y * y), math.sqrt(vx * vx + vy * vy)
     return -100 * distance - 100 * speed - 100 * abs(angle) + 10 * left + 10 * right
+
+
+def make_lander(spec: EnvSpec, num_lanes: int, num_processes: int | None) -> "LunarLanderSimulator | SplitSimulator":
+    """The simulator of `num_lanes` lanes, in as many processes as are allowed (None: every core) and useful.
+
+    Box2D holds Python's lock while it steps, so threads do not help.
+    """
+    num = max(1, min(allowed_threads(num_processes), num_lanes // MIN_LANES))
+    return LunarLanderSimulator(spec, num_lanes) if num == 1 else split_lander(spec, num_lanes, num)
+
+
+def split_lander(spec: EnvSpec, num_lanes: int, num_parts: int) -> SplitSimulator:
+    """The lanes split over processes; this one steps the first part."""
+    make = lambda num, first: (LunarLanderSimulator, (spec, num))
+    return SplitSimulator(spec.id, num_lanes, num_parts, make, is_first_here=True, is_compared=False)
 
 
 class LunarLanderSimulator:

@@ -100,7 +100,7 @@ def _mujoco(body: mujoco.Body, reward: rewards.RewardFunction) -> Callable[[EnvS
 
 def _lunar_lander(spec: EnvSpec, num_lanes: int, options: LaneOptions) -> Simulator:
     # Imported here: the other domains must work without Box2D and pygame.
-    from qpensieve.envs.lander_crew import make_lander
+    from qpensieve.envs.lunar_lander import make_lander
 
     return make_lander(spec, num_lanes, options.num_threads)
 

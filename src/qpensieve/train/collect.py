@@ -71,14 +71,12 @@ class Collected:
     @classmethod
     def empty(cls, num_lanes: int, block: int, columns: Columns) -> "Collected":
         """Space for a block."""
-        return cls(*(np.empty(shape, dtype) for shape, dtype in cls.parts(num_lanes, block, columns)))
-
-    @staticmethod
-    def parts(num_lanes: int, block: int, columns: Columns) -> list[tuple[tuple[int, ...], np.dtype[Any]]]:
-        """Shape and type of each array."""
         steps = (num_lanes, block)
-        sizes = ((*steps, columns.width), (*steps, columns.num_objectives), steps, steps)
-        return list(zip(sizes, map(np.dtype, (np.float32, np.float32, np.int64, np.bool_)), strict=True))
+        rows, lam = (
+            np.empty((*steps, columns.width), np.float32),
+            np.empty((*steps, columns.num_objectives), np.float32),
+        )
+        return cls(rows, lam, np.empty(steps, np.int64), np.empty(steps, bool))
 
 
 @runtime_checkable
@@ -189,7 +187,7 @@ class Collector(PastPreferences):
     def begin(self, policy: Explorer | None, number: int) -> None:
         """Nothing happens before `collect`: there is nobody else to do it."""
 
-    def collect(self, policy: Explorer | None, number: int, into: Collected | None = None) -> Collected:
+    def collect(self, policy: Explorer | None, number: int) -> Collected:
         """Block `number`: K steps of every lane, with `policy`, or random actions without one.
 
         After an attempt that failed or was interrupted, lanes begin where they were before it.
@@ -197,13 +195,12 @@ class Collector(PastPreferences):
         Args:
             policy: What `policy` returned, or None.
             number: Number of the block.
-            into: Where to write it. None: new arrays.
         """
         if self._is_halfway:
             self.restore(self._boundary)
         self._is_halfway = True
         noise = self._noise.draw(number, is_random=policy is None)
-        block = into or Collected.empty(len(self._seeds), self._block, self._columns)
+        block = Collected.empty(len(self._seeds), self._block, self._columns)
         lanes, preferences, decode = self.lanes, self._preferences, self._acting.decode
         by_agent = lambda x: x.reshape(-1, self._lanes_per_agent, *x.shape[1:])
         asked, draws = by_agent(preferences), by_agent(noise)

@@ -284,8 +284,8 @@ class PopulationTrainer:
         """
         return self.share(self.play(preferences, episodes), preferences)
 
-    def evaluate_beside(self, preferences: Float64[np.ndarray, "p d"], episodes: int) -> None:
-        """Nobody plays archives beside training."""
+    def begin_evaluation(self, preferences: Float64[np.ndarray, "p d"], episodes: int) -> None:
+        """No worker process plays archives."""
 
     def share(
         self, returns: Float64[np.ndarray, "seed p e d"], preferences: Float64[np.ndarray, "p d"]

@@ -32,7 +32,7 @@ from qpensieve.train.interrupts import interrupts
 from qpensieve.train.keeper import Keeper
 from qpensieve.train.listening import describe, is_past
 from qpensieve.train.saving import is_saved_agent
-from qpensieve.train.session import Awaited, EnvFailedError, phase_of
+from qpensieve.train.session import EnvFailedError, PendingEvaluation, phase_of
 from qpensieve.train.sessions import open_session
 
 RESULTS = (folder.EVALUATIONS, folder.SEARCH, folder.SUMMARY, folder.CRITIC, folder.CALIBRATION)
@@ -106,8 +106,8 @@ class Run:
         on = protocols(spec.num_objectives, self.session.own_preferences, config.eval_stride, config.full_eval_stride)
         reference = None if spec.reference is None else np.array(spec.reference)
         self.evaluations = evaluations.empty(config.seeds, on.short, on.curve, on.full, reference)
-        self._awaited: Awaited | None = None
-        """The evaluation that is played beside training."""
+        self._pending: PendingEvaluation | None = None
+        """The evaluation that worker processes play."""
         self._held: list[TrainingRow] = []
         """Training rows since then: they follow it in the log, as if training had waited."""
         self._watch = Watch(self.session, self._say)
@@ -244,7 +244,7 @@ class Run:
 
     def save(self) -> None:
         """Write a checkpoint of the newest block; no evaluation of an earlier one is missing then."""
-        if self._awaited is not None and self._awaited.step < self.session.step:
+        if self._pending is not None and self._pending.step < self.session.step:
             self._take_in()
         self._log_training()  # a row that was due before the last block, where a callback has failed in between
         self.session.drain()
@@ -287,7 +287,7 @@ class Run:
         if is_evaluated:
             progress.enter(EVALUATING)
             self._evaluate_shortly(can_go_on=not is_fully and step < self.session.goal)
-        elif self._awaited is not None and self._awaited.is_ready():
+        elif self._pending is not None and self._pending.is_ready():
             self._take_in()
         if is_fully:
             progress.enter(EVALUATING)
@@ -300,7 +300,7 @@ class Run:
         if is_evaluated or time.monotonic() - self._last_checkpoint > config.checkpoint_seconds:
             progress.enter(SAVING)
             self.save()
-        progress.evaluate_beside(self._awaited is not None)
+        progress.evaluate_beside(self._pending is not None)
         progress.note(**self._scored, **self._latest)
         progress.show(step)
 
@@ -313,7 +313,7 @@ class Run:
     def _is_evaluation_due(self) -> bool:
         step = self.session.step
         is_time = self._is_due(self.config.eval_period) or step == self.session.goal
-        is_begun = self._awaited is not None and self._awaited.step == step
+        is_begun = self._pending is not None and self._pending.step == step
         return is_time and not is_begun and step not in self.evaluations.short_steps
 
     def _is_due(self, period: int) -> bool:
@@ -342,7 +342,7 @@ class Run:
             times = {"time_seconds": time.monotonic() - self._began, "time_saving": self._saving}
             self._latest = {label: f"{means[name].mean():.2g}" for name, label in SHOWN.items() if name in means}
             self._held.append((step, means, times))
-            if self._awaited is None:
+            if self._pending is None:
                 self._tell_training(self._write_held())
 
     def _write_held(self) -> list[TrainingRow]:
@@ -363,8 +363,8 @@ class Run:
         self._log_training()
         table, episodes = self.evaluations, self.config.eval_episodes
         both = np.concatenate([table.short_preferences, table.curve_preferences])
-        self._awaited = self.session.evaluate_beside(both, episodes) if can_go_on else None
-        if self._awaited is None:
+        self._pending = self.session.begin_evaluation(both, episodes) if can_go_on else None
+        if self._pending is None:
             with self._saving_first():
                 returns = self.session.evaluate(both, episodes)
             self._add_short(self.session.step, returns)
@@ -374,16 +374,16 @@ class Run:
 
         Where its environment fails, the checkpoint of its step stands, and a resumed run plays it again.
         """
-        awaited = self._awaited
-        if awaited is None:
+        pending = self._pending
+        if pending is None:
             return
         try:
-            returns = awaited.result()
+            returns = pending.result()
         except EnvFailedError as error:
-            saved = f"the run is saved as of step {awaited.step:,}"
+            saved = f"the run is saved as of step {pending.step:,}"
             raise EnvFailedError(f"{error}; {saved}, continue with: qpensieve resume {self.folder}") from error
-        self._awaited = None
-        self._add_short(awaited.step, returns)
+        self._pending = None
+        self._add_short(pending.step, returns)
 
     def _add_short(self, step: int, returns: Float64[np.ndarray, "seed p e d"]) -> None:
         table = self.evaluations

@@ -62,14 +62,13 @@ def check_finite(what: str, value: Shaped[np.ndarray, "rows *rest"], owner: Call
 
 
 @dataclass(frozen=True, eq=False)
-class Awaited:
-    """An evaluation that is played while training goes on.
+class PendingEvaluation:
+    """An evaluation that worker processes play while training continues.
 
     Attributes:
-        step: Of which policies.
-        is_ready: Whether the result would come at once.
-        result: What `Session.evaluate` would have returned at that step; raises as that would. Asked again after an
-            error, it is played again.
+        step: Step of the policies.
+        is_ready: Whether `result` would return at once.
+        result: Returns or raises what `Session.evaluate` would at that step. After an error, the next call plays again.
     """
 
     step: int
@@ -172,8 +171,8 @@ class Session(Protocol):
         """Returns of the policies as they are now; rows that one policy of an archive answers share its mean."""
         ...
 
-    def evaluate_beside(self, preferences: Float64[np.ndarray, "p d"], episodes: int) -> Awaited | None:
-        """What `evaluate` would return now, played while training goes on; None: not here, where no core is free."""
+    def begin_evaluation(self, preferences: Float64[np.ndarray, "p d"], episodes: int) -> PendingEvaluation | None:
+        """Begin what `evaluate` does now, in worker processes while training continues; None: no core is free."""
         ...
 
     def play(self, preferences: Float64[np.ndarray, "p d"], episodes: int) -> Float64[np.ndarray, "seed p e d"]:

@@ -27,14 +27,13 @@ from qpensieve.methods import make_algorithm
 from qpensieve.records.trees import arrays_to_tree, tree_to_arrays, under
 from qpensieve.replay.layout import Rows, layout_of
 from qpensieve.replay.slots import Slots
-from qpensieve.train.beside import Contest, Evaluators
 from qpensieve.train.collect import Collected, Collecting, Collector
 from qpensieve.train.cores import spread
-from qpensieve.train.crew import Crew, can_work
 from qpensieve.train.evaluate import evaluate, foreign_lanes, play_in_parts
 from qpensieve.train.learner import Block, Learner, Pace, TrainState, make_learner
 from qpensieve.train.memory import check_memory
-from qpensieve.train.session import Awaited, EnvFailedError, check_finite, environment_errors
+from qpensieve.train.session import EnvFailedError, PendingEvaluation, check_finite, environment_errors
+from qpensieve.train.workers import CollectionWorkers, EvaluationJob, EvaluationWorkers, can_work
 from qpensieve.types import Hints, UniformLearning
 
 FREED_AT_ONCE = 256
@@ -70,7 +69,7 @@ class Trainer:
         """The layout of a transition in a row of the replay."""
         self._learner = _make_learner(self)
         self.collector = _make_collector(self)
-        self._evaluators = _make_evaluators(self)
+        self.evaluation_workers = _make_evaluation_workers(self)
         self._begin()
         self._slots = Slots(
             self.algorithm.learning, self.layout, self.capacity, self.num_lanes, discount=self.algorithm.discount
@@ -232,18 +231,18 @@ class Trainer:
             )
             return play_in_parts(config.domain, config.seeds, preferences, episodes, play_part)
 
-    def evaluate_beside(self, preferences: Float64[np.ndarray, "p d"], episodes: int) -> Awaited | None:
-        """What `evaluate` returns of the policies as they are now, played while training goes on; None: no one can."""
-        evaluators, step = self._evaluators, self.step
-        if evaluators is None or evaluators.is_busy:
+    def begin_evaluation(self, preferences: Float64[np.ndarray, "p d"], episodes: int) -> PendingEvaluation | None:
+        """Begin what `evaluate` does now, in worker processes while training continues; None: no core is free."""
+        workers, step = self.evaluation_workers, self.step
+        if workers is None or workers.is_busy:
             return None
-        evaluators.begin(self.newest_flat(), preferences, episodes)
+        workers.begin(self.newest_flat(), preferences, episodes)
 
         def result() -> Float64[np.ndarray, "seed p e d"]:
             with environment_errors(f"in the evaluation at step {step}"):
-                return evaluators.result()
+                return workers.result()
 
-        return Awaited(step, evaluators.is_ready, result)
+        return PendingEvaluation(step, workers.is_ready, result)
 
     def act(
         self, obs: Float[np.ndarray, "seed rows obs"], lam: Float[np.ndarray, "seed rows d"]
@@ -349,8 +348,8 @@ class Trainer:
 
     def close(self) -> None:
         self.collector.close()
-        if self._evaluators is not None:
-            self._evaluators.close()
+        if self.evaluation_workers is not None:
+            self.evaluation_workers.close()
 
     def _without_rows(self) -> TrainState:
         return replace(self._state, replay=self._slots.without_rows(self._state.replay))
@@ -392,12 +391,12 @@ def _chunks(freed: Sequence[Int32[np.ndarray, " _"]], none: int) -> Iterator[Int
 
 
 def _make_collector(trainer: Trainer) -> Collecting:
-    """In this process, or by a crew where there are cores to spare."""
+    """The collector: in this process, or worker processes where there are cores to spare."""
     config, seeds = trainer.config, trainer.lane_seeds
     behaviour = replace(trainer.algorithm.behaviour, exploration=config.exploration)
     num = num_workers(config.num_threads, trainer.num_agents, is_accelerated=jax.default_backend() != "cpu")
     if num > 1 and isinstance(config.domain, str) and can_work(config.domain, behaviour):
-        return Crew(config.domain, seeds, config.block, behaviour, num)
+        return CollectionWorkers(config.domain, seeds, config.block, behaviour, num)
     lanes = make_lanes(config.domain, len(seeds), seeds, LaneOptions(num_threads=config.num_threads))
     return Collector(lanes, seeds, config.block, behaviour)
 
@@ -411,7 +410,7 @@ def num_workers(num_threads: int | None, num_agents: int, is_accelerated: bool) 
     return min(num_threads or default, num_agents)
 
 
-def _make_evaluators(trainer: Trainer) -> Evaluators | None:
+def _make_evaluation_workers(trainer: Trainer) -> EvaluationWorkers | None:
     """Processes for evaluations, where there are cores to spare and they can play this."""
     config, algorithm = trainer.config, trainer.algorithm
     num = spare_cores(config.num_threads, trainer.num_agents)
@@ -419,8 +418,8 @@ def _make_evaluators(trainer: Trainer) -> Evaluators | None:
         return None
     own = trainer.own_preferences
     processes = min(num, config.seeds)
-    contest = Contest(config.domain, config.seed_list, algorithm.acting, own, config.max_eval_steps, num // processes)
-    return Evaluators(contest, processes)
+    job = EvaluationJob(config.domain, config.seed_list, algorithm.acting, own, config.max_eval_steps, num // processes)
+    return EvaluationWorkers(job, processes)
 
 
 def spare_cores(num_threads: int | None, num_agents: int) -> int:

@@ -1,4 +1,4 @@
-"""A crew collects the same numbers as one process, and no failure of its workers leaves anything behind."""
+"""Worker processes collect the same numbers as one process, and no failure of a worker leaves anything behind."""
 
 import os
 import pickle
@@ -22,9 +22,9 @@ from qpensieve.learning.acting import num_parameters
 from qpensieve.methods import METHODS, make_algorithm
 from qpensieve.presets import default_config
 from qpensieve.train.collect import Collected, Collector
-from qpensieve.train.crew import Crew, can_work
 from qpensieve.train.session import EnvFailedError
 from qpensieve.train.trainer import Trainer, num_workers
+from qpensieve.train.workers import CollectionWorkers, can_work
 from qpensieve.types import Behaviour
 from tests.train.kill_run import TINY
 
@@ -50,13 +50,13 @@ def alone(domain: str) -> Collector:
 
 
 @contextmanager
-def crew_of(domain: str, num_workers: int = 2) -> Iterator[Crew]:
-    crew = Crew(domain, SEEDS, BLOCK, behaviour_of(domain), num_workers)
-    crew.start()
+def workers_of(domain: str, num_workers: int = 2) -> Iterator[CollectionWorkers]:
+    workers = CollectionWorkers(domain, SEEDS, BLOCK, behaviour_of(domain), num_workers)
+    workers.start()
     try:
-        yield crew
+        yield workers
     finally:
-        crew.close()
+        workers.close()
 
 
 def assert_same_block(one: Collected, other: Collected) -> None:
@@ -72,121 +72,117 @@ def assert_same_state(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) 
 
 
 @pytest.mark.parametrize("domain", ["DST2d", "Hopper3d", "LunarLander4d"])
-def test_a_crew_collects_what_one_process_does_also_after_a_restore(domain: str):
+def test_workers_collect_what_one_process_does_also_after_a_restore(domain: str):
     flat, collector = some_parameters(domain), alone(domain)
-    with crew_of(domain) as crew:
-        assert_same_state(collector.state(), crew.state())
+    with workers_of(domain) as workers:
+        assert_same_state(collector.state(), workers.state())
         blocks, saved = [], {}
         for number in range(4):
             policy = None if number == 0 else flat + np.float32(0.01 * number)
-            blocks.append(crew.collect(policy, number))
+            blocks.append(workers.collect(policy, number))
             assert_same_block(
                 collector.collect(None if policy is None else collector.policy(policy), number), blocks[-1]
             )
-            assert_same_state(collector.state(), crew.state())
+            assert_same_state(collector.state(), workers.state())
             if number == 1:
-                saved = crew.state()
+                saved = workers.state()
     ends = np.concatenate([block.done for block in blocks], axis=1)
     terminated = np.concatenate([block.rows[:, :, -1] for block in blocks], axis=1)
     assert ends.sum() >= 3
     if domain == "DST2d":
         assert (ends & (terminated == 0)).any()  # a time limit
     assert terminated.any()
-    with crew_of(domain, num_workers=3) as other:
+    with workers_of(domain, num_workers=3) as other:
         other.restore(saved)
         for number in (2, 3):
             assert_same_block(blocks[number], other.collect(flat + np.float32(0.01 * number), number))
 
 
-def processes_of(crew: Crew) -> list[subprocess.Popen[bytes]]:
-    return [worker.program.process for worker in crew._workers]
-
-
 def test_a_worker_that_is_killed_is_named_and_the_next_block_starts_new_ones():
     flat, collector = some_parameters("DST2d"), alone("DST2d")
-    with crew_of("DST2d") as crew:
-        crew.collect(None, 0)
-        before, processes = crew.state(), processes_of(crew)
+    with workers_of("DST2d") as workers:
+        workers.collect(None, 0)
+        before, processes = workers.state(), [one.process for one in workers.processes]
         processes[1].kill()
         processes[1].wait()
         with pytest.raises(EnvError, match=r"^DST2d: the process that steps lanes 1 to 2 was killed by SIGKILL"):
-            crew.collect(flat, 1)
+            workers.collect(flat, 1)
         assert all(process.poll() is not None for process in processes)
-        assert_same_state(before, crew.state())
+        assert_same_state(before, workers.state())
         collector.collect(None, 0)
-        assert_same_block(collector.collect(collector.policy(flat), 1), crew.collect(flat, 1))
+        assert_same_block(collector.collect(collector.policy(flat), 1), workers.collect(flat, 1))
 
 
 def test_a_block_that_was_begun_is_the_one_that_is_asked_for():
     flat, collector = some_parameters("DST2d"), alone("DST2d")
     other = flat + np.float32(0.5)
-    with crew_of("DST2d") as crew:
+    with workers_of("DST2d") as workers:
         for number, begun, asked in ((0, None, None), (1, flat, flat), (2, other, flat), (3, flat, None)):
-            crew.begin(begun, number)
-            before = crew.state()  # that of the block before, while the workers collect
+            workers.begin(begun, number)
+            before = workers.state()  # that of the block before, while the workers collect
             assert_same_state(collector.state(), before)
             policy = None if asked is None else collector.policy(asked)
-            assert_same_block(collector.collect(policy, number), crew.collect(asked, number))
-        crew.begin(flat, 4)
+            assert_same_block(collector.collect(policy, number), workers.collect(asked, number))
+        workers.begin(flat, 4)
         saved = collector.state()
         collector.collect(None, 4)
-        crew.restore(saved)
-        assert_same_state(saved, crew.state())
-        crew.collect(None, 4)
-        assert_same_state(collector.state(), crew.state())
-        processes_of(crew)[0].kill()
-        processes_of(crew)[0].wait()
-        crew.begin(flat, 5)
+        workers.restore(saved)
+        assert_same_state(saved, workers.state())
+        workers.collect(None, 4)
+        assert_same_state(collector.state(), workers.state())
+        workers.processes[0].process.kill()
+        workers.processes[0].process.wait()
+        workers.begin(flat, 5)
         with pytest.raises(EnvError, match="lanes 0 to 0 was killed by SIGKILL"):
-            crew.collect(flat, 5)
-        assert_same_block(collector.collect(collector.policy(flat), 5), crew.collect(flat, 5))
+            workers.collect(flat, 5)
+        assert_same_block(collector.collect(collector.policy(flat), 5), workers.collect(flat, 5))
 
 
 def test_an_error_in_a_worker_has_its_type_and_lane_and_changes_nothing():
     flat, collector = some_parameters("Hopper2d"), alone("Hopper2d")
     collector.collect(None, 0)
-    with crew_of("Hopper2d") as crew:
-        crew.collect(None, 0)
-        before, broken = crew.state(), flat.copy()
+    with workers_of("Hopper2d") as workers:
+        workers.collect(None, 0)
+        before, broken = workers.state(), flat.copy()
         broken[2] = np.nan
         with pytest.raises(FloatingPointError, match=r"^Hopper2d: action\[0\] is nan in lane 2 at step"):
-            crew.collect(broken, 1)
-        assert_same_state(before, crew.state())
-        assert_same_block(collector.collect(collector.policy(flat), 1), crew.collect(flat, 1))
+            workers.collect(broken, 1)
+        assert_same_state(before, workers.state())
+        assert_same_block(collector.collect(collector.policy(flat), 1), workers.collect(flat, 1))
 
 
 def test_a_bug_in_a_worker_does_not_blame_the_environment():
-    with crew_of("DST2d") as crew:
+    with workers_of("DST2d") as workers:
         with pytest.raises(RuntimeError, match=r"^ValueError: ") as caught:
-            crew.collect(some_parameters("DST2d")[:, :-5], 0)  # parameters of another network
+            workers.collect(some_parameters("DST2d")[:, :-5], 0)  # parameters of another network
         assert not isinstance(caught.value, EnvError)
         assert "Traceback" in str(caught.value.__cause__)
 
 
 def test_an_interrupt_in_the_middle_of_a_block_leaves_the_session_before_it(monkeypatch: pytest.MonkeyPatch):
     collector = alone("DST2d")
-    with crew_of("DST2d") as crew:
-        crew.collect(None, 0)
-        before, processes = crew.state(), processes_of(crew)
+    with workers_of("DST2d") as workers:
+        workers.collect(None, 0)
+        before, processes = workers.state(), [one.process for one in workers.processes]
 
-        def interrupted() -> bytes:
+        def interrupted() -> None:
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(crew._workers[1], "answer", interrupted)
+        monkeypatch.setattr(workers.processes[1], "receive", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            crew.collect(None, 1)
+            workers.collect(None, 1)
         assert all(process.poll() is not None for process in processes)
-        assert_same_state(before, crew.state())
+        assert_same_state(before, workers.state())
         collector.collect(None, 0)
-        assert_same_block(collector.collect(None, 1), crew.collect(None, 1))
+        assert_same_block(collector.collect(None, 1), workers.collect(None, 1))
 
 
 ORPHANS = """
 import os, sys, time
-from tests.train.test_crew import crew_of, processes_of
-with crew_of("DST2d") as crew:
-    crew.collect(None, 0)
-    print(*(process.pid for process in processes_of(crew)), flush=True)
+from tests.train.test_collection_workers import workers_of
+with workers_of("DST2d") as workers:
+    workers.collect(None, 0)
+    print(*(one.process.pid for one in workers.processes), flush=True)
     time.sleep(60)
 """
 
@@ -220,13 +216,13 @@ def is_running(process: int) -> bool:
 
 def test_workers_do_not_import_jax():
     """It takes longer than everything else that they import."""
-    code = "import sys, qpensieve.train.crew, qpensieve.learning.acting; print('jax' in sys.modules)"
+    code = "import sys, qpensieve.train.workers, qpensieve.learning.acting; print('jax' in sys.modules)"
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     answer = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert answer.stdout.split() == ["False"]
 
 
-def test_what_a_crew_is_not_for():
+def test_what_workers_are_not_for():
     behaviour = behaviour_of("DST2d")
     assert can_work("qpensieve/DST2d-v0", behaviour)
     assert not can_work("mo-hopper-v5", behaviour)
@@ -236,7 +232,7 @@ def test_what_a_crew_is_not_for():
 
 
 @pytest.mark.parametrize("method", [name for name, row in METHODS.items() if not row.is_population])
-def test_every_method_can_be_collected_by_a_crew(method: str):
+def test_every_method_can_be_collected_by_workers(method: str):
     spec = get_domain("DeepSeaTreasure" if method == "envelope" else "DST2d").spec
     behaviour = make_algorithm(method, METHODS[method].config(), spec).behaviour
     assert pickle.loads(pickle.dumps(behaviour)).num_lanes == behaviour.num_lanes
@@ -254,14 +250,14 @@ def test_agents_with_several_lanes_stay_whole(share: float):
     flat = np.random.default_rng(0).standard_normal((num_agents, width)).astype(np.float32) * np.float32(0.1)
     collector = Collector(make_lanes("DST2d", 6, seeds), seeds, 20, algorithm.behaviour)
     collector.start()
-    crew = Crew("DST2d", seeds, 20, algorithm.behaviour, num_workers=2)
-    crew.start()
+    workers = CollectionWorkers("DST2d", seeds, 20, algorithm.behaviour, num_workers=2)
+    workers.start()
     for number in range(2):
-        block = crew.collect(flat, number)
+        block = workers.collect(flat, number)
         assert_same_block(collector.collect(collector.policy(flat), number), block)
         assert block.rows.shape[2] == (11 if share else 9)
         np.testing.assert_array_equal(block.rows[..., 9:], block.lam[..., : block.rows.shape[2] - 9])
-    crew.close()
+    workers.close()
 
 
 class TestTraining:
@@ -276,7 +272,7 @@ class TestTraining:
 
     def test_it_does_not_matter_who_collects_and_a_restored_run_may_change_it(self):
         one, two = Trainer(self.tiny(1)), Trainer(self.tiny(2))
-        assert (type(one.collector), type(two.collector)) == (Collector, Crew)
+        assert (type(one.collector), type(two.collector)) == (Collector, CollectionWorkers)
         for trainer in (one, two):
             self.advance_to(trainer, 200)
         assert_same_state(one.arrays(), two.arrays())
@@ -290,12 +286,12 @@ class TestTraining:
 
     def test_a_lost_worker_fails_the_block_and_nothing_else(self):
         one, two = Trainer(self.tiny(1)), Trainer(self.tiny(2))
-        assert isinstance(two.collector, Crew)
+        assert isinstance(two.collector, CollectionWorkers)
         self.advance_to(two, 140)
         two.restore(two.arrays(), *two.replay_rows())  # drops the block that was begun: its answer may be there already
         before = two.arrays()
-        processes_of(two.collector)[0].kill()
-        processes_of(two.collector)[0].wait()
+        two.collector.processes[0].process.kill()
+        two.collector.processes[0].process.wait()
         lost = (
             r"^the environment failed after step 140: DST2d: the process that steps lanes 0 to 0 was killed by SIGKILL"
         )

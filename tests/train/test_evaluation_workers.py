@@ -1,4 +1,4 @@
-"""Evaluations beside training: the same numbers and files, whatever happens meanwhile."""
+"""Evaluations in worker processes: the same numbers and files as in one process, whatever happens meanwhile."""
 
 import io
 import json
@@ -26,11 +26,11 @@ from qpensieve.presets import default_config
 from qpensieve.records.log import MetricsLog
 from qpensieve.train import run as runs
 from qpensieve.train import trainer as trainers
-from qpensieve.train.beside import Contest, Evaluators
 from qpensieve.train.evaluate import evaluate
 from qpensieve.train.run import Options, Run, Stopped
 from qpensieve.train.session import EnvFailedError
 from qpensieve.train.trainer import Trainer, spare_cores
+from qpensieve.train.workers import EvaluationJob, EvaluationWorkers
 from tests.train.kill_run import NEVER, TINY, assert_same_run, command, complete, rows, words
 
 SEEDS, HIDDEN = [3, 4, 9], 64
@@ -38,9 +38,9 @@ PREFERENCES = np.array([[0.2, 0.8], [0.5, 0.5], [0.9, 0.1]])
 QUIET = Options(quiet=True)
 
 
-def contest_of(domain: str, own: np.ndarray | None = None, max_steps: int = 100) -> Contest:
+def job_of(domain: str, own: np.ndarray | None = None, max_steps: int = 100) -> EvaluationJob:
     acting = mosac.make(mosac.SacConfig(hidden=HIDDEN), DOMAINS[domain].spec).acting
-    return Contest(domain, SEEDS, acting, own, max_steps)
+    return EvaluationJob(domain, SEEDS, acting, own, max_steps)
 
 
 def some_parameters(domain: str, num_agents: int) -> np.ndarray:
@@ -51,74 +51,74 @@ def some_parameters(domain: str, num_agents: int) -> np.ndarray:
 
 
 @contextmanager
-def evaluators(contest: Contest, num: int = 2) -> Iterator[Evaluators]:
-    made = Evaluators(contest, num)
+def workers_of(job: EvaluationJob, num: int = 2) -> Iterator[EvaluationWorkers]:
+    made = EvaluationWorkers(job, num)
     try:
         yield made
     finally:
         made.close()
 
 
-def expected(contest: Contest, flat: np.ndarray, episodes: int = 2) -> np.ndarray:
-    act = AgentPredictor(contest.acting, contest.own, flat, 0).act_all
-    return evaluate(contest.domain, contest.seeds, act, PREFERENCES, episodes, contest.max_steps)
+def expected(job: EvaluationJob, flat: np.ndarray, episodes: int = 2) -> np.ndarray:
+    act = AgentPredictor(job.acting, job.own, flat, 0).act_all
+    return evaluate(job.domain, job.seeds, act, PREFERENCES, episodes, job.max_steps)
 
 
 @pytest.mark.filterwarnings("ignore:.*did not end within")
 @pytest.mark.parametrize("own", [None, np.array([[0.3, 0.7], [0.6, 0.4]])], ids=["one agent", "own preferences"])
 def test_other_processes_play_the_same_numbers_time_and_again(own: np.ndarray | None):
-    contest = contest_of("Hopper2d", own)
-    flat = some_parameters("Hopper2d", len(SEEDS) * contest.agents_per_seed)
-    with evaluators(contest) as others:
+    job = job_of("Hopper2d", own)
+    flat = some_parameters("Hopper2d", len(SEEDS) * job.agents_per_seed)
+    with workers_of(job) as workers:
         for shift in (0.0, 0.01):
             moved = flat + np.float32(shift)
             given = moved.copy()
-            others.begin(given, PREFERENCES, 2)
+            workers.begin(given, PREFERENCES, 2)
             given[:] = 0.0  # training goes on
-            np.testing.assert_array_equal(others.result(), expected(contest, moved))
-    assert (expected(contest, flat) != expected(contest, flat + np.float32(0.01))).any()
+            np.testing.assert_array_equal(workers.result(), expected(job, moved))
+    assert (expected(job, flat) != expected(job, flat + np.float32(0.01))).any()
 
 
 @pytest.mark.filterwarnings("ignore:.*did not end within")
 def test_a_process_that_dies_is_named_and_the_evaluation_is_played_again():
-    contest = contest_of("Hopper2d")
+    job = job_of("Hopper2d")
     flat = some_parameters("Hopper2d", len(SEEDS))
-    with evaluators(contest) as others:
+    with workers_of(job) as workers:
         given = flat.copy()
-        others.begin(given, PREFERENCES, 2)
+        workers.begin(given, PREFERENCES, 2)
         given[:] = 0.0  # training goes on
-        processes = [worker.program.process for worker in others._workers]
+        processes = [worker.process for worker in workers.processes]
         processes[1].kill()
         with pytest.raises(EnvError, match=r"^Hopper2d: the process that evaluates seeds 4, 9 was killed by SIGKILL"):
-            others.result()
+            workers.result()
         assert all(process.poll() is not None for process in processes)
-        np.testing.assert_array_equal(others.result(), expected(contest, flat))
-        others._workers[0].program.process.kill()  # while it waits for the next: no one loses anything
-        others._workers[0].program.process.wait()
-        others.begin(flat, PREFERENCES, 1)
-        np.testing.assert_array_equal(others.result(), expected(contest, flat, 1))
+        np.testing.assert_array_equal(workers.result(), expected(job, flat))
+        workers.processes[0].process.kill()  # while it waits for the next: no one loses anything
+        workers.processes[0].process.wait()
+        workers.begin(flat, PREFERENCES, 1)
+        np.testing.assert_array_equal(workers.result(), expected(job, flat, 1))
 
 
 def test_errors_keep_their_type():
     flat = some_parameters("Hopper2d", len(SEEDS))
     flat[2] = np.nan
-    with evaluators(contest_of("Hopper2d")) as others:
-        others.begin(flat, PREFERENCES, 1)
+    with workers_of(job_of("Hopper2d")) as workers:
+        workers.begin(flat, PREFERENCES, 1)
         with pytest.raises(FloatingPointError, match=r"^Hopper2d: action\[0\] is nan in lane"):
-            others.result()
+            workers.result()
 
 
 def test_closing_does_not_wait_for_episodes():
-    contest = contest_of("Hopper2d", max_steps=10_000)
-    others = Evaluators(contest, 1)
-    others.begin(some_parameters("Hopper2d", len(SEEDS)), np.repeat(PREFERENCES, 200, axis=0), 50)
-    process = others._workers[0].program.process
-    others.close()
+    job = job_of("Hopper2d", max_steps=10_000)
+    workers = EvaluationWorkers(job, 1)
+    workers.begin(some_parameters("Hopper2d", len(SEEDS)), np.repeat(PREFERENCES, 200, axis=0), 50)
+    process = workers.processes[0].process
+    workers.close()
     assert process.returncode == -signal.SIGKILL
 
 
 def test_the_program_does_not_import_jax():
-    code = "import sys, qpensieve.train.beside, qpensieve.learning.acting; print('jax' in sys.modules)"
+    code = "import sys, qpensieve.train.workers, qpensieve.learning.acting; print('jax' in sys.modules)"
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     answer = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert answer.stdout.split() == ["False"]
@@ -151,28 +151,28 @@ def tiny(num_threads: int | None = 1, **settings: Any) -> RunConfig:
 
 def slowly(run: Run) -> list[int]:
     """Have evaluations be ready only when they are waited for; returns the list of steps at which they were taken."""
-    ask, taken = run.session.evaluate_beside, []
+    ask, taken = run.session.begin_evaluation, []
 
     def asked(*given: Any) -> Any:
-        awaited = ask(*given)
-        assert awaited is not None
-        result = awaited.result
+        pending = ask(*given)
+        assert pending is not None
+        result = pending.result
 
         def noted() -> Any:
             returns = result()
             taken.append(run.session.step)
             return returns
 
-        return type(awaited)(awaited.step, lambda: False, noted)
+        return type(pending)(pending.step, lambda: False, noted)
 
-    run.session.evaluate_beside = asked  # pyright: ignore[reportAttributeAccessIssue]
+    run.session.begin_evaluation = asked  # pyright: ignore[reportAttributeAccessIssue]
     return taken
 
 
 @pytest.fixture(scope="module")
 def foreground(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run whose training waited for its evaluations."""
-    folder = tmp_path_factory.mktemp("beside") / "foreground"
+    folder = tmp_path_factory.mktemp("evaluation") / "foreground"
     complete(runs.start(folder, tiny(None), QUIET))
     return folder
 
@@ -230,7 +230,7 @@ class TestRuns:
         run.callbacks = runs.Callbacks([Broken()])
         with pytest.raises(
             runs.CallbackError,
-            match=r"on_step at step 260: OSError: disk full \(.*test_beside\.py, line \d+, in .*\); continue with",
+            match=r"on_step at step 260: OSError: disk full \(.*test_evaluation_workers\.py, .*\); continue with",
         ):
             complete(run)
         assert run.last_checkpoint_step == 260
@@ -242,13 +242,15 @@ class TestRuns:
         slowly(run)
         trainer = run.session
         assert isinstance(trainer, Trainer)
-        ask = trainer._evaluators.begin  # pyright: ignore[reportOptionalMemberAccess]
+        workers = trainer.evaluation_workers
+        assert workers is not None
+        ask = workers.begin
 
         def begun(*given: Any) -> None:
             ask(*given)
-            trainer._evaluators._workers[0].program.process.kill()  # pyright: ignore[reportOptionalMemberAccess]
+            workers.processes[0].process.kill()
 
-        trainer._evaluators.begin = begun  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue]
+        workers.begin = begun  # pyright: ignore[reportAttributeAccessIssue]
         lost = (
             r"^the environment failed in the evaluation at step 200: DST2d: the process that evaluates seeds 0, 1 "
             r"was killed by SIGKILL.*; the run is saved as of step 200, continue with: qpensieve resume "
@@ -284,7 +286,7 @@ def test_the_progress_line_says_so():
     progress = Progress(100, 0, out)
     progress.enter(LEARNING)
     for step, is_playing in ((10, True), (20, False)):
-        progress.evaluate_beside(is_playing)
+        progress.begin_evaluation(is_playing)
         progress.show(step, force=True)
     during, after = out.getvalue().splitlines()[-2:]
     assert "learning, evaluating beside  10/100 steps" in during

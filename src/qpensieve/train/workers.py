@@ -1,0 +1,338 @@
+"""Worker processes of a training run: some collect blocks of transitions, others play evaluations.
+
+Each worker has whole agents. Agents do not depend on each other, so the numbers are those of one process, bit for bit.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, fields, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64
+
+from qpensieve.envs.parts import join_states, split_state
+from qpensieve.envs.registry import find_domain, make_lanes
+from qpensieve.envs.simulator import LaneOptions, State
+from qpensieve.envs.sources import EnvSource
+from qpensieve.errors import EnvError
+from qpensieve.host_types import Acting, Behaviour, Parameters
+from qpensieve.learning.predicting import AgentPredictor
+from qpensieve.remote import RemoteObject, RemoteObjects, SharedMemory, can_be_sent
+from qpensieve.train.collect import Collected, Collector, PastPreferences
+from qpensieve.train.evaluate import evaluate
+
+
+def can_work(domain: EnvSource, behaviour: Behaviour) -> bool:
+    """Whether workers can collect and evaluate: for a built-in domain, where the behaviour can be sent to them."""
+    return isinstance(domain, str) and find_domain(domain) is not None and can_be_sent(behaviour)
+
+
+class _Workers:
+    """Worker processes that are gone after any failure; the next call starts new ones."""
+
+    _workers: RemoteObjects | None = None
+
+    @property
+    def processes(self) -> list[RemoteObject]:
+        """The worker processes."""
+        members = [] if self._workers is None else self._workers.members
+        return [member for member in members if isinstance(member, RemoteObject)]
+
+    def close(self) -> None:
+        """End the processes, whatever they are doing."""
+        if self._workers is not None:
+            self._workers.kill()
+        self._workers = None
+
+    @contextmanager
+    def _closed_on_failure(self) -> Iterator[None]:
+        """End the processes if a call fails halfway, also by Ctrl-C: nobody knows any more where they are."""
+        try:
+            yield
+        except BaseException:
+            self.close()
+            raise
+
+
+@dataclass(frozen=True)
+class CollectionTask:
+    """What a collection worker does.
+
+    Attributes:
+        domain: The domain of the lanes.
+        seeds: Seed of each of its lanes.
+        first_lane: Number of the first lane.
+        block: Steps of a block.
+        behaviour: How to act.
+        memory: Holds the parameters of all agents.
+    """
+
+    domain: str
+    seeds: list[int]
+    first_lane: int
+    block: int
+    behaviour: Behaviour
+    memory: SharedMemory
+
+
+class RemoteCollector:
+    """Collects in a worker; every answer holds the state of its lanes."""
+
+    def __init__(self, task: CollectionTask):
+        lanes = make_lanes(
+            task.domain, len(task.seeds), task.seeds, LaneOptions(num_threads=1, first_lane=task.first_lane)
+        )
+        self._collector, self._memory = Collector(lanes, task.seeds, task.block, task.behaviour), task.memory
+        first, num = (lane // task.behaviour.num_lanes for lane in (task.first_lane, len(task.seeds)))
+        self._agents = slice(first, first + num)
+
+    def start(self) -> State:
+        """Begin the first episodes."""
+        self._collector.start()
+        return self._collector.state()
+
+    def restore(self, state: State) -> State:
+        """Continue from a saved state."""
+        self._collector.restore(state)
+        return self._collector.state()
+
+    def collect(self, number: int, shape: tuple[int, int] | None) -> tuple[Collected, State]:
+        """Collect a block; `shape` is that of the parameters of all agents, None for random actions."""
+        policy = None if shape is None else self._collector.policy(self._memory.floats(shape)[self._agents])
+        return self._collector.collect(policy, number), self._collector.state()
+
+    def close(self) -> None:
+        self._collector.close()
+
+
+class CollectionWorkers(_Workers, PastPreferences):
+    """Collects like `Collector`, in worker processes.
+
+    After a failure, new workers begin at the end of the newest whole block.
+
+    Args:
+        domain: A built-in domain.
+        seeds: Seed of each lane, agent by agent.
+        block: Steps of a block.
+        behaviour: How to act, and in how many lanes each agent does.
+        num_workers: Number of processes; at most one per agent.
+    """
+
+    def __init__(self, domain: str, seeds: list[int], block: int, behaviour: Behaviour, num_workers: int):
+        known = find_domain(domain)
+        assert known is not None
+        make_lanes(known.id, 1, 0).close()  # a missing package is reported here, not by a worker that dies
+        super().__init__(seeds, known.spec.num_objectives, behaviour.sampler)
+        self._task = CollectionTask(known.id, seeds, 0, block, behaviour, SharedMemory())
+        num_agents = len(seeds) // behaviour.num_lanes
+        self.num_workers = min(num_workers, num_agents)
+        self._edges = np.linspace(0, num_agents, self.num_workers + 1).astype(np.int64) * behaviour.num_lanes
+        self._is_launching = False
+        """Whether the workers have not yet said that they are at the end of the newest whole block."""
+        self._states: list[State] | None = None
+        """Each worker's lanes at the end of the newest whole block; None: before the first episodes."""
+        self._begun: tuple[Parameters | None, int] | None = None
+        self._failure: EnvError | None = None
+
+    def start(self) -> None:
+        """Begin the first episodes; returns while the workers are still starting."""
+        self._states = None
+        self._launch()
+
+    def state(self) -> State:
+        """The lanes as they were at the end of the newest whole block."""
+        if self._states is None:
+            self._finish_launch()
+        assert self._states is not None
+        return join_states(self._states)
+
+    def restore(self, state: State) -> None:
+        """Continue from what `state` returned."""
+        task = self._task
+        lanes = make_lanes(task.domain, len(task.seeds), task.seeds, LaneOptions(num_threads=1))
+        lanes.check_state(state)
+        lanes.close()
+        self._drop_begun()
+        if self._is_launching:
+            self._finish_launch()
+        self._failure, self._states = None, split_state(state, self._edges)
+        self._launch()
+        self._finish_launch()
+
+    def policy(self, flat: Parameters) -> Parameters:
+        """What to collect with."""
+        return flat
+
+    def begin(self, policy: Parameters | None, number: int) -> None:
+        """Begin a block that will be asked for next; a failure is raised when it is."""
+        try:
+            self._ask(policy, number)
+        except EnvError as error:
+            self._failure = error
+
+    def collect(self, policy: Parameters | None, number: int) -> Collected:
+        """Block `number`: K steps of every lane, with `policy`, or random actions without one."""
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+        if self._begun is None or self._begun[0] is not policy or self._begun[1] != number:
+            self._drop_begun()
+            self._ask(policy, number)
+        blocks, states = zip(*self._receive(), strict=True)
+        self._begun, self._states = None, list(states)
+        return Collected(
+            *(np.concatenate([getattr(block, field.name) for block in blocks]) for field in fields(Collected))
+        )
+
+    def close(self) -> None:
+        self._begun, self._is_launching = None, False
+        super().close()
+
+    def _launch(self) -> None:
+        """Bring the workers, new ones if there are none, to the end of the newest whole block; do not wait."""
+        states = self._states
+        given = {i: () if states is None else (states[i],) for i in range(self.num_workers)}
+        with self._closed_on_failure():
+            if self._workers is None:
+                self._workers = RemoteObjects(self._start_worker(*ends) for ends in pairwise(self._edges.tolist()))
+            self._workers.send("start" if states is None else "restore", given)
+        self._is_launching = True
+
+    def _start_worker(self, first: int, end: int) -> RemoteObject:
+        task = replace(self._task, seeds=self._task.seeds[first:end], first_lane=first)
+        title = f"{task.domain}: the process that steps lanes {first} to {end - 1}"
+        return RemoteObject(title, RemoteCollector, (task,), task.memory)
+
+    def _finish_launch(self) -> None:
+        """Wait until the workers are at the end of the newest whole block; where that failed before, try again."""
+        if self._workers is None:
+            self._launch()
+        if self._is_launching:
+            self._states = self._receive()
+            self._is_launching = False
+
+    def _ask(self, policy: Parameters | None, number: int) -> None:
+        self._finish_launch()
+        assert self._workers is not None
+        shape = None if policy is None else policy.shape
+        with self._closed_on_failure():
+            if policy is not None:
+                self._task.memory.floats(policy.shape)[:] = policy
+            self._workers.send("collect", dict.fromkeys(range(self.num_workers), (number, shape)))
+        self._begun = (policy, number)
+
+    def _receive(self) -> list[Any]:
+        """The workers' answers, in order."""
+        assert self._workers is not None
+        with self._closed_on_failure():
+            answers = self._workers.receive()
+        return [answers[i] for i in range(self.num_workers)]
+
+    def _drop_begun(self) -> None:
+        """End the workers if they collect a block that nobody will ask for."""
+        if self._begun is not None:
+            self.close()
+
+
+@dataclass(frozen=True, eq=False)
+class EvaluationJob:
+    """Policies, domain and step limit of evaluations.
+
+    Attributes:
+        domain: A built-in domain.
+        seeds: Seeds whose policies are evaluated.
+        acting: How the policies act.
+        own: Preferences that have their own agent each; None: one agent of a seed serves all.
+        max_steps: Where an episode that does not end is cut.
+        num_threads: Threads that each process may step its lanes with.
+    """
+
+    domain: str
+    seeds: list[int]
+    acting: Acting
+    own: Float64[np.ndarray, "p d"] | None
+    max_steps: int
+    num_threads: int = 1
+
+    @property
+    def agents_per_seed(self) -> int:
+        return 1 if self.own is None else len(self.own)
+
+
+class RemoteEvaluator:
+    """Evaluates some seeds of a job, whose parameters lie in shared memory, in a worker."""
+
+    def __init__(self, job: EvaluationJob, first: int, memory: SharedMemory, shape: tuple[int, int]):
+        flat = memory.floats(shape)[first * job.agents_per_seed : (first + len(job.seeds)) * job.agents_per_seed]
+        self._job, self._predictor = job, AgentPredictor(job.acting, job.own, flat, 0)
+
+    def evaluate(self, preferences: Float64[np.ndarray, "p d"], episodes: int) -> Float64[np.ndarray, "seed p e d"]:
+        """The returns of these seeds."""
+        job = self._job
+        given = (self._predictor.act_all, preferences, episodes, job.max_steps, job.num_threads)
+        return evaluate(job.domain, job.seeds, *given)
+
+
+class EvaluationWorkers(_Workers):
+    """Plays one evaluation at a time; the processes start with the first and wait for the next.
+
+    Args:
+        job: What is evaluated.
+        num_workers: Number of processes; at most one per seed.
+    """
+
+    def __init__(self, job: EvaluationJob, num_workers: int):
+        self._job, self._memory = job, SharedMemory()
+        self._edges: list[int] = np.linspace(0, len(job.seeds), num_workers + 1).astype(int).tolist()
+        self._asked: tuple[Float64[np.ndarray, "p d"], int] | None = None
+        self._shape = (0, 0)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether the result of an evaluation has not been taken."""
+        return self._asked is not None
+
+    def begin(self, flat: Parameters, preferences: Float64[np.ndarray, "p d"], episodes: int) -> None:
+        """Begin an evaluation of the policies as they are; an error is raised when its result is asked for.
+
+        Args:
+            flat: Parameters of all agents; copied.
+            preferences: What to play under.
+            episodes: Episodes per preference.
+        """
+        assert self._asked is None
+        self._asked, self._shape = (preferences, episodes), flat.shape
+        self._memory.floats(flat.shape)[:] = flat
+        if any(worker.process.poll() is not None for worker in self.processes):
+            self.close()
+        with suppress(EnvError):
+            self._send()
+
+    def is_ready(self) -> bool:
+        """Whether `result` would return, or raise, at once."""
+        return all(worker.is_ready for worker in self.processes)
+
+    def result(self) -> Float64[np.ndarray, "seed p e d"]:
+        """Wait for the returns of the evaluation that was begun. If it raises, the next call plays again."""
+        if self._workers is None:
+            self._send()
+        assert self._workers is not None
+        with self._closed_on_failure():
+            parts = self._workers.receive()
+        self._asked = None
+        return np.concatenate([parts[i] for i in range(len(parts))])
+
+    def _send(self) -> None:
+        assert self._asked is not None
+        with self._closed_on_failure():
+            if self._workers is None:
+                self._workers = RemoteObjects(self._start_worker(*ends) for ends in pairwise(self._edges))
+            self._workers.send("evaluate", dict.fromkeys(range(len(self._edges) - 1), self._asked))
+
+    def _start_worker(self, first: int, end: int) -> RemoteObject:
+        job = replace(self._job, seeds=self._job.seeds[first:end])
+        numbers = ", ".join(map(str, job.seeds))
+        title = f"{job.domain}: the process that evaluates seed{'s' if len(job.seeds) > 1 else ''} {numbers}"
+        return RemoteObject(title, RemoteEvaluator, (job, first, self._memory, self._shape), self._memory)
