@@ -14,7 +14,6 @@ import tests.checking  # noqa: F401  (checks the imports that follow)
 
 # isort: split
 from qpensieve.machine import available_cores
-from qpensieve.records.trust import DATA_VARIABLE
 from qpensieve.report import drawing
 from tests.train.kill_run import CACHE
 
@@ -35,12 +34,6 @@ jax.config.update("jax_debug_key_reuse", True)
 jax.config.update("jax_compilation_cache_dir", CACHE["JAX_COMPILATION_CACHE_DIR"])
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)  # what one worker compiled, the other reads
 jax.config.update("jax_num_cpu_devices", 2)  # an even number of agents is spread over both, as it is for users
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _own_data_folder(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Tests leave the user's own data folder alone."""
-    os.environ[DATA_VARIABLE] = str(tmp_path_factory.mktemp("data"))
 
 
 @pytest.fixture

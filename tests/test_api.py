@@ -746,7 +746,7 @@ def test_a_gymnasium_id_or_a_factory_works_in_place_of_a_domain(domain: str, tmp
     assert np.abs(agent.predict(np.zeros(obs_size), preference)).max() <= 1
     assert agent.returns([preference], episodes=1).shape == (2, 1, 1, d)
     agent.save(tmp_path)
-    assert_same(qpensieve.load(tmp_path), agent)
+    assert_same(qpensieve.load(tmp_path, trust=True), agent)
     agent.close()
 
 

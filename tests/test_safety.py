@@ -14,13 +14,13 @@ import pytest
 import qpensieve
 from qpensieve import cli
 from qpensieve import config as configs
+from qpensieve.errors import UntrustedError
 from qpensieve.presets import default_config
 from qpensieve.records import checkpoint, evaluations
 from qpensieve.records.checkpoint import CheckpointError
-from qpensieve.records.folder import CONFIG, TRUSTED
+from qpensieve.records.folder import CONFIG
 from qpensieve.records.links import LinkError
 from qpensieve.records.npz import Expected, headers_of, read_npz
-from qpensieve.records.trust import UntrustedError
 from qpensieve.train import run as runs
 from qpensieve.train.session import Session
 from tests.report.runs import dst_returns, make_run, make_table
@@ -87,27 +87,22 @@ class TestTrust:
     @pytest.mark.parametrize("domain", PLAIN)
     def test_what_imports_nothing_needs_no_trust(self, domain: str, sent: Path):
         assert configs.load(receive(sent, domain) / CONFIG).domain == domain
-        assert not (sent / TRUSTED).exists()
 
-    def test_with_trust_it_is_imported_and_asked_no_more(self, sent: Path, capsys):
+    def test_with_trust_it_is_imported(self, sent: Path, capsys):
         receive(sent, "sent.evil:make")
         assert "sent.evil" in fail(capsys, "evaluate", str(sent), "--trust")
         assert (sent / "ran").exists()
-        assert configs.load(sent / CONFIG).domain == "sent.evil:make"
+        assert configs.load(sent / CONFIG, trust=True).domain == "sent.evil:make"
 
-    def test_ones_own_needs_none_until_it_is_edited(self, sent: Path):
+    def test_ones_own_folder_asks_too(self, sent: Path):
         sent.mkdir()
         config = default_config("sent.evil:make", "qpensieve", "quick")
         configs.save(config, sent / CONFIG)
-        assert configs.load(sent / CONFIG) == config
-        text = (sent / CONFIG).read_text()
-        (sent / CONFIG).write_text(text.replace("sent.evil", "sent.more"))
-        with pytest.raises(UntrustedError, match=r"sent\.more"):
+        with pytest.raises(UntrustedError, match=r"sent\.evil"):
             configs.load(sent / CONFIG)
-        (sent / CONFIG).write_text(text)
-        assert configs.load(sent / CONFIG) == config
+        assert configs.load(sent / CONFIG, trust=True) == config
 
-    def test_a_configuration_that_changes_while_a_run_is_opened_gets_no_mark(
+    def test_a_configuration_that_changes_while_a_run_is_opened_is_not_read_again(
         self, sent: Path, monkeypatch: pytest.MonkeyPatch
     ):
         """To write a longer run's length, the file was read a second time and trusted as it was then."""
@@ -124,14 +119,8 @@ class TestTrust:
         runs.resume(sent, runs.Options(), lambda _: None, start_over=True, steps=100_000)
         assert run.held is not None
         run.held.close()
-        assert not (sent / TRUSTED).exists()
         assert configs.load(sent / CONFIG).domain == "DST2d"
         assert configs.load(sent / CONFIG).steps == 100_000
-
-    def test_a_run_of_a_domain_of_ours_carries_no_mark(self, sent: Path):
-        sent.mkdir()
-        configs.save(default_config("DST2d"), sent / CONFIG)
-        assert [path.name for path in sent.iterdir()] == [CONFIG]
 
 
 class TestLinks:

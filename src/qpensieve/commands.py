@@ -389,7 +389,7 @@ def _complete(run: Run, hint: str = "") -> None:
         kept = f"the last good checkpoint is at step {step}" if step else "there is no checkpoint yet"
         raise DivergedError(f"{error}; training stopped, {kept} ({run.folder})") from error
     except KeyboardInterrupt:  # the second one, or one after training
-        raise runs.Stopped(f"interrupted; continue with: qpensieve resume {run.folder}") from None
+        raise runs.Stopped(f"interrupted; continue with: {run.resume_command}") from None
     finally:
         run.close()
     _report(run.folder)

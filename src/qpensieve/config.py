@@ -1,7 +1,6 @@
 """Configuration of a run: typed and frozen, with checks; written to JSON and read from it."""
 
 import dataclasses
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,10 +13,9 @@ from qpensieve.algos.qpensieve import QPensieveConfig
 from qpensieve.envs import code_of, find_domain, is_local, name_of
 from qpensieve.envs import registry as envs
 from qpensieve.envs.episodes import FULL_EPISODES, MAX_EVAL_STEPS, SHORT_EPISODES
-from qpensieve.errors import UserError
+from qpensieve.errors import UntrustedError, UserError
 from qpensieve.methods import METHODS, Kernels, Method, choose_kernels, get_method, make_algorithm
-from qpensieve.records import trust as trusting
-from qpensieve.records.atomic import write_text
+from qpensieve.records.atomic import write_json
 from qpensieve.records.reading import interpreting, parse, read_bytes
 from qpensieve.settings import (
     EVALUATION,
@@ -464,11 +462,8 @@ def not_saved(domain: str) -> str:
 
 
 def save(config: RunConfig, path: Path) -> None:
-    """Write the config as JSON; where it names code to import, with the mark that it is this user's."""
-    text = json.dumps(to_dict(config), indent=2) + "\n"
-    write_text(path, text)
-    if code_of(config.domain) is not None:
-        trusting.record(path.parent, text.encode())
+    """Write the config as JSON."""
+    write_json(path, to_dict(config))
 
 
 def load(path: Path, trust: bool = False) -> RunConfig:
@@ -476,17 +471,22 @@ def load(path: Path, trust: bool = False) -> RunConfig:
 
     Args:
         path: Its file.
-        trust: Whether the code that its domain imports may be run, where it is not this user's own config.
+        trust: Whether the code that its domain names may be imported.
 
     Raises:
         ValueError: It is no configuration; names the file.
-        UntrustedError: It would import code of someone else.
+        UntrustedError: It names code to import, and `trust` is False.
     """
-    content = read_bytes(path)
     with interpreting(path, "a configuration"):
-        config = from_dict(parse(path, content))
+        config = from_dict(parse(path, read_bytes(path)))
         check(config)
-    code = code_of(config.domain)
-    if code is not None:
-        trusting.check(path, content, code, trust)
+    check_trust(path, config, trust)
     return config
+
+
+def check_trust(path: Path, config: RunConfig, trust: bool) -> None:
+    """Refuse a configuration that names code to import, unless `trust` allows it."""
+    code = code_of(config.domain)
+    if code is not None and not trust:
+        how = "if you know that code, allow it: --trust on the command line, trust=True in Python"
+        raise UntrustedError(f"{path} would import {code}; {how}")

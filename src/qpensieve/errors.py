@@ -34,6 +34,10 @@ class MissingPackageError(UserError, ImportError):
     """A package or module is not installed, or cannot be imported."""
 
 
+class UntrustedError(ShownError, RuntimeError):
+    """A folder names code to import, and nobody has allowed it; the message says which code and how to allow it."""
+
+
 class EnvError(ShownError, RuntimeError):
     """An environment of someone else raised or cannot be made, or a process that steps lanes is gone; names it."""
 

@@ -406,7 +406,6 @@ class TestCommand:
 
     def test_asks_before_it_imports_code_of_others(self, agents: Any, tmp_path: Path, capsys):
         agents("mosac").save(tmp_path / "agent")
-        (tmp_path / "agent" / "trusted.json").unlink()
         out = ["--out", str(tmp_path / "policy.npz")]
         assert "--trust" in fail(capsys, "export-policy", str(tmp_path / "agent"), *out)
         cli.main(["export-policy", str(tmp_path / "agent"), *out, "--trust"])

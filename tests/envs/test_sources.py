@@ -238,7 +238,6 @@ def test_the_installed_command_trains_on_a_module_of_the_working_folder(tmp_path
     done = subprocess.run([*start, *words], cwd=tmp_path, env=source, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "runs" / "run" / "config.json").exists()
-    (tmp_path / "runs" / "run" / "trusted.json").unlink()
     received = [*start, "evaluate", "runs/run"]
     done = subprocess.run(received, cwd=tmp_path, env=source, capture_output=True, text=True, timeout=200)
     assert done.returncode == 1

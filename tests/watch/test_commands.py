@@ -101,7 +101,7 @@ def test_a_folder_that_would_import_code_asks_for_trust(command: str, hopper: Pa
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_at_once_even_while_a_renderer_hangs(number: int, tmp_path: Path):
     run = make_run(tmp_path / "hanging", "tests.watch.foreign:Hanging", steps=(1000,))
-    words = [sys.executable, "-c", MAIN, "watch", str(run), "--no-browser", "--port", "0"]
+    words = [sys.executable, "-c", MAIN, "watch", str(run), "--trust", "--no-browser", "--port", "0"]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stderr is not None

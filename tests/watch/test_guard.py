@@ -8,8 +8,8 @@ from starlette.applications import Starlette
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
+from qpensieve.errors import UntrustedError
 from qpensieve.records import folder
-from qpensieve.records.trust import UntrustedError
 from qpensieve.watch import guard as guards
 from qpensieve.watch import server as servers
 from qpensieve.watch.connection import MOST_A_SECOND

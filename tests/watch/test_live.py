@@ -298,7 +298,7 @@ def test_what_is_said_during_the_last_step_is_answered_before_the_next_episode(h
 
 def test_a_failing_environment_is_told_and_can_be_tried_again(tmp_path: Path):
     run = make_run(tmp_path / "foreign", "tests.watch.foreign:Fragile", steps=(1000,))
-    with serving(run) as server, page(server) as mine:
+    with serving(run, trust=True) as server, page(server) as mine:
         scene = about(server)["runs"][0]["scene"]
         assert (scene["kind"], scene["width"], scene["height"], scene["dt"]) == ("image", 6, 4, 0.02)
         assert mine.frame().payload[:3] == b"\xff\xd8\xff"  # a JPEG
@@ -310,7 +310,7 @@ def test_a_failing_environment_is_told_and_can_be_tried_again(tmp_path: Path):
 
 def test_an_environment_that_does_not_draw_acts_without_pictures(tmp_path: Path):
     run = make_run(tmp_path / "blind", "tests.watch.foreign:Blind", steps=(1000,))
-    with serving(run) as server, page(server) as mine:
+    with serving(run, trust=True) as server, page(server) as mine:
         note = about(server)["runs"][0]["scene"]["note"]
         assert "cannot be drawn: " in note
         assert note.count("Blind") == 1
@@ -325,7 +325,7 @@ def test_a_robot_of_someone_else_needs_opengl_for_its_picture_alone(
     monkeypatch.delenv(opengl.VARIABLE, raising=False)
     monkeypatch.setattr(opengl, "find_platform", lambda names: found)
     run = make_run(tmp_path / "robot", "tests.watch.foreign:Robot", steps=(1000,))
-    with serving(run) as server, page(server) as mine:
+    with serving(run, trust=True) as server, page(server) as mine:
         scene = about(server)["runs"][0]["scene"]
         assert bool(mine.frame(lambda frame: frame.steps > 0).payload) == (found is not None)
         mine.say(w=[0.9, 0.1], seq=1)

@@ -6,8 +6,6 @@ from qpensieve.errors import FileInTheWayError, UserFileError
 
 CONFIG = "config.json"
 """The configuration of the run."""
-TRUSTED = "trusted.json"
-"""Shows that the configuration is of this user; only where it names code to import."""
 PROVENANCE = "environment.json"
 """Versions, machine and commit that made the run."""
 METRICS = "metrics.jsonl"
@@ -43,7 +41,7 @@ WANDB = "wandb.json"
 part of the run, because they hold links."""
 
 FILES = (
-    *(CONFIG, TRUSTED, PROVENANCE, METRICS, EVALUATIONS, SEARCH, SUMMARY, CRITIC, CALIBRATION),
+    *(CONFIG, PROVENANCE, METRICS, EVALUATIONS, SEARCH, SUMMARY, CRITIC, CALIBRATION),
     *(WORKER_LOG, FAILED, LOCK, WANDB),
 )
 FOLDERS = (CHECKPOINTS, PARAMETERS, REPLAY, TENSORBOARD)

@@ -17,6 +17,7 @@ from qpensieve.callbacks.protocol import training_metrics
 from qpensieve.callbacks.tensorboard import remove_files
 from qpensieve.config import RunConfig
 from qpensieve.console import DONE, EVALUATING, SAVING, Outlook, Progress, format_count
+from qpensieve.envs import code_of
 from qpensieve.errors import FileInTheWayError, MissingFileError, UserError, make_folder
 from qpensieve.metrics import utility
 from qpensieve.records import calibration, checkpoint, critic_errors, evaluations, folder, provenance, search
@@ -118,6 +119,11 @@ class Run:
         self._last_checkpoint = self._began = time.monotonic()
         self._saving = 0.0
 
+    @property
+    def resume_command(self) -> str:
+        """The command that continues the run."""
+        return f"qpensieve resume {self.folder}" + (" --trust" if code_of(self.config.domain) is not None else "")
+
     def restore(self, saved: Checkpoint) -> None:
         """Go back to a checkpoint; remove everything in the folder that is later."""
         self.keeper.restore(saved)
@@ -191,7 +197,7 @@ class Run:
         except CallbackError as error:
             if self.session.step > 0:
                 self._save_in_spite_of(error)
-            raise CallbackError(f"{error}; continue with: qpensieve resume {self.folder}") from error.__cause__
+            raise CallbackError(f"{error}; continue with: {self.resume_command}") from error.__cause__
 
     def _save_in_spite_of(self, error: CallbackError) -> None:
         """Save after a callback's error, also where it fails again when told of an evaluation that comes with it."""
@@ -225,7 +231,7 @@ class Run:
                 self.save()
                 who = f"stopped by {by}" if by else "stopped"
                 step = self.session.step
-                raise Stopped(f"{who} at step {step:,}; continue with: qpensieve resume {self.folder}")
+                raise Stopped(f"{who} at step {step:,}; continue with: {self.resume_command}")
         self._take_in()
 
     def _outlook(self, hint: str) -> Outlook:
@@ -329,7 +335,7 @@ class Run:
             if self.session.step > 0:
                 self.save()
             saved = "the run is saved" if self.session.step > 0 else "nothing is learned yet"
-            raise EnvFailedError(f"{error}; {saved}, continue with: qpensieve resume {self.folder}") from error
+            raise EnvFailedError(f"{error}; {saved}, continue with: {self.resume_command}") from error
 
     def _log_training(self) -> None:
         """Write a row of training metrics if one is due and its last update is available."""
@@ -381,7 +387,7 @@ class Run:
             returns = pending.result()
         except EnvFailedError as error:
             saved = f"the run is saved as of step {pending.step:,}"
-            raise EnvFailedError(f"{error}; {saved}, continue with: qpensieve resume {self.folder}") from error
+            raise EnvFailedError(f"{error}; {saved}, continue with: {self.resume_command}") from error
         self._pending = None
         self._add_short(pending.step, returns)
 
@@ -521,7 +527,7 @@ def _check_new(path: Path) -> None:
 
 def _undo_start(path: Path, made: list[Path], is_ours: bool) -> None:
     """Remove what a start that failed has made, but nothing of another process that holds the folder."""
-    for name in (folder.CONFIG, folder.TRUSTED, folder.PROVENANCE, folder.LOCK) if is_ours else ():
+    for name in (folder.CONFIG, folder.PROVENANCE, folder.LOCK) if is_ours else ():
         (path / name).unlink(missing_ok=True)
     for one in made:
         with suppress(OSError):

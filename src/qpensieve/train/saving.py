@@ -20,7 +20,7 @@ from qpensieve.records.links import refuse_links
 from qpensieve.train.keeper import Keeper
 from qpensieve.train.session import Session
 
-PARTS = (folder.REPLAY, folder.CHECKPOINTS, folder.TRUSTED, folder.CALIBRATION, folder.CONFIG)
+PARTS = (folder.REPLAY, folder.CHECKPOINTS, folder.CALIBRATION, folder.CONFIG)
 """All that a saved agent may consist of."""
 _BELOW = {
     folder.REPLAY: r"rows_\d+_\d+\.npy",
