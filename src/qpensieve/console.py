@@ -20,8 +20,8 @@ Row = dict[str, Any]
 COMPILING, RANDOM, LEARNING, EVALUATING, SAVING = "compiling", "random steps", "learning", "evaluating", "saving"
 DONE = "done"
 """What a run may be doing. The first block of random steps and the first of learning are compiling."""
-BESIDE = "evaluating beside"
-"""Said of an evaluation that is played while training goes on."""
+RUNNING = "evaluation running"
+"""Shown while worker processes play an evaluation."""
 HALF_LIFE = 120.0
 """Seconds after which a measured pace counts half."""
 SURE_AFTER = 3.0
@@ -124,8 +124,8 @@ class Progress:
         self._began = self._marked = self._shown = time.monotonic()
         self._spent: defaultdict[str, float] = defaultdict(float)
         self._paces: defaultdict[str, _Pace] = defaultdict(_Pace)
-        self._evaluation = self._beside = 0.0
-        self._beside_since: float | None = None
+        self._evaluation = self._in_workers = 0.0
+        self._running_since: float | None = None
         self._notes: dict[str, str] = {}
         self._period = 0.5 if self._out.isatty() else 30.0
 
@@ -133,13 +133,13 @@ class Progress:
         """What stands behind the numbers from now on, the most important first: UT, HV, temperature."""
         self._notes = notes
 
-    def evaluate_beside(self, is_playing: bool) -> None:
-        """Whether an evaluation is played beside what is done; the one at the end will take as long as that."""
+    def mark_evaluation(self, is_running: bool) -> None:
+        """Show whether worker processes play an evaluation. The one at the end is assumed to take as long."""
         now = time.monotonic()
-        if is_playing and self._beside_since is None:
-            self._beside_since = now
-        elif not is_playing and self._beside_since is not None:
-            self._beside, self._beside_since = now - self._beside_since, None
+        if is_running and self._running_since is None:
+            self._running_since = now
+        elif not is_running and self._running_since is not None:
+            self._in_workers, self._running_since = now - self._running_since, None
 
     def announce(self) -> None:
         """Say how large the run is; how long it takes can be said after the first learning steps."""
@@ -204,7 +204,7 @@ class Progress:
         seconds = self._paces[RANDOM].time_for(num_random) + self._paces[LEARNING].time_for(left - num_random)
         period = ahead.eval_period
         num = -(-self._total // period) - self._step // period if period else 0
-        return seconds + self._evaluation * num + max(self._evaluation, self._beside) * ahead.final_evaluation
+        return seconds + self._evaluation * num + max(self._evaluation, self._in_workers) * ahead.final_evaluation
 
     def outlook(self) -> tuple[float | None, float | None]:
         """Seconds left and steps per second, as far as they are known."""
@@ -239,7 +239,7 @@ class Progress:
         size = 20 if width >= WIDE else 10
         bar = f"{share:.0%}" if width < NARROW else f"[{'#' * int(size * share):.<{size}}]"
         phase = COMPILING if self._is_compiling and self._phase == self._work else self._phase
-        phase += f", {BESIDE}" if self._beside_since is not None and self._phase != EVALUATING else ""
+        phase += f", {RUNNING}" if self._running_since is not None and self._phase != EVALUATING else ""
         pace = self._paces[self._work]
         notes = [f"{name} {value}" for name, value in self._notes.items()]
         return [

@@ -285,11 +285,11 @@ def test_the_progress_line_says_so():
     out = io.StringIO()
     progress = Progress(100, 0, out)
     progress.enter(LEARNING)
-    for step, is_playing in ((10, True), (20, False)):
-        progress.begin_evaluation(is_playing)
+    for step, is_running in ((10, True), (20, False)):
+        progress.mark_evaluation(is_running)
         progress.show(step, force=True)
     during, after = out.getvalue().splitlines()[-2:]
-    assert "learning, evaluating beside  10/100 steps" in during
+    assert "learning, evaluation running  10/100 steps" in during
     assert "learning  20/100 steps" in after
 
 

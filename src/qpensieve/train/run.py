@@ -306,7 +306,7 @@ class Run:
         if is_evaluated or time.monotonic() - self._last_checkpoint > config.checkpoint_seconds:
             progress.enter(SAVING)
             self.save()
-        progress.evaluate_beside(self._pending is not None)
+        progress.mark_evaluation(self._pending is not None)
         progress.note(**self._scored, **self._latest)
         progress.show(step)
 
