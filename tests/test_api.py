@@ -428,7 +428,7 @@ class TestEnvironmentsWithoutAName:
         agent = QPensieve(source, seeds=2, preset="quick", **SMALL)
         assert agent.config.domain == f"tests.envs.foreign:{source.__name__}"
         agent.save(tmp_path)
-        assert_same(qpensieve.load(tmp_path), agent)
+        assert_same(qpensieve.load(tmp_path, trust=True), agent)
 
     @pytest.mark.parametrize("source", [lambda: PointMass(), partial(PointMass)])
     def test_another_trains_but_says_at_once_and_at_the_end_that_it_cannot_be_saved(self, source: Any, tmp_path: Path):
