@@ -38,7 +38,7 @@ from qpensieve.records.checkpoint import CheckpointError
 from qpensieve.records.critic_errors import CriticErrors
 from qpensieve.records.scores import RunSummary, summarize
 from qpensieve.report.front import Figure, Plane, plot_front
-from qpensieve.train import listening
+from qpensieve.train import loop
 from qpensieve.train.calibrate import EPISODES, calibrate
 from qpensieve.train.critic_error import CriticMeter, Draw, Sampling
 from qpensieve.train.evaluate import protocols
@@ -197,11 +197,11 @@ class Agent:
         session, callbacks = self.session, Callbacks(callback)
         goal = session.step + self._checked_steps(total_timesteps)
         _check_period(eval_period, callbacks)
-        with callbacks.during(listening.describe(session, goal)):
+        with callbacks.during(loop.describe(session, goal)):
             session.plan(goal)
             progress = Progress(goal, session.step, quiet=not progress_bar, outlook=_outlook(session))
             try:
-                listening.learn(session, goal, callbacks, progress, eval_period)
+                loop.AgentTraining(session, goal, callbacks, progress, eval_period).train()
             finally:
                 progress.end()
         if about := configs.about_learning(self.config, self.num_steps):

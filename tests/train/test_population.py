@@ -14,7 +14,6 @@ import pytest
 import qpensieve
 from qpensieve import cli, metrics
 from qpensieve.config import RunConfig, check, from_dict, override, to_dict
-from qpensieve.console import Progress
 from qpensieve.envs import DOMAINS, LaneOptions, make_lanes
 from qpensieve.errors import EnvError
 from qpensieve.population import ppo
@@ -30,6 +29,7 @@ from qpensieve.records.scores import summarize
 from qpensieve.report.summary import format_summary, summarize_run
 from qpensieve.settings import flat
 from qpensieve.train import run as runs
+from qpensieve.train.loop import train
 from qpensieve.train.population import PopulationTrainer
 from qpensieve.train.run import Options, Run, Stopped
 from qpensieve.train.session import DivergedError, EnvFailedError
@@ -612,8 +612,8 @@ class TestFailures:
         run = runs.start(tmp_path / "run", tiny(), QUIET)
         trainer = run.session
         assert isinstance(trainer, PopulationTrainer)
-        for _ in range(iteration):
-            run._advance(Progress(1, 0, quiet=True))
+        goal = iteration * trainer.block
+        train(trainer, goal, run, run.callbacks, run.progress, lambda: False)
         count = iter(range(1000))
         lanes = trainer._fitness.lanes if calls > 10 else trainer._collector.lanes
         step = lanes.step

@@ -19,6 +19,7 @@ from qpensieve.config import RunConfig
 from qpensieve.console import DONE, EVALUATING, SAVING, Outlook, Progress, format_count
 from qpensieve.envs import code_of
 from qpensieve.errors import FileInTheWayError, MissingFileError, UserError, make_folder
+from qpensieve.learning.tally import Infos
 from qpensieve.metrics import utility
 from qpensieve.records import calibration, checkpoint, critic_errors, evaluations, folder, provenance, search
 from qpensieve.records.atomic import write_json
@@ -31,9 +32,9 @@ from qpensieve.train.alarms import Watch
 from qpensieve.train.evaluate import protocols
 from qpensieve.train.interrupts import interrupts
 from qpensieve.train.keeper import Keeper
-from qpensieve.train.listening import describe, is_past
+from qpensieve.train.loop import describe, is_past, log_due, train
 from qpensieve.train.saving import is_saved_agent
-from qpensieve.train.session import EnvFailedError, PendingEvaluation, phase_of
+from qpensieve.train.session import EnvFailedError, PendingEvaluation
 from qpensieve.train.sessions import open_session
 
 RESULTS = (folder.EVALUATIONS, folder.SEARCH, folder.SUMMARY, folder.CRITIC, folder.CALIBRATION)
@@ -42,9 +43,6 @@ RESUMED_WITH = "resumed_with"
 """Where a run's record of versions has those that it went on with."""
 SHOWN = {"temperature": "temperature", "snapshot_share": "climbs a snapshot", "archive_hv": "archive HV"}
 """Logged values that the progress line shows -> their labels."""
-
-TrainingRow = tuple[int, dict[str, Any], dict[str, float]]
-"""Step, means of what was logged, times."""
 
 
 class Stopped(StopTraining):
@@ -99,7 +97,7 @@ class Run:
         """Who is told while it trains."""
         self.session = open_session(config)
         self.keeper = Keeper(path, self.session)
-        self.progress: Progress | None = None
+        self.progress = Progress(self.session.goal, 0, quiet=True)
         """What the run shows while it trains."""
         self.held: FolderLock | None = None
         """The lock of the folder."""
@@ -109,10 +107,7 @@ class Run:
         self.evaluations = evaluations.empty(config.seeds, on.short, on.curve, on.full, reference)
         self._pending: PendingEvaluation | None = None
         """The evaluation that worker processes play."""
-        self._held: list[TrainingRow] = []
-        """Training rows since then: they follow it in the log, as if training had waited."""
         self._watch = Watch(self.session, self._say)
-        self._logged_to = 0
         self._scored: dict[str, str] = {}
         self._latest: dict[str, str] = {}
         self._open_log: MetricsLog | None = None
@@ -128,7 +123,6 @@ class Run:
         """Go back to a checkpoint; remove everything in the folder that is later."""
         self.keeper.restore(saved)
         self.keeper.cut(saved)
-        self._logged_to = saved.step
         self._save_search()
         path = self.folder / folder.EVALUATIONS
         if path.exists():
@@ -160,7 +154,7 @@ class Run:
 
     def add_full_evaluation(self, warn: Callable[[str], None]) -> None:
         """Evaluate the newest policies by the full protocol and add that to the table and the log; removes nothing."""
-        self._logged_to = step = self.keeper.take_policies(warn)
+        step = self.keeper.take_policies(warn)
         path = self.folder / folder.EVALUATIONS
         if path.exists():
             self.evaluations = evaluations.load(path)
@@ -214,25 +208,23 @@ class Run:
         progress.announce()
         try:
             with interrupts(progress.answer) as is_interrupted:
-                self._train(progress, is_interrupted)
+                if session.step > 0:  # an environment that failed in an evaluation has left it to do
+                    self.settle()
+                train(session, session.goal, self, self.callbacks, progress, is_interrupted)
+                if session.step < session.goal:
+                    self._stop(progress)
+                self._finish_evaluation()
             self._finish(progress)
         finally:
             progress.end()
 
-    def _train(self, progress: Progress, is_interrupted: Callable[[], bool]) -> None:
-        goal = self.session.goal
-        if self.session.step > 0:  # an environment that failed in an evaluation has left it to do
-            self._settle(progress)
-        while self.session.step < goal:
-            self._advance(progress)
-            by = self.callbacks.stopped_by
-            if (by or is_interrupted()) and self.session.step < goal:
-                progress.enter(SAVING)
-                self.save()
-                who = f"stopped by {by}" if by else "stopped"
-                step = self.session.step
-                raise Stopped(f"{who} at step {step:,}; continue with: {self.resume_command}")
-        self._take_in()
+    def _stop(self, progress: Progress) -> None:
+        """Save the run, which Ctrl-C or a callback has stopped before its end."""
+        progress.enter(SAVING)
+        self.save()
+        by = self.callbacks.stopped_by
+        stopped = f"stopped by {by}" if by else "stopped"
+        raise Stopped(f"{stopped} at step {self.session.step:,}; continue with: {self.resume_command}")
 
     def _outlook(self, hint: str) -> Outlook:
         """What takes time beside learning; evaluations by the number of their episodes."""
@@ -249,13 +241,13 @@ class Run:
         )
 
     def save(self) -> None:
-        """Write a checkpoint of the newest block; no evaluation of an earlier one is missing then."""
+        """Write a checkpoint of the newest block; no evaluation of an earlier block is missing then."""
         if self._pending is not None and self._pending.step < self.session.step:
-            self._take_in()
-        self._log_training()  # a row that was due before the last block, where a callback has failed in between
+            self._finish_evaluation()
+        log_due(self.session, self)  # a row that was due before the last block, where a callback has failed in between
         self.session.drain()
         began = time.monotonic()
-        self._log_training()
+        log_due(self.session, self)
         self._check_owner()
         self.keeper.save()
         self._last_checkpoint = time.monotonic()
@@ -273,28 +265,31 @@ class Run:
             self.held.close()
         self.session.close()
 
-    def _advance(self, progress: Progress) -> None:
-        """One block, and what is due after it."""
-        progress.enter(phase_of(self.session))
+    def advance(self) -> None:
+        """Train for one block, and remember its rows: callbacks may fail, and the run is saved then."""
         with self._saving_first():
             rows = self.session.advance()
-        self.keeper.append(rows)  # first: callbacks may fail, and the run is saved then
-        self.callbacks.step(self.session.step)
-        self._log_training()
-        self._settle(progress)
+        self.keeper.append(rows)
 
-    def _settle(self, progress: Progress) -> None:
+    def log(self, step: int, means: Infos) -> None:
+        """Write a row of training metrics."""
+        times = {"time_seconds": time.monotonic() - self._began, "time_saving": self._saving}
+        self._latest = {label: f"{means[name].mean():.2g}" for name, label in SHOWN.items() if name in means}
+        self._log().write(TRAINING, step, {**means, **times}, self._watch.training(step, means))
+        self.callbacks.metrics(step, training_metrics(means, self.config.seeds))
+
+    def settle(self) -> None:
         """Do what is due at this step: evaluation, parameters, checkpoint."""
-        step, config = self.session.step, self.config
+        step, config, progress = self.session.step, self.config, self.progress
         is_evaluated = self._is_evaluation_due()
         is_fully = config.full_eval_period is not None and self._is_due(config.full_eval_period)
         if (is_evaluated or is_fully) and self.last_checkpoint_step is None:
             self.save()  # so that results never stand without a checkpoint to go on from
         if is_evaluated:
             progress.enter(EVALUATING)
-            self._evaluate_shortly(can_go_on=not is_fully and step < self.session.goal)
+            self._evaluate(can_go_on=not is_fully and step < self.session.goal)
         elif self._pending is not None and self._pending.is_ready():
-            self._take_in()
+            self._finish_evaluation()
         if is_fully:
             progress.enter(EVALUATING)
             self.evaluate_fully()
@@ -308,7 +303,6 @@ class Run:
             self.save()
         progress.mark_evaluation(self._pending is not None)
         progress.note(**self._scored, **self._latest)
-        progress.show(step)
 
     def _save_search(self) -> None:
         """Write the search of a population, for people and pictures; the checkpoint has its own copy."""
@@ -337,36 +331,11 @@ class Run:
             saved = "the run is saved" if self.session.step > 0 else "nothing is learned yet"
             raise EnvFailedError(f"{error}; {saved}, continue with: {self.resume_command}") from error
 
-    def _log_training(self) -> None:
-        """Write a row of training metrics if one is due and its last update is available."""
-        step, period = self.session.summed_to, self.config.log_period
-        if not is_past(self.session, step, period) or step <= self._logged_to:
-            return
-        self._logged_to = step
-        means = self.session.take_log()
-        if means:
-            times = {"time_seconds": time.monotonic() - self._began, "time_saving": self._saving}
-            self._latest = {label: f"{means[name].mean():.2g}" for name, label in SHOWN.items() if name in means}
-            self._held.append((step, means, times))
-            if self._pending is None:
-                self._tell_training(self._write_held())
-
-    def _write_held(self) -> list[TrainingRow]:
-        """Write the training rows that wait for it; returns them, to tell of once all is written."""
-        held, self._held = self._held, []
-        for step, means, times in held:
-            self._log().write(TRAINING, step, {**means, **times}, self._watch.training(step, means))
-        return held
-
-    def _tell_training(self, rows: list[TrainingRow]) -> None:
-        for step, means, _ in rows:
-            self.callbacks.metrics(step, training_metrics(means, self.config.seeds))
-
-    def _evaluate_shortly(self, can_go_on: bool) -> None:
-        """The short evaluation of this step: beside training if that goes on and there are cores, else now."""
-        self._take_in()
+    def _evaluate(self, can_go_on: bool) -> None:
+        """Make the short evaluation of this step: in worker processes if training goes on and there are cores."""
+        self._finish_evaluation()
         self.session.drain()
-        self._log_training()
+        log_due(self.session, self)
         table, episodes = self.evaluations, self.config.eval_episodes
         both = np.concatenate([table.short_preferences, table.curve_preferences])
         self._pending = self.session.begin_evaluation(both, episodes) if can_go_on else None
@@ -375,8 +344,8 @@ class Run:
                 returns = self.session.evaluate(both, episodes)
             self._add_short(self.session.step, returns)
 
-    def _take_in(self) -> None:
-        """Wait for the evaluation that is played beside training, if there is one, and add it to the table and the log.
+    def _finish_evaluation(self) -> None:
+        """Wait for the pending evaluation, if there is one, and add it to the table and the log.
 
         Where its environment fails, the checkpoint of its step stands, and a resumed run plays it again.
         """
@@ -400,11 +369,9 @@ class Run:
         summary = summarize(short, table.short_preferences, table.reference)
         self._scored = _notes(summary)
         self._log_short(step, summary)
-        held = self._write_held()
         self.callbacks.evaluation(
             step, Evaluation(self.session.spec.objectives, table.short_preferences, short, summary)
         )
-        self._tell_training(held)
 
     def _log_short(self, step: int, summary: RunSummary) -> None:
         table = self.evaluations
@@ -415,9 +382,9 @@ class Run:
 
     def evaluate_fully(self) -> RunSummary:
         """Run the full protocol at this step, and add it to the table and the log; at most once per step."""
-        self._take_in()
+        self._finish_evaluation()
         self.session.drain()
-        self._log_training()
+        log_due(self.session, self)
         with self._saving_first():
             return self._add_full_evaluation()
 
@@ -439,8 +406,7 @@ class Run:
         return summary
 
     def _say(self, line: str) -> None:
-        if self.progress is not None:
-            self.progress.say(line)
+        self.progress.say(line)
 
     @property
     def last_checkpoint_step(self) -> int | None:

@@ -258,7 +258,7 @@ class TestRun:
         assert sent == expected
 
     def test_a_callback_of_ones_own_stops_it_and_the_run_goes_on_to_the_same(self, whole: Path, tmp_path: Path):
-        run = runs.start(tmp_path / "run", config(), self.options(callback=("tests.train.test_listening:stop_at_240",)))
+        run = runs.start(tmp_path / "run", config(), self.options(callback=("tests.train.test_loop:stop_at_240",)))
         with pytest.raises(Stopped, match="stopped by stop_at_240 at step 260; continue with: qpensieve resume"):
             complete(run)
         assert self.wandb[0].exit_code == 0
@@ -268,7 +268,7 @@ class TestRun:
 
     @pytest.mark.parametrize("name", ["fail_at_240", "FailAtEvaluation"])
     def test_an_error_of_a_callback_saves_the_run_first(self, name: str, whole: Path, tmp_path: Path):
-        options = self.options(callback=(f"tests.train.test_listening:{name}",))
+        options = self.options(callback=(f"tests.train.test_loop:{name}",))
         run = runs.start(tmp_path / "run", config(), options)
         place = rf"\({re.escape(__file__)}, line \d+, in .*\)"
         with pytest.raises(
@@ -288,7 +288,7 @@ class TestRun:
 
     def test_starting_over_begins_anew(self, tmp_path: Path):
         path = tmp_path / "run"
-        run = runs.start(path, config(), self.options(callback=("tests.train.test_listening:stop_at_240",)))
+        run = runs.start(path, config(), self.options(callback=("tests.train.test_loop:stop_at_240",)))
         with pytest.raises(Stopped):
             complete(run)
         complete(runs.resume(path, self.options(), warn=lambda message: None, start_over=True))
@@ -299,7 +299,7 @@ class TestRun:
     def test_the_command_has_the_same(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
         settings = {**TINY, "steps": 400, "checkpoint_seconds": NEVER}
         loggers_too = ["--tensorboard", "--wandb", "boats", "--wandb-mode", "offline", "--quiet"]
-        own = ["--callback", "tests.train.test_listening:stop_at_240"]
+        own = ["--callback", "tests.train.test_loop:stop_at_240"]
         with pytest.raises(SystemExit):
             cli.main(["train", "DST2d", *words(settings), "--out", str(tmp_path), "--name", "run", *loggers_too, *own])
         assert "stopped by stop_at_240 at step 260" in capsys.readouterr().err
@@ -310,7 +310,7 @@ class TestRun:
         assert len(self.wandb) == 2
 
     def test_the_command_says_whose_error_it_was(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-        own = ["--callback", "tests.train.test_listening:fail_at_240", "--quiet"]
+        own = ["--callback", "tests.train.test_loop:fail_at_240", "--quiet"]
         settings = {**TINY, "steps": 400, "checkpoint_seconds": NEVER}
         with pytest.raises(SystemExit) as end:
             cli.main(["train", "DST2d", *words(settings), "--out", str(tmp_path), "--name", "run", *own])
