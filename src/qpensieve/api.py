@@ -119,7 +119,7 @@ class Agent:
 
         Args:
             path: The folder.
-            trust: Import the code that the folder's domain names (`module:factory`), though the folder is not your own.
+            trust: Import the code that the folder's domain names (`module:factory`).
 
         Raises:
             CheckpointError: There is no checkpoint, or none can be read.
@@ -499,7 +499,7 @@ def load(path: str | Path, trust: bool = False) -> Agent:
 
     Args:
         path: The folder.
-        trust: Import the code that the folder's domain names (`module:factory`), though the folder is not your own.
+        trust: Import the code that the folder's domain names (`module:factory`).
     """
     return Agent.load(path, trust)
 

@@ -157,7 +157,7 @@ def resume(  # noqa: PLR0913 (each argument is an option)
         steps: Train up to this many steps instead of the number in the run's configuration; not less than the run has
             reached (pgmorl and pfa: than it was planned for), and the steps that are done stay as they are. Settings
             that are annealed over the whole run are annealed over all of the new length; others keep their values.
-        trust: Import the code that the run's domain names, though the folder is not your own.
+        trust: Import the code that the run's domain names.
         start_over: Begin from the start; whatever the run has reached is removed.
         make_run: Make a run of a saved agent, in its own folder: it is evaluated, and goes on where `--steps` asks for
             more than it has learned from. `save` does not write into that folder any more; `load` still reads it.
@@ -182,7 +182,7 @@ def evaluate(run: RunFolder, other: Path | None = None, reference: tuple[float, 
         run: The run folder.
         other: A second run, fully evaluated: also print ED, the share of preferences where the first scores more.
         reference: Also print HV from this point, one number per objective; the run keeps its own.
-        trust: Import the code that the run's domain names, though the folder is not your own.
+        trust: Import the code that the run's domain names.
     """
     # What is wrong is better said before an evaluation that may take minutes.
     if other is not None:
@@ -257,7 +257,7 @@ def export_policy(  # noqa: PLR0913 (each argument is an option)
         step: Step of a checkpoint or of kept parameters. Default: the newest that can be read.
         loader: Also put qpensieve_policy.py beside the file.
         critics: Write the critics too: the loader's `value` uses them.
-        trust: Import the code that the run's domain names, though the folder is not your own.
+        trust: Import the code that the run's domain names.
     """
     written = deploy.export_policy(run, out or run / POLICY / "policy.npz", seed, step, trust, _warn, critics)
     print(written)
@@ -281,7 +281,7 @@ def calibrate(run: RunFolder, episodes: int = EPISODES, trust: bool = False, qui
     Args:
         run: The run folder, or the folder of a saved agent.
         episodes: Episodes of each seed, at most; their environment steps count as samples.
-        trust: Import the code that the run's domain names, though the folder is not your own.
+        trust: Import the code that the run's domain names.
         quiet: No progress line.
     """
     found, path = calibrate_run(run, episodes, trust, _warn, quiet)
@@ -349,7 +349,7 @@ def critic(  # noqa: PLR0913 (each argument is an option)
         rollouts: Returns per pair.
         actions: How the actions of the pairs are drawn: by the policy, or uniformly.
         seed: Seed of the measurement.
-        trust: Import the code that the run's domain names, though the folder is not your own.
+        trust: Import the code that the run's domain names.
         quiet: No progress line.
     """
     sampling = Sampling(pairs, rollouts, actions, seed)

@@ -53,7 +53,7 @@ def export_policy(  # noqa: PLR0913 (each is an option of the command)
         out: The file to write.
         seed: Number of the seed. None: the one with the best UT, where the step was fully evaluated, else the first.
         step: Step of a checkpoint or of kept parameters. None: the newest that can be read.
-        trust: Whether code that the configuration of someone else imports may be run.
+        trust: Whether the code that the configuration names may be imported.
         say: Receives a sentence with the seed and the step.
         critics: Write the critics too.
 

@@ -41,7 +41,7 @@ def measure_run(  # noqa: PLR0913 (each is an option of the command)
         all_steps: All steps that there are, but those at which the discount still moves.
         preferences: Under which to measure. None: the paper's, or those that the agents have of their own.
         sampling: Which pairs the critics are asked about.
-        trust: Whether code that the configuration of someone else imports may be run.
+        trust: Whether the code that the configuration names may be imported.
         say: Is told what is measured, and of damaged checkpoints.
         quiet: No progress line.
 

@@ -515,7 +515,7 @@ def resume(  # noqa: PLR0913 (each is an option of the command)
         path: The run folder.
         options: What the run shows and writes.
         warn: Called with a message if something was lost.
-        trust: Whether code that the configuration of someone else imports may be run.
+        trust: Whether the code that the configuration names may be imported.
         start_over: Begin from the start; whatever the run has reached is removed.
         make_run: The folder may be that of a saved agent: it becomes a run.
         changes: Settings that may change: `num_threads`, and `steps`, which may grow, and shrink to what is reached.
@@ -573,7 +573,7 @@ def evaluate(path: Path, warn: Callable[[str], None], trust: bool = False) -> No
     Args:
         path: The run folder.
         warn: Is told which step it is, and of damaged checkpoints.
-        trust: Whether code that the configuration of someone else imports may be run.
+        trust: Whether the code that the configuration names may be imported.
     """
     _check_run(path, f"make a run of it first: qpensieve resume {path} --make-run")
     if not checkpoint.kept_steps(path) and not checkpoint.parameter_steps(path):

@@ -46,11 +46,11 @@ class SavedPolicies:
 
     Args:
         source: A run folder or a saved agent.
-        trust: Whether code that the configuration of someone else imports may be run.
+        trust: Whether the code that the configuration names may be imported.
 
     Raises:
         FileNotFoundError: It is neither.
-        UntrustedError: It would import code of someone else.
+        UntrustedError: It names code to import, and `trust` is False.
     """
 
     def __init__(self, source: Path, trust: bool = False):

@@ -49,7 +49,7 @@ def watch(
         second: Other runs or agents, to be shown side by side with the first.
         port: Port on 127.0.0.1; 0 takes any that is free. Default: 8765, or any other if that is taken.
         browser: Open the page in the browser.
-        trust: Import the code that a run's domain names, though the folder is not your own.
+        trust: Import the code that a run's domain names.
     """
     require("watch", PACKAGES)
     from qpensieve.watch.runs import WatchedRun
@@ -95,7 +95,7 @@ def video(  # noqa: PLR0913 (each argument is an option)
         steps: Length in steps of the environment, in place of seconds.
         fps: Frames of a second. Default: 25, or fewer where the environment has fewer steps.
         width: Pixels of a panel.
-        trust: Import the code that the run's domain names, though the folder is not your own.
+        trust: Import the code that the run's domain names.
         quiet: No progress line.
     """
     require("video", {"PIL": "pillow"})

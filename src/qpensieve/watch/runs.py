@@ -37,12 +37,12 @@ class WatchedRun:
 
     Args:
         source: A run folder or a saved agent.
-        trust: Whether code that the configuration of someone else imports may be run.
+        trust: Whether the code that the configuration names may be imported.
         warn: Is told of newer policies that cannot be read.
 
     Raises:
         FileNotFoundError: It is neither.
-        UntrustedError: It would import code of someone else.
+        UntrustedError: It names code to import, and `trust` is False.
         CheckpointError: It holds no policies.
     """
 
