@@ -315,21 +315,16 @@ class TestResume:
         cli.main(["resume", str(folder), "--start-over", "--quiet"])
         assert_same_run(folder, trained / "ours")
 
-    def test_a_saved_agent_becomes_a_run_only_where_asked_to(self, trained: Path, tmp_path: Path, capsys: Any):
-        """`save` would not write there any more."""
+    @pytest.mark.parametrize("command", ["resume", "evaluate"])
+    def test_takes_a_saved_agent(self, command: str, trained: Path, tmp_path: Path):
         parts = {"config.json", "checkpoints", "replay"}
         others = [path.name for path in (trained / "ours").iterdir() if path.name not in parts]
         folder = shutil.copytree(trained / "ours", tmp_path / "agent", ignore=shutil.ignore_patterns(*others))
-        for command in ("resume", "evaluate"):
-            said = fail(capsys, command, str(folder))
-            assert f"{folder} is a saved agent, not a run: use qpensieve.load in Python, or make a run" in said
-            assert f"qpensieve resume {folder} --make-run" in said
-            assert {path.name for path in folder.iterdir()} == parts
-        cli.main(["resume", str(folder), "--make-run", "--quiet"])
+        cli.main([command, str(folder), *(["--quiet"] if command == "resume" else [])])
         cli.main(["export", str(folder), "--out", str(tmp_path / "run.json")])
         table, other = (evaluations.load(run / "evaluations.npz") for run in (folder, trained / "ours"))
         np.testing.assert_array_equal(table.full_returns, other.full_returns)
-        cli.main(["resume", str(folder), "--quiet"])  # it is one now
+        cli.main(["resume", str(folder), "--quiet"])
 
 
 @pytest.mark.usefixtures("unrendered")

@@ -282,7 +282,7 @@ class Agent:
         """
         session, table, row = self.session, self._table(preferences), self._checked_seed(seed)
         returns = session.play(table, _checked_episodes(episodes))
-        return measure(session.spec.objectives, table, returns[row], session.share(returns, table)[row])
+        return measure(session.spec.objectives, table, returns[row], self._policies().share(returns, table)[row])
 
     def plot_front(  # noqa: PLR0913 (each has a name of its own in a call)
         self,

@@ -146,26 +146,23 @@ def resume(  # noqa: PLR0913 (each argument is an option)
     steps: int | None = None,
     trust: bool = False,
     start_over: bool = False,
-    make_run: bool = False,
     options: Options = Options(),  # noqa: B008
 ) -> None:
     """Continue a run that was stopped or killed, with the same numbers as without the stop; or train it longer.
 
     Args:
-        run: The run folder.
+        run: The run folder. That of a saved agent becomes a run; `save` does not write there any more.
         num_threads: Cores that collect; the numbers do not depend on it. Default: as before.
         steps: Train up to this many steps instead of the number in the run's configuration; not less than the run has
             reached (pgmorl and pfa: than it was planned for), and the steps that are done stay as they are. Settings
             that are annealed over the whole run are annealed over all of the new length; others keep their values.
         trust: Import the code that the run's domain names.
         start_over: Begin from the start; whatever the run has reached is removed.
-        make_run: Make a run of a saved agent, in its own folder: it is evaluated, and goes on where `--steps` asks for
-            more than it has learned from. `save` does not write into that folder any more; `load` still reads it.
         options: What the run shows and writes.
     """
     asked = {"num_threads": num_threads, "steps": steps}
     changes = {name: value for name, value in asked.items() if value is not None}
-    resumed = runs.resume(run, options, _warn, trust, start_over, make_run, **changes)
+    resumed = runs.resume(run, options, _warn, trust, start_over, **changes)
     if resumed.session.step == resumed.session.goal:
         longer = f"qpensieve resume {shlex.quote(str(run))} --steps {2 * resumed.config.steps}"
         _warn(f"the run is complete: all {resumed.session.goal:,} steps are done; to train longer: {longer}")

@@ -6,6 +6,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
@@ -27,6 +28,7 @@ from qpensieve.preferences import sac_preferences
 from qpensieve.presets import default_config
 from qpensieve.records import evaluations
 from qpensieve.records.folder import EVALUATIONS
+from qpensieve.records.trees import arrays_to_tree
 from qpensieve.report.summary import format_summary, summarize_run
 from qpensieve.settings import flat
 from qpensieve.train import run as runs
@@ -149,18 +151,16 @@ def test_the_host_acts_as_the_device_does(algo: str):
     trainer = Trainer(tiny(algo))
     for _ in range(8):
         trainer.advance()
-    obs = np.random.default_rng(0).uniform(0, 11, (2, 12, 2)).astype(np.float32)
-    own = trainer.algorithm.preferences
-    lam = np.tile(np.array([[0.9, 0.1], [0.8, 0.2], [0.5, 0.5], [0.2, 0.8]], np.float32), (2, 3, 1))
-    device = trainer.act(obs, lam)
-    agents = trainer.algorithm.agents_per_seed
-    for seed in range(2):
-        for row in range(12):
-            nearest = 0 if own is None else int(np.abs(own - lam[seed, row]).sum(axis=1).argmin())
-            index = seed * agents + nearest
-            policy = trainer.algorithm.acting.policy(trainer.newest_flat()[index : index + 1])
-            host = policy.exploit(obs[seed : seed + 1, row : row + 1], lam[seed : seed + 1, row : row + 1])
-            np.testing.assert_allclose(host[0, 0], device[seed, row], atol=1e-5)
+    algorithm, num = trainer.algorithm, trainer.num_agents
+    draws = np.random.default_rng(0)
+    obs = draws.uniform(0, 11, (num, 12, 2)).astype(np.float32)
+    lam = np.tile(np.array([[0.9, 0.1], [0.8, 0.2], [0.5, 0.5], [0.2, 0.8]], np.float32), (num, 3, 1))
+    keys = jax.random.split(jax.random.key(0), num)
+    like = jax.eval_shape(jax.vmap(algorithm.init), keys, jax.ShapeDtypeStruct((num, 2), np.float32))
+    state = arrays_to_tree(like, trainer.arrays(), "state.agent")
+    device = jax.vmap(jax.vmap(algorithm.act, in_axes=(None, 0, 0)))(algorithm.actor(state), obs, lam)
+    host = algorithm.acting.policy(trainer.newest_flat()).exploit(obs, lam)
+    np.testing.assert_allclose(host, device, atol=1e-5)
 
 
 @pytest.mark.parametrize(

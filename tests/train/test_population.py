@@ -351,15 +351,6 @@ class TestSearch:
         assert trainer.evaluate(np.array([[0.5, 0.5]]), 1).shape == (1, 1, 1, 2)
         assert np.isnan(trainer.record.predicted).all()
 
-    @pytest.mark.parametrize("reference", [(), (1000.0, 1000.0)])
-    def test_kept_parameters_are_evaluated_as_what_kept_them(self, reference: tuple[float, ...]):
-        """Also where nothing is above the reference, and the members answer."""
-        trainer, lam = trained(tiny(reference=reference), 3), np.array([[0.2, 0.8], [0.9, 0.1]])
-        fresh = PopulationTrainer(tiny(reference=reference))
-        fresh.adopt(trainer.parameters(), trainer.step)
-        assert fresh.step == trainer.step
-        np.testing.assert_array_equal(fresh.evaluate(lam, 2), trainer.evaluate(lam, 2))
-
     def test_the_archive_never_loses_hypervolume_and_never_exceeds_the_front(self):
         trainer = PopulationTrainer(tiny(steps=4000))
         volumes = []

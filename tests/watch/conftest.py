@@ -23,15 +23,9 @@ STEPS = (1000, 2000)
 def actor(config: RunConfig, step: int) -> dict[str, np.ndarray]:
     """Parameters of a MO-SAC policy for every seed; those of each step and seed differ."""
     spec = configs.spec_of(config)
-    stream = np.random.default_rng(step)
-    sizes = {
-        "first": (spec.obs_size + spec.num_objectives, HIDDEN),
-        "second": (HIDDEN, HIDDEN),
-        "last": (HIDDEN, 2 * spec.action_size),
-    }
-    draw = lambda *shape: stream.standard_normal((config.seeds, *shape)).astype(np.float32)
-    weights = {f".actor.net.{name}.weight": draw(*shape) for name, shape in sizes.items()}
-    return weights | {f".actor.net.{name}.bias": draw(shape[1]) for name, shape in sizes.items()}
+    width = num_parameters((spec.obs_size + spec.num_objectives, HIDDEN, HIDDEN, 2 * spec.action_size))
+    draws = np.random.default_rng(step).standard_normal((config.seeds, width))
+    return {"policy/flat": draws.astype(np.float32)}
 
 
 def make_run(path: Path, domain: str = "Hopper2d", seeds: int = 2, steps: tuple[int, ...] = STEPS) -> Path:
@@ -67,7 +61,7 @@ def make_archive(path: Path, points: tuple[tuple[float, float], ...] = ((1.0, 0.
     size = num_parameters((spec.obs_size, hidden, hidden, spec.action_size)) + spec.action_size + 2 * spec.obs_size
     policies = np.random.default_rng(0).uniform(0.1, 0.2, (len(points), size)).astype(np.float32)
     policies[:, -spec.obs_size :] = 1.0
-    arrays = {"archive/0/objs": np.array(points), "archive/0/policies": policies}
+    arrays = {"policy/0/objs": np.array(points), "policy/0/flat": policies}
     checkpoint.save_parameters(path, 500, arrays)
     return path
 

@@ -12,20 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from qpensieve import config as configs
 from qpensieve.config import RunConfig
 from qpensieve.deploy.qpensieve_policy import FORMAT
-from qpensieve.errors import MissingFileError, UserError, make_folder
+from qpensieve.errors import UserError, make_folder
 from qpensieve.learning.acting import Plain, Served
 from qpensieve.records import calibration as calibrations
-from qpensieve.records import checkpoint, evaluations, folder
+from qpensieve.records import evaluations, folder
 from qpensieve.records.atomic import write_npz, write_text
 from qpensieve.records.calibration import Calibration
-from qpensieve.records.checkpoint import CheckpointError
 from qpensieve.records.scores import summarize
-from qpensieve.train.keeper import Keeper
+from qpensieve.train.saved import SavedPolicies
 from qpensieve.train.session import Arrays, Predictor, Session
-from qpensieve.train.sessions import open_session
 from qpensieve.types import EnvSpec
 
 CRITIC = re.compile(r"\.(?:sac\.)?critic\.net\.(first|second|last)\.(weight|bias)$")
@@ -60,45 +57,40 @@ def export_policy(  # noqa: PLR0913 (each is an option of the command)
     Raises:
         ValueError: There is no such seed or step, or the method has no critic to write.
     """
-    _check(source, out)
-    config = configs.load(source / folder.CONFIG, trust)
-    if seed is not None and seed not in config.seed_list:
-        raise UserError(f"seed must be one of {', '.join(map(str, config.seed_list))}, got {seed}")
-    session = open_session(config)
-    try:
-        predictor, done, parameters = _predictor(source, session, step, say)
-        number, why = (seed, "") if seed is not None else _choose(source, config, done)
-        say(f"{config.domain}, {config.algo}: seed {number}{why}, step {done:,}")
-        row = config.seed_list.index(number)
-        known = calibrations.of_step(source / folder.CALIBRATION, done, config.seed_list)
-        return write_policy(predictor, session, row, out, done, known, parameters() if critics else None)
-    finally:
-        session.close()
+    folder.check_out(out, "policy.npz")
+    saved = SavedPolicies(source, trust)
+    row = None if seed is None else saved.row_of(seed)
+    policies, done = saved.newest(say) if step is None else (saved.predictor(step), step)
+    row, why = (row, "") if row is not None else _choose(source, saved.config, done)
+    seeds = saved.config.seed_list
+    say(f"{saved.config.domain}, {saved.config.algo}: seed {seeds[row]}{why}, step {done:,}")
+    known = calibrations.of_step(source / folder.CALIBRATION, done, seeds)
+    return write_policy(policies, saved, row, out, done, known, saved.parameters(done) if critics else None)
 
 
 def write_policy(  # noqa: PLR0913 (a policy, whose it is, and where it goes)
     predictor: Predictor,
-    session: Session,
+    source: Session | SavedPolicies,
     row: int,
     out: Path,
     step: int,
     calibration: Calibration | None = None,
     parameters: Arrays | None = None,
 ) -> Path:
-    """Write the policies of one seed, the `row`-th of its session; returns the file.
+    """Write the policies of one seed, the `row`-th of its source; returns the file.
 
     Args:
         predictor: The policies of all seeds.
-        session: The session that they come from.
+        source: Where they come from.
         row: Place of the seed.
         out: The file.
         step: Environment step of the policies.
         calibration: Their calibration.
-        parameters: All parameters of the session at this step: the critics are written too.
+        parameters: The networks of this step: the critics are written too.
     """
     folder.check_out(out, "policy.npz")
-    served, config = predictor.plain(row), session.config
-    arrays = _arrays(served, session.spec.num_objectives)
+    served, config = predictor.plain(row), source.config
+    arrays = _arrays(served, source.spec.num_objectives)
     if calibration is not None:
         arrays |= {"calibration_preferences": calibration.preferences, "calibration_asks": calibration.asks[row]}
     if parameters is not None:
@@ -109,7 +101,7 @@ def write_policy(  # noqa: PLR0913 (a policy, whose it is, and where it goes)
         "algo": config.algo,
         "seed": config.seed_list[row],
         "step": step,
-        **_environment(session.spec),
+        **_environment(source.spec),
         **_words(served.policies),
         "critic": None if parameters is None else {"num_layers": 3, "activation": "relu", "is_normalized": False},
         "arrays": list(arrays),
@@ -128,42 +120,16 @@ def write_loader(beside: Path) -> tuple[Path, bool]:
     return target, target.is_file() and target.read_text() == text
 
 
-def _check(source: Path, out: Path) -> None:
-    folder.check_out(out, "policy.npz")
-    if not (source / folder.CONFIG).exists():
-        raise MissingFileError(f"{source} must be a run folder or a saved agent, but {folder.why_no_run(source)}")
-
-
-def _predictor(
-    source: Path, session: Session, step: int | None, say: Callable[[str], None]
-) -> tuple[Predictor, int, Callable[[], Arrays]]:
-    """The policies of a step, the step, and a function that returns all parameters of the step."""
-    keeper = Keeper(source, session)
-    kept = checkpoint.parameter_steps(source)
-    there = sorted({*kept, *checkpoint.kept_steps(source)})
-    if not there:
-        raise CheckpointError(f"{source} holds no checkpoint yet: train it first (qpensieve train or resume)")
-    if step is None:
-        newest = keeper.take_policies(say)
-        return session.predictor(), newest, session.parameters
-    if keeper.take_policies_of(step):
-        return session.predictor(), step, session.parameters
-    if step in kept:
-        loaded = checkpoint.load_parameters(kept[step])
-        return session.predictor_of(loaded, step), step, lambda: loaded
-    raise UserError(f"step must be one that {source} kept: {', '.join(map(str, there)) or 'none'}; got {step}")
-
-
 def _choose(source: Path, config: RunConfig, step: int) -> tuple[int, str]:
-    """The seed to take where none was named, and why."""
+    """The row of the seed to take where none was named, and why."""
     if config.seeds == 1:
-        return config.first_seed, ""
+        return 0, ""
     played = _played(source, config, step)
     if played is None:
-        return config.first_seed, f" (the first of {config.seeds}; --seed takes another)"
+        return 0, f" (the first of {config.seeds}; --seed takes another)"
     preferences, returns = played
     best = int(np.argmax(summarize(returns, preferences).ut))
-    return config.seed_list[best], f" (the best of {config.seeds} by UT; --seed takes another)"
+    return best, f" (the best of {config.seeds} by UT; --seed takes another)"
 
 
 def _played(source: Path, config: RunConfig, step: int) -> tuple[np.ndarray, np.ndarray] | None:

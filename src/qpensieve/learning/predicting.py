@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,10 @@ from jaxtyping import Float32, Float64
 
 from qpensieve.host_types import Acting
 from qpensieve.learning.acting import Exportable, Served
-from qpensieve.learning.serving import act_by_policy, nearest
+from qpensieve.learning.serving import Act, act_by_policy, nearest
+
+FLAT = "flat"
+"""Name of the parameters among the arrays of a predictor."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +75,24 @@ class AgentPredictor:
             each: `map`, or that of a pool of threads.
         """
         return np.stack(list(each(self.act, range(len(obs)), obs, lam)))
+
+    def player(
+        self, preferences: Float64[np.ndarray, "p d"], episodes: int, each: Callable[..., Iterable[Any]] = map
+    ) -> Callable[[slice], Act]:
+        """Rows of the preferences -> how all seeds act; `each` maps over the seeds."""
+        del preferences, episodes  # the preference is part of what they act on
+        return lambda part: partial(self.act_all, each=each)
+
+    def share(
+        self, returns: Float64[np.ndarray, "seed p e d"], preferences: Float64[np.ndarray, "p d"]
+    ) -> Float64[np.ndarray, "seed p e d"]:
+        """The returns as they are: the policy of a preference is its own."""
+        del preferences
+        return returns
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The policies as named arrays."""
+        return {FLAT: self.flat}
 
     def plain(self, seed: int) -> Served:
         """The agents of one seed, and the preferences that they have."""

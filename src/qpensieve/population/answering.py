@@ -1,12 +1,14 @@
 """Acting with archives: every preference is served by the policy with the best measured objectives for it."""
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Float32, Float64, Int64
 
 from qpensieve.learning.acting import Served
-from qpensieve.learning.serving import Act, act_by_policy, even_batches
+from qpensieve.learning.serving import Act, act_by_policy, even_batches, share_means
 from qpensieve.population import archive as archives
 from qpensieve.population.members import KeptPolicy
 
@@ -52,6 +54,25 @@ class ArchivePredictor:
             return policy.explore(obs[None, rows], noise)[0]
 
         return act_by_policy(known.best(lam), act)
+
+    def player(
+        self, preferences: Float64[np.ndarray, "p d"], episodes: int, each: Callable[..., Iterable[Any]] = map
+    ) -> Callable[[slice], Act]:
+        """Rows of the preferences -> how all seeds act in `episodes` lanes for each."""
+        del each  # all policies act in one call
+        answering = who_answers(self._policies, preferences)
+        return lambda part: act_as(self._policies, np.repeat(answering[:, part], episodes, axis=1), self._widths)
+
+    def share(
+        self, returns: Float64[np.ndarray, "seed p e d"], preferences: Float64[np.ndarray, "p d"]
+    ) -> Float64[np.ndarray, "seed p e d"]:
+        """The returns, with one mean for all preferences that the same policy answers."""
+        return share_means(returns, who_answers(self._policies, preferences))
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The policies as named arrays."""
+        parts = [{f"{i}/objs": known.objs, f"{i}/flat": known.flat} for i, known in enumerate(self._policies)]
+        return {name: value for part in parts for name, value in part.items()}
 
 
 def who_answers(policies: list[Policies], lam: Float[np.ndarray, "rows d"]) -> Int64[np.ndarray, "seed rows"]:

@@ -38,6 +38,8 @@ from qpensieve.records.reading import FileError, parse, read_bytes
 FORMAT_VERSION = 1
 """Increased with every change of the layout. `meta.json` keeps its `checksum` and `format_version` in all versions."""
 ARRAYS, META = "arrays.npz", "meta.json"
+POLICY = "policy/"
+"""Beginning of the names of the arrays that acting needs, in checkpoints and in files of parameters."""
 
 
 class CheckpointError(ShownError, RuntimeError):

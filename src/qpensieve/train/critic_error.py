@@ -29,6 +29,7 @@ from qpensieve.learning.streams import Purpose, derived_seed, generator
 from qpensieve.methods import METHODS, make_algorithm
 from qpensieve.metrics.critic import critic_error
 from qpensieve.preferences import check_preference, parse_preference
+from qpensieve.records.checkpoint import POLICY
 from qpensieve.records.critic_errors import CriticErrors, CriticRow
 from qpensieve.records.trees import arrays_to_tree, tree_to_arrays
 from qpensieve.train.evaluate import curve_preferences
@@ -391,7 +392,8 @@ def _agents(algorithm: Algorithm[Any], config: RunConfig, spec: EnvSpec, paramet
     shapes = jax.eval_shape(jax.vmap(algorithm.init), keys, jnp.zeros((num, spec.num_objectives)))
     like = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
     unused = {name: leaf for name, leaf in tree_to_arrays(like).items() if ".optimizers" in name}
-    return arrays_to_tree(like, unused | parameters)
+    networks = {name: value for name, value in parameters.items() if not name.startswith(POLICY)}
+    return arrays_to_tree(like, unused | networks)
 
 
 def _repeated(state: State, num_lanes: int, times: int) -> State:

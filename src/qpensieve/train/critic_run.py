@@ -7,13 +7,13 @@ from typing import Any
 from qpensieve import config as configs
 from qpensieve.config import RunConfig
 from qpensieve.console import Progress
-from qpensieve.errors import MissingFileError, UserError
-from qpensieve.records import checkpoint, critic_errors, folder
+from qpensieve.errors import UserError
+from qpensieve.records import critic_errors, folder
 from qpensieve.records.atomic import check_can_write
 from qpensieve.records.checkpoint import CheckpointError
 from qpensieve.records.critic_errors import CriticErrors
-from qpensieve.records.trees import under
 from qpensieve.train.critic_error import CriticMeter, Sampling
+from qpensieve.train.saved import SavedPolicies
 from qpensieve.train.saving import is_saved_agent
 from qpensieve.train.session import Arrays
 
@@ -49,18 +49,16 @@ def measure_run(  # noqa: PLR0913 (each is an option of the command)
         ValueError: There is no such step, the discount still moved there, or the method has no critic to measure.
         CheckpointError: There is nothing to measure, or it cannot be read.
     """
-    if not (run / folder.CONFIG).exists():
-        raise MissingFileError(f"{run} must be a run folder, but {folder.why_no_run(run)}")
-    config = configs.load(run / folder.CONFIG, trust)
-    chosen = _where_still(config, _chosen(run, steps, all_steps), all_steps, say)
+    saved = SavedPolicies(run, trust)
+    config = saved.config
+    chosen = _where_still(config, _chosen(run, saved.steps, steps, all_steps), all_steps, say)
     meter = CriticMeter(config, preferences, sampling)
     try:
         out = None if is_saved_agent(run) else run / folder.CRITIC
         if out is not None:  # better said before than after minutes
             check_can_write(out)
         say(_announcement(meter, chosen, sampling))
-        load = lambda step: _parameters(run, step, say)
-        return _measure(meter, chosen, load, out, quiet), out
+        return _measure(meter, chosen, saved.parameters, out, quiet), out
     finally:
         meter.close()
 
@@ -86,9 +84,8 @@ def _measure(
     return meter.errors(rows)
 
 
-def _chosen(run: Path, steps: tuple[int, ...], all_steps: bool) -> list[int]:
-    """The steps to measure, in order."""
-    there = sorted({*checkpoint.parameter_steps(run), *checkpoint.kept_steps(run)})
+def _chosen(run: Path, there: list[int], steps: tuple[int, ...], all_steps: bool) -> list[int]:
+    """The steps to measure, in order, of those that are there."""
     if not there:
         raise CheckpointError(f"{run} holds no parameters to measure: train it first (qpensieve train or resume)")
     missing = [step for step in steps if step not in there]
@@ -108,18 +105,6 @@ def _where_still(config: RunConfig, steps: list[int], all_steps: bool, say: Call
         left_out = ", ".join(f"{step:,}" for step in moving)
         say(f"left out, because the discount still moves to {config.discount_end} there: {left_out}")
     return [step for step in steps if step not in moving]
-
-
-def _parameters(run: Path, step: int, say: Callable[[str], None]) -> Arrays:
-    """The parameters of a step: those that were kept, else those of a checkpoint."""
-    kept = checkpoint.parameter_steps(run)
-    if step in kept:
-        return checkpoint.load_parameters(kept[step])
-    saved = checkpoint.load_step(run, step)
-    if saved is None:
-        raise CheckpointError(f"the checkpoint of step {step} of {run} is gone; a run that goes on replaces it")
-    say(f"step {step:,} is that of a checkpoint")
-    return {name: value for name, value in under(saved.arrays, "state.agent").items() if ".optimizers" not in name}
 
 
 def _announcement(meter: CriticMeter, steps: list[int], sampling: Sampling) -> str:

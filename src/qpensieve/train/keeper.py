@@ -10,11 +10,11 @@ from qpensieve.config import RunConfig
 from qpensieve.records import checkpoint
 from qpensieve.records.checkpoint import Checkpoint
 from qpensieve.records.npz import Expected, headers_of
-from qpensieve.records.reading import FileError, interpreting
+from qpensieve.records.reading import interpreting
 from qpensieve.replay.log import ReplayLog
 from qpensieve.train.session import Rows, Session
 
-GROWING = ("lanes/", "memory/", "search/", "record/")
+GROWING = ("lanes/", "memory/", "search/", "record/", checkpoint.POLICY)
 """Beginnings of names of arrays that grow as a run goes on."""
 FREE = ("log/",)
 """Beginnings of names of arrays that are there only at times."""
@@ -142,59 +142,6 @@ class Keeper:
     def _lost_replay(self, saved: Checkpoint) -> str | None:
         """What is wrong with the replay of a checkpoint, or None."""
         return None if self._log is None else self._log.verify(saved.meta["replay"] or [])
-
-    def take_policies(self, warn: Callable[[str], None]) -> int:
-        """Take the session to its newest policies, whatever became of the replay; returns their step.
-
-        They can be evaluated then; training could not go on as before. They are in the newest whole checkpoint, or in
-        parameters that were kept, where these are newer or no checkpoint is whole.
-
-        Args:
-            warn: Called with a message for each file that is damaged, and where parameters are newer.
-
-        Raises:
-            CheckpointError: The folder holds neither.
-        """
-        kept = checkpoint.parameter_steps(self._folder)
-        try:
-            saved = checkpoint.load_latest(self._folder, warn, self._differs, self._expected())
-        except checkpoint.NoneWholeError:
-            if not kept:
-                raise
-            saved = None
-        newer = {step: path for step, path in kept.items() if saved is None or step > saved.step}
-        adopted = self._adopt_newest(newer, warn)
-        if saved is None:
-            if adopted is None:
-                raise checkpoint.CheckpointError(f"{self._folder} holds neither a checkpoint nor parameters to read")
-            return adopted
-        if adopted is None:
-            self._restore(saved)
-            return saved.step
-        warn(f"{kept[adopted]} is newer than {saved.path}, the newest whole checkpoint, and is taken")
-        return adopted
-
-    def _adopt_newest(self, kept: dict[int, Path], warn: Callable[[str], None]) -> int | None:
-        """Take the session to the newest of these parameters that can be read; returns their step, None: none can."""
-        for step, path in sorted(kept.items(), reverse=True):
-            try:
-                with interpreting(path, "parameters of this configuration"):
-                    self._session.adopt(checkpoint.load_parameters(path), step)
-            except (checkpoint.CheckpointError, FileError) as damage:
-                warn(str(damage))
-            else:
-                return step
-        return None
-
-    def take_policies_of(self, step: int) -> bool:
-        """Take the session to the policies of the checkpoint of a step; False if it is not kept, or not whole."""
-        try:
-            saved = checkpoint.load_step(self._folder, step, self._differs, self._expected())
-        except checkpoint.CheckpointError:
-            return False
-        if saved is not None:
-            self._restore(saved)
-        return saved is not None
 
     def _expected(self) -> Expected:
         """What the arrays of a checkpoint have to be, from those of the new session."""

@@ -18,7 +18,6 @@ from jaxtyping import Float32, Float64, Int64, Shaped
 from qpensieve import config as configs
 from qpensieve.config import RunConfig
 from qpensieve.envs import LaneOptions, find_domain, make_lanes
-from qpensieve.learning.serving import share_means
 from qpensieve.learning.streams import Purpose, generator
 from qpensieve.learning.tally import Infos, Tally
 from qpensieve.methods import check_continuous
@@ -26,7 +25,7 @@ from qpensieve.population import archive as archives
 from qpensieve.population import arrays as search_arrays
 from qpensieve.population import moments as running
 from qpensieve.population import pfa, pgmorl, plan, prediction
-from qpensieve.population.answering import ArchivePredictor, Policies, act_as, who_answers
+from qpensieve.population.answering import ArchivePredictor, Policies
 from qpensieve.population.archive import Archive
 from qpensieve.population.fitness import Fitness
 from qpensieve.population.learner import Aims, make_learner
@@ -37,10 +36,11 @@ from qpensieve.population.pgmorl import OWN, PgmorlConfig, Samples, Search, Task
 from qpensieve.population.rollout import Place, RolloutCollector, lane_seeds
 from qpensieve.population.stages import reference_of, spacing, warmup_preferences
 from qpensieve.records import search as records
+from qpensieve.records.checkpoint import POLICY
 from qpensieve.records.search import SearchRecord
 from qpensieve.records.trees import arrays_to_tree, tree_to_arrays, under
 from qpensieve.replay.layout import Rows
-from qpensieve.train.evaluate import evaluate, foreign_lanes, play_in_parts
+from qpensieve.train.evaluate import foreign_lanes, play_policies
 from qpensieve.train.memory import check_population
 from qpensieve.train.session import check_finite, environment_errors
 
@@ -282,32 +282,17 @@ class PopulationTrainer:
 
         Preferences that the same policy answers share the mean of its episodes.
         """
-        return self.share(self.play(preferences, episodes), preferences)
+        return self.predictor().share(self.play(preferences, episodes), preferences)
 
     def begin_evaluation(self, preferences: Float64[np.ndarray, "p d"], episodes: int) -> None:
         """No worker process plays archives."""
 
-    def share(
-        self, returns: Float64[np.ndarray, "seed p e d"], preferences: Float64[np.ndarray, "p d"]
-    ) -> Float64[np.ndarray, "seed p e d"]:
-        """The returns, with one mean for all preferences that the same policy answers."""
-        return share_means(returns, who_answers(self._all_policies(), preferences))
-
     def play(self, preferences: Float64[np.ndarray, "p d"], episodes: int) -> Float64[np.ndarray, "seed p e d"]:
         """Returns of single episodes of the archive's best policy for each preference."""
-        config, policies = self.config, self._all_policies()
-        answering = who_answers(policies, preferences)
-
-        def play_part(part: slice) -> Float64[np.ndarray, "seed part e d"]:
-            act = act_as(policies, np.repeat(answering[:, part], episodes, axis=1), self._widths)
-            given = (act, preferences[part], episodes, config.max_eval_steps)
-            return evaluate(config.domain, config.seed_list, *given, first_row=part.start)
-
+        config = self.config
+        given = (config.domain, config.seed_list, preferences, episodes, config.max_eval_steps)
         with environment_errors(f"in the evaluation at step {self.step}"):
-            return play_in_parts(config.domain, config.seeds, preferences, episodes, play_part)
-
-    def _all_policies(self) -> list[Policies]:
-        return [self.policies_of(i) for i in range(self.config.seeds)]
+            return play_policies(self.predictor(), *given)
 
     def policies_of(self, i: int) -> Policies:
         """Objectives and policies of one seed's archive, or of its members while the archive is empty."""
@@ -319,24 +304,7 @@ class PopulationTrainer:
 
     def predictor(self) -> ArchivePredictor:
         """Acts as the archives do now."""
-        return ArchivePredictor(self._all_policies(), self._widths)
-
-    def predictor_of(self, parameters: dict[str, np.ndarray], step: int) -> ArchivePredictor:
-        """Acts as the archives in what `parameters` returned at a step."""
-        del step
-        return ArchivePredictor(self._archives_in(parameters), self._widths)
-
-    def adopt(self, parameters: dict[str, np.ndarray], step: int) -> None:
-        """Take the archives in what `parameters` returned at a step, to evaluate them; the rest is as at the start."""
-        self.iteration = step // self.block
-        for i, then in enumerate(self._archives_in(parameters)):
-            unknown = np.full(len(then.objs), self.iteration), np.full_like(then.objs, np.nan)
-            archive = Archive(then.objs, then.flat, *unknown)  # evaluating asks neither when nor under what preference
-            self._searches[i] = replace(self._searches[i], archive=archive)
-
-    def _archives_in(self, parameters: dict[str, np.ndarray]) -> list[Policies]:
-        archives_then = [under(parameters, f"archive/{i}/") for i in range(self.config.seeds)]
-        return [Policies(then["objs"], then["policies"]) for then in archives_then]
+        return ArchivePredictor([self.policies_of(i) for i in range(self.config.seeds)], self._widths)
 
     def search_record(self) -> SearchRecord:
         """All of the search, for the run folder."""
@@ -346,10 +314,10 @@ class PopulationTrainer:
         """Networks and statistics of all members, and the archives."""
         arrays = tree_to_arrays(self._members(), "member")
         arrays = {name: value for name, value in arrays.items() if ".optimizer" not in name}
-        for i in range(self.config.seeds):
-            policies = self.policies_of(i)
-            arrays |= {f"archive/{i}/objs": policies.objs, f"archive/{i}/policies": policies.flat}
-        return arrays
+        return arrays | self._policy_arrays()
+
+    def _policy_arrays(self) -> dict[str, np.ndarray]:
+        return {POLICY + name: value for name, value in self.predictor().arrays().items()}
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Everything, as of the end of the newest iteration, by name."""
@@ -357,7 +325,7 @@ class PopulationTrainer:
         for i, search in enumerate(self._searches):
             arrays |= search_arrays.to_arrays(search, f"search/{i}/")
         arrays |= search_arrays.record_to_arrays(self.record, "record/")
-        arrays |= self._tally.arrays()
+        arrays |= self._tally.arrays() | self._policy_arrays()
         arrays |= {"tasks/lam": self._lam, "tasks/node": self._node, "tasks/objs": self._objs}
         counters = [self.iteration, self.generation, self._generation_start, self._tally.count]
         arrays["counters"] = np.array(counters, np.int64)

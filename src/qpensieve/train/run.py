@@ -24,18 +24,20 @@ from qpensieve.metrics import utility
 from qpensieve.records import calibration, checkpoint, critic_errors, evaluations, folder, provenance, search
 from qpensieve.records.atomic import write_json
 from qpensieve.records.checkpoint import Checkpoint, CheckpointError
+from qpensieve.records.evaluations import Evaluations
 from qpensieve.records.lock import FolderLock, lock
 from qpensieve.records.log import FULL, SHORT, TRAINING, MetricsLog, has_evaluations, is_logged
 from qpensieve.records.reading import FileError, interpreting, read_object, read_rows
 from qpensieve.records.scores import RunSummary, scores, summarize
 from qpensieve.train.alarms import Watch
-from qpensieve.train.evaluate import protocols
+from qpensieve.train.evaluate import play_policies, protocols
 from qpensieve.train.interrupts import interrupts
 from qpensieve.train.keeper import Keeper
 from qpensieve.train.loop import describe, is_past, log_due, train
-from qpensieve.train.saving import is_saved_agent
-from qpensieve.train.session import EnvFailedError, PendingEvaluation
+from qpensieve.train.saved import SavedPolicies
+from qpensieve.train.session import EnvFailedError, PendingEvaluation, environment_errors
 from qpensieve.train.sessions import open_session
+from qpensieve.types import EnvSpec
 
 RESULTS = (folder.EVALUATIONS, folder.SEARCH, folder.SUMMARY, folder.CRITIC, folder.CALIBRATION)
 """Files that a run never loses unless asked."""
@@ -101,10 +103,7 @@ class Run:
         """What the run shows while it trains."""
         self.held: FolderLock | None = None
         """The lock of the folder."""
-        spec = self.session.spec
-        on = protocols(spec.num_objectives, self.session.own_preferences, config.eval_stride, config.full_eval_stride)
-        reference = None if spec.reference is None else np.array(spec.reference)
-        self.evaluations = evaluations.empty(config.seeds, on.short, on.curve, on.full, reference)
+        self.evaluations = _empty_table(config, self.session.spec, self.session.own_preferences)
         self._pending: PendingEvaluation | None = None
         """The evaluation that worker processes play."""
         self._watch = Watch(self.session, self._say)
@@ -151,20 +150,6 @@ class Run:
         for name in (*RESULTS, folder.METRICS, folder.WANDB):
             (self.folder / name).unlink(missing_ok=True)
         remove_files(self.folder / folder.TENSORBOARD)
-
-    def add_full_evaluation(self, warn: Callable[[str], None]) -> None:
-        """Evaluate the newest policies by the full protocol and add that to the table and the log; removes nothing."""
-        step = self.keeper.take_policies(warn)
-        path = self.folder / folder.EVALUATIONS
-        if path.exists():
-            self.evaluations = evaluations.load(path)
-        checkpoint.drop_unfinished_row(self.folder / folder.METRICS)
-        newest = max(self.evaluations.full_steps.tolist(), default=0)
-        if step not in self.evaluations.full_steps:
-            warn(f"evaluating the policies of step {step:,}")
-        if newest > step:
-            warn(f"the full evaluation of step {newest:,} is newer: it stays, and the scores shown are its")
-        self._add_full_evaluation()
 
     def train(self, hint: str = "") -> None:
         """Train to the configured number of steps; where Ctrl-C or a callback stops it, saves and raises `Stopped`.
@@ -395,9 +380,7 @@ class Run:
             self._check_owner()
             self.evaluations = evaluations.insert_full(table, step, returns)
             evaluations.save(self.folder / folder.EVALUATIONS, self.evaluations)
-        row = self.evaluations.full_steps.tolist().index(step)
-        returns = self.evaluations.full_returns[row]
-        summary = summarize(returns, table.full_preferences, table.reference)
+        returns, summary = _full(self.evaluations, step)
         # The run may have been killed between the two writes.
         if not is_logged(self.folder / folder.METRICS, FULL, step):
             self._log().write(FULL, step, scores(summary))
@@ -500,16 +483,17 @@ def _undo_start(path: Path, made: list[Path], is_ours: bool) -> None:
             one.rmdir()
 
 
-def resume(  # noqa: PLR0913 (each is an option of the command)
+def resume(
     path: Path,
     options: Options,
     warn: Callable[[str], None],
     trust: bool = False,
     start_over: bool = False,
-    make_run: bool = False,
     **changes: Any,
 ) -> Run:
     """The run of a folder as of its newest whole checkpoint, or from the start if it was killed before the first one.
+
+    The folder of a saved agent becomes a run.
 
     Args:
         path: The run folder.
@@ -517,14 +501,13 @@ def resume(  # noqa: PLR0913 (each is an option of the command)
         warn: Called with a message if something was lost.
         trust: Whether the code that the configuration names may be imported.
         start_over: Begin from the start; whatever the run has reached is removed.
-        make_run: The folder may be that of a saved agent: it becomes a run.
         changes: Settings that may change: `num_threads`, and `steps`, which may grow, and shrink to what is reached.
 
     Raises:
         CheckpointError: The run has results, but no checkpoint to go on from.
-        ValueError: It is a saved agent, and nobody has asked to make a run of it.
     """
-    _check_run(path, "" if make_run else f"make a run of it: qpensieve resume {path} --make-run")
+    if not (path / folder.CONFIG).exists():
+        raise MissingFileError(f"{path} is not a run folder: {folder.why_no_run(path)}")
     run, before = _open(path, options, trust, changes, start_over)
     try:
         if start_over:
@@ -532,7 +515,7 @@ def resume(  # noqa: PLR0913 (each is an option of the command)
             run.start_over()
         else:
             _restore(run, warn)
-        if (make_run or run.session.step == 0) and not (path / folder.PROVENANCE).exists():
+        if not (path / folder.PROVENANCE).exists():  # a saved agent, which becomes a run, or a folder of a plan
             _write_provenance(run)
         _note_other_versions(run, warn)
         if run.config.steps != before.steps:
@@ -541,19 +524,6 @@ def resume(  # noqa: PLR0913 (each is an option of the command)
         run.close()
         raise
     return run
-
-
-def _check_run(path: Path, instead: str) -> None:
-    """Refuse what is no run, and a saved agent that nobody asked to become one: it could not be saved over any more.
-
-    Args:
-        path: The folder.
-        instead: What to do with a saved agent; empty: it may be one.
-    """
-    if not (path / folder.CONFIG).exists():
-        raise MissingFileError(f"{path} is not a run folder: {folder.why_no_run(path)}")
-    if instead and is_saved_agent(path):
-        raise UserError(f"{path} is a saved agent, not a run: use qpensieve.load in Python, or {instead}")
 
 
 def _check_steps(path: Path, before: RunConfig, steps: int, start_over: bool) -> None:
@@ -566,7 +536,7 @@ def _check_steps(path: Path, before: RunConfig, steps: int, start_over: bool) ->
 
 
 def evaluate(path: Path, warn: Callable[[str], None], trust: bool = False) -> None:
-    """Evaluate a run's newest policies by the full protocol; adds to its table and log, removes nothing.
+    """Evaluate the newest policies of a run by the full protocol; adds to its table and log, removes nothing.
 
     They are those of its newest whole checkpoint, or of parameters that were kept, where these are newer.
 
@@ -575,14 +545,42 @@ def evaluate(path: Path, warn: Callable[[str], None], trust: bool = False) -> No
         warn: Is told which step it is, and of damaged checkpoints.
         trust: Whether the code that the configuration names may be imported.
     """
-    _check_run(path, f"make a run of it first: qpensieve resume {path} --make-run")
-    if not checkpoint.kept_steps(path) and not checkpoint.parameter_steps(path):
-        raise CheckpointError(f"{path} holds no checkpoint to evaluate: train it first (qpensieve train or resume)")
-    run, _ = _open(path, Options(quiet=True), trust, {})
+    saved = SavedPolicies(path, trust)
+    held, file = lock(path), path / folder.EVALUATIONS
     try:
-        run.add_full_evaluation(warn)
+        policies, step = saved.newest(warn)
+        config = saved.config
+        table = evaluations.load(file) if file.exists() else _empty_table(config, saved.spec, saved.own_preferences)
+        newest = max(table.full_steps.tolist(), default=0)
+        if newest > step:
+            warn(f"the full evaluation of step {newest:,} is newer: it stays, and the scores shown are its")
+        if step not in table.full_steps:
+            warn(f"evaluating the policies of step {step:,}")
+            given = (table.full_preferences, config.full_eval_episodes, config.max_eval_steps)
+            with environment_errors(f"in the evaluation at step {step}"):
+                returns = play_policies(policies, config.domain, config.seed_list, *given)
+            held.check()
+            table = evaluations.insert_full(table, step, policies.share(returns, table.full_preferences))
+            evaluations.save(file, table)
+        checkpoint.drop_unfinished_row(path / folder.METRICS)
+        if not is_logged(path / folder.METRICS, FULL, step):
+            log = MetricsLog(path / folder.METRICS)
+            log.write(FULL, step, scores(_full(table, step)[1]))
+            log.close()
     finally:
-        run.close()
+        held.close()
+
+
+def _empty_table(config: RunConfig, spec: EnvSpec, own: Float64[np.ndarray, "p d"] | None) -> Evaluations:
+    on = protocols(spec.num_objectives, own, config.eval_stride, config.full_eval_stride)
+    reference = None if spec.reference is None else np.array(spec.reference)
+    return evaluations.empty(config.seeds, on.short, on.curve, on.full, reference)
+
+
+def _full(table: Evaluations, step: int) -> tuple[Float64[np.ndarray, "seed p e d"], RunSummary]:
+    """The returns of the full evaluation of a step, and their scores."""
+    returns = table.full_returns[table.full_steps.tolist().index(step)]
+    return returns, summarize(returns, table.full_preferences, table.reference)
 
 
 def _open(

@@ -1,7 +1,4 @@
-"""The policies of a run folder or saved agent, read without training: no session, no device, nothing is written.
-
-A session would make replay, optimisers and compiled programs first. Acting needs the actors alone, and NumPy acts.
-"""
+"""The policies of a run folder or saved agent, read without a session: no device is used, and nothing is written."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,14 +13,13 @@ from jaxtyping import Float64
 from qpensieve import config as configs
 from qpensieve.errors import MissingFileError, UserError
 from qpensieve.learning.acting import num_parameters
-from qpensieve.learning.predicting import AgentPredictor
+from qpensieve.learning.agents import flatten
+from qpensieve.learning.predicting import FLAT, AgentPredictor
 from qpensieve.methods import make_algorithm
 from qpensieve.population.answering import ArchivePredictor, Policies
-from qpensieve.population.moments import Moments
 from qpensieve.records import checkpoint, folder
-from qpensieve.records.checkpoint import Checkpoint, CheckpointError
+from qpensieve.records.checkpoint import POLICY, CheckpointError
 from qpensieve.records.npz import read_npz
-from qpensieve.records.reading import interpreting
 from qpensieve.records.trees import under
 from qpensieve.train.session import Arrays, Predictor
 from qpensieve.types import Algorithm
@@ -129,19 +125,32 @@ class SavedPolicies:
             ValueError: There is no such step.
             CheckpointError: It cannot be read.
         """
-        there = self.steps
+        arrays = self._read(step, lambda path: under(read_npz(path, self._names), POLICY), POLICY)
+        return self._archive(arrays, step) if self._algorithm is None else self._agents(self._algorithm, arrays, step)
+
+    def parameters(self, step: int) -> Arrays:
+        """Networks of every agent as of one of `steps`, without optimisers; errors as those of `predictor`."""
+        arrays = self._read(step, checkpoint.load_parameters, "state.agent")
+        return {name: value for name, value in arrays.items() if ".optimizers" not in name}
+
+    def _read(self, step: int, read: Callable[[Path], Arrays], prefix: str) -> Arrays:
+        """Arrays of a step: its file of parameters as read, else those of its checkpoint whose names have a prefix."""
+        kept, there = checkpoint.parameter_steps(self.source), self.steps
         if step not in there:
             shown = ", ".join(map(str, there)) or "none"
             raise UserError(f"step must be one that {self.source} kept: {shown}; got {step}")
-        arrays, algorithm = self._arrays(step), self._algorithm
-        if algorithm is None:
-            return self._archive(arrays, step)
-        num = self.config.seeds * algorithm.agents_per_seed
-        self._check({name: (num, *shape) for name, shape in self._needed.items()}, arrays, step)
-        names, structure = self._leaves
-        actor = algorithm.actor(structure.unflatten([arrays.get(name, name) for name in names]))
-        flat = np.concatenate([leaf.reshape(num, -1) for leaf in jax.tree.leaves(actor)], axis=1)
-        return AgentPredictor(algorithm.acting, algorithm.preferences, flat.astype(np.float32), step)
+        if step in kept:
+            try:
+                return read(kept[step])
+            except (ValueError, OSError, CheckpointError) as error:
+                if step not in checkpoint.kept_steps(self.source):  # else its checkpoint has them too
+                    raise CheckpointError(f"cannot read the parameters in {kept[step]}: {error}") from error
+        saved = checkpoint.load_step(self.source, step)
+        if saved is None:
+            raise CheckpointError(
+                f"the checkpoint of step {step} of {self.source} is gone: a run that continues drops it"
+            )
+        return under(saved.arrays, prefix)
 
     @cached_property
     def _algorithm(self) -> Algorithm[Any] | None:
@@ -149,73 +158,24 @@ class SavedPolicies:
         config = self.config
         return None if config.method.is_population else make_algorithm(config.algo, config.agent, self.spec)
 
+    @property
+    def _names(self) -> list[str]:
+        """Names of the arrays that acting needs."""
+        if self._algorithm is not None:
+            return [POLICY + FLAT]
+        return [f"{POLICY}{row}/{part}" for row in range(self.config.seeds) for part in ("objs", "flat")]
+
     @cached_property
-    def _state(self) -> Any:
-        """Shapes of one agent's state."""
+    def _width(self) -> int:
+        """Number of an actor's parameters."""
         algorithm, lam = self._algorithm, jax.ShapeDtypeStruct((self.spec.num_objectives,), np.float32)
         assert algorithm is not None
-        return jax.eval_shape(lambda lam: algorithm.init(jax.random.key(0), lam), lam)
+        flat = lambda lam: flatten(algorithm.actor(algorithm.init(jax.random.key(0), lam)))
+        return jax.eval_shape(flat, lam).shape[0]
 
-    @cached_property
-    def _leaves(self) -> tuple[list[str], Any]:
-        """Names of the arrays of a state, and how they make one."""
-        leaves, structure = jax.tree_util.tree_flatten_with_path(self._state)
-        return [jax.tree_util.keystr(path) for path, _ in leaves], structure
-
-    @cached_property
-    def _needed(self) -> dict[str, tuple[int, ...]]:
-        """Names of the arrays that the actor is made of, and the shape of each for one agent."""
-        assert self._algorithm is not None
-        made = jax.make_jaxpr(self._algorithm.actor)(self._state).jaxpr
-        used = {id(var) for var in (*made.outvars, *(var for step in made.eqns for var in step.invars))}
-        rows = zip(self._leaves[0], made.invars, jax.tree.leaves(self._state), strict=True)
-        return {name: leaf.shape for name, var, leaf in rows if id(var) in used}
-
-    @cached_property
-    def _names(self) -> dict[str, str]:
-        """Names of the arrays that acting needs, in a file of parameters -> in a checkpoint."""
-        if self._algorithm is not None:
-            return {name: f"state.agent{name}" for name in self._needed}
-        parts = ("objs", "policies")
-        return {f"archive/{row}/{part}": f"search/{row}/archive/{part}" for row in self._rows for part in parts}
-
-    def _arrays(self, step: int) -> Arrays:
-        """What acting needs, by its name in a file of parameters."""
-        path = checkpoint.parameter_steps(self.source).get(step)
-        if path is not None:
-            try:
-                return read_npz(path, self._names)
-            except (ValueError, OSError) as error:
-                if step not in checkpoint.kept_steps(self.source):  # else its checkpoint has them too
-                    raise CheckpointError(f"cannot read the parameters in {path}: {error}") from error
-        saved = checkpoint.load_step(self.source, step)
-        if saved is None:
-            raise CheckpointError(
-                f"the checkpoint of step {step} of {self.source} is gone: a run that goes on drops it"
-            )
-        found = {name: saved.arrays[there] for name, there in self._names.items() if there in saved.arrays}
-        return found if self._algorithm is not None else self._with_members(found, saved)
-
-    def _with_members(self, found: Arrays, saved: Checkpoint) -> Arrays:
-        """Archives in which there is nothing yet are replaced by the members, as in files of parameters."""
-        is_empty = [f"archive/{row}/objs" in found and found[f"archive/{row}/objs"].size == 0 for row in self._rows]
-        if not any(is_empty):
-            return found
-        with interpreting(saved.path, "a checkpoint of this configuration"):
-            objs = saved.arrays["tasks/objs"]
-            moments = Moments(*(saved.arrays[f"member.moments.{name}"] for name in ("mean", "squares", "count")))
-            actors = [leaf.reshape(len(leaf), -1) for leaf in under(saved.arrays, "member.state.actor").values()]
-            size = self.spec.obs_size
-            kept = np.concatenate([*actors, moments.mean[:, :size], moments.scale[:, :size]], axis=1)
-            parts = kept.astype(np.float32).reshape(len(objs), -1, kept.shape[1])
-            members = {row: (objs[row], parts[row]) for row in self._rows if is_empty[row]}
-        for row, (reached, policies) in members.items():
-            found |= {f"archive/{row}/objs": reached, f"archive/{row}/policies": policies}
-        return found
-
-    @property
-    def _rows(self) -> range:
-        return range(self.config.seeds)
+    def _agents(self, algorithm: Algorithm[Any], arrays: Arrays, step: int) -> AgentPredictor:
+        self._check({FLAT: (self.config.seeds * algorithm.agents_per_seed, self._width)}, arrays, step)
+        return AgentPredictor(algorithm.acting, algorithm.preferences, arrays[FLAT].astype(np.float32), step)
 
     def _archive(self, arrays: Arrays, step: int) -> ArchivePredictor:
         spec, hidden = self.spec, self.config.agent.ppo.hidden
@@ -223,12 +183,12 @@ class SavedPolicies:
         size = num_parameters(widths) + spec.action_size + 2 * spec.obs_size
         archives = []
         for row, seed in enumerate(self.config.seed_list):
-            objs, policies = f"archive/{row}/objs", f"archive/{row}/policies"
+            objs, flat = f"{row}/objs", f"{row}/flat"
             num = len(arrays[objs]) if objs in arrays and arrays[objs].ndim else 0
-            self._check({objs: (num, spec.num_objectives), policies: (num, size)}, arrays, step)
+            self._check({objs: (num, spec.num_objectives), flat: (num, size)}, arrays, step)
             if num == 0:
                 raise CheckpointError(f"the parameters of step {step} in {self.source} hold no policy of seed {seed}")
-            archives.append(Policies(arrays[objs].astype(np.float64), arrays[policies].astype(np.float32)))
+            archives.append(Policies(arrays[objs].astype(np.float64), arrays[flat].astype(np.float32)))
         return ArchivePredictor(archives, widths)
 
     def _check(self, shapes: dict[str, tuple[int, ...]], arrays: Arrays, step: int) -> None:

@@ -14,6 +14,7 @@ from qpensieve.errors import EnvError, ShownError
 from qpensieve.learning.acting import Served
 from qpensieve.records.search import SearchRecord
 from qpensieve.replay.layout import RowLayout, Rows
+from qpensieve.train.evaluate import Playing
 from qpensieve.types import EnvSpec
 
 Arrays = dict[str, np.ndarray]
@@ -77,7 +78,7 @@ class PendingEvaluation:
 
 
 @runtime_checkable
-class Predictor(Protocol):
+class Predictor(Playing, Protocol):
     """Acts in plain NumPy with the policies that the session had when the predictor was made."""
 
     def act(
@@ -92,6 +93,16 @@ class Predictor(Protocol):
 
     def plain(self, seed: int) -> Served:
         """The policies of one seed, for programs without this package."""
+        ...
+
+    def share(
+        self, returns: Float64[np.ndarray, "seed p e d"], preferences: Float64[np.ndarray, "p d"]
+    ) -> Float64[np.ndarray, "seed p e d"]:
+        """The returns, with one mean for all rows that one policy of an archive answers."""
+        ...
+
+    def arrays(self) -> Arrays:
+        """The policies as named arrays, from which `saved.SavedPolicies` makes the predictor again."""
         ...
 
 
@@ -176,25 +187,11 @@ class Session(Protocol):
         ...
 
     def play(self, preferences: Float64[np.ndarray, "p d"], episodes: int) -> Float64[np.ndarray, "seed p e d"]:
-        """Returns of single episodes; `share` makes of them what `evaluate` returns."""
-        ...
-
-    def share(
-        self, returns: Float64[np.ndarray, "seed p e d"], preferences: Float64[np.ndarray, "p d"]
-    ) -> Float64[np.ndarray, "seed p e d"]:
-        """The returns, with one mean for all rows that one policy of an archive answers."""
+        """Returns of single episodes; `Predictor.share` makes of them what `evaluate` returns."""
         ...
 
     def predictor(self) -> Predictor:
         """A predictor with the current policies."""
-        ...
-
-    def predictor_of(self, parameters: Arrays, step: int) -> Predictor:
-        """A predictor with the policies in what `parameters` returned at a step."""
-        ...
-
-    def adopt(self, parameters: Arrays, step: int) -> None:
-        """Take the policies in what `parameters` returned at a step, to evaluate them; the rest is as at the start."""
         ...
 
     def search_record(self) -> SearchRecord | None:
@@ -202,7 +199,7 @@ class Session(Protocol):
         ...
 
     def parameters(self) -> Arrays:
-        """Networks of every seed, without optimisers and replay."""
+        """Policies and networks of every seed, without optimisers and replay."""
         ...
 
     def arrays(self) -> Arrays:

@@ -5,31 +5,29 @@ while the device learns from block n, block n + 1 is collected. Everything that 
 """
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor as ThreadPool
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Float32, Float64, Int32, Shaped
+from jaxtyping import Float32, Float64, Int32, Shaped
 
 from qpensieve import config as configs
 from qpensieve.compiler import make_devices, num_parts
 from qpensieve.config import RunConfig
 from qpensieve.envs import LaneOptions, make_lanes
 from qpensieve.learning.predicting import AgentPredictor
-from qpensieve.learning.serving import nearest, one_batch_each
 from qpensieve.learning.tally import Infos, Tally
 from qpensieve.machine import available_cores
 from qpensieve.methods import make_algorithm
+from qpensieve.records.checkpoint import POLICY
 from qpensieve.records.trees import arrays_to_tree, tree_to_arrays, under
 from qpensieve.replay.layout import Rows, layout_of
 from qpensieve.replay.slots import Slots
 from qpensieve.train.collect import Collected, Collecting, Collector
 from qpensieve.train.cores import spread
-from qpensieve.train.evaluate import evaluate, foreign_lanes, play_in_parts
+from qpensieve.train.evaluate import foreign_lanes, play_policies
 from qpensieve.train.learner import Block, Learner, Pace, TrainState, make_learner
 from qpensieve.train.memory import check_memory
 from qpensieve.train.session import EnvFailedError, PendingEvaluation, check_finite, environment_errors
@@ -212,24 +210,12 @@ class Trainer:
         """Returns of the policies as they are now."""
         return self.play(preferences, episodes)
 
-    def share(
-        self, returns: Float64[np.ndarray, "seed p e d"], preferences: Float64[np.ndarray, "p d"]
-    ) -> Float64[np.ndarray, "seed p e d"]:
-        """The returns as they are: a policy that is told the preference differs from row to row."""
-        del preferences
-        return returns
-
     def play(self, preferences: Float64[np.ndarray, "p d"], episodes: int) -> Float64[np.ndarray, "seed p e d"]:
         """Returns of single episodes."""
         config, policies = self.config, self._predictor(self.newest_flat(), self.step)
-        num = min(available_cores(), config.seeds)
-        with environment_errors(f"in the evaluation at step {self.step}"), ThreadPool(num) as pool:
-            act = partial(policies.act_all, each=pool.map if num > 1 else map)
-            play_part = lambda part: evaluate(
-                *(config.domain, config.seed_list, act, preferences[part], episodes, config.max_eval_steps),
-                first_row=part.start,
-            )
-            return play_in_parts(config.domain, config.seeds, preferences, episodes, play_part)
+        given = (config.domain, config.seed_list, preferences, episodes, config.max_eval_steps)
+        with environment_errors(f"in the evaluation at step {self.step}"):
+            return play_policies(policies, *given)
 
     def begin_evaluation(self, preferences: Float64[np.ndarray, "p d"], episodes: int) -> PendingEvaluation | None:
         """Begin what `evaluate` does now, in worker processes while training continues; None: no core is free."""
@@ -244,23 +230,6 @@ class Trainer:
 
         return PendingEvaluation(step, workers.is_ready, result)
 
-    def act(
-        self, obs: Float[np.ndarray, "seed rows obs"], lam: Float[np.ndarray, "seed rows d"]
-    ) -> Float32[np.ndarray, "seed rows act"]:
-        """Deterministic actions of the newest policies, on the device; those of `predictor` are the host's.
-
-        If preferences have their own agents, each row is served by the agent with the nearest preference.
-        """
-        own = self.algorithm.preferences
-        if own is None:
-            return np.asarray(self._learner.act(self._state, obs, lam))
-        flat = lambda x: x.reshape(-1, x.shape[-1])
-        first_agent = np.repeat(np.arange(0, self.num_agents, len(own)), obs.shape[1])
-        batches = one_batch_each(first_agent + nearest(own, flat(lam)), self.num_agents)
-        asked = batches.gather(flat(obs)), batches.gather(flat(lam))
-        actions = np.asarray(self._learner.act(self._state, *asked))
-        return batches.scatter(actions, len(first_agent)).reshape(*obs.shape[:2], -1)
-
     def newest_flat(self) -> Float32[np.ndarray, "agent parameters"]:
         """Parameters of the newest policies."""
         return np.asarray(self._learner.flat_actors(self._state))
@@ -271,19 +240,6 @@ class Trainer:
         self._check_finite("a parameter of the policy", flat)
         return self._predictor(flat, self.step)
 
-    def predictor_of(self, parameters: dict[str, np.ndarray], step: int) -> AgentPredictor:
-        """A predictor with the policies in what `parameters` returned at a step."""
-        return self._predictor(np.asarray(self._learner.flat_actors(self._with(parameters))), step)
-
-    def adopt(self, parameters: dict[str, np.ndarray], step: int) -> None:
-        """Take the policies in what `parameters` returned at a step, to evaluate them; the rest is as at the start."""
-        self._state, self.step, self.summed_to = self._learner.place(self._with(parameters)), step, step
-
-    def _with(self, parameters: dict[str, np.ndarray]) -> TrainState:
-        """The state with other networks."""
-        fresh = tree_to_arrays(self._state.agent)  # the optimisers, which parameters leave out
-        return replace(self._state, agent=arrays_to_tree(self._state.agent, fresh | parameters))
-
     def _predictor(self, flat: Float32[np.ndarray, "agent parameters"], step: int) -> AgentPredictor:
         return AgentPredictor(self.algorithm.acting, self.own_preferences, flat, step)
 
@@ -293,7 +249,10 @@ class Trainer:
     def parameters(self) -> dict[str, np.ndarray]:
         """Policy, critics, target and snapshots of every agent, without optimisers and replay."""
         arrays = tree_to_arrays(self._state.agent)
-        return {name: value for name, value in arrays.items() if ".optimizers" not in name}
+        return {name: value for name, value in arrays.items() if ".optimizers" not in name} | self._policy_arrays()
+
+    def _policy_arrays(self) -> dict[str, np.ndarray]:
+        return {POLICY + name: value for name, value in self._predictor(self.newest_flat(), self.step).arrays().items()}
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Everything but the rows of the replay, at the end of the newest block, by name; all numbers are finite."""
@@ -305,6 +264,7 @@ class Trainer:
         arrays |= {f"lanes/{name}": value for name, value in self.collector.state().items()}
         arrays |= self._tally.arrays()
         arrays |= {f"memory/{name}": value for name, value in self._slots.state().items()}
+        arrays |= self._policy_arrays()
         arrays["acting"] = self._acting
         arrays["counters"] = np.array([self.step, self._tally.count], np.int64)
         return arrays
