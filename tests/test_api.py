@@ -29,7 +29,7 @@ from qpensieve.records.calibration import Calibration
 from qpensieve.records.checkpoint import CheckpointError
 from qpensieve.settings import flat
 from qpensieve.train import run as runs
-from qpensieve.train.keeper import Keeper
+from qpensieve.train.checkpointer import Checkpointer
 from qpensieve.train.trainer import Trainer
 from tests.envs import foreign
 from tests.envs.foreign import PointMass
@@ -713,7 +713,9 @@ class TestSaveAndLoad:
         self, learned: QPensieve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ):
         learned.save(tmp_path)
-        monkeypatch.setattr(Keeper, "_find_fault", lambda *_: "arrays.npz is missing")  # as of one that is gone by now
+        monkeypatch.setattr(
+            Checkpointer, "_find_fault", lambda *_: "arrays.npz is missing"
+        )  # as of one that is gone by now
         assert_same(qpensieve.load(tmp_path), learned)  # warnings are errors
 
     def test_what_is_no_agent_is_refused(self, tmp_path: Path):

@@ -40,9 +40,9 @@ from qpensieve.records.scores import RunSummary, summarize
 from qpensieve.report.front import Figure, Plane, plot_front
 from qpensieve.train import loop
 from qpensieve.train.calibrate import EPISODES, calibrate
+from qpensieve.train.checkpointer import Checkpointer
 from qpensieve.train.critic_error import CriticMeter, Draw, Sampling
 from qpensieve.train.evaluate import protocols
-from qpensieve.train.keeper import Keeper
 from qpensieve.train.saving import finish_save, save_agent
 from qpensieve.train.session import Predictor, Session
 from qpensieve.train.sessions import open_session
@@ -135,7 +135,7 @@ class Agent:
         session = open_session(config)
         try:
             said: list[str] = []
-            if not Keeper(source, session).take_newest(said.append):
+            if not Checkpointer(source, session).take_newest(said.append):
                 again = f"start the run over with 'qpensieve resume {source}'"
                 raise CheckpointError(f"{source} holds no checkpoint yet: {again}")
         except BaseException:

@@ -30,9 +30,9 @@ from qpensieve.records.log import FULL, SHORT, TRAINING, MetricsLog, has_evaluat
 from qpensieve.records.reading import FileError, interpreting, read_object, read_rows
 from qpensieve.records.scores import RunSummary, scores, summarize
 from qpensieve.train.alarms import Watch
+from qpensieve.train.checkpointer import Checkpointer
 from qpensieve.train.evaluate import play_policies, protocols
 from qpensieve.train.interrupts import interrupts
-from qpensieve.train.keeper import Keeper
 from qpensieve.train.loop import describe, is_past, log_due, train
 from qpensieve.train.saved import SavedPolicies
 from qpensieve.train.session import EnvFailedError, PendingEvaluation, environment_errors
@@ -98,7 +98,7 @@ class Run:
         self.callbacks = Callbacks(options.callbacks(path))
         """Who is told while it trains."""
         self.session = open_session(config)
-        self.keeper = Keeper(path, self.session)
+        self.checkpointer = Checkpointer(path, self.session)
         self.progress = Progress(self.session.goal, 0, quiet=True)
         """What the run shows while it trains."""
         self.held: FolderLock | None = None
@@ -120,8 +120,8 @@ class Run:
 
     def restore(self, saved: Checkpoint) -> None:
         """Go back to a checkpoint; remove everything in the folder that is later."""
-        self.keeper.restore(saved)
-        self.keeper.cut(saved)
+        self.checkpointer.restore(saved)
+        self.checkpointer.cut(saved)
         self._save_search()
         path = self.folder / folder.EVALUATIONS
         if path.exists():
@@ -144,7 +144,7 @@ class Run:
 
     def start_over(self) -> None:
         """Empty the folder of everything but its configuration and provenance."""
-        self.keeper.cut(None)
+        self.checkpointer.cut(None)
         for path in (self.folder / folder.PARAMETERS).glob("step_*.npz"):
             path.unlink()
         for name in (*RESULTS, folder.METRICS, folder.WANDB):
@@ -234,7 +234,7 @@ class Run:
         began = time.monotonic()
         log_due(self.session, self)
         self._check_owner()
-        self.keeper.save()
+        self.checkpointer.save()
         self._last_checkpoint = time.monotonic()
         self._saving += self._last_checkpoint - began
 
@@ -254,7 +254,7 @@ class Run:
         """Train for one block, and remember its rows: callbacks may fail, and the run is saved then."""
         with self._saving_first():
             rows = self.session.advance()
-        self.keeper.append(rows)
+        self.checkpointer.append(rows)
 
     def log(self, step: int, means: Infos) -> None:
         """Write a row of training metrics."""
@@ -609,7 +609,7 @@ def _open(
 
 
 def _restore(run: Run, warn: Callable[[str], None]) -> None:
-    saved = run.keeper.latest(warn)
+    saved = run.checkpointer.latest(warn)
     if saved is not None:
         if not (run.folder / folder.EVALUATIONS).exists() and has_evaluations(run.folder / folder.METRICS):
             lost = "evaluations of before are lost, and curves begin where the run goes on"

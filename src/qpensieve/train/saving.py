@@ -17,7 +17,7 @@ from qpensieve.records.atomic import write_json
 from qpensieve.records.calibration import Calibration
 from qpensieve.records.checkpoint import CheckpointError
 from qpensieve.records.links import refuse_links
-from qpensieve.train.keeper import Keeper
+from qpensieve.train.checkpointer import Checkpointer
 from qpensieve.train.session import Session
 
 PARTS = (folder.REPLAY, folder.CHECKPOINTS, folder.CALIBRATION, folder.CONFIG)
@@ -49,7 +49,7 @@ def save_agent(session: Session, path: str | Path, calibration: Calibration | No
             configs.save(session.config, new / folder.CONFIG)
             if calibration is not None:
                 calibrations.save(new / folder.CALIBRATION, calibration)
-            Keeper(new, session).save_whole()
+            Checkpointer(new, session).save_whole()
             _replace(new, target)
         except (CheckpointError, OSError) as error:
             reason = error.__cause__ or error

@@ -37,7 +37,7 @@ class LostReplayError(checkpoint.NoneWholeError):
         )
 
 
-class Keeper:
+class Checkpointer:
     """Writes a session into a folder and reads it back.
 
     Args:
