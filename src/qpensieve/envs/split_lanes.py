@@ -9,9 +9,18 @@ from itertools import pairwise
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Bool, Float64, Int, Shaped
+from jaxtyping import Bool, Float64, Int, Int64, Shaped
 
-from qpensieve.envs.history import OBSERVATIONS, History, episode_seeds, replay, warn_if_different
+from qpensieve.envs.base import SIMULATOR_PREFIX
+from qpensieve.envs.history import (
+    ACTIONS,
+    LENGTHS,
+    OBSERVATIONS,
+    History,
+    episode_seeds,
+    replay,
+    warn_if_different,
+)
 from qpensieve.envs.simulator import Index, State, Streams
 from qpensieve.host_types import EnvSpec
 from qpensieve.remote import LocalObject, RemoteObject, RemoteObjects
@@ -171,3 +180,24 @@ class SplitSimulator:
         own = {part: (lanes[of] - self._edges[part], values[of]) for part, of in rows.items()}
         results = self._parts.call(method, own)
         return [(of, results[part]) for part, of in rows.items()]
+
+
+def join_states(states: Sequence[State]) -> State:
+    """The state of all lanes, from the states of consecutive parts of them."""
+    first = states[0]
+    return {
+        name: value if value.ndim == 0 else np.concatenate([state[name] for state in states])
+        for name, value in first.items()
+    }
+
+
+def split_state(state: State, edges: Int64[np.ndarray, " parts_and_one"]) -> list[State]:
+    """The states of the lanes from each edge to the next."""
+    bounds = dict.fromkeys(state, edges)
+    if SIMULATOR_PREFIX + LENGTHS in state:
+        steps_before = np.concatenate([[0], np.cumsum(state[SIMULATOR_PREFIX + LENGTHS])])
+        bounds[SIMULATOR_PREFIX + ACTIONS] = steps_before[edges]
+    return [
+        {name: value if value.ndim == 0 else value[slice(*ends[name])] for name, value in state.items()}
+        for ends in ({name: bound[part : part + 2] for name, bound in bounds.items()} for part in range(len(edges) - 1))
+    ]

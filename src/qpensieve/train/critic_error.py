@@ -20,8 +20,8 @@ from jaxtyping import Array, Bool, Float, Float32, Float64, Int64, Key
 from qpensieve import config as configs
 from qpensieve.config import RunConfig
 from qpensieve.envs import LaneOptions, Lanes, make_lanes
-from qpensieve.envs.parts import join_states, split_state
 from qpensieve.envs.simulator import State
+from qpensieve.envs.split_lanes import join_states, split_state
 from qpensieve.errors import UserError
 from qpensieve.learning.agents import over_agents
 from qpensieve.learning.serving import nearest

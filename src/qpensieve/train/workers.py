@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64
 
-from qpensieve.envs.parts import join_states, split_state
 from qpensieve.envs.registry import find_domain, make_lanes
 from qpensieve.envs.simulator import LaneOptions, State
 from qpensieve.envs.sources import EnvSource
+from qpensieve.envs.split_lanes import join_states, split_state
 from qpensieve.errors import EnvError
 from qpensieve.host_types import Acting, Behaviour, Parameters
 from qpensieve.learning.predicting import AgentPredictor
