@@ -18,9 +18,9 @@ from qpensieve.errors import UntrustedError
 from qpensieve.presets import default_config
 from qpensieve.records import checkpoint, evaluations
 from qpensieve.records.checkpoint import CheckpointError
+from qpensieve.records.files import Expected, headers_of, read_npz
 from qpensieve.records.folder import CONFIG
 from qpensieve.records.links import LinkError
-from qpensieve.records.npz import Expected, headers_of, read_npz
 from qpensieve.train import run as runs
 from qpensieve.train.session import Session
 from tests.report.runs import dst_returns, make_run, make_table

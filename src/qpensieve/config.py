@@ -15,8 +15,7 @@ from qpensieve.envs import registry as envs
 from qpensieve.envs.episodes import FULL_EPISODES, MAX_EVAL_STEPS, SHORT_EPISODES
 from qpensieve.errors import UntrustedError, UserError
 from qpensieve.methods import METHODS, Kernels, Method, choose_kernels, get_method, make_algorithm
-from qpensieve.records.atomic import write_json
-from qpensieve.records.reading import interpreting, parse, read_bytes
+from qpensieve.records.files import interpreting, parse, read_bytes, write_json
 from qpensieve.settings import (
     EVALUATION,
     FINITE,

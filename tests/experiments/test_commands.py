@@ -15,7 +15,7 @@ from qpensieve.config import override
 from qpensieve.experiments import commands, tasks, worker
 from qpensieve.experiments.local import Ended, Local
 from qpensieve.experiments.tasks import Task
-from qpensieve.records.atomic import write_json
+from qpensieve.records.files import write_json
 
 SWEEP = """
 [run]

@@ -12,7 +12,7 @@ from qpensieve.experiments import schedule, tasks
 from qpensieve.experiments.local import Code, Ended, Local, LocalJob
 from qpensieve.experiments.schedule import train_all
 from qpensieve.experiments.tasks import Progress, Task
-from qpensieve.records.atomic import write_json
+from qpensieve.records.files import write_json
 from qpensieve.records.folder import CHECKPOINTS, SUMMARY, WORKER_LOG
 from qpensieve.records.lock import lock
 

@@ -13,7 +13,7 @@ from qpensieve.config import RunConfig, override
 from qpensieve.experiments import tasks
 from qpensieve.experiments.tasks import Progress, Task
 from qpensieve.presets import default_config
-from qpensieve.records.atomic import write_json
+from qpensieve.records.files import write_json
 from qpensieve.records.folder import CHECKPOINTS, CONFIG, METRICS, SUMMARY, WORKER_LOG
 from qpensieve.records.lock import lock
 

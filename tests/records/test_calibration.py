@@ -9,7 +9,7 @@ import pytest
 
 from qpensieve.records import calibration
 from qpensieve.records.calibration import Calibration
-from qpensieve.records.reading import FileError
+from qpensieve.records.files import FileError
 
 LAM = np.array([[0.0, 1.0], [0.5, 0.5], [1.0, 0.0]])
 

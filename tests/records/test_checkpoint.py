@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from qpensieve.records import checkpoint
-from qpensieve.records.atomic import checksum_of
 from qpensieve.records.checkpoint import CheckpointError, load_latest, save
+from qpensieve.records.files import checksum_of
 
 ARRAYS = {".net.weight": np.arange(600, dtype=np.float32).reshape(20, 30), ".count": np.array(7, dtype=np.int32)}
 META = {"config": {"seed": 3, "rate": 3e-4}, "lanes": [1, 2.5, None], "state": 2**127 + 1}

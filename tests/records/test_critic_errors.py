@@ -9,8 +9,8 @@ import pytest
 
 from qpensieve.records import critic_errors
 from qpensieve.records.critic_errors import CriticErrors, CriticRow
+from qpensieve.records.files import FileError
 from qpensieve.records.links import LinkError
-from qpensieve.records.reading import FileError
 
 
 def make_row(step: int = 100, lam: tuple[float, float] = (0.1, 0.9), error: float = 3.0, **changes: Any) -> CriticRow:

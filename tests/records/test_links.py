@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from qpensieve.records import atomic
+from qpensieve.records import files
 from qpensieve.records.folder import FILES, FOLDERS, LOCK, METRICS
 from qpensieve.records.links import LinkError, open_to_append, refuse_links
 from qpensieve.records.lock import lock
@@ -78,10 +78,10 @@ def test_a_pipe_is_refused_and_does_not_hang(run: Path):
 @pytest.mark.parametrize(
     "write",
     [
-        lambda path: atomic.write_text(path, "new"),
-        lambda path: atomic.write_json(path, [1]),
-        lambda path: atomic.write_npz(path, {"a": np.zeros(3)}),
-        lambda path: atomic.write_small_npz(path, {"a": np.zeros(3)}),
+        lambda path: files.write_text(path, "new"),
+        lambda path: files.write_json(path, [1]),
+        lambda path: files.write_npz(path, {"a": np.zeros(3)}),
+        lambda path: files.write_small_npz(path, {"a": np.zeros(3)}),
     ],
 )
 def test_what_is_written_whole_replaces_a_link_and_leaves_its_target(write, target: str, run: Path):
@@ -95,7 +95,7 @@ def test_what_is_written_whole_replaces_a_link_and_leaves_its_target(write, targ
 
 
 def test_a_link_with_the_name_of_a_temporary_file_is_not_followed(run: Path):
-    (run / f"{atomic.TEMPORARY}file-{os.getpid()}").symlink_to("../precious.txt")
-    atomic.write_text(run / "file", "new")
+    (run / f"{files.TEMPORARY}file-{os.getpid()}").symlink_to("../precious.txt")
+    files.write_text(run / "file", "new")
     assert_untouched(run)
     assert (run / "file").read_text() == "new"

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from qpensieve.records.npz import Expected, Header, check_axes, headers_of, read_header, read_npz
+from qpensieve.records.files import Expected, Header, check_axes, headers_of, read_header, read_npz
 
 MEGABYTE = 1 << 20
 

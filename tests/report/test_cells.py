@@ -10,8 +10,8 @@ import pytest
 from qpensieve import metrics
 from qpensieve.preferences import sac_preferences, test_table
 from qpensieve.records import evaluations
+from qpensieve.records.files import FileError
 from qpensieve.records.folder import CONFIG, EVALUATIONS, PROVENANCE
-from qpensieve.records.reading import FileError
 from qpensieve.report import cells, sheets
 from qpensieve.report.cells import Wanted, read_cell, read_runs
 from qpensieve.report.results import export

@@ -18,8 +18,8 @@ from qpensieve.errors import UserError, make_folder
 from qpensieve.learning.acting import Plain, Served
 from qpensieve.records import calibration as calibrations
 from qpensieve.records import evaluations, folder
-from qpensieve.records.atomic import write_npz, write_text
 from qpensieve.records.calibration import Calibration
+from qpensieve.records.files import write_npz, write_text
 from qpensieve.records.scores import summarize
 from qpensieve.train.saved import SavedPolicies
 from qpensieve.train.session import Arrays, Predictor, Session

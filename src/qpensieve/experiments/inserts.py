@@ -6,7 +6,7 @@ from pathlib import Path
 from qpensieve.errors import UserError
 from qpensieve.experiments.plan import Artefact
 from qpensieve.experiments.printed import Place
-from qpensieve.records.atomic import write_text
+from qpensieve.records.files import write_text
 from qpensieve.report.sheets import Sheet, power_of, view
 from qpensieve.report.text import TextCell
 

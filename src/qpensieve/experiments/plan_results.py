@@ -11,8 +11,8 @@ from qpensieve.errors import MissingFileError
 from qpensieve.experiments.plan import Plan, Wanted
 from qpensieve.experiments.tasks import Task, differences, is_done
 from qpensieve.records.evaluations import about_missing
+from qpensieve.records.files import FileError, read_object
 from qpensieve.records.folder import EVALUATIONS
-from qpensieve.records.reading import FileError, read_object
 
 
 @dataclass(frozen=True, eq=False)

@@ -32,7 +32,7 @@ from qpensieve.experiments.local import (
     start_worker,
 )
 from qpensieve.records import checkpoint
-from qpensieve.records.atomic import TEMPORARY
+from qpensieve.records.files import TEMPORARY
 from qpensieve.records.folder import LOCK
 from qpensieve.records.lock import FolderInUseError, lock
 

@@ -17,8 +17,7 @@ from qpensieve.errors import MissingFileError, MissingPackageError, UserError, U
 from qpensieve.experiments.local import PROGRAM, Ended, Local
 from qpensieve.experiments.schedule import TRIES, train_all
 from qpensieve.experiments.tasks import Task
-from qpensieve.records.atomic import write_json
-from qpensieve.records.reading import FileError, read_object
+from qpensieve.records.files import FileError, read_object, write_json
 from qpensieve.train.interrupts import termination
 
 FOLDER, JOBS = "slurm", "jobs.json"

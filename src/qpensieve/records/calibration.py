@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Float64, Int64
 
-from qpensieve.records.atomic import write_json
+from qpensieve.records.files import FileError, interpreting, read_object, write_json
 from qpensieve.records.links import refuse_link
-from qpensieve.records.reading import FileError, interpreting, read_object
 
 FORMAT = 1
 """Increased with every change of the file's layout."""

@@ -2,7 +2,7 @@
 
 A run folder holds `checkpoints/step_000050000/` with `arrays.npz` and `meta.json` (the last two are kept),
 `parameters/step_000100000.npz` (all are kept) and the rows of the replay (`replay/log.py`). All of it is written
-whole or not at all (`atomic.py`).
+whole or not at all (`files.py`).
 
 To resume: `load_latest`, `arrays_to_tree`, then `discard_after`, `ReplayLog.resume` and `cut_jsonl`,
 which remove what a killed run wrote after that checkpoint.
@@ -23,17 +23,21 @@ from typing import Any
 import numpy as np
 
 from qpensieve.errors import ShownError
-from qpensieve.records.atomic import (
+from qpensieve.records.files import (
     TEMPORARY,
+    Expected,
+    FileError,
+    Headers,
     checksum_of,
     find_damage,
+    parse,
+    read_bytes,
+    read_npz,
     sync_folder,
     write_file,
     write_npz,
 )
 from qpensieve.records.folder import CHECKPOINTS, PARAMETERS
-from qpensieve.records.npz import Expected, Headers, read_npz
-from qpensieve.records.reading import FileError, parse, read_bytes
 
 FORMAT_VERSION = 1
 """Increased with every change of the layout. `meta.json` keeps its `checksum` and `format_version` in all versions."""

@@ -12,10 +12,9 @@ import numpy as np
 from jaxtyping import Float, Float64, Int64
 
 from qpensieve.errors import MissingFileError, UserError
-from qpensieve.records.atomic import write_small_npz
+from qpensieve.records.files import LIMIT, Headers, read_npz, write_small_npz
 from qpensieve.records.folder import CONFIG, METRICS, why_no_run
 from qpensieve.records.log import has_evaluations
-from qpensieve.records.npz import LIMIT, Headers, read_npz
 
 _PROTOCOLS = (
     ("short", "short_steps", "short_returns", "short_preferences"),

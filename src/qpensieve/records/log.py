@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from qpensieve.records.files import read_rows
 from qpensieve.records.links import open_to_append
-from qpensieve.records.reading import read_rows
 
 TRAINING = "train"
 """Event of the rows of training metrics."""

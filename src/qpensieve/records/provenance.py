@@ -11,7 +11,7 @@ from typing import Any
 from qpensieve import machine
 from qpensieve.compiler import options_of_updates
 from qpensieve.errors import make_folder
-from qpensieve.records.atomic import write_json
+from qpensieve.records.files import write_json
 
 PACKAGES = ("qpensieve", "jax", "jaxlib", "numpy", "optax", "equinox", "mujoco", "box2d", "gymnasium", "moocore")
 

@@ -12,8 +12,7 @@ from jaxtyping import Bool, Float64, Int64
 
 from qpensieve import metrics
 from qpensieve.errors import MissingFileError, UserError
-from qpensieve.records.atomic import write_small_npz
-from qpensieve.records.npz import LIMIT, Headers, check_axes, read_npz
+from qpensieve.records.files import LIMIT, Headers, check_axes, read_npz, write_small_npz
 
 
 @dataclass(frozen=True, eq=False)

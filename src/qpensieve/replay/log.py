@@ -10,10 +10,9 @@ from typing import TypedDict
 import numpy as np
 from jaxtyping import Float32
 
-from qpensieve.records.atomic import TEMPORARY, find_damage, write_file
 from qpensieve.records.checkpoint import CheckpointError, write_error
+from qpensieve.records.files import TEMPORARY, find_damage, read_header, write_file
 from qpensieve.records.folder import REPLAY
-from qpensieve.records.npz import read_header
 
 DTYPE = np.dtype("<f4")
 

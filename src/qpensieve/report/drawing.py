@@ -12,7 +12,7 @@ from jaxtyping import Float64, Int64
 
 from qpensieve import metrics
 from qpensieve.errors import MissingPackageError, make_folder
-from qpensieve.records.atomic import write_file
+from qpensieve.records.files import write_file
 
 # matplotlib is an extra and slow to import, so it is imported by the functions that draw.
 if TYPE_CHECKING:

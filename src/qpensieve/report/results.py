@@ -18,10 +18,10 @@ from qpensieve.preferences import test_table
 from qpensieve.records import calibration as calibrations
 from qpensieve.records import critic_errors, evaluations
 from qpensieve.records import search as searches
-from qpensieve.records.atomic import write_text
 from qpensieve.records.calibration import Calibration
 from qpensieve.records.critic_errors import CriticErrors
 from qpensieve.records.evaluations import Evaluations
+from qpensieve.records.files import interpreting, read_object, write_text
 from qpensieve.records.folder import (
     CALIBRATION,
     CONFIG,
@@ -32,7 +32,6 @@ from qpensieve.records.folder import (
     check_out,
     why_no_run,
 )
-from qpensieve.records.reading import interpreting, read_object
 from qpensieve.records.scores import SCORES, RunSummary, summarize
 from qpensieve.records.search import SearchRecord
 

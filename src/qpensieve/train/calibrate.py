@@ -23,8 +23,8 @@ from qpensieve.learning.streams import Purpose, derived_seed
 from qpensieve.machine import available_cores
 from qpensieve.records import calibration as files
 from qpensieve.records import folder
-from qpensieve.records.atomic import check_can_write
 from qpensieve.records.calibration import Calibration
+from qpensieve.records.files import check_can_write
 from qpensieve.records.lock import lock
 from qpensieve.train.evaluate import LANES_AT_ONCE, foreign_lanes, protocols
 from qpensieve.train.saved import SavedPolicies

@@ -9,8 +9,7 @@ from qpensieve.compatibility import SAME_NUMBERS, Difference, differences
 from qpensieve.config import RunConfig
 from qpensieve.records import checkpoint
 from qpensieve.records.checkpoint import Checkpoint
-from qpensieve.records.npz import Expected, headers_of
-from qpensieve.records.reading import interpreting
+from qpensieve.records.files import Expected, headers_of, interpreting
 from qpensieve.replay.log import ReplayLog
 from qpensieve.train.session import Rows, Session
 

@@ -9,9 +9,9 @@ from qpensieve.config import RunConfig
 from qpensieve.console import Progress
 from qpensieve.errors import UserError
 from qpensieve.records import critic_errors, folder
-from qpensieve.records.atomic import check_can_write
 from qpensieve.records.checkpoint import CheckpointError
 from qpensieve.records.critic_errors import CriticErrors
+from qpensieve.records.files import check_can_write
 from qpensieve.train.critic_error import CriticMeter, Sampling
 from qpensieve.train.saved import SavedPolicies
 from qpensieve.train.saving import is_saved_agent

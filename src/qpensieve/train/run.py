@@ -22,12 +22,11 @@ from qpensieve.errors import FileInTheWayError, MissingFileError, UserError, mak
 from qpensieve.learning.tally import Infos
 from qpensieve.metrics import utility
 from qpensieve.records import calibration, checkpoint, critic_errors, evaluations, folder, provenance, search
-from qpensieve.records.atomic import write_json
 from qpensieve.records.checkpoint import Checkpoint, CheckpointError
 from qpensieve.records.evaluations import Evaluations
+from qpensieve.records.files import FileError, interpreting, read_object, read_rows, write_json
 from qpensieve.records.lock import FolderLock, lock
 from qpensieve.records.log import FULL, SHORT, TRAINING, MetricsLog, has_evaluations, is_logged
-from qpensieve.records.reading import FileError, interpreting, read_object, read_rows
 from qpensieve.records.scores import RunSummary, scores, summarize
 from qpensieve.train.alarms import Watch
 from qpensieve.train.checkpointer import Checkpointer

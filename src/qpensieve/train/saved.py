@@ -19,7 +19,7 @@ from qpensieve.methods import make_algorithm
 from qpensieve.population.answering import ArchivePredictor, Policies
 from qpensieve.records import checkpoint, folder
 from qpensieve.records.checkpoint import POLICY, CheckpointError
-from qpensieve.records.npz import read_npz
+from qpensieve.records.files import read_npz
 from qpensieve.records.trees import under
 from qpensieve.train.session import Arrays, Predictor
 from qpensieve.types import Algorithm

@@ -13,9 +13,9 @@ from qpensieve import config as configs
 from qpensieve.errors import FileInTheWayError, UserError, make_folder
 from qpensieve.records import calibration as calibrations
 from qpensieve.records import checkpoint, folder
-from qpensieve.records.atomic import write_json
 from qpensieve.records.calibration import Calibration
 from qpensieve.records.checkpoint import CheckpointError
+from qpensieve.records.files import write_json
 from qpensieve.records.links import refuse_links
 from qpensieve.train.checkpointer import Checkpointer
 from qpensieve.train.session import Session

@@ -12,7 +12,7 @@ from PIL import Image
 
 from qpensieve.console import Outlook, Progress
 from qpensieve.errors import MissingFileError, MissingPackageError, UserError, UserFileError, file_errors
-from qpensieve.records.atomic import TEMPORARY, write_file
+from qpensieve.records.files import TEMPORARY, write_file
 from qpensieve.watch import film
 from qpensieve.watch.film import Script
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from qpensieve.errors import MissingFileError, UserFileError
-from qpensieve.records import atomic
-from qpensieve.records.npz import read_npz
+from qpensieve.records import files
+from qpensieve.records.files import read_npz
 
 ARRAYS = {"a": np.arange(12.0).reshape(3, 4), "b": np.array(7)}
 
@@ -22,20 +22,20 @@ def assert_same(found: dict[str, np.ndarray]) -> None:
         np.testing.assert_array_equal(found[name], array)
 
 
-@pytest.mark.parametrize("write", [atomic.write_npz, atomic.write_small_npz])
+@pytest.mark.parametrize("write", [files.write_npz, files.write_small_npz])
 def test_arrays_come_back_and_the_checksum_is_that_of_the_file(write, tmp_path: Path):
     path = tmp_path / "x.npz"
     checksum = write(path, ARRAYS)
     assert_same(read_npz(path))
-    assert checksum == atomic.checksum_of(path.read_bytes())
-    assert atomic.find_damage(path, checksum) is None
+    assert checksum == files.checksum_of(path.read_bytes())
+    assert files.find_damage(path, checksum) is None
     assert list(path.parent.iterdir()) == [path]
 
 
 def test_a_folder_that_is_gone_does_not_come_back(tmp_path: Path):
     """A process whose folder was renamed must not make another one of that name (experiments/tasks.py)."""
     with pytest.raises(MissingFileError):
-        atomic.write_text(tmp_path / "gone" / "x.json", "")
+        files.write_text(tmp_path / "gone" / "x.json", "")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -44,11 +44,11 @@ def test_a_full_disk_is_named(tmp_path: Path):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with pytest.raises(UserFileError, match=r"No space left on device: '.*x\.json'$"):
-        atomic.write_file(tmp_path / "x.json", fail)
+        files.write_file(tmp_path / "x.json", fail)
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("write", [atomic.check_can_write, lambda path: atomic.write_text(path, "")])
+@pytest.mark.parametrize("write", [files.check_can_write, lambda path: files.write_text(path, "")])
 def test_a_folder_that_cannot_be_written_is_told_by_the_name_that_was_asked_for(write, tmp_path: Path, monkeypatch):
     def refuse(path: Any, *_: object, **__: object) -> None:
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
@@ -60,26 +60,26 @@ def test_a_folder_that_cannot_be_written_is_told_by_the_name_that_was_asked_for(
 
 
 def test_a_folder_that_can_be_written_is_left_as_it_was(tmp_path: Path):
-    atomic.check_can_write(tmp_path / "x.json")
+    files.check_can_write(tmp_path / "x.json")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_small_arrays_are_the_bytes_that_numpy_writes(tmp_path: Path):
     """Folders written before and after this function was made are equal byte for byte."""
-    atomic.write_small_npz(tmp_path / "ours.npz", ARRAYS)
+    files.write_small_npz(tmp_path / "ours.npz", ARRAYS)
     np.savez_compressed(tmp_path / "theirs.npz", allow_pickle=False, **ARRAYS)
     assert (tmp_path / "ours.npz").read_bytes() == (tmp_path / "theirs.npz").read_bytes()
 
 
 def test_json_and_text_are_written_as_they_are(tmp_path: Path):
-    atomic.write_json(tmp_path / "x.json", {"name": "é", "values": [1, 2.5]})
+    files.write_json(tmp_path / "x.json", {"name": "é", "values": [1, 2.5]})
     assert json.loads((tmp_path / "x.json").read_text()) == {"name": "é", "values": [1, 2.5]}
     assert (tmp_path / "x.json").read_text().endswith("}\n")
-    atomic.write_text(tmp_path / "x.txt", "é\n")
+    files.write_text(tmp_path / "x.txt", "é\n")
     assert (tmp_path / "x.txt").read_text(encoding="utf-8") == "é\n"
 
 
-@pytest.mark.parametrize("failing", [atomic.write_npz, atomic.write_small_npz])
+@pytest.mark.parametrize("failing", [files.write_npz, files.write_small_npz])
 def test_what_fails_leaves_the_old_file_and_nothing_beside_it(failing, tmp_path: Path):
     path = tmp_path / "x.npz"
     failing(path, ARRAYS)
@@ -91,10 +91,10 @@ def test_what_fails_leaves_the_old_file_and_nothing_beside_it(failing, tmp_path:
 
 def test_every_kind_of_damage_is_named(tmp_path: Path):
     path = tmp_path / "x.txt"
-    checksum = atomic.write_text(path, "hello")
+    checksum = files.write_text(path, "hello")
     path.write_text("hallo")
-    assert "was altered" in (atomic.find_damage(path, checksum) or "")
+    assert "was altered" in (files.find_damage(path, checksum) or "")
     path.write_text("hell")
-    assert "has 4 bytes" in (atomic.find_damage(path, checksum) or "")
+    assert "has 4 bytes" in (files.find_damage(path, checksum) or "")
     path.unlink()
-    assert "is missing" in (atomic.find_damage(path, checksum) or "")
+    assert "is missing" in (files.find_damage(path, checksum) or "")

@@ -1,0 +1,403 @@
+"""Files of a folder: written whole or not at all, and read with care, because anyone may have written them.
+
+A file is written under a temporary name, synced and renamed, so a reader sees the old file or the new one. A small file
+can claim, or unpack to, terabytes: sizes are checked before arrays are made, and only plain arrays are read, without
+pickle. What is wrong with a file is one error that names it.
+"""
+
+import io
+import json
+import math
+import os
+import zipfile
+import zlib
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from qpensieve.errors import MissingFileError, UserError, file_errors
+
+JSON_LIMIT = 64 << 20
+"""Bytes of a JSON file; parsed it takes many times as much."""
+
+
+class FileError(UserError):
+    """A file does not hold what it should; the message names it."""
+
+
+def parse(path: Path, content: bytes | str) -> Any:
+    """What JSON of a file says; FileError where it is none."""
+    try:
+        return json.loads(content)
+    except RecursionError as error:
+        raise FileError(f"cannot read {path}: its JSON is nested too deeply") from error
+    except (ValueError, MemoryError) as error:
+        raise FileError(f"cannot read {path}: it is not JSON ({error})") from error
+
+
+def read_bytes(path: Path) -> bytes:
+    """The content of a file of moderate size; FileError where it is no plain file or too large."""
+    with file_errors(path):
+        if not path.exists():
+            raise MissingFileError(f"{path} is missing")
+        if not path.is_file():
+            raise FileError(f"cannot read {path}: it is not a file")
+        if path.stat().st_size > JSON_LIMIT:
+            raise FileError(
+                f"cannot read {path}: it has {path.stat().st_size:,} bytes, at most {JSON_LIMIT:,} are read"
+            )
+        return path.read_bytes()
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """The JSON object of a file; FileError where it is none."""
+    content = parse(path, read_bytes(path))
+    if not isinstance(content, dict):
+        raise FileError(f"cannot read {path}: it holds a {type(content).__name__}, not a JSON object")
+    return content
+
+
+def read_rows(path: Path, newest: int | None = None) -> list[dict[str, Any]]:
+    """The rows of a log that have an event and a step; other lines (one cut off by a crash) are left out.
+
+    Args:
+        path: The log; it may be missing.
+        newest: Read only so many bytes at its end; None: all.
+    """
+    if not path.is_file():
+        return []
+    with open(path, "rb") as file:
+        file.seek(0 if newest is None else max(0, path.stat().st_size - newest))
+        lines = file.read().splitlines()
+    rows = []
+    for line in lines:
+        try:
+            row = parse(path, line)
+        except FileError:
+            continue
+        if isinstance(row, dict) and isinstance(row.get("event"), str) and type(row.get("step")) is int:
+            rows.append(row)
+    return rows
+
+
+@contextmanager
+def interpreting(path: Path, kind: str) -> Iterator[None]:
+    """Raise what goes wrong while the content of a file is taken apart as FileError.
+
+    Args:
+        path: The file.
+        kind: What it should hold, such as `a configuration`.
+    """
+    try:
+        yield
+    except (FileError, OSError):
+        raise
+    except KeyError as error:
+        raise FileError(f"cannot read {path} as {kind}: {error.args[0]!r} is missing") from error
+    except (ValueError, TypeError, AttributeError, IndexError, OverflowError, RecursionError, MemoryError) as error:
+        raise FileError(f"cannot read {path} as {kind}: {error}") from error
+
+
+TEMPORARY = ".tmp-"
+"""Prefix of the name of everything that is still being written."""
+CHUNK = 1 << 20
+"""Bytes read at a time when a file is checked."""
+
+
+class _Checksummed(io.RawIOBase):
+    """A file that computes the checksum of what is written. It cannot seek, so no byte changes afterwards."""
+
+    def __init__(self, file: io.BufferedWriter):
+        self._file, self._size, self._crc = file, 0, 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any, /) -> int:
+        size = memoryview(data).nbytes
+        self._crc, self._size = zlib.crc32(data, self._crc), self._size + size
+        self._file.write(data)
+        return size
+
+    @property
+    def checksum(self) -> str:
+        return _format_checksum(self._size, self._crc)
+
+
+def write_file(path: Path, write: Callable[[io.RawIOBase], object]) -> str:
+    """Write `path` through `write`, whole or not at all; returns the checksum of what was written.
+
+    A symbolic link of that name is replaced; what it points to is left alone. The folder must be there: one that was
+    renamed while a process wrote into it (`experiments/tasks.py`) must not come back.
+    """
+    temporary = _temporary(path)
+    with file_errors(path, temporary):
+        temporary.unlink(missing_ok=True)  # one from before
+        try:
+            with open(temporary, "xb") as file:  # a new file, never one that a link of that name points to
+                stream = _Checksummed(file)
+                write(stream)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+        sync_folder(path.parent)
+    return stream.checksum
+
+
+def _temporary(path: Path) -> Path:
+    """The name under which this process writes a file."""
+    return path.with_name(f"{TEMPORARY}{path.name}-{os.getpid()}")
+
+
+def check_can_write(path: Path) -> None:
+    """Raise now what `write_file` would raise later where nothing can be written beside `path`; leaves no file."""
+    temporary = _temporary(path)
+    with file_errors(path, temporary):
+        temporary.unlink(missing_ok=True)
+        temporary.touch(exist_ok=False)
+        temporary.unlink()
+
+
+def write_text(path: Path, text: str) -> str:
+    """Write `text` to `path`; returns its checksum."""
+    return write_file(path, lambda file: file.write(text.encode()))
+
+
+def write_json(path: Path, content: Any) -> str:
+    """Write `content` to `path` as indented JSON; returns its checksum."""
+    return write_text(path, json.dumps(content, indent=2) + "\n")
+
+
+def write_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> str:
+    """Write named arrays to `path`; returns its checksum."""
+    return write_file(path, lambda file: np.savez(file, allow_pickle=False, **arrays))  # pyright: ignore[reportArgumentType]
+
+
+def write_small_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> str:
+    """Write named arrays to `path`, compressed; returns its checksum.
+
+    The archive is put together in memory, so that equal arrays make the same bytes as a plain `np.savez_compressed`.
+    """
+    archive = io.BytesIO()
+    np.savez_compressed(archive, allow_pickle=False, **arrays)  # pyright: ignore[reportArgumentType]
+    return write_file(path, lambda file: file.write(archive.getbuffer()))
+
+
+def sync_folder(folder: Path) -> None:
+    """Make renames in `folder` survive a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def checksum_of(data: bytes) -> str:
+    """The checksum that a file of these bytes has."""
+    return _format_checksum(len(data), zlib.crc32(data))
+
+
+def find_damage(path: Path, checksum: str) -> str | None:
+    """What is wrong with a file that was written with this checksum; None if nothing."""
+    if not path.is_file():
+        return f"{path.name} is missing"
+    size = path.stat().st_size
+    if str(size) != checksum.split("-")[0]:
+        return f"{path.name} has {size} bytes, but {checksum.split('-')[0]} were written"
+    if _format_checksum(size, _crc(path)) != checksum:
+        return f"{path.name} was altered: its checksum is not the one written"
+    return None
+
+
+def _format_checksum(size: int, crc: int) -> str:
+    return f"{size}-crc32-{crc:08x}"
+
+
+def _crc(path: Path) -> int:
+    crc, buffer = 0, memoryview(bytearray(CHUNK))
+    with open(path, "rb", buffering=0) as file:
+        while size := file.readinto(buffer):
+            crc = zlib.crc32(buffer[:size], crc)
+    return crc
+
+
+LIMIT = 1 << 30
+"""Bytes that the arrays of a compressed file may take in memory: hundreds of full evaluations of 50 seeds."""
+KINDS = "biufcSU"
+"""Kinds of plain arrays: numbers, and texts of a fixed length."""
+SUFFIX = ".npy"
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a file says of an array."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+
+    @property
+    def num_bytes(self) -> int:
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+Headers = Mapping[str, Header]
+"""Name -> header."""
+
+
+def headers_of(arrays: Mapping[str, np.ndarray]) -> dict[str, Header]:
+    """What a file of these arrays would say of them."""
+    return {name: Header(array.shape, array.dtype) for name, array in arrays.items()}
+
+
+@dataclass(frozen=True)
+class Expected:
+    """Arrays that a file has to hold.
+
+    Attributes:
+        like: Names, shapes and types.
+        growing: Beginnings of names whose arrays may have other lengths, but not another number of axes.
+        free: Beginnings of names that need not be there, and may be any.
+    """
+
+    like: Headers
+    growing: tuple[str, ...] = ()
+    free: tuple[str, ...] = field(default=())
+
+    def problems(self, found: Headers) -> list[str]:
+        """One sentence for every array that is missing, too many or different."""
+        missing = [f"leaf {name} is missing" for name in self.like if name not in found]
+        extra = [
+            f"unexpected leaf {name}" for name in found if name not in self.like and not name.startswith(self.free)
+        ]
+        both = [(name, found[name], header) for name, header in self.like.items() if name in found]
+        return missing + [text for each in both if (text := self._difference(*each))] + extra
+
+    def _difference(self, name: str, found: Header, wanted: Header) -> str | None:
+        if name.startswith(self.growing):
+            is_same = len(found.shape) == len(wanted.shape) and found.dtype.kind == wanted.dtype.kind
+            return None if is_same else f"leaf {name} is {found.dtype} {found.shape}, not like {wanted.shape}"
+        if found.shape != wanted.shape:
+            return f"leaf {name} has shape {found.shape}, not {wanted.shape}"
+        return None if found.dtype == wanted.dtype else f"leaf {name} has dtype {found.dtype}, not {wanted.dtype}"
+
+
+def check_axes(found: Headers, axes: Mapping[str, str]) -> None:
+    """Check that shapes fit each other.
+
+    Args:
+        found: The arrays.
+        axes: Name -> its axes, such as `t seed d`; an axis has the same length wherever it is named.
+
+    Raises:
+        ValueError: An array is missing or does not fit those before it.
+    """
+    lengths: dict[str, int] = {}
+    for name, words in axes.items():
+        if name not in found:
+            raise ValueError(f"array {name} is missing")
+        shape, wanted = found[name].shape, words.split()
+        if len(shape) != len(wanted):
+            raise ValueError(f"{name} must be [{', '.join(wanted)}], got shape {shape}")
+        for axis, length in zip(wanted, shape, strict=True):
+            if lengths.setdefault(axis, length) != length:
+                raise ValueError(f"{name} has {length} along its axis {axis!r}, other arrays have {lengths[axis]}")
+
+
+def read_npz(
+    path: Path,
+    names: Collection[str] | None = None,
+    check: Callable[[Headers], object] | None = None,
+    most: int | None = None,
+) -> dict[str, np.ndarray]:
+    """The named arrays of a file.
+
+    Args:
+        path: The file.
+        names: Which arrays to read, as far as they are there; None: all.
+        check: Is shown the headers before any array is read, to raise ValueError where they are not right.
+        most: Bytes that the arrays may take together; None: no more than the file, as where nothing is compressed.
+
+    Raises:
+        OSError: If the file cannot be opened.
+        ValueError: If it is no archive of plain arrays, takes more than `most`, or `check` says so; names the file.
+    """
+    with file_errors(path), open(path, "rb") as file:
+        try:
+            with zipfile.ZipFile(file) as archive:
+                found = _read_directory(archive, names)
+                _check_total(found, path.stat().st_size if most is None else most)
+                if check is not None:
+                    check(found)
+                return {name: _read_array(archive, name) for name in found}
+        # An altered file makes zipfile and NumPy's header parser raise nearly anything.
+        except Exception as error:
+            raise UserError(f"{path.name} is not a file of the arrays expected: {_reason(error)}") from error
+
+
+def read_header(path: Path) -> Header:
+    """What a .npy file says of its array.
+
+    Raises:
+        OSError: If the file cannot be read.
+        ValueError: If it is none, or has not as many bytes as it says.
+    """
+    with file_errors(path), open(path, "rb") as file:
+        try:
+            return _read_header(file, path.stat().st_size)
+        except Exception as error:
+            raise UserError(f"{path.name} is not a file of a plain array: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, zipfile.BadZipFile):
+        return f"it is not a whole .npz archive ({error})"
+    return str(error) if isinstance(error, ValueError) else f"{type(error).__name__} {error}".rstrip()
+
+
+def _read_directory(archive: zipfile.ZipFile, names: Collection[str] | None) -> dict[str, Header]:
+    """Headers of the arrays wanted, in the order of the file."""
+    found: dict[str, Header] = {}
+    for entry in archive.infolist():
+        name = entry.filename.removesuffix(SUFFIX)
+        if names is not None and name not in names:
+            continue
+        if not entry.filename.endswith(SUFFIX) or name in found:
+            raise ValueError(f"it holds {entry.filename!r}, which is no array or there twice")
+        if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise ValueError(f"{name} is compressed in a way that NumPy never does")
+        with archive.open(entry) as file:
+            found[name] = _read_header(file, entry.file_size)
+    return found
+
+
+def _read_header(file: Any, size: int) -> Header:
+    """The header of an array that takes `size` bytes with it."""
+    version = np.lib.format.read_magic(file)
+    if version != (1, 0):  # later ones have headers of up to 4 GB, and no array here needs one
+        raise ValueError(f"its format has version {version}, expected (1, 0)")
+    shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+    if dtype.hasobject:
+        raise ValueError("Object arrays cannot be loaded: they could run code")
+    if dtype.kind not in KINDS or min((dtype.itemsize, *shape)) < 0 or dtype.itemsize == 0:
+        raise ValueError(f"an array of type {dtype} and shape {shape} is none that this program writes")
+    header = Header(shape, dtype)
+    if header.num_bytes != size - file.tell():
+        raise ValueError(f"an array says {dtype} {shape}, {header.num_bytes:,} bytes, but has {size - file.tell():,}")
+    return header
+
+
+def _check_total(found: Headers, most: int) -> None:
+    total = sum(header.num_bytes for header in found.values())
+    if total > most:
+        raise ValueError(f"its arrays would take {total:,} bytes, but {most:,} is the most that they may")
+
+
+def _read_array(archive: zipfile.ZipFile, name: str) -> np.ndarray:
+    with archive.open(name + SUFFIX) as file:
+        return np.lib.format.read_array(file, allow_pickle=False)
