@@ -280,33 +280,3 @@ def test_one_altered_byte_never_gives_other_parameters(tmp_path: Path):
         with contextlib.suppress(CheckpointError):
             assert_same_arrays(checkpoint.load_parameters(path), ARRAYS)
         flip(path, offset)
-
-
-def test_a_log_is_cut_after_the_step_and_its_torn_line_is_dropped(tmp_path: Path):
-    path = tmp_path / "log.jsonl"
-    rows = [f'{{"step": {step}, "value": "é"}}\n' for step in (1, 2, 3, 3, 4)]
-    path.write_text("".join(rows) + '{"step": 3, "val', encoding="utf-8")
-    checkpoint.cut_jsonl(path, 3)
-    assert path.read_text(encoding="utf-8") == "".join(rows[:4])
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def test_a_last_row_that_only_lacks_its_newline_is_kept(tmp_path: Path):
-    path = tmp_path / "log.jsonl"
-    path.write_text('{"step": 1}\n{"step": 2}')
-    checkpoint.cut_jsonl(path, 2)
-    assert path.read_text() == '{"step": 1}\n{"step": 2}\n'
-
-
-def test_a_broken_row_inside_a_log_is_named_and_the_log_left_as_it_is(tmp_path: Path):
-    path = tmp_path / "log.jsonl"
-    path.write_text('{"step": 1}\nbroken\n{"step": 2}\n')
-    with pytest.raises(CheckpointError, match="line 2"):
-        checkpoint.cut_jsonl(path, 2)
-    assert path.read_text() == '{"step": 1}\nbroken\n{"step": 2}\n'
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def test_a_log_that_was_never_written_stays_away(tmp_path: Path):
-    checkpoint.cut_jsonl(tmp_path / "log.jsonl", 3)
-    assert list(tmp_path.iterdir()) == []

@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from qpensieve.records.log import MetricsLog, has_evaluations, is_logged
+from qpensieve.records.checkpoint import CheckpointError
+from qpensieve.records.log import MetricsLog, cut_log, has_evaluations, is_logged
 
 
 class TestMetricsLog:
@@ -56,3 +57,33 @@ def test_a_log_tells_whether_it_has_evaluations(text: str, answer: bool, tmp_pat
     assert has_evaluations(tmp_path / "metrics.jsonl") is answer
     assert not is_logged(tmp_path / "metrics.jsonl", "train", 80)
     assert not has_evaluations(tmp_path / "none.jsonl")
+
+
+def test_a_log_is_cut_after_the_step_and_its_torn_line_is_dropped(tmp_path: Path):
+    path = tmp_path / "log.jsonl"
+    rows = [f'{{"step": {step}, "value": "é"}}\n' for step in (1, 2, 3, 3, 4)]
+    path.write_text("".join(rows) + '{"step": 3, "val', encoding="utf-8")
+    cut_log(path, 3)
+    assert path.read_text(encoding="utf-8") == "".join(rows[:4])
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_last_row_that_only_lacks_its_newline_is_kept(tmp_path: Path):
+    path = tmp_path / "log.jsonl"
+    path.write_text('{"step": 1}\n{"step": 2}')
+    cut_log(path, 2)
+    assert path.read_text() == '{"step": 1}\n{"step": 2}\n'
+
+
+def test_a_broken_row_inside_a_log_is_named_and_the_log_left_as_it_is(tmp_path: Path):
+    path = tmp_path / "log.jsonl"
+    path.write_text('{"step": 1}\nbroken\n{"step": 2}\n')
+    with pytest.raises(CheckpointError, match="line 2"):
+        cut_log(path, 2)
+    assert path.read_text() == '{"step": 1}\nbroken\n{"step": 2}\n'
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_log_that_was_never_written_stays_away(tmp_path: Path):
+    cut_log(tmp_path / "log.jsonl", 3)
+    assert list(tmp_path.iterdir()) == []

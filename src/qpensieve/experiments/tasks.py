@@ -18,10 +18,10 @@ from qpensieve.errors import UserError, make_folder
 from qpensieve.population.plan import iteration_steps
 from qpensieve.population.stages import num_tasks
 from qpensieve.records import checkpoint, critic_errors
-from qpensieve.records.files import FileError, read_object, read_rows, write_json
+from qpensieve.records.files import FileError, read_object, write_json
 from qpensieve.records.folder import CONFIG, CRITIC, FAILED, METRICS, SUMMARY, WORKER_LOG
 from qpensieve.records.lock import holder, lock
-from qpensieve.records.log import TRAINING
+from qpensieve.records.log import TRAINING, read_rows
 from qpensieve.report.critic import PAPER_STEPS
 from qpensieve.settings import LENGTH, SEEDS
 

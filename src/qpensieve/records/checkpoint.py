@@ -4,17 +4,15 @@ A run folder holds `checkpoints/step_000050000/` with `arrays.npz` and `meta.jso
 `parameters/step_000100000.npz` (all are kept) and the rows of the replay (`replay/log.py`). All of it is written
 whole or not at all (`files.py`).
 
-To resume: `load_latest`, `arrays_to_tree`, then `discard_after`, `ReplayLog.resume` and `cut_jsonl`,
+To resume: `load_latest`, `arrays_to_tree`, then `discard_after`, `ReplayLog.resume` and `log.cut_log`,
 which remove what a killed run wrote after that checkpoint.
 """
 
 import errno
-import io
 import json
 import os
 import re
 import shutil
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -354,28 +352,3 @@ def load_parameters(path: Path) -> dict[str, np.ndarray]:
         return read_npz(path)
     except (ValueError, OSError) as error:
         raise CheckpointError(f"cannot read the parameters in {path}: {error}") from error
-
-
-def cut_jsonl(path: Path, step: int) -> None:
-    """Keep only the rows of a log up to `step`, and drop a last line that a killed run left unfinished."""
-    if path.exists():
-        write_file(path, lambda file: _copy_rows(path, step, file))
-
-
-def drop_unfinished_row(path: Path) -> None:
-    """Drop the last line of a log if a killed run left it unfinished, so that rows can be added."""
-    if path.exists() and not path.read_bytes().endswith(b"\n"):
-        cut_jsonl(path, sys.maxsize)
-
-
-def _copy_rows(path: Path, step: int, out: io.RawIOBase) -> None:
-    lines = path.read_bytes().splitlines()
-    for number, line in enumerate(lines, start=1):
-        try:
-            is_kept = json.loads(line)["step"] <= step
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
-            if number == len(lines):
-                break
-            raise CheckpointError(f"line {number} of {path} must be a row with a step: {error!r}") from error
-        if is_kept:
-            out.write(line + b"\n")

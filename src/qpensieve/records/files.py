@@ -61,29 +61,6 @@ def read_object(path: Path) -> dict[str, Any]:
     return content
 
 
-def read_rows(path: Path, newest: int | None = None) -> list[dict[str, Any]]:
-    """The rows of a log that have an event and a step; other lines (one cut off by a crash) are left out.
-
-    Args:
-        path: The log; it may be missing.
-        newest: Read only so many bytes at its end; None: all.
-    """
-    if not path.is_file():
-        return []
-    with open(path, "rb") as file:
-        file.seek(0 if newest is None else max(0, path.stat().st_size - newest))
-        lines = file.read().splitlines()
-    rows = []
-    for line in lines:
-        try:
-            row = parse(path, line)
-        except FileError:
-            continue
-        if isinstance(row, dict) and isinstance(row.get("event"), str) and type(row.get("step")) is int:
-            rows.append(row)
-    return rows
-
-
 @contextmanager
 def interpreting(path: Path, kind: str) -> Iterator[None]:
     """Raise what goes wrong while the content of a file is taken apart as FileError.

@@ -1,13 +1,16 @@
 """The log of a run, `metrics.jsonl`: one JSON row per event."""
 
+import io
 import json
+import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from qpensieve.records.files import read_rows
+from qpensieve.records.checkpoint import CheckpointError
+from qpensieve.records.files import FileError, parse, write_file
 from qpensieve.records.links import open_to_append
 
 TRAINING = "train"
@@ -37,6 +40,29 @@ class MetricsLog:
         self._file.close()
 
 
+def read_rows(path: Path, newest: int | None = None) -> list[dict[str, Any]]:
+    """The rows of a log that have an event and a step; other lines (one cut off by a crash) are left out.
+
+    Args:
+        path: The log; it may be missing.
+        newest: Read only so many bytes at its end; None: all.
+    """
+    if not path.is_file():
+        return []
+    with open(path, "rb") as file:
+        file.seek(0 if newest is None else max(0, path.stat().st_size - newest))
+        lines = file.read().splitlines()
+    rows = []
+    for line in lines:
+        try:
+            row = parse(path, line)
+        except FileError:
+            continue
+        if isinstance(row, dict) and isinstance(row.get("event"), str) and type(row.get("step")) is int:
+            rows.append(row)
+    return rows
+
+
 def is_logged(path: Path, event: str, step: int) -> bool:
     """Whether a log has this event at this step."""
     return any((row["event"], row["step"]) == (event, step) for row in read_rows(path))
@@ -45,6 +71,31 @@ def is_logged(path: Path, event: str, step: int) -> bool:
 def has_evaluations(path: Path) -> bool:
     """Whether a log tells of more than training."""
     return any(row["event"] in (SHORT, FULL) for row in read_rows(path))
+
+
+def cut_log(path: Path, step: int) -> None:
+    """Keep only the rows of a log up to `step`, and drop a last line that a killed run left unfinished."""
+    if path.exists():
+        write_file(path, lambda file: _copy_rows(path, step, file))
+
+
+def drop_unfinished_row(path: Path) -> None:
+    """Drop the last line of a log if a killed run left it unfinished, so that rows can be added."""
+    if path.exists() and not path.read_bytes().endswith(b"\n"):
+        cut_log(path, sys.maxsize)
+
+
+def _copy_rows(path: Path, step: int, out: io.RawIOBase) -> None:
+    lines = path.read_bytes().splitlines()
+    for number, line in enumerate(lines, start=1):
+        try:
+            is_kept = json.loads(line)["step"] <= step
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            if number == len(lines):
+                break
+            raise CheckpointError(f"line {number} of {path} must be a row with a step: {error!r}") from error
+        if is_kept:
+            out.write(line + b"\n")
 
 
 def _plain(value: Any) -> Any:

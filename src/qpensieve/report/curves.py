@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from qpensieve.errors import UserError
-from qpensieve.records.files import interpreting, read_rows
+from qpensieve.records.files import interpreting
 from qpensieve.records.folder import METRICS
-from qpensieve.records.log import ALARM, TRAINING
+from qpensieve.records.log import ALARM, TRAINING, read_rows
 from qpensieve.report import drawing
 from qpensieve.report.drawing import COLOURS, GREY, Axes, Figure, Look, Series
 from qpensieve.report.results import RunResults, labels, read_run

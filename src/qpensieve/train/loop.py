@@ -13,8 +13,8 @@ from qpensieve.callbacks.protocol import Evaluation, Metrics, Training, evaluati
 from qpensieve.console import EVALUATING, Progress
 from qpensieve.learning.tally import Infos
 from qpensieve.records import folder
-from qpensieve.records.files import interpreting, read_rows
-from qpensieve.records.log import ALARM, FULL, TRAINING
+from qpensieve.records.files import interpreting
+from qpensieve.records.log import ALARM, FULL, TRAINING, read_rows
 from qpensieve.records.scores import summarize
 from qpensieve.train.evaluate import protocols
 from qpensieve.train.interrupts import interrupts

@@ -24,9 +24,19 @@ from qpensieve.metrics import utility
 from qpensieve.records import calibration, checkpoint, critic_errors, evaluations, folder, provenance, search
 from qpensieve.records.checkpoint import Checkpoint, CheckpointError
 from qpensieve.records.evaluations import Evaluations
-from qpensieve.records.files import FileError, interpreting, read_object, read_rows, write_json
+from qpensieve.records.files import FileError, interpreting, read_object, write_json
 from qpensieve.records.lock import FolderLock, lock
-from qpensieve.records.log import FULL, SHORT, TRAINING, MetricsLog, has_evaluations, is_logged
+from qpensieve.records.log import (
+    FULL,
+    SHORT,
+    TRAINING,
+    MetricsLog,
+    cut_log,
+    drop_unfinished_row,
+    has_evaluations,
+    is_logged,
+    read_rows,
+)
 from qpensieve.records.scores import RunSummary, scores, summarize
 from qpensieve.train.alarms import Watch
 from qpensieve.train.checkpointer import Checkpointer
@@ -128,7 +138,7 @@ class Run:
             evaluations.save(path, self.evaluations)
         critic_errors.cut(self.folder / folder.CRITIC, saved.step)
         calibration.cut(self.folder / folder.CALIBRATION, saved.step)
-        checkpoint.cut_jsonl(self.folder / folder.METRICS, saved.step)
+        cut_log(self.folder / folder.METRICS, saved.step)
         with interpreting(self.folder / folder.METRICS, "the log of this run"):
             rows = read_rows(self.folder / folder.METRICS)
             self._watch.go_on_from([row for row in rows if row["event"] == TRAINING])
@@ -561,7 +571,7 @@ def evaluate(path: Path, warn: Callable[[str], None], trust: bool = False) -> No
             held.check()
             table = evaluations.insert_full(table, step, policies.share(returns, table.full_preferences))
             evaluations.save(file, table)
-        checkpoint.drop_unfinished_row(path / folder.METRICS)
+        drop_unfinished_row(path / folder.METRICS)
         if not is_logged(path / folder.METRICS, FULL, step):
             log = MetricsLog(path / folder.METRICS)
             log.write(FULL, step, scores(_full(table, step)[1]))

@@ -17,7 +17,7 @@ from qpensieve.learning.serving import nearest
 from qpensieve.population.answering import ArchivePredictor
 from qpensieve.population.archive import best
 from qpensieve.records import folder, log
-from qpensieve.records.files import read_rows
+from qpensieve.records.log import read_rows
 from qpensieve.report.results import read_run
 from qpensieve.train.saved import SavedPolicies
 from qpensieve.train.saving import is_saved_agent
