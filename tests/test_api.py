@@ -244,13 +244,6 @@ class TestPredict:
     def test_a_preference_may_be_a_list(self, learned: QPensieve):
         np.testing.assert_array_equal(learned.predict(OBS, [0.2, 0.8]), learned.predict(OBS, LAM[0]))
 
-    def test_is_what_the_device_and_so_the_evaluation_does(self, learned: QPensieve):
-        obs, lam = np.tile(OBS.astype(np.float32), (2, 1, 1)), np.tile(LAM.astype(np.float32), (2, 1, 1))
-        assert isinstance(learned.session, Trainer)
-        on_device = learned.session.act(obs, lam)
-        for seed in range(2):
-            np.testing.assert_allclose(learned.predict(OBS, LAM, seed=seed), on_device[seed], atol=1e-5)
-
     def test_is_deterministic_unless_asked_for_a_sample(self, learned: QPensieve):
         np.testing.assert_array_equal(learned.predict(OBS, LAM), learned.predict(OBS, LAM))
         draw = lambda seed: learned.predict(OBS, LAM, deterministic=False, generator=np.random.default_rng(seed))

@@ -109,7 +109,8 @@ def _errors(trainer: Trainer) -> tuple[np.ndarray, np.ndarray]:
     lam_1 = np.linspace(0, 1, 101)
     lam = np.stack([lam_1, 1 - lam_1], axis=1).astype(np.float32)
     seeds = trainer.config.seeds
-    action = trainer.act(np.zeros((seeds, 101, 1), np.float32), np.tile(lam, (seeds, 1, 1)))[..., 0]
+    obs = np.zeros((seeds, 101, 1), np.float32)
+    action = trainer.predictor().act_all(obs, np.tile(lam, (seeds, 1, 1)))[..., 0]
     best = 2 * lam_1 - 1
     error, is_inside = np.abs(action - best), np.abs(best) <= 0.9 + 1e-9
     return error[:, is_inside].max(axis=1), error[:, ~is_inside].max(axis=1)

@@ -107,17 +107,6 @@ def test_envelope_with_all_that_holds_values_down_trains_acts_and_resumes():
     advance_to(trainer, 200)
     advance_to(other, 200)
     assert_same_state(other, trainer)
-    rng = np.random.default_rng(0)
-    obs, lam = rng.uniform(0, 11, (2, 9, 2)).astype(np.float32), rng.dirichlet([1, 1], (2, 9)).astype(np.float32)
-    on_host = np.stack(
-        [
-            trainer.predictor()
-            .acting.policy(trainer.newest_flat()[i : i + 1])
-            .exploit(obs[i : i + 1], lam[i : i + 1])[0]
-            for i in range(2)
-        ]
-    )
-    np.testing.assert_array_equal(trainer.act(obs, lam), on_host)
 
 
 def share_that_finds(treasure: float, colour: Colour, num_seeds: int, steps: int = 10_000) -> tuple[float, float]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -158,7 +159,8 @@ def test_the_host_acts_as_the_device_does(algo: str):
     keys = jax.random.split(jax.random.key(0), num)
     like = jax.eval_shape(jax.vmap(algorithm.init), keys, jax.ShapeDtypeStruct((num, 2), np.float32))
     state = arrays_to_tree(like, trainer.arrays(), "state.agent")
-    device = jax.vmap(jax.vmap(algorithm.act, in_axes=(None, 0, 0)))(algorithm.actor(state), obs, lam)
+    acts = jax.vmap(jax.vmap(algorithm.act, in_axes=(None, 0, 0)))
+    device = acts(algorithm.actor(state), jnp.asarray(obs), jnp.asarray(lam))
     host = algorithm.acting.policy(trainer.newest_flat()).exploit(obs, lam)
     np.testing.assert_allclose(host, device, atol=1e-5)
 

@@ -29,7 +29,7 @@ from qpensieve.records.lock import lock
 from qpensieve.train.evaluate import LANES_AT_ONCE, foreign_lanes, protocols
 from qpensieve.train.saved import SavedPolicies
 from qpensieve.train.saving import is_saved_agent
-from qpensieve.train.session import Predictor, environment_errors
+from qpensieve.train.session import Actors, environment_errors
 
 EPISODES = 100
 """Episodes of each seed that a calibration plays, at most."""
@@ -169,7 +169,7 @@ class Episodes:
     """
 
     config: RunConfig
-    policies: Predictor
+    policies: Actors
     preferences: Float64[np.ndarray, "m d"]
     numbers: Int64[np.ndarray, " m"]
     progress: Progress
@@ -228,7 +228,7 @@ class Episodes:
 
 def calibrate(  # noqa: PLR0913 (policies, whose they are, and how much to play)
     config: RunConfig,
-    policies: Predictor,
+    policies: Actors,
     step: int,
     own: Float64[np.ndarray, "p d"] | None,
     num_objectives: int,

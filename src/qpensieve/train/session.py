@@ -78,8 +78,8 @@ class PendingEvaluation:
 
 
 @runtime_checkable
-class Predictor(Playing, Protocol):
-    """Acts in plain NumPy with the policies that the session had when the predictor was made."""
+class Actors(Protocol):
+    """Policies of all seeds that act in plain NumPy."""
 
     def act(
         self,
@@ -90,6 +90,11 @@ class Predictor(Playing, Protocol):
     ) -> Float32[np.ndarray, "n act"]:
         """Actions of one seed's policy: deterministic, or sampled if there is a `stream`."""
         ...
+
+
+@runtime_checkable
+class Predictor(Actors, Playing, Protocol):
+    """The policies that a session had when the predictor was made."""
 
     def plain(self, seed: int) -> Served:
         """The policies of one seed, for programs without this package."""
