@@ -115,6 +115,8 @@ def all_pictures(run: Path, to: Path | None = None, prefix: str = "") -> list[Pa
     fitting = [picture for picture in PICTURES if picture.objectives <= data.history.num_objectives]
     if data.lacks_returns:
         fitting = [picture for picture in fitting if picture.draw is not draw_front]
+    if not data.history.short:  # a saved agent that was evaluated
+        fitting = [picture for picture in fitting if picture.draw is not draw_curves]
     chosen = [picture for picture in fitting if picture.needs is None or (run / picture.needs).exists()]
     targets = [(to or run) / f"{prefix}{picture.name}" for picture in chosen]
     for target in targets:

@@ -555,10 +555,9 @@ def evaluate(path: Path, warn: Callable[[str], None], trust: bool = False) -> No
         trust: Whether the code that the configuration names may be imported.
     """
     saved = SavedPolicies(path, trust)
-    held, file = lock(path), path / folder.EVALUATIONS
+    policies, step = saved.newest(warn)
+    held, config, file = lock(path), saved.config, path / folder.EVALUATIONS
     try:
-        policies, step = saved.newest(warn)
-        config = saved.config
         table = evaluations.load(file) if file.exists() else _empty_table(config, saved.spec, saved.own_preferences)
         newest = max(table.full_steps.tolist(), default=0)
         if newest > step:
