@@ -139,39 +139,42 @@ def load_latest(
         NoneWholeError: There are checkpoints but none is whole.
         CheckpointError: One was written by a later version or does not hold what is expected.
     """
-    problems = []
-    for step, folder in _folders(run):
-        try:
-            return _read(folder, step, check, expected)
-        except (_DamageError, OSError) as damage:
-            problems.append(f"checkpoint {folder} is damaged: {damage}")
-            warn(problems[-1])
-    if problems:
+    saved, problems = _first_whole(_folders(run), check, expected)
+    for problem in problems:
+        warn(problem)
+    if saved is None and problems:
         kept = "Policies of steps that were kept still can be: qpensieve evaluate, export-policy --step. "
         left = kept if any((run / PARAMETERS).glob("step_*")) else ""
         start = f"no checkpoint of {run} can be read; start a new run in another folder. "
         raise NoneWholeError(start + left + "; ".join(problems))
-    return None
+    return saved
 
 
-def load_step(
-    run: Path, step: int, check: Callable[[Checkpoint], str | None] | None = None, expected: Expected | None = None
-) -> Checkpoint | None:
-    """The checkpoint of one step; None if it is not kept. The rest is as in `load_latest`.
+def load_step(run: Path, step: int) -> Checkpoint | None:
+    """The checkpoint of one step; None if it is not kept.
 
     Raises:
-        CheckpointError: It is damaged, was written by a later version or does not hold what is expected.
+        CheckpointError: It is damaged or was written by a later version.
     """
-    problems = []
-    for kept, folder in _folders(run):
-        if kept == step:
-            try:
-                return _read(folder, step, check, expected)
-            except (_DamageError, OSError) as damage:
-                problems.append(f"checkpoint {folder} is damaged: {damage}")
-    if problems:
+    saved, problems = _first_whole([(kept, folder) for kept, folder in _folders(run) if kept == step])
+    if saved is None and problems:
         raise CheckpointError("; ".join(problems))
-    return None
+    return saved
+
+
+def _first_whole(
+    folders: list[tuple[int, Path]],
+    check: Callable[[Checkpoint], str | None] | None = None,
+    expected: Expected | None = None,
+) -> tuple[Checkpoint | None, list[str]]:
+    """The first of these checkpoints that is whole, and what is wrong with those before it."""
+    problems = []
+    for step, folder in folders:
+        try:
+            return _read(folder, step, check, expected), problems
+        except (_DamageError, OSError) as damage:
+            problems.append(f"checkpoint {folder} is damaged: {damage}")
+    return None, problems
 
 
 def folder_of(run: Path, step: int) -> Path:
