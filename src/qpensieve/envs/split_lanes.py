@@ -125,7 +125,7 @@ class SplitSimulator:
 
     @property
     def processes(self) -> list[RemoteObject]:
-        """The processes that step lanes beside this one."""
+        """The other processes that step lanes."""
         return [part for part in self._parts.members if isinstance(part, RemoteObject)]
 
     def reset(self, lanes: Int[np.ndarray, " lanes"], streams: Streams) -> None:

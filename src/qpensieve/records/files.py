@@ -133,7 +133,7 @@ def _temporary(path: Path) -> Path:
 
 
 def check_can_write(path: Path) -> None:
-    """Raise now what `write_file` would raise later where nothing can be written beside `path`; leaves no file."""
+    """Raise now what `write_file` would raise later because the folder of `path` cannot be written; leaves no file."""
     temporary = _temporary(path)
     with file_errors(path, temporary):
         temporary.unlink(missing_ok=True)

@@ -37,8 +37,8 @@ REPLAY = "replay"
 TENSORBOARD = "tensorboard"
 """Folder of TensorBoard's files."""
 WANDB = "wandb.json"
-"""Which run of Weights & Biases this is, and up to which step it knows it. Its own files lie beside it, in `wandb`: no
-part of the run, because they hold links."""
+"""Which run of Weights & Biases this is, and up to which step it knows it. Its files lie in `wandb`, which is no part
+of the run, because they hold links."""
 
 FILES = (
     *(CONFIG, PROVENANCE, METRICS, EVALUATIONS, SEARCH, SUMMARY, CRITIC, CALIBRATION),

@@ -1,6 +1,6 @@
 """Symbolic links in the folder of a run: a received one could point anywhere, so nothing is written through them.
 
-The folder itself may be reached by a link, and its owner may put links of other names beside its files.
+The folder itself may be reached by a link, and its owner may add links of other names to it.
 """
 
 import os

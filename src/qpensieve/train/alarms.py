@@ -1,7 +1,6 @@
 """Alarms: signs in the log that the values of a policy run away (a burst), or that it has lost what it could do.
 
-An alarm is told where its sign is new, by functions of rows of the log: so what a resumed run tells does not depend on
-where it was stopped.
+An alarm is raised where its sign is new. It depends on rows of the log alone, so a resumed run raises the same alarms.
 """
 
 import math
@@ -98,7 +97,7 @@ def of_training(limits: Limits, row: Mapping[str, Any], step: int = 0) -> list[A
     if limits.action_size is None or "entropy" not in row:
         return []
     entropy = np.atleast_1d(np.asarray(row["entropy"], np.float64))
-    if "helper_entropy" in row:  # the Q-Pensieve beside a hybrid SAC
+    if "helper_entropy" in row:  # of the Q-Pensieve that helps a hybrid SAC
         entropy = np.minimum(entropy, np.asarray(row["helper_entropy"], np.float64))
     target = limits.aim.at(step)
     least = (target - ENTROPY_SLACK) * limits.action_size

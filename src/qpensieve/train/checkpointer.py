@@ -14,7 +14,7 @@ from qpensieve.replay.log import ReplayLog
 from qpensieve.train.session import Rows, Session
 
 GROWING = ("lanes/", "memory/", "search/", "record/", checkpoint.POLICY)
-"""Beginnings of names of arrays that grow as a run goes on."""
+"""Beginnings of names of arrays that grow during a run."""
 FREE = ("log/",)
 """Beginnings of names of arrays that are there only at times."""
 

@@ -81,7 +81,7 @@ class Collected:
 
 @runtime_checkable
 class Collecting(Protocol):
-    """What a training loop may know about whoever collects its blocks."""
+    """Collects the blocks of a training loop, in this process or in others."""
 
     episodes: Episodes
 

@@ -397,6 +397,6 @@ def _agents(algorithm: Algorithm[Any], config: RunConfig, spec: EnvSpec, paramet
 
 
 def _repeated(state: State, num_lanes: int, times: int) -> State:
-    """The state of so many copies of every lane, the copies of a lane beside each other."""
+    """The state of `times` copies of every lane; the copies of a lane follow each other."""
     alone = split_state(state, np.arange(num_lanes + 1))
     return join_states([one for one in alone for _ in range(times)])

@@ -46,7 +46,7 @@ def protocols(
     Args:
         num_objectives: Selects the test table.
         own: Preferences of the agents if they have some; they take the place of the table.
-        stride: Short evaluations play every so manieth row of the table.
+        stride: Short evaluations play every `stride`-th row of the table.
         full_stride: The same of full evaluations.
     """
     curve = curve_preferences(num_objectives)

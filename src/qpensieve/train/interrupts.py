@@ -15,7 +15,7 @@ TERMINATING = "SIGTERM: stopping after this block"
 
 
 class _Terminate:
-    """A handler of SIGTERM: interrupts once. Schedulers may send it again; what is being saved must go on."""
+    """A handler of SIGTERM: interrupts once. Schedulers may send it again; that must not disturb a save."""
 
     is_asked = False
 
@@ -48,7 +48,7 @@ def interrupts(answer: Callable[[str], None] | None = None) -> Iterator[Callable
     ends the process at the third press.
 
     Args:
-        answer: Tells the user. None: nobody is told and no process is ended, which may be a notebook with much in it.
+        answer: Called with a line for the user. None: no line, and no process is ended: it may be a notebook.
     """
     pressed = False
 

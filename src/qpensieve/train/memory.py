@@ -17,7 +17,7 @@ from qpensieve.types import Algorithm, EnvSpec
 NUMBER_BYTES = 4
 """Bytes of a number in the replay."""
 MANY_AGENTS = 64
-"""From so many agents on networks count beside the replay: finding their shapes takes a moment."""
+"""From this number of agents on, networks are counted too: finding their shapes takes a moment."""
 ENVIRONMENT_BYTES = 1 << 20
 """What a foreign environment takes on the host, as measured of mo-hopper-v5; others take more or less."""
 
@@ -97,7 +97,7 @@ def _refusal(what: str, needed: int, room: int, where: str, less: list[str]) -> 
 
 
 def _room(environments: int) -> tuple[int | None, str]:
-    """Bytes that a run can use at most beside its environments, None if nobody tells; and whose they are."""
+    """Bytes that a run can use, without those of its environments; None if unknown. And the name of their owner."""
     device = jax.local_devices()[0]
     if device.platform != "cpu":
         return (device.memory_stats() or {}).get("bytes_limit"), device.device_kind

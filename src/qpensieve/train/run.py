@@ -105,7 +105,7 @@ class Run:
     def __init__(self, path: Path, config: RunConfig, options: Options):
         self.folder, self.config, self._options = path, config, options
         self.callbacks = Callbacks(options.callbacks(path))
-        """Who is told while it trains."""
+        """Called while it trains."""
         self.session = open_session(config)
         self.checkpointer = Checkpointer(path, self.session)
         self.progress = Progress(self.session.goal, 0, quiet=True)
@@ -221,7 +221,7 @@ class Run:
         raise Stopped(f"{stopped} at step {self.session.step:,}; continue with: {self.resume_command}")
 
     def _outlook(self, hint: str) -> Outlook:
-        """What takes time beside learning; evaluations by the number of their episodes."""
+        """What else takes time: evaluations, by the number of their episodes."""
         config, table = self.config, self.evaluations
         num_short = len(table.short_preferences) + len(table.curve_preferences)
         worth = len(table.full_preferences) * config.full_eval_episodes / (num_short * config.eval_episodes)
@@ -278,7 +278,7 @@ class Run:
         is_evaluated = self._is_evaluation_due()
         is_fully = config.full_eval_period is not None and self._is_due(config.full_eval_period)
         if (is_evaluated or is_fully) and self.last_checkpoint_step is None:
-            self.save()  # so that results never stand without a checkpoint to go on from
+            self.save()  # results always have a checkpoint to continue from
         if is_evaluated:
             progress.enter(EVALUATING)
             self._evaluate(can_go_on=not is_fully and step < self.session.goal)
@@ -326,7 +326,7 @@ class Run:
             raise EnvFailedError(f"{error}; {saved}, continue with: {self.resume_command}") from error
 
     def _evaluate(self, can_go_on: bool) -> None:
-        """Make the short evaluation of this step: in worker processes if training goes on and there are cores."""
+        """Make the short evaluation of this step: in worker processes if training continues and there are cores."""
         self._finish_evaluation()
         self.session.drain()
         log_due(self.session, self)
@@ -341,7 +341,7 @@ class Run:
     def _finish_evaluation(self) -> None:
         """Wait for the pending evaluation, if there is one, and add it to the table and the log.
 
-        Where its environment fails, the checkpoint of its step stands, and a resumed run plays it again.
+        Where its environment fails, a resumed run plays it again from the checkpoint of its step.
         """
         pending = self._pending
         if pending is None:
@@ -454,7 +454,7 @@ def _write_provenance(run: Run) -> None:
 
 
 def _note_other_versions(run: Run, warn: Callable[[str], None]) -> None:
-    """Say and write down where a run goes on with other versions or on another machine: it rounds otherwise."""
+    """Report and record that a run continues with other versions or on another machine, which round differently."""
     path, now = run.folder / folder.PROVENANCE, provenance.rounding()
     try:
         said = read_object(path)
@@ -513,7 +513,7 @@ def resume(
         changes: Settings that may change: `num_threads`, and `steps`, which may grow, and shrink to what is reached.
 
     Raises:
-        CheckpointError: The run has results, but no checkpoint to go on from.
+        CheckpointError: The run has results, but no checkpoint to continue from.
     """
     if not (path / folder.CONFIG).exists():
         raise MissingFileError(f"{path} is not a run folder: {folder.why_no_run(path)}")

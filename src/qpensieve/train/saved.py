@@ -74,7 +74,7 @@ class SavedPolicies:
         return there.index(seed)
 
     def stamp(self, step: int) -> int:
-        """What differs where the policies of a step were written anew; 0: they are gone."""
+        """A number that changes when the policies of a step are written again; 0: they are gone."""
         kept = checkpoint.parameter_steps(self.source).get(step)
         try:
             return (kept or checkpoint.folder_of(self.source, step) / checkpoint.META).stat().st_mtime_ns

@@ -129,7 +129,8 @@ def finish_save(target: Path) -> None:
 def _replace(new: Path, target: Path) -> None:
     """Put the parts of `new` into `target`, all of them or none.
 
-    First `new` gets the name that says it is complete: from then on a killed save is finished by whoever comes next.
+    First `new` gets the name that says it is complete: from then on the next load or save
+    finishes a killed one.
     """
     parts = [part for part in PARTS if (new / part).exists()]
     write_json(new / _MANIFEST, parts)

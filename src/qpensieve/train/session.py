@@ -31,7 +31,7 @@ class EnvFailedError(ShownError, RuntimeError):
 
 @contextmanager
 def environment_errors(when: str) -> Iterator[None]:
-    """Raise what an environment raises as `EnvFailedError`; a bug of ours in the same lines keeps its own type.
+    """Raise what an environment raises as `EnvFailedError`; a bug of this package in the same lines keeps its own type.
 
     Simulators raise `EnvError` for whatever a foreign environment or a lost process does, lanes FloatingPointError for
     numbers that are not finite. No other exception is an environment's.

@@ -158,8 +158,8 @@ class Trainer:
         self._is_whole = False
         block = self.place(collected)
         self.step += self.config.block
-        # Whoever is waited for goes first: the next block begins as soon as its policy is there; but if the device is
-        # still busy with that policy, it gets its next work before anyone waits for it.
+        # The next block begins as soon as its policy is there. But if the device is still busy with that policy, it
+        # gets its next work before the host waits for it.
         is_device_late = self._pending.is_computing
         if not is_device_late:
             self._hand_over()
@@ -362,7 +362,7 @@ def _make_collector(trainer: Trainer) -> Collecting:
 
 
 def num_workers(num_threads: int | None, num_agents: int, is_accelerated: bool) -> int:
-    """How many processes should collect; 1: none but this one.
+    """Number of processes that should collect; 1: this one alone.
 
     Without an accelerator the cores are busy learning, and collecting is a small part of the time: then only if asked.
     """
@@ -383,7 +383,7 @@ def _make_evaluation_workers(trainer: Trainer) -> EvaluationWorkers | None:
 
 
 def spare_cores(num_threads: int | None, num_agents: int) -> int:
-    """How many cores can evaluate while training goes on; 0: none, it has to wait.
+    """Number of cores that can evaluate while training continues; 0: training has to wait.
 
     With an accelerator, those that do not collect, or one that does, since no one waits for it at every step.
     """
