@@ -102,7 +102,7 @@ class RemoteObject:
         self._write(task)
 
     def send(self, method: str, *arguments: Any) -> None:
-        """Begin a call of a method; `receive` returns its result."""
+        """Begin a call of a method; `receive` must return its result before the next call begins."""
         self._write(pickle.dumps((method, arguments), pickle.HIGHEST_PROTOCOL))
 
     def _write(self, message: bytes) -> None:
