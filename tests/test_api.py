@@ -1,5 +1,6 @@
 """Agents: learn, predict, evaluate, save, load."""
 
+import contextlib
 import errno
 import json
 import math
@@ -211,6 +212,13 @@ class TestLearn:
         unknown: dict[str, Any] = {"num_snapshot": 3}
         with pytest.raises(ValueError, match="unknown setting 'num_snapshot'; did you mean num_snapshots"):
             QPensieve("DST2d", **unknown)
+
+    def test_a_with_block_closes_the_agent_also_where_it_fails(self, monkeypatch: pytest.MonkeyPatch):
+        closed: list[str] = []
+        with contextlib.suppress(KeyError), small() as agent:
+            monkeypatch.setattr(agent.session, "close", lambda: closed.append(agent.algo))
+            raise KeyError
+        assert closed == ["qpensieve"]
 
     def test_unknown_domains_name_near_ones(self):
         with pytest.raises(ValueError, match=r"unknown domain 'Hoper2d'; did you mean .*Hopper2d"):
