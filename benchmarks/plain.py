@@ -37,14 +37,12 @@ def pensieve_value(
 def batch_value(
     critics: Critic,
     filled: Bool[Array, " k"],
-    prefs: Float[Array, "m c d"],
+    prefs: Float[Array, "m d"],
     s: Float[Array, "b obs"],
     a: Float[Array, "b act"],
 ) -> Float[Array, " b"]:
     """`pensieve_value` of every sample; the arguments are those of the fast form."""
-    m, _, d = prefs.shape
-    every = jnp.swapaxes(jnp.broadcast_to(prefs, (m, len(s), d)), 0, 1)
-    return jax.vmap(pensieve_value, in_axes=(None, None, 0, 0, 0))(critics, filled, every, s, a)
+    return jax.vmap(pensieve_value, in_axes=(None, None, None, 0, 0))(critics, filled, prefs, s, a)
 
 
 def pensieve_loss(snapshots: Snapshots, actor: GaussianActor, critic: Critic, query: mosac.Query) -> mosac.LossAndAux:

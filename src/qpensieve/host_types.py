@@ -6,7 +6,7 @@ the time.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Bool, Float, Float32, Int, Shaped
@@ -227,25 +227,6 @@ class Acting:
     is_discrete: bool = False
 
 
-Colour = Literal["white", "ar1", "pink"]
-"""How noise goes on from step to step: every step anew, a share of the step before, or power 1 / frequency."""
-
-
-@dataclass(frozen=True)
-class Exploration:
-    """The noise of a run with continuous actions.
-
-    Attributes:
-        random: That of the random actions before learning starts.
-        acting: That of the policies, afterwards.
-        correlation: Of two steps that follow each other, where the noise is `ar1`.
-    """
-
-    random: Colour = "white"
-    acting: Colour = "white"
-    correlation: float = 0.8
-
-
 @dataclass(frozen=True)
 class Behaviour:
     """All that collecting needs to know about an algorithm; unlike the algorithm it can be sent to another process.
@@ -255,15 +236,13 @@ class Behaviour:
         sampler: Distribution of the preferences that episodes act under.
         num_lanes: Number of environments that one agent acts in.
         has_own_preferences: Whether each agent has a preference of its own; it then gets none in its first lane.
-        exploration: The noise; other than white only for continuous actions.
-        num_white_lanes: The first lanes of each agent whose noise is white whatever `exploration` says.
-        keeps_preferences: Whether rows hold the preference of their episode.
+        random_correlation: Correlation of random actions from step to step; None: white. For continuous actions only.
+        num_white_lanes: The first lanes of each agent, whose random actions are white in any case.
     """
 
     acting: Acting
     sampler: Sampler = "uniform-sum"
     num_lanes: int = 1
     has_own_preferences: bool = False
-    exploration: Exploration = Exploration()
+    random_correlation: float | None = None
     num_white_lanes: int = 0
-    keeps_preferences: bool = False

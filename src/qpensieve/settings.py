@@ -154,12 +154,12 @@ class Since:
 RETIRED: dict[str, object] = {
     **{"target_steps": 1, "acting_share": 0.0, "preferences_per": "batch"},
     **{"critic_blocks": 0, "critic_hidden": None, "weight_decay": 0.0, "discount_end": None, "over_critics": "max"},
-    **{"noise": "white", "policy_loss": "paper", "full_eval_stride": 1},
+    **{"noise": "white", "policy_loss": "paper"},
     **{"gap_factor": 0.0, "num_candidates": None, "value_low": [], "value_high": []},
     "reference": [],  # once a setting of populations, now one of the run
     "form": "all",  # of the trial in results/recipe
 }
-"""Settings that are gone -> what every run does now. docs/tried.md says what other values did."""
+"""Settings that are gone -> what every run does now. docs/studies.md says what other values did."""
 
 
 @runtime_checkable
@@ -175,8 +175,6 @@ class RunSettings(Protocol):
 
     @property
     def random_noise(self) -> str: ...
-    @property
-    def noise(self) -> str: ...
 
 
 class _Field(NamedTuple):

@@ -19,9 +19,7 @@ from qpensieve.host_types import (
     Asked,
     Behaviour,
     BoolArray,
-    Colour,
     EnvSpec,
-    Exploration,
     Explorer,
     FloatArray,
     HostPolicy,
@@ -44,9 +42,7 @@ __all__ = [
     "Asked",
     "Behaviour",
     "BoolArray",
-    "Colour",
     "EnvSpec",
-    "Exploration",
     "Explorer",
     "FloatArray",
     "Hints",
@@ -69,15 +65,13 @@ __all__ = [
 
 
 class Transition(eqx.Module):
-    """One step: s, a, r [d], s_next, terminated (false at a time limit); lam where the replay keeps it."""
+    """One step: s, a, r [d], s_next, terminated (false at a time limit)."""
 
     s: Float[Array, "*batch obs"]
     a: Float[Array, "*batch act"]
     r: Float[Array, "*batch d"]
     s_next: Float[Array, "*batch obs"]
     terminated: Float[Array, "*batch"]
-    lam: Float[Array, "*batch d"] | None = None
-    """Preference of the episode that the step was taken in; only with `Algorithm.keeps_preferences`."""
 
 
 S = TypeVar("S")
@@ -192,16 +186,14 @@ class Algorithm(Generic[S]):
         acting: How to act and explore on the host.
         learning: How the replay is sampled, and the update that goes with it.
         batch_size: Transitions per update.
-        discount: Discount factor gamma; where it moves, the first.
-        discount_after: (updates done) -> the discount of the next. None: it does not move.
+        discount: Discount factor gamma.
         sampler: Distribution of the preferences that episodes act under.
         end_block: (state, updates done) -> state. Called between blocks, for what is not done at every update.
         preferences: Preferences that have their own agent each, for every seed. None: one agent serves all.
         num_lanes: Number of environments that one agent acts in, each with its own replay.
         action_values: The critics and the policy they value. None: the error of critics cannot be measured.
-        num_white_lanes: The first lanes of each agent whose noise is white, whatever noise the run has.
+        num_white_lanes: The first lanes of each agent, whose random actions are white in any case.
         inspect: (state, batches, key) -> what to log besides: a look at the networks once in a block. None: nothing.
-        keeps_preferences: Whether the replay keeps the preference of each step's episode, `Transition.lam`.
     """
 
     init: Callable[[Key[Array, ""], Float[Array, " d"]], S]
@@ -218,19 +210,16 @@ class Algorithm(Generic[S]):
     action_values: ActionValues[S] | None = None
     num_white_lanes: int = 0
     inspect: Callable[[S, tuple[Transition, ...], Key[Array, ""]], Info] | None = None
-    keeps_preferences: bool = False
-    discount_after: Callable[[Int[Array, ""]], Float[Array, ""]] | None = None
 
     @property
     def behaviour(self) -> Behaviour:
-        """What collecting needs to know; the noise is white."""
+        """What collecting needs to know; random actions are white."""
         return Behaviour(
             self.acting,
             self.sampler,
             self.num_lanes,
             has_own_preferences=self.preferences is not None,
             num_white_lanes=self.num_white_lanes,
-            keeps_preferences=self.keeps_preferences,
         )
 
     @property

@@ -28,9 +28,7 @@ GUARDS: dict[str, dict[str, Any]] = {
     "bounds": {"bounded_targets": "on"},
     "lengths": {"max_critic_gradient": 0.5},
     "twins": {"pessimism": 0.7},
-    "decay": {"weight_decay": 3.0},
     "rate": {"learning_rate_end": 1e-4, "anneal_updates": 1002},  # a smaller end would leave little but rounding
-    "discount": {"discount_end": 0.9, "anneal_updates": 1002},
     "aim": {"target_entropy": -0.5, "target_entropy_end": -3.0, "anneal_updates": 1002},
     "calm": {"max_push_loss": 2.0},
 }
@@ -356,11 +354,6 @@ def test_tiles_shrink_to_batch_and_networks():
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"policy_loss": "official-2023"}, "policy_loss official-2023"),
-        ({"sac": mosac.SacConfig(preferences_per="sample")}, "preferences_per sample"),
-        ({"sac": mosac.SacConfig(acting_share=0.5)}, "acting_share 0.5"),
-        ({"sac": mosac.SacConfig(critic_blocks=2)}, "critic_blocks 2"),
-        ({"sac": mosac.SacConfig(critic_hidden=512)}, "critic_hidden 512"),
         ({"sac": mosac.SacConfig(hidden=100)}, "not 100"),
         ({"sac": mosac.SacConfig(hidden=512)}, "not 512"),
         ({"sac": mosac.SacConfig(batch_size=100)}, "not 100"),

@@ -17,9 +17,8 @@ from qpensieve.learning.acting import GaussianPolicy
 from qpensieve.methods import METHODS, make_algorithm
 from qpensieve.presets import default_config
 from qpensieve.replay import ring as replay
-from qpensieve.replay.ahead import fold
 from qpensieve.replay.layout import layout_of
-from qpensieve.train.learner import Block, Learner, Pace, TrainState, make_learner
+from qpensieve.train.learner import Block, Learner, TrainState, make_learner
 from qpensieve.types import from_one_lane
 from tests.algos.problem import HIDDEN, LAYOUT, SAC, SPEC, assert_trees_close, assert_trees_equal, random_like
 from tests.rounding import assert_same_to_rounding
@@ -32,7 +31,7 @@ WIDTHS = (SPEC.obs_size + SPEC.num_objectives, HIDDEN, HIDDEN, 2 * SPEC.action_s
 
 @cache
 def _learner(ratio: int = 1) -> Learner:
-    return make_learner(qpensieve.make(CFG, SPEC), LAYOUT, CAPACITY, Pace(ratio))
+    return make_learner(qpensieve.make(CFG, SPEC), LAYOUT, CAPACITY, ratio)
 
 
 def _rows(seed: int, num: int = BLOCK, block: int = 0) -> np.ndarray:
@@ -140,30 +139,6 @@ def test_update_i_uses_the_key_folded_from_the_runs_key_and_i():
             by_hand = qpensieve.end_block(CFG, by_hand, jnp.asarray(i + 1))
     assert_trees_close(second(state.agent), by_hand, 1e-5)
     assert by_hand.snapshots.filled.tolist() == [True, False]
-
-
-def test_several_steps_are_added_up_with_the_discount_of_their_update():
-    """Written out by hand, for a discount that moves: the rewards between must not be those of the first."""
-    cfg = replace(SAC, batch_size=8, discount=0.3, discount_end=0.9, anneal_updates=BLOCK)
-    learner = make_learner(mosac.make(cfg, SPEC), LAYOUT, CAPACITY, Pace(1, steps=3))
-    rows = _stacked(SEEDS[:1], num=CAPACITY)
-    obs = slice(0, SPEC.obs_size)
-    later = slice(LAYOUT.width - 1 - SPEC.obs_size, LAYOUT.width - 1)
-    rows = rows.at[:, :-1, later].set(rows[:, 1:, obs])  # every row follows the one before
-    state = learner.write(learner.init(jnp.asarray(SEEDS[:1])), Block(rows))
-    one = jax.jit(partial(jax.tree.map, lambda leaf: jnp.copy(leaf[0])))
-    by_hand, buffer = one(state.agent), jax.jit(partial(jax.tree.map, jnp.copy))(state.replay)
-    key_data = np.asarray(jax.random.key_data(state.key))[0]
-    state, *_ = learner.learn(state, Block(rows[:, :BLOCK]))
-    update = jax.jit(partial(mosac.update, cfg))
-    for i, discount in enumerate((0.3, 0.42, 0.54, 0.66, 0.78)):
-        key_batch, key_update = jax.random.split(jax.random.fold_in(jax.random.wrap_key_data(key_data), i))
-        # `written` as the block leaves it: the rows that it writes again are the newest.
-        ahead = replace(buffer, written=buffer.written + BLOCK)
-        taken, is_there = replay.sample_ahead(ahead, jnp.asarray(0), key_batch, 8, 3)
-        batch = fold(LAYOUT.unpack(taken), is_there, discount)
-        by_hand, _ = update(by_hand, batch, key_update)
-    assert_trees_close(one(state.agent), by_hand, 1e-5)
 
 
 def test_updates_and_rows_are_counted():

@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Bool, Float, Float32, Int, Key
+from jaxtyping import Array, Float, Float32, Int, Key
 
 from qpensieve.algos.mosac import WHOLE_RUN
 from qpensieve.errors import UserError
@@ -32,7 +32,6 @@ from qpensieve.learning.sampling import sample_preferences
 from qpensieve.learning.scales import Scale, folded, see, start_scale
 from qpensieve.preferences import Sampler
 from qpensieve.settings import (
-    FINITE,
     NOT_NEGATIVE,
     OPEN_SHARE,
     STEP_SHARE,
@@ -92,15 +91,6 @@ class EnvelopeConfig:
     twin: Annotated[bool, Since(False)] = True
     """Learn two networks; a target takes the whole vector of the one with the smaller lam . Q, as SAC's critics do. The
     first network chooses and acts. The authors learn one."""
-    num_candidates: Annotated[int | None, at_least(1)] = None
-    """Preferences over which the maximum of a target is taken: its own, and the first of those drawn. None: all."""
-    gap_factor: Annotated[float, from_to(0, 0.99)] = 0.0
-    """Advantage learning: a target is lowered by this share of how much worse than the best the action taken is, so
-    that values of good and bad actions come to lie 1 / (1 - this) times as far apart. 0: none."""
-    value_low: Annotated[tuple[float, ...], FINITE] = ()
-    """Targets are cut at these values, a number per objective. Default: they are not."""
-    value_high: Annotated[tuple[float, ...], FINITE] = ()
-    """The same from above."""
     layer_norm: Annotated[bool, Since(False)] = True
     """Standardise the input of each hidden ReLU over the units of its layer. Not in the authors' code: without it the
     values of DST2d's 121 actions diverge (deviation D22)."""
@@ -159,14 +149,11 @@ They have a replay of 4000 transitions."""
 
 
 def check(cfg: EnvelopeConfig, run: RunSettings) -> list[str]:
-    """Its noise is whether to act at random and which bin to take: nothing that could be correlated in time."""
+    """Refuse correlated noise: exploration draws whether to act at random, and which bin."""
     del cfg
-    asked = {"random_noise": run.random_noise, "noise": run.noise}
-    return [
-        f"{name} must be white, got {colour}: envelope explores by random bins (epsilon-greedy), not by Gaussian noise"
-        for name, colour in asked.items()
-        if colour != "white"
-    ]
+    if run.random_noise == "white":
+        return []
+    return [f"random_noise must be white, got {run.random_noise}: envelope explores by random bins (epsilon-greedy)"]
 
 
 class Twin(eqx.Module):
@@ -287,29 +274,16 @@ def double_dqn_target(
     return _at(target_next, own_choice(online_next, prefs))
 
 
-def envelope_choice(
-    q: Float[Array, "b m actions d"], prefs: Float[Array, "m d"], num_candidates: int | None = None
-) -> Choice:
+def envelope_choice(q: Float[Array, "b m actions d"], prefs: Float[Array, "m d"]) -> Choice:
     """Where lam . Q(s', a'; lam') is largest over a' and lam' in W, for each lam in W; ties go to the first.
-
-    With `num_candidates`, lam' is lam itself or one of the first in W, as many in all.
 
     It finds lam' first, by the maximum over actions, then a'. The scores [b, m, actions, m] of the first step are never
     stored: products and maximum are one loop. On a CPU a matrix product took ten times as long.
     """
     best = jnp.max(_scores(q[..., None, :], prefs[None, None, None]), axis=2)
-    if num_candidates is not None:
-        best = jnp.where(_is_candidate(len(prefs), num_candidates)[None], best, -jnp.inf)
     winner = jnp.argmax(best, axis=1)
     of_winner = jnp.take_along_axis(q, winner[..., None, None], axis=1)
     return Choice(winner, _best_action(of_winner, prefs))
-
-
-def _is_candidate(m: int, num: int) -> Bool[Array, "m m"]:
-    """Whether preference i may serve preference j: j itself, and the first in W, `num` in all."""
-    order = jnp.arange(m)
-    rank = jnp.where(order[:, None] < order[None], order[:, None] + 1, order[:, None])  # j itself is before all others
-    return jnp.where(order[:, None] == order[None], 0, rank) < num
 
 
 def own_choice(q: Float[Array, "b m actions d"], prefs: Float[Array, "m d"]) -> Choice:
@@ -345,18 +319,14 @@ def bellman_target(
     cfg: EnvelopeConfig, state: State, batch: Transition, prefs: Float[Array, "m d"]
 ) -> tuple[Float[Array, "b m d"], Choice]:
     """Target r + gamma Q_target(s', a'; lam') of every transition and preference, at its choice of (a', lam')."""
-    choose = partial(envelope_choice, num_candidates=cfg.num_candidates) if cfg.envelope else own_choice
+    choose = envelope_choice if cfg.envelope else own_choice
     choice = choose(all_values(cfg, state.net, batch.s_next, prefs), prefs)
     bootstrap = _at(all_values(cfg, state.target, batch.s_next, prefs), choice)
     if state.twin is not None:
         other = _at(all_values(cfg, state.twin.target, batch.s_next, prefs), choice)
         bootstrap = smaller(prefs, bootstrap, other)
     going_on = (1.0 - batch.terminated)[:, None, None]
-    y = batch.r[:, None] + cfg.discount * going_on * bootstrap
-    if cfg.gap_factor:
-        y -= cfg.gap_factor * action_gap(cfg, state.target, batch, prefs)
-    low, high = (jnp.asarray(bound)[None, None] if bound else None for bound in (cfg.value_low, cfg.value_high))
-    return jnp.clip(y, low, high), choice
+    return batch.r[:, None] + cfg.discount * going_on * bootstrap, choice
 
 
 def smaller(
@@ -365,16 +335,6 @@ def smaller(
     """The whole vector with the smaller lam . Q, of every pair; ties go to the first."""
     twins = jnp.stack([q, other], axis=2)
     return jax.vmap(jax.vmap(whole_vector_of_smaller), in_axes=(None, 0))(prefs, twins)
-
-
-def action_gap(
-    cfg: EnvelopeConfig, target: QHead, batch: Transition, prefs: Float[Array, "m d"]
-) -> Float[Array, "b m d"]:
-    """Q(s, a*; lam) - Q(s, a; lam) for the best action a* and the one taken; along lam it is never negative."""
-    q = all_values(cfg, target, batch.s, prefs)
-    own = own_choice(q, prefs)
-    taken = jnp.broadcast_to(batch.a[:, :1].astype(jnp.int32), own.action.shape)
-    return _at(q, own) - _at(q, Choice(own.preference, taken))
 
 
 def taken_values(
@@ -496,22 +456,12 @@ def greedy_indices(
     return best[:, None].astype(jnp.float32), jnp.zeros(s.shape[0])
 
 
-def _check_bounds(cfg: EnvelopeConfig, spec: EnvSpec) -> None:
-    for name, bound in (("value_low", cfg.value_low), ("value_high", cfg.value_high)):
-        if bound and len(bound) != spec.num_objectives:
-            needed = f"{spec.num_objectives} numbers, one per objective of {spec.id} ({', '.join(spec.objectives)})"
-            raise UserError(f"{name} must have {needed}, got {len(bound)}")
-    if any(low > high for low, high in zip(cfg.value_low, cfg.value_high, strict=False)):
-        raise UserError(f"value_low must not be above value_high, got {cfg.value_low} and {cfg.value_high}")
-
-
 def make(cfg: EnvelopeConfig, spec: EnvSpec) -> Algorithm[State]:
     """The algorithm.
 
     Raises:
-        ValueError: If there are too many actions or parameters, or bounds of values that do not fit.
+        ValueError: If there are too many actions or parameters.
     """
-    _check_bounds(cfg, spec)
     actions = actions_of(cfg, spec)
     return Algorithm(
         init=lambda key, _: init(cfg, spec, key),

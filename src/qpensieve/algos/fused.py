@@ -23,9 +23,7 @@ from qpensieve.learning.kernels.calls import Tile, is_interpreted
 from qpensieve.learning.kernels.candidates import Best, Candidates, Margin, Rival, Scored
 from qpensieve.learning.kernels.networks import ADAM, Bounds, Climbed, Gradients, Inputs, Learned, Now, Rates, Seen
 from qpensieve.learning.kernels.packing import Layout, Packed, Sizes, actor_layout, critic_layout
-from qpensieve.learning.nets import Critic, Mlp
 from qpensieve.learning.tally import PEAK
-from qpensieve.settings import flat
 from qpensieve.types import EnvSpec, Infos, Transition
 
 Precision = Literal["half", "full"]
@@ -40,15 +38,6 @@ NARROW = 64
 """Columns of inputs (observation, action and preference, to a power of two) with which all cuts fit on the chip."""
 MOST_INPUTS = 128
 """Numbers of observation, action and preference with which any cut does."""
-COVERED = {
-    "policy_loss": "paper",
-    "preferences_per": "batch",
-    "over_critics": "max",
-    "acting_share": 0.0,
-    "critic_blocks": 0,
-    "critic_hidden": None,
-}
-"""Settings for which there is one value that the kernels cover."""
 LOGGED = ("critic_loss", "policy_loss", "temperature", "q", "entropy", "snapshot_share", "other_preference_share")
 OF_MEMORY = LOGGED[5:]
 """What only Q-Pensieve logs."""
@@ -209,7 +198,7 @@ def learn_qpensieve(
     """All updates of a block of Q-Pensieve; states lead with seeds, batch and chance with [seed, K]."""
     ring = states.snapshots
     if plan.sizes.snapshots:
-        nets = plan.layouts[1].pack(_net(ring.critics))
+        nets = plan.layouts[1].pack(ring.critics.net)
         past = Past(nets, nets.w2.astype(plan.dtype), ring.filled.astype(jnp.float32))
     else:
         past = _no_past(len(ring.filled))
@@ -236,7 +225,7 @@ def _inputs(plan: Plan, states: mosac.State, batch: Transition, chance: mosac.Ch
     """Everything that updates are given, update by update, in the columns of packed networks."""
     sizes, num = plan.sizes, batch.r.shape[1]
     adam: Any = states.optimizers.actor
-    prefs = chance.prefs[:, :, :, 0]
+    prefs = chance.prefs
     lam = jnp.broadcast_to(prefs[:, :, :1], (*batch.r.shape[:3], sizes.d))
     none = jnp.zeros_like(batch.a)
     now, then = jnp.concatenate([batch.s, batch.a, lam], -1), jnp.concatenate([batch.s_next, none, lam], -1)
@@ -247,7 +236,7 @@ def _inputs(plan: Plan, states: mosac.State, batch: Transition, chance: mosac.Ch
     by_update = lambda x: jnp.swapaxes(x, 0, 1)
     bounds = None
     if states.rewards is not None:
-        horizon, seen = 1.0 / (1.0 - plan.sac.largest_discount), _rewards(states.rewards, batch)
+        horizon, seen = 1.0 / (1.0 - plan.sac.discount), _rewards(states.rewards, batch)
         sums = horizon * place(jnp.stack([seen.low, seen.high], 2), 0, sizes.values)
         least, most = entropy_range(plan.sac.least_target_entropy, sizes.act)
         bounds = Bounds(by_update(sums), (horizon * least, horizon * most))
@@ -255,7 +244,7 @@ def _inputs(plan: Plan, states: mosac.State, batch: Transition, chance: mosac.Ch
         x=by_update(place(jnp.concatenate([now, then], 2), 0, sizes.columns)),
         noise=by_update(place(noise, sizes.obs, sizes.columns)),
         r=by_update(place(batch.r, 0, sizes.values)),
-        going_on=by_update(mosac.discount_after(plan.sac, before)[None, :, None] * (1.0 - batch.terminated)),
+        going_on=by_update(plan.sac.discount * (1.0 - batch.terminated)),
         prefs=by_update(place(prefs, sizes.obs + sizes.act, sizes.columns)),
         lam=by_update(place(prefs, 0, sizes.values)[:, :, 0]),
         adam=jnp.stack([1.0 - ADAM[0] ** after, 1.0 - ADAM[1] ** after, mosac.rate_after(plan.sac, before)], -1),
@@ -280,7 +269,7 @@ def _pack(plan: Plan, states: mosac.State) -> Memory:
     lengths, adam = opt.critic if is_clipped else (None, opt.critic)
     return Memory(
         Learned(actor.pack(states.actor.net), *moments(actor, opt.actor)),
-        Learned(pack(_net(states.critic)), *moments(critic, adam), pack(_net(states.target))),
+        Learned(pack(states.critic.net), *moments(critic, adam), pack(states.target.net)),
         _columns(plan, states.log_alpha),
         _columns(plan, opt.temperature[0].mu),
         _columns(plan, opt.temperature[0].nu),
@@ -288,12 +277,6 @@ def _pack(plan: Plan, states: mosac.State) -> Memory:
         jnp.full(len(states.log_alpha), -jnp.inf),
         median=None if lengths is None else lengths.median[:, None],
     )
-
-
-def _net(critic: Critic) -> Mlp:
-    """Its network, which is of the kind that kernels cover: others are `uncovered`."""
-    assert isinstance(critic.net, Mlp)
-    return critic.net
 
 
 def _columns(plan: Plan, of_temperature: Any) -> Any:
@@ -360,7 +343,7 @@ def _step(plan: Plan, past: Past, given: Inputs, at: Int[Array, " 1"], memory: M
     target = networks.values(acted.x, old.target, plan.sizes, tiles.values)
     seen = Seen(q, h1, h2, target, acted.logp, log_alpha)
     slopes, losses, scalars = networks.critic_slopes(now, seen, old.net, tiles.slopes, plan.sac.pessimism)
-    rates = Rates(plan.sac.tau, plan.dtype, plan.sac.weight_decay)
+    rates = Rates(plan.sac.tau, plan.dtype)
     critic, second, median = _learn_critics(plan, now, Gradients(h1, h2, slopes), memory, rates)
 
     current = Candidates(critic.net, second, jnp.ones((len(log_alpha), 1)))
@@ -492,10 +475,6 @@ def too_wide(spec: EnvSpec) -> str:
 def uncovered(settings: Any) -> str:
     """What of these settings the kernels do not cover, in words; empty if they cover them."""
     sac = getattr(settings, "sac", settings)
-    given = flat(settings)
-    other = [name for name, value in COVERED.items() if given.get(name, value) != value]
-    if other:
-        return f"they do not cover {other[0]} {given[other[0]]}"
     if sac.hidden % 64 or sac.hidden > WIDEST:
         return f"they cover widths (hidden) that are multiples of 64 up to {WIDEST}, not {sac.hidden}"
     if sac.batch_size % 64:

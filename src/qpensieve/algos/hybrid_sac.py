@@ -49,7 +49,7 @@ FIXED = ("target_entropy", *mosac.ENDS, "anneal_updates")
 SHARED = ("hidden", "learning_rate", "discount", "tau", "batch_size", "sampler")
 """Settings of the helper that the SAC, or what it is offered, has too."""
 _OF_SAC = tuple(field.name for field in fields(mosac.SacConfig) if field.name not in (*FIXED, *SHARED))
-OF_HELPER = (*_OF_SAC, "policy_loss", "max_push_loss", "snapshot_margin", "over_critics")
+OF_HELPER = (*_OF_SAC, "max_push_loss", "snapshot_margin")
 """Settings that are the helper's alone, guards among them: the SAC learns as the SAC it is compared with."""
 
 
@@ -62,8 +62,8 @@ class HybridConfig:
     switch_after: Annotated[int, NOT_NEGATIVE] = 90_000
     """Updates of plain SAC before the switch; with 10 000 random steps and one update each, 90 000 is step 100 000."""
     noise_for: Literal["both", "helper"] = "both"
-    """Whose exploration the run's `random_noise` and `noise` are for: that of both, or of the helper alone, so that the
-    SAC explores with white noise, as the SAC it is compared with."""
+    """Whose random actions the run's `random_noise` is for: those of both, or of the helper alone. The SAC then begins
+    with white noise, as the SAC it is compared with."""
     pensieve: QPensieveConfig = field(default_factory=QPensieveConfig)
     """Settings of the helper; the SAC uses the same network sizes, rates and batch size, and none of `OF_HELPER`."""
 
@@ -123,7 +123,7 @@ class Offer(eqx.Module):
     """What the helper offers to the SAC: its snapshots, the preferences to read them under, and whether to use them."""
 
     snapshots: Snapshots
-    prefs: Float[Array, "m 1 d"]
+    prefs: Float[Array, "m d"]
     is_on: Bool[Array, ""]
 
 
@@ -173,9 +173,9 @@ def hybrid_loss(offer: Offer, actor: GaussianActor, critic: Mlp, query: sac.Quer
     return jax.lax.cond(offer.is_on, lambda actor: shared_loss(offer, actor, critic, query), plain, actor)
 
 
-def offered_preferences(lam: Float[Array, " d"], others: Float[Array, "m1 d"]) -> Float[Array, "m 1 d"]:
+def offered_preferences(lam: Float[Array, " d"], others: Float[Array, "m1 d"]) -> Float[Array, "m d"]:
     """W: the agent's own preference first, then random ones."""
-    return jnp.concatenate([lam[None], others])[:, None]
+    return jnp.concatenate([lam[None], others])
 
 
 def shared_loss(offer: Offer, actor: GaussianActor, critic: Mlp, query: sac.Query) -> mosac.LossAndAux:
@@ -243,5 +243,4 @@ def make(cfg: HybridConfig, spec: EnvSpec) -> Algorithm[State]:
         num_white_lanes=1 if cfg.noise_for == "helper" else 0,
         action_values=sac.ACTION_VALUES.of_part(lambda state: state.own),
         inspect=lambda state, batches, key: sac.inspect(cfg.single, state.own, batches[0], key),
-        keeps_preferences=cfg.sac.num_acting > 0,  # for the helper
     )

@@ -29,7 +29,7 @@ from qpensieve.types import ActionValues, Algorithm, EnvSpec, Info, Transition, 
 
 RAISE = "temperature_raise"
 """Logged with `temperature_gain`: how many times the learned temperature that of the policy's loss was."""
-ENDS = ("target_entropy_end", "learning_rate_end", "discount_end")
+ENDS = ("target_entropy_end", "learning_rate_end")
 """Settings that move another one there over `anneal_updates`."""
 WHOLE_RUN = 1_500_000
 """Updates of a whole run of the paper."""
@@ -41,12 +41,6 @@ class SacConfig:
 
     hidden: Annotated[int, at_least(1)] = 256
     """Width of the two hidden layers of every network."""
-    critic_blocks: Annotated[int, from_to(0, 16)] = 0
-    """Residual blocks with layer norm of each critic, as in SimBa, in the place of its hidden layers; a block has two
-    layers and is four times wider inside. 0: none, as in the paper. Policies stay as they are; meant with
-    `weight_decay`."""
-    critic_hidden: Annotated[int | None, at_least(1)] = None
-    """Width of the critics, if not `hidden`. None: `hidden`, as in the paper."""
     learning_rate: Annotated[float, above(0)] = 3e-4
     """Adam's step size, for policy, critics and temperature."""
     learning_rate_end: Annotated[float | None, above(0)] = None
@@ -54,17 +48,12 @@ class SacConfig:
     and stays; that of the temperature does not move. None: neither does, as in the paper."""
     discount: Annotated[float, OPEN_SHARE] = 0.99
     """Discount factor gamma."""
-    discount_end: Annotated[float | None, OPEN_SHARE] = None
-    """Discount factor in the end: it moves there from `discount` on a line, over `anneal_updates`, and stays. None: it
-    does not move, as in the paper."""
     tau: Annotated[float, STEP_SHARE] = 0.005
     """How far the target critics move towards the critics at every update: a share from 0 to 1."""
     batch_size: Annotated[int, at_least(1)] = 256
     """Transitions per gradient step."""
     sampler: Sampler = "uniform-sum"
     """Distribution of preferences in acting and learning: as in the authors' code, or uniform on the simplex."""
-    preferences_per: Literal["batch", "sample"] = "batch"
-    """Draw one set of preferences per gradient step (as in the paper), or one for every sample of the batch."""
     max_critic_gradient: Annotated[float | None, above(0)] = None
     """A gradient of the critics longer than this many times the running median of its length is shortened to that.
     None: any length, as in the paper."""
@@ -77,50 +66,23 @@ class SacConfig:
     """Entropy that the policy aims at in the end, per component of an action: the target moves there from
     `target_entropy` on a line, over `anneal_updates`, and stays. None: it does not move."""
     anneal_updates: Annotated[int | None, at_least(1)] = None
-    """Updates over which the entropy's target moves to `target_entropy_end`, the step size to `learning_rate_end` and
-    the discount to `discount_end`, one of which must be given. None: all updates of the run."""
+    """Updates over which the entropy's target moves to `target_entropy_end` and the step size to `learning_rate_end`,
+    one of which must be given. None: all updates of the run."""
     temperature_gain: Annotated[float, from_to(0, 10)] = 0.0
     """How strongly the policy's temperature is raised at once for a batch whose entropy is below the target: times
     exp(gain x what is lacking per component of an action), at most times exp(gain). 0: it only learns, step by step, as
-    in the paper. Needs the paper's policy loss; with preferences per sample the mean of the batch counts for all."""
+    in the paper."""
     bounded_targets: Literal["off", "on"] = "off"
-    """Whether targets of the critics are kept within what the rewards seen so far could add up to. Rewards of n-step
-    targets are sums, so with them the bounds are wider by the number of steps."""
+    """Whether targets of the critics are kept within what the rewards seen so far could add up to."""
     pessimism: Annotated[float, from_to(0.5, 1)] = 1.0
     """Share of the twin with the smaller value in the critics' targets, the rest is the other's: 1, the smaller alone,
     as in the paper; 0.5: the mean of both."""
-    weight_decay: Annotated[float, from_to(0, 10)] = 0.0
-    """How strongly weights of policy and critics shrink: at every update by this times the learning rate, as in AdamW.
-    0: not at all, as in the paper."""
-    acting_share: Annotated[float, from_to(0, 1)] = 0.0
-    """Share of each batch, 0 to 1, that the critics learn under the preference that its episode was played with; the
-    rest they learn under the one drawn for the update. 0: nothing, as in the paper. Steps of the random phase count
-    under their episode's preference, though it did not choose their actions."""
 
     def conflicts(self) -> list[str]:
-        """The length of a line needs its end; a share of the batch that is no sample of it would do nothing."""
-        found, share, length = [], self.acting_share, self.anneal_updates
-        if length is not None and all(getattr(self, end) is None for end in ENDS):
-            ends = "target_entropy_end, learning_rate_end or discount_end"
-            found.append(f"anneal_updates needs {ends}, to which something moves, got {length} alone")
-        if 0 < share * self.batch_size <= 0.5:
-            found.append(f"acting_share must be 0 or a sample or more of the batch of {self.batch_size}, got {share}")
-        return found
-
-    @property
-    def critic_width(self) -> int:
-        """Hidden units of the critics."""
-        return self.hidden if self.critic_hidden is None else self.critic_hidden
-
-    @property
-    def largest_discount(self) -> float:
-        """The largest discount of the run: what values could ever add up to follows from it."""
-        return max(self.discount, self.discount if (end := self.discount_end) is None else end)
-
-    @property
-    def num_acting(self) -> int:
-        """Samples of each batch that the critics learn under the preference that acted."""
-        return round(self.acting_share * self.batch_size)
+        """Refuse the length of a schedule without its end."""
+        if self.anneal_updates is None or any(getattr(self, end) is not None for end in ENDS):
+            return []
+        return [f"anneal_updates needs {' or '.join(ENDS)}, got {self.anneal_updates} alone"]
 
     @property
     def least_target_entropy(self) -> float:
@@ -153,9 +115,9 @@ class State(eqx.Module):
 class Chance(eqx.Module):
     """Everything random in an update: preferences (the first is lam), noise of the next actions and of the policy's."""
 
-    prefs: Float[Array, "m c d"]
+    prefs: Float[Array, "m d"]
     next_noise: Float[Array, "b act"]
-    noise: Float[Array, "*actions b act"]
+    noise: Float[Array, "b act"]
 
 
 class Query(eqx.Module):
@@ -163,8 +125,8 @@ class Query(eqx.Module):
 
     alpha: Float[Array, "*b"]
     s: Float[Array, "b obs"]
-    prefs: Float[Array, "m c d"]
-    noise: Float[Array, "*actions b act"]
+    prefs: Float[Array, "m d"]
+    noise: Float[Array, "b act"]
     aim: Float[Array, ""] | float = 0.0
     """Entropy that the policy aims at."""
     gain: float = eqx.field(static=True, default=0.0)
@@ -172,7 +134,7 @@ class Query(eqx.Module):
 
     @property
     def lam(self) -> Float[Array, "b d"]:
-        return jnp.broadcast_to(self.prefs[0], (self.s.shape[0], self.prefs.shape[2]))
+        return jnp.broadcast_to(self.prefs[0], (self.s.shape[0], self.prefs.shape[1]))
 
     def weigh(self, logp: Float[Array, " b"]) -> Float[Array, " b"]:
         """Log-probabilities times the temperature, which may answer to their mean."""
@@ -194,8 +156,7 @@ def init(cfg: SacConfig, spec: EnvSpec, key: Key[Array, ""]) -> State:
     sizes = (spec.obs_size, spec.action_size, spec.num_objectives)
     key_actor, key_critic = jax.random.split(key)
     actor = GaussianActor(*sizes, cfg.hidden, key=key_actor)
-    of_critic = (*sizes, cfg.critic_width, cfg.critic_blocks)
-    critic = jax.vmap(lambda k: Critic(*of_critic, key=k))(jax.random.split(key_critic))
+    critic = jax.vmap(lambda k: Critic(*sizes, cfg.hidden, key=k))(jax.random.split(key_critic))
     log_alpha = jnp.zeros(() if cfg.temperature_per == "run" else spec.num_objectives)
     optimizers = Optimizers(
         start_optimizer(_optimizer(cfg), actor),
@@ -218,9 +179,8 @@ def step(cfg: SacConfig, state: State, batch: Transition, chance: Chance, loss: 
     lam = jnp.broadcast_to(chance.prefs[0], batch.r.shape)
 
     rewards = None if state.rewards is None else seen(state.rewards, batch.r)
-    valued = valued_preferences(cfg, batch, lam)
-    y = soft_target(cfg, replace(state, rewards=rewards), batch, valued, chance.next_noise)
-    loss_of_critic = partial(critic_loss, batch=batch, lam=valued, y=y)
+    y = soft_target(cfg, replace(state, rewards=rewards), batch, lam, chance.next_noise)
+    loss_of_critic = partial(critic_loss, batch=batch, lam=lam, y=y)
     critic, critic_opt, q_loss, q_mean = gradient_step(of_critic, loss_of_critic, state.critic, opt.critic)
 
     aim = target_entropy(cfg, opt.temperature) * batch.a.shape[1]
@@ -242,26 +202,8 @@ def step(cfg: SacConfig, state: State, batch: Transition, chance: Chance, loss: 
 def draw_chance(cfg: SacConfig, num_preferences: int, batch: Transition, key: Key[Array, ""]) -> Chance:
     """Everything random in an update whose policy is offered `num_preferences`."""
     key_prefs, key_next, key_policy = jax.random.split(key, 3)
-    prefs = draw(cfg, num_preferences, batch, key_prefs)
+    prefs = sample_preferences(key_prefs, num_preferences, batch.r.shape[1], cfg.sampler)
     return Chance(prefs, jax.random.normal(key_next, batch.a.shape), jax.random.normal(key_policy, batch.a.shape))
-
-
-def draw(cfg: SacConfig, num: int, batch: Transition, key: Key[Array, ""]) -> Float[Array, "m c d"]:
-    """`num` preferences for this gradient step: one set for the batch (c = 1) or one per sample (c = b)."""
-    b, d = batch.r.shape
-    c = 1 if cfg.preferences_per == "batch" else b
-    return sample_preferences(key, num * c, d, cfg.sampler).reshape(num, c, d)
-
-
-def valued_preferences(cfg: SacConfig, batch: Transition, lam: Float[Array, "b d"]) -> Float[Array, "b d"]:
-    """What the critics learn each sample under: `lam`, or in the first rows the preference that acted.
-
-    Which rows does not matter: they are drawn uniformly. So no further random number is needed.
-    """
-    if cfg.num_acting == 0:
-        return lam
-    assert batch.lam is not None
-    return jnp.concatenate([batch.lam[: cfg.num_acting], lam[cfg.num_acting :]])
 
 
 def soft_target(
@@ -276,10 +218,10 @@ def soft_target(
     q = jax.vmap(partial(between_twins, pessimism=cfg.pessimism))(lam, twins)
     alpha = temperature(state.log_alpha, lam)
     soft = q - (alpha * logp)[:, None]
-    y = batch.r + discount(cfg, state.optimizers.temperature) * (1.0 - batch.terminated)[:, None] * soft
+    y = batch.r + cfg.discount * (1.0 - batch.terminated)[:, None] * soft
     if state.rewards is not None:
         bonus = entropy_range(cfg.least_target_entropy, a_next.shape[1])
-        y = bounded(y, state.rewards, cfg.largest_discount, jnp.broadcast_to(alpha, logp.shape), bonus)
+        y = bounded(y, state.rewards, cfg.discount, jnp.broadcast_to(alpha, logp.shape), bonus)
     return jax.lax.stop_gradient(y)
 
 
@@ -303,21 +245,6 @@ def entropy_after(cfg: SacConfig, num_updates: Int[Array, "*k"]) -> Float[Array,
 def rate_after(cfg: SacConfig, num_updates: Int[Array, "*k"]) -> Float[Array, "*k"]:
     """Adam's step size of policy and critics after so many updates."""
     return _on_a_line(cfg, cfg.learning_rate, cfg.learning_rate_end, num_updates)
-
-
-def discount(cfg: SacConfig, temperature_state: Any) -> Any:
-    """That of the update after those that the optimiser of the temperature has counted."""
-    return cfg.discount if cfg.discount_end is None else discount_after(cfg, temperature_state[0].count)
-
-
-def discount_after(cfg: SacConfig, num_updates: Int[Array, "*k"]) -> Float[Array, "*k"]:
-    """The discount factor after so many updates."""
-    return _on_a_line(cfg, cfg.discount, cfg.discount_end, num_updates)
-
-
-def moving_discount(cfg: SacConfig) -> Callable[[Int[Array, ""]], Float[Array, ""]] | None:
-    """`discount_after` of these settings; None where the discount does not move."""
-    return None if cfg.discount_end is None else partial(discount_after, cfg)
 
 
 def _on_a_line(cfg: SacConfig, start: float, end: float | None, num_updates: Int[Array, "*k"]) -> Float[Array, "*k"]:
@@ -419,8 +346,6 @@ def make(cfg: SacConfig, spec: EnvSpec) -> Algorithm[State]:
         sampler=cfg.sampler,
         action_values=ACTION_VALUES,
         inspect=lambda state, batches, key: inspect(cfg, state, batches[0], key),
-        keeps_preferences=cfg.num_acting > 0,
-        discount_after=moving_discount(cfg),
     )
 
 
@@ -437,11 +362,5 @@ def _adam(cfg: SacConfig) -> optax.GradientTransformation:
 def _optimizer(cfg: SacConfig, longest: float | None = None) -> optax.GradientTransformation:
     """Of a network, whose gradients are at most `longest` times their median."""
     rate: Any = cfg.learning_rate if cfg.learning_rate_end is None else partial(rate_after, cfg)
-    decay = cfg.weight_decay
-    adam = optax.adam(rate) if decay == 0.0 else optax.adamw(rate, weight_decay=decay, mask=_weights)
+    adam = optax.adam(rate)
     return adam if longest is None else optax.chain(clip_by_median(longest), adam)
-
-
-def _weights(params: Any) -> Any:
-    """Which leaves are weights, not biases, nor scales and shifts of norms."""
-    return jax.tree_util.tree_map_with_path(lambda path, _: path[-1].name == "weight", params)

@@ -14,8 +14,6 @@ from qpensieve.machine import one_blas_thread
 
 NARROW = 32
 """Outputs of a layer that is much narrower than its input."""
-EXPANSION = 4
-"""How many times wider a residual block is inside, as in SimBa."""
 
 
 class Linear(eqx.Module):
@@ -56,14 +54,6 @@ def _backward(kept: Any, by_product: Any) -> Any:
 
 
 _batch_product.defvjp(_forward, _backward)
-
-
-class HeLinear(Linear):
-    """Affine map; normal weight that keeps the size of what ReLU lets through (He et al.), zero bias."""
-
-    def __init__(self, size_in: int, size_out: int, *, key: Key[Array, ""]):
-        self.weight = (2.0 / size_in) ** 0.5 * jax.random.normal(key, (size_in, size_out))
-        self.bias = jnp.zeros(size_out)
 
 
 class OrthogonalLinear(Linear):
@@ -126,81 +116,13 @@ class TanhMlp(eqx.Module):
         return self.last(jnp.tanh(self.second(jnp.tanh(self.first(x)))))
 
 
-class LayerNorm(eqx.Module):
-    """Standardises over units, then a learned scale and shift for each."""
-
-    scale: Float[Array, " size"]
-    shift: Float[Array, " size"]
-
-    def __init__(self, size: int):
-        self.scale, self.shift = jnp.ones(size), jnp.zeros(size)
-
-    def __call__(self, x: Float[Array, "*batch size"]) -> Float[Array, "*batch size"]:
-        scale, shift = (jnp.expand_dims(leaf, range(x.ndim - 1)) for leaf in (self.scale, self.shift))
-        return jax.nn.standardize(x, epsilon=NORM_EPSILON) * scale + shift
-
-
-class Block(eqx.Module):
-    """x + what a wider layer with ReLU makes of the normalised x: x itself passes through as it is."""
-
-    norm: LayerNorm
-    widen: HeLinear
-    narrow: HeLinear
-
-    def __init__(self, size: int, *, key: Key[Array, ""]):
-        key_widen, key_narrow = jax.random.split(key)
-        self.norm = LayerNorm(size)
-        self.widen = HeLinear(size, EXPANSION * size, key=key_widen)
-        self.narrow = HeLinear(EXPANSION * size, size, key=key_narrow)
-
-    def __call__(self, x: Float[Array, "*batch size"]) -> Float[Array, "*batch size"]:
-        return x + self.narrow(jax.nn.relu(self.widen(self.norm(x))))
-
-
-class ResidualMlp(eqx.Module):
-    """A linear layer, residual blocks, a norm and a linear layer, after SimBa (arXiv 2410.09754).
-
-    Its first and last layer start Xavier-uniform where SimBa's start orthogonal: QR factorisations on the device are
-    suspected of hanging (`OrthogonalLinear`).
-    """
-
-    first: Linear
-    blocks: tuple[Block, ...]
-    norm: LayerNorm
-    last: Linear
-
-    def __init__(self, size_in: int, hidden: int, size_out: int, num_blocks: int, *, key: Key[Array, ""]):
-        key_first, key_last, *keys = jax.random.split(key, num_blocks + 2)
-        self.first = Linear(size_in, hidden, key=key_first)
-        self.blocks = tuple(Block(hidden, key=key_block) for key_block in keys)
-        self.norm = LayerNorm(hidden)
-        self.last = Linear(hidden, size_out, key=key_last)
-
-    def __call__(self, x: Float[Array, "*batch in"]) -> Float[Array, "*batch out"]:
-        x = self.first(x)
-        for block in self.blocks:
-            x = block(x)
-        return self.last(self.norm(x))
-
-
 class Critic(eqx.Module):
     """Vector action value Q(s, a; lam)."""
 
-    net: Mlp | ResidualMlp
+    net: Mlp
 
-    def __init__(  # noqa: PLR0913 (each is a size)
-        self,
-        obs_size: int,
-        action_size: int,
-        num_objectives: int,
-        hidden: int,
-        num_blocks: int = 0,
-        *,
-        key: Key[Array, ""],
-    ):
-        """With `num_blocks` a residual network of so many blocks, else two hidden layers."""
-        sizes = (obs_size + action_size + num_objectives, hidden, num_objectives)
-        self.net = ResidualMlp(*sizes, num_blocks, key=key) if num_blocks else Mlp(*sizes, key=key)
+    def __init__(self, obs_size: int, action_size: int, num_objectives: int, hidden: int, *, key: Key[Array, ""]):
+        self.net = Mlp(obs_size + action_size + num_objectives, hidden, num_objectives, key=key)
 
     def __call__(
         self, s: Float[Array, "*batch obs"], a: Float[Array, "*batch act"], lam: Float[Array, "*batch d"]

@@ -23,10 +23,8 @@ class Purpose(IntEnum):
     """Which earlier preferences go with a transition, by block."""
     CRITIC = 106
     """Where critics are compared with returns, by what is drawn, seed, row of the preferences and pair."""
-    NOISE_SEQUENCE = 107
-    """Exploration that is correlated in time, by sequence."""
     RANDOM_SEQUENCE = 108
-    """Random actions before learning starts that are correlated in time, by sequence."""
+    """Random actions before learning starts that are correlated in time, by sequence. (107 is retired.)"""
     CALIBRATION = 109
     """Lanes of a calibration, by row of the preference table and episode."""
     ROLLOUT_NOISE = 201

@@ -1,4 +1,4 @@
-"""What a row of the replay holds: s, a, r, s_next, terminated, and lam where a method needs it.
+"""What a row of the replay holds: s, a, r, s_next, terminated.
 
 Written on the host; no JAX here.
 """
@@ -21,13 +21,11 @@ class Columns:
         obs_size: Numbers of an observation.
         action_size: Numbers that are stored of an action.
         num_objectives: Numbers of a reward.
-        preference_size: Numbers that are stored of the preference of a step's episode: all, or 0.
     """
 
     obs_size: int
     action_size: int
     num_objectives: int
-    preference_size: int = 0
 
     @property
     def width(self) -> int:
@@ -44,11 +42,6 @@ class Columns:
         """Columns of the reward."""
         return self._columns[2]
 
-    @property
-    def preference(self) -> slice:
-        """Columns of the preference; none if it is not kept."""
-        return slice(self.width - self.preference_size, self.width)
-
     def pack(
         self,
         rows: Float32[np.ndarray, "n width"],
@@ -56,7 +49,7 @@ class Columns:
         action: Float[np.ndarray, "n a"],
         step: Step,
     ) -> None:
-        """Write one step of n lanes into their rows, all but the preference, which is known for whole blocks.
+        """Write one step of n lanes into their rows.
 
         Args:
             rows: Where to write.
@@ -64,15 +57,14 @@ class Columns:
             action: Actions as the replay stores them.
             step: The result of the actions.
         """
-        s, a, r, s_next, terminated = self._columns[:5]
+        s, a, r, s_next, terminated = self._columns
         rows[:, s], rows[:, a], rows[:, r], rows[:, s_next] = obs, action, step.reward, step.last_obs
         rows[:, terminated.start] = step.terminated
 
     @property
     def sizes(self) -> tuple[int, ...]:
         """Numbers of each part."""
-        kept = (self.preference_size,) if self.preference_size else ()
-        return self.obs_size, self.action_size, self.num_objectives, self.obs_size, 1, *kept
+        return self.obs_size, self.action_size, self.num_objectives, self.obs_size, 1
 
     @cached_property
     def _columns(self) -> list[slice]:
@@ -80,6 +72,5 @@ class Columns:
 
 
 def columns_of(spec: EnvSpec, behaviour: Behaviour) -> Columns:
-    """The columns of an environment's transitions, with actions as they are stored, and preferences if kept."""
-    kept = spec.num_objectives if behaviour.keeps_preferences else 0
-    return Columns(spec.obs_size, behaviour.acting.action_size, spec.num_objectives, kept)
+    """The columns of an environment's transitions, with actions as they are stored."""
+    return Columns(spec.obs_size, behaviour.acting.action_size, spec.num_objectives)

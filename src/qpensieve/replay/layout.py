@@ -19,8 +19,8 @@ class RowLayout(Columns):
 
     def unpack(self, rows: Float[Array, "*batch width"]) -> Transition:
         """The transitions in the rows."""
-        s, a, r, s_next, terminated, *lam = jnp.split(rows, list(accumulate(self.sizes))[:-1], axis=-1)
-        return Transition(s, a, r, s_next, terminated[..., 0], *lam)
+        s, a, r, s_next, terminated = jnp.split(rows, list(accumulate(self.sizes))[:-1], axis=-1)
+        return Transition(s, a, r, s_next, terminated[..., 0])
 
 
 def layout_of(spec: EnvSpec, behaviour: Behaviour) -> RowLayout:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Float, Int, Key
 
 from qpensieve.replay import priorities
 from qpensieve.replay.layout import RowLayout
@@ -76,25 +76,6 @@ def add(replay: Replay, block: Float[Array, "K width"]) -> Replay:
 
 def sample(replay: Replay, seed: Int[Array, ""], key: Key[Array, ""], num: int) -> Float[Array, "b width"]:
     """`num` rows, uniformly with replacement among those written, of one seed of a stacked replay [seed, ...]."""
-    return replay.rows[seed, _choose(replay, seed, key, num)]
-
-
-def sample_ahead(
-    replay: Replay, seed: Int[Array, ""], key: Key[Array, ""], num: int, ahead: int
-) -> tuple[Float[Array, "b n width"], Bool[Array, "b n"]]:
-    """The rows that `sample` takes and those written after each, `ahead` in all; and which of them were.
-
-    Where the newest row is reached, others follow that were not.
-    """
-    chosen, capacity = _choose(replay, seed, key, num), replay.rows.shape[1]
-    written = replay.written[seed]
-    later = jnp.arange(ahead)[None]
-    age = jnp.where(written > capacity, (chosen - written) % capacity, chosen)  # how many are older
-    is_there = age[:, None] + later < jnp.minimum(written, capacity)
-    return replay.rows[seed, (chosen[:, None] + later) % capacity], is_there
-
-
-def _choose(replay: Replay, seed: Int[Array, ""], key: Key[Array, ""], num: int) -> Int[Array, " b"]:
     filled = jnp.minimum(replay.written[seed], replay.rows.shape[1])
     # Behind a barrier: XLA would put the draw into the gather, and draw once for every number of a row.
-    return jax.lax.optimization_barrier(jax.random.randint(key, (num,), 0, filled))
+    return replay.rows[seed, jax.lax.optimization_barrier(jax.random.randint(key, (num,), 0, filled))]

@@ -197,7 +197,7 @@ def limits_of(config: RunConfig, spec: EnvSpec) -> Limits:
     sac = getattr(config.agent, "sac", config.agent)
     is_soft = not config.method.is_population and spec.num_actions is None
     ceilings = None if known is None else known.ceilings
-    discount = getattr(sac, "largest_discount", getattr(sac, "discount", Limits.discount))
+    discount = getattr(sac, "discount", Limits.discount)
     return Limits(spec.action_size if is_soft else None, ceilings, discount, _aim_of(config, sac))
 
 

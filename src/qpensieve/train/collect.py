@@ -222,8 +222,6 @@ class Collector(PastPreferences):
                 block.lam[ended, k + 1 :] = preferences[ended, None]
                 block.episodes[ended, k + 1 :] = lanes.episodes[ended, None]
             obs = step.obs
-        if self._columns.preference_size:
-            block.rows[..., self._columns.preference] = block.lam
         self._boundary, self._is_halfway = lanes.state(), False
         return block
 

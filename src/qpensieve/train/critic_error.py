@@ -1,9 +1,8 @@
 """L_critic: the critics of a run against Monte-Carlo returns of the policy whose values they learn.
 
 States are those that the policy visits in fresh episodes. From each of them an action is taken, and then the policy is
-followed, several times, as the critics' target has it: discounted, with the entropy bonus of every later action (with
-`target_steps` n: of every n-th, since targets leave out those between), beyond time limits, up to a real end or until
-what is left is negligible. So an exact critic would equal the expected return.
+followed, several times, as the critics' target has it: discounted, with the entropy bonus of every later action, beyond
+time limits, up to a real end or until what is left is negligible. So an exact critic would equal the expected return.
 """
 
 import math
@@ -108,8 +107,7 @@ class CriticMeter:
         sampling.check()
         self.config, self.spec = config, configs.spec_of(config)
         self._algorithm, self._measured = _algorithm_of(config, self.spec)
-        end = config.discount_end
-        self._sampling, self._discount = sampling, self._algorithm.discount if end is None else end
+        self._sampling, self._discount = sampling, self._algorithm.discount
         self.num_rollouts = sampling.rollouts if self._measured.is_sampled else 1
         """Returns of each pair: one where the policy is not random."""
         self.preferences = _preferences(preferences, self._algorithm, self.spec)
@@ -145,12 +143,7 @@ class CriticMeter:
             parameters: What `Session.parameters` returned.
             step: The environment step that it was at.
             told: Called with the number of the seed and the steps played for it, at most `most_steps`.
-
-        Raises:
-            ValueError: The discount of the critics still moved at this step.
         """
-        if about := configs.about_discount(self.config, step):
-            raise UserError(about)
         agents = _agents(self._algorithm, self.config, self.spec, parameters)
         with environment_errors(f"while the critics of step {step} were measured"):
             per_seed = [self._measure_seed(agents, row, step, partial(told, row)) for row in range(self.config.seeds)]
@@ -247,8 +240,6 @@ class CriticMeter:
                 break
             lanes.rest(np.repeat(~tally.is_open, self._rows))
             actions, bonus = follow.act(self._grouped(lanes), start + tally.num_steps)
-            if tally.num_steps % self.config.target_steps:
-                bonus = np.zeros_like(bonus)
         returns = tally.returns.reshape(*first.shape[:2], self.num_rollouts, -1)
         return _Played(returns, tally.horizon, tally.rest, tally.ended)
 

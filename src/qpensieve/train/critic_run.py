@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 from qpensieve import config as configs
-from qpensieve.config import RunConfig
 from qpensieve.console import Progress
 from qpensieve.errors import MissingFileError, UserError
 from qpensieve.records import checkpoint, critic_errors, folder
@@ -38,7 +37,7 @@ def measure_run(  # noqa: PLR0913 (each is an option of the command)
     Args:
         run: The run folder.
         steps: Steps of kept parameters or of checkpoints. Default: the newest.
-        all_steps: All steps that there are, but those at which the discount still moves.
+        all_steps: All steps that there are.
         preferences: Under which to measure. None: the paper's, or those that the agents have of their own.
         sampling: Which pairs the critics are asked about.
         trust: Whether code that the configuration of someone else imports may be run.
@@ -46,13 +45,13 @@ def measure_run(  # noqa: PLR0913 (each is an option of the command)
         quiet: No progress line.
 
     Raises:
-        ValueError: There is no such step, the discount still moved there, or the method has no critic to measure.
+        ValueError: There is no such step, or the method has no critic to measure.
         CheckpointError: There is nothing to measure, or it cannot be read.
     """
     if not (run / folder.CONFIG).exists():
         raise MissingFileError(f"{run} must be a run folder, but {folder.why_no_run(run)}")
     config = configs.load(run / folder.CONFIG, trust)
-    chosen = _where_still(config, _chosen(run, steps, all_steps), all_steps, say)
+    chosen = _chosen(run, steps, all_steps)
     meter = CriticMeter(config, preferences, sampling)
     try:
         out = None if is_saved_agent(run) else run / folder.CRITIC
@@ -99,17 +98,6 @@ def _chosen(run: Path, steps: tuple[int, ...], all_steps: bool) -> list[int]:
     return sorted(set(steps)) or there[-1:]
 
 
-def _where_still(config: RunConfig, steps: list[int], all_steps: bool, say: Callable[[str], None]) -> list[int]:
-    """The steps at which the discount stands still; where others were asked for by number, or none is left, refuse."""
-    moving = [step for step in steps if configs.about_discount(config, step)]
-    if moving and (not all_steps or moving == steps):
-        raise UserError(configs.about_discount(config, moving[-1]))
-    if moving:
-        left_out = ", ".join(f"{step:,}" for step in moving)
-        say(f"left out, because the discount still moves to {config.discount_end} there: {left_out}")
-    return [step for step in steps if step not in moving]
-
-
 def _parameters(run: Path, step: int, say: Callable[[str], None]) -> Arrays:
     """The parameters of a step: those that were kept, else those of a checkpoint."""
     kept = checkpoint.parameter_steps(run)
@@ -131,6 +119,4 @@ def _announcement(meter: CriticMeter, steps: list[int], sampling: Sampling) -> s
         f"{sampling.pairs} pairs",
         f"{meter.num_rollouts} rollouts",
     )
-    n = config.target_steps
-    bonus = f"; returns have the entropy bonus of one action in {n}, as targets over {n} steps" if n > 1 else ""
-    return f"{config.domain_id}, {config.algo}: {' x '.join(sizes)}{bonus}"
+    return f"{config.domain_id}, {config.algo}: {' x '.join(sizes)}"

@@ -7,7 +7,7 @@ have one per seed and preference, seed by seed.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import equinox as eqx
 import jax
@@ -19,7 +19,6 @@ from qpensieve.learning.agents import flatten, over_agents
 from qpensieve.learning.tally import PEAK
 from qpensieve.replay import priorities
 from qpensieve.replay import ring as replay
-from qpensieve.replay.ahead import fold
 from qpensieve.replay.layout import RowLayout
 from qpensieve.replay.priorities import Priorities
 from qpensieve.replay.ring import AnyReplay, PrioritizedReplay, Replay
@@ -52,14 +51,6 @@ class Block(eqx.Module):
     hints: Hints | None = None
 
 
-class Pace(NamedTuple):
-    """Updates for each row of a block, and environment steps that a target adds up before it bootstraps."""
-
-    updates: int = 1
-    steps: int = 1
-
-
-ONE_EACH = Pace()
 Flat = Float[Array, "agent parameters"]
 
 
@@ -87,26 +78,26 @@ class Learner:
 
 
 @lru_cache(maxsize=KEPT_PROGRAMS)
-def make_learner(algorithm: Algorithm[Any], layout: RowLayout, capacity: int, pace: Pace = ONE_EACH) -> Learner:
+def make_learner(algorithm: Algorithm[Any], layout: RowLayout, capacity: int, updates_per_step: int = 1) -> Learner:
     """The learner of an algorithm; the same object for the same arguments, so that it is compiled once in a process.
 
     Args:
         algorithm: What to learn with.
         layout: What a row of the replay holds.
         capacity: Rows of each lane's replay.
-        pace: How much is learned from how much; with priorities, one update for each row from single steps.
+        updates_per_step: Updates for each row of a block; 1 with priorities.
     """
     learning = algorithm.learning
     if isinstance(learning, UniformLearning):
-        course: _Course = _UniformCourse(algorithm, learning, layout, pace)
+        course: _Course = _UniformCourse(algorithm, learning, layout, updates_per_step)
     else:
-        assert pace == ONE_EACH
+        assert updates_per_step == 1
         course = _PrioritizedCourse(algorithm, learning, layout)
     flat_actors = lambda state: jax.vmap(flatten)(algorithm.actor(state.agent))
 
     def learn(state: TrainState, block: Block) -> tuple[TrainState, Flat, Infos]:
         new, info = course.learn(course.insert(state, block), block)
-        new = replace(new, num_updates=state.num_updates + pace.updates * block.rows.shape[1])
+        new = replace(new, num_updates=state.num_updates + updates_per_step * block.rows.shape[1])
         return new, flat_actors(new), info
 
     return Learner(
@@ -145,13 +136,13 @@ class _UniformCourse:
     algorithm: Algorithm[Any]
     learning: UniformLearning[Any]
     layout: RowLayout
-    pace: Pace
+    updates_per_step: int
 
     def insert(self, state: TrainState, block: Block) -> TrainState:
         return replace(state, replay=jax.vmap(replay.add)(_ring(state), block.rows))
 
     def learn(self, state: TrainState, block: Block) -> tuple[TrainState, Infos]:
-        num = self.pace.updates * block.rows.shape[1]
+        num = self.updates_per_step * block.rows.shape[1]
         # Batches and chance of the whole block at once: inside the loop they would be many small kernels more.
         draw = partial(self._draw, _ring(state), num)
 
@@ -182,25 +173,17 @@ class _UniformCourse:
 
     def _draw(self, buffer: Replay, num: int, key: Any, first: Any, number: Any) -> tuple[tuple[Transition, ...], Any]:
         """Batches and chance of `num` updates of one agent from the `first` on, [num, ...]."""
-        lanes = self.algorithm.num_lanes
+        lanes, size = self.algorithm.num_lanes, self.algorithm.batch_size
 
         def of_update(update: Int[Array, ""]) -> tuple[tuple[Transition, ...], Any]:
             key_batch, key_update = jax.random.split(jax.random.fold_in(key, update))
             # Lanes draw with the same key: each learner samples as it would if it were alone.
-            sample = lambda i: self._sample(buffer, number * lanes + i, jax.random.clone(key_batch), update)
-            batches = tuple(sample(i) for i in range(lanes))
+            key_of = lambda: jax.random.clone(key_batch)
+            rows = [replay.sample(buffer, number * lanes + i, key_of(), size) for i in range(lanes)]
+            batches = tuple(map(self.layout.unpack, rows))
             return batches, self.learning.draw(batches, key_update)
 
         return jax.vmap(of_update)(first + jnp.arange(num, dtype=jnp.int32))
-
-    def _sample(self, buffer: Replay, lane: Any, key: Any, update: Int[Array, ""]) -> Transition:
-        size, steps = self.algorithm.batch_size, self.pace.steps
-        if steps == 1:
-            return self.layout.unpack(replay.sample(buffer, lane, key, size))
-        rows, is_there = replay.sample_ahead(buffer, lane, key, size, steps)
-        moving = self.algorithm.discount_after
-        discount = self.algorithm.discount if moving is None else moving(update)
-        return fold(self.layout.unpack(rows), is_there, discount)
 
 
 @dataclass(frozen=True, eq=False)

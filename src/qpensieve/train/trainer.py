@@ -32,7 +32,7 @@ from qpensieve.train.collect import Collected, Collecting, Collector
 from qpensieve.train.cores import spread
 from qpensieve.train.crew import Crew, can_work
 from qpensieve.train.evaluate import evaluate, foreign_lanes, play_in_parts
-from qpensieve.train.learner import Block, Learner, Pace, TrainState, make_learner
+from qpensieve.train.learner import Block, Learner, TrainState, make_learner
 from qpensieve.train.memory import check_memory
 from qpensieve.train.session import Awaited, EnvFailedError, check_finite, environment_errors
 from qpensieve.types import Hints, UniformLearning
@@ -394,7 +394,7 @@ def _chunks(freed: Sequence[Int32[np.ndarray, " _"]], none: int) -> Iterator[Int
 def _make_collector(trainer: Trainer) -> Collecting:
     """In this process, or by a crew where there are cores to spare."""
     config, seeds = trainer.config, trainer.lane_seeds
-    behaviour = replace(trainer.algorithm.behaviour, exploration=config.exploration)
+    behaviour = replace(trainer.algorithm.behaviour, random_correlation=config.random_correlation)
     num = num_workers(config.num_threads, trainer.num_agents, is_accelerated=jax.default_backend() != "cpu")
     if num > 1 and isinstance(config.domain, str) and can_work(config.domain, behaviour):
         return Crew(config.domain, seeds, config.block, behaviour, num)
@@ -437,5 +437,5 @@ def spare_cores(num_threads: int | None, num_agents: int) -> int:
 def _make_learner(trainer: Trainer) -> Learner:
     make_devices(num_parts(trainer.num_agents, available_cores()))
     check_memory(*(trainer.algorithm, trainer.layout, trainer.capacity, trainer.config.seeds), trainer.num_environments)
-    pace = Pace(trainer.config.updates_per_step, trainer.config.target_steps)
-    return spread(make_learner(trainer.algorithm, trainer.layout, trainer.capacity, pace), trainer.num_agents)
+    learner = make_learner(trainer.algorithm, trainer.layout, trainer.capacity, trainer.config.updates_per_step)
+    return spread(learner, trainer.num_agents)
