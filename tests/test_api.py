@@ -307,8 +307,8 @@ def test_a_seed_is_a_whole_number(seed: Any, learned: QPensieve):
 def test_settings_that_do_less_than_they_say_are_said_to(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(api, "open_session", lambda config: None)
     monkeypatch.setattr(Agent, "_start", lambda agent, session: None)
-    with pytest.warns(UserWarning, match=r"^temperature_gain is the helper's alone: the SAC of hybrid-sac learns"):
-        HybridSAC("DST2d", temperature_gain=3.0)
+    with pytest.warns(UserWarning, match=r"^guards is the helper's alone: the SAC of hybrid-sac learns"):
+        HybridSAC("DST2d", guards=True)
     HybridSAC("DST2d", tau=0.01)  # of both: warnings are errors
     with pytest.warns(UserWarning, match="^the replay holds 1,000 transitions, not 1,010"):
         QPensieve("DST2d", replay_capacity=1010)

@@ -96,7 +96,7 @@ class TestCheck:
             ({"discount": 1.0}, "discount must be above 0 and below 1, got 1.0"),
             ({"first_seed": -1}, "first_seed must leave all seeds between 0 and 2147483647, got -1"),
             ({"first_seed": 2**31 - 1}, "first_seed must leave all seeds between 0 and 2147483647, got 2147483647"),
-            ({"temperature_gain": float("inf")}, "temperature_gain must be from 0 to 10, got inf"),
+            ({"guards": 1}, "guards must be true or false, got 1"),
             ({"learning_rate_end": float("inf")}, "learning_rate_end must be above 0 and finite, got inf"),
             ({"pessimism": 0.4}, "pessimism must be from 0.5 to 1, got 0.4"),
             ({"pessimism": float("nan")}, "pessimism must be from 0.5 to 1, got nan"),
@@ -112,8 +112,8 @@ class TestCheck:
     def test_a_setting_of_the_helper_alone_is_said_to_be_one(self):
         config = default_config("DST2d", "hybrid-sac", "quick")
         assert configs.about_helper(config) == ""
-        said = configs.about_helper(override(config, {"max_critic_gradient": 3.0, "pessimism": 0.5, "tau": 0.1}))
-        assert said == ("max_critic_gradient, pessimism are the helper's alone: the SAC of hybrid-sac learns without")
+        said = configs.about_helper(override(config, {"guards": True, "pessimism": 0.5, "tau": 0.1}))
+        assert said == ("guards, pessimism are the helper's alone: the SAC of hybrid-sac learns without")
         assert configs.about_helper(override(default_config("DST2d"), {"pessimism": 0.5})) == ""
 
     @pytest.mark.parametrize(
@@ -201,8 +201,7 @@ class TestPresets:
         ours, theirs = settings.flat(configs.scheduled(robust).agent), settings.flat(paper.agent)
         assert {name for name in ours if ours[name] != theirs[name]} == {
             "anneal_updates",
-            *("max_critic_gradient", "temperature_per", "bounded_targets", "max_push_loss", "snapshot_margin"),
-            *("target_entropy_end", "temperature_gain", "learning_rate", "learning_rate_end", "pessimism"),
+            *("guards", "target_entropy_end", "learning_rate", "learning_rate_end", "pessimism"),
         }
         same = {"random_noise": "white", "updates_per_step": 1, "agent": paper.agent}
         assert replace(configs.scheduled(robust), **same) == paper
@@ -331,7 +330,7 @@ def test_numbers_out_of_range_are_named(name: str, value: float):
 @pytest.mark.parametrize(
     ("algo", "name", "value", "complaint"),
     [
-        ("qpensieve", "temperature_per", "rnu", "must be run or preference, got 'rnu'"),
+        ("mosac", "keep_replay", "no", "must be on or off, got 'no'"),
         ("mosac", "sampler", "bad", "must be uniform-sum or dirichlet or abs-normal, got 'bad'"),
         ("qpensieve", "push_period", 0, "must be at least 1, got 0"),
         ("qpensieve", "push_period", -50, "must be at least 1, got -50"),

@@ -265,7 +265,7 @@ def completed(saved: Mapping[str, object]) -> dict[str, object]:
     agent, method = saved.get("agent"), METHODS.get(str(saved.get("algo")))
     run = parts.complete(RunConfig, {**saved, "agent": None})
     if method is not None and isinstance(agent, Mapping):
-        agent = parts.complete(method.config, agent)
+        agent = parts.complete(method.config, parts.translated(agent))
     return run | {"agent": agent}
 
 
@@ -415,7 +415,7 @@ def from_dict(values: Mapping[str, object]) -> RunConfig:
         raise UserError(f"field {missing[0]} is missing in the configuration")
     if not isinstance(values["agent"], dict):
         raise UserError(f"agent must hold settings, got {values['agent']!r}")
-    agent = parts.build(get_method(str(values["algo"])).config, values["agent"], "agent.")
+    agent = parts.build(get_method(str(values["algo"])).config, parts.translated(values["agent"]), "agent.")
     return parts.build(RunConfig, {**values, "agent": agent})
 
 

@@ -330,7 +330,7 @@ def test_a_temperature_with_gain_answers_at_once_to_what_the_entropy_lacks():
     assert_same_to_rounding(enough, slope(narrow.actor, ask(half)))
 
 
-GUARDED = replace(SAC, temperature_per="preference", bounded_targets="on", max_critic_gradient=2.0)
+GUARDED = replace(SAC, guards=True)
 
 
 def test_guards_change_the_step_and_leave_the_rest_of_it_alone():
@@ -351,14 +351,13 @@ def test_guards_change_the_step_and_leave_the_rest_of_it_alone():
     np.testing.assert_allclose(length(clipped), length(first_moment), rtol=0.05)  # targets are bounded, not clipped yet
     low = eqx.tree_at(lambda s: s.optimizers.critic[0].median, same, jnp.full((), -3.0))
     after = jax.jit(partial(mosac.update, GUARDED))(low, transitions(1), jax.random.key(3))[0].optimizers.critic[1][0]
-    np.testing.assert_allclose(length(after), 0.1 * 2.0 * np.exp(-3.0 + 0.002), rtol=1e-3)
+    np.testing.assert_allclose(length(after), 0.1 * 3.0 * np.exp(-3.0 + 0.002), rtol=1e-3)
 
 
 def test_targets_are_bounded_by_the_rewards_of_the_batch_they_are_in():
     state = replace(sac_state(0), rewards=mosac.no_rewards(3))
     wild = eqx.tree_at(lambda s: s.target, state, jax.tree.map(lambda leaf: 100.0 * leaf, state.target))
-    cfg = replace(SAC, bounded_targets="on")
-    y = jax.jit(partial(mosac.soft_target, cfg))(wild, transitions(1), _lam(2), action_noise(3))
+    y = jax.jit(partial(mosac.soft_target, SAC))(wild, transitions(1), _lam(2), action_noise(3))
     most = 10 * 0.5 * SPEC.action_size
     assert np.asarray(y).max() <= most * np.log(2) + 1e-3
     assert np.asarray(y).min() >= -2 * most - 1e-3

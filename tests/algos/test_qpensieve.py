@@ -238,14 +238,15 @@ def test_other_critics_are_not_confused_with_other_twins():
 
 
 def test_no_snapshot_is_taken_while_the_loss_is_above_its_median():
-    cfg = QPensieveConfig(SAC, num_snapshots=K, push_after=0, push_period=10, max_push_loss=2.0)
+    cfg = QPensieveConfig(replace(SAC, guards=True), num_snapshots=K, push_after=0, push_period=10)
     state = replace(pensieve_state(0, K, 0), calm=qpensieve.no_losses())
     end = jax.jit(partial(qpensieve.end_block, cfg))
     quiet, loud = (qpensieve.Calm(jnp.zeros(()), jnp.log(times)) for times in (1.9, 2.1))
     assert end(replace(state, calm=quiet), jnp.int32(10)).snapshots.filled.tolist() == [True, False, False, False]
     assert not end(replace(state, calm=loud), jnp.int32(10)).snapshots.filled.any()
     assert not end(replace(state, calm=quiet), jnp.int32(11)).snapshots.filled.any()
-    new, info = jax.jit(partial(qpensieve.update, cfg))(state, transitions(1), jax.random.key(0))
+    start = jax.jit(partial(qpensieve.init, cfg, SPEC))(jax.random.key(0))
+    new, info = jax.jit(partial(qpensieve.update, cfg))(start, transitions(1), jax.random.key(0))
     np.testing.assert_allclose([new.calm.recent, new.calm.median], np.log(info["critic_loss"]), rtol=1e-4)
 
 

@@ -147,7 +147,8 @@ class TestSeveralRuns:
             ({"domain": "Hopper2d"}, "domain"),
             ({"algo": "mosac"}, "algo"),
             ({"agent": {"num_snapshots": 2}}, "num_snapshots"),
-            ({"agent": {"num_snapshots": 4, "snapshot_margin": 0.05}}, "snapshot_margin"),
+            ({"agent": {"num_snapshots": 4, "snapshot_margin": 0.05}}, "snapshot_margin"),  # one guard of six
+            ({"agent": {"num_snapshots": 4, "sac": {"guards": True}}}, "guards"),
             ({"agent": {"num_snapshots": 4, "sac": {"target_entropy_end": -2.5}}}, "target_entropy_end"),
             ({"agent": {"num_snapshots": 4, "twin": True}}, "twin"),
             ({"agent": {"num_snapshots": 4, "layer_norm": True}}, "layer_norm"),

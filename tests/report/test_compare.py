@@ -134,11 +134,11 @@ class TestSettings:
 
     def test_every_setting_in_which_runs_differ_is_shown(self, tmp_path: Path):
         plain = make_run(tmp_path / "plain")
-        other = make_run(tmp_path / "other", pessimism=0.5, temperature_gain=2.0, log_period=500, reference=(1.0, 2.0))
+        other = make_run(tmp_path / "other", pessimism=0.5, guards=True, log_period=500, reference=(1.0, 2.0))
         assert self.rows(plain, other) == [
             {"setting": "log_period", "plain": "1000", "other": "500"},
             {"setting": "reference", "plain": "none", "other": "1, 2"},
-            {"setting": "temperature_gain", "plain": "0", "other": "2"},
+            {"setting": "guards", "plain": "False", "other": "True"},
             {"setting": "pessimism", "plain": "1", "other": "0.5"},
         ]
         assert self.rows(plain, plain) == []
@@ -146,12 +146,10 @@ class TestSettings:
     def test_a_setting_that_came_later_has_its_default_in_older_files(self, tmp_path: Path):
         run = make_run(tmp_path / "run")
         written = json.loads((run / CONFIG).read_text())
-        del written["agent"]["temperature_gain"], written["random_noise"]
+        del written["agent"]["guards"], written["random_noise"]
         old = export(tmp_path / "old.json", "mosac", [DEAR, DEAR], config=written)
         assert self.rows(run, old) == []
-        assert [row["setting"] for row in self.rows(make_run(tmp_path / "new", temperature_gain=1.0), old)] == [
-            "temperature_gain"
-        ]
+        assert [row["setting"] for row in self.rows(make_run(tmp_path / "new", guards=True), old)] == ["guards"]
 
     def test_retired_settings_are_shown_only_where_they_changed_something(self, tmp_path: Path):
         run = make_run(tmp_path / "run")

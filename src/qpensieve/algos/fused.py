@@ -17,7 +17,16 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from qpensieve.algos import mosac, qpensieve
-from qpensieve.learning.guards import Calm, RewardRange, entropy_range, raised, with_loss
+from qpensieve.learning.guards import (
+    LONGEST_GRADIENT,
+    SNAPSHOT_MARGIN,
+    TEMPERATURE_GAIN,
+    Calm,
+    RewardRange,
+    entropy_range,
+    raised,
+    with_loss,
+)
 from qpensieve.learning.kernels import candidates, networks
 from qpensieve.learning.kernels.calls import Tile, is_interpreted
 from qpensieve.learning.kernels.candidates import Best, Candidates, Margin, Rival, Scored
@@ -123,9 +132,9 @@ class Memory(eqx.Module):
     peak: Float[Array, " seed"]
     """The largest loss of the critics so far."""
     calm: Calm | None = None
-    """Only with `max_push_loss`."""
+    """Only with `guards`."""
     median: Float[Array, "seed 1"] | None = None
-    """Of lengths of the critics' gradient, its logarithm; only with `max_critic_gradient`."""
+    """Of lengths of the critics' gradient, its logarithm; only with `guards`."""
 
 
 class Past(eqx.Module):
@@ -150,7 +159,7 @@ class Plan:
     sizes: Sizes
     precision: Precision
     margin: float | None = None
-    """`snapshot_margin` of Q-Pensieve."""
+    """`SNAPSHOT_MARGIN` of Q-Pensieve with `guards`."""
     tiles: Tiles | None = None
     """None: by the number of seeds."""
 
@@ -165,7 +174,7 @@ class Plan:
     @property
     def logged(self) -> tuple[str, ...]:
         """What updates log."""
-        return LOGGED if self.sac.temperature_gain == 0 else (*LOGGED, mosac.RAISE)
+        return (*LOGGED, mosac.RAISE) if self.sac.guards else LOGGED
 
     @property
     def layouts(self) -> tuple[Layout, Layout]:
@@ -181,7 +190,7 @@ def plan_mosac(cfg: mosac.SacConfig, spec: EnvSpec, precision: Precision, past: 
 
 def plan_qpensieve(cfg: qpensieve.QPensieveConfig, spec: EnvSpec, precision: Precision) -> Plan:
     plan = plan_mosac(cfg.sac, spec, precision, (cfg.num_snapshots, cfg.num_preferences))
-    return replace(plan, margin=cfg.snapshot_margin)
+    return replace(plan, margin=SNAPSHOT_MARGIN if cfg.sac.guards else None)
 
 
 def learn_mosac(plan: Plan, states: mosac.State, batch: Transition, chance: mosac.Chance) -> tuple[mosac.State, Infos]:
@@ -265,8 +274,8 @@ def _pack(plan: Plan, states: mosac.State) -> Memory:
     actor, critic = plan.layouts
     opt: Any = states.optimizers
     moments = lambda layout, state: (layout.pack(state[0].mu.net), layout.pack(state[0].nu.net))
-    pack, is_clipped = critic.pack, plan.sac.max_critic_gradient is not None
-    lengths, adam = opt.critic if is_clipped else (None, opt.critic)
+    pack = critic.pack
+    lengths, adam = opt.critic if plan.sac.guards else (None, opt.critic)
     return Memory(
         Learned(actor.pack(states.actor.net), *moments(actor, opt.actor)),
         Learned(pack(states.critic.net), *moments(critic, adam), pack(states.target.net)),
@@ -358,9 +367,9 @@ def _step(plan: Plan, past: Past, given: Inputs, at: Int[Array, " 1"], memory: M
     lam = given.lam[at[0]] if log_alpha.shape[1] > 1 else None
     aim = plan.sac.target_entropy * plan.sizes.act if given.aim is None else given.aim[at[0]]
     own = log_alpha if lam is None else jnp.sum(lam * log_alpha, axis=1, keepdims=True)
-    gain, raise_by = plan.sac.temperature_gain, None
-    if gain > 0:
-        raise_by = raised(mean_logp, aim, gain, plan.sizes.act)
+    raise_by = None
+    if plan.sac.guards:
+        raise_by = raised(mean_logp, aim, TEMPERATURE_GAIN, plan.sizes.act)
         log_alpha = own + raise_by
     slopes = networks.actor_slopes(now, acted, Climbed(climbed, log_alpha), memory.actor.net, tiles.slopes)
     gradients = Gradients(acted.h1, acted.h2, slopes)
@@ -376,10 +385,13 @@ def _learn_critics(
     plan: Plan, now: Now, gradients: Gradients, memory: Memory, rates: Rates
 ) -> tuple[Learned, Any, Any]:
     """Critics after Adam's step, their second layers for scoring, and the median of the gradient's length."""
-    most, tiles, old = plan.sac.max_critic_gradient, plan.tiles_for(now.given), memory.critic
-    if most is None or memory.median is None:
+    tiles, old = plan.tiles_for(now.given), memory.critic
+    if memory.median is None:
         return *networks.learn(now, gradients, old, rates, tiles.learn), None
-    measured, lengths = networks.measure(now, gradients, old.net, tiles.measure), networks.Lengths(memory.median, most)
+    measured, lengths = (
+        networks.measure(now, gradients, old.net, tiles.measure),
+        networks.Lengths(memory.median, LONGEST_GRADIENT),
+    )
     return networks.learn_measured(now, measured, lengths, old, rates, tiles.measure)
 
 

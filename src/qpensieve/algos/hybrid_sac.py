@@ -48,8 +48,7 @@ FIXED = ("target_entropy", *mosac.ENDS, "anneal_updates")
 """Settings of the helper that stay as the paper has them: the SAC has no such setting."""
 SHARED = ("hidden", "learning_rate", "discount", "tau", "batch_size", "sampler")
 """Settings of the helper that the SAC, or what it is offered, has too."""
-_OF_SAC = tuple(field.name for field in fields(mosac.SacConfig) if field.name not in (*FIXED, *SHARED))
-OF_HELPER = (*_OF_SAC, "max_push_loss", "snapshot_margin")
+OF_HELPER = tuple(field.name for field in fields(mosac.SacConfig) if field.name not in (*FIXED, *SHARED))
 """Settings that are the helper's alone, guards among them: the SAC learns as the SAC it is compared with."""
 
 

@@ -8,7 +8,7 @@ policy loss, passed in as a function.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import equinox as eqx
 import jax
@@ -18,7 +18,17 @@ from jaxtyping import Array, Float, Int, Key
 
 from qpensieve.algos.instruments import by_bin, enough, of_critics, saturation, spread_preferences
 from qpensieve.learning.acting import gaussian_acting
-from qpensieve.learning.guards import RewardRange, bounded, clip_by_median, entropy_range, no_rewards, raised, seen
+from qpensieve.learning.guards import (
+    LONGEST_GRADIENT,
+    TEMPERATURE_GAIN,
+    RewardRange,
+    bounded,
+    clip_by_median,
+    entropy_range,
+    no_rewards,
+    raised,
+    seen,
+)
 from qpensieve.learning.improvement import Choice, best_value
 from qpensieve.learning.losses import between_twins, gradient_step, polyak, scalarize, squash, start_optimizer
 from qpensieve.learning.nets import Critic, GaussianActor
@@ -28,7 +38,7 @@ from qpensieve.settings import OPEN_SHARE, STEP_SHARE, above, at_least, from_to
 from qpensieve.types import ActionValues, Algorithm, EnvSpec, Info, Transition, from_one_lane
 
 RAISE = "temperature_raise"
-"""Logged with `temperature_gain`: how many times the learned temperature that of the policy's loss was."""
+"""Logged with `guards`: the factor on the learned temperature in the policy's loss."""
 ENDS = ("target_entropy_end", "learning_rate_end")
 """Settings that move another one there over `anneal_updates`."""
 WHOLE_RUN = 1_500_000
@@ -54,11 +64,10 @@ class SacConfig:
     """Transitions per gradient step."""
     sampler: Sampler = "uniform-sum"
     """Distribution of preferences in acting and learning: as in the authors' code, or uniform on the simplex."""
-    max_critic_gradient: Annotated[float | None, above(0)] = None
-    """A gradient of the critics longer than this many times the running median of its length is shortened to that.
-    None: any length, as in the paper."""
-    temperature_per: Literal["run", "preference"] = "run"
-    """One temperature for all preferences (the paper's), or one whose logarithm is linear in the preference."""
+    guards: bool = False
+    """Keep values from running away: shortened gradients of the critics, bounded targets, a temperature for every
+    preference that rises at once where entropy is missing. Q-Pensieve also takes no snapshot in bad moments and limits
+    what snapshots may promise. The paper has none."""
     target_entropy: Annotated[float, from_to(-4, 0)] = -1.0
     """Entropy that the policy aims at, per component of an action. The paper's, -1, is that of actions with a standard
     deviation of 0.09 on their scale from -1 to 1; -2: of 0.03."""
@@ -68,12 +77,6 @@ class SacConfig:
     anneal_updates: Annotated[int | None, at_least(1)] = None
     """Updates over which the entropy's target moves to `target_entropy_end` and the step size to `learning_rate_end`,
     one of which must be given. None: all updates of the run."""
-    temperature_gain: Annotated[float, from_to(0, 10)] = 0.0
-    """How strongly the policy's temperature is raised at once for a batch whose entropy is below the target: times
-    exp(gain x what is lacking per component of an action), at most times exp(gain). 0: it only learns, step by step, as
-    in the paper."""
-    bounded_targets: Literal["off", "on"] = "off"
-    """Whether targets of the critics are kept within what the rewards seen so far could add up to."""
     pessimism: Annotated[float, from_to(0.5, 1)] = 1.0
     """Share of the twin with the smaller value in the critics' targets, the rest is the other's: 1, the smaller alone,
     as in the paper; 0.5: the mean of both."""
@@ -106,10 +109,10 @@ class State(eqx.Module):
     """Twins: leaves lead with [2]."""
     target: Critic
     log_alpha: Float[Array, "*d"]
-    """Logarithm of the temperature; with `temperature_per` preference its value for each objective alone."""
+    """Logarithm of the temperature; with `guards` its value for each objective alone."""
     optimizers: Optimizers
     rewards: RewardRange | None = None
-    """Only with `bounded_targets`."""
+    """Only with `guards`."""
 
 
 class Chance(eqx.Module):
@@ -130,7 +133,7 @@ class Query(eqx.Module):
     aim: Float[Array, ""] | float = 0.0
     """Entropy that the policy aims at."""
     gain: float = eqx.field(static=True, default=0.0)
-    """`temperature_gain`."""
+    """`TEMPERATURE_GAIN` with `guards`, else 0."""
 
     @property
     def lam(self) -> Float[Array, "b d"]:
@@ -157,14 +160,14 @@ def init(cfg: SacConfig, spec: EnvSpec, key: Key[Array, ""]) -> State:
     key_actor, key_critic = jax.random.split(key)
     actor = GaussianActor(*sizes, cfg.hidden, key=key_actor)
     critic = jax.vmap(lambda k: Critic(*sizes, cfg.hidden, key=k))(jax.random.split(key_critic))
-    log_alpha = jnp.zeros(() if cfg.temperature_per == "run" else spec.num_objectives)
+    log_alpha = jnp.zeros(spec.num_objectives if cfg.guards else ())
     optimizers = Optimizers(
         start_optimizer(_optimizer(cfg), actor),
-        start_optimizer(_optimizer(cfg, cfg.max_critic_gradient), critic),
+        start_optimizer(_critic_optimizer(cfg), critic),
         start_optimizer(_adam(cfg), log_alpha),
     )
     target = jax.tree.map(jnp.copy, critic)  # its own buffers: the loop donates every leaf
-    rewards = no_rewards(spec.num_objectives) if cfg.bounded_targets == "on" else None
+    rewards = no_rewards(spec.num_objectives) if cfg.guards else None
     return State(actor, critic, target, log_alpha, optimizers, rewards)
 
 
@@ -175,7 +178,7 @@ def update(cfg: SacConfig, state: State, batch: Transition, key: Key[Array, ""])
 
 def step(cfg: SacConfig, state: State, batch: Transition, chance: Chance, loss: PolicyLoss) -> tuple[State, Info]:
     """One gradient step: critics (10), policy (11) with the updated critics (deviation D13), temperature, target."""
-    opt, of_critic = state.optimizers, _optimizer(cfg, cfg.max_critic_gradient)
+    opt, of_critic = state.optimizers, _critic_optimizer(cfg)
     lam = jnp.broadcast_to(chance.prefs[0], batch.r.shape)
 
     rewards = None if state.rewards is None else seen(state.rewards, batch.r)
@@ -185,7 +188,7 @@ def step(cfg: SacConfig, state: State, batch: Transition, chance: Chance, loss: 
 
     aim = target_entropy(cfg, opt.temperature) * batch.a.shape[1]
     alpha = temperature(state.log_alpha, lam)
-    query = Query(alpha, batch.s, chance.prefs, chance.noise, aim, cfg.temperature_gain)
+    query = Query(alpha, batch.s, chance.prefs, chance.noise, aim, TEMPERATURE_GAIN if cfg.guards else 0.0)
     loss_of_actor = lambda actor: loss(actor, critic, query)
     actor, actor_opt, pi_loss, (logp, info) = gradient_step(_optimizer(cfg), loss_of_actor, state.actor, opt.actor)
 
@@ -359,8 +362,13 @@ def _adam(cfg: SacConfig) -> optax.GradientTransformation:
     return optax.adam(cfg.learning_rate)
 
 
-def _optimizer(cfg: SacConfig, longest: float | None = None) -> optax.GradientTransformation:
-    """Of a network, whose gradients are at most `longest` times their median."""
+def _optimizer(cfg: SacConfig) -> optax.GradientTransformation:
+    """Of a network."""
     rate: Any = cfg.learning_rate if cfg.learning_rate_end is None else partial(rate_after, cfg)
-    adam = optax.adam(rate)
-    return adam if longest is None else optax.chain(clip_by_median(longest), adam)
+    return optax.adam(rate)
+
+
+def _critic_optimizer(cfg: SacConfig) -> optax.GradientTransformation:
+    """Of the critics, with `guards` on shortened gradients."""
+    adam = _optimizer(cfg)
+    return optax.chain(clip_by_median(LONGEST_GRADIENT), adam) if cfg.guards else adam

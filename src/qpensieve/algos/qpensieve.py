@@ -16,7 +16,7 @@ from jaxtyping import Array, Int, Key
 from qpensieve.algos import mosac
 from qpensieve.learning import snapshots as ring
 from qpensieve.learning.acting import gaussian_acting
-from qpensieve.learning.guards import Calm, is_calm, no_losses, with_loss
+from qpensieve.learning.guards import PUSH_LOSS, SNAPSHOT_MARGIN, Calm, is_calm, no_losses, with_loss
 from qpensieve.learning.improvement import Choice, best_value
 from qpensieve.learning.nets import Critic, GaussianActor
 from qpensieve.learning.snapshots import Snapshots
@@ -39,11 +39,6 @@ class QPensieveConfig:
     of the run's updates, at most 1 000."""
     push_after: Annotated[Scheduled, NOT_NEGATIVE] = 20_000
     """Snapshots are taken only after this many updates. None: a tenth of the run's updates, at most 20 000."""
-    max_push_loss: Annotated[float | None, at_least(1)] = None
-    """No snapshot is taken while the critics' loss is above this many times its running median. None: always taken."""
-    snapshot_margin: Annotated[float | None, NOT_NEGATIVE] = None
-    """The policy climbs a candidate only where its value exceeds the critic's own under lam by at most this share of
-    the batch's mean size of values. None: whatever it promises, as in the paper."""
 
 
 class State(eqx.Module):
@@ -52,12 +47,12 @@ class State(eqx.Module):
     sac: mosac.State
     snapshots: Snapshots
     calm: Calm | None = None
-    """Only with `max_push_loss`."""
+    """Only with `guards`."""
 
 
 def init(cfg: QPensieveConfig, spec: EnvSpec, key: Key[Array, ""]) -> State:
     sac = mosac.init(cfg.sac, spec, key)
-    calm = None if cfg.max_push_loss is None else no_losses()
+    calm = no_losses() if cfg.sac.guards else None
     return State(sac, ring.empty(sac.critic, cfg.num_snapshots), calm)
 
 
@@ -68,7 +63,7 @@ def update(cfg: QPensieveConfig, state: State, batch: Transition, key: Key[Array
 
 def step(cfg: QPensieveConfig, state: State, batch: Transition, chance: mosac.Chance) -> tuple[State, Info]:
     """`update`, with what is random in it drawn before."""
-    loss = partial(pensieve_loss, state.snapshots, margin=cfg.snapshot_margin)
+    loss = partial(pensieve_loss, state.snapshots, margin=SNAPSHOT_MARGIN if cfg.sac.guards else None)
     sac, info = mosac.step(cfg.sac, state.sac, batch, chance, loss)
     calm = None if state.calm is None else with_loss(state.calm, info["critic_loss"])
     return State(sac, state.snapshots, calm), info
@@ -100,8 +95,8 @@ def pensieve_loss(
 def end_block(cfg: QPensieveConfig, state: State, num_updates: Int[Array, ""]) -> State:
     """Push the critic into the Q replay buffer when `num_updates` says it is due; called between blocks."""
     due = (num_updates > cfg.push_after) & (num_updates % cfg.push_period == 0)
-    if state.calm is not None and cfg.max_push_loss is not None:
-        due &= is_calm(state.calm, cfg.max_push_loss)
+    if state.calm is not None:
+        due &= is_calm(state.calm, PUSH_LOSS)
     return State(state.sac, ring.push_if(due, state.snapshots, state.sac.critic), state.calm)
 
 

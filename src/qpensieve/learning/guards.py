@@ -13,6 +13,14 @@ MEDIAN_RATE = 0.002
 """How far the logarithm of the running median moves at every update: it forgets in some thousand."""
 RECENT_RATE = 0.02
 """Share of the newest loss in the mean of recent ones: some fifty updates."""
+LONGEST_GRADIENT = 3.0
+"""A gradient of the critics longer than this many times the running median of its length is shortened to that."""
+TEMPERATURE_GAIN = 3.0
+"""The policy's temperature is multiplied by exp(this x the missing entropy per component), at most by exp(this)."""
+PUSH_LOSS = 2.0
+"""No snapshot is taken while the critics' loss is above this many times its running median."""
+SNAPSHOT_MARGIN = 0.05
+"""A candidate may exceed the critic's own value under lam by this share of the batch's mean size of values."""
 ENTROPY_BELOW = 1.0
 """How far below its target no policy's entropy is expected to stay, per component of an action."""
 

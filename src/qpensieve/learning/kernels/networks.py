@@ -48,7 +48,7 @@ class Inputs(NamedTuple):
     aim: Float[Array, " k"] | None = None
     """Entropy that the policy aims at, where that moves."""
     bounds: Bounds | None = None
-    """Only with `bounded_targets`."""
+    """Only with `guards`."""
 
 
 class Now(NamedTuple):
