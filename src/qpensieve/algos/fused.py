@@ -388,10 +388,8 @@ def _learn_critics(
     tiles, old = plan.tiles_for(now.given), memory.critic
     if memory.median is None:
         return *networks.learn(now, gradients, old, rates, tiles.learn), None
-    measured, lengths = (
-        networks.measure(now, gradients, old.net, tiles.measure),
-        networks.Lengths(memory.median, LONGEST_GRADIENT),
-    )
+    measured = networks.measure(now, gradients, old.net, tiles.measure)
+    lengths = networks.Lengths(memory.median, LONGEST_GRADIENT)
     return networks.learn_measured(now, measured, lengths, old, rates, tiles.measure)
 
 
