@@ -96,7 +96,6 @@ class TestCheck:
             ({"discount": 1.0}, "discount must be above 0 and below 1, got 1.0"),
             ({"first_seed": -1}, "first_seed must leave all seeds between 0 and 2147483647, got -1"),
             ({"first_seed": 2**31 - 1}, "first_seed must leave all seeds between 0 and 2147483647, got 2147483647"),
-            ({"guards": 1}, "guards must be true or false, got 1"),
             ({"learning_rate_end": float("inf")}, "learning_rate_end must be above 0 and finite, got inf"),
             ({"pessimism": 0.4}, "pessimism must be from 0.5 to 1, got 0.4"),
             ({"pessimism": float("nan")}, "pessimism must be from 0.5 to 1, got nan"),
