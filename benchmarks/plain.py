@@ -14,9 +14,10 @@ from jaxtyping import Array, Bool, Float
 
 from qpensieve.algos import mosac, qpensieve
 from qpensieve.learning import snapshots as ring
+from qpensieve.learning.interface import Algorithm, from_one_lane
 from qpensieve.learning.nets import Critic, GaussianActor
 from qpensieve.learning.snapshots import Snapshots
-from qpensieve.types import Algorithm, EnvSpec, from_one_lane
+from qpensieve.types import EnvSpec
 
 
 def pensieve_value(

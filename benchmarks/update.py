@@ -29,13 +29,14 @@ from qpensieve.algos import mosac, qpensieve
 from qpensieve.compiler import make_devices, num_parts
 from qpensieve.console import Row
 from qpensieve.envs import get_domain
+from qpensieve.learning.interface import Algorithm
 from qpensieve.machine import available_cores
 from qpensieve.methods import Kernels, choose_kernels, make_algorithm
 from qpensieve.presets import default_config
 from qpensieve.replay.layout import RowLayout, layout_of
 from qpensieve.train.cores import spread
 from qpensieve.train.learner import Block, Learner, make_learner
-from qpensieve.types import Algorithm, EnvSpec
+from qpensieve.types import EnvSpec
 
 MATRIX_SIZES = (256, 512, 1024, 2048)
 GPU_MATRIX_SIZES = (2048, 8192)

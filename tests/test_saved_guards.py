@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from qpensieve import settings
-from qpensieve.settings import GUARDS, translated
 from qpensieve.config import from_dict
+from qpensieve.settings import GUARDS, translated
 
 RESULTS = Path(__file__).parents[1] / "results"
 ON = {name: on for name, (_, on) in GUARDS.items()}

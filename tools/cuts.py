@@ -11,10 +11,11 @@ from typing import Any
 
 from qpensieve.algos import fused
 from qpensieve.config import override
+from qpensieve.learning.interface import Algorithm, UniformLearning
 from qpensieve.learning.kernels.calls import Tile
 from qpensieve.methods import make_algorithm
 from qpensieve.presets import default_config
-from qpensieve.types import Algorithm, EnvSpec, UniformLearning
+from qpensieve.types import EnvSpec
 
 NAMES = [field.name for field in fields(fused.Tiles)]
 

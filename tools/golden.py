@@ -79,11 +79,11 @@ def _cases(names: list[str], batches: Callable[[str, tuple[int, ...]], np.ndarra
         num: Number of updates.
     """
     from qpensieve.config import RunConfig, override, spec_of, to_dict
+    from qpensieve.learning.interface import Hints, Transition, UniformLearning
     from qpensieve.methods import make_algorithm
     from qpensieve.population import ppo
     from qpensieve.presets import default_config
     from qpensieve.settings import flat
-    from qpensieve.types import Hints, Transition, UniformLearning
 
     def config_of(algo: str, domain: str, preset: str, small: dict[str, Any]) -> RunConfig:
         config = default_config(domain, algo, preset)

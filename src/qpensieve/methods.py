@@ -14,12 +14,13 @@ from typing import Any, Literal
 from qpensieve.algos import cnder, envelope, fused, hybrid_sac, mosac, qpensieve, sac
 from qpensieve.compiler import KEPT_PROGRAMS, make_devices, num_parts
 from qpensieve.errors import UserError
+from qpensieve.learning.interface import Algorithm, UniformLearning
 from qpensieve.machine import available_cores
 from qpensieve.population import plan
 from qpensieve.population.pfa import PfaConfig
 from qpensieve.population.pgmorl import PgmorlConfig
 from qpensieve.settings import RunSettings
-from qpensieve.types import Algorithm, EnvSpec, UniformLearning
+from qpensieve.types import EnvSpec
 
 Kernels = Literal["auto", "off", "on", "full"]
 Make = Callable[[Any, EnvSpec], Algorithm[Any]]

@@ -15,10 +15,11 @@ import pytest
 
 from qpensieve.algos import envelope
 from qpensieve.learning import scales
+from qpensieve.learning.interface import Hints, PrioritizedLearning, Transition
 from qpensieve.learning.sampling import sample_preferences
 from qpensieve.preferences import spaced_grid
 from qpensieve.theory import treasure
-from qpensieve.types import EnvSpec, Hints, Indices, PrioritizedLearning, Transition
+from qpensieve.types import EnvSpec, Indices
 from tests.algos.problem import assert_trees_close, assert_trees_equal, once, random_like, zeros_like
 from tests.oracles import envelope as oracle
 from tests.rounding import assert_largest, assert_same_to_rounding

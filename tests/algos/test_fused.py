@@ -12,11 +12,12 @@ import pytest
 
 from qpensieve.algos import fused, mosac, qpensieve
 from qpensieve.learning.guards import Lengths
+from qpensieve.learning.interface import Transition
 from qpensieve.learning.kernels import calls
 from qpensieve.learning.kernels.calls import Tile
 from qpensieve.learning.kernels.networks import Inputs
 from qpensieve.learning.kernels.packing import Sizes, actor_layout, critic_layout, padded
-from qpensieve.types import EnvSpec, Transition
+from qpensieve.types import EnvSpec
 from tests.algos.problem import assert_trees_close, assert_trees_equal, once
 
 NETWORKS = ("actor", "critic", "target", "log_alpha")

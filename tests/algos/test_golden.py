@@ -11,7 +11,8 @@ import pytest
 
 from qpensieve.algos import mosac, qpensieve
 from qpensieve.learning import snapshots
-from qpensieve.types import EnvSpec, Transition
+from qpensieve.learning.interface import Transition
+from qpensieve.types import EnvSpec
 from tests.algos.problem import OPTIMISED, PLAIN
 from tests.golden import make_qpensieve_update as golden
 

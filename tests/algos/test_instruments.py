@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from qpensieve.algos import instruments, mosac
-from qpensieve.types import Transition
+from qpensieve.learning.interface import Transition
 from tests.algos.problem import BATCH, SAC, SPEC, once, sac_state, transitions
 
 

@@ -11,8 +11,9 @@ import optax
 import pytest
 
 from qpensieve.algos import mosac
+from qpensieve.learning.interface import Transition
 from qpensieve.learning.nets import Critic
-from qpensieve.types import EnvSpec, Transition
+from qpensieve.types import EnvSpec
 from tests.algos.problem import (
     BATCH,
     SAC,

@@ -13,8 +13,8 @@ import pytest
 from benchmarks import plain
 from qpensieve.algos import mosac, qpensieve
 from qpensieve.algos.qpensieve import QPensieveConfig
+from qpensieve.learning.interface import UniformLearning
 from qpensieve.learning.snapshots import Snapshots
-from qpensieve.types import UniformLearning
 from tests.algos.problem import (
     BATCH,
     SAC,

@@ -8,9 +8,9 @@ import pytest
 
 from qpensieve.algos import mosac
 from qpensieve.envs import DOMAINS
-from qpensieve.host_types import Behaviour
 from qpensieve.learning.noise import SEQUENCE, CorrelatedActions, LaneNoise, ar1, uniform
 from qpensieve.learning.streams import Purpose, generator
+from qpensieve.types import Behaviour
 
 RHO, NUM, SIZE = 0.8, 1000, 400
 

@@ -14,12 +14,12 @@ from qpensieve.algos import mosac, qpensieve
 from qpensieve.algos.qpensieve import QPensieveConfig
 from qpensieve.envs.registry import spec_of
 from qpensieve.learning.acting import GaussianPolicy
+from qpensieve.learning.interface import from_one_lane
 from qpensieve.methods import METHODS, make_algorithm
 from qpensieve.presets import default_config
 from qpensieve.replay import ring as replay
 from qpensieve.replay.layout import layout_of
 from qpensieve.train.learner import Block, Learner, TrainState, make_learner
-from qpensieve.types import from_one_lane
 from tests.algos.problem import HIDDEN, LAYOUT, SAC, SPEC, assert_trees_close, assert_trees_equal, random_like
 from tests.rounding import assert_same_to_rounding
 

@@ -26,6 +26,7 @@ from jaxtyping import Array, Float, Float32, Int, Key
 from qpensieve.algos.mosac import WHOLE_RUN
 from qpensieve.errors import UserError
 from qpensieve.learning.acting import Greedy, greedy_acting, num_parameters
+from qpensieve.learning.interface import ActionValues, Algorithm, Hints, Info, PrioritizedLearning, Transition
 from qpensieve.learning.losses import gradient_step, polyak, scalarize, start_optimizer, whole_vector_of_smaller
 from qpensieve.learning.nets import QHead
 from qpensieve.learning.sampling import sample_preferences
@@ -41,7 +42,7 @@ from qpensieve.settings import (
     at_least,
     from_to,
 )
-from qpensieve.types import ActionValues, Algorithm, EnvSpec, Hints, Info, PrioritizedLearning, Transition
+from qpensieve.types import EnvSpec
 
 MAX_ACTIONS = 100_000
 """Most joint actions allowed: every update scores all of them, and the last layer has a column for each."""

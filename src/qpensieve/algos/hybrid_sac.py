@@ -22,25 +22,12 @@ from qpensieve.algos.sac import SingleSacConfig
 from qpensieve.errors import UserError
 from qpensieve.learning.acting import Exportable, Plain, continuous_acting, gaussian_acting, num_parameters
 from qpensieve.learning.improvement import Choice, best_value
+from qpensieve.learning.interface import Algorithm, Info, Transition, UniformLearning
 from qpensieve.learning.nets import GaussianActor, Mlp
 from qpensieve.learning.sampling import sample_preferences
 from qpensieve.learning.snapshots import Snapshots
 from qpensieve.settings import NOT_NEGATIVE, RunSettings
-from qpensieve.types import (
-    Acting,
-    Actions,
-    Algorithm,
-    Asked,
-    EnvSpec,
-    HostPolicy,
-    Info,
-    Noise,
-    Observed,
-    Parameters,
-    Stored,
-    Transition,
-    UniformLearning,
-)
+from qpensieve.types import Acting, Actions, Asked, EnvSpec, HostPolicy, Noise, Observed, Parameters, Stored
 
 CASES = {"DST2d": ("0.9,0.1", "0.8,0.2"), "HalfCheetah2d": ("0.5,0.5", "0.6,0.4")}
 """The paper's figure: domain -> the preferences it shows."""

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Key
 
+from qpensieve.learning.interface import Info, Transition
 from qpensieve.learning.sampling import sample_preferences
-from qpensieve.types import Info, Transition
 
 BINS = 5
 """Bins of lam1; bin i holds (i - 1) / 5 to i / 5."""

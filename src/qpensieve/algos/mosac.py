@@ -30,12 +30,13 @@ from qpensieve.learning.guards import (
     seen,
 )
 from qpensieve.learning.improvement import Choice, best_value
+from qpensieve.learning.interface import ActionValues, Algorithm, Info, Transition, from_one_lane
 from qpensieve.learning.losses import between_twins, gradient_step, polyak, scalarize, squash, start_optimizer
 from qpensieve.learning.nets import Critic, GaussianActor
 from qpensieve.learning.sampling import sample_preferences
 from qpensieve.preferences import Sampler
 from qpensieve.settings import OPEN_SHARE, STEP_SHARE, above, at_least, from_to
-from qpensieve.types import ActionValues, Algorithm, EnvSpec, Info, Transition, from_one_lane
+from qpensieve.types import EnvSpec
 
 RAISE = "temperature_raise"
 """Logged with `guards`: the factor on the learned temperature in the policy's loss."""

@@ -18,10 +18,11 @@ from qpensieve.learning import snapshots as ring
 from qpensieve.learning.acting import gaussian_acting
 from qpensieve.learning.guards import PUSH_LOSS, SNAPSHOT_MARGIN, Calm, is_calm, no_losses, with_loss
 from qpensieve.learning.improvement import Choice, best_value
+from qpensieve.learning.interface import Algorithm, Info, Transition, from_one_lane
 from qpensieve.learning.nets import Critic, GaussianActor
 from qpensieve.learning.snapshots import Snapshots
 from qpensieve.settings import NOT_NEGATIVE, WHOLE_BLOCKS, Scheduled, at_least
-from qpensieve.types import Algorithm, EnvSpec, Info, Transition, from_one_lane
+from qpensieve.types import EnvSpec
 
 
 @dataclass(frozen=True)

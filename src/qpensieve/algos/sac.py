@@ -21,11 +21,12 @@ from qpensieve.algos.instruments import of_critics, saturation
 from qpensieve.algos.mosac import LossAndAux, Optimizers, temperature_loss
 from qpensieve.errors import UserError
 from qpensieve.learning.acting import gaussian_acting
+from qpensieve.learning.interface import ActionValues, Algorithm, Info, Transition, from_one_lane
 from qpensieve.learning.losses import gradient_step, polyak, scalarize, squash, start_optimizer
 from qpensieve.learning.nets import GaussianActor, Mlp
 from qpensieve.preferences import parse_preference, sac_preferences
 from qpensieve.settings import OPEN_SHARE, STEP_SHARE, above, at_least
-from qpensieve.types import ActionValues, Algorithm, EnvSpec, Info, Transition, from_one_lane
+from qpensieve.types import EnvSpec
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from qpensieve.envs.history import History, episode_seeds, replay
 from qpensieve.envs.lunar_lander import LunarLanderSimulator
 from qpensieve.envs.simulator import Index, State, Streams, allowed_threads
 from qpensieve.errors import EnvError
-from qpensieve.host_types import EnvSpec
 from qpensieve.remote import START, Obey, Program
+from qpensieve.types import EnvSpec
 
 MIN_SHARE = 16
 """Fewer lanes than this are not worth a helper process."""

@@ -18,7 +18,7 @@ from qpensieve.envs.history import History, episode_seeds, replay
 from qpensieve.envs.scenery import PlaneScene, Points, Pose, Shape
 from qpensieve.envs.simulator import Index, State, Streams
 from qpensieve.errors import MissingPackageError
-from qpensieve.host_types import EnvSpec
+from qpensieve.types import EnvSpec
 
 with warnings.catch_warnings():
     # Box2D's extension module warns while it loads; if warnings are errors, this crashes the interpreter.

@@ -29,8 +29,8 @@ from qpensieve.envs.history import episode_seeds
 from qpensieve.envs.simulator import Index, State, Streams
 from qpensieve.envs.sources import EnvFactory
 from qpensieve.errors import EnvError, UserError
-from qpensieve.host_types import EnvSpec
 from qpensieve.remote import Failure, how_it_ended
+from qpensieve.types import EnvSpec
 
 CLOSE_SECONDS = 5.0
 """How long all workers together may take to end by themselves before they are killed."""

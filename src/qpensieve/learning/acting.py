@@ -10,8 +10,8 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float32, Float64, Int64
 
-from qpensieve.host_types import Acting, Actions, Asked, EnvSpec, HostPolicy, Noise, Observed, Parameters, Stored
 from qpensieve.machine import one_blas_thread
+from qpensieve.types import Acting, Actions, Asked, EnvSpec, HostPolicy, Noise, Observed, Parameters, Stored
 
 LOG_STD_RANGE = (-20.0, 2.0)
 NORM_EPSILON = 1e-5

@@ -9,8 +9,8 @@ import math
 import numpy as np
 from jaxtyping import Float32, Float64
 
-from qpensieve.host_types import Behaviour
 from qpensieve.learning.streams import Purpose, generator
+from qpensieve.types import Behaviour
 
 SEQUENCE = 1000
 """Steps of a sequence, up to whole blocks: an episode of most domains, and 20 blocks of the default length."""

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float32, Float64
 
-from qpensieve.host_types import Acting
 from qpensieve.learning.acting import Exportable, Served
 from qpensieve.learning.serving import act_by_policy, nearest
+from qpensieve.types import Acting
 
 
 @dataclass(frozen=True, eq=False)

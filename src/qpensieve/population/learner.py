@@ -12,11 +12,12 @@ from jaxtyping import Array, Float, Float32, Int32, Key
 
 from qpensieve.compiler import KEPT_PROGRAMS, options_of_updates
 from qpensieve.learning.agents import flatten, over_agents
+from qpensieve.learning.interface import Info
 from qpensieve.learning.streams import Purpose, generator
 from qpensieve.population import ppo
 from qpensieve.population.ppo import PpoConfig
 from qpensieve.population.rollout import Place, Rollouts
-from qpensieve.types import EnvSpec, Info
+from qpensieve.types import EnvSpec
 
 
 @dataclass(frozen=True, eq=False)

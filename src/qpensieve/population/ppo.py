@@ -18,10 +18,11 @@ import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Int, Key
 
+from qpensieve.learning.interface import Info
 from qpensieve.learning.losses import gradient_step, scalarize, start_optimizer
 from qpensieve.learning.nets import TanhMlp
 from qpensieve.settings import NOT_NEGATIVE, OPEN_SHARE, above, at_least, from_to
-from qpensieve.types import EnvSpec, Info
+from qpensieve.types import EnvSpec
 
 STD_EPSILON = 1e-5
 """Added to the standard deviation by which advantages are divided."""

@@ -10,7 +10,7 @@ from itertools import accumulate, pairwise
 import numpy as np
 from jaxtyping import Float, Float32
 
-from qpensieve.host_types import Behaviour, EnvSpec, Step
+from qpensieve.types import Behaviour, EnvSpec, Step
 
 
 @dataclass(frozen=True)

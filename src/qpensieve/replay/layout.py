@@ -7,8 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Float32
 
+from qpensieve.learning.interface import Transition
 from qpensieve.replay.columns import Columns, columns_of
-from qpensieve.types import Behaviour, EnvSpec, Transition
+from qpensieve.types import Behaviour, EnvSpec
 
 Rows = Float32[np.ndarray, "lane rows width"]
 """Packed transitions of every lane, in the order written."""

@@ -10,10 +10,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
+from qpensieve.learning.interface import Learning, UniformLearning
 from qpensieve.replay import priorities
 from qpensieve.replay.layout import RowLayout
 from qpensieve.replay.priorities import Priorities
-from qpensieve.types import Learning, UniformLearning
 
 
 class Replay(eqx.Module):

@@ -8,11 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float32, Int32, Int64
 
+from qpensieve.learning.interface import Learning, PrioritizedLearning
 from qpensieve.records.checkpoint import CheckpointError
 from qpensieve.replay.diverse import DiverseReplay
 from qpensieve.replay.layout import RowLayout, Rows
 from qpensieve.replay.ring import AnyReplay, empty_lanes
-from qpensieve.types import Learning, PrioritizedLearning
 
 State = dict[str, np.ndarray]
 

@@ -14,9 +14,9 @@ from jaxtyping import Float64
 
 from qpensieve.config import RunConfig
 from qpensieve.envs import find_domain
-from qpensieve.host_types import EnvSpec
 from qpensieve.records import folder
 from qpensieve.train.session import Session
+from qpensieve.types import EnvSpec
 
 ENTROPY_SLACK = 0.15
 """How far below its target the entropy of a policy may be, in shares of the number of components of an action."""

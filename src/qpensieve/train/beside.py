@@ -16,10 +16,10 @@ from jaxtyping import Float64
 
 from qpensieve import remote
 from qpensieve.errors import EnvError
-from qpensieve.host_types import Acting, Parameters
 from qpensieve.learning.predicting import AgentPredictor
 from qpensieve.remote import START, Obey, Program
 from qpensieve.train.evaluate import evaluate
+from qpensieve.types import Acting, Parameters
 
 PLAY = b"P"
 

@@ -14,13 +14,13 @@ from jaxtyping import Bool, Float32, Int64
 
 from qpensieve.envs.base import Lanes
 from qpensieve.envs.simulator import State
-from qpensieve.host_types import Behaviour, Explorer, Parameters
 from qpensieve.learning.acting import AGENTS_PER_THREAD, SharedPolicy
 from qpensieve.learning.noise import LaneNoise
 from qpensieve.learning.streams import Purpose, generator
 from qpensieve.machine import available_cores
 from qpensieve.preferences import Sampler, draw_preferences
 from qpensieve.replay.columns import Columns, columns_of
+from qpensieve.types import Behaviour, Explorer, Parameters
 
 
 class Episodes:

@@ -24,10 +24,10 @@ from qpensieve.envs.registry import find_domain, make_lanes
 from qpensieve.envs.simulator import LaneOptions, State
 from qpensieve.envs.sources import EnvSource
 from qpensieve.errors import EnvError
-from qpensieve.host_types import Behaviour, Parameters
 from qpensieve.remote import START, Obey, Program
 from qpensieve.replay.columns import Columns, columns_of
 from qpensieve.train.collect import Collected, Collector, PastPreferences
+from qpensieve.types import Behaviour, Parameters
 
 COLLECT, RESTORE = b"C", b"R"
 

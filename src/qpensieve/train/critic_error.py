@@ -23,6 +23,7 @@ from qpensieve.envs.parts import join_states, split_state
 from qpensieve.envs.simulator import State
 from qpensieve.errors import UserError
 from qpensieve.learning.agents import over_agents
+from qpensieve.learning.interface import ActionValues, Algorithm
 from qpensieve.learning.serving import nearest
 from qpensieve.learning.streams import Purpose, derived_seed, generator
 from qpensieve.methods import METHODS, make_algorithm
@@ -32,7 +33,7 @@ from qpensieve.records.critic_errors import CriticErrors, CriticRow
 from qpensieve.records.trees import arrays_to_tree, tree_to_arrays
 from qpensieve.train.evaluate import curve_preferences
 from qpensieve.train.session import Arrays, check_finite, environment_errors
-from qpensieve.types import ActionValues, Algorithm, EnvSpec
+from qpensieve.types import EnvSpec
 
 TOLERANCE = 1e-3
 """Rollouts are long enough when the rest could add less than this share of the value."""

@@ -16,13 +16,13 @@ from jaxtyping import Array, Float, Int, Key
 
 from qpensieve.compiler import KEPT_PROGRAMS, options_of_updates, options_to_run_once
 from qpensieve.learning.agents import flatten, over_agents
+from qpensieve.learning.interface import Algorithm, Hints, Info, Infos, PrioritizedLearning, Transition, UniformLearning
 from qpensieve.learning.tally import PEAK
 from qpensieve.replay import priorities
 from qpensieve.replay import ring as replay
 from qpensieve.replay.layout import RowLayout
 from qpensieve.replay.priorities import Priorities
 from qpensieve.replay.ring import AnyReplay, PrioritizedReplay, Replay
-from qpensieve.types import Algorithm, Hints, Info, Infos, PrioritizedLearning, Transition, UniformLearning
 
 NEW_TRANSITIONS = 2**31 - 1
 """Folded into an agent's key for the priorities of new transitions, in place of the number of an update."""

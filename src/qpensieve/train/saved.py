@@ -16,6 +16,7 @@ from jaxtyping import Float64
 from qpensieve import config as configs
 from qpensieve.errors import MissingFileError, UserError
 from qpensieve.learning.acting import num_parameters
+from qpensieve.learning.interface import Algorithm
 from qpensieve.learning.predicting import AgentPredictor
 from qpensieve.methods import make_algorithm
 from qpensieve.population.answering import ArchivePredictor, Policies
@@ -26,7 +27,6 @@ from qpensieve.records.npz import read_npz
 from qpensieve.records.reading import interpreting
 from qpensieve.records.trees import under
 from qpensieve.train.session import Arrays, Predictor
-from qpensieve.types import Algorithm
 
 TRIES = 3
 """How often the newest policies are looked for: a run that trains replaces its checkpoints."""

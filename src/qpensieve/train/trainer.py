@@ -19,6 +19,7 @@ from qpensieve import config as configs
 from qpensieve.compiler import make_devices, num_parts
 from qpensieve.config import RunConfig
 from qpensieve.envs import LaneOptions, make_lanes
+from qpensieve.learning.interface import Hints, UniformLearning
 from qpensieve.learning.predicting import AgentPredictor
 from qpensieve.learning.serving import nearest, one_batch_each
 from qpensieve.learning.tally import Infos, Tally
@@ -35,7 +36,6 @@ from qpensieve.train.evaluate import evaluate, foreign_lanes, play_in_parts
 from qpensieve.train.learner import Block, Learner, TrainState, make_learner
 from qpensieve.train.memory import check_memory
 from qpensieve.train.session import Awaited, EnvFailedError, check_finite, environment_errors
-from qpensieve.types import Hints, UniformLearning
 
 FREED_AT_ONCE = 256
 """Number of slots freed by one call of the device; fixed, so that it is compiled once."""

@@ -1,0 +1,180 @@
+"""What algorithms are to a training loop, as types of JAX. `types.py` has those of the host, and the axis legend."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, TypeVar
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Array, Float, Float64, Int, Key
+
+from qpensieve.preferences import Sampler
+from qpensieve.types import Acting, Behaviour
+
+
+class Transition(eqx.Module):
+    """One step: s, a, r [d], s_next, terminated (false at a time limit)."""
+
+    s: Float[Array, "*batch obs"]
+    a: Float[Array, "*batch act"]
+    r: Float[Array, "*batch d"]
+    s_next: Float[Array, "*batch obs"]
+    terminated: Float[Array, "*batch"]
+
+
+S = TypeVar("S")
+
+Info = dict[str, Float[Array, ""]]
+"""Name -> value that an update reports; averaged over a block before it is logged. Of names that end in
+`_max` the largest is logged."""
+Infos = dict[str, Float[Array, " agent"]]
+"""The same of every agent."""
+
+
+@dataclass(frozen=True)
+class UniformLearning(Generic[S]):
+    """Learning from uniform samples of the replay, which keeps the newest transitions.
+
+    Attributes:
+        update: (state, batches, chance) -> state, what to log. One gradient step; there is one batch for each lane.
+        draw: (batches, key) -> chance: everything random that an update needs. Depends on no state, so that it is drawn
+            for a whole block at once, before its first update. Default: the key itself.
+        block: (states [agent], batches [agent, K], chance [agent, K]) -> states, means of what to log: all updates of a
+            block, of all agents, in place of `update`. None: there is no such form.
+    """
+
+    update: Callable[[S, tuple[Transition, ...], Any], tuple[S, Info]]
+    draw: Callable[[tuple[Transition, ...], Key[Array, ""]], Any] = lambda batches, key: key
+    block: Callable[[S, tuple[Transition, ...], Any], tuple[S, Infos]] | None = None
+
+
+def from_one_lane(
+    update: Callable[[S, Transition, Any], tuple[S, Info]],
+    draw: Callable[[Transition, Key[Array, ""]], Any] = lambda batch, key: key,
+) -> UniformLearning[S]:
+    """Uniform learning of an agent that acts in one lane."""
+    return UniformLearning(
+        lambda state, batches, chance: update(state, batches[0], chance), lambda batches, key: draw(batches[0], key)
+    )
+
+
+class Hints(eqx.Module):
+    """What an update gets from the host in addition to the batch."""
+
+    lam: Float[Array, "*K d"]
+    """Preference of the episode that was running at the step of this update."""
+    past: Float[Array, "*K m d"]
+    """Preferences of random earlier episodes, as many as `PrioritizedLearning.num_past`."""
+
+
+@dataclass(frozen=True)
+class PrioritizedLearning(Generic[S]):
+    """Learning from samples by priority.
+
+    Attributes:
+        keeps: Which transitions the replay keeps: the newest, or half the newest and half diverse episodes.
+        priority: (state, new transitions [K], their hints [K], key) -> their first priorities [K].
+        update: (state, batch, hints, key) -> state, what to log, new priorities [b] of the batch or None to keep them.
+        forces_newest: Whether the first row of the batch of update k is the k-th transition of the block.
+        num_past: How many preferences of earlier episodes `Hints.past` holds.
+    """
+
+    keeps: Literal["newest", "diverse"]
+    priority: Callable[[S, Transition, Hints, Key[Array, ""]], Float[Array, " K"]]
+    update: Callable[[S, Transition, Hints, Key[Array, ""]], tuple[S, Info, Float[Array, " b"] | None]]
+    forces_newest: bool
+    num_past: int
+
+
+Learning = UniformLearning[Any] | PrioritizedLearning[Any]
+
+
+@dataclass(frozen=True)
+class ActionValues(Generic[S]):
+    """The critics of an agent and the policy whose values they learn, for batches: what measuring their error needs.
+
+    Attributes:
+        values: (state, s, a, lam) -> Q(s, a; lam) of each twin; actions as the replay stores them.
+        act: (state, s, lam, noise) -> actions as the replay stores them, and the bonus that the critics' target adds
+            to every objective for each of them: the temperature times -log pi, or 0. The noise is standard normal.
+        is_sampled: Whether the policy is random.
+        is_scalar: Whether the critics learn lam . r alone; they then have one objective.
+    """
+
+    values: Callable[
+        [S, Float[Array, "b obs"], Float[Array, "b a"], Float[Array, "b d"]], Float[Array, "twins b objectives"]
+    ]
+    act: Callable[
+        [S, Float[Array, "b obs"], Float[Array, "b d"], Float[Array, "b a"]],
+        tuple[Float[Array, "b a"], Float[Array, " b"]],
+    ]
+    is_sampled: bool = True
+    is_scalar: bool = False
+
+    def of_part(self, part: Callable[[Any], S]) -> "ActionValues[Any]":
+        """The same of a state that holds this one as a part."""
+        return ActionValues(
+            lambda state, *given: self.values(part(state), *given),
+            lambda state, *given: self.act(part(state), *given),
+            self.is_sampled,
+            self.is_scalar,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Algorithm(Generic[S]):
+    """What a training loop may know about an algorithm, for one agent; the loop adds the axis of agents.
+
+    Two algorithms are equal only if they are the same object: functions cannot be compared otherwise.
+
+    Attributes:
+        init: (key, preference) -> first state. The preference is the agent's own; agents that serve all ignore it.
+        actor: State -> the network that acts, or networks, one per lane.
+        act: (actor, s, lam) -> deterministic action, as the environment takes it.
+        acting: How to act and explore on the host.
+        learning: How the replay is sampled, and the update that goes with it.
+        batch_size: Transitions per update.
+        discount: Discount factor gamma.
+        sampler: Distribution of the preferences that episodes act under.
+        end_block: (state, updates done) -> state. Called between blocks, for what is not done at every update.
+        preferences: Preferences that have their own agent each, for every seed. None: one agent serves all.
+        num_lanes: Number of environments that one agent acts in, each with its own replay.
+        action_values: The critics and the policy they value. None: the error of critics cannot be measured.
+        num_white_lanes: The first lanes of each agent, whose random actions are white in any case.
+        inspect: (state, batches, key) -> what to log besides: a look at the networks once in a block. None: nothing.
+    """
+
+    init: Callable[[Key[Array, ""], Float[Array, " d"]], S]
+    actor: Callable[[S], Any]
+    act: Callable[[Any, Float[Array, " obs"], Float[Array, " d"]], Float[Array, " act"]]
+    acting: Acting
+    learning: UniformLearning[S] | PrioritizedLearning[S]
+    batch_size: int
+    discount: float
+    sampler: Sampler = "uniform-sum"
+    end_block: Callable[[S, Int[Array, ""]], S] = lambda state, num_updates: state
+    preferences: Float64[np.ndarray, "p d"] | None = None
+    num_lanes: int = 1
+    action_values: ActionValues[S] | None = None
+    num_white_lanes: int = 0
+    inspect: Callable[[S, tuple[Transition, ...], Key[Array, ""]], Info] | None = None
+
+    @property
+    def behaviour(self) -> Behaviour:
+        """What collecting needs to know; random actions are white."""
+        return Behaviour(
+            self.acting,
+            self.sampler,
+            self.num_lanes,
+            has_own_preferences=self.preferences is not None,
+            num_white_lanes=self.num_white_lanes,
+        )
+
+    @property
+    def agents_per_seed(self) -> int:
+        return 1 if self.preferences is None else len(self.preferences)
+
+    @property
+    def lanes_per_seed(self) -> int:
+        """Environments that each seed steps."""
+        return self.agents_per_seed * self.num_lanes
