@@ -25,7 +25,7 @@ from qpensieve.console import Row
 from qpensieve.envs import get_domain, make_lanes
 from qpensieve.errors import UserError
 from qpensieve.learning.acting import num_parameters
-from qpensieve.learning.agents import over_agents
+from qpensieve.learning.losses import over_agents
 from qpensieve.learning.streams import Purpose, generator
 from qpensieve.population import ppo
 from qpensieve.population.learner import make_learner

@@ -12,8 +12,8 @@ from qpensieve.algos import mosac, qpensieve
 from qpensieve.compiler import options_to_run_once
 from qpensieve.learning import snapshots
 from qpensieve.learning.interface import Transition
+from qpensieve.learning.losses import sample_preferences
 from qpensieve.learning.nets import GaussianActor
-from qpensieve.learning.sampling import sample_preferences
 from qpensieve.replay.layout import RowLayout
 from qpensieve.types import EnvSpec
 from tests.oracles import mosac as oracle

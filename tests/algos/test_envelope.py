@@ -14,9 +14,8 @@ import numpy as np
 import pytest
 
 from qpensieve.algos import envelope
-from qpensieve.learning import scales
 from qpensieve.learning.interface import Hints, PrioritizedLearning, Transition
-from qpensieve.learning.sampling import sample_preferences
+from qpensieve.learning.losses import sample_preferences
 from qpensieve.preferences import spaced_grid
 from qpensieve.theory import treasure
 from qpensieve.types import EnvSpec, Indices
@@ -305,7 +304,9 @@ def test_agents_in_a_stack_act_each_by_its_own_scale():
     cfg = replace(CFG, scale_obs=True)
     made = envelope.make(cfg, SPEC)
     agents = [envelope.init(cfg, SPEC, jax.random.key(seed)) for seed in range(2)]
-    agents = [replace(agent, scale=scales.see(scales.start_scale(3), _batch(i).s)) for i, agent in enumerate(agents)]
+    agents = [
+        replace(agent, scale=envelope.see(envelope.start_scale(3), _batch(i).s)) for i, agent in enumerate(agents)
+    ]
     stacked = made.actor(jax.tree.map(lambda *leaves: jnp.stack(leaves), *agents))
     alone = [made.actor(agent) for agent in agents]
     assert_trees_close(stacked, jax.tree.map(lambda *leaves: jnp.stack(leaves), *alone), 1e-5)
@@ -322,14 +323,14 @@ def test_indices_are_not_scaled():
 
 def test_the_scale_is_that_of_all_batches_seen():
     batches = [np.asarray(_batch(seed).s) * (seed + 1) for seed in range(3)]
-    scale = scales.start_scale(3)
+    scale = envelope.start_scale(3)
     np.testing.assert_array_equal(scale.spread, np.ones(3))
     for batch in batches:
-        scale = scales.see(scale, jnp.asarray(batch))
+        scale = envelope.see(scale, jnp.asarray(batch))
     np.testing.assert_allclose(scale.mean, np.concatenate(batches).mean(axis=0), rtol=1e-5)
     np.testing.assert_allclose(scale.spread, np.concatenate(batches).std(axis=0), rtol=1e-5)
-    still = scales.see(scales.start_scale(1), jnp.full((4, 1), 7.0))
-    np.testing.assert_allclose(still.spread, [scales.LEAST_SPREAD])
+    still = envelope.see(envelope.start_scale(1), jnp.full((4, 1), 7.0))
+    np.testing.assert_allclose(still.spread, [envelope.LEAST_SPREAD])
 
 
 # Values and losses

@@ -13,7 +13,7 @@ import pytest
 from qpensieve.algos import hybrid_sac, mosac, qpensieve, sac
 from qpensieve.algos.hybrid_sac import HybridConfig, Offer
 from qpensieve.algos.qpensieve import QPensieveConfig
-from qpensieve.learning.sampling import sample_preferences
+from qpensieve.learning.losses import sample_preferences
 from qpensieve.train.learner import Block, make_learner
 from tests.algos.problem import (
     BATCH,

@@ -12,8 +12,8 @@ import pytest
 from benchmarks.plain import batch_value
 from qpensieve.learning import improvement
 from qpensieve.learning.improvement import Choice, Winner, best_value
+from qpensieve.learning.losses import sample_preferences
 from qpensieve.learning.nets import Critic
-from qpensieve.learning.sampling import sample_preferences
 from tests.algos.problem import OPTIMISED, once
 from tests.oracles.mosac import scores, twins_of
 from tests.rounding import assert_same_to_rounding

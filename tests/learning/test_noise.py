@@ -8,8 +8,7 @@ import pytest
 
 from qpensieve.algos import mosac
 from qpensieve.envs import DOMAINS
-from qpensieve.learning.noise import SEQUENCE, CorrelatedActions, LaneNoise, ar1, uniform
-from qpensieve.learning.streams import Purpose, generator
+from qpensieve.learning.streams import SEQUENCE, CorrelatedActions, LaneNoise, Purpose, ar1, generator, uniform
 from qpensieve.types import Behaviour
 
 RHO, NUM, SIZE = 0.8, 1000, 400

@@ -5,6 +5,7 @@ import numpy as np
 
 from qpensieve.algos import mosac
 from qpensieve.envs import make_lanes
+from qpensieve.learning.interface import Transition
 from qpensieve.replay.layout import RowLayout, layout_of
 from qpensieve.train.collect import Collector
 from qpensieve.types import Step
@@ -14,7 +15,7 @@ LAYOUT = RowLayout(obs_size=3, action_size=2, num_objectives=4)
 
 def test_unpacking_cuts_at_the_sizes_of_the_layout():
     rows = jnp.arange(2.0 * 13).reshape(2, 13)
-    t = LAYOUT.unpack(rows)
+    t = Transition(*LAYOUT.unpack(rows))
     np.testing.assert_array_equal(t.s, rows[:, 0:3])
     np.testing.assert_array_equal(t.a, rows[:, 3:5])
     np.testing.assert_array_equal(t.r, rows[:, 5:9])
@@ -29,7 +30,7 @@ def test_what_is_packed_is_what_is_unpacked():
     step = Step(draw(size=(5, 3)), draw(size=(5, 4)), ends, ~ends, last)
     rows = np.full((5, LAYOUT.width), np.nan, np.float32)
     LAYOUT.pack(rows, obs, action, step)
-    t = LAYOUT.unpack(jnp.asarray(rows))
+    t = Transition(*LAYOUT.unpack(jnp.asarray(rows)))
     for read, written in ((t.s, obs), (t.a, action), (t.r, step.reward), (t.s_next, last), (t.terminated, ends)):
         np.testing.assert_array_equal(read, written.astype(np.float32))
     np.testing.assert_array_equal(rows[:, LAYOUT.reward], step.reward.astype(np.float32))
@@ -44,7 +45,7 @@ def test_rows_are_read_as_the_collector_packs_them():
     collector = Collector(lanes, seeds, block, algorithm.behaviour)
     collector.start()
     layout = layout_of(lanes.spec, algorithm.behaviour)
-    transitions = layout.unpack(jnp.asarray(collector.collect(None, 0).rows))
+    transitions = Transition(*layout.unpack(jnp.asarray(collector.collect(None, 0).rows)))
     assert transitions.s.shape == (2, block, 4)
     lanes = make_lanes(source, 2, seeds)
     obs = lanes.reset()

@@ -8,6 +8,7 @@ import pytest
 from qpensieve.algos import mosac
 from qpensieve.envs import DOMAINS, make_lanes
 from qpensieve.learning.acting import GaussianPolicy
+from qpensieve.learning.interface import Transition
 from qpensieve.learning.streams import Purpose, generator
 from qpensieve.preferences import draw_preferences
 from qpensieve.replay.layout import RowLayout, layout_of
@@ -68,7 +69,7 @@ class TestCollector:
 
     def test_a_block_holds_what_happened_in_the_order_the_replay_takes_it_apart(self):
         collector, lanes = self.collector(), make_lanes("DST2d", len(SEEDS), SEEDS)
-        block = layout("DST2d").unpack(jnp.asarray(collector.collect(None, 0).rows))
+        block = Transition(*layout("DST2d").unpack(jnp.asarray(collector.collect(None, 0).rows)))
         obs, num_done = lanes.reset(), 0
         for k in range(250):
             step = lanes.step(np.asarray(block.a[:, k]))
@@ -81,7 +82,7 @@ class TestCollector:
 
     def test_random_actions_are_uniform_and_depend_on_seed_and_block_alone(self):
         collector = self.collector()
-        blocks = [layout("DST2d").unpack(jnp.asarray(collector.collect(None, n).rows)).a for n in range(2)]
+        blocks = [jnp.asarray(layout("DST2d").unpack(collector.collect(None, n).rows)[1]) for n in range(2)]
         for number, actions in enumerate(blocks):
             drawn = [generator(seed, Purpose.RANDOM_ACTION, number).uniform(-1.0, 1.0, (250, 2)) for seed in SEEDS]
             np.testing.assert_array_equal(actions, np.array(drawn, np.float32))

@@ -9,7 +9,7 @@ import pytest
 from qpensieve.config import check, override
 from qpensieve.envs import LaneOptions, make_lanes
 from qpensieve.envs.deep_sea import VALUES
-from qpensieve.learning.noise import LaneNoise
+from qpensieve.learning.streams import LaneNoise
 from qpensieve.presets import default_config
 from qpensieve.train.collect import Collector
 from qpensieve.train.crew import Crew

@@ -14,7 +14,7 @@ from qpensieve.algos import mosac, qpensieve
 from qpensieve.algos.qpensieve import QPensieveConfig
 from qpensieve.envs.registry import spec_of
 from qpensieve.learning.acting import GaussianPolicy
-from qpensieve.learning.interface import from_one_lane
+from qpensieve.learning.interface import Transition, from_one_lane
 from qpensieve.methods import METHODS, make_algorithm
 from qpensieve.presets import default_config
 from qpensieve.replay import ring as replay
@@ -134,7 +134,7 @@ def test_update_i_uses_the_key_folded_from_the_runs_key_and_i():
     for i in range(2 * BLOCK):
         key_batch, key_update = jax.random.split(jax.random.fold_in(jax.random.wrap_key_data(key_data), i))
         rows = replay.sample(buffer, jnp.asarray(1), key_batch, CFG.sac.batch_size)
-        by_hand, _ = update(by_hand, LAYOUT.unpack(rows), key_update)
+        by_hand, _ = update(by_hand, Transition(*LAYOUT.unpack(rows)), key_update)
         if i + 1 in (BLOCK, 2 * BLOCK):
             by_hand = qpensieve.end_block(CFG, by_hand, jnp.asarray(i + 1))
     assert_trees_close(second(state.agent), by_hand, 1e-5)

@@ -10,7 +10,7 @@ import pytest
 
 from qpensieve.config import RunConfig, override
 from qpensieve.errors import EnvError
-from qpensieve.learning.predicting import AgentPredictor
+from qpensieve.learning.predictor import AgentPredictor
 from qpensieve.presets import default_config
 from qpensieve.train.collect import Collector
 from qpensieve.train.session import DivergedError, EnvFailedError

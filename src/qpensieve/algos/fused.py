@@ -27,13 +27,12 @@ from qpensieve.learning.guards import (
     raised,
     with_loss,
 )
-from qpensieve.learning.interface import Infos, Transition
+from qpensieve.learning.interface import PEAK, Infos, Transition
 from qpensieve.learning.kernels import candidates, networks
 from qpensieve.learning.kernels.calls import Tile, is_interpreted
 from qpensieve.learning.kernels.candidates import Best, Candidates, Margin, Rival, Scored
 from qpensieve.learning.kernels.networks import ADAM, Bounds, Climbed, Gradients, Inputs, Learned, Now, Rates, Seen
 from qpensieve.learning.kernels.packing import Layout, Packed, Sizes, actor_layout, critic_layout
-from qpensieve.learning.tally import PEAK
 from qpensieve.types import EnvSpec
 
 Precision = Literal["half", "full"]

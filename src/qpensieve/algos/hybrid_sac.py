@@ -23,8 +23,8 @@ from qpensieve.errors import UserError
 from qpensieve.learning.acting import Exportable, Plain, continuous_acting, gaussian_acting, num_parameters
 from qpensieve.learning.improvement import Choice, best_value
 from qpensieve.learning.interface import Algorithm, Info, Transition, UniformLearning
+from qpensieve.learning.losses import sample_preferences
 from qpensieve.learning.nets import GaussianActor, Mlp
-from qpensieve.learning.sampling import sample_preferences
 from qpensieve.learning.snapshots import Snapshots
 from qpensieve.settings import NOT_NEGATIVE, RunSettings
 from qpensieve.types import Acting, Actions, Asked, EnvSpec, HostPolicy, Noise, Observed, Parameters, Stored

@@ -16,7 +16,6 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int, Key
 
-from qpensieve.algos.instruments import by_bin, enough, of_critics, saturation, spread_preferences
 from qpensieve.learning.acting import gaussian_acting
 from qpensieve.learning.guards import (
     LONGEST_GRADIENT,
@@ -31,9 +30,16 @@ from qpensieve.learning.guards import (
 )
 from qpensieve.learning.improvement import Choice, best_value
 from qpensieve.learning.interface import ActionValues, Algorithm, Info, Transition, from_one_lane
-from qpensieve.learning.losses import between_twins, gradient_step, polyak, scalarize, squash, start_optimizer
+from qpensieve.learning.losses import (
+    between_twins,
+    gradient_step,
+    polyak,
+    sample_preferences,
+    scalarize,
+    squash,
+    start_optimizer,
+)
 from qpensieve.learning.nets import Critic, GaussianActor
-from qpensieve.learning.sampling import sample_preferences
 from qpensieve.preferences import Sampler
 from qpensieve.settings import OPEN_SHARE, STEP_SHARE, above, at_least, from_to
 from qpensieve.types import EnvSpec
@@ -373,3 +379,42 @@ def _critic_optimizer(cfg: SacConfig) -> optax.GradientTransformation:
     """Of the critics, with `guards` on shortened gradients."""
     adam = _optimizer(cfg)
     return optax.chain(clip_by_median(LONGEST_GRADIENT), adam) if cfg.guards else adam
+
+
+BINS = 5
+"""Bins of lam1; bin i holds (i - 1) / 5 to i / 5."""
+SATURATED = 0.99
+"""Size of an action's component from which it counts as saturated."""
+
+
+def spread_preferences(key: Key[Array, ""], num: int, d: int) -> Float[Array, "num d"]:
+    """Preferences with lam1 in bin i % 5 for row i, uniformly; the rest uniform on what is left of the simplex."""
+    key_first, key_rest = jax.random.split(key)
+    bins = jnp.arange(num) % BINS
+    first = ((bins + jax.random.uniform(key_first, (num,))) / BINS)[:, None]
+    rest = sample_preferences(key_rest, num, d - 1, "dirichlet") if d > 2 else jnp.ones((num, d - 1))
+    return jnp.concatenate([first, (1.0 - first) * rest], axis=1) if d > 1 else jnp.ones((num, 1))
+
+
+def enough(batch: Transition) -> Transition:
+    """The batch, repeated where it has fewer rows than there are bins."""
+    b = len(batch.r)
+    return batch if b >= BINS else jax.tree.map(lambda leaf: leaf[jnp.arange(BINS) % b], batch)
+
+
+def by_bin(name: str, values: Float[Array, " b"]) -> Info:
+    """Means of the rows of each bin."""
+    bins = jnp.arange(len(values)) % BINS
+    return {f"{name}_bin_{i + 1}": jnp.mean(values, where=bins == i) for i in range(BINS)}
+
+
+def of_critics(gradient: object, errors: Float[Array, "b d"]) -> Info:
+    """The length of the critics' gradient, and the mean size of the errors of each objective."""
+    sizes = jnp.mean(jnp.abs(errors), axis=0)
+    shown = {f"td_error_{i + 1}": sizes[i] for i in range(len(sizes))}
+    return {"critic_gradient_max": optax.tree.norm(gradient)} | shown
+
+
+def saturation(a: Float[Array, "b act"]) -> Info:
+    """The share of components of actions at the edge of what is possible."""
+    return {"saturation": jnp.mean((jnp.abs(a) > SATURATED).astype(jnp.float32))}

@@ -17,8 +17,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, Float64, Key
 
-from qpensieve.algos.instruments import of_critics, saturation
-from qpensieve.algos.mosac import LossAndAux, Optimizers, temperature_loss
+from qpensieve.algos.mosac import LossAndAux, Optimizers, of_critics, saturation, temperature_loss
 from qpensieve.errors import UserError
 from qpensieve.learning.acting import gaussian_acting
 from qpensieve.learning.interface import ActionValues, Algorithm, Info, Transition, from_one_lane

@@ -25,10 +25,11 @@ class Transition(eqx.Module):
 S = TypeVar("S")
 
 Info = dict[str, Float[Array, ""]]
-"""Name -> value that an update reports; averaged over a block before it is logged. Of names that end in
-`_max` the largest is logged."""
+"""Name -> value that an update logs. A block logs the mean over updates, or the largest if the name ends in `PEAK`."""
 Infos = dict[str, Float[Array, " agent"]]
-"""The same of every agent."""
+"""Name -> value of every agent."""
+PEAK = "_max"
+"""End of the names of values whose largest is logged, not their mean."""
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,15 @@
-"""Pieces that every off-policy algorithm here shares: squashed Gaussian, scalarisation, targets, optimiser steps."""
+"""Pieces that algorithms share: squashed Gaussian, scalarisation, targets, optimiser steps, preferences, agents."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Key
+
+from qpensieve.preferences import Sampler, check_draw, normalize
 
 Tree = TypeVar("Tree")
 
@@ -66,3 +69,25 @@ def gradient_step(
     updates, state = optimizer.update(gradient, state, parameters)
     moved: Any = optax.apply_updates(parameters, updates)
     return moved, state, value, aux
+
+
+def sample_preferences(
+    key: Key[Array, ""], num: int, num_objectives: int, sampler: Sampler = "uniform-sum"
+) -> Float[Array, "m d"]:
+    """Draw `num` float32 preferences on the device; `num`, `num_objectives` and `sampler` are static under `jit`."""
+    check_draw(num, num_objectives, sampler)
+    draw = {"uniform-sum": jax.random.uniform, "dirichlet": jax.random.exponential, "abs-normal": jax.random.normal}
+    return normalize(abs(draw[sampler](key, (num, num_objectives), dtype=np.float32)))
+
+
+T = TypeVar("T")
+
+
+def over_agents(function: Callable[[Any], T], args: Any) -> T:
+    """Apply to every agent: all at once on an accelerator, one after the other on the CPU, where this is faster."""
+    return jax.lax.map(function, args) if jax.default_backend() == "cpu" else jax.vmap(function)(args)
+
+
+def flatten(actor: Any) -> Float[Array, " parameters"]:
+    """All leaves in one row, in the order that policies on the host expect."""
+    return jnp.concatenate([leaf.ravel() for leaf in jax.tree.leaves(actor)])

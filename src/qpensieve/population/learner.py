@@ -11,8 +11,8 @@ import numpy as np
 from jaxtyping import Array, Float, Float32, Int32, Key
 
 from qpensieve.compiler import KEPT_PROGRAMS, options_of_updates
-from qpensieve.learning.agents import flatten, over_agents
 from qpensieve.learning.interface import Info
+from qpensieve.learning.losses import flatten, over_agents
 from qpensieve.learning.streams import Purpose, generator
 from qpensieve.population import ppo
 from qpensieve.population.ppo import PpoConfig

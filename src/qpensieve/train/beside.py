@@ -16,7 +16,7 @@ from jaxtyping import Float64
 
 from qpensieve import remote
 from qpensieve.errors import EnvError
-from qpensieve.learning.predicting import AgentPredictor
+from qpensieve.learning.predictor import AgentPredictor
 from qpensieve.remote import START, Obey, Program
 from qpensieve.train.evaluate import evaluate
 from qpensieve.types import Acting, Parameters

@@ -15,11 +15,10 @@ from jaxtyping import Bool, Float32, Int64
 from qpensieve.envs.base import Lanes
 from qpensieve.envs.simulator import State
 from qpensieve.learning.acting import AGENTS_PER_THREAD, SharedPolicy
-from qpensieve.learning.noise import LaneNoise
-from qpensieve.learning.streams import Purpose, generator
+from qpensieve.learning.streams import LaneNoise, Purpose, generator
 from qpensieve.machine import available_cores
 from qpensieve.preferences import Sampler, draw_preferences
-from qpensieve.replay.columns import Columns, columns_of
+from qpensieve.replay.layout import RowLayout, layout_of
 from qpensieve.types import Behaviour, Explorer, Parameters
 
 
@@ -69,15 +68,15 @@ class Collected:
     done: Bool[np.ndarray, "lane K"]
 
     @classmethod
-    def empty(cls, num_lanes: int, block: int, columns: Columns) -> "Collected":
+    def empty(cls, num_lanes: int, block: int, layout: RowLayout) -> "Collected":
         """Space for a block."""
-        return cls(*(np.empty(shape, dtype) for shape, dtype in cls.parts(num_lanes, block, columns)))
+        return cls(*(np.empty(shape, dtype) for shape, dtype in cls.parts(num_lanes, block, layout)))
 
     @staticmethod
-    def parts(num_lanes: int, block: int, columns: Columns) -> list[tuple[tuple[int, ...], np.dtype[Any]]]:
+    def parts(num_lanes: int, block: int, layout: RowLayout) -> list[tuple[tuple[int, ...], np.dtype[Any]]]:
         """Shape and type of each array."""
         steps = (num_lanes, block)
-        sizes = ((*steps, columns.width), (*steps, columns.num_objectives), steps, steps)
+        sizes = ((*steps, layout.width), (*steps, layout.num_objectives), steps, steps)
         return list(zip(sizes, map(np.dtype, (np.float32, np.float32, np.int64, np.bool_)), strict=True))
 
 
@@ -145,7 +144,7 @@ class Collector(PastPreferences):
         super().__init__(seeds, lanes.spec.num_objectives, behaviour.sampler)
         self.lanes, self._seeds, self._block = lanes, seeds, block
         self._acting, self._lanes_per_agent = behaviour.acting, behaviour.num_lanes
-        self._columns = columns_of(lanes.spec, behaviour)
+        self._layout = layout_of(lanes.spec, behaviour)
         self._noise = LaneNoise(behaviour, seeds, block)
         self._preferences = np.zeros((len(seeds), lanes.spec.num_objectives), np.float32)
         # An agent with its own preference gets none from outside in its first lane.
@@ -203,7 +202,7 @@ class Collector(PastPreferences):
             self.restore(self._boundary)
         self._is_halfway = True
         noise = self._noise.draw(number, is_random=policy is None)
-        block = into or Collected.empty(len(self._seeds), self._block, self._columns)
+        block = into or Collected.empty(len(self._seeds), self._block, self._layout)
         lanes, preferences, decode = self.lanes, self._preferences, self._acting.decode
         by_agent = lambda x: x.reshape(-1, self._lanes_per_agent, *x.shape[1:])
         asked, draws = by_agent(preferences), by_agent(noise)
@@ -214,7 +213,7 @@ class Collector(PastPreferences):
             if policy is not None:
                 action = policy.explore(by_agent(obs), asked, draws[:, :, k], first_step + k).reshape(len(obs), -1)
             step = lanes.step(decode(action))
-            self._columns.pack(block.rows[:, k], obs, action, step)
+            self._layout.pack(block.rows[:, k], obs, action, step)
             block.done[:, k] = done = step.done
             if np.count_nonzero(done):
                 ended = np.flatnonzero(done)

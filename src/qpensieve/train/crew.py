@@ -25,7 +25,7 @@ from qpensieve.envs.simulator import LaneOptions, State
 from qpensieve.envs.sources import EnvSource
 from qpensieve.errors import EnvError
 from qpensieve.remote import START, Obey, Program
-from qpensieve.replay.columns import Columns, columns_of
+from qpensieve.replay.layout import RowLayout, layout_of
 from qpensieve.train.collect import Collected, Collector, PastPreferences
 from qpensieve.types import Behaviour, Parameters
 
@@ -83,7 +83,7 @@ class Crew(PastPreferences):
         make_lanes(known.id, 1, 0).close()  # a missing package is reported here, not by a worker that dies
         super().__init__(seeds, known.spec.num_objectives, behaviour.sampler)
         self._domain, self._seeds, self._block, self._behaviour = known.id, seeds, block, behaviour
-        self._columns = columns_of(known.spec, behaviour)
+        self._layout = layout_of(known.spec, behaviour)
         num_agents = len(seeds) // behaviour.num_lanes
         self.num_workers = min(num_workers, num_agents)
         self._edges = np.linspace(0, num_agents, self.num_workers + 1).astype(np.int64) * behaviour.num_lanes
@@ -138,7 +138,7 @@ class Crew(PastPreferences):
             self._drop_begun()
             self._ask(policy, number)
         self._begun = None
-        block = Collected.empty(len(self._seeds), self._block, self._columns)
+        block = Collected.empty(len(self._seeds), self._block, self._layout)
         with self._whole_command():
             parts = [worker.answer() for worker in self._workers]
             for worker, ends in zip(self._workers, pairwise(self._edges.tolist()), strict=True):
@@ -191,7 +191,7 @@ class Crew(PastPreferences):
             return
         for first, end in pairwise(self._edges.tolist()):
             task = Task(self._domain, self._seeds[first:end], first, self._block, self._behaviour, -1)
-            self._workers.append(_Worker(task, self._columns))
+            self._workers.append(_Worker(task, self._layout))
 
     @contextmanager
     def _whole_command(self) -> Iterator[None]:
@@ -211,9 +211,9 @@ class Crew(PastPreferences):
 class _Memory:
     """A file without a name in memory: the rows of a block, and after them the parameters to act with."""
 
-    def __init__(self, file: int, num_lanes: int, block: int, columns: Columns):
+    def __init__(self, file: int, num_lanes: int, block: int, layout: RowLayout):
         self.file = file
-        parts = Collected.parts(num_lanes, block, columns)
+        parts = Collected.parts(num_lanes, block, layout)
         sizes = [int(np.prod(shape)) * dtype.itemsize for shape, dtype in parts]
         starts = [sum(-(-size // 8) * 8 for size in sizes[:i]) for i in range(len(sizes) + 1)]
         self._rows_size = -(-starts[-1] // mmap.ALLOCATIONGRANULARITY) * mmap.ALLOCATIONGRANULARITY
@@ -238,11 +238,11 @@ class _Memory:
 class _Worker:
     """One worker process and the memory that it shares."""
 
-    def __init__(self, task: Task, columns: Columns):
+    def __init__(self, task: Task, layout: RowLayout):
         file = remote.unnamed_file()
         first, last = task.first_lane, task.first_lane + len(task.seeds) - 1
         self.program = Program(__name__, f"{task.domain}: the process that steps lanes {first} to {last}", file)
-        self.memory = _Memory(file, len(task.seeds), task.block, columns)
+        self.memory = _Memory(file, len(task.seeds), task.block, layout)
         self.send, self.answer = self.program.send, self.program.answer
         self.kill, self.close = self.program.kill, self.program.close
         self.send(START, pickle.dumps(replace(task, memory=file)))
@@ -259,7 +259,7 @@ def begin(content: bytes) -> Obey:
     task: Task = pickle.loads(content)
     lanes = make_lanes(task.domain, len(task.seeds), task.seeds, task.options)
     collector = Collector(lanes, task.seeds, task.block, task.behaviour)
-    memory = _Memory(task.memory, len(task.seeds), task.block, columns_of(lanes.spec, task.behaviour))
+    memory = _Memory(task.memory, len(task.seeds), task.block, layout_of(lanes.spec, task.behaviour))
 
     def obey(command: bytes, content: bytes) -> bytes:
         _obey(collector, memory, task.num_agents, command, content)

@@ -22,9 +22,9 @@ from qpensieve.envs import LaneOptions, Lanes, make_lanes
 from qpensieve.envs.parts import join_states, split_state
 from qpensieve.envs.simulator import State
 from qpensieve.errors import UserError
-from qpensieve.learning.agents import over_agents
 from qpensieve.learning.interface import ActionValues, Algorithm
-from qpensieve.learning.serving import nearest
+from qpensieve.learning.losses import over_agents
+from qpensieve.learning.predictor import nearest
 from qpensieve.learning.streams import Purpose, derived_seed, generator
 from qpensieve.methods import METHODS, make_algorithm
 from qpensieve.metrics.critic import critic_error

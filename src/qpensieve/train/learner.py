@@ -15,9 +15,17 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
 from qpensieve.compiler import KEPT_PROGRAMS, options_of_updates, options_to_run_once
-from qpensieve.learning.agents import flatten, over_agents
-from qpensieve.learning.interface import Algorithm, Hints, Info, Infos, PrioritizedLearning, Transition, UniformLearning
-from qpensieve.learning.tally import PEAK
+from qpensieve.learning.interface import (
+    PEAK,
+    Algorithm,
+    Hints,
+    Info,
+    Infos,
+    PrioritizedLearning,
+    Transition,
+    UniformLearning,
+)
+from qpensieve.learning.losses import flatten, over_agents
 from qpensieve.replay import priorities
 from qpensieve.replay import ring as replay
 from qpensieve.replay.layout import RowLayout
@@ -180,7 +188,7 @@ class _UniformCourse:
             # Lanes draw with the same key: each learner samples as it would if it were alone.
             key_of = lambda: jax.random.clone(key_batch)
             rows = [replay.sample(buffer, number * lanes + i, key_of(), size) for i in range(lanes)]
-            batches = tuple(map(self.layout.unpack, rows))
+            batches = tuple(Transition(*self.layout.unpack(of_lane)) for of_lane in rows)
             return batches, self.learning.draw(batches, key_update)
 
         return jax.vmap(of_update)(first + jnp.arange(num, dtype=jnp.int32))
@@ -200,7 +208,7 @@ class _PrioritizedCourse:
         def priorities_with(args: Any) -> Priorities:
             key, written, tree, slots, agent, rows, hints = args
             key_new = jax.random.fold_in(jax.random.fold_in(jax.random.clone(key), NEW_TRANSITIONS), written)
-            values = self.learning.priority(agent, self.layout.unpack(rows), hints, key_new)
+            values = self.learning.priority(agent, Transition(*self.layout.unpack(rows)), hints, key_new)
             return priorities.set_at(tree, slots, values)
 
         given = (state.key, buffer.written, buffer.priorities, slots, state.agent, block.rows, block.hints)
@@ -219,7 +227,7 @@ class _PrioritizedCourse:
                 chosen = priorities.sample(tree, key_batch, self.algorithm.batch_size)
                 if self.learning.forces_newest:
                     chosen = chosen.at[0].set(jnp.where(slot < capacity, slot, chosen[0]))
-                batch = self.layout.unpack(buffer.rows[number, chosen])
+                batch = Transition(*self.layout.unpack(buffer.rows[number, chosen]))
                 agent, info, values = self.learning.update(agent, batch, hint, key_update)
                 return (agent, tree if values is None else priorities.set_at(tree, chosen, values)), info
 

@@ -17,7 +17,7 @@ from qpensieve import config as configs
 from qpensieve.errors import MissingFileError, UserError
 from qpensieve.learning.acting import num_parameters
 from qpensieve.learning.interface import Algorithm
-from qpensieve.learning.predicting import AgentPredictor
+from qpensieve.learning.predictor import AgentPredictor
 from qpensieve.methods import make_algorithm
 from qpensieve.population.answering import ArchivePredictor, Policies
 from qpensieve.population.moments import Moments

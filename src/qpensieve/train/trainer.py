@@ -20,9 +20,7 @@ from qpensieve.compiler import make_devices, num_parts
 from qpensieve.config import RunConfig
 from qpensieve.envs import LaneOptions, make_lanes
 from qpensieve.learning.interface import Hints, UniformLearning
-from qpensieve.learning.predicting import AgentPredictor
-from qpensieve.learning.serving import nearest, one_batch_each
-from qpensieve.learning.tally import Infos, Tally
+from qpensieve.learning.predictor import AgentPredictor, nearest, one_batch_each
 from qpensieve.machine import available_cores
 from qpensieve.methods import make_algorithm
 from qpensieve.records.trees import arrays_to_tree, tree_to_arrays, under
@@ -35,7 +33,7 @@ from qpensieve.train.crew import Crew, can_work
 from qpensieve.train.evaluate import evaluate, foreign_lanes, play_in_parts
 from qpensieve.train.learner import Block, Learner, TrainState, make_learner
 from qpensieve.train.memory import check_memory
-from qpensieve.train.session import Awaited, EnvFailedError, check_finite, environment_errors
+from qpensieve.train.session import Accumulator, Awaited, EnvFailedError, Infos, check_finite, environment_errors
 
 FREED_AT_ONCE = 256
 """Number of slots freed by one call of the device; fixed, so that it is compiled once."""
@@ -81,7 +79,7 @@ class Trainer:
         self._state = self._learner.init(jnp.asarray(config.seed_list))
         self._acting = self.newest_flat()
         self._pending = _Pending(self._acting, None, 0)
-        self._tally = Tally()
+        self._log_sums = Accumulator()
 
     @property
     def own_preferences(self) -> Float64[np.ndarray, "p d"] | None:
@@ -202,12 +200,12 @@ class Trainer:
         infos = jax.device_get(info)
         for name, value in infos.items():
             self._check_finite(name, value)
-        self._tally.add(infos)
+        self._log_sums.add(infos)
         self._check_finite("a parameter of the policy", np.asarray(self._pending.flat))
 
     def take_log(self) -> Infos:
         """Mean of what was logged since the last call, up to `summed_to`, per agent; empty while nothing is learned."""
-        return self._tally.take()
+        return self._log_sums.take()
 
     def evaluate(self, preferences: Float64[np.ndarray, "p d"], episodes: int) -> Float64[np.ndarray, "seed p e d"]:
         """Returns of the policies as they are now."""
@@ -304,10 +302,10 @@ class Trainer:
         for name, value in arrays.items():
             self._check_finite(name, value)
         arrays |= {f"lanes/{name}": value for name, value in self.collector.state().items()}
-        arrays |= self._tally.arrays()
+        arrays |= self._log_sums.arrays()
         arrays |= {f"memory/{name}": value for name, value in self._slots.state().items()}
         arrays["acting"] = self._acting
-        arrays["counters"] = np.array([self.step, self._tally.count], np.int64)
+        arrays["counters"] = np.array([self.step, self._log_sums.count], np.int64)
         return arrays
 
     def restore(self, arrays: dict[str, np.ndarray], rows: Rows | None = None, first: int = 0) -> None:
@@ -325,7 +323,7 @@ class Trainer:
         self.step, count = (int(value) for value in arrays["counters"])
         self.summed_to, self._is_whole = self.step, True
         self._acting = arrays["acting"]
-        self._tally = Tally(under(arrays, "log/"), count)
+        self._log_sums = Accumulator(under(arrays, "log/"), count)
         self._pending = _Pending(self.newest_flat(), None, self.step)
 
     def replay_rows(self) -> tuple[Rows, int]:
