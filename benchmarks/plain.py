@@ -57,8 +57,8 @@ def pensieve_loss(snapshots: Snapshots, actor: GaussianActor, critic: Critic, qu
 def make(cfg: qpensieve.QPensieveConfig, spec: EnvSpec) -> Algorithm[Any]:
     """Q-Pensieve with the plain loss."""
 
-    def step(state: Any, batch: Any, chance: Any) -> Any:
-        sac, info = mosac.step(cfg.sac, state.sac, batch, chance, partial(pensieve_loss, state.snapshots))
+    def step(state: Any, batch: Any, draws: Any) -> Any:
+        sac, info = mosac.step(cfg.sac, state.sac, batch, draws, partial(pensieve_loss, state.snapshots))
         return qpensieve.State(sac, state.snapshots), info
 
-    return replace(qpensieve.make(cfg, spec), learning=from_one_lane(step, partial(qpensieve.draw_chance, cfg)))
+    return replace(qpensieve.make(cfg, spec), learning=from_one_lane(step, partial(qpensieve.draw, cfg)))

@@ -69,5 +69,5 @@ def make(arm: Arm, spec: EnvSpec, settings: dict[str, Any]) -> Algorithm[Any]:
     assert isinstance(algorithm.learning, UniformLearning)
     plan = fused.plan_qpensieve(_agent(arm, spec, settings), spec, "half")
     plan = replace(plan, tiles=arm.tiles(plan.sizes.columns))
-    block: Any = lambda states, batches, chance: fused.learn_qpensieve(plan, states, batches[0], chance)
+    block: Any = lambda states, batches, draws: fused.learn_qpensieve(plan, states, batches[0], draws)
     return replace(algorithm, learning=replace(algorithm.learning, block=block))

@@ -177,11 +177,11 @@ class Step:
 
 Parameters = Float32[np.ndarray, "n parameters"]
 """Flat actors of n agents, a row each."""
-Observed = Float32[np.ndarray, "n rows obs"]
-Asked = Float32[np.ndarray, "n rows d"]
+Observations = Float32[np.ndarray, "n rows obs"]
+Preferences = Float32[np.ndarray, "n rows d"]
 """The preference that each row asks for."""
 Noise = Float32[np.ndarray, "n rows c"]
-Stored = Float32[np.ndarray, "n rows a"]
+StoredActions = Float32[np.ndarray, "n rows a"]
 """Actions as the replay stores them."""
 Actions = Float32[np.ndarray, "n rows act"]
 """Actions as the environment takes them."""
@@ -191,7 +191,7 @@ Actions = Float32[np.ndarray, "n rows act"]
 class Explorer(Protocol):
     """What a collector acts with: the policies of n agents in plain NumPy, each in its own rows."""
 
-    def explore(self, obs: Observed, lam: Asked, noise: Noise, step: int) -> Stored:
+    def explore(self, obs: Observations, lam: Preferences, noise: Noise, step: int) -> StoredActions:
         """Actions to learn from; rows are the lanes that an agent acts in."""
         ...
 
@@ -200,11 +200,11 @@ class Explorer(Protocol):
 class HostPolicy(Explorer, Protocol):
     """Everything that the policies of n agents can do on the host."""
 
-    def sample(self, obs: Observed, lam: Asked, noise: Noise, step: int) -> Stored:
+    def sample(self, obs: Observations, lam: Preferences, noise: Noise, step: int) -> StoredActions:
         """Sampled actions of the policy that is evaluated, for any rows."""
         ...
 
-    def exploit(self, obs: Observed, lam: Asked) -> Actions:
+    def exploit(self, obs: Observations, lam: Preferences) -> Actions:
         """Deterministic actions."""
         ...
 

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float
 
-from qpensieve.algos import mosac, qpensieve
+from qpensieve.algos import mosac, qpensieve, sac
 from qpensieve.compiler import options_to_run_once
 from qpensieve.learning import snapshots
 from qpensieve.learning.interface import Transition
@@ -80,6 +80,22 @@ def pensieve_state(seed: int, num_snapshots: int, num_filled: int, cfg: mosac.Sa
 def preferences(seed: int, num: int) -> Float[Array, "m d"]:
     """Preferences drawn by the key of that seed."""
     return sample_preferences(jax.random.key(seed), num, SPEC.num_objectives)
+
+
+def mosac_update(cfg: mosac.SacConfig) -> Callable[..., Any]:
+    """(state, batch, key, updates before) -> one update of MO-SAC with draws of that key."""
+    return lambda state, batch, key, number=0: mosac.step(cfg, state, batch, mosac.draw(cfg, 1, batch, key, number))
+
+
+def pensieve_update(cfg: qpensieve.QPensieveConfig) -> Callable[..., Any]:
+    """(state, batch, key, updates before) -> one update of Q-Pensieve with draws of that key."""
+    draw = partial(qpensieve.draw, cfg)
+    return lambda state, batch, key, number=0: qpensieve.step(cfg, state, batch, draw(batch, key, number))
+
+
+def sac_update(cfg: sac.SingleSacConfig) -> Callable[..., Any]:
+    """(state, batch, key) -> one update of SAC with draws of that key."""
+    return lambda state, batch, key: sac.step(cfg, state, batch, sac.draw(batch, key))
 
 
 def action_noise(seed: int) -> Float[Array, "b act"]:

@@ -21,6 +21,7 @@ from tests.algos.problem import (
     action_noise,
     assert_trees_close,
     assert_trees_equal,
+    mosac_update,
     preferences,
     question,
     sac_state,
@@ -183,18 +184,18 @@ def test_the_temperature_rises_while_the_entropy_is_below_its_target(entropy: fl
 
 def _one_update(cfg: mosac.SacConfig = SAC):
     state, batch = sac_state(0, cfg=cfg), transitions(1)
-    new, info = jax.jit(partial(mosac.update, cfg))(state, batch, jax.random.key(5))
-    return state, batch, new, info, mosac.draw_chance(cfg, 1, batch, jax.random.key(5))
+    new, info = jax.jit(mosac_update(cfg))(state, batch, jax.random.key(5))
+    return state, batch, new, info, mosac.draw(cfg, 1, batch, jax.random.key(5))
 
 
 def test_the_critics_step_first_and_the_policy_climbs_the_updated_ones():
-    state, batch, new, info, chance = _one_update()
-    lam = jnp.broadcast_to(chance.prefs[0], batch.r.shape)
-    y = jax.jit(partial(mosac.soft_target, SAC))(state, batch, lam, chance.next_noise)
+    state, batch, new, info, draws = _one_update()
+    lam = jnp.broadcast_to(draws.prefs[0], batch.r.shape)
+    y = jax.jit(partial(mosac.soft_target, SAC))(state, batch, lam, draws.next_noise)
     q_loss, _ = jax.jit(mosac.critic_loss)(state.critic, batch, lam, y)
     assert float(info["critic_loss"]) == pytest.approx(float(q_loss), rel=1e-5)
 
-    query = mosac.Query(jnp.exp(state.log_alpha), batch.s, chance.prefs, chance.noise)
+    query = mosac.Query(jnp.exp(state.log_alpha), batch.s, draws.prefs, draws.noise)
     loss = jax.jit(lambda critic: mosac.single_preference_loss(state.actor, critic, query))
     against_new, (logp, _) = loss(new.critic)
     against_old, _ = loss(state.critic)
@@ -206,13 +207,13 @@ def test_the_critics_step_first_and_the_policy_climbs_the_updated_ones():
 
 def test_the_optimisers_see_the_gradients_of_the_three_losses():
     """Adam's first moment after one step is a tenth of the gradient, so the gradients can be read off."""
-    state, batch, new, info, chance = _one_update()
+    state, batch, new, info, draws = _one_update()
     gradient_of = lambda optimizer: jax.tree.map(lambda moment: 10.0 * moment, optimizer[0].mu)
-    lam = jnp.broadcast_to(chance.prefs[0], batch.r.shape)
-    y = mosac.soft_target(SAC, state, batch, lam, chance.next_noise)
+    lam = jnp.broadcast_to(draws.prefs[0], batch.r.shape)
+    y = mosac.soft_target(SAC, state, batch, lam, draws.next_noise)
     of_critic = jax.jit(jax.grad(lambda critic: mosac.critic_loss(critic, batch, lam, y)[0]))(state.critic)
     assert_trees_close(gradient_of(new.optimizers.critic), of_critic, 1e-4)
-    query = mosac.Query(jnp.exp(state.log_alpha), batch.s, chance.prefs, chance.noise)
+    query = mosac.Query(jnp.exp(state.log_alpha), batch.s, draws.prefs, draws.noise)
     loss_of_actor = lambda actor: mosac.single_preference_loss(actor, new.critic, query)[0]
     assert_trees_close(gradient_of(new.optimizers.actor), jax.jit(jax.grad(loss_of_actor))(state.actor), 1e-4)
     # The temperature's is the entropy less its target, which is -dim(A).
@@ -230,22 +231,24 @@ def test_another_target_of_the_entropy_moves_the_temperature_alone():
 
 def test_the_target_of_the_entropy_may_move_on_a_line_that_ends():
     cfg = replace(SAC, target_entropy_end=-3.0, anneal_updates=10)
-    np.testing.assert_allclose(mosac.entropy_after(cfg, jnp.array([0, 5, 10, 11])), [-1.0, -2.0, -3.0, -3.0])
+    np.testing.assert_allclose(mosac.target_entropy_at(cfg, jnp.array([0, 5, 10, 11])), [-1.0, -2.0, -3.0, -3.0])
     state, batch = sac_state(0, cfg=cfg), transitions(1)
     states = [state]
-    for key in jax.random.split(jax.random.key(5), 2):
-        states.append(jax.jit(partial(mosac.update, cfg))(states[-1], batch, key)[0])
-    fixed = replace(SAC, target_entropy=-1.2)  # what the second update aims at
-    of_second = jax.jit(partial(mosac.update, fixed))(states[1], batch, jax.random.split(jax.random.key(5), 2)[1])[0]
+    for number, key in enumerate(jax.random.split(jax.random.key(5), 2)):
+        states.append(jax.jit(mosac_update(cfg))(states[-1], batch, key, number)[0])
+    fixed = replace(SAC, target_entropy=-1.2)  # the target of the second update
+    of_second = jax.jit(mosac_update(fixed))(states[1], batch, jax.random.split(jax.random.key(5), 2)[1])[0]
     assert_same_to_rounding(states[2].log_alpha, of_second.log_alpha)
     assert cfg.least_target_entropy == -3.0
 
 
 def test_the_step_size_of_networks_may_move_on_a_line_that_ends():
     cfg = replace(SAC, learning_rate=0.01, learning_rate_end=0.002, anneal_updates=4)
-    np.testing.assert_allclose(mosac.rate_after(cfg, jnp.array([0, 1, 4, 5])), [0.01, 0.008, 0.002, 0.002], rtol=1e-6)
+    np.testing.assert_allclose(
+        mosac.learning_rate_at(cfg, jnp.array([0, 1, 4, 5])), [0.01, 0.008, 0.002, 0.002], rtol=1e-6
+    )
     batch, fixed = transitions(1), lambda rate: replace(SAC, learning_rate=rate)
-    updated = lambda cfg, state, seed: jax.jit(partial(mosac.update, cfg))(state, batch, jax.random.key(seed))[0]
+    updated = lambda cfg, state, seed: jax.jit(mosac_update(cfg))(state, batch, jax.random.key(seed))[0]
     first = updated(cfg, sac_state(0, cfg=cfg), 5)
     second = updated(cfg, first, 6)
     once = updated(fixed(0.01), sac_state(0, cfg=fixed(0.01)), 5)
@@ -270,7 +273,7 @@ def test_the_target_network_follows_the_updated_critics():
 
 def test_every_update_draws_its_preference_afresh():
     batch = transitions(1)
-    drawn = [np.asarray(mosac.draw_chance(SAC, 5, batch, jax.random.key(seed)).prefs) for seed in (0, 1)]
+    drawn = [np.asarray(mosac.draw(SAC, 5, batch, jax.random.key(seed)).prefs) for seed in (0, 1)]
     assert drawn[0].shape == (5, 3)
     assert not np.array_equal(drawn[0], drawn[1])
     for prefs in drawn:
@@ -282,7 +285,7 @@ def test_the_sampler_is_the_configured_one():
     batch = transitions(1, EnvSpec("two", 4, 2, ("a", "b"), None, None))
     share = {}
     for sampler in ("uniform-sum", "dirichlet"):
-        prefs = mosac.draw_chance(replace(SAC, sampler=sampler), 20_000, batch, jax.random.key(0)).prefs
+        prefs = mosac.draw(replace(SAC, sampler=sampler), 20_000, batch, jax.random.key(0)).prefs
         share[sampler] = float(jnp.mean((prefs[..., 0] < 0.1).astype(jnp.float32)))
     assert share["uniform-sum"] == pytest.approx(1 / 18, abs=0.005)
     assert share["dirichlet"] == pytest.approx(1 / 10, abs=0.006)
@@ -313,21 +316,21 @@ def test_a_temperature_per_preference_is_a_line_in_its_logarithm_and_learns_wher
     np.testing.assert_allclose(slope, [-0.5 * 1.0, 0.5 * 0.5 * 2.0, 0.5 * 0.5 * 2.0], rtol=1e-6)
 
 
-def test_a_temperature_with_gain_answers_at_once_to_what_the_entropy_lacks():
-    """The gradient of the policy is that of a temperature which is times exp(gain x lack), and the lack has none."""
+def test_with_guards_the_temperature_rises_at_once_where_entropy_is_missing():
+    """The gradient of the policy is that of a temperature times exp(3 x what is missing), which has no gradient."""
     state, batch, lam = sac_state(0), transitions(1), _lam(2)
     narrow = eqx.tree_at(lambda s: s.actor.net.last.bias, state, state.actor.net.last.bias.at[2:].add(-3.0))
-    ask = lambda alpha, gain=0.0, aim=-2.0: mosac.Query(alpha, batch.s, lam[:1], action_noise(4), aim, gain)
+    ask = lambda alpha, guards=False, target=-2.0: mosac.Query(alpha, batch.s, lam[:1], action_noise(4), target, guards)
     slope = jax.jit(jax.grad(lambda actor, query: mosac.single_preference_loss(actor, state.critic, query)[0]))
     _, logp = jax.jit(mosac.sample_actions)(narrow.actor, batch.s, jnp.repeat(lam[:1], BATCH, 0), action_noise(4))
     lack = (float(jnp.mean(logp)) - 2.0) / 2
     assert 0.1 < lack < 0.9
     half = jnp.full((), 0.5)
-    answered = slope(narrow.actor, ask(half, gain=3.0))
+    answered = slope(narrow.actor, ask(half, guards=True))
     assert_trees_close(answered, slope(narrow.actor, ask(half * np.exp(3.0 * lack))), 1e-5)
-    most = slope(narrow.actor, ask(half, gain=3.0, aim=9.0))
+    most = slope(narrow.actor, ask(half, guards=True, target=9.0))
     assert_trees_close(most, slope(narrow.actor, ask(half * np.exp(3.0))), 1e-5)
-    enough = slope(narrow.actor, ask(half, gain=3.0, aim=-9.0))
+    enough = slope(narrow.actor, ask(half, guards=True, target=-9.0))
     assert_same_to_rounding(enough, slope(narrow.actor, ask(half)))
 
 
@@ -335,13 +338,13 @@ GUARDED = replace(SAC, guards=True)
 
 
 def test_guards_change_the_step_and_leave_the_rest_of_it_alone():
-    plain, _ = jax.jit(partial(mosac.update, SAC))(sac_state(0), transitions(1), jax.random.key(3))
+    plain, _ = jax.jit(mosac_update(SAC))(sac_state(0), transitions(1), jax.random.key(3))
     first = jax.jit(partial(mosac.init, GUARDED, SPEC))(jax.random.key(0))
     assert first.log_alpha.shape == (SPEC.num_objectives,)
     # The same networks, and a temperature that is the same for all preferences.
     of = lambda state: (state.actor, state.critic, state.target, state.log_alpha)
     same = eqx.tree_at(of, first, (*of(sac_state(0))[:3], jnp.full(3, jnp.log(0.5))))
-    new, _ = jax.jit(partial(mosac.update, GUARDED))(same, transitions(1), jax.random.key(3))
+    new, _ = jax.jit(mosac_update(GUARDED))(same, transitions(1), jax.random.key(3))
     r = np.asarray(transitions(1).r)
     np.testing.assert_allclose(new.rewards.low, np.minimum(r.min(axis=0), 0.0))
     np.testing.assert_allclose(new.rewards.high, np.maximum(r.max(axis=0), 0.0))
@@ -351,12 +354,12 @@ def test_guards_change_the_step_and_leave_the_rest_of_it_alone():
     clipped, first_moment = new.optimizers.critic[1][0], plain.optimizers.critic[0]
     np.testing.assert_allclose(length(clipped), length(first_moment), rtol=0.05)  # targets are bounded, not clipped yet
     low = eqx.tree_at(lambda s: s.optimizers.critic[0].median, same, jnp.full((), -3.0))
-    after = jax.jit(partial(mosac.update, GUARDED))(low, transitions(1), jax.random.key(3))[0].optimizers.critic[1][0]
+    after = jax.jit(mosac_update(GUARDED))(low, transitions(1), jax.random.key(3))[0].optimizers.critic[1][0]
     np.testing.assert_allclose(length(after), 0.1 * 3.0 * np.exp(-3.0 + 0.002), rtol=1e-3)
 
 
 def test_targets_are_bounded_by_the_rewards_of_the_batch_they_are_in():
-    state = replace(sac_state(0), rewards=mosac.no_rewards(3))
+    state = replace(sac_state(0), rewards=mosac.start_reward_range(3))
     wild = eqx.tree_at(lambda s: s.target, state, jax.tree.map(lambda leaf: 100.0 * leaf, state.target))
     y = jax.jit(partial(mosac.soft_target, SAC))(wild, transitions(1), _lam(2), action_noise(3))
     most = 10 * 0.5 * SPEC.action_size

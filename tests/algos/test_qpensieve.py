@@ -22,8 +22,10 @@ from tests.algos.problem import (
     action_noise,
     assert_trees_close,
     assert_trees_equal,
+    mosac_update,
     once,
     pensieve_state,
+    pensieve_update,
     preferences,
     question,
     random_like,
@@ -54,8 +56,8 @@ def _run_updates(update: Any, state: Any, num: int = 3) -> Any:
 def test_one_preference_and_no_snapshots_is_mosac():
     cfg = QPensieveConfig(SAC, num_preferences=1, num_snapshots=0)
     first = sac_state(0)
-    ours, info = _run_updates(partial(qpensieve.update, cfg), pensieve_state(0, num_snapshots=0, num_filled=0))
-    theirs, their_info = _run_updates(partial(mosac.update, SAC), first)
+    ours, info = _run_updates(pensieve_update(cfg), pensieve_state(0, num_snapshots=0, num_filled=0))
+    theirs, their_info = _run_updates(mosac_update(SAC), first)
     assert_same_to_rounding(ours.sac, theirs)
     assert_same_to_rounding({name: info[name] for name in their_info}, their_info)
     assert all(np.any(a != b) for a, b in zip(jax.tree.leaves(theirs.actor), jax.tree.leaves(first.actor), strict=True))
@@ -163,7 +165,7 @@ def test_the_log_says_how_many_samples_climb_another_preference():
 
 def test_an_update_leaves_the_snapshots_alone():
     state = pensieve_state(0, K, 2)
-    new, _ = jax.jit(partial(qpensieve.update, QPensieveConfig(SAC)))(state, transitions(1), jax.random.key(5))
+    new, _ = jax.jit(pensieve_update(QPensieveConfig(SAC)))(state, transitions(1), jax.random.key(5))
     assert_trees_equal(new.snapshots, state.snapshots)
 
 
@@ -239,15 +241,15 @@ def test_other_critics_are_not_confused_with_other_twins():
 
 def test_no_snapshot_is_taken_while_the_loss_is_above_its_median():
     cfg = QPensieveConfig(replace(SAC, guards=True), num_snapshots=K, push_after=0, push_period=10)
-    state = replace(pensieve_state(0, K, 0), calm=qpensieve.no_losses())
+    state = replace(pensieve_state(0, K, 0), loss_track=qpensieve.start_loss_track())
     end = jax.jit(partial(qpensieve.end_block, cfg))
-    quiet, loud = (qpensieve.Calm(jnp.zeros(()), jnp.log(times)) for times in (1.9, 2.1))
-    assert end(replace(state, calm=quiet), jnp.int32(10)).snapshots.filled.tolist() == [True, False, False, False]
-    assert not end(replace(state, calm=loud), jnp.int32(10)).snapshots.filled.any()
-    assert not end(replace(state, calm=quiet), jnp.int32(11)).snapshots.filled.any()
+    quiet, loud = (qpensieve.LossTrack(jnp.zeros(()), jnp.log(times)) for times in (1.9, 2.1))
+    assert end(replace(state, loss_track=quiet), jnp.int32(10)).snapshots.filled.tolist() == [True, False, False, False]
+    assert not end(replace(state, loss_track=loud), jnp.int32(10)).snapshots.filled.any()
+    assert not end(replace(state, loss_track=quiet), jnp.int32(11)).snapshots.filled.any()
     start = jax.jit(partial(qpensieve.init, cfg, SPEC))(jax.random.key(0))
-    new, info = jax.jit(partial(qpensieve.update, cfg))(start, transitions(1), jax.random.key(0))
-    np.testing.assert_allclose([new.calm.recent, new.calm.median], np.log(info["critic_loss"]), rtol=1e-4)
+    new, info = jax.jit(pensieve_update(cfg))(start, transitions(1), jax.random.key(0))
+    np.testing.assert_allclose([new.loss_track.recent, new.loss_track.median], np.log(info["critic_loss"]), rtol=1e-4)
 
 
 def test_a_margin_keeps_the_policy_near_what_the_critic_itself_says():

@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.plain import batch_value
 from qpensieve.learning import improvement
-from qpensieve.learning.improvement import Choice, Winner, best_value
+from qpensieve.learning.improvement import Eligible, Winner, best_value
 from qpensieve.learning.losses import sample_preferences
 from qpensieve.learning.nets import Critic
 from tests.algos.problem import OPTIMISED, once
@@ -46,7 +46,7 @@ def _check_against_the_plain_form(problem: Any, filled: Any, options: Any = None
         gradient, value = jax.jit(jax.grad(total, has_aux=True), compiler_options=options)(a)
         return value, gradient
 
-    value, gradient = of(lambda a: best_value(critics, Choice(filled), prefs, s, a)[0])
+    value, gradient = of(lambda a: best_value(critics, Eligible(filled), prefs, s, a)[0])
     assert_same_to_rounding((value, gradient), of(lambda a: batch_value(critics, filled, prefs, s, a)))
     assert np.abs(gradient).min() > 0
 
@@ -56,7 +56,7 @@ def test_rows_in_tiles_pass_through_their_own_network(tile: int, monkeypatch: py
     monkeypatch.setattr(improvement, "TILE", tile)
     generator = np.random.default_rng(tile)
     x, weights = (generator.normal(size=size).astype(np.float32) for size in ((BATCH, 6), (4, 5, 6)))
-    for net in (generator.choice([0, 2, 3], BATCH), np.full(BATCH, 3), np.arange(BATCH) % 4):
+    for net in (generator.eligible([0, 2, 3], BATCH), np.full(BATCH, 3), np.arange(BATCH) % 4):
         through = once(improvement._in_tiles)(x, weights, jnp.asarray(net, jnp.int32))
         expected = np.stack([weights[n] @ row for n, row in zip(net, x, strict=True)])
         np.testing.assert_allclose(through, expected, rtol=1e-5, atol=1e-5)
@@ -76,7 +76,7 @@ def test_compiled_as_users_do_fast_and_plain_form_agree():
 
 def test_the_winner_is_the_argmax_of_the_grid():
     critics, prefs, s, a = _problem(4, 5)
-    _, winner = jax.jit(lambda a: best_value(critics, Choice(jnp.ones(4, bool)), prefs, s, a))(a)
+    _, winner = jax.jit(lambda a: best_value(critics, Eligible(jnp.ones(4, bool)), prefs, s, a))(a)
     grid = _grid(critics, prefs, s, a)
     np.testing.assert_allclose(_at(grid, winner), grid.min(axis=1).max(axis=(0, 1)), rtol=1e-4, atol=1e-5)
 
@@ -84,14 +84,14 @@ def test_the_winner_is_the_argmax_of_the_grid():
 def test_critics_that_do_not_exist_are_never_picked():
     critics, prefs, s, a = _problem(4, 5)
     filled = jnp.array([False, True, False, True])
-    value, winner = jax.jit(lambda a: best_value(critics, Choice(filled), prefs, s, a))(a)
+    value, winner = jax.jit(lambda a: best_value(critics, Eligible(filled), prefs, s, a))(a)
     assert set(np.asarray(winner.critic)) <= {1, 3}
     assert_same_to_rounding(value, batch_value(critics, filled, prefs, s, a))
 
 
 def test_one_more_candidate_never_lowers_the_value():
     critics, prefs, s, a = _problem(5, 5, seed=3)
-    value = once(lambda filled: best_value(critics, Choice(filled), prefs, s, a)[0])
+    value = once(lambda filled: best_value(critics, Eligible(filled), prefs, s, a)[0])
     values = [value(jnp.arange(5) >= 4 - k) for k in range(5)]
     for fewer, more in pairwise(values):
         assert (np.asarray(more) >= np.asarray(fewer)).all()
@@ -100,7 +100,7 @@ def test_one_more_candidate_never_lowers_the_value():
 
 def test_only_the_action_receives_a_gradient():
     critics, prefs, s, a = _problem(2, 3)
-    total = lambda critics, prefs, s: jnp.sum(best_value(critics, Choice(jnp.ones(2, bool)), prefs, s, a)[0])
+    total = lambda critics, prefs, s: jnp.sum(best_value(critics, Eligible(jnp.ones(2, bool)), prefs, s, a)[0])
     for gradient in once(jax.grad(total, argnums=(0, 1, 2)))(critics, prefs, s):
         assert all(not np.any(leaf) for leaf in jax.tree.leaves(gradient))
 
@@ -128,7 +128,7 @@ def test_no_candidate_beyond_the_margin_is_climbed():
     every = _scores(critics, prefs, s, a)
     own, margin = every[2, 0], 0.5
     cap = own + margin * np.abs(own).mean()
-    climb = lambda a, margin: best_value(critics, Choice(jnp.ones(3, bool), margin=margin), prefs, s, a)
+    climb = lambda a, margin: best_value(critics, Eligible(jnp.ones(3, bool), margin=margin), prefs, s, a)
     value, winner = once(partial(climb, margin=margin))(a)
     is_own = (np.arange(3)[:, None] == 2) & (np.arange(4) == 0)
     allowed = np.where((every <= cap) | is_own[..., None], every, -np.inf)

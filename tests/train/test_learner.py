@@ -20,7 +20,17 @@ from qpensieve.presets import default_config
 from qpensieve.replay import ring as replay
 from qpensieve.replay.layout import layout_of
 from qpensieve.train.learner import Block, Learner, TrainState, make_learner
-from tests.algos.problem import HIDDEN, LAYOUT, SAC, SPEC, assert_trees_close, assert_trees_equal, random_like
+from tests.algos.problem import (
+    HIDDEN,
+    LAYOUT,
+    SAC,
+    SPEC,
+    assert_trees_close,
+    assert_trees_equal,
+    mosac_update,
+    pensieve_update,
+    random_like,
+)
 from tests.rounding import assert_same_to_rounding
 
 CFG = QPensieveConfig(replace(SAC, batch_size=8), num_preferences=3, num_snapshots=2, push_after=0, push_period=10)
@@ -130,7 +140,7 @@ def test_update_i_uses_the_key_folded_from_the_runs_key_and_i():
         state, *_ = learner.learn(state, Block(_stacked(SEEDS, num=CAPACITY)[:, start : start + BLOCK]))
     second = jax.jit(partial(jax.tree.map, lambda leaf: leaf[1]))
     by_hand = second(agent)
-    update = jax.jit(partial(qpensieve.update, CFG))
+    update = jax.jit(pensieve_update(CFG))
     for i in range(2 * BLOCK):
         key_batch, key_update = jax.random.split(jax.random.fold_in(jax.random.wrap_key_data(key_data), i))
         rows = replay.sample(buffer, jnp.asarray(1), key_batch, CFG.sac.batch_size)
@@ -175,9 +185,9 @@ def test_the_learner_is_compiled_once():
 
     def update(state: Any, batch: Any, key: Any) -> Any:
         traces.append(batch.s.shape)
-        return mosac.update(CFG.sac, state, batch, key)
+        return mosac_update(CFG.sac)(state, batch, key)
 
-    counted = replace(mosac.make(CFG.sac, SPEC), learning=from_one_lane(update))
+    counted = replace(mosac.make(CFG.sac, SPEC), learning=from_one_lane(update, lambda batch, key, number: key))
     learner = make_learner(counted, LAYOUT, CAPACITY)
     state = learner.init(jnp.asarray((4, 1)))
     after = []

@@ -48,7 +48,7 @@ def test_a_block_gives_the_same_numbers(name: str):
 
 
 def test_an_iteration_of_a_member_gives_the_same_numbers():
-    given = members._state(0), members._rollout(0), members._aim(), jax.random.key(0)
+    given = members._state(0), members._rollout(0), members._goal(), jax.random.key(0)
     lowered = members._update().lower(*given)
     optimised, plain = (lowered.compile(options)(*given) for options in (OPTIMISED, PLAIN))
     assert_same_to_rounding(optimised, plain)

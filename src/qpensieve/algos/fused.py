@@ -20,11 +20,10 @@ from qpensieve.algos import mosac, qpensieve
 from qpensieve.learning.guards import (
     LONGEST_GRADIENT,
     SNAPSHOT_MARGIN,
-    TEMPERATURE_GAIN,
-    Calm,
+    LossTrack,
     RewardRange,
     entropy_range,
-    raised,
+    temperature_rise,
     with_loss,
 )
 from qpensieve.learning.interface import PEAK, Infos, Transition
@@ -131,7 +130,7 @@ class Memory(eqx.Module):
     sums: Float[Array, "seed logged"]
     peak: Float[Array, " seed"]
     """The largest loss of the critics so far."""
-    calm: Calm | None = None
+    loss_track: LossTrack | None = None
     """Only with `guards`."""
     median: Float[Array, "seed 1"] | None = None
     """Of lengths of the critics' gradient, its logarithm; only with `guards`."""
@@ -193,28 +192,28 @@ def plan_qpensieve(cfg: qpensieve.QPensieveConfig, spec: EnvSpec, precision: Pre
     return replace(plan, margin=SNAPSHOT_MARGIN if cfg.sac.guards else None)
 
 
-def learn_mosac(plan: Plan, states: mosac.State, batch: Transition, chance: mosac.Chance) -> tuple[mosac.State, Infos]:
-    """All updates of a block of MO-SAC; states lead with seeds, batch and chance with [seed, K]."""
-    given = _inputs(plan, states, batch, chance)
+def learn_mosac(plan: Plan, states: mosac.State, batch: Transition, draws: mosac.Draws) -> tuple[mosac.State, Infos]:
+    """All updates of a block of MO-SAC; states lead with seeds, batch and draws with [seed, K]."""
+    given = _inputs(plan, states, batch, draws)
     memory, infos = _learn(plan, _no_past(len(states.log_alpha)), given, _pack(plan, states))
     states = _unpack(plan, memory, states, batch)
     return states, {name: value for name, value in infos.items() if name not in OF_MEMORY}
 
 
 def learn_qpensieve(
-    plan: Plan, states: qpensieve.State, batch: Transition, chance: mosac.Chance
+    plan: Plan, states: qpensieve.State, batch: Transition, draws: mosac.Draws
 ) -> tuple[qpensieve.State, Infos]:
-    """All updates of a block of Q-Pensieve; states lead with seeds, batch and chance with [seed, K]."""
+    """All updates of a block of Q-Pensieve; states lead with seeds, batch and draws with [seed, K]."""
     ring = states.snapshots
     if plan.sizes.snapshots:
         nets = plan.layouts[1].pack(ring.critics.net)
         past = Past(nets, nets.w2.astype(plan.dtype), ring.filled.astype(jnp.float32))
     else:
         past = _no_past(len(ring.filled))
-    given = _inputs(plan, states.sac, batch, chance)
-    memory, infos = _learn(plan, past, given, replace(_pack(plan, states.sac), calm=states.calm))
-    learned = _unpack(plan, memory, states.sac, batch), memory.calm
-    return eqx.tree_at(lambda state: (state.sac, state.calm), states, learned, is_leaf=lambda x: x is None), infos
+    given = _inputs(plan, states.sac, batch, draws)
+    memory, infos = _learn(plan, past, given, replace(_pack(plan, states.sac), loss_track=states.loss_track))
+    learned = _unpack(plan, memory, states.sac, batch), memory.loss_track
+    return eqx.tree_at(lambda state: (state.sac, state.loss_track), states, learned, is_leaf=lambda x: x is None), infos
 
 
 def _no_past(seeds: int) -> Past:
@@ -230,15 +229,15 @@ def _learn(plan: Plan, past: Past, given: Inputs, memory: Memory) -> tuple[Memor
     return memory, infos
 
 
-def _inputs(plan: Plan, states: mosac.State, batch: Transition, chance: mosac.Chance) -> Inputs:
+def _inputs(plan: Plan, states: mosac.State, batch: Transition, draws: mosac.Draws) -> Inputs:
     """Everything that updates are given, update by update, in the columns of packed networks."""
     sizes, num = plan.sizes, batch.r.shape[1]
     adam: Any = states.optimizers.actor
-    prefs = chance.prefs
+    prefs = draws.prefs
     lam = jnp.broadcast_to(prefs[:, :, :1], (*batch.r.shape[:3], sizes.d))
     none = jnp.zeros_like(batch.a)
     now, then = jnp.concatenate([batch.s, batch.a, lam], -1), jnp.concatenate([batch.s_next, none, lam], -1)
-    noise = jnp.concatenate([chance.noise, chance.next_noise], 2)
+    noise = jnp.concatenate([draws.noise, draws.next_noise], 2)
     place = lambda part, first, width: jnp.pad(part, [(0, 0)] * 3 + [(first, width - first - part.shape[-1])])
     before = adam[0].count[0] + jnp.arange(num)
     after = (before + 1).astype(jnp.float32)
@@ -256,8 +255,8 @@ def _inputs(plan: Plan, states: mosac.State, batch: Transition, chance: mosac.Ch
         going_on=by_update(plan.sac.discount * (1.0 - batch.terminated)),
         prefs=by_update(place(prefs, sizes.obs + sizes.act, sizes.columns)),
         lam=by_update(place(prefs, 0, sizes.values)[:, :, 0]),
-        adam=jnp.stack([1.0 - ADAM[0] ** after, 1.0 - ADAM[1] ** after, mosac.rate_after(plan.sac, before)], -1),
-        aim=None if plan.sac.target_entropy_end is None else sizes.act * mosac.entropy_after(plan.sac, before),
+        adam=jnp.stack([1.0 - ADAM[0] ** after, 1.0 - ADAM[1] ** after, mosac.learning_rate_at(plan.sac, before)], -1),
+        entropy_target=sizes.act * mosac.target_entropy_at(plan.sac, draws.num_updates[0]),
         bounds=bounds,
     )
 
@@ -365,20 +364,20 @@ def _step(plan: Plan, past: Past, given: Inputs, at: Int[Array, " 1"], memory: M
     logp = acted.logp[:, : plan.sizes.batch]
     mean_logp = jnp.mean(logp, axis=1, keepdims=True)
     lam = given.lam[at[0]] if log_alpha.shape[1] > 1 else None
-    aim = plan.sac.target_entropy * plan.sizes.act if given.aim is None else given.aim[at[0]]
+    entropy_target = given.entropy_target[at[0]]
     own = log_alpha if lam is None else jnp.sum(lam * log_alpha, axis=1, keepdims=True)
     raise_by = None
     if plan.sac.guards:
-        raise_by = raised(mean_logp, aim, TEMPERATURE_GAIN, plan.sizes.act)
+        raise_by = temperature_rise(mean_logp, entropy_target, plan.sizes.act)
         log_alpha = own + raise_by
     slopes = networks.actor_slopes(now, acted, Climbed(climbed, log_alpha), memory.actor.net, tiles.slopes)
     gradients = Gradients(acted.h1, acted.h2, slopes)
     actor, _ = networks.learn(now, gradients, memory.actor, rates._replace(half=None), tiles.learn)
-    temperature = _temperature(plan, given.adam[at[0]], aim + mean_logp, lam, memory)
+    temperature = _temperature(plan, given.adam[at[0]], entropy_target + mean_logp, lam, memory)
     logged = _logged((own, raise_by), (losses, scalars), logp, [best for _, best in climbed])
-    sums, loss, calm = memory.sums + logged, logged[:, 0], memory.calm
-    calm = calm if calm is None else jax.vmap(with_loss)(calm, loss)
-    return Memory(actor, critic, *temperature, sums, jnp.maximum(memory.peak, loss), calm, median)
+    sums, loss, loss_track = memory.sums + logged, logged[:, 0], memory.loss_track
+    loss_track = loss_track if loss_track is None else jax.vmap(with_loss)(loss_track, loss)
+    return Memory(actor, critic, *temperature, sums, jnp.maximum(memory.peak, loss), loss_track, median)
 
 
 def _learn_critics(
@@ -451,12 +450,12 @@ def _logged(logs: tuple[Any, Any], of_critics: Any, logp: Any, best: list[Best])
 
 def fuse_mosac(cfg: mosac.SacConfig, spec: EnvSpec, precision: Precision) -> Block:
     plan = plan_mosac(cfg, spec, precision)
-    return lambda states, batches, chance: learn_mosac(plan, states, batches[0], chance)
+    return lambda states, batches, draws: learn_mosac(plan, states, batches[0], draws)
 
 
 def fuse_qpensieve(cfg: qpensieve.QPensieveConfig, spec: EnvSpec, precision: Precision) -> Block:
     plan = plan_qpensieve(cfg, spec, precision)
-    return lambda states, batches, chance: learn_qpensieve(plan, states, batches[0], chance)
+    return lambda states, batches, draws: learn_qpensieve(plan, states, batches[0], draws)
 
 
 def unavailable() -> str:

@@ -19,16 +19,15 @@ from jaxtyping import Array, Float, Int, Key
 from qpensieve.learning.acting import gaussian_acting
 from qpensieve.learning.guards import (
     LONGEST_GRADIENT,
-    TEMPERATURE_GAIN,
     RewardRange,
     bounded,
     clip_by_median,
     entropy_range,
-    no_rewards,
-    raised,
-    seen,
+    start_reward_range,
+    temperature_rise,
+    with_rewards,
 )
-from qpensieve.learning.improvement import Choice, best_value
+from qpensieve.learning.improvement import Eligible, best_value
 from qpensieve.learning.interface import ActionValues, Algorithm, Info, Transition, from_one_lane
 from qpensieve.learning.losses import (
     between_twins,
@@ -47,9 +46,13 @@ from qpensieve.types import EnvSpec
 RAISE = "temperature_raise"
 """Logged with `guards`: the factor on the learned temperature in the policy's loss."""
 ENDS = ("target_entropy_end", "learning_rate_end")
-"""Settings that move another one there over `anneal_updates`."""
+"""Settings with the last value of another setting, which moves there over `anneal_updates`."""
 WHOLE_RUN = 1_500_000
 """Updates of a whole run of the paper."""
+BINS = 5
+"""Bins of lam1 in diagnostics; bin i holds (i - 1) / 5 to i / 5."""
+SATURATED = 0.99
+"""Size of an action's component from which it counts as saturated."""
 
 
 @dataclass(frozen=True)
@@ -61,12 +64,12 @@ class SacConfig:
     learning_rate: Annotated[float, above(0)] = 3e-4
     """Adam's step size, for policy, critics and temperature."""
     learning_rate_end: Annotated[float | None, above(0)] = None
-    """Step size of policy and critics in the end: it moves there from `learning_rate` on a line, over `anneal_updates`,
-    and stays; that of the temperature does not move. None: neither does, as in the paper."""
+    """Last step size of policy and critics: it moves there from `learning_rate` on a line, over `anneal_updates`. The
+    step size of the temperature is fixed. None: all are fixed, as in the paper."""
     discount: Annotated[float, OPEN_SHARE] = 0.99
     """Discount factor gamma."""
     tau: Annotated[float, STEP_SHARE] = 0.005
-    """How far the target critics move towards the critics at every update: a share from 0 to 1."""
+    """Share of the way from the target critics to the critics that the target critics move at every update."""
     batch_size: Annotated[int, at_least(1)] = 256
     """Transitions per gradient step."""
     sampler: Sampler = "uniform-sum"
@@ -76,17 +79,17 @@ class SacConfig:
     preference that rises at once where entropy is missing. Q-Pensieve also takes no snapshot in bad moments and limits
     what snapshots may promise. The paper has none."""
     target_entropy: Annotated[float, from_to(-4, 0)] = -1.0
-    """Entropy that the policy aims at, per component of an action. The paper's, -1, is that of actions with a standard
-    deviation of 0.09 on their scale from -1 to 1; -2: of 0.03."""
+    """Target of the policy's entropy, per component of an action. -1 (the paper) is the entropy of actions with a
+    standard deviation of 0.09 on their scale from -1 to 1; -2 that of 0.03."""
     target_entropy_end: Annotated[float | None, from_to(-4, 0)] = None
-    """Entropy that the policy aims at in the end, per component of an action: the target moves there from
-    `target_entropy` on a line, over `anneal_updates`, and stays. None: it does not move."""
+    """Last target of the entropy: it moves there from `target_entropy` on a line, over `anneal_updates`. None: the
+    target is fixed."""
     anneal_updates: Annotated[int | None, at_least(1)] = None
     """Updates over which the entropy's target moves to `target_entropy_end` and the step size to `learning_rate_end`,
     one of which must be given. None: all updates of the run."""
     pessimism: Annotated[float, from_to(0.5, 1)] = 1.0
-    """Share of the twin with the smaller value in the critics' targets, the rest is the other's: 1, the smaller alone,
-    as in the paper; 0.5: the mean of both."""
+    """Share of the smaller twin in the critics' targets; the larger twin has the rest. 1: the smaller twin alone, as in
+    the paper. 0.5: the mean of both."""
 
     def conflicts(self) -> list[str]:
         """Refuse the length of a schedule without its end."""
@@ -96,7 +99,7 @@ class SacConfig:
 
     @property
     def least_target_entropy(self) -> float:
-        """The lowest entropy that the policy ever aims at, per component of an action."""
+        """Lowest target of the entropy in a run, per component of an action."""
         return min(self.target_entropy, self.target_entropy if (end := self.target_entropy_end) is None else end)
 
 
@@ -122,43 +125,46 @@ class State(eqx.Module):
     """Only with `guards`."""
 
 
-class Chance(eqx.Module):
-    """Everything random in an update: preferences (the first is lam), noise of the next actions and of the policy's."""
+Count = Int[Array, ""] | int
+"""A number of updates."""
+
+
+class Draws(eqx.Module):
+    """Random numbers of an update: preferences (the first is lam), noise of the next actions and of the policy's."""
 
     prefs: Float[Array, "m d"]
     next_noise: Float[Array, "b act"]
     noise: Float[Array, "b act"]
+    num_updates: Count = 0
+    """Updates before this one."""
 
 
 class Query(eqx.Module):
-    """What a policy loss gets: temperature, states, preferences (the first is lam) and the noise of actions."""
+    """Input of a policy loss: temperature, states, preferences (the first is lam) and the noise of actions."""
 
     alpha: Float[Array, "*b"]
     s: Float[Array, "b obs"]
     prefs: Float[Array, "m d"]
     noise: Float[Array, "b act"]
-    aim: Float[Array, ""] | float = 0.0
-    """Entropy that the policy aims at."""
-    gain: float = eqx.field(static=True, default=0.0)
-    """`TEMPERATURE_GAIN` with `guards`, else 0."""
+    entropy_target: Float[Array, ""] | float = 0.0
+    """Target of the entropy of the whole action."""
+    has_guards: bool = eqx.field(static=True, default=False)
 
     @property
     def lam(self) -> Float[Array, "b d"]:
         return jnp.broadcast_to(self.prefs[0], (self.s.shape[0], self.prefs.shape[1]))
 
     def weigh(self, logp: Float[Array, " b"]) -> Float[Array, " b"]:
-        """Log-probabilities times the temperature, which may answer to their mean."""
-        return self.alpha * logp if self.gain == 0.0 else self.alpha * self.factor(logp) * logp
+        """Multiply log-probabilities with the temperature, which guards raise where entropy is missing."""
+        return self.alpha * self.factor(logp) * logp if self.has_guards else self.alpha * logp
 
     def factor(self, logp: Float[Array, " b"]) -> Float[Array, ""]:
-        """By how much the temperature is raised."""
-        return jnp.exp(raised(jnp.mean(logp), self.aim, self.gain, self.noise.shape[-1]))
+        """Return the factor by which guards raise the temperature."""
+        return jnp.exp(temperature_rise(jnp.mean(logp), self.entropy_target, self.noise.shape[-1]))
 
 
 LossAndAux = tuple[Float[Array, ""], tuple[Float[Array, " b"], Info]]
-"""A policy loss and its auxiliary results: the log-probabilities, and what to log."""
-
-
+"""A policy loss, the log-probabilities, and values to log."""
 PolicyLoss = Callable[[GaussianActor, Critic, Query], LossAndAux]
 
 
@@ -171,49 +177,56 @@ def init(cfg: SacConfig, spec: EnvSpec, key: Key[Array, ""]) -> State:
     optimizers = Optimizers(
         start_optimizer(_optimizer(cfg), actor),
         start_optimizer(_critic_optimizer(cfg), critic),
-        start_optimizer(_adam(cfg), log_alpha),
+        start_optimizer(_temperature_optimizer(cfg), log_alpha),
     )
     target = jax.tree.map(jnp.copy, critic)  # its own buffers: the loop donates every leaf
-    rewards = no_rewards(spec.num_objectives) if cfg.guards else None
+    rewards = start_reward_range(spec.num_objectives) if cfg.guards else None
     return State(actor, critic, target, log_alpha, optimizers, rewards)
 
 
-def update(cfg: SacConfig, state: State, batch: Transition, key: Key[Array, ""]) -> tuple[State, Info]:
-    """One gradient step of MO-SAC."""
-    return step(cfg, state, batch, draw_chance(cfg, 1, batch, key), single_preference_loss)
+def draw(cfg: SacConfig, num_preferences: int, batch: Transition, key: Key[Array, ""], num_updates: Count = 0) -> Draws:
+    """Draw the random numbers of an update whose policy loss has `num_preferences`."""
+    key_prefs, key_next, key_policy = jax.random.split(key, 3)
+    prefs = sample_preferences(key_prefs, num_preferences, batch.r.shape[1], cfg.sampler)
+    noise = (jax.random.normal(k, batch.a.shape) for k in (key_next, key_policy))
+    return Draws(prefs, *noise, num_updates)
 
 
-def step(cfg: SacConfig, state: State, batch: Transition, chance: Chance, loss: PolicyLoss) -> tuple[State, Info]:
-    """One gradient step: critics (10), policy (11) with the updated critics (deviation D13), temperature, target."""
-    opt, of_critic = state.optimizers, _critic_optimizer(cfg)
-    lam = jnp.broadcast_to(chance.prefs[0], batch.r.shape)
+def single_preference_loss(actor: GaussianActor, critic: Critic, query: Query) -> LossAndAux:
+    """Mean of alpha log pi(a) - min over twins of lam . Q(s, a; lam)."""
+    a, logp = sample_actions(actor, query.s, query.lam, query.noise)
+    alone = jax.tree.map(lambda leaf: leaf[None], critic)
+    value, _ = best_value(alone, Eligible(jnp.ones(1, bool)), query.prefs[:1], query.s, a)
+    return jnp.mean(query.weigh(logp) - value), (logp, {})
 
-    rewards = None if state.rewards is None else seen(state.rewards, batch.r)
-    y = soft_target(cfg, replace(state, rewards=rewards), batch, lam, chance.next_noise)
+
+def step(
+    cfg: SacConfig, state: State, batch: Transition, draws: Draws, loss: PolicyLoss = single_preference_loss
+) -> tuple[State, Info]:
+    """One update: critics (10), policy (11) with the new critics (deviation D13), temperature, target critics."""
+    opt, lam = state.optimizers, jnp.broadcast_to(draws.prefs[0], batch.r.shape)
+
+    rewards = None if state.rewards is None else with_rewards(state.rewards, batch.r)
+    y = soft_target(cfg, replace(state, rewards=rewards), batch, lam, draws.next_noise)
     loss_of_critic = partial(critic_loss, batch=batch, lam=lam, y=y)
-    critic, critic_opt, q_loss, q_mean = gradient_step(of_critic, loss_of_critic, state.critic, opt.critic)
+    critic, critic_opt, q_loss, q_mean = gradient_step(_critic_optimizer(cfg), loss_of_critic, state.critic, opt.critic)
 
-    aim = target_entropy(cfg, opt.temperature) * batch.a.shape[1]
+    entropy_target = target_entropy_at(cfg, jnp.asarray(draws.num_updates)) * batch.a.shape[1]
     alpha = temperature(state.log_alpha, lam)
-    query = Query(alpha, batch.s, chance.prefs, chance.noise, aim, TEMPERATURE_GAIN if cfg.guards else 0.0)
+    query = Query(alpha, batch.s, draws.prefs, draws.noise, entropy_target, cfg.guards)
     loss_of_actor = lambda actor: loss(actor, critic, query)
     actor, actor_opt, pi_loss, (logp, info) = gradient_step(_optimizer(cfg), loss_of_actor, state.actor, opt.actor)
 
-    loss_of_temperature = lambda log_alpha: temperature_loss(log_alpha, logp, aim, lam)
-    log_alpha, alpha_opt, _, _ = gradient_step(_adam(cfg), loss_of_temperature, state.log_alpha, opt.temperature)
+    loss_of_temperature = lambda log_alpha: temperature_loss(log_alpha, logp, entropy_target, lam)
+    log_alpha, alpha_opt, _, _ = gradient_step(
+        _temperature_optimizer(cfg), loss_of_temperature, state.log_alpha, opt.temperature
+    )
 
     target = polyak(state.target, critic, cfg.tau)
     new = State(actor, critic, target, log_alpha, Optimizers(actor_opt, critic_opt, alpha_opt), rewards)
     logged = {"critic_loss": q_loss, "policy_loss": pi_loss, "temperature": jnp.mean(alpha), "q": q_mean}
-    logged |= {"entropy": -jnp.mean(logp)} | ({} if query.gain == 0.0 else {RAISE: query.factor(logp)})
+    logged |= {"entropy": -jnp.mean(logp)} | ({RAISE: query.factor(logp)} if cfg.guards else {})
     return new, info | logged
-
-
-def draw_chance(cfg: SacConfig, num_preferences: int, batch: Transition, key: Key[Array, ""]) -> Chance:
-    """Everything random in an update whose policy is offered `num_preferences`."""
-    key_prefs, key_next, key_policy = jax.random.split(key, 3)
-    prefs = sample_preferences(key_prefs, num_preferences, batch.r.shape[1], cfg.sampler)
-    return Chance(prefs, jax.random.normal(key_next, batch.a.shape), jax.random.normal(key_policy, batch.a.shape))
 
 
 def soft_target(
@@ -236,24 +249,17 @@ def soft_target(
 
 
 def temperature(log_alpha: Float[Array, "*d"], lam: Float[Array, "b d"]) -> Float[Array, "*b"]:
-    """The temperature: one for all samples, or that of each sample's preference."""
+    """Return the temperature: one for all samples, or one for the preference of each sample."""
     return jnp.exp(log_alpha if log_alpha.ndim == 0 else lam @ log_alpha)
 
 
-def target_entropy(cfg: SacConfig, temperature_state: Any) -> Any:
-    """What the policy aims at in the update after those that the optimiser of the temperature has counted."""
-    if cfg.target_entropy_end is None:
-        return cfg.target_entropy
-    return entropy_after(cfg, temperature_state[0].count)
-
-
-def entropy_after(cfg: SacConfig, num_updates: Int[Array, "*k"]) -> Float[Array, "*k"]:
-    """What the policy aims at after so many updates, per component of an action."""
+def target_entropy_at(cfg: SacConfig, num_updates: Int[Array, "*k"]) -> Float[Array, "*k"]:
+    """Return the target of the entropy after `num_updates`, per component of an action."""
     return _on_a_line(cfg, cfg.target_entropy, cfg.target_entropy_end, num_updates)
 
 
-def rate_after(cfg: SacConfig, num_updates: Int[Array, "*k"]) -> Float[Array, "*k"]:
-    """Adam's step size of policy and critics after so many updates."""
+def learning_rate_at(cfg: SacConfig, num_updates: Int[Array, "*k"]) -> Float[Array, "*k"]:
+    """Return Adam's step size of policy and critics after `num_updates`."""
     return _on_a_line(cfg, cfg.learning_rate, cfg.learning_rate_end, num_updates)
 
 
@@ -273,30 +279,22 @@ def critic_loss(
     return jnp.sum(jnp.mean(jnp.sum(lam[None] * delta, axis=-1), axis=-1)), jnp.mean(scalarize(lam, q[0]))
 
 
-def single_preference_loss(actor: GaussianActor, critic: Critic, query: Query) -> LossAndAux:
-    """Mean of alpha log pi(a) - min over twins of lam . Q(s, a; lam)."""
-    a, logp = sample_actions(actor, query.s, query.lam, query.noise)
-    alone = jax.tree.map(lambda leaf: leaf[None], critic)
-    value, _ = best_value(alone, Choice(jnp.ones(1, bool)), query.prefs[:1], query.s, a)
-    return jnp.mean(query.weigh(logp) - value), (logp, {})
-
-
 def temperature_loss(
     log_alpha: Float[Array, "*d"],
     logp: Float[Array, " b"],
-    aim: float | Float[Array, ""],
+    entropy_target: float | Float[Array, ""],
     lam: Float[Array, "b d"] | None = None,
 ) -> tuple[Float[Array, ""], None]:
-    """Loss that raises the temperature while the entropy is below its target; that of `lam` if it depends on it."""
+    """Loss whose descent raises the temperature, or that of each `lam`, while the entropy is below its target."""
     if lam is None or log_alpha.ndim == 0:
-        return -log_alpha * jax.lax.stop_gradient(jnp.mean(logp) + aim), None
-    return -jnp.mean((lam @ log_alpha) * jax.lax.stop_gradient(logp + aim)), None
+        return -log_alpha * jax.lax.stop_gradient(jnp.mean(logp) + entropy_target), None
+    return -jnp.mean((lam @ log_alpha) * jax.lax.stop_gradient(logp + entropy_target)), None
 
 
 def sample_actions(
     actor: GaussianActor, s: Float[Array, "b obs"], lam: Float[Array, "b d"], noise: Float[Array, "b act"]
 ) -> tuple[Float[Array, "b act"], Float[Array, " b"]]:
-    """Reparameterised actions and their log-probabilities."""
+    """Return reparameterised actions and their log-probabilities."""
     mean, log_std = actor(s, lam)
     return jax.vmap(squash)(mean, log_std, noise)
 
@@ -310,21 +308,22 @@ def twin_values(
 def smaller_value(
     critic: Critic, s: Float[Array, "b obs"], a: Float[Array, "b act"], lam: Float[Array, "b d"]
 ) -> Float[Array, " b"]:
-    """The smaller twin's lam . Q(s, a; lam)."""
+    """Return lam . Q(s, a; lam) of the smaller twin."""
     return jax.vmap(scalarize, in_axes=(None, 0))(lam, twin_values(critic, s, a, lam)).min(axis=0)
 
 
 def soft_actions(
     state: State, s: Float[Array, "b obs"], lam: Float[Array, "b d"], noise: Float[Array, "b act"]
 ) -> tuple[Float[Array, "b act"], Float[Array, " b"]]:
-    """Actions of the policy, and what `soft_target` adds to every objective for each: -alpha log pi."""
+    """Return actions of the policy and the bonus -alpha log pi that `soft_target` adds to every objective."""
     a, logp = sample_actions(state.actor, s, lam, noise)
     return a, -temperature(state.log_alpha, lam) * logp
 
 
 def inspect(cfg: SacConfig, state: State, batch: Transition, key: Key[Array, ""]) -> Info:
-    """What a look at the networks shows, under preferences of all bins."""
-    batch = enough(batch)
+    """Return diagnostics of policy and critics, with preferences of all bins."""
+    b = len(batch.r)
+    batch = batch if b >= BINS else jax.tree.map(lambda leaf: leaf[jnp.arange(BINS) % b], batch)
     key_lam, key_next, key_now = jax.random.split(key, 3)
     lam = spread_preferences(key_lam, *batch.r.shape)
     y = soft_target(cfg, state, batch, lam, jax.random.normal(key_next, batch.a.shape))
@@ -332,16 +331,42 @@ def inspect(cfg: SacConfig, state: State, batch: Transition, key: Key[Array, ""]
     errors = twin_values(state.critic, batch.s, batch.a, lam)[0] - y
     a, logp = sample_actions(state.actor, batch.s, lam, jax.random.normal(key_now, batch.a.shape))
     value = smaller_value(state.critic, batch.s, a, lam)
-    seen = by_bin("entropy", -logp) | by_bin("q", value) | of_critics(gradient, errors) | saturation(a)
+    info = by_bin("entropy", -logp) | by_bin("q", value) | of_critics(gradient, errors) | saturation(a)
     if state.log_alpha.ndim:  # the largest of any preference is that of a single objective
-        seen["temperature_max"] = jnp.exp(state.log_alpha.max())
-    return seen
+        info["temperature_max"] = jnp.exp(state.log_alpha.max())
+    return info
+
+
+def spread_preferences(key: Key[Array, ""], num: int, d: int) -> Float[Array, "num d"]:
+    """Draw preferences: lam1 uniform in bin i % 5 for row i, the rest uniform on the remaining simplex."""
+    key_first, key_rest = jax.random.split(key)
+    bins = jnp.arange(num) % BINS
+    first = ((bins + jax.random.uniform(key_first, (num,))) / BINS)[:, None]
+    rest = sample_preferences(key_rest, num, d - 1, "dirichlet") if d > 2 else jnp.ones((num, d - 1))
+    return jnp.concatenate([first, (1.0 - first) * rest], axis=1) if d > 1 else jnp.ones((num, 1))
+
+
+def by_bin(name: str, values: Float[Array, " b"]) -> Info:
+    """Return the means of the rows of each bin."""
+    bins = jnp.arange(len(values)) % BINS
+    return {f"{name}_bin_{i + 1}": jnp.mean(values, where=bins == i) for i in range(BINS)}
+
+
+def of_critics(gradient: object, errors: Float[Array, "b d"]) -> Info:
+    """Return the length of the critics' gradient, and the mean size of the errors of each objective."""
+    sizes = jnp.mean(jnp.abs(errors), axis=0)
+    return {"critic_gradient_max": optax.tree.norm(gradient)} | {f"td_error_{i + 1}": x for i, x in enumerate(sizes)}
+
+
+def saturation(a: Float[Array, "b act"]) -> Info:
+    """Return the share of components of actions near -1 or 1."""
+    return {"saturation": jnp.mean((jnp.abs(a) > SATURATED).astype(jnp.float32))}
 
 
 ACTION_VALUES: ActionValues[State] = ActionValues(
     lambda state, s, a, lam: twin_values(state.critic, s, a, lam), soft_actions
 )
-"""What the critics learn."""
+"""Values that the critics learn."""
 
 
 def make(cfg: SacConfig, spec: EnvSpec) -> Algorithm[State]:
@@ -350,7 +375,7 @@ def make(cfg: SacConfig, spec: EnvSpec) -> Algorithm[State]:
         actor=lambda state: state.actor,
         act=act,
         acting=gaussian_acting(spec, cfg.hidden, is_conditioned=True),
-        learning=from_one_lane(partial(step, cfg, loss=single_preference_loss), partial(draw_chance, cfg, 1)),
+        learning=from_one_lane(partial(step, cfg), partial(draw, cfg, 1)),
         batch_size=cfg.batch_size,
         discount=cfg.discount,
         sampler=cfg.sampler,
@@ -360,61 +385,21 @@ def make(cfg: SacConfig, spec: EnvSpec) -> Algorithm[State]:
 
 
 def act(actor: GaussianActor, s: Float[Array, " obs"], lam: Float[Array, " d"]) -> Float[Array, " act"]:
-    """The mean action."""
+    """Return the mean action."""
     return jnp.tanh(actor(s, lam)[0])
 
 
-def _adam(cfg: SacConfig) -> optax.GradientTransformation:
-    """Of the temperature."""
+def _temperature_optimizer(cfg: SacConfig) -> optax.GradientTransformation:
     return optax.adam(cfg.learning_rate)
 
 
 def _optimizer(cfg: SacConfig) -> optax.GradientTransformation:
-    """Of a network."""
-    rate: Any = cfg.learning_rate if cfg.learning_rate_end is None else partial(rate_after, cfg)
+    """Adam for a network; its step size may follow a schedule."""
+    rate: Any = cfg.learning_rate if cfg.learning_rate_end is None else partial(learning_rate_at, cfg)
     return optax.adam(rate)
 
 
 def _critic_optimizer(cfg: SacConfig) -> optax.GradientTransformation:
-    """Of the critics, with `guards` on shortened gradients."""
+    """Adam for the critics; guards shorten its gradients."""
     adam = _optimizer(cfg)
     return optax.chain(clip_by_median(LONGEST_GRADIENT), adam) if cfg.guards else adam
-
-
-BINS = 5
-"""Bins of lam1; bin i holds (i - 1) / 5 to i / 5."""
-SATURATED = 0.99
-"""Size of an action's component from which it counts as saturated."""
-
-
-def spread_preferences(key: Key[Array, ""], num: int, d: int) -> Float[Array, "num d"]:
-    """Preferences with lam1 in bin i % 5 for row i, uniformly; the rest uniform on what is left of the simplex."""
-    key_first, key_rest = jax.random.split(key)
-    bins = jnp.arange(num) % BINS
-    first = ((bins + jax.random.uniform(key_first, (num,))) / BINS)[:, None]
-    rest = sample_preferences(key_rest, num, d - 1, "dirichlet") if d > 2 else jnp.ones((num, d - 1))
-    return jnp.concatenate([first, (1.0 - first) * rest], axis=1) if d > 1 else jnp.ones((num, 1))
-
-
-def enough(batch: Transition) -> Transition:
-    """The batch, repeated where it has fewer rows than there are bins."""
-    b = len(batch.r)
-    return batch if b >= BINS else jax.tree.map(lambda leaf: leaf[jnp.arange(BINS) % b], batch)
-
-
-def by_bin(name: str, values: Float[Array, " b"]) -> Info:
-    """Means of the rows of each bin."""
-    bins = jnp.arange(len(values)) % BINS
-    return {f"{name}_bin_{i + 1}": jnp.mean(values, where=bins == i) for i in range(BINS)}
-
-
-def of_critics(gradient: object, errors: Float[Array, "b d"]) -> Info:
-    """The length of the critics' gradient, and the mean size of the errors of each objective."""
-    sizes = jnp.mean(jnp.abs(errors), axis=0)
-    shown = {f"td_error_{i + 1}": sizes[i] for i in range(len(sizes))}
-    return {"critic_gradient_max": optax.tree.norm(gradient)} | shown
-
-
-def saturation(a: Float[Array, "b act"]) -> Info:
-    """The share of components of actions at the edge of what is possible."""
-    return {"saturation": jnp.mean((jnp.abs(a) > SATURATED).astype(jnp.float32))}

@@ -16,8 +16,8 @@ from jaxtyping import Array, Int, Key
 from qpensieve.algos import mosac
 from qpensieve.learning import snapshots as ring
 from qpensieve.learning.acting import gaussian_acting
-from qpensieve.learning.guards import PUSH_LOSS, SNAPSHOT_MARGIN, Calm, is_calm, no_losses, with_loss
-from qpensieve.learning.improvement import Choice, best_value
+from qpensieve.learning.guards import SNAPSHOT_MARGIN, LossTrack, is_usual, start_loss_track, with_loss
+from qpensieve.learning.improvement import Eligible, best_value
 from qpensieve.learning.interface import Algorithm, Info, Transition, from_one_lane
 from qpensieve.learning.nets import Critic, GaussianActor
 from qpensieve.learning.snapshots import Snapshots
@@ -47,45 +47,36 @@ class State(eqx.Module):
 
     sac: mosac.State
     snapshots: Snapshots
-    calm: Calm | None = None
+    loss_track: LossTrack | None = None
     """Only with `guards`."""
 
 
 def init(cfg: QPensieveConfig, spec: EnvSpec, key: Key[Array, ""]) -> State:
     sac = mosac.init(cfg.sac, spec, key)
-    calm = no_losses() if cfg.sac.guards else None
-    return State(sac, ring.empty(sac.critic, cfg.num_snapshots), calm)
+    loss_track = start_loss_track() if cfg.sac.guards else None
+    return State(sac, ring.empty(sac.critic, cfg.num_snapshots), loss_track)
 
 
-def update(cfg: QPensieveConfig, state: State, batch: Transition, key: Key[Array, ""]) -> tuple[State, Info]:
-    """One gradient step: that of MO-SAC, but the policy climbs the pensieve value instead of the current critic."""
-    return step(cfg, state, batch, draw_chance(cfg, batch, key))
+def draw(cfg: QPensieveConfig, batch: Transition, key: Key[Array, ""], num_updates: mosac.Count = 0) -> mosac.Draws:
+    """Draw the random numbers of an update."""
+    return mosac.draw(cfg.sac, cfg.num_preferences, batch, key, num_updates)
 
 
-def step(cfg: QPensieveConfig, state: State, batch: Transition, chance: mosac.Chance) -> tuple[State, Info]:
-    """`update`, with what is random in it drawn before."""
+def step(cfg: QPensieveConfig, state: State, batch: Transition, draws: mosac.Draws) -> tuple[State, Info]:
+    """One update of MO-SAC, but the policy climbs the pensieve value instead of the current critic."""
     loss = partial(pensieve_loss, state.snapshots, margin=SNAPSHOT_MARGIN if cfg.sac.guards else None)
-    sac, info = mosac.step(cfg.sac, state.sac, batch, chance, loss)
-    calm = None if state.calm is None else with_loss(state.calm, info["critic_loss"])
-    return State(sac, state.snapshots, calm), info
-
-
-def draw_chance(cfg: QPensieveConfig, batch: Transition, key: Key[Array, ""]) -> mosac.Chance:
-    """Everything random in an update."""
-    return mosac.draw_chance(cfg.sac, cfg.num_preferences, batch, key)
+    sac, info = mosac.step(cfg.sac, state.sac, batch, draws, loss)
+    loss_track = None if state.loss_track is None else with_loss(state.loss_track, info["critic_loss"])
+    return State(sac, state.snapshots, loss_track), info
 
 
 def pensieve_loss(
-    snapshots: Snapshots,
-    actor: GaussianActor,
-    critic: Critic,
-    query: mosac.Query,
-    margin: float | None = None,
+    snapshots: Snapshots, actor: GaussianActor, critic: Critic, query: mosac.Query, margin: float | None = None
 ) -> mosac.LossAndAux:
     """Policy loss (11): alpha log pi(a) - max over (Q', lam') of min over twins of lam . Q'(s, a; lam')."""
     a, logp = mosac.sample_actions(actor, query.s, query.lam, query.noise)
     critics, filled = ring.with_current(snapshots, critic)
-    value, winner = best_value(critics, Choice(filled, margin), query.prefs, query.s, a)
+    value, winner = best_value(critics, Eligible(filled, margin), query.prefs, query.s, a)
     info = {
         "snapshot_share": jnp.mean((winner.critic < filled.size - 1).astype(jnp.float32)),
         "other_preference_share": jnp.mean((winner.preference > 0).astype(jnp.float32)),
@@ -94,11 +85,11 @@ def pensieve_loss(
 
 
 def end_block(cfg: QPensieveConfig, state: State, num_updates: Int[Array, ""]) -> State:
-    """Push the critic into the Q replay buffer when `num_updates` says it is due; called between blocks."""
+    """Push the critic into the Q replay buffer if a snapshot is due after `num_updates`."""
     due = (num_updates > cfg.push_after) & (num_updates % cfg.push_period == 0)
-    if state.calm is not None:
-        due &= is_calm(state.calm, PUSH_LOSS)
-    return State(state.sac, ring.push_if(due, state.snapshots, state.sac.critic), state.calm)
+    if state.loss_track is not None:
+        due &= is_usual(state.loss_track)
+    return State(state.sac, ring.push_if(due, state.snapshots, state.sac.critic), state.loss_track)
 
 
 def make(cfg: QPensieveConfig, spec: EnvSpec) -> Algorithm[State]:
@@ -107,7 +98,7 @@ def make(cfg: QPensieveConfig, spec: EnvSpec) -> Algorithm[State]:
         actor=lambda state: state.sac.actor,
         act=mosac.act,
         acting=gaussian_acting(spec, cfg.sac.hidden, is_conditioned=True),
-        learning=from_one_lane(partial(step, cfg), partial(draw_chance, cfg)),
+        learning=from_one_lane(partial(step, cfg), partial(draw, cfg)),
         batch_size=cfg.sac.batch_size,
         discount=cfg.sac.discount,
         sampler=cfg.sac.sampler,

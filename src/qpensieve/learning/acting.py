@@ -11,7 +11,17 @@ import numpy as np
 from jaxtyping import Float32, Float64, Int64
 
 from qpensieve.machine import one_blas_thread
-from qpensieve.types import Acting, Actions, Asked, EnvSpec, HostPolicy, Noise, Observed, Parameters, Stored
+from qpensieve.types import (
+    Acting,
+    Actions,
+    EnvSpec,
+    HostPolicy,
+    Noise,
+    Observations,
+    Parameters,
+    Preferences,
+    StoredActions,
+)
 
 LOG_STD_RANGE = (-20.0, 2.0)
 NORM_EPSILON = 1e-5
@@ -132,7 +142,7 @@ class GaussianPolicy:
     def __init__(self, flat: Parameters, widths: tuple[int, ...], is_conditioned: bool):
         self.flat, self._net, self._is_conditioned = flat, HostMlp(flat, widths), is_conditioned
 
-    def gaussian(self, obs: Observed, lam: Asked) -> tuple[Actions, Actions]:
+    def gaussian(self, obs: Observations, lam: Preferences) -> tuple[Actions, Actions]:
         """Mean and log standard deviation before the squash."""
         out = self._net(np.concatenate([obs, lam], axis=2) if self._is_conditioned else obs)
         half = out.shape[2] // 2
@@ -140,7 +150,7 @@ class GaussianPolicy:
         # np.clip and np.split take three times as long: with few rows, calls are what acting costs.
         return out[:, :, :half], np.minimum(np.maximum(log_std, LOG_STD_RANGE[0]), LOG_STD_RANGE[1])
 
-    def explore(self, obs: Observed, lam: Asked, noise: Noise, step: int) -> Stored:
+    def explore(self, obs: Observations, lam: Preferences, noise: Noise, step: int) -> StoredActions:
         del step
         mean, action = self.gaussian(obs, lam)
         np.exp(action, out=action)
@@ -150,7 +160,7 @@ class GaussianPolicy:
 
     sample = explore
 
-    def exploit(self, obs: Observed, lam: Asked) -> Actions:
+    def exploit(self, obs: Observations, lam: Preferences) -> Actions:
         return np.tanh(self.gaussian(obs, lam)[0])
 
     def plain(self, step: int) -> Plain:
@@ -164,14 +174,14 @@ class NoisyPolicy:
     def __init__(self, flat: Parameters, widths: tuple[int, ...], noise_scale: float):
         self._net, self._noise_scale = HostMlp(flat, widths), noise_scale
 
-    def explore(self, obs: Observed, lam: Asked, noise: Noise, step: int) -> Stored:
+    def explore(self, obs: Observations, lam: Preferences, noise: Noise, step: int) -> StoredActions:
         del step
         noisy = self.exploit(obs, lam) + np.float32(self._noise_scale) * noise
         return np.clip(noisy, -1.0, 1.0)
 
     sample = explore
 
-    def exploit(self, obs: Observed, lam: Asked) -> Actions:
+    def exploit(self, obs: Observations, lam: Preferences) -> Actions:
         return np.tanh(self._net(np.concatenate([obs, lam], axis=2)))
 
     def plain(self, step: int) -> Plain:
@@ -203,7 +213,7 @@ class GreedyPolicy:
     def __init__(self, flat: Parameters, greedy: Greedy):
         self._net, self._greedy = HostMlp(flat, greedy.widths, greedy.is_normalized), greedy
 
-    def explore(self, obs: Observed, lam: Asked, noise: Noise, step: int) -> Stored:
+    def explore(self, obs: Observations, lam: Preferences, noise: Noise, step: int) -> StoredActions:
         """Epsilon-greedy indices. `noise` holds two uniform numbers: whether to act at random, and which action."""
         random = np.floor(noise[..., 1] * len(self._greedy.actions)).astype(np.int64)
         chosen = np.where(noise[..., 0] < self._greedy.epsilon(step), random, self.best(obs, lam))
@@ -211,10 +221,10 @@ class GreedyPolicy:
 
     sample = explore
 
-    def exploit(self, obs: Observed, lam: Asked) -> Actions:
+    def exploit(self, obs: Observations, lam: Preferences) -> Actions:
         return self._greedy.actions[self.best(obs, lam)]
 
-    def best(self, obs: Observed, lam: Asked) -> Int64[np.ndarray, "n rows"]:
+    def best(self, obs: Observations, lam: Preferences) -> Int64[np.ndarray, "n rows"]:
         """Index of the best action."""
         q = self._net(np.concatenate([obs, lam], axis=2))
         q = q.reshape(*q.shape[:2], -1, lam.shape[2])
@@ -241,7 +251,7 @@ class SharedPolicy:
         self._parts = [slice(*edge) for edge in pairwise(edges.tolist())]
         self._policies = [acting.policy(flat[part]) for part in self._parts]
 
-    def explore(self, obs: Observed, lam: Asked, noise: Noise, step: int) -> Stored:
+    def explore(self, obs: Observations, lam: Preferences, noise: Noise, step: int) -> StoredActions:
         given = [
             (policy, obs[part], lam[part], noise[part])
             for policy, part in zip(self._policies, self._parts, strict=True)

@@ -58,7 +58,7 @@ class _Scores(eqx.Module):
     """The last layer with lam folded in."""
 
 
-class Choice(NamedTuple):
+class Eligible(NamedTuple):
     """Which candidates count."""
 
     filled: Bool[Array, " k"]
@@ -70,7 +70,7 @@ class Choice(NamedTuple):
 
 def best_value(
     critics: Critic,
-    choice: Choice,
+    eligible: Eligible,
     prefs: Float[Array, "m d"],
     s: Float[Array, "b obs"],
     a: Float[Array, "b act"],
@@ -79,7 +79,7 @@ def best_value(
 
     Args:
         critics: Candidates; leaves lead with [k, 2].
-        choice: Which of the k critics exist, and which candidates count.
+        eligible: Which of the k critics exist, and which candidates count.
         prefs: Preferences; the first is lam itself.
         s: States.
         a: Actions; the result is differentiable by them and by nothing else.
@@ -88,15 +88,15 @@ def best_value(
     score = partial(_score_twins, prefs, jnp.concatenate([s, fixed], axis=1))
     current = score(_part(nets, -1))
     own = _smaller(current)
-    most = None if choice.margin is None else largest_promise(own[0], choice.margin)
+    most = None if eligible.margin is None else largest_counted(own[0], eligible.margin)
     best_of_last = _best_preference(current, _counted(own, most, is_last=True))
     candidates = jax.tree.map(lambda leaf: leaf[None], best_of_last)
-    if len(choice.filled) > 1:
+    if len(eligible.filled) > 1:
         of_past = lambda net: _best_preference(twins := score(net), _counted(_smaller(twins), most))
         candidates = jax.tree.map(
             lambda *leaves: jnp.concatenate(leaves), _over_critics(of_past, _part(nets, slice(-1))), candidates
         )
-    value = jnp.where(choice.filled[:, None], candidates.value, -jnp.inf)
+    value = jnp.where(eligible.filled[:, None], candidates.value, -jnp.inf)
     critic = jnp.argmax(value, axis=0).astype(jnp.int32)
     row = jnp.arange(critic.size)
     best = jax.tree.map(lambda leaf: leaf[critic, row], candidates)
@@ -116,7 +116,7 @@ def _part(tree: Tree, index: Any) -> Tree:
     return jax.tree.map(lambda leaf: leaf[index], tree)
 
 
-def largest_promise(own: Float[Array, " b"], margin: float) -> Float[Array, " b"]:
+def largest_counted(own: Float[Array, " b"], margin: float) -> Float[Array, " b"]:
     """The largest value that counts: the own value and a margin."""
     return own + margin * jnp.mean(jnp.abs(own))
 

@@ -37,25 +37,26 @@ class UniformLearning(Generic[S]):
     """Learning from uniform samples of the replay, which keeps the newest transitions.
 
     Attributes:
-        update: (state, batches, chance) -> state, what to log. One gradient step; there is one batch for each lane.
-        draw: (batches, key) -> chance: everything random that an update needs. Depends on no state, so that it is drawn
-            for a whole block at once, before its first update. Default: the key itself.
-        block: (states [agent], batches [agent, K], chance [agent, K]) -> states, means of what to log: all updates of a
-            block, of all agents, in place of `update`. None: there is no such form.
+        update: (state, batches, draws) -> state, values to log. One gradient step, with one batch for each lane.
+        draw: (batches, key, number) -> draws: all random numbers of the update with that number. They depend on no
+            state, so the loop draws them for a whole block at once. Default: the key itself.
+        block: (states [agent], batches [agent, K], draws [agent, K]) -> states, means of values to log: all updates of
+            a block, of all agents, instead of `update`. None: the loop calls `update`.
     """
 
     update: Callable[[S, tuple[Transition, ...], Any], tuple[S, Info]]
-    draw: Callable[[tuple[Transition, ...], Key[Array, ""]], Any] = lambda batches, key: key
+    draw: Callable[[tuple[Transition, ...], Key[Array, ""], Int[Array, ""]], Any] = lambda batches, key, number: key
     block: Callable[[S, tuple[Transition, ...], Any], tuple[S, Infos]] | None = None
 
 
 def from_one_lane(
     update: Callable[[S, Transition, Any], tuple[S, Info]],
-    draw: Callable[[Transition, Key[Array, ""]], Any] = lambda batch, key: key,
+    draw: Callable[[Transition, Key[Array, ""], Int[Array, ""]], Any],
 ) -> UniformLearning[S]:
-    """Uniform learning of an agent that acts in one lane."""
+    """Return the uniform learning of an agent that acts in one lane."""
     return UniformLearning(
-        lambda state, batches, chance: update(state, batches[0], chance), lambda batches, key: draw(batches[0], key)
+        lambda state, batches, draws: update(state, batches[0], draws),
+        lambda batches, key, number: draw(batches[0], key, number),
     )
 
 

@@ -151,7 +151,7 @@ class _UniformCourse:
 
     def learn(self, state: TrainState, block: Block) -> tuple[TrainState, Infos]:
         num = self.updates_per_step * block.rows.shape[1]
-        # Batches and chance of the whole block at once: inside the loop they would be many small kernels more.
+        # Batches and draws of the whole block at once: inside the loop they would be many small kernels more.
         draw = partial(self._draw, _ring(state), num)
 
         def of_agent(args: Any) -> tuple[Any, Info]:
@@ -165,8 +165,8 @@ class _UniformCourse:
         if self.learning.block is None:
             agent, info = over_agents(of_agent, (state.agent, *place))
         else:
-            batches, chance = jax.vmap(draw)(*place)
-            agent, info = self.learning.block(state.agent, batches, chance)
+            batches, draws = jax.vmap(draw)(*place)
+            agent, info = self.learning.block(state.agent, batches, draws)
             info |= over_agents(lambda args: self._look(*args), (agent, batches, *place[:2]))
             agent = jax.vmap(self.algorithm.end_block)(agent, state.num_updates + num)
         return replace(state, agent=agent), info
@@ -180,7 +180,7 @@ class _UniformCourse:
         return self.algorithm.inspect(agent, last, key_look)
 
     def _draw(self, buffer: Replay, num: int, key: Any, first: Any, number: Any) -> tuple[tuple[Transition, ...], Any]:
-        """Batches and chance of `num` updates of one agent from the `first` on, [num, ...]."""
+        """Batches and draws of `num` updates of one agent from the `first` on, [num, ...]."""
         lanes, size = self.algorithm.num_lanes, self.algorithm.batch_size
 
         def of_update(update: Int[Array, ""]) -> tuple[tuple[Transition, ...], Any]:
@@ -189,7 +189,7 @@ class _UniformCourse:
             key_of = lambda: jax.random.clone(key_batch)
             rows = [replay.sample(buffer, number * lanes + i, key_of(), size) for i in range(lanes)]
             batches = tuple(Transition(*self.layout.unpack(of_lane)) for of_lane in rows)
-            return batches, self.learning.draw(batches, key_update)
+            return batches, self.learning.draw(batches, key_update, update)
 
         return jax.vmap(of_update)(first + jnp.arange(num, dtype=jnp.int32))
 

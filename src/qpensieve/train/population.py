@@ -28,7 +28,7 @@ from qpensieve.population import pfa, pgmorl, plan, prediction
 from qpensieve.population.answering import ArchivePredictor, Policies, act_as, who_answers
 from qpensieve.population.archive import Archive
 from qpensieve.population.fitness import Fitness
-from qpensieve.population.learner import Aims, make_learner
+from qpensieve.population.learner import Goals, make_learner
 from qpensieve.population.members import KeptPolicy, Member, MemberPolicy
 from qpensieve.population.moments import Moments
 from qpensieve.population.pfa import PfaConfig
@@ -174,12 +174,12 @@ class PopulationTrainer:
             rollouts = self._collector.collect(policy, collected, self.iteration)
         size = self.spec.obs_size
         share = 1.0 - self.iteration / self.num_iterations
-        aims = Aims(
+        goals = Goals(
             self._lam.reshape(len(self._places), -1).astype(np.float32),
             collected.scale[:, size:].astype(np.float32),
             np.full(len(self._places), self._cfg.ppo.learning_rate * share, np.float32),
         )
-        state, info = self._learner.update(self._state, rollouts, aims, self.iteration)
+        state, info = self._learner.update(self._state, rollouts, goals, self.iteration)
         info, kept = jax.device_get(info), self._kept(state, collected)
         for name, value in (info | {"a parameter of the policy": kept}).items():
             self._check_finite(name, value)

@@ -19,7 +19,6 @@ from qpensieve.learning.nets import LOG_STD_RANGE
 
 ADAM = (0.9, 0.999, 1e-8)
 """Adam's decays and epsilon, optax's defaults."""
-"""Which leaves of a packed network are weights; the others are biases."""
 
 
 class Bounds(NamedTuple):
@@ -45,8 +44,8 @@ class Inputs(NamedTuple):
     lam: Float[Array, "k seed values"]
     adam: Float[Array, "k 3"]
     """Adam's corrections of the moments, and its step size."""
-    aim: Float[Array, " k"] | None = None
-    """Entropy that the policy aims at, where that moves."""
+    entropy_target: Float[Array, " k"]
+    """Target of the entropy of the whole action."""
     bounds: Bounds | None = None
     """Only with `guards`."""
 
