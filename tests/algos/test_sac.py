@@ -83,7 +83,7 @@ def test_the_losses_are_mosacs_along_lam_too():
     state, batch = sac_state(1), transitions(2)
     single = _seen_along(state, LAM)
     alpha = jnp.exp(state.log_alpha)
-    query = mosac.Query(alpha, batch.s, LAM[None, None], action_noise(4))
+    query = mosac.Query(alpha, batch.s, LAM[None], action_noise(4))
     theirs, (their_logp, _) = jax.jit(mosac.single_preference_loss)(state.actor, state.critic, query)
     ours, (logp, _) = jax.jit(sac.own_loss)(
         single.actor, single.critic, sac.Query(alpha, batch.s, LAM, action_noise(4))
