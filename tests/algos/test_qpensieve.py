@@ -196,7 +196,9 @@ def test_make_bundles_these_functions():
     assert jax.tree.map(jnp.shape, like) == jax.tree.map(jnp.shape, state)
     assert isinstance(algorithm.learning, UniformLearning)
     batches = (transitions(1),)
-    new, _ = jax.jit(algorithm.learning.update)(state, batches, algorithm.learning.draw(batches, jax.random.key(1)))
+    new, _ = jax.jit(algorithm.learning.update)(
+        state, batches, algorithm.learning.draw(batches, jax.random.key(1), jnp.asarray(0))
+    )
     assert algorithm.actor(new) is new.sac.actor
     assert algorithm.end_block(new, jnp.asarray(1)).snapshots.filled.sum() == 1
 

@@ -56,7 +56,7 @@ def test_rows_in_tiles_pass_through_their_own_network(tile: int, monkeypatch: py
     monkeypatch.setattr(improvement, "TILE", tile)
     generator = np.random.default_rng(tile)
     x, weights = (generator.normal(size=size).astype(np.float32) for size in ((BATCH, 6), (4, 5, 6)))
-    for net in (generator.eligible([0, 2, 3], BATCH), np.full(BATCH, 3), np.arange(BATCH) % 4):
+    for net in (generator.choice([0, 2, 3], BATCH), np.full(BATCH, 3), np.arange(BATCH) % 4):
         through = once(improvement._in_tiles)(x, weights, jnp.asarray(net, jnp.int32))
         expected = np.stack([weights[n] @ row for n, row in zip(net, x, strict=True)])
         np.testing.assert_allclose(through, expected, rtol=1e-5, atol=1e-5)

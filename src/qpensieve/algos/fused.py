@@ -256,7 +256,7 @@ def _inputs(plan: Plan, states: mosac.State, batch: Transition, draws: mosac.Dra
         prefs=by_update(place(prefs, sizes.obs + sizes.act, sizes.columns)),
         lam=by_update(place(prefs, 0, sizes.values)[:, :, 0]),
         adam=jnp.stack([1.0 - ADAM[0] ** after, 1.0 - ADAM[1] ** after, mosac.learning_rate_at(plan.sac, before)], -1),
-        entropy_target=sizes.act * mosac.target_entropy_at(plan.sac, draws.num_updates[0]),
+        entropy_target=sizes.act * mosac.target_entropy_at(plan.sac, jnp.asarray(draws.num_updates)[0]),
         bounds=bounds,
     )
 

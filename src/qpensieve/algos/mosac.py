@@ -188,8 +188,8 @@ def draw(cfg: SacConfig, num_preferences: int, batch: Transition, key: Key[Array
     """Draw the random numbers of an update whose policy loss has `num_preferences`."""
     key_prefs, key_next, key_policy = jax.random.split(key, 3)
     prefs = sample_preferences(key_prefs, num_preferences, batch.r.shape[1], cfg.sampler)
-    noise = (jax.random.normal(k, batch.a.shape) for k in (key_next, key_policy))
-    return Draws(prefs, *noise, num_updates)
+    next_noise, noise = jax.random.normal(key_next, batch.a.shape), jax.random.normal(key_policy, batch.a.shape)
+    return Draws(prefs, next_noise, noise, num_updates)
 
 
 def single_preference_loss(actor: GaussianActor, critic: Critic, query: Query) -> LossAndAux:
