@@ -1,10 +1,9 @@
-"""The improvement value of eq. (11), fast: score every candidate without gradients, differentiate only the winner.
+"""Eq. (11), fast: score every candidate without gradients, then differentiate only the winner.
 
-The gradient of a maximum is the gradient at its argmax. So all (critic, twin, preference) candidates are scored in one
-forward pass, with lam folded into the last layer and the state-action part of the first layer shared by all
-preferences. The winner of each sample is picked, and only its gradient by the action is computed, from the activations
-of that pass.
-`benchmarks/plain.py` holds the plain form: automatic differentiation through the maximum.
+The gradient of a maximum is the gradient at its argmax. One forward pass scores all candidates (critic, twin,
+preference), with lam folded into the last layer; preferences share the state-action part of the first layer. Only the
+gradient of each sample's winner is computed, from the activations of that pass. `benchmarks/plain.py` has the plain
+form: automatic differentiation through the maximum.
 """
 
 from collections.abc import Callable
@@ -20,13 +19,13 @@ from qpensieve.learning.nets import Critic, Mlp
 
 Tree = TypeVar("Tree")
 MASKED = 2
-"""Up to so many networks one product with zeros is as fast on a CPU as products in tiles."""
+"""Number of networks up to which one product with zeros is as fast on a CPU as products in tiles."""
 TILE = 64
-"""Rows of such a tile."""
+"""Rows of a tile."""
 
 
 class Winner(eqx.Module):
-    """Which candidate each sample climbs."""
+    """The candidate that each sample climbs."""
 
     critic: Int[Array, " b"]
     twin: Int[Array, " b"]
@@ -34,7 +33,7 @@ class Winner(eqx.Module):
 
 
 class _Candidate(eqx.Module):
-    """The best preference of one critic for each sample, and what its gradient by the action needs."""
+    """The best preference of one critic for each sample, with the activations that its gradient needs."""
 
     value: Float[Array, " b"]
     twin: Int[Array, " b"]
@@ -52,20 +51,20 @@ class _Scores(eqx.Module):
     first: Float[Array, "b hidden"]
     """State-action part of the first layer's input sums."""
     shift: Float[Array, "m hidden"]
-    """Their preference part."""
+    """Preference part of the first layer's input sums."""
     second: Float[Array, "m b hidden"]
     readout: Float[Array, " hidden"]
     """The last layer with lam folded in."""
 
 
 class Eligible(NamedTuple):
-    """Which candidates count."""
+    """The candidates that may win."""
 
     filled: Bool[Array, " k"]
-    """Which of the critics exist."""
+    """Whether each critic exists."""
     margin: float | None = None
-    """A value counts only if it exceeds the own value, that of the last critic under lam, by at most this share of the
-    batch's mean size of own values. The own value always counts. None: all values count."""
+    """A value may exceed the own value, that of the last critic under lam, by at most this share of the batch's mean
+    size of own values. None: all values may win."""
 
 
 def best_value(
@@ -75,14 +74,14 @@ def best_value(
     s: Float[Array, "b obs"],
     a: Float[Array, "b act"],
 ) -> tuple[Float[Array, " b"], Winner]:
-    """Max over critics and `prefs` of the minimum over twins of lam . Q'(s, a; lam'), per sample, lam = prefs[0].
+    """Return max over critics and `prefs` of min over twins of lam . Q'(s, a; lam'), with lam = prefs[0].
 
     Args:
         critics: Candidates; leaves lead with [k, 2].
-        eligible: Which of the k critics exist, and which candidates count.
+        eligible: The candidates that may win.
         prefs: Preferences; the first is lam itself.
         s: States.
-        a: Actions; the result is differentiable by them and by nothing else.
+        a: Actions; the result has a gradient by them alone.
     """
     nets, prefs, s, fixed = jax.lax.stop_gradient((critics.net, prefs, s, a))
     score = partial(_score_twins, prefs, jnp.concatenate([s, fixed], axis=1))
@@ -107,22 +106,22 @@ def best_value(
 
 
 def _over_critics(of_critic: Callable[[Any], Any], critics: Any) -> Any:
-    """On the CPU one critic after the other, so that its activations stay in the cache; else all at once."""
+    """Apply to one critic after the other on the CPU, where its activations stay in the cache; else to all at once."""
     return jax.lax.map(of_critic, critics) if jax.default_backend() == "cpu" else jax.vmap(of_critic)(critics)
 
 
 def _part(tree: Tree, index: Any) -> Tree:
-    """The entry or entries of every leaf along its first axis."""
+    """Take one or several entries of every leaf along its first axis."""
     return jax.tree.map(lambda leaf: leaf[index], tree)
 
 
 def largest_counted(own: Float[Array, " b"], margin: float) -> Float[Array, " b"]:
-    """The largest value that counts: the own value and a margin."""
+    """Return the largest value that may win: the own value and a margin."""
     return own + margin * jnp.mean(jnp.abs(own))
 
 
 def _counted(value: Float[Array, "m b"], most: Float[Array, " b"] | None, is_last: bool = False) -> Float[Array, "m b"]:
-    """The values, -inf where one does not count; of the last critic that under lam always counts."""
+    """Set values above `most` to -inf; the value of the last critic under lam always stays."""
     if most is None:
         return value
     counts = value <= most[None]
@@ -130,7 +129,7 @@ def _counted(value: Float[Array, "m b"], most: Float[Array, " b"] | None, is_las
 
 
 def _score_twins(prefs: Float[Array, "m d"], state_action: Float[Array, "b in"], twins: Mlp) -> tuple[_Scores, _Scores]:
-    """Forward pass of both twins."""
+    """Score both twins."""
     return _score(_part(twins, 0), prefs, state_action), _score(_part(twins, 1), prefs, state_action)
 
 
@@ -139,7 +138,7 @@ def _smaller(twins: tuple[_Scores, _Scores]) -> Float[Array, "m b"]:
 
 
 def _best_preference(twins: tuple[_Scores, _Scores], counted: Float[Array, "m b"]) -> _Candidate:
-    """For each sample, the preference with the largest value that counts."""
+    """Pick the preference with the largest value for each sample."""
     one, two = twins
     row = jnp.arange(counted.shape[1])
     best = jnp.argmax(counted, axis=0).astype(jnp.int32)
@@ -152,7 +151,7 @@ def _best_preference(twins: tuple[_Scores, _Scores], counted: Float[Array, "m b"
 
 
 def _score(net: Mlp, prefs: Float[Array, "m d"], state_action: Float[Array, "b in"]) -> _Scores:
-    """Forward pass of one network under every preference, with lam = prefs[0] folded into the last layer."""
+    """Score one network under every preference, with lam = prefs[0] folded into the last layer."""
     lam, split, m, b = prefs[0], state_action.shape[1], prefs.shape[0], len(state_action)
     first = state_action @ net.first.weight[:split] + net.first.bias[None]
     shift = prefs @ net.first.weight[split:]
@@ -165,7 +164,7 @@ def _score(net: Mlp, prefs: Float[Array, "m d"], state_action: Float[Array, "b i
 def _by_action(
     nets: Mlp, net: Int[Array, " b"], best: _Candidate, obs_size: int, action_size: int
 ) -> Float[Array, "b act"]:
-    """Gradient of each sample's winning candidate by the action, through the network `net` of that sample."""
+    """Return the gradient of each sample's winner by the action, through the network `net` of that sample."""
     nets = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), nets)
     by_first = jnp.where(best.is_first_on, _back_through_own(best.by_second, nets.second.weight, net), 0.0)
     into_action = nets.first.weight[:, obs_size : obs_size + action_size]
@@ -176,7 +175,7 @@ def _by_action(
 def _back_through_own(
     x: Float[Array, "b out"], weights: Float[Array, "n in out"], net: Int[Array, " b"]
 ) -> Float[Array, "b in"]:
-    """Every row back through the weights of its own network."""
+    """Multiply every row with the transposed weights of its own network."""
     n = len(weights)
     if n > MASKED and jax.default_backend() == "cpu":
         return _in_tiles(x, weights, net)
@@ -189,7 +188,7 @@ def _back_through_own(
 def _in_tiles(
     x: Float[Array, "b out"], weights: Float[Array, "n in out"], net: Int[Array, " b"]
 ) -> Float[Array, "b in"]:
-    """The same with rows sorted by network, some rows of one network at a time: no product with zeros."""
+    """Multiply rows sorted by network, a tile of one network at a time, so that there are no products with zeros."""
     (n, size, _), b = weights.shape, len(x)
     is_own = net[:, None] == jnp.arange(n)[None]
     tiles = -(-jnp.sum(is_own, axis=0) // TILE)

@@ -1,4 +1,4 @@
-"""What algorithms are to a training loop, as types of JAX. `types.py` has those of the host, and the axis legend."""
+"""Interface between algorithms and the training loop, with JAX. `types.py` has the types of the host and the axes."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -61,7 +61,7 @@ def from_one_lane(
 
 
 class Hints(eqx.Module):
-    """What an update gets from the host in addition to the batch."""
+    """Input of an update from the host, in addition to the batch."""
 
     lam: Float[Array, "*K d"]
     """Preference of the episode that was running at the step of this update."""
@@ -74,11 +74,11 @@ class PrioritizedLearning(Generic[S]):
     """Learning from samples by priority.
 
     Attributes:
-        keeps: Which transitions the replay keeps: the newest, or half the newest and half diverse episodes.
+        keeps: Transitions that the replay keeps: the newest, or half the newest and half diverse episodes.
         priority: (state, new transitions [K], their hints [K], key) -> their first priorities [K].
-        update: (state, batch, hints, key) -> state, what to log, new priorities [b] of the batch or None to keep them.
+        update: (state, batch, hints, key) -> state, values to log, new priorities [b] of the batch or None.
         forces_newest: Whether the first row of the batch of update k is the k-th transition of the block.
-        num_past: How many preferences of earlier episodes `Hints.past` holds.
+        num_past: Number of preferences in `Hints.past`.
     """
 
     keeps: Literal["newest", "diverse"]
@@ -93,7 +93,7 @@ Learning = UniformLearning[Any] | PrioritizedLearning[Any]
 
 @dataclass(frozen=True)
 class ActionValues(Generic[S]):
-    """The critics of an agent and the policy whose values they learn, for batches: what measuring their error needs.
+    """The critics of an agent and the policy whose values they learn, for batches; used to measure L_critic.
 
     Attributes:
         values: (state, s, a, lam) -> Q(s, a; lam) of each twin; actions as the replay stores them.
@@ -114,7 +114,7 @@ class ActionValues(Generic[S]):
     is_scalar: bool = False
 
     def of_part(self, part: Callable[[Any], S]) -> "ActionValues[Any]":
-        """The same of a state that holds this one as a part."""
+        """Return the same for a state that holds this state as a part."""
         return ActionValues(
             lambda state, *given: self.values(part(state), *given),
             lambda state, *given: self.act(part(state), *given),
@@ -125,7 +125,7 @@ class ActionValues(Generic[S]):
 
 @dataclass(frozen=True, eq=False)
 class Algorithm(Generic[S]):
-    """What a training loop may know about an algorithm, for one agent; the loop adds the axis of agents.
+    """An algorithm as the training loop sees it, for one agent; the loop adds the axis of agents.
 
     Two algorithms are equal only if they are the same object: functions cannot be compared otherwise.
 
@@ -134,16 +134,16 @@ class Algorithm(Generic[S]):
         actor: State -> the network that acts, or networks, one per lane.
         act: (actor, s, lam) -> deterministic action, as the environment takes it.
         acting: How to act and explore on the host.
-        learning: How the replay is sampled, and the update that goes with it.
+        learning: Sampling of the replay, and the update.
         batch_size: Transitions per update.
         discount: Discount factor gamma.
         sampler: Distribution of the preferences that episodes act under.
-        end_block: (state, updates done) -> state. Called between blocks, for what is not done at every update.
+        end_block: (state, updates done) -> state. Called between blocks, such as to take a snapshot.
         preferences: Preferences that have their own agent each, for every seed. None: one agent serves all.
         num_lanes: Number of environments that one agent acts in, each with its own replay.
         action_values: The critics and the policy they value. None: the error of critics cannot be measured.
         num_white_lanes: The first lanes of each agent, whose random actions are white in any case.
-        inspect: (state, batches, key) -> what to log besides: a look at the networks once in a block. None: nothing.
+        inspect: (state, batches, key) -> diagnostics to log, once in a block. None: there are none.
     """
 
     init: Callable[[Key[Array, ""], Float[Array, " d"]], S]
@@ -163,7 +163,7 @@ class Algorithm(Generic[S]):
 
     @property
     def behaviour(self) -> Behaviour:
-        """What collecting needs to know; random actions are white."""
+        """Description for collecting; random actions are white."""
         return Behaviour(
             self.acting,
             self.sampler,
@@ -178,5 +178,5 @@ class Algorithm(Generic[S]):
 
     @property
     def lanes_per_seed(self) -> int:
-        """Environments that each seed steps."""
+        """Number of environments that each seed steps."""
         return self.agents_per_seed * self.num_lanes

@@ -13,7 +13,7 @@ from qpensieve.learning.acting import LOG_STD_RANGE, NORM_EPSILON
 from qpensieve.machine import one_blas_thread
 
 NARROW = 32
-"""Outputs of a layer that is much narrower than its input."""
+"""Most outputs of a narrow layer, which is much narrower than its input."""
 
 
 class Linear(eqx.Module):
@@ -35,7 +35,7 @@ class Linear(eqx.Module):
 
 @jax.custom_vjp
 def _batch_product(x: Float[Array, "b in"], weight: Float[Array, "in out"]) -> Float[Array, "b out"]:
-    """Multiply. For a narrow output the weight's gradient is computed as (g^T x)^T: ten times faster on a CPU.
+    """Multiply; the gradient of a narrow layer's weight is computed as (g^T x)^T, ten times faster on a CPU.
 
     XLA would transpose x, which is much larger than g. The barrier keeps it from undoing the form.
     """
@@ -59,7 +59,7 @@ _batch_product.defvjp(_forward, _backward)
 class OrthogonalLinear(Linear):
     """Affine map; orthonormal rows or columns, whichever are fewer, times a gain; zero bias.
 
-    Drawn on the host: starts of PGMORL sometimes hung, and several QR factorisations in one program are the suspect.
+    It is drawn on the host: starts of PGMORL sometimes hung, perhaps from several QR factorisations in one program.
     """
 
     def __init__(self, size_in: int, size_out: int, gain: float, *, stream: np.random.Generator):
@@ -68,7 +68,7 @@ class OrthogonalLinear(Linear):
 
 
 def _orthonormal(rows: int, columns: int, stream: np.random.Generator) -> Float64[np.ndarray, "rows columns"]:
-    """Orthonormal rows or columns, whichever are fewer, by Haar's measure: of all such matrices none is likelier."""
+    """Draw orthonormal rows or columns, whichever are fewer, uniformly (Haar's measure)."""
     with one_blas_thread():
         q, r = np.linalg.qr(stream.standard_normal((max(rows, columns), min(rows, columns))))
     q = q * np.sign(np.diag(r))  # QR fixes these signs, which would favour some matrices
@@ -76,7 +76,7 @@ def _orthonormal(rows: int, columns: int, stream: np.random.Generator) -> Float6
 
 
 def hidden(layer: Linear, x: Float[Array, "*batch in"], is_normalized: bool) -> Float[Array, "*batch out"]:
-    """A hidden layer with ReLU; if normalised, its input sums are first standardised over the layer's units."""
+    """Apply a hidden layer with ReLU; if normalised, standardise its input sums over the layer's units first."""
     x = layer(x)
     return jax.nn.relu(jax.nn.standardize(x, epsilon=NORM_EPSILON) if is_normalized else x)
 
@@ -101,7 +101,7 @@ class Mlp(eqx.Module):
 
 
 class TanhMlp(eqx.Module):
-    """Two hidden layers with tanh; they start orthogonal with gain sqrt 2, the last layer with a gain of its own."""
+    """Two hidden layers with tanh and orthogonal weights of gain sqrt 2; the gain of the last layer is given."""
 
     first: OrthogonalLinear
     second: OrthogonalLinear
@@ -173,7 +173,7 @@ class QHead(eqx.Module):
         return self.layers[-1](self.features(jnp.concatenate([s, lam]), is_normalized)).reshape(-1, lam.shape[0])
 
     def features(self, x: Float[Array, " in"], is_normalized: bool) -> Float[Array, " hidden"]:
-        """Output of the last hidden layer."""
+        """Return the output of the last hidden layer."""
         for layer in self.layers[:-1]:
             x = hidden(layer, x, is_normalized)
         return x

@@ -1,4 +1,4 @@
-"""Which policy serves which row, and policies of all seeds that act in plain NumPy: agents and evaluations."""
+"""Policies of all seeds that act in plain NumPy, and the rule which policy serves which row."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -13,20 +13,20 @@ from qpensieve.types import Acting
 Act = Callable[
     [Float32[np.ndarray, "seed rows obs"], Float32[np.ndarray, "seed rows d"]], Float[np.ndarray, "seed rows act"]
 ]
-"""Deterministic actions of every seed's policies."""
+"""(observations, preferences) -> deterministic actions of every seed's policies."""
 ServedBy = Int64[np.ndarray, " rows"]
-"""For each row the number of the policy that serves it."""
+"""Number of the policy that serves each row."""
 
 
 def nearest(own: Float64[np.ndarray, "p d"], lam: Float[np.ndarray, "rows d"]) -> ServedBy:
-    """The policies whose own preferences are nearest to `lam`."""
+    """Return the policies whose own preferences are nearest to `lam`."""
     return np.square(lam[:, None] - own[None]).sum(axis=2).argmin(axis=1)
 
 
 def act_by_policy(
     served_by: ServedBy, act: Callable[[int, Int64[np.ndarray, " group"]], Float32[np.ndarray, "group act"]]
 ) -> Float32[np.ndarray, "rows act"]:
-    """Actions of all rows, policy by policy.
+    """Return the actions of all rows, computed policy by policy.
 
     Args:
         served_by: The policy of each row.
@@ -57,7 +57,7 @@ class Batches:
         return x[self.index]
 
     def scatter(self, actions: Float[np.ndarray, "batch length act"], num_rows: int) -> Float32[np.ndarray, "rows act"]:
-        """The actions, each in its row."""
+        """Return the actions, each in its row."""
         out = np.empty((num_rows, actions.shape[2]), np.float32)
         out[self.index[self.is_used]] = actions[self.is_used]
         return out
@@ -66,10 +66,10 @@ class Batches:
 def share_means(
     returns: Float64[np.ndarray, "seed p e d"], served_by: Int64[np.ndarray, "seed p"]
 ) -> Float64[np.ndarray, "seed p e d"]:
-    """Returns with, for episode e of a row, the mean of episode e over all rows that the same policy served.
+    """Replace episode e of a row by the mean of episode e over all rows that the same policy served.
 
-    So all rows of a policy have one mean, that of all its episodes, and are one point of a front; otherwise each would
-    count as a policy of its own that chance made better. The spread over e still gives the error of that mean.
+    Then all rows of a policy have one mean and are one point of a front. Otherwise chance would make some rows of the
+    policy look better. The spread over e still gives the error of the mean.
 
     Args:
         returns: Episodes of every row.
@@ -83,15 +83,15 @@ def share_means(
 
 
 def one_batch_each(served_by: ServedBy, num_policies: int) -> Batches:
-    """A batch for every policy, in order, each as long as the longest; policies without rows have a batch too."""
+    """Make a batch for every policy, also for policies without rows; all are as long as the longest."""
     longest = int(np.bincount(served_by, minlength=num_policies).max())
     return _batches(served_by, range(num_policies), longest)
 
 
 def even_batches(served_by: ServedBy) -> Batches:
-    """Batches of the mean length, for policies that serve at least one row; longer groups are cut.
+    """Make batches of the mean length for policies that serve a row; cut longer groups.
 
-    So at most twice the rows are computed, however unequal the groups are.
+    At most twice the rows are computed, however unequal the groups are.
     """
     policies = np.unique(served_by).tolist()
     return _batches(served_by, policies, -(-len(served_by) // len(policies)))
@@ -109,7 +109,7 @@ def _batches(served_by: ServedBy, policies: Iterable[int], length: int) -> Batch
 
 
 def _groups(served_by: ServedBy, policies: Iterable[int]) -> list[tuple[int, Int64[np.ndarray, " group"]]]:
-    """Each policy with its rows."""
+    """Return each policy with its rows."""
     return [(policy, np.flatnonzero(served_by == policy)) for policy in policies]
 
 
@@ -136,9 +136,9 @@ class AgentPredictor:
         lam: Float32[np.ndarray, "n d"],
         stream: np.random.Generator | None = None,
     ) -> Float32[np.ndarray, "n act"]:
-        """Actions of one seed's agent, deterministic or, if there is a `stream`, sampled.
+        """Return actions of one seed's agent: sampled if there is a `stream`, else deterministic.
 
-        If preferences have their own agents, each row is served by the agent with the nearest preference.
+        Where preferences have their own agents, the agent with the nearest preference serves a row.
         """
         own, first = self.preferences, seed * self._agents_per_seed
         served_by = np.zeros(len(obs), np.int64) if own is None else nearest(own, lam)
@@ -164,17 +164,17 @@ class AgentPredictor:
         lam: Float32[np.ndarray, "seed rows d"],
         each: Callable[..., Iterable[Any]] = map,
     ) -> Float32[np.ndarray, "seed rows act"]:
-        """Deterministic actions of every seed's agent; those of a seed do not depend on the other seeds.
+        """Return deterministic actions of every seed's agent; seeds do not depend on each other.
 
         Args:
-            obs: What they see.
-            lam: Under which preference.
-            each: `map`, or that of a pool of threads.
+            obs: Observations.
+            lam: Preferences.
+            each: `map`, or the `map` of a pool of threads.
         """
         return np.stack(list(each(self.act, range(len(obs)), obs, lam)))
 
     def plain(self, seed: int) -> Served:
-        """The agents of one seed, and the preferences that they have."""
+        """Return the agents of one seed with their preferences, for export."""
         num = self._agents_per_seed
         policies = self.acting.policy(self.flat[seed * num : (seed + 1) * num])
         if not isinstance(policies, Exportable):

@@ -14,20 +14,20 @@ from qpensieve.types import Behaviour
 
 
 class Purpose(IntEnum):
-    """What a stream of a seed is for. The numbers decide the results of runs: they never change."""
+    """Purpose of a stream. The numbers decide the results of runs, so they never change."""
 
     NOISE = 101
     """Exploration, by block."""
     PREFERENCE = 102
-    """The preference to act under, by episode."""
+    """Preference of an episode, by episode."""
     RANDOM_ACTION = 103
     """Uniformly random actions before learning starts, by block."""
     EVALUATION = 104
     """Lanes of an evaluation, by row of the preference table and episode."""
     PAST = 105
-    """Which earlier preferences go with a transition, by block."""
+    """Choice of earlier preferences for a transition, by block."""
     CRITIC = 106
-    """Where critics are compared with returns, by what is drawn, seed, row of the preferences and pair."""
+    """Measurement of L_critic, by draw, seed, row of the preferences and pair."""
     RANDOM_SEQUENCE = 108
     """Random actions before learning starts that are correlated in time, by sequence. (107 is retired.)"""
     CALIBRATION = 109
@@ -37,7 +37,7 @@ class Purpose(IntEnum):
     ROLLOUT_LANE = 202
     """Lanes that a member trains in, by task and lane."""
     FITNESS = 203
-    """Lanes in which a member is measured, by task, iteration and episode."""
+    """Lanes that measure a member, by task, iteration and episode."""
     CANDIDATES = 204
     """Preferences to try for the next generation, by generation."""
     FIRST_PARAMETERS = 205
@@ -45,12 +45,12 @@ class Purpose(IntEnum):
 
 
 def generator(seed: int, purpose: Purpose, *numbers: int) -> np.random.Generator:
-    """The generator of a seed for one purpose; `numbers` are those of the lane, block, episode, ... it is for."""
+    """Return the generator of a seed for one purpose and the numbers of a lane, block or episode."""
     return np.random.Generator(np.random.PCG64(_sequence(seed, purpose, *numbers)))
 
 
 def derived_seed(seed: int, purpose: Purpose, *numbers: int) -> int:
-    """An integer seed for one purpose, for lanes, which take a seed and not a generator."""
+    """Return an integer seed for one purpose: lanes take a seed instead of a generator."""
     return int(_sequence(seed, purpose, *numbers).generate_state(1)[0])
 
 
