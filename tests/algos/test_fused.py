@@ -328,7 +328,7 @@ def test_inputs_of_many_columns_have_the_smallest_cuts_whatever_the_seeds():
         assert tuple(fused.choose_tiles(seeds, "half", columns) for seeds in (1, 5, 50)) == expected
     wide = Case(obs=60, filled=(0,) * 5)
     plan = fused.plan_qpensieve(wide.config, wide.spec, "half")
-    given: Any = Inputs(*[np.zeros((1, 5, 1, 1), np.float32), *[None] * 6])
+    given: Any = Inputs(*[np.zeros((1, 5, 1, 1), np.float32), *[None] * 7])
     assert plan.sizes.columns == 64
     assert plan.tiles_for(given) == fused.fit(fused.SOME, plan.sizes)
     wide = replace(wide, obs=61)
