@@ -17,11 +17,12 @@ from benchmarks.lanes import GYM_BODIES, bare_physics
 from benchmarks.timing import interleave, seconds
 from qpensieve.console import Row
 from qpensieve.envs import LaneOptions, Lanes, get_domain, make_lanes
+from qpensieve.learning.interface import Algorithm
 from qpensieve.machine import available_cores
 from qpensieve.methods import get_method, make_algorithm
 from qpensieve.train.collect import Collecting, Collector
 from qpensieve.train.workers import CollectionWorkers
-from qpensieve.types import Algorithm, Behaviour, Parameters
+from qpensieve.types import Behaviour, Parameters
 
 ALGO = "mosac"
 SCALE = 0.05

@@ -25,7 +25,7 @@ from qpensieve.console import Row
 from qpensieve.envs import get_domain, make_lanes
 from qpensieve.errors import UserError
 from qpensieve.learning.acting import num_parameters
-from qpensieve.learning.agents import over_agents
+from qpensieve.learning.losses import over_agents
 from qpensieve.learning.streams import Purpose, generator
 from qpensieve.population import ppo
 from qpensieve.population.learner import make_learner
@@ -255,13 +255,13 @@ def _update_timer(domain: str, num: int) -> Callable[[], float]:
     spec, state = get_domain(domain).spec, _init(domain, num)
 
     def one(args: Any) -> Any:
-        state, rollout, aim, seed = args
-        return ppo.update(PAPER, state, ppo.Rollout(*rollout), ppo.Aim(*aim), jax.random.key(seed))
+        state, rollout, goal, seed = args
+        return ppo.update(PAPER, state, ppo.Rollout(*rollout), ppo.Goal(*goal), jax.random.key(seed))
 
     update = jax.jit(lambda *args: over_agents(one, args), compiler_options=options_of_updates())
     d = spec.num_objectives
-    aim = (jnp.full((num, d), 1 / d), jnp.ones((num, d)), jnp.full(num, PAPER.learning_rate))
-    args = (state, _noise(spec, num), aim, jnp.arange(num))
+    goal = (jnp.full((num, d), 1 / d), jnp.ones((num, d)), jnp.full(num, PAPER.learning_rate))
+    args = (state, _noise(spec, num), goal, jnp.arange(num))
     return lambda: seconds(lambda: jax.block_until_ready(update(*args)))
 
 

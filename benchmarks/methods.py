@@ -13,11 +13,11 @@ from qpensieve.config import RunConfig, override
 from qpensieve.console import Row
 from qpensieve.envs import get_domain
 from qpensieve.errors import UserError
+from qpensieve.learning.interface import Algorithm, Hints, PrioritizedLearning
 from qpensieve.methods import METHODS, make_algorithm
 from qpensieve.presets import default_config
 from qpensieve.replay.layout import RowLayout, layout_of
 from qpensieve.train.learner import Block, make_learner
-from qpensieve.types import Algorithm, Hints, PrioritizedLearning
 
 REFERENCE: str = "mosac"
 CAPACITY = 100_000

@@ -14,9 +14,10 @@ from jaxtyping import Array, Bool, Float
 
 from qpensieve.algos import mosac, qpensieve
 from qpensieve.learning import snapshots as ring
+from qpensieve.learning.interface import Algorithm, from_one_lane
 from qpensieve.learning.nets import Critic, GaussianActor
 from qpensieve.learning.snapshots import Snapshots
-from qpensieve.types import Algorithm, EnvSpec, from_one_lane
+from qpensieve.types import EnvSpec
 
 
 def pensieve_value(
@@ -37,14 +38,12 @@ def pensieve_value(
 def batch_value(
     critics: Critic,
     filled: Bool[Array, " k"],
-    prefs: Float[Array, "m c d"],
+    prefs: Float[Array, "m d"],
     s: Float[Array, "b obs"],
     a: Float[Array, "b act"],
 ) -> Float[Array, " b"]:
     """`pensieve_value` of every sample; the arguments are those of the fast form."""
-    m, _, d = prefs.shape
-    every = jnp.swapaxes(jnp.broadcast_to(prefs, (m, len(s), d)), 0, 1)
-    return jax.vmap(pensieve_value, in_axes=(None, None, 0, 0, 0))(critics, filled, every, s, a)
+    return jax.vmap(pensieve_value, in_axes=(None, None, None, 0, 0))(critics, filled, prefs, s, a)
 
 
 def pensieve_loss(snapshots: Snapshots, actor: GaussianActor, critic: Critic, query: mosac.Query) -> mosac.LossAndAux:
@@ -58,8 +57,8 @@ def pensieve_loss(snapshots: Snapshots, actor: GaussianActor, critic: Critic, qu
 def make(cfg: qpensieve.QPensieveConfig, spec: EnvSpec) -> Algorithm[Any]:
     """Q-Pensieve with the plain loss."""
 
-    def step(state: Any, batch: Any, chance: Any) -> Any:
-        sac, info = mosac.step(cfg.sac, state.sac, batch, chance, partial(pensieve_loss, state.snapshots))
+    def step(state: Any, batch: Any, draws: Any) -> Any:
+        sac, info = mosac.step(cfg.sac, state.sac, batch, draws, partial(pensieve_loss, state.snapshots))
         return qpensieve.State(sac, state.snapshots), info
 
-    return replace(qpensieve.make(cfg, spec), learning=from_one_lane(step, partial(qpensieve.draw_chance, cfg)))
+    return replace(qpensieve.make(cfg, spec), learning=from_one_lane(step, partial(qpensieve.draw, cfg)))

@@ -29,14 +29,14 @@ from qpensieve.algos import mosac, qpensieve
 from qpensieve.compiler import make_devices, num_parts
 from qpensieve.console import Row
 from qpensieve.envs import get_domain
+from qpensieve.learning.interface import Algorithm
 from qpensieve.machine import available_cores
 from qpensieve.methods import Kernels, choose_kernels, make_algorithm
 from qpensieve.presets import default_config
 from qpensieve.replay.layout import RowLayout, layout_of
-from qpensieve.settings import change
 from qpensieve.train.cores import spread
 from qpensieve.train.learner import Block, Learner, make_learner
-from qpensieve.types import Algorithm, EnvSpec
+from qpensieve.types import EnvSpec
 
 MATRIX_SIZES = (256, 512, 1024, 2048)
 GPU_MATRIX_SIZES = (2048, 8192)
@@ -104,11 +104,8 @@ def run(settings: Settings, progress: Callable[[str], None]) -> list[Row]:
 
 
 def movement_error(name: str, spec: EnvSpec, num_seeds: int) -> float:
-    """How far kernels take a network from where one plain update does, over the way of that update; the worst network.
-
-    Gradients of `robust` are shortened in every update: with noise for rewards they would be in none.
-    """
-    fused, oracle = (_algorithm(one, spec, longest=0.5) for one in (name, name.partition(",")[0]))
+    """Distance between networks after a fused and a plain update, over the way of that update; the worst network's."""
+    fused, oracle = (_algorithm(one, spec) for one in (name, name.partition(",")[0]))
     return movement_between(fused, oracle, spec, num_seeds)
 
 
@@ -210,15 +207,13 @@ def _products(x: Any, num: int) -> Any:
     return jax.lax.fori_loop(0, num, lambda _, y: x @ y, x)
 
 
-def _algorithm(name: str, spec: EnvSpec, longest: float | None = None) -> Algorithm[Any]:
-    """What a name of `timed` stands for; `longest`: another `max_critic_gradient` for presets that have one."""
+def _algorithm(name: str, spec: EnvSpec) -> Algorithm[Any]:
+    """What a name of `timed` stands for."""
     if name.endswith("plain"):
         return plain.make(qpensieve.QPensieveConfig(), spec)
     called, _, kernels = name.partition(", kernels ")
     method, _, preset = called.partition(" ")
     agent = default_config(spec.id, method, preset or "paper").agent
-    if preset == "robust" and longest is not None:
-        agent = change(agent, "max_critic_gradient", longest)
     return make_algorithm(method, agent, spec, cast(Kernels, kernels or "off"))
 
 

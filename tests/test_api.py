@@ -1,5 +1,6 @@
 """Agents: learn, predict, evaluate, save, load."""
 
+import contextlib
 import errno
 import json
 import math
@@ -212,6 +213,13 @@ class TestLearn:
         with pytest.raises(ValueError, match="unknown setting 'num_snapshot'; did you mean num_snapshots"):
             QPensieve("DST2d", **unknown)
 
+    def test_a_with_block_closes_the_agent_also_where_it_fails(self, monkeypatch: pytest.MonkeyPatch):
+        closed: list[str] = []
+        with contextlib.suppress(KeyError), small() as agent:
+            monkeypatch.setattr(agent.session, "close", lambda: closed.append(agent.algo))
+            raise KeyError
+        assert closed == ["qpensieve"]
+
     def test_unknown_domains_name_near_ones(self):
         with pytest.raises(ValueError, match=r"unknown domain 'Hoper2d'; did you mean .*Hopper2d"):
             QPensieve("Hoper2d")
@@ -292,8 +300,8 @@ def test_a_seed_is_a_whole_number(seed: Any, learned: QPensieve):
 def test_settings_that_do_less_than_they_say_are_said_to(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(api, "open_session", lambda config: None)
     monkeypatch.setattr(Agent, "_start", lambda agent, session: None)
-    with pytest.warns(UserWarning, match=r"^temperature_gain is the helper's alone: the SAC of hybrid-sac learns"):
-        HybridSAC("DST2d", temperature_gain=3.0)
+    with pytest.warns(UserWarning, match=r"^guards is the helper's alone: the SAC of hybrid-sac learns"):
+        HybridSAC("DST2d", guards=True)
     HybridSAC("DST2d", tau=0.01)  # of both: warnings are errors
     with pytest.warns(UserWarning, match="^the replay holds 1,000 transitions, not 1,010"):
         QPensieve("DST2d", replay_capacity=1010)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from jaxtyping import Float, TypeCheckError
 
-from qpensieve.host_types import Step
 from qpensieve.preferences import draw_preferences
+from qpensieve.types import Step
 from tests.checking import checked
 
 Row = Float[np.ndarray, " n"]

@@ -59,7 +59,7 @@ def test_a_slip_is_answered_with_options_of_that_command_alone(capsys):
         ),
         (["train", "DST2d", "--steps=1.5"], "--steps must be a whole number, such as 200000, 200_000 or 2e5, got 1.5"),
         (["train", "DST2d", "--learning-rate", "fast"], "--learning-rate must be a number, such as 0.0003"),
-        (["train", "DST2d", "--max-push-loss", "abc"], "--max-push-loss must be a number"),
+        (["train", "DST2d", "--learning-rate-end", "abc"], "--learning-rate-end must be a number"),
         (["train", "DST2d", "--reference", "0", "b"], "--reference must be a number, such as 0.0003 or 3e-4, got b"),
         (["resume", "run", "--steps", "many"], "--steps must be a whole number"),
         (["critic", "run", "--step", "100", "x"], "--step must be a whole number"),

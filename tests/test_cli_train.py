@@ -179,10 +179,10 @@ class TestTrain:
             (["DST2d", "--keep-replay", "no"], ["--keep-replay", "on", "off"]),
             (["DST2d", "--steps", "many"], ["--steps", "must be a whole number, such as 200000, 200_000 or 2e5"]),
             (
-                ["DST2d", "--discount-end", "none", "--steps", "130"],
+                ["DST2d", "--learning-rate-end", "none", "--steps", "130"],
                 ["steps must be a multiple of block (50), got 130"],
             ),
-            (["DST2d", "--steps=130", "--discount-end=none"], ["steps must be a multiple of block (50), got 130"]),
+            (["DST2d", "--steps=130", "--learning-rate-end=none"], ["steps must be a multiple of block (50), got 130"]),
             (["DST2d", "--batch-size", "none"], ["--batch-size", "must be a whole number"]),
             (["DST2d", "--steps", "1.3e2"], ["steps must be a multiple of block (50), got 130"]),
             (["DST2d", "--steps", "130"], ["steps must be a multiple of block (50), got 130; the nearest is 150"]),

@@ -257,12 +257,3 @@ def test_a_table_has_words_to_the_left_and_numbers_to_the_right_below_a_rule():
         "a       1,234     3",
         "longer      -  True",
     ]
-
-
-def test_markdown_has_commas_in_whole_numbers_only():
-    rows = [{"method": "mosac", "steps": 1000, "UT": "7.00 +- 0.10"}]
-    assert console.format_markdown(rows).splitlines() == [
-        "| method | steps | UT |",
-        "| --- | --- | --- |",
-        "| mosac | 1,000 | 7.00 +- 0.10 |",
-    ]

@@ -9,14 +9,8 @@ import numpy as np
 import pytest
 
 from qpensieve import preferences
-from qpensieve.learning.sampling import sample_preferences
-from qpensieve.preferences import (
-    check_preference,
-    das_dennis,
-    draw_preferences,
-    sac_preferences,
-    spaced_grid,
-)
+from qpensieve.learning.losses import sample_preferences
+from qpensieve.preferences import check_preference, das_dennis, draw_preferences, sac_preferences, spaced_grid
 
 SAMPLERS = ["uniform-sum", "dirichlet"]
 NUM_DRAWS = 20_000

@@ -11,10 +11,11 @@ from typing import Any
 
 from qpensieve.algos import fused
 from qpensieve.config import override
+from qpensieve.learning.interface import Algorithm, UniformLearning
 from qpensieve.learning.kernels.calls import Tile
 from qpensieve.methods import make_algorithm
 from qpensieve.presets import default_config
-from qpensieve.types import Algorithm, EnvSpec, UniformLearning
+from qpensieve.types import EnvSpec
 
 NAMES = [field.name for field in fields(fused.Tiles)]
 
@@ -68,5 +69,5 @@ def make(arm: Arm, spec: EnvSpec, settings: dict[str, Any]) -> Algorithm[Any]:
     assert isinstance(algorithm.learning, UniformLearning)
     plan = fused.plan_qpensieve(_agent(arm, spec, settings), spec, "half")
     plan = replace(plan, tiles=arm.tiles(plan.sizes.columns))
-    block: Any = lambda states, batches, chance: fused.learn_qpensieve(plan, states, batches[0], chance)
+    block: Any = lambda states, batches, draws: fused.learn_qpensieve(plan, states, batches[0], draws)
     return replace(algorithm, learning=replace(algorithm.learning, block=block))

@@ -70,20 +70,23 @@ class Case:
     end_block: Callable[[Any, Any], Any] = lambda state, num: state
 
 
-def _cases(names: list[str], batches: Callable[[str, tuple[int, ...]], np.ndarray], num: int) -> dict[str, Case]:
+def _cases(
+    names: list[str], batches: Callable[[str, tuple[int, ...]], np.ndarray], num: int, first: int = 0
+) -> dict[str, Case]:
     """The methods as they are in this tree.
 
     Args:
         names: Which of them.
         batches: (kind, shape) -> numbers of that kind, drawn or stored.
         num: Number of updates.
+        first: Number of the first of them.
     """
     from qpensieve.config import RunConfig, override, spec_of, to_dict
+    from qpensieve.learning.interface import Hints, Transition, UniformLearning
     from qpensieve.methods import make_algorithm
     from qpensieve.population import ppo
     from qpensieve.presets import default_config
     from qpensieve.settings import flat
-    from qpensieve.types import Hints, Transition, UniformLearning
 
     def config_of(algo: str, domain: str, preset: str, small: dict[str, Any]) -> RunConfig:
         config = default_config(domain, algo, preset)
@@ -114,12 +117,13 @@ def _cases(names: list[str], batches: Callable[[str, tuple[int, ...]], np.ndarra
         size = algorithm.acting.action_size
         if isinstance(learning, UniformLearning):
             lanes = tuple(transitions(spec, size, lane) for lane in range(algorithm.num_lanes))
+            numbers = first + jnp.arange(num, dtype=jnp.int32)
 
             def learn(state: Any, given: Any) -> tuple[Any, Any]:
-                batch, key = given
-                return learning.update(state, batch, learning.draw(batch, key))
+                batch, key, number = given
+                return learning.update(state, batch, learning.draw(batch, key, number))
 
-            return Case(settings, state, (lanes, keys()), learn, algorithm.end_block)
+            return Case(settings, state, (lanes, keys(), numbers), learn, algorithm.end_block)
 
         hints = Hints(preferences("lam", num, d), preferences("past", num, BATCH, d))
 
@@ -147,8 +151,8 @@ def _cases(names: list[str], batches: Callable[[str, tuple[int, ...]], np.ndarra
             last_obs=draw("next", lanes, spec.obs_size),
         )
         scale = 1.0 + jnp.abs(draw("scale", d))
-        aim = ppo.Aim(preferences(f"lam-{algo}", d), scale, jnp.asarray(3e-3))
-        learn = lambda state, given: ppo.update(cfg, state, rollout, aim, given)
+        goal = ppo.Goal(preferences(f"lam-{algo}", d), scale, jnp.asarray(3e-3))
+        learn = lambda state, given: ppo.update(cfg, state, rollout, goal, given)
         return Case(json.dumps(to_dict(config)["agent"]["ppo"]), state, jax.random.split(jax.random.key(7), 1), learn)
 
     is_population = lambda algo: algo in ("pgmorl", "pfa")
@@ -226,7 +230,7 @@ def make(names: list[str]) -> None:
     stored: Arrays = _read() if PATH.exists() else {}
     stored = {key: value for key, value in stored.items() if key.split("/")[0] not in names}
     warm = _cases(names, _drawn(np.random.default_rng(1), {}), WARM_UPDATES)
-    cases = _cases(names, _drawn(np.random.default_rng(2), stored), UPDATES)
+    cases = _cases(names, _drawn(np.random.default_rng(2), stored), UPDATES, WARM_UPDATES)
     for name, case in cases.items():
         state = _warm(warm[name])
         stored |= {f"{name}/state{key}": value for key, value in _named(state).items()}
@@ -240,7 +244,7 @@ def make(names: list[str]) -> None:
 def check(names: list[str]) -> tuple[list[str], list[str]]:
     """What differs from the stored numbers, and what else is to be known."""
     stored, problems, notes = _read(), [], []
-    cases = _cases(names, _drawn(np.random.default_rng(2), stored), UPDATES)
+    cases = _cases(names, _drawn(np.random.default_rng(2), stored), UPDATES, WARM_UPDATES)
     for name, case in cases.items():
         mine = {key.removeprefix(f"{name}/"): value for key, value in stored.items() if key.startswith(f"{name}/")}
         said: list[str] = _changed(str(mine.pop("settings")), case.settings)

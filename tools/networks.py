@@ -2,8 +2,7 @@
 
     python3 tools/networks.py runs/NAME
 
-Reads the newest parameters that the run keeps (`--parameters-period`) of Q-Pensieve or MO-SAC, not of residual critics
-(`--critic-blocks`). The policy acts for
+Reads the newest parameters that the run keeps (`--parameters-period`) of Q-Pensieve or MO-SAC. The policy acts for
 `--steps` in eight lanes, with lam1 from 0.3 to 1, and networks are asked there. Per seed, of the policy and of each
 twin of the critics:
 
@@ -24,7 +23,6 @@ import numpy as np
 
 from qpensieve.envs import make_lanes
 from qpensieve.records.checkpoint import parameter_steps
-from qpensieve.settings import flat
 from qpensieve.train.saved import SavedPolicies
 
 SILENT = 0.025
@@ -69,8 +67,6 @@ def study(run: Path, steps: int) -> dict[str, Any]:
         raise SystemExit(f"{run} must be a run of qpensieve or mosac that keeps parameters (--parameters-period)")
     step, path = list(parameter_steps(run).items())[-1]
     arrays = {name: array.astype(np.float64) for name, array in np.load(path).items() if array.dtype == np.float32}
-    if flat(policies.config.agent)["critic_blocks"]:
-        raise SystemExit(f"{run} must have critics of two hidden layers: residual blocks are not measured here")
     prefix = ".sac" if ".sac.actor.net.first.weight" in arrays else ""
 
     def layers(name: str, *place: int) -> list[tuple[np.ndarray, np.ndarray]]:

@@ -31,10 +31,12 @@ from qpensieve.settings import (
     Scheduled,
     at_least,
 )
-from qpensieve.types import Colour, EnvSpec, Exploration
+from qpensieve.types import EnvSpec
 
 ONE_UPDATE_EACH = ("cnder", "envelope")
 """Methods with priorities: an update is given the step it goes with."""
+NOISE_CORRELATION = 0.8
+"""Default correlation of ar1 noise."""
 SEED_LIMIT = 2**31
 """Seeds are int32 on the device."""
 
@@ -92,13 +94,10 @@ class RunConfig:
     random_steps: Annotated[Scheduled, at_least(1, "learning needs data"), WHOLE_BLOCKS, NEEDS_REPLAY] = 10_000
     """Off-policy methods: steps with uniformly random actions before learning starts. None: a tenth of the steps, at
     most 10 000."""
-    random_noise: Annotated[Colour, NEEDS_REPLAY] = "white"
-    """Off-policy methods with continuous actions: how random actions follow each other. white: each anew. ar1: near the
-    one before, by `noise_correlation`. pink: power 1 / frequency, slow and fast changes alike. Each is uniform."""
-    noise: Annotated[Colour, NEEDS_REPLAY] = "white"
-    """Off-policy methods with continuous actions: how the Gaussian noise that policies explore with follows itself;
-    white, ar1 or pink, as above. At each step it is standard normal, so the policy's distribution is the same."""
-    noise_correlation: Annotated[float, OPEN_SHARE, NEEDS_REPLAY] = Exploration.correlation
+    random_noise: Annotated[Literal["white", "ar1"], NEEDS_REPLAY] = "white"
+    """Off-policy methods with continuous actions: correlation of random actions in time. white: none. ar1: each is near
+    the one before, by `noise_correlation`. Every action is uniform in both."""
+    noise_correlation: Annotated[float, OPEN_SHARE, NEEDS_REPLAY] = NOISE_CORRELATION
     """Correlation of ar1 noise from one step to the next."""
     block: Annotated[int, at_least(1), NEEDS_REPLAY] = 50
     """Off-policy methods: steps that are collected at a time, followed by their updates; acting lags by at most two
@@ -107,10 +106,6 @@ class RunConfig:
     """Off-policy methods but cnder and envelope: gradient steps (updates) for each environment step after the random
     ones, the replay ratio. 1 is the paper's. 2 takes up to twice as long, and what is counted in updates, such as the
     time between two snapshots, passes in half the steps."""
-    target_steps: Annotated[int, at_least(1), NEEDS_REPLAY] = 1
-    """Off-policy methods but cnder and envelope: environment steps whose rewards a target of the critics adds up before
-    it takes their own value. More than 1 is not corrected for older policies, and leaves the entropy of the steps
-    between out."""
     replay_capacity: Annotated[int, at_least(1), NEEDS_REPLAY] = 1_000_000
     """Off-policy methods: transitions kept per seed; but for cnder and envelope in whole blocks."""
     eval_period: Annotated[Scheduled, at_least(1), WHOLE_BLOCKS, RECORDS] = 50_000
@@ -182,20 +177,16 @@ class RunConfig:
 
     @property
     def schedule_end(self) -> int | None:
-        """Step at which what the agent's settings move over the run stands still; None if nothing moves."""
+        """Step at which the agent's schedules end; None if there is none."""
         agent = parts.flat(self.agent)
         if (updates := agent.get("anneal_updates")) is not None:
             return self.random_steps - (-updates // self.updates_per_step)
         return agent.get("anneal_steps")
 
     @property
-    def discount_end(self) -> float | None:
-        """The discount that the agent's moves to over the run; None if it does not move."""
-        return parts.flat(self.agent).get("discount_end")
-
-    @property
-    def exploration(self) -> Exploration:
-        return Exploration(self.random_noise, self.noise, self.noise_correlation)
+    def random_correlation(self) -> float | None:
+        """Correlation of random actions from step to step; None if they are white."""
+        return None if self.random_noise == "white" else self.noise_correlation
 
     def conflicts(self) -> list[str]:
         """Settings of the run that do not fit each other, its method or its algorithm's settings."""
@@ -207,11 +198,9 @@ class RunConfig:
         return [f"first_seed must leave all seeds between 0 and {SEED_LIMIT - 1}, got {self.first_seed}"]
 
     def _of_the_noise(self) -> list[str]:
-        if self.noise_correlation == Exploration.correlation or "ar1" in (self.random_noise, self.noise):
+        if self.noise_correlation == NOISE_CORRELATION or self.random_noise == "ar1":
             return []
-        return [
-            f"noise_correlation must be left out, got {self.noise_correlation}: neither noise nor random_noise is ar1"
-        ]
+        return [f"noise_correlation must be left out, got {self.noise_correlation}: random_noise is not ar1"]
 
     def _of_the_method(self) -> list[str]:
         method = self.method
@@ -222,16 +211,12 @@ class RunConfig:
 
     def _not_whole_updates(self) -> list[str]:
         """Methods count updates, and look at their number once a block."""
-        paces = {"updates_per_step": self.updates_per_step, "target_steps": self.target_steps}
-        if self.algo in ONE_UPDATE_EACH:
-            return [
-                f"{name} must be 1 for {self.algo}, whose updates go with single steps, got {value}"
-                for name, value in paces.items()
-                if value > 1
-            ]
-        updates = max(self.block, 1) * max(self.updates_per_step, 1)
-        if self.updates_per_step == 1:
+        pace = self.updates_per_step
+        if pace <= 1:
             return []
+        if self.algo in ONE_UPDATE_EACH:
+            return [f"updates_per_step must be 1 for {self.algo}, whose updates go with single steps, got {pace}"]
+        updates = max(self.block, 1) * max(pace, 1)
         return [
             f"{name} must be a multiple of block x updates_per_step ({updates}), got {value}; "
             f"the nearest is {max(1, round(value / updates)) * updates}"
@@ -277,7 +262,7 @@ def completed(saved: Mapping[str, object]) -> dict[str, object]:
     agent, method = saved.get("agent"), METHODS.get(str(saved.get("algo")))
     run = parts.complete(RunConfig, {**saved, "agent": None})
     if method is not None and isinstance(agent, Mapping):
-        agent = parts.complete(method.config, agent)
+        agent = parts.complete(method.config, parts.translated(agent))
     return run | {"agent": agent}
 
 
@@ -359,21 +344,6 @@ def about_replay(config: RunConfig) -> str:
     return f"the replay holds {config.capacity:,} transitions, not {asked:,}: it is written in whole blocks of {block}"
 
 
-def about_discount(config: RunConfig, step: int) -> str:
-    """One sentence, if the discount still moves at a step, so that its critics learn values of none; else empty.
-
-    Updates are counted as those of a run that never lost its replay: one that did has fewer, and ends later.
-    """
-    end = config.schedule_end
-    if config.discount_end is None or (end is not None and step >= end):
-        return ""
-    later = "its end" if end is None else f"step {end:,}"
-    return (
-        f"critics are measured where the discount stands still, but at step {step:,} it still moves to "
-        f"{config.discount_end}: measure {later} or later"
-    )
-
-
 def about_learning(config: RunConfig, steps: int) -> str:
     """One sentence, if training ends after so many steps and that is before learning starts; else empty."""
     if config.method.is_population or steps > config.random_steps:
@@ -442,7 +412,7 @@ def from_dict(values: Mapping[str, object]) -> RunConfig:
         raise UserError(f"field {missing[0]} is missing in the configuration")
     if not isinstance(values["agent"], dict):
         raise UserError(f"agent must hold settings, got {values['agent']!r}")
-    agent = parts.build(get_method(str(values["algo"])).config, values["agent"], "agent.")
+    agent = parts.build(get_method(str(values["algo"])).config, parts.translated(values["agent"]), "agent.")
     return parts.build(RunConfig, {**values, "agent": agent})
 
 

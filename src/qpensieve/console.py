@@ -379,14 +379,6 @@ def format_entries(entries: Mapping[str, str]) -> str:
     return "\n".join("\n".join([f"  {name:{width - 2}}{first.strip()}", *more]) for name, (first, *more) in lines)
 
 
-def format_markdown(rows: Sequence[Row]) -> str:
-    """The rows as a table in Markdown, with one column per key of the first row."""
-    names = list(rows[0])
-    cells = lambda row: [f"{row[name]:,}" if isinstance(row[name], int) else str(row[name]) for name in names]
-    lines = [names, ["---"] * len(names), *map(cells, rows)]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
 def align(lines: Sequence[Sequence[str]], is_left: Sequence[bool]) -> list[str]:
     """One line per row of cells, with aligned columns: left or right."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]

@@ -11,12 +11,10 @@ class Keywords(TypedDict, total=False):
     first_seed: int
     steps: int
     random_steps: int | None
-    random_noise: Literal["white", "ar1", "pink"]
-    noise: Literal["white", "ar1", "pink"]
+    random_noise: Literal["white", "ar1"]
     noise_correlation: float
     block: int
     updates_per_step: int
-    target_steps: int
     replay_capacity: int
     eval_period: int | None
     eval_stride: int
@@ -33,34 +31,21 @@ class Keywords(TypedDict, total=False):
     num_threads: int | None
     kernels: Literal["auto", "off", "on", "full"]
     hidden: int
-    critic_blocks: int
-    critic_hidden: int | None
     learning_rate: float
     learning_rate_end: float | None
     discount: float
-    discount_end: float | None
     tau: float | None
     batch_size: int
     sampler: Literal["uniform-sum", "dirichlet", "abs-normal"]
-    preferences_per: Literal["batch", "sample"]
-    max_critic_gradient: float | None
-    temperature_per: Literal["run", "preference"]
+    guards: bool
     target_entropy: float
     target_entropy_end: float | None
     anneal_updates: int | None
-    temperature_gain: float
-    bounded_targets: Literal["off", "on"]
     pessimism: float
-    weight_decay: float
-    acting_share: float
     num_preferences: int
     num_snapshots: int
     push_period: int | None
     push_after: int | None
-    policy_loss: Literal["paper", "official-2023"]
-    max_push_loss: float | None
-    snapshot_margin: float | None
-    over_critics: Literal["max", "median"]
     preferences: ArrayLike
     switch_after: int
     noise_for: Literal["both", "helper"]
@@ -75,10 +60,6 @@ class Keywords(TypedDict, total=False):
     target_period: int
     acts_with: Literal["newest", "target"]
     twin: bool
-    num_candidates: int | None
-    gap_factor: float
-    value_low: ArrayLike
-    value_high: ArrayLike
     scale_obs: bool
     gradient_clip: float
     envelope: bool
@@ -91,6 +72,7 @@ class Keywords(TypedDict, total=False):
     anneal_steps: int | None
     num_buffers: int
     buffer_size: int
+    num_candidates: int
     sparsity_weight: float
     divisions: int | None
     warmup_iterations: int

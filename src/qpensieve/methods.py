@@ -14,12 +14,13 @@ from typing import Any, Literal
 from qpensieve.algos import cnder, envelope, fused, hybrid_sac, mosac, qpensieve, sac
 from qpensieve.compiler import KEPT_PROGRAMS, make_devices, num_parts
 from qpensieve.errors import UserError
+from qpensieve.learning.interface import Algorithm, UniformLearning
 from qpensieve.machine import available_cores
 from qpensieve.population import plan
 from qpensieve.population.pfa import PfaConfig
 from qpensieve.population.pgmorl import PgmorlConfig
 from qpensieve.settings import RunSettings
-from qpensieve.types import Algorithm, EnvSpec, UniformLearning
+from qpensieve.types import EnvSpec
 
 Kernels = Literal["auto", "off", "on", "full"]
 Make = Callable[[Any, EnvSpec], Algorithm[Any]]
@@ -68,11 +69,8 @@ class Method:
 
 _QUICK_NETS: dict[str, object] = {"hidden": 64, "batch_size": 128, "learning_rate": 1e-3}
 _QUICK_PENSIEVE: dict[str, object] = {"push_after": 4_000, "push_period": 1_000}
-_ROBUST_CRITICS: dict[str, object] = {
-    "max_critic_gradient": 3.0,
-    "temperature_per": "preference",
-    "temperature_gain": 3.0,
-    "bounded_targets": "on",
+_ROBUST: dict[str, object] = {
+    "guards": True,
     "learning_rate": 6e-4,
     "learning_rate_end": 3e-5,
     "pessimism": 0.75,
@@ -98,7 +96,7 @@ _TABLE = (
         qpensieve.QPensieveConfig,
         qpensieve.make,
         quick={**_QUICK_NETS, **_QUICK_PENSIEVE},
-        robust={**_ROBUST_CRITICS, "max_push_loss": 2.0, "snapshot_margin": 0.05},
+        robust=_ROBUST,
         fuse=fused.fuse_qpensieve,
     ),
     Method(
@@ -107,7 +105,7 @@ _TABLE = (
         mosac.SacConfig,
         mosac.make,
         quick=_QUICK_NETS,
-        robust=_ROBUST_CRITICS,
+        robust=_ROBUST,
         fuse=fused.fuse_mosac,
         fuse_from=2,
     ),

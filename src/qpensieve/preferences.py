@@ -1,6 +1,6 @@
 """Preferences: points `lam` on the simplex; entry i says how important objective i is.
 
-Draws on the host (`learning/sampling.py` has those on the device), grids for sweeps, and the versioned tables on which
+Draws on the host (`learning/losses.py` has those on the device), grids for sweeps, and the versioned tables on which
 every algorithm is scored.
 """
 

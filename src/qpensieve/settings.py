@@ -151,15 +151,25 @@ class Since:
     before: object
 
 
+GUARDS: dict[str, tuple[object, object]] = {
+    "max_critic_gradient": (None, 3.0),
+    "temperature_per": ("run", "preference"),
+    "temperature_gain": (0.0, 3.0),
+    "bounded_targets": ("off", "on"),
+    "max_push_loss": (None, 2.0),
+    "snapshot_margin": (None, 0.05),
+}
+"""Setting of one guard -> its value where it is off, and on; now `guards` is for all. MO-SAC has the first four."""
 RETIRED: dict[str, object] = {
     **{"target_steps": 1, "acting_share": 0.0, "preferences_per": "batch"},
     **{"critic_blocks": 0, "critic_hidden": None, "weight_decay": 0.0, "discount_end": None, "over_critics": "max"},
-    **{"noise": "white", "policy_loss": "paper", "full_eval_stride": 1},
+    **{"noise": "white", "policy_loss": "paper"},
     **{"gap_factor": 0.0, "num_candidates": None, "value_low": [], "value_high": []},
+    **{name: off for name, (off, _) in GUARDS.items()},
     "reference": [],  # once a setting of populations, now one of the run
     "form": "all",  # of the trial in results/recipe
 }
-"""Settings that are gone -> what every run does now. docs/tried.md says what other values did."""
+"""Settings that are gone -> what every run does now. docs/studies.md says what other values did."""
 
 
 @runtime_checkable
@@ -175,8 +185,6 @@ class RunSettings(Protocol):
 
     @property
     def random_noise(self) -> str: ...
-    @property
-    def noise(self) -> str: ...
 
 
 class _Field(NamedTuple):
@@ -378,6 +386,32 @@ def _parts(part: Settings) -> list[str]:
 
 def _known(kind: Callable[..., Settings]) -> dict[str, dataclasses.Field[Any]]:
     return {field.name: field for field in dataclasses.fields(cast(type[Settings], kind))}
+
+
+def translated(settings: Mapping[str, object]) -> dict[str, object]:
+    """Return saved settings of a method in today's names: where all guards are on, `guards` is.
+
+    Where some are on and some are off, the settings stay as they are: no run of this version equals that one.
+    """
+    found = _flat(settings)
+    wanted = list(GUARDS.items()) if "num_snapshots" in found else list(GUARDS.items())[:4]
+    is_on = all(found.get(name, off) == on for name, (off, on) in wanted)
+    return _with_guards(settings) if is_on else dict(settings)
+
+
+def _flat(settings: Mapping[str, object]) -> dict[str, object]:
+    """Return name -> value, with the settings of parts."""
+    flat: dict[str, object] = {}
+    for name, value in settings.items():
+        flat |= _flat(value) if isinstance(value, Mapping) else {name: value}
+    return flat
+
+
+def _with_guards(settings: Mapping[str, object]) -> dict[str, object]:
+    """Return the settings with `guards` on in the place of single guards."""
+    kept = {name: value for name, value in settings.items() if name not in GUARDS}
+    kept = {name: _with_guards(value) if isinstance(value, Mapping) else value for name, value in kept.items()}
+    return kept | ({"guards": True} if "max_critic_gradient" in settings else {})
 
 
 def complete(kind: Callable[..., Settings], values: Mapping[str, object]) -> dict[str, object]:

@@ -1,243 +1,251 @@
-"""Shared data types and the axis legend.
+"""Shared data types of the host and the axis legend.
 
 Axes, everywhere in this order: `seed`, `n` lanes, `b` batch, `k` snapshots, `2` twins, `m` preferences,
 `p` test preferences, `e` episodes, and last always `d` objectives.
+
+No JAX here, nor in anything that stepping lanes and acting imports: processes that only collect start in a fraction of
+the time. `learning/interface.py` has the types of JAX.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Protocol, runtime_checkable
 
-import equinox as eqx
 import numpy as np
-from jaxtyping import Array, Float, Float64, Int, Key
+from jaxtyping import Bool, Float, Float32, Int, Shaped
 
-from qpensieve.host_types import (
-    Acting,
-    ActionBox,
-    Actions,
-    Asked,
-    Behaviour,
-    BoolArray,
-    Colour,
-    EnvSpec,
-    Exploration,
-    Explorer,
-    FloatArray,
-    HostPolicy,
-    Indices,
-    IntArray,
-    Noise,
-    Observed,
-    Parameters,
-    Step,
-    Stored,
-)
+from qpensieve.errors import UserError
 from qpensieve.preferences import Sampler
 
-__all__ = [
-    "Acting",
-    "ActionBox",
-    "ActionValues",
-    "Actions",
-    "Algorithm",
-    "Asked",
-    "Behaviour",
-    "BoolArray",
-    "Colour",
-    "EnvSpec",
-    "Exploration",
-    "Explorer",
-    "FloatArray",
-    "Hints",
-    "HostPolicy",
-    "Indices",
-    "Info",
-    "IntArray",
-    "Learning",
-    "Noise",
-    "Observed",
-    "Parameters",
-    "PrioritizedLearning",
-    "S",
-    "Step",
-    "Stored",
-    "Transition",
-    "UniformLearning",
-    "from_one_lane",
-]
-
-
-class Transition(eqx.Module):
-    """One step: s, a, r [d], s_next, terminated (false at a time limit); lam where the replay keeps it."""
-
-    s: Float[Array, "*batch obs"]
-    a: Float[Array, "*batch act"]
-    r: Float[Array, "*batch d"]
-    s_next: Float[Array, "*batch obs"]
-    terminated: Float[Array, "*batch"]
-    lam: Float[Array, "*batch d"] | None = None
-    """Preference of the episode that the step was taken in; only with `Algorithm.keeps_preferences`."""
-
-
-S = TypeVar("S")
-
-Info = dict[str, Float[Array, ""]]
-"""Name -> value that an update reports; averaged over a block before it is logged. Of names that end in
-`_max` the largest is logged."""
-Infos = dict[str, Float[Array, " agent"]]
-"""The same of every agent."""
+FloatArray = Float[np.ndarray, "..."]
+BoolArray = Bool[np.ndarray, "..."]
+IntArray = Int[np.ndarray, "..."]
 
 
 @dataclass(frozen=True)
-class UniformLearning(Generic[S]):
-    """Learning from uniform samples of the replay, which keeps the newest transitions.
+class ActionBox:
+    """The bounded box of actions of a foreign environment; here actions lie in [-1, 1] and are flat.
 
     Attributes:
-        update: (state, batches, chance) -> state, what to log. One gradient step; there is one batch for each lane.
-        draw: (batches, key) -> chance: everything random that an update needs. Depends on no state, so that it is drawn
-            for a whole block at once, before its first update. Default: the key itself.
-        block: (states [agent], batches [agent, K], chance [agent, K]) -> states, means of what to log: all updates of a
-            block, of all agents, in place of `update`. None: there is no such form.
+        low: Lowest number of each entry.
+        high: Highest number of each entry.
+        shape: Shape of an action.
+        dtype: Name of its type.
     """
 
-    update: Callable[[S, tuple[Transition, ...], Any], tuple[S, Info]]
-    draw: Callable[[tuple[Transition, ...], Key[Array, ""]], Any] = lambda batches, key: key
-    block: Callable[[S, tuple[Transition, ...], Any], tuple[S, Infos]] | None = None
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    shape: tuple[int, ...]
+    dtype: str = "float32"
 
-
-def from_one_lane(
-    update: Callable[[S, Transition, Any], tuple[S, Info]],
-    draw: Callable[[Transition, Key[Array, ""]], Any] = lambda batch, key: key,
-) -> UniformLearning[S]:
-    """Uniform learning of an agent that acts in one lane."""
-    return UniformLearning(
-        lambda state, batches, chance: update(state, batches[0], chance), lambda batches, key: draw(batches[0], key)
-    )
-
-
-class Hints(eqx.Module):
-    """What an update gets from the host in addition to the batch."""
-
-    lam: Float[Array, "*K d"]
-    """Preference of the episode that was running at the step of this update."""
-    past: Float[Array, "*K m d"]
-    """Preferences of random earlier episodes, as many as `PrioritizedLearning.num_past`."""
+    def rescale(self, actions: Float[np.ndarray, "n act"]) -> Float[np.ndarray, "n ..."]:
+        """Actions in [-1, 1] as points of the box: -1 is its low, 0 its middle, 1 its high; in its dtype and shape."""
+        low, high = np.array(self.low), np.array(self.high)
+        points = low + (np.asarray(actions, np.float64) + 1.0) / 2.0 * (high - low)
+        # Rounding may pass a bound by one unit in the last place, and some environments refuse that.
+        return np.clip(points, low, high).astype(self.dtype).reshape(-1, *self.shape)
 
 
 @dataclass(frozen=True)
-class PrioritizedLearning(Generic[S]):
-    """Learning from samples by priority.
+class Indices:
+    """Whole numbers that an environment observes, without an order: each becomes as many numbers as it has values.
 
     Attributes:
-        keeps: Which transitions the replay keeps: the newest, or half the newest and half diverse episodes.
-        priority: (state, new transitions [K], their hints [K], key) -> their first priorities [K].
-        update: (state, batch, hints, key) -> state, what to log, new priorities [b] of the batch or None to keep them.
-        forces_newest: Whether the first row of the batch of update k is the k-th transition of the block.
-        num_past: How many preferences of earlier episodes `Hints.past` holds.
+        counts: How many values each entry has.
+        firsts: The lowest value of each entry.
     """
 
-    keeps: Literal["newest", "diverse"]
-    priority: Callable[[S, Transition, Hints, Key[Array, ""]], Float[Array, " K"]]
-    update: Callable[[S, Transition, Hints, Key[Array, ""]], tuple[S, Info, Float[Array, " b"] | None]]
-    forces_newest: bool
-    num_past: int
+    counts: tuple[int, ...]
+    firsts: tuple[int, ...]
 
+    def encode(self, values: Float[np.ndarray, "n entries"]) -> Float[np.ndarray, "n obs"]:
+        """One-hot rows: 1 at the value of each entry, 0 elsewhere.
 
-Learning = UniformLearning[Any] | PrioritizedLearning[Any]
+        Raises:
+            ValueError: If a value is none of the entry's.
+        """
+        indices = values - np.array(self.firsts)
+        is_value = (indices >= 0) & (indices < np.array(self.counts)) & (indices == np.floor(indices))
+        if not is_value.all():
+            row, entry = np.argwhere(~is_value)[0]
+            first, last = self.firsts[entry], self.firsts[entry] + self.counts[entry] - 1
+            raise UserError(
+                f"observation must be whole numbers, entry {entry} from {first} to {last}; got {values[row, entry]:g}"
+            )
+        starts = np.cumsum((0, *self.counts[:-1]))
+        rows = np.zeros((len(values), sum(self.counts)), values.dtype)
+        rows[np.arange(len(values))[:, None], starts + indices.astype(np.int64)] = 1.0
+        return rows
 
 
 @dataclass(frozen=True)
-class ActionValues(Generic[S]):
-    """The critics of an agent and the policy whose values they learn, for batches: what measuring their error needs.
+class EnvSpec:
+    """What algorithms and reports may know about an environment.
 
     Attributes:
-        values: (state, s, a, lam) -> Q(s, a; lam) of each twin; actions as the replay stores them.
-        act: (state, s, lam, noise) -> actions as the replay stores them, and the bonus that the critics' target adds
-            to every objective for each of them: the temperature times -log pi, or 0. The noise is standard normal.
-        is_sampled: Whether the policy is random.
-        is_scalar: Whether the critics learn lam . r alone; they then have one objective.
+        id: Domain name such as `Hopper2d`, or the id of a foreign Gymnasium environment.
+        obs_size: Length of an observation.
+        action_size: Length of an action; to algorithms and lanes actions lie in [-1, 1].
+        objectives: One name per objective, in reward order.
+        reference: Reference point of the hypervolume, or None if no one has set one.
+        max_steps: Time limit in environment steps, or None if the environment keeps its own.
+        num_actions: Discrete environments: an action is one number, an index below this. None: actions are continuous.
+        action_box: The actions that the environment itself takes; None: those in [-1, 1] as they are.
+        obs_shape: Shape of the environment's own observation; None: flat, as algorithms and lanes see it.
+        first_action: Discrete environments: what the environment calls index 0.
+        obs_indices: The environment observes whole numbers, seen one-hot by algorithms and lanes. None: plain numbers.
     """
 
-    values: Callable[
-        [S, Float[Array, "b obs"], Float[Array, "b a"], Float[Array, "b d"]], Float[Array, "twins b objectives"]
-    ]
-    act: Callable[
-        [S, Float[Array, "b obs"], Float[Array, "b d"], Float[Array, "b a"]],
-        tuple[Float[Array, "b a"], Float[Array, " b"]],
-    ]
-    is_sampled: bool = True
-    is_scalar: bool = False
+    id: str
+    obs_size: int
+    action_size: int
+    objectives: tuple[str, ...]
+    reference: tuple[float, ...] | None
+    max_steps: int | None
+    num_actions: int | None = None
+    action_box: ActionBox | None = None
+    obs_shape: tuple[int, ...] | None = None
+    first_action: int = 0
+    obs_indices: Indices | None = None
 
-    def of_part(self, part: Callable[[Any], S]) -> "ActionValues[Any]":
-        """The same of a state that holds this one as a part."""
-        return ActionValues(
-            lambda state, *given: self.values(part(state), *given),
-            lambda state, *given: self.act(part(state), *given),
-            self.is_sampled,
-            self.is_scalar,
-        )
+    @property
+    def num_objectives(self) -> int:
+        return len(self.objectives)
+
+    def native_actions(self, actions: Float[np.ndarray, "n act"]) -> Shaped[np.ndarray, "n ..."]:
+        """Actions of an algorithm as the environment's own `step` takes them: in its box, or integer indices [n]."""
+        if self.num_actions is not None:
+            return self.first_action + actions[:, 0].astype(np.int64)
+        return actions if self.action_box is None else self.action_box.rescale(actions)
+
+    def one_of(self, native: Shaped[np.ndarray, "n ..."], row: int) -> Any:
+        """One of `native_actions`: an array, as samples of a box are, also of one without axes; or an index."""
+        return native[row] if self.num_actions is not None else native[row, ...]
+
+    def encoded(self, observations: Float[np.ndarray, "n ..."]) -> Float[np.ndarray, "n obs"]:
+        """Observations of the environment as algorithms and lanes see them: flat; one-hot where they are indices."""
+        flat = observations.reshape(len(observations), -1)
+        return flat if self.obs_indices is None else self.obs_indices.encode(flat)
+
+    def rows(self, obs: Any) -> tuple[Float32[np.ndarray, "n obs"], bool]:
+        """One observation or a batch, flat or in the environment's own shape, as rows; and whether it was one alone.
+
+        Raises:
+            ValueError: If it is no array of numbers, the shape is another, or an index is none of its values.
+        """
+        try:
+            values = np.asarray(obs, np.float32)
+        except (ValueError, TypeError) as error:
+            hint = "; reset() returns a pair, whose first part it is" if isinstance(obs, tuple) else ""
+            raise UserError(f"obs must be an array of numbers, got a {type(obs).__name__}: {error}{hint}") from error
+        own = (self.obs_size,) if self.obs_shape is None else self.obs_shape
+        shapes = (own,) if self.obs_indices is not None else ((self.obs_size,), own)
+        is_single = values.shape in shapes
+        if not is_single and (values.ndim == 0 or values.shape[1:] not in shapes):
+            many = ", ".join(("n", *map(str, shapes[0])))
+            raise UserError(f"obs must have shape {shapes[0]} or ({many}{',' * (many == 'n')}), got {values.shape}")
+        if values.size == 0:
+            raise UserError("obs must hold at least one observation, got none")
+        if not np.isfinite(values).all():
+            raise UserError(f"obs must be finite, got {values[~np.isfinite(values)][0]}")
+        return self.encoded(values[None] if is_single else values), is_single
 
 
-@dataclass(frozen=True, eq=False)
-class Algorithm(Generic[S]):
-    """What a training loop may know about an algorithm, for one agent; the loop adds the axis of agents.
-
-    Two algorithms are equal only if they are the same object: functions cannot be compared otherwise.
+@dataclass
+class Step:
+    """What one step of n lanes returns. Not frozen: it is made at every step, and that would take five times as long.
 
     Attributes:
-        init: (key, preference) -> first state. The preference is the agent's own; agents that serve all ignore it.
-        actor: State -> the network that acts, or networks, one per lane.
-        act: (actor, s, lam) -> deterministic action, as the environment takes it.
-        acting: How to act and explore on the host.
-        learning: How the replay is sampled, and the update that goes with it.
-        batch_size: Transitions per update.
-        discount: Discount factor gamma; where it moves, the first.
-        discount_after: (updates done) -> the discount of the next. None: it does not move.
+        obs: Observation to act on next; if an episode ended, the first of the next episode.
+        reward: Reward vector of the step.
+        terminated: True if the episode really ended: nothing follows, do not bootstrap.
+        truncated: True if only the time limit cut it: bootstrap from `last_obs`.
+        last_obs: Observation reached by this step, before any reset. It is the `s_next` of a transition.
+    """
+
+    obs: Float[np.ndarray, "n obs"]
+    reward: Float[np.ndarray, "n d"]
+    terminated: Bool[np.ndarray, " n"]
+    truncated: Bool[np.ndarray, " n"]
+    last_obs: Float[np.ndarray, "n obs"]
+
+    @property  # not a cached one, whose lock takes longer
+    def done(self) -> Bool[np.ndarray, " n"]:
+        """Whether the episode is over, for either reason."""
+        return self.terminated | self.truncated
+
+
+Parameters = Float32[np.ndarray, "n parameters"]
+"""Flat actors of n agents, a row each."""
+Observations = Float32[np.ndarray, "n rows obs"]
+Preferences = Float32[np.ndarray, "n rows d"]
+"""The preference that each row asks for."""
+Noise = Float32[np.ndarray, "n rows c"]
+StoredActions = Float32[np.ndarray, "n rows a"]
+"""Actions as the replay stores them."""
+Actions = Float32[np.ndarray, "n rows act"]
+"""Actions as the environment takes them."""
+
+
+@runtime_checkable
+class Explorer(Protocol):
+    """What a collector acts with: the policies of n agents in plain NumPy, each in its own rows."""
+
+    def explore(self, obs: Observations, lam: Preferences, noise: Noise, step: int) -> StoredActions:
+        """Actions to learn from; rows are the lanes that an agent acts in."""
+        ...
+
+
+@runtime_checkable
+class HostPolicy(Explorer, Protocol):
+    """Everything that the policies of n agents can do on the host."""
+
+    def sample(self, obs: Observations, lam: Preferences, noise: Noise, step: int) -> StoredActions:
+        """Sampled actions of the policy that is evaluated, for any rows."""
+        ...
+
+    def exploit(self, obs: Observations, lam: Preferences) -> Actions:
+        """Deterministic actions."""
+        ...
+
+
+@dataclass(frozen=True)
+class Acting:
+    """How an algorithm acts on the host, without a device.
+
+    Attributes:
+        policy: Flat actors -> policies.
+        draw_noise: (generator, K) -> noise of K steps of one lane [K, c], for `explore`.
+        draw_actions: (generator, K) -> K uniformly random actions [K, a], as the replay stores them.
+        decode: Stored actions [..., a] -> actions of the environment [..., act].
+        action_size: Number of values that the replay stores for an action.
+        is_discrete: Whether the algorithm can act in an environment with discrete actions.
+    """
+
+    policy: Callable[[Parameters], HostPolicy]
+    draw_noise: Callable[[np.random.Generator, int], Float32[np.ndarray, "K c"]]
+    draw_actions: Callable[[np.random.Generator, int], Float32[np.ndarray, "K a"]]
+    decode: Callable[[Float32[np.ndarray, "*batch a"]], Float32[np.ndarray, "*batch act"]]
+    action_size: int
+    is_discrete: bool = False
+
+
+@dataclass(frozen=True)
+class Behaviour:
+    """All that collecting needs to know about an algorithm; unlike the algorithm it can be sent to another process.
+
+    Attributes:
+        acting: How to act.
         sampler: Distribution of the preferences that episodes act under.
-        end_block: (state, updates done) -> state. Called between blocks, for what is not done at every update.
-        preferences: Preferences that have their own agent each, for every seed. None: one agent serves all.
-        num_lanes: Number of environments that one agent acts in, each with its own replay.
-        action_values: The critics and the policy they value. None: the error of critics cannot be measured.
-        num_white_lanes: The first lanes of each agent whose noise is white, whatever noise the run has.
-        inspect: (state, batches, key) -> what to log besides: a look at the networks once in a block. None: nothing.
-        keeps_preferences: Whether the replay keeps the preference of each step's episode, `Transition.lam`.
+        num_lanes: Number of environments that one agent acts in.
+        has_own_preferences: Whether each agent has a preference of its own; it then gets none in its first lane.
+        random_correlation: Correlation of random actions from step to step; None: white. For continuous actions only.
+        num_white_lanes: The first lanes of each agent, whose random actions are white in any case.
     """
 
-    init: Callable[[Key[Array, ""], Float[Array, " d"]], S]
-    actor: Callable[[S], Any]
-    act: Callable[[Any, Float[Array, " obs"], Float[Array, " d"]], Float[Array, " act"]]
     acting: Acting
-    learning: UniformLearning[S] | PrioritizedLearning[S]
-    batch_size: int
-    discount: float
     sampler: Sampler = "uniform-sum"
-    end_block: Callable[[S, Int[Array, ""]], S] = lambda state, num_updates: state
-    preferences: Float64[np.ndarray, "p d"] | None = None
     num_lanes: int = 1
-    action_values: ActionValues[S] | None = None
+    has_own_preferences: bool = False
+    random_correlation: float | None = None
     num_white_lanes: int = 0
-    inspect: Callable[[S, tuple[Transition, ...], Key[Array, ""]], Info] | None = None
-    keeps_preferences: bool = False
-    discount_after: Callable[[Int[Array, ""]], Float[Array, ""]] | None = None
-
-    @property
-    def behaviour(self) -> Behaviour:
-        """What collecting needs to know; the noise is white."""
-        return Behaviour(
-            self.acting,
-            self.sampler,
-            self.num_lanes,
-            has_own_preferences=self.preferences is not None,
-            num_white_lanes=self.num_white_lanes,
-            keeps_preferences=self.keeps_preferences,
-        )
-
-    @property
-    def agents_per_seed(self) -> int:
-        return 1 if self.preferences is None else len(self.preferences)
-
-    @property
-    def lanes_per_seed(self) -> int:
-        """Environments that each seed steps."""
-        return self.agents_per_seed * self.num_lanes

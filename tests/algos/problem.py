@@ -1,7 +1,6 @@
 """Small networks and batches for the tests of algorithms."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
@@ -9,12 +8,14 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float
 
-from qpensieve.algos import mosac, qpensieve
+from qpensieve.algos import mosac, qpensieve, sac
 from qpensieve.compiler import options_to_run_once
 from qpensieve.learning import snapshots
+from qpensieve.learning.interface import Transition
+from qpensieve.learning.losses import sample_preferences
 from qpensieve.learning.nets import GaussianActor
 from qpensieve.replay.layout import RowLayout
-from qpensieve.types import EnvSpec, Transition
+from qpensieve.types import EnvSpec
 from tests.oracles import mosac as oracle
 from tests.rounding import plain
 
@@ -22,7 +23,6 @@ HIDDEN, BATCH = 16, 12
 SPEC = EnvSpec("test", 4, 2, ("one", "two", "three"), None, None)
 LAYOUT = RowLayout(SPEC.obs_size, SPEC.action_size, SPEC.num_objectives)
 SAC = mosac.SacConfig(hidden=HIDDEN, batch_size=BATCH, discount=0.9, learning_rate=1e-2, tau=0.1)
-RESIDUAL = replace(SAC, critic_blocks=2, critic_hidden=8)
 OPTIMISED = {"xla_backend_optimization_level": 3, "xla_cpu_use_fusion_emitters": True}
 """Compiler options of JAX by default: those of users. A few tests ask for them, whatever XLA_FLAGS says."""
 PLAIN = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}
@@ -77,9 +77,25 @@ def pensieve_state(seed: int, num_snapshots: int, num_filled: int, cfg: mosac.Sa
 
 
 @cache
-def preferences(seed: int, num: int, per_sample: bool) -> Float[Array, "m c d"]:
-    cfg = mosac.SacConfig(preferences_per="sample" if per_sample else "batch")
-    return jax.jit(partial(mosac.draw, cfg, num))(transitions(0), jax.random.key(seed))
+def preferences(seed: int, num: int) -> Float[Array, "m d"]:
+    """Preferences drawn by the key of that seed."""
+    return sample_preferences(jax.random.key(seed), num, SPEC.num_objectives)
+
+
+def mosac_update(cfg: mosac.SacConfig) -> Callable[..., Any]:
+    """(state, batch, key, updates before) -> one update of MO-SAC with draws of that key."""
+    return lambda state, batch, key, number=0: mosac.step(cfg, state, batch, mosac.draw(cfg, 1, batch, key, number))
+
+
+def pensieve_update(cfg: qpensieve.QPensieveConfig) -> Callable[..., Any]:
+    """(state, batch, key, updates before) -> one update of Q-Pensieve with draws of that key."""
+    draw = partial(qpensieve.draw, cfg)
+    return lambda state, batch, key, number=0: qpensieve.step(cfg, state, batch, draw(batch, key, number))
+
+
+def sac_update(cfg: sac.SingleSacConfig) -> Callable[..., Any]:
+    """(state, batch, key) -> one update of SAC with draws of that key."""
+    return lambda state, batch, key: sac.step(cfg, state, batch, sac.draw(batch, key))
 
 
 def action_noise(seed: int) -> Float[Array, "b act"]:
@@ -87,10 +103,11 @@ def action_noise(seed: int) -> Float[Array, "b act"]:
     return jax.random.normal(jax.random.key(seed), (BATCH, SPEC.action_size))
 
 
-def every(prefs: Float[Array, "m c d"]) -> np.ndarray:
-    """Preferences [m, b, d] for the oracle, in float64."""
-    m, _, d = prefs.shape
-    return np.broadcast_to(np.asarray(prefs, np.float64), (m, BATCH, d))
+def every(prefs: Any) -> np.ndarray:
+    """Preferences [m, d] or [m, b, d] as [m, b, d] for the oracle, in float64."""
+    wide = np.asarray(prefs, np.float64)
+    wide = wide[:, None] if wide.ndim == 2 else wide
+    return np.broadcast_to(wide, (len(wide), BATCH, wide.shape[-1]))
 
 
 def question(actor: GaussianActor, s: Any, prefs: Any, noise: Any) -> oracle.Question:

@@ -12,9 +12,10 @@ import pytest
 
 from qpensieve.algos import cnder
 from qpensieve.algos.cnder import CnDerConfig
+from qpensieve.learning.interface import Hints, PrioritizedLearning, Transition
 from qpensieve.learning.nets import Critic
 from qpensieve.replay import priorities
-from qpensieve.types import EnvSpec, Hints, PrioritizedLearning, Transition
+from qpensieve.types import EnvSpec
 from tests.algos.problem import (
     BATCH,
     SPEC,

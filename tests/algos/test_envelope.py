@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 from qpensieve.algos import envelope
-from qpensieve.learning import scales
-from qpensieve.learning.sampling import sample_preferences
+from qpensieve.learning.interface import Hints, PrioritizedLearning, Transition
+from qpensieve.learning.losses import sample_preferences
 from qpensieve.preferences import spaced_grid
 from qpensieve.theory import treasure
-from qpensieve.types import EnvSpec, Hints, Indices, PrioritizedLearning, Transition
+from qpensieve.types import EnvSpec, Indices
 from tests.algos.problem import assert_trees_close, assert_trees_equal, once, random_like, zeros_like
 from tests.oracles import envelope as oracle
 from tests.rounding import assert_largest, assert_same_to_rounding
@@ -201,15 +201,6 @@ def test_only_an_end_stops_the_bootstrap():
 # What holds values down
 
 
-@pytest.mark.parametrize("num", [1, 2, 3, 4])
-def test_fewer_candidates_are_the_own_preference_and_the_first_others(num: int):
-    online, target, prefs = _tables(6, 9, 4, 3, 2)
-    choice = jax.jit(partial(envelope.envelope_choice, num_candidates=num))(online, prefs)
-    _, winner = oracle.envelope_target(online, target, prefs, num)
-    np.testing.assert_array_equal(choice.preference, winner)
-    assert (num == 1) == (winner == np.arange(4)).all()
-
-
 def test_a_target_of_twins_is_the_whole_vector_of_the_one_that_is_smaller_along_lam():
     prefs = jnp.array([[0.9, 0.1], [0.1, 0.9]])
     q, other = jnp.array([[[1.0, 2.0], [1.0, 2.0]]]), jnp.array([[[0.0, 3.0], [0.0, 3.0]]])
@@ -313,7 +304,9 @@ def test_agents_in_a_stack_act_each_by_its_own_scale():
     cfg = replace(CFG, scale_obs=True)
     made = envelope.make(cfg, SPEC)
     agents = [envelope.init(cfg, SPEC, jax.random.key(seed)) for seed in range(2)]
-    agents = [replace(agent, scale=scales.see(scales.start_scale(3), _batch(i).s)) for i, agent in enumerate(agents)]
+    agents = [
+        replace(agent, scale=envelope.see(envelope.start_scale(3), _batch(i).s)) for i, agent in enumerate(agents)
+    ]
     stacked = made.actor(jax.tree.map(lambda *leaves: jnp.stack(leaves), *agents))
     alone = [made.actor(agent) for agent in agents]
     assert_trees_close(stacked, jax.tree.map(lambda *leaves: jnp.stack(leaves), *alone), 1e-5)
@@ -330,54 +323,14 @@ def test_indices_are_not_scaled():
 
 def test_the_scale_is_that_of_all_batches_seen():
     batches = [np.asarray(_batch(seed).s) * (seed + 1) for seed in range(3)]
-    scale = scales.start_scale(3)
+    scale = envelope.start_scale(3)
     np.testing.assert_array_equal(scale.spread, np.ones(3))
     for batch in batches:
-        scale = scales.see(scale, jnp.asarray(batch))
+        scale = envelope.see(scale, jnp.asarray(batch))
     np.testing.assert_allclose(scale.mean, np.concatenate(batches).mean(axis=0), rtol=1e-5)
     np.testing.assert_allclose(scale.spread, np.concatenate(batches).std(axis=0), rtol=1e-5)
-    still = scales.see(scales.start_scale(1), jnp.full((4, 1), 7.0))
-    np.testing.assert_allclose(still.spread, [scales.LEAST_SPREAD])
-
-
-def test_the_gap_is_what_the_best_action_is_better_by_than_the_one_taken():
-    state, batch, prefs = _state(0), _batch(0), _prefs(1, PREFS, 3)
-    gap = jax.jit(partial(envelope.action_gap, CFG))(state.target, batch, prefs)
-    plain = oracle.batch_of(batch)
-    for j, s in enumerate(plain.s):
-        for i, lam in enumerate(prefs):
-            q = oracle.values(oracle.net_of(state.target), s, lam)
-            np.testing.assert_allclose(gap[j, i], q[np.argmax(q @ lam)] - q[plain.a[j]], atol=1e-5)
-    lowered, _ = jax.jit(partial(envelope.bellman_target, replace(CFG, gap_factor=0.5)))(state, batch, prefs)
-    whole, _ = jax.jit(partial(envelope.bellman_target, CFG))(state, batch, prefs)
-    np.testing.assert_allclose(lowered, whole - 0.5 * gap, atol=1e-5)
-    assert float(jnp.sum(prefs[None] * gap, axis=2).min()) > -1e-6
-    assert float(gap.max()) > 0.1
-
-
-def test_targets_stay_within_the_values_that_are_possible():
-    cut = replace(CFG, value_low=(-0.5, -9.0, -0.1), value_high=(0.5, 0.0, 9.0))
-    args = _state(0), _batch(0), _prefs(1, PREFS, 3)
-    (y, _), (whole, _) = (jax.jit(partial(envelope.bellman_target, cfg))(*args) for cfg in (cut, CFG))
-    np.testing.assert_array_equal(y, np.clip(whole, *np.array([[-0.5, -9, -0.1], [0.5, 0, 9]], np.float32)))
-    assert (np.asarray(y) != np.asarray(whole)).any()
-
-
-@pytest.mark.parametrize(
-    ("bounds", "complaint"),
-    [
-        ({"value_high": (1.0,)}, "value_high must have 2 numbers, one per objective of continuous (one, two), got 1"),
-        (
-            {"value_low": (1.0, 2.0, 3.0)},
-            "value_low must have 2 numbers, one per objective of continuous (one, two), got 3",
-        ),
-        ({"value_low": (1.0, 2.0), "value_high": (2.0, 1.0)}, "value_low must not be above value_high"),
-    ],
-)
-def test_values_that_are_no_bounds_are_refused(bounds: dict[str, Any], complaint: str):
-    with pytest.raises(ValueError, match=r"^value_") as refusal:
-        envelope.make(replace(CFG, **bounds), CONTINUOUS)
-    assert complaint in str(refusal.value)
+    still = envelope.see(envelope.start_scale(1), jnp.full((4, 1), 7.0))
+    np.testing.assert_allclose(still.spread, [envelope.LEAST_SPREAD])
 
 
 # Values and losses

@@ -11,7 +11,8 @@ import pytest
 
 from qpensieve.algos import mosac, qpensieve
 from qpensieve.learning import snapshots
-from qpensieve.types import EnvSpec, Transition
+from qpensieve.learning.interface import Transition
+from qpensieve.types import EnvSpec
 from tests.algos.problem import OPTIMISED, PLAIN
 from tests.golden import make_qpensieve_update as golden
 
@@ -50,20 +51,16 @@ def _batch() -> Transition:
     return Transition(*(jnp.asarray(_data()[name]) for name in ("s", "a", "r", "s_next", "terminated")))
 
 
-@pytest.fixture
-def given_draws(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Preferences and noise of the data in place of those that keys would draw; the target's noise comes first."""
-    noise = iter([_data()["noise_next"], _data()["noise"]])
-    monkeypatch.setattr(mosac, "draw", lambda *_: jnp.asarray(_data()["prefs"]))
-    monkeypatch.setattr(jax.random, "normal", lambda key, shape: jnp.asarray(next(noise)))
+def _prefs() -> jax.Array:
+    """Preferences [m, d]; the data holds one set for each batch, [m, 1, d]."""
+    return jnp.asarray(_data()["prefs"][:, 0])
 
 
-@pytest.mark.usefixtures("given_draws")
 @pytest.mark.parametrize("options", [PLAIN, OPTIMISED], ids=["plain", "optimised"])
 def test_one_update_gives_the_golden_numbers(options: dict[str, Any]):
     state = _state()
-    update = jax.jit(partial(qpensieve.update, CFG), compiler_options=options)
-    new, info = update(state, _batch(), jax.random.key(0))
+    draws = mosac.Draws(_prefs(), jnp.asarray(_data()["noise_next"]), jnp.asarray(_data()["noise"]))
+    new, info = jax.jit(partial(qpensieve.step, CFG), compiler_options=options)(state, _batch(), draws)
     for name in ("critic_loss", "policy_loss", "entropy"):
         assert float(info[name]) == pytest.approx(float(_data()[f"expected_{name}"]), rel=TOLERANCE)
     assert float(new.sac.log_alpha) == pytest.approx(float(_data()["expected_new_log_alpha"]), rel=TOLERANCE)
@@ -76,7 +73,7 @@ def test_one_update_gives_the_golden_numbers(options: dict[str, Any]):
 
 
 def test_the_target_is_the_golden_one():
-    lam = jnp.broadcast_to(jnp.asarray(_data()["prefs"])[0], (golden.BATCH, golden.D))
+    lam = jnp.broadcast_to(_prefs()[0], (golden.BATCH, golden.D))
     y = jax.jit(partial(mosac.soft_target, SAC))(_state().sac, _batch(), lam, jnp.asarray(_data()["noise_next"]))
     np.testing.assert_allclose(y, _data()["expected_target"], rtol=TOLERANCE, atol=TOLERANCE)
 
@@ -94,7 +91,7 @@ def test_the_data_tells_the_right_update_from_its_neighbours():
     data = _data()
     expected = float(data["expected_policy_loss"])
     state = _state()
-    query = mosac.Query(jnp.full((), golden.ALPHA), _batch().s, jnp.asarray(data["prefs"]), jnp.asarray(data["noise"]))
+    query = mosac.Query(jnp.full((), golden.ALPHA), _batch().s, _prefs(), jnp.asarray(data["noise"]))
     new_critic = _network(state.sac.critic, "expected_new_critic")
     empty = replace(state.snapshots, filled=jnp.zeros(golden.NUM_SNAPSHOTS, bool))
     loss_of = jax.jit(lambda ring, critic: qpensieve.pensieve_loss(ring, state.sac.actor, critic, query)[0])

@@ -160,7 +160,7 @@ def test_committed_runs_of_robust_are_those_of_the_preset(name, steps, mean, lea
     made_with = from_dict(content["config"])
     preset = scheduled(override(default_config(made_with.domain, made_with.algo, "robust"), {"steps": steps} | changes))
     assert made_with.agent == preset.agent
-    for setting in ("random_steps", "random_noise", "noise", "updates_per_step", "target_steps"):
+    for setting in ("random_steps", "random_noise", "updates_per_step"):
         assert getattr(made_with, setting) == getattr(preset, setting)
     assert row["step"] == steps
     assert np.mean(row["ut"]) > mean

@@ -5,7 +5,6 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,18 +13,19 @@ import pytest
 from benchmarks import plain
 from qpensieve.algos import mosac, qpensieve
 from qpensieve.algos.qpensieve import QPensieveConfig
+from qpensieve.learning.interface import UniformLearning
 from qpensieve.learning.snapshots import Snapshots
-from qpensieve.types import UniformLearning
 from tests.algos.problem import (
     BATCH,
-    RESIDUAL,
     SAC,
     SPEC,
     action_noise,
     assert_trees_close,
     assert_trees_equal,
+    mosac_update,
     once,
     pensieve_state,
+    pensieve_update,
     preferences,
     question,
     random_like,
@@ -39,8 +39,8 @@ K = 4
 """Slots of the ring."""
 
 
-def _query(num_preferences: int, per_sample: bool, seed: int = 3) -> mosac.Query:
-    prefs = preferences(2, num_preferences, per_sample)
+def _query(num_preferences: int, seed: int = 3) -> mosac.Query:
+    prefs = preferences(2, num_preferences)
     return mosac.Query(jnp.full((), 0.5), transitions(1).s, prefs, action_noise(seed))
 
 
@@ -53,13 +53,11 @@ def _run_updates(update: Any, state: Any, num: int = 3) -> Any:
     return jax.jit(lambda state: jax.lax.scan(body, state, (stacked, keys)))(state)
 
 
-@pytest.mark.parametrize("per", ["batch", "sample"])
-def test_one_preference_and_no_snapshots_is_mosac(per: Any):
-    sac = mosac.SacConfig(**(vars(SAC) | {"preferences_per": per}))
-    cfg = QPensieveConfig(sac, num_preferences=1, num_snapshots=0)
+def test_one_preference_and_no_snapshots_is_mosac():
+    cfg = QPensieveConfig(SAC, num_preferences=1, num_snapshots=0)
     first = sac_state(0)
-    ours, info = _run_updates(partial(qpensieve.update, cfg), pensieve_state(0, num_snapshots=0, num_filled=0))
-    theirs, their_info = _run_updates(partial(mosac.update, sac), first)
+    ours, info = _run_updates(pensieve_update(cfg), pensieve_state(0, num_snapshots=0, num_filled=0))
+    theirs, their_info = _run_updates(mosac_update(SAC), first)
     assert_same_to_rounding(ours.sac, theirs)
     assert_same_to_rounding({name: info[name] for name in their_info}, their_info)
     assert all(np.any(a != b) for a, b in zip(jax.tree.leaves(theirs.actor), jax.tree.leaves(first.actor), strict=True))
@@ -76,43 +74,15 @@ def _loss_and_gradient(loss: Any, state: qpensieve.State, query: mosac.Query) ->
     return jax.jit(jax.value_and_grad(of_actor, has_aux=True))(state.sac.actor)
 
 
-@pytest.mark.parametrize("per_sample", [False, True])
 @pytest.mark.parametrize("num_filled", [0, 2, K])
-def test_fast_and_plain_loss_agree_in_value_and_gradient_by_the_policys_parameters(per_sample: bool, num_filled: int):
+def test_fast_and_plain_loss_agree_in_value_and_gradient_by_the_policys_parameters(num_filled: int):
     state = pensieve_state(0, K, num_filled)
-    (value, (logp, _)), gradient = _loss_and_gradient(qpensieve.pensieve_loss, state, _query(5, per_sample))
-    (expected, (their_logp, _)), their_gradient = _loss_and_gradient(plain.pensieve_loss, state, _query(5, per_sample))
+    (value, (logp, _)), gradient = _loss_and_gradient(qpensieve.pensieve_loss, state, _query(5))
+    (expected, (their_logp, _)), their_gradient = _loss_and_gradient(plain.pensieve_loss, state, _query(5))
     assert float(value) == pytest.approx(float(expected), rel=1e-5)
     assert_trees_close(logp, their_logp, 1e-5)
     assert_trees_close(gradient, their_gradient, 1e-5)
     assert all(np.abs(leaf).max() > 1e-2 for leaf in jax.tree.leaves(gradient))
-
-
-@pytest.mark.parametrize("per_sample", [False, True])
-def test_of_residual_critics_too_the_loss_is_the_plain_one(per_sample: bool):
-    state = pensieve_state(0, K, 2, RESIDUAL)
-    (value, _), gradient = _loss_and_gradient(qpensieve.pensieve_loss, state, _query(5, per_sample))
-    (expected, _), their_gradient = _loss_and_gradient(plain.pensieve_loss, state, _query(5, per_sample))
-    assert float(value) == pytest.approx(float(expected), rel=1e-5)
-    assert_trees_close(gradient, their_gradient, 1e-4)
-    assert all(np.abs(leaf).max() > 1e-3 for leaf in jax.tree.leaves(gradient))
-
-
-def test_with_residual_critics_one_preference_and_no_snapshots_is_mosac_too():
-    cfg = QPensieveConfig(RESIDUAL, num_preferences=1, num_snapshots=0)
-    ours, _ = _run_updates(partial(qpensieve.update, cfg), pensieve_state(0, 0, 0, RESIDUAL))
-    theirs, _ = _run_updates(partial(mosac.update, RESIDUAL), sac_state(0, SPEC, RESIDUAL))
-    assert_same_to_rounding(ours.sac, theirs)
-
-
-def test_a_snapshot_of_residual_critics_is_climbed_where_it_promises_more():
-    cfg = QPensieveConfig(replace(RESIDUAL, temperature_gain=1.0), num_preferences=3, num_snapshots=2)
-    state = qpensieve.end_block(replace(cfg, push_after=0, push_period=1), _start(cfg), jnp.asarray(1))
-    raised = eqx.tree_at(lambda s: s.snapshots.critics.net.last.bias, state, replace_fn=lambda bias: bias + 100.0)
-    step = jax.jit(partial(qpensieve.update, cfg))
-    shares = [float(step(one, transitions(1), jax.random.key(3))[1]["snapshot_share"]) for one in (state, raised)]
-    assert shares[0] < 1.0
-    assert shares[1] == 1.0
 
 
 def _start(cfg: QPensieveConfig) -> qpensieve.State:
@@ -124,68 +94,28 @@ def _critics(state: qpensieve.State, num_filled: int) -> list[oracle.Twins]:
     return [*snapshots, oracle.twins_of(state.sac.critic)]
 
 
-@pytest.mark.parametrize("per_sample", [False, True])
 @pytest.mark.parametrize("num_filled", [0, 2])
-def test_the_policy_loss_is_that_of_the_loops(per_sample: bool, num_filled: int):
-    state, query = pensieve_state(0, K, num_filled), _query(3, per_sample)
+def test_the_policy_loss_is_that_of_the_loops(num_filled: int):
+    state, query = pensieve_state(0, K, num_filled), _query(3)
     loss, _ = jax.jit(qpensieve.pensieve_loss)(state.snapshots, state.sac.actor, state.sac.critic, query)
     at = question(state.sac.actor, query.s, query.prefs, query.noise)
     expected, _ = oracle.policy_loss(_critics(state, num_filled), at)
     assert float(loss) == pytest.approx(expected, rel=1e-5)
 
 
-def _query_of_2023(per_sample: bool) -> mosac.Query:
-    """With noise of an action under every preference."""
-    return replace(_query(3, per_sample), noise=jnp.stack([action_noise(seed) for seed in range(3)]))
-
-
-@pytest.mark.parametrize("per_sample", [False, True])
-@pytest.mark.parametrize("num_filled", [0, 2])
-def test_the_variant_of_2023_is_that_of_the_loops(per_sample: bool, num_filled: int):
-    state, query = pensieve_state(0, K, num_filled), _query_of_2023(per_sample)
-    loss, (logp, _) = jax.jit(qpensieve.official_2023_loss)(state.snapshots, state.sac.actor, state.sac.critic, query)
-    at = question(state.sac.actor, query.s, query.prefs, query.noise)
-    expected = oracle.official_2023_loss(_critics(state, num_filled), at)
-    assert float(loss) == pytest.approx(expected, rel=1e-5)
-    # The temperature is taught by the entropy under lam itself.
-    own = [oracle.action(at.actor, at.s[i], at.prefs[0, i], at.noise[0, i])[1] for i in range(BATCH)]
-    np.testing.assert_allclose(logp, own, rtol=1e-4, atol=1e-4)
-
-
-def test_the_variant_of_2023_differentiates_by_the_policy_alone():
-    state = pensieve_state(0, K, 2)
-    loss = lambda actor, critic: qpensieve.official_2023_loss(state.snapshots, actor, critic, _query_of_2023(False))[0]
-    of_actor, of_critic = jax.jit(jax.grad(loss, argnums=(0, 1)))(state.sac.actor, state.sac.critic)
-    assert all(np.any(leaf) for leaf in jax.tree.leaves(of_actor))
-    assert not any(np.any(leaf) for leaf in jax.tree.leaves(of_critic))
-
-
-def test_the_variant_of_2023_has_a_gradient_where_the_compiler_rounds_twice():
-    """By `min` and `max` the second update was NaN in code that is not optimised, as that of tests."""
-    state, batch = pensieve_state(0, K, 2), transitions(1)
-    update = jax.jit(partial(qpensieve.update, QPensieveConfig(SAC, policy_loss="official-2023")))
-    for i in range(6):
-        state, _ = update(state, batch, jax.random.key(i))
-        assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state.sac.actor)), i
-
-
-def test_the_config_picks_the_loss():
-    state, batch = pensieve_state(0, K, 2), transitions(1)
-    losses = {}
-    for variant in ("paper", "official-2023"):
-        cfg = QPensieveConfig(SAC, policy_loss=variant)
-        new, info = jax.jit(partial(qpensieve.update, cfg))(state, batch, jax.random.key(5))
-        chance = qpensieve.draw_chance(cfg, batch, jax.random.key(5))
-        query = mosac.Query(jnp.full((), 0.5), batch.s, chance.prefs, chance.noise)
-        loss = {"paper": qpensieve.pensieve_loss, "official-2023": qpensieve.official_2023_loss}[variant]
-        expected, _ = jax.jit(loss)(state.snapshots, state.sac.actor, new.sac.critic, query)
-        assert float(info["policy_loss"]) == pytest.approx(float(expected), rel=1e-5)
-        losses[variant] = float(expected)
-    assert abs(losses["paper"] - losses["official-2023"]) > 1e-2
+def test_the_loss_of_2023_is_that_of_the_paper_for_one_sample_and_candidate_alone():
+    """Deviation D36: the authors' code combined values and entropies of different samples until July 2024."""
+    state, query = pensieve_state(0, K, 2), _query(3)
+    at = question(state.sac.actor, query.s, query.prefs, np.stack([query.noise] * 3))
+    paper, _ = oracle.policy_loss(_critics(state, 2), replace(at, noise=at.noise[0]))
+    assert abs(oracle.official_2023_loss(_critics(state, 2), at) - paper) > 1e-2
+    one = replace(at, s=at.s[:1], prefs=at.prefs[:1, :1], noise=at.noise[:1, :1])
+    paper, _ = oracle.policy_loss(_critics(state, 0), replace(one, noise=one.noise[0]))
+    assert oracle.official_2023_loss(_critics(state, 0), one) == pytest.approx(paper)
 
 
 def test_adding_a_snapshot_never_raises_the_policy_loss():
-    of_ring = jax.jit(lambda ring: qpensieve.pensieve_loss(ring, actor, critic, _query(5, False))[0])
+    of_ring = jax.jit(lambda ring: qpensieve.pensieve_loss(ring, actor, critic, _query(5))[0])
     sac = sac_state(0)
     actor, critic = sac.actor, sac.critic
     losses = [float(of_ring(pensieve_state(0, K, num_filled).snapshots)) for num_filled in range(K + 1)]
@@ -195,7 +125,7 @@ def test_adding_a_snapshot_never_raises_the_policy_loss():
 
 def test_adding_a_preference_never_raises_the_policy_loss():
     state = pensieve_state(0, K, 1)
-    prefs = preferences(2, 5, False)
+    prefs = preferences(2, 5)
     loss, losses = jax.jit(qpensieve.pensieve_loss), []
     for m in (1, 3, 5):
         query = mosac.Query(jnp.full((), 0.5), transitions(1).s, prefs[:m], action_noise(3))
@@ -216,7 +146,7 @@ def _moved(ring: Snapshots, by: float) -> Snapshots:
 def test_the_log_says_how_many_samples_climb_a_snapshot(by: float, share: float):
     state = pensieve_state(0, K, 2)
     ring = _moved(state.snapshots, by)
-    _, (_, info) = jax.jit(qpensieve.pensieve_loss)(ring, state.sac.actor, state.sac.critic, _query(5, False))
+    _, (_, info) = jax.jit(qpensieve.pensieve_loss)(ring, state.sac.actor, state.sac.critic, _query(5))
     assert float(info["snapshot_share"]) == share
 
 
@@ -225,17 +155,17 @@ def test_the_log_says_how_many_samples_climb_another_preference():
     loss = jax.jit(qpensieve.pensieve_loss)
     shares = []
     for m in (1, 5):
-        _, (logp, info) = loss(state.snapshots, state.sac.actor, state.sac.critic, _query(m, True))
+        _, (logp, info) = loss(state.snapshots, state.sac.actor, state.sac.critic, _query(m))
         assert logp.shape == (BATCH,)
         shares.append(float(info["other_preference_share"]))
     assert shares[0] == 0.0
-    assert 0.2 < shares[1] < 1.0
+    assert 0.2 < shares[1] <= 1.0
     assert float(info["snapshot_share"]) == 0.0
 
 
 def test_an_update_leaves_the_snapshots_alone():
     state = pensieve_state(0, K, 2)
-    new, _ = jax.jit(partial(qpensieve.update, QPensieveConfig(SAC)))(state, transitions(1), jax.random.key(5))
+    new, _ = jax.jit(pensieve_update(QPensieveConfig(SAC)))(state, transitions(1), jax.random.key(5))
     assert_trees_equal(new.snapshots, state.snapshots)
 
 
@@ -266,7 +196,9 @@ def test_make_bundles_these_functions():
     assert jax.tree.map(jnp.shape, like) == jax.tree.map(jnp.shape, state)
     assert isinstance(algorithm.learning, UniformLearning)
     batches = (transitions(1),)
-    new, _ = jax.jit(algorithm.learning.update)(state, batches, algorithm.learning.draw(batches, jax.random.key(1)))
+    new, _ = jax.jit(algorithm.learning.update)(
+        state, batches, algorithm.learning.draw(batches, jax.random.key(1), jnp.asarray(0))
+    )
     assert algorithm.actor(new) is new.sac.actor
     assert algorithm.end_block(new, jnp.asarray(1)).snapshots.filled.sum() == 1
 
@@ -285,7 +217,7 @@ def test_a_critic_that_promises_more_under_another_preference_is_climbed():
     for old, new in values:
         critic = jax.tree.map(lambda leaf, old=old, new=new: new if leaf is old else leaf, critic)
     lam, other = [0.8, 0.1, 0.1], [1.0, 0.0, 0.0]
-    query = mosac.Query(jnp.zeros(()), transitions(1).s, jnp.array([[lam], [other]]), action_noise(0))
+    query = mosac.Query(jnp.zeros(()), transitions(1).s, jnp.array([lam, other]), action_noise(0))
     ring = pensieve_state(0, 0, 0).snapshots
     loss, _ = jax.jit(qpensieve.pensieve_loss)(ring, sac.actor, critic, query)
     # Under lam itself 0.8 (0.8 - 0.3), under the other 1.0 (0.8 - 0.3).
@@ -305,41 +237,35 @@ def test_other_critics_are_not_confused_with_other_twins():
             state.snapshots.filled,
             state.snapshots.cursor,
         )
-        values.append(float(loss(ring, state.sac.actor, state.sac.critic, _query(5, False))[0]))
+        values.append(float(loss(ring, state.sac.actor, state.sac.critic, _query(5))[0]))
     assert abs(values[1] - values[0]) < 10.0
 
 
 def test_no_snapshot_is_taken_while_the_loss_is_above_its_median():
-    cfg = QPensieveConfig(SAC, num_snapshots=K, push_after=0, push_period=10, max_push_loss=2.0)
-    state = replace(pensieve_state(0, K, 0), calm=qpensieve.no_losses())
+    cfg = QPensieveConfig(replace(SAC, guards=True), num_snapshots=K, push_after=0, push_period=10)
+    state = replace(pensieve_state(0, K, 0), loss_track=qpensieve.start_loss_track())
     end = jax.jit(partial(qpensieve.end_block, cfg))
-    quiet, loud = (qpensieve.Calm(jnp.zeros(()), jnp.log(times)) for times in (1.9, 2.1))
-    assert end(replace(state, calm=quiet), jnp.int32(10)).snapshots.filled.tolist() == [True, False, False, False]
-    assert not end(replace(state, calm=loud), jnp.int32(10)).snapshots.filled.any()
-    assert not end(replace(state, calm=quiet), jnp.int32(11)).snapshots.filled.any()
-    new, info = jax.jit(partial(qpensieve.update, cfg))(state, transitions(1), jax.random.key(0))
-    np.testing.assert_allclose([new.calm.recent, new.calm.median], np.log(info["critic_loss"]), rtol=1e-4)
+    quiet, loud = (qpensieve.LossTrack(jnp.zeros(()), jnp.log(times)) for times in (1.9, 2.1))
+    assert end(replace(state, loss_track=quiet), jnp.int32(10)).snapshots.filled.tolist() == [True, False, False, False]
+    assert not end(replace(state, loss_track=loud), jnp.int32(10)).snapshots.filled.any()
+    assert not end(replace(state, loss_track=quiet), jnp.int32(11)).snapshots.filled.any()
+    start = jax.jit(partial(qpensieve.init, cfg, SPEC))(jax.random.key(0))
+    new, info = jax.jit(pensieve_update(cfg))(start, transitions(1), jax.random.key(0))
+    np.testing.assert_allclose([new.loss_track.recent, new.loss_track.median], np.log(info["critic_loss"]), rtol=1e-4)
 
 
 def test_a_margin_keeps_the_policy_near_what_the_critic_itself_says():
-    query, state = _query(5, per_sample=False), pensieve_state(0, K, 3)
-    loss_of = lambda cfg: jax.jit(partial(qpensieve.pensieve_loss, cfg=cfg))(
+    query, state = _query(5), pensieve_state(0, K, 3)
+    loss_of = lambda margin: jax.jit(partial(qpensieve.pensieve_loss, margin=margin))(
         state.snapshots, state.sac.actor, state.sac.critic, query
     )
     alone = jax.jit(mosac.single_preference_loss)(state.sac.actor, state.sac.critic, query)[0]
-    free, (_, shares) = loss_of(QPensieveConfig(SAC))
-    none, (_, no_shares) = loss_of(QPensieveConfig(SAC, snapshot_margin=0.0))
-    some, _ = loss_of(QPensieveConfig(SAC, snapshot_margin=0.1))
-    wide, _ = loss_of(QPensieveConfig(SAC, snapshot_margin=100.0))
+    free, (_, shares) = loss_of(None)
+    none, (_, no_shares) = loss_of(0.0)
+    some, _ = loss_of(0.1)
+    wide, _ = loss_of(100.0)
     np.testing.assert_allclose(none, alone, rtol=1e-5)
     assert shares["snapshot_share"] > 0.5
     assert no_shares["snapshot_share"] == 0
     assert free < some < none
     np.testing.assert_allclose(wide, free, rtol=1e-6)
-
-
-def test_guards_of_the_policy_value_are_refused_with_another_loss():
-    cfg = QPensieveConfig(SAC, policy_loss="official-2023", over_critics="median")
-    assert cfg.conflicts() == ["policy_loss must be paper with over_critics, got official-2023"]
-    cfg = replace(cfg, over_critics="max", sac=replace(SAC, temperature_gain=1.0), snapshot_margin=0.1)
-    assert cfg.conflicts() == ["policy_loss must be paper with snapshot_margin and temperature_gain, got official-2023"]

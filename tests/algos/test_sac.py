@@ -26,6 +26,7 @@ from tests.algos.problem import (
     assert_trees_close,
     random_like,
     sac_state,
+    sac_update,
     transitions,
 )
 from tests.rounding import assert_same_to_rounding
@@ -40,7 +41,7 @@ def _init(spec: EnvSpec, lam: Any, seed: int = 0) -> sac.State:
 
 
 def _updates(state: sac.State, batches: list[Any], update: Any = None) -> sac.State:
-    step = jax.jit(update or partial(sac.update, CFG))
+    step = jax.jit(update or sac_update(CFG))
     for i, batch in enumerate(batches):
         state, _ = step(state, batch, jax.random.key(i))
     return state
@@ -82,7 +83,7 @@ def test_the_losses_are_mosacs_along_lam_too():
     state, batch = sac_state(1), transitions(2)
     single = _seen_along(state, LAM)
     alpha = jnp.exp(state.log_alpha)
-    query = mosac.Query(alpha, batch.s, LAM[None, None], action_noise(4))
+    query = mosac.Query(alpha, batch.s, LAM[None], action_noise(4))
     theirs, (their_logp, _) = jax.jit(mosac.single_preference_loss)(state.actor, state.critic, query)
     ours, (logp, _) = jax.jit(sac.own_loss)(
         single.actor, single.critic, sac.Query(alpha, batch.s, LAM, action_noise(4))
@@ -137,10 +138,10 @@ def test_nineteen_in_one_batch_are_each_of_them_alone(nineteen: sac.State, num: 
     of_agent = lambda tree, i: jax.tree.map(lambda leaf: leaf.reshape(19, BATCH, *leaf.shape[1:])[i], tree)
     keys = [jax.random.split(jax.random.key(100 + i), 19) for i in range(num)]
     together = nineteen
-    step = jax.jit(jax.vmap(partial(sac.update, CFG)))
+    step = jax.jit(jax.vmap(sac_update(CFG)))
     for batch, key in zip(batches, keys, strict=True):
         together, _ = step(together, jax.vmap(lambda i, b=batch: of_agent(b, i))(jnp.arange(19)), jnp.copy(key))
-    alone_step = jax.jit(partial(sac.update, CFG))
+    alone_step = jax.jit(sac_update(CFG))
     for i in (0, 7, 18):
         alone = jax.tree.map(lambda leaf, i=i: leaf[i], nineteen)
         for batch, key in zip(batches, keys, strict=True):

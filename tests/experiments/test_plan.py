@@ -57,7 +57,7 @@ def test_another_length_is_another_run_where_the_schedule_depends_on_it(tmp_path
 
 def test_a_long_name_is_cut_to_what_file_systems_take_and_still_tells_runs_apart(tmp_path: Path):
     many = dict.fromkeys(("eval_period", "random_steps", "parameters_period", "replay_capacity", "log_period"), 50_000)
-    many |= {"checkpoint_seconds": 0.0, "learning_rate": 3e-4, "batch_size": 64, "max_critic_gradient": 5.0}
+    many |= {"checkpoint_seconds": 0.0, "learning_rate": 3e-4, "batch_size": 64, "target_entropy_end": -2.5}
     runs = [Wanted("DST2dé", settings=tuple((many | {"eval_stride": n}).items()) * 2) for n in (5, 50)]
     names = [run.name for run in runs]
     assert len(set(names)) == 2

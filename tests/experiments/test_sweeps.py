@@ -104,10 +104,6 @@ def test_whole_numbers_may_be_written_with_an_exponent(tmp_path: Path):
         ('show = "single-curves"\n[run]\ndomain = "DST2d"', "needs runs that name their preferences"),
         ('show = "score-curves"\nmetrics = ["ED"]\n[run]\ndomain = "DST2d"', "needs the metric HV or UT, got ED"),
         ('then = ["critic"]\n[run]\ndomain = "DST2d"\nalgo = "pgmorl"', "has no critic to measure"),
-        (
-            'then = ["critic"]\n[run]\ndomain = "DST2d"\ndiscount_end = 0.9\nparameters_period = 400_000',
-            "keeps no later parameters than those of step 1,200,000: critics are measured where the discount stands",
-        ),
         ('[run]\ndomain = "DST2d"\nseeds = 0', "seeds must be a whole number of at least 1, got 0"),
         ("runs = [1]", "runs must be a list of tables"),
         (
@@ -136,9 +132,9 @@ def test_names_of_files_and_columns_may_be_anything(tmp_path: Path):
 
 
 def test_none_is_a_value_of_a_grid(tmp_path: Path):
-    text = 'reference = "discount_end none"\n[run]\ndomain = "DST2d"\n[grid]\ndiscount_end = ["none", 0.995]\n'
+    text = 'reference = "learning_rate_end none"\n[run]\ndomain = "DST2d"\n[grid]\nlearning_rate_end = ["none", 1e-4]\n'
     artefact = read_sweep(write(tmp_path, text))
-    assert artefact.columns == ["discount_end none", "discount_end 0.995"]
-    wanted = artefact.cells["DST2d", "discount_end none"]
-    assert settings.flat(wanted.config())["discount_end"] is None
-    assert "discount_end-none" in wanted.name
+    assert artefact.columns == ["learning_rate_end none", "learning_rate_end 0.0001"]
+    wanted = artefact.cells["DST2d", "learning_rate_end none"]
+    assert settings.flat(wanted.config())["learning_rate_end"] is None
+    assert "learning_rate_end-none" in wanted.name

@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 
-from qpensieve.learning.agents import flatten, over_agents
+from qpensieve.learning.losses import flatten, over_agents
 
 
 def test_a_function_is_applied_to_every_agent():

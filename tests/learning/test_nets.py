@@ -1,8 +1,5 @@
 """Networks: what they compute, how they start, and that they are pytrees of arrays alone."""
 
-from itertools import combinations
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,11 +9,9 @@ from qpensieve.learning.nets import (
     LOG_STD_RANGE,
     Critic,
     GaussianActor,
-    HeLinear,
     Linear,
     Mlp,
     OrthogonalLinear,
-    ResidualMlp,
     TanhMlp,
 )
 from tests.algos.problem import random_like
@@ -75,42 +70,6 @@ def test_the_last_layer_is_not_clipped():
     outputs = jax.vmap(net)(3 * jax.random.normal(jax.random.key(1), (200, 4)))
     assert (outputs < 0).any()
     assert (outputs > 0).any()
-
-
-def test_a_residual_network_adds_what_each_block_makes_of_the_normalised_input():
-    net = random_like(ResidualMlp(4, 8, 3, 2, key=jax.random.key(0)), seed=0)
-    x = np.random.default_rng(0).normal(size=4).astype(np.float32)
-
-    def norm(of: Any, x: np.ndarray) -> np.ndarray:
-        return (x - x.mean()) / np.sqrt(x.var() + 1e-5) * of.scale + of.shift
-
-    stream = x @ net.first.weight + net.first.bias
-    for block in net.blocks:
-        wide = norm(block.norm, stream) @ block.widen.weight + block.widen.bias
-        assert (wide < 0).any()
-        stream = stream + np.maximum(wide, 0) @ block.narrow.weight + block.narrow.bias
-    expected = norm(net.norm, stream) @ net.last.weight + net.last.bias
-    assert net.blocks[0].widen.weight.shape == (8, 32)
-    np.testing.assert_allclose(net(jnp.asarray(x)), expected, rtol=1e-4)
-
-
-def test_residual_blocks_start_by_he_and_their_norms_as_nothing():
-    layer = HeLinear(200, 100, key=jax.random.key(0))
-    assert np.std(layer.weight) == pytest.approx(np.sqrt(2 / 200), rel=0.02)
-    np.testing.assert_array_equal(layer.bias, np.zeros(100))
-    net = ResidualMlp(4, 8, 3, 2, key=jax.random.key(0))
-    for norm in (net.norm, *(block.norm for block in net.blocks)):
-        np.testing.assert_array_equal(norm.scale, np.ones(8))
-        np.testing.assert_array_equal(norm.shift, np.zeros(8))
-    weights = [net.blocks[0].widen.weight, net.blocks[1].widen.weight, net.blocks[0].narrow.weight.T]
-    assert all(not np.array_equal(a, b) for a, b in combinations(weights, 2))
-
-
-def test_a_critic_has_residual_blocks_where_they_are_asked_for():
-    assert isinstance(Critic(OBS, ACT, D, HIDDEN, key=jax.random.key(0)).net, Mlp)
-    net = Critic(OBS, ACT, D, HIDDEN, 3, key=jax.random.key(0)).net
-    assert isinstance(net, ResidualMlp)
-    assert (len(net.blocks), net.first.weight.shape, net.last.weight.shape) == (3, (OBS + ACT + D, HIDDEN), (HIDDEN, D))
 
 
 def test_the_critic_reads_state_action_and_preference_in_this_order():

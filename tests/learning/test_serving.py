@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from qpensieve.learning.serving import act_by_policy, even_batches, nearest, one_batch_each, share_means
+from qpensieve.learning.predictor import act_by_policy, even_batches, nearest, one_batch_each, share_means
 
 SERVED_BY = np.array([2, 0, 2, 5, 2, 2, 0])
 X = np.arange(14.0, dtype=np.float32).reshape(7, 2)

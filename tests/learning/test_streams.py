@@ -21,7 +21,6 @@ def test_the_numbers_of_purposes_stay_as_they_are():
         "EVALUATION": 104,
         "PAST": 105,
         "CRITIC": 106,
-        "NOISE_SEQUENCE": 107,
         "RANDOM_SEQUENCE": 108,
         "CALIBRATION": 109,
         "ROLLOUT_NOISE": 201,

@@ -76,17 +76,14 @@ def every(net: Net, s: np.ndarray, prefs: np.ndarray) -> np.ndarray:
     return np.array([[values(net, state, lam) for lam in prefs] for state in s])
 
 
-def envelope_target(
-    online: np.ndarray, target: np.ndarray, prefs: np.ndarray, num_candidates: int | None = None
-) -> tuple[np.ndarray, np.ndarray]:
+def envelope_target(online: np.ndarray, target: np.ndarray, prefs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The vectors [b, m, d] and the winning preferences [b, m], by four loops."""
     b, m, num_actions, d = online.shape
     y, winner = np.zeros((b, m, d)), np.zeros((b, m), int)
     for j in range(b):
         for i in range(m):
             best = -np.inf
-            candidates = [i, *(other for other in range(m) if other != i)][: num_candidates or m]
-            for other in sorted(candidates):
+            for other in range(m):
                 for a in range(num_actions):
                     score = prefs[i] @ online[j, other, a]
                     if score > best:

@@ -15,7 +15,7 @@ ADAM_B1, ADAM_B2, ADAM_EPS = 0.9, 0.999, 1e-8
 
 @dataclass(frozen=True)
 class Question:
-    """Where a policy acts: states [b, obs], preferences [m, b, d] of which the first is lam, noise [..., b, act].
+    """Where a policy acts: states [b, obs], preferences [m, b, d] of which the first is lam, noise [b, act].
 
     The temperature is one, or for targets one for each state.
     """
@@ -55,14 +55,6 @@ def action(actor: Net, s: np.ndarray, lam: np.ndarray, noise: np.ndarray) -> tup
     u = mean + std * noise
     density = np.exp(-0.5 * ((u - mean) / std) ** 2) / (std * np.sqrt(2.0 * np.pi))
     return np.tanh(u), float(np.sum(np.log(density) - np.log(1.0 - np.tanh(u) ** 2)))
-
-
-def learned_under(drawn: np.ndarray, acted: np.ndarray, share: float) -> np.ndarray:
-    """What the critics learn each sample under: the preference that acted in a share of the samples, else the drawn."""
-    lam = np.array(drawn, np.float64)
-    for i in range(round(share * len(lam))):
-        lam[i] = acted[i]
-    return lam
 
 
 def target(twins: Twins, at: Question, r: np.ndarray, terminated: np.ndarray, discount: float) -> np.ndarray:
@@ -106,7 +98,10 @@ def scores(critics: Sequence[Twins], prefs: np.ndarray, s: np.ndarray, a: np.nda
 
 
 def official_2023_loss(critics: Sequence[Twins], at: Question) -> float:
-    """The public code until July 2024; noise [m, b, act]. Mean over i, j of min over candidates of -q_i - alpha H_j."""
+    """Mean over i, j of min over candidates of -q_i - alpha H_j: the authors' code until July 2024 (deviation D36).
+
+    Noise is [m, b, act]: the action and its entropy H come from the candidate's own preference, its value from lam.
+    """
     b = len(at.s)
     candidates = []
     for twins in critics:

@@ -18,20 +18,15 @@ class WalkValues:
     lam: tuple[float, float]
     discount: float
     temperature: float
-    target_steps: int = 1
-    """Targets over so many steps have the bonus of the action after the last of them alone."""
 
     def of(self, a: float, num_left: int | None) -> Float64[np.ndarray, "2"]:
         """Q(s, a): the reward of `a`, then discounted rewards and bonuses of as many actions as are left."""
         action, bonus = self.expected
-        paid = self._later(num_left, 1) * np.array([1.0, action])
-        return np.array([1.0, a]) + paid + self._later(num_left, self.target_steps) * bonus
-
-    def _later(self, num_left: int | None, every: int) -> float:
-        """Sum of the discounts of every so manieth later action."""
         if num_left is None:
-            return self.discount**every / (1.0 - self.discount**every)
-        return sum(self.discount**k for k in range(every, num_left, every))
+            later = self.discount / (1.0 - self.discount)
+        else:
+            later = sum(self.discount**k for k in range(1, num_left))
+        return np.array([1.0, a]) + later * (np.array([1.0, action]) + bonus)
 
     @property
     def expected(self) -> tuple[float, float]:

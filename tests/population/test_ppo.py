@@ -60,8 +60,8 @@ def _rollout(seed: int, cfg: ppo.PpoConfig = CFG, spec: EnvSpec = SPEC) -> ppo.R
     )
 
 
-def _aim(lam: Any = (0.2, 0.5, 0.3), scale: Any = (2.0, 0.5, 7.0), rate: float = RATE) -> ppo.Aim:
-    return ppo.Aim(jnp.asarray(lam, jnp.float32), jnp.asarray(scale, jnp.float32), jnp.asarray(rate, jnp.float32))
+def _goal(lam: Any = (0.2, 0.5, 0.3), scale: Any = (2.0, 0.5, 7.0), rate: float = RATE) -> ppo.Goal:
+    return ppo.Goal(jnp.asarray(lam, jnp.float32), jnp.asarray(scale, jnp.float32), jnp.asarray(rate, jnp.float32))
 
 
 @cache
@@ -232,7 +232,7 @@ def test_an_update_follows_the_raw_scale():
         truncated=jnp.zeros_like(rollout.truncated),
     )
     for scale, sign in (((1.0, 1.0), 1), ((1.0, 9.0), -1)):
-        new, _ = _update(cfg)(state, rollout, _aim((0.5, 0.5), scale), jax.random.key(0))
+        new, _ = _update(cfg)(state, rollout, _goal((0.5, 0.5), scale), jax.random.key(0))
         moved = jax.vmap(jax.vmap(new.actor.net))(rollout.obs) - mean
         assert sign * float(jnp.mean(moved)) > 0.01
 
@@ -260,7 +260,7 @@ def test_the_value_error_is_the_larger_of_the_free_and_the_held_one():
 def test_the_loss_is_that_of_the_plain_loops():
     """Old numbers that are another network's, so that ratios and values lie on both sides of their bounds."""
     cfg, state, other = CFG, _state(0), _state(1)
-    batch = jax.jit(partial(ppo.judge, cfg))(other, _rollout(0), _aim())
+    batch = jax.jit(partial(ppo.judge, cfg))(other, _rollout(0), _goal())
     rows = oracle.Rows(*(np.asarray(leaf, np.float64) for leaf in vars(batch).values()))
     total, info = jax.jit(partial(ppo.loss, cfg))((state.actor, state.critic), batch)
     expected, expected_info = oracle.loss(cfg, oracle.learner_of(state), rows)
@@ -271,7 +271,7 @@ def test_the_loss_is_that_of_the_plain_loops():
 
 def test_where_the_policy_is_still_the_one_that_acted_nothing_is_clipped():
     state = _state(0)
-    batch = jax.jit(partial(ppo.judge, CFG))(state, _rollout(0), _aim())
+    batch = jax.jit(partial(ppo.judge, CFG))(state, _rollout(0), _goal())
     _, info = jax.jit(partial(ppo.loss, CFG))((state.actor, state.critic), batch)
     error = np.asarray(batch.values - batch.returns)
     assert float(info["clip_share"]) == 0.0
@@ -284,9 +284,9 @@ def test_where_the_policy_is_still_the_one_that_acted_nothing_is_clipped():
 
 
 def test_what_is_known_before_the_first_step_is_that_of_the_plain_loops():
-    state, rollout, aim = _state(0), _rollout(0), _aim()
-    batch = jax.jit(partial(ppo.judge, CFG))(state, rollout, aim)
-    lam, scale = np.asarray(aim.lam, np.float64), np.asarray(aim.scale, np.float64)
+    state, rollout, goal = _state(0), _rollout(0), _goal()
+    batch = jax.jit(partial(ppo.judge, CFG))(state, rollout, goal)
+    lam, scale = np.asarray(goal.lam, np.float64), np.asarray(goal.scale, np.float64)
     rows = oracle.judge(CFG, oracle.learner_of(state), oracle.rollout_of(rollout), lam, scale)
     for name, expected in vars(rows).items():
         np.testing.assert_allclose(getattr(batch, name), expected, rtol=1e-4, atol=1e-5, err_msg=name)
@@ -294,14 +294,14 @@ def test_what_is_known_before_the_first_step_is_that_of_the_plain_loops():
 
 def test_two_updates_are_those_of_the_plain_loops():
     """Gradients shortened together, Adam's moments carried on, values and ratios held near the old ones."""
-    state, learner, aim = _state(0), oracle.learner_of(_state(0)), _aim()
-    lam, scale = np.asarray(aim.lam, np.float64), np.asarray(aim.scale, np.float64)
+    state, learner, goal = _state(0), oracle.learner_of(_state(0)), _goal()
+    lam, scale = np.asarray(goal.lam, np.float64), np.asarray(goal.scale, np.float64)
     for seed in range(2):
         key = jax.random.key(seed)
         orders = [np.asarray(ppo.permutation(k, 24)) for k in jax.random.split(jax.random.clone(key), CFG.epochs)]
         rows = oracle.judge(CFG, learner, oracle.rollout_of(_rollout(seed)), lam, scale)
         expected, norms = oracle.update(CFG, learner, rows, RATE, orders)
-        state, info = _update()(state, _rollout(seed), aim, key)
+        state, info = _update()(state, _rollout(seed), goal, key)
         assert min(norms) < CFG.max_gradient_norm < max(norms)
         assert expected["clip_share"] > 0.05
         assert_trees_close((state.actor, state.critic), _like(state, learner), 2e-4)
@@ -324,7 +324,7 @@ def test_gradients_of_policy_and_critic_are_shortened_together():
     ratios = []
     for size in (1.0, 100.0):
         rollout = _rollout(0)
-        new, _ = _update(cfg)(_state(0), replace(rollout, reward=size * rollout.reward), _aim(), jax.random.key(0))
+        new, _ = _update(cfg)(_state(0), replace(rollout, reward=size * rollout.reward), _goal(), jax.random.key(0))
         actor, critic = new.optimizer[1].mu  # pyright: ignore
         norm = lambda tree: np.sqrt(sum(np.sum(np.square(leaf)) for leaf in jax.tree.leaves(tree)))
         assert np.hypot(norm(actor), norm(critic)) == pytest.approx(0.1 * 0.1, rel=1e-4)
@@ -334,7 +334,7 @@ def test_gradients_of_policy_and_critic_are_shortened_together():
 
 def test_a_learning_rate_of_zero_changes_only_adam_s_moments():
     state = _state(0)
-    new, _ = _update()(state, _rollout(0), _aim(rate=0.0), jax.random.key(0))
+    new, _ = _update()(state, _rollout(0), _goal(rate=0.0), jax.random.key(0))
     assert_trees_equal((new.actor, new.critic), (state.actor, state.critic))
     adam = new.optimizer[1]  # pyright: ignore
     assert int(adam.count) == CFG.epochs * CFG.minibatches
@@ -343,14 +343,14 @@ def test_a_learning_rate_of_zero_changes_only_adam_s_moments():
 
 def test_another_learning_rate_or_preference_needs_no_new_compilation():
     update = jax.jit(eqx.debug.assert_max_traces(partial(ppo.update, CFG), max_traces=1))
-    news = [update(_state(0), _rollout(0), _aim(rate=rate), jax.random.key(0))[0] for rate in (0.01, 0.02)]
-    update(_state(0), _rollout(0), _aim((1.0, 0.0, 0.0)), jax.random.key(0))
+    news = [update(_state(0), _rollout(0), _goal(rate=rate), jax.random.key(0))[0] for rate in (0.01, 0.02)]
+    update(_state(0), _rollout(0), _goal((1.0, 0.0, 0.0)), jax.random.key(0))
     first, second = (np.asarray(new.actor.log_std - _state(0).actor.log_std) for new in news)
     assert (np.abs(second) > 1.2 * np.abs(first)).all()
 
 
 def test_minibatches_are_stretches_of_the_order():
-    batch = jax.jit(partial(ppo.judge, CFG))(_state(0), _rollout(0), _aim())
+    batch = jax.jit(partial(ppo.judge, CFG))(_state(0), _rollout(0), _goal())
     order = np.random.default_rng(0).permutation(24)
     minibatches = jax.jit(ppo.deal, static_argnums=2)(batch, order, 3)
     for i, rows in enumerate(np.split(order, 3)):
@@ -390,7 +390,7 @@ def _stack(trees: list[Any]) -> Any:
 def test_a_member_learns_in_a_population_what_it_learns_alone(axis: str):
     cfg = replace(CFG, adam_epsilon=1e-2)  # rounding of tiny gradients must not decide the direction of a step
     lams = np.eye(3)[[0, 1, 2, 0, 1]] * 0.5 + 0.5 / 3
-    members = [(_state(i), _rollout(i), _aim(lams[i], (1.0 + i, 2.0, 0.5), 0.01 * (i + 1))) for i in range(5)]
+    members = [(_state(i), _rollout(i), _goal(lams[i], (1.0 + i, 2.0, 0.5), 0.01 * (i + 1))) for i in range(5)]
     keys = jax.random.split(jax.random.key(0), 5)
     step = partial(ppo.update, cfg)
     population = jax.vmap(step) if axis == "vmap" else lambda *args: jax.lax.map(lambda member: step(*member), args)
@@ -402,12 +402,12 @@ def test_a_member_learns_in_a_population_what_it_learns_alone(axis: str):
 
 
 def test_a_copy_of_a_member_learns_bit_for_bit_the_same():
-    state, _ = _update()(_state(0), _rollout(0), _aim(), jax.random.key(0))
+    state, _ = _update()(_state(0), _rollout(0), _goal(), jax.random.key(0))
     copy = jax.tree.map(lambda leaf: jnp.asarray(np.array(leaf)), state)
-    pair = [_update()(member, _rollout(1), _aim(), jax.random.key(1)) for member in (state, copy)]
+    pair = [_update()(member, _rollout(1), _goal(), jax.random.key(1)) for member in (state, copy)]
     assert_trees_equal(*pair)
     forgetful = replace(state, optimizer=_state(0).optimizer)
-    other, _ = _update()(forgetful, _rollout(1), _aim(), jax.random.key(1))
+    other, _ = _update()(forgetful, _rollout(1), _goal(), jax.random.key(1))
     assert not np.allclose(other.actor.log_std, pair[0][0].actor.log_std, rtol=1e-4)
 
 
@@ -449,7 +449,7 @@ def _learn_probe(state: ppo.State, lam: Any) -> float:
         ends = jnp.ones(shape[:2], bool)
         rollout = ppo.Rollout(obs, action, raw / scale[None, None], ends, ~ends, jnp.ones((shape[1], 1)))
         rate = 5e-3 * (1.0 - index / PROBE_ITERATIONS)
-        return ppo.update(PROBE_CFG, state, rollout, ppo.Aim(lam, scale, rate), key_update)[0], None
+        return ppo.update(PROBE_CFG, state, rollout, ppo.Goal(lam, scale, rate), key_update)[0], None
 
     inputs = (jnp.arange(PROBE_ITERATIONS), jax.random.split(jax.random.key(1), PROBE_ITERATIONS))
     end, _ = jax.lax.scan(iterate, state, inputs)

@@ -1,23 +1,21 @@
 """Rows of the replay: what is packed on the host comes out on the device."""
 
-from dataclasses import replace
-
 import jax.numpy as jnp
 import numpy as np
 
 from qpensieve.algos import mosac
 from qpensieve.envs import make_lanes
+from qpensieve.learning.interface import Transition
 from qpensieve.replay.layout import RowLayout, layout_of
 from qpensieve.train.collect import Collector
 from qpensieve.types import Step
-from tests.algos.problem import assert_trees_equal
 
 LAYOUT = RowLayout(obs_size=3, action_size=2, num_objectives=4)
 
 
 def test_unpacking_cuts_at_the_sizes_of_the_layout():
     rows = jnp.arange(2.0 * 13).reshape(2, 13)
-    t = LAYOUT.unpack(rows)
+    t = Transition(*LAYOUT.unpack(rows))
     np.testing.assert_array_equal(t.s, rows[:, 0:3])
     np.testing.assert_array_equal(t.a, rows[:, 3:5])
     np.testing.assert_array_equal(t.r, rows[:, 5:9])
@@ -32,32 +30,11 @@ def test_what_is_packed_is_what_is_unpacked():
     step = Step(draw(size=(5, 3)), draw(size=(5, 4)), ends, ~ends, last)
     rows = np.full((5, LAYOUT.width), np.nan, np.float32)
     LAYOUT.pack(rows, obs, action, step)
-    t = LAYOUT.unpack(jnp.asarray(rows))
+    t = Transition(*LAYOUT.unpack(jnp.asarray(rows)))
     for read, written in ((t.s, obs), (t.a, action), (t.r, step.reward), (t.s_next, last), (t.terminated, ends)):
         np.testing.assert_array_equal(read, written.astype(np.float32))
     np.testing.assert_array_equal(rows[:, LAYOUT.reward], step.reward.astype(np.float32))
     np.testing.assert_array_equal(rows[:, LAYOUT.action], action.astype(np.float32))
-
-
-def test_a_kept_preference_comes_last_and_moves_nothing_else():
-    kept = replace(LAYOUT, preference_size=4)
-    rows = jnp.arange(2.0 * 17).reshape(2, 17)
-    assert (kept.width, kept.preference) == (17, slice(13, 17))
-    t, plain = kept.unpack(rows), LAYOUT.unpack(rows[:, :13])
-    assert t.lam is not None
-    np.testing.assert_array_equal(t.lam, rows[:, 13:])
-    assert plain.lam is None
-    assert_trees_equal(replace(t, lam=None), plain)
-
-
-def test_packing_leaves_the_columns_of_a_kept_preference_alone():
-    kept = replace(LAYOUT, preference_size=4)
-    ends = np.array([True, False])
-    step = Step(np.ones((2, 3)), np.full((2, 4), 2.0), ends, ~ends, np.full((2, 3), 3.0))
-    rows = np.full((2, kept.width), -1.0, np.float32)
-    kept.pack(rows, np.zeros((2, 3)), np.full((2, 2), 0.5), step)
-    first = [0, 0, 0, 0.5, 0.5, 2, 2, 2, 2, 3, 3, 3]
-    np.testing.assert_array_equal(rows, [[*first, 1, -1, -1, -1, -1], [*first, 0, -1, -1, -1, -1]])
 
 
 def test_rows_are_read_as_the_collector_packs_them():
@@ -68,7 +45,7 @@ def test_rows_are_read_as_the_collector_packs_them():
     collector = Collector(lanes, seeds, block, algorithm.behaviour)
     collector.start()
     layout = layout_of(lanes.spec, algorithm.behaviour)
-    transitions = layout.unpack(jnp.asarray(collector.collect(None, 0).rows))
+    transitions = Transition(*layout.unpack(jnp.asarray(collector.collect(None, 0).rows)))
     assert transitions.s.shape == (2, block, 4)
     lanes = make_lanes(source, 2, seeds)
     obs = lanes.reset()

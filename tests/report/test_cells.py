@@ -98,13 +98,13 @@ class TestOneRun:
 
 class TestMissing:
     def test_a_folder_that_is_not_there(self, tmp_path: Path):
-        cell = read_cell([tmp_path / "none"], wanted=Wanted(goal=7, printed={"UT": (1.0, 2.0)}, note="Later."))
-        assert (cell.values, cell.goal, cell.printed, cell.note) == (None, 7, {"UT": (1.0, 2.0)}, "Later.")
+        cell = read_cell([tmp_path / "none"], wanted=Wanted(goal=7, printed={"UT": (1.0, 2.0)}))
+        assert (cell.values, cell.goal, cell.printed, cell.note) == (None, 7, {"UT": (1.0, 2.0)}, "")
 
     def test_a_run_that_was_not_evaluated_yet(self, tmp_path: Path):
         (tmp_path / CONFIG).write_text("{}")
-        cell = read_cell([tmp_path], wanted=Wanted(note="Later."))
-        assert (cell.values, cell.note) == (None, "Later. Started, not evaluated yet.")
+        cell = read_cell([tmp_path])
+        assert (cell.values, cell.note) == (None, "Started, not evaluated yet.")
 
     def test_nothing_before_a_step(self, tmp_path: Path):
         assert read_cell([make(tmp_path / "run")], wanted=Wanted(step=10)).values is None
@@ -147,7 +147,8 @@ class TestSeveralRuns:
             ({"domain": "Hopper2d"}, "domain"),
             ({"algo": "mosac"}, "algo"),
             ({"agent": {"num_snapshots": 2}}, "num_snapshots"),
-            ({"agent": {"num_snapshots": 4, "snapshot_margin": 0.05}}, "snapshot_margin"),
+            ({"agent": {"num_snapshots": 4, "snapshot_margin": 0.05}}, "snapshot_margin"),  # one guard of six
+            ({"agent": {"num_snapshots": 4, "sac": {"guards": True}}}, "guards"),
             ({"agent": {"num_snapshots": 4, "sac": {"target_entropy_end": -2.5}}}, "target_entropy_end"),
             ({"agent": {"num_snapshots": 4, "twin": True}}, "twin"),
             ({"agent": {"num_snapshots": 4, "layer_norm": True}}, "layer_norm"),
@@ -325,15 +326,12 @@ def test_the_return_under_a_preference(tmp_path: Path):
     assert curve is not None
     assert curve.steps.tolist() == [50_000, 100_000, 200_000]
     assert curve.values.tolist() == [[0.0, 0.5]] * 3
-    path = cells.preference_path(runs, HALF)
+    path = cells.preference_path(runs, HALF, [100_000, 200_000])
     assert path is not None
     assert path.steps.tolist() == [100_000, 200_000]
     assert path.returns.tolist() == [[100_000.5, -100_000.0], [200_000.5, -200_000.0]]
-    only = cells.preference_path(runs, HALF, steps=[50_000])
-    assert only is not None
-    assert only.steps.tolist() == [50_000]
     assert cells.preference_curve(runs, [0.987, 0.013]) is None
-    assert cells.preference_path(runs, [0.987, 0.013]) is None
+    assert cells.preference_path(runs, [0.987, 0.013], [50_000]) is None
 
 
 def test_full_evaluations_count_before_short_ones(tmp_path: Path):

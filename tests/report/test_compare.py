@@ -134,26 +134,30 @@ class TestSettings:
 
     def test_every_setting_in_which_runs_differ_is_shown(self, tmp_path: Path):
         plain = make_run(tmp_path / "plain")
-        other = make_run(
-            tmp_path / "other", acting_share=0.5, temperature_gain=2.0, log_period=500, reference=(1.0, 2.0)
-        )
+        other = make_run(tmp_path / "other", pessimism=0.5, guards=True, log_period=500, reference=(1.0, 2.0))
         assert self.rows(plain, other) == [
             {"setting": "log_period", "plain": "1000", "other": "500"},
             {"setting": "reference", "plain": "none", "other": "1, 2"},
-            {"setting": "temperature_gain", "plain": "0", "other": "2"},
-            {"setting": "acting_share", "plain": "0", "other": "0.5"},
+            {"setting": "guards", "plain": "False", "other": "True"},
+            {"setting": "pessimism", "plain": "1", "other": "0.5"},
         ]
         assert self.rows(plain, plain) == []
 
     def test_a_setting_that_came_later_has_its_default_in_older_files(self, tmp_path: Path):
         run = make_run(tmp_path / "run")
         written = json.loads((run / CONFIG).read_text())
-        del written["agent"]["temperature_gain"], written["random_noise"]
+        del written["agent"]["guards"], written["random_noise"]
         old = export(tmp_path / "old.json", "mosac", [DEAR, DEAR], config=written)
         assert self.rows(run, old) == []
-        assert [row["setting"] for row in self.rows(make_run(tmp_path / "new", temperature_gain=1.0), old)] == [
-            "temperature_gain"
-        ]
+        assert [row["setting"] for row in self.rows(make_run(tmp_path / "new", guards=True), old)] == ["guards"]
+
+    def test_retired_settings_are_shown_only_where_they_changed_something(self, tmp_path: Path):
+        run = make_run(tmp_path / "run")
+        written = json.loads((run / CONFIG).read_text())
+        old = lambda share: written | {"target_steps": 1, "agent": written["agent"] | {"acting_share": share}}
+        same, other = (export(tmp_path / f"{x}.json", "mosac", [DEAR, DEAR], config=old(x)) for x in (0.0, 0.5))
+        assert self.rows(run, same) == []
+        assert self.rows(run, other) == [{"setting": "acting_share", "run": "-", "0.5": "0.5"}]
 
     def test_a_configuration_that_is_not_understood_is_shown_as_it_stands(self, tmp_path: Path):
         config = {"domain": "DST2d", "algo": "mosac", "tau": 1, "steps": 1}
@@ -183,10 +187,10 @@ class TestSettings:
         assert len(set(twice)) == 2
 
     def test_the_command_prints_them_below_the_scores(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-        runs = [make_run(tmp_path / "a"), make_run(tmp_path / "b", acting_share=0.5)]
+        runs = [make_run(tmp_path / "a"), make_run(tmp_path / "b", pessimism=0.5)]
         cli.main(["compare", *map(str, runs)])
         assert "\nSettings in which they differ:\n\n| setting | a | b |\n" in (text := capsys.readouterr().out)
-        assert text.endswith("| acting_share | 0 | 0.5 |\n")
+        assert text.endswith("| pessimism | 1 | 0.5 |\n")
         cli.main(["compare", str(runs[0]), str(runs[0])])
         assert "Settings" not in capsys.readouterr().out
 

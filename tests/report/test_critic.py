@@ -1,11 +1,5 @@
 """Tables of L_critic: means over seeds, runs pooled, the paper's beside them."""
 
-from dataclasses import replace
-from pathlib import Path
-
-import pytest
-
-from qpensieve.records import critic_errors
 from qpensieve.report import critic
 from tests.records.test_critic_errors import make_errors, make_row
 
@@ -27,11 +21,3 @@ def test_another_domain_has_no_paper_column_and_scalar_critics_one_bias():
     shown = critic.rows_of(make_errors(make_row(), domain="DST2d", objectives=["lam . r"]))[0]
     assert "paper" not in shown
     assert [name for name in shown if name.startswith("bias")] == ["bias lam . r"]
-
-
-def test_a_folder_or_a_file_is_read(tmp_path: Path):
-    with pytest.raises(FileNotFoundError, match=r"holds no critic.json: measure it with 'qpensieve critic"):
-        critic.read(tmp_path)
-    errors = replace(make_errors(make_row()), seeds=[3, 4])
-    critic_errors.add(tmp_path / "critic.json", errors)
-    assert critic.read(tmp_path) == critic.read(tmp_path / "critic.json") == errors

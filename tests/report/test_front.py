@@ -81,11 +81,15 @@ def test_more_objectives_are_drawn_in_pairs(tmp_path: Path, drawn: list[Figure],
 
 
 def test_points_at_one_place_become_rings_of_equal_area_sorted_by_colour():
-    points = np.array([[1.0, 1.0], [0.0, 0.0], [1.0, 1.0], [1.0, 1.0]])
-    order, areas = front._rings(points, np.array([0.9, 0.3, 0.1, 0.5]))
-    np.testing.assert_array_equal(order, [1, 2, 3, 0])
-    np.testing.assert_allclose(areas[1], front.MARKER_AREA)
-    np.testing.assert_allclose(areas[[2, 3, 0]], front.MARKER_AREA * np.sqrt(3) * np.array([1, 2 / 3, 1 / 3]))
+    share = np.array([0.9, 0.3, 0.1, 0.5])
+    lam = np.stack([share, 1 - share], axis=1)
+    returns = np.array([[1.0, 1.0], [0.0, 2.0], [1.0, 1.0], [1.0, 1.0]])[None, :, None]
+    figure = front.plot_front(front.Plane("foreign", ("speed", "height")), lam, lambda: returns, "title")
+    _, rings = figure.axes[0].collections
+    colours = drawing.preference_colours(lam[[1, 2, 3, 0]])
+    np.testing.assert_allclose(np.asarray(rings.get_facecolor())[:, :3], colours)
+    areas = front.MARKER_AREA * np.array([1, np.sqrt(3), np.sqrt(3) * 2 / 3, np.sqrt(3) / 3])
+    np.testing.assert_allclose(rings.get_sizes(), areas)  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def test_dominated_points_stay_pale_where_many_lie_on_each_other():

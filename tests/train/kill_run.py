@@ -155,7 +155,7 @@ def _wrap(owner: Any, name: str, is_time: Callable[..., bool], act: Callable[[],
 
 def prepare(moment: str, step: int) -> None:
     """Arrange for the blow."""
-    from qpensieve.learning.predicting import AgentPredictor
+    from qpensieve.learning.predictor import AgentPredictor
     from qpensieve.records import checkpoint
     from qpensieve.records.log import MetricsLog
     from qpensieve.train import run

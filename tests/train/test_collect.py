@@ -1,7 +1,5 @@
 """Acting in NumPy, and blocks of transitions packed for the replay."""
 
-from dataclasses import replace
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,6 +8,7 @@ import pytest
 from qpensieve.algos import mosac
 from qpensieve.envs import DOMAINS, make_lanes
 from qpensieve.learning.acting import GaussianPolicy
+from qpensieve.learning.interface import Transition
 from qpensieve.learning.streams import Purpose, generator
 from qpensieve.preferences import draw_preferences
 from qpensieve.replay.layout import RowLayout, layout_of
@@ -70,7 +69,7 @@ class TestCollector:
 
     def test_a_block_holds_what_happened_in_the_order_the_replay_takes_it_apart(self):
         collector, lanes = self.collector(), make_lanes("DST2d", len(SEEDS), SEEDS)
-        block = layout("DST2d").unpack(jnp.asarray(collector.collect(None, 0).rows))
+        block = Transition(*layout("DST2d").unpack(jnp.asarray(collector.collect(None, 0).rows)))
         obs, num_done = lanes.reset(), 0
         for k in range(250):
             step = lanes.step(np.asarray(block.a[:, k]))
@@ -83,7 +82,7 @@ class TestCollector:
 
     def test_random_actions_are_uniform_and_depend_on_seed_and_block_alone(self):
         collector = self.collector()
-        blocks = [layout("DST2d").unpack(jnp.asarray(collector.collect(None, n).rows)).a for n in range(2)]
+        blocks = [jnp.asarray(layout("DST2d").unpack(collector.collect(None, n).rows)[1]) for n in range(2)]
         for number, actions in enumerate(blocks):
             drawn = [generator(seed, Purpose.RANDOM_ACTION, number).uniform(-1.0, 1.0, (250, 2)) for seed in SEEDS]
             np.testing.assert_array_equal(actions, np.array(drawn, np.float32))
@@ -108,12 +107,9 @@ class TestCollector:
         assert {len(preferences) for preferences in seen.values()} == {1}
         assert len(set.union(*seen.values())) == len(seen)
 
-    def test_rows_keep_the_preference_that_acted_also_where_an_episode_ends_in_a_block(self):
+    def test_a_block_names_the_preference_that_acted_also_where_an_episode_ends_in_it(self):
         policy, _, _ = policy_and_learner("DST2d")
-        behaviour = replace(algorithm_of("DST2d").behaviour, keeps_preferences=True)
-        collector, plain = Collector(make_lanes("DST2d", 3, SEEDS), SEEDS, 250, behaviour), self.collector()
-        collector.start()
-        kept = layout_of(DOMAINS["DST2d"].spec, behaviour)
+        collector = self.collector()
         asked, explore = [], policy.explore
 
         def watch(obs: np.ndarray, lam: np.ndarray, noise: np.ndarray, step: int) -> np.ndarray:
@@ -124,23 +120,12 @@ class TestCollector:
             policy.explore = watch  # pyright: ignore[reportAttributeAccessIssue]
             block = collector.collect(policy, number)
             policy.explore = explore
-            np.testing.assert_array_equal(block.rows[..., : kept.preference.start], plain.collect(policy, number).rows)
-            lam, acted = block.rows[..., kept.preference], np.stack(asked[-250:], axis=1)
+            lam, acted = block.lam, np.stack(asked[-250:], axis=1)
             np.testing.assert_array_equal(lam, acted)
             changes = (lam[:, 1:] != lam[:, :-1]).any(axis=-1)
             np.testing.assert_array_equal(changes, block.done[:, :-1])
             assert changes.any(axis=1).all()
             assert len(np.unique(lam[:, 0], axis=0)) == len(SEEDS)
-
-    def test_rows_of_random_actions_keep_the_preference_of_their_episode(self):
-        behaviour = replace(algorithm_of("DST2d").behaviour, keeps_preferences=True)
-        collector = Collector(make_lanes("DST2d", 3, SEEDS), SEEDS, 250, behaviour)
-        collector.start()
-        block = collector.collect(None, 0)
-        for lane, k in ((0, 0), (1, 120), (2, 249)):
-            expected = collector.episodes.preference(lane, int(block.episodes[lane, k]))
-            np.testing.assert_array_equal(block.rows[lane, k, -2:], expected)
-        assert block.done.any()
 
     def test_a_lane_does_not_depend_on_those_beside_it(self):
         policy, learner, state = policy_and_learner("DST2d")

@@ -14,11 +14,11 @@ from qpensieve import compiler
 from qpensieve.algos import cnder, qpensieve
 from qpensieve.algos.envelope import EnvelopeConfig
 from qpensieve.envs.registry import spec_of
+from qpensieve.learning.interface import Algorithm, Hints
 from qpensieve.methods import make_algorithm
 from qpensieve.replay.layout import layout_of
 from qpensieve.train import cores
 from qpensieve.train.learner import Block, make_learner
-from qpensieve.types import Algorithm, Hints
 from tests.algos.problem import LAYOUT, SAC, SPEC
 from tests.rounding import assert_same_to_rounding
 

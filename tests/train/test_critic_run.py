@@ -104,22 +104,6 @@ def test_a_folder_that_cannot_be_written_is_told_before_the_measurement(folder: 
     assert said == []
 
 
-def test_steps_at_which_the_discount_moves_are_left_out_and_said(folder: Path):
-    """Parameters of step 20, and a checkpoint of step 30; learning starts at 10."""
-    moving = lambda updates: replace(CONFIGURED.agent, discount=0.3, discount_end=0.5, anneal_updates=updates)
-    save(replace(CONFIGURED, agent=moving(15)), folder / CONFIG)
-    said: list[str] = []
-    measured, _ = measure_run(folder, all_steps=True, preferences=[(0.5, 0.5)], sampling=FEW, say=said.append)
-    assert ({row.step for row in measured.rows}, measured.discount) == ({30}, 0.5)
-    assert said[0] == "left out, because the discount still moves to 0.5 there: 20"
-    with pytest.raises(ValueError, match=r"at step 20 it still moves to 0\.5: measure step 25 or later"):
-        measure_run(folder, steps=(20, 30), sampling=FEW)
-    save(replace(CONFIGURED, agent=moving(100)), folder / CONFIG)
-    for all_steps in (False, True):
-        with pytest.raises(ValueError, match=r"at step 30 it still moves to 0\.5: measure step 110 or later"):
-            measure_run(folder, all_steps=all_steps, sampling=FEW)
-
-
 def test_a_population_is_refused_by_the_command(folder: Path, capsys: pytest.CaptureFixture[str]):
     save(RunConfig("Hopper2d", "pgmorl", agent=PgmorlConfig()), folder / CONFIG)
     with pytest.raises(SystemExit) as stopped:

@@ -18,7 +18,7 @@ from qpensieve.console import LEARNING, Progress
 from qpensieve.envs import DOMAINS
 from qpensieve.errors import EnvError
 from qpensieve.learning.acting import num_parameters
-from qpensieve.learning.predicting import AgentPredictor
+from qpensieve.learning.predictor import AgentPredictor
 from qpensieve.presets import default_config
 from qpensieve.records.log import MetricsLog
 from qpensieve.train import run as runs

@@ -9,8 +9,7 @@ import pytest
 from qpensieve.config import check, override
 from qpensieve.envs import LaneOptions, make_lanes
 from qpensieve.envs.deep_sea import VALUES
-from qpensieve.host_types import Colour, Exploration
-from qpensieve.learning.noise import random_actions
+from qpensieve.learning.streams import LaneNoise
 from qpensieve.presets import default_config
 from qpensieve.train.collect import Collector
 from qpensieve.train.workers import CollectionWorkers
@@ -19,20 +18,14 @@ from tests.train.test_collection_workers import BLOCK, SEEDS, assert_same_block,
 from tests.train.test_trainer import Trainer, advance_to, assert_same_state, tiny
 
 RUN = ("steps", "random_steps", "block", "eval_period", "log_period", "parameters_period", "hidden", "batch_size")
-CORRELATED: dict[str, Any] = {"random_noise": "pink", "noise": "ar1", "noise_correlation": 0.9}
-
-
-def explorer(exploration: Exploration, seeds: list[int], block: int = BLOCK) -> Collector:
-    lanes = make_lanes("DST2d", len(seeds), seeds, LaneOptions(num_threads=1))
-    collector = Collector(lanes, seeds, block, replace(behaviour_of("DST2d"), exploration=exploration))
-    collector.start()
-    return collector
+CORRELATED: dict[str, Any] = {"random_noise": "ar1", "noise_correlation": 0.9}
 
 
 def test_workers_explore_as_one_process_does():
-    exploration, flat = Exploration("ar1", "pink"), some_parameters("DST2d")
-    collector = explorer(exploration, SEEDS)
-    workers = CollectionWorkers("DST2d", SEEDS, BLOCK, replace(behaviour_of("DST2d"), exploration=exploration), 2)
+    behaviour, flat = replace(behaviour_of("DST2d"), random_correlation=0.8), some_parameters("DST2d")
+    collector = Collector(make_lanes("DST2d", len(SEEDS), SEEDS, LaneOptions(num_threads=1)), SEEDS, BLOCK, behaviour)
+    collector.start()
+    workers = CollectionWorkers("DST2d", SEEDS, BLOCK, behaviour, 2)
     workers.start()
     for number in range(4):
         policy = flat if number > 1 else None
@@ -63,11 +56,10 @@ def test_a_restored_run_goes_on_in_the_middle_of_a_sequence(num_threads: int):
 @pytest.mark.parametrize(
     ("algo", "changes", "complaint"),
     [
-        ("envelope", {"noise": "pink"}, "noise must be white, got pink: envelope explores by random bins"),
         ("envelope", {"random_noise": "ar1"}, "random_noise must be white, got ar1: envelope explores by random bins"),
-        ("pgmorl", {"noise": "ar1"}, "noise must be left out, got ar1: pgmorl has no replay"),
-        ("mosac", {"noise_correlation": 0.5}, "noise_correlation must be left out, got 0.5: neither noise nor random_"),
-        ("mosac", {"noise": "ar1", "noise_correlation": 1.0}, "noise_correlation must be above 0 and below 1, got 1.0"),
+        ("pgmorl", {"random_noise": "ar1"}, "random_noise must be left out, got ar1: pgmorl has no replay"),
+        ("mosac", {"noise_correlation": 0.5}, "noise_correlation must be left out, got 0.5: random_noise is not ar1"),
+        ("mosac", CORRELATED | {"noise_correlation": 1.0}, "noise_correlation must be above 0 and below 1, got 1.0"),
     ],
 )
 def test_noise_that_means_nothing_is_refused(algo: str, changes: dict[str, Any], complaint: str):
@@ -93,12 +85,13 @@ def test_the_helper_of_hybrid_sac_may_explore_alone(noise_for: str):
 def test_every_method_with_continuous_actions_takes_it(algo: str):
     config = override(default_config("DST2d", algo), CORRELATED)
     check(config)
-    assert config.exploration == Exploration("pink", "ar1", 0.9)
+    assert config.random_correlation == 0.9
+    assert override(config, {"random_noise": "white"}).random_correlation is None
 
 
 def test_envelope_with_all_that_holds_values_down_trains_acts_and_resumes():
     together = {"twin": True, "tau": 0.1, "acts_with": "target", "scale_obs": True, "learning_rate_end": 1e-4}
-    small = {"bins": 3, "width_factors": (2, 2), "num_preferences": 3, "num_candidates": 2, "anneal_steps": 600}
+    small = {"bins": 3, "width_factors": (2, 2), "num_preferences": 3, "anneal_steps": 600}
     run = {name: TINY[name] for name in RUN if name != "hidden"} | {"seeds": 2, "replay_capacity": 600}
     config = override(default_config("DST2d", "envelope"), run | small | together)
     trainer, other = Trainer(config), Trainer(config)
@@ -109,22 +102,24 @@ def test_envelope_with_all_that_holds_values_down_trains_acts_and_resumes():
     assert_same_state(other, trainer)
 
 
-def share_that_finds(treasure: float, colour: Colour, num_seeds: int, steps: int = 10_000) -> tuple[float, float]:
+def share_that_finds(
+    treasure: float, correlation: float | None, num_seeds: int, steps: int = 10_000
+) -> tuple[float, float]:
     """Share of random phases on DST2d that see a treasure, and how often they do in the mean; nothing is learned."""
     lanes = make_lanes("DST2d", num_seeds, list(range(num_seeds)), LaneOptions(num_threads=1))
-    draw = random_actions(behaviour_of("DST2d"), 50, colour)
+    noise = LaneNoise(replace(behaviour_of("DST2d"), random_correlation=correlation), list(range(num_seeds)), 50)
     found = np.zeros(num_seeds, np.int64)
     lanes.reset()
     for number in range(steps // 50):
-        actions = np.stack([draw(seed, number) for seed in range(num_seeds)])
+        actions = noise.draw(number, is_random=True)
         for k in range(50):
             found += lanes.step(actions[:, k]).reward[:, 0] == treasure
     return float(np.mean(found > 0)), float(np.mean(found))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("colour", "least", "most"), [("white", 0, 0.05), ("ar1", 0.97, 1), ("pink", 0.95, 1)])
-def test_random_phases_with_correlated_noise_see_the_farthest_treasure(colour: Colour, least: float, most: float):
-    share, times = share_that_finds(max(VALUES), colour, num_seeds=100)
-    print(f"{colour}: {100 * share:.0f} % of the phases see it, {times:.2f} times in the mean")
+@pytest.mark.parametrize(("correlation", "least", "most"), [(None, 0, 0.05), (0.8, 0.97, 1)])
+def test_random_phases_with_correlated_noise_see_the_farthest_treasure(correlation: Any, least: float, most: float):
+    share, times = share_that_finds(max(VALUES), correlation, num_seeds=100)
+    print(f"{correlation}: {100 * share:.0f} % of the phases see it, {times:.2f} times in the mean")
     assert least <= share <= most

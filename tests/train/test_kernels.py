@@ -12,12 +12,12 @@ from qpensieve import methods
 from qpensieve.algos.mosac import SacConfig
 from qpensieve.config import RunConfig, override
 from qpensieve.envs.registry import spec_of
+from qpensieve.learning.interface import UniformLearning
 from qpensieve.methods import choose_kernels, get_method, make_algorithm
 from qpensieve.presets import default_config
 from qpensieve.replay.layout import layout_of
 from qpensieve.train.learner import Block, make_learner
 from qpensieve.train.trainer import Trainer
-from qpensieve.types import UniformLearning
 from tests.rounding import assert_same_to_rounding
 
 SMALL: dict[str, Any] = {

@@ -14,14 +14,23 @@ from qpensieve.algos import mosac, qpensieve
 from qpensieve.algos.qpensieve import QPensieveConfig
 from qpensieve.envs.registry import spec_of
 from qpensieve.learning.acting import GaussianPolicy
+from qpensieve.learning.interface import Transition, from_one_lane
 from qpensieve.methods import METHODS, make_algorithm
 from qpensieve.presets import default_config
 from qpensieve.replay import ring as replay
-from qpensieve.replay.ahead import fold
 from qpensieve.replay.layout import layout_of
-from qpensieve.train.learner import Block, Learner, Pace, TrainState, make_learner
-from qpensieve.types import from_one_lane
-from tests.algos.problem import HIDDEN, LAYOUT, SAC, SPEC, assert_trees_close, assert_trees_equal, random_like
+from qpensieve.train.learner import Block, Learner, TrainState, make_learner
+from tests.algos.problem import (
+    HIDDEN,
+    LAYOUT,
+    SAC,
+    SPEC,
+    assert_trees_close,
+    assert_trees_equal,
+    mosac_update,
+    pensieve_update,
+    random_like,
+)
 from tests.rounding import assert_same_to_rounding
 
 CFG = QPensieveConfig(replace(SAC, batch_size=8), num_preferences=3, num_snapshots=2, push_after=0, push_period=10)
@@ -32,7 +41,7 @@ WIDTHS = (SPEC.obs_size + SPEC.num_objectives, HIDDEN, HIDDEN, 2 * SPEC.action_s
 
 @cache
 def _learner(ratio: int = 1) -> Learner:
-    return make_learner(qpensieve.make(CFG, SPEC), LAYOUT, CAPACITY, Pace(ratio))
+    return make_learner(qpensieve.make(CFG, SPEC), LAYOUT, CAPACITY, ratio)
 
 
 def _rows(seed: int, num: int = BLOCK, block: int = 0) -> np.ndarray:
@@ -131,39 +140,15 @@ def test_update_i_uses_the_key_folded_from_the_runs_key_and_i():
         state, *_ = learner.learn(state, Block(_stacked(SEEDS, num=CAPACITY)[:, start : start + BLOCK]))
     second = jax.jit(partial(jax.tree.map, lambda leaf: leaf[1]))
     by_hand = second(agent)
-    update = jax.jit(partial(qpensieve.update, CFG))
+    update = jax.jit(pensieve_update(CFG))
     for i in range(2 * BLOCK):
         key_batch, key_update = jax.random.split(jax.random.fold_in(jax.random.wrap_key_data(key_data), i))
         rows = replay.sample(buffer, jnp.asarray(1), key_batch, CFG.sac.batch_size)
-        by_hand, _ = update(by_hand, LAYOUT.unpack(rows), key_update)
+        by_hand, _ = update(by_hand, Transition(*LAYOUT.unpack(rows)), key_update)
         if i + 1 in (BLOCK, 2 * BLOCK):
             by_hand = qpensieve.end_block(CFG, by_hand, jnp.asarray(i + 1))
     assert_trees_close(second(state.agent), by_hand, 1e-5)
     assert by_hand.snapshots.filled.tolist() == [True, False]
-
-
-def test_several_steps_are_added_up_with_the_discount_of_their_update():
-    """Written out by hand, for a discount that moves: the rewards between must not be those of the first."""
-    cfg = replace(SAC, batch_size=8, discount=0.3, discount_end=0.9, anneal_updates=BLOCK)
-    learner = make_learner(mosac.make(cfg, SPEC), LAYOUT, CAPACITY, Pace(1, steps=3))
-    rows = _stacked(SEEDS[:1], num=CAPACITY)
-    obs = slice(0, SPEC.obs_size)
-    later = slice(LAYOUT.width - 1 - SPEC.obs_size, LAYOUT.width - 1)
-    rows = rows.at[:, :-1, later].set(rows[:, 1:, obs])  # every row follows the one before
-    state = learner.write(learner.init(jnp.asarray(SEEDS[:1])), Block(rows))
-    one = jax.jit(partial(jax.tree.map, lambda leaf: jnp.copy(leaf[0])))
-    by_hand, buffer = one(state.agent), jax.jit(partial(jax.tree.map, jnp.copy))(state.replay)
-    key_data = np.asarray(jax.random.key_data(state.key))[0]
-    state, *_ = learner.learn(state, Block(rows[:, :BLOCK]))
-    update = jax.jit(partial(mosac.update, cfg))
-    for i, discount in enumerate((0.3, 0.42, 0.54, 0.66, 0.78)):
-        key_batch, key_update = jax.random.split(jax.random.fold_in(jax.random.wrap_key_data(key_data), i))
-        # `written` as the block leaves it: the rows that it writes again are the newest.
-        ahead = replace(buffer, written=buffer.written + BLOCK)
-        taken, is_there = replay.sample_ahead(ahead, jnp.asarray(0), key_batch, 8, 3)
-        batch = fold(LAYOUT.unpack(taken), is_there, discount)
-        by_hand, _ = update(by_hand, batch, key_update)
-    assert_trees_close(one(state.agent), by_hand, 1e-5)
 
 
 def test_updates_and_rows_are_counted():
@@ -200,9 +185,9 @@ def test_the_learner_is_compiled_once():
 
     def update(state: Any, batch: Any, key: Any) -> Any:
         traces.append(batch.s.shape)
-        return mosac.update(CFG.sac, state, batch, key)
+        return mosac_update(CFG.sac)(state, batch, key)
 
-    counted = replace(mosac.make(CFG.sac, SPEC), learning=from_one_lane(update))
+    counted = replace(mosac.make(CFG.sac, SPEC), learning=from_one_lane(update, lambda batch, key, number: key))
     learner = make_learner(counted, LAYOUT, CAPACITY)
     state = learner.init(jnp.asarray((4, 1)))
     after = []

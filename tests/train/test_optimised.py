@@ -9,12 +9,12 @@ import pytest
 
 from qpensieve.config import override
 from qpensieve.envs.registry import spec_of
+from qpensieve.learning.interface import Hints, PrioritizedLearning
 from qpensieve.methods import METHODS, make_algorithm
 from qpensieve.presets import default_config
 from qpensieve.replay.layout import layout_of
 from qpensieve.settings import flat
 from qpensieve.train.learner import Block, make_learner
-from qpensieve.types import Hints, PrioritizedLearning
 from tests.algos.problem import OPTIMISED, PLAIN
 from tests.population import test_ppo as members
 from tests.rounding import assert_same_to_rounding
@@ -48,7 +48,7 @@ def test_a_block_gives_the_same_numbers(name: str):
 
 
 def test_an_iteration_of_a_member_gives_the_same_numbers():
-    given = members._state(0), members._rollout(0), members._aim(), jax.random.key(0)
+    given = members._state(0), members._rollout(0), members._goal(), jax.random.key(0)
     lowered = members._update().lower(*given)
     optimised, plain = (lowered.compile(options)(*given) for options in (OPTIMISED, PLAIN))
     assert_same_to_rounding(optimised, plain)

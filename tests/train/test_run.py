@@ -630,35 +630,6 @@ class TestStarted:
         assert_same_run(stopped, whole)
 
 
-class TestWithActingPreferences:
-    """Rows are wider: also those on disk, and those of a replay that is filled again."""
-
-    def test_a_stopped_run_goes_on_to_the_same_numbers(self, tmp_path: Path):
-        config = tiny(acting_share=0.5, target_steps=3, steps=300, eval_period=300)
-        whole, stopped = whole_and_stopped(tmp_path, config, 200)
-        assert_same_run(stopped, whole)
-        (path,) = (stopped / "replay").glob("rows_200_300.npy")
-        lam = np.load(path)[..., -2:]
-        np.testing.assert_allclose(lam.sum(axis=-1), 1.0, rtol=1e-6)
-        assert len(np.unique(lam.reshape(-1, 2), axis=0)) > 2
-
-    def test_one_without_its_replay_fills_it_and_goes_on(self, tmp_path: Path):
-        config = tiny(acting_share=0.5, target_steps=3, steps=300, eval_period=300, keep_replay="off")
-        run = runs.start(tmp_path / "run", config, QUIET)
-        interrupt_at(run, 140)
-        with pytest.raises(Stopped):
-            complete(run)
-        run = runs.resume(tmp_path / "run", QUIET, lambda _: None)
-        complete(run)
-        assert num_updates(run) == 40 + 60
-
-
-def test_a_stopped_run_with_residual_critics_goes_on_to_the_same_numbers(tmp_path: Path):
-    config = tiny(critic_blocks=2, critic_hidden=8, weight_decay=0.01, steps=300, eval_period=300)
-    whole, stopped = whole_and_stopped(tmp_path, config, 200)
-    assert_same_run(stopped, whole)
-
-
 class TestWithoutReplay:
     def test_says_so_refills_and_goes_on(self, tmp_path: Path):
         folder = tmp_path / "run"

@@ -12,8 +12,8 @@ import pytest
 from qpensieve import Agent
 from qpensieve import config as configs
 from qpensieve.config import RunConfig
-from qpensieve.learning.agents import flatten
-from qpensieve.learning.predicting import FLAT, AgentPredictor
+from qpensieve.learning.losses import flatten
+from qpensieve.learning.predictor import FLAT, AgentPredictor
 from qpensieve.methods import make_algorithm
 from qpensieve.population.answering import ArchivePredictor
 from qpensieve.presets import default_config

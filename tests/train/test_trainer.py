@@ -10,7 +10,7 @@ import pytest
 
 from qpensieve.config import RunConfig, override
 from qpensieve.errors import EnvError
-from qpensieve.learning.predicting import AgentPredictor
+from qpensieve.learning.predictor import AgentPredictor
 from qpensieve.presets import default_config
 from qpensieve.train.collect import Collector
 from qpensieve.train.session import DivergedError, EnvFailedError
@@ -123,16 +123,13 @@ class TestRestored:
         np.testing.assert_array_equal(original.evaluate(preferences, 3), other.evaluate(preferences, 3))
 
     def test_goes_on_exactly_with_guards_a_replay_ratio_and_correlated_noise(self):
-        guards: dict[str, Any] = {"max_critic_gradient": 3.0, "temperature_per": "preference", "max_push_loss": 2.0}
-        margins: dict[str, Any] = {"snapshot_margin": 0.05, "preferences_per": "sample", "over_critics": "median"}
-        paces: dict[str, Any] = {"updates_per_step": 2, "target_steps": 3, "push_period": 80}
-        config = tiny(random_noise="pink", noise="ar1", acting_share=0.5, **guards, **margins, **paces)
+        config = tiny(random_noise="ar1", updates_per_step=2, push_period=80, guards=True)
         original = Trainer(config)
         advance_to(original, 260)
         saved = {name: value.copy() for name, value in original.arrays().items()}
         assert saved["state.num_updates"].tolist() == [2 * (260 - RANDOM_STEPS)] * 2
         rows, first = original.replay_rows()
-        assert rows.shape == (2, 260, 2 + 2 + 2 + 2 + 1 + 2)
+        assert rows.shape == (2, 260, 2 + 2 + 2 + 2 + 1)
         other = Trainer(config)
         other.restore(saved, rows, first)
         for trainer in (original, other):

@@ -19,11 +19,12 @@ import optax
 from jaxtyping import Array, Float, Key
 
 from qpensieve.learning.acting import noisy_acting
+from qpensieve.learning.interface import ActionValues, Algorithm, Hints, Info, PrioritizedLearning, Transition
 from qpensieve.learning.losses import gradient_step, polyak, scalarize, start_optimizer
-from qpensieve.learning.nets import Critic, DeterministicActor, Mlp
+from qpensieve.learning.nets import Critic, DeterministicActor
 from qpensieve.preferences import Sampler
 from qpensieve.settings import NOT_NEGATIVE, OPEN_SHARE, STEP_SHARE, Since, above, at_least
-from qpensieve.types import ActionValues, Algorithm, EnvSpec, Hints, Info, PrioritizedLearning, Transition
+from qpensieve.types import EnvSpec
 
 
 @dataclass(frozen=True)
@@ -182,7 +183,6 @@ def value(
     cfg: CnDerConfig, critic: Critic, s: Float[Array, " obs"], a: Float[Array, " act"], lam: Float[Array, " d"]
 ) -> Float[Array, " d"]:
     """Q(s, a; lam)."""
-    assert isinstance(critic.net, Mlp)  # it has no residual critics
     return critic.net(jnp.concatenate([s, a, lam]), cfg.layer_norm)
 
 

@@ -21,18 +21,23 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Bool, Float, Float32, Int, Key
+from jaxtyping import Array, Float, Float32, Int, Key
 
 from qpensieve.algos.mosac import WHOLE_RUN
 from qpensieve.errors import UserError
 from qpensieve.learning.acting import Greedy, greedy_acting, num_parameters
-from qpensieve.learning.losses import gradient_step, polyak, scalarize, start_optimizer, whole_vector_of_smaller
+from qpensieve.learning.interface import ActionValues, Algorithm, Hints, Info, PrioritizedLearning, Transition
+from qpensieve.learning.losses import (
+    gradient_step,
+    polyak,
+    sample_preferences,
+    scalarize,
+    start_optimizer,
+    whole_vector_of_smaller,
+)
 from qpensieve.learning.nets import QHead
-from qpensieve.learning.sampling import sample_preferences
-from qpensieve.learning.scales import Scale, folded, see, start_scale
 from qpensieve.preferences import Sampler
 from qpensieve.settings import (
-    FINITE,
     NOT_NEGATIVE,
     OPEN_SHARE,
     STEP_SHARE,
@@ -42,7 +47,7 @@ from qpensieve.settings import (
     at_least,
     from_to,
 )
-from qpensieve.types import ActionValues, Algorithm, EnvSpec, Hints, Info, PrioritizedLearning, Transition
+from qpensieve.types import EnvSpec
 
 MAX_ACTIONS = 100_000
 """Most joint actions allowed: every update scores all of them, and the last layer has a column for each."""
@@ -92,15 +97,6 @@ class EnvelopeConfig:
     twin: Annotated[bool, Since(False)] = True
     """Learn two networks; a target takes the whole vector of the one with the smaller lam . Q, as SAC's critics do. The
     first network chooses and acts. The authors learn one."""
-    num_candidates: Annotated[int | None, at_least(1)] = None
-    """Preferences over which the maximum of a target is taken: its own, and the first of those drawn. None: all."""
-    gap_factor: Annotated[float, from_to(0, 0.99)] = 0.0
-    """Advantage learning: a target is lowered by this share of how much worse than the best the action taken is, so
-    that values of good and bad actions come to lie 1 / (1 - this) times as far apart. 0: none."""
-    value_low: Annotated[tuple[float, ...], FINITE] = ()
-    """Targets are cut at these values, a number per objective. Default: they are not."""
-    value_high: Annotated[tuple[float, ...], FINITE] = ()
-    """The same from above."""
     layer_norm: Annotated[bool, Since(False)] = True
     """Standardise the input of each hidden ReLU over the units of its layer. Not in the authors' code: without it the
     values of DST2d's 121 actions diverge (deviation D22)."""
@@ -159,14 +155,58 @@ They have a replay of 4000 transitions."""
 
 
 def check(cfg: EnvelopeConfig, run: RunSettings) -> list[str]:
-    """Its noise is whether to act at random and which bin to take: nothing that could be correlated in time."""
+    """Refuse correlated noise: exploration draws whether to act at random, and which bin."""
     del cfg
-    asked = {"random_noise": run.random_noise, "noise": run.noise}
-    return [
-        f"{name} must be white, got {colour}: envelope explores by random bins (epsilon-greedy), not by Gaussian noise"
-        for name, colour in asked.items()
-        if colour != "white"
-    ]
+    if run.random_noise == "white":
+        return []
+    return [f"random_noise must be white, got {run.random_noise}: envelope explores by random bins (epsilon-greedy)"]
+
+
+LEAST_SPREAD = 0.01
+"""Observations that hardly change are not blown up by more than 1 / this."""
+
+
+class Scale(eqx.Module):
+    """Mean of all observations seen, of their squares, and of how many batches."""
+
+    mean: Float[Array, " obs"]
+    square: Float[Array, " obs"]
+    count: Float[Array, ""]
+
+    @property
+    def spread(self) -> Float[Array | np.ndarray, "*agents obs"]:
+        """Standard deviation."""
+        variance = (self.square - self.mean**2).clip(0.0)
+        return (variance**0.5).clip(LEAST_SPREAD)
+
+
+def start_scale(obs_size: int) -> Scale:
+    """Mean 0 and spread 1, until something was seen."""
+    return Scale(jnp.zeros(obs_size), jnp.ones(obs_size), jnp.zeros(()))
+
+
+def see(scale: Scale, s: Float[Array, "b obs"]) -> Scale:
+    """The scale after one more batch; every batch weighs the same."""
+    count = scale.count + 1.0
+    mean = scale.mean + (jnp.mean(s, axis=0) - scale.mean) / count
+    square = scale.square + (jnp.mean(jnp.square(s), axis=0) - scale.square) / count
+    return Scale(mean, square, count)
+
+
+def folded(scale: Scale | None, net: QHead) -> QHead:
+    """The network of plain observations that equals `net` of those in units of the scale; also of stacked agents.
+
+    Of NumPy's arrays it is made by NumPy: policies are read from a file without a device.
+    """
+    if scale is None:
+        return net
+    xp = np if isinstance(scale.mean, np.ndarray) else jnp
+    first, size = net.layers[0], scale.mean.shape[-1]
+    of_obs = first.weight[..., :size, :] / scale.spread[..., None]
+    weight = xp.concatenate([of_obs, first.weight[..., size:, :]], axis=-2)
+    bias = first.bias - xp.einsum("...i,...io->...o", scale.mean, of_obs)
+    where = lambda net: (net.layers[0].weight, net.layers[0].bias)
+    return eqx.tree_at(where, net, (weight, bias))
 
 
 class Twin(eqx.Module):
@@ -287,29 +327,16 @@ def double_dqn_target(
     return _at(target_next, own_choice(online_next, prefs))
 
 
-def envelope_choice(
-    q: Float[Array, "b m actions d"], prefs: Float[Array, "m d"], num_candidates: int | None = None
-) -> Choice:
+def envelope_choice(q: Float[Array, "b m actions d"], prefs: Float[Array, "m d"]) -> Choice:
     """Where lam . Q(s', a'; lam') is largest over a' and lam' in W, for each lam in W; ties go to the first.
-
-    With `num_candidates`, lam' is lam itself or one of the first in W, as many in all.
 
     It finds lam' first, by the maximum over actions, then a'. The scores [b, m, actions, m] of the first step are never
     stored: products and maximum are one loop. On a CPU a matrix product took ten times as long.
     """
     best = jnp.max(_scores(q[..., None, :], prefs[None, None, None]), axis=2)
-    if num_candidates is not None:
-        best = jnp.where(_is_candidate(len(prefs), num_candidates)[None], best, -jnp.inf)
     winner = jnp.argmax(best, axis=1)
     of_winner = jnp.take_along_axis(q, winner[..., None, None], axis=1)
     return Choice(winner, _best_action(of_winner, prefs))
-
-
-def _is_candidate(m: int, num: int) -> Bool[Array, "m m"]:
-    """Whether preference i may serve preference j: j itself, and the first in W, `num` in all."""
-    order = jnp.arange(m)
-    rank = jnp.where(order[:, None] < order[None], order[:, None] + 1, order[:, None])  # j itself is before all others
-    return jnp.where(order[:, None] == order[None], 0, rank) < num
 
 
 def own_choice(q: Float[Array, "b m actions d"], prefs: Float[Array, "m d"]) -> Choice:
@@ -345,18 +372,14 @@ def bellman_target(
     cfg: EnvelopeConfig, state: State, batch: Transition, prefs: Float[Array, "m d"]
 ) -> tuple[Float[Array, "b m d"], Choice]:
     """Target r + gamma Q_target(s', a'; lam') of every transition and preference, at its choice of (a', lam')."""
-    choose = partial(envelope_choice, num_candidates=cfg.num_candidates) if cfg.envelope else own_choice
+    choose = envelope_choice if cfg.envelope else own_choice
     choice = choose(all_values(cfg, state.net, batch.s_next, prefs), prefs)
     bootstrap = _at(all_values(cfg, state.target, batch.s_next, prefs), choice)
     if state.twin is not None:
         other = _at(all_values(cfg, state.twin.target, batch.s_next, prefs), choice)
         bootstrap = smaller(prefs, bootstrap, other)
     going_on = (1.0 - batch.terminated)[:, None, None]
-    y = batch.r[:, None] + cfg.discount * going_on * bootstrap
-    if cfg.gap_factor:
-        y -= cfg.gap_factor * action_gap(cfg, state.target, batch, prefs)
-    low, high = (jnp.asarray(bound)[None, None] if bound else None for bound in (cfg.value_low, cfg.value_high))
-    return jnp.clip(y, low, high), choice
+    return batch.r[:, None] + cfg.discount * going_on * bootstrap, choice
 
 
 def smaller(
@@ -365,16 +388,6 @@ def smaller(
     """The whole vector with the smaller lam . Q, of every pair; ties go to the first."""
     twins = jnp.stack([q, other], axis=2)
     return jax.vmap(jax.vmap(whole_vector_of_smaller), in_axes=(None, 0))(prefs, twins)
-
-
-def action_gap(
-    cfg: EnvelopeConfig, target: QHead, batch: Transition, prefs: Float[Array, "m d"]
-) -> Float[Array, "b m d"]:
-    """Q(s, a*; lam) - Q(s, a; lam) for the best action a* and the one taken; along lam it is never negative."""
-    q = all_values(cfg, target, batch.s, prefs)
-    own = own_choice(q, prefs)
-    taken = jnp.broadcast_to(batch.a[:, :1].astype(jnp.int32), own.action.shape)
-    return _at(q, own) - _at(q, Choice(own.preference, taken))
 
 
 def taken_values(
@@ -496,22 +509,12 @@ def greedy_indices(
     return best[:, None].astype(jnp.float32), jnp.zeros(s.shape[0])
 
 
-def _check_bounds(cfg: EnvelopeConfig, spec: EnvSpec) -> None:
-    for name, bound in (("value_low", cfg.value_low), ("value_high", cfg.value_high)):
-        if bound and len(bound) != spec.num_objectives:
-            needed = f"{spec.num_objectives} numbers, one per objective of {spec.id} ({', '.join(spec.objectives)})"
-            raise UserError(f"{name} must have {needed}, got {len(bound)}")
-    if any(low > high for low, high in zip(cfg.value_low, cfg.value_high, strict=False)):
-        raise UserError(f"value_low must not be above value_high, got {cfg.value_low} and {cfg.value_high}")
-
-
 def make(cfg: EnvelopeConfig, spec: EnvSpec) -> Algorithm[State]:
     """The algorithm.
 
     Raises:
-        ValueError: If there are too many actions or parameters, or bounds of values that do not fit.
+        ValueError: If there are too many actions or parameters.
     """
-    _check_bounds(cfg, spec)
     actions = actions_of(cfg, spec)
     return Algorithm(
         init=lambda key, _: init(cfg, spec, key),

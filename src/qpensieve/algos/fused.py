@@ -17,16 +17,22 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from qpensieve.algos import mosac, qpensieve
-from qpensieve.learning.guards import Calm, RewardRange, entropy_range, raised, with_loss
+from qpensieve.learning.guards import (
+    LONGEST_GRADIENT,
+    SNAPSHOT_MARGIN,
+    LossTrack,
+    RewardRange,
+    entropy_range,
+    temperature_rise,
+    with_loss,
+)
+from qpensieve.learning.interface import PEAK, Infos, Transition
 from qpensieve.learning.kernels import candidates, networks
 from qpensieve.learning.kernels.calls import Tile, is_interpreted
 from qpensieve.learning.kernels.candidates import Best, Candidates, Margin, Rival, Scored
 from qpensieve.learning.kernels.networks import ADAM, Bounds, Climbed, Gradients, Inputs, Learned, Now, Rates, Seen
 from qpensieve.learning.kernels.packing import Layout, Packed, Sizes, actor_layout, critic_layout
-from qpensieve.learning.nets import Critic, Mlp
-from qpensieve.learning.tally import PEAK
-from qpensieve.settings import flat
-from qpensieve.types import EnvSpec, Infos, Transition
+from qpensieve.types import EnvSpec
 
 Precision = Literal["half", "full"]
 Block = Callable[[Any, tuple[Transition, ...], Any], tuple[Any, Infos]]
@@ -40,15 +46,6 @@ NARROW = 64
 """Columns of inputs (observation, action and preference, to a power of two) with which all cuts fit on the chip."""
 MOST_INPUTS = 128
 """Numbers of observation, action and preference with which any cut does."""
-COVERED = {
-    "policy_loss": "paper",
-    "preferences_per": "batch",
-    "over_critics": "max",
-    "acting_share": 0.0,
-    "critic_blocks": 0,
-    "critic_hidden": None,
-}
-"""Settings for which there is one value that the kernels cover."""
 LOGGED = ("critic_loss", "policy_loss", "temperature", "q", "entropy", "snapshot_share", "other_preference_share")
 OF_MEMORY = LOGGED[5:]
 """What only Q-Pensieve logs."""
@@ -133,10 +130,10 @@ class Memory(eqx.Module):
     sums: Float[Array, "seed logged"]
     peak: Float[Array, " seed"]
     """The largest loss of the critics so far."""
-    calm: Calm | None = None
-    """Only with `max_push_loss`."""
+    loss_track: LossTrack | None = None
+    """Only with `guards`."""
     median: Float[Array, "seed 1"] | None = None
-    """Of lengths of the critics' gradient, its logarithm; only with `max_critic_gradient`."""
+    """Of lengths of the critics' gradient, its logarithm; only with `guards`."""
 
 
 class Past(eqx.Module):
@@ -161,7 +158,7 @@ class Plan:
     sizes: Sizes
     precision: Precision
     margin: float | None = None
-    """`snapshot_margin` of Q-Pensieve."""
+    """`SNAPSHOT_MARGIN` of Q-Pensieve with `guards`."""
     tiles: Tiles | None = None
     """None: by the number of seeds."""
 
@@ -176,7 +173,7 @@ class Plan:
     @property
     def logged(self) -> tuple[str, ...]:
         """What updates log."""
-        return LOGGED if self.sac.temperature_gain == 0 else (*LOGGED, mosac.RAISE)
+        return (*LOGGED, mosac.RAISE) if self.sac.guards else LOGGED
 
     @property
     def layouts(self) -> tuple[Layout, Layout]:
@@ -192,31 +189,31 @@ def plan_mosac(cfg: mosac.SacConfig, spec: EnvSpec, precision: Precision, past: 
 
 def plan_qpensieve(cfg: qpensieve.QPensieveConfig, spec: EnvSpec, precision: Precision) -> Plan:
     plan = plan_mosac(cfg.sac, spec, precision, (cfg.num_snapshots, cfg.num_preferences))
-    return replace(plan, margin=cfg.snapshot_margin)
+    return replace(plan, margin=SNAPSHOT_MARGIN if cfg.sac.guards else None)
 
 
-def learn_mosac(plan: Plan, states: mosac.State, batch: Transition, chance: mosac.Chance) -> tuple[mosac.State, Infos]:
-    """All updates of a block of MO-SAC; states lead with seeds, batch and chance with [seed, K]."""
-    given = _inputs(plan, states, batch, chance)
+def learn_mosac(plan: Plan, states: mosac.State, batch: Transition, draws: mosac.Draws) -> tuple[mosac.State, Infos]:
+    """All updates of a block of MO-SAC; states lead with seeds, batch and draws with [seed, K]."""
+    given = _inputs(plan, states, batch, draws)
     memory, infos = _learn(plan, _no_past(len(states.log_alpha)), given, _pack(plan, states))
     states = _unpack(plan, memory, states, batch)
     return states, {name: value for name, value in infos.items() if name not in OF_MEMORY}
 
 
 def learn_qpensieve(
-    plan: Plan, states: qpensieve.State, batch: Transition, chance: mosac.Chance
+    plan: Plan, states: qpensieve.State, batch: Transition, draws: mosac.Draws
 ) -> tuple[qpensieve.State, Infos]:
-    """All updates of a block of Q-Pensieve; states lead with seeds, batch and chance with [seed, K]."""
+    """All updates of a block of Q-Pensieve; states lead with seeds, batch and draws with [seed, K]."""
     ring = states.snapshots
     if plan.sizes.snapshots:
-        nets = plan.layouts[1].pack(_net(ring.critics))
+        nets = plan.layouts[1].pack(ring.critics.net)
         past = Past(nets, nets.w2.astype(plan.dtype), ring.filled.astype(jnp.float32))
     else:
         past = _no_past(len(ring.filled))
-    given = _inputs(plan, states.sac, batch, chance)
-    memory, infos = _learn(plan, past, given, replace(_pack(plan, states.sac), calm=states.calm))
-    learned = _unpack(plan, memory, states.sac, batch), memory.calm
-    return eqx.tree_at(lambda state: (state.sac, state.calm), states, learned, is_leaf=lambda x: x is None), infos
+    given = _inputs(plan, states.sac, batch, draws)
+    memory, infos = _learn(plan, past, given, replace(_pack(plan, states.sac), loss_track=states.loss_track))
+    learned = _unpack(plan, memory, states.sac, batch), memory.loss_track
+    return eqx.tree_at(lambda state: (state.sac, state.loss_track), states, learned, is_leaf=lambda x: x is None), infos
 
 
 def _no_past(seeds: int) -> Past:
@@ -232,22 +229,22 @@ def _learn(plan: Plan, past: Past, given: Inputs, memory: Memory) -> tuple[Memor
     return memory, infos
 
 
-def _inputs(plan: Plan, states: mosac.State, batch: Transition, chance: mosac.Chance) -> Inputs:
+def _inputs(plan: Plan, states: mosac.State, batch: Transition, draws: mosac.Draws) -> Inputs:
     """Everything that updates are given, update by update, in the columns of packed networks."""
     sizes, num = plan.sizes, batch.r.shape[1]
     adam: Any = states.optimizers.actor
-    prefs = chance.prefs[:, :, :, 0]
+    prefs = draws.prefs
     lam = jnp.broadcast_to(prefs[:, :, :1], (*batch.r.shape[:3], sizes.d))
     none = jnp.zeros_like(batch.a)
     now, then = jnp.concatenate([batch.s, batch.a, lam], -1), jnp.concatenate([batch.s_next, none, lam], -1)
-    noise = jnp.concatenate([chance.noise, chance.next_noise], 2)
+    noise = jnp.concatenate([draws.noise, draws.next_noise], 2)
     place = lambda part, first, width: jnp.pad(part, [(0, 0)] * 3 + [(first, width - first - part.shape[-1])])
     before = adam[0].count[0] + jnp.arange(num)
     after = (before + 1).astype(jnp.float32)
     by_update = lambda x: jnp.swapaxes(x, 0, 1)
     bounds = None
     if states.rewards is not None:
-        horizon, seen = 1.0 / (1.0 - plan.sac.largest_discount), _rewards(states.rewards, batch)
+        horizon, seen = 1.0 / (1.0 - plan.sac.discount), _rewards(states.rewards, batch)
         sums = horizon * place(jnp.stack([seen.low, seen.high], 2), 0, sizes.values)
         least, most = entropy_range(plan.sac.least_target_entropy, sizes.act)
         bounds = Bounds(by_update(sums), (horizon * least, horizon * most))
@@ -255,11 +252,11 @@ def _inputs(plan: Plan, states: mosac.State, batch: Transition, chance: mosac.Ch
         x=by_update(place(jnp.concatenate([now, then], 2), 0, sizes.columns)),
         noise=by_update(place(noise, sizes.obs, sizes.columns)),
         r=by_update(place(batch.r, 0, sizes.values)),
-        going_on=by_update(mosac.discount_after(plan.sac, before)[None, :, None] * (1.0 - batch.terminated)),
+        going_on=by_update(plan.sac.discount * (1.0 - batch.terminated)),
         prefs=by_update(place(prefs, sizes.obs + sizes.act, sizes.columns)),
         lam=by_update(place(prefs, 0, sizes.values)[:, :, 0]),
-        adam=jnp.stack([1.0 - ADAM[0] ** after, 1.0 - ADAM[1] ** after, mosac.rate_after(plan.sac, before)], -1),
-        aim=None if plan.sac.target_entropy_end is None else sizes.act * mosac.entropy_after(plan.sac, before),
+        adam=jnp.stack([1.0 - ADAM[0] ** after, 1.0 - ADAM[1] ** after, mosac.learning_rate_at(plan.sac, before)], -1),
+        entropy_target=sizes.act * mosac.target_entropy_at(plan.sac, jnp.asarray(draws.num_updates)[0]),
         bounds=bounds,
     )
 
@@ -276,11 +273,11 @@ def _pack(plan: Plan, states: mosac.State) -> Memory:
     actor, critic = plan.layouts
     opt: Any = states.optimizers
     moments = lambda layout, state: (layout.pack(state[0].mu.net), layout.pack(state[0].nu.net))
-    pack, is_clipped = critic.pack, plan.sac.max_critic_gradient is not None
-    lengths, adam = opt.critic if is_clipped else (None, opt.critic)
+    pack = critic.pack
+    lengths, adam = opt.critic if plan.sac.guards else (None, opt.critic)
     return Memory(
         Learned(actor.pack(states.actor.net), *moments(actor, opt.actor)),
-        Learned(pack(_net(states.critic)), *moments(critic, adam), pack(_net(states.target))),
+        Learned(pack(states.critic.net), *moments(critic, adam), pack(states.target.net)),
         _columns(plan, states.log_alpha),
         _columns(plan, opt.temperature[0].mu),
         _columns(plan, opt.temperature[0].nu),
@@ -288,12 +285,6 @@ def _pack(plan: Plan, states: mosac.State) -> Memory:
         jnp.full(len(states.log_alpha), -jnp.inf),
         median=None if lengths is None else lengths.median[:, None],
     )
-
-
-def _net(critic: Critic) -> Mlp:
-    """Its network, which is of the kind that kernels cover: others are `uncovered`."""
-    assert isinstance(critic.net, Mlp)
-    return critic.net
 
 
 def _columns(plan: Plan, of_temperature: Any) -> Any:
@@ -360,7 +351,7 @@ def _step(plan: Plan, past: Past, given: Inputs, at: Int[Array, " 1"], memory: M
     target = networks.values(acted.x, old.target, plan.sizes, tiles.values)
     seen = Seen(q, h1, h2, target, acted.logp, log_alpha)
     slopes, losses, scalars = networks.critic_slopes(now, seen, old.net, tiles.slopes, plan.sac.pessimism)
-    rates = Rates(plan.sac.tau, plan.dtype, plan.sac.weight_decay)
+    rates = Rates(plan.sac.tau, plan.dtype)
     critic, second, median = _learn_critics(plan, now, Gradients(h1, h2, slopes), memory, rates)
 
     current = Candidates(critic.net, second, jnp.ones((len(log_alpha), 1)))
@@ -373,30 +364,31 @@ def _step(plan: Plan, past: Past, given: Inputs, at: Int[Array, " 1"], memory: M
     logp = acted.logp[:, : plan.sizes.batch]
     mean_logp = jnp.mean(logp, axis=1, keepdims=True)
     lam = given.lam[at[0]] if log_alpha.shape[1] > 1 else None
-    aim = plan.sac.target_entropy * plan.sizes.act if given.aim is None else given.aim[at[0]]
+    entropy_target = given.entropy_target[at[0]]
     own = log_alpha if lam is None else jnp.sum(lam * log_alpha, axis=1, keepdims=True)
-    gain, raise_by = plan.sac.temperature_gain, None
-    if gain > 0:
-        raise_by = raised(mean_logp, aim, gain, plan.sizes.act)
+    raise_by = None
+    if plan.sac.guards:
+        raise_by = temperature_rise(mean_logp, entropy_target, plan.sizes.act)
         log_alpha = own + raise_by
     slopes = networks.actor_slopes(now, acted, Climbed(climbed, log_alpha), memory.actor.net, tiles.slopes)
     gradients = Gradients(acted.h1, acted.h2, slopes)
     actor, _ = networks.learn(now, gradients, memory.actor, rates._replace(half=None), tiles.learn)
-    temperature = _temperature(plan, given.adam[at[0]], aim + mean_logp, lam, memory)
+    temperature = _temperature(plan, given.adam[at[0]], entropy_target + mean_logp, lam, memory)
     logged = _logged((own, raise_by), (losses, scalars), logp, [best for _, best in climbed])
-    sums, loss, calm = memory.sums + logged, logged[:, 0], memory.calm
-    calm = calm if calm is None else jax.vmap(with_loss)(calm, loss)
-    return Memory(actor, critic, *temperature, sums, jnp.maximum(memory.peak, loss), calm, median)
+    sums, loss, loss_track = memory.sums + logged, logged[:, 0], memory.loss_track
+    loss_track = loss_track if loss_track is None else jax.vmap(with_loss)(loss_track, loss)
+    return Memory(actor, critic, *temperature, sums, jnp.maximum(memory.peak, loss), loss_track, median)
 
 
 def _learn_critics(
     plan: Plan, now: Now, gradients: Gradients, memory: Memory, rates: Rates
 ) -> tuple[Learned, Any, Any]:
     """Critics after Adam's step, their second layers for scoring, and the median of the gradient's length."""
-    most, tiles, old = plan.sac.max_critic_gradient, plan.tiles_for(now.given), memory.critic
-    if most is None or memory.median is None:
+    tiles, old = plan.tiles_for(now.given), memory.critic
+    if memory.median is None:
         return *networks.learn(now, gradients, old, rates, tiles.learn), None
-    measured, lengths = networks.measure(now, gradients, old.net, tiles.measure), networks.Lengths(memory.median, most)
+    measured = networks.measure(now, gradients, old.net, tiles.measure)
+    lengths = networks.Lengths(memory.median, LONGEST_GRADIENT)
     return networks.learn_measured(now, measured, lengths, old, rates, tiles.measure)
 
 
@@ -458,12 +450,12 @@ def _logged(logs: tuple[Any, Any], of_critics: Any, logp: Any, best: list[Best])
 
 def fuse_mosac(cfg: mosac.SacConfig, spec: EnvSpec, precision: Precision) -> Block:
     plan = plan_mosac(cfg, spec, precision)
-    return lambda states, batches, chance: learn_mosac(plan, states, batches[0], chance)
+    return lambda states, batches, draws: learn_mosac(plan, states, batches[0], draws)
 
 
 def fuse_qpensieve(cfg: qpensieve.QPensieveConfig, spec: EnvSpec, precision: Precision) -> Block:
     plan = plan_qpensieve(cfg, spec, precision)
-    return lambda states, batches, chance: learn_qpensieve(plan, states, batches[0], chance)
+    return lambda states, batches, draws: learn_qpensieve(plan, states, batches[0], draws)
 
 
 def unavailable() -> str:
@@ -492,10 +484,6 @@ def too_wide(spec: EnvSpec) -> str:
 def uncovered(settings: Any) -> str:
     """What of these settings the kernels do not cover, in words; empty if they cover them."""
     sac = getattr(settings, "sac", settings)
-    given = flat(settings)
-    other = [name for name, value in COVERED.items() if given.get(name, value) != value]
-    if other:
-        return f"they do not cover {other[0]} {given[other[0]]}"
     if sac.hidden % 64 or sac.hidden > WIDEST:
         return f"they cover widths (hidden) that are multiples of 64 up to {WIDEST}, not {sac.hidden}"
     if sac.batch_size % 64:

@@ -21,25 +21,22 @@ from qpensieve.algos.qpensieve import QPensieveConfig
 from qpensieve.algos.sac import SingleSacConfig
 from qpensieve.errors import UserError
 from qpensieve.learning.acting import Exportable, Plain, continuous_acting, gaussian_acting, num_parameters
-from qpensieve.learning.improvement import Choice, best_value
+from qpensieve.learning.improvement import Eligible, best_value
+from qpensieve.learning.interface import Algorithm, Info, Transition, UniformLearning
+from qpensieve.learning.losses import sample_preferences
 from qpensieve.learning.nets import GaussianActor, Mlp
-from qpensieve.learning.sampling import sample_preferences
 from qpensieve.learning.snapshots import Snapshots
 from qpensieve.settings import NOT_NEGATIVE, RunSettings
 from qpensieve.types import (
     Acting,
     Actions,
-    Algorithm,
-    Asked,
     EnvSpec,
     HostPolicy,
-    Info,
     Noise,
-    Observed,
+    Observations,
     Parameters,
-    Stored,
-    Transition,
-    UniformLearning,
+    Preferences,
+    StoredActions,
 )
 
 CASES = {"DST2d": ("0.9,0.1", "0.8,0.2"), "HalfCheetah2d": ("0.5,0.5", "0.6,0.4")}
@@ -48,8 +45,7 @@ FIXED = ("target_entropy", *mosac.ENDS, "anneal_updates")
 """Settings of the helper that stay as the paper has them: the SAC has no such setting."""
 SHARED = ("hidden", "learning_rate", "discount", "tau", "batch_size", "sampler")
 """Settings of the helper that the SAC, or what it is offered, has too."""
-_OF_SAC = tuple(field.name for field in fields(mosac.SacConfig) if field.name not in (*FIXED, *SHARED))
-OF_HELPER = (*_OF_SAC, "policy_loss", "max_push_loss", "snapshot_margin", "over_critics")
+OF_HELPER = tuple(field.name for field in fields(mosac.SacConfig) if field.name not in (*FIXED, *SHARED))
 """Settings that are the helper's alone, guards among them: the SAC learns as the SAC it is compared with."""
 
 
@@ -62,8 +58,8 @@ class HybridConfig:
     switch_after: Annotated[int, NOT_NEGATIVE] = 90_000
     """Updates of plain SAC before the switch; with 10 000 random steps and one update each, 90 000 is step 100 000."""
     noise_for: Literal["both", "helper"] = "both"
-    """Whose exploration the run's `random_noise` and `noise` are for: that of both, or of the helper alone, so that the
-    SAC explores with white noise, as the SAC it is compared with."""
+    """Whose random actions the run's `random_noise` is for: those of both, or of the helper alone. The SAC then begins
+    with white noise, as the SAC it is compared with."""
     pensieve: QPensieveConfig = field(default_factory=QPensieveConfig)
     """Settings of the helper; the SAC uses the same network sizes, rates and batch size, and none of `OF_HELPER`."""
 
@@ -104,60 +100,56 @@ def _missing(domain_id: str) -> str:
 
 
 class State(eqx.Module):
-    """The SAC, its helper, and how many updates both have done."""
+    """The SAC and its helper."""
 
     own: sac.State
     helper: qpensieve.State
-    num_updates: Int[Array, ""]
 
 
-class Chance(eqx.Module):
-    """Everything random in an update: preferences offered to the SAC besides its own, and what each half draws."""
+class Draws(eqx.Module):
+    """Random numbers of an update: further preferences offered to the SAC, and those of each half."""
 
     others: Float[Array, "m d"]
-    own: sac.Chance
-    helper: mosac.Chance
+    own: sac.Draws
+    helper: mosac.Draws
 
 
 class Offer(eqx.Module):
-    """What the helper offers to the SAC: its snapshots, the preferences to read them under, and whether to use them."""
+    """Snapshots of the helper, the preferences to read them under, and whether the SAC climbs them."""
 
     snapshots: Snapshots
-    prefs: Float[Array, "m 1 d"]
+    prefs: Float[Array, "m d"]
     is_on: Bool[Array, ""]
 
 
 def init(cfg: HybridConfig, spec: EnvSpec, key: Key[Array, ""], lam: Float[Array, " d"]) -> State:
     # The same key twice, on purpose: each half starts as it would alone.
     helper = qpensieve.init(cfg.pensieve, spec, jax.random.clone(key))
-    return State(sac.init(cfg.single, spec, key, lam), helper, jnp.zeros((), jnp.int32))
+    return State(sac.init(cfg.single, spec, key, lam), helper)
 
 
-def update(cfg: HybridConfig, state: State, batches: tuple[Transition, ...], key: Key[Array, ""]) -> tuple[State, Info]:
-    """One gradient step of SAC and helper, each on its own batch; the SAC uses the helper's current snapshots."""
-    return step(cfg, state, batches, draw_chance(cfg, batches, key))
-
-
-def draw_chance(cfg: HybridConfig, batches: tuple[Transition, ...], key: Key[Array, ""]) -> Chance:
-    # The same key for both halves, on purpose: each draws as it would alone.
+def draw(
+    cfg: HybridConfig, batches: tuple[Transition, ...], key: Key[Array, ""], num_updates: mosac.Count = 0
+) -> Draws:
+    """Draw the random numbers of an update. The key is the same for both halves: each draws as it would alone."""
     own_batch, helper_batch = batches
     key_others, d = jax.random.fold_in(jax.random.clone(key), 1), own_batch.r.shape[1]
     others = sample_preferences(key_others, cfg.pensieve.num_preferences - 1, d, cfg.sac.sampler)
-    own = sac.draw_chance(own_batch, jax.random.clone(key))
-    return Chance(others, own, qpensieve.draw_chance(cfg.pensieve, helper_batch, key))
+    own = sac.draw(own_batch, jax.random.clone(key))
+    return Draws(others, own, qpensieve.draw(cfg.pensieve, helper_batch, key, num_updates))
 
 
-def step(cfg: HybridConfig, state: State, batches: tuple[Transition, ...], chance: Chance) -> tuple[State, Info]:
-    """`update`, with what is random in it drawn before."""
-    prefs = offered_preferences(state.own.lam, chance.others)
+def step(cfg: HybridConfig, state: State, batches: tuple[Transition, ...], draws: Draws) -> tuple[State, Info]:
+    """One update of SAC and helper, each on its own batch; the SAC climbs the helper's current snapshots."""
+    prefs = offered_preferences(state.own.lam, draws.others)
     snapshots = state.helper.snapshots
-    is_on = (state.num_updates >= cfg.switch_after) & snapshots.filled.any()
+    is_on = (draws.helper.num_updates >= cfg.switch_after) & snapshots.filled.any()
     loss = partial(hybrid_loss, Offer(snapshots, prefs, is_on))
     own_batch, helper_batch = batches
-    own, info = sac.step(cfg.single, state.own, own_batch, chance.own, loss)
-    helper, helper_info = qpensieve.step(cfg.pensieve, state.helper, helper_batch, chance.helper)
+    own, info = sac.step(cfg.single, state.own, own_batch, draws.own, loss)
+    helper, helper_info = qpensieve.step(cfg.pensieve, state.helper, helper_batch, draws.helper)
     info |= {f"helper_{name}": value for name, value in helper_info.items()}
-    return State(own, helper, state.num_updates + 1), info
+    return State(own, helper), info
 
 
 def hybrid_loss(offer: Offer, actor: GaussianActor, critic: Mlp, query: sac.Query) -> mosac.LossAndAux:
@@ -173,9 +165,9 @@ def hybrid_loss(offer: Offer, actor: GaussianActor, critic: Mlp, query: sac.Quer
     return jax.lax.cond(offer.is_on, lambda actor: shared_loss(offer, actor, critic, query), plain, actor)
 
 
-def offered_preferences(lam: Float[Array, " d"], others: Float[Array, "m1 d"]) -> Float[Array, "m 1 d"]:
+def offered_preferences(lam: Float[Array, " d"], others: Float[Array, "m1 d"]) -> Float[Array, "m d"]:
     """W: the agent's own preference first, then random ones."""
-    return jnp.concatenate([lam[None], others])[:, None]
+    return jnp.concatenate([lam[None], others])
 
 
 def shared_loss(offer: Offer, actor: GaussianActor, critic: Mlp, query: sac.Query) -> mosac.LossAndAux:
@@ -185,13 +177,13 @@ def shared_loss(offer: Offer, actor: GaussianActor, critic: Mlp, query: sac.Quer
     """
     a, logp = sac.sample_actions(actor, query.s, query.noise)
     own = sac.own_value(critic, query.s, a)
-    shared, _ = best_value(offer.snapshots.critics, Choice(offer.snapshots.filled), offer.prefs, query.s, a)
+    shared, _ = best_value(offer.snapshots.critics, Eligible(offer.snapshots.filled), offer.prefs, query.s, a)
     share = jnp.mean((shared > own).astype(jnp.float32))
     return jnp.mean(query.alpha * logp - jnp.maximum(own, shared)), (logp, {"snapshot_share": share})
 
 
 def end_block(cfg: HybridConfig, state: State, num_updates: Int[Array, ""]) -> State:
-    return State(state.own, qpensieve.end_block(cfg.pensieve, state.helper, num_updates), state.num_updates)
+    return State(state.own, qpensieve.end_block(cfg.pensieve, state.helper, num_updates))
 
 
 class BothPolicies:
@@ -201,14 +193,14 @@ class BothPolicies:
         self._own: HostPolicy = halves[0].policy(flat[:, :split])
         self._helper: HostPolicy = halves[1].policy(flat[:, split:])
 
-    def explore(self, obs: Observed, lam: Asked, noise: Noise, step: int) -> Stored:
+    def explore(self, obs: Observations, lam: Preferences, noise: Noise, step: int) -> StoredActions:
         own = self._own.explore(obs[:, :1], lam[:, :1], noise[:, :1], step)
         return np.concatenate([own, self._helper.explore(obs[:, 1:], lam[:, 1:], noise[:, 1:], step)], axis=1)
 
-    def sample(self, obs: Observed, lam: Asked, noise: Noise, step: int) -> Stored:
+    def sample(self, obs: Observations, lam: Preferences, noise: Noise, step: int) -> StoredActions:
         return self._own.explore(obs, lam, noise, step)
 
-    def exploit(self, obs: Observed, lam: Asked) -> Actions:
+    def exploit(self, obs: Observations, lam: Preferences) -> Actions:
         return self._own.exploit(obs, lam)
 
     def plain(self, step: int) -> Plain:
@@ -233,7 +225,7 @@ def make(cfg: HybridConfig, spec: EnvSpec) -> Algorithm[State]:
         actor=lambda state: (state.own.actor, state.helper.sac.actor),
         act=lambda actors, s, lam: sac.act(actors[0], s, lam),
         acting=both_acting(cfg, spec),
-        learning=UniformLearning(partial(step, cfg), partial(draw_chance, cfg)),
+        learning=UniformLearning(partial(step, cfg), partial(draw, cfg)),
         batch_size=cfg.sac.batch_size,
         discount=cfg.sac.discount,
         sampler=cfg.sac.sampler,
@@ -243,5 +235,4 @@ def make(cfg: HybridConfig, spec: EnvSpec) -> Algorithm[State]:
         num_white_lanes=1 if cfg.noise_for == "helper" else 0,
         action_values=sac.ACTION_VALUES.of_part(lambda state: state.own),
         inspect=lambda state, batches, key: sac.inspect(cfg.single, state.own, batches[0], key),
-        keeps_preferences=cfg.sac.num_acting > 0,  # for the helper
     )

@@ -8,7 +8,7 @@ policy loss, passed in as a function.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import equinox as eqx
 import jax
@@ -16,23 +16,43 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int, Key
 
-from qpensieve.algos.instruments import by_bin, enough, of_critics, saturation, spread_preferences
 from qpensieve.learning.acting import gaussian_acting
-from qpensieve.learning.guards import RewardRange, bounded, clip_by_median, entropy_range, no_rewards, raised, seen
-from qpensieve.learning.improvement import Choice, best_value
-from qpensieve.learning.losses import between_twins, gradient_step, polyak, scalarize, squash, start_optimizer
+from qpensieve.learning.guards import (
+    LONGEST_GRADIENT,
+    RewardRange,
+    bounded,
+    clip_by_median,
+    entropy_range,
+    start_reward_range,
+    temperature_rise,
+    with_rewards,
+)
+from qpensieve.learning.improvement import Eligible, best_value
+from qpensieve.learning.interface import ActionValues, Algorithm, Info, Transition, from_one_lane
+from qpensieve.learning.losses import (
+    between_twins,
+    gradient_step,
+    polyak,
+    sample_preferences,
+    scalarize,
+    squash,
+    start_optimizer,
+)
 from qpensieve.learning.nets import Critic, GaussianActor
-from qpensieve.learning.sampling import sample_preferences
 from qpensieve.preferences import Sampler
 from qpensieve.settings import OPEN_SHARE, STEP_SHARE, above, at_least, from_to
-from qpensieve.types import ActionValues, Algorithm, EnvSpec, Info, Transition, from_one_lane
+from qpensieve.types import EnvSpec
 
 RAISE = "temperature_raise"
-"""Logged with `temperature_gain`: how many times the learned temperature that of the policy's loss was."""
-ENDS = ("target_entropy_end", "learning_rate_end", "discount_end")
-"""Settings that move another one there over `anneal_updates`."""
+"""Logged with `guards`: the factor on the learned temperature in the policy's loss."""
+ENDS = ("target_entropy_end", "learning_rate_end")
+"""Settings with the last value of another setting, which moves there over `anneal_updates`."""
 WHOLE_RUN = 1_500_000
 """Updates of a whole run of the paper."""
+BINS = 5
+"""Bins of lam1 in diagnostics; bin i holds (i - 1) / 5 to i / 5."""
+SATURATED = 0.99
+"""Size of an action's component from which it counts as saturated."""
 
 
 @dataclass(frozen=True)
@@ -41,90 +61,45 @@ class SacConfig:
 
     hidden: Annotated[int, at_least(1)] = 256
     """Width of the two hidden layers of every network."""
-    critic_blocks: Annotated[int, from_to(0, 16)] = 0
-    """Residual blocks with layer norm of each critic, as in SimBa, in the place of its hidden layers; a block has two
-    layers and is four times wider inside. 0: none, as in the paper. Policies stay as they are; meant with
-    `weight_decay`."""
-    critic_hidden: Annotated[int | None, at_least(1)] = None
-    """Width of the critics, if not `hidden`. None: `hidden`, as in the paper."""
     learning_rate: Annotated[float, above(0)] = 3e-4
     """Adam's step size, for policy, critics and temperature."""
     learning_rate_end: Annotated[float | None, above(0)] = None
-    """Step size of policy and critics in the end: it moves there from `learning_rate` on a line, over `anneal_updates`,
-    and stays; that of the temperature does not move. None: neither does, as in the paper."""
+    """Last step size of policy and critics: it moves there from `learning_rate` on a line, over `anneal_updates`. The
+    step size of the temperature is fixed. None: all are fixed, as in the paper."""
     discount: Annotated[float, OPEN_SHARE] = 0.99
     """Discount factor gamma."""
-    discount_end: Annotated[float | None, OPEN_SHARE] = None
-    """Discount factor in the end: it moves there from `discount` on a line, over `anneal_updates`, and stays. None: it
-    does not move, as in the paper."""
     tau: Annotated[float, STEP_SHARE] = 0.005
-    """How far the target critics move towards the critics at every update: a share from 0 to 1."""
+    """Share of the way from the target critics to the critics that the target critics move at every update."""
     batch_size: Annotated[int, at_least(1)] = 256
     """Transitions per gradient step."""
     sampler: Sampler = "uniform-sum"
     """Distribution of preferences in acting and learning: as in the authors' code, or uniform on the simplex."""
-    preferences_per: Literal["batch", "sample"] = "batch"
-    """Draw one set of preferences per gradient step (as in the paper), or one for every sample of the batch."""
-    max_critic_gradient: Annotated[float | None, above(0)] = None
-    """A gradient of the critics longer than this many times the running median of its length is shortened to that.
-    None: any length, as in the paper."""
-    temperature_per: Literal["run", "preference"] = "run"
-    """One temperature for all preferences (the paper's), or one whose logarithm is linear in the preference."""
+    guards: bool = False
+    """Keep values from running away: shortened gradients of the critics, bounded targets, a temperature for every
+    preference that rises at once where entropy is missing. Q-Pensieve also takes no snapshot in bad moments and limits
+    what snapshots may promise. The paper has none."""
     target_entropy: Annotated[float, from_to(-4, 0)] = -1.0
-    """Entropy that the policy aims at, per component of an action. The paper's, -1, is that of actions with a standard
-    deviation of 0.09 on their scale from -1 to 1; -2: of 0.03."""
+    """Target of the policy's entropy, per component of an action. -1 (the paper) is the entropy of actions with a
+    standard deviation of 0.09 on their scale from -1 to 1; -2 that of 0.03."""
     target_entropy_end: Annotated[float | None, from_to(-4, 0)] = None
-    """Entropy that the policy aims at in the end, per component of an action: the target moves there from
-    `target_entropy` on a line, over `anneal_updates`, and stays. None: it does not move."""
+    """Last target of the entropy: it moves there from `target_entropy` on a line, over `anneal_updates`. None: the
+    target is fixed."""
     anneal_updates: Annotated[int | None, at_least(1)] = None
-    """Updates over which the entropy's target moves to `target_entropy_end`, the step size to `learning_rate_end` and
-    the discount to `discount_end`, one of which must be given. None: all updates of the run."""
-    temperature_gain: Annotated[float, from_to(0, 10)] = 0.0
-    """How strongly the policy's temperature is raised at once for a batch whose entropy is below the target: times
-    exp(gain x what is lacking per component of an action), at most times exp(gain). 0: it only learns, step by step, as
-    in the paper. Needs the paper's policy loss; with preferences per sample the mean of the batch counts for all."""
-    bounded_targets: Literal["off", "on"] = "off"
-    """Whether targets of the critics are kept within what the rewards seen so far could add up to. Rewards of n-step
-    targets are sums, so with them the bounds are wider by the number of steps."""
+    """Updates over which the entropy's target moves to `target_entropy_end` and the step size to `learning_rate_end`,
+    one of which must be given. None: all updates of the run."""
     pessimism: Annotated[float, from_to(0.5, 1)] = 1.0
-    """Share of the twin with the smaller value in the critics' targets, the rest is the other's: 1, the smaller alone,
-    as in the paper; 0.5: the mean of both."""
-    weight_decay: Annotated[float, from_to(0, 10)] = 0.0
-    """How strongly weights of policy and critics shrink: at every update by this times the learning rate, as in AdamW.
-    0: not at all, as in the paper."""
-    acting_share: Annotated[float, from_to(0, 1)] = 0.0
-    """Share of each batch, 0 to 1, that the critics learn under the preference that its episode was played with; the
-    rest they learn under the one drawn for the update. 0: nothing, as in the paper. Steps of the random phase count
-    under their episode's preference, though it did not choose their actions."""
+    """Share of the smaller twin in the critics' targets; the larger twin has the rest. 1: the smaller twin alone, as in
+    the paper. 0.5: the mean of both."""
 
     def conflicts(self) -> list[str]:
-        """The length of a line needs its end; a share of the batch that is no sample of it would do nothing."""
-        found, share, length = [], self.acting_share, self.anneal_updates
-        if length is not None and all(getattr(self, end) is None for end in ENDS):
-            ends = "target_entropy_end, learning_rate_end or discount_end"
-            found.append(f"anneal_updates needs {ends}, to which something moves, got {length} alone")
-        if 0 < share * self.batch_size <= 0.5:
-            found.append(f"acting_share must be 0 or a sample or more of the batch of {self.batch_size}, got {share}")
-        return found
-
-    @property
-    def critic_width(self) -> int:
-        """Hidden units of the critics."""
-        return self.hidden if self.critic_hidden is None else self.critic_hidden
-
-    @property
-    def largest_discount(self) -> float:
-        """The largest discount of the run: what values could ever add up to follows from it."""
-        return max(self.discount, self.discount if (end := self.discount_end) is None else end)
-
-    @property
-    def num_acting(self) -> int:
-        """Samples of each batch that the critics learn under the preference that acted."""
-        return round(self.acting_share * self.batch_size)
+        """Refuse the length of a schedule without its end."""
+        if self.anneal_updates is None or any(getattr(self, end) is not None for end in ENDS):
+            return []
+        return [f"anneal_updates needs {' or '.join(ENDS)}, got {self.anneal_updates} alone"]
 
     @property
     def least_target_entropy(self) -> float:
-        """The lowest entropy that the policy ever aims at, per component of an action."""
+        """Lowest target of the entropy in a run, per component of an action."""
         return min(self.target_entropy, self.target_entropy if (end := self.target_entropy_end) is None else end)
 
 
@@ -144,49 +119,52 @@ class State(eqx.Module):
     """Twins: leaves lead with [2]."""
     target: Critic
     log_alpha: Float[Array, "*d"]
-    """Logarithm of the temperature; with `temperature_per` preference its value for each objective alone."""
+    """Logarithm of the temperature; with `guards` its value for each objective alone."""
     optimizers: Optimizers
     rewards: RewardRange | None = None
-    """Only with `bounded_targets`."""
+    """Only with `guards`."""
 
 
-class Chance(eqx.Module):
-    """Everything random in an update: preferences (the first is lam), noise of the next actions and of the policy's."""
+Count = Int[Array, ""] | int
+"""A number of updates."""
 
-    prefs: Float[Array, "m c d"]
+
+class Draws(eqx.Module):
+    """Random numbers of an update: preferences (the first is lam), noise of the next actions and of the policy's."""
+
+    prefs: Float[Array, "m d"]
     next_noise: Float[Array, "b act"]
-    noise: Float[Array, "*actions b act"]
+    noise: Float[Array, "b act"]
+    num_updates: Count = 0
+    """Updates before this one."""
 
 
 class Query(eqx.Module):
-    """What a policy loss gets: temperature, states, preferences (the first is lam) and the noise of actions."""
+    """Input of a policy loss: temperature, states, preferences (the first is lam) and the noise of actions."""
 
     alpha: Float[Array, "*b"]
     s: Float[Array, "b obs"]
-    prefs: Float[Array, "m c d"]
-    noise: Float[Array, "*actions b act"]
-    aim: Float[Array, ""] | float = 0.0
-    """Entropy that the policy aims at."""
-    gain: float = eqx.field(static=True, default=0.0)
-    """`temperature_gain`."""
+    prefs: Float[Array, "m d"]
+    noise: Float[Array, "b act"]
+    entropy_target: Float[Array, ""] | float = 0.0
+    """Target of the entropy of the whole action."""
+    has_guards: bool = eqx.field(static=True, default=False)
 
     @property
     def lam(self) -> Float[Array, "b d"]:
-        return jnp.broadcast_to(self.prefs[0], (self.s.shape[0], self.prefs.shape[2]))
+        return jnp.broadcast_to(self.prefs[0], (self.s.shape[0], self.prefs.shape[1]))
 
     def weigh(self, logp: Float[Array, " b"]) -> Float[Array, " b"]:
-        """Log-probabilities times the temperature, which may answer to their mean."""
-        return self.alpha * logp if self.gain == 0.0 else self.alpha * self.factor(logp) * logp
+        """Multiply log-probabilities with the temperature, which guards raise where entropy is missing."""
+        return self.alpha * self.factor(logp) * logp if self.has_guards else self.alpha * logp
 
     def factor(self, logp: Float[Array, " b"]) -> Float[Array, ""]:
-        """By how much the temperature is raised."""
-        return jnp.exp(raised(jnp.mean(logp), self.aim, self.gain, self.noise.shape[-1]))
+        """Return the factor by which guards raise the temperature."""
+        return jnp.exp(temperature_rise(jnp.mean(logp), self.entropy_target, self.noise.shape[-1]))
 
 
 LossAndAux = tuple[Float[Array, ""], tuple[Float[Array, " b"], Info]]
-"""A policy loss and its auxiliary results: the log-probabilities, and what to log."""
-
-
+"""A policy loss, the log-probabilities, and values to log."""
 PolicyLoss = Callable[[GaussianActor, Critic, Query], LossAndAux]
 
 
@@ -194,74 +172,61 @@ def init(cfg: SacConfig, spec: EnvSpec, key: Key[Array, ""]) -> State:
     sizes = (spec.obs_size, spec.action_size, spec.num_objectives)
     key_actor, key_critic = jax.random.split(key)
     actor = GaussianActor(*sizes, cfg.hidden, key=key_actor)
-    of_critic = (*sizes, cfg.critic_width, cfg.critic_blocks)
-    critic = jax.vmap(lambda k: Critic(*of_critic, key=k))(jax.random.split(key_critic))
-    log_alpha = jnp.zeros(() if cfg.temperature_per == "run" else spec.num_objectives)
+    critic = jax.vmap(lambda k: Critic(*sizes, cfg.hidden, key=k))(jax.random.split(key_critic))
+    log_alpha = jnp.zeros(spec.num_objectives if cfg.guards else ())
     optimizers = Optimizers(
         start_optimizer(_optimizer(cfg), actor),
-        start_optimizer(_optimizer(cfg, cfg.max_critic_gradient), critic),
-        start_optimizer(_adam(cfg), log_alpha),
+        start_optimizer(_critic_optimizer(cfg), critic),
+        start_optimizer(_temperature_optimizer(cfg), log_alpha),
     )
     target = jax.tree.map(jnp.copy, critic)  # its own buffers: the loop donates every leaf
-    rewards = no_rewards(spec.num_objectives) if cfg.bounded_targets == "on" else None
+    rewards = start_reward_range(spec.num_objectives) if cfg.guards else None
     return State(actor, critic, target, log_alpha, optimizers, rewards)
 
 
-def update(cfg: SacConfig, state: State, batch: Transition, key: Key[Array, ""]) -> tuple[State, Info]:
-    """One gradient step of MO-SAC."""
-    return step(cfg, state, batch, draw_chance(cfg, 1, batch, key), single_preference_loss)
+def draw(cfg: SacConfig, num_preferences: int, batch: Transition, key: Key[Array, ""], num_updates: Count = 0) -> Draws:
+    """Draw the random numbers of an update whose policy loss has `num_preferences`."""
+    key_prefs, key_next, key_policy = jax.random.split(key, 3)
+    prefs = sample_preferences(key_prefs, num_preferences, batch.r.shape[1], cfg.sampler)
+    next_noise, noise = jax.random.normal(key_next, batch.a.shape), jax.random.normal(key_policy, batch.a.shape)
+    return Draws(prefs, next_noise, noise, num_updates)
 
 
-def step(cfg: SacConfig, state: State, batch: Transition, chance: Chance, loss: PolicyLoss) -> tuple[State, Info]:
-    """One gradient step: critics (10), policy (11) with the updated critics (deviation D13), temperature, target."""
-    opt, of_critic = state.optimizers, _optimizer(cfg, cfg.max_critic_gradient)
-    lam = jnp.broadcast_to(chance.prefs[0], batch.r.shape)
+def single_preference_loss(actor: GaussianActor, critic: Critic, query: Query) -> LossAndAux:
+    """Mean of alpha log pi(a) - min over twins of lam . Q(s, a; lam)."""
+    a, logp = sample_actions(actor, query.s, query.lam, query.noise)
+    alone = jax.tree.map(lambda leaf: leaf[None], critic)
+    value, _ = best_value(alone, Eligible(jnp.ones(1, bool)), query.prefs[:1], query.s, a)
+    return jnp.mean(query.weigh(logp) - value), (logp, {})
 
-    rewards = None if state.rewards is None else seen(state.rewards, batch.r)
-    valued = valued_preferences(cfg, batch, lam)
-    y = soft_target(cfg, replace(state, rewards=rewards), batch, valued, chance.next_noise)
-    loss_of_critic = partial(critic_loss, batch=batch, lam=valued, y=y)
-    critic, critic_opt, q_loss, q_mean = gradient_step(of_critic, loss_of_critic, state.critic, opt.critic)
 
-    aim = target_entropy(cfg, opt.temperature) * batch.a.shape[1]
+def step(
+    cfg: SacConfig, state: State, batch: Transition, draws: Draws, loss: PolicyLoss = single_preference_loss
+) -> tuple[State, Info]:
+    """One update: critics (10), policy (11) with the new critics (deviation D13), temperature, target critics."""
+    opt, lam = state.optimizers, jnp.broadcast_to(draws.prefs[0], batch.r.shape)
+
+    rewards = None if state.rewards is None else with_rewards(state.rewards, batch.r)
+    y = soft_target(cfg, replace(state, rewards=rewards), batch, lam, draws.next_noise)
+    loss_of_critic = partial(critic_loss, batch=batch, lam=lam, y=y)
+    critic, critic_opt, q_loss, q_mean = gradient_step(_critic_optimizer(cfg), loss_of_critic, state.critic, opt.critic)
+
+    entropy_target = target_entropy_at(cfg, jnp.asarray(draws.num_updates)) * batch.a.shape[1]
     alpha = temperature(state.log_alpha, lam)
-    query = Query(alpha, batch.s, chance.prefs, chance.noise, aim, cfg.temperature_gain)
+    query = Query(alpha, batch.s, draws.prefs, draws.noise, entropy_target, cfg.guards)
     loss_of_actor = lambda actor: loss(actor, critic, query)
     actor, actor_opt, pi_loss, (logp, info) = gradient_step(_optimizer(cfg), loss_of_actor, state.actor, opt.actor)
 
-    loss_of_temperature = lambda log_alpha: temperature_loss(log_alpha, logp, aim, lam)
-    log_alpha, alpha_opt, _, _ = gradient_step(_adam(cfg), loss_of_temperature, state.log_alpha, opt.temperature)
+    loss_of_temperature = lambda log_alpha: temperature_loss(log_alpha, logp, entropy_target, lam)
+    log_alpha, alpha_opt, _, _ = gradient_step(
+        _temperature_optimizer(cfg), loss_of_temperature, state.log_alpha, opt.temperature
+    )
 
     target = polyak(state.target, critic, cfg.tau)
     new = State(actor, critic, target, log_alpha, Optimizers(actor_opt, critic_opt, alpha_opt), rewards)
     logged = {"critic_loss": q_loss, "policy_loss": pi_loss, "temperature": jnp.mean(alpha), "q": q_mean}
-    logged |= {"entropy": -jnp.mean(logp)} | ({} if query.gain == 0.0 else {RAISE: query.factor(logp)})
+    logged |= {"entropy": -jnp.mean(logp)} | ({RAISE: query.factor(logp)} if cfg.guards else {})
     return new, info | logged
-
-
-def draw_chance(cfg: SacConfig, num_preferences: int, batch: Transition, key: Key[Array, ""]) -> Chance:
-    """Everything random in an update whose policy is offered `num_preferences`."""
-    key_prefs, key_next, key_policy = jax.random.split(key, 3)
-    prefs = draw(cfg, num_preferences, batch, key_prefs)
-    return Chance(prefs, jax.random.normal(key_next, batch.a.shape), jax.random.normal(key_policy, batch.a.shape))
-
-
-def draw(cfg: SacConfig, num: int, batch: Transition, key: Key[Array, ""]) -> Float[Array, "m c d"]:
-    """`num` preferences for this gradient step: one set for the batch (c = 1) or one per sample (c = b)."""
-    b, d = batch.r.shape
-    c = 1 if cfg.preferences_per == "batch" else b
-    return sample_preferences(key, num * c, d, cfg.sampler).reshape(num, c, d)
-
-
-def valued_preferences(cfg: SacConfig, batch: Transition, lam: Float[Array, "b d"]) -> Float[Array, "b d"]:
-    """What the critics learn each sample under: `lam`, or in the first rows the preference that acted.
-
-    Which rows does not matter: they are drawn uniformly. So no further random number is needed.
-    """
-    if cfg.num_acting == 0:
-        return lam
-    assert batch.lam is not None
-    return jnp.concatenate([batch.lam[: cfg.num_acting], lam[cfg.num_acting :]])
 
 
 def soft_target(
@@ -276,48 +241,26 @@ def soft_target(
     q = jax.vmap(partial(between_twins, pessimism=cfg.pessimism))(lam, twins)
     alpha = temperature(state.log_alpha, lam)
     soft = q - (alpha * logp)[:, None]
-    y = batch.r + discount(cfg, state.optimizers.temperature) * (1.0 - batch.terminated)[:, None] * soft
+    y = batch.r + cfg.discount * (1.0 - batch.terminated)[:, None] * soft
     if state.rewards is not None:
         bonus = entropy_range(cfg.least_target_entropy, a_next.shape[1])
-        y = bounded(y, state.rewards, cfg.largest_discount, jnp.broadcast_to(alpha, logp.shape), bonus)
+        y = bounded(y, state.rewards, cfg.discount, jnp.broadcast_to(alpha, logp.shape), bonus)
     return jax.lax.stop_gradient(y)
 
 
 def temperature(log_alpha: Float[Array, "*d"], lam: Float[Array, "b d"]) -> Float[Array, "*b"]:
-    """The temperature: one for all samples, or that of each sample's preference."""
+    """Return the temperature: one for all samples, or one for the preference of each sample."""
     return jnp.exp(log_alpha if log_alpha.ndim == 0 else lam @ log_alpha)
 
 
-def target_entropy(cfg: SacConfig, temperature_state: Any) -> Any:
-    """What the policy aims at in the update after those that the optimiser of the temperature has counted."""
-    if cfg.target_entropy_end is None:
-        return cfg.target_entropy
-    return entropy_after(cfg, temperature_state[0].count)
-
-
-def entropy_after(cfg: SacConfig, num_updates: Int[Array, "*k"]) -> Float[Array, "*k"]:
-    """What the policy aims at after so many updates, per component of an action."""
+def target_entropy_at(cfg: SacConfig, num_updates: Int[Array, "*k"]) -> Float[Array, "*k"]:
+    """Return the target of the entropy after `num_updates`, per component of an action."""
     return _on_a_line(cfg, cfg.target_entropy, cfg.target_entropy_end, num_updates)
 
 
-def rate_after(cfg: SacConfig, num_updates: Int[Array, "*k"]) -> Float[Array, "*k"]:
-    """Adam's step size of policy and critics after so many updates."""
+def learning_rate_at(cfg: SacConfig, num_updates: Int[Array, "*k"]) -> Float[Array, "*k"]:
+    """Return Adam's step size of policy and critics after `num_updates`."""
     return _on_a_line(cfg, cfg.learning_rate, cfg.learning_rate_end, num_updates)
-
-
-def discount(cfg: SacConfig, temperature_state: Any) -> Any:
-    """That of the update after those that the optimiser of the temperature has counted."""
-    return cfg.discount if cfg.discount_end is None else discount_after(cfg, temperature_state[0].count)
-
-
-def discount_after(cfg: SacConfig, num_updates: Int[Array, "*k"]) -> Float[Array, "*k"]:
-    """The discount factor after so many updates."""
-    return _on_a_line(cfg, cfg.discount, cfg.discount_end, num_updates)
-
-
-def moving_discount(cfg: SacConfig) -> Callable[[Int[Array, ""]], Float[Array, ""]] | None:
-    """`discount_after` of these settings; None where the discount does not move."""
-    return None if cfg.discount_end is None else partial(discount_after, cfg)
 
 
 def _on_a_line(cfg: SacConfig, start: float, end: float | None, num_updates: Int[Array, "*k"]) -> Float[Array, "*k"]:
@@ -336,30 +279,22 @@ def critic_loss(
     return jnp.sum(jnp.mean(jnp.sum(lam[None] * delta, axis=-1), axis=-1)), jnp.mean(scalarize(lam, q[0]))
 
 
-def single_preference_loss(actor: GaussianActor, critic: Critic, query: Query) -> LossAndAux:
-    """Mean of alpha log pi(a) - min over twins of lam . Q(s, a; lam)."""
-    a, logp = sample_actions(actor, query.s, query.lam, query.noise)
-    alone = jax.tree.map(lambda leaf: leaf[None], critic)
-    value, _ = best_value(alone, Choice(jnp.ones(1, bool)), query.prefs[:1], query.s, a)
-    return jnp.mean(query.weigh(logp) - value), (logp, {})
-
-
 def temperature_loss(
     log_alpha: Float[Array, "*d"],
     logp: Float[Array, " b"],
-    aim: float | Float[Array, ""],
+    entropy_target: float | Float[Array, ""],
     lam: Float[Array, "b d"] | None = None,
 ) -> tuple[Float[Array, ""], None]:
-    """Loss that raises the temperature while the entropy is below its target; that of `lam` if it depends on it."""
+    """Loss whose descent raises the temperature, or that of each `lam`, while the entropy is below its target."""
     if lam is None or log_alpha.ndim == 0:
-        return -log_alpha * jax.lax.stop_gradient(jnp.mean(logp) + aim), None
-    return -jnp.mean((lam @ log_alpha) * jax.lax.stop_gradient(logp + aim)), None
+        return -log_alpha * jax.lax.stop_gradient(jnp.mean(logp) + entropy_target), None
+    return -jnp.mean((lam @ log_alpha) * jax.lax.stop_gradient(logp + entropy_target)), None
 
 
 def sample_actions(
     actor: GaussianActor, s: Float[Array, "b obs"], lam: Float[Array, "b d"], noise: Float[Array, "b act"]
 ) -> tuple[Float[Array, "b act"], Float[Array, " b"]]:
-    """Reparameterised actions and their log-probabilities."""
+    """Return reparameterised actions and their log-probabilities."""
     mean, log_std = actor(s, lam)
     return jax.vmap(squash)(mean, log_std, noise)
 
@@ -373,21 +308,22 @@ def twin_values(
 def smaller_value(
     critic: Critic, s: Float[Array, "b obs"], a: Float[Array, "b act"], lam: Float[Array, "b d"]
 ) -> Float[Array, " b"]:
-    """The smaller twin's lam . Q(s, a; lam)."""
+    """Return lam . Q(s, a; lam) of the smaller twin."""
     return jax.vmap(scalarize, in_axes=(None, 0))(lam, twin_values(critic, s, a, lam)).min(axis=0)
 
 
 def soft_actions(
     state: State, s: Float[Array, "b obs"], lam: Float[Array, "b d"], noise: Float[Array, "b act"]
 ) -> tuple[Float[Array, "b act"], Float[Array, " b"]]:
-    """Actions of the policy, and what `soft_target` adds to every objective for each: -alpha log pi."""
+    """Return actions of the policy and the bonus -alpha log pi that `soft_target` adds to every objective."""
     a, logp = sample_actions(state.actor, s, lam, noise)
     return a, -temperature(state.log_alpha, lam) * logp
 
 
 def inspect(cfg: SacConfig, state: State, batch: Transition, key: Key[Array, ""]) -> Info:
-    """What a look at the networks shows, under preferences of all bins."""
-    batch = enough(batch)
+    """Return diagnostics of policy and critics, with preferences of all bins."""
+    b = len(batch.r)
+    batch = batch if b >= BINS else jax.tree.map(lambda leaf: leaf[jnp.arange(BINS) % b], batch)
     key_lam, key_next, key_now = jax.random.split(key, 3)
     lam = spread_preferences(key_lam, *batch.r.shape)
     y = soft_target(cfg, state, batch, lam, jax.random.normal(key_next, batch.a.shape))
@@ -395,16 +331,42 @@ def inspect(cfg: SacConfig, state: State, batch: Transition, key: Key[Array, ""]
     errors = twin_values(state.critic, batch.s, batch.a, lam)[0] - y
     a, logp = sample_actions(state.actor, batch.s, lam, jax.random.normal(key_now, batch.a.shape))
     value = smaller_value(state.critic, batch.s, a, lam)
-    seen = by_bin("entropy", -logp) | by_bin("q", value) | of_critics(gradient, errors) | saturation(a)
+    info = by_bin("entropy", -logp) | by_bin("q", value) | of_critics(gradient, errors) | saturation(a)
     if state.log_alpha.ndim:  # the largest of any preference is that of a single objective
-        seen["temperature_max"] = jnp.exp(state.log_alpha.max())
-    return seen
+        info["temperature_max"] = jnp.exp(state.log_alpha.max())
+    return info
+
+
+def spread_preferences(key: Key[Array, ""], num: int, d: int) -> Float[Array, "num d"]:
+    """Draw preferences: lam1 uniform in bin i % 5 for row i, the rest uniform on the remaining simplex."""
+    key_first, key_rest = jax.random.split(key)
+    bins = jnp.arange(num) % BINS
+    first = ((bins + jax.random.uniform(key_first, (num,))) / BINS)[:, None]
+    rest = sample_preferences(key_rest, num, d - 1, "dirichlet") if d > 2 else jnp.ones((num, d - 1))
+    return jnp.concatenate([first, (1.0 - first) * rest], axis=1) if d > 1 else jnp.ones((num, 1))
+
+
+def by_bin(name: str, values: Float[Array, " b"]) -> Info:
+    """Return the means of the rows of each bin."""
+    bins = jnp.arange(len(values)) % BINS
+    return {f"{name}_bin_{i + 1}": jnp.mean(values, where=bins == i) for i in range(BINS)}
+
+
+def of_critics(gradient: object, errors: Float[Array, "b d"]) -> Info:
+    """Return the length of the critics' gradient, and the mean size of the errors of each objective."""
+    sizes = jnp.mean(jnp.abs(errors), axis=0)
+    return {"critic_gradient_max": optax.tree.norm(gradient)} | {f"td_error_{i + 1}": x for i, x in enumerate(sizes)}
+
+
+def saturation(a: Float[Array, "b act"]) -> Info:
+    """Return the share of components of actions near -1 or 1."""
+    return {"saturation": jnp.mean((jnp.abs(a) > SATURATED).astype(jnp.float32))}
 
 
 ACTION_VALUES: ActionValues[State] = ActionValues(
     lambda state, s, a, lam: twin_values(state.critic, s, a, lam), soft_actions
 )
-"""What the critics learn."""
+"""Values that the critics learn."""
 
 
 def make(cfg: SacConfig, spec: EnvSpec) -> Algorithm[State]:
@@ -413,35 +375,31 @@ def make(cfg: SacConfig, spec: EnvSpec) -> Algorithm[State]:
         actor=lambda state: state.actor,
         act=act,
         acting=gaussian_acting(spec, cfg.hidden, is_conditioned=True),
-        learning=from_one_lane(partial(step, cfg, loss=single_preference_loss), partial(draw_chance, cfg, 1)),
+        learning=from_one_lane(partial(step, cfg), partial(draw, cfg, 1)),
         batch_size=cfg.batch_size,
         discount=cfg.discount,
         sampler=cfg.sampler,
         action_values=ACTION_VALUES,
         inspect=lambda state, batches, key: inspect(cfg, state, batches[0], key),
-        keeps_preferences=cfg.num_acting > 0,
-        discount_after=moving_discount(cfg),
     )
 
 
 def act(actor: GaussianActor, s: Float[Array, " obs"], lam: Float[Array, " d"]) -> Float[Array, " act"]:
-    """The mean action."""
+    """Return the mean action."""
     return jnp.tanh(actor(s, lam)[0])
 
 
-def _adam(cfg: SacConfig) -> optax.GradientTransformation:
-    """Of the temperature."""
+def _temperature_optimizer(cfg: SacConfig) -> optax.GradientTransformation:
     return optax.adam(cfg.learning_rate)
 
 
-def _optimizer(cfg: SacConfig, longest: float | None = None) -> optax.GradientTransformation:
-    """Of a network, whose gradients are at most `longest` times their median."""
-    rate: Any = cfg.learning_rate if cfg.learning_rate_end is None else partial(rate_after, cfg)
-    decay = cfg.weight_decay
-    adam = optax.adam(rate) if decay == 0.0 else optax.adamw(rate, weight_decay=decay, mask=_weights)
-    return adam if longest is None else optax.chain(clip_by_median(longest), adam)
+def _optimizer(cfg: SacConfig) -> optax.GradientTransformation:
+    """Adam for a network; its step size may follow a schedule."""
+    rate: Any = cfg.learning_rate if cfg.learning_rate_end is None else partial(learning_rate_at, cfg)
+    return optax.adam(rate)
 
 
-def _weights(params: Any) -> Any:
-    """Which leaves are weights, not biases, nor scales and shifts of norms."""
-    return jax.tree_util.tree_map_with_path(lambda path, _: path[-1].name == "weight", params)
+def _critic_optimizer(cfg: SacConfig) -> optax.GradientTransformation:
+    """Adam for the critics; guards shorten its gradients."""
+    adam = _optimizer(cfg)
+    return optax.chain(clip_by_median(LONGEST_GRADIENT), adam) if cfg.guards else adam

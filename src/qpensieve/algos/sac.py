@@ -17,15 +17,15 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, Float64, Key
 
-from qpensieve.algos.instruments import of_critics, saturation
-from qpensieve.algos.mosac import LossAndAux, Optimizers, temperature_loss
+from qpensieve.algos.mosac import LossAndAux, Optimizers, of_critics, saturation, temperature_loss
 from qpensieve.errors import UserError
 from qpensieve.learning.acting import gaussian_acting
+from qpensieve.learning.interface import ActionValues, Algorithm, Info, Transition, from_one_lane
 from qpensieve.learning.losses import gradient_step, polyak, scalarize, squash, start_optimizer
 from qpensieve.learning.nets import GaussianActor, Mlp
 from qpensieve.preferences import parse_preference, sac_preferences
 from qpensieve.settings import OPEN_SHARE, STEP_SHARE, above, at_least
-from qpensieve.types import ActionValues, Algorithm, EnvSpec, Info, Transition, from_one_lane
+from qpensieve.types import EnvSpec
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class State(eqx.Module):
     lam: Float[Array, " d"]
 
 
-class Chance(eqx.Module):
+class Draws(eqx.Module):
     """Everything random in an update: noise of the next actions and of the policy's."""
 
     next_noise: Float[Array, "b act"]
@@ -107,26 +107,28 @@ def init(cfg: SingleSacConfig, spec: EnvSpec, key: Key[Array, ""], lam: Float[Ar
     return State(actor, critic, target, log_alpha, optimizers, lam)
 
 
-def update(cfg: SingleSacConfig, state: State, batch: Transition, key: Key[Array, ""]) -> tuple[State, Info]:
-    """One gradient step of SAC on the reward lam . r."""
-    return step(cfg, state, batch, draw_chance(batch, key), own_loss)
-
-
-def draw_chance(batch: Transition, key: Key[Array, ""]) -> Chance:
+def draw(batch: Transition, key: Key[Array, ""]) -> Draws:
+    """Draw the random numbers of an update."""
     key_next, key_policy = jax.random.split(key)
-    return Chance(jax.random.normal(key_next, batch.a.shape), jax.random.normal(key_policy, batch.a.shape))
+    return Draws(jax.random.normal(key_next, batch.a.shape), jax.random.normal(key_policy, batch.a.shape))
+
+
+def own_loss(actor: GaussianActor, critic: Mlp, query: Query) -> LossAndAux:
+    """Mean of alpha log pi(a) - min over twins of Q(s, a)."""
+    a, logp = sample_actions(actor, query.s, query.noise)
+    return jnp.mean(query.alpha * logp - own_value(critic, query.s, a)), (logp, {})
 
 
 def step(
-    cfg: SingleSacConfig, state: State, batch: Transition, chance: Chance, policy_loss: PolicyLoss
+    cfg: SingleSacConfig, state: State, batch: Transition, draws: Draws, policy_loss: PolicyLoss = own_loss
 ) -> tuple[State, Info]:
-    """Critics, policy against the updated critics, temperature, target network: the order of MO-SAC's step."""
+    """One update: critics, policy against the new critics, temperature, target critics, in the order of MO-SAC."""
     adam, opt = _adam(cfg), state.optimizers
-    y = soft_target(cfg, state, batch, chance.next_noise)
+    y = soft_target(cfg, state, batch, draws.next_noise)
     loss_of_critic = partial(critic_loss, batch=batch, y=y)
     critic, critic_opt, q_loss, q_mean = gradient_step(adam, loss_of_critic, state.critic, opt.critic)
 
-    query = Query(jnp.exp(state.log_alpha), batch.s, state.lam, chance.noise)
+    query = Query(jnp.exp(state.log_alpha), batch.s, state.lam, draws.noise)
     loss_of_actor = lambda actor: policy_loss(actor, critic, query)
     actor, actor_opt, pi_loss, (logp, info) = gradient_step(adam, loss_of_actor, state.actor, opt.actor)
 
@@ -160,12 +162,6 @@ def critic_loss(critic: Mlp, batch: Transition, y: Float[Array, " b"]) -> tuple[
     """Mean squared error, summed over twins; auxiliary: the mean of Q."""
     q = twin_values(critic, batch.s, batch.a)
     return jnp.sum(jnp.mean(jnp.square(q - y[None]), axis=1)), jnp.mean(q[0])
-
-
-def own_loss(actor: GaussianActor, critic: Mlp, query: Query) -> LossAndAux:
-    """Mean of alpha log pi(a) - min over twins of Q(s, a)."""
-    a, logp = sample_actions(actor, query.s, query.noise)
-    return jnp.mean(query.alpha * logp - own_value(critic, query.s, a)), (logp, {})
 
 
 def own_value(critic: Mlp, s: Float[Array, "b obs"], a: Float[Array, "b act"]) -> Float[Array, " b"]:
@@ -217,7 +213,7 @@ def make(cfg: SingleSacConfig, spec: EnvSpec) -> Algorithm[State]:
         actor=lambda state: state.actor,
         act=act,
         acting=gaussian_acting(spec, cfg.hidden, is_conditioned=False),
-        learning=from_one_lane(partial(step, cfg, policy_loss=own_loss), draw_chance),
+        learning=from_one_lane(partial(step, cfg), lambda batch, key, number: draw(batch, key)),
         batch_size=cfg.batch_size,
         discount=cfg.discount,
         preferences=parse_preferences(cfg.preferences, spec),

@@ -23,8 +23,8 @@ from qpensieve.envs.simulator import (
     check_options,
 )
 from qpensieve.errors import UserError
-from qpensieve.host_types import Step
 from qpensieve.preferences import ArrayLike
+from qpensieve.types import Step
 
 STATE_VERSION = 1
 

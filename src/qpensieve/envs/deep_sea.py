@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Float64, Int
 from qpensieve import metrics
 from qpensieve.envs.scenery import PlaneScene, Pose, Shape
 from qpensieve.envs.simulator import Index, State, Streams
-from qpensieve.host_types import EnvSpec
+from qpensieve.types import EnvSpec
 
 SIZE = 11
 """Rows and columns of the map."""

@@ -19,7 +19,7 @@ from qpensieve.envs.scenery import PlaneScene, Points, Pose, Shape
 from qpensieve.envs.simulator import Index, State, Streams, allowed_threads
 from qpensieve.envs.split_lanes import SplitSimulator
 from qpensieve.errors import MissingPackageError
-from qpensieve.host_types import EnvSpec
+from qpensieve.types import EnvSpec
 
 with warnings.catch_warnings():
     # Box2D's extension module warns while it loads; if warnings are errors, this crashes the interpreter.

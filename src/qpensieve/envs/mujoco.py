@@ -27,7 +27,7 @@ from qpensieve.envs.simulator import (
     allowed_threads,
 )
 from qpensieve.errors import UserError
-from qpensieve.host_types import EnvSpec
+from qpensieve.types import EnvSpec
 
 FULL_PHYSICS = mujoco.mjtState.mjSTATE_FULLPHYSICS.value
 CHUNKS_PER_THREAD = 4

@@ -17,8 +17,8 @@ from qpensieve.envs.simulator import DEFAULT_OPTIONS, LaneOptions, Simulator, ch
 from qpensieve.envs.sources import EnvSource, missing_package, module_of, name_of, resolve
 from qpensieve.errors import UserError
 from qpensieve.gym_ids import NAMESPACE, gym_id
-from qpensieve.host_types import EnvSpec
 from qpensieve.metrics.references import REFERENCES, reference_point
+from qpensieve.types import EnvSpec
 
 UNITS = {
     "treasure": "value",

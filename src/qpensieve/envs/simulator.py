@@ -10,8 +10,8 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Bool, Float64, Int
 
-from qpensieve.host_types import EnvSpec
 from qpensieve.machine import available_cores
+from qpensieve.types import EnvSpec
 
 Index = slice | Int[np.ndarray, " lanes"]
 """All lanes as a full slice (no copies), or the numbers of some lanes."""

@@ -9,8 +9,8 @@ from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete
 
 from qpensieve.envs.sources import needs_package
 from qpensieve.errors import EnvError, UserError
-from qpensieve.host_types import ActionBox, EnvSpec, Indices
 from qpensieve.importing import place_of
+from qpensieve.types import ActionBox, EnvSpec, Indices
 
 MAX_OBSERVED = 20_000
 """Most numbers of an observation."""

@@ -22,8 +22,8 @@ from qpensieve.envs.history import (
     warn_if_different,
 )
 from qpensieve.envs.simulator import Index, State, Streams
-from qpensieve.host_types import EnvSpec
 from qpensieve.remote import LocalObject, RemoteObject, RemoteObjects
+from qpensieve.types import EnvSpec
 
 
 @runtime_checkable

@@ -19,7 +19,7 @@ import tomllib
 from pathlib import Path
 from typing import Any, get_args
 
-from qpensieve.config import RunConfig, about_discount, check, check_fits, resolve
+from qpensieve.config import RunConfig, check, check_fits, resolve
 from qpensieve.errors import MissingFileError, UserError
 from qpensieve.experiments.plan import Artefact, Show, Wanted, shown
 from qpensieve.experiments.printed import Place
@@ -93,16 +93,8 @@ def _check_shown(artefact: Artefact) -> None:
         raise UserError("show = 'score-curves' needs the metric HV or UT, got ED")
     if artefact.critic:
         for place, config in configs.items():
-            _check_measured(place, resolve(config))
-
-
-def _check_measured(place: Place, config: RunConfig) -> None:
-    """ValueError where the critics of a run cannot be measured once it is trained."""
-    if config.method.is_population:
-        raise UserError(f"the run {place} has no critic to measure: leave out then, or that run")
-    kept = config.steps - config.steps % config.parameters_period
-    if about := about_discount(config, kept):
-        raise UserError(f"the run {place} keeps no later parameters than those of step {kept:,}: {about}")
+            if config.method.is_population:
+                raise UserError(f"the run {place} has no critic to measure: leave out then, or that run")
 
 
 def _words(content: dict[str, Any], key: str) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Acting on the host in plain NumPy: no device is needed between two blocks of updates."""
+"""Acting on the host in plain NumPy, so that acting never waits for the device."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -10,8 +10,18 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float32, Float64, Int64
 
-from qpensieve.host_types import Acting, Actions, Asked, EnvSpec, HostPolicy, Noise, Observed, Parameters, Stored
 from qpensieve.machine import one_blas_thread
+from qpensieve.types import (
+    Acting,
+    Actions,
+    EnvSpec,
+    HostPolicy,
+    Noise,
+    Observations,
+    Parameters,
+    Preferences,
+    StoredActions,
+)
 
 LOG_STD_RANGE = (-20.0, 2.0)
 NORM_EPSILON = 1e-5
@@ -20,14 +30,14 @@ NORM_EPSILON = 1e-5
 
 @dataclass(frozen=True, eq=False)
 class Plain:
-    """Policies as arrays and a few words: all that acting needs, for programs without this package.
+    """Policies as arrays and a few words, for programs without this package.
 
     Attributes:
         head: How the output of the network becomes an action: `squashed gaussian`, `squashed`, `gaussian` or `greedy`.
         net: The network.
         is_conditioned: Whether the network gets the preference too.
-        arrays: What the head needs, an entry for each policy.
-        shared: What the head needs, for all policies.
+        arrays: Further arrays of the head, with an entry for each policy.
+        shared: Further arrays of the head, for all policies.
         epsilon: Share of random actions of sampled greedy ones.
     """
 
@@ -41,12 +51,12 @@ class Plain:
 
 @dataclass(frozen=True, eq=False)
 class Served:
-    """Policies, and what decides which of them serves a preference.
+    """Policies, and the rule by which one of them serves a preference.
 
     Attributes:
         policies: The policies.
-        preferences: The preference of each: the nearest one serves. None: `returns` decide.
-        returns: What each brings: the one with the largest lam . return serves.
+        preferences: Preference of each policy: the nearest serves. None: `returns` decide.
+        returns: Return of each policy: the policy with the largest lam . return serves.
     """
 
     policies: Plain
@@ -59,14 +69,14 @@ class Exportable(Protocol):
     """Policies that can be written for programs without this package."""
 
     def plain(self, step: int) -> Plain:
-        """The policies as they sample at an environment step."""
+        """Return the policies as they sample at an environment step."""
         ...
 
 
 class HostMlp:
-    """One network for n agents, each with its own parameters; they are views of the flat parameters.
+    """One network for n agents, whose parameters are views of flat parameters.
 
-    Every agent has matrix products of its own, so its numbers do not depend on which agents share the call.
+    Every agent has its own matrix products, so its numbers do not depend on which agents share the call.
 
     Args:
         flat: Parameters in the order of the module's leaves: weight and bias of every layer.
@@ -93,7 +103,7 @@ class HostMlp:
 
     @property
     def is_tanh(self) -> bool:
-        """Whether hidden layers have tanh and not ReLU."""
+        """Whether hidden layers have tanh instead of ReLU."""
         return self._activation is np.tanh
 
     @property
@@ -132,15 +142,15 @@ class GaussianPolicy:
     def __init__(self, flat: Parameters, widths: tuple[int, ...], is_conditioned: bool):
         self.flat, self._net, self._is_conditioned = flat, HostMlp(flat, widths), is_conditioned
 
-    def gaussian(self, obs: Observed, lam: Asked) -> tuple[Actions, Actions]:
-        """Mean and log standard deviation before the squash."""
+    def gaussian(self, obs: Observations, lam: Preferences) -> tuple[Actions, Actions]:
+        """Return mean and log standard deviation before the squash."""
         out = self._net(np.concatenate([obs, lam], axis=2) if self._is_conditioned else obs)
         half = out.shape[2] // 2
         log_std = out[:, :, half:]
         # np.clip and np.split take three times as long: with few rows, calls are what acting costs.
         return out[:, :, :half], np.minimum(np.maximum(log_std, LOG_STD_RANGE[0]), LOG_STD_RANGE[1])
 
-    def explore(self, obs: Observed, lam: Asked, noise: Noise, step: int) -> Stored:
+    def explore(self, obs: Observations, lam: Preferences, noise: Noise, step: int) -> StoredActions:
         del step
         mean, action = self.gaussian(obs, lam)
         np.exp(action, out=action)
@@ -150,7 +160,7 @@ class GaussianPolicy:
 
     sample = explore
 
-    def exploit(self, obs: Observed, lam: Asked) -> Actions:
+    def exploit(self, obs: Observations, lam: Preferences) -> Actions:
         return np.tanh(self.gaussian(obs, lam)[0])
 
     def plain(self, step: int) -> Plain:
@@ -164,14 +174,14 @@ class NoisyPolicy:
     def __init__(self, flat: Parameters, widths: tuple[int, ...], noise_scale: float):
         self._net, self._noise_scale = HostMlp(flat, widths), noise_scale
 
-    def explore(self, obs: Observed, lam: Asked, noise: Noise, step: int) -> Stored:
+    def explore(self, obs: Observations, lam: Preferences, noise: Noise, step: int) -> StoredActions:
         del step
         noisy = self.exploit(obs, lam) + np.float32(self._noise_scale) * noise
         return np.clip(noisy, -1.0, 1.0)
 
     sample = explore
 
-    def exploit(self, obs: Observed, lam: Asked) -> Actions:
+    def exploit(self, obs: Observations, lam: Preferences) -> Actions:
         return np.tanh(self._net(np.concatenate([obs, lam], axis=2)))
 
     def plain(self, step: int) -> Plain:
@@ -182,7 +192,7 @@ class NoisyPolicy:
 
 @dataclass(frozen=True)
 class Greedy:
-    """What an epsilon-greedy policy over a table of actions needs in addition to its parameters.
+    """Description of an epsilon-greedy policy over a table of actions.
 
     Attributes:
         widths: Widths of the network.
@@ -203,19 +213,19 @@ class GreedyPolicy:
     def __init__(self, flat: Parameters, greedy: Greedy):
         self._net, self._greedy = HostMlp(flat, greedy.widths, greedy.is_normalized), greedy
 
-    def explore(self, obs: Observed, lam: Asked, noise: Noise, step: int) -> Stored:
-        """Epsilon-greedy indices. `noise` holds two uniform numbers: whether to act at random, and which action."""
+    def explore(self, obs: Observations, lam: Preferences, noise: Noise, step: int) -> StoredActions:
+        """Return epsilon-greedy indices. `noise` has two uniform numbers: random or not, and which action."""
         random = np.floor(noise[..., 1] * len(self._greedy.actions)).astype(np.int64)
         chosen = np.where(noise[..., 0] < self._greedy.epsilon(step), random, self.best(obs, lam))
         return chosen[..., None].astype(np.float32)
 
     sample = explore
 
-    def exploit(self, obs: Observed, lam: Asked) -> Actions:
+    def exploit(self, obs: Observations, lam: Preferences) -> Actions:
         return self._greedy.actions[self.best(obs, lam)]
 
-    def best(self, obs: Observed, lam: Asked) -> Int64[np.ndarray, "n rows"]:
-        """Index of the best action."""
+    def best(self, obs: Observations, lam: Preferences) -> Int64[np.ndarray, "n rows"]:
+        """Return the index of the best action."""
         q = self._net(np.concatenate([obs, lam], axis=2))
         q = q.reshape(*q.shape[:2], -1, lam.shape[2])
         return np.argmax(np.einsum("nrad,nrd->nra", q, lam), axis=2)
@@ -226,13 +236,13 @@ class GreedyPolicy:
 
 
 AGENTS_PER_THREAD = 8
-"""Twice as many agents or more are split over threads: their parameters, about 270 kB each, do not fit in a cache."""
+"""Agents per thread. The parameters of more agents, about 270 kB each, do not fit in a cache."""
 
 
 class SharedPolicy:
     """Policies of many agents that explore in several threads; NumPy releases Python's lock in matrix products.
 
-    The numbers of an agent do not depend on how agents are split.
+    The numbers of an agent do not depend on the number of threads.
     """
 
     def __init__(self, acting: Acting, flat: Parameters, pool: ThreadPoolExecutor, num: int):
@@ -241,7 +251,7 @@ class SharedPolicy:
         self._parts = [slice(*edge) for edge in pairwise(edges.tolist())]
         self._policies = [acting.policy(flat[part]) for part in self._parts]
 
-    def explore(self, obs: Observed, lam: Asked, noise: Noise, step: int) -> Stored:
+    def explore(self, obs: Observations, lam: Preferences, noise: Noise, step: int) -> StoredActions:
         given = [
             (policy, obs[part], lam[part], noise[part])
             for policy, part in zip(self._policies, self._parts, strict=True)
@@ -250,20 +260,20 @@ class SharedPolicy:
 
 
 def gaussian_acting(spec: EnvSpec, hidden: int, is_conditioned: bool) -> Acting:
-    """How SAC and related algorithms act."""
+    """Describe how SAC and related algorithms act."""
     size_in = spec.obs_size + (spec.num_objectives if is_conditioned else 0)
     widths = (size_in, hidden, hidden, 2 * spec.action_size)
     return continuous_acting(spec, partial(GaussianPolicy, widths=widths, is_conditioned=is_conditioned))
 
 
 def noisy_acting(spec: EnvSpec, hidden: int, noise_scale: float) -> Acting:
-    """How DDPG and related algorithms act."""
+    """Describe how DDPG and related algorithms act."""
     widths = (spec.obs_size + spec.num_objectives, hidden, hidden, spec.action_size)
     return continuous_acting(spec, partial(NoisyPolicy, widths=widths, noise_scale=noise_scale))
 
 
 def continuous_acting(spec: EnvSpec, policy: Callable[[Parameters], HostPolicy]) -> Acting:
-    """Actions in [-1, 1] with standard normal noise; if `policy` can be sent to another process, all of it can."""
+    """Describe acting in [-1, 1] with standard normal noise. It can be pickled if `policy` can."""
     return Acting(
         policy=policy,
         draw_noise=partial(_draw_normal, size=spec.action_size),
@@ -286,7 +296,7 @@ def _as_stored(stored: Float32[np.ndarray, "*batch a"]) -> Float32[np.ndarray, "
 
 
 def greedy_acting(greedy: Greedy) -> Acting:
-    """How DQN and related algorithms act; the replay stores indices, which are exact below 2^24."""
+    """Describe how DQN and related algorithms act. The replay stores indices, which are exact below 2^24."""
     return Acting(
         policy=partial(GreedyPolicy, greedy=greedy),
         draw_noise=_draw_two,

@@ -1,16 +1,14 @@
-"""The improvement value of eq. (11), fast: score every candidate without gradients, differentiate only the winner.
+"""Eq. (11), fast: score every candidate without gradients, then differentiate only the winner.
 
-The gradient of a maximum is the gradient at its argmax. So all (critic, twin, preference) candidates are scored in one
-forward pass, with lam folded into the last layer and the state-action part of the first layer shared by all
-preferences. The winner of each sample is picked, and only its gradient by the action is computed, from the activations
-of that pass.
-Of critics that are no `Mlp` the winner's gradient comes from automatic differentiation (`best_value_of_any`).
-`benchmarks/plain.py` holds the plain form: automatic differentiation through the maximum.
+The gradient of a maximum is the gradient at its argmax. One forward pass scores all candidates (critic, twin,
+preference), with lam folded into the last layer; preferences share the state-action part of the first layer. Only the
+gradient of each sample's winner is computed, from the activations of that pass. `benchmarks/plain.py` has the plain
+form: automatic differentiation through the maximum.
 """
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
@@ -21,13 +19,13 @@ from qpensieve.learning.nets import Critic, Mlp
 
 Tree = TypeVar("Tree")
 MASKED = 2
-"""Up to so many networks one product with zeros is as fast on a CPU as products in tiles."""
+"""Number of networks up to which one product with zeros is as fast on a CPU as products in tiles."""
 TILE = 64
-"""Rows of such a tile."""
+"""Rows of a tile."""
 
 
 class Winner(eqx.Module):
-    """Which candidate each sample climbs."""
+    """The candidate that each sample climbs."""
 
     critic: Int[Array, " b"]
     twin: Int[Array, " b"]
@@ -35,7 +33,7 @@ class Winner(eqx.Module):
 
 
 class _Candidate(eqx.Module):
-    """The best preference of one critic for each sample, and what its gradient by the action needs."""
+    """The best preference of one critic for each sample, with the activations that its gradient needs."""
 
     value: Float[Array, " b"]
     twin: Int[Array, " b"]
@@ -52,56 +50,53 @@ class _Scores(eqx.Module):
     q: Float[Array, "m b"]
     first: Float[Array, "b hidden"]
     """State-action part of the first layer's input sums."""
-    shift: Float[Array, "m c hidden"]
-    """Their preference part."""
+    shift: Float[Array, "m hidden"]
+    """Preference part of the first layer's input sums."""
     second: Float[Array, "m b hidden"]
-    readout: Float[Array, "c hidden"]
+    readout: Float[Array, " hidden"]
     """The last layer with lam folded in."""
 
 
-class Choice(NamedTuple):
-    """Which candidates count, and which of them a sample climbs."""
+class Eligible(NamedTuple):
+    """The candidates that may win."""
 
     filled: Bool[Array, " k"]
-    """Which of the critics exist."""
-    over_critics: Literal["max", "median"] = "max"
-    """Whether a sample climbs the critic with the largest value or with the median."""
+    """Whether each critic exists."""
     margin: float | None = None
-    """A value counts only if it exceeds the own value, that of the last critic under lam, by at most this share of the
-    batch's mean size of own values. The own value always counts. None: all values count."""
+    """A value may exceed the own value, that of the last critic under lam, by at most this share of the batch's mean
+    size of own values. None: all values may win."""
 
 
 def best_value(
     critics: Critic,
-    choice: Choice,
-    prefs: Float[Array, "m c d"],
+    eligible: Eligible,
+    prefs: Float[Array, "m d"],
     s: Float[Array, "b obs"],
     a: Float[Array, "b act"],
 ) -> tuple[Float[Array, " b"], Winner]:
-    """Max over critics and `prefs` of the minimum over twins of lam . Q'(s, a; lam'), per sample, lam = prefs[0].
+    """Return max over critics and `prefs` of min over twins of lam . Q'(s, a; lam'), with lam = prefs[0].
 
     Args:
         critics: Candidates; leaves lead with [k, 2].
-        choice: Which of the k critics exist, and which of them counts.
-        prefs: m preferences, one set for the batch (c = 1) or one per sample (c = b); the first is lam itself.
+        eligible: The candidates that may win.
+        prefs: Preferences; the first is lam itself.
         s: States.
-        a: Actions; the result is differentiable by them and by nothing else.
+        a: Actions; the result has a gradient by them alone.
     """
-    if not isinstance(critics.net, Mlp):
-        return best_value_of_any(critics, choice, prefs, s, a)
     nets, prefs, s, fixed = jax.lax.stop_gradient((critics.net, prefs, s, a))
     score = partial(_score_twins, prefs, jnp.concatenate([s, fixed], axis=1))
     current = score(_part(nets, -1))
     own = _smaller(current)
-    most = None if choice.margin is None else largest_promise(own[0], choice.margin)
+    most = None if eligible.margin is None else largest_counted(own[0], eligible.margin)
     best_of_last = _best_preference(current, _counted(own, most, is_last=True))
     candidates = jax.tree.map(lambda leaf: leaf[None], best_of_last)
-    if len(choice.filled) > 1:
+    if len(eligible.filled) > 1:
         of_past = lambda net: _best_preference(twins := score(net), _counted(_smaller(twins), most))
         candidates = jax.tree.map(
             lambda *leaves: jnp.concatenate(leaves), _over_critics(of_past, _part(nets, slice(-1))), candidates
         )
-    critic = _best_critic(jnp.where(choice.filled[:, None], candidates.value, -jnp.inf), choice)
+    value = jnp.where(eligible.filled[:, None], candidates.value, -jnp.inf)
+    critic = jnp.argmax(value, axis=0).astype(jnp.int32)
     row = jnp.arange(critic.size)
     best = jax.tree.map(lambda leaf: leaf[critic, row], candidates)
     gradient = _by_action(nets, 2 * critic + best.twin, best, s.shape[1], a.shape[1])
@@ -110,103 +105,31 @@ def best_value(
     return value, Winner(critic, best.twin, best.preference)
 
 
-def best_value_of_any(
-    critics: Critic,
-    choice: Choice,
-    prefs: Float[Array, "m c d"],
-    s: Float[Array, "b obs"],
-    a: Float[Array, "b act"],
-) -> tuple[Float[Array, " b"], Winner]:
-    """`best_value` of critics with any network: scored by a forward pass, the winner's gradient by JAX.
-
-    A sample's gradient is taken of all networks under its winning preference, times 1 for the winner and 0 for the
-    others: to read the winner's weights sample by sample would take more memory than that takes time.
-    """
-    critics, prefs, s, fixed = jax.lax.stop_gradient((critics, prefs, s, a))
-    lam, row = prefs[0], jnp.arange(len(s))
-    values = lambda prefs, a: _values(critics, lam, prefs, s, a)
-    if len(prefs) == 1:  # the pass that scores is that of the winners too
-        q, back = jax.vjp(partial(values, prefs), fixed)
-        best, winner = _choose(q, choice)
-    else:
-        best, winner = _choose(values(prefs, fixed), choice)
-        won = prefs[winner.preference, jnp.minimum(row, prefs.shape[1] - 1)]
-        q, back = jax.vjp(partial(values, won[None]), fixed)
-    is_winner = jnp.zeros_like(q).at[winner.critic, winner.twin, 0, row].set(1.0)
-    (gradient,) = back(is_winner)
-    # The same value, with the winner's gradient attached to the action.
-    return best + jnp.sum(gradient * (a - fixed), axis=-1), winner
-
-
-def _choose(q: Float[Array, "k 2 m b"], choice: Choice) -> tuple[Float[Array, " b"], Winner]:
-    """The value and place of each sample's winner: the best preference of every critic, then the best critic."""
-    value, row = jnp.minimum(q[:, 0], q[:, 1]), jnp.arange(q.shape[3])
-    if choice.margin is not None:
-        most = largest_promise(value[-1, 0], choice.margin)
-        value = jnp.concatenate([_counted(value[:-1], most), _counted(value[-1:], most, is_last=True)])
-    preference = jnp.argmax(value, axis=1).astype(jnp.int32)
-    of_critic = jnp.take_along_axis(value, preference[:, None], axis=1)[:, 0]
-    critic = _best_critic(jnp.where(choice.filled[:, None], of_critic, -jnp.inf), choice)
-    best = preference[critic, row]
-    twin = (q[critic, 1, best, row] < q[critic, 0, best, row]).astype(jnp.int32)
-    return of_critic[critic, row], Winner(critic, twin, best)
-
-
-def _values(
-    critics: Critic,
-    lam: Float[Array, "c d"],
-    prefs: Float[Array, "m c2 d"],
-    s: Float[Array, "b obs"],
-    a: Float[Array, "b act"],
-) -> Float[Array, "k 2 m b"]:
-    """Values lam . Q(s, a; pref) of every critic, twin, preference and sample."""
-    every = jnp.broadcast_to(prefs, (len(prefs), len(s), prefs.shape[2]))
-    over_batch = jax.vmap(lambda critic, *inputs: critic(*inputs), in_axes=(None, 0, 0, 0))
-    over_prefs = jax.vmap(over_batch, in_axes=(None, None, None, 0))
-    over_twins = jax.vmap(over_prefs, in_axes=(0, None, None, None))
-    scalar = lambda twins: jnp.sum(over_twins(twins, s, a, every) * lam[None, None], axis=-1)
-    return _over_critics(scalar, critics)
-
-
 def _over_critics(of_critic: Callable[[Any], Any], critics: Any) -> Any:
-    """On the CPU one critic after the other, so that its activations stay in the cache; else all at once."""
+    """Apply to one critic after the other on the CPU, where its activations stay in the cache; else to all at once."""
     return jax.lax.map(of_critic, critics) if jax.default_backend() == "cpu" else jax.vmap(of_critic)(critics)
 
 
 def _part(tree: Tree, index: Any) -> Tree:
-    """The entry or entries of every leaf along its first axis."""
+    """Take one or several entries of every leaf along its first axis."""
     return jax.tree.map(lambda leaf: leaf[index], tree)
 
 
-def largest_promise(own: Float[Array, " b"], margin: float) -> Float[Array, " b"]:
-    """The largest value that counts: the own value and a margin."""
+def largest_counted(own: Float[Array, " b"], margin: float) -> Float[Array, " b"]:
+    """Return the largest value that may win: the own value and a margin."""
     return own + margin * jnp.mean(jnp.abs(own))
 
 
-def _counted(
-    value: Float[Array, "*k m b"], most: Float[Array, " b"] | None, is_last: bool = False
-) -> Float[Array, "*k m b"]:
-    """The values, -inf where one does not count; of the last critic that under lam always counts."""
+def _counted(value: Float[Array, "m b"], most: Float[Array, " b"] | None, is_last: bool = False) -> Float[Array, "m b"]:
+    """Set values above `most` to -inf; the value of the last critic under lam always stays."""
     if most is None:
         return value
-    counts = value <= most.reshape((1,) * (value.ndim - 1) + most.shape)
-    return jnp.where(counts.at[..., 0, :].set(True) if is_last else counts, value, -jnp.inf)
+    counts = value <= most[None]
+    return jnp.where(counts.at[0].set(True) if is_last else counts, value, -jnp.inf)
 
 
-def _best_critic(value: Float[Array, "k b"], choice: Choice) -> Int[Array, " b"]:
-    """The critic with the largest value, or with the (lower) median of those that count; -inf: it does not."""
-    if choice.over_critics == "max":
-        return jnp.argmax(value, axis=0).astype(jnp.int32)
-    order = jnp.argsort(value, axis=0)
-    num = jnp.sum(value > -jnp.inf, axis=0)
-    place = len(value) - num + (num - 1) // 2
-    return jnp.take_along_axis(order, place[None], axis=0)[0].astype(jnp.int32)
-
-
-def _score_twins(
-    prefs: Float[Array, "m c d"], state_action: Float[Array, "b in"], twins: Mlp
-) -> tuple[_Scores, _Scores]:
-    """Forward pass of both twins."""
+def _score_twins(prefs: Float[Array, "m d"], state_action: Float[Array, "b in"], twins: Mlp) -> tuple[_Scores, _Scores]:
+    """Score both twins."""
     return _score(_part(twins, 0), prefs, state_action), _score(_part(twins, 1), prefs, state_action)
 
 
@@ -215,38 +138,33 @@ def _smaller(twins: tuple[_Scores, _Scores]) -> Float[Array, "m b"]:
 
 
 def _best_preference(twins: tuple[_Scores, _Scores], counted: Float[Array, "m b"]) -> _Candidate:
-    """For each sample, the preference with the largest value that counts."""
+    """Pick the preference with the largest value for each sample."""
     one, two = twins
     row = jnp.arange(counted.shape[1])
     best = jnp.argmax(counted, axis=0).astype(jnp.int32)
     is_two = (two.q < one.q)[best, row]
     either = lambda x, y: jnp.where(is_two[:, None], y, x)
-    # What is one for the whole batch has one row, which every sample reads.
-    shared, read = (jnp.minimum(row, rows - 1) for rows in (one.shift.shape[1], len(one.readout)))
-    first = either(one.first + one.shift[best, shared], two.first + two.shift[best, shared])
+    first = either(one.first + one.shift[best], two.first + two.shift[best])
     second = either(one.second[best, row], two.second[best, row])
-    by_second = jnp.where(second > 0, either(one.readout[read], two.readout[read]), 0.0)
+    by_second = jnp.where(second > 0, either(one.readout[None], two.readout[None]), 0.0)
     return _Candidate(counted[best, row], is_two.astype(jnp.int32), best, first > 0, by_second)
 
 
-def _score(net: Mlp, prefs: Float[Array, "m c d"], state_action: Float[Array, "b in"]) -> _Scores:
-    """Forward pass of one network under every preference, with lam = prefs[0] folded into the last layer."""
+def _score(net: Mlp, prefs: Float[Array, "m d"], state_action: Float[Array, "b in"]) -> _Scores:
+    """Score one network under every preference, with lam = prefs[0] folded into the last layer."""
     lam, split, m, b = prefs[0], state_action.shape[1], prefs.shape[0], len(state_action)
     first = state_action @ net.first.weight[:split] + net.first.bias[None]
-    shift = jnp.einsum("mcd,dh->mch", prefs, net.first.weight[split:])
-    hidden = jax.nn.relu(first[None] + shift).reshape(m * b, -1)
+    shift = prefs @ net.first.weight[split:]
+    hidden = jax.nn.relu(first[None] + shift[:, None]).reshape(m * b, -1)
     second = (hidden @ net.second.weight + net.second.bias[None]).reshape(m, b, -1)
-    readout = lam @ net.last.weight.T
-    active = jax.nn.relu(second)
-    # On the CPU a product takes a tenth of the time of a sum over the last axis.
-    scalar = active @ readout[0] if len(readout) == 1 else jnp.sum(active * readout[None], axis=-1)
-    return _Scores(scalar + (lam @ net.last.bias)[None], first, shift, second, readout)
+    readout = net.last.weight @ lam
+    return _Scores(jax.nn.relu(second) @ readout + lam @ net.last.bias, first, shift, second, readout)
 
 
 def _by_action(
     nets: Mlp, net: Int[Array, " b"], best: _Candidate, obs_size: int, action_size: int
 ) -> Float[Array, "b act"]:
-    """Gradient of each sample's winning candidate by the action, through the network `net` of that sample."""
+    """Return the gradient of each sample's winner by the action, through the network `net` of that sample."""
     nets = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), nets)
     by_first = jnp.where(best.is_first_on, _back_through_own(best.by_second, nets.second.weight, net), 0.0)
     into_action = nets.first.weight[:, obs_size : obs_size + action_size]
@@ -257,7 +175,7 @@ def _by_action(
 def _back_through_own(
     x: Float[Array, "b out"], weights: Float[Array, "n in out"], net: Int[Array, " b"]
 ) -> Float[Array, "b in"]:
-    """Every row back through the weights of its own network."""
+    """Multiply every row with the transposed weights of its own network."""
     n = len(weights)
     if n > MASKED and jax.default_backend() == "cpu":
         return _in_tiles(x, weights, net)
@@ -270,7 +188,7 @@ def _back_through_own(
 def _in_tiles(
     x: Float[Array, "b out"], weights: Float[Array, "n in out"], net: Int[Array, " b"]
 ) -> Float[Array, "b in"]:
-    """The same with rows sorted by network, some rows of one network at a time: no product with zeros."""
+    """Multiply rows sorted by network, a tile of one network at a time, so that there are no products with zeros."""
     (n, size, _), b = weights.shape, len(x)
     is_own = net[:, None] == jnp.arange(n)[None]
     tiles = -(-jnp.sum(is_own, axis=0) // TILE)

@@ -1,25 +1,28 @@
-"""Pieces that every off-policy algorithm here shares: squashed Gaussian, scalarisation, targets, optimiser steps."""
+"""Pieces that algorithms share: squashed Gaussian, scalarisation, targets, optimiser steps, preferences, agents."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Key
+
+from qpensieve.preferences import Sampler, check_draw, normalize
 
 Tree = TypeVar("Tree")
 
 
 def scalarize(lam: Float[Array, "*batch d"], q: Float[Array, "*batch d"]) -> Float[Array, "*batch"]:
-    """Scalar value lam . q, over the last axis."""
+    """Return lam . q, over the last axis."""
     return jnp.sum(lam * q, axis=-1)
 
 
 def squash(
     mean: Float[Array, " act"], log_std: Float[Array, " act"], noise: Float[Array, " act"]
 ) -> tuple[Float[Array, " act"], Float[Array, ""]]:
-    """Action tanh(u), u = mean + std * noise, and its log-probability with the exact, stable log-determinant."""
+    """Return the action tanh(u), u = mean + std * noise, and its log-probability (exact, stable log-determinant)."""
     u = mean + jnp.exp(log_std) * noise
     log_normal = -0.5 * jnp.square(noise) - log_std - 0.5 * jnp.log(2.0 * jnp.pi)
     log_det = 2.0 * (jnp.log(2.0) - u - jax.nn.softplus(-2.0 * u))
@@ -27,18 +30,18 @@ def squash(
 
 
 def whole_vector_of_smaller(lam: Float[Array, " d"], q: Float[Array, "2 d"]) -> Float[Array, " d"]:
-    """The whole vector of the twin with the smaller lam . Q, not the elementwise minimum."""
+    """Return the whole vector of the twin with the smaller lam . Q, not the elementwise minimum."""
     return _in_order(lam, q)[0]
 
 
 def between_twins(lam: Float[Array, " d"], q: Float[Array, "2 d"], pessimism: float) -> Float[Array, " d"]:
-    """The whole vector of the twin with the smaller lam . Q, this share of it; the rest is the other's."""
+    """Mix the vectors of the twins: a share `pessimism` of the twin with the smaller lam . Q, the rest of the other."""
     smaller, other = _in_order(lam, q)
     return smaller if pessimism == 1.0 else other + pessimism * (smaller - other)
 
 
 def _in_order(lam: Float[Array, " d"], q: Float[Array, "2 d"]) -> tuple[Float[Array, " d"], Float[Array, " d"]]:
-    """The vector of the twin with the smaller lam . Q, then the other's."""
+    """Return the vector of the twin with the smaller lam . Q, then that of the other twin."""
     scalar = q @ lam
     is_first = scalar[0] <= scalar[1]
     return jnp.where(is_first, q[0], q[1]), jnp.where(is_first, q[1], q[0])
@@ -50,7 +53,7 @@ def polyak(target: Tree, online: Tree, tau: float) -> Tree:
 
 
 def start_optimizer(optimizer: optax.GradientTransformation, model: Any) -> optax.OptState:
-    """The first state of an optimiser; a function because optax's types do not include modules."""
+    """Return the first state of an optimiser. A function, because optax's types do not include modules."""
     return optimizer.init(model)
 
 
@@ -60,9 +63,31 @@ def gradient_step(
     model: Tree,
     state: Any,
 ) -> tuple[Tree, Any, Float[Array, ""], Any]:
-    """One optimiser step down `loss`; returns the model, the optimiser's state, the loss and its auxiliary result."""
+    """Step down `loss`; return the model, the optimiser's state, the loss and its auxiliary result."""
     (value, aux), gradient = jax.value_and_grad(loss, has_aux=True)(model)
     parameters: Any = model
     updates, state = optimizer.update(gradient, state, parameters)
     moved: Any = optax.apply_updates(parameters, updates)
     return moved, state, value, aux
+
+
+def sample_preferences(
+    key: Key[Array, ""], num: int, num_objectives: int, sampler: Sampler = "uniform-sum"
+) -> Float[Array, "m d"]:
+    """Draw `num` float32 preferences on the device; `num`, `num_objectives` and `sampler` are static under `jit`."""
+    check_draw(num, num_objectives, sampler)
+    draw = {"uniform-sum": jax.random.uniform, "dirichlet": jax.random.exponential, "abs-normal": jax.random.normal}
+    return normalize(abs(draw[sampler](key, (num, num_objectives), dtype=np.float32)))
+
+
+T = TypeVar("T")
+
+
+def over_agents(function: Callable[[Any], T], args: Any) -> T:
+    """Apply to all agents at once on an accelerator, to one after the other on the CPU, where this is faster."""
+    return jax.lax.map(function, args) if jax.default_backend() == "cpu" else jax.vmap(function)(args)
+
+
+def flatten(actor: Any) -> Float[Array, " parameters"]:
+    """Join all leaves to one row, in the order that policies on the host expect."""
+    return jnp.concatenate([leaf.ravel() for leaf in jax.tree.leaves(actor)])

@@ -13,9 +13,7 @@ from qpensieve.learning.acting import LOG_STD_RANGE, NORM_EPSILON
 from qpensieve.machine import one_blas_thread
 
 NARROW = 32
-"""Outputs of a layer that is much narrower than its input."""
-EXPANSION = 4
-"""How many times wider a residual block is inside, as in SimBa."""
+"""Most outputs of a narrow layer, which is much narrower than its input."""
 
 
 class Linear(eqx.Module):
@@ -37,7 +35,7 @@ class Linear(eqx.Module):
 
 @jax.custom_vjp
 def _batch_product(x: Float[Array, "b in"], weight: Float[Array, "in out"]) -> Float[Array, "b out"]:
-    """Multiply. For a narrow output the weight's gradient is computed as (g^T x)^T: ten times faster on a CPU.
+    """Multiply; the gradient of a narrow layer's weight is computed as (g^T x)^T, ten times faster on a CPU.
 
     XLA would transpose x, which is much larger than g. The barrier keeps it from undoing the form.
     """
@@ -58,18 +56,10 @@ def _backward(kept: Any, by_product: Any) -> Any:
 _batch_product.defvjp(_forward, _backward)
 
 
-class HeLinear(Linear):
-    """Affine map; normal weight that keeps the size of what ReLU lets through (He et al.), zero bias."""
-
-    def __init__(self, size_in: int, size_out: int, *, key: Key[Array, ""]):
-        self.weight = (2.0 / size_in) ** 0.5 * jax.random.normal(key, (size_in, size_out))
-        self.bias = jnp.zeros(size_out)
-
-
 class OrthogonalLinear(Linear):
     """Affine map; orthonormal rows or columns, whichever are fewer, times a gain; zero bias.
 
-    Drawn on the host: starts of PGMORL sometimes hung, and several QR factorisations in one program are the suspect.
+    It is drawn on the host: starts of PGMORL sometimes hung, perhaps from several QR factorisations in one program.
     """
 
     def __init__(self, size_in: int, size_out: int, gain: float, *, stream: np.random.Generator):
@@ -78,7 +68,7 @@ class OrthogonalLinear(Linear):
 
 
 def _orthonormal(rows: int, columns: int, stream: np.random.Generator) -> Float64[np.ndarray, "rows columns"]:
-    """Orthonormal rows or columns, whichever are fewer, by Haar's measure: of all such matrices none is likelier."""
+    """Draw orthonormal rows or columns, whichever are fewer, uniformly (Haar's measure)."""
     with one_blas_thread():
         q, r = np.linalg.qr(stream.standard_normal((max(rows, columns), min(rows, columns))))
     q = q * np.sign(np.diag(r))  # QR fixes these signs, which would favour some matrices
@@ -86,7 +76,7 @@ def _orthonormal(rows: int, columns: int, stream: np.random.Generator) -> Float6
 
 
 def hidden(layer: Linear, x: Float[Array, "*batch in"], is_normalized: bool) -> Float[Array, "*batch out"]:
-    """A hidden layer with ReLU; if normalised, its input sums are first standardised over the layer's units."""
+    """Apply a hidden layer with ReLU; if normalised, standardise its input sums over the layer's units first."""
     x = layer(x)
     return jax.nn.relu(jax.nn.standardize(x, epsilon=NORM_EPSILON) if is_normalized else x)
 
@@ -111,7 +101,7 @@ class Mlp(eqx.Module):
 
 
 class TanhMlp(eqx.Module):
-    """Two hidden layers with tanh; they start orthogonal with gain sqrt 2, the last layer with a gain of its own."""
+    """Two hidden layers with tanh and orthogonal weights of gain sqrt 2; the gain of the last layer is given."""
 
     first: OrthogonalLinear
     second: OrthogonalLinear
@@ -126,81 +116,13 @@ class TanhMlp(eqx.Module):
         return self.last(jnp.tanh(self.second(jnp.tanh(self.first(x)))))
 
 
-class LayerNorm(eqx.Module):
-    """Standardises over units, then a learned scale and shift for each."""
-
-    scale: Float[Array, " size"]
-    shift: Float[Array, " size"]
-
-    def __init__(self, size: int):
-        self.scale, self.shift = jnp.ones(size), jnp.zeros(size)
-
-    def __call__(self, x: Float[Array, "*batch size"]) -> Float[Array, "*batch size"]:
-        scale, shift = (jnp.expand_dims(leaf, range(x.ndim - 1)) for leaf in (self.scale, self.shift))
-        return jax.nn.standardize(x, epsilon=NORM_EPSILON) * scale + shift
-
-
-class Block(eqx.Module):
-    """x + what a wider layer with ReLU makes of the normalised x: x itself passes through as it is."""
-
-    norm: LayerNorm
-    widen: HeLinear
-    narrow: HeLinear
-
-    def __init__(self, size: int, *, key: Key[Array, ""]):
-        key_widen, key_narrow = jax.random.split(key)
-        self.norm = LayerNorm(size)
-        self.widen = HeLinear(size, EXPANSION * size, key=key_widen)
-        self.narrow = HeLinear(EXPANSION * size, size, key=key_narrow)
-
-    def __call__(self, x: Float[Array, "*batch size"]) -> Float[Array, "*batch size"]:
-        return x + self.narrow(jax.nn.relu(self.widen(self.norm(x))))
-
-
-class ResidualMlp(eqx.Module):
-    """A linear layer, residual blocks, a norm and a linear layer, after SimBa (arXiv 2410.09754).
-
-    Its first and last layer start Xavier-uniform where SimBa's start orthogonal: QR factorisations on the device are
-    suspected of hanging (`OrthogonalLinear`).
-    """
-
-    first: Linear
-    blocks: tuple[Block, ...]
-    norm: LayerNorm
-    last: Linear
-
-    def __init__(self, size_in: int, hidden: int, size_out: int, num_blocks: int, *, key: Key[Array, ""]):
-        key_first, key_last, *keys = jax.random.split(key, num_blocks + 2)
-        self.first = Linear(size_in, hidden, key=key_first)
-        self.blocks = tuple(Block(hidden, key=key_block) for key_block in keys)
-        self.norm = LayerNorm(hidden)
-        self.last = Linear(hidden, size_out, key=key_last)
-
-    def __call__(self, x: Float[Array, "*batch in"]) -> Float[Array, "*batch out"]:
-        x = self.first(x)
-        for block in self.blocks:
-            x = block(x)
-        return self.last(self.norm(x))
-
-
 class Critic(eqx.Module):
     """Vector action value Q(s, a; lam)."""
 
-    net: Mlp | ResidualMlp
+    net: Mlp
 
-    def __init__(  # noqa: PLR0913 (each is a size)
-        self,
-        obs_size: int,
-        action_size: int,
-        num_objectives: int,
-        hidden: int,
-        num_blocks: int = 0,
-        *,
-        key: Key[Array, ""],
-    ):
-        """With `num_blocks` a residual network of so many blocks, else two hidden layers."""
-        sizes = (obs_size + action_size + num_objectives, hidden, num_objectives)
-        self.net = ResidualMlp(*sizes, num_blocks, key=key) if num_blocks else Mlp(*sizes, key=key)
+    def __init__(self, obs_size: int, action_size: int, num_objectives: int, hidden: int, *, key: Key[Array, ""]):
+        self.net = Mlp(obs_size + action_size + num_objectives, hidden, num_objectives, key=key)
 
     def __call__(
         self, s: Float[Array, "*batch obs"], a: Float[Array, "*batch act"], lam: Float[Array, "*batch d"]
@@ -251,7 +173,7 @@ class QHead(eqx.Module):
         return self.layers[-1](self.features(jnp.concatenate([s, lam]), is_normalized)).reshape(-1, lam.shape[0])
 
     def features(self, x: Float[Array, " in"], is_normalized: bool) -> Float[Array, " hidden"]:
-        """Output of the last hidden layer."""
+        """Return the output of the last hidden layer."""
         for layer in self.layers[:-1]:
             x = hidden(layer, x, is_normalized)
         return x

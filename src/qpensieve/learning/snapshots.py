@@ -20,13 +20,13 @@ class Snapshots(eqx.Module):
 
 
 def empty(twins: Critic, num_snapshots: int) -> Snapshots:
-    """A ring with no critic in it yet; its shapes are those of `twins`."""
+    """Return a ring without critics, with the shapes of `twins`."""
     critics = jax.tree.map(lambda leaf: jnp.zeros((num_snapshots, *leaf.shape), leaf.dtype), twins)
     return Snapshots(critics, jnp.zeros(num_snapshots, bool), jnp.zeros((), jnp.int32))
 
 
 def push(ring: Snapshots, twins: Critic) -> Snapshots:
-    """Put `twins` in the place of the oldest snapshot."""
+    """Replace the oldest snapshot by `twins`."""
     put = lambda slots, leaf: slots.at[ring.cursor].set(leaf)
     return replace(
         ring,
@@ -37,13 +37,13 @@ def push(ring: Snapshots, twins: Critic) -> Snapshots:
 
 
 def push_if(due: Bool[Array, ""], ring: Snapshots, twins: Critic) -> Snapshots:
-    """`push` if `due`, else the ring as it is; an empty ring (no slots) stays empty."""
+    """Push if `due`; a ring without slots stays empty."""
     if ring.filled.size == 0:
         return ring
     return jax.tree.map(lambda new, old: jnp.where(due, new, old), push(ring, twins), ring)
 
 
 def with_current(ring: Snapshots, twins: Critic) -> tuple[Critic, Bool[Array, " k1"]]:
-    """All candidates of (11): the snapshots, and the current critic last; and which of them exist."""
+    """Return all candidates of (11), with the current critic last, and whether each exists."""
     critics = jax.tree.map(lambda slots, leaf: jnp.concatenate([slots, leaf[None]]), ring.critics, twins)
     return critics, jnp.concatenate([ring.filled, jnp.ones(1, bool)])

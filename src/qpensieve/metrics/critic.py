@@ -1,4 +1,4 @@
-"""L_critic, the mean distance between values of a critic and Monte-Carlo returns, and what it is made of."""
+"""L_critic, the mean distance between values of a critic and Monte-Carlo returns, and its parts."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ class CriticError:
     Attributes:
         error: L_critic: mean of ||Q - return||. The noise of the returns adds to it.
         error_se: Its standard error over pairs.
-        noise: What `error` would be by that noise alone, were the critic exact.
+        noise: Expected `error` of an exact critic, from the noise of the returns alone.
         rms: Root of the mean squared distance, less the share of the noise: 0 if there is no more than noise.
         value: Mean of ||return||.
         return_se: Standard error of a pair's return, as root mean square over pairs of its norm.
@@ -44,11 +44,11 @@ class CriticError:
 def critic_error(
     values: Float64[np.ndarray, "twins pairs d"], returns: Returns, lam: Float64[np.ndarray, " d"]
 ) -> CriticError:
-    """Compare the values of twins with returns; all numbers are 0 where they agree and there is no noise.
+    """Compare the values of twins with returns; all results are 0 if they agree and there is no noise.
 
     Args:
         values: Q(s, a; lam) of each twin, or of the only critic.
-        returns: Of every pair, of rollouts that are independent given the pair. A single one shows no noise.
+        returns: Returns of every pair, from independent rollouts. A single rollout shows no noise.
         lam: The preference.
     """
     mean = returns.mean(axis=1)
@@ -74,9 +74,9 @@ def critic_error(
 
 
 def contrasts(returns: Returns) -> Float64[np.ndarray, "pairs contrasts d"]:
-    """Sums of rollouts with weights that add up to 0, each with the covariance of the noise of their mean.
+    """Return sums of rollouts whose weights add up to 0, with the covariance of the noise of the rollouts' mean.
 
-    One fewer than there are rollouts. They do not contain the pair's value, so their norms show the noise alone.
+    There is one sum less than rollouts. The sums do not contain the value of the pair, so their norms show noise alone.
     """
     num = returns.shape[1]
     # Helmert's contrasts: rollout k against the mean of those before it; orthonormal, so uncorrelated with each other.

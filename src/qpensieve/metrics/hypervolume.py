@@ -10,7 +10,7 @@ from qpensieve.preferences import ArrayLike
 
 
 def hypervolume(points: ArrayLike, reference: ArrayLike) -> float:
-    """Volume of the space that lies below some point and above the reference; exact up to rounding.
+    """Return the volume of the space below some point and above the reference, exact up to rounding.
 
     Only points above the reference in every objective count; if there are none, the volume is 0.
 
@@ -24,7 +24,7 @@ def hypervolume(points: ArrayLike, reference: ArrayLike) -> float:
 
 
 def hypervolume_gain(points: ArrayLike, candidate: ArrayLike, reference: ArrayLike) -> float:
-    """How much the hypervolume of `points` (may be empty) grows when `candidate` is added.
+    """Return the growth of the hypervolume of `points` (may be empty) when `candidate` is added.
 
     This is prod(p - r) - HV({min(q, p)}): the candidate's own box minus the part that the points already cover. It
     ranks candidates as their hypervolumes do, at the cost of one volume of the clipped set.

@@ -8,7 +8,7 @@ from qpensieve.preferences import ArrayLike
 
 
 def check_points(points: ArrayLike, name: str = "points") -> Float64[np.ndarray, "n d"]:
-    """The points as float64 [n, d], n may be 0.
+    """Return the points as float64 [n, d]; n may be 0.
 
     Raises:
         ValueError: If the array is [], not two-dimensional or without objectives, or a row holds NaN or infinity.
@@ -27,18 +27,18 @@ def check_points(points: ArrayLike, name: str = "points") -> Float64[np.ndarray,
 
 
 def is_non_dominated(points: ArrayLike) -> Bool[np.ndarray, " n"]:
-    """Mask of the points that no other point dominates; of equal points only the first is kept."""
+    """Return a mask of the points that no other point dominates; of equal points only the first is kept."""
     return moocore.is_nondominated(check_points(points), maximise=True, keep_weakly=False)
 
 
 def non_dominated(points: ArrayLike) -> Float64[np.ndarray, "m d"]:
-    """The non-dominated points, each once, in the order of the input."""
+    """Return the non-dominated points, each once, in the order of the input."""
     array = check_points(points)
     return array[is_non_dominated(array)]
 
 
 def sparsity(points: ArrayLike) -> float:
-    """Sum over objectives of the squared gaps between neighbours on the front, over m - 1; 0 for fewer than two.
+    """Return the sum over objectives of squared gaps between neighbours on the front, over m - 1; 0 if m < 2.
 
     The front is the m non-dominated points, and the neighbours are those in the sorted values of one objective
     (Xu et al., 2020, PGMORL). Lower is denser.

@@ -55,7 +55,7 @@ REFERENCES: Mapping[str, Reference] = MappingProxyType(
 
 
 def reference_point(domain: str) -> Float64[np.ndarray, " d"]:
-    """The reference point of a domain.
+    """Return the reference point of a domain.
 
     Raises:
         ValueError: If the domain is not in the table; the message lists the names nearest to it.
@@ -69,7 +69,7 @@ def reference_point(domain: str) -> Float64[np.ndarray, " d"]:
 
 
 def check_reference(reference: ArrayLike, num_objectives: int) -> Float64[np.ndarray, " d"]:
-    """The reference point as float64.
+    """Return the reference point as float64.
 
     Raises:
         ValueError: If it is not a vector of `num_objectives` finite numbers.

@@ -70,14 +70,14 @@ class Difference:
 
 
 def summarize(scores: ArrayLike) -> Summary:
-    """All statistics of one set of scores."""
+    """Return all statistics of one set of scores."""
     mean, std = mean_std(scores)
     low, high = bootstrap_interval(scores)
     return Summary(mean, std, iqm(scores), low, high, num_seeds=len(_check_scores(scores)))
 
 
 def mean_std(scores: ArrayLike) -> tuple[float, float]:
-    """Mean and standard deviation over seeds of a seed's mean over tasks.
+    """Return mean and standard deviation over seeds, of the mean over tasks.
 
     The deviation has divisor n (ddof=0), NumPy's default; the paper does not say which it prints.
     """
@@ -235,18 +235,18 @@ def _check_bootstrap(confidence: float, num_resamples: int) -> None:
 def _draw(
     scores: Float64[np.ndarray, "n task"], num_resamples: int, generator: np.random.Generator
 ) -> Int64[np.ndarray, "resample n task"]:
-    """Which seeds each resample takes, for every task anew."""
+    """Draw the seeds of each resample, for every task separately."""
     return generator.integers(len(scores), size=(num_resamples, *scores.shape))
 
 
 def _counts(rows: Int64[np.ndarray, "resample n task"]) -> Float64[np.ndarray, "resample n task"]:
-    """How often each seed of each task was drawn."""
+    """Count how often each seed of each task was drawn."""
     each = [(rows == i).sum(axis=1) for i in range(rows.shape[1])]
     return np.stack(each, axis=1).astype(np.float64)
 
 
 def _iqm_each(resamples: Float64[np.ndarray, "resample seed task"]) -> Float64[np.ndarray, " resample"]:
-    """`iqm` of every resample."""
+    """Return `iqm` of every resample."""
     ordered = np.sort(resamples.reshape(len(resamples), -1), axis=1)
     cut = int(0.25 * ordered.shape[1])
     return ordered[:, cut : ordered.shape[1] - cut].mean(axis=1)
@@ -260,12 +260,12 @@ def _interval(values: ArrayLike, confidence: float) -> Interval:
 def _percentiles(
     values: Float64[np.ndarray, "resample *rest"], confidence: float
 ) -> tuple[Float64[np.ndarray, "*rest"], Float64[np.ndarray, "*rest"]]:
-    """Lower and upper ends over the resamples."""
+    """Return lower and upper ends over the resamples."""
     tail = 50 * (1 - confidence)
     low, high = np.percentile(values, [tail, 100 - tail], axis=0)
     return np.asarray(low), np.asarray(high)
 
 
 def _wins(x: Scores, y: Float64[np.ndarray, "other task"]) -> Float64[np.ndarray, "seed other task"]:
-    """1 where x is greater, a half where both are equal, 0 elsewhere."""
+    """Return 1 where x is greater, a half where both are equal, 0 elsewhere."""
     return (np.sign(x[:, None, :] - y[None, :, :]) + 1) / 2

@@ -50,7 +50,7 @@ def best_single(returns: ArrayLike, preferences: ArrayLike) -> float:
 
 
 def _halves(returns: Float64[np.ndarray, "n e d"]) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Means of every second episode and of the others, to choose on and to measure on, in both orders."""
+    """Return means of every second episode and of the other episodes, to choose and to measure, in both orders."""
     even, odd = returns[:, ::2].mean(axis=1), returns[:, 1::2].mean(axis=1)
     return [(even, odd), (odd, even)]
 
@@ -112,6 +112,6 @@ def _spearman(x: Float64[np.ndarray, " p"], y: Float64[np.ndarray, " p"]) -> flo
 
 
 def _ranks(values: Float64[np.ndarray, " p"]) -> Float64[np.ndarray, " p"]:
-    """Ranks from 1; equal values share the mean of their ranks."""
+    """Return ranks from 1; equal values share the mean of their ranks."""
     _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
     return (np.cumsum(counts) - (counts - 1) / 2)[inverse]

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float, Float32, Float64, Int64
 
 from qpensieve.learning.acting import Served
-from qpensieve.learning.serving import Act, act_by_policy, even_batches, share_means
+from qpensieve.learning.predictor import Act, act_by_policy, even_batches, share_means
 from qpensieve.population import archive as archives
 from qpensieve.population.members import KeptPolicy
 

@@ -11,17 +11,18 @@ import numpy as np
 from jaxtyping import Array, Float, Float32, Int32, Key
 
 from qpensieve.compiler import KEPT_PROGRAMS, options_of_updates
-from qpensieve.learning.agents import flatten, over_agents
+from qpensieve.learning.interface import Info
+from qpensieve.learning.losses import flatten, over_agents
 from qpensieve.learning.streams import Purpose, generator
 from qpensieve.population import ppo
 from qpensieve.population.ppo import PpoConfig
 from qpensieve.population.rollout import Place, Rollouts
-from qpensieve.types import EnvSpec, Info
+from qpensieve.types import EnvSpec
 
 
 @dataclass(frozen=True, eq=False)
-class Aims:
-    """The `ppo.Aim` of every member."""
+class Goals:
+    """The `ppo.Goal` of every member."""
 
     lam: Float32[np.ndarray, "n d"]
     scale: Float32[np.ndarray, "n d"]
@@ -34,12 +35,12 @@ class Learner:
 
     Attributes:
         init: First state.
-        update: (state, rollouts, aims, iteration) -> state, what to log: all epochs of all members.
+        update: (state, rollouts, goals, iteration) -> state, what to log: all epochs of all members.
         flat: State -> flat actors.
     """
 
     init: Callable[[], ppo.State]
-    update: Callable[[ppo.State, Rollouts, Aims, int], tuple[ppo.State, dict[str, Float[Array, " n"]]]]
+    update: Callable[[ppo.State, Rollouts, Goals, int], tuple[ppo.State, dict[str, Float[Array, " n"]]]]
     flat: Callable[[ppo.State], Float[Array, "n parameters"]]
 
 
@@ -55,7 +56,7 @@ def make_learner(cfg: PpoConfig, spec: EnvSpec, places: tuple[Place, ...]) -> Le
 
     return Learner(
         init=init,
-        update=lambda state, rollouts, aims, i: update(state, vars(rollouts), vars(aims), numbers, np.int32(i)),
+        update=lambda state, rollouts, goals, i: update(state, vars(rollouts), vars(goals), numbers, np.int32(i)),
         flat=_flat,
     )
 
@@ -65,12 +66,12 @@ def _jitted_update(cfg: PpoConfig) -> Callable[..., tuple[ppo.State, Any]]:
     """The update of members anywhere: their seeds and tasks are inputs."""
 
     def update_one(args: Any) -> tuple[ppo.State, Info]:
-        state, rollout, aim, *place = args
-        return ppo.update(cfg, state, ppo.Rollout(**rollout), ppo.Aim(**aim), member_key(*place))
+        state, rollout, goal, *place = args
+        return ppo.update(cfg, state, ppo.Rollout(**rollout), ppo.Goal(**goal), member_key(*place))
 
-    def update(state: ppo.State, rollouts: Any, aims: Any, numbers: Any, iteration: Array) -> tuple[ppo.State, Any]:
+    def update(state: ppo.State, rollouts: Any, goals: Any, numbers: Any, iteration: Array) -> tuple[ppo.State, Any]:
         seeds, tasks = numbers
-        return over_agents(update_one, (state, rollouts, aims, seeds, tasks, jnp.full(len(seeds), iteration)))
+        return over_agents(update_one, (state, rollouts, goals, seeds, tasks, jnp.full(len(seeds), iteration)))
 
     return jax.jit(update, compiler_options=options_of_updates())
 

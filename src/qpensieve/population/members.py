@@ -6,7 +6,7 @@ import numpy as np
 from qpensieve.learning.acting import HostMlp, Plain, num_parameters
 from qpensieve.population import ppo
 from qpensieve.population.moments import Moments
-from qpensieve.types import Actions, Observed, Parameters
+from qpensieve.types import Actions, Observations, Parameters
 
 OBS_CLIP = np.float32(10.0)
 """Normalised observations are clipped to plus or minus this."""
@@ -33,11 +33,11 @@ class MemberPolicy:
         start = num_parameters(widths)
         self.std = np.exp(flat[:, None, start : start + widths[-1]])
 
-    def explore(self, obs: Observed, noise: Actions) -> Actions:
+    def explore(self, obs: Observations, noise: Actions) -> Actions:
         """Sampled actions; they may be outside the action box: only the environment clips them."""
         return self.net(obs) + self.std * noise
 
-    def exploit(self, obs: Observed) -> Actions:
+    def exploit(self, obs: Observations) -> Actions:
         """Mean actions, within the box."""
         return np.clip(self.net(obs), -1.0, 1.0)
 
@@ -55,10 +55,10 @@ class KeptPolicy:
         self._actor = MemberPolicy(flat[:, : -2 * size], widths)
         self._mean, self._scale = flat[:, None, -2 * size : -size], flat[:, None, -size:]
 
-    def explore(self, obs: Observed, noise: Actions) -> Actions:
+    def explore(self, obs: Observations, noise: Actions) -> Actions:
         return np.clip(self._actor.explore(self._normalize(obs), noise), -1.0, 1.0)
 
-    def exploit(self, obs: Observed) -> Actions:
+    def exploit(self, obs: Observations) -> Actions:
         return self._actor.exploit(self._normalize(obs))
 
     def plain(self, step: int) -> Plain:
@@ -66,5 +66,5 @@ class KeptPolicy:
         moments = {"obs_mean": self._mean[:, 0], "obs_std": self._scale[:, 0]}
         return Plain("gaussian", self._actor.net, False, {"std": self._actor.std[:, 0], **moments})
 
-    def _normalize(self, obs: Observed) -> Observed:
+    def _normalize(self, obs: Observations) -> Observations:
         return np.clip((obs - self._mean) / self._scale, -OBS_CLIP, OBS_CLIP)

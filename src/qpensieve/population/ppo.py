@@ -18,10 +18,11 @@ import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Int, Key
 
+from qpensieve.learning.interface import Info
 from qpensieve.learning.losses import gradient_step, scalarize, start_optimizer
 from qpensieve.learning.nets import TanhMlp
 from qpensieve.settings import NOT_NEGATIVE, OPEN_SHARE, above, at_least, from_to
-from qpensieve.types import EnvSpec, Info
+from qpensieve.types import EnvSpec
 
 STD_EPSILON = 1e-5
 """Added to the standard deviation by which advantages are divided."""
@@ -107,8 +108,8 @@ class Rollout(eqx.Module):
     """Observation to act on after the last step; if an episode ended there, the first of the next episode."""
 
 
-class Aim(eqx.Module):
-    """What an update aims at: the preference, the scale of the normalised rewards, and Adam's step size."""
+class Goal(eqx.Module):
+    """Goal of an update: the preference, the scale of the normalised rewards, and Adam's step size."""
 
     lam: Float[Array, " d"]
     scale: Float[Array, " d"]
@@ -209,10 +210,10 @@ def value_loss(
     return 0.5 * jnp.mean(jnp.maximum(jnp.square(values - returns), jnp.square(held - returns)))
 
 
-def update(cfg: PpoConfig, state: State, rollout: Rollout, aim: Aim, key: Key[Array, ""]) -> tuple[State, Info]:
+def update(cfg: PpoConfig, state: State, rollout: Rollout, goal: Goal, key: Key[Array, ""]) -> tuple[State, Info]:
     """All epochs of one iteration, on transitions that `state` has collected."""
-    batch = judge(cfg, state, rollout, aim)
-    optimizer = _optimizer(cfg, aim.learning_rate)
+    batch = judge(cfg, state, rollout, goal)
+    optimizer = _optimizer(cfg, goal.learning_rate)
 
     def step(carry, minibatch):
         model, opt_state, _, info = gradient_step(optimizer, partial(loss, cfg, batch=minibatch), *carry)
@@ -229,11 +230,11 @@ def update(cfg: PpoConfig, state: State, rollout: Rollout, aim: Aim, key: Key[Ar
     return State(actor, critic, opt_state), info
 
 
-def judge(cfg: PpoConfig, state: State, rollout: Rollout, aim: Aim) -> Batch:
+def judge(cfg: PpoConfig, state: State, rollout: Rollout, goal: Goal) -> Batch:
     """The transitions in one row, each with its log-probability, values, returns and advantage under `state`."""
     returns, values = returns_and_values(cfg, state.critic, rollout)
     logp = jax.vmap(jax.vmap(partial(log_prob, state.actor)))(rollout.obs, rollout.action)
-    advantage = advantages(aim.lam, aim.scale, returns, values)
+    advantage = advantages(goal.lam, goal.scale, returns, values)
     batch = Batch(rollout.obs, rollout.action, logp, values, returns, advantage)
     return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), batch)
 

@@ -1,10 +1,10 @@
-"""Diverse experience replay, host side: which transition is in which slot of a replay on the device.
+"""Diverse experience replay, host side: the slot of every transition on the device.
 
 Source: Abels et al., Dynamic Weights in Multi-Objective Deep RL (ICML 2019), and its authors' code. Half of the slots
 are the main memory, first in, first out, by whole episodes (traces). What leaves it goes to the other half, the
 secondary memory, which makes room by dropping traces whose return vectors lie where the others are crowded.
 
-Rows and priorities do not move: when a trace changes memory, only its label changes. Our own choices:
+Rows and priorities do not move: when a trace changes memory, only its label changes. Choices of this project:
 
 - An objective in which all traces are equal adds nothing to a distance and has no extremes; if all distances are equal,
   the oldest trace is dropped first.
@@ -37,7 +37,7 @@ ROUNDING = 1e-12
 
 @dataclass(frozen=True)
 class Placement:
-    """What an append changed; the caller empties `freed`, then writes the new rows to `slots`.
+    """Changes by an append; the caller empties `freed`, then writes the new rows to `slots`.
 
     Attributes:
         slots: Slot of every new transition; the capacity (out of range) for one that is already dropped.
@@ -125,7 +125,7 @@ class DiverseReplay:
         return Placement(slots, np.sort(np.concatenate(gone)).astype(np.int32))
 
     def _place(self, reward: Float64[np.ndarray, " d"]) -> int:
-        """Slot of the running episode's next transition: the smallest free one."""
+        """Return the slot of the running episode's next transition: the smallest free one."""
         if self._free:
             slot = heappop(self._free)
         else:
@@ -145,7 +145,7 @@ class DiverseReplay:
             heappush(self._free, slot)
 
     def _finish(self) -> None:
-        """The running episode is over and becomes the newest trace of the main memory."""
+        """Make the finished episode the newest trace of the main memory."""
         running = self._running
         first = self._written - len(running.slots)
         slots = np.array(running.slots, np.int32)
@@ -153,7 +153,7 @@ class DiverseReplay:
         self._running = Running(self._num_objectives)
 
     def _make_room(self) -> Int[np.ndarray, " F"]:
-        """Take the oldest trace out of the full main memory; returns the slots of dropped traces, not yet released."""
+        """Take the oldest trace out of the full main memory; return the slots of dropped traces, not yet released."""
         if not self._main:
             self._running.is_whole = False
             self._num_main -= 1
@@ -163,7 +163,7 @@ class DiverseReplay:
         return self._keep(trace) if trace.is_whole else trace.slots
 
     def _keep(self, trace: Trace) -> Int[np.ndarray, " F"]:
-        """Drop traces of the secondary memory until `trace` fits, then add it; returns the slots of those dropped."""
+        """Drop traces of the secondary memory until `trace` fits, then add it; return the slots of dropped traces."""
         dropped = [np.empty(0, np.int32)]
         while self._num_secondary + len(trace.slots) > self._secondary_capacity:
             dropped.append(self._secondary.pop(self._crowd.drop()).slots)
@@ -177,7 +177,7 @@ class DiverseReplay:
         self._num_secondary += len(trace.slots)
 
     def state(self) -> dict[str, np.ndarray]:
-        """Named arrays (copies) from which `restore` continues; traces are ordered by the numbers of transitions."""
+        """Return named arrays (copies) from which `restore` continues; traces are ordered by their transitions."""
         secondary = [self._secondary[first] for first in sorted(self._secondary)]
         traces = [*secondary, *self._main]
         running = self._running
@@ -224,7 +224,7 @@ class DiverseReplay:
 
 
 class Crowd:
-    """Traces ordered by the crowding distance of their signatures; adding or dropping one does not visit all.
+    """Traces ordered by the crowding distance of their signatures; adding or dropping a trace does not visit all.
 
     Per objective the signatures are ranked; the two extremes get an infinite distance, those between them the gap
     between their neighbours over the range; the distance is the sum over objectives (NSGA-II, Deb et al., 2002).
@@ -261,7 +261,7 @@ class Crowd:
         self._push(touched)
 
     def drop(self) -> int:
-        """Remove the trace with the smallest distance (at a tie, the oldest one); returns its name."""
+        """Remove the trace with the smallest distance (at a tie, the oldest trace) and return its name."""
         name = self._least()
         signature = self._signatures.pop(name)
         del self._gaps[name], self._keys[name]
@@ -331,9 +331,9 @@ class Crowd:
 
 
 def distance(gaps: Sequence[float], ranges: Sequence[float]) -> float:
-    """Sum of the gaps, each divided by the range of its objective; an objective with range 0 adds nothing.
+    """Sum the gaps, each divided by the range of its objective; an objective with range 0 adds nothing.
 
-    Added one by one: the built-in sum may round differently, and the oracle must agree bit for bit.
+    The loop adds one gap at a time: the built-in sum may round differently, and the oracle must agree bit for bit.
     """
     total = 0.0
     for gap, width in zip(gaps, ranges, strict=True):
@@ -371,7 +371,7 @@ class Ranking:
             del self._blocks[i], self._firsts[i]
 
     def neighbours(self, pair: Pair) -> tuple[Pair | None, Pair | None]:
-        """The pairs directly before and after `pair`, which must be ranked."""
+        """Return the pairs directly before and after `pair`, which must be ranked."""
         i = self._block_of(pair)
         block = self._blocks[i]
         at = bisect_left(block, pair)

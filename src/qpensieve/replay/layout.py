@@ -1,28 +1,78 @@
-"""The layout of a transition in a row of the replay, with the way back from rows to transitions on the device."""
+"""The layout of a transition in a row of the replay: s, a, r, s_next, terminated. No JAX here: the host packs rows."""
 
-from dataclasses import asdict
-from itertools import accumulate
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate, pairwise
+from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Float32
+from jaxtyping import Float, Float32
 
-from qpensieve.replay.columns import Columns, columns_of
-from qpensieve.types import Behaviour, EnvSpec, Transition
+from qpensieve.types import Behaviour, EnvSpec, Step
 
 Rows = Float32[np.ndarray, "lane rows width"]
 """Packed transitions of every lane, in the order written."""
 
 
-class RowLayout(Columns):
-    """Which columns hold what, and transitions taken out of them."""
+@dataclass(frozen=True)
+class RowLayout:
+    """Which columns of a row hold what.
 
-    def unpack(self, rows: Float[Array, "*batch width"]) -> Transition:
-        """The transitions in the rows."""
-        s, a, r, s_next, terminated, *lam = jnp.split(rows, list(accumulate(self.sizes))[:-1], axis=-1)
-        return Transition(s, a, r, s_next, terminated[..., 0], *lam)
+    Attributes:
+        obs_size: Numbers of an observation.
+        action_size: Numbers that are stored of an action.
+        num_objectives: Numbers of a reward.
+    """
+
+    obs_size: int
+    action_size: int
+    num_objectives: int
+
+    @property
+    def width(self) -> int:
+        """Numbers in a row."""
+        return self._columns[-1].stop
+
+    @property
+    def action(self) -> slice:
+        """Columns of the action."""
+        return self._columns[1]
+
+    @property
+    def reward(self) -> slice:
+        """Columns of the reward."""
+        return self._columns[2]
+
+    def pack(
+        self,
+        rows: Float32[np.ndarray, "n width"],
+        obs: Float[np.ndarray, "n obs"],
+        action: Float[np.ndarray, "n a"],
+        step: Step,
+    ) -> None:
+        """Write one step of n lanes into their rows.
+
+        Args:
+            rows: Where to write.
+            obs: Observations that were acted on.
+            action: Actions as the replay stores them.
+            step: The result of the actions.
+        """
+        s, a, r, s_next, terminated = self._columns
+        rows[:, s], rows[:, a], rows[:, r], rows[:, s_next] = obs, action, step.reward, step.last_obs
+        rows[:, terminated.start] = step.terminated
+
+    def unpack(self, rows: Any) -> tuple[Any, ...]:
+        """Return s, a, r, s_next and terminated of rows [*batch, width], which may be arrays of JAX."""
+        *parts, terminated = (rows[..., part] for part in self._columns)
+        return *parts, terminated[..., 0]
+
+    @cached_property
+    def _columns(self) -> list[slice]:
+        sizes = (self.obs_size, self.action_size, self.num_objectives, self.obs_size, 1)
+        return [slice(*ends) for ends in pairwise(accumulate(sizes, initial=0))]
 
 
 def layout_of(spec: EnvSpec, behaviour: Behaviour) -> RowLayout:
-    """The layout of an environment's transitions, in the columns that collecting writes."""
-    return RowLayout(**asdict(columns_of(spec, behaviour)))
+    """Return the layout of an environment's transitions, with actions as they are stored."""
+    return RowLayout(spec.obs_size, behaviour.acting.action_size, spec.num_objectives)

@@ -18,7 +18,7 @@ DTYPE = np.dtype("<f4")
 
 
 class Segment(TypedDict):
-    """One file of rows [seed, end - start, width], as it is listed in a checkpoint's JSON."""
+    """One file of rows [seed, end - start, width], as a checkpoint's JSON lists it."""
 
     file: str
     start: int
@@ -29,7 +29,7 @@ class Segment(TypedDict):
 
 
 Manifest = Sequence[Segment]
-"""The segments a checkpoint needs, oldest first and without gaps."""
+"""Segments that a checkpoint needs, oldest first and without gaps."""
 
 
 class ReplayLog:
@@ -55,7 +55,7 @@ class ReplayLog:
 
     @property
     def written(self) -> int:
-        """Transitions of each seed so far, including those not yet on disk."""
+        """Transitions of each seed so far, with those that are not yet on disk."""
         return self._flushed + sum(block.shape[1] for block in self._pending)
 
     @property
@@ -75,7 +75,7 @@ class ReplayLog:
         self._start = first
 
     def flush(self) -> list[Segment]:
-        """Write the rows since the last flush; returns the manifest of all that is still in the ring.
+        """Write the rows since the last flush; return the manifest of all rows in the ring.
 
         Raises:
             CheckpointError: The disk is full or cannot be written; the rows stay in memory for another try.
@@ -94,7 +94,7 @@ class ReplayLog:
         return [segment.copy() for segment in self._segments]
 
     def _write_pending(self, file: io.RawIOBase) -> None:
-        """Write the blocks as one array [seed, rows, width], piece by piece: joining them would double the memory."""
+        """Write the blocks as one array [seed, rows, width], piece by piece: joining them doubles the memory."""
         shape = (self._num_seeds, self.written - self._flushed, self._width)
         header = {"descr": DTYPE.str, "fortran_order": False, "shape": shape}
         np.lib.format.write_array_header_1_0(file, header)  # pyright: ignore[reportArgumentType]
@@ -103,7 +103,7 @@ class ReplayLog:
                 file.write(block[seed].data)
 
     def prune(self, keep: Iterable[Manifest]) -> None:
-        """Delete files that are needed neither by these manifests (of the kept checkpoints) nor by the log itself."""
+        """Delete files that neither these manifests (of the kept checkpoints) nor the log need."""
         needed = {segment["file"] for manifest in [*keep, self._segments] for segment in manifest}
         for path in [*self._folder.glob("rows_*.npy"), *self._folder.glob(f"{TEMPORARY}*")]:
             if path.name not in needed:
@@ -125,7 +125,7 @@ class ReplayLog:
             path.unlink()
 
     def verify(self, manifest: Manifest) -> str | None:
-        """What is wrong with the files of `manifest`, or None; for `load_latest(check=...)`."""
+        """Say what is wrong with the files of `manifest`; None: nothing. For `load_latest(check=...)`."""
         if not all(map(_is_segment, manifest)):
             return "the list of its replay's files is not one that this program writes"
         for segment, following in itertools.pairwise(manifest):
@@ -144,7 +144,7 @@ class ReplayLog:
             return "its name does not fit its rows"
         if problem := find_damage(self._folder / segment["file"], segment["checksum"]):
             return problem
-        try:  # its header first: what it says is not to be believed
+        try:  # the header first: it may lie
             found = read_header(self._folder / segment["file"])
         except ValueError as error:
             return str(error)
@@ -154,14 +154,14 @@ class ReplayLog:
         return None
 
     def _first(self, manifest: Manifest) -> int:
-        """Index of the oldest row that is still in the ring."""
+        """Return the index of the oldest row in the ring."""
         return max(manifest[-1]["end"] - self._capacity, 0) if manifest else 0
 
     def _open(self, segment: Segment) -> np.ndarray:
         return np.load(self._folder / segment["file"], mmap_mode="r", allow_pickle=False)
 
     def load(self, manifest: Manifest) -> tuple[Float32[np.ndarray, "seed rows width"], int]:
-        """The newest rows, at most `capacity`, in the order written, and how many were written before them.
+        """Return the newest rows, at most `capacity`, in the order written, and the number of rows before them.
 
         Row i belongs at (first + i) % capacity of the ring.
 
@@ -180,7 +180,7 @@ class ReplayLog:
 
 
 def _is_segment(found: object) -> bool:
-    """Whether a checkpoint's JSON refers to a segment here; anyone may have written it."""
+    """Whether an entry of a checkpoint's JSON, which anyone may have written, is a segment."""
     if not isinstance(found, dict) or found.keys() != Segment.__annotations__.keys():
         return False
     texts, numbers = (found["file"], found["checksum"]), (found["start"], found["end"])

@@ -14,10 +14,10 @@ from jaxtyping import Array, Float, Int, Key
 
 RADIX = 128
 SMALLEST, LARGEST = 1e-30, 1e30
-"""Priorities below SMALLEST become 0, those above LARGEST become LARGEST: no sum underflows or overflows."""
+"""Smaller priorities become 0 and larger ones LARGEST, so that no sum underflows or overflows."""
 
 _BLOCK = 16
-"""A search of a node's children first goes over blocks of this size: 8 and 16 comparisons in place of 128."""
+"""Children of a node are searched in blocks of this size: 8 and 16 comparisons in place of 128."""
 
 
 class Priorities(eqx.Module):
@@ -30,7 +30,7 @@ class Priorities(eqx.Module):
 
 
 def empty(capacity: int) -> Priorities:
-    """All priorities 0."""
+    """Return priorities that are all 0."""
     num_groups = [-(-capacity // RADIX)]
     while num_groups[-1] > 1:
         num_groups.append(-(-num_groups[-1] // RADIX))
@@ -42,7 +42,7 @@ def total(tree: Priorities) -> Float[Array, ""]:
 
 
 def get_at(tree: Priorities, slots: Int[Array, " b"]) -> Float[Array, " b"]:
-    """Priorities of `slots`; 0 for one out of range."""
+    """Return the priorities of `slots`; 0 for a slot out of range."""
     inside = _inside(tree, slots)
     return tree.levels[0].at[inside // RADIX, inside % RADIX].get(mode="fill", fill_value=0.0)
 
@@ -66,7 +66,7 @@ def set_at(tree: Priorities, slots: Int[Array, " b"], values: Float[Array, " b"]
 
 
 def sample(tree: Priorities, key: Key[Array, ""], num: int) -> Int[Array, " b"]:
-    """`num` slots, each in proportion to its priority: one draw in each of `num` equal parts of the mass, in order.
+    """Draw `num` slots in proportion to their priorities: one in each of `num` equal parts of the mass, in order.
 
     A slot of priority 0 is never drawn. If all priorities are 0, every draw is slot 0.
     """
@@ -75,13 +75,13 @@ def sample(tree: Priorities, key: Key[Array, ""], num: int) -> Int[Array, " b"]:
 
 
 def _inside(tree: Priorities, slots: Int[Array, " b"]) -> Int[Array, " b"]:
-    """The slots; those out of range (also negative ones) become so large that every level ignores them."""
+    """Make slots out of range (also negative ones) so large that every level ignores them."""
     beyond = jnp.iinfo(jnp.int32).max
     return jnp.where((slots >= 0) & (slots < tree.capacity), slots.astype(jnp.int32), beyond)
 
 
 def _descend(levels: tuple[Float[Array, "_ 128"], ...], mass: Float[Array, ""]) -> Int[Array, ""]:
-    """The slot at which the running sum of the priorities passes `mass`."""
+    """Return the slot at which the running sum of the priorities passes `mass`."""
     node = jnp.zeros((), jnp.int32)
     for level in reversed(levels):
         blocks = level[node].reshape(RADIX // _BLOCK, _BLOCK)
@@ -92,10 +92,10 @@ def _descend(levels: tuple[Float[Array, "_ 128"], ...], mass: Float[Array, ""]) 
 
 
 def _pick(parts: Float[Array, " c"], mass: Float[Array, ""]) -> tuple[Int[Array, ""], Float[Array, ""]]:
-    """The last positive part that begins at or below `mass`, and the mass left over inside it.
+    """Return the last positive part that begins at or below `mass`, and the mass left over inside it.
 
-    The first positive part begins at exactly 0, so there is always one. If rounding has put the mass beyond the end, it
-    is the last positive part.
+    The first positive part begins at exactly 0, so there is always one. If rounding has put the mass beyond the end,
+    the result is the last positive part.
     """
     place = jnp.arange(parts.size)
     is_before = (place[:, None] < place[None, :]).astype(parts.dtype)

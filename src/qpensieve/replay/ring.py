@@ -1,6 +1,6 @@
 """Replay on the device: packed transitions, one row each, so that a sample is a single gather.
 
-Uniform samples come from a ring that manages itself. With priorities, the host decides which row goes where.
+Uniform samples come from a ring that manages itself. With priorities, the host chooses the slot of every row.
 """
 
 from dataclasses import replace
@@ -8,12 +8,12 @@ from dataclasses import replace
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Float, Int, Key
 
+from qpensieve.learning.interface import Learning, UniformLearning
 from qpensieve.replay import priorities
 from qpensieve.replay.layout import RowLayout
 from qpensieve.replay.priorities import Priorities
-from qpensieve.types import Learning, UniformLearning
 
 
 class Replay(eqx.Module):
@@ -46,7 +46,7 @@ def empty_prioritized(layout: RowLayout, capacity: int) -> PrioritizedReplay:
 
 
 def empty_lanes(learning: Learning, layout: RowLayout, capacity: int, num_lanes: int) -> AnyReplay:
-    """Empty replays of several lanes, of the kind that the learning samples from."""
+    """Return empty replays of several lanes, of the kind that the learning samples from."""
     make = empty if isinstance(learning, UniformLearning) else empty_prioritized
     return jax.vmap(lambda _: make(layout, capacity))(jnp.arange(num_lanes))
 
@@ -54,7 +54,7 @@ def empty_lanes(learning: Learning, layout: RowLayout, capacity: int, num_lanes:
 def put(
     replay: PrioritizedReplay, block: Float[Array, "K width"], slots: Int[Array, " K"], tree: Priorities
 ) -> PrioritizedReplay:
-    """Write a block into `slots`, whose priorities `tree` has; rows with a slot out of range are already dropped."""
+    """Write a block into `slots`, with the priorities `tree`; rows with a slot out of range are dropped."""
     return PrioritizedReplay(
         replay.rows.at[slots].set(block, mode="drop"),
         replay.written + block.shape[0],
@@ -63,7 +63,7 @@ def put(
 
 
 def free(replay: PrioritizedReplay, slots: Int[Array, " F"]) -> PrioritizedReplay:
-    """The replay that no longer samples `slots`; slots out of range are ignored."""
+    """Return the replay that no longer samples `slots`; slots out of range are ignored."""
     return replace(replay, priorities=priorities.set_at(replay.priorities, slots, jnp.zeros(slots.shape)))
 
 
@@ -75,26 +75,7 @@ def add(replay: Replay, block: Float[Array, "K width"]) -> Replay:
 
 
 def sample(replay: Replay, seed: Int[Array, ""], key: Key[Array, ""], num: int) -> Float[Array, "b width"]:
-    """`num` rows, uniformly with replacement among those written, of one seed of a stacked replay [seed, ...]."""
-    return replay.rows[seed, _choose(replay, seed, key, num)]
-
-
-def sample_ahead(
-    replay: Replay, seed: Int[Array, ""], key: Key[Array, ""], num: int, ahead: int
-) -> tuple[Float[Array, "b n width"], Bool[Array, "b n"]]:
-    """The rows that `sample` takes and those written after each, `ahead` in all; and which of them were.
-
-    Where the newest row is reached, others follow that were not.
-    """
-    chosen, capacity = _choose(replay, seed, key, num), replay.rows.shape[1]
-    written = replay.written[seed]
-    later = jnp.arange(ahead)[None]
-    age = jnp.where(written > capacity, (chosen - written) % capacity, chosen)  # how many are older
-    is_there = age[:, None] + later < jnp.minimum(written, capacity)
-    return replay.rows[seed, (chosen[:, None] + later) % capacity], is_there
-
-
-def _choose(replay: Replay, seed: Int[Array, ""], key: Key[Array, ""], num: int) -> Int[Array, " b"]:
+    """Draw `num` written rows, uniformly with replacement, of one seed of a stacked replay [seed, ...]."""
     filled = jnp.minimum(replay.written[seed], replay.rows.shape[1])
     # Behind a barrier: XLA would put the draw into the gather, and draw once for every number of a row.
-    return jax.lax.optimization_barrier(jax.random.randint(key, (num,), 0, filled))
+    return replay.rows[seed, jax.lax.optimization_barrier(jax.random.randint(key, (num,), 0, filled))]

@@ -1,4 +1,4 @@
-"""Host side of all replays: which transition is in which slot, and rows as they are saved and restored."""
+"""Host side of all replays: the slot of every transition, and rows as they are saved and restored."""
 
 import sys
 from collections.abc import Sequence
@@ -8,11 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float32, Int32, Int64
 
+from qpensieve.learning.interface import Learning, PrioritizedLearning
 from qpensieve.records.checkpoint import CheckpointError
 from qpensieve.replay.diverse import DiverseReplay
 from qpensieve.replay.layout import RowLayout, Rows
 from qpensieve.replay.ring import AnyReplay, empty_lanes
-from qpensieve.types import Learning, PrioritizedLearning
 
 State = dict[str, np.ndarray]
 
@@ -21,11 +21,11 @@ class Slots:
     """Slots of the replays of all lanes.
 
     Args:
-        learning: Which transitions to keep.
-        layout: What a row holds.
+        learning: Learning, which says what transitions to keep.
+        layout: Layout of a row.
         capacity: Slots of each lane.
         num_lanes: Number of lanes; they write together.
-        discount: Discount of the returns that distinguish diverse episodes.
+        discount: Discount of the return vectors of diverse episodes.
     """
 
     def __init__(self, learning: Learning, layout: RowLayout, capacity: int, num_lanes: int, discount: float):
@@ -36,7 +36,7 @@ class Slots:
 
     def _clear(self) -> None:
         self.written = 0
-        """Transitions that each lane has written, those included that are no longer held."""
+        """Transitions that each lane has written so far."""
         lanes = range(self._num_lanes if self._is_diverse else 0)
         self._diverse = [DiverseReplay(self.capacity, self._layout.num_objectives, self._discount) for _ in lanes]
 
@@ -48,7 +48,7 @@ class Slots:
     def place(
         self, rows: Float32[np.ndarray, "lane K width"], done: Bool[np.ndarray, "lane K"]
     ) -> tuple[Int32[np.ndarray, "lane K"], Sequence[Int32[np.ndarray, " _"]]]:
-        """Slots for the new transitions, and per lane the slots to be freed before they are written.
+        """Return slots for the new transitions, and for each lane the slots to free before they are written.
 
         Args:
             rows: The transitions.
@@ -63,7 +63,7 @@ class Slots:
         return np.stack([placement.slots for placement in placed]), [placement.freed for placement in placed]
 
     def contents(self) -> list[Int64[np.ndarray, " capacity"]]:
-        """For each lane, the number of the transition in each slot, -1 for none."""
+        """Return for each lane the number of the transition in each slot, -1 for none."""
         if self._is_diverse:
             return [np.asarray(diverse.contents) for diverse in self._diverse]
         slot = np.arange(self.capacity)
@@ -71,7 +71,7 @@ class Slots:
         return [np.where(newest >= 0, newest, -1)] * self._num_lanes
 
     def state(self) -> State:
-        """What a checkpoint needs in addition to the replay; nothing if the replay is a ring."""
+        """Return arrays for a checkpoint, in addition to the replay; none if the replay is a ring."""
         if not isinstance(self._learning, PrioritizedLearning):
             return {}
         arrays = {"written": np.array(self.written)}
@@ -80,7 +80,7 @@ class Slots:
         return arrays
 
     def in_order(self, replay: AnyReplay) -> tuple[Rows, int]:
-        """Rows in the order written and the number of the first; those no longer held are zero."""
+        """Return the rows in the order written and the number of the first; dropped rows are zero."""
         slots = np.asarray(replay.rows)
         first = 0 if self._is_diverse else max(0, self.written - self.capacity)
         rows = np.zeros((len(slots), self.written - first, slots.shape[2]), np.float32)
@@ -90,11 +90,11 @@ class Slots:
         return rows, first
 
     def without_rows(self, replay: AnyReplay) -> AnyReplay:
-        """The replay as checkpoints hold it: rows are saved apart."""
+        """Return the replay without rows, which checkpoints save in their own files."""
         return replace(replay, rows=jnp.zeros((self._num_lanes, 0, self._layout.width)))
 
     def restored(self, saved: AnyReplay, state: State, rows: Rows | None, first: int) -> AnyReplay:
-        """The replay of a checkpoint with its rows back in their slots.
+        """Return the replay of a checkpoint with its rows back in their slots.
 
         Args:
             saved: The replay without rows.
@@ -124,7 +124,7 @@ class Slots:
         return replace(saved, rows=jnp.asarray(slots))
 
     def grown(self, replay: AnyReplay, capacity: int) -> AnyReplay:
-        """The replay with room for `capacity` rows; it has not wrapped around yet."""
+        """Return the replay with room for `capacity` rows; it must not have wrapped around."""
         missing = capacity - self.capacity
         if missing <= 0:
             return replay

@@ -38,8 +38,6 @@ SAME_ROW = 1e-9
 """Largest difference of two preferences that are one row of a table."""
 CLOSE = 1e-6
 """Largest difference of two preferences that are the same in a curve."""
-CURVE_STEPS = 100_000
-"""A path of return vectors shows multiples of this step, where there are any."""
 
 PerSeed = Float64[np.ndarray, " seed"]
 BySeed = dict[int, dict[int, Any]]
@@ -117,15 +115,13 @@ class Pooled:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a cell should hold besides its runs.
+    """Requirements of a cell.
 
     Attributes:
         step: Newest step that counts; None: any.
         goal: Steps of the whole run; None: as the runs' configuration says.
         reference_goal: Steps of a whole run of the method that ED is measured against; None: those of this cell.
         printed: Metric -> what the paper prints.
-        note: Note for every number.
-        notes: Metric -> note for its numbers.
         report: Folder of the report, to link from; None: runs are not linked.
     """
 
@@ -133,8 +129,6 @@ class Wanted:
     goal: int | None = None
     reference_goal: int | None = None
     printed: Mapping[str, Printed] = field(default_factory=dict)
-    note: str = ""
-    notes: Mapping[str, str] = field(default_factory=dict)
     report: Path | None = None
 
 
@@ -156,17 +150,14 @@ def read_cell(paths: Sequence[Path], against: Sequence[Path] = (), wanted: Wante
     found = evaluation(runs, wanted.step)
     if found is None:
         pending = "Started, not evaluated yet." if any(path.exists() for path in paths) else ""
-        note = _joined(wanted.note, pending)
-        return Cell(None, goal=wanted.goal or 0, printed=wanted.printed, note=note, notes=wanted.notes)
+        return Cell(None, goal=wanted.goal or 0, printed=wanted.printed, note=pending)
     found = found if wanted.goal is None else replace(found, goal=wanted.goal)
-    cell = found.cell
-    values, notes = dict(cell.values or {}), dict(wanted.notes)
-    if against:
-        goal = wanted.reference_goal or wanted.goal or max(int(run.results.config["steps"]) for run in runs)
-        values[ED], about = dominance(found, _matching(found, read_runs(against), wanted.step, goal))
-        notes[ED] = _joined(notes.get(ED, ""), about)
-    note = _joined(wanted.note, cell.note)
-    return replace(cell, values=values, printed=wanted.printed, note=note, notes=notes)
+    cell = replace(found.cell, printed=wanted.printed)
+    if not against:
+        return cell
+    goal = wanted.reference_goal or wanted.goal or max(int(run.results.config["steps"]) for run in runs)
+    values, note = dominance(found, _matching(found, read_runs(against), wanted.step, goal))
+    return replace(cell, values={**(cell.values or {}), ED: values}, notes={ED: note} if note else {})
 
 
 def read_runs(paths: Sequence[Path], report: Path | None = None) -> list[Run]:
@@ -321,21 +312,17 @@ def preference_curve(runs: Sequence[Run], lam: ArrayLike) -> Curve | None:
     return _curve(found, runs)
 
 
-def preference_path(runs: Sequence[Run], lam: ArrayLike, steps: Sequence[int] | None = None) -> Path2d | None:
-    """Mean return vectors over seeds under one preference, over training; None if no evaluation played it.
+def preference_path(runs: Sequence[Run], lam: ArrayLike, steps: Sequence[int]) -> Path2d | None:
+    """Mean return vectors over seeds under one preference at some steps; None if no evaluation played it.
 
     Args:
         runs: Runs of one method.
         lam: The preference.
-        steps: Steps to show; default: every multiple of 100 thousand, else all.
+        steps: Steps to show.
     """
     found = _complete(_returns(runs, np.asarray(lam, np.float64)))
-    chosen = [step for step in found if step % CURVE_STEPS == 0] or list(found)
-    chosen = chosen if steps is None else [step for step in found if step in set(steps)]
-    if not chosen:
-        return None
-    means = np.array([np.mean(list(found[step].values()), axis=0) for step in chosen])
-    return Path2d(np.array(chosen, np.int64), means)
+    means = {step: np.mean(list(of.values()), axis=0) for step, of in found.items() if step in set(steps)}
+    return Path2d(np.array(list(means), np.int64), np.array(list(means.values()))) if means else None
 
 
 def _matching(ours: Pooled, others: Sequence[Run], step: int | None, goal: int) -> Pooled | None:

@@ -1,16 +1,15 @@
 """L_critic as tables: of one run, and by steps next to the paper's numbers."""
 
 from collections.abc import Sequence
-from pathlib import Path
+from functools import partial
 
 import numpy as np
 
 from qpensieve.console import Row, format_number, format_spread, format_table
-from qpensieve.errors import MissingFileError
-from qpensieve.records import critic_errors
 from qpensieve.records.critic_errors import CriticErrors, CriticRow
-from qpensieve.records.folder import CRITIC
+from qpensieve.report.drawing import count
 
+SHORT = partial(format_number, digits=3)
 PAPER_STEPS = (100_000, 500_000, 1_000_000, 1_500_000)
 """Steps of the paper's tables."""
 PAPER: dict[str, dict[tuple[float, ...], tuple[float, ...]]] = {
@@ -32,14 +31,6 @@ PAPER: dict[str, dict[tuple[float, ...], tuple[float, ...]]] = {
 """Domain -> preference -> the paper's L_critic at each of its steps, mean over five seeds."""
 
 
-def read(source: Path) -> CriticErrors:
-    """The measurements of a run folder, or of a file like its `critic.json`."""
-    path = source / CRITIC if source.is_dir() else source
-    if not path.exists():
-        raise MissingFileError(f"{source} holds no {CRITIC}: measure it with 'qpensieve critic {source}'")
-    return critic_errors.load(path)
-
-
 def paper_value(domain: str, preference: Sequence[float], step: int) -> float | None:
     """The paper's L_critic, where it has one."""
     table = PAPER.get(domain, {})
@@ -48,14 +39,14 @@ def paper_value(domain: str, preference: Sequence[float], step: int) -> float | 
 
 
 def format_errors(errors: CriticErrors) -> str:
-    """What was measured of a run, for a terminal, and what the columns are."""
+    """Format the measurements of a run for a terminal, and explain the columns."""
     rows = rows_of(errors)
     width = max(len(row["step"]) for row in rows)
     # One column, because a wide table is broken and only its first column is repeated.
     keyed = [{"step, preference": f"{row.pop('step'):>{width}}, {row.pop('preference')}", **row} for row in rows]
     lines = [
-        format_table(keyed, show=_short),
-        f"Means over {_seeds(len(errors.seeds))}; after +- the standard error over pairs (s, a).",
+        format_table(keyed, show=SHORT),
+        f"Means over {count(len(errors.seeds), 'seed')}; after +- the standard error over pairs (s, a).",
         "noise: what L_critic of an exact critic would be; rms: without the noise; |Q|: mean norm of the returns;",
         "bias: Q less the return, above 0 where the critic overestimates.",
     ]
@@ -74,12 +65,12 @@ def rows_of(errors: CriticErrors) -> list[Row]:
 
 def _row_of(row: CriticRow, objectives: Sequence[str], is_mixed: bool) -> Row:
     mean = lambda values: float(np.mean(values))
-    spread = lambda values, se: format_spread(mean(values), _pooled(se), _short)
+    spread = lambda values, se: format_spread(mean(values), _pooled(se), SHORT)
     bias, bias_se = np.array(row.bias), np.array(row.bias_se)
     biases = {f"bias {name}": spread(bias[:, i], bias_se[:, i]) for i, name in enumerate(objectives)}
     return {
         "step": f"{row.step:,}",
-        "preference": _words(row.preference),
+        "preference": ",".join(f"{x:g}" for x in row.preference),
         **({"actions": row.actions} if is_mixed else {}),
         "L_critic": spread(row.error, row.error_se),
         "noise": mean(row.noise),
@@ -91,18 +82,6 @@ def _row_of(row: CriticRow, objectives: Sequence[str], is_mixed: bool) -> Row:
     }
 
 
-def _short(value: float) -> str:
-    return format_number(value, 3)
-
-
 def _pooled(standard_errors: Sequence[float] | np.ndarray) -> float:
     """The standard error of the mean over seeds, each of which has its own."""
     return float(np.sqrt(np.square(standard_errors).sum()) / len(standard_errors))
-
-
-def _words(preference: Sequence[float]) -> str:
-    return ",".join(f"{x:g}" for x in preference)
-
-
-def _seeds(num: int) -> str:
-    return f"{num} seed{'s' * (num > 1)}"

@@ -44,7 +44,6 @@ class Plate:
         caption: What it shows, and what is missing.
         figure: The picture.
         sources: The runs that it shows.
-        alt: What it shows, for those who cannot see it; default: the caption.
     """
 
     name: str
@@ -52,7 +51,6 @@ class Plate:
     caption: str
     figure: Figure
     sources: tuple[Source, ...] = ()
-    alt: str = ""
 
     @property
     def anchor(self) -> str:
@@ -61,7 +59,7 @@ class Plate:
     @property
     def words(self) -> str:
         """The figure in words."""
-        return self.alt or self.caption or self.title
+        return self.caption or self.title
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,7 @@ def write_summary(folder: Path) -> dict[str, Any]:
 
 
 def format_summary(content: dict[str, Any]) -> str:
-    """The table that is shown at the end of a run."""
+    """Format the table at the end of a run."""
     rows = [
         f"{content['domain']}, {content['algo']}, step {content['step']:,}, "
         f"full protocol ({count(content['preferences'], 'preference')})",
@@ -81,7 +81,7 @@ def format_summary(content: dict[str, Any]) -> str:
 
 
 def _about_single(content: dict[str, Any]) -> list[str]:
-    """UT of the policy that follows the preference, and of the policy that is given the same preference always."""
+    """Compare following the preference with always using the single best one."""
     own, single = (float(np.mean(content["per_seed"][name])) for name in ("UT", "best single row UT"))
     if content["preferences"] == 1:
         return []
@@ -101,9 +101,9 @@ def _about_calibration(content: dict[str, Any]) -> list[str]:
 
 
 def _about_choice(content: dict[str, Any]) -> list[str]:
-    """The hint to calibrate where other rows of the table bring more than the preferences that count."""
+    """Advise to calibrate where other rows of the table reach more than the preference itself."""
     per_seed = content["per_seed"]
-    if CALIBRATED in per_seed or BEST_ROW not in per_seed:  # a summary of an earlier version has no best row
+    if CALIBRATED in per_seed:
         return []
     best, own = float(np.mean(per_seed[BEST_ROW])), float(np.mean(per_seed["UT"]))
     if best <= own + WORTH_SAYING * abs(own):
@@ -116,7 +116,7 @@ def _about_choice(content: dict[str, Any]) -> list[str]:
 
 
 def _about_reference(content: dict[str, Any]) -> list[str]:
-    """What to know of HV: where it is measured from, unless that is the domain's own point."""
+    """A note on HV: where it is measured from, unless that is the domain's own point."""
     known, point = find_domain(content["domain"]), content["reference"]
     if point is None:
         return ["no HV: the environment sets no reference point; --reference does (of train, evaluate and compare)"]
@@ -131,7 +131,7 @@ def _about_reference(content: dict[str, Any]) -> list[str]:
 
 
 def about_no_volume(point: Iterable[float]) -> str:
-    """What an HV of 0 means."""
+    """Explain an HV of 0."""
     return (
         f"HV is 0: no return is above the reference point {format_point(point)} in every objective; "
         "train longer, or set a point that is worse than what you would accept (--reference)"
@@ -144,7 +144,7 @@ def format_point(point: Iterable[float]) -> str:
 
 
 def _special(domain: Domain, newest: Evaluation) -> dict[str, Any]:
-    """What only some domains have: treasures, and the ceilings of an exact front."""
+    """The treasures found, and the ceilings of an exact front; only some domains have them."""
     if not domain.treasures or newest.episodes is None:
         return {}
     found = find_treasures(newest.episodes, domain.treasures)
@@ -186,7 +186,7 @@ def _format_search(content: dict[str, Any], seeds: list[int]) -> list[str]:
 def _seed_rows(content: dict[str, Any]) -> list[dict[str, Any]]:
     """A row per seed; of several seeds also their mean and standard deviation."""
     per_seed, over, seeds = content["per_seed"], content["over_seeds"], content["seeds"]
-    shown = {name: _heading(name, content.get("objectives", ())) for name in per_seed}
+    shown = {name: _heading(name, content["objectives"]) for name in per_seed}
     rows = [{"seed": str(seed)} | {shown[name]: per_seed[name][i] for name in shown} for i, seed in enumerate(seeds)]
     if len(seeds) > 1:
         of = lambda what: {shown[name]: over[name][what] if name in over else None for name in per_seed}

@@ -13,9 +13,9 @@ from jaxtyping import Float64
 
 from qpensieve.config import RunConfig
 from qpensieve.envs import find_domain
-from qpensieve.host_types import EnvSpec
 from qpensieve.records import folder
 from qpensieve.train.session import Session
+from qpensieve.types import EnvSpec
 
 ENTROPY_SLACK = 0.15
 """How far below its target the entropy of a policy may be, in shares of the number of components of an action."""
@@ -196,7 +196,7 @@ def limits_of(config: RunConfig, spec: EnvSpec) -> Limits:
     sac = getattr(config.agent, "sac", config.agent)
     is_soft = not config.method.is_population and spec.num_actions is None
     ceilings = None if known is None else known.ceilings
-    discount = getattr(sac, "largest_discount", getattr(sac, "discount", Limits.discount))
+    discount = getattr(sac, "discount", Limits.discount)
     return Limits(spec.action_size if is_soft else None, ceilings, discount, _aim_of(config, sac))
 
 

@@ -14,13 +14,12 @@ from jaxtyping import Bool, Float32, Int64
 
 from qpensieve.envs.base import Lanes
 from qpensieve.envs.simulator import State
-from qpensieve.host_types import Behaviour, Explorer, Parameters
 from qpensieve.learning.acting import AGENTS_PER_THREAD, SharedPolicy
-from qpensieve.learning.noise import LaneNoise
-from qpensieve.learning.streams import Purpose, generator
+from qpensieve.learning.streams import LaneNoise, Purpose, generator
 from qpensieve.machine import available_cores
 from qpensieve.preferences import Sampler, draw_preferences
-from qpensieve.replay.columns import Columns, columns_of
+from qpensieve.replay.layout import RowLayout, layout_of
+from qpensieve.types import Behaviour, Explorer, Parameters
 
 
 class Episodes:
@@ -69,13 +68,10 @@ class Collected:
     done: Bool[np.ndarray, "lane K"]
 
     @classmethod
-    def empty(cls, num_lanes: int, block: int, columns: Columns) -> "Collected":
+    def empty(cls, num_lanes: int, block: int, layout: RowLayout) -> "Collected":
         """Space for a block."""
         steps = (num_lanes, block)
-        rows, lam = (
-            np.empty((*steps, columns.width), np.float32),
-            np.empty((*steps, columns.num_objectives), np.float32),
-        )
+        rows, lam = np.empty((*steps, layout.width), np.float32), np.empty((*steps, layout.num_objectives), np.float32)
         return cls(rows, lam, np.empty(steps, np.int64), np.empty(steps, bool))
 
 
@@ -143,7 +139,7 @@ class Collector(PastPreferences):
         super().__init__(seeds, lanes.spec.num_objectives, behaviour.sampler)
         self.lanes, self._seeds, self._block = lanes, seeds, block
         self._acting, self._lanes_per_agent = behaviour.acting, behaviour.num_lanes
-        self._columns = columns_of(lanes.spec, behaviour)
+        self._layout = layout_of(lanes.spec, behaviour)
         self._noise = LaneNoise(behaviour, seeds, block)
         self._preferences = np.zeros((len(seeds), lanes.spec.num_objectives), np.float32)
         # An agent with its own preference gets none from outside in its first lane.
@@ -200,7 +196,7 @@ class Collector(PastPreferences):
             self.restore(self._boundary)
         self._is_halfway = True
         noise = self._noise.draw(number, is_random=policy is None)
-        block = Collected.empty(len(self._seeds), self._block, self._columns)
+        block = Collected.empty(len(self._seeds), self._block, self._layout)
         lanes, preferences, decode = self.lanes, self._preferences, self._acting.decode
         by_agent = lambda x: x.reshape(-1, self._lanes_per_agent, *x.shape[1:])
         asked, draws = by_agent(preferences), by_agent(noise)
@@ -211,7 +207,7 @@ class Collector(PastPreferences):
             if policy is not None:
                 action = policy.explore(by_agent(obs), asked, draws[:, :, k], first_step + k).reshape(len(obs), -1)
             step = lanes.step(decode(action))
-            self._columns.pack(block.rows[:, k], obs, action, step)
+            self._layout.pack(block.rows[:, k], obs, action, step)
             block.done[:, k] = done = step.done
             if np.count_nonzero(done):
                 ended = np.flatnonzero(done)
@@ -219,8 +215,6 @@ class Collector(PastPreferences):
                 block.lam[ended, k + 1 :] = preferences[ended, None]
                 block.episodes[ended, k + 1 :] = lanes.episodes[ended, None]
             obs = step.obs
-        if self._columns.preference_size:
-            block.rows[..., self._columns.preference] = block.lam
         self._boundary, self._is_halfway = lanes.state(), False
         return block
 

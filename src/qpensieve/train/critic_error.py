@@ -1,9 +1,8 @@
 """L_critic: the critics of a run against Monte-Carlo returns of the policy whose values they learn.
 
 States are those that the policy visits in fresh episodes. From each of them an action is taken, and then the policy is
-followed, several times, as the critics' target has it: discounted, with the entropy bonus of every later action (with
-`target_steps` n: of every n-th, since targets leave out those between), beyond time limits, up to a real end or until
-what is left is negligible. So an exact critic would equal the expected return.
+followed, several times, as the critics' target has it: discounted, with the entropy bonus of every later action, beyond
+time limits, up to a real end or until what is left is negligible. So an exact critic would equal the expected return.
 """
 
 import math
@@ -23,8 +22,9 @@ from qpensieve.envs import LaneOptions, Lanes, make_lanes
 from qpensieve.envs.simulator import State
 from qpensieve.envs.split_lanes import join_states, split_state
 from qpensieve.errors import UserError
-from qpensieve.learning.agents import over_agents
-from qpensieve.learning.serving import nearest
+from qpensieve.learning.interface import ActionValues, Algorithm
+from qpensieve.learning.losses import over_agents
+from qpensieve.learning.predictor import nearest
 from qpensieve.learning.streams import Purpose, derived_seed, generator
 from qpensieve.methods import METHODS, make_algorithm
 from qpensieve.metrics.critic import critic_error
@@ -34,7 +34,7 @@ from qpensieve.records.critic_errors import CriticErrors, CriticRow
 from qpensieve.records.trees import arrays_to_tree, tree_to_arrays
 from qpensieve.train.evaluate import curve_preferences
 from qpensieve.train.session import Arrays, check_finite, environment_errors
-from qpensieve.types import ActionValues, Algorithm, EnvSpec
+from qpensieve.types import EnvSpec
 
 TOLERANCE = 1e-3
 """Rollouts are long enough when the rest could add less than this share of the value."""
@@ -109,8 +109,7 @@ class CriticMeter:
         sampling.check()
         self.config, self.spec = config, configs.spec_of(config)
         self._algorithm, self._measured = _algorithm_of(config, self.spec)
-        end = config.discount_end
-        self._sampling, self._discount = sampling, self._algorithm.discount if end is None else end
+        self._sampling, self._discount = sampling, self._algorithm.discount
         self.num_rollouts = sampling.rollouts if self._measured.is_sampled else 1
         """Returns of each pair: one where the policy is not random."""
         self.preferences = _preferences(preferences, self._algorithm, self.spec)
@@ -146,12 +145,7 @@ class CriticMeter:
             parameters: What `Session.parameters` returned.
             step: The environment step that it was at.
             told: Called with the number of the seed and the steps played for it, at most `most_steps`.
-
-        Raises:
-            ValueError: The discount of the critics still moved at this step.
         """
-        if about := configs.about_discount(self.config, step):
-            raise UserError(about)
         agents = _agents(self._algorithm, self.config, self.spec, parameters)
         with environment_errors(f"while the critics of step {step} were measured"):
             per_seed = [self._measure_seed(agents, row, step, partial(told, row)) for row in range(self.config.seeds)]
@@ -248,8 +242,6 @@ class CriticMeter:
                 break
             lanes.rest(np.repeat(~tally.is_open, self._rows))
             actions, bonus = follow.act(self._grouped(lanes), start + tally.num_steps)
-            if tally.num_steps % self.config.target_steps:
-                bonus = np.zeros_like(bonus)
         returns = tally.returns.reshape(*first.shape[:2], self.num_rollouts, -1)
         return _Played(returns, tally.horizon, tally.rest, tally.ended)
 

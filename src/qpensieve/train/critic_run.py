@@ -4,8 +4,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from qpensieve import config as configs
-from qpensieve.config import RunConfig
 from qpensieve.console import Progress
 from qpensieve.errors import UserError
 from qpensieve.records import critic_errors, folder
@@ -38,7 +36,7 @@ def measure_run(  # noqa: PLR0913 (each is an option of the command)
     Args:
         run: The run folder.
         steps: Steps of kept parameters or of checkpoints. Default: the newest.
-        all_steps: All steps that there are, but those at which the discount still moves.
+        all_steps: All steps that there are.
         preferences: Under which to measure. None: the paper's, or those that the agents have of their own.
         sampling: Which pairs the critics are asked about.
         trust: Whether the code that the configuration names may be imported.
@@ -46,13 +44,12 @@ def measure_run(  # noqa: PLR0913 (each is an option of the command)
         quiet: No progress line.
 
     Raises:
-        ValueError: There is no such step, the discount still moved there, or the method has no critic to measure.
+        ValueError: There is no such step, or the method has no critic to measure.
         CheckpointError: There is nothing to measure, or it cannot be read.
     """
     saved = SavedPolicies(run, trust)
-    config = saved.config
-    chosen = _where_still(config, _chosen(run, saved.steps, steps, all_steps), all_steps, say)
-    meter = CriticMeter(config, preferences, sampling)
+    chosen = _chosen(run, saved.steps, steps, all_steps)
+    meter = CriticMeter(saved.config, preferences, sampling)
     try:
         out = None if is_saved_agent(run) else run / folder.CRITIC
         if out is not None:  # better said before than after minutes
@@ -96,17 +93,6 @@ def _chosen(run: Path, there: list[int], steps: tuple[int, ...], all_steps: bool
     return sorted(set(steps)) or there[-1:]
 
 
-def _where_still(config: RunConfig, steps: list[int], all_steps: bool, say: Callable[[str], None]) -> list[int]:
-    """The steps at which the discount stands still; where others were asked for by number, or none is left, refuse."""
-    moving = [step for step in steps if configs.about_discount(config, step)]
-    if moving and (not all_steps or moving == steps):
-        raise UserError(configs.about_discount(config, moving[-1]))
-    if moving:
-        left_out = ", ".join(f"{step:,}" for step in moving)
-        say(f"left out, because the discount still moves to {config.discount_end} there: {left_out}")
-    return [step for step in steps if step not in moving]
-
-
 def _announcement(meter: CriticMeter, steps: list[int], sampling: Sampling) -> str:
     config = meter.config
     sizes = (
@@ -116,6 +102,4 @@ def _announcement(meter: CriticMeter, steps: list[int], sampling: Sampling) -> s
         f"{sampling.pairs} pairs",
         f"{meter.num_rollouts} rollouts",
     )
-    n = config.target_steps
-    bonus = f"; returns have the entropy bonus of one action in {n}, as targets over {n} steps" if n > 1 else ""
-    return f"{config.domain_id}, {config.algo}: {' x '.join(sizes)}{bonus}"
+    return f"{config.domain_id}, {config.algo}: {' x '.join(sizes)}"

@@ -10,7 +10,7 @@ from jaxtyping import Float64
 
 from qpensieve.envs import EnvSource, LaneOptions, find_domain, make_lanes
 from qpensieve.envs.episodes import MAX_EVAL_STEPS, play
-from qpensieve.learning.serving import Act
+from qpensieve.learning.predictor import Act
 from qpensieve.learning.streams import Purpose, derived_seed
 from qpensieve.machine import available_cores
 from qpensieve.preferences import test_table

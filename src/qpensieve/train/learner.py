@@ -1,13 +1,13 @@
 """The device side of training: replays and agents of all seeds, one donated call per block.
 
-Every leaf leads with the agent axis. Most algorithms have one agent per seed; those that learn for fixed preferences
-have one per seed and preference, seed by seed.
+Every leaf leads with the agent axis. Most algorithms have one agent per seed. Algorithms for fixed preferences have
+one agent per seed and preference, seed by seed.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import equinox as eqx
 import jax
@@ -15,22 +15,29 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
 from qpensieve.compiler import KEPT_PROGRAMS, options_of_updates, options_to_run_once
-from qpensieve.learning.agents import flatten, over_agents
-from qpensieve.learning.tally import PEAK
+from qpensieve.learning.interface import (
+    PEAK,
+    Algorithm,
+    Hints,
+    Info,
+    Infos,
+    PrioritizedLearning,
+    Transition,
+    UniformLearning,
+)
+from qpensieve.learning.losses import flatten, over_agents
 from qpensieve.replay import priorities
 from qpensieve.replay import ring as replay
-from qpensieve.replay.ahead import fold
 from qpensieve.replay.layout import RowLayout
 from qpensieve.replay.priorities import Priorities
 from qpensieve.replay.ring import AnyReplay, PrioritizedReplay, Replay
-from qpensieve.types import Algorithm, Hints, Info, Infos, PrioritizedLearning, Transition, UniformLearning
 
 NEW_TRANSITIONS = 2**31 - 1
 """Folded into an agent's key for the priorities of new transitions, in place of the number of an update."""
-LOOK = 2**31 - 2
-"""The same for a look at the networks between blocks."""
-WATCHED = "critic_loss"
-"""The logged value whose largest in a block is logged too."""
+DIAGNOSTICS = 2**31 - 2
+"""Folded into an agent's key for diagnostics between blocks."""
+ALSO_PEAK = "critic_loss"
+"""Logged value whose largest in a block is logged too."""
 
 
 class TrainState(eqx.Module):
@@ -38,28 +45,20 @@ class TrainState(eqx.Module):
 
     agent: Any
     replay: AnyReplay
-    """Leads with agents x lanes."""
+    """Leaves lead with agents x lanes."""
     key: Key[Array, " agent"]
     """The agent's key; the key of update i is folded from it and i, so it never changes."""
     num_updates: Int[Array, " agent"]
 
 
 class Block(eqx.Module):
-    """The input from the host: rows of every lane; with priorities also their slots and hints for the updates."""
+    """Input from the host: rows of every lane; with priorities also slots, and hints for the updates."""
 
     rows: Float[Array, "lane K width"]
     slots: Int[Array, "agent K"] | None = None
     hints: Hints | None = None
 
 
-class Pace(NamedTuple):
-    """Updates for each row of a block, and environment steps that a target adds up before it bootstraps."""
-
-    updates: int = 1
-    steps: int = 1
-
-
-ONE_EACH = Pace()
 Flat = Float[Array, "agent parameters"]
 
 
@@ -70,11 +69,11 @@ class Learner:
     Attributes:
         init: Seeds -> first state.
         write: (state, block) -> state, without learning.
-        learn: (state, block) -> state, flat actors [agent, parameters], what to log [agent]: K updates, or a multiple.
+        learn: (state, block) -> state, flat actors [agent, parameters], values to log [agent], after all updates.
         free: (state, slots [agent, F]) -> state that no longer samples those slots (replays with priorities only).
         act: (state, obs [agent, rows, obs], lam [agent, rows, d]) -> deterministic actions.
         flat_actors: State -> flat actors.
-        place: State, from wherever -> the same on the devices that learn.
+        place: State -> the same state on the devices that learn.
     """
 
     init: Callable[[Int[Array, " seed"]], TrainState]
@@ -87,31 +86,31 @@ class Learner:
 
 
 @lru_cache(maxsize=KEPT_PROGRAMS)
-def make_learner(algorithm: Algorithm[Any], layout: RowLayout, capacity: int, pace: Pace = ONE_EACH) -> Learner:
-    """The learner of an algorithm; the same object for the same arguments, so that it is compiled once in a process.
+def make_learner(algorithm: Algorithm[Any], layout: RowLayout, capacity: int, updates_per_step: int = 1) -> Learner:
+    """Return the learner of an algorithm. Equal arguments give the same object, which is compiled once in a process.
 
     Args:
-        algorithm: What to learn with.
-        layout: What a row of the replay holds.
+        algorithm: The algorithm.
+        layout: Layout of a row of the replay.
         capacity: Rows of each lane's replay.
-        pace: How much is learned from how much; with priorities, one update for each row from single steps.
+        updates_per_step: Updates for each row of a block; 1 with priorities.
     """
     learning = algorithm.learning
     if isinstance(learning, UniformLearning):
-        course: _Course = _UniformCourse(algorithm, learning, layout, pace)
+        updates: _Updates = _UniformUpdates(algorithm, learning, layout, updates_per_step)
     else:
-        assert pace == ONE_EACH
-        course = _PrioritizedCourse(algorithm, learning, layout)
+        assert updates_per_step == 1
+        updates = _PrioritizedUpdates(algorithm, learning, layout)
     flat_actors = lambda state: jax.vmap(flatten)(algorithm.actor(state.agent))
 
     def learn(state: TrainState, block: Block) -> tuple[TrainState, Flat, Infos]:
-        new, info = course.learn(course.insert(state, block), block)
-        new = replace(new, num_updates=state.num_updates + pace.updates * block.rows.shape[1])
+        new, info = updates.learn(updates.insert(state, block), block)
+        new = replace(new, num_updates=state.num_updates + updates_per_step * block.rows.shape[1])
         return new, flat_actors(new), info
 
     return Learner(
         init=jax.jit(partial(_init, algorithm, layout, capacity), compiler_options=options_to_run_once()),
-        write=jax.jit(course.insert, donate_argnums=0),
+        write=jax.jit(updates.insert, donate_argnums=0),
         learn=jax.jit(learn, donate_argnums=0, compiler_options=options_of_updates()),
         free=jax.jit(_free, donate_argnums=0),
         act=jax.jit(lambda state, obs, lam: _act(algorithm, state, obs, lam)),
@@ -130,94 +129,86 @@ def _init(algorithm: Algorithm[Any], layout: RowLayout, capacity: int, seeds: In
     return TrainState(states, buffer, keys[:, 1], jnp.zeros(agents.shape, jnp.int32))
 
 
-class _Course(Protocol):
-    """How blocks are written into the replay, and what is learned from it."""
+class _Updates(Protocol):
+    """Writing blocks into the replay, and the updates of a block."""
 
     def insert(self, state: TrainState, block: Block) -> TrainState: ...
 
     def learn(self, state: TrainState, block: Block) -> tuple[TrainState, Infos]:
-        """All updates of every agent that follow a block; logs the mean over them."""
+        """Run all updates of every agent after a block; log their mean."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
-class _UniformCourse:
+class _UniformUpdates:
     algorithm: Algorithm[Any]
     learning: UniformLearning[Any]
     layout: RowLayout
-    pace: Pace
+    updates_per_step: int
 
     def insert(self, state: TrainState, block: Block) -> TrainState:
         return replace(state, replay=jax.vmap(replay.add)(_ring(state), block.rows))
 
     def learn(self, state: TrainState, block: Block) -> tuple[TrainState, Infos]:
-        num = self.pace.updates * block.rows.shape[1]
-        # Batches and chance of the whole block at once: inside the loop they would be many small kernels more.
+        num = self.updates_per_step * block.rows.shape[1]
+        # All batches and draws of the block at once: inside the loop they would be many more small kernels.
         draw = partial(self._draw, _ring(state), num)
 
         def of_agent(args: Any) -> tuple[Any, Info]:
             agent, *place = args
             given = draw(*place)
             agent, info = _scan(lambda agent, given: self.learning.update(agent, *given), agent, given)
-            info |= self._look(agent, given[0], *place[:2])
+            info |= self._diagnose(agent, given[0], *place[:2])
             return self.algorithm.end_block(agent, place[1] + num), info
 
         place = (state.key, state.num_updates, jnp.arange(len(state.num_updates)))
         if self.learning.block is None:
             agent, info = over_agents(of_agent, (state.agent, *place))
         else:
-            batches, chance = jax.vmap(draw)(*place)
-            agent, info = self.learning.block(state.agent, batches, chance)
-            info |= over_agents(lambda args: self._look(*args), (agent, batches, *place[:2]))
+            batches, draws = jax.vmap(draw)(*place)
+            agent, info = self.learning.block(state.agent, batches, draws)
+            info |= over_agents(lambda args: self._diagnose(*args), (agent, batches, *place[:2]))
             agent = jax.vmap(self.algorithm.end_block)(agent, state.num_updates + num)
         return replace(state, agent=agent), info
 
-    def _look(self, agent: Any, batches: tuple[Transition, ...], key: Any, first: Any) -> Info:
-        """What the algorithm sees when it looks at itself after a block, with the batches of the last update."""
+    def _diagnose(self, agent: Any, batches: tuple[Transition, ...], key: Any, first: Any) -> Info:
+        """Return diagnostics after a block, on the batches of the last update."""
         if self.algorithm.inspect is None:
             return {}
         last = jax.tree.map(lambda leaf: leaf[-1], batches)
-        key_look = jax.random.fold_in(jax.random.fold_in(jax.random.clone(key), LOOK), first)
-        return self.algorithm.inspect(agent, last, key_look)
+        key_diagnostics = jax.random.fold_in(jax.random.fold_in(jax.random.clone(key), DIAGNOSTICS), first)
+        return self.algorithm.inspect(agent, last, key_diagnostics)
 
     def _draw(self, buffer: Replay, num: int, key: Any, first: Any, number: Any) -> tuple[tuple[Transition, ...], Any]:
-        """Batches and chance of `num` updates of one agent from the `first` on, [num, ...]."""
-        lanes = self.algorithm.num_lanes
+        """Return batches and draws of `num` updates of one agent from the `first` on, [num, ...]."""
+        lanes, size = self.algorithm.num_lanes, self.algorithm.batch_size
 
         def of_update(update: Int[Array, ""]) -> tuple[tuple[Transition, ...], Any]:
             key_batch, key_update = jax.random.split(jax.random.fold_in(key, update))
             # Lanes draw with the same key: each learner samples as it would if it were alone.
-            sample = lambda i: self._sample(buffer, number * lanes + i, jax.random.clone(key_batch), update)
-            batches = tuple(sample(i) for i in range(lanes))
-            return batches, self.learning.draw(batches, key_update)
+            key_of = lambda: jax.random.clone(key_batch)
+            rows = [replay.sample(buffer, number * lanes + i, key_of(), size) for i in range(lanes)]
+            batches = tuple(Transition(*self.layout.unpack(of_lane)) for of_lane in rows)
+            return batches, self.learning.draw(batches, key_update, update)
 
         return jax.vmap(of_update)(first + jnp.arange(num, dtype=jnp.int32))
 
-    def _sample(self, buffer: Replay, lane: Any, key: Any, update: Int[Array, ""]) -> Transition:
-        size, steps = self.algorithm.batch_size, self.pace.steps
-        if steps == 1:
-            return self.layout.unpack(replay.sample(buffer, lane, key, size))
-        rows, is_there = replay.sample_ahead(buffer, lane, key, size, steps)
-        moving = self.algorithm.discount_after
-        discount = self.algorithm.discount if moving is None else moving(update)
-        return fold(self.layout.unpack(rows), is_there, discount)
-
 
 @dataclass(frozen=True, eq=False)
-class _PrioritizedCourse:
+class _PrioritizedUpdates:
     algorithm: Algorithm[Any]
     learning: PrioritizedLearning[Any]
     layout: RowLayout
 
     def insert(self, state: TrainState, block: Block) -> TrainState:
-        """Write the rows into the slots that the host chose, each with its first priority."""
+        """Write the rows with their first priorities into the slots that the host chose."""
         buffer, slots = _slots(state), block.slots
         assert slots is not None
 
         def priorities_with(args: Any) -> Priorities:
             key, written, tree, slots, agent, rows, hints = args
             key_new = jax.random.fold_in(jax.random.fold_in(jax.random.clone(key), NEW_TRANSITIONS), written)
-            values = self.learning.priority(agent, self.layout.unpack(rows), hints, key_new)
+            values = self.learning.priority(agent, Transition(*self.layout.unpack(rows)), hints, key_new)
             return priorities.set_at(tree, slots, values)
 
         given = (state.key, buffer.written, buffer.priorities, slots, state.agent, block.rows, block.hints)
@@ -236,7 +227,7 @@ class _PrioritizedCourse:
                 chosen = priorities.sample(tree, key_batch, self.algorithm.batch_size)
                 if self.learning.forces_newest:
                     chosen = chosen.at[0].set(jnp.where(slot < capacity, slot, chosen[0]))
-                batch = self.layout.unpack(buffer.rows[number, chosen])
+                batch = Transition(*self.layout.unpack(buffer.rows[number, chosen]))
                 agent, info, values = self.learning.update(agent, batch, hint, key_update)
                 return (agent, tree if values is None else priorities.set_at(tree, chosen, values)), info
 
@@ -251,15 +242,15 @@ class _PrioritizedCourse:
 
 
 def _scan(body: Callable[[Any, Any], tuple[Any, Info]], state: Any, given: Any) -> tuple[Any, Info]:
-    """The state after all updates of a block, and the mean of what they log; of peaks and of the loss the largest.
+    """Run all updates of a block; return the mean of logged values, and the largest of peaks and of the loss.
 
-    Logged values are added up in one vector beside the state. Stacked by the scan, they would keep XLA from making one
-    CUDA graph of the whole loop.
+    The carry holds one vector with the sums of logged values. If the scan stacked them, XLA could not make one CUDA
+    graph of the whole loop.
     """
     one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), given)
     logged = sorted(jax.eval_shape(body, state, one)[1])
     names = [name for name in logged if not name.endswith(PEAK)]
-    peaks = [name for name in logged if name.endswith(PEAK) or name == WATCHED]
+    peaks = [name for name in logged if name.endswith(PEAK) or name == ALSO_PEAK]
     none = jnp.concatenate([jnp.zeros(len(names)), jnp.full(len(peaks), -jnp.inf)])
 
     def add(carry: Any, given: Any) -> tuple[Any, None]:

@@ -11,14 +11,13 @@ from qpensieve import config as configs
 from qpensieve.callbacks.group import Callbacks
 from qpensieve.callbacks.protocol import Evaluation, Metrics, Training, evaluation_metrics, training_metrics
 from qpensieve.console import EVALUATING, Progress
-from qpensieve.learning.tally import Infos
 from qpensieve.records import folder
 from qpensieve.records.files import interpreting
 from qpensieve.records.log import ALARM, FULL, TRAINING, read_rows
 from qpensieve.records.scores import summarize
 from qpensieve.train.evaluate import protocols
 from qpensieve.train.interrupts import interrupts
-from qpensieve.train.session import Session, phase_of
+from qpensieve.train.session import Infos, Session, phase_of
 
 
 def describe(session: Session, goal: int, path: Path | None = None) -> Training:

@@ -8,11 +8,12 @@ import numpy as np
 
 from qpensieve import machine
 from qpensieve.learning.acting import num_parameters
+from qpensieve.learning.interface import Algorithm
 from qpensieve.population.plan import PopulationConfig
 from qpensieve.population.ppo import PpoConfig
 from qpensieve.population.stages import num_tasks
 from qpensieve.replay.layout import RowLayout
-from qpensieve.types import Algorithm, EnvSpec
+from qpensieve.types import EnvSpec
 
 NUMBER_BYTES = 4
 """Bytes of a number in the replay."""

@@ -19,7 +19,6 @@ from qpensieve import config as configs
 from qpensieve.config import RunConfig
 from qpensieve.envs import LaneOptions, find_domain, make_lanes
 from qpensieve.learning.streams import Purpose, generator
-from qpensieve.learning.tally import Infos, Tally
 from qpensieve.methods import check_continuous
 from qpensieve.population import archive as archives
 from qpensieve.population import arrays as search_arrays
@@ -28,7 +27,7 @@ from qpensieve.population import pfa, pgmorl, plan, prediction
 from qpensieve.population.answering import ArchivePredictor, Policies
 from qpensieve.population.archive import Archive
 from qpensieve.population.fitness import Fitness
-from qpensieve.population.learner import Aims, make_learner
+from qpensieve.population.learner import Goals, make_learner
 from qpensieve.population.members import KeptPolicy, Member, MemberPolicy
 from qpensieve.population.moments import Moments
 from qpensieve.population.pfa import PfaConfig
@@ -42,7 +41,7 @@ from qpensieve.records.trees import arrays_to_tree, tree_to_arrays, under
 from qpensieve.replay.layout import Rows
 from qpensieve.train.evaluate import foreign_lanes, play_policies
 from qpensieve.train.memory import check_population
-from qpensieve.train.session import check_finite, environment_errors
+from qpensieve.train.session import Accumulator, Infos, check_finite, environment_errors
 
 
 class PopulationTrainer:
@@ -80,7 +79,7 @@ class PopulationTrainer:
         self.record = records.empty(self.reference, config.seeds, self.num_tasks)
         self.iteration = self.generation = self._generation_start = 0
         self._boundary = self._collector.state()
-        self._tally = Tally()
+        self._log_sums = Accumulator()
 
     @property
     def own_preferences(self) -> None:
@@ -175,12 +174,12 @@ class PopulationTrainer:
             rollouts = self._collector.collect(policy, collected, self.iteration)
         size = self.spec.obs_size
         share = 1.0 - self.iteration / self.num_iterations
-        aims = Aims(
+        goals = Goals(
             self._lam.reshape(len(self._places), -1).astype(np.float32),
             collected.scale[:, size:].astype(np.float32),
             np.full(len(self._places), self._cfg.ppo.learning_rate * share, np.float32),
         )
-        state, info = self._learner.update(self._state, rollouts, aims, self.iteration)
+        state, info = self._learner.update(self._state, rollouts, goals, self.iteration)
         info, kept = jax.device_get(info), self._kept(state, collected)
         for name, value in (info | {"a parameter of the policy": kept}).items():
             self._check_finite(name, value)
@@ -210,7 +209,7 @@ class PopulationTrainer:
             "archive_hv": [search.hypervolume for search in self._searches],
             "archive_size": [len(search.archive.objs) for search in self._searches],
         }
-        self._tally.add({name: np.asarray(value, np.float64) for name, value in {**info, **of_archives}.items()})
+        self._log_sums.add({name: np.asarray(value, np.float64) for name, value in {**info, **of_archives}.items()})
 
     def _sample(self, i: int, search: Search, members: Member) -> Search:
         """The search of one seed with a node and a sample of every task."""
@@ -275,7 +274,7 @@ class PopulationTrainer:
 
     def take_log(self) -> Infos:
         """Mean of what was logged since the last call, per member or per seed."""
-        return self._tally.take()
+        return self._log_sums.take()
 
     def evaluate(self, preferences: Float64[np.ndarray, "p d"], episodes: int) -> Float64[np.ndarray, "seed p e d"]:
         """Returns, on fresh episodes, of the archive's best policy for each preference.
@@ -325,9 +324,9 @@ class PopulationTrainer:
         for i, search in enumerate(self._searches):
             arrays |= search_arrays.to_arrays(search, f"search/{i}/")
         arrays |= search_arrays.record_to_arrays(self.record, "record/")
-        arrays |= self._tally.arrays() | self._policy_arrays()
+        arrays |= self._log_sums.arrays() | self._policy_arrays()
         arrays |= {"tasks/lam": self._lam, "tasks/node": self._node, "tasks/objs": self._objs}
-        counters = [self.iteration, self.generation, self._generation_start, self._tally.count]
+        counters = [self.iteration, self.generation, self._generation_start, self._log_sums.count]
         arrays["counters"] = np.array(counters, np.int64)
         return {name: np.array(value) for name, value in arrays.items()}
 
@@ -349,7 +348,7 @@ class PopulationTrainer:
         self._lam, self._node, self._objs = (arrays[f"tasks/{name}"].copy() for name in ("lam", "node", "objs"))
         counters = (int(value) for value in arrays["counters"])
         self.iteration, self.generation, self._generation_start, count = counters
-        self._tally = Tally(under(arrays, "log/"), count)
+        self._log_sums = Accumulator(under(arrays, "log/"), count)
 
     def plan(self, steps: int) -> None:
         """Plan for `steps` in total; the learning rate falls to 0 over the new length."""

@@ -19,7 +19,6 @@ from qpensieve.config import RunConfig
 from qpensieve.console import DONE, EVALUATING, SAVING, Outlook, Progress, format_count
 from qpensieve.envs import code_of
 from qpensieve.errors import FileInTheWayError, MissingFileError, UserError, make_folder
-from qpensieve.learning.tally import Infos
 from qpensieve.metrics import utility
 from qpensieve.records import calibration, checkpoint, critic_errors, evaluations, folder, provenance, search
 from qpensieve.records.checkpoint import Checkpoint, CheckpointError
@@ -44,7 +43,7 @@ from qpensieve.train.evaluate import play_policies, protocols
 from qpensieve.train.interrupts import interrupts
 from qpensieve.train.loop import describe, is_past, log_due, train
 from qpensieve.train.saved import SavedPolicies
-from qpensieve.train.session import EnvFailedError, PendingEvaluation, environment_errors
+from qpensieve.train.session import EnvFailedError, Infos, PendingEvaluation, environment_errors
 from qpensieve.train.sessions import open_session
 from qpensieve.types import EnvSpec
 

@@ -13,8 +13,9 @@ from jaxtyping import Float64
 from qpensieve import config as configs
 from qpensieve.errors import MissingFileError, UserError
 from qpensieve.learning.acting import num_parameters
-from qpensieve.learning.agents import flatten
-from qpensieve.learning.predicting import FLAT, AgentPredictor
+from qpensieve.learning.interface import Algorithm
+from qpensieve.learning.losses import flatten
+from qpensieve.learning.predictor import FLAT, AgentPredictor
 from qpensieve.methods import make_algorithm
 from qpensieve.population.answering import ArchivePredictor, Policies
 from qpensieve.records import checkpoint, folder
@@ -22,7 +23,6 @@ from qpensieve.records.checkpoint import POLICY, CheckpointError
 from qpensieve.records.files import read_npz
 from qpensieve.records.trees import under
 from qpensieve.train.session import Arrays, Predictor
-from qpensieve.types import Algorithm
 
 TRIES = 3
 """How often the newest policies are looked for: a run that trains replaces its checkpoints."""

@@ -1,6 +1,6 @@
 """The session: the interface of both kinds of trainers for runs and agents."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
@@ -12,6 +12,7 @@ from qpensieve.config import RunConfig
 from qpensieve.console import LEARNING, RANDOM
 from qpensieve.errors import EnvError, ShownError
 from qpensieve.learning.acting import Served
+from qpensieve.learning.interface import PEAK
 from qpensieve.records.search import SearchRecord
 from qpensieve.replay.layout import RowLayout, Rows
 from qpensieve.train.evaluate import Playing
@@ -19,6 +20,36 @@ from qpensieve.types import EnvSpec
 
 Arrays = dict[str, np.ndarray]
 """Named arrays, as checkpoints hold them."""
+Infos = dict[str, Float[np.ndarray, " rows"]]
+"""Name of a logged value -> its values, for every agent, member or seed."""
+
+
+class Accumulator:
+    """Sums of logged values, or the largest of them, between two rows of the log."""
+
+    def __init__(self, sums: Mapping[str, np.ndarray] | None = None, count: int = 0):
+        self.sums: Infos = dict(sums or {})
+        self.count = count
+        """Blocks or iterations that were added."""
+
+    def add(self, infos: Mapping[str, Float[np.ndarray, " rows"]]) -> None:
+        """Add the values that one block or iteration has logged."""
+        for name, value in infos.items():
+            if name.endswith(PEAK):
+                self.sums[name] = np.maximum(self.sums.get(name, value), value)
+            else:
+                self.sums[name] = self.sums.get(name, np.zeros_like(value)) + value
+        self.count += 1
+
+    def take(self) -> Infos:
+        """Return the means since the last call, and the largest of peaks; nothing if nothing was logged."""
+        means = {name: value if name.endswith(PEAK) else value / self.count for name, value in self.sums.items()}
+        self.sums, self.count = {}, 0
+        return means
+
+    def arrays(self) -> Arrays:
+        """Return the sums as named arrays; the count is saved apart."""
+        return {f"log/{name}": value for name, value in self.sums.items()}
 
 
 class DivergedError(ShownError, RuntimeError):

@@ -17,8 +17,8 @@ from qpensieve import config as configs
 from qpensieve.compiler import make_devices, num_parts
 from qpensieve.config import RunConfig
 from qpensieve.envs import LaneOptions, make_lanes
-from qpensieve.learning.predicting import AgentPredictor
-from qpensieve.learning.tally import Infos, Tally
+from qpensieve.learning.interface import Hints, UniformLearning
+from qpensieve.learning.predictor import AgentPredictor
 from qpensieve.machine import available_cores
 from qpensieve.methods import make_algorithm
 from qpensieve.records.checkpoint import POLICY
@@ -28,11 +28,17 @@ from qpensieve.replay.slots import Slots
 from qpensieve.train.collect import Collected, Collecting, Collector
 from qpensieve.train.cores import spread
 from qpensieve.train.evaluate import foreign_lanes, play_policies
-from qpensieve.train.learner import Block, Learner, Pace, TrainState, make_learner
+from qpensieve.train.learner import Block, Learner, TrainState, make_learner
 from qpensieve.train.memory import check_memory
-from qpensieve.train.session import EnvFailedError, PendingEvaluation, check_finite, environment_errors
+from qpensieve.train.session import (
+    Accumulator,
+    EnvFailedError,
+    Infos,
+    PendingEvaluation,
+    check_finite,
+    environment_errors,
+)
 from qpensieve.train.workers import CollectionWorkers, EvaluationJob, EvaluationWorkers, can_work
-from qpensieve.types import Hints, UniformLearning
 
 FREED_AT_ONCE = 256
 """Number of slots freed by one call of the device; fixed, so that it is compiled once."""
@@ -78,7 +84,7 @@ class Trainer:
         self._state = self._learner.init(jnp.asarray(config.seed_list))
         self._acting = self.newest_flat()
         self._pending = _Pending(self._acting, None, 0)
-        self._tally = Tally()
+        self._log_sums = Accumulator()
 
     @property
     def own_preferences(self) -> Float64[np.ndarray, "p d"] | None:
@@ -199,12 +205,12 @@ class Trainer:
         infos = jax.device_get(info)
         for name, value in infos.items():
             self._check_finite(name, value)
-        self._tally.add(infos)
+        self._log_sums.add(infos)
         self._check_finite("a parameter of the policy", np.asarray(self._pending.flat))
 
     def take_log(self) -> Infos:
         """Mean of what was logged since the last call, up to `summed_to`, per agent; empty while nothing is learned."""
-        return self._tally.take()
+        return self._log_sums.take()
 
     def evaluate(self, preferences: Float64[np.ndarray, "p d"], episodes: int) -> Float64[np.ndarray, "seed p e d"]:
         """Returns of the policies as they are now."""
@@ -262,11 +268,11 @@ class Trainer:
         for name, value in arrays.items():
             self._check_finite(name, value)
         arrays |= {f"lanes/{name}": value for name, value in self.collector.state().items()}
-        arrays |= self._tally.arrays()
+        arrays |= self._log_sums.arrays()
         arrays |= {f"memory/{name}": value for name, value in self._slots.state().items()}
         arrays |= self._policy_arrays()
         arrays["acting"] = self._acting
-        arrays["counters"] = np.array([self.step, self._tally.count], np.int64)
+        arrays["counters"] = np.array([self.step, self._log_sums.count], np.int64)
         return arrays
 
     def restore(self, arrays: dict[str, np.ndarray], rows: Rows | None = None, first: int = 0) -> None:
@@ -284,7 +290,7 @@ class Trainer:
         self.step, count = (int(value) for value in arrays["counters"])
         self.summed_to, self._is_whole = self.step, True
         self._acting = arrays["acting"]
-        self._tally = Tally(under(arrays, "log/"), count)
+        self._log_sums = Accumulator(under(arrays, "log/"), count)
         self._pending = _Pending(self.newest_flat(), None, self.step)
 
     def replay_rows(self) -> tuple[Rows, int]:
@@ -353,7 +359,7 @@ def _chunks(freed: Sequence[Int32[np.ndarray, " _"]], none: int) -> Iterator[Int
 def _make_collector(trainer: Trainer) -> Collecting:
     """The collector: in this process, or worker processes where there are cores to spare."""
     config, seeds = trainer.config, trainer.lane_seeds
-    behaviour = replace(trainer.algorithm.behaviour, exploration=config.exploration)
+    behaviour = replace(trainer.algorithm.behaviour, random_correlation=config.random_correlation)
     num = num_workers(config.num_threads, trainer.num_agents, is_accelerated=jax.default_backend() != "cpu")
     if num > 1 and isinstance(config.domain, str) and can_work(config.domain, behaviour):
         return CollectionWorkers(config.domain, seeds, config.block, behaviour, num)
@@ -396,5 +402,5 @@ def spare_cores(num_threads: int | None, num_agents: int) -> int:
 def _make_learner(trainer: Trainer) -> Learner:
     make_devices(num_parts(trainer.num_agents, available_cores()))
     check_memory(*(trainer.algorithm, trainer.layout, trainer.capacity, trainer.config.seeds), trainer.num_environments)
-    pace = Pace(trainer.config.updates_per_step, trainer.config.target_steps)
-    return spread(make_learner(trainer.algorithm, trainer.layout, trainer.capacity, pace), trainer.num_agents)
+    learner = make_learner(trainer.algorithm, trainer.layout, trainer.capacity, trainer.config.updates_per_step)
+    return spread(learner, trainer.num_agents)

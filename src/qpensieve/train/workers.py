@@ -17,11 +17,11 @@ from qpensieve.envs.simulator import LaneOptions, State
 from qpensieve.envs.sources import EnvSource
 from qpensieve.envs.split_lanes import join_states, split_state
 from qpensieve.errors import EnvError
-from qpensieve.host_types import Acting, Behaviour, Parameters
-from qpensieve.learning.predicting import AgentPredictor
+from qpensieve.learning.predictor import AgentPredictor
 from qpensieve.remote import RemoteObject, RemoteObjects, SharedMemory, can_be_sent
 from qpensieve.train.collect import Collected, Collector, PastPreferences
 from qpensieve.train.evaluate import evaluate
+from qpensieve.types import Acting, Behaviour, Parameters
 
 
 def can_work(domain: EnvSource, behaviour: Behaviour) -> bool:

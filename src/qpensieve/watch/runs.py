@@ -13,7 +13,7 @@ from jaxtyping import Float64
 
 from qpensieve.envs import find_domain
 from qpensieve.errors import MissingFileError, UserError
-from qpensieve.learning.serving import nearest
+from qpensieve.learning.predictor import nearest
 from qpensieve.population.answering import ArchivePredictor
 from qpensieve.population.archive import best
 from qpensieve.records import folder, log

@@ -19,8 +19,6 @@ from qpensieve.learning.nets import LOG_STD_RANGE
 
 ADAM = (0.9, 0.999, 1e-8)
 """Adam's decays and epsilon, optax's defaults."""
-WEIGHTS = (0, 2, 4)
-"""Which leaves of a packed network are weights; the others are biases."""
 
 
 class Bounds(NamedTuple):
@@ -46,10 +44,10 @@ class Inputs(NamedTuple):
     lam: Float[Array, "k seed values"]
     adam: Float[Array, "k 3"]
     """Adam's corrections of the moments, and its step size."""
-    aim: Float[Array, " k"] | None = None
-    """Entropy that the policy aims at, where that moves."""
+    entropy_target: Float[Array, " k"]
+    """Target of the entropy of the whole action."""
     bounds: Bounds | None = None
-    """Only with `bounded_targets`."""
+    """Only with `guards`."""
 
 
 class Now(NamedTuple):
@@ -385,11 +383,10 @@ class Learned(NamedTuple):
 
 
 class Rates(NamedTuple):
-    """How far a target moves, a type in which the second layer is wanted too, and how weights shrink."""
+    """How far a target moves, and a type in which the second layer is wanted too."""
 
     tau: float
     half: Any = None
-    decay: float = 0.0
 
 
 class Gradients(NamedTuple):
@@ -429,9 +426,7 @@ def _learn(  # noqa: PLR0913 (what Pallas calls with blocks only)
     k, net, i, j = at[0], pl.program_id(0), pl.program_id(2), pl.program_id(1)
     mine, theirs = pl.ds(j * tile.rows, tile.rows), pl.ds(i * tile.rows, tile.rows)
     scales = (adam[k, 0], adam[k, 1], adam[k, 2])
-    part = lambda number, where: _Part(
-        before[number:num:6], after[number:num:6], where, scales, rates, number in WEIGHTS
-    )
+    part = lambda number, where: _Part(before[number:num:6], after[number:num:6], where, scales, rates)
     gradients = _Products(x, Gradients(h1, h2, Slopes(z1, z2, out)), (k, net), sizes, tile, share)
 
     second, old = part(2, (theirs, mine)), part(2, (theirs, mine)).read()  # before the product: they come meanwhile
@@ -595,7 +590,7 @@ def _learn_measured(at: Ref, *refs: Ref, rates: Rates, tile: Tile, most: float, 
     shorter, median = shorten(length, old_median[0], most)
 
     def step(number: int, where: Any) -> Any:
-        part = _Part(before[number:num:6], after[number:num:6], where, scales, rates, number in WEIGHTS)
+        part = _Part(before[number:num:6], after[number:num:6], where, scales, rates)
         return part.step(shorter * gradients[number][where], part.read())
 
     second_out[theirs, mine] = step(2, (theirs, mine)).astype(second_out.dtype)
@@ -623,7 +618,6 @@ class _Part(NamedTuple):
     scales: Any
     """The update's row of `Inputs.adam`."""
     rates: Rates
-    is_weight: bool
 
     def read(self) -> list[Any]:
         return [ref[self.where] for ref in self.before]
@@ -634,8 +628,6 @@ class _Part(NamedTuple):
         mu = decay * old[1] + (1.0 - decay) * gradient
         nu = decay2 * old[2] + (1.0 - decay2) * gradient * gradient
         step = (mu / self.scales[0]) / (jnp.sqrt(nu / self.scales[1]) + epsilon)
-        if self.is_weight and self.rates.decay > 0:
-            step += self.rates.decay * old[0]
         new = [old[0] - self.scales[2] * step, mu, nu]
         if len(old) == 4:
             new.append(old[3] + self.rates.tau * (new[0] - old[3]))

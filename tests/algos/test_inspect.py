@@ -7,14 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from qpensieve.algos import instruments, mosac
-from qpensieve.types import Transition
+from qpensieve.algos import mosac
+from qpensieve.learning.interface import Transition
 from tests.algos.problem import BATCH, SAC, SPEC, once, sac_state, transitions
 
 
 @pytest.mark.parametrize("d", [2, 3, 5])
 def test_preferences_are_spread_over_the_bins_of_the_first_objective(d: int):
-    lam = np.asarray(once(lambda key: instruments.spread_preferences(key, 500, d))(jax.random.key(0)))
+    lam = np.asarray(once(lambda key: mosac.spread_preferences(key, 500, d))(jax.random.key(0)))
     np.testing.assert_allclose(lam.sum(axis=1), 1.0, rtol=1e-5)
     assert (lam >= 0).all()
     np.testing.assert_array_equal(np.floor(lam[:, 0] * 5), np.arange(500) % 5)
@@ -25,27 +25,27 @@ def test_preferences_are_spread_over_the_bins_of_the_first_objective(d: int):
 
 def test_means_by_bin_peaks_and_shares_by_hand():
     values = jnp.arange(12.0)
-    assert {name: float(v) for name, v in instruments.by_bin("q", values).items()} == {
+    assert {name: float(v) for name, v in mosac.by_bin("q", values).items()} == {
         "q_bin_1": 5.0,
         "q_bin_2": 6.0,
         "q_bin_3": 4.5,
         "q_bin_4": 5.5,
         "q_bin_5": 6.5,
     }
-    seen = instruments.of_critics({"w": jnp.array([3.0]), "b": jnp.array([4.0])}, jnp.array([[1.0, -2.0], [3.0, 4.0]]))
+    seen = mosac.of_critics({"w": jnp.array([3.0]), "b": jnp.array([4.0])}, jnp.array([[1.0, -2.0], [3.0, 4.0]]))
     assert {name: float(v) for name, v in seen.items()} == {
         "critic_gradient_max": 5.0,
         "td_error_1": 2.0,
         "td_error_2": 3.0,
     }
-    assert float(instruments.saturation(jnp.array([[0.995, -0.5], [-1.0, 0.98]]))["saturation"]) == 0.5
+    assert float(mosac.saturation(jnp.array([[0.995, -0.5], [-1.0, 0.98]]))["saturation"]) == 0.5
 
 
 def test_a_look_is_that_of_the_parts_it_is_made_of():
     state, batch = sac_state(0), transitions(1)
     seen = once(partial(mosac.inspect, SAC))(state, batch, jax.random.key(5))
     key_lam, key_next, key_now = jax.random.split(jax.random.key(5), 3)
-    lam = instruments.spread_preferences(key_lam, BATCH, 3)
+    lam = mosac.spread_preferences(key_lam, BATCH, 3)
     noise = lambda key: jax.random.normal(key, (BATCH, SPEC.action_size))
     y = mosac.soft_target(SAC, state, batch, lam, noise(key_next))
     errors = np.abs(np.asarray(mosac.twin_values(state.critic, batch.s, batch.a, lam)[0] - y))
