@@ -85,13 +85,9 @@ def test_policies_and_networks_are_those_that_were_saved(config: RunConfig, kind
 def test_a_session_saves_the_policies_that_it_evaluates(algo: str, tmp_path: Path):
     few: dict[str, Any] = {"hidden": 8, "batch_size": 8, "random_steps": 40, "block": 20, "replay_capacity": 100}
     stages: dict[str, Any] = {"rollout_steps": 16, "num_lanes": 2, "minibatches": 2, "epochs": 1, "hidden": 8}
-    agent = Agent(
-        "DST2d",
-        seeds=2,
-        preset="quick",
-        algo=algo,
-        **(stages | {"divisions": 2, "steps": 960} if algo == "pgmorl" else few),
-    )
+    stages |= {"divisions": 2, "steps": 960}
+    settings: dict[str, Any] = stages if algo == "pgmorl" else few
+    agent = Agent("DST2d", seeds=2, preset="quick", algo=algo, **settings)
     agent.learn(5 * agent.session.block if algo == "pgmorl" else 100).save(tmp_path)
     policies = SavedPolicies(tmp_path).newest()[0]
     kept = {name: value for name, value in agent.session.parameters().items() if name.startswith(POLICY)}
