@@ -39,7 +39,7 @@ def test_the_table_has_the_best_rows(measured: front.Front):
         ("control", {"forward": (">=", 9.5)}, 1),
         ("forward", {"forward": ("<=", 9.5)}, 2),
         (0, {1: (">=", -50)}, 1),
-        (np.int64(1), {}, 0),
+        (1, {}, 0),
     ],
 )
 def test_the_best_row_that_keeps_the_bounds(

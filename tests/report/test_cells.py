@@ -249,7 +249,7 @@ def test_a_configuration_without_steps_is_named(tmp_path: Path):
     run = make(tmp_path / "run")
     (run / CONFIG).write_text(json.dumps({"domain": "DST2d", "algo": "sac"}))
     with pytest.raises(FileError, match=r"run as a run of a report: 'steps' is missing"):
-        read_runs([run])
+        read_cell([run])
 
 
 @pytest.mark.parametrize(
@@ -267,10 +267,6 @@ def test_a_configuration_without_steps_is_named(tmp_path: Path):
 def test_where_hypervolumes_do_not_compare(domain: str, note: str):
     assert cells.hypervolume_note(domain)[: len(note)] == note
     assert bool(cells.hypervolume_note(domain)) is bool(note)
-
-
-def test_a_machine_that_was_not_recorded():
-    assert cells.machine_in_words({}) == "unknown machine"
 
 
 def add_curves(folder: Path, seeds: range) -> Path:

@@ -17,11 +17,10 @@ from qpensieve.experiments.plan_results import PlanResults
 from qpensieve.experiments.printed import Place
 from qpensieve.records.critic_errors import CriticErrors
 from qpensieve.report import aggregates, cells, paper_figures
-from qpensieve.report.cells import Run
 from qpensieve.report.critic import PAPER, PAPER_STEPS
 from qpensieve.report.page import Plate
 from qpensieve.report.paper_figures import Path2d
-from qpensieve.report.results import read_run
+from qpensieve.report.results import RunResults, read_run
 from qpensieve.report.sheets import Cell, Metric, Sheet, Source
 from qpensieve.report.text import TextTable, slug
 from qpensieve.train.evaluate import curve_preferences
@@ -180,7 +179,7 @@ def _growth(artefact: Artefact, results: PlanResults, report: Path) -> Shown:
     return shown
 
 
-def _path(runs: Sequence[Run], lam: tuple[float, ...]) -> Path2d | None:
+def _path(runs: Sequence[RunResults], lam: tuple[float, ...]) -> Path2d | None:
     """The steps nearest to fifteenths of the run: every 100 000 in the paper."""
     curve = cells.preference_curve(runs, lam)
     if curve is None:
@@ -243,7 +242,7 @@ def _panels(
     artefact: Artefact,
     results: PlanResults,
     report: Path,
-    make: Callable[[Sequence[Run]], T | None],
+    make: Callable[[Sequence[RunResults]], T | None],
     rows: Sequence[str] | None = None,
 ) -> tuple[dict[str, dict[str, T | None]], list[Source]]:
     """What is drawn of every cell, row by row, and the runs that it comes from."""

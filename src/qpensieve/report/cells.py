@@ -4,7 +4,6 @@ One cell may come from several runs with different seeds. The newest full evalua
 one; the cell then says so.
 """
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
@@ -42,29 +41,6 @@ CLOSE = 1e-6
 PerSeed = Float64[np.ndarray, " seed"]
 BySeed = dict[int, dict[int, Any]]
 """Step -> seed -> a number or a return vector."""
-
-
-@dataclass(frozen=True, eq=False)
-class Run:
-    """A run of a cell.
-
-    Attributes:
-        results: Its results.
-        goal: Step after which it is whole.
-        source: Where its numbers come from.
-    """
-
-    results: RunResults
-    goal: int
-    source: Source
-
-    @property
-    def path(self) -> Path:
-        return self.results.path
-
-    @property
-    def seeds(self) -> tuple[int, ...]:
-        return self.source.seeds
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,7 +115,7 @@ def read_cell(paths: Sequence[Path], against: Sequence[Path] = (), wanted: Wante
     """Read a cell from all runs of a method on a domain, in any order; a missing one where there is no result yet.
 
     Args:
-        paths: Run folders or exported files. Those that do not exist or were not evaluated yet are left out.
+        paths: RunResults folders or exported files. Those that do not exist or were not evaluated yet are left out.
         against: Runs of the method that ED is measured against; without them there is no ED.
         wanted: Step, goal, printed numbers and notes.
 
@@ -155,46 +131,29 @@ def read_cell(paths: Sequence[Path], against: Sequence[Path] = (), wanted: Wante
     cell = replace(found.cell, printed=wanted.printed)
     if not against:
         return cell
-    goal = wanted.reference_goal or wanted.goal or max(int(run.results.config["steps"]) for run in runs)
+    goal = wanted.reference_goal or wanted.goal or max(int(run.config["steps"]) for run in runs)
     values, note = dominance(found, _matching(found, read_runs(against), wanted.step, goal))
     return replace(cell, values={**(cell.values or {}), ED: values}, notes={ED: note} if note else {})
 
 
-def read_runs(paths: Sequence[Path], report: Path | None = None) -> list[Run]:
+def read_runs(paths: Sequence[Path], report: Path | None = None) -> list[RunResults]:
     """Read the runs that exist and have been evaluated, by their seeds.
 
     Args:
-        paths: Run folders or exported files, in any order.
+        paths: RunResults folders or exported files, in any order.
         report: Folder of the report, to link from.
 
     Raises:
         ValueError: They do not belong together.
     """
     there = [path for path in paths if path.is_file() or (path / EVALUATIONS).is_file()]
-    runs = sorted((make_run(read_run(path), report) for path in set(there)), key=lambda run: (run.seeds, *_rank(run)))
+    runs = sorted((read_run(path, report) for path in set(there)), key=lambda run: (run.seeds, *_rank(run)))
     for one, other in combinations(runs, 2):
         _check_pair(one, other)
     return runs
 
 
-def make_run(results: RunResults, report: Path | None = None) -> Run:
-    """A run of a cell; `report` is the folder to link from."""
-    with interpreting(results.path, "a run of a report"):
-        goal = results.goal
-    provenance = results.provenance
-    source = Source(
-        label=f"{results.domain} {results.algo}, {seeds_in_words(results.seeds)}",
-        path="" if report is None else Path(os.path.relpath(results.path, report)).as_posix(),
-        seeds=results.seeds,
-        machine=machine_in_words(provenance),
-        commit=str(provenance.get("commit") or "unknown"),
-        config=dict(results.config),
-        provenance=provenance,
-    )
-    return Run(results, goal, source)
-
-
-def evaluation(runs: Sequence[Run], step: int | None = None) -> Pooled | None:
+def evaluation(runs: Sequence[RunResults], step: int | None = None) -> Pooled | None:
     """The newest full evaluation of the runs at or before a step, else the newest short one; None if there is none.
 
     Runs that are behind the furthest one are left out; a note names them.
@@ -213,10 +172,10 @@ def evaluation(runs: Sequence[Run], step: int | None = None) -> Pooled | None:
     return replace(merged, notes=tuple(f"Left out, being behind: {run.source.label}." for run in behind))
 
 
-def pooled(run: Run, one: Evaluation) -> Pooled:
+def pooled(run: RunResults, one: Evaluation) -> Pooled:
     """One evaluation of one run."""
-    protocol = SHORT if one in run.results.history.short else _protocol(one)
-    where = (run.results.domain, run.seeds, one.step, run.goal, protocol)
+    protocol = SHORT if one in run.history.short else _protocol(one)
+    where = (run.domain, run.seeds, one.step, run.goal, protocol)
     return Pooled(*where, one.preferences, one.returns, _compared(one), sources=(run.source,))
 
 
@@ -277,14 +236,7 @@ def hypervolume_note(domain: str) -> str:
     return f"HV does not compare with the paper's, which prints no reference point. {ours}"
 
 
-def machine_in_words(provenance: Mapping[str, Any]) -> str:
-    """The machine that a run recorded: accelerator, cores, processor."""
-    device, cores, processor = (provenance.get(name) for name in ("device", "cores", "processor"))
-    parts = [device, f"{cores} core{'' if cores == 1 else 's'}" if cores else None, processor]
-    return ", ".join(str(part) for part in parts if part) or "unknown machine"
-
-
-def score_curve(runs: Sequence[Run], score: str = "hv") -> Curve | None:
+def score_curve(runs: Sequence[RunResults], score: str = "hv") -> Curve | None:
     """A score of the short evaluations over training; None if no run has it.
 
     Args:
@@ -299,20 +251,20 @@ def score_curve(runs: Sequence[Run], score: str = "hv") -> Curve | None:
     _check_short_preferences(runs)
     found: BySeed = {}
     for run in runs:
-        for one in run.results.history.short:
+        for one in run.history.short:
             if (values := one.score(score)) is not None:
                 _put(found, one.step, run.seeds, values)
     return _curve(found, runs)
 
 
-def preference_curve(runs: Sequence[Run], lam: ArrayLike) -> Curve | None:
+def preference_curve(runs: Sequence[RunResults], lam: ArrayLike) -> Curve | None:
     """The return weighed by a preference, over training under it; None if no evaluation played it."""
     weights = np.asarray(lam, np.float64)
     found = {step: {seed: r @ weights for seed, r in of.items()} for step, of in _returns(runs, weights).items()}
     return _curve(found, runs)
 
 
-def preference_path(runs: Sequence[Run], lam: ArrayLike, steps: Sequence[int]) -> Path2d | None:
+def preference_path(runs: Sequence[RunResults], lam: ArrayLike, steps: Sequence[int]) -> Path2d | None:
     """Mean return vectors over seeds under one preference at some steps; None if no evaluation played it.
 
     Args:
@@ -325,7 +277,7 @@ def preference_path(runs: Sequence[Run], lam: ArrayLike, steps: Sequence[int]) -
     return Path2d(np.array(list(means), np.int64), np.array(list(means.values()))) if means else None
 
 
-def _matching(ours: Pooled, others: Sequence[Run], step: int | None, goal: int) -> Pooled | None:
+def _matching(ours: Pooled, others: Sequence[RunResults], step: int | None, goal: int) -> Pooled | None:
     """The evaluation of the reference that ours is compared with: its end where both are whole, else the same step."""
     for one in (evaluation(others, step), evaluation(others, ours.step)):
         if one is None or (one.protocol == SHORT) != (ours.protocol == SHORT):
@@ -336,8 +288,8 @@ def _matching(ours: Pooled, others: Sequence[Run], step: int | None, goal: int) 
     return None
 
 
-def _newest(run: Run, step: int | None) -> Pooled | None:
-    history = run.results.history
+def _newest(run: RunResults, step: int | None) -> Pooled | None:
+    history = run.history
     for evaluations in (history.full, history.short):
         there = [one for one in evaluations if step is None or one.step <= step]
         if there:
@@ -374,13 +326,12 @@ def _compared(one: Evaluation) -> dict[str, PerSeed]:
     return {heading: values for heading, values in found.items() if values is not None}
 
 
-def _check_pair(one: Run, other: Run) -> None:
+def _check_pair(one: RunResults, other: RunResults) -> None:
     """Raise ValueError where two runs cannot be in the same cell."""
-    ours, theirs = one.results, other.results
-    found = [difference.name for difference in differences(ours.config, theirs.config, {LEARNING})]
-    if ours.history.full_preferences.tolist() != theirs.history.full_preferences.tolist():
+    found = [difference.name for difference in differences(one.config, other.config, {LEARNING})]
+    if one.history.full_preferences.tolist() != other.history.full_preferences.tolist():
         found.append("test preferences")
-    points = [[] if run.history.reference is None else run.history.reference for run in (ours, theirs)]
+    points = [[] if run.history.reference is None else run.history.reference for run in (one, other)]
     if not np.array_equal(points[0], points[1]):
         found.append("reference point")
     if found:
@@ -389,11 +340,11 @@ def _check_pair(one: Run, other: Run) -> None:
         _check_overlap(one, other, seed)
 
 
-def _check_overlap(one: Run, other: Run, seed: int) -> None:
+def _check_overlap(one: RunResults, other: RunResults, seed: int) -> None:
     """Raise ValueError where a seed has different full evaluations at the same step."""
     i, j = one.seeds.index(seed), other.seeds.index(seed)
-    theirs = {evaluated.step: evaluated.returns for evaluated in other.results.history.full}
-    for evaluated in one.results.history.full:
+    theirs = {evaluated.step: evaluated.returns for evaluated in other.history.full}
+    for evaluated in one.history.full:
         a, b = evaluated.returns, theirs.get(evaluated.step)
         if a is not None and b is not None and not np.allclose(a[i], b[j], rtol=ROUNDING, atol=ROUNDING):
             raise UserError(
@@ -402,10 +353,10 @@ def _check_overlap(one: Run, other: Run, seed: int) -> None:
             )
 
 
-def _check_short_preferences(runs: Sequence[Run]) -> None:
+def _check_short_preferences(runs: Sequence[RunResults]) -> None:
     """Raise ValueError where short evaluations played different preferences: more of them reach a larger HV."""
     for run in runs[1:]:
-        ours, theirs = (one.results.history.short_preferences for one in (runs[0], run))
+        ours, theirs = (one.history.short_preferences for one in (runs[0], run))
         if not np.array_equal(ours, theirs):
             raise UserError(
                 f"short evaluations must have the same preferences (eval_stride) in one cell or curve: {runs[0].path} "
@@ -413,16 +364,16 @@ def _check_short_preferences(runs: Sequence[Run]) -> None:
             )
 
 
-def _rank(run: Run) -> tuple[bool, str]:
+def _rank(run: RunResults) -> tuple[bool, str]:
     """Of one seed in several runs the folder counts before the exported file, which is rounded."""
     return run.path.is_file(), str(run.path)
 
 
-def _returns(runs: Sequence[Run], lam: np.ndarray) -> BySeed:
+def _returns(runs: Sequence[RunResults], lam: np.ndarray) -> BySeed:
     """Mean returns under a preference; curve evaluations have more episodes than short ones, full ones the most."""
     found: BySeed = {}
     for run in runs:
-        history, curves = run.results.history, run.results.history.curves
+        history, curves = run.history, run.history.curves
         played = [(one.step, one.preferences, one.returns) for one in history.short]
         if curves is not None:
             played += [(int(t), curves.preferences, r) for t, r in zip(curves.steps, curves.returns, strict=True)]
@@ -444,7 +395,7 @@ def _complete(found: BySeed) -> BySeed:
     return {step: found[step] for step in sorted(found) if len(found[step]) == most}
 
 
-def _curve(found: BySeed, runs: Sequence[Run]) -> Curve | None:
+def _curve(found: BySeed, runs: Sequence[RunResults]) -> Curve | None:
     kept = _complete(found)
     if not kept:
         return None

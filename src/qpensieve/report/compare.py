@@ -13,7 +13,7 @@ from qpensieve.compatibility import settings_of
 from qpensieve.console import format_count, format_spread
 from qpensieve.errors import UserError
 from qpensieve.report import drawing
-from qpensieve.report.cells import ED, Pooled, common_preferences, dominance_by_seed, make_run, pooled
+from qpensieve.report.cells import ED, Pooled, common_preferences, dominance_by_seed, pooled
 from qpensieve.report.drawing import count
 from qpensieve.report.results import FEW, RunResults, labels, read_run
 from qpensieve.report.sheets import FULL, Metric, Sheet, power_of, view
@@ -77,7 +77,7 @@ def read(path: Path, step: int | None = None) -> Result:
     """
     run = read_run(path)
     one = run.full_at(step)
-    return Result(run, pooled(make_run(run), one), one.reference)
+    return Result(run, pooled(run, one), one.reference)
 
 
 def on_common_preferences(results: Sequence[Result]) -> list[Result]:

@@ -1,6 +1,7 @@
 """Read one run: its folder, or the JSON file that `qpensieve export` wrote of it."""
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -34,6 +35,7 @@ from qpensieve.records.folder import (
 )
 from qpensieve.records.scores import SCORES, RunSummary, summarize
 from qpensieve.records.search import SearchRecord
+from qpensieve.report.sheets import Source, seeds_in_words
 
 KIND = "a file that 'qpensieve export' wrote"
 SHORT_STRIDE = 5
@@ -120,12 +122,30 @@ class RunResults:
         config: Its configuration, as written.
         provenance: Versions, machine and commit that made it.
         exported: Content of the exported file; None: it is a folder.
+        report: Folder of the report, to link from; None: the run is not linked.
     """
 
     path: Path
     config: Mapping[str, Any]
     provenance: Mapping[str, Any]
     exported: Mapping[str, Any] | None = None
+    report: Path | None = None
+
+    @cached_property
+    def source(self) -> Source:
+        """Where its numbers come from."""
+        made = self.provenance
+        cores = f"{made['cores']} core{'s' * (made['cores'] != 1)}" if made.get("cores") else ""
+        machine = ", ".join(filter(None, (made.get("device"), cores, made.get("processor"))))
+        return Source(
+            label=f"{self.domain} {self.algo}, {seeds_in_words(self.seeds)}",
+            path="" if self.report is None else Path(os.path.relpath(self.path, self.report)).as_posix(),
+            seeds=self.seeds,
+            machine=machine or "unknown machine",
+            commit=str(made.get("commit") or "unknown"),
+            config=dict(self.config),
+            provenance=made,
+        )
 
     @cached_property
     def history(self) -> History:
@@ -211,12 +231,13 @@ class RunResults:
     @property
     def goal(self) -> int:
         """Step after which the run is whole: a population ends with its last whole iteration."""
-        steps = int(self.config["steps"])
-        if self.num_tasks is None:
-            return steps
-        agent = self.config["agent"]
-        per_task = agent["ppo"]["num_lanes"] * agent["ppo"]["rollout_steps"]
-        return steps - steps % (per_task * (self.num_tasks if agent["stages"]["total"] == "shared" else 1))
+        with interpreting(self.path, "a run of a report"):
+            steps = int(self.config["steps"])
+            if self.num_tasks is None:
+                return steps
+            agent = self.config["agent"]
+            per_task = agent["ppo"]["num_lanes"] * agent["ppo"]["rollout_steps"]
+            return steps - steps % (per_task * (self.num_tasks if agent["stages"]["total"] == "shared" else 1))
 
     @cached_property
     def known(self) -> Domain | None:
@@ -272,8 +293,8 @@ class RunResults:
         return found[max(found) if step is None else step]
 
 
-def read_run(path: Path) -> RunResults:
-    """Read a run folder or an exported file.
+def read_run(path: Path, report: Path | None = None) -> RunResults:
+    """Read a run folder or an exported file; `report` is the folder of the report, to link from.
 
     Raises:
         FileNotFoundError: It is not a run.
@@ -282,7 +303,7 @@ def read_run(path: Path) -> RunResults:
     if path.is_file():
         content = read_object(path)
         with interpreting(path, KIND):
-            run = RunResults(path, content["config"], content.get("provenance") or {}, content)
+            run = RunResults(path, content["config"], content.get("provenance") or {}, content, report)
             _check(run.config)
         return run
     if not (path / CONFIG).is_file():
@@ -291,7 +312,7 @@ def read_run(path: Path) -> RunResults:
     with interpreting(path / CONFIG, "a configuration"):
         _check(config)
     provenance = path / PROVENANCE
-    return RunResults(path, config, read_object(provenance) if provenance.is_file() else {})
+    return RunResults(path, config, read_object(provenance) if provenance.is_file() else {}, None, report)
 
 
 def labels(runs: Sequence[RunResults]) -> list[str]:
