@@ -20,7 +20,6 @@ from qpensieve.envs.episodes import FULL_EPISODES
 from qpensieve.envs.registry import find_domain
 from qpensieve.errors import UserError
 from qpensieve.preferences import ArrayLike, test_table
-from qpensieve.records.files import interpreting
 from qpensieve.records.folder import EVALUATIONS
 from qpensieve.records.scores import SCORES
 from qpensieve.report.drawing import count
