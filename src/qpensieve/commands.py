@@ -36,6 +36,7 @@ from qpensieve.report import curves as curve_pictures
 from qpensieve.report import pictures
 from qpensieve.report import summary as summaries
 from qpensieve.report.results import export as export_run
+from qpensieve.report.results import read_run
 from qpensieve.settings import NEEDS_REPLAY, SYNONYMS, flat, marked, suggestions, whole
 from qpensieve.train import run as runs
 from qpensieve.train.calibrate import EPISODES, calibrate_run
@@ -219,7 +220,8 @@ def plot(
         for why in pictures.missing(run[0]) if what is None and (out is None or not pictures.is_picture(out)) else ():
             _warn(why)
     else:
-        paths = [curve_pictures.compare_curves(list(run), pictures.file_of(out or Path(COMPARED), COMPARED))]
+        target = pictures.file_of(out or Path(COMPARED), COMPARED)
+        paths = [curve_pictures.compare_curves([read_run(one) for one in run], target)]
     for path in paths:
         print(path)
 

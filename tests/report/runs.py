@@ -13,6 +13,7 @@ from qpensieve.records import evaluations
 from qpensieve.records.evaluations import Evaluations
 from qpensieve.records.folder import CONFIG, EVALUATIONS, METRICS
 from qpensieve.report import curves, front
+from qpensieve.report.results import read_run
 
 STEPS = 50_000
 EXACT = FRONT
@@ -56,11 +57,11 @@ def make_run(folder: Path, table: Evaluations, rows: list[dict] | None = None, *
 
 
 def draw_front(run: Path) -> Path:
-    return front.draw_front(run, run / "front.png")
+    return front.draw_front(read_run(run), run / "front.png")
 
 
 def draw_curves(run: Path) -> Path:
-    return curves.draw_curves(run, run / "curves.png")
+    return curves.draw_curves(read_run(run), run / "curves.png")
 
 
 def titles(figure: Figure) -> list[str]:

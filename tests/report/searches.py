@@ -13,6 +13,7 @@ from qpensieve.records import evaluations, search
 from qpensieve.records.folder import CONFIG, EVALUATIONS, SEARCH
 from qpensieve.records.search import SearchRecord
 from qpensieve.report import population
+from qpensieve.report.results import read_run
 
 
 def make_run(folder: Path, record: SearchRecord | None, **config: Any) -> Path:
@@ -80,8 +81,8 @@ def titles(figure: Figure) -> list[str]:
 
 
 def draw_generations(run: Path) -> Path:
-    return population.draw_generations(run, run / "generations.png")
+    return population.draw_generations(read_run(run), run / "generations.png")
 
 
 def draw_predictions(run: Path) -> Path | None:
-    return population.draw_predictions(run, run / "predictions.png")
+    return population.draw_predictions(read_run(run), run / "predictions.png")

@@ -17,6 +17,7 @@ from qpensieve.metrics import reference_point
 from qpensieve.records.scores import summarize
 from qpensieve.report import curves, drawing
 from qpensieve.report.curves import compare_curves, draw_training
+from qpensieve.report.results import read_run
 from tests.report.runs import (
     EXACT,
     STEPS,
@@ -103,7 +104,7 @@ def test_without_a_reference_there_is_no_hypervolume_panel(tmp_path: Path, drawn
     run = make_run(tmp_path, make_table(returns), domain="module:factory", objectives=["speed", "comfort"])
     draw_curves(run)
     draw_front(run)
-    compare_curves([run, run], tmp_path / "c.png")
+    compare_curves([read_run(run)] * 2, tmp_path / "c.png")
     assert titles(drawn[0]) == titles(drawn[2]) == ["utility (UT)"]
     assert drawn[1].axes[0].get_ylabel() == "comfort"
 
@@ -114,20 +115,20 @@ def test_compared_runs_are_named_by_algorithm_and_by_folder_where_that_is_not_en
     table = make_table(dst_returns(), reference="DST2d")
     algos = {"a": "qpensieve", "b": "qpensieve", "c": "mosac"}
     runs = [make_run(tmp_path / name, table, algo=algo) for name, algo in algos.items()]
-    compare_curves(runs, tmp_path / "c.png")
+    compare_curves([read_run(run) for run in runs], tmp_path / "c.png")
     assert {"a", "b", "mosac"} <= set(lines(drawn[0], 0))
     colours = [[line.get_color() for line in axes.get_lines()[3:12:4]] for axes in drawn[0].axes]
     assert colours[0] == colours[1] == list(drawing.COLOURS[:3])
     ceilings = ["ceiling of UT (short protocol) 7.25", "UT of the best single policy 5.48"]
     assert legend_of(drawn[0]) == ["a", "b", "mosac", *ceilings, "ceiling of HV (short protocol) 1,055"]
-    compare_curves(runs[:2], tmp_path / "d.png")
+    compare_curves([read_run(run) for run in runs[:2]], tmp_path / "d.png")
     assert legend_of(drawn[1])[:2] == ["a", "b"]
 
 
 def test_compared_runs_of_the_same_name_have_a_line_each_in_the_legend(tmp_path: Path, drawn: list[Figure]):
     returns = np.random.default_rng(0).normal(size=(2, 100, 2))
     runs = [make_run(tmp_path / parent / "run", make_table(returns), domain="module:factory") for parent in "ab"]
-    compare_curves(runs, tmp_path / "c.png")
+    compare_curves([read_run(run) for run in runs], tmp_path / "c.png")
     assert legend_of(drawn[0]) == ["a/run", "b/run"]
     assert drawn[0].axes[0].get_legend() is None
 
@@ -152,15 +153,15 @@ def legend_of(drawn: Any) -> list[str]:
 def test_runs_whose_scores_do_not_compare_are_refused(tmp_path: Path):
     table = make_table(dst_returns(), reference="DST2d")
     run = make_run(tmp_path / "a", table)
+    compare = lambda *paths: compare_curves([read_run(path) for path in paths], tmp_path / "c.png")
     with pytest.raises(ValueError, match="no runs to compare"):
-        compare_curves([], tmp_path / "c.png")
+        compare()
     with pytest.raises(ValueError, match=r"must have the same domain to be compared: .* is on Hopper2d, .* on DST2d"):
-        compare_curves([run, make_run(tmp_path / "b", table, domain="Hopper2d")], tmp_path / "c.png")
+        compare(run, make_run(tmp_path / "b", table, domain="Hopper2d"))
     with pytest.raises(ValueError, match="different preferences"):
-        compare_curves([run, make_run(tmp_path / "b", make_table(dst_returns()[:, :50]))], tmp_path / "c.png")
-    other = make_run(tmp_path / "b", make_table(dst_returns(), reference="Hopper2d"))
+        compare(run, make_run(tmp_path / "b", make_table(dst_returns()[:, :50])))
     with pytest.raises(ValueError, match="different reference points"):
-        compare_curves([run, other], tmp_path / "c.png")
+        compare(run, make_run(tmp_path / "b", make_table(dst_returns(), reference="Hopper2d")))
 
 
 def _row(step: int, seeds: int = 2) -> dict[str, Any]:
@@ -183,7 +184,7 @@ def _run(path: Path, rows: list[dict[str, Any]], **config: Any) -> Path:
 def test_panels_are_those_that_were_logged_with_a_line_per_bin_and_per_alarm(tmp_path: Path, drawn: list[Figure]):
     alarm = {"event": "alarm", "step": 1500, "sign": "entropy", "who": "seed 1", "value": -9.0, "limit": -6.9}
     run = _run(tmp_path / "run", [_row(1000), _row(2000), alarm])
-    draw_training(run, tmp_path / "t.png")
+    draw_training(read_run(run), tmp_path / "t.png")
     shown = dict(zip(titles(drawn[0]), drawn[0].axes, strict=True))
     assert list(shown) == [
         *("critic loss, mean of a row", "critic loss, largest of a row", "error of the critics"),

@@ -13,6 +13,7 @@ from qpensieve import cli
 from qpensieve.records import search
 from qpensieve.report import curves, drawing, front, pictures
 from qpensieve.report.pictures import draw_pictures
+from qpensieve.report.results import read_run
 from tests.records.test_search import REFERENCE, make_record, make_rows
 from tests.report import runs
 from tests.report.searches import draw_generations, draw_predictions, make_run
@@ -23,9 +24,9 @@ def test_pictures_are_written_where_asked(tmp_path: Path):
 
     run = runs.make_run(tmp_path / "run", runs.make_table(runs.dst_returns(), reference="DST2d"), runs.train_rows(3))
     paths = [tmp_path / "new" / name for name in ("f.png", "c.png", "compare.png")]
-    assert front.draw_front(run, paths[0]) == paths[0]
-    assert curves.draw_curves(run, paths[1]) == paths[1]
-    assert curves.compare_curves([run], paths[2]) == paths[2]
+    assert front.draw_front(read_run(run), paths[0]) == paths[0]
+    assert curves.draw_curves(read_run(run), paths[1]) == paths[1]
+    assert curves.compare_curves([read_run(run)], paths[2]) == paths[2]
     for path in paths:
         picture = matplotlib.image.imread(path)
         assert picture.shape[1] == 1200

@@ -56,7 +56,7 @@ def test_a_foreign_domain_has_the_names_that_a_run_wrote_also_when_it_is_exporte
     (run / PROVENANCE).write_text(json.dumps({"objectives": ["speed", "comfort"], "lanes_per_seed": 1}))
     file = export(run, tmp_path / "run.json")
     assert read_run(run).labels == read_run(file).objectives == ("speed", "comfort")
-    front.draw_front(file, tmp_path / "front.png")
+    front.draw_front(read_run(file), tmp_path / "front.png")
     compare.draw([compare.read(run), compare.read(file)], tmp_path / "both.png")
     assert drawn[0].axes[0].get_ylabel() == drawn[1].axes[1].get_ylabel() == "comfort"
 
@@ -83,7 +83,7 @@ def test_a_run_and_its_export_tell_what_was_played(tmp_path: Path, drawn: list[F
         data = read_run(path)
         np.testing.assert_array_equal(data.history.short_preferences, lam[::25])
         assert short_note(data).startswith("short protocol: 4 preferences x 4 episodes;")
-        front.draw_front(path, tmp_path / "front.png")
+        front.draw_front(read_run(path), tmp_path / "front.png")
         assert drawn[-1].get_supxlabel().startswith("full protocol: 50 preferences x 7 episodes\n")
 
 

@@ -14,7 +14,7 @@ from qpensieve.records.folder import METRICS
 from qpensieve.records.log import ALARM, TRAINING, read_rows
 from qpensieve.report import drawing
 from qpensieve.report.drawing import COLOURS, GREY, Axes, Figure, Look, Series
-from qpensieve.report.results import RunResults, labels, read_run
+from qpensieve.report.results import RunResults, labels
 
 MOST_NUMBERED = 10
 """Seeds are numbered if there are at most this many."""
@@ -64,13 +64,13 @@ def logged_panels(objectives: Sequence[str]) -> list[Panel]:
     ]
 
 
-def draw_curves(run: Path, out: Path) -> Path:
+def draw_curves(run: RunResults, out: Path) -> Path:
     """Draw UT, HV, temperature and the share of samples that climb a snapshot against environment steps.
 
     Panels without data are left out.
 
     Args:
-        run: The run folder.
+        run: The run.
         out: Picture to write.
 
     Returns:
@@ -81,30 +81,29 @@ def draw_curves(run: Path, out: Path) -> Path:
         FileNotFoundError: The folder lacks a file.
         ValueError: A file is damaged or there is no evaluation.
     """
-    data = read_run(run)
-    scores = _scores(data)
+    scores = _scores(run)
     shown = [panel for panel in logged_panels(()) if {"temperature", "snapshot_share"} & set(panel.names)]
-    logged = _found(run, shown, data.history.num_seeds)
+    logged = _found(run.path, shown, run.history.num_seeds)
     num = 1 + ("hv" in scores) + len(logged)
     figure = drawing.new_figure(height=3.9 if num <= 2 else 6.8)
     panels = _panels(figure, num)
-    label = "one seed" if data.history.num_seeds == 1 else "mean ± 1 std, seeds thin"
-    ceilings = _ceilings(data)
+    label = "one seed" if run.history.num_seeds == 1 else "mean ± 1 std, seeds thin"
+    ceilings = _ceilings(run)
     drawing.draw_seeds(panels[0], scores["ut"], COLOURS[0], label)
     drawing.draw_seeds(panels[0], scores["best_single"], COLOURS[1], "run's best single row", MEAN_ALONE)
     if "hv" in scores:
         drawing.draw_seeds(panels[1], scores["hv"], COLOURS[0], label)
     for axes, name in zip(panels, ("ut", "hv") if "hv" in scores else ("ut",), strict=False):
         _draw_ceilings(axes, TITLES[name], ceilings[name])
-        _number_seeds(axes, scores[name], data.first_seed)
+        _number_seeds(axes, scores[name], run.first_seed)
     for axes, (panel, series) in zip(panels[1 + ("hv" in scores) :], logged, strict=True):
         _draw_logged(axes, panel, series)
-    drawing.set_title(figure, f"{data.domain} · {data.algo} · {drawing.count(data.history.num_seeds, 'seed')}")
-    drawing.legend_below(figure, drawing.entries_of(panels), short_note(data))
+    drawing.set_title(figure, f"{run.domain} · {run.algo} · {drawing.count(run.history.num_seeds, 'seed')}")
+    drawing.legend_below(figure, drawing.entries_of(panels), short_note(run))
     return drawing.write_figure(figure, out)
 
 
-def compare_curves(runs: Sequence[Path], out: Path) -> Path:
+def compare_curves(runs: Sequence[RunResults], out: Path) -> Path:
     """Draw UT and HV of several runs of one domain in one picture; returns its path.
 
     Raises:
@@ -113,23 +112,22 @@ def compare_curves(runs: Sequence[Path], out: Path) -> Path:
         ValueError: There are no runs, a file is damaged, a run has no evaluation, or the runs differ in domain, short
             preferences or reference point, so that their scores cannot be compared.
     """
-    data = [read_run(run) for run in runs]
-    _check_comparable(data)
-    scores = [_scores(run) for run in data]
+    _check_comparable(runs)
+    scores = [_scores(run) for run in runs]
     shown = [name for name in TITLES if all(name in each for each in scores)]
-    figure = drawing.new_figure(height=4.2 + 0.12 * len(data))
+    figure = drawing.new_figure(height=4.2 + 0.12 * len(runs))
     panels = _panels(figure, len(shown))
-    ceilings = _ceilings(data[0])
+    ceilings = _ceilings(runs[0])
     for axes, name in zip(panels, shown, strict=True):
-        for label, colour, each in zip(labels(data), cycle(COLOURS), scores, strict=False):
+        for label, colour, each in zip(labels(runs), cycle(COLOURS), scores, strict=False):
             drawing.draw_seeds(axes, each[name], colour, label)
         _draw_ceilings(axes, TITLES[name], ceilings[name])
-    drawing.legend_below(figure, drawing.entries_of(panels), short_note(*data))
-    drawing.set_title(figure, f"{data[0].domain} · {drawing.count(len(data), 'run')}: mean ± 1 std over seeds")
+    drawing.legend_below(figure, drawing.entries_of(panels), short_note(*runs))
+    drawing.set_title(figure, f"{runs[0].domain} · {drawing.count(len(runs), 'run')}: mean ± 1 std over seeds")
     return drawing.write_figure(figure, out)
 
 
-def draw_training(run: Path, out: Path) -> Path | None:
+def draw_training(run: RunResults, out: Path) -> Path | None:
     """Draw what was logged while a run learned, with a line at every alarm; None if nothing was logged.
 
     Raises:
@@ -137,19 +135,18 @@ def draw_training(run: Path, out: Path) -> Path | None:
         FileNotFoundError: It is not a run folder.
         ValueError: A file is damaged.
     """
-    data = read_run(run)
-    num_seeds = int(data.config.get("seeds", 1))
-    rows = read_training(run / METRICS)
-    chosen = _found(run, logged_panels(_learned_objectives(data, rows)), num_seeds)
+    num_seeds = int(run.config.get("seeds", 1))
+    rows = read_training(run.path / METRICS)
+    chosen = _found(run.path, logged_panels(_learned_objectives(run, rows)), num_seeds)
     if not chosen:
         return None
-    alarms = sorted({row["step"] for row in read_rows(run / METRICS) if row["event"] == ALARM})
+    alarms = sorted({row["step"] for row in read_rows(run.path / METRICS) if row["event"] == ALARM})
     figure = drawing.new_figure(height=0.6 + 2.2 * -(-len(chosen) // 2))
     for axes, (panel, series) in zip(drawing.panels(figure, len(chosen)), chosen, strict=True):
         _draw_logged(axes, panel, series)
         for step in alarms:
             axes.axvline(step, color=ALARM_COLOUR, linewidth=0.6, alpha=0.6, zorder=1)
-    drawing.set_title(figure, f"{data.domain} · {data.algo} · {drawing.count(num_seeds, 'seed')}")
+    drawing.set_title(figure, f"{run.domain} · {run.algo} · {drawing.count(num_seeds, 'seed')}")
     told = f"{drawing.count(len(alarms), 'step')} with alarms (orange)" if alarms else "no alarm"
     figure.supxlabel(f"environment steps; {told}", fontsize=9, color=GREY)
     return drawing.write_figure(figure, out)

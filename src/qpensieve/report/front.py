@@ -17,7 +17,7 @@ from qpensieve.records.links import refuse_link
 from qpensieve.report import drawing
 from qpensieve.report.curves import short_note
 from qpensieve.report.drawing import COLOURS, Axes, Figure
-from qpensieve.report.results import Evaluation, RunResults, read_run
+from qpensieve.report.results import Evaluation, RunResults
 
 Axis = str | int
 """An objective: its name, or its number counted from 0."""
@@ -166,13 +166,13 @@ def check_picture(path: Path) -> None:
     refuse_link(path)
 
 
-def draw_front(run: Path, out: Path) -> Path:
+def draw_front(run: RunResults, out: Path) -> Path:
     """Draw the learned front from the newest full evaluation, else from the newest short one.
 
     Equal return vectors are drawn as rings of one marker, with equal areas, each in the colour of its preference.
 
     Args:
-        run: The run folder.
+        run: The run.
         out: Picture to write.
 
     Returns:
@@ -183,23 +183,22 @@ def draw_front(run: Path, out: Path) -> Path:
         FileNotFoundError: If the folder lacks a file.
         ValueError: If a file is damaged, there is no evaluation, or there are fewer than two objectives.
     """
-    data = read_run(run)
-    d = data.history.num_objectives
+    d = run.history.num_objectives
     if d < 2:
-        raise UserError(f"a front needs at least two objectives, but {run} has {d}")
-    newest = _newest(data)
+        raise UserError(f"a front needs at least two objectives, but {run.path} has {d}")
+    newest = _newest(run)
     assert newest.returns is not None
     points = Points(newest.returns, newest.preferences)
     figure = drawing.new_figure(height=6.2 if d == 2 else 7.6)
     if d == 2:
-        entries = _draw_plane(figure, data, points)
+        entries = _draw_plane(figure, run, points)
     else:
         panels, grid = [], figure.add_gridspec(d - 1, d - 1)
-        for axes, i, j in drawing.pairs(figure, grid, data.labels):
+        for axes, i, j in drawing.pairs(figure, grid, run.labels):
             _scatter(axes, points, i, j)
             panels.append(axes)
-        entries = drawing.explain_preferences(figure, panels, data.objectives)
-    drawing.legend_below(figure, entries, _describe_front(figure, data, newest, points), columns=5)
+        entries = drawing.explain_preferences(figure, panels, run.objectives)
+    drawing.legend_below(figure, entries, _describe_front(figure, run, newest, points), columns=5)
     return drawing.write_figure(figure, out)
 
 

@@ -13,7 +13,7 @@ from qpensieve.report.curves import draw_curves, draw_training
 from qpensieve.report.drawing import MissingPlots
 from qpensieve.report.front import SUFFIXES, draw_front
 from qpensieve.report.population import draw_generations, draw_predictions
-from qpensieve.report.results import read_run
+from qpensieve.report.results import RunResults, read_run
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Picture:
     """
 
     name: str
-    draw: Callable[[Path, Path], Path | None]
+    draw: Callable[[RunResults, Path], Path | None]
     needs: str | None = None
     objectives: int = 1
 
@@ -60,29 +60,30 @@ def plot(run: Path, out: Path | None = None, what: What | None = None) -> list[P
     """
     if out is not None:
         check_folder(out)
-    if what is not None:
-        return [_draw_one(next(picture for picture in PICTURES if picture.name == f"{what}.png"), run, out)]
-    if out is not None and is_picture(out):
-        return [draw_front(run, out)]
-    if out is None and run.is_file():
-        return all_pictures(run, run.parent, f"{run.stem}-")
+    one = what or ("front" if out is not None and is_picture(out) else None)
+    if one is not None:
+        return [_draw_one(next(picture for picture in PICTURES if picture.name == f"{one}.png"), read_run(run), out)]
     return all_pictures(run, out)
 
 
-def _draw_one(picture: Picture, run: Path, out: Path | None) -> Path:
-    beside = run.parent / f"{run.stem}-{picture.name}" if run.is_file() else run / picture.name
-    target = beside if out is None else out if is_picture(out) else out / picture.name
-    if picture.needs is not None and not (run / picture.needs).exists():
-        raise UserError(f"{run} has no {picture.needs}, which {picture.name} is drawn from")
-    refuse_link(target)
-    drawn = picture.draw(run, target)
+def _draw_one(picture: Picture, run: RunResults, out: Path | None) -> Path:
+    target = _place(run.path) + picture.name if out is None else out if is_picture(out) else out / picture.name
+    if picture.needs is not None and not (run.path / picture.needs).exists():
+        raise UserError(f"{run.path} has no {picture.needs}, which {picture.name} is drawn from")
+    refuse_link(Path(target))
+    drawn = picture.draw(run, Path(target))
     if drawn is None:
-        raise UserError(f"{run} holds nothing yet that {picture.name} could show")
+        raise UserError(f"{run.path} holds nothing yet that {picture.name} could show")
     return drawn
 
 
+def _place(run: Path) -> str:
+    """The beginning of the paths of a run's pictures: its folder, or the name of the exported file."""
+    return f"{run.parent / run.stem}-" if run.is_file() else f"{run}/"
+
+
 def is_picture(path: Path) -> bool:
-    """Whether a path is that of a picture; any other is a folder for all of them."""
+    """Whether a path is a picture; any other is a folder for all of them."""
     return path.suffix.lower() in SUFFIXES
 
 
@@ -103,22 +104,21 @@ def check_folder(out: Path) -> None:
         raise UserError(f"out must be a picture, which ends in {endings}, or a folder for pictures; got {out}")
 
 
-def all_pictures(run: Path, to: Path | None = None, prefix: str = "") -> list[Path]:
+def all_pictures(path: Path, to: Path | None = None) -> list[Path]:
     """Draw every picture that applies to a run; returns their files.
 
     Args:
-        run: Its folder, or the file it was exported to.
+        path: Its folder, or the file it was exported to.
         to: Folder of the pictures; default: the run's.
-        prefix: What their names begin with.
     """
-    data = read_run(run)
-    fitting = [picture for picture in PICTURES if picture.objectives <= data.history.num_objectives]
-    if data.lacks_returns:
+    run = read_run(path)
+    fitting = [picture for picture in PICTURES if picture.objectives <= run.history.num_objectives]
+    if run.lacks_returns:
         fitting = [picture for picture in fitting if picture.draw is not draw_front]
-    if not data.history.short:  # a saved agent that was evaluated
+    if not run.history.short:  # a saved agent that was evaluated
         fitting = [picture for picture in fitting if picture.draw is not draw_curves]
-    chosen = [picture for picture in fitting if picture.needs is None or (run / picture.needs).exists()]
-    targets = [(to or run) / f"{prefix}{picture.name}" for picture in chosen]
+    chosen = [picture for picture in fitting if picture.needs is None or (path / picture.needs).exists()]
+    targets = [Path(_place(path) + picture.name) if to is None else to / picture.name for picture in chosen]
     for target in targets:
         refuse_link(target)
     paths = [picture.draw(run, target) for picture, target in zip(chosen, targets, strict=True)]
@@ -126,7 +126,7 @@ def all_pictures(run: Path, to: Path | None = None, prefix: str = "") -> list[Pa
 
 
 def missing(run: Path) -> list[str]:
-    """Which pictures an exported run does not hold enough for, and why; a sentence each."""
+    """List the pictures that an exported run has no data for, and why; a sentence each."""
     data = read_run(run)
     has_search = data.record is None and data.search is not None
     searches = [picture.name for picture in PICTURES if picture.needs == SEARCH] if has_search else []

@@ -17,7 +17,7 @@ from qpensieve.records.folder import SEARCH
 from qpensieve.records.search import SearchRecord
 from qpensieve.report import drawing
 from qpensieve.report.drawing import COLOURS, GENERATION_MAP, GREY, PALE, Axes, Figure
-from qpensieve.report.results import RunResults, read_run
+from qpensieve.report.results import RunResults
 
 Points = Float64[np.ndarray, "n d"]
 MOST_SEEDS = 5
@@ -96,21 +96,21 @@ class _Predictions:
         return _Predictions(*(rows[own] for rows in vars(self).values()))
 
 
-def read_search(folder: Path) -> Search:
-    """Read a run with its search; ValueError where it has no iteration yet."""
-    search = Search(read_run(folder), searches.load(folder / SEARCH))
+def search_of(run: RunResults) -> Search:
+    """A run with its search; ValueError where it has no iteration yet."""
+    search = Search(run, searches.load(run.path / SEARCH))
     if search.record.num_iterations == 0:
-        raise UserError(f"{folder} has no iteration yet; nothing to draw")
+        raise UserError(f"{run.path} has no iteration yet; nothing to draw")
     return search
 
 
-def draw_generations(folder: Path, out: Path) -> Path:
+def draw_generations(run: RunResults, out: Path) -> Path:
     """Draw how the archive grew: its fronts after the warm-up and after generations, and its hypervolume.
 
     With two objectives every seed (up to five) has a panel. With more, every pair of objectives of the first seed has.
 
     Args:
-        folder: The run folder.
+        run: The run.
         out: Picture to write.
 
     Returns:
@@ -121,24 +121,24 @@ def draw_generations(folder: Path, out: Path) -> Path:
         FileNotFoundError: The folder lacks a file.
         ValueError: A file is damaged, no iteration is done yet, or there are fewer than two objectives.
     """
-    search = read_search(folder)
+    search = search_of(run)
     if search.d < 2:
-        raise UserError(f"a front needs at least two objectives, but {folder} has {search.d}")
+        raise UserError(f"a front needs at least two objectives, but {run.path} has {search.d}")
     figure = (_draw_planes if search.d == 2 else _draw_pairs)(search)
-    record, run = search.record, search.run
+    record = search.record
     seeds, generations = drawing.count(record.num_seeds, "seed"), drawing.count(record.num_generations, "generation")
     tasks, iterations = drawing.count(record.objs.shape[2], "task"), drawing.count(record.num_iterations, "iteration")
     drawing.set_title(figure, f"{run.domain} · {run.algo} · {seeds}\n{iterations} of {tasks}, {generations}")
     return drawing.write_figure(figure, out)
 
 
-def draw_predictions(folder: Path, out: Path) -> Path | None:
+def draw_predictions(run: RunResults, out: Path) -> Path | None:
     """Draw the predicted changes of the objectives of tasks against the changes they reached.
 
     Only generations that ran to their full length count. With two objectives, arrows show the newest two of them.
 
     Args:
-        folder: The run folder.
+        run: The run.
         out: Picture to write.
 
     Returns:
@@ -149,7 +149,7 @@ def draw_predictions(folder: Path, out: Path) -> Path | None:
         FileNotFoundError: The folder lacks a file.
         ValueError: A file is damaged or no iteration is done yet.
     """
-    search = read_search(folder)
+    search = search_of(run)
     tasks = _predictions(search)
     return None if len(tasks.seed) == 0 else drawing.write_figure(_draw_tasks(search, tasks), out)
 
