@@ -34,7 +34,7 @@ from qpensieve.settings import (
 from qpensieve.types import EnvSpec
 
 ONE_UPDATE_EACH = ("cnder", "envelope")
-"""Methods with priorities: an update is given the step it goes with."""
+"""Methods with priorities, whose updates belong to single steps."""
 NOISE_CORRELATION = 0.8
 """Default correlation of ar1 noise."""
 SEED_LIMIT = 2**31
@@ -45,7 +45,7 @@ class Share(NamedTuple):
     """The value of a setting that follows the length of the run.
 
     Attributes:
-        of: What it is a part of: the steps of the run or its updates.
+        of: Whether the value is a part of the steps or of the updates.
         part: The part: 10 means a tenth.
         most: The largest value, reached by long runs.
     """
@@ -85,12 +85,12 @@ class RunConfig:
     algo: str = "qpensieve"
     """Algorithm."""
     seeds: Annotated[int, at_least(1), SEEDS] = 5
-    """Number of seeds that train side by side; each trains as if it were alone."""
+    """Number of seeds that train together; each trains as if it were alone."""
     first_seed: Annotated[int, SEEDS] = 0
     """Number of the first seed; the others follow."""
     steps: Annotated[int, at_least(1), WHOLE_BLOCKS, LENGTH] = 1_500_000
-    """Environment steps of each seed. After the random steps, off-policy methods take one gradient step for each, or as
-    many as `updates_per_step` says."""
+    """Environment steps of each seed. After the random steps, off-policy methods make `updates_per_step` gradient steps
+    for each."""
     random_steps: Annotated[Scheduled, at_least(1, "learning needs data"), WHOLE_BLOCKS, NEEDS_REPLAY] = 10_000
     """Off-policy methods: steps with uniformly random actions before learning starts. None: a tenth of the steps, at
     most 10 000."""
@@ -100,31 +100,31 @@ class RunConfig:
     noise_correlation: Annotated[float, OPEN_SHARE, NEEDS_REPLAY] = NOISE_CORRELATION
     """Correlation of ar1 noise from one step to the next."""
     block: Annotated[int, at_least(1), NEEDS_REPLAY] = 50
-    """Off-policy methods: steps that are collected at a time, followed by their updates; acting lags by at most two
+    """Off-policy methods: steps of a block, which is collected first and then learned from. Acting lags by at most two
     blocks."""
     updates_per_step: Annotated[int, at_least(1), NEEDS_REPLAY] = 1
-    """Off-policy methods but cnder and envelope: gradient steps (updates) for each environment step after the random
-    ones, the replay ratio. 1 is the paper's. 2 takes up to twice as long, and what is counted in updates, such as the
-    time between two snapshots, passes in half the steps."""
+    """Off-policy methods except cnder and envelope: gradient steps (updates) for each environment step after the random
+    steps (replay ratio). The paper has 1. 2 takes up to twice as long, and schedules that count updates pass in half
+    the steps."""
     replay_capacity: Annotated[int, at_least(1), NEEDS_REPLAY] = 1_000_000
-    """Off-policy methods: transitions kept per seed; but for cnder and envelope in whole blocks."""
+    """Off-policy methods: transitions kept per seed, in whole blocks except for cnder and envelope."""
     eval_period: Annotated[Scheduled, at_least(1), WHOLE_BLOCKS, RECORDS] = 50_000
     """Steps between short evaluations. None: a tenth of the steps, at most 50 000."""
     eval_stride: Annotated[int, at_least(1), RECORDS] = 5
-    """A short evaluation plays every so manieth row of the test table. Domains with five objectives have a table
-    of 500 rows and a default of 25: more would cost more than training. The full protocol plays all rows anyway."""
+    """A short evaluation plays every `eval_stride`-th row of the test table. The default is 25 for five objectives,
+    whose table has 500 rows: more rows would cost more than training. The full protocol plays all rows."""
     full_eval_period: Annotated[int | None, at_least(1), WHOLE_BLOCKS, RECORDS] = None
     """Steps between full evaluations (whole test table, 10 episodes); None: one at the end."""
     full_eval_stride: Annotated[int, at_least(1), EVALUATION] = 1
-    """A full evaluation plays every so manieth row of the test table. Scores of other rows than all are not comparable
-    with others: for trials."""
+    """A full evaluation plays every `full_eval_stride`-th row of the test table. Scores on a subset of rows are not
+    comparable; for quick trials."""
     eval_episodes: Annotated[int, at_least(1), EVALUATION] = SHORT_EPISODES
     """Episodes per preference of a short evaluation."""
     full_eval_episodes: Annotated[int, at_least(1), EVALUATION] = FULL_EPISODES
     """Episodes per preference of a full evaluation."""
     max_eval_steps: Annotated[int, at_least(1), EVALUATION] = MAX_EVAL_STEPS
-    """Steps after which an evaluation stops waiting for the end of an episode: the return so far counts, with a
-    warning. For environments without a time limit."""
+    """Steps after which an evaluation cuts an episode. The return so far counts, with a warning. For environments
+    without a time limit."""
     log_period: Annotated[Scheduled, at_least(1), WHOLE_BLOCKS, RECORDS] = 1_000
     """Steps between rows of training metrics. None: a twentieth of the steps, at most 1 000."""
     checkpoint_seconds: Annotated[float, NOT_NEGATIVE, MACHINE] = 60.0
@@ -132,26 +132,25 @@ class RunConfig:
     parameters_period: Annotated[Scheduled, at_least(1), WHOLE_BLOCKS, RECORDS] = 100_000
     """Steps between copies of the parameters, all of which are kept. None: a fifth of the steps, at most 100 000."""
     keep_replay: Annotated[Literal["on", "off"], NEEDS_REPLAY, RECORDS] = "on"
-    """Off-policy methods: save the replay with checkpoints. Without it checkpoints are small, but a resumed run gets
-    other numbers."""
+    """Off-policy methods: save the replay with checkpoints. Without the replay checkpoints are small, but a resumed run
+    gets other numbers."""
     reference: Annotated[tuple[float, ...], FINITE, EVALUATION] = ()
-    """Reference point: where HV is measured from, a number per objective, and what policies of pgmorl and pfa must
-    exceed to be kept. Default: that of the domain, or `metadata["reference_point"]` of the environment."""
+    """Reference point of HV, a number per objective; pgmorl and pfa keep only policies above it. Default: the domain's,
+    or `metadata["reference_point"]` of the environment."""
     num_threads: Annotated[int | None, at_least(1), MACHINE] = None
-    """Cores that collect, and as many that evaluate meanwhile; numbers do not depend on it. Methods with a replay on
-    domains of ours: from 2 on, as many processes share the agents, at most one each. Else threads of the simulator.
-    None: with an accelerator all cores but one; without one, where the cores learn, no processes and as many threads as
-    help."""
+    """Cores that collect, and the same number that evaluates meanwhile; results do not depend on it. Off-policy methods
+    on built-in domains: from 2 on, this many processes share the agents. Otherwise: threads of the simulator. None:
+    with an accelerator all cores but one; on a CPU, whose cores learn, no processes and as many threads as help."""
     kernels: Annotated[Kernels, ROUNDING] = "off"
-    """Fused kernels for the updates of qpensieve and mosac. on: candidates of the policy are scored in half precision,
-    everything else as without kernels. full: those too in full precision. auto, what presets say: on for Hopper GPUs
-    where they cover the settings and are faster. A run stores what was chosen."""
+    """Fused kernels for the updates of qpensieve and mosac. on: candidates of the policy are scored in half precision.
+    full: everything is in full precision. auto (presets): on for Hopper GPUs where kernels cover the settings and are
+    faster. A run stores the choice."""
     agent: Any = dataclasses.field(default_factory=QPensieveConfig)
     """Settings of the algorithm."""
 
     @property
     def method(self) -> Method:
-        """The row of the algorithm in the table of methods."""
+        """Row of the algorithm in the table of methods."""
         return get_method(self.algo)
 
     @property
@@ -166,13 +165,13 @@ class RunConfig:
 
     @property
     def capacity(self) -> int:
-        """Rows that the replay needs: at most as many as will be written, in whole blocks."""
+        """Rows of the replay: at most the steps of the run, in whole blocks."""
         rows = min(self.replay_capacity, self.steps)
         return max(self.block, rows - rows % self.block)
 
     @property
     def num_updates(self) -> int:
-        """Updates of the whole run: none while actions are random."""
+        """Updates of the whole run, which begin after the random steps."""
         return max(1, (self.steps - self.random_steps) * self.updates_per_step)
 
     @property
@@ -189,7 +188,7 @@ class RunConfig:
         return None if self.random_noise == "white" else self.noise_correlation
 
     def conflicts(self) -> list[str]:
-        """Settings of the run that do not fit each other, its method or its algorithm's settings."""
+        """Name settings of the run that do not fit each other, its method or its algorithm's settings."""
         return [*self._seeds_out_of_range(), *self._of_the_method()]
 
     def _seeds_out_of_range(self) -> list[str]:
@@ -210,7 +209,7 @@ class RunConfig:
         return fit + self._not_whole_updates() + method.check(self.agent, self)
 
     def _not_whole_updates(self) -> list[str]:
-        """Methods count updates, and look at their number once a block."""
+        """Name periods in updates that are no whole blocks: methods check the number of updates once a block."""
         pace = self.updates_per_step
         if pace <= 1:
             return []
@@ -243,10 +242,10 @@ class RunConfig:
 
 
 def spec_of(config: RunConfig) -> EnvSpec:
-    """What is known of the run's environment, with the reference point that the run sets.
+    """Return the description of the run's environment, with the run's reference point.
 
     Raises:
-        ValueError: If that has not one number per objective.
+        ValueError: If the reference point has not one number per objective.
     """
     spec = envs.spec_of(config.domain)
     if not config.reference:
@@ -258,7 +257,7 @@ def spec_of(config: RunConfig) -> EnvSpec:
 
 
 def completed(saved: Mapping[str, object]) -> dict[str, object]:
-    """Return a saved configuration in the settings of this version; what is unknown or odd stays as it is."""
+    """Return a saved configuration in the settings of this version; unknown and odd values stay as they are."""
     agent, method = saved.get("agent"), METHODS.get(str(saved.get("algo")))
     run = parts.complete(RunConfig, {**saved, "agent": None})
     if method is not None and isinstance(agent, Mapping):
@@ -267,7 +266,7 @@ def completed(saved: Mapping[str, object]) -> dict[str, object]:
 
 
 def unscheduled(config: RunConfig) -> RunConfig:
-    """Let all settings follow the length of the run that can."""
+    """Let all settings with a schedule follow the length of the run."""
     return override(config, dict.fromkeys(SCHEDULE.keys() & parts.flat(config)))
 
 
@@ -286,8 +285,8 @@ def scheduled(config: RunConfig) -> RunConfig:
 def lengthened(config: RunConfig, steps: int) -> RunConfig:
     """Return the config of the run with another number of steps.
 
-    What is annealed over the whole run is annealed over all of the new one. Other settings stay as they are, and those
-    that have followed no length yet follow this one.
+    Settings that are annealed over the whole run are annealed over the new length. Settings that follow no length yet
+    follow the new one. Other settings stay as they are.
     """
     if parts.problems(config):
         return replace(config, steps=steps)
@@ -320,12 +319,12 @@ def describe_schedule(config: RunConfig) -> str:
 
 
 def about_kernels(config: RunConfig) -> str:
-    """One sentence, if the kernels are not what was asked for or not what one would expect; else empty."""
+    """Say if kernels are not as asked for or slower than expected; else empty."""
     return _choose_kernels(config)[1]
 
 
 def about_helper(config: RunConfig) -> str:
-    """One sentence, if settings were changed that only a helper of the method has; else empty."""
+    """Say if changed settings only affect the helper of the method; else empty."""
     before, now = parts.flat(config.method.config()), parts.flat(config.agent)
     changed = [name for name in config.method.of_helper if now.get(name) != before[name]]
     if not changed:
@@ -335,7 +334,7 @@ def about_helper(config: RunConfig) -> str:
 
 
 def about_replay(config: RunConfig) -> str:
-    """One sentence, if the replay holds another number of transitions than was asked for; else empty."""
+    """Say if the replay holds another number of transitions than asked for; else empty."""
     if config.method.is_population or config.algo in ONE_UPDATE_EACH or parts.problems(config):
         return ""
     asked, block = config.replay_capacity, config.block
@@ -345,7 +344,7 @@ def about_replay(config: RunConfig) -> str:
 
 
 def about_learning(config: RunConfig, steps: int) -> str:
-    """One sentence, if training ends after so many steps and that is before learning starts; else empty."""
+    """Say if training for `steps` ends before learning starts; else empty."""
     if config.method.is_population or steps > config.random_steps:
         return ""
     return (
@@ -355,7 +354,7 @@ def about_learning(config: RunConfig, steps: int) -> str:
 
 
 def _choose_kernels(config: RunConfig) -> tuple[Kernels, str]:
-    """Settings that cannot run are left as they are: `check` refuses them."""
+    """Decide on kernels, except for settings that cannot run, which `check` refuses."""
     if config.algo not in METHODS or parts.problems(config):
         return config.kernels, ""
     chosen, said = choose_kernels(config.algo, config.agent, config.kernels, config.seeds)
@@ -376,10 +375,10 @@ def check(config: RunConfig) -> None:
 
 
 def check_fits(config: RunConfig) -> None:
-    """Refuse a method that does not fit its domain, where that is one of ours: others must be made to be known.
+    """Refuse a method that does not fit its built-in domain. Other environments must be made first to be known.
 
     Raises:
-        ValueError: Says what does not, such as preferences of another number of objectives.
+        ValueError: Says what does not fit, such as preferences for another number of objectives.
     """
     if find_domain(config.domain) is None:
         return
@@ -389,7 +388,7 @@ def check_fits(config: RunConfig) -> None:
 
 
 def override(config: RunConfig, changes: Mapping[str, object]) -> RunConfig:
-    """The config with settings changed by field name; the field may belong to the run or to a part of its settings."""
+    """Return the config with settings changed by name; a name may belong to the run or to a part of its settings."""
     for name, value in changes.items():
         config = parts.change(config, name, value)
     return config
@@ -400,7 +399,7 @@ def to_dict(config: RunConfig) -> dict[str, Any]:
 
 
 def from_dict(values: Mapping[str, object]) -> RunConfig:
-    """The config that `to_dict` made.
+    """Return the config that `to_dict` made.
 
     Raises:
         ValueError: If a field is unknown or missing; names it.
@@ -417,13 +416,13 @@ def from_dict(values: Mapping[str, object]) -> RunConfig:
 
 
 def check_can_be_saved(config: RunConfig) -> None:
-    """ValueError if the environment has no name that another process could make it by."""
+    """Raise ValueError if the environment has no name by which another process could make it."""
     if is_local(config.domain):
         raise UserError(not_saved(config.domain))
 
 
 def not_saved(domain: str) -> str:
-    """Why an environment of this process alone can be trained on but not saved, and what to do."""
+    """Explain why an environment without a name can be trained on but not saved, and what to do."""
     return (
         f"an environment must have a name to be saved, but {name_of(domain)} cannot be imported: put the class or "
         "function that makes it at the top of a module and pass its name, 'module:factory'"

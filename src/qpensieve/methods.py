@@ -1,4 +1,4 @@
-"""The methods, one row each: config, presets, command line, API and benchmarks read this table and nothing else.
+"""The table of methods, one row each, for config, presets, command line, API and benchmarks.
 
 A new method is its own file and a row here. Off-policy methods have a `make` and train by `train.trainer`; populations
 have none and train by `train.population`.

@@ -191,15 +191,15 @@ class _Field(NamedTuple):
     """The annotation of a field: its type, rules and marks."""
 
     hint: Any
-    beside: tuple[object, ...]
+    metadata: tuple[object, ...]
 
 
 @cache
 def _fields(kind: type) -> dict[str, _Field]:
     hints = get_type_hints(kind, include_extras=True)
     plain = get_type_hints(kind)
-    beside = lambda name: getattr(hints[name], "__metadata__", ())
-    return {field.name: _Field(plain[field.name], beside(field.name)) for field in dataclasses.fields(kind)}
+    metadata = lambda name: getattr(hints[name], "__metadata__", ())
+    return {field.name: _Field(plain[field.name], metadata(field.name)) for field in dataclasses.fields(kind)}
 
 
 def has_type(hint: Any, value: object) -> bool:
@@ -316,7 +316,7 @@ def _broken_rules(part: Settings) -> list[str]:
     found = []
     for name, field in _fields(type(part)).items():
         value = getattr(part, name)
-        rules = [rule for rule in field.beside if isinstance(rule, Rule) and value is not None]
+        rules = [rule for rule in field.metadata if isinstance(rule, Rule) and value is not None]
         found += [f"{name} must be {rule.text}, got {value}" for rule in rules if not rule.holds(value)]
     if isinstance(part, Checked):
         found += part.conflicts()
@@ -327,7 +327,7 @@ def _broken_rules(part: Settings) -> list[str]:
 
 def marked(part: Settings, mark: Mark) -> dict[str, Any]:
     """Name -> value of the fields, of the settings and of their parts, that carry a mark."""
-    found = {name: getattr(part, name) for name, field in _fields(type(part)).items() if mark in field.beside}
+    found = {name: getattr(part, name) for name, field in _fields(type(part)).items() if mark in field.metadata}
     for inner in _parts(part):
         found |= marked(getattr(part, inner), mark)
     return found
@@ -423,7 +423,7 @@ def complete(kind: Callable[..., Settings], values: Mapping[str, object]) -> dic
     is_gone = lambda name: name not in known and name in RETIRED and RETIRED[name] == values[name]
     found = {name: values[name] for name in values if not is_gone(name)}
     for name, field in known.items():
-        since = [mark for mark in hints[name].beside if isinstance(mark, Since)]
+        since = [mark for mark in hints[name].metadata if isinstance(mark, Since)]
         factory, given = field.default_factory, found.get(name, {})
         if name not in found and since:
             found[name] = since[0].before

@@ -3,8 +3,8 @@
 Axes, everywhere in this order: `seed`, `n` lanes, `b` batch, `k` snapshots, `2` twins, `m` preferences,
 `p` test preferences, `e` episodes, and last always `d` objectives.
 
-No JAX here, nor in anything that stepping lanes and acting imports: processes that only collect start in a fraction of
-the time. `learning/interface.py` has the types of JAX.
+Neither this module nor stepping and acting import JAX, so collection workers start in a fraction of the time.
+`learning/interface.py` has the types with JAX.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ IntArray = Int[np.ndarray, "..."]
 
 @dataclass(frozen=True)
 class ActionBox:
-    """The bounded box of actions of a foreign environment; here actions lie in [-1, 1] and are flat.
+    """Bounded box of the actions of a foreign environment. Algorithms use flat actions in [-1, 1].
 
     Attributes:
         low: Lowest number of each entry.
@@ -39,7 +39,7 @@ class ActionBox:
     dtype: str = "float32"
 
     def rescale(self, actions: Float[np.ndarray, "n act"]) -> Float[np.ndarray, "n ..."]:
-        """Actions in [-1, 1] as points of the box: -1 is its low, 0 its middle, 1 its high; in its dtype and shape."""
+        """Map actions in [-1, 1] to the box (-1 is its low end, 1 its high end), in its dtype and shape."""
         low, high = np.array(self.low), np.array(self.high)
         points = low + (np.asarray(actions, np.float64) + 1.0) / 2.0 * (high - low)
         # Rounding may pass a bound by one unit in the last place, and some environments refuse that.
@@ -48,10 +48,10 @@ class ActionBox:
 
 @dataclass(frozen=True)
 class Indices:
-    """Whole numbers that an environment observes, without an order: each becomes as many numbers as it has values.
+    """Unordered whole numbers that an environment observes; each becomes a one-hot vector.
 
     Attributes:
-        counts: How many values each entry has.
+        counts: Number of values of each entry.
         firsts: The lowest value of each entry.
     """
 
@@ -59,7 +59,7 @@ class Indices:
     firsts: tuple[int, ...]
 
     def encode(self, values: Float[np.ndarray, "n entries"]) -> Float[np.ndarray, "n obs"]:
-        """One-hot rows: 1 at the value of each entry, 0 elsewhere.
+        """Return one-hot rows: 1 at the value of each entry, 0 elsewhere.
 
         Raises:
             ValueError: If a value is none of the entry's.
@@ -80,19 +80,19 @@ class Indices:
 
 @dataclass(frozen=True)
 class EnvSpec:
-    """What algorithms and reports may know about an environment.
+    """Description of an environment for algorithms and reports.
 
     Attributes:
         id: Domain name such as `Hopper2d`, or the id of a foreign Gymnasium environment.
         obs_size: Length of an observation.
         action_size: Length of an action; to algorithms and lanes actions lie in [-1, 1].
         objectives: One name per objective, in reward order.
-        reference: Reference point of the hypervolume, or None if no one has set one.
-        max_steps: Time limit in environment steps, or None if the environment keeps its own.
+        reference: Reference point of the hypervolume; None: not set.
+        max_steps: Time limit in environment steps; None: the environment has its own.
         num_actions: Discrete environments: an action is one number, an index below this. None: actions are continuous.
-        action_box: The actions that the environment itself takes; None: those in [-1, 1] as they are.
+        action_box: Box of the environment's own actions; None: [-1, 1].
         obs_shape: Shape of the environment's own observation; None: flat, as algorithms and lanes see it.
-        first_action: Discrete environments: what the environment calls index 0.
+        first_action: Discrete environments: the environment's own number of index 0.
         obs_indices: The environment observes whole numbers, seen one-hot by algorithms and lanes. None: plain numbers.
     """
 
@@ -113,22 +113,22 @@ class EnvSpec:
         return len(self.objectives)
 
     def native_actions(self, actions: Float[np.ndarray, "n act"]) -> Shaped[np.ndarray, "n ..."]:
-        """Actions of an algorithm as the environment's own `step` takes them: in its box, or integer indices [n]."""
+        """Convert actions of an algorithm for the environment's own `step`: into its box, or to integer indices [n]."""
         if self.num_actions is not None:
             return self.first_action + actions[:, 0].astype(np.int64)
         return actions if self.action_box is None else self.action_box.rescale(actions)
 
     def one_of(self, native: Shaped[np.ndarray, "n ..."], row: int) -> Any:
-        """One of `native_actions`: an array, as samples of a box are, also of one without axes; or an index."""
+        """Return one of `native_actions`: an array, as samples of a box are, or an index."""
         return native[row] if self.num_actions is not None else native[row, ...]
 
     def encoded(self, observations: Float[np.ndarray, "n ..."]) -> Float[np.ndarray, "n obs"]:
-        """Observations of the environment as algorithms and lanes see them: flat; one-hot where they are indices."""
+        """Convert observations of the environment for algorithms: flat, or one-hot where they are indices."""
         flat = observations.reshape(len(observations), -1)
         return flat if self.obs_indices is None else self.obs_indices.encode(flat)
 
     def rows(self, obs: Any) -> tuple[Float32[np.ndarray, "n obs"], bool]:
-        """One observation or a batch, flat or in the environment's own shape, as rows; and whether it was one alone.
+        """Return one observation or a batch (flat or in the environment's own shape) as rows, and whether it was one.
 
         Raises:
             ValueError: If it is no array of numbers, the shape is another, or an index is none of its values.
@@ -153,13 +153,13 @@ class EnvSpec:
 
 @dataclass
 class Step:
-    """What one step of n lanes returns. Not frozen: it is made at every step, and that would take five times as long.
+    """Result of one step of n lanes. Not frozen: a frozen one takes five times as long to make.
 
     Attributes:
         obs: Observation to act on next; if an episode ended, the first of the next episode.
         reward: Reward vector of the step.
-        terminated: True if the episode really ended: nothing follows, do not bootstrap.
-        truncated: True if only the time limit cut it: bootstrap from `last_obs`.
+        terminated: Whether the episode really ended, so that targets must not bootstrap.
+        truncated: Whether the time limit cut the episode, so that targets bootstrap from `last_obs`.
         last_obs: Observation reached by this step, before any reset. It is the `s_next` of a transition.
     """
 
@@ -176,10 +176,10 @@ class Step:
 
 
 Parameters = Float32[np.ndarray, "n parameters"]
-"""Flat actors of n agents, a row each."""
+"""Flat actors of n agents, one row each."""
 Observations = Float32[np.ndarray, "n rows obs"]
 Preferences = Float32[np.ndarray, "n rows d"]
-"""The preference that each row asks for."""
+"""Preference of each row."""
 Noise = Float32[np.ndarray, "n rows c"]
 StoredActions = Float32[np.ndarray, "n rows a"]
 """Actions as the replay stores them."""
@@ -189,23 +189,23 @@ Actions = Float32[np.ndarray, "n rows act"]
 
 @runtime_checkable
 class Explorer(Protocol):
-    """What a collector acts with: the policies of n agents in plain NumPy, each in its own rows."""
+    """Policies of n agents that explore, in plain NumPy, each in its own rows."""
 
     def explore(self, obs: Observations, lam: Preferences, noise: Noise, step: int) -> StoredActions:
-        """Actions to learn from; rows are the lanes that an agent acts in."""
+        """Return actions to learn from; rows are the lanes of an agent."""
         ...
 
 
 @runtime_checkable
 class HostPolicy(Explorer, Protocol):
-    """Everything that the policies of n agents can do on the host."""
+    """Policies of n agents in plain NumPy."""
 
     def sample(self, obs: Observations, lam: Preferences, noise: Noise, step: int) -> StoredActions:
-        """Sampled actions of the policy that is evaluated, for any rows."""
+        """Sample actions of the policy that is evaluated, for any rows."""
         ...
 
     def exploit(self, obs: Observations, lam: Preferences) -> Actions:
-        """Deterministic actions."""
+        """Return deterministic actions."""
         ...
 
 
@@ -232,13 +232,13 @@ class Acting:
 
 @dataclass(frozen=True)
 class Behaviour:
-    """All that collecting needs to know about an algorithm; unlike the algorithm it can be sent to another process.
+    """Description of an algorithm for collecting; unlike the algorithm it can be sent to another process.
 
     Attributes:
         acting: How to act.
         sampler: Distribution of the preferences that episodes act under.
         num_lanes: Number of environments that one agent acts in.
-        has_own_preferences: Whether each agent has a preference of its own; it then gets none in its first lane.
+        has_own_preferences: Whether each agent has a fixed preference, which its first lane follows.
         random_correlation: Correlation of random actions from step to step; None: white. For continuous actions only.
         num_white_lanes: The first lanes of each agent, whose random actions are white in any case.
     """

@@ -3,8 +3,8 @@
 Source: Abels et al., Dynamic Weights in Multi-Objective Deep RL (ICML 2019). The values are vectors Q(s, a; lam). Each
 sampled transition is used under the current preference and under a random earlier one; its priority comes from both
 errors. The original is a dueling double DQN. For continuous actions the Q-Pensieve paper put it on DDPG, but without
-details, so policy, noise and networks are our choice. There is a single critic, as in DDPG: with twins it would be
-another, stronger method. The preference under which a transition was collected is not used.
+details, so policy, noise and networks are choices of this project. There is a single critic, as in DDPG: with twins
+the method would be stronger. The preference under which a transition was collected is not used.
 """
 
 from collections.abc import Callable
@@ -38,7 +38,7 @@ class CnDerConfig:
     discount: Annotated[float, OPEN_SHARE] = 0.99
     """Discount factor gamma; the replay also uses it for the return vectors that distinguish episodes."""
     tau: Annotated[float, STEP_SHARE] = 0.005
-    """How far both target networks move towards their networks at every update: a share from 0 to 1."""
+    """Share of the way from the target networks to the networks that the target networks move at every update."""
     batch_size: Annotated[int, at_least(1)] = 256
     """Transitions per gradient step; each is used under two preferences."""
     sampler: Sampler = "uniform-sum"
@@ -91,11 +91,11 @@ def init(cfg: CnDerConfig, spec: EnvSpec, key: Key[Array, ""]) -> State:
 def update(
     cfg: CnDerConfig, state: State, batch: Transition, hints: Hints, key: Key[Array, ""]
 ) -> tuple[State, Info, Float[Array, " b"]]:
-    """One gradient step (critic, then policy against the updated critic, then targets); returns new priorities too.
+    """One update: critic, policy against the new critic, target networks; return new priorities too.
 
     Args:
         cfg: Settings.
-        state: What learning changes.
+        state: State.
         batch: Transitions [b].
         hints: The current preference [d], and for each transition of the batch an earlier one [b, d].
         key: Unused, nothing is random here.
@@ -129,11 +129,11 @@ def update(
 def priority(
     cfg: CnDerConfig, state: State, batch: Transition, hints: Hints, key: Key[Array, ""]
 ) -> Float[Array, " K"]:
-    """First priorities of new transitions, under the preference of their episode and the first earlier one.
+    """Return first priorities of new transitions, under the preference of their episode and an earlier one.
 
     Args:
         cfg: Settings.
-        state: What learning changes.
+        state: State.
         batch: Transitions [K].
         hints: For each transition the preference of its episode [K, d] and earlier ones [K, m, d].
         key: Unused, nothing is random here.
@@ -145,12 +145,12 @@ def priority(
 
 
 def relabel(cfg: CnDerConfig, lam: Float[Array, "b d"], past: Float[Array, "b d"]) -> Float[Array, "m b d"]:
-    """The preferences that each transition is used under."""
+    """Return the preferences that each transition is used under."""
     return jnp.stack([lam, past] if cfg.trained_on == "current-and-past" else [lam])
 
 
 def targets(cfg: CnDerConfig, state: State, batch: Transition, prefs: Float[Array, "m b d"]) -> Float[Array, "m b d"]:
-    """Vectors r + gamma Q'(s', pi'(s'; lam); lam) of the target networks; `terminated` alone stops the bootstrap."""
+    """Return r + gamma Q'(s', pi'(s'; lam); lam) of the target networks; only `terminated` stops the bootstrap."""
 
     def target(step: Transition, lam: Float[Array, " d"]) -> Float[Array, " d"]:
         q = value(cfg, state.target_critic, step.s_next, state.target_actor(step.s_next, lam), lam)
@@ -193,14 +193,14 @@ def priority_of_errors(cfg: CnDerConfig, errors: Float[Array, " b"]) -> Float[Ar
 def own_values(
     cfg: CnDerConfig, state: State, s: Float[Array, "b obs"], a: Float[Array, "b act"], lam: Float[Array, "b d"]
 ) -> Float[Array, "1 b d"]:
-    """Q(s, a; lam) of every row; there is one critic."""
+    """Return Q(s, a; lam) of every row, for one critic."""
     return jax.vmap(partial(value, cfg, state.critic))(s, a, lam)[None]
 
 
 def policy_actions(
     state: State, s: Float[Array, "b obs"], lam: Float[Array, "b d"], noise: Float[Array, "b act"]
 ) -> tuple[Float[Array, "b act"], Float[Array, " b"]]:
-    """Actions without exploration, whose values the critic learns; there is no bonus."""
+    """Return actions without exploration, whose values the critic learns, without a bonus."""
     del noise
     return jax.vmap(state.actor)(s, lam), jnp.zeros(s.shape[0])
 

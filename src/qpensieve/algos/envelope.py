@@ -3,11 +3,12 @@
 Paper: Yang, Sun and Narasimhan, "A Generalized Algorithm for Multi-Objective Reinforcement Learning and Policy
 Adaptation" (NeurIPS 2019). Every transition is paired with freshly drawn preferences W; the target of a pair takes the
 best action under the best preference of W, not only under its own. The authors' released code omits this maximum
-(`envelope=False`). We take from it the details that the paper omits: network, homotopy schedule, clipped gradients,
-priorities set once. We select with the online network and evaluate with the target network, as double DQN does.
+(`envelope=False`). Details that the paper omits are from that code: network, homotopy schedule, clipped gradients,
+priorities set once. The online network selects and the target network evaluates, as in double DQN.
 
-With the authors' settings values of a domain with 121 actions run away. The defaults hold them: a target is the smaller
-of two networks', the target network follows softly and acts, and the discount is shorter (deviation D22).
+With the authors' settings the values of a domain with 121 actions diverge. With the defaults they do not: a target
+takes the smaller of two networks, the target network follows softly and acts, and the discount is shorter (deviation
+D22).
 
 Actions are indices of a table: the joint bins of continuous axes, or the actions of a discrete environment.
 """
@@ -50,7 +51,7 @@ from qpensieve.settings import (
 from qpensieve.types import EnvSpec
 
 MAX_ACTIONS = 100_000
-"""Most joint actions allowed: every update scores all of them, and the last layer has a column for each."""
+"""Most joint actions: every update scores all of them, and the last layer has a column for each."""
 MIN_PRIORITY = 1e-5
 """Added to every priority, so that every transition can be sampled."""
 MAX_PARAMETERS = 200_000_000
@@ -65,7 +66,7 @@ HOMOTOPY_SCALE = 1000.0
 class EnvelopeConfig:
     """Settings of Envelope DQN; defaults are from the authors' code unless marked; bins from the Q-Pensieve paper.
 
-    `AUTHORS` has theirs where ours differ.
+    `AUTHORS` has the authors' values where the defaults differ.
     """
 
     learning_rate: Annotated[float, above(0)] = 5e-4
@@ -163,11 +164,11 @@ def check(cfg: EnvelopeConfig, run: RunSettings) -> list[str]:
 
 
 LEAST_SPREAD = 0.01
-"""Observations that hardly change are not blown up by more than 1 / this."""
+"""Least spread: observations that hardly change are scaled by at most 1 / this."""
 
 
 class Scale(eqx.Module):
-    """Mean of all observations seen, of their squares, and of how many batches."""
+    """Running means of observations and of their squares, and the number of batches."""
 
     mean: Float[Array, " obs"]
     square: Float[Array, " obs"]
@@ -181,12 +182,12 @@ class Scale(eqx.Module):
 
 
 def start_scale(obs_size: int) -> Scale:
-    """Mean 0 and spread 1, until something was seen."""
+    """Return mean 0 and spread 1, the scale before the first batch."""
     return Scale(jnp.zeros(obs_size), jnp.ones(obs_size), jnp.zeros(()))
 
 
 def see(scale: Scale, s: Float[Array, "b obs"]) -> Scale:
-    """The scale after one more batch; every batch weighs the same."""
+    """Return the scale after one more batch; every batch weighs the same."""
     count = scale.count + 1.0
     mean = scale.mean + (jnp.mean(s, axis=0) - scale.mean) / count
     square = scale.square + (jnp.mean(jnp.square(s), axis=0) - scale.square) / count
@@ -194,9 +195,9 @@ def see(scale: Scale, s: Float[Array, "b obs"]) -> Scale:
 
 
 def folded(scale: Scale | None, net: QHead) -> QHead:
-    """The network of plain observations that equals `net` of those in units of the scale; also of stacked agents.
+    """Fold the scale into the first layer, so that the network takes plain observations; also for stacked agents.
 
-    Of NumPy's arrays it is made by NumPy: policies are read from a file without a device.
+    Arrays of NumPy stay arrays of NumPy: policies are read from a file without a device.
     """
     if scale is None:
         return net
@@ -236,7 +237,7 @@ class Choice(eqx.Module):
 
 
 def action_table(num_axes: int, bins: int) -> Float32[np.ndarray, "actions axes"]:
-    """All joint actions of `bins` evenly spaced values in [-1, 1] per axis, both ends included.
+    """Return all joint actions of `bins` evenly spaced values in [-1, 1] per axis, both ends included.
 
     Row i is the number i in base `bins`; the first axis is its highest digit. An odd number of bins has an exact zero;
     an even one has none, so no axis can stay at rest.
@@ -258,7 +259,7 @@ def action_table(num_axes: int, bins: int) -> Float32[np.ndarray, "actions axes"
 
 
 def actions_of(cfg: EnvelopeConfig, spec: EnvSpec) -> Float32[np.ndarray, "actions act"]:
-    """The action of each index: a joint bin of the continuous axes, or the discrete action with that number."""
+    """Return the action of each index: a joint bin of continuous axes, or the discrete action of that number."""
     if spec.num_actions is not None:
         return np.arange(spec.num_actions, dtype=np.float32)[:, None]
     bins = cfg.bins if cfg.bins is not None else (11 if spec.action_size <= 2 else 5)
@@ -266,7 +267,7 @@ def actions_of(cfg: EnvelopeConfig, spec: EnvSpec) -> Float32[np.ndarray, "actio
 
 
 def widths(cfg: EnvelopeConfig, spec: EnvSpec) -> tuple[int, ...]:
-    """Widths of the network from input to output.
+    """Return the widths of the network from input to output.
 
     Raises:
         ValueError: If the network is too large for any memory; says what to set.
@@ -293,7 +294,7 @@ def init(cfg: EnvelopeConfig, spec: EnvSpec, key: Key[Array, ""]) -> State:
 
 
 def of_plain_observations(state: State) -> State:
-    """The state with networks that take observations as they are."""
+    """Return the state with networks that take plain observations."""
     fold, twin = partial(folded, state.scale), state.twin
     if twin is not None:
         twin = replace(twin, net=fold(twin.net), target=fold(twin.target))
@@ -309,26 +310,26 @@ def _start(cfg: EnvelopeConfig, spec: EnvSpec, key: Key[Array, ""]) -> tuple[QHe
 def act(
     cfg: EnvelopeConfig, spec: EnvSpec, net: QHead, s: Float[Array, " obs"], lam: Float[Array, " d"]
 ) -> Float[Array, " act"]:
-    """The action with the largest lam . Q(s, a; lam)."""
+    """Return the action with the largest lam . Q(s, a; lam)."""
     return jnp.asarray(actions_of(cfg, spec))[jnp.argmax(net(s, lam, cfg.layer_norm) @ lam)]
 
 
 def envelope_target(
     online_next: Float[Array, "b m actions d"], target_next: Float[Array, "b m actions d"], prefs: Float[Array, "m d"]
 ) -> Float[Array, "b m d"]:
-    """The whole vector at the best action and preference: arg_Q max over a' and lam' in W of lam . Q(s', a'; lam')."""
+    """Return arg_Q max over a' and lam' in W of lam . Q(s', a'; lam'): the whole vector at the best pair."""
     return _at(target_next, envelope_choice(online_next, prefs))
 
 
 def double_dqn_target(
     online_next: Float[Array, "b m actions d"], target_next: Float[Array, "b m actions d"], prefs: Float[Array, "m d"]
 ) -> Float[Array, "b m d"]:
-    """The vector at the best action under the transition's own preference, as in the authors' released code."""
+    """Return the vector at the best action under the own preference, as in the authors' released code."""
     return _at(target_next, own_choice(online_next, prefs))
 
 
 def envelope_choice(q: Float[Array, "b m actions d"], prefs: Float[Array, "m d"]) -> Choice:
-    """Where lam . Q(s', a'; lam') is largest over a' and lam' in W, for each lam in W; ties go to the first.
+    """Choose a' and lam' in W with the largest lam . Q(s', a'; lam'), for each lam in W; ties go to the first.
 
     It finds lam' first, by the maximum over actions, then a'. The scores [b, m, actions, m] of the first step are never
     stored: products and maximum are one loop. On a CPU a matrix product took ten times as long.
@@ -340,7 +341,7 @@ def envelope_choice(q: Float[Array, "b m actions d"], prefs: Float[Array, "m d"]
 
 
 def own_choice(q: Float[Array, "b m actions d"], prefs: Float[Array, "m d"]) -> Choice:
-    """Where lam . Q(s', a'; lam) is largest over a'."""
+    """Choose a' with the largest lam . Q(s', a'; lam)."""
     own = jnp.broadcast_to(jnp.arange(q.shape[1])[None], q.shape[:2])
     return Choice(own, _best_action(q, prefs))
 
@@ -350,7 +351,7 @@ def _best_action(q: Float[Array, "b m actions d"], prefs: Float[Array, "m d"]) -
 
 
 def _scores(q: Float[Array, "*#batch d"], lam: Float[Array, "*#batch d"]) -> Float[Array, "*batch"]:
-    """The products lam . Q, added up one objective after the other."""
+    """Return lam . Q, summed one objective after the other."""
     terms = [q[..., i] * lam[..., i] for i in range(q.shape[-1])]
     return sum(terms[1:], terms[0])
 
@@ -362,7 +363,7 @@ def _at(q: Float[Array, "b m actions d"], choice: Choice) -> Float[Array, "b m d
 def all_values(
     cfg: EnvelopeConfig, net: QHead, s: Float[Array, "b obs"], prefs: Float[Array, "m d"]
 ) -> Float[Array, "b m actions d"]:
-    """Q(s, .; lam) for every pair of state and preference."""
+    """Return Q(s, .; lam) for every pair of state and preference."""
     b, m = s.shape[0], prefs.shape[0]
     q = jax.vmap(partial(net, is_normalized=cfg.layer_norm))(jnp.repeat(s, m, axis=0), jnp.tile(prefs, (b, 1)))
     return q.reshape(b, m, *q.shape[1:])
@@ -371,7 +372,7 @@ def all_values(
 def bellman_target(
     cfg: EnvelopeConfig, state: State, batch: Transition, prefs: Float[Array, "m d"]
 ) -> tuple[Float[Array, "b m d"], Choice]:
-    """Target r + gamma Q_target(s', a'; lam') of every transition and preference, at its choice of (a', lam')."""
+    """Return r + gamma Q_target(s', a'; lam') of every transition and preference, and the choice of (a', lam')."""
     choose = envelope_choice if cfg.envelope else own_choice
     choice = choose(all_values(cfg, state.net, batch.s_next, prefs), prefs)
     bootstrap = _at(all_values(cfg, state.target, batch.s_next, prefs), choice)
@@ -385,7 +386,7 @@ def bellman_target(
 def smaller(
     prefs: Float[Array, "m d"], q: Float[Array, "b m d"], other: Float[Array, "b m d"]
 ) -> Float[Array, "b m d"]:
-    """The whole vector with the smaller lam . Q, of every pair; ties go to the first."""
+    """Return the whole vector with the smaller lam . Q, for every pair; ties go to the first."""
     twins = jnp.stack([q, other], axis=2)
     return jax.vmap(jax.vmap(whole_vector_of_smaller), in_axes=(None, 0))(prefs, twins)
 
@@ -393,7 +394,7 @@ def smaller(
 def taken_values(
     cfg: EnvelopeConfig, net: QHead, s: Float[Array, "b obs"], prefs: Float[Array, "m d"], a: Int[Array, " b"]
 ) -> Float[Array, "b m d"]:
-    """Q(s_j, a_j; lam_i) for every pair; only the taken action's columns of the last layer are computed.
+    """Return Q(s_j, a_j; lam_i) for every pair, from only the columns of the taken actions in the last layer.
 
     The columns are picked by a product with one-hot rows: on a GPU the gradient of indexing would sum repeated actions
     in no fixed order.
@@ -418,7 +419,7 @@ def homotopy_loss(
 
 
 def homotopy(cfg: EnvelopeConfig, num_updates: Int[Array, ""]) -> Float[Array, ""]:
-    """Share of loss B after k updates: beta_k = b0 + (1000 (1 - b0))^(k/N) / 1000, which is 1 from N on."""
+    """Return the share of loss B after k updates: beta_k = b0 + (1000 (1 - b0))^(k/N) / 1000, 1 from N on."""
     if cfg.homotopy == "constant":
         return jnp.full((), cfg.homotopy_start)
     progress = jnp.minimum(num_updates / cfg.anneal_length, 1.0)
@@ -429,7 +430,7 @@ def homotopy(cfg: EnvelopeConfig, num_updates: Int[Array, ""]) -> Float[Array, "
 def update(
     cfg: EnvelopeConfig, state: State, batch: Transition, hints: Hints, key: Key[Array, ""]
 ) -> tuple[State, Info, None]:
-    """One gradient step on all pairs of transitions and fresh preferences; priorities stay as they were set."""
+    """One update on all pairs of transitions and fresh preferences; priorities stay as they were set."""
     del hints
     prefs = sample_preferences(key, cfg.num_preferences, batch.r.shape[1], cfg.sampler)
     scale = None if state.scale is None else see(state.scale, batch.s)
@@ -455,7 +456,7 @@ def update(
 
 
 def moved_target(cfg: EnvelopeConfig, net: QHead, target: QHead, num_updates: Int[Array, ""]) -> QHead:
-    """The target network after an update: a little nearer to the network, or a copy of it when that is due."""
+    """Return the target network after an update: a little nearer to the network, or a copy when one is due."""
     if cfg.tau is not None:
         return polyak(target, net, cfg.tau)
     return jax.tree.map(partial(jnp.where, num_updates % cfg.target_period == 0), net, target)
@@ -481,19 +482,19 @@ def priority(
 
 
 def epsilon(cfg: EnvelopeConfig, step: int) -> float:
-    """Share of random actions at an environment step: linear from start to end, then constant."""
+    """Return the share of random actions at an environment step: linear from start to end, then constant."""
     return cfg.epsilon_start + (cfg.epsilon_end - cfg.epsilon_start) * min(step / cfg.anneal_length, 1.0)
 
 
 def acting_net(cfg: EnvelopeConfig, state: State) -> QHead:
-    """The network that acts; it takes observations as they are."""
+    """Return the network that acts on plain observations."""
     return folded(state.scale, state.target if cfg.acts_with == "target" else state.net)
 
 
 def own_values(
     cfg: EnvelopeConfig, state: State, s: Float[Array, "b obs"], a: Float[Array, "b 1"], lam: Float[Array, "b d"]
 ) -> Float[Array, "1 b d"]:
-    """Q(s, a; lam) of every row, by the network that acts; actions are indices."""
+    """Return Q(s, a; lam) of every row by the network that acts; actions are indices."""
     net = acting_net(cfg, state)
     of_row = lambda s, a, lam: net(s, lam, cfg.layer_norm)[a[0].astype(jnp.int32)]
     return jax.vmap(of_row)(s, a, lam)[None]
@@ -502,7 +503,7 @@ def own_values(
 def greedy_indices(
     cfg: EnvelopeConfig, state: State, s: Float[Array, "b obs"], lam: Float[Array, "b d"], noise: Float[Array, "b 1"]
 ) -> tuple[Float[Array, "b 1"], Float[Array, " b"]]:
-    """Indices of the actions with the largest lam . Q(s, a; lam); there is no bonus."""
+    """Return indices of the actions with the largest lam . Q(s, a; lam), without a bonus."""
     del noise
     net = acting_net(cfg, state)
     best = jax.vmap(lambda s, lam: jnp.argmax(net(s, lam, cfg.layer_norm) @ lam))(s, lam)
@@ -510,7 +511,7 @@ def greedy_indices(
 
 
 def make(cfg: EnvelopeConfig, spec: EnvSpec) -> Algorithm[State]:
-    """The algorithm.
+    """Return the algorithm.
 
     Raises:
         ValueError: If there are too many actions or parameters.
@@ -536,7 +537,7 @@ def make(cfg: EnvelopeConfig, spec: EnvSpec) -> Algorithm[State]:
 
 
 def make_optimizer(cfg: EnvelopeConfig) -> optax.GradientTransformation:
-    """Adam on clipped gradients; its step size may fall."""
+    """Return Adam on clipped gradients; its step size may fall."""
     rate: float | optax.Schedule = cfg.learning_rate
     if cfg.learning_rate_end is not None:
         rate = optax.linear_schedule(cfg.learning_rate, cfg.learning_rate_end, cfg.anneal_length)

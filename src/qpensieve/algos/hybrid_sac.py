@@ -40,13 +40,13 @@ from qpensieve.types import (
 )
 
 CASES = {"DST2d": ("0.9,0.1", "0.8,0.2"), "HalfCheetah2d": ("0.5,0.5", "0.6,0.4")}
-"""The paper's figure: domain -> the preferences it shows."""
+"""Domain -> preferences in the paper's figure."""
 FIXED = ("target_entropy", *mosac.ENDS, "anneal_updates")
-"""Settings of the helper that stay as the paper has them: the SAC has no such setting."""
+"""Settings of the helper that must stay the paper's: the SAC has no such setting."""
 SHARED = ("hidden", "learning_rate", "discount", "tau", "batch_size", "sampler")
-"""Settings of the helper that the SAC, or what it is offered, has too."""
+"""Settings that helper and SAC share."""
 OF_HELPER = tuple(field.name for field in fields(mosac.SacConfig) if field.name not in (*FIXED, *SHARED))
-"""Settings that are the helper's alone, guards among them: the SAC learns as the SAC it is compared with."""
+"""Settings of the helper alone, with its guards: the SAC learns as the SAC it is compared with."""
 
 
 @dataclass(frozen=True)
@@ -58,13 +58,13 @@ class HybridConfig:
     switch_after: Annotated[int, NOT_NEGATIVE] = 90_000
     """Updates of plain SAC before the switch; with 10 000 random steps and one update each, 90 000 is step 100 000."""
     noise_for: Literal["both", "helper"] = "both"
-    """Whose random actions the run's `random_noise` is for: those of both, or of the helper alone. The SAC then begins
-    with white noise, as the SAC it is compared with."""
+    """Whether the run's `random_noise` is for both, or for the helper alone, so that the SAC begins with white noise, as
+    the SAC it is compared with."""
     pensieve: QPensieveConfig = field(default_factory=QPensieveConfig)
     """Settings of the helper; the SAC uses the same network sizes, rates and batch size, and none of `OF_HELPER`."""
 
     def conflicts(self) -> list[str]:
-        """Its SAC and its helper have the entropy's target and the rate of the SAC it is compared with."""
+        """Refuse schedules and targets that the SAC it is compared with does not have."""
         sac, plain = self.sac, mosac.SacConfig()
         return [
             f"{name} must be {getattr(plain, name)} for hybrid-sac, whose SAC has no such setting, got {value}"
@@ -85,12 +85,12 @@ class HybridConfig:
 
 
 def cases(cfg: HybridConfig, domain_id: str) -> tuple[str, ...]:
-    """The preferences given, or those of the paper's figure for the domain."""
+    """Return the given preferences, or those of the paper's figure for the domain."""
     return cfg.preferences or CASES.get(domain_id, ())
 
 
 def check(cfg: HybridConfig, run: RunSettings) -> list[str]:
-    """Outside the domains of the figure, preferences must be given."""
+    """Require preferences outside the domains of the figure."""
     return [] if cases(cfg, run.domain_id) else [_missing(run.domain_id)]
 
 
@@ -166,7 +166,7 @@ def hybrid_loss(offer: Offer, actor: GaussianActor, critic: Mlp, query: sac.Quer
 
 
 def offered_preferences(lam: Float[Array, " d"], others: Float[Array, "m1 d"]) -> Float[Array, "m d"]:
-    """W: the agent's own preference first, then random ones."""
+    """Return W: the agent's own preference first, then random preferences."""
     return jnp.concatenate([lam[None], others])
 
 
@@ -204,7 +204,7 @@ class BothPolicies:
         return self._own.exploit(obs, lam)
 
     def plain(self, step: int) -> Plain:
-        """The SAC alone."""
+        """Return the SAC alone."""
         assert isinstance(self._own, Exportable)
         return self._own.plain(step)
 

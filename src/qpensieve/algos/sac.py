@@ -41,7 +41,7 @@ class SingleSacConfig:
     discount: Annotated[float, OPEN_SHARE] = 0.99
     """Discount factor gamma."""
     tau: Annotated[float, STEP_SHARE] = 0.005
-    """How far the target critics move towards the critics at every update: a share from 0 to 1."""
+    """Share of the way from the target critics to the critics that the target critics move at every update."""
     batch_size: Annotated[int, at_least(1)] = 256
     """Transitions per gradient step."""
 
@@ -60,14 +60,14 @@ class State(eqx.Module):
 
 
 class Draws(eqx.Module):
-    """Everything random in an update: noise of the next actions and of the policy's."""
+    """Random numbers of an update: noise of the next actions and of the policy's."""
 
     next_noise: Float[Array, "b act"]
     noise: Float[Array, "b act"]
 
 
 class Query(eqx.Module):
-    """What a policy loss gets: temperature, states, the preference, and the noise of actions."""
+    """Input of a policy loss: temperature, states, the preference, and the noise of actions."""
 
     alpha: Float[Array, ""]
     s: Float[Array, "b obs"]
@@ -79,7 +79,7 @@ PolicyLoss = Callable[[GaussianActor, Mlp, Query], LossAndAux]
 
 
 def parse_preferences(words: tuple[str, ...], spec: EnvSpec) -> Float64[np.ndarray, "p d"]:
-    """Preferences from text such as `0.9,0.1`; without any, the paper's 19, which are for two objectives."""
+    """Parse preferences such as `0.9,0.1`; without any return the paper's 19, which are for two objectives."""
     if not words:
         if spec.num_objectives != 2:
             example = ",".join(["..."] * spec.num_objectives)
@@ -144,7 +144,7 @@ def step(
 def soft_target(
     cfg: SingleSacConfig, state: State, batch: Transition, noise: Float[Array, "b act"]
 ) -> Float[Array, " b"]:
-    """Lam . r + gamma (min over twins of Q_target(s', a') - alpha log pi); a time limit does not stop the bootstrap."""
+    """Return lam . r + gamma (min over twins of Q_target(s', a') - alpha log pi); a time limit does not stop it."""
     a_next, logp = sample_actions(state.actor, batch.s_next, noise)
     q = twin_values(state.target, batch.s_next, a_next).min(axis=0)
     return scalar_target(cfg, state, batch, q - jnp.exp(state.log_alpha) * logp)
@@ -153,7 +153,7 @@ def soft_target(
 def scalar_target(
     cfg: SingleSacConfig, state: State, batch: Transition, soft_value: Float[Array, " b"]
 ) -> Float[Array, " b"]:
-    """The target, given the soft value of the next state."""
+    """Return the target, given the soft value of the next state."""
     reward = scalarize(jnp.broadcast_to(state.lam, batch.r.shape), batch.r)
     return jax.lax.stop_gradient(reward + cfg.discount * (1.0 - batch.terminated) * soft_value)
 
@@ -172,7 +172,7 @@ def own_value(critic: Mlp, s: Float[Array, "b obs"], a: Float[Array, "b act"]) -
 def sample_actions(
     actor: GaussianActor, s: Float[Array, "b obs"], noise: Float[Array, "b act"]
 ) -> tuple[Float[Array, "b act"], Float[Array, " b"]]:
-    """Reparameterised actions and their log-probabilities."""
+    """Return reparameterised actions and their log-probabilities."""
     mean, log_std = actor(s, jnp.zeros((len(s), 0)))
     return jax.vmap(squash)(mean, log_std, noise)
 
@@ -185,14 +185,14 @@ def twin_values(critic: Mlp, s: Float[Array, "b obs"], a: Float[Array, "b act"])
 def soft_actions(
     state: State, s: Float[Array, "b obs"], lam: Float[Array, "b d"], noise: Float[Array, "b act"]
 ) -> tuple[Float[Array, "b act"], Float[Array, " b"]]:
-    """Actions of the policy, and what `soft_target` adds for each: -alpha log pi."""
+    """Return actions of the policy and the bonus -alpha log pi that `soft_target` adds."""
     del lam
     a, logp = sample_actions(state.actor, s, noise)
     return a, -jnp.exp(state.log_alpha) * logp
 
 
 def inspect(cfg: SingleSacConfig, state: State, batch: Transition, key: Key[Array, ""]) -> Info:
-    """What a look at the networks shows; there is one preference, so there are no bins."""
+    """Return diagnostics of policy and critics, without bins because there is one preference."""
     key_next, key_now = jax.random.split(key)
     y = soft_target(cfg, state, batch, jax.random.normal(key_next, batch.a.shape))
     gradient, _ = jax.grad(partial(critic_loss, batch=batch, y=y), has_aux=True)(state.critic)
@@ -204,7 +204,7 @@ def inspect(cfg: SingleSacConfig, state: State, batch: Transition, key: Key[Arra
 ACTION_VALUES: ActionValues[State] = ActionValues(
     lambda state, s, a, lam: twin_values(state.critic, s, a)[..., None], soft_actions, is_scalar=True
 )
-"""What the critics learn: lam . r of the agent's own preference."""
+"""Values that the critics learn: of lam . r with the agent's own preference."""
 
 
 def make(cfg: SingleSacConfig, spec: EnvSpec) -> Algorithm[State]:
@@ -223,7 +223,7 @@ def make(cfg: SingleSacConfig, spec: EnvSpec) -> Algorithm[State]:
 
 
 def act(actor: GaussianActor, s: Float[Array, " obs"], lam: Float[Array, " d"]) -> Float[Array, " act"]:
-    """The mean action, for the agent's own preference; `lam` is ignored."""
+    """Return the mean action for the agent's own preference; `lam` is ignored."""
     del lam
     return jnp.tanh(actor(s, jnp.zeros(0))[0])
 

@@ -1,8 +1,8 @@
 """L_critic: the critics of a run against Monte-Carlo returns of the policy whose values they learn.
 
-States are those that the policy visits in fresh episodes. From each of them an action is taken, and then the policy is
-followed, several times, as the critics' target has it: discounted, with the entropy bonus of every later action, beyond
-time limits, up to a real end or until what is left is negligible. So an exact critic would equal the expected return.
+The policy visits states in fresh episodes. From each state a first action is taken, and then the policy is followed
+several times. Returns are those of the critics' target: discounted, with the entropy bonus of every later action,
+beyond time limits, up to a real end or until the rest is negligible. So an exact critic equals the expected return.
 """
 
 import math
@@ -19,8 +19,8 @@ from jaxtyping import Array, Bool, Float, Float32, Float64, Int64, Key
 from qpensieve import config as configs
 from qpensieve.config import RunConfig
 from qpensieve.envs import LaneOptions, Lanes, make_lanes
+from qpensieve.envs.parts import join_states, split_state
 from qpensieve.envs.simulator import State
-from qpensieve.envs.split_lanes import join_states, split_state
 from qpensieve.errors import UserError
 from qpensieve.learning.interface import ActionValues, Algorithm
 from qpensieve.learning.losses import over_agents
@@ -29,7 +29,6 @@ from qpensieve.learning.streams import Purpose, derived_seed, generator
 from qpensieve.methods import METHODS, make_algorithm
 from qpensieve.metrics.critic import critic_error
 from qpensieve.preferences import check_preference, parse_preference
-from qpensieve.records.checkpoint import POLICY
 from qpensieve.records.critic_errors import CriticErrors, CriticRow
 from qpensieve.records.trees import arrays_to_tree, tree_to_arrays
 from qpensieve.train.evaluate import curve_preferences
@@ -39,19 +38,19 @@ from qpensieve.types import EnvSpec
 TOLERANCE = 1e-3
 """Rollouts are long enough when the rest could add less than this share of the value."""
 FAINTEST = 1e-6
-"""They end at the latest when the discount has become this small: values near 0 would never be long enough."""
+"""Rollouts end at the latest when the discount is this small: values near 0 would never be long enough."""
 UNLIMITED = 1000
-"""Steps within which states are drawn where an environment says no time limit."""
+"""Steps within which states are drawn where an environment has no time limit."""
 PAPER_PREFERENCES = ((0.1, 0.9), (0.3, 0.7), (0.5, 0.5), (0.7, 0.3), (0.9, 0.1))
 """The preferences of the paper's tables."""
 Draw = Literal["policy", "uniform"]
 _NOISE, _BEGIN, _LANE, _ACTION = range(4)
-"""What a stream of a measurement is for; the first of its numbers."""
+"""Purposes of the streams of a measurement: the first of their numbers."""
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """Which pairs (s, a) the critics are asked about, and how often each is followed.
+    """Pairs (s, a) of a measurement, and how often each is followed.
 
     Attributes:
         pairs: Pairs per seed and preference, each from episodes of its own.
@@ -82,7 +81,7 @@ class Sampling:
 
 @dataclass(frozen=True, eq=False)
 class _Played:
-    """Returns of all rollouts of every preference, and how they were played."""
+    """Returns of all rollouts of every preference, and their lengths."""
 
     returns: Float64[np.ndarray, "p pairs rollouts d"]
     horizon: Int64[np.ndarray, " p"]
@@ -95,9 +94,8 @@ class CriticMeter:
 
     Args:
         config: The configuration of the run.
-        preferences: Under which to measure, as numbers or as text such as 0.9,0.1. None: the paper's, or those that
-            the agents have of their own.
-        sampling: What to ask them about.
+        preferences: Preferences, as numbers or as text such as 0.9,0.1. None: the agents' own, or the paper's.
+        sampling: Pairs to measure.
     """
 
     def __init__(
@@ -139,7 +137,7 @@ class CriticMeter:
     def measure(
         self, parameters: Arrays, step: int, told: Callable[[int, int], object] = lambda seed, done: None
     ) -> list[CriticRow]:
-        """The errors of all seeds, a row for each preference.
+        """Return the errors of all seeds, a row for each preference.
 
         Args:
             parameters: What `Session.parameters` returned.
@@ -167,7 +165,7 @@ class CriticMeter:
         self._rolling.close()
 
     def _measure_seed(self, agents: Any, row: int, step: int, told: Callable[[int], object]) -> list[dict[str, Any]]:
-        """What is measured of one seed, for every preference."""
+        """Measure one seed, for every preference."""
         seed, own = self.config.seed_list[row], self._algorithm.preferences
         first = row * self._algorithm.agents_per_seed
         chosen = first + (np.zeros(len(self._lam), int) if own is None else nearest(own, self.preferences))
@@ -228,7 +226,7 @@ class CriticMeter:
     def _play(
         self, follow: "_Followed", saved: State, first: Float32[np.ndarray, "p pairs a"], told: Callable[[int], object]
     ) -> _Played:
-        """Follow the policy from every pair, as often as asked."""
+        """Follow the policy from every pair, `num_rollouts` times."""
         lanes, tally = self._rolling, _Tally(self._discount, first.shape[0], self._num_values, self._rows)
         lanes.restore(_repeated(saved, first.shape[0] * first.shape[1], self.num_rollouts))
         actions, bonus = np.repeat(first, self.num_rollouts, axis=1), np.zeros((len(first), self._rows))
@@ -281,7 +279,7 @@ class _Tally:
         self.is_open = np.ones(num_preferences, bool)
 
     def add(self, paid: Float64[np.ndarray, "p rollouts d"]) -> None:
-        """What the next step has paid, bonus included."""
+        """Add the rewards of the next step, with its bonus."""
         self.returns[self.is_open] += self._weight * paid[self.is_open]
         self.horizon[self.is_open] += 1
         self._largest = np.maximum(self._largest, np.linalg.norm(paid, axis=2).max(axis=1))
@@ -289,7 +287,7 @@ class _Tally:
         self.num_steps += 1
 
     def is_enough(self, is_running: Bool[np.ndarray, "p rollouts"]) -> bool:
-        """Whether nothing is left that counts: no step may pay more than the largest so far, for ever."""
+        """Whether the rest is negligible, if no step ever pays more than the largest so far."""
         bound = self._weight * self._largest / (1.0 - self._discount) * is_running.any(axis=1)
         value = np.linalg.norm(self.returns, axis=2).mean(axis=1)
         share = np.divide(bound, value, out=np.where(bound > 0, np.inf, 0.0), where=value > 0)
@@ -384,11 +382,10 @@ def _agents(algorithm: Algorithm[Any], config: RunConfig, spec: EnvSpec, paramet
     shapes = jax.eval_shape(jax.vmap(algorithm.init), keys, jnp.zeros((num, spec.num_objectives)))
     like = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
     unused = {name: leaf for name, leaf in tree_to_arrays(like).items() if ".optimizers" in name}
-    networks = {name: value for name, value in parameters.items() if not name.startswith(POLICY)}
-    return arrays_to_tree(like, unused | networks)
+    return arrays_to_tree(like, unused | parameters)
 
 
 def _repeated(state: State, num_lanes: int, times: int) -> State:
-    """The state of `times` copies of every lane; the copies of a lane follow each other."""
+    """Return the state of several copies of every lane, the copies of a lane next to each other."""
     alone = split_state(state, np.arange(num_lanes + 1))
     return join_states([one for one in alone for _ in range(times)])
