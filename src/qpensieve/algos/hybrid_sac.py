@@ -58,8 +58,8 @@ class HybridConfig:
     switch_after: Annotated[int, NOT_NEGATIVE] = 90_000
     """Updates of plain SAC before the switch; with 10 000 random steps and one update each, 90 000 is step 100 000."""
     noise_for: Literal["both", "helper"] = "both"
-    """Whether the run's `random_noise` is for both, or for the helper alone, so that the SAC begins with white noise, as
-    the SAC it is compared with."""
+    """Whether the run's `random_noise` is for both, or for the helper alone, so that the SAC begins with white noise,
+    as the SAC it is compared with."""
     pensieve: QPensieveConfig = field(default_factory=QPensieveConfig)
     """Settings of the helper; the SAC uses the same network sizes, rates and batch size, and none of `OF_HELPER`."""
 
