@@ -19,8 +19,8 @@ from jaxtyping import Array, Bool, Float, Float32, Float64, Int64, Key
 from qpensieve import config as configs
 from qpensieve.config import RunConfig
 from qpensieve.envs import LaneOptions, Lanes, make_lanes
-from qpensieve.envs.parts import join_states, split_state
 from qpensieve.envs.simulator import State
+from qpensieve.envs.split_lanes import join_states, split_state
 from qpensieve.errors import UserError
 from qpensieve.learning.interface import ActionValues, Algorithm
 from qpensieve.learning.losses import over_agents
@@ -29,6 +29,7 @@ from qpensieve.learning.streams import Purpose, derived_seed, generator
 from qpensieve.methods import METHODS, make_algorithm
 from qpensieve.metrics.critic import critic_error
 from qpensieve.preferences import check_preference, parse_preference
+from qpensieve.records.checkpoint import POLICY
 from qpensieve.records.critic_errors import CriticErrors, CriticRow
 from qpensieve.records.trees import arrays_to_tree, tree_to_arrays
 from qpensieve.train.evaluate import curve_preferences
@@ -382,10 +383,11 @@ def _agents(algorithm: Algorithm[Any], config: RunConfig, spec: EnvSpec, paramet
     shapes = jax.eval_shape(jax.vmap(algorithm.init), keys, jnp.zeros((num, spec.num_objectives)))
     like = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
     unused = {name: leaf for name, leaf in tree_to_arrays(like).items() if ".optimizers" in name}
-    return arrays_to_tree(like, unused | parameters)
+    networks = {name: value for name, value in parameters.items() if not name.startswith(POLICY)}
+    return arrays_to_tree(like, unused | networks)
 
 
 def _repeated(state: State, num_lanes: int, times: int) -> State:
-    """Return the state of several copies of every lane, the copies of a lane next to each other."""
+    """The state of `times` copies of every lane; the copies of a lane follow each other."""
     alone = split_state(state, np.arange(num_lanes + 1))
     return join_states([one for one in alone for _ in range(times)])
