@@ -153,10 +153,10 @@ def test_the_text_links_to_sections_that_it_has(written: Path):
     assert "![Figure 4" in text
 
 
-def test_names_that_stand_twice_are_refused(tmp_path: Path, plate: Plate):
-    with pytest.raises(ValueError, match="these stand twice: sheet-table-1"):
+def test_equal_names_are_refused(tmp_path: Path, plate: Plate):
+    with pytest.raises(ValueError, match="these are twice there: sheet-table-1"):
         write_report(tmp_path, [small(), small(name="TABLE-1")], [])
-    with pytest.raises(ValueError, match="these stand twice: figure-hv"):
+    with pytest.raises(ValueError, match="these are twice there: figure-hv"):
         write_report(tmp_path, [], [plate, plate])
     with pytest.raises(ValueError, match=r"the name of a figure is that of its files: .* got '\.\./x'"):
         write_report(tmp_path, [], [replace(plate, name="../x")])

@@ -233,7 +233,7 @@ class TestChecks:
             ),
             (
                 {"cells": {("Hopper2d", "ours"): Cell({"UT": np.zeros(2)}, (1, 1))}},
-                r"a seed stands twice in \(1, 1\)",
+                r"a seed is twice in \(1, 1\)",
             ),
         ],
     )

@@ -54,7 +54,7 @@ class Points:
 
     @cached_property
     def is_best(self) -> Bool[np.ndarray, " n"]:
-        """Whether no other point dominates; of equal points all count, while `metrics` keeps one."""
+        """Whether no other point dominates. All equal points count, while `metrics` keeps one."""
         distinct, place = np.unique(self.all, axis=0, return_inverse=True)
         return metrics.is_non_dominated(distinct)[place.reshape(-1)]
 
@@ -131,7 +131,7 @@ def plot_front(
 
     Raises:
         MissingPlots: If matplotlib is not installed.
-        ValueError: If the axes or the ending of `out` are none.
+        ValueError: The axes are not two objectives, or `out` is not a picture file.
     """
     i, j = plane.axes()
     if out is not None:
@@ -262,7 +262,7 @@ def _rings(
 
 
 def _marks(front: Points) -> list[str]:
-    """What markers say, in a line; nothing of what is not there."""
+    """Explain the markers that are drawn, in one line."""
     pale = [] if front.is_best.all() else ["pale: dominated"]
     is_shared = len(np.unique(front.all.round(6), axis=0)) < len(front.all)
     said = [*pale, *(["rings: preferences with the same return"] if is_shared else [])]
@@ -270,7 +270,7 @@ def _marks(front: Points) -> list[str]:
 
 
 def _format_sizes(sizes: np.ndarray) -> str:
-    """How many policies a front has: of one seed a whole number."""
+    """Number of policies of a front; a whole number for one seed."""
     return f"{sizes[0]:.0f}" if len(sizes) == 1 else drawing.format_mean_std(sizes)
 
 

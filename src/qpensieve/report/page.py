@@ -64,7 +64,7 @@ class Plate:
 
 @dataclass(frozen=True)
 class About:
-    """What the report says about itself.
+    """Title, introduction and origin of a report.
 
     Attributes:
         title: Title of the page.
@@ -102,7 +102,7 @@ class Report:
 
     @property
     def counts(self) -> str:
-        """How many runs, and by which code and machines."""
+        """Number of runs, and their code and machines."""
         commits, machines = sorted({run.commit for run in self.runs}), sorted({run.machine for run in self.runs})
         known = f"Commits: {', '.join(commits)}. Machines: {'; '.join(machines)}."
         return f"{len(self.runs)} runs. {known}" if self.runs else "No runs."
@@ -156,7 +156,9 @@ def make_report(
     report = Report(made, figures, listings, runs, about)
     twice = [anchor for anchor, num in Counter(anchor for anchor, _ in report.contents).items() if num > 1]
     if twice:
-        raise UserError(f"sheets and figures must have different names, these stand twice: {', '.join(sorted(twice))}")
+        raise UserError(
+            f"sheets and figures must have different names, these are twice there: {', '.join(sorted(twice))}"
+        )
     return report
 
 

@@ -1,6 +1,6 @@
 """The figures of the paper as functions of plain arrays; a method has one colour, marker and line in all of them.
 
-A series that is None is missing: its name stands in the figure, never silently dropped.
+A series that is None is missing: the figure names it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -29,7 +29,7 @@ UNITS = {100_000: "hundred thousand ", 10_000: "ten thousand ", 1_000: "thousand
 
 @dataclass(frozen=True)
 class Style:
-    """How a method is drawn. Marker and line differ too: colour alone does not reach everyone."""
+    """Look of a method. Marker and line differ too, for readers who cannot tell the colours apart."""
 
     colour: str
     marker: str
@@ -56,7 +56,7 @@ OTHER_STYLES = tuple(
 """Styles of series that are no methods, in their order: buffer sizes, for instance."""
 
 REPEATED = (("d", (0, (1, 2))), ("p", (0, (4, 1, 1, 1, 1, 1))), ("*", (0, (8, 2))))
-"""Marker and line of a method that stands in a figure again."""
+"""Marker and line of a method that is in a figure twice."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,7 +221,7 @@ def draw_intervals(panels: Panels[Spot], label: str = "IQM, 95 % interval", titl
 def styles_of(names: Sequence[str]) -> dict[str, Style]:
     """Series -> style: a method's own; others take styles in their order.
 
-    A method that stands there twice, with two budgets, keeps its colour and changes marker and line.
+    A method that is there twice, with two budgets, keeps its colour and changes marker and line.
     """
     others = iter(OTHER_STYLES * (1 + len(names) // len(OTHER_STYLES)))
     styles: dict[str, Style] = {}

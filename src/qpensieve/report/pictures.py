@@ -43,7 +43,7 @@ PICTURES = (
 
 
 What = Literal["front", "curves", "training", "generations", "predictions"]
-"""Names of the pictures, as people ask for them."""
+"""Names of the pictures."""
 
 
 def plot(run: Path, out: Path | None = None, what: What | None = None) -> list[Path]:
@@ -51,8 +51,8 @@ def plot(run: Path, out: Path | None = None, what: What | None = None) -> list[P
 
     Args:
         run: The folder or file.
-        out: A picture: what is asked for, or the front, goes there. A folder: all pictures go there. None: into the
-            run's folder, or beside the file.
+        out: A picture file for `what`, or for the front; or a folder for all pictures. None: the run's folder, or that
+            of the exported file.
         what: The one picture to draw. None: all.
 
     Raises:
@@ -88,10 +88,10 @@ def is_picture(path: Path) -> bool:
 
 
 def file_of(out: Path, name: str) -> Path:
-    """The file of the one picture that is asked for: `out`, or, where that is a folder, one of a name in it.
+    """The file of one picture: `out`, or a file of this name in the folder `out`.
 
     Raises:
-        ValueError: By its ending it is a file of another kind.
+        ValueError: Its ending is that of another kind of file.
     """
     check_folder(out)
     return out if is_picture(out) else out / name
@@ -139,7 +139,7 @@ def missing(run: Path) -> list[str]:
 
 
 def draw_pictures(folder: Path) -> list[Path]:
-    """`all_pictures`, or none if matplotlib is not installed."""
+    """Draw all pictures; without matplotlib there are none."""
     try:
         return all_pictures(folder)
     except MissingPlots:

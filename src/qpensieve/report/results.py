@@ -197,7 +197,7 @@ class RunResults:
 
     @property
     def lacks_returns(self) -> bool:
-        """Whether it was exported before its first full evaluation: the file holds no returns of short ones."""
+        """Whether it was exported before its first full evaluation, so that the file holds no returns."""
         history = self.history
         return not history.full and bool(history.short) and history.short[-1].returns is None
 
@@ -444,7 +444,7 @@ def _exported_curves(content: Mapping[str, Any] | None, seeds: int) -> Curves | 
 
 
 def _content(run: RunResults) -> dict[str, Any]:
-    """What an exported file holds."""
+    """Content of an exported file."""
     history, curves = run.history, run.history.curves
     is_short_kept = len(history.short_preferences) <= FEW
     content: dict[str, Any] = {

@@ -24,11 +24,11 @@ Values = Float64[np.ndarray, " seed"] | Float64[np.ndarray, "seed task"]
 Printed = tuple[float, float | None]
 """Mean and standard deviation that a paper prints."""
 MISSING = "missing"
-"""What stands in the place of a cell without a run."""
+"""Text of a cell without a run."""
 FULL, SHORT = "full protocol", "short protocol"
 """Protocols of evaluation."""
 LARGE = 1e4
-"""Numbers from here on get a power of ten where the sheet sets none."""
+"""Numbers of at least this size get a power of ten if the sheet sets no power."""
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 VALUE_COLUMNS = ("row", "column", "metric", "seed", "task", "value", "step", "goal", "protocol", "run", "commit")
 SUMMARY_COLUMNS = (
@@ -68,7 +68,7 @@ class Source:
 
     @property
     def name(self) -> str:
-        """What its folder or exported file is called; that of a plan is the folder around `run`."""
+        """Name of its folder or exported file; for a plan, the folder around `run`."""
         parts = [part for part in self.path.split("/") if part not in ("", ".", "..")]
         own = parts[:-1] if parts[-1:] == ["run"] and len(parts) > 1 else parts
         return own[-1].removesuffix(".json") if own else ""
@@ -82,7 +82,7 @@ class Source:
 
 @dataclass(frozen=True, eq=False)
 class Cell:
-    """What one method reached on one row, and what the paper prints there.
+    """The values of one method on one row, and the paper's numbers.
 
     Attributes:
         values: Metric -> values in the order of `seeds`. None: there is no run.
@@ -91,10 +91,10 @@ class Cell:
         goal: Environment steps of the whole run; a cell of fewer steps is marked.
         sources: The runs that the values come from.
         printed: Metric -> what the paper prints, in full (1021, not 10.21 of a table in hundreds).
-        note: What a reader must know of every number here.
-        notes: Metric -> the same of that metric alone.
-        protocol: Protocol of the evaluation; another than `FULL` is marked.
-        derived: Name of the sheet whose cells were put together here, in place of sources.
+        note: Note for every number here.
+        notes: Metric -> note for its numbers.
+        protocol: Protocol of the evaluation; any but `FULL` is marked.
+        derived: Name of the sheet whose cells were combined here, instead of sources.
     """
 
     values: Mapping[str, Values] | None = None
@@ -110,7 +110,7 @@ class Cell:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it is there and ran to its goal."""
+        """Whether there is a run and it reached its goal."""
         return self.values is not None and self.step >= self.goal
 
     def has(self, metric: str) -> bool:
@@ -155,10 +155,10 @@ class Sheet:
         caption: What it shows.
         rows: Names of the rows (domains).
         columns: Names of the columns (methods).
-        metrics: What each row has a line of.
-        cells: (row, column) -> cell; what is not in it is missing.
+        metrics: The lines of each row.
+        cells: (row, column) -> cell; other cells are missing.
         notes: Sentences below the table.
-        reference: Column that the others are compared with; None: they are not.
+        reference: Column that the others are compared with; None: no comparison.
         row_notes: (row, metric) -> why numbers of this line do not compare with the paper's.
         corner: Heading of the rows.
         tasks: Names of the tasks where values are [seed, task].
@@ -252,7 +252,7 @@ def view(sheet: Sheet, row: str, column: str, metric: Metric) -> TextCell:
 
 
 def marks(cell: Cell) -> tuple[str, ...]:
-    """What is special about the values of a cell: the step reached, the protocol."""
+    """Marks of a cell: the step reached, the protocol."""
     partial = cell.values is not None and not cell.is_whole
     step = (f"at {format_count(cell.step)} of {format_count(cell.goal)}",) if partial else ()
     protocol = (cell.protocol,) if cell.values is not None and cell.protocol != FULL else ()
@@ -260,7 +260,7 @@ def marks(cell: Cell) -> tuple[str, ...]:
 
 
 def compares(cell: Cell, other: Cell) -> bool:
-    """Whether values of two cells may be set against each other: one protocol, and both whole or at the same step."""
+    """Return whether two cells compare: the same protocol, and both whole or at the same step."""
     if cell.values is None or other.values is None or cell.protocol != other.protocol:
         return False
     return cell.step == other.step or (cell.is_whole and other.is_whole)
@@ -273,7 +273,7 @@ def shared_seeds(cells: Sequence[Cell], metric: str) -> tuple[int, ...]:
 
 
 def best_columns(sheet: Sheet, row: str, metric: Metric) -> list[str]:
-    """The columns with the best mean of a line, among whole cells of the full protocol; of one column none."""
+    """The columns with the best mean of a line, among two or more whole cells of the full protocol."""
     sign = -1 if metric.is_lower_better else 1
     cells = {column: sheet.cell(row, column) for column in sheet.columns}
     means = {
@@ -361,7 +361,7 @@ def distinct(sources: Iterator[Source] | Sequence[Source]) -> list[Source]:
 
 
 def seeds_in_words(seeds: Sequence[int]) -> str:
-    """Seeds 0-4, or one by one where some between them are left out."""
+    """`seeds 0-4`, or one by one if they are no range."""
     if len(seeds) == 1:
         return f"seed {seeds[0]}"
     is_range = bool(seeds) and list(seeds) == list(range(seeds[0], seeds[0] + len(seeds)))
@@ -407,7 +407,7 @@ def _improvement(cell: Cell, other: Cell, metric: Metric) -> tuple[float, float,
 
 
 def _gap(cell: Cell, other: Cell, metric: Metric) -> metrics.Difference | None:
-    """Cell minus other; the probability is that of being better, whichever way that is."""
+    """Cell minus other; the probability is that of a better value."""
     shared = shared_seeds([cell, other], metric.name)
     if len(shared) < 2:
         return None
@@ -424,7 +424,7 @@ def _is_there(values: Values) -> Bool[np.ndarray, " seed"]:
 
 
 def _check(sheet: Sheet) -> None:
-    """ValueError where parts of a sheet do not fit each other."""
+    """Raise ValueError if parts of a sheet do not fit each other."""
     check_name("sheet", sheet.name)
     for what, names in (("rows", sheet.rows), ("columns", sheet.columns)):
         if len(set(names)) != len(names) or not names:
@@ -436,7 +436,7 @@ def _check(sheet: Sheet) -> None:
         if row not in sheet.rows or column not in sheet.columns:
             raise UserError(f"{where}: there is no such row and column")
         if len(set(cell.seeds)) != len(cell.seeds):
-            raise UserError(f"{where}: a seed stands twice in {cell.seeds}")
+            raise UserError(f"{where}: a seed is twice in {cell.seeds}")
         for name, values in (cell.values or NOTHING).items():
             wanted = (len(cell.seeds), *((len(sheet.tasks),) if sheet.tasks else ()))
             if values.shape != wanted:

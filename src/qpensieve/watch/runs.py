@@ -87,11 +87,11 @@ class WatchedRun:
         return -1 if own is None else int(nearest(own, lam[None])[0])
 
     def about(self) -> dict[str, Any]:
-        """What the page is told."""
+        """Contents of the page."""
         return json.loads(self.told()[0])
 
     def told(self) -> tuple[str, int]:
-        """What the page is told, as JSON, read anew where files have changed; and its version.
+        """Contents of the page as JSON, updated when files change; and their version.
 
         Raises:
             OSError: The first time: a file cannot be read.
@@ -149,7 +149,7 @@ class WatchedRun:
         }
 
     def _evaluated(self) -> dict[str, Any]:
-        """The returns of all evaluations, and the preferences they were played under; read anew where they changed."""
+        """The returns of all evaluations, and their preferences, updated when the file changes."""
         path = self.policies.source / folder.EVALUATIONS
         if (stamp := _stamp(path)) is None:
             return {"preferences": [], "evaluations": []}
@@ -185,7 +185,7 @@ def archive_of(predictor: Predictor, row: int) -> Float64[np.ndarray, "p d"] | N
 
 
 def rounded(values: Any) -> Any:
-    """Numbers, nested, with as many digits as a picture shows; null in place of what JSON cannot say."""
+    """Numbers, nested, rounded for pictures; null for values that JSON cannot hold."""
     given = np.asarray(values, np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
         size = np.nan_to_num(np.floor(np.log10(np.abs(given))), posinf=0.0, neginf=0.0)
