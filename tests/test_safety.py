@@ -108,7 +108,9 @@ class TestTrust:
         """To write a longer run's length, the file was read a second time and trusted as it was then."""
         receive(sent, "DST2d")
         evil = (sent / CONFIG).read_text().replace('"DST2d"', '"sent.evil:make"')
-        run = MagicMock(spec=runs.Run, folder=sent)
+        session = MagicMock(lanes_per_seed=1, step=0)
+        session.spec.objectives = ["treasure", "time"]
+        run = MagicMock(spec=runs.Run, folder=sent, session=session)
 
         def opened(path: Path, config: Any, options: Any) -> Any:
             (sent / CONFIG).write_text(evil)

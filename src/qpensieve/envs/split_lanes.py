@@ -6,7 +6,7 @@ takes about 0.1 ms more than in one process.
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Bool, Float64, Int, Int64, Shaped
@@ -68,8 +68,12 @@ class _Part:
     ) -> Float64[np.ndarray, "lanes columns"]:
         """Step the lanes; returns observation, reward, terminated and truncated side by side."""
         reward, terminated, truncated = self._simulator.advance(lanes, actions)
-        cut = np.zeros(len(lanes)) if truncated is None else truncated
-        return np.column_stack([self._simulator.observe(lanes), reward, terminated, cut])
+        obs = self._simulator.observe(lanes)
+        width = obs.shape[1] + reward.shape[1]
+        table = np.empty((len(lanes), width + 2))  # np.column_stack takes three times as long
+        table[:, : obs.shape[1]], table[:, obs.shape[1] : width] = obs, reward
+        table[:, width], table[:, width + 1] = terminated, False if truncated is None else truncated
+        return table
 
 
 MakePart = Callable[[int, int], tuple[Callable[..., StartedSimulator], Sequence[Any]]]
@@ -117,6 +121,8 @@ class SplitSimulator:
         except BaseException:
             self.close()
             raise
+        self._numbers = np.arange(num_lanes)
+        self._all = self._split(self._numbers)
         self._history = History(num_lanes, self.spec.action_size)
         self._obs = np.full((num_lanes, self.spec.obs_size), np.nan)
 
@@ -133,7 +139,7 @@ class SplitSimulator:
 
     def start(self, lanes: Int[np.ndarray, " lanes"], seeds: Int[np.ndarray, " lanes"]) -> None:
         """Start an episode in each of `lanes`, from the seed given."""
-        for rows, obs in self._call("start", lanes, seeds):
+        for rows, obs in self._call("start", self._split(lanes), seeds):
             self._obs[lanes[rows]] = obs
         for lane, seed in zip(lanes.tolist(), seeds.tolist(), strict=True):
             self._history.start(lane, seed)
@@ -141,10 +147,11 @@ class SplitSimulator:
     def advance(
         self, lanes: Index, actions: Float64[np.ndarray, "lanes act"]
     ) -> tuple[Float64[np.ndarray, "lanes d"], Bool[np.ndarray, " lanes"], Bool[np.ndarray, " lanes"]]:
-        numbers = np.arange(len(self._obs))[lanes]
+        numbers = self._numbers[lanes]
         columns = self.spec.obs_size + self.spec.num_objectives
         table = np.empty((len(numbers), columns + 2))
-        for rows, part in self._call("advance", numbers, actions):
+        shares = self._all if len(numbers) == len(self._numbers) else self._split(numbers)
+        for rows, part in self._call("advance", shares, actions):
             table[rows] = part
         self._obs[numbers] = table[:, : self.spec.obs_size]
         self._history.append(numbers, actions)
@@ -170,16 +177,31 @@ class SplitSimulator:
     def close(self) -> None:
         self._parts.close()
 
-    def _call(
-        self, method: str, lanes: Int[np.ndarray, " lanes"], values: Shaped[np.ndarray, "lanes *rest"]
-    ) -> list[tuple[Int[np.ndarray, " rows"], np.ndarray]]:
-        """Call a method of all parts that have some of `lanes`; returns their rows in `lanes`, and their results."""
+    def _split(self, lanes: Int[np.ndarray, " lanes"]) -> "list[_Share]":
+        """The parts that have some of `lanes`: their numbers, the rows in `lanes`, and the lanes as they count them."""
         order = np.argsort(lanes, kind="stable")
         bounds = np.searchsorted(lanes[order], self._edges).tolist()
-        rows = {part: order[first:end] for part, (first, end) in enumerate(pairwise(bounds)) if end > first}
-        own = {part: (lanes[of] - self._edges[part], values[of]) for part, of in rows.items()}
-        results = self._parts.call(method, own)
-        return [(of, results[part]) for part, of in rows.items()]
+        is_sorted = bool((order[:-1] < order[1:]).all())
+        return [
+            _Share(part, slice(first, end) if is_sorted else order[first:end], lanes[order[first:end]] - start)
+            for part, (start, (first, end)) in enumerate(zip(self._edges, pairwise(bounds), strict=False))
+            if end > first
+        ]
+
+    def _call(
+        self, method: str, shares: "list[_Share]", values: Shaped[np.ndarray, "lanes *rest"]
+    ) -> list[tuple[slice | np.ndarray, np.ndarray]]:
+        """Call a method of some parts, each with its rows of `values`; returns the rows and results of each."""
+        results = self._parts.call(method, {share.part: (share.lanes, values[share.rows]) for share in shares})
+        return [(share.rows, results[share.part]) for share in shares]
+
+
+class _Share(NamedTuple):
+    """The share of a part in some lanes."""
+
+    part: int
+    rows: slice | np.ndarray
+    lanes: np.ndarray
 
 
 def join_states(states: Sequence[State]) -> State:

@@ -24,6 +24,7 @@ from qpensieve.records import calibration, checkpoint, critic_errors, evaluation
 from qpensieve.records.checkpoint import Checkpoint, CheckpointError
 from qpensieve.records.evaluations import Evaluations
 from qpensieve.records.files import FileError, interpreting, read_object, write_json
+from qpensieve.records.links import refuse_links
 from qpensieve.records.lock import FolderLock, lock
 from qpensieve.records.log import (
     FULL,
@@ -553,6 +554,7 @@ def evaluate(path: Path, warn: Callable[[str], None], trust: bool = False) -> No
         warn: Is told which step it is, and of damaged checkpoints.
         trust: Whether the code that the configuration names may be imported.
     """
+    refuse_links(path)
     saved = SavedPolicies(path, trust)
     policies, step = saved.newest(warn)
     held, config, file = lock(path), saved.config, path / folder.EVALUATIONS

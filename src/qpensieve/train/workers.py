@@ -3,6 +3,7 @@
 Each worker has whole agents. Agents do not depend on each other, so the numbers are those of one process, bit for bit.
 """
 
+import pickle
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, replace
@@ -78,7 +79,7 @@ class CollectionTask:
 
 
 class RemoteCollector:
-    """Collects in a worker; every answer holds the state of its lanes."""
+    """Collects in a worker. Every answer holds the state of its lanes, pickled: it is needed at checkpoints only."""
 
     def __init__(self, task: CollectionTask):
         lanes = make_lanes(
@@ -88,20 +89,23 @@ class RemoteCollector:
         first, num = (lane // task.behaviour.num_lanes for lane in (task.first_lane, len(task.seeds)))
         self._agents = slice(first, first + num)
 
-    def start(self) -> State:
+    def start(self) -> bytes:
         """Begin the first episodes."""
         self._collector.start()
-        return self._collector.state()
+        return self._state()
 
-    def restore(self, state: State) -> State:
+    def restore(self, state: bytes) -> bytes:
         """Continue from a saved state."""
-        self._collector.restore(state)
-        return self._collector.state()
+        self._collector.restore(pickle.loads(state))
+        return self._state()
 
-    def collect(self, number: int, shape: tuple[int, int] | None) -> tuple[Collected, State]:
+    def collect(self, number: int, shape: tuple[int, int] | None) -> tuple[Collected, bytes]:
         """Collect a block; `shape` is that of the parameters of all agents, None for random actions."""
         policy = None if shape is None else self._collector.policy(self._memory.floats(shape)[self._agents])
-        return self._collector.collect(policy, number), self._collector.state()
+        return self._collector.collect(policy, number), self._state()
+
+    def _state(self) -> bytes:
+        return pickle.dumps(self._collector.state(), pickle.HIGHEST_PROTOCOL)
 
     def close(self) -> None:
         self._collector.close()
@@ -131,7 +135,7 @@ class CollectionWorkers(_Workers, PastPreferences):
         self._edges = np.linspace(0, num_agents, self.num_workers + 1).astype(np.int64) * behaviour.num_lanes
         self._is_launching = False
         """Whether the workers have not yet said that they are at the end of the newest whole block."""
-        self._states: list[State] | None = None
+        self._states: list[bytes] | None = None
         """Each worker's lanes at the end of the newest whole block; None: before the first episodes."""
         self._begun: tuple[Parameters | None, int] | None = None
         self._failure: EnvError | None = None
@@ -146,7 +150,7 @@ class CollectionWorkers(_Workers, PastPreferences):
         if self._states is None:
             self._finish_launch()
         assert self._states is not None
-        return join_states(self._states)
+        return join_states([pickle.loads(state) for state in self._states])
 
     def restore(self, state: State) -> None:
         """Continue from what `state` returned."""
@@ -157,7 +161,7 @@ class CollectionWorkers(_Workers, PastPreferences):
         self._drop_begun()
         if self._is_launching:
             self._finish_launch()
-        self._failure, self._states = None, split_state(state, self._edges)
+        self._failure, self._states = None, [pickle.dumps(part) for part in split_state(state, self._edges)]
         self._launch()
         self._finish_launch()
 
