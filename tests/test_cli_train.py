@@ -470,7 +470,7 @@ class TestPlot:
             assert (folder / "curves.png").exists()
         cli.main([*both, "--out", str(picture)])
         assert capsys.readouterr().out.splitlines()[-1] == str(picture / "compare.png")
-        assert f"got the folder {runs[0]}: 'qpensieve export" in fail(capsys, *both, "--curves")
+        assert f"{runs[0]} holds no curves of single preferences" in fail(capsys, *both, "--curves")
 
     def test_what_is_no_run_is_refused(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
         assert "is not a run folder: it has no config.json" in fail(capsys, "plot", str(tmp_path))
