@@ -19,18 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from qpensieve.errors import MissingPackageError, UserError
-from qpensieve.experiments.local import (
-    END_SECONDS,
-    PROGRAM,
-    RUNS_PER_GPU,
-    Code,
-    Ended,
-    Place,
-    end_workers,
-    environment,
-    how_it_ended,
-    start_worker,
-)
+from qpensieve.experiments import local
+from qpensieve.experiments.local import Code, Ended, Place, how_it_ended
 from qpensieve.records import checkpoint
 from qpensieve.records.files import TEMPORARY
 from qpensieve.records.folder import LOCK
@@ -94,12 +84,12 @@ class Order(NamedTuple):
 def attend(order: Order) -> int:
     """On the node: run a worker, which ends when this process does. Returns its exit code."""
     gpu = os.environ.get("CUDA_VISIBLE_DEVICES", "0") if order.share else None  # Ray has chosen the card
-    variables = environment(order.cores, gpu, order.share)
-    worker = start_worker(order.folder, order.options, variables, order.program or PROGRAM)
+    variables = local.environment(order.cores, gpu, order.share)
+    worker = local.start_worker(order.folder, order.options, variables, order.program or local.PROGRAM)
     try:
         return worker.wait()
     finally:
-        end_workers([worker])
+        local.end_workers([worker])
 
 
 def attend_copy(order: Order, content: bytes) -> tuple[int, bytes]:
@@ -165,9 +155,12 @@ class RayJob:
     place: Place
     slots: int
 
+    @property
+    def is_over(self) -> bool:
+        return bool(self.ray.wait([self.reference], timeout=0)[0])
+
     def poll(self) -> Ended | None:
-        ready, _ = self.ray.wait([self.reference], timeout=0)
-        if not ready:
+        if not self.is_over:
             return None
         try:
             found = self.ray.get(self.reference)
@@ -201,7 +194,7 @@ class OnRay:
         self,
         address: str = "auto",
         at_once: int | None = None,
-        runs_per_gpu: int = RUNS_PER_GPU,
+        runs_per_gpu: int = local.RUNS_PER_GPU,
         fetch: bool = False,
         program: Sequence[str] | None = None,
     ):
@@ -215,7 +208,7 @@ class OnRay:
         self._place = Place("a card", runs_per_gpu) if gpus else Place(None, at_once or cores)
 
     def start(self, waiting: "Sequence[Task]") -> list[RayJob]:
-        self._jobs = [job for job in self._jobs if not self._ray.wait([job.reference], timeout=0)[0]]
+        self._jobs = [job for job in self._jobs if not job.is_over]
         cores, gpus, smallest = self._size()
         most = int(gpus * self._place.slots) if self._place.gpu else min(cores, self._place.slots)
         room = max(0, min(most, self._at_once or most) - len(self._jobs))
@@ -252,7 +245,7 @@ class OnRay:
             for reference in references:
                 self._ray.cancel(reference)
             if references:
-                self._ray.wait(references, num_returns=len(references), timeout=END_SECONDS)
+                self._ray.wait(references, num_returns=len(references), timeout=local.END_SECONDS)
         finally:
             self._jobs.clear()
             self._ray.shutdown()
