@@ -25,7 +25,7 @@ from qpensieve.experiments.plan_results import PlanResults, read_exported
 from qpensieve.experiments.progress import Rows, Table, format_counts, format_rows
 from qpensieve.experiments.ray import OnRay
 from qpensieve.experiments.schedule import TRIES, Engine, train_all
-from qpensieve.experiments.shows import score_sheet, show
+from qpensieve.experiments.views import score_sheet, show
 from qpensieve.experiments.slurm import Request, Slurm
 from qpensieve.experiments.sweeps import read_sweep
 from qpensieve.experiments.tasks import Task
