@@ -25,10 +25,10 @@ from qpensieve.experiments.plan_results import PlanResults, read_exported
 from qpensieve.experiments.progress import Rows, Table, format_counts, format_rows
 from qpensieve.experiments.ray import OnRay
 from qpensieve.experiments.schedule import TRIES, Engine, train_all
-from qpensieve.experiments.views import score_sheet, show
 from qpensieve.experiments.slurm import Request, Slurm
 from qpensieve.experiments.sweeps import read_sweep
 from qpensieve.experiments.tasks import Task
+from qpensieve.experiments.views import score_sheet, show
 from qpensieve.records import provenance
 from qpensieve.report.page import About, write_report
 from qpensieve.train.run import Stopped
@@ -55,7 +55,7 @@ class Choice:
     """Seeds of each run, but for the 19 SACs, which are trained once. More than before: what is there stays, and the
     others are added. Default: 5 (paper), 3 (short), 2 (smoke)."""
     steps: int | None = None
-    """Steps of runs that have 1 500 000 in the paper; longer ones keep their ratio. More than before: runs go on."""
+    """Steps of runs that have 1 500 000 in the paper; longer ones keep their ratio. More than before: runs continue."""
     only: tuple[str, ...] = ()
     """Domains to keep, such as DST2d Hopper2d."""
     out: Path | None = None
@@ -202,7 +202,7 @@ def run(
     where: Where = Where(),  # noqa: B008 (frozen)
     results: tuple[Path, ...] = (),
 ) -> None:
-    """Make all runs that some tables and figures need, and then their report; called again, it goes on.
+    """Make all runs that some tables and figures need, and then their report; called again, it continues.
 
     Interrupted, killed or moved to another machine with its folder, it skips what is done and resumes the rest from the
     last checkpoint, with the same numbers.
@@ -317,7 +317,7 @@ def report(
     Args:
         choice: Which part, and how large.
         results: Also use exported runs (`qpensieve export`), such as those in results/h200: folders or files.
-        to: Folder of the report; default: `report` beside the runs.
+        to: Folder of the report; default: `report` in the folder of the runs.
         into: Also put tables of scores, small, into this Markdown page, between the lines that mark their place:
             `<!-- qpensieve paper report NAME -->` and `<!-- end of NAME -->`.
     """

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from qpensieve.errors import MissingPackageError, UserError
 from qpensieve.experiments import local
-from qpensieve.experiments.local import Code, Ended, Place, how_it_ended
+from qpensieve.experiments.local import Code, Ended, Place, Placed, how_it_ended
 from qpensieve.records import checkpoint
 from qpensieve.records.files import TEMPORARY
 from qpensieve.records.folder import LOCK
@@ -136,24 +136,18 @@ def bring_home(content: bytes, folder: Path) -> None:
 
 
 @dataclass
-class RayJob:
+class RayJob(Placed):
     """A Ray task.
 
     Attributes:
         ray: The module.
-        reference: What Ray returns in the end.
+        reference: The result that Ray promises.
         folder: The run folder.
-        cores: Its cores.
-        place: Who shares memory with it.
-        slots: How many could when it was started.
     """
 
     ray: Any
     reference: Any
     folder: Path
-    cores: int
-    place: Place
-    slots: int
 
     @property
     def is_over(self) -> bool:
@@ -172,9 +166,6 @@ class RayJob:
         except self.ray.exceptions.RayError as error:
             return Ended(LOST, f"was lost: {str(error).strip().splitlines()[0]}")
         return Ended(found, how_it_ended(found))
-
-    def shrink(self) -> bool:
-        return self.place.shrink(self.slots)
 
 
 class OnRay:
@@ -227,11 +218,9 @@ class OnRay:
         share = 1 / self._place.slots if self._place.gpu else 0.0
         order = Order(task.folder.resolve(), task.worker_options, cores, share, self._program)
         on_node = self._ray.remote(num_cpus=cores, num_gpus=share, max_retries=MOVES)
-        if self._fetch:
-            reference = on_node(attend_copy).remote(order, pack(task.folder))
-        else:
-            reference = on_node(attend).remote(order)
-        return RayJob(self._ray, reference, task.folder, cores, self._place, self._place.slots)
+        copy = [pack(task.folder)] if self._fetch else []
+        reference = on_node(attend_copy if self._fetch else attend).remote(order, *copy)
+        return RayJob(self._place, self._place.slots, cores, self._ray, reference, task.folder)
 
     def _size(self) -> tuple[int, float, int]:
         """Cores and cards of the whole cluster, and cores of its smallest node: nodes come and go."""
