@@ -5,7 +5,7 @@ import io
 import pytest
 
 from qpensieve import console
-from qpensieve.console import DONE, EVALUATING, LEARNING, RANDOM, SAVING, Outlook, Progress
+from qpensieve.console import DONE, EVALUATING, LEARNING, RANDOM, SAVING, Progress, Workload
 
 
 @pytest.fixture
@@ -61,8 +61,8 @@ class TestProgress:
         self, width: int, clock: list[float], terminal: FakeTerminal, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setenv("COLUMNS", str(width))
-        outlook = Outlook(random_steps=10_000, eval_period=50_000, final_evaluation=10.0)
-        progress = Progress(1_500_000, 0, terminal, outlook=outlook)
+        workload = Workload(random_steps=10_000, eval_period=50_000, final_evaluation=10.0)
+        progress = Progress(1_500_000, 0, terminal, workload=workload)
         progress.note(**{"UT(short)": "-1234.5", "HV(short)": "1.234e+06", "temperature": "0.2", "archive HV": "1e6"})
         run(progress, clock, RANDOM, range(1000, 11_000, 1000), 1.0)
         run(progress, clock, LEARNING, range(11_000, 51_000, 1000), 30.0)
@@ -90,7 +90,7 @@ class TestProgress:
     def test_phases_are_named_at_once_and_the_first_blocks_are_compiling(
         self, clock: list[float], terminal: FakeTerminal
     ):
-        progress = Progress(100, 0, terminal, outlook=Outlook(random_steps=20))
+        progress = Progress(100, 0, terminal, workload=Workload(random_steps=20))
         run(progress, clock, RANDOM, range(10, 30, 10), 1.0)
         run(progress, clock, LEARNING, range(30, 50, 10), 1.0)
         progress.enter(EVALUATING)
@@ -101,7 +101,7 @@ class TestProgress:
         assert "took 00:04" in terminal.lines[-1]
 
     def test_the_time_left_is_that_of_learning_and_does_not_rise_after_the_random_steps(self, clock: list[float]):
-        progress = Progress(1000, 0, io.StringIO(), outlook=Outlook(random_steps=100))
+        progress = Progress(1000, 0, io.StringIO(), workload=Workload(random_steps=100))
         run(progress, clock, RANDOM, range(10, 110, 10), 0.1)
         assert progress.seconds_left() == float("inf")
         run(progress, clock, LEARNING, range(110, 111), 60.0)  # compiles: nobody's pace
@@ -115,12 +115,12 @@ class TestProgress:
         assert left[-1] == 0
 
     def test_random_steps_have_an_estimate_of_their_own(self, clock: list[float], terminal: FakeTerminal):
-        progress = Progress(1000, 0, terminal, outlook=Outlook(random_steps=100))
+        progress = Progress(1000, 0, terminal, workload=Workload(random_steps=100))
         run(progress, clock, RANDOM, range(10, 60, 10), 2.0)
         assert "00:10 to learning" in terminal.lines[-1]
 
     def test_evaluations_count_once_one_was_timed(self, clock: list[float]):
-        progress = Progress(1000, 0, io.StringIO(), outlook=Outlook(eval_period=100, final_evaluation=2.0))
+        progress = Progress(1000, 0, io.StringIO(), workload=Workload(eval_period=100, final_evaluation=2.0))
         run(progress, clock, LEARNING, range(50, 150, 50), 1.0)
         assert progress.seconds_left() == pytest.approx(18)
         progress.enter(EVALUATING)
@@ -173,8 +173,8 @@ class TestProgress:
         assert terminal.getvalue().endswith("steps  00:00 left\n") or terminal.getvalue().count("\n") == 2
 
     def test_a_long_run_says_once_how_long(self, clock: list[float], terminal: FakeTerminal):
-        outlook = Outlook(size="1.5M steps x 5 seeds", hint="--preset quick takes a few minutes")
-        progress = Progress(1_500_000, 0, terminal, outlook=outlook)
+        workload = Workload(size="1.5M steps x 5 seeds", hint="--preset quick takes a few minutes")
+        progress = Progress(1_500_000, 0, terminal, workload=workload)
         run(progress, clock, LEARNING, range(100, 1000, 100), 1.0)
         said = [line for line in terminal.lines if line.endswith("\n")]
         assert said == [
@@ -182,13 +182,13 @@ class TestProgress:
         ]
 
     def test_a_run_says_its_size_before_it_begins(self, clock: list[float], terminal: FakeTerminal):
-        Progress(1_500_000, 0, terminal, outlook=Outlook(size="1.5M steps x 5 seeds")).announce()
+        Progress(1_500_000, 0, terminal, workload=Workload(size="1.5M steps x 5 seeds")).announce()
         assert terminal.getvalue() == "1.5M steps x 5 seeds\n"
-        Progress(1_500_000, 0, terminal, quiet=True, outlook=Outlook(size="twice")).announce()
+        Progress(1_500_000, 0, terminal, quiet=True, workload=Workload(size="twice")).announce()
         assert "twice" not in terminal.getvalue()
 
     def test_a_short_run_does_not(self, clock: list[float], terminal: FakeTerminal):
-        progress = Progress(1000, 0, terminal, outlook=Outlook(size="1k steps x 5 seeds"))
+        progress = Progress(1000, 0, terminal, workload=Workload(size="1k steps x 5 seeds"))
         run(progress, clock, LEARNING, range(100, 1000, 100), 1.0)
         assert "about" not in terminal.getvalue()
 

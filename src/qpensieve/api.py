@@ -19,7 +19,7 @@ from qpensieve.algos.qpensieve import QPensieveConfig
 from qpensieve.algos.sac import SingleSacConfig
 from qpensieve.callbacks.group import Callbacks
 from qpensieve.config import RunConfig
-from qpensieve.console import Outlook, Progress
+from qpensieve.console import Progress, Workload
 from qpensieve.deploy import write_loader, write_policy
 from qpensieve.envs import EnvSource, is_local, name_for
 from qpensieve.envs.episodes import FULL_EPISODES
@@ -199,7 +199,7 @@ class Agent:
         _check_period(eval_period, callbacks)
         with callbacks.during(loop.describe(session, goal)):
             session.plan(goal)
-            progress = Progress(goal, session.step, quiet=not progress_bar, outlook=_outlook(session))
+            progress = Progress(goal, session.step, quiet=not progress_bar, workload=_workload(session))
             try:
                 loop.AgentTraining(session, goal, callbacks, progress, eval_period).train()
             finally:
@@ -537,5 +537,5 @@ def _checked_generator(generator: object) -> np.random.Generator:
     return np.random.default_rng() if generator is None else generator
 
 
-def _outlook(session: Session) -> Outlook:
-    return Outlook(random_steps=0 if session.layout is None else session.config.random_steps)
+def _workload(session: Session) -> Workload:
+    return Workload(random_steps=0 if session.layout is None else session.config.random_steps)

@@ -63,8 +63,8 @@ class Output(Protocol):
 
 
 @dataclass(frozen=True)
-class Outlook:
-    """What a run has before it beside learning.
+class Workload:
+    """The work of a run: its random steps and evaluations, and words for people.
 
     Attributes:
         random_steps: Up to this step nothing is learned; these steps are fast, and timed apart.
@@ -109,18 +109,18 @@ class Progress:
         start: The step reached already.
         out: Where to write; default: stderr.
         quiet: Write nothing but answers.
-        outlook: What else takes time.
+        workload: What else takes time.
     """
 
     def __init__(
-        self, total: int, start: int, out: Output | None = None, quiet: bool = False, outlook: Outlook | None = None
+        self, total: int, start: int, out: Output | None = None, quiet: bool = False, workload: Workload | None = None
     ):
         self._total, self._step, self._out, self._quiet = total, start, out or sys.stderr, quiet
-        self._outlook = outlook or Outlook()
+        self._workload = workload or Workload()
         self._phase = self._work = LEARNING
         self._seen: set[str] = set()
         self._is_compiling = self._is_live = False
-        self._is_estimated = not self._outlook.size
+        self._is_estimated = not self._workload.size
         self._began = self._marked = self._shown = time.monotonic()
         self._spent: defaultdict[str, float] = defaultdict(float)
         self._paces: defaultdict[str, _Pace] = defaultdict(_Pace)
@@ -143,8 +143,8 @@ class Progress:
 
     def announce(self) -> None:
         """Say how large the run is; how long it takes can be said after the first learning steps."""
-        if self._outlook.size and self._step < self._total:
-            self.say(self._outlook.size)
+        if self._workload.size and self._step < self._total:
+            self.say(self._workload.size)
 
     def enter(self, phase: str) -> None:
         """What is done from now on; shown at once where it is new, however long it takes."""
@@ -199,18 +199,12 @@ class Progress:
 
     def seconds_left(self) -> float:
         """Random steps at their pace, learning at its own, and evaluations as the last one took; or infinite."""
-        ahead, left = self._outlook, self._total - self._step
+        ahead, left = self._workload, self._total - self._step
         num_random = max(0, min(left, ahead.random_steps - self._step))
         seconds = self._paces[RANDOM].time_for(num_random) + self._paces[LEARNING].time_for(left - num_random)
         period = ahead.eval_period
         num = -(-self._total // period) - self._step // period if period else 0
         return seconds + self._evaluation * num + max(self._evaluation, self._in_workers) * ahead.final_evaluation
-
-    def outlook(self) -> tuple[float | None, float | None]:
-        """Seconds left and steps per second, as far as they are known."""
-        left, pace = self.seconds_left(), self._paces[self._work]
-        rate = pace.steps / pace.seconds if pace.seconds and pace.steps else None
-        return left if math.isfinite(left) else None, rate
 
     def _say_estimate(self) -> None:
         """Once, as soon as learning has shown its pace: how long a long run will take."""
@@ -219,8 +213,8 @@ class Progress:
         self._is_estimated = True
         seconds = self.seconds_left()
         if seconds > LONG_RUN:
-            hint = self._outlook.hint and f"; {self._outlook.hint}"
-            self.say(f"{self._outlook.size}: {format_about(seconds)} more on this machine{hint}")
+            hint = self._workload.hint and f"; {self._workload.hint}"
+            self.say(f"{self._workload.size}: {format_about(seconds)} more on this machine{hint}")
 
     def _draw(self) -> None:
         self._shown = time.monotonic()
@@ -245,9 +239,9 @@ class Progress:
         return [
             (4, bar),
             (0, phase if self._seen else ""),
-            (0, f"{self._step:,}/{self._total:,} {self._outlook.unit}"),
+            (0, f"{self._step:,}/{self._total:,} {self._workload.unit}"),
             (1, self._left()),
-            (2, f"{pace.steps / pace.seconds:,.0f} {self._outlook.unit}/s" if pace.seconds and pace.steps else ""),
+            (2, f"{pace.steps / pace.seconds:,.0f} {self._workload.unit}/s" if pace.seconds and pace.steps else ""),
             *((3 if i == 0 else 5 + i, note) for i, note in enumerate(notes)),
         ]
 
@@ -255,7 +249,7 @@ class Progress:
         if self._phase == DONE:
             return f"took {clock(time.monotonic() - self._began)}"
         left = self.seconds_left()
-        num_random = self._outlook.random_steps - self._step
+        num_random = self._workload.random_steps - self._step
         if math.isinf(left) and 0 < num_random < self._total - self._step:
             return f"{clock(self._paces[RANDOM].time_for(num_random))} to learning"
         return f"{clock(left)} left"

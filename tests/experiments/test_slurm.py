@@ -76,16 +76,14 @@ class TestOnThisMachine:
 
     def test_jobs_train_their_share(self, tmp_path: Path):
         every = make(tmp_path / "my runs", "abc")
-        engine = Slurm(
-            tmp_path / "my runs", Request(gpus=0, cores=2, runs_per_gpu=2), program=sh(FINISH), cluster="local"
-        )
+        engine = Slurm(tmp_path / "my runs", Request(2, 0), runs_per_job=2, program=sh(FINISH), cluster="local")
         assert train_all(every, engine).done == ["a", "b", "c"]
         numbers = json.loads((tmp_path / "my runs" / "slurm" / "jobs.json").read_text())
         assert numbers["a"] == numbers["b"] != numbers["c"]
 
     def test_a_run_that_fails_five_times_in_its_job_has_failed(self, tmp_path: Path):
         program = sh("echo why >&2; exit 1")
-        engine = Slurm(tmp_path, Request(gpus=0, cores=2), 2, program, cluster="local")
+        engine = Slurm(tmp_path, Request(2, 0), tries=2, program=program, cluster="local")
         summary = train_all(make(tmp_path, "a"), engine, tries=2)
         assert summary.failed["a"].startswith("2 tries brought it no further; the last ended with code 1: why")
 
@@ -94,7 +92,7 @@ class TestOnThisMachine:
         program = sh(f'if [ -e "$folder/saved" ]; then {FINISH}; else {save}; fi')
         (task,) = make(tmp_path, "a")
         tasks.prepare(task)
-        engine = Slurm(tmp_path, Request(gpus=0, cores=1), program=program, cluster="local")
+        engine = Slurm(tmp_path, Request(1, 0), program=program, cluster="local")
         (job,) = engine.start([task])
         wait_until((task.folder / "ready").exists)
         _signal_task(job, signal.SIGUSR2)  # as Slurm does
@@ -145,11 +143,9 @@ def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StandI
 class TestParameters:
     def test_a_job_array_asks_for_what_its_jobs_need(self, tmp_path: Path, stand_in: StandIn):
         options = ("partition=gpu", "--mem=32G", "exclusive")
-        request = Request(cores=8, gpus=1, runs_per_gpu=4, time="2:00:00", at_once=10, options=options)
-        assert (
-            train_all(make(tmp_path / "runs", "abcdefghi"), Slurm(tmp_path / "runs", request, program=sh(FINISH))).left
-            == []
-        )
+        request = Request(job_cores=8, job_gpus=1, job_time="2:00:00", job_options=options)
+        engine = Slurm(tmp_path / "runs", request, at_once=10, runs_per_job=4, program=sh(FINISH))
+        assert train_all(make(tmp_path / "runs", "abcdefghi"), engine).left == []
         (script,) = stand_in.scripts
         for option in ("array=0-2%3", "cpus-per-task=8", "gres=gpu:1", "time=120", "partition=gpu", "mem=32G"):
             assert f"#SBATCH --{option}\n" in script
@@ -158,7 +154,7 @@ class TestParameters:
         assert END_SECONDS < 120
 
     def test_without_a_card_none_is_asked_for(self):
-        assert "slurm_gres" not in Request(gpus=0).parameters()
+        assert "slurm_gres" not in Request(job_gpus=0).parameters()
         assert "slurm_array_parallelism" not in Request().parameters()
 
     @pytest.mark.parametrize(
@@ -180,7 +176,7 @@ class TestQueue:
     ):
         root = tmp_path / "runs"
         program = sh(f'while [ ! -e "$folder/go" ]; do sleep 0.05; done; {FINISH}')
-        every, first = make(root, "ab"), Slurm(root, Request(gpus=0), program=program)
+        every, first = make(root, "ab"), Slurm(root, Request(job_gpus=0), program=program)
         for task in every:
             tasks.prepare(task)
         assert [job.poll() for job in first.start(every)] == [None, None]
@@ -188,24 +184,24 @@ class TestQueue:
         assert "jobs of Slurm continue: 100 (to end them, saving: scancel 100)" in capsys.readouterr().err
         for task in every:
             (task.folder / "go").touch()
-        assert train_all(every, Slurm(root, Request(gpus=0))).done == ["a", "b"]
+        assert train_all(every, Slurm(root, Request(job_gpus=0))).done == ["a", "b"]
         assert len(stand_in.scripts) == 1
 
     def test_a_run_whose_job_was_lost_is_submitted_again(self, tmp_path: Path, stand_in: StandIn):
         (task,) = make(tmp_path / "runs", "a")
         tasks.prepare(task)
-        (job,) = Slurm(tmp_path / "runs", Request(gpus=0), program=sh("exec sleep 100")).start([task])
+        (job,) = Slurm(tmp_path / "runs", Request(job_gpus=0), program=sh("exec sleep 100")).start([task])
         wait_until(lambda: bool(stand_in.pids()))
         os.killpg(stand_in.pids()[0], signal.SIGKILL)
         wait_until(lambda: (ended := job.poll()) is not None and ended.code == LOST)
-        assert train_all([task], Slurm(tmp_path / "runs", Request(gpus=0), program=sh(FINISH))).done == ["a"]
+        assert train_all([task], Slurm(tmp_path / "runs", Request(job_gpus=0), program=sh(FINISH))).done == ["a"]
         assert len(stand_in.scripts) == 2
 
     def test_at_sigterm_a_job_saves_and_ends(self, tmp_path: Path, stand_in: StandIn):
         program = sh('touch "$folder/ready"; cat; touch "$folder/saved"; exit 75')
         (task,) = make(tmp_path / "runs", "a")
         tasks.prepare(task)
-        (job,) = Slurm(tmp_path / "runs", Request(gpus=0), program=program).start([task])
+        (job,) = Slurm(tmp_path / "runs", Request(job_gpus=0), program=program).start([task])
         wait_until((task.folder / "ready").exists)
         os.killpg(stand_in.pids()[0], signal.SIGTERM)  # as scancel does
         wait_until(lambda: job.poll() is not None)

@@ -5,7 +5,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -23,10 +23,12 @@ from qpensieve.experiments.local import RUNS_PER_GPU, Local
 from qpensieve.experiments.plan import Artefact, Plan, ScaleName, Size, find_artefacts, make_plan
 from qpensieve.experiments.plan_results import PlanResults, read_exported
 from qpensieve.experiments.progress import Rows, Table, format_counts, format_rows
+from qpensieve.experiments.ray import OnRay
 from qpensieve.experiments.schedule import TRIES, Engine, train_all
-from qpensieve.experiments.shows import score_sheet, show
+from qpensieve.experiments.slurm import Request, Slurm
 from qpensieve.experiments.sweeps import read_sweep
 from qpensieve.experiments.tasks import Task
+from qpensieve.experiments.views import score_sheet, show
 from qpensieve.records import provenance
 from qpensieve.report.page import About, write_report
 from qpensieve.train.run import Stopped
@@ -53,7 +55,7 @@ class Choice:
     """Seeds of each run, but for the 19 SACs, which are trained once. More than before: what is there stays, and the
     others are added. Default: 5 (paper), 3 (short), 2 (smoke)."""
     steps: int | None = None
-    """Steps of runs that have 1 500 000 in the paper; longer ones keep their ratio. More than before: runs go on."""
+    """Steps of runs that have 1 500 000 in the paper; longer ones keep their ratio. More than before: runs continue."""
     only: tuple[str, ...] = ()
     """Domains to keep, such as DST2d Hopper2d."""
     out: Path | None = None
@@ -165,14 +167,7 @@ class Where:
     """ray: the head of the cluster, HOST:PORT; auto: that of this machine."""
     fetch: bool = False
     """ray: send folders to the nodes and bring them home, because there is no shared file system."""
-    job_cores: int = 8
-    """slurm: cores of a job."""
-    job_gpus: int = 1
-    """slurm: cards of a job, 1 or 0."""
-    job_time: str = "24:00:00"
-    """slurm: time limit of a job; what is not done by then goes on in another."""
-    job_options: tuple[str, ...] = ()
-    """slurm: further options of sbatch, such as partition=gpu (without the dashes)."""
+    job: Request = field(default_factory=Request)
     tries: Annotated[int, tyro.conf.arg(metavar="N")] = TRIES
     """Attempts in a row that bring a run no further before it counts as failed."""
     quiet: bool = False
@@ -180,12 +175,12 @@ class Where:
 
     def check(self) -> None:
         """ValueError for numbers that cannot be."""
-        for name in ("at_once", "runs_per_gpu", "tries", "job_cores"):
-            value = getattr(self, name)
+        numbers = {name: getattr(self, name) for name in ("at_once", "runs_per_gpu", "tries")}
+        for name, value in {**numbers, "job_cores": self.job.job_cores}.items():
             if value is not None and value < 1:
                 raise UserError(f"{name.replace('_', '-')} must be at least 1, got {value}")
-        if self.job_gpus not in (0, 1):
-            raise UserError(f"job-gpus must be 0 or 1, got {self.job_gpus}")
+        if self.job.job_gpus not in (0, 1):
+            raise UserError(f"job-gpus must be 0 or 1, got {self.job.job_gpus}")
 
     def engine(self, root: Path) -> Engine:
         """Where workers run; `root` is the folder of all runs.
@@ -195,19 +190,11 @@ class Where:
             ValueError: There is no such cluster.
         """
         if self.on == "ray":
-            from qpensieve.experiments.ray import OnRay  # an extra
-
             return OnRay(self.address, self.at_once, self.runs_per_gpu or RUNS_PER_GPU, self.fetch)
         if self.on == "slurm":
-            from qpensieve.experiments.slurm import Request, Slurm  # an extra
-
-            sizes = (self.job_cores, self.job_gpus, self.runs_per_gpu or 1, self.job_time, self.at_once)
-            return Slurm(root, Request(*sizes, self.job_options), self.tries)
-        return Local(self.at_once or self._local_slots())
-
-    def _local_slots(self) -> int | None:
-        """Runs at once by the number of runs per card, if that is given."""
-        return None if self.runs_per_gpu is None else self.runs_per_gpu * max(1, len(machine.gpus()))
+            return Slurm(root, self.job, self.at_once, self.runs_per_gpu or 1, self.tries)
+        slots = None if self.runs_per_gpu is None else self.runs_per_gpu * max(1, len(machine.gpus()))
+        return Local(self.at_once or slots)
 
 
 def run(
@@ -215,7 +202,7 @@ def run(
     where: Where = Where(),  # noqa: B008 (frozen)
     results: tuple[Path, ...] = (),
 ) -> None:
-    """Make all runs that some tables and figures need, and then their report; called again, it goes on.
+    """Make all runs that some tables and figures need, and then their report; called again, it continues.
 
     Interrupted, killed or moved to another machine with its folder, it skips what is done and resumes the rest from the
     last checkpoint, with the same numbers.
@@ -330,7 +317,7 @@ def report(
     Args:
         choice: Which part, and how large.
         results: Also use exported runs (`qpensieve export`), such as those in results/h200: folders or files.
-        to: Folder of the report; default: `report` beside the runs.
+        to: Folder of the report; default: `report` in the folder of the runs.
         into: Also put tables of scores, small, into this Markdown page, between the lines that mark their place:
             `<!-- qpensieve paper report NAME -->` and `<!-- end of NAME -->`.
     """

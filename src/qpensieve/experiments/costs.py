@@ -30,7 +30,7 @@ class Machine:
 
     Attributes:
         card: Its card.
-        cores: Cores beside a card.
+        cores: Cores for each card.
         start: Seconds until a run learns.
         update_us: Method -> microseconds of an update: of any number of agents, and more for each of them.
         step_us: Domain -> microseconds of one core for a step of one lane, acting included.
@@ -116,12 +116,12 @@ def cost_of(configs: Iterable[RunConfig], machine: Machine = H200) -> Cost:
 
 
 def wall_seconds(cost: Cost, num_cards: int, machine: Machine = H200) -> float:
-    """Time of a plan on some cards: the work shared evenly, but no less than the longest run beside its neighbours."""
+    """Time of a plan on some cards: the work shared evenly, but no less than the longest run with its neighbours."""
     if not cost.num_runs:
         return 0.0
-    beside = min(float(machine.at_once), max(1.0, cost.num_runs / num_cards))
-    gain = 1 + (machine.gain - 1) * (beside - 1) / (machine.at_once - 1)
-    return max(cost.run_seconds / (gain * min(num_cards, cost.num_runs)), cost.longest * beside / gain)
+    on_card = min(float(machine.at_once), max(1.0, cost.num_runs / num_cards))
+    gain = 1 + (machine.gain - 1) * (on_card - 1) / (machine.at_once - 1)
+    return max(cost.run_seconds / (gain * min(num_cards, cost.num_runs)), cost.longest * on_card / gain)
 
 
 def _agents(config: RunConfig) -> int:

@@ -1,4 +1,4 @@
-"""The paper's two tables of hyperparameters beside those of our presets."""
+"""The paper's two tables of hyperparameters, with those of our presets."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""A table of a report as part of another page, between two marks: small, and written anew by every report."""
+"""A small table of a report in another page, between two marks; every report replaces it."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,7 +16,7 @@ BEGIN, END = "<!-- qpensieve paper report {name} -->", "<!-- end of {name} -->"
 
 
 def insert(page: Path, artefact: Artefact, sheet: Sheet, left_out: LeftOut | None = None) -> None:
-    """Put a table into a page, in the place of what stands between its marks.
+    """Put a table into a page, between its marks.
 
     Args:
         page: A Markdown page.

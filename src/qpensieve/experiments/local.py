@@ -133,20 +133,28 @@ class Place:
 
 
 @dataclass
-class LocalJob:
-    """A worker of this machine.
+class Placed:
+    """A run that was given its part of the memory and the cores.
 
     Attributes:
-        process: Its process.
         place: Where it runs.
         slots: Runs that could share the place when it was started.
         cores: Its cores.
     """
 
-    process: "subprocess.Popen[bytes]"
     place: Place
     slots: int
     cores: int
+
+    def shrink(self) -> bool:
+        return self.place.shrink(self.slots)
+
+
+@dataclass
+class LocalJob(Placed):
+    """A worker of this machine."""
+
+    process: "subprocess.Popen[bytes]"
 
     def poll(self) -> Ended | None:
         code = self.process.poll()
@@ -154,9 +162,6 @@ class LocalJob:
             return None
         _close_input(self.process)
         return Ended(code, how_it_ended(code))
-
-    def shrink(self) -> bool:
-        return self.place.shrink(self.slots)
 
 
 class Local:
@@ -204,7 +209,7 @@ class Local:
             cores = self._cores_for(task.config.seeds, len(waiting) - i)
             variables = environment(cores, place.gpu, 1 / place.slots)
             process = start_worker(task.folder, task.worker_options, variables, self._program)
-            started.append(LocalJob(process, place, place.slots, cores))
+            started.append(LocalJob(place, place.slots, cores, process))
             self._jobs.append(started[-1])
         return started
 

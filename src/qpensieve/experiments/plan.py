@@ -4,7 +4,7 @@ Every table and every figure is a grid. Rows are domains (or panels), columns ar
 run that fills it. Runs that several places need are equal, so they are made once.
 
 A run is a folder `NAME-s0-4`, of seeds 0 to 4. More seeds are another folder (`NAME-s5-6`), so that what is done stays
-done; more steps go on in the same folder, where the method allows it.
+done; more steps continue in the same folder, where the method allows it.
 """
 
 import dataclasses
@@ -102,7 +102,7 @@ class Artefact:
 
     @property
     def opening(self) -> str:
-        """Where it stands in the paper, as the first sentence of a caption."""
+        """Its place in the paper, as the first sentence of a caption."""
         return f"{self.where[:1].upper()}{self.where[1:]}."
 
     @property
@@ -376,7 +376,7 @@ def _parts(wanted: Wanted, size: Size, root: Path, critic: bool) -> list[Task]:
 
 
 def _name(wanted: Wanted, size: Size, config: RunConfig) -> str:
-    """The run's name; with the length that was asked for, where another length is another run."""
+    """The run's name, with its length where another length is another run."""
     usual = scaled(wanted.config(), size.scale).steps
     is_another = config.steps != usual and is_bound_to_length(wanted.config())
     return f"{wanted.name}-{config.steps}" if is_another else wanted.name

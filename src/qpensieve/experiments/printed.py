@@ -1,4 +1,4 @@
-"""The numbers that the paper prints, from `printed.toml`. Reports set ours beside them."""
+"""The numbers that the paper prints, from `printed.toml`. Reports show them next to ours."""
 
 import tomllib
 from collections.abc import Mapping

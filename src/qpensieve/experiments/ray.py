@@ -19,18 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from qpensieve.errors import MissingPackageError, UserError
-from qpensieve.experiments.local import (
-    END_SECONDS,
-    PROGRAM,
-    RUNS_PER_GPU,
-    Code,
-    Ended,
-    Place,
-    end_workers,
-    environment,
-    how_it_ended,
-    start_worker,
-)
+from qpensieve.experiments import local
+from qpensieve.experiments.local import Code, Ended, Place, Placed, how_it_ended
 from qpensieve.records import checkpoint
 from qpensieve.records.files import TEMPORARY
 from qpensieve.records.folder import LOCK
@@ -94,12 +84,12 @@ class Order(NamedTuple):
 def attend(order: Order) -> int:
     """On the node: run a worker, which ends when this process does. Returns its exit code."""
     gpu = os.environ.get("CUDA_VISIBLE_DEVICES", "0") if order.share else None  # Ray has chosen the card
-    variables = environment(order.cores, gpu, order.share)
-    worker = start_worker(order.folder, order.options, variables, order.program or PROGRAM)
+    variables = local.environment(order.cores, gpu, order.share)
+    worker = local.start_worker(order.folder, order.options, variables, order.program or local.PROGRAM)
     try:
         return worker.wait()
     finally:
-        end_workers([worker])
+        local.end_workers([worker])
 
 
 def attend_copy(order: Order, content: bytes) -> tuple[int, bytes]:
@@ -146,28 +136,25 @@ def bring_home(content: bytes, folder: Path) -> None:
 
 
 @dataclass
-class RayJob:
+class RayJob(Placed):
     """A Ray task.
 
     Attributes:
         ray: The module.
-        reference: What Ray returns in the end.
+        reference: The result that Ray promises.
         folder: The run folder.
-        cores: Its cores.
-        place: Who shares memory with it.
-        slots: How many could when it was started.
     """
 
     ray: Any
     reference: Any
     folder: Path
-    cores: int
-    place: Place
-    slots: int
+
+    @property
+    def is_over(self) -> bool:
+        return bool(self.ray.wait([self.reference], timeout=0)[0])
 
     def poll(self) -> Ended | None:
-        ready, _ = self.ray.wait([self.reference], timeout=0)
-        if not ready:
+        if not self.is_over:
             return None
         try:
             found = self.ray.get(self.reference)
@@ -179,9 +166,6 @@ class RayJob:
         except self.ray.exceptions.RayError as error:
             return Ended(LOST, f"was lost: {str(error).strip().splitlines()[0]}")
         return Ended(found, how_it_ended(found))
-
-    def shrink(self) -> bool:
-        return self.place.shrink(self.slots)
 
 
 class OnRay:
@@ -201,7 +185,7 @@ class OnRay:
         self,
         address: str = "auto",
         at_once: int | None = None,
-        runs_per_gpu: int = RUNS_PER_GPU,
+        runs_per_gpu: int = local.RUNS_PER_GPU,
         fetch: bool = False,
         program: Sequence[str] | None = None,
     ):
@@ -215,7 +199,7 @@ class OnRay:
         self._place = Place("a card", runs_per_gpu) if gpus else Place(None, at_once or cores)
 
     def start(self, waiting: "Sequence[Task]") -> list[RayJob]:
-        self._jobs = [job for job in self._jobs if not self._ray.wait([job.reference], timeout=0)[0]]
+        self._jobs = [job for job in self._jobs if not job.is_over]
         cores, gpus, smallest = self._size()
         most = int(gpus * self._place.slots) if self._place.gpu else min(cores, self._place.slots)
         room = max(0, min(most, self._at_once or most) - len(self._jobs))
@@ -234,11 +218,9 @@ class OnRay:
         share = 1 / self._place.slots if self._place.gpu else 0.0
         order = Order(task.folder.resolve(), task.worker_options, cores, share, self._program)
         on_node = self._ray.remote(num_cpus=cores, num_gpus=share, max_retries=MOVES)
-        if self._fetch:
-            reference = on_node(attend_copy).remote(order, pack(task.folder))
-        else:
-            reference = on_node(attend).remote(order)
-        return RayJob(self._ray, reference, task.folder, cores, self._place, self._place.slots)
+        copy = [pack(task.folder)] if self._fetch else []
+        reference = on_node(attend_copy if self._fetch else attend).remote(order, *copy)
+        return RayJob(self._place, self._place.slots, cores, self._ray, reference, task.folder)
 
     def _size(self) -> tuple[int, float, int]:
         """Cores and cards of the whole cluster, and cores of its smallest node: nodes come and go."""
@@ -252,7 +234,7 @@ class OnRay:
             for reference in references:
                 self._ray.cancel(reference)
             if references:
-                self._ray.wait(references, num_returns=len(references), timeout=END_SECONDS)
+                self._ray.wait(references, num_returns=len(references), timeout=local.END_SECONDS)
         finally:
             self._jobs.clear()
             self._ray.shutdown()

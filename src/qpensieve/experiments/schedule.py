@@ -88,7 +88,6 @@ def train_all(
     Raises:
         ValueError: A task cannot run, or its folder holds a run with other settings; nothing was started.
     """
-    states.check_unique(tasks)
     for task in tasks:
         states.prepare(task)
     for task in tasks:

@@ -32,33 +32,26 @@ LOST = -1
 
 @dataclass(frozen=True)
 class Request:
-    """What each job asks for.
+    """What each job of Slurm asks for."""
 
-    Attributes:
-        cores: Cores.
-        gpus: Cards: 1 or 0.
-        runs_per_gpu: Runs that share a job, its card and its cores.
-        time: Time limit, as Slurm writes it.
-        at_once: At most so many jobs run at the same time; None: as many as there is room for.
-        options: Further options of `sbatch`, such as `partition=gpu`.
-    """
+    job_cores: int = 8
+    """slurm: cores of a job."""
+    job_gpus: int = 1
+    """slurm: cards of a job, 1 or 0."""
+    job_time: str = "24:00:00"
+    """slurm: time limit of a job; before it ends, the job saves and queues itself again."""
+    job_options: tuple[str, ...] = ()
+    """slurm: further options of sbatch, such as partition=gpu (without the dashes)."""
 
-    cores: int = 8
-    gpus: int = 1
-    runs_per_gpu: int = 1
-    time: str = "24:00:00"
-    at_once: int | None = None
-    options: tuple[str, ...] = ()
-
-    def parameters(self) -> dict[str, Any]:
-        """The same for submitit."""
-        pairs = [option.removeprefix("--").partition("=") for option in self.options]
+    def parameters(self, at_once: int | None = None) -> dict[str, Any]:
+        """The same for submitit; `at_once`: at most so many jobs run at the same time."""
+        pairs = [option.removeprefix("--").partition("=") for option in self.job_options]
         found = {
             "name": "qpensieve",
-            "timeout_min": minutes(self.time),
-            "cpus_per_task": self.cores,
-            "slurm_gres": f"gpu:{self.gpus}" if self.gpus else None,
-            "slurm_array_parallelism": self.at_once,
+            "timeout_min": minutes(self.job_time),
+            "cpus_per_task": self.job_cores,
+            "slurm_gres": f"gpu:{self.job_gpus}" if self.job_gpus else None,
+            "slurm_array_parallelism": at_once,
             "slurm_signal_delay_s": SAVE_SECONDS,
             "slurm_additional_parameters": {name: value if is_given else True for name, is_given, value in pairs},
         }
@@ -135,6 +128,8 @@ class Slurm:
     Args:
         root: Folder of the runs; all machines must see it under this path.
         request: What each job asks for.
+        at_once: At most so many jobs run at the same time; None: as many as there is room for.
+        runs_per_job: Runs that share a job, its card and its cores.
         tries: As in `train_all`.
         program: Command of a worker.
         cluster: `slurm`; `local`: jobs are processes of this machine, for tests.
@@ -146,23 +141,25 @@ class Slurm:
 
     pause = 5.0
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (all but two have a default)
         self,
         root: Path,
         request: Request,
+        at_once: int | None = None,
+        runs_per_job: int = 1,
         tries: int = TRIES,
         program: Sequence[str] = PROGRAM,
         cluster: str = "slurm",
     ):
-        self._folder, self._share = root.resolve() / FOLDER, request.runs_per_gpu
-        self._pool = Pool(request.cores, bool(request.gpus), tries, program)
+        self._folder, self._share = root.resolve() / FOLDER, runs_per_job
+        self._pool = Pool(request.job_cores, bool(request.job_gpus), tries, program)
         self._submitit, self._running = _submitit(), dict[str, Any]()
         self._job_class = self._submitit.SlurmJob if cluster == "slurm" else self._submitit.LocalJob
         make_folder(self._folder)
         try:
             limit = {f"{cluster}_max_num_timeout": REQUEUES}
             self._executor = self._submitit.AutoExecutor(self._folder, cluster, **limit)
-            self._executor.update_parameters(**request.parameters())
+            self._executor.update_parameters(**request.parameters(at_once))
         except RuntimeError as error:
             raise MissingFileError("srun is not here: run this on a machine of the cluster that has Slurm") from error
 

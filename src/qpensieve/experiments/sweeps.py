@@ -165,7 +165,7 @@ def _check_names(given: dict[str, Any], usual: RunConfig) -> None:
 
 
 def _line(shared: dict[str, Any], own: dict[str, Any]) -> tuple[Place, Wanted]:
-    """Where a run stands, and the run: what is shared with its own settings over it."""
+    """The place of a run, and the run: its own settings over those that are shared."""
     own = dict(own)
     row, column = (None if name is None else str(name) for name in (own.pop("row", None), own.pop("column", None)))
     both = {**shared, **own}

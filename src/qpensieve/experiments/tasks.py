@@ -1,7 +1,6 @@
 """Tasks: one task is one run folder. All that is known of a task is read from its folder."""
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -20,7 +19,7 @@ from qpensieve.population.stages import num_tasks
 from qpensieve.records import checkpoint, critic_errors
 from qpensieve.records.files import FileError, read_object, write_json
 from qpensieve.records.folder import CONFIG, CRITIC, FAILED, METRICS, SUMMARY, WORKER_LOG
-from qpensieve.records.lock import holder, lock
+from qpensieve.records.lock import holder
 from qpensieve.records.log import TRAINING, read_rows
 from qpensieve.report.critic import PAPER_STEPS
 from qpensieve.settings import LENGTH, SEEDS
@@ -111,7 +110,7 @@ def prepare(task: Task) -> None:
     """Write the configuration of a run folder that has none.
 
     Raises:
-        ValueError: The settings cannot run, or the folder holds a run with other settings or more steps; names them.
+        ValueError: The settings cannot run, or the folder holds a run with other settings or more steps.
     """
     if not re.fullmatch(r"[A-Za-z0-9][\w.,+=-]*", task.name):
         raise UserError(f"the name of a task must be that of a folder, got {task.name!r}")
@@ -122,24 +121,11 @@ def prepare(task: Task) -> None:
         make_folder(task.folder)
         configs.save(task.config, path)
         return
-    found, now = differences(task), task.config.steps
-    if not found and (before := _config_of(task.folder).steps) > now and not is_done(task):
-        if saved_step(task) < 0:  # nothing was trained: a number that was mistyped can be taken back
-            held = lock(task.folder)
-            configs.save(task.config, path)
-            held.close()
-            return
-        found = [f"steps was {before}, is {now}, and may only grow"]
+    found = differences(task)
+    if saved_step(task) > last_step(task.config) and not is_done(task):
+        found.append(f"it has reached step {saved_step(task):,} of more than {task.config.steps:,}")
     if found:
         raise UserError(f"{task.folder} holds a run with other settings: {'; '.join(found)}. Use another folder")
-
-
-def check_unique(tasks: Sequence[Task]) -> None:
-    """ValueError if two tasks would share a folder."""
-    names = [task.name for task in tasks]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise UserError(f"tasks must have names of their own, but there are several called {', '.join(twice)}")
 
 
 def is_done(task: Task) -> bool:

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Float64, Int64
 
 from qpensieve.config import RunConfig
-from qpensieve.console import DONE, Outlook, Progress
+from qpensieve.console import DONE, Progress, Workload
 from qpensieve.envs import LaneOptions, make_lanes
 from qpensieve.envs.episodes import play
 from qpensieve.errors import MissingFileError, UserError
@@ -258,7 +258,7 @@ def calibrate(  # noqa: PLR0913 (policies, whose they are, and how much to play)
     if len(numbers) < 2:
         raise UserError("a calibration needs at least 2 preferences to choose from, got 1")
     total = int(episodes) * config.seeds
-    progress = Progress(total, 0, quiet=quiet, outlook=Outlook(unit="episodes"))
+    progress = Progress(total, 0, quiet=quiet, workload=Workload(unit="episodes"))
     progress.enter(PLAYING)
     player = Episodes(config, policies, table[numbers], numbers, progress)
     try:

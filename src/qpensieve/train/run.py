@@ -16,7 +16,7 @@ from qpensieve.callbacks.group import Callbacks, find_callbacks
 from qpensieve.callbacks.protocol import training_metrics
 from qpensieve.callbacks.tensorboard import remove_files
 from qpensieve.config import RunConfig
-from qpensieve.console import DONE, EVALUATING, SAVING, Outlook, Progress, format_count
+from qpensieve.console import DONE, EVALUATING, SAVING, Progress, Workload, format_count
 from qpensieve.envs import code_of
 from qpensieve.errors import FileInTheWayError, MissingFileError, UserError, make_folder
 from qpensieve.metrics import utility
@@ -197,7 +197,7 @@ class Run:
 
     def _train_all(self, hint: str) -> None:
         session = self.session
-        progress = Progress(session.goal, session.step, quiet=self._options.quiet, outlook=self._outlook(hint))
+        progress = Progress(session.goal, session.step, quiet=self._options.quiet, workload=self._workload(hint))
         self.progress = progress
         progress.announce()
         try:
@@ -220,13 +220,13 @@ class Run:
         stopped = f"stopped by {by}" if by else "stopped"
         raise Stopped(f"{stopped} at step {self.session.step:,}; continue with: {self.resume_command}")
 
-    def _outlook(self, hint: str) -> Outlook:
+    def _workload(self, hint: str) -> Workload:
         """What else takes time: evaluations, by the number of their episodes."""
         config, table = self.config, self.evaluations
         num_short = len(table.short_preferences) + len(table.curve_preferences)
         worth = len(table.full_preferences) * config.full_eval_episodes / (num_short * config.eval_episodes)
         seeds = f"{config.seeds} seed{'s' if config.seeds > 1 else ''}"
-        return Outlook(
+        return Workload(
             random_steps=0 if config.method.is_population else config.random_steps,
             eval_period=config.eval_period,
             final_evaluation=worth if self._options.final_evaluation else 0.0,

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from qpensieve.console import Outlook, Progress
+from qpensieve.console import Progress, Workload
 from qpensieve.errors import MissingFileError, MissingPackageError, UserError, UserFileError, file_errors
 from qpensieve.records.files import TEMPORARY, write_file
 from qpensieve.watch import film
@@ -53,7 +53,7 @@ def write(script: Script, path: Path, quiet: bool = False) -> Path:
     num, first = film.count(script), film.first(script)
     if path.suffix.lower() != ".mp4":
         _check_gif(script, num, first)
-    progress = Progress(num, 0, quiet=quiet, outlook=Outlook(unit="frames"))
+    progress = Progress(num, 0, quiet=quiet, workload=Workload(unit="frames"))
     try:
         progress.enter(DRAWING)
         frames = _told(film.play(script), progress)

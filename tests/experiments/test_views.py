@@ -13,7 +13,7 @@ from qpensieve.experiments.commands import write_paper_report
 from qpensieve.experiments.paper import ARTEFACTS
 from qpensieve.experiments.plan import Size, Wanted, make_plan
 from qpensieve.experiments.plan_results import PlanResults, read_exported
-from qpensieve.experiments.shows import score_sheet, show
+from qpensieve.experiments.views import score_sheet, show
 from qpensieve.preferences import test_table
 from qpensieve.records import critic_errors, evaluations
 from qpensieve.records.critic_errors import CriticErrors, CriticRow
