@@ -561,10 +561,11 @@ def evaluate(path: Path, warn: Callable[[str], None], trust: bool = False) -> No
     try:
         table = evaluations.load(file) if file.exists() else _empty_table(config, saved.spec, saved.own_preferences)
         newest = max(table.full_steps.tolist(), default=0)
+        if step not in table.full_steps:
+            warn(f"evaluating the policies of step {step:,}")
         if newest > step:
             warn(f"the full evaluation of step {newest:,} is newer: it stays, and the scores shown are its")
         if step not in table.full_steps:
-            warn(f"evaluating the policies of step {step:,}")
             given = (table.full_preferences, config.full_eval_episodes, config.max_eval_steps)
             with environment_errors(f"in the evaluation at step {step}"):
                 returns = play_policies(policies, config.domain, config.seed_list, *given)
