@@ -71,11 +71,12 @@ $(DOCS_STAMP): $(STAMP)
 # Built in a folder of its own: beside zensical.toml Zensical keeps a .cache, and here that is the cache of the tests.
 docs: $(DOCS_STAMP)
 	rm -rf $(SITE)
-	mkdir -p $(SITE)/pages/examples $(SITE)/pages/results
+	mkdir -p $(SITE)/pages/examples $(SITE)/pages/results/recipe
 	cp zensical.toml $(SITE)
 	cp -r README.md CHANGELOG.md CONTRIBUTING.md docs $(SITE)/pages
 	cp examples/*.md examples/*.py $(SITE)/pages/examples
-	cp results/*.md $(SITE)/pages/results
+	cp results/README.md results/recipe.md $(SITE)/pages/results
+	cp results/recipe/README.md $(SITE)/pages/results/recipe
 	cd $(SITE) && $(abspath $(BIN))/zensical build --strict
 
 clean:

@@ -125,7 +125,8 @@ def _end_by(error: BaseException, when_stopped: int) -> NoReturn:
     if sentence is None or os.environ.get(DEBUG, "0") not in ("", "0"):
         traceback.print_exception(error)
     if sentence is None:
-        print("this is a bug in qpensieve: please report it with the lines above", file=sys.stderr)
+        cause = f"{type(error).__name__}: {error}".partition("\n")[0]
+        print(f"this is a bug in qpensieve ({cause}): please report it with the lines above", file=sys.stderr)
         sys.exit(EXIT_BUG)
     print(f"qpensieve: {sentence}", file=sys.stderr)
     sys.exit(EXIT_FAILED)

@@ -14,6 +14,7 @@ from qpensieve.experiments.schedule import train_all
 from qpensieve.experiments.tasks import Progress, Task
 from qpensieve.records.files import write_json
 from qpensieve.records.folder import CHECKPOINTS, SUMMARY, WORKER_LOG
+from qpensieve.records.links import LinkError
 from qpensieve.records.lock import lock
 
 Work = Callable[[Path], int]
@@ -210,6 +211,13 @@ class TestLocal:
         assert (tmp_path / "0" / WORKER_LOG).read_text().endswith("\nno such module\n")
         assert len(self.start(engine, tmp_path, 2)) == 1  # there is room again
         engine.close()
+
+    def test_output_goes_through_no_link(self, tmp_path: Path):
+        (tmp_path / "0").mkdir()
+        (tmp_path / "0" / WORKER_LOG).symlink_to(tmp_path / "elsewhere")
+        with pytest.raises(LinkError):
+            self.start(Local(cores=1, gpus=[], program=SHOW), tmp_path, 1)
+        assert not (tmp_path / "elsewhere").exists()
 
     def test_ends_its_workers_by_the_end_of_their_input(self, tmp_path: Path):
         engine = Local(cores=1, gpus=[], program=("sh", "-c", f"cat >/dev/null; touch {tmp_path}/saved", "sh"))

@@ -33,7 +33,7 @@ def test_arrays_come_back_and_the_checksum_is_that_of_the_file(write, tmp_path: 
 
 
 def test_a_folder_that_is_gone_does_not_come_back(tmp_path: Path):
-    """A process whose folder was renamed must not make another one of that name (experiments/tasks.py)."""
+    """A process whose folder was renamed must not make another one of that name (experiments/ray.py)."""
     with pytest.raises(MissingFileError):
         files.write_text(tmp_path / "gone" / "x.json", "")
     assert list(tmp_path.iterdir()) == []

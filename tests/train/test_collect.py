@@ -45,7 +45,8 @@ def test_the_policy_in_numpy_is_the_one_on_the_device(domain: str):
     obs = rng.standard_normal((3, 7, spec.obs_size)).astype(np.float32)
     lam = rng.dirichlet(np.ones(spec.num_objectives), (3, 7)).astype(np.float32)
     mean, log_std = policy.gaussian(obs, lam)
-    np.testing.assert_allclose(np.tanh(mean), learner.act(state, obs, lam), atol=1e-5)
+    act = jax.vmap(jax.vmap(mosac.act, in_axes=(None, 0, 0)))
+    np.testing.assert_allclose(np.tanh(mean), act(state.agent.actor, jnp.asarray(obs), jnp.asarray(lam)), atol=1e-5)
     noise = rng.standard_normal(mean.shape).astype(np.float32)
     np.testing.assert_allclose(policy.explore(obs, lam, noise, 0), np.tanh(mean + np.exp(log_std) * noise), atol=1e-6)
     alone = policy_of(np.asarray(learner.flat_actors(state))[1:2], domain).gaussian(obs[1:2], lam[1:2])[0]

@@ -63,9 +63,7 @@ def trained(algorithm: Algorithm[Any], hinted: bool, is_spread: bool) -> Any:
     state, flat, info = learner.learn(learner.place(state), second)
     if hinted:
         state = learner.free(state, jnp.zeros((len(SEEDS), 2), jnp.int32))
-    obs = np.ones((len(SEEDS), 7, SPEC.obs_size), np.float32)
-    lam = np.full((len(SEEDS), 7, SPEC.num_objectives), 1 / SPEC.num_objectives, np.float32)
-    return jax.device_get((state, flat, info, learner.act(state, obs, lam), learner.flat_actors(state)))
+    return jax.device_get((state, flat, info, learner.flat_actors(state)))
 
 
 CNDER = cnder.CnDerConfig(hidden=8, batch_size=4)

@@ -251,15 +251,6 @@ def test_the_host_policy_clips_the_standard_deviation_as_the_actor_does():
     assert set(log_std.ravel().tolist()) <= {-20.0, 2.0}
 
 
-def test_acting_without_noise_is_tanh_of_the_mean():
-    state = _random_actors()
-    generator = np.random.default_rng(1)
-    obs = generator.normal(size=(3, 7, SPEC.obs_size)).astype(np.float32)
-    lam = generator.dirichlet(np.ones(3), size=(3, 7)).astype(np.float32)
-    mean, _ = GaussianPolicy(np.asarray(_learner().flat_actors(state)), WIDTHS, True).gaussian(obs, lam)
-    np.testing.assert_allclose(_learner().act(state, obs, lam), np.tanh(mean), rtol=1e-5, atol=1e-6)
-
-
 def test_the_flat_actors_of_a_block_are_those_of_its_end():
     state, flat, _ = _trained(SEEDS)
     np.testing.assert_array_equal(flat, _learner().flat_actors(state))

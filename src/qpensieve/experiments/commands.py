@@ -158,7 +158,8 @@ class Where:
 
     on: Literal["local", "ray", "slurm"] = "local"
     """local: processes of this machine, as many as fill its cards and cores. ray: a Ray cluster (pip install
-    'qpensieve[ray]'). slurm: job arrays. docs/running.md says more."""
+    'qpensieve[ray]'). slurm: job arrays (pip install
+    'qpensieve[slurm]'). docs/running.md says more."""
     at_once: int | None = None
     """Runs (slurm: jobs) side by side; default: as many as there is room for."""
     runs_per_gpu: int | None = None
@@ -169,7 +170,7 @@ class Where:
     """ray: send folders to the nodes and bring them home, because there is no shared file system."""
     job: Request = field(default_factory=Request)
     tries: Annotated[int, tyro.conf.arg(metavar="N")] = TRIES
-    """Attempts in a row that bring a run no further before it counts as failed."""
+    """Tries in a row that bring a run no further before it has failed."""
     quiet: bool = False
     """Show no table of runs."""
 

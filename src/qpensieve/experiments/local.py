@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from qpensieve import machine
 from qpensieve.records.folder import WORKER_LOG
+from qpensieve.records.links import open_to_append
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,8 +71,8 @@ def start_worker(
     folder: Path, options: "Sequence[str]", variables: dict[str, str], program: "Sequence[str]" = PROGRAM
 ) -> "subprocess.Popen[bytes]":
     """Start the worker of a run folder; it saves and ends when its input ends, so also when this process dies."""
-    with open(folder / WORKER_LOG, "ab") as log:
-        log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} on {platform.node()}\n".encode())
+    with open_to_append(folder / WORKER_LOG) as log:
+        log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} on {platform.node()}\n")
         log.flush()
         return subprocess.Popen(
             [*program, *options, str(folder)],

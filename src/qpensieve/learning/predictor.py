@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float, Float32, Float64, Int64
+from jaxtyping import Float, Float32, Float64, Int64
 
 from qpensieve.learning.acting import Exportable, Served
 from qpensieve.types import Acting
@@ -35,85 +35,12 @@ def act_by_policy(
         served_by: The policy of each row.
         act: (policy, its rows) -> actions.
     """
-    parts = [(rows, act(policy, rows)) for policy, rows in _groups(served_by, np.unique(served_by).tolist())]
+    groups = [(policy, np.flatnonzero(served_by == policy)) for policy in np.unique(served_by).tolist()]
+    parts = [(rows, act(policy, rows)) for policy, rows in groups]
     out = np.empty((len(served_by), parts[0][1].shape[1]), np.float32)
     for rows, actions in parts:
         out[rows] = actions
     return out
-
-
-@dataclass(frozen=True, eq=False)
-class Batches:
-    """Rows in batches of one length, so that all policies act in one call.
-
-    Attributes:
-        policy: The policy of each batch.
-        index: The rows of each batch; short batches repeat their last row, empty ones row 0.
-        is_used: False for repeated rows.
-    """
-
-    policy: Int64[np.ndarray, " batch"]
-    index: Int64[np.ndarray, "batch length"]
-    is_used: Bool[np.ndarray, "batch length"]
-
-    def gather(self, x: Float[np.ndarray, "rows c"]) -> Float[np.ndarray, "batch length c"]:
-        return x[self.index]
-
-    def scatter(self, actions: Float[np.ndarray, "batch length act"], num_rows: int) -> Float32[np.ndarray, "rows act"]:
-        """Return the actions, each in its row."""
-        out = np.empty((num_rows, actions.shape[2]), np.float32)
-        out[self.index[self.is_used]] = actions[self.is_used]
-        return out
-
-
-def share_means(
-    returns: Float64[np.ndarray, "seed p e d"], served_by: Int64[np.ndarray, "seed p"]
-) -> Float64[np.ndarray, "seed p e d"]:
-    """Replace episode e of a row by the mean of episode e over all rows that the same policy served.
-
-    Then all rows of a policy have one mean and are one point of a front. Otherwise chance would make some rows of the
-    policy look better. The spread over e still gives the error of the mean.
-
-    Args:
-        returns: Episodes of every row.
-        served_by: The policy of each row, numbered across the seeds.
-    """
-    shared = np.empty_like(returns)
-    for policy in np.unique(served_by):
-        rows = returns[served_by == policy]
-        shared[served_by == policy] = rows[0] + (rows - rows[0]).mean(axis=0)  # exact where the rows are equal
-    return shared
-
-
-def one_batch_each(served_by: ServedBy, num_policies: int) -> Batches:
-    """Make a batch for every policy, also for policies without rows; all are as long as the longest."""
-    longest = int(np.bincount(served_by, minlength=num_policies).max())
-    return _batches(served_by, range(num_policies), longest)
-
-
-def even_batches(served_by: ServedBy) -> Batches:
-    """Make batches of the mean length for policies that serve a row; cut longer groups.
-
-    At most twice the rows are computed, however unequal the groups are.
-    """
-    policies = np.unique(served_by).tolist()
-    return _batches(served_by, policies, -(-len(served_by) // len(policies)))
-
-
-def _batches(served_by: ServedBy, policies: Iterable[int], length: int) -> Batches:
-    parts = [
-        (policy, rows[start : start + length])
-        for policy, rows in _groups(served_by, policies)
-        for start in range(0, max(len(rows), 1), length)
-    ]
-    padded = lambda rows: np.pad(rows, (0, length - len(rows)), mode="edge" if len(rows) else "constant")
-    is_used = np.arange(length) < np.array([len(rows) for _, rows in parts])[:, None]
-    return Batches(np.array([policy for policy, _ in parts]), np.stack([padded(rows) for _, rows in parts]), is_used)
-
-
-def _groups(served_by: ServedBy, policies: Iterable[int]) -> list[tuple[int, Int64[np.ndarray, " group"]]]:
-    """Return each policy with its rows."""
-    return [(policy, np.flatnonzero(served_by == policy)) for policy in policies]
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Float32, Float64, Int64
+from jaxtyping import Bool, Float, Float32, Float64, Int64
 
 from qpensieve.learning.acting import Served
-from qpensieve.learning.predictor import Act, act_by_policy, even_batches, share_means
+from qpensieve.learning.predictor import Act, ServedBy, act_by_policy
 from qpensieve.population import archive as archives
 from qpensieve.population.members import KeptPolicy
 
@@ -79,6 +79,63 @@ def who_answers(policies: list[Policies], lam: Float[np.ndarray, "rows d"]) -> I
     """Which policy of each seed serves each preference best; the policies of all seeds are numbered in one row."""
     first = np.cumsum([0, *(len(known.objs) for known in policies)])
     return np.stack([start + known.best(lam) for start, known in zip(first, policies, strict=False)])
+
+
+@dataclass(frozen=True, eq=False)
+class Batches:
+    """Rows in batches of one length, so that all policies act in one call.
+
+    Attributes:
+        policy: The policy of each batch.
+        index: The rows of each batch; short batches repeat their last row.
+        is_used: False for repeated rows.
+    """
+
+    policy: Int64[np.ndarray, " batch"]
+    index: Int64[np.ndarray, "batch length"]
+    is_used: Bool[np.ndarray, "batch length"]
+
+    def gather(self, x: Float[np.ndarray, "rows c"]) -> Float[np.ndarray, "batch length c"]:
+        return x[self.index]
+
+    def scatter(self, actions: Float[np.ndarray, "batch length act"], num_rows: int) -> Float32[np.ndarray, "rows act"]:
+        """Return the actions, each in its row."""
+        out = np.empty((num_rows, actions.shape[2]), np.float32)
+        out[self.index[self.is_used]] = actions[self.is_used]
+        return out
+
+
+def even_batches(served_by: ServedBy) -> Batches:
+    """Make batches of the mean length for policies that serve a row; cut longer groups.
+
+    At most twice the rows are computed, however unequal the groups are.
+    """
+    policies = np.unique(served_by).tolist()
+    length = -(-len(served_by) // len(policies))
+    groups = [(policy, np.flatnonzero(served_by == policy)) for policy in policies]
+    parts = [(policy, rows[i : i + length]) for policy, rows in groups for i in range(0, len(rows), length)]
+    index = np.stack([np.pad(rows, (0, length - len(rows)), mode="edge") for _, rows in parts])
+    is_used = np.arange(length) < np.array([len(rows) for _, rows in parts])[:, None]
+    return Batches(np.array([policy for policy, _ in parts]), index, is_used)
+
+
+def share_means(
+    returns: Float64[np.ndarray, "seed p e d"], served_by: Int64[np.ndarray, "seed p"]
+) -> Float64[np.ndarray, "seed p e d"]:
+    """Replace episode e of a row by the mean of episode e over all rows that the same policy served.
+
+    Then all rows of a policy have one mean and are one point of a front. Otherwise chance would make some rows of the
+    policy look better. The spread over e still gives the error of the mean.
+
+    Args:
+        returns: Episodes of every row.
+        served_by: The policy of each row, numbered across the seeds.
+    """
+    shared = np.empty_like(returns)
+    for policy in np.unique(served_by):
+        rows = returns[served_by == policy]
+        shared[served_by == policy] = rows[0] + (rows - rows[0]).mean(axis=0)  # exact where the rows are equal
+    return shared
 
 
 def act_as(policies: list[Policies], answering: Int64[np.ndarray, "seed rows"], widths: tuple[int, ...]) -> Act:

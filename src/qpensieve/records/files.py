@@ -109,7 +109,7 @@ def write_file(path: Path, write: Callable[[io.RawIOBase], object]) -> str:
     """Write `path` through `write`, whole or not at all; returns the checksum of what was written.
 
     A symbolic link of that name is replaced; what it points to is left alone. The folder must be there: one that was
-    renamed while a process wrote into it (`experiments/tasks.py`) must not come back.
+    renamed while a process wrote into it (`experiments/ray.py`) must not come back.
     """
     temporary = _temporary(path)
     with file_errors(path, temporary):

@@ -43,7 +43,6 @@ def _split(learner: Learner, devices: tuple[Any, ...]) -> Learner:
         write=each(learner.write),
         learn=each(learner.learn),
         free=each(learner.free),
-        act=learner.act,
         flat_actors=learner.flat_actors,
         place=lambda state: jax.device_put(state, split),
     )

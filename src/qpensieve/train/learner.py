@@ -71,7 +71,6 @@ class Learner:
         write: (state, block) -> state, without learning.
         learn: (state, block) -> state, flat actors [agent, parameters], values to log [agent], after all updates.
         free: (state, slots [agent, F]) -> state that no longer samples those slots (replays with priorities only).
-        act: (state, obs [agent, rows, obs], lam [agent, rows, d]) -> deterministic actions.
         flat_actors: State -> flat actors.
         place: State -> the same state on the devices that learn.
     """
@@ -80,7 +79,6 @@ class Learner:
     write: Callable[[TrainState, Block], TrainState]
     learn: Callable[[TrainState, Block], tuple[TrainState, Flat, Infos]]
     free: Callable[[TrainState, Int[Array, "agent F"]], TrainState]
-    act: Callable[..., Float[Array, "agent rows act"]]
     flat_actors: Callable[[TrainState], Flat]
     place: Callable[[TrainState], TrainState] = lambda state: state
 
@@ -113,7 +111,6 @@ def make_learner(algorithm: Algorithm[Any], layout: RowLayout, capacity: int, up
         write=jax.jit(updates.insert, donate_argnums=0),
         learn=jax.jit(learn, donate_argnums=0, compiler_options=options_of_updates()),
         free=jax.jit(_free, donate_argnums=0),
-        act=jax.jit(lambda state, obs, lam: _act(algorithm, state, obs, lam)),
         flat_actors=jax.jit(flat_actors),
     )
 
@@ -277,13 +274,3 @@ def _slots(state: TrainState) -> PrioritizedReplay:
 
 def _free(state: TrainState, slots: Int[Array, "agent F"]) -> TrainState:
     return replace(state, replay=jax.vmap(replay.free)(_slots(state), slots))
-
-
-def _act(
-    algorithm: Algorithm[Any],
-    state: TrainState,
-    obs: Float[Array, "agent rows obs"],
-    lam: Float[Array, "agent rows d"],
-) -> Float[Array, "agent rows act"]:
-    one_agent = jax.vmap(algorithm.act, in_axes=(None, 0, 0))
-    return jax.vmap(one_agent)(algorithm.actor(state.agent), obs, lam)

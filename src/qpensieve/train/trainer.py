@@ -168,13 +168,13 @@ class Trainer:
         # gets its next work before the host waits for it.
         is_device_late = self._pending.is_computing
         if not is_device_late:
-            self._hand_over()
+            self._start_next_block()
         if is_learning:
             self._state, flat, info = self._learner.learn(self._state, block)
         else:
             self._state, flat, info = self._learner.write(self._state, block), self._pending.flat, None
         if is_device_late:
-            self._hand_over()
+            self._start_next_block()
         self._pending, self._is_whole = _Pending(flat, info, self.step), True
         return collected.rows
 
@@ -320,8 +320,8 @@ class Trainer:
     def _without_rows(self) -> TrainState:
         return replace(self._state, replay=self._slots.without_rows(self._state.replay))
 
-    def _hand_over(self) -> None:
-        """Let the policy of the last block act next, and begin with it; waits for the device."""
+    def _start_next_block(self) -> None:
+        """Wait for the device, and begin to collect the next block with the newest policy."""
         self.drain()
         self._acting = np.asarray(self._pending.flat)
         if self.step < self.goal:
