@@ -289,7 +289,7 @@ class TestConfig:
     @pytest.mark.parametrize("algo", METHODS)
     def test_help_names_every_setting(self, algo: str, capsys: pytest.CaptureFixture[str]):
         with pytest.raises(SystemExit):
-            cli.main(["train", "DST2d", "--algo", algo, "--help"])
+            cli.main(["train", "DST2d", "--algo", algo, "--help-all"])
         out = capsys.readouterr().out
         for name in flat(default_config("DST2d", algo).agent):
             option = name.replace("_", "-")

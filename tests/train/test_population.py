@@ -479,7 +479,7 @@ class TestConfig:
         config = default_config("Ant2d", algo, "quick")
         assert from_dict(to_dict(config)) == config
         with pytest.raises(SystemExit):
-            cli.main(["train", "DST2d", "--algo", algo, "--help"])
+            cli.main(["train", "DST2d", "--algo", algo, "--help-all"])
         out = capsys.readouterr().out
         for name in flat(config.agent):
             option = name.replace("_", "-")
