@@ -39,6 +39,8 @@ from tests.train.kill_run import TINY
 SMALL: dict[str, Any] = {
     name: TINY[name] for name in ("block", "random_steps", "hidden", "batch_size", "num_snapshots")
 } | {
+    "updates_per_step": 1,
+    "learning_rate_end": None,  # so that two calls of `learn` are one
     "push_after": 40,
     "push_period": 40,
     "replay_capacity": 120,  # one compiled program whatever the number of steps
@@ -96,7 +98,7 @@ def young() -> QPensieve:
 class TestLearn:
     def test_takes_the_presets_settings_and_those_given(self, learned: QPensieve):
         assert (learned.config.algo, learned.config.seeds) == ("qpensieve", 2)
-        assert flat(learned.config.agent)["learning_rate"] == 1e-3  # quick's
+        assert flat(learned.config.agent)["learning_rate"] == 6e-4  # quick's
         assert flat(learned.config.agent)["hidden"] == TINY["hidden"]
 
     def test_counts_steps_from_where_it_was(self, learned: QPensieve):
@@ -746,7 +748,7 @@ def test_a_gymnasium_id_or_a_factory_works_in_place_of_a_domain(domain: str, tmp
     agent = QPensieve(domain, seeds=2, preset="quick", **SMALL).learn(140)
     d, obs_size = agent.session.spec.num_objectives, agent.session.spec.obs_size
     preference = np.full(d, 1 / d)
-    assert np.abs(agent.predict(np.zeros(obs_size), preference)).max() <= 1
+    assert np.abs(agent.predict(np.zeros(obs_size), preference, normalized=True)).max() <= 1
     assert agent.returns([preference], episodes=1).shape == (2, 1, 1, d)
     agent.save(tmp_path)
     assert_same(qpensieve.load(tmp_path, trust=True), agent)

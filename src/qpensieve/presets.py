@@ -11,7 +11,7 @@ from qpensieve.methods import METHODS, get_method
 PresetName = Literal["paper", "quick", "robust"]
 PRESETS: tuple[PresetName, ...] = get_args(PresetName)
 QUICK_RUN: dict[str, Any] = {
-    "seeds": 3,
+    "seeds": 1,
     "steps": 35_000,
     "random_steps": 2_000,
     "eval_period": 5_000,

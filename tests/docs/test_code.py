@@ -14,7 +14,7 @@ from qpensieve.methods import METHODS
 from tests.docs.pages import ROOT, blocks
 
 STEPS = 2_100
-"""Long enough to learn a little: `quick` starts with 2000 random steps."""
+"""Long enough to learn a little."""
 LEARN = re.compile(r"\.learn\(([\d_]+)")
 
 
@@ -30,8 +30,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
             del sys.modules[name]
 
 
-def run_page(page: Path, folder: Path) -> dict[str, Any]:
-    """Run the Python blocks of a page in order, as one program; blocks with a file name become that file."""
+def run_page(page: Path, folder: Path, steps: int | None = STEPS) -> dict[str, Any]:
+    """Run the Python blocks of a page in order, as one program; blocks with a file name become that file.
+
+    Every `learn` takes `steps` steps. None: as many as the page says.
+    """
     names: dict[str, Any] = {"__name__": "__main__"}
     for block in blocks(page.read_text()):
         if block.language != "python":
@@ -39,7 +42,8 @@ def run_page(page: Path, folder: Path) -> dict[str, Any]:
         if block.file:
             (folder / block.file).write_text(block.text)
             continue
-        code = "\n" * (block.line - 1) + LEARN.sub(f".learn({STEPS}", block.text)
+        text = block.text if steps is None else LEARN.sub(f".learn({steps}", block.text)
+        code = "\n" * (block.line - 1) + text
         exec(compile(code, str(page), "exec"), names)
     return names
 
@@ -49,6 +53,13 @@ class TestPages:
         names = run_page(ROOT / "README.md", folder)
         assert names["agent"].num_steps == STEPS
         assert (folder / "my-agent" / "config.json").exists()
+
+    @pytest.mark.slow
+    def test_the_readmes_policy_obeys_the_preference(self, folder: Path):
+        names = run_page(ROOT / "README.md", folder, steps=None)
+        assert names["far"][0] > 10 * names["near"][0]  # more treasure
+        assert names["far"][1] < 2 * names["near"][1]  # for more steps
+        assert names["near"][1] > -4
 
     def test_the_readme_has_ten_lines_of_python(self):
         (block,) = [block for block in blocks((ROOT / "README.md").read_text()) if block.language == "python"]
