@@ -45,7 +45,7 @@ POPULATION: dict[str, Any] = {
 POPULATION |= {"steps": 960, "warmup_iterations": 2, "generation_iterations": 1}
 OWN = {"preferences": ("0.9,0.1", "0.5,0.5", "0.2,0.8")}
 SETTINGS: dict[str, dict[str, Any]] = {
-    "qpensieve": {**SMALL, **NETS, "num_snapshots": 2, "push_period": 20},
+    "qpensieve": {**SMALL, **NETS, "num_snapshots": 2, "push_period": 20, "updates_per_step": 1},
     "mosac": {**SMALL, **NETS},
     "sac": {**SMALL, **NETS, **OWN},
     "hybrid-sac": {**SMALL, **NETS, **OWN, "switch_after": 20, "num_snapshots": 2, "push_period": 20},

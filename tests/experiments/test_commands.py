@@ -32,6 +32,7 @@ full_eval_stride = 50
 full_eval_episodes = 1
 push_after = 50
 push_period = 50
+updates_per_step = 1
 [grid]
 domain = ["DST2d"]
 num_snapshots = [0, 2]

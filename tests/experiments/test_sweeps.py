@@ -11,7 +11,7 @@ GRID = """
 title = "Snapshots"
 reference = "num_snapshots 0"
 [run]
-preset = "quick"
+hidden = 64
 seeds = 2
 steps = 4000
 [grid]
@@ -38,7 +38,7 @@ def test_every_combination_is_a_run(tmp_path: Path):
     assert len(artefact.cells) == 5
     config = artefact.cells["Hopper2d", "num_snapshots 0"].config()
     assert (config.domain, config.steps, settings.flat(config)["num_snapshots"]) == ("Hopper2d", 4000, 0)
-    assert settings.flat(config)["hidden"] == 64  # the preset's
+    assert settings.flat(config)["hidden"] == 64
     assert artefact.cells["DST2d", "MO-SAC"].config().algo == "mosac"
     assert {wanted.seeds for wanted in artefact.cells.values()} == {2}
 

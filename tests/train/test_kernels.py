@@ -22,7 +22,7 @@ from tests.rounding import assert_same_to_rounding
 
 SMALL: dict[str, Any] = {
     **{"seeds": 2, "steps": 100, "random_steps": 10, "block": 2, "hidden": 64, "batch_size": 64, "kernels": "on"},
-    **{"num_snapshots": 2, "num_preferences": 2, "push_after": 0, "push_period": 2},
+    **{"num_snapshots": 2, "num_preferences": 2, "push_after": 0, "push_period": 2, "updates_per_step": 1},
 }
 DST = spec_of("DST2d")
 LAYOUT = layout_of(DST, make_algorithm("mosac", get_method("mosac").config(), DST).behaviour)

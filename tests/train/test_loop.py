@@ -28,7 +28,10 @@ OFF_POLICY: dict[str, Any] = {
     "steps": 200,
 }
 NETS: dict[str, Any] = {"hidden": 16}
-PENSIEVE: dict[str, Any] = {name: TINY[name] for name in ("num_snapshots", "push_after", "push_period")}
+PENSIEVE: dict[str, Any] = {
+    **{name: TINY[name] for name in ("num_snapshots", "push_after", "push_period")},
+    "updates_per_step": 1,
+}
 POPULATION: dict[str, Any] = {
     **{"divisions": 2, "rollout_steps": 16, "num_lanes": 2, "minibatches": 2, "epochs": 2, "hidden": 8},
     **{"steps": 960, "warmup_iterations": 2, "generation_iterations": 1, "log_period": 96},
