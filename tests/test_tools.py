@@ -30,6 +30,11 @@ def test_the_keywords_of_agents_are_all_settings(tool: Callable[[str], Any]):
     assert keywords.FILE.read_text() == keywords.render(), "run python tools/keywords.py"
 
 
+def test_the_portability_table_names_tests_that_exist(tool: Callable[[str], Any]):
+    portability = tool("portability")
+    assert [path for path in (*portability.NUMPY, *portability.COMPUTING) if not (TOOLS.parent / path).exists()] == []
+
+
 def _write_log(folder: Path, collapsed: range) -> None:
     """A run of 200 rows on Walker2d, two seeds; bin 5 of the second collapses in some rows, and its UT after them."""
     sac = {"target_entropy": -1.0, "target_entropy_end": None}

@@ -27,7 +27,10 @@ PATIENCE = "--timeout=3600"
 """Seconds that a test may take: rows run with low priority, and a test that is stopped would count as failed."""
 NUMPY = (
     *("tests/learning/test_acting.py", "tests/watch/test_live.py"),
-    *(f"tests/train/test_{name}.py" for name in ("evaluate", "collect", "crew", "exploration", "beside", "blas")),
+    *(
+        f"tests/train/test_{name}.py"
+        for name in ("evaluate", "collect", "collection_workers", "exploration", "evaluation_workers", "blas")
+    ),
 )
 QUICK = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
 """Flags of tests that are not about compiled code, as in the Makefile: they compile in half of the time."""
