@@ -12,7 +12,7 @@ export PYTHONDONTWRITEBYTECODE :=
 .PHONY: help setup train lint style types test tests test-slow test-ray bench docs clean
 
 help:
-	@echo "make train      the main job: Q-Pensieve on DST2d, small enough for two cores (three to five minutes)"
+	@echo "make train      the main job: Q-Pensieve on DST2d, small enough for two cores (two to three minutes)"
 	@echo "make setup      create $(VENV) and install qpensieve with its development tools"
 	@echo "make lint       ruff (format, lint) and pyright"
 	@echo "make test       ruff, then the test suite with pyright beside it (under ten minutes on two cores)"
