@@ -36,7 +36,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "version": ("cli:version", "Print the version."),
     "paper list": ("experiments.commands:list_artefacts", "List the tables and figures, and what they cost."),
     "paper plan": ("experiments.commands:plan", "Show the runs that tables and figures need, and what they cost."),
-    "paper run": ("experiments.commands:run", "Make the runs, and then the report; called again, it goes on."),
+    "paper run": ("experiments.commands:run", "Make the runs, then the report; a second call continues."),
     "paper status": ("experiments.commands:status", "Show which runs are done, running, waiting or failed."),
     "paper report": ("experiments.commands:report", "Write the tables and figures as far as their runs are."),
 }

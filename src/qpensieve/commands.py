@@ -107,7 +107,7 @@ def _parse_train(words: list[str], algo: str, preset: str, domain: str = "") -> 
     _check_options(words, algo, flat(unset).keys())
     method = default.method
     notes = dict.fromkeys(method.of_helper, "The helper's alone.")
-    notes |= dict.fromkeys(method.fixed, f"To be left as it is: {algo} refuses other values.")
+    notes |= dict.fromkeys(method.fixed, f"Fixed: {algo} refuses other values.")
     unused = {*(marked(default, NEEDS_REPLAY) if method.is_population else ())}
     hidden = unused if is_all else unused | (flat(unset).keys() - BASIC)
     more = f"Methods: {'; '.join(f'{one.name}, {one.summary}' for one in METHODS.values())}."

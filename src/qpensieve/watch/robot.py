@@ -142,7 +142,7 @@ class Robot:
         self.world.step(actions)
 
     def _serving(self) -> int:
-        """Number of the policy that serves what is asked for now."""
+        """Number of the policy that serves the current preference."""
         return self._run.served_by(self._policy, self._row, np.array(self.controls.w))
 
     def frames(self) -> list[tuple[float, Callable[[], None]]]:
