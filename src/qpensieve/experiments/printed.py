@@ -1,4 +1,4 @@
-"""The numbers that the paper prints, from `printed.toml`. Reports show them next to ours."""
+"""The numbers that the paper prints, from `paper.toml`. Reports show them next to ours."""
 
 import tomllib
 from collections.abc import Mapping
@@ -38,7 +38,7 @@ def _table(columns: list[str], rows: list[list]) -> PrintedTable:
     return PrintedTable(tuple(columns), scores, powers)
 
 
-_CONTENT = tomllib.loads(resources.files("qpensieve.experiments").joinpath("printed.toml").read_text())
+_CONTENT = tomllib.loads(resources.files("qpensieve.experiments").joinpath("paper.toml").read_text())
 TABLES = {name: _table(**table) for name, table in _CONTENT["tables"].items()}
 """Name of an artefact -> its table."""
 CRITIC_PREFERENCES: tuple[tuple[float, ...], ...] = tuple(map(tuple, _CONTENT["critic"]["preferences"]))
