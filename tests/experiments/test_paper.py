@@ -2,139 +2,101 @@
 
 from collections import Counter
 
-import pytest
-
 from qpensieve import settings
 from qpensieve.config import RunConfig, check, resolve
 from qpensieve.envs import DOMAINS
-from qpensieve.experiments.paper import ARTEFACTS, FACTORS
+from qpensieve.experiments.paper import ARTEFACTS, POPULATION_SETTINGS
 from qpensieve.experiments.plan import SCALES, Wanted, scaled
-from qpensieve.experiments.printed import POPULATION_SETTINGS, TABLES
 
 RUNS = list(dict.fromkeys(wanted for artefact in ARTEFACTS.values() for wanted in artefact.cells.values()))
+TABLE_1, SIZES, INTERVALS = (ARTEFACTS[name] for name in ("table1", "buffer-size", "push-interval"))
+LONG = {
+    **dict.fromkeys(("HalfCheetah2d", "Ant2d", "Ant3d", "Hopper3d"), 15_000_000),
+    **dict.fromkeys(("LunarLander4d", "LunarLander5d", "Hopper5d"), 7_500_000),
+    **dict.fromkeys(("DST2d", "Hopper2d", "Walker2d"), 4_500_000),
+}
 
 
-def runs_of(name: str) -> dict[tuple[str, str], Wanted]:
-    return dict(ARTEFACTS[name].cells)
-
-
-def test_runs_that_several_artefacts_share_are_made_once():
-    assert len(RUNS) == 79
-    assert len({wanted.name for wanted in RUNS}) == len(RUNS)
+def test_shared_runs_are_made_once_and_equal_configurations_have_one_name():
+    assert len(RUNS) == len({wanted.name for wanted in RUNS}) == 79
     places = Counter(wanted for artefact in ARTEFACTS.values() for wanted in artefact.cells.values())
     assert places[Wanted("Ant2d")] == 6  # table 1, size 4, growth, HV over training, fronts by size, curves
-
-
-def test_equal_configurations_have_one_name():
     configs: dict[RunConfig, str] = {}
     for wanted in RUNS:
         assert configs.setdefault(wanted.config(), wanted.name) == wanted.name
 
 
-class TestTable1:
-    def test_has_ten_domains_and_leaves_out_pfa_where_there_are_more_than_two_objectives(self):
-        table = ARTEFACTS["table1"]
-        assert set(table.rows) == set(DOMAINS)
-        with_pfa = {domain for domain, column in table.cells if column == "PFA 1.5M"}
-        assert with_pfa == {domain.id for domain in DOMAINS.values() if len(domain.objectives) == 2}
-        assert len(table.cells) == 10 * 5 + 5 * 2
+def test_table_1_has_ten_domains_and_pfa_for_two_objectives():
+    assert TABLE_1.rows == list(DOMAINS)
+    assert TABLE_1.columns == [
+        *("PFA 1.5M", "PFA long", "PGMORL 1.5M", "PGMORL long", "CN-DER", "Q-Pensieve", "MO-SAC")
+    ]
+    with_pfa = {domain for domain, column in TABLE_1.cells if column == "PFA 1.5M"}
+    assert with_pfa == {domain.id for domain in DOMAINS.values() if len(domain.objectives) == 2}
+    assert len(TABLE_1.cells) == 10 * 5 + 5 * 2
 
-    @pytest.mark.parametrize(
-        ("domain", "steps"),
-        [
-            *[(domain, 15_000_000) for domain in ("HalfCheetah2d", "Ant2d", "Ant3d", "Hopper3d")],
-            *[(domain, 7_500_000) for domain in ("LunarLander4d", "LunarLander5d", "Hopper5d")],
-            *[(domain, 4_500_000) for domain in ("DST2d", "Hopper2d", "Walker2d")],
-        ],
-    )
-    def test_gives_populations_the_printed_factor_of_steps(self, domain: str, steps: int):
-        cells = runs_of("table1")
-        assert cells[domain, "PGMORL long"].config().steps == steps
-        assert cells[domain, "PGMORL 1.5M"].config().steps == 1_500_000
 
-    def test_takes_the_paper_settings_of_everything_else(self):
-        for (domain, column), wanted in runs_of("table1").items():
-            config = wanted.config()
-            assert config.domain == domain
-            if not config.method.is_population:
-                assert (config.steps, config.seeds) == (1_500_000, 5), column
+def test_table_1_has_the_papers_steps_and_seeds():
+    for (domain, column), wanted in TABLE_1.cells.items():
+        config = wanted.config()
+        assert config.domain == domain
+        assert config.steps == (LONG[domain] if column.endswith("long") else 1_500_000)
+        assert config.method.is_population or config.seeds == 5
+        if column.endswith("long"):
+            factor = LONG[domain] // 1_500_000
+            assert scaled(config, "paper", steps=100_000).steps == 100_000 * factor
 
 
 def test_the_interval_study_has_two_snapshots_because_its_column_of_1000_is_that_of_size_2():
-    assert (
-        TABLES["push-interval"].scores["Ant2d", "interval 1000"]["UT"]
-        == TABLES["buffer-size"].scores["Ant2d", "size 2"]["UT"]
-    )
-    intervals, sizes = runs_of("push-interval"), runs_of("buffer-size")
-    assert intervals["Ant2d", "interval 1000"] == sizes["Ant2d", "size 2"]
-    periods = [settings.flat(wanted.config())["push_period"] for wanted in intervals.values()]
-    assert periods == [500, 1000, 1500, 2000]
-    assert {settings.flat(wanted.config())["num_snapshots"] for wanted in intervals.values()} == {2}
-
-
-def test_size_4_and_table_1_are_the_same_run_also_in_print():
-    assert runs_of("buffer-size")["Ant2d", "size 4"] == runs_of("table1")["Ant2d", "Q-Pensieve"]
-    assert TABLES["buffer-size"].scores["Ant2d", "size 4"]["UT"] == TABLES["table1"].scores["Ant2d", "Q-Pensieve"]["UT"]
+    ut = lambda artefact, column: artefact.printed.scores["Ant2d", column]["UT"]
+    assert ut(INTERVALS, "interval 1000") == ut(SIZES, "size 2")
+    assert INTERVALS.cells["Ant2d", "interval 1000"] == SIZES.cells["Ant2d", "size 2"]
+    flat = [settings.flat(wanted.config()) for wanted in INTERVALS.cells.values()]
+    assert [one["push_period"] for one in flat] == [500, 1000, 1500, 2000]
+    assert {one["num_snapshots"] for one in flat} == {2}
+    assert SIZES.cells["Ant2d", "size 4"] == TABLE_1.cells["Ant2d", "Q-Pensieve"]
+    assert ut(SIZES, "size 4") == ut(TABLE_1, "Q-Pensieve")
 
 
 def test_the_four_cases_of_hybrid_sac_are_two_runs_of_two_preferences():
-    cells = runs_of("hybrid")
-    assert {wanted.algo for wanted in cells.values()} == {"sac", "hybrid-sac"}
+    cells = ARTEFACTS["hybrid"].cells
+    assert [wanted.algo for wanted in cells.values()] == ["sac", "hybrid-sac"] * 2
     assert cells["DST2d", "SAC"].config().agent.preferences == ("0.9,0.1", "0.8,0.2")
 
 
-class TestPrinted:
-    def test_numbers_carry_their_power_of_ten(self):
-        assert TABLES["table1"].scores["Hopper5d", "Q-Pensieve"]["HV"] == (7.24e13, 0.31e13)
-        assert TABLES["table1"].scores["DST2d", "CN-DER"]["UT"] == (-5.10, 15.73)
-        assert TABLES["table1"].scores["Ant3d", "CN-DER"]["HV"] == (13.00e8, 4.11e8)
-
-    def test_every_place_of_table_1_but_ours_is_printed(self):
-        places = {place for place in runs_of("table1") if place[1] != "MO-SAC"}
-        assert TABLES["table1"].scores.keys() == places
-        assert all(set(scores) == {"HV", "UT", "ED"} for scores in TABLES["table1"].scores.values())
-
-    def test_places_of_all_tables_exist(self):
-        for artefact in ARTEFACTS.values():
-            assert artefact.printed.scores.keys() <= artefact.cells.keys()
-
-    def test_the_settings_of_populations_are_those_of_our_presets(self):
-        for domain, row in POPULATION_SETTINGS.items():
-            ours = settings.flat(Wanted(domain, "pgmorl").config())
-            names = ("warmup_iterations", "generation_iterations", "num_buffers", "buffer_size", "num_candidates")
-            assert (ours["steps"], *[ours[name] for name in names]) == tuple(row[1:7])
-            assert -ours["sparsity_weight"] == row[7]
+def test_printed_numbers_carry_their_power_of_ten():
+    assert TABLE_1.printed.scores["Hopper5d", "Q-Pensieve"]["HV"] == (7.24e13, 0.31e13)
+    assert TABLE_1.printed.scores["DST2d", "CN-DER"]["UT"] == (-5.10, 15.73)
+    assert TABLE_1.printed.scores["Ant3d", "CN-DER"]["HV"] == (13.00e8, 4.11e8)
 
 
-@pytest.mark.parametrize("wanted", RUNS, ids=lambda wanted: wanted.name)
-def test_every_run_can_run_at_every_scale(wanted: Wanted):
-    for scale in SCALES:
-        check(resolve(scaled(wanted.config(), scale)))
+def test_every_place_of_table_1_but_ours_is_printed_and_printed_places_exist():
+    assert TABLE_1.printed.scores.keys() == {place for place in TABLE_1.cells if place[1] != "MO-SAC"}
+    assert all(set(scores) == {"HV", "UT", "ED"} for scores in TABLE_1.printed.scores.values())
+    for artefact in ARTEFACTS.values():
+        assert artefact.printed.scores.keys() <= artefact.cells.keys()
 
 
-class TestScales:
-    def test_paper_changes_nothing(self):
-        for wanted in RUNS:
-            assert scaled(wanted.config(), "paper") == wanted.config()
+def test_the_settings_of_populations_are_those_of_our_presets():
+    for domain, row in POPULATION_SETTINGS.items():
+        ours = settings.flat(Wanted(domain, "pgmorl").config())
+        names = ("warmup_iterations", "generation_iterations", "num_buffers", "buffer_size", "num_candidates")
+        assert (ours["steps"], *[ours[name] for name in names]) == tuple(row[1:7])
+        assert -ours["sparsity_weight"] == row[7]
 
-    def test_short_divides_what_counts_steps(self):
-        config = settings.flat(scaled(Wanted("Ant2d").config(), "short"))
-        assert [config[name] for name in ("steps", "random_steps", "push_after", "push_period")] == [
-            150_000,
-            1_000,
-            2_000,
-            100,
-        ]
-        assert config["hidden"] == 256
 
-    def test_smoke_keeps_what_tells_runs_apart(self):
-        periods = [settings.flat(scaled(w.config(), "smoke"))["push_period"] for w in runs_of("push-interval").values()]
-        assert periods == [50, 100, 150, 200]
-        sizes = [settings.flat(scaled(w.config(), "smoke"))["num_snapshots"] for w in runs_of("buffer-size").values()]
-        assert sizes == [0, 2, 4, 6]
+def test_every_run_can_run_at_every_scale():
+    for wanted in RUNS:
+        assert scaled(wanted.config(), "paper") == wanted.config()
+        for scale in SCALES:
+            check(resolve(scaled(wanted.config(), scale)))
 
-    def test_steps_keep_the_ratio_of_longer_runs(self):
-        for name, factor in FACTORS.items():
-            long = runs_of("table1")[name, "PGMORL long"].config()
-            assert scaled(long, "paper", steps=100_000).steps == 100_000 * factor
-        assert scaled(Wanted("DST2d").config(), "paper", steps=100_010).steps == 100_000  # whole blocks
+
+def test_scales_divide_what_counts_steps_and_keep_what_tells_runs_apart():
+    short = settings.flat(scaled(Wanted("Ant2d").config(), "short"))
+    counted = ("steps", "random_steps", "push_after", "push_period", "hidden")
+    assert [short[name] for name in counted] == [150_000, 1_000, 2_000, 100, 256]
+    smoke = lambda artefact, name: [settings.flat(scaled(w.config(), "smoke"))[name] for w in artefact.cells.values()]
+    assert smoke(INTERVALS, "push_period") == [50, 100, 150, 200]
+    assert smoke(SIZES, "num_snapshots") == [0, 2, 4, 6]
+    assert scaled(Wanted("DST2d").config(), "paper", steps=100_010).steps == 100_000  # whole blocks

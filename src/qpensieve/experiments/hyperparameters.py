@@ -6,7 +6,7 @@ from typing import Any
 from qpensieve import settings
 from qpensieve.config import spec_of
 from qpensieve.console import Row
-from qpensieve.experiments import printed
+from qpensieve.experiments import paper
 from qpensieve.population.stages import warmup_preferences
 from qpensieve.presets import default_config
 from qpensieve.report.text import TextTable, listing
@@ -33,7 +33,7 @@ def q_pensieve_settings() -> TextTable:
     }
     rows: list[Row] = [
         {"parameter": name, "paper": value, "ours": found[name], "same": _same(value, found[name])}
-        for name, value in printed.SETTINGS.items()
+        for name, value in paper.SETTINGS.items()
     ]
     notes = [f"Ours alone: {', '.join(f'{name} {ours[name]}' for name in OURS_ALONE)}."]
     return listing(
@@ -47,13 +47,13 @@ OURS_ALONE = ("num_preferences", "num_snapshots", "push_period", "push_after", "
 def population_settings() -> TextTable:
     """Hyperparameters of PGMORL and PFA, by domain."""
     rows: list[Row] = []
-    for domain, values in printed.POPULATION_SETTINGS.items():
+    for domain, values in paper.POPULATION_SETTINGS.items():
         config = default_config(domain, "pgmorl")
         ours = settings.flat(config)
         tasks = len(warmup_preferences(config.agent.stages, spec_of(config).num_objectives))
         names = ("warmup_iterations", "generation_iterations", "num_buffers", "buffer_size", "num_candidates")
         mine = (tasks, ours["steps"], *[ours[name] for name in names], -ours["sparsity_weight"])
-        both = zip(printed.POPULATION_COLUMNS, values, mine, strict=True)
+        both = zip(paper.POPULATION_COLUMNS, values, mine, strict=True)
         rows.append({"domain": domain} | {name: _both(paper, our) for name, paper, our in both})
     return listing(
         "settings-populations",

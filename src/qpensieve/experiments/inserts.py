@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from qpensieve.errors import UserError
-from qpensieve.experiments.plan import Artefact
-from qpensieve.experiments.printed import Place
+from qpensieve.experiments.plan import Artefact, Place
 from qpensieve.records.files import write_text
 from qpensieve.report.sheets import Sheet, power_of, view
 from qpensieve.report.text import TextCell

@@ -20,7 +20,6 @@ from qpensieve.compatibility import is_bound_to_length
 from qpensieve.config import RunConfig, check, override, resolve, scheduled, spec_of
 from qpensieve.envs import find_domain
 from qpensieve.errors import UserError
-from qpensieve.experiments.printed import Place, PrintedTable
 from qpensieve.experiments.tasks import Task, iteration_of
 from qpensieve.population.plan import check_environment
 from qpensieve.presets import default_config
@@ -28,6 +27,10 @@ from qpensieve.settings import NONE
 
 Show = Literal["scores", "critic", "fronts", "growth", "score-curves", "learning-curves", "single-curves", "settings"]
 """How an artefact is shown: tables of scores, of the critic's error or of settings; or one of the figures."""
+Place = tuple[str, str]
+"""Row and column."""
+Printed = tuple[float, float | None]
+"""Mean and standard deviation."""
 LONGEST_NAME = 200
 """Bytes of a run's name: file systems take 255, and length and seeds come behind it."""
 
@@ -68,6 +71,19 @@ class Wanted:
         of_preset = [] if self.preset == "paper" else [self.preset]
         changes = [f"{key}-{_plain(value)}" for key, value in self.settings]
         return _short("-".join([_plain(self.domain), self.algo, *of_preset, *changes, *length]))
+
+
+@dataclass(frozen=True)
+class PrintedTable:
+    """The numbers of a table of the paper.
+
+    Attributes:
+        scores: Place -> score -> printed numbers.
+        powers: Score -> row -> power of ten that it is printed in.
+    """
+
+    scores: dict[Place, dict[str, Printed]] = field(default_factory=dict)
+    powers: dict[str, dict[str, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

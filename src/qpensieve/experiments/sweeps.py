@@ -21,8 +21,7 @@ from typing import Any, get_args
 
 from qpensieve.config import RunConfig, check, check_fits, resolve
 from qpensieve.errors import MissingFileError, UserError
-from qpensieve.experiments.plan import Artefact, Show, Wanted, shown
-from qpensieve.experiments.printed import Place
+from qpensieve.experiments.plan import Artefact, Place, Show, Wanted, shown
 from qpensieve.presets import default_config
 from qpensieve.settings import fit, flat, names
 

@@ -12,9 +12,8 @@ from qpensieve.config import spec_of
 from qpensieve.console import format_count
 from qpensieve.envs import find_domain
 from qpensieve.experiments.hyperparameters import LISTINGS
-from qpensieve.experiments.plan import Artefact, Wanted
+from qpensieve.experiments.plan import Artefact, Place, Wanted
 from qpensieve.experiments.plan_results import PlanResults
-from qpensieve.experiments.printed import Place
 from qpensieve.records.critic_errors import CriticErrors
 from qpensieve.report import aggregates, cells, paper_figures
 from qpensieve.report.critic import PAPER, PAPER_STEPS
