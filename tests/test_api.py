@@ -21,8 +21,8 @@ import pytest
 import qpensieve
 from qpensieve import MOSAC, Agent, HybridSAC, QPensieve, api
 from qpensieve.envs import name_for
-from qpensieve.envs.history import episode_seeds
 from qpensieve.envs.registry import spec_of
+from qpensieve.envs.replayed import episode_seeds
 from qpensieve.errors import UserError, UserFileError
 from qpensieve.learning.streams import Purpose, derived_seed
 from qpensieve.records import checkpoint

@@ -1,6 +1,6 @@
 """Objects that live in processes of their own: their methods are called by name, results and errors come back.
 
-The processes are plain programs, not forks or copies of the user's script. They end at the end of their input, so also
+The processes are plain programs, not forks or copies of the user's script. They end when their connection does, so also
 when this process is killed. They import after they have begun to listen, so they can say what is missing.
 """
 
@@ -10,7 +10,6 @@ import os
 import pickle
 import select
 import signal
-import struct
 import subprocess
 import sys
 import tempfile
@@ -18,7 +17,8 @@ import traceback
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext, suppress
-from typing import Any, BinaryIO, NamedTuple
+from multiprocessing.connection import Connection, Pipe
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float32
@@ -26,11 +26,10 @@ from jaxtyping import Float32
 from qpensieve.console import plain_warnings
 from qpensieve.errors import EnvError, UserError
 
-SIZE = struct.Struct("<Q")
-"""Before each message: its length."""
 SAME_TYPE = (EnvError, FloatingPointError, UserError)
 """Errors of a remote object that are raised here with their own type; any other is a bug, or explained by `Failure`."""
-PROGRAM = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from qpensieve import remote; remote.main()"
+PROGRAM = "import json, sys; path, file = sys.argv[1:]; sys.path[:] = json.loads(path); from qpensieve import remote; "
+PROGRAM += "remote.main(int(file))"
 ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 """The products of acting are too small for more; idle threads of all processes would wait in each other's way."""
 THIS_PACKAGE = f"'{__package__}."
@@ -86,65 +85,58 @@ class RemoteObject:
         self, title: str, make: Callable[..., Any], arguments: Sequence[Any], memory: SharedMemory | None = None
     ):
         self._title = title
-        task = pickle.dumps((make, arguments))
+        self._connection, theirs = Pipe()
+        shared = [theirs.fileno()] if memory is None else [theirs.fileno(), memory.file]
         try:
-            with without_interrupts():
+            with theirs, without_interrupts():
                 self.process = subprocess.Popen(
-                    [sys.executable, "-c", PROGRAM, json.dumps([str(place) for place in sys.path])],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
+                    [sys.executable, "-c", PROGRAM, json.dumps([str(place) for place in sys.path]), str(shared[0])],
+                    stdin=subprocess.DEVNULL,
+                    stdout=sys.__stderr__,
                     env=os.environ | ONE_THREAD | {"JAX_PLATFORMS": "cpu"},
-                    pass_fds=() if memory is None else (memory.file,),
+                    pass_fds=shared,
                 )
         except OSError as error:
             raise EnvError(f"{title} cannot be started: {error.strerror}") from error
-        self._close = weakref.finalize(self, _end, self.process, os.getpid())
-        self._write(task)
+        self._close = weakref.finalize(self, _end, self._connection, self.process, os.getpid())
+        self._send((make, arguments))
 
     def send(self, method: str, *arguments: Any) -> None:
         """Begin a call of a method; `receive` must return its result before the next call begins."""
-        self._write(pickle.dumps((method, arguments), pickle.HIGHEST_PROTOCOL))
+        self._send((method, arguments))
 
-    def _write(self, message: bytes) -> None:
-        pipe = self.process.stdin
-        assert pipe is not None
-        try:
-            pipe.write(SIZE.pack(len(message)) + message)
-            pipe.flush()
-        except (BrokenPipeError, ValueError):  # it has ended, or is closed: `receive` says which
-            return
+    def _send(self, message: tuple[Any, ...]) -> None:
+        if not self._connection.closed:  # `receive` says that it is closed, or how the process has ended
+            with suppress(ConnectionError):
+                self._connection.send(message)
 
     @property
     def is_ready(self) -> bool:
         """Whether `receive` would return, or raise, at once."""
-        return self._has_output(0.0) or self.process.poll() is not None
+        return self._has_answer(0.0) or self.process.poll() is not None
 
     def receive(self) -> Any:
         """The result of the method that was called; raises what the method raised."""
-        if not self._close.alive:
+        if self._connection.closed:
             raise EnvError(f"{self._title} is closed")
-        # A process that the object has started may hold the pipe open after it is gone, so its end is not awaited.
-        while not self._has_output(ALIVE_SECONDS):
-            if self.process.poll() is not None and not self._has_output(0.0):
+        # A process that the object has started may hold the connection after it is gone, so its end is not awaited.
+        while not self._has_answer(ALIVE_SECONDS):
+            if self.process.poll() is not None and not self._has_answer(0.0):
                 raise self._lost()
-        answer = _read(self.process.stdout)
-        if answer is None:
-            raise self._lost()
-        result = pickle.loads(answer)
+        try:
+            result = self._connection.recv()
+        except (EOFError, OSError):
+            raise self._lost() from None
         if isinstance(result, Failure):
             raise result.error(self._title)
         return result
 
-    def _has_output(self, seconds: float) -> bool:
-        pipe = self.process.stdout
-        assert pipe is not None
-        return bool(select.select([pipe], [], [], seconds)[0])
+    def _has_answer(self, seconds: float) -> bool:
+        return bool(select.select([self._connection], [], [], seconds)[0])  # faster than `Connection.poll`
 
-    def end_input(self) -> None:
+    def begin_close(self) -> None:
         """Tell the process to end, without waiting for it."""
-        assert self.process.stdin is not None
-        with suppress(BrokenPipeError):
-            self.process.stdin.close()
+        self._connection.close()
 
     def close(self) -> None:
         """End the process and wait until it is gone."""
@@ -161,34 +153,11 @@ class RemoteObject:
         return EnvError(f"{self._title} {how_it_ended(self.process.returncode)}")
 
 
-class LocalObject:
-    """Like `RemoteObject`, in this process: a call is done when its result is asked for."""
-
-    def __init__(self, target: Any):
-        self._target = target
-        self._call: tuple[str, tuple[Any, ...]] | None = None
-
-    def send(self, method: str, *arguments: Any) -> None:
-        self._call = (method, arguments)
-
-    def receive(self) -> Any:
-        assert self._call is not None
-        method, arguments = self._call
-        return getattr(self._target, method)(*arguments)
-
-    def end_input(self) -> None: ...
-
-    def close(self) -> None:
-        self._target.close()
-
-    kill = close
-
-
 class RemoteObjects:
     """Objects whose methods are called together; all end when a call is left halfway."""
 
-    def __init__(self, members: Iterable[RemoteObject | LocalObject]):
-        self.members: list[RemoteObject | LocalObject] = []
+    def __init__(self, members: Iterable[RemoteObject]):
+        self.members: list[RemoteObject] = []
         try:
             self.members += members
         except BaseException:
@@ -233,7 +202,7 @@ class RemoteObjects:
     def close(self) -> None:
         """End all and wait until they are gone."""
         for member in self.members:
-            member.end_input()
+            member.begin_close()
         for member in self.members:
             member.close()
 
@@ -316,15 +285,11 @@ def without_interrupts() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _end(process: subprocess.Popen[bytes], owner: int) -> None:
-    """Close the pipes of a process and wait until it is gone."""
+def _end(connection: Connection, process: subprocess.Popen[bytes], owner: int) -> None:
+    """Close the connection to a process and wait until it is gone."""
     if os.getpid() != owner:  # a fork of the owner has inherited this finalizer, but not the process
         return
-    assert process.stdin is not None
-    assert process.stdout is not None
-    with suppress(BrokenPipeError):
-        process.stdin.close()  # it ends at the end of its input
-    process.stdout.close()
+    connection.close()
     try:
         process.wait(CLOSE_SECONDS)
     except subprocess.TimeoutExpired:
@@ -332,51 +297,30 @@ def _end(process: subprocess.Popen[bytes], owner: int) -> None:
         process.wait()
 
 
-def _read(pipe: Any) -> bytes | None:
-    """The next message; None where the pipe ends."""
-    header = pipe.read(SIZE.size)
-    if len(header) < SIZE.size:
-        return None
-    (size,) = SIZE.unpack(header)
-    content = pipe.read(size)
-    return content if len(content) == size else None
-
-
-def main() -> None:
-    """Run the process of a remote object."""
+def main(file: int) -> None:
+    """Run the process of a remote object, whose connection has this descriptor."""
     # Ctrl-C reaches all processes of a terminal, SIGTERM all of a batch job; the parent decides what they mean.
     for number in INTERRUPTS:
         signal.signal(number, signal.SIG_IGN)
-    # Without a buffer: the interpreter would complain about what is left in one when the parent has ended.
-    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0)
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # a stray print must not end up among the answers
-    with plain_warnings(), suppress(BrokenPipeError):  # the parent has ended
-        _serve(sys.stdin.buffer, answers)
+    os.set_inheritable(file, False)
+    with plain_warnings(), suppress(EOFError, ConnectionError):  # the parent has ended
+        _serve(Connection(file))
 
 
-def _serve(calls: BinaryIO, answers: BinaryIO) -> None:
-    """Make the object, then call its methods until the input ends. Making it has an answer only where it fails."""
-    task = _read(calls)
-    if task is None:
-        return
+def _serve(connection: Connection) -> None:
+    """Make the object, then call its methods until the connection ends. Making it has an answer only where it fails."""
     try:
-        make, arguments = pickle.loads(task)
+        make, arguments = connection.recv()
         target = make(*arguments)
     except Exception as error:
-        _write(answers, Failure.of(error))
+        connection.send(Failure.of(error))
         return
     with closing(target) if hasattr(target, "close") else nullcontext():
-        while (call := _read(calls)) is not None:
+        while True:
+            call = connection.recv_bytes()
             try:
                 method, arguments = pickle.loads(call)
                 result = getattr(target, method)(*arguments)
             except Exception as error:
                 result = Failure.of(error)
-            _write(answers, result)
-
-
-def _write(answers: BinaryIO, result: Any) -> None:
-    content = pickle.dumps(result, pickle.HIGHEST_PROTOCOL)
-    view = memoryview(SIZE.pack(len(content)) + content)
-    while view:  # a pipe without a buffer may take a part
-        view = view[answers.write(view) :]
+            connection.send(result)

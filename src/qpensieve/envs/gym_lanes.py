@@ -1,21 +1,16 @@
-"""Any Gymnasium environment with a vector reward, run as lanes in this process.
+"""Any Gymnasium environment with a vector reward, run as lanes in this process."""
 
-The inner state of a foreign environment cannot be read. A saved lane is the seed of its episode and the actions so far;
-`restore` plays them again. This is exact only if the environment is deterministic given its seed and its actions, and
-it takes as long as the episodes did. `restore` warns if a lane does not end at its saved observation.
-"""
-
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import gymnasium
 import numpy as np
-from jaxtyping import Bool, Float64, Int
+from jaxtyping import Float64, Int
 
-from qpensieve.envs.history import OBSERVATIONS, History, episode_seeds, replay, warn_if_different
 from qpensieve.envs.opengl import working_platform
-from qpensieve.envs.simulator import Index, Simulator, State, Streams
+from qpensieve.envs.replayed import ReplayedSimulator
+from qpensieve.envs.simulator import Simulator
 from qpensieve.envs.sources import PICTURES, EnvFactory, EnvSource, drawable, name_of, resolve
 from qpensieve.envs.spaces import describe, foreign_error
 from qpensieve.envs.split_lanes import SplitSimulator
@@ -53,56 +48,62 @@ def _check_can_be_sent(factory: EnvFactory, name: str) -> None:
         )
 
 
-class GymSimulator:
+class GymSimulator(ReplayedSimulator):
     """n environments of one factory, stepped one after the other.
 
     `source_name` is its name in messages and in the spec. Messages count lanes from `first_lane`.
     """
 
     def __init__(self, factory: EnvFactory, num_lanes: int, source_name: str, first_lane: int = 0):
-        self._name, self._first_lane = source_name, first_lane
-        self._closed = False
+        self._closed, self._name = False, source_name
         self._envs = _make_envs(factory, num_lanes, source_name)
         try:
-            self.spec = describe(self._envs[0], source_name)
+            spec = describe(self._envs[0], source_name)
         except BaseException as error:
             self.close()
             if isinstance(error, UserError | EnvError) or not isinstance(error, Exception):
                 raise
             raise foreign_error(source_name, "in what it says of itself", error) from error
-        self._history = History(num_lanes, self.spec.action_size)
-        self._obs = np.full((num_lanes, self.spec.obs_size), np.nan)
+        super().__init__(source_name, spec, num_lanes, first_lane)
+        self._steps = [0] * num_lanes
+        """Steps of each lane's episode."""
 
-    def reset(self, lanes: Int[np.ndarray, " lanes"], streams: Streams) -> None:
-        self.start(lanes, episode_seeds(lanes, streams))
+    def begin(
+        self, lanes: Int[np.ndarray, " lanes"], seeds: Int[np.ndarray, " lanes"]
+    ) -> Float64[np.ndarray, "lanes obs"]:
+        found = np.empty((len(lanes), self.spec.obs_size))
+        for row, (lane, seed) in enumerate(zip(lanes.tolist(), seeds.tolist(), strict=True)):
+            with self._explained(lane, f"reset with seed {seed}"):
+                obs, _ = _parts("reset()", self._envs[lane].reset(seed=seed), RESET)
+                found[row] = self._encoded(obs)
+            self._steps[lane] = 0
+        return found
 
-    def start(self, lanes: Int[np.ndarray, " lanes"], seeds: Int[np.ndarray, " lanes"]) -> None:
-        """Start an episode in each of `lanes`, from the seeds given."""
-        for lane, seed in zip(lanes.tolist(), seeds.tolist(), strict=True):
-            self._start(lane, seed)
+    def play(
+        self, lanes: Int[np.ndarray, " lanes"], actions: Float64[np.ndarray, "lanes act"]
+    ) -> Float64[np.ndarray, "lanes columns"]:
+        size, num = self.spec.obs_size, self.spec.num_objectives
+        table, native = np.empty((len(lanes), size + num + 2)), self.spec.native_actions(actions)
+        for row, lane in enumerate(lanes.tolist()):
+            self._steps[lane] += 1
+            with self._explained(lane, f"step {self._steps[lane]} of its episode"):
+                returned = self._envs[lane].step(self.spec.one_of(native, row))
+                obs, reward, terminated, truncated, _ = _parts("step()", returned, STEP)
+                table[row, :size] = self._encoded(obs)
+                table[row, size:-2] = _floats("reward", reward, (num,))
+                table[row, -2:] = bool(terminated), bool(truncated)
+        return table
 
-    def advance(
-        self, lanes: Index, actions: Float64[np.ndarray, "lanes act"]
-    ) -> tuple[Float64[np.ndarray, "lanes d"], Bool[np.ndarray, " lanes"], Bool[np.ndarray, " lanes"]]:
-        numbers = np.arange(len(self._envs))[lanes].tolist()
-        reward = np.empty((len(numbers), self.spec.num_objectives))
-        terminated, truncated = np.empty((2, len(numbers)), bool)
-        native = self.spec.native_actions(actions)
-        for row, lane in enumerate(numbers):
-            reward[row], terminated[row], truncated[row] = self._step(lane, self.spec.one_of(native, row))
-            self._history.append(np.array([lane]), actions[row : row + 1])
-        return reward, terminated, truncated
+    def _encoded(self, obs: Any) -> Float64[np.ndarray, " obs"]:
+        return self.spec.encoded(_floats("observation", obs, self.spec.obs_shape)[None])[0]
 
-    def observe(self, lanes: Index) -> Float64[np.ndarray, "lanes obs"]:
-        return self._obs[lanes].copy()
-
-    def state(self) -> State:
-        return self._history.state() | {OBSERVATIONS: self._obs.copy()}
-
-    def restore(self, state: State) -> None:
-        """Play the saved episodes again, up to where they were."""
-        replay(state, self.start, self.advance)
-        warn_if_different(self._name, self._first_lane, state[OBSERVATIONS], self._obs)
+    @contextmanager
+    def _explained(self, lane: int, moment: str) -> Iterator[None]:
+        """Name environment, lane and moment in an error."""
+        try:
+            yield
+        except Exception as error:
+            raise foreign_error(self._name, f"in lane {self._first_lane + lane} at {moment}", error) from error
 
     @property
     def render_fps(self) -> float | None:
@@ -131,24 +132,6 @@ class GymSimulator:
                 errors.append(error)
         if errors:
             raise foreign_error(self._name, "when it was closed", errors[0]) from errors[0]
-
-    def _start(self, lane: int, seed: int) -> None:
-        try:
-            obs, _ = _parts("reset()", self._envs[lane].reset(seed=seed), RESET)
-            self._obs[lane] = self.spec.encoded(_floats("observation", obs, self.spec.obs_shape)[None])[0]
-        except Exception as error:
-            where = f"in lane {self._first_lane + lane} at reset with seed {seed}"
-            raise foreign_error(self._name, where, error) from error
-        self._history.start(lane, seed)
-
-    def _step(self, lane: int, action: np.ndarray | np.int64) -> tuple[Float64[np.ndarray, " d"], bool, bool]:
-        try:
-            obs, reward, terminated, truncated, _ = _parts("step()", self._envs[lane].step(action), STEP)
-            self._obs[lane] = self.spec.encoded(_floats("observation", obs, self.spec.obs_shape)[None])[0]
-            return _floats("reward", reward, (self.spec.num_objectives,)), bool(terminated), bool(truncated)
-        except Exception as error:
-            where = f"in lane {self._first_lane + lane} at step {self._history.lengths[lane] + 1} of its episode"
-            raise foreign_error(self._name, where, error) from error
 
 
 def _make_envs(factory: EnvFactory, num_lanes: int, source_name: str) -> list[gymnasium.Env]:

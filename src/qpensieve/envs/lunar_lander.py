@@ -3,7 +3,6 @@
 Box2D steps one world at a time, and training has a few lanes. So all of a step is plain arithmetic, lane by lane, with
 the same operations in the same order as Gymnasium's continuous LunarLander: both stay equal bit for bit. With NumPy
 over lanes, its calls took longer than the physics.
-A Box2D world cannot be read exactly. A saved lane is the seed of its episode and the actions so far, flown again.
 """
 
 import math
@@ -12,11 +11,11 @@ from typing import Any
 
 import numpy as np
 from gymnasium.error import DependencyNotInstalled
-from jaxtyping import Bool, Float64, Int
+from jaxtyping import Float64, Int
 
-from qpensieve.envs.history import History, episode_seeds, replay
+from qpensieve.envs.replayed import ReplayedSimulator
 from qpensieve.envs.scenery import PlaneScene, Points, Pose, Shape
-from qpensieve.envs.simulator import Index, State, Streams, allowed_threads
+from qpensieve.envs.simulator import allowed_threads
 from qpensieve.envs.split_lanes import SplitSimulator
 from qpensieve.errors import MissingPackageError
 from qpensieve.types import EnvSpec
@@ -45,12 +44,11 @@ NOISE_BLOCK = 128
 """Engine dispersions are drawn this many steps at a time."""
 MIN_LANES = 16
 """Fewer lanes than this are not worth a process."""
-OBS_SIZE = 8
 FLAG_HEIGHT = 50 / SCALE
 PUSH_SPEED = 3.0
 """Change of the lander's speed by a push."""
 Flight = tuple[float | bool, ...]
-"""Observation (8), reward (4, and the time where that is an objective), whether the episode has really ended."""
+"""Observation (8), reward (4, and the time where that is an objective), terminated, truncated: the lanes do that."""
 
 
 class _Craft:
@@ -96,7 +94,7 @@ class _Craft:
         # An engine that is off costs 0, not -0.
         reward = (potential - self._potential, result, 0.0 - main, 0.0 - side, *self._time)
         self._potential = potential
-        return (*obs, *reward, is_over)
+        return (*obs, *reward, is_over, False)
 
     def observe(self) -> Flight:
         """Gymnasium's eight numbers: position, velocity, angle, spin, legs on the ground."""
@@ -158,49 +156,33 @@ def make_lander(spec: EnvSpec, num_lanes: int, num_processes: int | None) -> "Lu
 
 
 def split_lander(spec: EnvSpec, num_lanes: int, num_parts: int) -> SplitSimulator:
-    """The lanes split over processes; this one steps the first part."""
-    make = lambda num, first: (LunarLanderSimulator, (spec, num))
-    return SplitSimulator(spec.id, num_lanes, num_parts, make, is_first_here=True, is_compared=False)
+    """The lanes split over processes."""
+    return SplitSimulator(spec.id, num_lanes, num_parts, lambda num, first: (LunarLanderSimulator, (spec, num)))
 
 
-class LunarLanderSimulator:
+class LunarLanderSimulator(ReplayedSimulator):
     """n lanes of the continuous LunarLander; objectives are shaping, result, main and side power[, time]."""
 
     def __init__(self, spec: EnvSpec, num_lanes: int):
-        self.spec = spec
+        super().__init__(spec.id, spec, num_lanes)
         self._envs = [gym_lander.LunarLander(continuous=True) for _ in range(num_lanes)]
-        self._numbers = np.arange(num_lanes)
         self._crafts: dict[int, _Craft] = {}
-        self._history = History(num_lanes, spec.action_size)
-        self._obs = np.zeros((num_lanes, spec.obs_size))
 
-    def reset(self, lanes: Int[np.ndarray, " lanes"], streams: Streams) -> None:
-        self.start(lanes, episode_seeds(lanes, streams))
-
-    def start(self, lanes: Int[np.ndarray, " lanes"], seeds: Int[np.ndarray, " lanes"]) -> None:
-        """Start an episode in each of `lanes`, from the seed given."""
+    def begin(
+        self, lanes: Int[np.ndarray, " lanes"], seeds: Int[np.ndarray, " lanes"]
+    ) -> Float64[np.ndarray, "lanes obs"]:
         for lane, seed in zip(lanes.tolist(), seeds.tolist(), strict=True):
-            self._start(lane, seed)
+            self._envs[lane].reset(seed=seed)
+            self._crafts[lane] = _Craft(self._envs[lane], self.spec)
+        return np.array([self._crafts[lane].observe() for lane in lanes.tolist()], np.float64)
 
-    def advance(
-        self, lanes: Index, actions: Float64[np.ndarray, "lanes act"]
-    ) -> tuple[Float64[np.ndarray, "lanes d"], Bool[np.ndarray, " lanes"], None]:
-        numbers = self._numbers[lanes]
-        crafts = [self._crafts[lane] for lane in numbers.tolist()]
-        flights = [craft.fly(*action) for craft, action in zip(crafts, actions.tolist(), strict=True)]
-        self._history.append(numbers, actions)
-        flown = np.array(flights, np.float64).reshape(len(numbers), OBS_SIZE + self.spec.num_objectives + 1)
-        self._obs[lanes] = flown[:, :OBS_SIZE]
-        return flown[:, OBS_SIZE:-1].copy(), flown[:, -1] > 0.0, None
-
-    def observe(self, lanes: Index) -> Float64[np.ndarray, "lanes obs"]:
-        return self._obs[lanes].copy()
-
-    def state(self) -> State:
-        return self._history.state()
-
-    def restore(self, state: State) -> None:
-        replay(state, self.start, self.advance)
+    def play(
+        self, lanes: Int[np.ndarray, " lanes"], actions: Float64[np.ndarray, "lanes act"]
+    ) -> Float64[np.ndarray, "lanes columns"]:
+        crafts = [self._crafts[lane] for lane in lanes.tolist()]
+        return np.array(
+            [craft.fly(*action) for craft, action in zip(crafts, actions.tolist(), strict=True)], np.float64
+        )
 
     def scene(self) -> PlaneScene:
         """The lander and its legs, which every episode has."""
@@ -254,10 +236,3 @@ class LunarLanderSimulator:
     def close(self) -> None:
         for env in self._envs:
             env.close()
-
-    def _start(self, lane: int, seed: int) -> None:
-        env = self._envs[lane]
-        env.reset(seed=seed)
-        self._crafts[lane] = craft = _Craft(env, self.spec)
-        self._history.start(lane, seed)
-        self._obs[lane] = craft.observe()

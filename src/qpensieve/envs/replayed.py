@@ -1,87 +1,113 @@
-"""Seed and actions of the running episodes: how simulators are saved whose inner state cannot be read."""
+"""Simulators whose inner state cannot be read: a saved lane is a seed and the actions since, which are played again.
+
+This is exact only if an environment is deterministic given its seed and its actions, and takes as long as the episodes
+did. `restore` warns if a lane does not end at its saved observation.
+"""
 
 import warnings
-from collections.abc import Callable
+from abc import ABC, abstractmethod
 
 import numpy as np
-from jaxtyping import Float64, Int
+from jaxtyping import Bool, Float64, Int
 
-from qpensieve.envs.simulator import State, Streams
+from qpensieve.envs.simulator import Index, State, Streams
+from qpensieve.types import EnvSpec
 
 FIRST_CAPACITY = 64
 """Space for this many steps of an episode at first; it doubles when a lane needs more."""
-
-SEEDS, LENGTHS, ACTIONS = "episode_seeds", "episode_lengths", "episode_actions"
+SEEDS, LENGTHS, ACTIONS, OBSERVATIONS = "episode_seeds", "episode_lengths", "episode_actions", "observations"
 """Names in a saved state; the actions of all lanes follow each other, as many as each has."""
-OBSERVATIONS = "observations"
-"""Name in a saved state of the newest observations, where a replay is compared with them."""
-
 SEED_BITS = 0x7FFFFFFF
 """Seeds have at most 31 bits: some environments pass them to generators that accept no more."""
 
 
-class History:
-    """Per lane: the seed its episode started from and every action since."""
+class ReplayedSimulator(ABC):
+    """n lanes that are saved by their seeds and actions. After an error, a state still is that before the failed step.
 
-    def __init__(self, num_lanes: int, action_size: int):
-        self._seeds = np.zeros(num_lanes, np.int64)
-        self._actions = np.zeros((num_lanes, FIRST_CAPACITY, action_size))
-        self.lengths = np.zeros(num_lanes, np.int64)
+    Args:
+        name: Name of the environment in warnings.
+        spec: What is known of it.
+        num_lanes: Number of lanes.
+        first_lane: Number of the first lane in warnings.
+    """
+
+    def __init__(self, name: str, spec: EnvSpec, num_lanes: int, first_lane: int = 0):
+        self.spec, self._name, self._first_lane = spec, name, first_lane
+        self._numbers, self._obs = np.arange(num_lanes), np.full((num_lanes, spec.obs_size), np.nan)
+        self._seeds, self._lengths = np.zeros((2, num_lanes), np.int64)
+        self._actions = np.zeros((num_lanes, FIRST_CAPACITY, spec.action_size))
         self._room = FIRST_CAPACITY
         """Steps for which there is surely space."""
 
-    def start(self, lane: int, seed: int) -> None:
-        self._seeds[lane] = seed
-        self.lengths[lane] = 0
+    @abstractmethod
+    def begin(
+        self, lanes: Int[np.ndarray, " lanes"], seeds: Int[np.ndarray, " lanes"]
+    ) -> Float64[np.ndarray, "lanes obs"]:
+        """Start an episode in each of `lanes`, from the seed given; returns their observations."""
 
-    def append(self, lanes: Int[np.ndarray, " lanes"], actions: Float64[np.ndarray, "lanes act"]) -> None:
+    @abstractmethod
+    def play(
+        self, lanes: Int[np.ndarray, " lanes"], actions: Float64[np.ndarray, "lanes act"]
+    ) -> Float64[np.ndarray, "lanes columns"]:
+        """Step the lanes; returns observation, reward, terminated and truncated side by side."""
+
+    def get_spec(self) -> EnvSpec:
+        return self.spec
+
+    def reset(self, lanes: Int[np.ndarray, " lanes"], streams: Streams) -> None:
+        self.start(lanes, episode_seeds(lanes, streams))
+
+    def start(self, lanes: Int[np.ndarray, " lanes"], seeds: Int[np.ndarray, " lanes"]) -> None:
+        """Start an episode in each of `lanes`, from the seed given."""
+        self._obs[lanes] = self.begin(lanes, seeds)
+        self._seeds[lanes], self._lengths[lanes] = seeds, 0
+
+    def advance(
+        self, lanes: Index, actions: Float64[np.ndarray, "lanes act"]
+    ) -> tuple[Float64[np.ndarray, "lanes d"], Bool[np.ndarray, " lanes"], Bool[np.ndarray, " lanes"]]:
+        numbers, size = self._numbers[lanes], self.spec.obs_size
+        table = self.play(numbers, actions)
+        self._obs[numbers] = table[:, :size]
+        self._record(numbers, actions)
+        return table[:, size:-2].copy(), table[:, -2] > 0.0, table[:, -1] > 0.0
+
+    def _record(self, lanes: Int[np.ndarray, " lanes"], actions: Float64[np.ndarray, "lanes act"]) -> None:
         if self._room == 0:
-            self._make_room()
+            if self._lengths.max() == self._actions.shape[1]:
+                self._actions = np.concatenate([self._actions, np.zeros_like(self._actions)], axis=1)
+            self._room = self._actions.shape[1] - int(self._lengths.max())
         self._room -= 1
-        lengths = self.lengths[lanes]
+        lengths = self._lengths[lanes]
         self._actions[lanes, lengths] = actions
-        self.lengths[lanes] = lengths + 1
+        self._lengths[lanes] = lengths + 1
 
-    def _make_room(self) -> None:
-        if self.lengths.max() == self._actions.shape[1]:
-            self._actions = np.concatenate([self._actions, np.zeros_like(self._actions)], axis=1)
-        self._room = self._actions.shape[1] - int(self.lengths.max())
+    def observe(self, lanes: Index) -> Float64[np.ndarray, "lanes obs"]:
+        return self._obs[lanes].copy()
 
     def state(self) -> State:
-        used = np.arange(self._actions.shape[1]) < self.lengths[:, None]
-        return {
-            SEEDS: self._seeds.copy(),
-            LENGTHS: self.lengths.copy(),
-            ACTIONS: self._actions[used],
-        }
+        used = np.arange(self._actions.shape[1]) < self._lengths[:, None]
+        episodes = {SEEDS: self._seeds.copy(), LENGTHS: self._lengths.copy(), ACTIONS: self._actions[used]}
+        return episodes | {OBSERVATIONS: self._obs.copy()}
+
+    def restore(self, state: State) -> None:
+        """Play the saved episodes again, up to where they were."""
+        lengths, actions = state[LENGTHS], state[ACTIONS]
+        self.start(self._numbers, state[SEEDS])
+        first = np.concatenate([[0], np.cumsum(lengths)[:-1]])
+        for t in range(int(lengths.max(initial=0))):
+            lanes = np.flatnonzero(lengths > t)
+            self.advance(lanes, actions[first[lanes] + t])
+        saved = state[OBSERVATIONS]
+        differs = ((saved != self._obs) & ~np.isnan(saved)).any(axis=1)  # NaN: the lane had not started
+        if differs.any():
+            lane = self._first_lane + int(np.argmax(differs))
+            what = f"{self._name}: lane {lane} was not restored to its saved observation"
+            why = (
+                "the environment is not deterministic given its seed and actions, so the run does not continue exactly"
+            )
+            warnings.warn(f"{what}: {why}", stacklevel=2)
 
 
 def episode_seeds(lanes: Int[np.ndarray, " lanes"], streams: Streams) -> Int[np.ndarray, " lanes"]:
     """One seed per lane for Gymnasium's `reset`, from the stream of the episode about to start there."""
     return np.array([streams(lane).generate_state(1)[0] & SEED_BITS for lane in lanes.tolist()], np.int64)
-
-
-def replay(
-    state: State,
-    start: Callable[[Int[np.ndarray, " lanes"], Int[np.ndarray, " lanes"]], None],
-    advance: Callable[[Int[np.ndarray, " lanes"], Float64[np.ndarray, "lanes act"]], object],
-) -> None:
-    """Bring lanes to a saved state: `start` them from their seeds, then `advance` them through their actions."""
-    lengths, actions = state[LENGTHS], state[ACTIONS]
-    start(np.arange(len(lengths)), state[SEEDS])
-    first = np.concatenate([[0], np.cumsum(lengths)[:-1]])
-    for t in range(int(lengths.max(initial=0))):
-        lanes = np.flatnonzero(lengths > t)
-        advance(lanes, actions[first[lanes] + t])
-
-
-def warn_if_different(
-    name: str, first_lane: int, saved: Float64[np.ndarray, "n obs"], replayed: Float64[np.ndarray, "n obs"]
-) -> None:
-    """Warn if replayed lanes differ from the saved ones; NaN marks lanes that had not started."""
-    differs = ((saved != replayed) & ~np.isnan(saved)).any(axis=1)
-    if differs.any():
-        lane = first_lane + int(np.argmax(differs))
-        what = f"{name}: lane {lane} was not restored to its saved observation"
-        why = "the environment is not deterministic given its seed and actions, so the run does not continue exactly"
-        warnings.warn(f"{what}: {why}", stacklevel=3)
