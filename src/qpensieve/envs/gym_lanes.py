@@ -55,7 +55,7 @@ class GymSimulator(ReplayedSimulator):
     """
 
     def __init__(self, factory: EnvFactory, num_lanes: int, source_name: str, first_lane: int = 0):
-        self._closed, self._name = False, source_name
+        self._closed, self.name = False, source_name
         self._envs = _make_envs(factory, num_lanes, source_name)
         try:
             spec = describe(self._envs[0], source_name)
@@ -103,7 +103,7 @@ class GymSimulator(ReplayedSimulator):
         try:
             yield
         except Exception as error:
-            raise foreign_error(self._name, f"in lane {self._first_lane + lane} at {moment}", error) from error
+            raise foreign_error(self.name, f"in lane {self.first_lane + lane} at {moment}", error) from error
 
     @property
     def render_fps(self) -> float | None:
@@ -115,7 +115,7 @@ class GymSimulator(ReplayedSimulator):
         env = self._envs[lane]
         if env.render_mode != PICTURES:
             how = 'use a factory that makes it with render_mode="rgb_array"'
-            raise RuntimeError(f"{self._name}: the environment has render_mode={env.render_mode!r}; {how}")
+            raise RuntimeError(f"{self.name}: the environment has render_mode={env.render_mode!r}; {how}")
         is_mujoco = hasattr(env.unwrapped, "mujoco_renderer")
         with working_platform() if is_mujoco else nullcontext():
             return np.asarray(env.render())
@@ -131,7 +131,7 @@ class GymSimulator(ReplayedSimulator):
             except Exception as error:  # the others are closed all the same
                 errors.append(error)
         if errors:
-            raise foreign_error(self._name, "when it was closed", errors[0]) from errors[0]
+            raise foreign_error(self.name, "when it was closed", errors[0]) from errors[0]
 
 
 def _make_envs(factory: EnvFactory, num_lanes: int, source_name: str) -> list[gymnasium.Env]:

@@ -32,7 +32,7 @@ class ReplayedSimulator(ABC):
     """
 
     def __init__(self, name: str, spec: EnvSpec, num_lanes: int, first_lane: int = 0):
-        self.spec, self._name, self._first_lane = spec, name, first_lane
+        self.spec, self.name, self.first_lane = spec, name, first_lane
         self._numbers, self._obs = np.arange(num_lanes), np.full((num_lanes, spec.obs_size), np.nan)
         self._seeds, self._lengths = np.zeros((2, num_lanes), np.int64)
         self._actions = np.zeros((num_lanes, FIRST_CAPACITY, spec.action_size))
@@ -100,8 +100,8 @@ class ReplayedSimulator(ABC):
         saved = state[OBSERVATIONS]
         differs = ((saved != self._obs) & ~np.isnan(saved)).any(axis=1)  # NaN: the lane had not started
         if differs.any():
-            lane = self._first_lane + int(np.argmax(differs))
-            what = f"{self._name}: lane {lane} was not restored to its saved observation"
+            lane = self.first_lane + int(np.argmax(differs))
+            what = f"{self.name}: lane {lane} was not restored to its saved observation"
             why = (
                 "the environment is not deterministic given its seed and actions, so the run does not continue exactly"
             )
