@@ -1,6 +1,8 @@
 """Environments of someone else."""
 
 import ctypes
+import importlib
+import os
 from typing import Any
 
 import gymnasium
@@ -55,6 +57,20 @@ class Hanging(Fragile):
         if Hanging.pictures:
             ctypes.PyDLL(None).sleep(600)
         Hanging.pictures += 1
+        return super().render()
+
+
+class HangingRobot(Hanging):
+    """Hangs after MuJoCo has drawn its first picture with OpenGL."""
+
+    mujoco_renderer = None
+
+    def render(self) -> np.ndarray:  # pyright: ignore[reportIncompatibleMethodOverride]
+        import mujoco
+
+        context = importlib.import_module(f"mujoco.{os.environ['MUJOCO_GL']}").GLContext(8, 8)
+        context.make_current()
+        mujoco.MjrContext(mujoco.MjModel.from_xml_string("<mujoco/>"), mujoco.mjtFontScale.mjFONTSCALE_100)
         return super().render()
 
 

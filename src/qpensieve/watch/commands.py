@@ -28,6 +28,8 @@ PORT = 8765
 """Port where nobody names one; any free one where it is taken."""
 PACKAGES = {"starlette": "starlette", "uvicorn": "uvicorn", "websockets": "websockets", "PIL": "pillow"}
 """Modules of the page's server, and what installs them."""
+MESA_CACHE_OFF = "MESA_SHADER_CACHE_DISABLE"
+"""Environment variable of Mesa, a library that draws in software or on some cards."""
 
 
 def watch(
@@ -52,10 +54,10 @@ def watch(
         trust: Import the code that a run's domain names.
     """
     require("watch", PACKAGES)
-    from qpensieve.watch.runs import WatchedRun
-    from qpensieve.watch.server import Server
+    with _ending_at_once(), quiet_mujoco():
+        from qpensieve.watch.runs import WatchedRun
+        from qpensieve.watch.server import Server
 
-    with quiet_mujoco(), _ending_at_once():
         runs = [WatchedRun(path, trust, _warn) for path in (run, *second)]
         with contextlib.closing(_listen(port)) as listener:
             server = Server(runs, qpensieve.__version__, listener)
@@ -111,13 +113,21 @@ def video(  # noqa: PLR0913 (each argument is an option)
 
 @contextlib.contextmanager
 def _ending_at_once() -> Iterator[None]:
-    """Let the system end the process at Ctrl-C and SIGTERM: while a renderer hangs, Python may not run its handlers."""
-    before = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGINT, signal.SIGTERM)}
+    """Let the system end the process at Ctrl-C and SIGTERM: while a renderer hangs, Python may not run its handlers.
+
+    A process ends when its last thread does. Mesa's shader cache has a thread of lowest priority: on a busy machine it
+    took 40 seconds to end, even after SIGKILL. Mesa starts without that thread where its cache is off.
+    """
+    handlers = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = os.environ.get(MESA_CACHE_OFF)
+    os.environ[MESA_CACHE_OFF] = "true"
     try:
         yield
     finally:
-        for number, handler in before.items():
+        for number, handler in handlers.items():
             signal.signal(number, handler)
+        os.environ.pop(MESA_CACHE_OFF)
+        os.environ.update({} if before is None else {MESA_CACHE_OFF: before})
 
 
 def _warn(message: str) -> None:
