@@ -28,11 +28,9 @@ from qpensieve.learning.acting import num_parameters
 from qpensieve.learning.losses import over_agents
 from qpensieve.learning.streams import Purpose, generator
 from qpensieve.population import ppo
-from qpensieve.population.learner import make_learner
 from qpensieve.population.members import OBS_CLIP, MemberPolicy
-from qpensieve.population.moments import FIRST_COUNT, VARIANCE_EPSILON, standard
-from qpensieve.population.ppo import PpoConfig
-from qpensieve.population.rollout import REWARD_CLIP, Place, RolloutCollector, lane_seeds
+from qpensieve.population.ppo import FIRST_COUNT, VARIANCE_EPSILON, Learner, Place, PpoConfig, standard
+from qpensieve.population.rollout import REWARD_CLIP, RolloutCollector, lane_seeds
 from qpensieve.types import EnvSpec
 
 PAPER = PpoConfig()
@@ -112,7 +110,7 @@ def _measure_update(domain: str, settings: Settings, row: Row) -> Row:
 
 
 def _init(domain: str, num: int) -> ppo.State:
-    return make_learner(PAPER, get_domain(domain).spec, tuple(_places(num))).init()
+    return Learner(PAPER, get_domain(domain).spec, tuple(_places(num))).init()
 
 
 def actors(state: ppo.State) -> np.ndarray:

@@ -27,8 +27,7 @@ from qpensieve.errors import MissingFileError, UserError
 from qpensieve.front import Axis, Bound, Choice, Front, measure
 from qpensieve.keywords import Keywords
 from qpensieve.methods import Method, register_method
-from qpensieve.population.pfa import PfaConfig
-from qpensieve.population.pgmorl import PgmorlConfig
+from qpensieve.population.pgmorl import PfaConfig, PgmorlConfig
 from qpensieve.preferences import check_preference
 from qpensieve.presets import default_config
 from qpensieve.records import calibration as calibrations

@@ -17,8 +17,7 @@ from qpensieve.errors import UserError
 from qpensieve.learning.interface import Algorithm, UniformLearning
 from qpensieve.machine import available_cores
 from qpensieve.population import plan
-from qpensieve.population.pfa import PfaConfig
-from qpensieve.population.pgmorl import PgmorlConfig
+from qpensieve.population.pgmorl import PfaConfig, PgmorlConfig
 from qpensieve.settings import RunSettings
 from qpensieve.types import EnvSpec
 

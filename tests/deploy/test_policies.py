@@ -19,7 +19,7 @@ from qpensieve.deploy import policies
 from qpensieve.deploy.qpensieve_policy import load
 from qpensieve.errors import UserError, UserFileError
 from qpensieve.methods import METHODS
-from qpensieve.population.answering import ArchivePredictor, Policies
+from qpensieve.population.members import ArchivePredictor, Policies
 from qpensieve.records import calibration as calibrations
 from qpensieve.records import evaluations
 from qpensieve.records.calibration import Calibration

@@ -1,4 +1,4 @@
-"""The population and the choice of tasks, with members that are mere numbers."""
+"""The population and the choice of tasks, with members that are mere numbers; PFA's preferences; the warm-up's grid."""
 
 from dataclasses import replace
 
@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from qpensieve import metrics
-from qpensieve.population import archive, pgmorl
-from qpensieve.population.archive import Archive
-from qpensieve.population.pgmorl import OWN, PgmorlConfig, Samples, Search
+from qpensieve.population import pgmorl
+from qpensieve.population.members import Archive
+from qpensieve.population.pgmorl import OWN, PgmorlConfig, Samples, Search, StagesConfig
+from qpensieve.types import EnvSpec
 
 REFERENCE = np.array([0.0, -50.0])
 CFG = PgmorlConfig(num_buffers=4, buffer_size=2)
@@ -28,7 +29,7 @@ def empty() -> Search:
 def archived(search: Search, objs: np.ndarray) -> Search:
     num = len(objs)
     new = Archive(objs, np.zeros((num, 3), np.float32), np.arange(num), np.full((num, 2), 0.5))
-    return replace(search, archive=archive.update(search.archive, new, search.reference))
+    return replace(search, archive=search.archive.updated(new, search.reference))
 
 
 def grown() -> Search:
@@ -42,6 +43,14 @@ def grown() -> Search:
     reached = search.graph.objs[parents]
     search = archived(search, reached)
     return pgmorl.join(CFG, search, replace(samples(reached), node=parents))
+
+
+def propose(search: Search, cfg: PgmorlConfig = CFG) -> pgmorl.Tasks:
+    return pgmorl.propose(cfg, search, GRID, np.random.default_rng(0))
+
+
+def pairs(tasks: pgmorl.Tasks) -> set[tuple[float, ...]]:
+    return {(source, *lam) for source, lam in zip(tasks.source.tolist(), tasks.lam.round(5).tolist(), strict=True)}
 
 
 def test_nodes_are_numbered_on_and_know_their_parents():
@@ -65,43 +74,29 @@ def test_the_population_keeps_the_farthest_whatever_the_order_and_members_stay_w
         assert (kept.objs > REFERENCE).all()
 
 
-def test_negative_objectives_are_kept():
-    """From the origin, where time costs, nothing would be."""
-    kept = pgmorl.join(CFG, empty(), samples(np.array([[8.2, -3.0], [23.7, -11.0]]))).samples
-    assert len(kept.objs) == 2
-
-
 def test_tasks_follow_the_prediction():
     search = grown()
-    tasks = pgmorl.propose(CFG, search, GRID, np.random.default_rng(0))
+    tasks = propose(search)
     assert (tasks.source != OWN).all()
-    assert np.isfinite(tasks.predicted).all()
     np.testing.assert_allclose(tasks.lam.sum(axis=1), 1.0)
     # The model has seen what preferences change here: nothing falls, and most of what is predicted is near the truth.
     start = search.samples.objs[tasks.source]
     assert (tasks.predicted - start > -1.0).all()
     np.testing.assert_allclose(tasks.predicted - start, 10.0 * tasks.lam, atol=2.5)
-    pairs = {(source, *lam) for source, lam in zip(tasks.source.tolist(), tasks.lam.round(6).tolist(), strict=True)}
-    assert len(pairs) == 5
+    assert len(pairs(tasks)) == 5
     assert 0.0 <= tasks.bounds_share <= 1.0
 
 
-def test_an_empty_population_lets_every_task_go_on():
-    tasks = pgmorl.propose(CFG, empty(), GRID, np.random.default_rng(0))
+def test_tasks_without_a_candidate_continue():
+    """An empty population; then one sample with one preference left to try, for five tasks."""
+    tasks = propose(empty())
     assert (tasks.source == OWN).all()
     np.testing.assert_array_equal(tasks.lam, GRID)
     assert np.isnan(tasks.predicted).all()
-
-
-def test_tasks_without_a_candidate_go_on():
-    """One sample with one preference left to try, five tasks."""
     search = grown()
-    few = Samples(
-        {name: value[:1] for name, value in search.samples.members.items()},
-        search.samples.objs[:1],
-        search.samples.node[:1],
-    )
-    tasks = pgmorl.propose(PgmorlConfig(num_candidates=1), replace(search, samples=few), GRID, np.random.default_rng(0))
+    some = search.samples
+    few = Samples({name: value[:1] for name, value in some.members.items()}, some.objs[:1], some.node[:1])
+    tasks = propose(replace(search, samples=few), PgmorlConfig(num_candidates=1))
     assert (tasks.source == [0, OWN, OWN, OWN, OWN]).all()
     np.testing.assert_array_equal(tasks.lam[1:], GRID[1:])
 
@@ -109,26 +104,82 @@ def test_tasks_without_a_candidate_go_on():
 def test_gaps_in_the_front_count_against_it():
     """A front with a gap: with a large weight, and only with the right sign, a task is sent into it."""
     search = archived(grown(), np.array([[2.0, -2.0], [60.0, -45.0]]))
-    stream = np.random.default_rng(0)
-    filled, open_ = (
-        pgmorl.propose(replace(CFG, sparsity_weight=weight), search, GRID, stream) for weight in (1e6, -1e6)
-    )
+    filled, open_ = (propose(search, replace(CFG, sparsity_weight=weight)) for weight in (1e6, -1e6))
     spread = lambda tasks: metrics.sparsity(np.concatenate([search.archive.objs, tasks.predicted]))
     assert spread(filled) < spread(open_)
 
 
 def test_a_preference_is_not_tried_twice_from_the_same_policy():
-    search, stream = grown(), np.random.default_rng(0)
-    first = pgmorl.propose(CFG, search, GRID, stream)
+    search = grown()
+    first = propose(search)
     nodes = search.samples.node[first.source]
     graph, _ = pgmorl.add_nodes(search.graph, first.lam, first.predicted, nodes)
-    again = pgmorl.propose(CFG, replace(search, graph=graph), GRID, stream)
-    pairs = lambda tasks: {
-        (source, *lam) for source, lam in zip(tasks.source.tolist(), tasks.lam.round(5).tolist(), strict=True)
-    }
-    assert not pairs(first) & pairs(again)
+    assert not pairs(first) & pairs(propose(replace(search, graph=graph)))
 
 
 def test_the_archives_volume_is_measured_from_the_reference():
     assert empty().hypervolume == 0.0
     assert archived(empty(), np.array([[10.0, -40.0]])).hypervolume == pytest.approx(100.0)
+
+
+# PFA
+
+
+BASE = GRID[:, 0]
+
+
+def _slide(iteration: int, total: int, warmup: int = 80, base: np.ndarray = BASE) -> np.ndarray:
+    stages = StagesConfig(warmup_iterations=warmup, generation_iterations=20)
+    return pgmorl.sliding_preferences(stages, iteration, total, base)
+
+
+@pytest.mark.parametrize(
+    ("iteration", "first"),
+    [
+        (80, [0.0175, 0.2675, 0.5175, 0.7675, 1.0]),
+        (100, [0.0350, 0.2850, 0.5350, 0.7850, 1.0]),
+        (340, [0.2448, 0.4948, 0.7448, 0.9948, 1.0]),
+        (360, [0.25, 0.5, 0.75, 1.0, 1.0]),
+    ],
+)
+def test_the_worked_example(iteration: int, first: list[float]):
+    """366 iterations, 80 of them warm-up, 20 a generation: the first share is 20 / 286, the 15th and last is 1."""
+    lam = _slide(iteration, 366)
+    np.testing.assert_allclose(lam[:, 0], first, atol=5e-5)
+    np.testing.assert_allclose(lam.sum(axis=1), 1.0, rtol=1e-15)
+    shuffled = np.array([3, 0, 4, 1, 2])
+    np.testing.assert_array_equal(_slide(iteration, 366, base=BASE[shuffled]), lam[shuffled])
+
+
+def test_in_the_last_generation_a_task_has_its_right_neighbours_first_preference():
+    np.testing.assert_array_equal(_slide(180, 200, warmup=40)[:, 0], [0.25, 0.5, 0.75, 1.0, 1.0])
+
+
+@pytest.mark.parametrize(("iteration", "total"), [(80, 80), (80, 36), (0, 36), (0, 366), (60, 366)])
+def test_warm_up_has_the_preferences_of_the_grid(iteration: int, total: int):
+    """Also where the whole run is warm-up, whose length would be divided by otherwise."""
+    np.testing.assert_array_equal(_slide(iteration, total), GRID)
+
+
+# The warm-up's grid and the reference
+
+
+@pytest.mark.parametrize(("d", "num_tasks", "gap"), [(2, 5, 1 / 4), (3, 15, 1 / 4), (4, 35, 1 / 4), (5, 35, 1 / 3)])
+def test_there_are_as_many_tasks_as_in_the_papers_table(d: int, num_tasks: int, gap: float):
+    grid = pgmorl.warmup_preferences(StagesConfig(), d)
+    assert len(np.unique(grid, axis=0)) == len(grid) == pgmorl.num_tasks(StagesConfig(), d) == num_tasks
+    np.testing.assert_allclose(grid.sum(axis=1), 1.0)
+    assert pgmorl.spacing(StagesConfig(), d) == gap
+    np.testing.assert_allclose(np.round(grid / gap), grid / gap, atol=1e-9)
+
+
+def test_divisions_can_be_chosen():
+    grid = pgmorl.warmup_preferences(StagesConfig(divisions=5), 2)
+    assert grid[:, 0].tolist() == [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
+
+
+def test_policies_must_exceed_a_point_that_someone_sets():
+    spec = lambda d, reference: EnvSpec("Somewhere", 3, 1, tuple("abcde"[:d]), reference, 100)
+    np.testing.assert_array_equal(pgmorl.reference_of(spec(2, (0.0, -50.0))), [0.0, -50.0])
+    with pytest.raises(ValueError, match=r"reference must be given for Somewhere, .* \(--reference\) to 3 numbers"):
+        pgmorl.reference_of(spec(3, None))

@@ -1,10 +1,11 @@
-"""The optimisation graph, its neighbourhoods against plain loops, and the fitted model against known answers."""
+"""The graph, its neighbourhoods against plain loops, fitted models with known answers, and the choice of tasks."""
 
 from typing import Any
 
 import numpy as np
 import pytest
 
+from qpensieve.metrics import hypervolume, sparsity
 from qpensieve.population import prediction
 from qpensieve.population.prediction import Graph, ModelFit
 from qpensieve.preferences import das_dennis
@@ -63,14 +64,6 @@ def test_the_model_is_the_paper_s_quotient_of_exponentials():
     np.testing.assert_array_equal(prediction.model(ModelFit(500.0, 20.0, -5.0, 500.0, 4), _vector(1e4)), [1000.0])
 
 
-def test_the_slopes_are_those_of_differences():
-    theta, x = _vector(80.0, 3.0, 0.3, -20.0), np.linspace(0.0, 1.0, 7)
-    for i in range(4):
-        step = 1e-6 * np.eye(4)[i]
-        rise = (prediction._curve(theta + step, x) - prediction._curve(theta - step, x)) / 2e-6
-        np.testing.assert_allclose(prediction._slopes(theta, x)[:, i], rise, rtol=1e-6, atol=1e-6)
-
-
 def test_a_known_curve_is_recovered_from_eight_preferences():
     fit = prediction.fit_model(EIGHT, prediction.model(KNOWN, EIGHT), np.ones(8))
     assert (fit.A, fit.a, fit.b, fit.c) == pytest.approx((100.0, 6.0, 0.4, 20.0), rel=1e-9)
@@ -95,13 +88,6 @@ def test_changes_of_3000_saturate_at_1000_and_say_so(sign: float):
     fit = prediction.fit_model(EIGHT, sign * np.linspace(2700.0, 3300.0, 8), np.ones(8))
     np.testing.assert_allclose(prediction.model(fit, EIGHT), sign * 1000.0, atol=1e-3)
     assert (fit.A, fit.c) == pytest.approx((500.0, sign * 500.0))
-    assert fit.num_bounds >= 2
-
-
-def test_equal_changes_of_3000_saturate_at_501():
-    """The height of the curve is bounded by the range of the changes, at least 1."""
-    fit = prediction.fit_model(EIGHT, np.full(8, 3000.0), np.ones(8))
-    np.testing.assert_allclose(prediction.model(fit, EIGHT), 501.0, atol=1e-3)
     assert fit.num_bounds >= 2
 
 
@@ -186,13 +172,6 @@ def test_an_edge_is_as_near_as_its_parent_not_as_its_child():
     np.testing.assert_array_equal(importance, 1.0)
 
 
-def test_every_objective_must_be_near():
-    others = [((100.0, 150.0), (1, 0), (0, 0)), ((150.0, 100.0), (0, 1), (0, 0))]
-    graph = _graph([((100.0, 100.0), lam, (0, 0)) for lam in _fan(4)] + others)
-    edges, _ = prediction.neighbours(graph, _vector(100, 100), np.zeros(2))
-    assert edges.tolist() == [1, 3, 5, 7]
-
-
 def test_threshold_and_width_double_together_until_there_are_four_preferences():
     """Three at the place itself, the fourth 15 percent off: one doubling. What is 25 percent off stays out."""
     here = [((100.0, 100.0), lam, (0, 0)) for lam in _fan(4)[:3]]
@@ -238,19 +217,6 @@ def test_an_objective_exactly_at_the_reference_has_no_neighbours_and_the_search_
     assert (got.num_bounds, got.num_edges) == (0, 0)
 
 
-def test_fewer_than_four_preferences_in_the_whole_graph_end_the_search_with_all_there_is():
-    graph = _graph([((place, place), lam, (1, 1)) for place in (1.0, 1e-3, 1e6) for lam in _fan(3)])
-    edges, importance = prediction.neighbours(graph, _vector(1, 1), np.zeros(2))
-    assert len(edges) == 9
-    assert np.isfinite(importance).all()
-
-
-def test_the_width_does_not_grow_further_once_all_edges_are_in():
-    graph = _graph([((place, 100.0), lam, (1, 1)) for place in (100.0, 105.0) for lam in _fan(3)])
-    _, importance = prediction.neighbours(graph, _vector(100, 100), np.zeros(2))
-    np.testing.assert_allclose(importance, [1.0] * 3 + [np.exp(-((0.05 / 0.03) ** 2) / 2)] * 3, rtol=1e-12)
-
-
 def test_an_objective_just_above_the_reference_still_finds_far_neighbours():
     graph = _graph([((1000.0, 1000.0), lam, (1, 1)) for lam in _fan(4)])
     edges, importance = prediction.neighbours(graph, _vector(1e-7, 1000), np.zeros(2))
@@ -284,15 +250,6 @@ def test_every_objective_has_its_own_curve_over_its_own_part_of_the_preference(d
     assert (got.num_bounds, got.num_edges) == (0, len(lams))
 
 
-def test_near_edges_decide_where_far_ones_disagree():
-    lams = _fan(6)
-    near = [((100.0, 100.0), lam, (50, 50)) for lam in lams]
-    far = [((109.0, 91.0), lam, (-400, -400)) for lam in lams]
-    got = prediction.predict(_graph(near + far), _vector(100, 100), lams, np.zeros(2))
-    assert got.num_edges == 12
-    np.testing.assert_allclose(got.delta, 50.0, atol=1.0)
-
-
 def test_bounds_are_counted_over_all_objectives():
     lams = _fan(6)
     graph = _graph([((100.0, 100.0), lam, (3000 * (1 + lam[0]), 3000 * (1 + lam[1]))) for lam in lams])
@@ -300,3 +257,185 @@ def test_bounds_are_counted_over_all_objectives():
     fits = [prediction.fit_model(lams[:, j], 3000 * (1 + lams[:, j]), np.ones(6)) for j in range(2)]
     assert got.num_bounds == fits[0].num_bounds + fits[1].num_bounds >= 4
     assert np.abs(got.delta).max() <= 1000.0
+
+
+NONE = np.empty((0, 2))
+
+
+def _candidates(lam: list[float], tried: np.ndarray = NONE, num: int = 7) -> np.ndarray:
+    return prediction.candidate_lams(np.array(lam, np.float64), tried, num, 0.25, np.random.default_rng(0))
+
+
+def _angles(lams: np.ndarray) -> list[float]:
+    return np.rad2deg(np.arctan2(lams[:, 1], lams[:, 0])).tolist()
+
+
+# Candidates
+
+
+@pytest.mark.parametrize(
+    ("lam", "degrees"),
+    [
+        ([0.5, 0.5], [0, 15, 30, 45, 60, 75, 90]),
+        ([1.0, 0.0], [0, 15, 30, 45]),
+        ([0.0, 1.0], [45, 60, 75, 90]),
+        ([0.25, 0.75], [26.565, 41.565, 56.565, 71.565, 86.565]),
+        ([3.0, 1.0], [3.435, 18.435, 33.435, 48.435, 63.435]),
+    ],
+)
+def test_two_objectives_have_a_fan_of_45_degrees_to_either_side_within_the_quadrant(lam, degrees):
+    got = _candidates(lam)
+    assert _angles(got) == pytest.approx(degrees, abs=1e-3)
+    np.testing.assert_allclose(got.sum(axis=1), 1.0, rtol=1e-15)
+    assert (got >= 0).all()
+
+
+@pytest.mark.parametrize("lam", [[1.0, 1.0 + 1e-12], [1.0 + 1e-12, 1.0]])
+def test_an_end_of_the_fan_that_rounding_put_beyond_an_axis_is_on_it(lam: list[float]):
+    got = _candidates(lam)
+    assert len(got) == 7
+    assert (got >= 0).all()
+
+
+def test_preferences_already_tried_are_left_out_whatever_their_length():
+    """Nearer than 1e-3 as unit vectors is the same; 1.5e-3 is another one."""
+    same, other = np.deg2rad(30.0) + 0.9e-3, np.deg2rad(60.0) + 1.5e-3
+    tried = np.array([[5.0, 0.0], [0.2 * np.cos(same), 0.2 * np.sin(same)], [3 * np.cos(other), 3 * np.sin(other)]])
+    assert _angles(_candidates([0.5, 0.5], tried)) == pytest.approx([15, 45, 60, 75, 90])
+
+
+def _around(lam: np.ndarray, tried: np.ndarray, seed: int, spacing: float = 0.25) -> np.ndarray:
+    return prediction.candidate_lams(lam, tried, 7, spacing, np.random.default_rng(seed))
+
+
+@pytest.mark.parametrize(("d", "spacing"), [(3, 0.25), (4, 0.25), (5, 1.0 / 3.0)])
+def test_more_objectives_have_the_last_preference_and_six_of_the_finer_grid_around_it(d: int, spacing: float):
+    units = round(2 / spacing)
+    for seed in range(10):
+        lam = np.random.default_rng(seed).dirichlet(np.ones(d))
+        got = _around(5.0 * lam, np.empty((0, d)), seed, spacing)
+        assert got.shape == (7, d)
+        np.testing.assert_allclose(got[0], lam, rtol=1e-12)
+        np.testing.assert_allclose(got[1:] * units, np.round(got[1:] * units), atol=1e-9)
+        assert (np.round(got[1:] * units) % 2 == 1).any()
+        np.testing.assert_allclose(got.sum(axis=1), 1.0, rtol=1e-12)
+        cosines = got @ lam / np.linalg.norm(got, axis=1) / np.linalg.norm(lam)
+        assert (cosines > np.cos(np.pi / 4)).all()
+        assert len(np.unique(got.round(9), axis=0)) == 7
+
+
+def test_all_grid_preferences_at_less_than_45_degrees_and_only_they_come_up():
+    lam, grid = np.array([0.25, 0.25, 0.5]), das_dennis(3, 8)
+    cosines = grid @ lam / np.linalg.norm(grid, axis=1) / np.linalg.norm(lam)
+    wanted = {tuple(row) for row in grid[cosines > np.sqrt(0.5)].round(9)}
+    draws = [_around(lam, np.empty((0, 3)), seed) for seed in range(60)]
+    assert {tuple(row) for draw in draws for row in draw.round(9)} == wanted
+    assert all(len(np.unique(draw.round(9), axis=0)) == 7 for draw in draws)
+    assert len(wanted) < len(grid)
+
+
+def test_what_is_at_exactly_45_degrees_is_outside():
+    got = _around(np.array([1.0, 0.0, 0.0]), np.empty((0, 3)), 0, spacing=1.0)
+    np.testing.assert_array_equal(got, [[1.0, 0.0, 0.0]])
+
+
+def test_others_take_the_place_of_what_was_tried():
+    lam = np.array([0.25, 0.25, 0.5])
+    first = _around(lam, np.empty((0, 3)), 0)
+    second = _around(lam, 7.0 * first, 0)
+    assert len(second) == 7
+    assert not {tuple(row) for row in first.round(9)} & {tuple(row) for row in second.round(9)}
+    assert _around(lam, np.concatenate([das_dennis(3, 8), lam[None]]), 0).shape == (0, 3)
+
+
+# The greedy choice
+
+
+def _choose_by_loops(
+    front: np.ndarray, predicted: np.ndarray, num_tasks: int, reference: np.ndarray, weight: float
+) -> list[int]:
+    """The whole front scored anew for every candidate of every round."""
+    virtual = [point for point in front if (point > reference).all()]
+    chosen: list[int] = []
+    for _ in range(min(num_tasks, len(predicted))):
+        scores = {}
+        for i, point in enumerate(predicted):
+            if i not in chosen:
+                points = [*virtual, point] if (point > reference).all() else virtual
+                volume = hypervolume(points, reference) if points else 0.0
+                scores[i] = volume - weight * (sparsity(points) if points else 0.0)
+        chosen.append(max(scores, key=lambda i: (scores[i], -i)))
+        if (predicted[chosen[-1]] > reference).all():
+            virtual.append(predicted[chosen[-1]])
+    return chosen
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.03, 1.0, 30.0, -1.0])
+@pytest.mark.parametrize(("d", "num_front"), [(2, 12), (2, 0), (2, 1), (3, 20), (4, 12), (5, 8)])
+def test_the_choice_is_that_of_the_loops(d: int, num_front: int, weight: float):
+    """With some predictions below the reference, dominated or equal, and dominated points in the archive's rows."""
+    rng = np.random.default_rng(100 * d + num_front)
+    for _ in range(3):
+        f = rng.dirichlet(np.ones(d), num_front + 33) * rng.uniform(3.5, 6.0, (num_front + 33, 1)) - 0.1
+        reference = rng.normal(size=d) * 10.0
+        front, predicted = reference + f[:num_front], reference + f[num_front:]
+        predicted[[3, 11]] = predicted[[20, 5]]
+        predicted[7:9] = front[:2] if num_front > 1 else predicted[7:9]
+        got = prediction.select(front, predicted, 6, reference, weight)
+        assert got.tolist() == _choose_by_loops(front, predicted, 6, reference, weight)
+        assert got.dtype == np.int64
+
+
+FRONT = np.array([[1.0, 10.0], [2.0, 9.0], [9.0, 2.0], [10.0, 1.0]])
+INTO_THE_GAP, OUTWARD = [5.5, 5.5], [20.0, 1.9]
+
+
+def test_a_weight_on_sparsity_sends_tasks_into_the_gap_and_its_opposite_away_from_it():
+    """Gains 12.25 and 19.9, sparsities 13.25 and 73.67: without a weight, outward; the sign is trap 7."""
+    predicted = np.array([OUTWARD, INTO_THE_GAP])
+    chosen = [prediction.select(FRONT, predicted, 1, np.zeros(2), weight).tolist() for weight in (0.0, 1.0, -1.0)]
+    assert chosen == [[0], [1], [0]]
+    chosen = [prediction.select(FRONT, predicted, 1, np.zeros(2), weight).tolist() for weight in (0.1, 0.13)]
+    assert chosen == [[0], [1]]  # the scores meet at 7.65 / 60.42 = 0.1266
+
+
+def test_where_every_addition_tears_the_front_apart_a_prediction_without_effect_wins():
+    front = np.array([[1.0, 3.0], [2.0, 2.0], [3.0, 1.0]])
+    predicted = np.array([[50.0, 0.5], [1.0, 1.0], [2.0, 2.0]])
+    assert prediction.select(front, predicted, 3, np.zeros(2), 1.0).tolist() == [1, 2, 0]
+    assert prediction.select(front, predicted, 3, np.zeros(2), 0.0).tolist() == [0, 1, 2]
+
+
+def test_a_prediction_as_good_as_the_front_in_one_objective_and_worse_in_another_adds_nothing():
+    """As a fourth point (2, 1.5) would lower the sparsity from 2 to 1.17."""
+    front = np.array([[1.0, 3.0], [2.0, 2.0], [3.0, 1.0]])
+    predicted = np.array([[1.0, 1.0], [2.0, 1.5]])
+    assert prediction.select(front, predicted, 2, np.zeros(2), 1.0).tolist() == [0, 1]
+
+
+def test_a_chosen_prediction_counts_as_reached():
+    """The same prediction again adds nothing, so the second task goes elsewhere."""
+    predicted = np.array([[5.0, 5.0], [5.0, 5.0], [1.0, 8.0]])
+    assert prediction.select(NONE, predicted, 3, np.zeros(2), 0.0).tolist() == [0, 2, 1]
+
+
+def test_a_winner_that_covers_part_of_a_candidate_lowers_its_gain():
+    """Alone (6, 4) adds 24, (4, 6) too and (9, 1.5) 13.5; after (6, 4) they add 8 and 4.5; after both, 4.5."""
+    predicted = np.array([[9.0, 1.5], [6.0, 4.0], [5.9, 4.0], [4.0, 6.0]])
+    assert prediction.select(NONE, predicted, 4, np.zeros(2), 0.0).tolist() == [1, 3, 0, 2]
+
+
+def test_predictions_below_the_reference_add_nothing_and_never_join():
+    """(100, -60) would shadow (90, -60.5) and stretch the front; here both leave it as it is."""
+    front, reference = np.array([[5.0, -10.0], [6.0, -11.0]]), np.array([0.0, -50.0])
+    predicted = np.array([[100.0, -60.0], [90.0, -60.5], [7.0, -12.0], [100.0, -50.0], [0.0, 40.0]])
+    assert prediction.select(front, predicted, 5, reference, 0.0).tolist() == [2, 0, 1, 3, 4]
+    assert prediction.select(front, predicted[[0, 2, 1]], 3, reference, 1.0).tolist() == [1, 0, 2]
+    torn = np.array([[100.0, -60.0], [5.5, -10.5]])
+    assert prediction.select(front, torn, 2, reference, 1e3).tolist() == [1, 0]
+
+
+def test_with_fewer_candidates_than_tasks_all_are_chosen_once():
+    predicted = np.array([OUTWARD, INTO_THE_GAP])
+    assert sorted(prediction.select(FRONT, predicted, 5, np.zeros(2), 1.0).tolist()) == [0, 1]
+    assert prediction.select(FRONT, NONE, 5, np.zeros(2), 1.0).shape == (0,)

@@ -1,4 +1,4 @@
-"""Rollouts of a population against a plain loop over one member and one lane at a time."""
+"""Rollouts of a population against a plain loop over one member and one lane at a time; episodes of fitness."""
 
 from itertools import pairwise
 
@@ -9,9 +9,8 @@ from qpensieve.envs import LaneOptions, make_lanes
 from qpensieve.learning.acting import num_parameters
 from qpensieve.learning.streams import Purpose, generator
 from qpensieve.population.members import MemberPolicy
-from qpensieve.population.moments import Moments, standard
-from qpensieve.population.ppo import PpoConfig
-from qpensieve.population.rollout import Place, RolloutCollector, lane_seeds
+from qpensieve.population.ppo import Moments, Place, PpoConfig, standard
+from qpensieve.population.rollout import Fitness, RolloutCollector, lane_seeds
 
 CFG = PpoConfig(num_lanes=3, rollout_steps=60, minibatches=4, hidden=8, discount=0.9)
 PLACES = [Place(seed=5, task=0), Place(seed=5, task=1), Place(seed=9, task=0)]
@@ -101,17 +100,6 @@ def test_every_member_is_as_a_plain_loop_over_its_own_lanes(domain: str):
     assert np.asarray(rollout.truncated).any() or domain == "Hopper2d"
 
 
-def test_a_member_alone_collects_what_it_does_among_others():
-    together, policy, moments = make("DST2d")
-    alone, own_policy, own_moments = make("DST2d", PLACES[1:2])
-    theirs = together.collect(policy, moments, 4)
-    ours = alone.collect(own_policy, own_moments, 4)
-    for name in ("obs", "action", "reward", "terminated", "truncated", "last_obs"):
-        among, by_itself = np.asarray(getattr(theirs, name))[1], np.asarray(getattr(ours, name))[0]
-        np.testing.assert_allclose(among, by_itself, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(moments.mean[1], own_moments.mean[0], rtol=1e-6, atol=1e-6)
-
-
 def test_the_environment_sees_clipped_actions_and_the_rollout_keeps_the_samples():
     """Unclipped, a boat could jump onto a treasure; clipped in the rollout, the log-probability would be of another."""
     collector, _, moments = make("DST2d")
@@ -134,20 +122,13 @@ def test_the_environment_sees_clipped_actions_and_the_rollout_keeps_the_samples(
     assert max(moved) <= 1.0 + 1e-5
 
 
-def test_statistics_belong_to_each_member():
-    collector, policy, moments = make("DST2d")
-    collector.collect(policy, moments, 0)
-    assert len(np.unique(moments.mean[:, 0])) == 3
-    assert len(np.unique(moments.scale[:, 2])) == 3
-
-
 def test_noise_differs_between_members_iterations_and_seeds():
     collector, _, _ = make("DST2d")
-    draws = [collector._draw_noise(i)[:, n] for i in range(2) for n in range(3)]
+    draws = [collector.draw_noise(i)[:, n] for i in range(2) for n in range(3)]
     assert len({draw.tobytes() for draw in draws}) == 6
 
 
-def test_a_discounted_return_begins_anew_with_an_episode():
+def test_a_discounted_return_starts_again_with_an_episode():
     collector, policy, moments = make("DST2d")
     rollout = collector.collect(policy, moments, 0)
     done = np.asarray(rollout.truncated | rollout.terminated)
@@ -158,3 +139,10 @@ def test_a_discounted_return_begins_anew_with_an_episode():
             # The second objective is -1 a step.
             expected = -(1 - CFG.discount**steps) / (1 - CFG.discount)
             assert collector.sums[i, lane, 1] == pytest.approx(expected)
+
+
+def test_episodes_of_fitness_differ_between_seeds_tasks_iterations_and_episodes():
+    places = tuple(Place(seed, task) for seed in range(2) for task in range(3))
+    fitness = Fitness("DST2d", places, 3, num_threads=None)
+    seeds = [seed for number in range(3) for seed in fitness.lane_seeds(number)]
+    assert len(set(seeds)) == len(seeds) == 54

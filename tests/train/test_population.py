@@ -3,7 +3,6 @@
 import json
 import shutil
 import signal
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +15,10 @@ from qpensieve import cli, metrics
 from qpensieve.config import RunConfig, check, from_dict, override, to_dict
 from qpensieve.envs import DOMAINS, LaneOptions, make_lanes
 from qpensieve.errors import EnvError
-from qpensieve.population import ppo
+from qpensieve.population import pgmorl, ppo
 from qpensieve.population.members import KeptPolicy, Member
 from qpensieve.population.pgmorl import OWN, PgmorlConfig, Tasks
 from qpensieve.population.plan import PAPER, iteration_steps
-from qpensieve.population.stages import warmup_preferences
 from qpensieve.preferences import das_dennis
 from qpensieve.presets import default_config
 from qpensieve.records import evaluations, search
@@ -471,7 +469,7 @@ class TestConfig:
             config = override(default_config(domain, "pgmorl"), {"total": total})
             agent = config.agent
             assert isinstance(agent, PgmorlConfig)
-            num_tasks = len(warmup_preferences(agent.stages, DOMAINS[domain].spec.num_objectives))
+            num_tasks = len(pgmorl.warmup_preferences(agent.stages, DOMAINS[domain].spec.num_objectives))
             assert config.steps // iteration_steps(agent, num_tasks) == iterations
 
     @pytest.mark.parametrize("algo", METHODS)
@@ -550,7 +548,7 @@ def test_an_agent_learns_saves_loads_and_goes_on_the_same(kind: Any, algo: str, 
 
 
 class TestUpdates:
-    def test_are_told_the_preference_the_scale_of_returns_and_a_falling_rate(self):
+    def test_are_told_the_preference_the_scale_of_returns_and_a_falling_rate(self, monkeypatch: pytest.MonkeyPatch):
         """Weights on normalised rewards (a scale of 1), yesterday's scale or a rate that stays would go unnoticed."""
         trainer = PopulationTrainer(tiny(seeds=1))
         update, told = trainer._learner.update, []
@@ -559,7 +557,7 @@ class TestUpdates:
             told.append((aims, number))
             return update(state, rollouts, aims, number)
 
-        trainer._learner = replace(trainer._learner, update=watched)
+        monkeypatch.setattr(trainer._learner, "update", watched)
         for iteration in range(7):
             trainer.advance()
             aims, number = told[-1]
@@ -641,16 +639,16 @@ class TestFailures:
         ours, theirs = trainer.arrays(), other.arrays()
         assert [name for name in ours if ours[name].tobytes() != theirs[name].tobytes()] == []
 
-    def test_of_the_program_are_not_blamed_on_the_environment(self):
+    def test_of_the_program_are_not_blamed_on_the_environment(self, monkeypatch: pytest.MonkeyPatch):
         trainer = trained(tiny(seeds=1), 1)
 
         def broken(*given: Any) -> Any:
             raise RuntimeError("out of memory")
 
-        trainer._learner = replace(trainer._learner, update=broken)
+        monkeypatch.setattr(trainer._learner, "update", broken)
         with pytest.raises(RuntimeError, match=r"^out of memory$"):
             trainer.advance()
-        trainer._collector._end_episodes = broken  # pyright: ignore[reportAttributeAccessIssue]
+        monkeypatch.setattr(trainer._collector, "draw_noise", broken)
         with pytest.raises(RuntimeError, match=r"^out of memory$"):
             trainer.advance()
 

@@ -15,7 +15,7 @@ from qpensieve.config import RunConfig
 from qpensieve.learning.losses import flatten
 from qpensieve.learning.predictor import FLAT, AgentPredictor
 from qpensieve.methods import make_algorithm
-from qpensieve.population.answering import ArchivePredictor
+from qpensieve.population.members import ArchivePredictor
 from qpensieve.presets import default_config
 from qpensieve.records import checkpoint, folder
 from qpensieve.records.checkpoint import POLICY, CheckpointError

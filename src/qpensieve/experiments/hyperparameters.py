@@ -7,7 +7,7 @@ from qpensieve import settings
 from qpensieve.config import spec_of
 from qpensieve.console import Row
 from qpensieve.experiments import paper
-from qpensieve.population.stages import warmup_preferences
+from qpensieve.population.pgmorl import warmup_preferences
 from qpensieve.presets import default_config
 from qpensieve.report.text import TextTable, listing
 

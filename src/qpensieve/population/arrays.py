@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from jaxtyping import Float64
 
-from qpensieve.population.archive import Archive
+from qpensieve.population.members import Archive
 from qpensieve.population.pgmorl import Samples, Search
 from qpensieve.population.prediction import Graph
 from qpensieve.records.search import SearchRecord

@@ -1,34 +1,68 @@
-"""PGMORL: a population of PPO policies; each generation is trained where a model predicts the largest gain.
+"""PGMORL and PFA: what one seed's search has found, and the tasks of its next generation.
 
-Paper: Xu et al., "Prediction-Guided Multi-Objective Reinforcement Learning for Continuous Robot Control" (ICML 2020).
-Everything here is for one seed and runs on the host; `train/population.py` trains the members. Objectives are measured
-from the reference point, not from the origin as in the authors' code, so they may be negative (deviation D24).
+Papers: Xu et al., "Prediction-Guided Multi-Objective Reinforcement Learning for Continuous Robot Control" (ICML 2020);
+Parisi et al. (2014) for Pareto following (PFA), here as in the code of PGMORL's authors. Everything here is for one
+seed and runs on the host; `train/population.py` trains the members. Objectives are measured from the reference point,
+not from the origin as in the authors' code, so they may be negative (deviation D24).
 """
 
+import math
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import jax
 import numpy as np
 from jaxtyping import Float64, Int64
 
-from qpensieve.population import archive as archives
-from qpensieve.population import cones as buffers
-from qpensieve.population import prediction, task_selection
-from qpensieve.population.archive import Archive
+from qpensieve.errors import UserError
+from qpensieve.metrics import check_reference
+from qpensieve.population import prediction
+from qpensieve.population.members import Archive, empty_archive, survivors
 from qpensieve.population.ppo import PpoConfig
 from qpensieve.population.prediction import Graph
-from qpensieve.population.stages import StagesConfig, spacing
+from qpensieve.preferences import das_dennis
 from qpensieve.settings import Rule, at_least
+from qpensieve.types import EnvSpec
 
 NUM_MODEL_PARAMETERS = 4
 OWN = -1
 """Source of a task that continues with its own member."""
+MANY_OBJECTIVES = 5
+"""With this many objectives or more, the grid is coarser."""
 _POSITIVE_SPARSITY = Rule(
     "0 or more (a negative weight would reward gaps in the front; the paper's table prints it negative, for a "
     "criterion that adds it: take the positive number)",
     lambda value: value >= 0,
 )
+
+
+@dataclass(frozen=True)
+class StagesConfig:
+    """When a population warms up and evolves."""
+
+    divisions: Annotated[int | None, at_least(1)] = None
+    """The preferences of the warm-up have entries that are multiples of 1 / divisions; each is a task. None: 4 (5, 15
+    or 35 tasks for 2, 3 or 4 objectives), or 3 for five objectives or more (35 tasks for five)."""
+    warmup_iterations: int = 80
+    """PPO iterations of every task before the first generation; a multiple of generation_iterations."""
+    generation_iterations: Annotated[int, at_least(1)] = 20
+    """PPO iterations of every task in a generation."""
+    total: Literal["shared", "per-task"] = "shared"
+    """Whether all tasks together take `steps` environment steps, or each of them does."""
+    fitness_episodes: Annotated[int, at_least(1)] = 4
+    """Episodes that measure the objectives of a policy after every iteration, with its mean action; they do not count
+    as training steps."""
+
+    def conflicts(self) -> list[str]:
+        """The warm-up must end with a sample: only then do its last policies enter the graph."""
+        warmup, generation = self.warmup_iterations, self.generation_iterations
+        if generation < 1 or (warmup >= 1 and warmup % generation == 0):
+            return []
+        nearest = max(1, round(warmup / generation)) * generation
+        return [
+            f"warmup_iterations must be a multiple of generation_iterations ({generation}), got {warmup}: "
+            f"the warm-up's last policies would not enter the graph; the nearest is {nearest}"
+        ]
 
 
 @dataclass(frozen=True)
@@ -50,6 +84,41 @@ class PgmorlConfig:
     """Training of each member."""
 
 
+@dataclass(frozen=True)
+class PfaConfig:
+    """Settings of PFA; two objectives only."""
+
+    stages: StagesConfig = field(default_factory=StagesConfig)
+    """Warm-up and generations."""
+    ppo: PpoConfig = field(default_factory=PpoConfig)
+    """Training of each member."""
+
+
+def spacing(cfg: StagesConfig, num_objectives: int) -> float:
+    """Return the distance between neighbouring entries of the grid's preferences."""
+    return 1.0 / (cfg.divisions or (3 if num_objectives >= MANY_OBJECTIVES else 4))
+
+
+def num_tasks(cfg: StagesConfig, num_objectives: int) -> int:
+    """Return the size of `warmup_preferences` without making them: a fine grid may have billions."""
+    return math.comb(round(1.0 / spacing(cfg, num_objectives)) + num_objectives - 1, num_objectives - 1)
+
+
+def warmup_preferences(cfg: StagesConfig, num_objectives: int) -> Float64[np.ndarray, "n d"]:
+    """Return one preference per task."""
+    return das_dennis(num_objectives, round(1.0 / spacing(cfg, num_objectives)))
+
+
+def reference_of(spec: EnvSpec) -> Float64[np.ndarray, " d"]:
+    """Return the point that policies must exceed; refuse an environment without one."""
+    if spec.reference is None:
+        raise UserError(
+            f"reference must be given for {spec.id}, because PGMORL and PFA need one: "
+            f"set it (--reference) to {spec.num_objectives} numbers that a useful policy exceeds"
+        )
+    return check_reference(spec.reference, spec.num_objectives)
+
+
 @dataclass(frozen=True, eq=False)
 class Samples:
     """Members as they were at some iteration, with everything they need to continue training.
@@ -67,7 +136,7 @@ class Samples:
 
 @dataclass(frozen=True, eq=False)
 class Search:
-    """What one seed has found so far.
+    """Findings of one seed so far.
 
     Attributes:
         reference: Point that policies must exceed in every objective.
@@ -84,18 +153,18 @@ class Search:
     @property
     def hypervolume(self) -> float:
         """Hypervolume of the archive."""
-        return archives.hypervolume(self.archive, self.reference)
+        return self.archive.hypervolume(self.reference)
 
 
 @dataclass(frozen=True, eq=False)
 class Tasks:
-    """What the tasks of the next generation start from.
+    """Starting points of the next generation's tasks.
 
     Attributes:
         source: Row of the samples, or `OWN`.
         lam: Preference to train under.
         predicted: Objectives predicted for the end of the generation; NaN where nothing was predicted.
-        bounds_share: Share of the fitted models' parameters that stand at a bound.
+        bounds_share: Share of the fitted models' parameters that are at a bound.
     """
 
     source: Int64[np.ndarray, " n"]
@@ -105,7 +174,7 @@ class Tasks:
 
 
 def empty_search(reference: Float64[np.ndarray, " d"], num_parameters: int, member: Any) -> Search:
-    """The search before anything is found.
+    """Return the search before anything is found.
 
     Args:
         reference: Point that policies must exceed in every objective.
@@ -114,7 +183,7 @@ def empty_search(reference: Float64[np.ndarray, " d"], num_parameters: int, memb
     """
     d = len(reference)
     none = Samples(jax.tree.map(lambda x: np.asarray(x)[:0], member), np.zeros((0, d)), np.zeros(0, np.int64))
-    return Search(reference, archives.empty(d, num_parameters), prediction.empty_graph(d), none)
+    return Search(reference, empty_archive(d, num_parameters), prediction.empty_graph(d), none)
 
 
 def add_nodes(
@@ -123,7 +192,7 @@ def add_nodes(
     objs: Float64[np.ndarray, "n d"],
     parents: Int64[np.ndarray, " n"],
 ) -> tuple[Graph, Int64[np.ndarray, " n"]]:
-    """The graph with a node for every task, and their numbers."""
+    """Return the graph with a node for every task, and their numbers."""
     first = len(graph.parent)
     for row, reached, parent in zip(lam, objs, parents.tolist(), strict=True):
         graph = prediction.add_node(graph, row, reached, parent)
@@ -131,34 +200,32 @@ def add_nodes(
 
 
 def join(cfg: PgmorlConfig, search: Search, new: Samples) -> Search:
-    """The search with new samples in the population, as far as its buffers keep them."""
+    """Return the search with new samples in the population, as far as its buffers keep them."""
     both = lambda a, b: np.concatenate([np.asarray(a), np.asarray(b)])
     old = search.samples
     objs, node = both(old.objs, new.objs), both(old.node, new.node)
-    kept = buffers.survivors(objs, search.reference, cfg.num_buffers, cfg.buffer_size)
+    kept = survivors(objs, search.reference, cfg.num_buffers, cfg.buffer_size)
     members = jax.tree.map(lambda a, b: both(a, b)[kept], old.members, new.members)
     return replace(search, samples=Samples(members, objs[kept], node[kept]))
 
 
 def propose(cfg: PgmorlConfig, search: Search, lam: Float64[np.ndarray, "n d"], stream: np.random.Generator) -> Tasks:
-    """Tasks of the next generation.
+    """Propose the tasks of PGMORL's next generation.
 
     If the population has fewer candidates than tasks (or is empty, because no policy exceeds the reference point yet),
     the other tasks continue with their own member and preference.
 
     Args:
         cfg: Settings.
-        search: What was found so far.
+        search: Findings so far.
         lam: Preferences of the tasks that just ended.
         stream: Source of random candidates, with three objectives or more.
     """
-    num_tasks, d = lam.shape
-    tasks = Tasks(np.full(num_tasks, OWN), lam.copy(), np.full((num_tasks, d), np.nan))
+    tasks = Tasks(np.full(len(lam), OWN), lam.copy(), np.full(lam.shape, np.nan))
     source, lams, predicted, bounds_share = _candidates(cfg, search, stream)
     if len(source) == 0:
         return tasks
-    front = search.archive.objs
-    chosen = task_selection.select(front, predicted, num_tasks, search.reference, cfg.sparsity_weight)
+    chosen = prediction.select(search.archive.objs, predicted, len(lam), search.reference, cfg.sparsity_weight)
     tasks.source[: len(chosen)], tasks.lam[: len(chosen)] = source[chosen], lams[chosen]
     tasks.predicted[: len(chosen)] = predicted[chosen]
     return replace(tasks, bounds_share=bounds_share)
@@ -172,7 +239,7 @@ def _candidates(
     sources, lams, predicted, bounds = [], [np.zeros((0, d))], [np.zeros((0, d))], []
     for row, (objs, node) in enumerate(zip(samples.objs, samples.node.tolist(), strict=True)):
         tried = graph.lam[graph.parent == node]
-        tries = task_selection.candidate_lams(
+        tries = prediction.candidate_lams(
             graph.lam[node], tried, num_lams=cfg.num_candidates, spacing=spacing(cfg.stages, d), generator=stream
         )
         guess = prediction.predict(graph, objs, tries, search.reference)
@@ -183,3 +250,24 @@ def _candidates(
             bounds.append(guess.num_bounds / (NUM_MODEL_PARAMETERS * d))
     share = float(np.mean(bounds)) if bounds else 0.0
     return np.array(sources, np.int64), np.concatenate(lams), np.concatenate(predicted), share
+
+
+def sliding_preferences(
+    cfg: StagesConfig, iteration: int, total: int, base: Float64[np.ndarray, " n"]
+) -> Float64[np.ndarray, "n 2"]:
+    """Return the preferences of PFA's tasks for the generation that starts at an iteration, counted over the whole run.
+
+    Each task starts at a preference of the grid and moves towards that of its right neighbour, always from its own last
+    policy. The share of the way is the one at the end of the generation: (iteration + generation - warm-up) / (total -
+    warm-up), between 0 and 1. A run that is all warm-up stays at `base`.
+
+    Args:
+        cfg: Lengths of warm-up and generations; the distance between neighbours.
+        iteration: First iteration of the generation.
+        total: Iterations of the run.
+        base: First component of each task's preference during warm-up.
+    """
+    warmup, per_generation = cfg.warmup_iterations, cfg.generation_iterations
+    share = 0.0 if total <= warmup else np.clip((iteration + per_generation - warmup) / (total - warmup), 0.0, 1.0)
+    first = np.clip(base + share * spacing(cfg, 2), 0.0, 1.0)
+    return np.stack([first, 1.0 - first], axis=1)

@@ -3,9 +3,7 @@
 from typing import Any, NamedTuple
 
 from qpensieve.errors import UserError
-from qpensieve.population.pfa import PfaConfig
-from qpensieve.population.pgmorl import PgmorlConfig
-from qpensieve.population.stages import num_tasks
+from qpensieve.population.pgmorl import PfaConfig, PgmorlConfig, num_tasks
 from qpensieve.types import EnvSpec
 
 PopulationConfig = PgmorlConfig | PfaConfig

@@ -3,31 +3,37 @@
 Source: the PPO worker of Xu et al., Prediction-Guided MORL (ICML 2020). The critic learns every objective on the scale
 of normalised rewards; the policy climbs lam . A on the raw scale, so that a preference means the same for every member.
 
-Functions are for one member. The host acts, normalises observations and rewards and keeps their running statistics.
+The host acts, normalises observations and rewards and keeps their running statistics (`Moments`). `Learner` updates all
+members in one call of the device; the other functions are for one member.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from math import gcd
-from typing import Annotated
+from typing import Annotated, Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Float64, Int, Key
 
+from qpensieve.compiler import KEPT_PROGRAMS, options_of_updates
 from qpensieve.learning.interface import Info
-from qpensieve.learning.losses import gradient_step, scalarize, start_optimizer
+from qpensieve.learning.losses import flatten, gradient_step, over_agents, scalarize, start_optimizer
 from qpensieve.learning.nets import TanhMlp
+from qpensieve.learning.streams import Purpose, generator
 from qpensieve.settings import NOT_NEGATIVE, OPEN_SHARE, above, at_least, from_to
 from qpensieve.types import EnvSpec
 
 STD_EPSILON = 1e-5
 """Added to the standard deviation by which advantages are divided."""
 VARIANCE_EPSILON = 1e-8
-"""Added to the variance of the returns that the values are to explain."""
+"""Added to a variance before its root is taken or something is divided by it."""
+FIRST_COUNT = 1e-4
+"""Statistics start from a standard normal that counts as this many samples."""
 
 
 @dataclass(frozen=True)
@@ -96,24 +102,24 @@ class State(eqx.Module):
 
 
 class Rollout(eqx.Module):
-    """K steps of l lanes, as the host hands them over: observations and rewards already normalised."""
+    """K steps of l lanes, of one member or of all, with observations and rewards already normalised."""
 
-    obs: Float[Array, "K l obs"]
-    action: Float[Array, "K l act"]
+    obs: Float[Array, "*n K l obs"]
+    action: Float[Array, "*n K l act"]
     """The policy's sample, not clipped to what the environment takes."""
-    reward: Float[Array, "K l d"]
-    terminated: Bool[Array, "K l"]
-    truncated: Bool[Array, "K l"]
-    last_obs: Float[Array, "l obs"]
+    reward: Float[Array, "*n K l d"]
+    terminated: Bool[Array, "*n K l"]
+    truncated: Bool[Array, "*n K l"]
+    last_obs: Float[Array, "*n l obs"]
     """Observation to act on after the last step; if an episode ended there, the first of the next episode."""
 
 
 class Goal(eqx.Module):
-    """Goal of an update: the preference, the scale of the normalised rewards, and Adam's step size."""
+    """Goal of an update, of one member or of all: preference, scale of the normalised rewards, Adam's step size."""
 
-    lam: Float[Array, " d"]
-    scale: Float[Array, " d"]
-    learning_rate: Float[Array, ""]
+    lam: Float[Array, "*n d"]
+    scale: Float[Array, "*n d"]
+    learning_rate: Float[Array, "*n"]
 
 
 class Batch(eqx.Module):
@@ -128,7 +134,7 @@ class Batch(eqx.Module):
 
 
 def init(cfg: PpoConfig, spec: EnvSpec, stream: np.random.Generator) -> State:
-    """A new member; its networks are drawn on the host, so this is not for `jax.jit`."""
+    """Return a new member; its networks are drawn on the host, so this is not for `jax.jit`."""
     net = TanhMlp(spec.obs_size, cfg.hidden, spec.action_size, 1.0, stream=stream)
     actor = Actor(net, jnp.zeros(spec.action_size))
     critic = TanhMlp(spec.obs_size, cfg.hidden, spec.num_objectives, 2.0**0.5, stream=stream)
@@ -267,3 +273,94 @@ def _optimizer(cfg: PpoConfig, learning_rate: Float[Array, ""]) -> optax.Gradien
         optax.scale_by_adam(eps=cfg.adam_epsilon),
         optax.scale_by_learning_rate(learning_rate),
     )
+
+
+@jax.tree_util.register_dataclass  # an Equinox module's methods would take longer than the arithmetic
+@dataclass(frozen=True)
+class Moments:
+    """Running mean, sum of squared deviations and number of samples of every column, for many members.
+
+    Batches are merged exactly (Chan et al., 1979): how samples were cut into batches matters only to rounding.
+    """
+
+    mean: Float64[np.ndarray, "*member column"]
+    squares: Float64[np.ndarray, "*member column"]
+    count: Float64[np.ndarray, "*member column"]
+
+    @property
+    def scale(self) -> Float64[np.ndarray, "*member column"]:
+        """Standard deviation, never 0."""
+        return np.sqrt(self.squares / self.count + VARIANCE_EPSILON)
+
+    def merge(self, batch: Float64[np.ndarray, "member rows column"], columns: slice = slice(None)) -> None:
+        """Add new samples of some columns, in place."""
+        rows = batch.shape[1]
+        centre = np.add.reduce(batch, axis=1) / rows
+        deviation = batch - centre[:, None]
+        count = self.count[:, columns]
+        total = count + rows
+        shift = centre - self.mean[:, columns]
+        share = shift * (rows / total)
+        self.squares[:, columns] += np.add.reduce(deviation * deviation, axis=1) + shift * share * count
+        self.mean[:, columns] += share
+        self.count[:, columns] = total
+
+
+def standard(num_members: int, num_columns: int) -> Moments:
+    """Return the statistics of a standard normal, with so few samples that the first real ones replace it."""
+    shape = (num_members, num_columns)
+    return Moments(np.zeros(shape), np.full(shape, FIRST_COUNT), np.full(shape, FIRST_COUNT))
+
+
+@dataclass(frozen=True)
+class Place:
+    """The seed of a member and its task within that seed; all its randomness comes from these two."""
+
+    seed: int
+    task: int
+
+
+class Learner:
+    """The device side of members that train at `places`; every leaf leads with the axis of members."""
+
+    def __init__(self, cfg: PpoConfig, spec: EnvSpec, places: tuple[Place, ...]):
+        self._cfg, self._spec, self._places = cfg, spec, places
+        self._numbers = np.array([(place.seed, place.task) for place in places], np.int32).T
+
+    def init(self) -> State:
+        """Return the first state."""
+        streams = [generator(place.seed, Purpose.FIRST_PARAMETERS, place.task) for place in self._places]
+        states = [init(self._cfg, self._spec, stream) for stream in streams]
+        return jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *states)
+
+    def update(
+        self, state: State, rollout: Rollout, goal: Goal, iteration: int
+    ) -> tuple[State, dict[str, Float[Array, " n"]]]:
+        """Run all epochs of all members; return the state and values to log."""
+        return _update_of_members(self._cfg)(state, rollout, goal, self._numbers, np.int32(iteration))
+
+
+@lru_cache(maxsize=KEPT_PROGRAMS)
+def _update_of_members(cfg: PpoConfig) -> Callable[..., tuple[State, Any]]:
+    """Compile the update of members anywhere: their seeds and tasks are inputs."""
+
+    def update_one(args: Any) -> tuple[State, Info]:
+        state, rollout, goal, *place = args
+        return update(cfg, state, rollout, goal, member_key(*place))
+
+    def update_all(state: State, rollout: Rollout, goal: Goal, numbers: Any, iteration: Array) -> tuple[State, Any]:
+        seeds, tasks = numbers
+        return over_agents(update_one, (state, rollout, goal, seeds, tasks, jnp.full(len(seeds), iteration)))
+
+    return jax.jit(update_all, compiler_options=options_of_updates())
+
+
+@jax.jit
+def flat_actors(state: State) -> Float[Array, "n parameters"]:
+    """Return the parameters of every member's policy in one row."""
+    return jax.vmap(flatten)(state.actor)
+
+
+def member_key(seed: Any, task: Any, iteration: Any) -> Key[Array, ""]:
+    """Return the key of one iteration of a member."""
+    return jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), task), iteration)

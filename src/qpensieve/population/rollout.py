@@ -1,70 +1,33 @@
-"""Rollouts of a population: every member acts in its own few lanes, all lanes step together.
+"""Rollouts of a population: every member acts in its own few lanes, all lanes step together; and its fitness.
 
 The running statistics of a member (its observations, and per objective its discounted return) are updated at every
 step, as the member's own environments would do. The noise of actions is drawn from (seed, task, iteration).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+import jax
 import numpy as np
-from jaxtyping import Bool, Float32, Float64
+from jaxtyping import Float32, Float64, Int64
 
+from qpensieve.envs import LaneOptions, make_lanes
 from qpensieve.envs.base import Lanes, State
+from qpensieve.envs.episodes import MAX_EVAL_STEPS, play
 from qpensieve.learning.streams import Purpose, derived_seed, generator
-from qpensieve.population.members import OBS_CLIP, MemberPolicy
-from qpensieve.population.moments import Moments
-from qpensieve.population.ppo import PpoConfig
-from qpensieve.types import Step
+from qpensieve.population.members import OBS_CLIP, KeptPolicy, MemberPolicy
+from qpensieve.population.ppo import Moments, Place, PpoConfig, Rollout
 
 REWARD_CLIP = 10.0
 """Normalised rewards are clipped to plus or minus this."""
 
 
-@dataclass(frozen=True)
-class Place:
-    """The seed of a member and its task within that seed; all its randomness comes from these two."""
-
-    seed: int
-    task: int
-
-
 def lane_seeds(places: Sequence[Place], num_lanes: int) -> list[int]:
-    """Seed of every lane, member by member."""
+    """Return the seed of every lane, member by member."""
     return [
         derived_seed(place.seed, Purpose.ROLLOUT_LANE, place.task, lane)
         for place in places
         for lane in range(num_lanes)
     ]
-
-
-@dataclass(frozen=True, eq=False)
-class Rollouts:
-    """The `ppo.Rollout` of every member, for one iteration."""
-
-    obs: Float32[np.ndarray, "n K l obs"]
-    action: Float32[np.ndarray, "n K l act"]
-    reward: Float32[np.ndarray, "n K l d"]
-    terminated: Bool[np.ndarray, "n K l"]
-    truncated: Bool[np.ndarray, "n K l"]
-    last_obs: Float32[np.ndarray, "n l obs"]
-
-
-class _Block:
-    """Rollouts while they are filled; the axis of steps comes first."""
-
-    def __init__(self, cfg: PpoConfig, lanes: Lanes, num_members: int):
-        spec, shape = lanes.spec, (cfg.rollout_steps, num_members, cfg.num_lanes)
-        self.obs = np.empty((*shape, spec.obs_size), np.float32)
-        self.action = np.empty((*shape, spec.action_size), np.float32)
-        self.reward = np.empty((*shape, spec.num_objectives), np.float32)
-        self.terminated = np.empty(shape, bool)
-        self.truncated = np.empty(shape, bool)
-
-    def by_member(self, last_obs: Float32[np.ndarray, "n l obs"]) -> Rollouts:
-        turn = lambda x: np.ascontiguousarray(np.swapaxes(x, 0, 1))
-        parts = turn(self.obs), turn(self.action), turn(self.reward), turn(self.terminated), turn(self.truncated)
-        return Rollouts(*parts, last_obs)
 
 
 class RolloutCollector:
@@ -89,33 +52,40 @@ class RolloutCollector:
         self.sums[:] = 0.0
         self._is_fresh = True
 
-    def collect(self, policy: MemberPolicy, moments: Moments, iteration: int) -> Rollouts:
-        """One iteration of every member; adds its observations and returns to `moments` (in this order)."""
-        cfg, lanes, size = self._cfg, self.lanes, self.lanes.spec.obs_size
-        block, noise = _Block(cfg, lanes, len(self._places)), self._draw_noise(iteration)
-        met = np.empty((*self._shape, size + lanes.spec.num_objectives))
+    def collect(self, policy: MemberPolicy, moments: Moments, iteration: int) -> Rollout:
+        """Run one iteration of every member; add its observations and returns to `moments` (in this order)."""
+        cfg, lanes, spec = self._cfg, self.lanes, self.lanes.spec
+        size, shape, noise = spec.obs_size, (cfg.rollout_steps, *self._shape), self.draw_noise(iteration)
+        widths = (size, spec.action_size, spec.num_objectives)
+        seen, action, normalized_reward = (np.empty((*shape, width), np.float32) for width in widths)
+        terminated, truncated = np.empty(shape, bool), np.empty(shape, bool)
+        met = np.empty((*self._shape, size + spec.num_objectives))
         obs = lanes.obs.reshape(*self._shape, size)
         if self._is_fresh:
             moments.merge(obs.astype(np.float64), slice(size))
             self._is_fresh = False
         scale = moments.scale
         for k in range(cfg.rollout_steps):
-            block.obs[k] = normalize(obs, moments.mean, scale)
-            block.action[k] = policy.explore(block.obs[k], noise[k])
-            step = lanes.step(block.action[k].reshape(lanes.num_lanes, -1))  # clipped there, not in the block
-            obs, reward = step.obs.reshape(obs.shape), step.reward.reshape(*self._shape, -1)
-            met[..., :size] = obs
-            met[..., size:] = self._accumulate(reward)
+            seen[k] = normalize(obs, moments.mean, scale)
+            action[k] = policy.explore(seen[k], noise[k])
+            step = lanes.step(action[k].reshape(lanes.num_lanes, -1))  # clipped there, not in the rollout
+            obs, reward = step.obs.reshape(obs.shape), step.reward.reshape(self.sums.shape)
+            self.sums *= cfg.discount
+            self.sums += reward
+            met[..., :size], met[..., size:] = obs, self.sums
             moments.merge(met)
             scale = moments.scale
-            np.clip(reward / scale[:, None, size:], -REWARD_CLIP, REWARD_CLIP, out=block.reward[k], casting="same_kind")
-            self._end_episodes(step)
-            block.terminated[k] = step.terminated.reshape(self._shape)
-            block.truncated[k] = step.truncated.reshape(self._shape)
-        return block.by_member(normalize(obs, moments.mean, scale))
+            clipped = normalized_reward[k]
+            np.clip(reward / scale[:, None, size:], -REWARD_CLIP, REWARD_CLIP, out=clipped, casting="same_kind")
+            terminated[k] = step.terminated.reshape(self._shape)
+            truncated[k] = step.truncated.reshape(self._shape)
+            self.sums[terminated[k] | truncated[k]] = 0.0
+        of_steps = (seen, action, normalized_reward, terminated, truncated)
+        by_member = (np.ascontiguousarray(np.swapaxes(part, 0, 1)) for part in of_steps)
+        return Rollout(*jax.device_put((*by_member, normalize(obs, moments.mean, scale))))
 
     def state(self) -> State:
-        """Named arrays (copies) with everything that the running episodes need."""
+        """Return named arrays (copies) with everything that the running episodes need."""
         lanes = {f"lanes/{name}": value for name, value in self.lanes.state().items()}
         return lanes | {"sums": self.sums.copy()}
 
@@ -129,17 +99,8 @@ class RolloutCollector:
     def close(self) -> None:
         self.lanes.close()
 
-    def _accumulate(self, reward: Float64[np.ndarray, "n l d"]) -> Float64[np.ndarray, "n l d"]:
-        self.sums *= self._cfg.discount
-        self.sums += reward
-        return self.sums
-
-    def _end_episodes(self, step: Step) -> None:
-        ended = np.flatnonzero(step.done)
-        if ended.size:
-            self.sums.reshape(len(step.done), -1)[ended] = 0.0
-
-    def _draw_noise(self, iteration: int) -> Float32[np.ndarray, "K n l act"]:
+    def draw_noise(self, iteration: int) -> Float32[np.ndarray, "K n l act"]:
+        """Draw the noise of all actions of an iteration."""
         shape = (self._cfg.rollout_steps, self._cfg.num_lanes, self.lanes.spec.action_size)
         of_member = lambda place: generator(place.seed, Purpose.ROLLOUT_NOISE, place.task, iteration)
         draws = [of_member(place).standard_normal(shape, dtype=np.float32) for place in self._places]
@@ -151,7 +112,58 @@ def normalize(
     mean: Float64[np.ndarray, "n column"],
     scale: Float64[np.ndarray, "n column"],
 ) -> Float32[np.ndarray, "n l obs"]:
-    """Normalised observations, as the networks expect them; later columns of the statistics are ignored."""
+    """Return observations as the networks expect them; later columns of the statistics are ignored."""
     size = obs.shape[2]
     x = (obs - mean[:, None, :size]) / scale[:, None, :size]
     return np.clip(x, -OBS_CLIP, OBS_CLIP, out=x).astype(np.float32)
+
+
+class Fitness:
+    """Measures all members at once by the mean return of their mean actions; every episode of every member is a lane.
+
+    Args:
+        domain: The environment.
+        places: Where the members train, seed by seed.
+        episodes: Episodes of each member.
+        num_threads: Threads of the simulator. None: every core.
+        max_steps: Steps after which an episode is no longer waited for.
+    """
+
+    def __init__(
+        self,
+        domain: str,
+        places: tuple[Place, ...],
+        episodes: int,
+        num_threads: int | None,
+        max_steps: int = MAX_EVAL_STEPS,
+    ):
+        self._places, self._episodes, self._max_steps = places, episodes, max_steps
+        num_lanes = len(places) * episodes
+        options = LaneOptions(autoreset=False, num_threads=num_threads)
+        self.lanes = make_lanes(domain, num_lanes, list(range(num_lanes)), options)  # seeded again at every measurement
+
+    def measure(
+        self, policy: KeptPolicy, number: int
+    ) -> tuple[Float64[np.ndarray, "member d"], Int64[np.ndarray, " member"]]:
+        """Return the objectives of every member, and the steps that measuring took.
+
+        Args:
+            policy: The policy of all members.
+            number: Number of iterations they have trained for; every number has its own start states.
+        """
+        lanes, shape = self.lanes, (len(self._places), self._episodes)
+        lanes.reseed(self.lane_seeds(number))
+        act = lambda obs: policy.exploit(obs.reshape(*shape, -1)).reshape(lanes.num_lanes, -1)
+        total = play(lanes, act, self._max_steps)
+        return total.reshape(*shape, -1).mean(axis=1), lanes.elapsed.reshape(shape).sum(axis=1)
+
+    def lane_seeds(self, number: int) -> list[int]:
+        """Return the seed of every lane, member by member."""
+        return [
+            derived_seed(place.seed, Purpose.FITNESS, place.task, number, episode)
+            for place in self._places
+            for episode in range(self._episodes)
+        ]
+
+    def close(self) -> None:
+        self.lanes.close()

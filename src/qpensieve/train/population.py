@@ -20,20 +20,12 @@ from qpensieve.config import RunConfig
 from qpensieve.envs import LaneOptions, find_domain, make_lanes
 from qpensieve.learning.streams import Purpose, generator
 from qpensieve.methods import check_continuous
-from qpensieve.population import archive as archives
 from qpensieve.population import arrays as search_arrays
-from qpensieve.population import moments as running
-from qpensieve.population import pfa, pgmorl, plan, prediction
-from qpensieve.population.answering import ArchivePredictor, Policies
-from qpensieve.population.archive import Archive
-from qpensieve.population.fitness import Fitness
-from qpensieve.population.learner import Goals, make_learner
-from qpensieve.population.members import KeptPolicy, Member, MemberPolicy
-from qpensieve.population.moments import Moments
-from qpensieve.population.pfa import PfaConfig
-from qpensieve.population.pgmorl import OWN, PgmorlConfig, Samples, Search, Tasks
-from qpensieve.population.rollout import Place, RolloutCollector, lane_seeds
-from qpensieve.population.stages import reference_of, spacing, warmup_preferences
+from qpensieve.population import pgmorl, plan, ppo, prediction
+from qpensieve.population.members import Archive, ArchivePredictor, KeptPolicy, Member, MemberPolicy, Policies
+from qpensieve.population.pgmorl import OWN, PfaConfig, PgmorlConfig, Samples, Search, Tasks
+from qpensieve.population.ppo import Moments, Place
+from qpensieve.population.rollout import Fitness, RolloutCollector, lane_seeds
 from qpensieve.records import search as records
 from qpensieve.records.checkpoint import POLICY
 from qpensieve.records.search import SearchRecord
@@ -60,15 +52,15 @@ class PopulationTrainer:
         plan.check_environment(self._cfg, config.steps, self.spec)
         in_evaluation = foreign_lanes(config.domain, config.seeds, config.full_eval_episodes)
         check_population(self._cfg, self.spec, config.seeds, in_evaluation)
-        self.reference = reference_of(self.spec)
-        self._grid = warmup_preferences(self._cfg.stages, self.spec.num_objectives)
+        self.reference = pgmorl.reference_of(self.spec)
+        self._grid = pgmorl.warmup_preferences(self._cfg.stages, self.spec.num_objectives)
         self._places = tuple(Place(seed, task) for seed in config.seed_list for task in range(self.num_tasks))
         self._widths = (self.spec.obs_size, self._cfg.ppo.hidden, self._cfg.ppo.hidden, self.spec.action_size)
         self._try_reset()
         self._make_lanes()
-        self._learner = make_learner(self._cfg.ppo, self.spec, self._places)
+        self._learner = ppo.Learner(self._cfg.ppo, self.spec, self._places)
         self._state = self._learner.init()
-        self._moments = running.standard(len(self._places), self.spec.obs_size + self.spec.num_objectives)
+        self._moments = ppo.standard(len(self._places), self.spec.obs_size + self.spec.num_objectives)
         per_task = (config.seeds, self.num_tasks)
         self._lam: Float64[np.ndarray, "seed n d"] = np.tile(self._grid, (config.seeds, 1, 1))
         self._node: Int64[np.ndarray, "seed n"] = np.full(per_task, -1)
@@ -169,17 +161,15 @@ class PopulationTrainer:
     def _iterate(self) -> None:
         """Roll out, update and measure; nothing is stored before all of it is done."""
         collected = jax.tree.map(np.copy, self._moments)
-        policy = MemberPolicy(np.asarray(self._learner.flat(self._state)), self._widths)
+        policy = MemberPolicy(np.asarray(ppo.flat_actors(self._state)), self._widths)
         with self._stepping():
-            rollouts = self._collector.collect(policy, collected, self.iteration)
+            rollout = self._collector.collect(policy, collected, self.iteration)
         size = self.spec.obs_size
         share = 1.0 - self.iteration / self.num_iterations
-        goals = Goals(
-            self._lam.reshape(len(self._places), -1).astype(np.float32),
-            collected.scale[:, size:].astype(np.float32),
-            np.full(len(self._places), self._cfg.ppo.learning_rate * share, np.float32),
-        )
-        state, info = self._learner.update(self._state, rollouts, goals, self.iteration)
+        lam, rate = self._lam.reshape(len(self._places), -1), np.full(len(self._places), self._cfg.ppo.learning_rate)
+        parts = (lam, collected.scale[:, size:], rate * share)
+        goal = ppo.Goal(*jax.device_put(tuple(part.astype(np.float32) for part in parts)))
+        state, info = self._learner.update(self._state, rollout, goal, self.iteration)
         info, kept = jax.device_get(info), self._kept(state, collected)
         for name, value in (info | {"a parameter of the policy": kept}).items():
             self._check_finite(name, value)
@@ -198,7 +188,7 @@ class PopulationTrainer:
         for i, search in enumerate(self._searches):
             own = slice(i * num, (i + 1) * num)
             new = Archive(self._objs[i], kept[own], np.full(num, self.iteration), self._lam[i])
-            search = replace(search, archive=archives.update(search.archive, new, self.reference))
+            search = replace(search, archive=search.archive.updated(new, self.reference))
             if members is not None:
                 search = self._sample(i, search, jax.tree.map(lambda x, own=own: x[own], members))
             self._searches[i] = search
@@ -241,12 +231,11 @@ class PopulationTrainer:
 
     def _propose(self, i: int) -> Tasks:
         """Tasks of one seed."""
-        stages, cfg = self._cfg.stages, self._cfg
+        cfg = self._cfg
         if isinstance(cfg, PgmorlConfig):
             stream = generator(self.config.seed_list[i], Purpose.CANDIDATES, self.generation)
             return pgmorl.propose(cfg, self._searches[i], self._lam[i], stream)
-        lengths = (stages.warmup_iterations, stages.generation_iterations, self.num_iterations)
-        lam = pfa.schedule(self.iteration, *lengths, self._grid[:, 0], spacing(stages, 2))
+        lam = pgmorl.sliding_preferences(cfg.stages, self.iteration, self.num_iterations, self._grid[:, 0])
         return Tasks(np.full(len(lam), OWN), lam, np.full_like(lam, np.nan))
 
     def _measure_first(self) -> None:
@@ -386,7 +375,7 @@ class PopulationTrainer:
 
     def _kept(self, state: Any = None, moments: Any = None) -> Float32[np.ndarray, "member parameters"]:
         """The part of every member that an archive keeps: actor and observation statistics."""
-        flat = np.asarray(self._learner.flat(state or self._state))
+        flat = np.asarray(ppo.flat_actors(state or self._state))
         met: Moments = moments or self._moments
         size = self.spec.obs_size
         return np.concatenate([flat, met.mean[:, :size], met.scale[:, :size]], axis=1).astype(np.float32)

@@ -17,7 +17,7 @@ from qpensieve.learning.interface import Algorithm
 from qpensieve.learning.losses import flatten
 from qpensieve.learning.predictor import FLAT, AgentPredictor
 from qpensieve.methods import make_algorithm
-from qpensieve.population.answering import ArchivePredictor, Policies
+from qpensieve.population.members import ArchivePredictor, Policies
 from qpensieve.records import checkpoint, folder
 from qpensieve.records.checkpoint import POLICY, CheckpointError
 from qpensieve.records.files import read_npz

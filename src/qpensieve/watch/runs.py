@@ -14,8 +14,7 @@ from jaxtyping import Float64
 from qpensieve.envs import find_domain
 from qpensieve.errors import MissingFileError, UserError
 from qpensieve.learning.predictor import nearest
-from qpensieve.population.answering import ArchivePredictor
-from qpensieve.population.archive import best
+from qpensieve.population.members import ArchivePredictor, best_rows
 from qpensieve.records import folder, log
 from qpensieve.records.log import read_rows
 from qpensieve.report.results import read_run
@@ -82,7 +81,7 @@ class WatchedRun:
     def served_by(self, predictor: Predictor, row: int, lam: Float64[np.ndarray, " d"]) -> int:
         """Number of the policy that serves a preference; -1 where one serves all."""
         if (points := archive_of(predictor, row)) is not None:
-            return int(best(points, lam[None])[0])
+            return int(best_rows(points, lam[None])[0])
         own = self.policies.own_preferences
         return -1 if own is None else int(nearest(own, lam[None])[0])
 
