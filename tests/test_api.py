@@ -913,7 +913,7 @@ class TestPlotFront:
     @pytest.mark.parametrize(
         ("asked", "complaint"),
         [
-            ({"x": "speed"}, "an axis must be one of treasure, time, or its number from 0 to 1; got 'speed'"),
+            ({"x": "speed"}, "objective must be one of treasure .0., time .1., got 'speed'"),
             ({"y": 2}, "got 2"),
             ({"x": 1, "y": "time"}, "x and y must be two objectives, got time for both"),
             ({"path": "front.txt"}, r"the name of a picture must end in .png, .pdf, .* got front.txt"),

@@ -36,7 +36,8 @@ from qpensieve.records.calibration import Calibration
 from qpensieve.records.checkpoint import CheckpointError
 from qpensieve.records.critic_errors import CriticErrors
 from qpensieve.records.scores import RunSummary, summarize
-from qpensieve.report.front import Figure, Plane, plot_front
+from qpensieve.report import drawing
+from qpensieve.report.front import Figure, axes_of, plot_front
 from qpensieve.train import loop
 from qpensieve.train.calibrate import EPISODES, calibrate
 from qpensieve.train.checkpointer import Checkpointer
@@ -312,8 +313,12 @@ class Agent:
         which = f"{config.seeds} seeds" if seed is None else f"seed {config.seed_list[seed]}"
         title = f"{config.domain} · {config.algo} · step {self.num_steps:,} · {which}"
         names, returns = self.session.spec.objectives, lambda: self.returns(table, episodes)[seeds]
-        out = None if path is None else Path(path)
-        return plot_front(Plane(config.domain, names, x, y), table, returns, title, out)
+        out = None if path is None else drawing.check_picture(Path(path))
+        figure = plot_front(config.domain, names, axes_of(names, x, y), table, returns)
+        drawing.set_title(figure, title)
+        if out is not None:
+            drawing.write_figure(figure, out)
+        return figure
 
     def choose(
         self, maximize: Axis, where: Mapping[Axis, Bound] | None = None, seed: int = 0, episodes: int = FULL_EPISODES

@@ -311,7 +311,8 @@ def compare(
     _check_named(results)
     target = None if out is None else pictures.file_of(out, "curves.png" if curves else COMPARED)
     if curves:
-        print(comparison.draw_single_curves(results, target or Path("curves.png")))
+        runs_read = [read_run(path) for path in results]
+        print(curve_pictures.compare_curves(runs_read, target or Path("curves.png"), by_preference=True))
         return
     shared = comparison.on_common_preferences([comparison.read(path, step) for path in results])
     shared = comparison.measured_from(shared, reference)

@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +16,15 @@ Axis = str | int
 """An objective: its name, or its number counted from 0."""
 Bound = tuple[str, float | int]
 """What an objective must reach, such as (">=", -50.0)."""
+
+
+def number_of(objective: Axis, objectives: Sequence[str]) -> int:
+    """The number of an objective; ValueError where there is none of this name or number."""
+    numbers = dict(enumerate(objectives))
+    if objective not in (*numbers, *objectives) or isinstance(objective, bool):
+        named = ", ".join(f"{name} ({i})" for i, name in numbers.items())
+        raise UserError(f"objective must be one of {named}, got {objective!r}")
+    return list(objectives).index(objective) if isinstance(objective, str) else int(objective)
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,10 +69,10 @@ class Front:
         Where no preference keeps all bounds, the one that comes nearest is returned, with a warning. Distances are
         measured in the range that each objective has on this front.
         """
-        column = self._column(maximize)
+        column = number_of(maximize, self.objectives)
         missed = np.zeros(len(self.mean))
         for name, bound in (where or {}).items():
-            missed += self._missed(self._column(name), *_checked_bound(name, bound))
+            missed += self._missed(number_of(name, self.objectives), *_checked_bound(name, bound))
         first = np.lexsort((-self.mean[:, column], missed))[0]
         is_equal = (missed == missed[first]) & (self.mean[:, column] == self.mean[first, column])
         equal = np.flatnonzero(is_equal)  # of these, one that is no worse than the others elsewhere
@@ -72,13 +81,6 @@ class Front:
         if not choice.is_feasible:
             warnings.warn(f"no preference keeps all bounds; the nearest is {choice}", stacklevel=2)
         return choice
-
-    def _column(self, objective: Axis) -> int:
-        numbers = dict(enumerate(self.objectives))
-        if objective not in (*numbers, *self.objectives) or isinstance(objective, bool):
-            named = ", ".join(f"{name} ({i})" for i, name in numbers.items())
-            raise UserError(f"objective must be one of {named}, got {objective!r}")
-        return self.objectives.index(objective) if isinstance(objective, str) else int(objective)
 
     def _missed(self, column: int, comparison: str, bound: float | int) -> Float64[np.ndarray, " p"]:
         """How far each row is from a bound, in units of the objective's range; 0 where it is kept."""

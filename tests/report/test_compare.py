@@ -15,8 +15,9 @@ from qpensieve.presets import default_config
 from qpensieve.records import evaluations
 from qpensieve.records.folder import CONFIG, EVALUATIONS, PROVENANCE
 from qpensieve.report import compare
+from qpensieve.report.curves import compare_curves
 from qpensieve.report.results import export as export_run
-from qpensieve.report.results import labels
+from qpensieve.report.results import labels, read_run
 from qpensieve.report.text import TextCell
 
 DEAR, CHEAP = (23.7, -11.0), (0.7, -2.0)
@@ -258,7 +259,7 @@ def test_what_does_not_compare_is_refused(files: list[Path], tmp_path: Path):
     with pytest.raises(ValueError, match="has no full evaluation at step 5; it has: 1000"):
         compare.read(files[0], 5)
     with pytest.raises(ValueError, match="holds no curves of single preferences"):
-        compare.draw_single_curves(files[:1], tmp_path / "x.png")
+        compare_curves([read_run(files[0])], tmp_path / "x.png", by_preference=True)
 
 
 class TestFolders:

@@ -84,7 +84,7 @@ def test_points_at_one_place_become_rings_of_equal_area_sorted_by_colour():
     share = np.array([0.9, 0.3, 0.1, 0.5])
     lam = np.stack([share, 1 - share], axis=1)
     returns = np.array([[1.0, 1.0], [0.0, 2.0], [1.0, 1.0], [1.0, 1.0]])[None, :, None]
-    figure = front.plot_front(front.Plane("foreign", ("speed", "height")), lam, lambda: returns, "title")
+    figure = front.plot_front("foreign", ("speed", "height"), (0, 1), lam, lambda: returns)
     _, rings = figure.axes[0].collections
     colours = drawing.preference_colours(lam[[1, 2, 3, 0]])
     np.testing.assert_allclose(np.asarray(rings.get_facecolor())[:, :3], colours)
@@ -96,7 +96,7 @@ def test_dominated_points_stay_pale_where_many_lie_on_each_other():
     lam = np.linspace([0.0, 1.0], [1.0, 0.0], 50)
     returns = np.zeros((1, 50, 1, 2))
     returns[0, -1] = 1.0  # covers all others, which share one place
-    figure = front.plot_front(front.Plane("foreign", ("speed", "height")), lam, lambda: returns, "title")
+    figure = front.plot_front("foreign", ("speed", "height"), (0, 1), lam, lambda: returns)
     pale, strong = (np.asarray(dots.get_facecolor()) for dots in figure.axes[0].collections)
     assert len(pale) == 49
     assert (pale[:, 3] == 1).all()  # see-through ones would add up to strong colours
@@ -114,18 +114,22 @@ def test_two_of_three_objectives_are_drawn_and_the_hidden_one_still_counts():
     returns = np.array([[1.0, 5.0, 0.0], [2.0, 6.0, 0.0], [0.0, 0.0, 1.0]])[
         None, :, None
     ]  # the second covers the first
-    plane = front.Plane("foreign", ("speed", "height", "control"), x="control", y=0)
-    figure = front.plot_front(plane, lam, lambda: returns, "title")
-    axes = figure.axes[0]
-    pale, strong = (np.asarray(one.get_offsets()).tolist() for one in axes.collections)
+    names = ("speed", "height", "control")
+    axes = front.axes_of(names, x="control", y=0)
+    figure = front.plot_front("foreign", names, axes, lam, lambda: returns)
+    panel = figure.axes[0]
+    pale, strong = (np.asarray(one.get_offsets()).tolist() for one in panel.collections)
     assert pale == [[0.0, 1.0]]
     assert sorted(strong) == [[0.0, 2.0], [1.0, 0.0]]
-    assert (axes.get_xlabel(), axes.get_ylabel()) == ("control", "speed")
-    assert axes.get_legend() is None
+    assert (panel.get_xlabel(), panel.get_ylabel()) == ("control", "speed")
     assert "not drawn: height" in foot(figure)
-    assert foot(figure).endswith("\npale: dominated")
-    same = front.plot_front(plane, lam, lambda: np.ones((1, 3, 1, 3)), "title")
+    same = front.plot_front("foreign", names, axes, lam, lambda: np.ones((1, 3, 1, 3)))
     assert foot(same).endswith("\nrings: preferences with the same return")
-    assert front.Plane("foreign", ("speed", "height", "control")).axes() == (0, 1)
-    with pytest.raises(ValueError, match="a front needs at least two objectives, but foreign has 1"):
-        front.Plane("foreign", ("speed",)).axes()
+
+
+def test_axes_that_are_not_named_are_the_first_that_are_free():
+    names = ("speed", "height", "control")
+    asked = [(None, None), (1, None), (None, 0), (None, "height"), ("control", 0)]
+    assert [front.axes_of(names, *both) for both in asked] == [(0, 1), (1, 0), (1, 0), (0, 1), (2, 0)]
+    with pytest.raises(ValueError, match="a front needs at least two objectives"):
+        front.axes_of(("speed",))

@@ -15,7 +15,7 @@ from qpensieve.errors import UserError
 from qpensieve.report import drawing
 from qpensieve.report.cells import ED, Pooled, common_preferences, dominance_by_seed, pooled
 from qpensieve.report.drawing import count
-from qpensieve.report.results import FEW, RunResults, labels, read_run
+from qpensieve.report.results import RunResults, labels, read_run
 from qpensieve.report.sheets import FULL, Metric, Sheet, power_of, view
 from qpensieve.report.summary import about_no_volume, format_point
 from qpensieve.report.text import TextCell, TextTable, listing, markdown, terminal
@@ -273,31 +273,4 @@ def draw(results: Sequence[Result], out: Path) -> Path:
         if exact:
             axes.plot(*exact.points.T, "x", color=drawing.GREY, label="exact front")
     drawing.legend_below(figure, drawing.entries_of([left, *right]), columns=4)
-    return drawing.write_figure(figure, out)
-
-
-def draw_single_curves(paths: Sequence[Path], out: Path) -> Path:
-    """A panel per preference: every seed thin, the mean thick, one colour per run."""
-    runs = [read_run(path) for path in paths]
-    shared = runs[0].history.short_preferences
-    for run in runs:
-        short = run.history.short
-        if not short or len(short[0].preferences) > FEW or short[0].returns is None:
-            raise UserError(f"{run.path} holds no curves of single preferences, which sac and hybrid-sac have")
-        if not np.array_equal(run.history.short_preferences, shared):
-            raise UserError("all runs must have the same preferences to be drawn together")
-    figure = drawing.new_figure(3.6)
-    panels = drawing.panels(figure, len(shared), len(shared))
-    for number, run in enumerate(runs):
-        steps = np.array([one.step for one in run.history.short], np.int64)
-        returns = np.stack([one.returns for one in run.history.short if one.returns is not None])
-        values = np.einsum("tspd,pd->tsp", returns, shared)
-        for i, axes in enumerate(panels):
-            colour = drawing.COLOURS[number % len(drawing.COLOURS)]
-            drawing.draw_seeds(axes, (steps, values[:, :, i]), colour, run.algo)
-    for axes, lam in zip(panels, shared, strict=True):
-        axes.set_title("λ = " + ", ".join(f"{x:g}" for x in lam))
-        axes.set_xlabel("environment steps of each learner")
-    panels[0].set_ylabel("λ · return")
-    drawing.legend_below(figure, drawing.entries_of(panels[:1]))
     return drawing.write_figure(figure, out)

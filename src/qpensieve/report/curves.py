@@ -14,7 +14,7 @@ from qpensieve.records.folder import METRICS
 from qpensieve.records.log import ALARM, TRAINING, read_rows
 from qpensieve.report import drawing
 from qpensieve.report.drawing import COLOURS, GREY, Axes, Figure, Look, Series
-from qpensieve.report.results import RunResults, labels
+from qpensieve.report.results import FEW, RunResults, labels
 
 MOST_NUMBERED = 10
 """Seeds are numbered if there are at most this many."""
@@ -103,8 +103,13 @@ def draw_curves(run: RunResults, out: Path) -> Path:
     return drawing.write_figure(figure, out)
 
 
-def compare_curves(runs: Sequence[RunResults], out: Path) -> Path:
+def compare_curves(runs: Sequence[RunResults], out: Path, by_preference: bool = False) -> Path:
     """Draw UT and HV of several runs of one domain in one picture; returns its path.
+
+    Args:
+        runs: The runs.
+        out: Picture to write.
+        by_preference: Draw the return under each preference instead, of methods that learn single preferences.
 
     Raises:
         MissingPlots: matplotlib is not installed.
@@ -113,16 +118,16 @@ def compare_curves(runs: Sequence[RunResults], out: Path) -> Path:
             preferences or reference point, so that their scores cannot be compared.
     """
     _check_comparable(runs)
-    scores = [_scores(run) for run in runs]
-    shown = [name for name in TITLES if all(name in each for each in scores)]
+    scores = [_by_preference(run) if by_preference else _scores(run) for run in runs]
+    shown = [name for name in (scores[0] if by_preference else TITLES) if all(name in each for each in scores)]
     figure = drawing.new_figure(height=4.2 + 0.12 * len(runs))
     panels = _panels(figure, len(shown))
     ceilings = _ceilings(runs[0])
     for axes, name in zip(panels, shown, strict=True):
         for label, colour, each in zip(labels(runs), cycle(COLOURS), scores, strict=False):
             drawing.draw_seeds(axes, each[name], colour, label)
-        _draw_ceilings(axes, TITLES[name], ceilings[name])
-    drawing.legend_below(figure, drawing.entries_of(panels), short_note(*runs))
+        _draw_ceilings(axes, TITLES.get(name, name), ceilings.get(name, {}))
+    drawing.legend_below(figure, drawing.entries_of(panels), "" if by_preference else short_note(*runs))
     drawing.set_title(figure, f"{runs[0].domain} · {drawing.count(len(runs), 'run')}: mean ± 1 std over seeds")
     return drawing.write_figure(figure, out)
 
@@ -196,6 +201,17 @@ def _scores(run: RunResults) -> dict[str, Series]:
         for name, each in values.items()
         if all(one is not None for one in each)
     }
+
+
+def _by_preference(run: RunResults) -> dict[str, Series]:
+    """Preference -> the return weighed by it, of learners that each have a preference of their own."""
+    short = run.history.short
+    if not short or len(short[0].preferences) > FEW or short[0].returns is None:
+        raise UserError(f"{run.path} holds no curves of single preferences, which sac and hybrid-sac have")
+    steps, lam = np.array([one.step for one in short], np.int64), short[0].preferences
+    values = np.stack([one.returns for one in short if one.returns is not None])
+    name = lambda row: "λ = " + ", ".join(f"{x:g}" for x in row)
+    return {f"λ · return, {name(row)}": (steps, values[:, :, i] @ row) for i, row in enumerate(lam)}
 
 
 def _found(run: Path, panels: Sequence[Panel], num_seeds: int) -> list[tuple[Panel, dict[str, Series]]]:

@@ -11,8 +11,9 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from qpensieve import metrics
-from qpensieve.errors import MissingPackageError, make_folder
+from qpensieve.errors import MissingPackageError, UserError, make_folder
 from qpensieve.records.files import write_file
+from qpensieve.records.links import refuse_link
 
 # matplotlib is an extra and slow to import, so it is imported by the functions that draw.
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ else:
 WIDTH = 8.0
 """Width of every picture, inches."""
 DPI = 150
+SUFFIXES = (".png", ".pdf", ".svg", ".jpg", ".jpeg")
+"""How the file of a picture ends."""
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Colour-blind-safe (Okabe and Ito), one per run."""
 OBJECTIVE_COLOURS = ("#2563eb", "#dc3f6a", "#0b8f6a", "#b45f06", "#7c3aed", "#0e7490", "#5b6472", "#a21caf")
@@ -74,6 +77,19 @@ def new_figure(height: float) -> Figure:
     figure = Figure(figsize=(WIDTH, height), dpi=DPI, layout="constrained")
     figure.get_layout_engine().set(w_pad=0.1, h_pad=0.08)  # pyright: ignore[reportOptionalMemberAccess, reportCallIssue]
     return figure
+
+
+def check_picture(path: Path) -> Path:
+    """Refuse a path that no picture can be written to; returns it.
+
+    Raises:
+        ValueError: Its ending is not one of a picture.
+        LinkError: It is a symbolic link.
+    """
+    if path.suffix.lower() not in SUFFIXES:
+        raise UserError(f"the name of a picture must end in {', '.join(SUFFIXES)}; got {path}")
+    refuse_link(path)
+    return path
 
 
 def write_figure(figure: Figure, out: Path) -> Path:

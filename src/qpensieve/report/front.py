@@ -13,16 +13,12 @@ from qpensieve import metrics
 from qpensieve.envs.deep_sea import ExactFront, find_treasures, share_found
 from qpensieve.envs.registry import find_domain
 from qpensieve.errors import UserError
-from qpensieve.records.links import refuse_link
+from qpensieve.front import Axis, number_of
 from qpensieve.report import drawing
 from qpensieve.report.curves import short_note
 from qpensieve.report.drawing import COLOURS, Axes, Figure
 from qpensieve.report.results import Evaluation, RunResults
 
-Axis = str | int
-"""An objective: its name, or its number counted from 0."""
-SUFFIXES = (".png", ".pdf", ".svg", ".jpg", ".jpeg")
-"""How the file of a picture ends."""
 MARKER_AREA = 30.0
 """Area of the marker of one return vector, square points."""
 PALE_SHARE = 0.4
@@ -61,109 +57,60 @@ class Points:
 
 @dataclass(frozen=True)
 class Plane:
-    """Two objectives of a domain, one for each axis.
+    """A domain as the picture of two of its objectives needs it.
 
     Attributes:
-        domain: Its name.
-        objectives: Their names, in reward order.
-        x: The horizontal one; None: the first that y is not.
-        y: The vertical one; None: the first that x is not.
+        objectives: Names of all objectives, in reward order.
+        labels: Their axis labels, with units if they are known.
+        exact: The exact front, if the domain has one.
     """
 
-    domain: str
     objectives: Sequence[str]
-    x: Axis | None = None
-    y: Axis | None = None
+    labels: Sequence[str]
+    exact: ExactFront | None
 
-    @property
-    def labels(self) -> Sequence[str]:
-        """Axis labels, with units if they are known."""
-        known = find_domain(self.domain)
-        return self.objectives if known is None else known.labels
 
-    @property
-    def exact(self) -> ExactFront | None:
-        known = find_domain(self.domain)
-        return None if known is None else known.exact
+def axes_of(objectives: Sequence[str], x: Axis | None = None, y: Axis | None = None) -> tuple[int, int]:
+    """Numbers of the objectives on two axes. None: the first that the other axis does not show.
 
-    def axes(self) -> tuple[int, int]:
-        """The numbers of the two objectives.
-
-        Raises:
-            ValueError: There is no such objective, both are the same, or there is only one.
-        """
-        num = len(self.objectives)
-        if num < 2:
-            raise UserError(f"a front needs at least two objectives, but {self.domain} has {num}")
-        x, y = (None if axis is None else self._number(axis) for axis in (self.x, self.y))
-        i = x if x is not None else next(k for k in range(num) if k != y)
-        j = y if y is not None else next(k for k in range(num) if k != i)
-        if i == j:
-            raise UserError(f"x and y must be two objectives, got {self.objectives[i]} for both")
-        return i, j
-
-    def _number(self, axis: Axis) -> int:
-        if isinstance(axis, str) and axis in self.objectives:
-            return list(self.objectives).index(axis)
-        if isinstance(axis, int) and not isinstance(axis, bool) and 0 <= axis < len(self.objectives):
-            return axis
-        raise UserError(
-            f"an axis must be one of {', '.join(self.objectives)}, or its number from 0 to "
-            f"{len(self.objectives) - 1}; got {axis!r}"
-        )
+    Raises:
+        ValueError: There is no such objective, both are the same, or there is only one.
+    """
+    if len(objectives) < 2:
+        raise UserError(f"a front needs at least two objectives, got {', '.join(objectives)}")
+    first, second = (None if axis is None else number_of(axis, objectives) for axis in (x, y))
+    i = first if first is not None else int(second == 0)
+    j = second if second is not None else int(i == 0)
+    if i == j:
+        raise UserError(f"x and y must be two objectives, got {objectives[i]} for both")
+    return i, j
 
 
 def plot_front(
-    plane: Plane,
+    domain: str,
+    objectives: Sequence[str],
+    axes: tuple[int, int],
     preferences: Float64[np.ndarray, "p d"],
     measure: Callable[[], Float64[np.ndarray, "seed p e d"]],
-    title: str,
-    out: Path | None = None,
 ) -> Figure:
-    """Draw two objectives of a front; returns the figure.
+    """Draw two objectives of a front (`axes_of`); returns the figure.
 
-    Args:
-        plane: What to draw.
-        preferences: The preferences of the returns.
-        measure: Makes the returns. It takes its time, so it is called when nothing else can go wrong.
-        title: Stands above.
-        out: Also write the picture here.
+    `measure` makes the returns. It takes its time, so it is called when nothing else can go wrong.
 
     Raises:
         MissingPlots: If matplotlib is not installed.
-        ValueError: The axes are not two objectives, or `out` is not a picture file.
     """
-    i, j = plane.axes()
-    if out is not None:
-        check_picture(out)
-    figure = drawing.new_figure(height=6.2)
-    returns = measure()
+    figure, known, returns = drawing.new_figure(height=6.2), find_domain(domain), measure()
+    plane = Plane(objectives, *((objectives, None) if known is None else (known.labels, known.exact)))
     points = Points(returns.mean(axis=2), preferences)
-    entries = _draw_plane(figure, plane, points, i, j)
-    drawing.set_title(figure, title)
-    _, num, episodes, _ = returns.shape
+    entries = _draw_plane(figure, plane, points, *axes)
     size = f"{int(points.is_best.sum())} of {len(points.all)} points not dominated"
-    notes = [f"{num} preferences x {drawing.count(episodes, 'episode')}, {size}"]
-    hidden = [name for k, name in enumerate(plane.objectives) if k not in (i, j)]
+    notes = [f"{len(preferences)} preferences x {drawing.count(returns.shape[2], 'episode')}, {size}"]
+    hidden = [name for k, name in enumerate(objectives) if k not in axes]
     if hidden:
         notes.append(f"dominated counts in all objectives, also in those not drawn: {', '.join(hidden)}")
-    notes += _marks(points)
-    drawing.legend_below(figure, entries, "\n".join(notes), columns=5)
-    if out is not None:
-        drawing.write_figure(figure, out)
+    drawing.legend_below(figure, entries, "\n".join([*notes, *_marks(points)]), columns=5)
     return figure
-
-
-def check_picture(path: Path) -> None:
-    """Refuse a path that no picture can be written to.
-
-    Raises:
-        ValueError: Its ending is not one of a picture.
-        LinkError: It is a symbolic link.
-    """
-    if path.suffix.lower() not in SUFFIXES:
-        raise UserError(f"the name of a picture must end in {', '.join(SUFFIXES)}; got {path}")
-    refuse_link(path)
 
 
 def draw_front(run: RunResults, out: Path) -> Path:

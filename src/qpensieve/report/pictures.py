@@ -10,10 +10,13 @@ from qpensieve.errors import UserError
 from qpensieve.records.folder import METRICS, SEARCH
 from qpensieve.records.links import refuse_link
 from qpensieve.report.curves import draw_curves, draw_training
-from qpensieve.report.drawing import MissingPlots
-from qpensieve.report.front import SUFFIXES, draw_front
+from qpensieve.report.drawing import SUFFIXES, MissingPlots
+from qpensieve.report.front import draw_front
 from qpensieve.report.population import draw_generations, draw_predictions
 from qpensieve.report.results import RunResults, read_run
+
+What = Literal["front", "curves", "training", "generations", "predictions"]
+"""Names of the pictures."""
 
 
 @dataclass(frozen=True)
@@ -21,29 +24,23 @@ class Picture:
     """One picture of a run.
 
     Attributes:
-        name: Name of its file in the run folder.
         draw: Draws the run of a folder into a file; returns the file, or None if there is nothing to draw.
         needs: A file of the folder; the picture applies only if it exists.
-        objectives: How many there must be at least.
+        applies: Whether the results hold what the picture shows.
     """
 
-    name: str
     draw: Callable[[RunResults, Path], Path | None]
-    needs: str | None = None
-    objectives: int = 1
+    needs: str = ""
+    applies: Callable[[RunResults], bool] = lambda run: True
 
 
-PICTURES = (
-    Picture("front.png", draw_front, objectives=2),
-    Picture("curves.png", draw_curves),
-    Picture("training.png", draw_training, needs=METRICS),
-    Picture("generations.png", draw_generations, needs=SEARCH),
-    Picture("predictions.png", draw_predictions, needs=SEARCH),
-)
-
-
-What = Literal["front", "curves", "training", "generations", "predictions"]
-"""Names of the pictures."""
+PICTURES: dict[What, Picture] = {
+    "front": Picture(draw_front, applies=lambda run: run.history.num_objectives > 1 and not run.lacks_returns),
+    "curves": Picture(draw_curves, applies=lambda run: bool(run.history.short)),  # not of a saved agent
+    "training": Picture(draw_training, METRICS),
+    "generations": Picture(draw_generations, SEARCH),
+    "predictions": Picture(draw_predictions, SEARCH),
+}
 
 
 def plot(run: Path, out: Path | None = None, what: What | None = None) -> list[Path]:
@@ -58,28 +55,18 @@ def plot(run: Path, out: Path | None = None, what: What | None = None) -> list[P
     Raises:
         ValueError: If the run does not hold what the picture needs, or `out` looks like a file that is no picture.
     """
-    if out is not None:
-        check_folder(out)
     one = what or ("front" if out is not None and is_picture(out) else None)
-    if one is not None:
-        return [_draw_one(next(picture for picture in PICTURES if picture.name == f"{one}.png"), read_run(run), out)]
-    return all_pictures(run, out)
-
-
-def _draw_one(picture: Picture, run: RunResults, out: Path | None) -> Path:
-    target = _place(run.path) + picture.name if out is None else out if is_picture(out) else out / picture.name
-    if picture.needs is not None and not (run.path / picture.needs).exists():
-        raise UserError(f"{run.path} has no {picture.needs}, which {picture.name} is drawn from")
-    refuse_link(Path(target))
-    drawn = picture.draw(run, Path(target))
+    if one is None:
+        return all_pictures(run, out)
+    needs = PICTURES[one].needs
+    if needs and not (run / needs).exists():
+        raise UserError(f"{run} has no {needs}, which {one}.png is drawn from")
+    target = _target(run, one) if out is None else file_of(out, f"{one}.png")
+    refuse_link(target)
+    drawn = PICTURES[one].draw(read_run(run), target)
     if drawn is None:
-        raise UserError(f"{run.path} holds nothing yet that {picture.name} could show")
-    return drawn
-
-
-def _place(run: Path) -> str:
-    """The beginning of the paths of a run's pictures: its folder, or the name of the exported file."""
-    return f"{run.parent / run.stem}-" if run.is_file() else f"{run}/"
+        raise UserError(f"{run} holds nothing yet that {one}.png could show")
+    return [drawn]
 
 
 def is_picture(path: Path) -> bool:
@@ -93,44 +80,35 @@ def file_of(out: Path, name: str) -> Path:
     Raises:
         ValueError: Its ending is that of another kind of file.
     """
-    check_folder(out)
+    _check_folder(out)
     return out if is_picture(out) else out / name
-
-
-def check_folder(out: Path) -> None:
-    """ValueError for a new folder that was meant to be a picture, by its ending: x.gif."""
-    if not is_picture(out) and not out.is_dir() and re.fullmatch(r"\.[A-Za-z]{3,4}", out.suffix):
-        endings = ", ".join(SUFFIXES)
-        raise UserError(f"out must be a picture, which ends in {endings}, or a folder for pictures; got {out}")
 
 
 def all_pictures(path: Path, to: Path | None = None) -> list[Path]:
     """Draw every picture that applies to a run; returns their files.
 
     Args:
-        path: Its folder, or the file it was exported to.
-        to: Folder of the pictures; default: the run's.
+        path: The run's folder, or an exported file.
+        to: Folder for the pictures. None: that of the run.
     """
+    if to is not None:
+        _check_folder(to)
     run = read_run(path)
-    fitting = [picture for picture in PICTURES if picture.objectives <= run.history.num_objectives]
-    if run.lacks_returns:
-        fitting = [picture for picture in fitting if picture.draw is not draw_front]
-    if not run.history.short:  # a saved agent that was evaluated
-        fitting = [picture for picture in fitting if picture.draw is not draw_curves]
-    chosen = [picture for picture in fitting if picture.needs is None or (path / picture.needs).exists()]
-    targets = [Path(_place(path) + picture.name) if to is None else to / picture.name for picture in chosen]
-    for target in targets:
+    fits = lambda one: one.applies(run) and (not one.needs or (path / one.needs).exists())
+    targets = {name: _target(path, name) if to is None else to / f"{name}.png" for name in PICTURES}
+    targets = {name: target for name, target in targets.items() if fits(PICTURES[name])}
+    for target in targets.values():
         refuse_link(target)
-    paths = [picture.draw(run, target) for picture, target in zip(chosen, targets, strict=True)]
-    return [path for path in paths if path is not None]
+    drawn = [PICTURES[name].draw(run, target) for name, target in targets.items()]
+    return [picture for picture in drawn if picture is not None]
 
 
 def missing(run: Path) -> list[str]:
     """List the pictures that an exported run has no data for, and why; a sentence each."""
     data = read_run(run)
-    has_search = data.record is None and data.search is not None
-    searches = [picture.name for picture in PICTURES if picture.needs == SEARCH] if has_search else []
-    said = [f"no {name}: an exported file does not hold the search, the run's folder does" for name in searches]
+    searches = [name for name, one in PICTURES.items() if one.needs == SEARCH]
+    said = [f"no {name}.png: an exported file does not hold the search, the run's folder does" for name in searches]
+    said = said if data.record is None and data.search is not None else []
     if data.lacks_returns:
         said.append(
             "no front.png: there is no full evaluation, and an exported file does not hold the returns of others"
@@ -144,3 +122,15 @@ def draw_pictures(folder: Path) -> list[Path]:
         return all_pictures(folder)
     except MissingPlots:
         return []
+
+
+def _target(run: Path, name: str) -> Path:
+    """The usual file of a picture: in the run's folder, or beside the exported file."""
+    return run.with_name(f"{run.stem}-{name}.png") if run.is_file() else run / f"{name}.png"
+
+
+def _check_folder(out: Path) -> None:
+    """ValueError for a new folder that was meant to be a picture, by its ending: x.gif."""
+    if not is_picture(out) and not out.is_dir() and re.fullmatch(r"\.[A-Za-z]{3,4}", out.suffix):
+        endings = ", ".join(SUFFIXES)
+        raise UserError(f"out must be a picture, which ends in {endings}, or a folder for pictures; got {out}")
