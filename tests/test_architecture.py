@@ -90,7 +90,7 @@ def defined(tree: ast.Module) -> set[str]:
 
 def test_only_the_factory_knows_both_trainers():
     knowing = [path for path in FILES if {"Trainer", "PopulationTrainer"} <= imported_names(path)]
-    assert [name_of(path) for path in knowing] == ["train/sessions.py"]
+    assert [name_of(path) for path in knowing] == ["train/loop.py"]
 
 
 def imported_names(path: Path) -> set[str]:

@@ -110,7 +110,7 @@ class TestTrust:
         evil = (sent / CONFIG).read_text().replace('"DST2d"', '"sent.evil:make"')
         session = MagicMock(lanes_per_seed=1, step=0)
         session.spec.objectives = ["treasure", "time"]
-        run = MagicMock(spec=runs.Run, folder=sent, session=session)
+        run = MagicMock(spec=runs.Run, folder=sent, session=session, files=MagicMock())
 
         def opened(path: Path, config: Any, options: Any) -> Any:
             (sent / CONFIG).write_text(evil)
@@ -119,8 +119,7 @@ class TestTrust:
 
         monkeypatch.setattr(runs, "Run", opened)
         runs.resume(sent, runs.Options(), lambda _: None, start_over=True, steps=100_000)
-        assert run.held is not None
-        run.held.close()
+        run.files.held.close()
         assert configs.load(sent / CONFIG).domain == "DST2d"
         assert configs.load(sent / CONFIG).steps == 100_000
 

@@ -38,14 +38,13 @@ from qpensieve.records.critic_errors import CriticErrors
 from qpensieve.records.scores import RunSummary, summarize
 from qpensieve.report import drawing
 from qpensieve.report.front import Figure, axes_of, plot_front
-from qpensieve.train import loop
 from qpensieve.train.calibrate import EPISODES, calibrate
 from qpensieve.train.checkpointer import Checkpointer
 from qpensieve.train.critic_error import CriticMeter, Draw, Sampling
 from qpensieve.train.evaluate import protocols
+from qpensieve.train.loop import AgentTraining, describe, open_session
 from qpensieve.train.saving import finish_save, save_agent
 from qpensieve.train.session import Predictor, Session
-from qpensieve.train.sessions import open_session
 
 __all__ = ["CNDER", "MOSAC", "PFA", "PGMORL", "SAC", "Agent", "EnvelopeDQN", "HybridSAC", "QPensieve", "load"]
 __all__ += ["CnDerConfig", "EnvelopeConfig", "HybridConfig", "PfaConfig", "PgmorlConfig", "QPensieveConfig"]
@@ -197,11 +196,11 @@ class Agent:
         session, callbacks = self.session, Callbacks(callback)
         goal = session.step + self._checked_steps(total_timesteps)
         _check_period(eval_period, callbacks)
-        with callbacks.during(loop.describe(session, goal)):
+        with callbacks.during(describe(session, goal)):
             session.plan(goal)
             progress = Progress(goal, session.step, quiet=not progress_bar, workload=_workload(session))
             try:
-                loop.AgentTraining(session, goal, callbacks, progress, eval_period).train()
+                AgentTraining(session, goal, callbacks, progress, eval_period).train()
             finally:
                 progress.end()
         if about := configs.about_learning(self.config, self.num_steps):
@@ -348,7 +347,7 @@ class Agent:
         """
         session, policies = self.session, self._policies()
         num, own = session.spec.num_objectives, session.own_preferences
-        self.calibration = calibrate(self.config, policies, self.num_steps, own, num, episodes, not progress_bar)
+        self.calibration = calibrate(self.config, policies.act, self.num_steps, own, num, episodes, not progress_bar)
         return self.calibration
 
     @property
@@ -542,4 +541,4 @@ def _checked_generator(generator: object) -> np.random.Generator:
 
 
 def _workload(session: Session) -> Workload:
-    return Workload(random_steps=0 if session.layout is None else session.config.random_steps)
+    return Workload(random_steps=session.random_steps)

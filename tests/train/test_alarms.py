@@ -3,7 +3,6 @@
 import json
 from pathlib import Path
 from typing import Any
-from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -14,7 +13,6 @@ from qpensieve.train import alarms
 from qpensieve.train import run as runs
 from qpensieve.train.alarms import Aim, Alarm, Limits
 from qpensieve.train.run import Options, Run
-from qpensieve.train.session import Session
 from tests.train.test_run import interrupt_at, tiny
 
 ENTROPY_LIMIT: Any = pytest.approx(-6.9)
@@ -128,10 +126,8 @@ def test_a_run_writes_early_alarms_silently_and_does_not_repeat_them_after_a_sto
 
 def test_early_alarms_are_only_logged_and_later_ones_are_shown_too():
     config = resolve(override(default_config("Walker2d"), {"seeds": 2}))
-    session = MagicMock(Session)
-    session.config, session.spec, session.own_preferences = config, spec_of(config), None
     shown: list[str] = []
-    watch = alarms.Watch(session, shown.append)
+    watch = alarms.Watch(config, spec_of(config), None, shown.append)
     early = watch.training(99_000, {"entropy": [-100.0, -1.0], "temperature": [1.0, 1.0]})
     assert [entry["who"] for entry in early] == ["seed 0"]
     assert shown == []

@@ -12,7 +12,6 @@ import qpensieve
 from qpensieve import cli, metrics
 from qpensieve.config import RunConfig, override
 from qpensieve.errors import UserError
-from qpensieve.learning.acting import Served
 from qpensieve.preferences import spaced_grid
 from qpensieve.presets import default_config
 from qpensieve.records import calibration
@@ -115,15 +114,10 @@ class TestChoose:
         assert num_rows(100, LEAST) == KEPT
 
 
-class Contrary:
-    """Policies that do for a preference what is best for the opposite one; the second seed's do what is best."""
-
-    def act(self, seed: int, obs: np.ndarray, lam: np.ndarray, stream: Any = None) -> np.ndarray:
-        del stream, obs
-        return ((1 - 2 * seed) * (lam[:, 1:] - lam[:, :1])).astype(np.float32)
-
-    def plain(self, seed: int) -> Served:
-        raise NotImplementedError
+def contrary(seed: int, obs: np.ndarray, lam: np.ndarray) -> np.ndarray:
+    """Do for a preference what is best for the opposite one; the second seed does what is best."""
+    del obs
+    return ((1 - 2 * seed) * (lam[:, 1:] - lam[:, :1])).astype(np.float32)
 
 
 def config_of(domain: str, **settings: Any) -> RunConfig:
@@ -132,7 +126,7 @@ def config_of(domain: str, **settings: Any) -> RunConfig:
 
 class TestCalibrate:
     def test_finds_the_known_map_of_each_seed(self):
-        found = calibrate(config_of(ONE_STEP), Contrary(), 300, None, 2, episodes=1000)
+        found = calibrate(config_of(ONE_STEP), contrary, 300, None, 2, episodes=1000)
         assert (found.step, found.seeds, len(found.preferences)) == (300, [5, 6], 100)
         np.testing.assert_allclose(found.asks[0], np.arange(99, -1, -1), atol=15)
         lam = found.preferences
@@ -147,34 +141,33 @@ class TestCalibrate:
         assert found.episodes <= 1000
 
     def test_parts_of_foreign_environments_change_nothing(self, monkeypatch: pytest.MonkeyPatch):
-        whole = calibrate(config_of(ONE_STEP), Contrary(), 0, None, 2, episodes=40)
+        whole = calibrate(config_of(ONE_STEP), contrary, 0, None, 2, episodes=40)
         monkeypatch.setattr(calibrating, "LANES_AT_ONCE", 7)
-        assert calibrate(config_of(ONE_STEP), Contrary(), 0, None, 2, episodes=40).to_dict() == whole.to_dict()
+        assert calibrate(config_of(ONE_STEP), contrary, 0, None, 2, episodes=40).to_dict() == whole.to_dict()
 
     def test_counts_the_steps_of_episodes_of_any_length(self):
         """A boat that never moves sails until the time limit."""
-        still = Contrary()
-        still.act = lambda seed, obs, lam, stream=None: np.zeros((len(obs), 2), np.float32)  # type: ignore[method-assign]
+        still = lambda seed, obs, lam: np.zeros((len(obs), 2), np.float32)
         found = calibrate(config_of("DST2d", seeds=1), still, 0, None, 2, episodes=LEAST)
         assert found.environment_steps[0] > 10 * found.episodes
         np.testing.assert_array_equal(found.asks, [np.arange(KEPT)])
 
     def test_only_own_preferences_are_asked_for(self):
         own = np.array([[0.9, 0.1], [0.5, 0.5], [0.1, 0.9]])
-        found = calibrate(config_of(ONE_STEP), Contrary(), 0, own, 2)
+        found = calibrate(config_of(ONE_STEP), contrary, 0, own, 2)
         np.testing.assert_array_equal(found.preferences, own)
         np.testing.assert_array_equal(found.asks, [[2, 1, 0], [0, 1, 2]])
 
     @pytest.mark.parametrize("episodes", [LEAST - 1, 0, 50.0, True, "100", None])
     def test_too_few_episodes_are_refused(self, episodes: Any):
         with pytest.raises(UserError, match=f"episodes must be a whole number of at least {LEAST}"):
-            calibrate(config_of(ONE_STEP), Contrary(), 0, None, 2, episodes)
+            calibrate(config_of(ONE_STEP), contrary, 0, None, 2, episodes)
 
     def test_archives_and_single_preferences_need_none(self):
         with pytest.raises(UserError, match="pgmorl needs no calibration"):
-            calibrate(default_config("DST2d", "pgmorl", "quick"), Contrary(), 0, None, 2)
+            calibrate(default_config("DST2d", "pgmorl", "quick"), contrary, 0, None, 2)
         with pytest.raises(UserError, match="at least 2 preferences"):
-            calibrate(config_of(ONE_STEP), Contrary(), 0, np.array([[0.5, 0.5]]), 2)
+            calibrate(config_of(ONE_STEP), contrary, 0, np.array([[0.5, 0.5]]), 2)
 
 
 RUN = {**TINY, "checkpoint_seconds": NEVER, "steps": 200, "eval_period": 200, "parameters_period": 100, "first_seed": 3}

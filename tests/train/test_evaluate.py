@@ -1,6 +1,7 @@
 """Evaluation: every (seed, preference, episode) a lane, deterministic, undiscounted, from fixed start states."""
 
 from collections.abc import Callable
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -14,13 +15,13 @@ from qpensieve.preferences import check_preference, test_table
 from qpensieve.presets import default_config
 from qpensieve.records.scores import summarize
 from qpensieve.train import evaluate as evaluation
-from qpensieve.train.evaluate import curve_preferences, evaluate, foreign_lanes, play_in_parts, protocols
-from qpensieve.train.population import PopulationTrainer
-from qpensieve.train.trainer import Trainer
+from qpensieve.train.evaluate import curve_preferences, evaluate, foreign_lanes, protocols
+from qpensieve.train.loop import open_session
 from tests.train.kill_run import TINY
 from tests.train.test_population import TINY as POPULATION
 
 LAM = np.array([[0.0, 1.0], [0.3, 0.7], [1.0, 0.0]])
+TWO, LAST = slice(0, 2), slice(2, 3)
 POINTS = "tests.envs.foreign:PointMass"
 MOSAC = {name: value for name, value in TINY.items() if not name.startswith(("push", "num_snap"))}
 Act = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -191,45 +192,27 @@ def test_the_utility_of_an_evaluation_is_what_the_metrics_say():
 class TestParts:
     """Foreign environments are played a few preferences at a time."""
 
-    @staticmethod
-    def play(monkeypatch: pytest.MonkeyPatch, lanes: int) -> tuple[np.ndarray, list[int]]:
-        """Returns of two seeds under three preferences, two episodes each, and the sizes of the batches."""
-        sizes: list[int] = []
-
-        def act(obs: np.ndarray, lam: np.ndarray) -> np.ndarray:
-            return np.tanh(obs[..., :2] * lam - obs[..., 2:])  # without products, which round by the size of a batch
-
-        def play_part(part: slice) -> np.ndarray:
-            sizes.append(4 * len(LAM[part]))
-            return evaluate(POINTS, [2, 9], act, LAM[part], 2, 20, first_row=part.start)
-
-        monkeypatch.setattr(evaluation, "LANES_AT_ONCE", lanes)
-        assert foreign_lanes(POINTS, 2, 2) == max(4, lanes // 4 * 4)
-        return play_in_parts(POINTS, 2, LAM, 2, play_part), sizes
-
-    def test_numbers_do_not_depend_on_how_many_are_played_at_once(self, monkeypatch: pytest.MonkeyPatch):
-        whole, sizes = self.play(monkeypatch, 256)
-        assert sizes == [12]
+    def test_numbers_do_not_depend_on_how_many_are_played_at_once(self):
+        # Without products, which round by the size of a batch.
+        act = lambda obs, lam: np.tanh(obs[..., :2] * lam - obs[..., 2:])
+        whole = evaluate(POINTS, [2, 9], act, LAM, 2, 20)
         assert len(np.unique(whole)) == whole.size
-        for lanes, expected in ((1, [4, 4, 4]), (4, [4, 4, 4]), (9, [8, 4]), (12, [12])):
-            parts, sizes = self.play(monkeypatch, lanes)
-            assert sizes == expected
-            np.testing.assert_array_equal(parts, whole)
+        parts = [evaluate(POINTS, [2, 9], act, LAM[part], 2, 20, first_row=part.start) for part in (TWO, LAST)]
+        np.testing.assert_array_equal(np.concatenate(parts, axis=1), whole)
 
-    def test_built_in_domains_are_played_at_once(self, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr(evaluation, "LANES_AT_ONCE", 1)
-        assert foreign_lanes("DST2d", 2, 2) == 0
-        parts: list[slice] = []
-        play_in_parts("DST2d", 2, LAM, 2, lambda part: parts.append(part) or np.zeros((2, 3, 2, 2)))
-        assert parts == [slice(0, 3)]
+    @pytest.mark.parametrize(("at_once", "expected"), [(1, 4), (9, 8), (12, 12)])
+    def test_as_many_lanes_as_whole_preferences_need(self, at_once: int, expected: int, monkeypatch: Any):
+        monkeypatch.setattr(evaluation, "LANES_AT_ONCE", at_once)
+        assert foreign_lanes(POINTS, 2, 2) == expected
+        assert foreign_lanes("DST2d", 2, 2) == 0  # built-in domains are played at once
 
     @pytest.mark.parametrize("algo", ["mosac", "pgmorl"])
     def test_each_row_is_answered_as_if_all_were_played_at_once(self, algo: str, monkeypatch: pytest.MonkeyPatch):
-        plain = algo == "mosac"
-        settings = MOSAC if plain else POPULATION
-        session = (Trainer if plain else PopulationTrainer)(override(default_config(POINTS, algo), settings))
+        settings = MOSAC if algo == "mosac" else POPULATION
+        session = open_session(override(default_config(POINTS, algo), settings))
         monkeypatch.setattr(evaluation, "LANES_AT_ONCE", 256)
         whole = session.play(LAM, 2)
-        monkeypatch.setattr(evaluation, "LANES_AT_ONCE", 1)
-        np.testing.assert_allclose(session.play(LAM, 2), whole, rtol=1e-4, atol=1e-4)
+        for at_once in (1, 9):
+            monkeypatch.setattr(evaluation, "LANES_AT_ONCE", at_once)
+            np.testing.assert_allclose(session.play(LAM, 2), whole, rtol=1e-4, atol=1e-4)
         session.close()

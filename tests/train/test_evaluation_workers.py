@@ -70,7 +70,7 @@ def test_other_processes_play_the_same_numbers_time_and_again(own: np.ndarray | 
         for shift in (0.0, 0.01):
             moved = flat + np.float32(shift)
             given = moved.copy()
-            workers.begin(given, PREFERENCES, 2)
+            workers.begin(given, 0, PREFERENCES, 2)
             given[:] = 0.0  # training goes on
             np.testing.assert_array_equal(workers.result(), expected(job, moved))
     assert (expected(job, flat) != expected(job, flat + np.float32(0.01))).any()
@@ -82,7 +82,7 @@ def test_a_process_that_dies_is_named_and_the_evaluation_is_played_again():
     flat = some_parameters("Hopper2d", len(SEEDS))
     with workers_of(job) as workers:
         given = flat.copy()
-        workers.begin(given, PREFERENCES, 2)
+        workers.begin(given, 0, PREFERENCES, 2)
         given[:] = 0.0  # training goes on
         processes = [worker.process for worker in workers.processes]
         processes[1].kill()
@@ -92,7 +92,7 @@ def test_a_process_that_dies_is_named_and_the_evaluation_is_played_again():
         np.testing.assert_array_equal(workers.result(), expected(job, flat))
         workers.processes[0].process.kill()  # while it waits for the next: no one loses anything
         workers.processes[0].process.wait()
-        workers.begin(flat, PREFERENCES, 1)
+        workers.begin(flat, 0, PREFERENCES, 1)
         np.testing.assert_array_equal(workers.result(), expected(job, flat, 1))
 
 
@@ -100,7 +100,7 @@ def test_errors_keep_their_type():
     flat = some_parameters("Hopper2d", len(SEEDS))
     flat[2] = np.nan
     with workers_of(job_of("Hopper2d")) as workers:
-        workers.begin(flat, PREFERENCES, 1)
+        workers.begin(flat, 0, PREFERENCES, 1)
         with pytest.raises(FloatingPointError, match=r"^Hopper2d: action\[0\] is nan in lane"):
             workers.result()
 
@@ -108,7 +108,7 @@ def test_errors_keep_their_type():
 def test_closing_does_not_wait_for_episodes():
     job = job_of("Hopper2d", max_steps=10_000)
     workers = EvaluationWorkers(job, 1)
-    workers.begin(some_parameters("Hopper2d", len(SEEDS)), np.repeat(PREFERENCES, 200, axis=0), 50)
+    workers.begin(some_parameters("Hopper2d", len(SEEDS)), 0, np.repeat(PREFERENCES, 200, axis=0), 50)
     process = workers.processes[0].process
     workers.close()
     assert process.returncode == -signal.SIGKILL
@@ -141,21 +141,17 @@ def tiny(num_threads: int | None = 1, **settings: Any) -> RunConfig:
 
 def slowly(run: Run) -> list[int]:
     """Have evaluations be ready only when they are waited for; returns the list of steps at which they were taken."""
-    ask, taken = run.session.begin_evaluation, []
+    assert isinstance(run.session, Trainer)
+    workers, taken = run.session.evaluation_workers, list[int]()
+    assert workers is not None
+    result = workers.result
 
-    def asked(*given: Any) -> Any:
-        pending = ask(*given)
-        assert pending is not None
-        result = pending.result
+    def noted() -> Any:
+        returns = result()
+        taken.append(run.session.step)
+        return returns
 
-        def noted() -> Any:
-            returns = result()
-            taken.append(run.session.step)
-            return returns
-
-        return type(pending)(pending.step, lambda: False, noted)
-
-    run.session.begin_evaluation = asked  # pyright: ignore[reportAttributeAccessIssue]
+    workers.is_ready, workers.result = lambda: False, noted  # pyright: ignore[reportAttributeAccessIssue]
     return taken
 
 

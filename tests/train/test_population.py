@@ -27,7 +27,6 @@ from qpensieve.records.scores import summarize
 from qpensieve.report.summary import format_summary, summarize_run
 from qpensieve.settings import flat
 from qpensieve.train import run as runs
-from qpensieve.train.loop import train
 from qpensieve.train.population import PopulationTrainer
 from qpensieve.train.run import Options, Run, Stopped
 from qpensieve.train.session import DivergedError, EnvFailedError
@@ -602,7 +601,7 @@ class TestFailures:
         trainer = run.session
         assert isinstance(trainer, PopulationTrainer)
         goal = iteration * trainer.block
-        train(trainer, goal, run, run.callbacks, run.progress, lambda: False)
+        run.train_blocks(lambda: trainer.step >= goal)
         count = iter(range(1000))
         lanes = trainer._fitness.lanes if calls > 10 else trainer._collector.lanes
         step = lanes.step

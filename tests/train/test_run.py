@@ -468,7 +468,7 @@ class TestNothingIsLost:
         def fail(*_: Any) -> None:
             raise EnvFailedError("the environment failed")
 
-        monkeypatch.setattr(runs, "play_policies", fail)
+        monkeypatch.setattr(runs, "play", fail)
         with pytest.raises(EnvFailedError, match=r"the environment failed$"):
             runs.evaluate(half, lambda _: None)
         assert contents(half) == before

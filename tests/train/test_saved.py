@@ -20,8 +20,8 @@ from qpensieve.presets import default_config
 from qpensieve.records import checkpoint, folder
 from qpensieve.records.checkpoint import POLICY, CheckpointError
 from qpensieve.records.trees import tree_to_arrays
-from qpensieve.train.evaluate import play_policies
 from qpensieve.train.saved import SavedPolicies
+from qpensieve.train.session import play
 
 SEEDS = 2
 DOMAINS = {"envelope": "DeepSeaTreasure"}
@@ -95,7 +95,7 @@ def test_a_session_saves_the_policies_that_it_evaluates(algo: str, tmp_path: Pat
     for name, value in policies.arrays().items():
         np.testing.assert_array_equal(value, kept[POLICY + name])
     table = np.array([[0.2, 0.8], [0.6, 0.4], [0.7, 0.3]])
-    played = play_policies(policies, "DST2d", agent.config.seed_list, table, 2, agent.config.max_eval_steps)
+    played = play(policies, agent.config, 0, table, 2)
     np.testing.assert_array_equal(policies.share(played, table), agent.returns(table, 2))
     agent.close()
 

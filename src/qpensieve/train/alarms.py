@@ -14,7 +14,6 @@ from jaxtyping import Float64
 from qpensieve.config import RunConfig
 from qpensieve.envs import find_domain
 from qpensieve.records import folder
-from qpensieve.train.session import Session
 from qpensieve.types import EnvSpec
 
 ENTROPY_SLACK = 0.15
@@ -155,14 +154,17 @@ class Watch:
     """The alarms of a run, row by row: entries for its log, and the first few after the early steps shown to people.
 
     Args:
-        session: What is trained.
+        config: The configuration of the run.
+        spec: The environment.
+        own: Preferences that have their own agent each. None: all preferences are served.
         show: Called with a line for people.
     """
 
-    def __init__(self, session: Session, show: Callable[[str], None]):
-        self._limits, self._show = limits_of(session.config, session.spec), show
-        seeds, own = session.config.seed_list, session.own_preferences
-        self._seeds = [f"seed {seed}" for seed in seeds]
+    def __init__(
+        self, config: RunConfig, spec: EnvSpec, own: Float64[np.ndarray, "p d"] | None, show: Callable[[str], None]
+    ):
+        self._limits, self._show = limits_of(config, spec), show
+        self._seeds = [f"seed {seed}" for seed in config.seed_list]
         words = [] if own is None else [f", preference {','.join(f'{x:g}' for x in lam)}" for lam in own]
         self._agents = [seed + word for seed in self._seeds for word in words or [""]]
         self._now: list[Alarm] = []

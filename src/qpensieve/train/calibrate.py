@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float, Float64, Int64
+from jaxtyping import Bool, Float, Float32, Float64, Int64
 
 from qpensieve.config import RunConfig
 from qpensieve.console import DONE, Progress, Workload
@@ -29,7 +29,7 @@ from qpensieve.records.lock import lock
 from qpensieve.train.evaluate import LANES_AT_ONCE, foreign_lanes, protocols
 from qpensieve.train.saved import SavedPolicies
 from qpensieve.train.saving import is_saved_agent
-from qpensieve.train.session import Actors, environment_errors
+from qpensieve.train.session import environment_errors
 
 EPISODES = 100
 """Episodes of each seed that a calibration plays, at most."""
@@ -42,6 +42,8 @@ PLAYING = "playing"
 
 Pairs = Int64[np.ndarray, "pair 2"]
 """Place of a seed among those of the run, and number of a row."""
+Act = Callable[[int, Float32[np.ndarray, "n obs"], Float32[np.ndarray, "n d"]], Float32[np.ndarray, "n act"]]
+"""Place of a seed, observations, preferences -> deterministic actions of its policy."""
 PlayPairs = Callable[[Pairs, int], Float64[np.ndarray, "pair e d"]]
 """Pairs and a number of episodes -> returns of that many new episodes of each pair."""
 
@@ -162,14 +164,14 @@ class Episodes:
 
     Attributes:
         config: The run.
-        policies: The policies of all seeds.
+        act: The policies of all seeds.
         preferences: Rows of the table.
         numbers: Their numbers in the whole table; start states depend on seed, number and episode alone.
         progress: Is shown episodes that are done.
     """
 
     config: RunConfig
-    policies: Actors
+    act: Act
     preferences: Float64[np.ndarray, "m d"]
     numbers: Int64[np.ndarray, " m"]
     progress: Progress
@@ -219,7 +221,7 @@ class Episodes:
         self.steps += [len(group) for group in groups]
         busy = [seed for seed, group in enumerate(groups) if len(group)]
         actions = np.zeros((len(obs), lanes.spec.action_size), np.float32)
-        one = lambda seed: self.policies.act(seed, obs[groups[seed]].astype(np.float32), lam[groups[seed]])
+        one = lambda seed: self.act(seed, obs[groups[seed]].astype(np.float32), lam[groups[seed]])
         for seed, acted in zip(busy, pool.map(one, busy), strict=True):
             actions[groups[seed]] = acted
         self.progress.show(self.done + int((~running).sum()))
@@ -228,7 +230,7 @@ class Episodes:
 
 def calibrate(  # noqa: PLR0913 (policies, whose they are, and how much to play)
     config: RunConfig,
-    policies: Actors,
+    act: Act,
     step: int,
     own: Float64[np.ndarray, "p d"] | None,
     num_objectives: int,
@@ -239,7 +241,7 @@ def calibrate(  # noqa: PLR0913 (policies, whose they are, and how much to play)
 
     Args:
         config: The run.
-        policies: Its policies.
+        act: Its policies.
         step: Their environment step.
         own: Preferences that have their own agent each. None: all are served.
         num_objectives: Selects the test table.
@@ -260,7 +262,7 @@ def calibrate(  # noqa: PLR0913 (policies, whose they are, and how much to play)
     total = int(episodes) * config.seeds
     progress = Progress(total, 0, quiet=quiet, workload=Workload(unit="episodes"))
     progress.enter(PLAYING)
-    player = Episodes(config, policies, table[numbers], numbers, progress)
+    player = Episodes(config, act, table[numbers], numbers, progress)
     try:
         with environment_errors(f"in the calibration at step {step}"):
             asks, gain = choose(player.play, table[numbers], config.seeds, int(episodes))
@@ -284,7 +286,7 @@ def calibrate_run(
         saved = SavedPolicies(source, trust)
         policies, step = saved.newest(say)
         config, num = saved.config, saved.spec.num_objectives
-        found = calibrate(config, policies, step, saved.own_preferences, num, episodes, quiet)
+        found = calibrate(config, policies.act, step, saved.own_preferences, num, episodes, quiet)
         if held is not None:
             held.check()
         files.save(out, found)

@@ -10,7 +10,6 @@ from qpensieve.config import RunConfig
 from qpensieve.records import checkpoint
 from qpensieve.records.checkpoint import Checkpoint
 from qpensieve.records.files import Expected, headers_of, interpreting
-from qpensieve.replay.log import ReplayLog
 from qpensieve.train.session import Rows, Session
 
 GROWING = ("lanes/", "memory/", "search/", "record/", checkpoint.POLICY)
@@ -46,9 +45,7 @@ class Checkpointer:
 
     def __init__(self, folder: Path, session: Session):
         self._folder, self._session = folder, session
-        self._log: ReplayLog | None = None
-        if session.layout is not None:
-            self._log = ReplayLog(folder, session.layout.width, session.num_lanes, session.log_capacity)
+        self._log = session.replay_log(folder)
 
     def append(self, rows: Rows | None) -> None:
         """Remember the rows of a block for the next checkpoint."""

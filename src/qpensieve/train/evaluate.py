@@ -1,9 +1,6 @@
 """Evaluation on a preference table in large batches of lanes: returns [seed, preference, episode, objective]."""
 
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float64
@@ -12,7 +9,6 @@ from qpensieve.envs import EnvSource, LaneOptions, find_domain, make_lanes
 from qpensieve.envs.episodes import MAX_EVAL_STEPS, play
 from qpensieve.learning.predictor import Act
 from qpensieve.learning.streams import Purpose, derived_seed
-from qpensieve.machine import available_cores
 from qpensieve.preferences import test_table
 
 _CURVES = {
@@ -68,66 +64,6 @@ def foreign_lanes(domain: EnvSource, num_seeds: int, episodes: int) -> int:
     is_built_in = isinstance(domain, str) and find_domain(domain) is not None
     of_a_preference = num_seeds * episodes
     return 0 if is_built_in else max(1, LANES_AT_ONCE // of_a_preference) * of_a_preference
-
-
-def play_in_parts(
-    domain: EnvSource,
-    num_seeds: int,
-    preferences: Float64[np.ndarray, "p d"],
-    episodes: int,
-    play_part: Callable[[slice], Float64[np.ndarray, "seed part e d"]],
-) -> Float64[np.ndarray, "seed p e d"]:
-    """Returns under all preferences, played a few preferences at a time where the environments would need much memory.
-
-    Args:
-        domain: Where to play.
-        num_seeds: How many seeds play side by side.
-        preferences: What to play under.
-        episodes: How often.
-        play_part: Rows of `preferences` -> their returns.
-    """
-    lanes = foreign_lanes(domain, num_seeds, episodes)
-    num = lanes // (num_seeds * episodes) or len(preferences)
-    parts = [slice(first, first + num) for first in range(0, len(preferences), num)]
-    return np.concatenate([play_part(part) for part in parts], axis=1)
-
-
-@runtime_checkable
-class Playing(Protocol):
-    """Policies of all seeds, to play evaluations with."""
-
-    def player(
-        self, preferences: Float64[np.ndarray, "p d"], episodes: int, each: Callable[..., Iterable[Any]]
-    ) -> Callable[[slice], Act]:
-        """Rows of the preferences -> how all seeds act in `episodes` lanes for each; `each` maps over the seeds."""
-        ...
-
-
-def play_policies(  # noqa: PLR0913 (policies, and where and how they play)
-    policies: Playing,
-    domain: EnvSource,
-    seeds: list[int],
-    preferences: Float64[np.ndarray, "p d"],
-    episodes: int,
-    max_steps: int,
-) -> Float64[np.ndarray, "seed p e d"]:
-    """Returns of single episodes of the policies of all seeds, with as many threads as cores help.
-
-    Args:
-        policies: The policies.
-        domain: Where to play.
-        seeds: Seeds of the policies.
-        preferences: What to play under.
-        episodes: Episodes per preference.
-        max_steps: Where an episode that does not end is cut.
-    """
-    num = min(available_cores(), len(seeds))
-    with ThreadPoolExecutor(num) as pool:
-        player = policies.player(preferences, episodes, pool.map if num > 1 else map)
-        play_part = lambda part: evaluate(
-            domain, seeds, player(part), preferences[part], episodes, max_steps, first_row=part.start
-        )
-        return play_in_parts(domain, len(seeds), preferences, episodes, play_part)
 
 
 def evaluate(  # noqa: PLR0913

@@ -1,23 +1,31 @@
-"""The training loop of runs and of agents in memory, and what it tells callbacks."""
+"""The one training loop, of runs and of agents in memory, and what it tells callbacks."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from qpensieve import config as configs
 from qpensieve.callbacks.group import Callbacks
 from qpensieve.callbacks.protocol import Evaluation, Metrics, Training, evaluation_metrics, training_metrics
-from qpensieve.console import EVALUATING, Progress
+from qpensieve.compiler import keep_compiled
+from qpensieve.config import RunConfig
+from qpensieve.console import EVALUATING, LEARNING, RANDOM, Progress
 from qpensieve.records import folder
 from qpensieve.records.files import interpreting
 from qpensieve.records.log import ALARM, FULL, TRAINING, read_rows
 from qpensieve.records.scores import summarize
 from qpensieve.train.evaluate import protocols
 from qpensieve.train.interrupts import interrupts
-from qpensieve.train.session import Infos, Session, phase_of
+from qpensieve.train.population import PopulationTrainer
+from qpensieve.train.session import Infos, Session
+from qpensieve.train.trainer import Trainer
+
+
+def open_session(config: RunConfig) -> Session:
+    """A new session of a run's method; no other function distinguishes the two kinds of trainers."""
+    keep_compiled()
+    return PopulationTrainer(config) if config.method.is_population else Trainer(config)
 
 
 def describe(session: Session, goal: int, path: Path | None = None) -> Training:
@@ -48,71 +56,62 @@ def _history(session: Session, path: Path) -> Iterator[tuple[int, Metrics]]:
                 yield row["step"], evaluation_metrics(scored, names, is_full=row["event"] == FULL)
 
 
-def is_past(session: Session, step: int, period: int) -> bool:
-    """Whether the block that ends at `step` reached or passed a multiple of `period`."""
-    return step // period > (step - session.block) // period
+class TrainingLoop:
+    """The training of a session up to a step, which it is planned for.
 
-
-@runtime_checkable
-class Sink(Protocol):
-    """Receives what a training makes, and does what is due: a run, or an agent in memory."""
-
-    def advance(self) -> None:
-        """Train for one block."""
-        ...
-
-    def log(self, step: int, means: Infos) -> None:
-        """Take a row of training metrics."""
-        ...
-
-    def settle(self) -> None:
-        """Do what is due at this step, such as an evaluation."""
-        ...
-
-
-def train(  # noqa: PLR0913 (a training and all that take part in it)
-    session: Session,
-    goal: int,
-    sink: Sink,
-    callbacks: Callbacks,
-    progress: Progress,
-    is_interrupted: Callable[[], bool],
-) -> None:
-    """Train up to a step that was planned, or until a callback or Ctrl-C stops it.
+    A run of a folder and an agent in memory say what becomes of blocks, rows of the log and evaluations.
 
     Args:
         session: What is trained.
-        goal: The step.
-        sink: Receives what is made.
+        goal: Step at which the training ends.
         callbacks: Are told.
         progress: Shows people how far it is.
-        is_interrupted: Whether Ctrl-C was pressed; asked between blocks.
     """
-    while session.step + session.block <= goal and not callbacks.stopped_by and not is_interrupted():
-        progress.enter(phase_of(session))
-        sink.advance()
-        callbacks.step(session.step)
-        log_due(session, sink)
-        sink.settle()
-        progress.show(session.step)
+
+    def __init__(self, session: Session, goal: int, callbacks: Callbacks, progress: Progress):
+        self.session, self.goal, self.callbacks, self.progress = session, goal, callbacks, progress
+
+    def train_blocks(self, is_interrupted: Callable[[], bool]) -> None:
+        """Train until the goal, or until a callback or Ctrl-C stops it.
+
+        Args:
+            is_interrupted: Whether Ctrl-C was pressed; asked between blocks.
+        """
+        session, callbacks = self.session, self.callbacks
+        while session.step + session.block <= self.goal and not callbacks.stopped_by and not is_interrupted():
+            self.progress.enter(RANDOM if session.step < session.random_steps else LEARNING)
+            self.advance()
+            callbacks.step(session.step)
+            self.log_due()
+            self.settle()
+            self.progress.show(session.step)
+
+    def advance(self) -> None:
+        """Train for one block."""
+        self.session.advance()
+
+    def log_due(self) -> None:
+        """Take a row of the log where one is due, whether or not anyone listens: so no number depends on that."""
+        step = self.session.summed_to
+        if self.is_past(step, self.session.config.log_period) and (means := self.session.take_log()):
+            self.log(step, means)
+
+    def log(self, step: int, means: Infos) -> None:
+        """Tell the callbacks a row of training metrics."""
+        self.callbacks.metrics(step, training_metrics(means, self.session.config.seeds))
+
+    def settle(self) -> None:
+        """Do what is due at this step, such as an evaluation."""
+
+    def is_past(self, step: int, period: int) -> bool:
+        """Whether the block that ends at `step` reached or passed a multiple of `period`."""
+        return step // period > (step - self.session.block) // period
 
 
-def log_due(session: Session, sink: Sink) -> None:
-    """Hand over a row of the log where one is due.
-
-    It is taken whether or not anyone listens, so no number depends on that.
-    """
-    if is_past(session, session.summed_to, session.config.log_period):
-        means = session.take_log()
-        if means:
-            sink.log(session.summed_to, means)
-
-
-@dataclass(frozen=True, eq=False)
-class AgentTraining:
+class AgentTraining(TrainingLoop):
     """The training of an agent in memory, for its callbacks.
 
-    Attributes:
+    Args:
         session: What is trained.
         goal: Step at which the training ends.
         callbacks: Are told.
@@ -120,11 +119,11 @@ class AgentTraining:
         eval_period: Steps between short evaluations; there is one at the end too. None: no evaluation.
     """
 
-    session: Session
-    goal: int
-    callbacks: Callbacks
-    progress: Progress
-    eval_period: int | None = None
+    def __init__(
+        self, session: Session, goal: int, callbacks: Callbacks, progress: Progress, eval_period: int | None = None
+    ):
+        super().__init__(session, goal, callbacks, progress)
+        self._eval_period = eval_period
 
     def train(self) -> None:
         """Train until the goal, or until a callback stops it.
@@ -133,29 +132,21 @@ class AgentTraining:
             KeyboardInterrupt: Ctrl-C was pressed; the session is as of the newest block.
         """
         with interrupts() as is_interrupted:
-            train(self.session, self.goal, self, self.callbacks, self.progress, is_interrupted)
+            self.train_blocks(is_interrupted)
         self.session.drain()
-        log_due(self.session, self)
+        self.log_due()
         if is_interrupted():
             raise KeyboardInterrupt
-
-    def advance(self) -> None:
-        """Train for one block."""
-        self.session.advance()
-
-    def log(self, step: int, means: Infos) -> None:
-        """Tell the callbacks."""
-        self.callbacks.metrics(step, training_metrics(means, self.session.config.seeds))
 
     def settle(self) -> None:
         """Evaluate where that is due."""
         session, config = self.session, self.session.config
         is_last = session.step + session.block > self.goal
-        if self.eval_period is None or not (is_last or is_past(session, session.step, self.eval_period)):
+        if self._eval_period is None or not (is_last or self.is_past(session.step, self._eval_period)):
             return
         self.progress.enter(EVALUATING)
         session.drain()
-        log_due(session, self)
+        self.log_due()
         preferences = protocols(session.spec.num_objectives, session.own_preferences, config.eval_stride).short
         returns = session.evaluate(preferences, config.eval_episodes)
         given = session.spec.reference

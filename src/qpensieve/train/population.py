@@ -27,16 +27,15 @@ from qpensieve.population.pgmorl import OWN, PfaConfig, PgmorlConfig, Samples, S
 from qpensieve.population.ppo import Moments, Place
 from qpensieve.population.rollout import Fitness, RolloutCollector, lane_seeds
 from qpensieve.records import search as records
-from qpensieve.records.checkpoint import POLICY
 from qpensieve.records.search import SearchRecord
 from qpensieve.records.trees import arrays_to_tree, tree_to_arrays, under
 from qpensieve.replay.layout import Rows
-from qpensieve.train.evaluate import foreign_lanes, play_policies
+from qpensieve.train.evaluate import foreign_lanes
 from qpensieve.train.memory import check_population
-from qpensieve.train.session import Accumulator, Infos, check_finite, environment_errors
+from qpensieve.train.session import Accumulator, Infos, Session, check_finite, environment_errors
 
 
-class PopulationTrainer:
+class PopulationTrainer(Session):
     """A run that advances iteration by iteration.
 
     Args:
@@ -44,6 +43,7 @@ class PopulationTrainer:
     """
 
     def __init__(self, config: RunConfig):
+        super().__init__()
         configs.check(config)
         assert isinstance(config.agent, PgmorlConfig | PfaConfig)
         self.config, self._cfg = config, config.agent
@@ -54,6 +54,8 @@ class PopulationTrainer:
         check_population(self._cfg, self.spec, config.seeds, in_evaluation)
         self.reference = pgmorl.reference_of(self.spec)
         self._grid = pgmorl.warmup_preferences(self._cfg.stages, self.spec.num_objectives)
+        self.block = plan.iteration_steps(self._cfg, self.num_tasks)
+        self.lanes_per_seed = 1 if self._cfg.stages.total == "shared" else self.num_tasks
         self._places = tuple(Place(seed, task) for seed in config.seed_list for task in range(self.num_tasks))
         self._widths = (self.spec.obs_size, self._cfg.ppo.hidden, self._cfg.ppo.hidden, self.spec.action_size)
         self._try_reset()
@@ -69,28 +71,12 @@ class PopulationTrainer:
         empty = pgmorl.empty_search(self.reference, size, self._members())
         self._searches = [empty for _ in config.seed_list]
         self.record = records.empty(self.reference, config.seeds, self.num_tasks)
-        self.iteration = self.generation = self._generation_start = 0
+        self.generation = self._generation_start = 0
         self._boundary = self._collector.state()
-        self._log_sums = Accumulator()
-
-    @property
-    def own_preferences(self) -> None:
-        """Archives serve every preference."""
-        return
 
     @property
     def num_tasks(self) -> int:
         return len(self._grid)
-
-    @property
-    def lanes_per_seed(self) -> int:
-        """Number of environment steps of a seed for each step of the budget."""
-        return 1 if self._cfg.stages.total == "shared" else self.num_tasks
-
-    @property
-    def block(self) -> int:
-        """Steps of the budget that an iteration takes."""
-        return plan.iteration_steps(self._cfg, self.num_tasks)
 
     @property
     def num_iterations(self) -> int:
@@ -98,17 +84,9 @@ class PopulationTrainer:
         return self.config.steps // self.block
 
     @property
-    def goal(self) -> int:
-        """The step at which the run ends."""
-        return self.num_iterations * self.block
-
-    @property
-    def step(self) -> int:
-        return self.iteration * self.block
-
-    @property
-    def summed_to(self) -> int:
-        return self.step
+    def iteration(self) -> int:
+        """Number of iterations that are done."""
+        return self.step // self.block
 
     @property
     def searches(self) -> list[Search]:
@@ -120,20 +98,6 @@ class PopulationTrainer:
         """Iterations of the stage that runs now."""
         stages = self._cfg.stages
         return stages.warmup_iterations if self.generation == 0 else stages.generation_iterations
-
-    @property
-    def layout(self) -> None:
-        """There is no replay."""
-
-    @property
-    def num_lanes(self) -> int:
-        """How many lanes write rows of a replay."""
-        return 0
-
-    @property
-    def log_capacity(self) -> int:
-        """How many rows of a replay a checkpoint may need."""
-        return 0
 
     def advance(self) -> None:
         """One iteration of every task of every seed."""
@@ -175,7 +139,7 @@ class PopulationTrainer:
             self._check_finite(name, value)
         objs, steps = self._measure(kept, self.iteration + 1)
         self._state, self._moments, self._objs = state, collected, objs
-        self.iteration += 1
+        self.step = self.summed_to = self.step + self.block
         self._absorb(kept, steps)
         self._log(info)
 
@@ -199,7 +163,7 @@ class PopulationTrainer:
             "archive_hv": [search.hypervolume for search in self._searches],
             "archive_size": [len(search.archive.objs) for search in self._searches],
         }
-        self._log_sums.add({name: np.asarray(value, np.float64) for name, value in {**info, **of_archives}.items()})
+        self.sums.add({name: np.asarray(value, np.float64) for name, value in {**info, **of_archives}.items()})
 
     def _sample(self, i: int, search: Search, members: Member) -> Search:
         """The search of one seed with a node and a sample of every task."""
@@ -258,30 +222,6 @@ class PopulationTrainer:
             objs, steps = self._fitness.measure(KeptPolicy(kept, self._widths), number)
         return objs.reshape(self._lam.shape), steps.reshape(self.config.seeds, -1).sum(axis=1)
 
-    def drain(self) -> None:
-        """Nothing is ever pending."""
-
-    def take_log(self) -> Infos:
-        """Mean of what was logged since the last call, per member or per seed."""
-        return self._log_sums.take()
-
-    def evaluate(self, preferences: Float64[np.ndarray, "p d"], episodes: int) -> Float64[np.ndarray, "seed p e d"]:
-        """Returns, on fresh episodes, of the archive's best policy for each preference.
-
-        Preferences that the same policy answers share the mean of its episodes.
-        """
-        return self.predictor().share(self.play(preferences, episodes), preferences)
-
-    def begin_evaluation(self, preferences: Float64[np.ndarray, "p d"], episodes: int) -> None:
-        """No worker process plays archives."""
-
-    def play(self, preferences: Float64[np.ndarray, "p d"], episodes: int) -> Float64[np.ndarray, "seed p e d"]:
-        """Returns of single episodes of the archive's best policy for each preference."""
-        config = self.config
-        given = (config.domain, config.seed_list, preferences, episodes, config.max_eval_steps)
-        with environment_errors(f"in the evaluation at step {self.step}"):
-            return play_policies(self.predictor(), *given)
-
     def policies_of(self, i: int) -> Policies:
         """Objectives and policies of one seed's archive, or of its members while the archive is empty."""
         archive = self._searches[i].archive
@@ -302,10 +242,7 @@ class PopulationTrainer:
         """Networks and statistics of all members, and the archives."""
         arrays = tree_to_arrays(self._members(), "member")
         arrays = {name: value for name, value in arrays.items() if ".optimizer" not in name}
-        return arrays | self._policy_arrays()
-
-    def _policy_arrays(self) -> dict[str, np.ndarray]:
-        return {POLICY + name: value for name, value in self.predictor().arrays().items()}
+        return arrays | self.policy_arrays()
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Everything, as of the end of the newest iteration, by name."""
@@ -313,14 +250,11 @@ class PopulationTrainer:
         for i, search in enumerate(self._searches):
             arrays |= search_arrays.to_arrays(search, f"search/{i}/")
         arrays |= search_arrays.record_to_arrays(self.record, "record/")
-        arrays |= self._log_sums.arrays() | self._policy_arrays()
+        arrays |= self.sums.arrays() | self.policy_arrays()
         arrays |= {"tasks/lam": self._lam, "tasks/node": self._node, "tasks/objs": self._objs}
-        counters = [self.iteration, self.generation, self._generation_start, self._log_sums.count]
+        counters = [self.iteration, self.generation, self._generation_start, self.sums.count]
         arrays["counters"] = np.array(counters, np.int64)
         return {name: np.array(value) for name, value in arrays.items()}
-
-    def replay_rows(self) -> None:
-        """There is no replay."""
 
     def restore(self, arrays: dict[str, np.ndarray], rows: Rows | None = None, first: int = 0) -> None:
         """Go back to the state that `arrays` returned; there are no rows to restore."""
@@ -335,9 +269,9 @@ class PopulationTrainer:
         ]
         self.record = search_arrays.record_from_arrays(arrays, "record/", self.record)
         self._lam, self._node, self._objs = (arrays[f"tasks/{name}"].copy() for name in ("lam", "node", "objs"))
-        counters = (int(value) for value in arrays["counters"])
-        self.iteration, self.generation, self._generation_start, count = counters
-        self._log_sums = Accumulator(under(arrays, "log/"), count)
+        iteration, self.generation, self._generation_start, count = (int(value) for value in arrays["counters"])
+        self.step = self.summed_to = iteration * self.block
+        self.sums = Accumulator(under(arrays, "log/"), count)
 
     def plan(self, steps: int) -> None:
         """Plan for `steps` in total; the learning rate falls to 0 over the new length."""

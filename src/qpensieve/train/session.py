@@ -1,21 +1,27 @@
-"""The session: the interface of both kinds of trainers for runs and agents."""
+"""The session: training in memory, of both kinds of trainers, for runs and agents."""
 
-from collections.abc import Callable, Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float, Float32, Float64, Shaped
 
 from qpensieve.config import RunConfig
-from qpensieve.console import LEARNING, RANDOM
 from qpensieve.errors import EnvError, ShownError
 from qpensieve.learning.acting import Served
 from qpensieve.learning.interface import PEAK
+from qpensieve.learning.predictor import Act
+from qpensieve.machine import available_cores
+from qpensieve.records.checkpoint import POLICY
 from qpensieve.records.search import SearchRecord
-from qpensieve.replay.layout import RowLayout, Rows
-from qpensieve.train.evaluate import Playing
+from qpensieve.replay.layout import Rows
+from qpensieve.replay.log import ReplayLog
+from qpensieve.train.evaluate import evaluate, foreign_lanes
+from qpensieve.train.workers import EvaluationWorkers
 from qpensieve.types import EnvSpec
 
 Arrays = dict[str, np.ndarray]
@@ -93,24 +99,15 @@ def check_finite(what: str, value: Shaped[np.ndarray, "rows *rest"], owner: Call
         raise DivergedError(f"{what} of {owner(int(np.argmin(is_finite)))} is no longer finite at step {step}")
 
 
-@dataclass(frozen=True, eq=False)
-class PendingEvaluation:
-    """An evaluation that worker processes play while training continues.
-
-    Attributes:
-        step: Step of the policies.
-        is_ready: Whether `result` would return at once.
-        result: Returns or raises what `Session.evaluate` would at that step. After an error, the next call plays again.
-    """
-
-    step: int
-    is_ready: Callable[[], bool]
-    result: Callable[[], Float64[np.ndarray, "seed p e d"]]
-
-
 @runtime_checkable
-class Actors(Protocol):
-    """Policies of all seeds that act in plain NumPy."""
+class Predictor(Protocol):
+    """The policies that a session had when the predictor was made; they act in plain NumPy."""
+
+    def player(
+        self, preferences: Float64[np.ndarray, "p d"], episodes: int, each: Callable[..., Iterable[Any]]
+    ) -> Callable[[slice], Act]:
+        """Rows of the preferences -> how all seeds act in `episodes` lanes for each; `each` maps over the seeds."""
+        ...
 
     def act(
         self,
@@ -121,11 +118,6 @@ class Actors(Protocol):
     ) -> Float32[np.ndarray, "n act"]:
         """Actions of one seed's policy: deterministic, or sampled if there is a `stream`."""
         ...
-
-
-@runtime_checkable
-class Predictor(Actors, Playing, Protocol):
-    """The policies that a session had when the predictor was made."""
 
     def plain(self, seed: int) -> Served:
         """The policies of one seed, for programs without this package."""
@@ -142,118 +134,145 @@ class Predictor(Actors, Playing, Protocol):
         ...
 
 
-@runtime_checkable
-class Session(Protocol):
-    """Training in memory, advanced block by block.
+class Session(ABC):
+    """Training in memory, advanced block by block: what off-policy trainers and populations share.
 
-    Off-policy trainers keep a replay, whose rows are saved apart from the other arrays. Populations keep none: their
-    `layout` is None, `advance` and `replay_rows` return None.
+    Attributes:
+        config: The configuration of the run.
+        spec: The environment.
+        own_preferences: Preferences that have their own agent each. None: all preferences are served.
+        lanes_per_seed: Number of environments that each seed steps; all of them cost samples.
+        block: Steps of one `advance`.
+        step: Environment steps each seed has done.
+        summed_to: The step up to which `take_log` has values.
+        sums: Sums of what was logged since the last row of the log.
     """
 
     config: RunConfig
     spec: EnvSpec
+    own_preferences: Float64[np.ndarray, "p d"] | None = None
+    lanes_per_seed: int
+    block: int
 
-    @property
-    def step(self) -> int:
-        """Environment steps each seed has done."""
-        ...
+    def __init__(self) -> None:
+        self.step = self.summed_to = 0
+        self.sums = Accumulator()
 
     @property
     def goal(self) -> int:
-        """The step at which the run ends."""
-        ...
+        """The step at which the run ends: that of the last whole block."""
+        return self.config.steps // self.block * self.block
 
     @property
-    def block(self) -> int:
-        """Steps of one `advance`."""
-        ...
+    def random_steps(self) -> int:
+        """Steps before learning begins; populations learn from the first step on."""
+        return 0 if self.config.method.is_population else self.config.random_steps
 
-    @property
-    def summed_to(self) -> int:
-        """The step up to which `take_log` has values."""
-        ...
-
-    @property
-    def own_preferences(self) -> Float64[np.ndarray, "p d"] | None:
-        """Preferences that have their own agent each. None: all preferences are served."""
-        ...
-
-    @property
-    def lanes_per_seed(self) -> int:
-        """Number of environments that each seed steps; all of them cost samples."""
-        ...
-
-    @property
-    def layout(self) -> RowLayout | None:
-        """Layout of a replay row; None: there is no replay."""
-        ...
-
-    @property
-    def num_lanes(self) -> int:
-        """Lanes that write into the replay."""
-        ...
-
-    @property
-    def log_capacity(self) -> int:
-        """Number of the newest rows of a lane that a checkpoint may need."""
-        ...
-
+    @abstractmethod
     def plan(self, steps: int) -> None:
         """Prepare to train up to `steps` in total."""
-        ...
 
+    @abstractmethod
     def advance(self) -> Rows | None:
         """Train for one block; returns the rows that were added to the replay."""
-        ...
 
     def drain(self) -> None:
         """Wait until all started work is done."""
-        ...
+        return
 
-    def take_log(self) -> dict[str, Float[np.ndarray, " rows"]]:
+    def take_log(self) -> Infos:
         """Means of what was logged since the last call; empty while nothing was learned."""
-        ...
+        return self.sums.take()
 
-    def evaluate(self, preferences: Float64[np.ndarray, "p d"], episodes: int) -> Float64[np.ndarray, "seed p e d"]:
-        """Returns of the policies as they are now; rows that one policy of an archive answers share its mean."""
-        ...
-
-    def begin_evaluation(self, preferences: Float64[np.ndarray, "p d"], episodes: int) -> PendingEvaluation | None:
-        """Begin what `evaluate` does now, in worker processes while training continues; None: no core is free."""
-        ...
+    @abstractmethod
+    def predictor(self) -> Predictor:
+        """A predictor with the current policies; DivergedError if they are no longer finite."""
 
     def play(self, preferences: Float64[np.ndarray, "p d"], episodes: int) -> Float64[np.ndarray, "seed p e d"]:
-        """Returns of single episodes; `Predictor.share` makes of them what `evaluate` returns."""
-        ...
+        """Returns of single episodes of the current policies, before `Predictor.share`."""
+        return play(self.predictor(), self.config, self.step, preferences, episodes)
 
-    def predictor(self) -> Predictor:
-        """A predictor with the current policies."""
-        ...
+    def evaluate(self, preferences: Float64[np.ndarray, "p d"], episodes: int) -> Float64[np.ndarray, "seed p e d"]:
+        """Returns of the current policies; rows that one policy of an archive answers share its mean."""
+        policies = self.predictor()
+        return policies.share(play(policies, self.config, self.step, preferences, episodes), preferences)
+
+    def begin_evaluation(self, preferences: Float64[np.ndarray, "p d"], episodes: int) -> EvaluationWorkers | None:
+        """Begin what `evaluate` does now, in worker processes while training continues; None: no core is free."""
+        del preferences, episodes
+        return None
 
     def search_record(self) -> SearchRecord | None:
         """The record of a population's search, for the run folder."""
-        ...
+        return None
 
+    @abstractmethod
     def parameters(self) -> Arrays:
         """Policies and networks of every seed, without optimisers and replay."""
-        ...
 
+    def policy_arrays(self) -> Arrays:
+        """What acting needs, for checkpoints and files of parameters."""
+        return {POLICY + name: value for name, value in self.predictor().arrays().items()}
+
+    @abstractmethod
     def arrays(self) -> Arrays:
         """Everything but the replay's rows."""
-        ...
+
+    def replay_log(self, folder: Path) -> ReplayLog | None:
+        """The rows of the replay in a folder; None: there is no replay."""
+        del folder
+        return None
 
     def replay_rows(self) -> tuple[Rows, int] | None:
         """The replay's rows in the order written, and how many were written before them."""
-        ...
+        return None
 
+    @abstractmethod
     def restore(self, arrays: Arrays, rows: Rows | None = None, first: int = 0) -> None:
         """Continue from what `arrays` and `replay_rows` returned; without rows the replay starts empty."""
-        ...
 
-    def close(self) -> None: ...
+    @abstractmethod
+    def close(self) -> None:
+        """End threads and worker processes."""
 
 
-def phase_of(session: Session) -> str:
-    """What the next block is: random steps, or learning. Populations learn from the first step on."""
-    is_random = session.layout is not None and session.step < session.config.random_steps
-    return RANDOM if is_random else LEARNING
+def play(
+    policies: Predictor,
+    config: RunConfig,
+    step: int,
+    preferences: Float64[np.ndarray, "p d"],
+    episodes: int,
+) -> Float64[np.ndarray, "seed p e d"]:
+    """Returns of single episodes of the policies of all seeds, with as many threads as cores help.
+
+    Foreign environments are played a few preferences at a time, because they need much memory.
+
+    Args:
+        policies: The policies.
+        config: Their run.
+        step: Their environment step, for messages.
+        preferences: What to play under.
+        episodes: Episodes per preference.
+
+    Raises:
+        EnvFailedError: The environment failed.
+    """
+    seeds = config.seed_list
+    num = min(available_cores(), len(seeds))
+    size = foreign_lanes(config.domain, len(seeds), episodes) // (len(seeds) * episodes) or len(preferences)
+    parts = [slice(first, first + size) for first in range(0, len(preferences), size)]
+    with environment_errors(f"in the evaluation at step {step}"), ThreadPoolExecutor(num) as pool:
+        player = policies.player(preferences, episodes, pool.map if num > 1 else map)
+        played = [
+            evaluate(
+                config.domain,
+                seeds,
+                player(part),
+                preferences[part],
+                episodes,
+                config.max_eval_steps,
+                first_row=part.start,
+            )
+            for part in parts
+        ]
+    return np.concatenate(played, axis=1)

@@ -6,6 +6,7 @@ while the device learns from block n, block n + 1 is collected. Everything that 
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -21,23 +22,16 @@ from qpensieve.learning.interface import Hints, UniformLearning
 from qpensieve.learning.predictor import AgentPredictor
 from qpensieve.machine import available_cores
 from qpensieve.methods import make_algorithm
-from qpensieve.records.checkpoint import POLICY
 from qpensieve.records.trees import arrays_to_tree, tree_to_arrays, under
 from qpensieve.replay.layout import Rows, layout_of
+from qpensieve.replay.log import ReplayLog
 from qpensieve.replay.slots import Slots
 from qpensieve.train.collect import Collected, Collecting, Collector
 from qpensieve.train.cores import spread
-from qpensieve.train.evaluate import foreign_lanes, play_policies
+from qpensieve.train.evaluate import foreign_lanes
 from qpensieve.train.learner import Block, Learner, TrainState, make_learner
 from qpensieve.train.memory import check_memory
-from qpensieve.train.session import (
-    Accumulator,
-    EnvFailedError,
-    Infos,
-    PendingEvaluation,
-    check_finite,
-    environment_errors,
-)
+from qpensieve.train.session import Accumulator, EnvFailedError, Session, check_finite, environment_errors
 from qpensieve.train.workers import CollectionWorkers, EvaluationJob, EvaluationWorkers, can_work
 
 FREED_AT_ONCE = 256
@@ -58,7 +52,7 @@ class _Pending:
         return is_ready is not None and not is_ready()
 
 
-class Trainer:
+class Trainer(Session):
     """A run that advances block by block.
 
     Args:
@@ -66,11 +60,14 @@ class Trainer:
     """
 
     def __init__(self, config: RunConfig):
+        super().__init__()
         configs.check(config)
         self.config, self.spec = config, configs.spec_of(config)
         self.algorithm = make_algorithm(config.algo, config.agent, self.spec, config.kernels, config.seeds)
         self.layout = layout_of(self.spec, self.algorithm.behaviour)
         """The layout of a transition in a row of the replay."""
+        self.own_preferences, self.lanes_per_seed = self.algorithm.preferences, self.algorithm.lanes_per_seed
+        self.block = config.block
         self._learner = _make_learner(self)
         self.collector = _make_collector(self)
         self.evaluation_workers = _make_evaluation_workers(self)
@@ -78,33 +75,11 @@ class Trainer:
         self._slots = Slots(
             self.algorithm.learning, self.layout, self.capacity, self.num_lanes, discount=self.algorithm.discount
         )
-        self.step = self.summed_to = 0
         self._is_whole = True
         """Whether replay, counters and agents are as of the same block."""
         self._state = self._learner.init(jnp.asarray(config.seed_list))
         self._acting = self.newest_flat()
         self._pending = _Pending(self._acting, None, 0)
-        self._log_sums = Accumulator()
-
-    @property
-    def own_preferences(self) -> Float64[np.ndarray, "p d"] | None:
-        """Preferences that have their own agent each. None: one agent serves all."""
-        return self.algorithm.preferences
-
-    @property
-    def lanes_per_seed(self) -> int:
-        """Environments that each seed steps."""
-        return self.algorithm.lanes_per_seed
-
-    @property
-    def block(self) -> int:
-        """Steps of one `advance`."""
-        return self.config.block
-
-    @property
-    def goal(self) -> int:
-        """The step at which the run ends."""
-        return self.config.steps
 
     @property
     def num_agents(self) -> int:
@@ -135,11 +110,6 @@ class Trainer:
     def _capacity(self, config: RunConfig) -> int:
         is_uniform = isinstance(self.algorithm.learning, UniformLearning)
         return config.capacity if is_uniform else config.replay_capacity
-
-    @property
-    def log_capacity(self) -> int:
-        """Number of the newest rows of a lane that a checkpoint may need."""
-        return self._slots.log_capacity
 
     @property
     def block_number(self) -> int:
@@ -205,36 +175,14 @@ class Trainer:
         infos = jax.device_get(info)
         for name, value in infos.items():
             self._check_finite(name, value)
-        self._log_sums.add(infos)
+        self.sums.add(infos)
         self._check_finite("a parameter of the policy", np.asarray(self._pending.flat))
 
-    def take_log(self) -> Infos:
-        """Mean of what was logged since the last call, up to `summed_to`, per agent; empty while nothing is learned."""
-        return self._log_sums.take()
-
-    def evaluate(self, preferences: Float64[np.ndarray, "p d"], episodes: int) -> Float64[np.ndarray, "seed p e d"]:
-        """Returns of the policies as they are now."""
-        return self.play(preferences, episodes)
-
-    def play(self, preferences: Float64[np.ndarray, "p d"], episodes: int) -> Float64[np.ndarray, "seed p e d"]:
-        """Returns of single episodes."""
-        config, policies = self.config, self._predictor(self.newest_flat(), self.step)
-        given = (config.domain, config.seed_list, preferences, episodes, config.max_eval_steps)
-        with environment_errors(f"in the evaluation at step {self.step}"):
-            return play_policies(policies, *given)
-
-    def begin_evaluation(self, preferences: Float64[np.ndarray, "p d"], episodes: int) -> PendingEvaluation | None:
+    def begin_evaluation(self, preferences: Float64[np.ndarray, "p d"], episodes: int) -> EvaluationWorkers | None:
         """Begin what `evaluate` does now, in worker processes while training continues; None: no core is free."""
-        workers, step = self.evaluation_workers, self.step
-        if workers is None or workers.is_busy:
-            return None
-        workers.begin(self.newest_flat(), preferences, episodes)
-
-        def result() -> Float64[np.ndarray, "seed p e d"]:
-            with environment_errors(f"in the evaluation at step {step}"):
-                return workers.result()
-
-        return PendingEvaluation(step, workers.is_ready, result)
+        if self.evaluation_workers is not None:
+            self.evaluation_workers.begin(self.newest_flat(), self.step, preferences, episodes)
+        return self.evaluation_workers
 
     def newest_flat(self) -> Float32[np.ndarray, "agent parameters"]:
         """Parameters of the newest policies."""
@@ -244,21 +192,12 @@ class Trainer:
         """A predictor with the newest policies; DivergedError if they are no longer finite."""
         flat = self.newest_flat()
         self._check_finite("a parameter of the policy", flat)
-        return self._predictor(flat, self.step)
-
-    def _predictor(self, flat: Float32[np.ndarray, "agent parameters"], step: int) -> AgentPredictor:
-        return AgentPredictor(self.algorithm.acting, self.own_preferences, flat, step)
-
-    def search_record(self) -> None:
-        """Nothing is searched here."""
+        return AgentPredictor(self.algorithm.acting, self.own_preferences, flat, self.step)
 
     def parameters(self) -> dict[str, np.ndarray]:
         """Policy, critics, target and snapshots of every agent, without optimisers and replay."""
         arrays = tree_to_arrays(self._state.agent)
-        return {name: value for name, value in arrays.items() if ".optimizers" not in name} | self._policy_arrays()
-
-    def _policy_arrays(self) -> dict[str, np.ndarray]:
-        return {POLICY + name: value for name, value in self._predictor(self.newest_flat(), self.step).arrays().items()}
+        return {name: value for name, value in arrays.items() if ".optimizers" not in name} | self.policy_arrays()
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Everything but the rows of the replay, at the end of the newest block, by name; all numbers are finite."""
@@ -268,11 +207,11 @@ class Trainer:
         for name, value in arrays.items():
             self._check_finite(name, value)
         arrays |= {f"lanes/{name}": value for name, value in self.collector.state().items()}
-        arrays |= self._log_sums.arrays()
+        arrays |= self.sums.arrays()
         arrays |= {f"memory/{name}": value for name, value in self._slots.state().items()}
-        arrays |= self._policy_arrays()
+        arrays |= self.policy_arrays()
         arrays["acting"] = self._acting
-        arrays["counters"] = np.array([self.step, self._log_sums.count], np.int64)
+        arrays["counters"] = np.array([self.step, self.sums.count], np.int64)
         return arrays
 
     def restore(self, arrays: dict[str, np.ndarray], rows: Rows | None = None, first: int = 0) -> None:
@@ -290,8 +229,12 @@ class Trainer:
         self.step, count = (int(value) for value in arrays["counters"])
         self.summed_to, self._is_whole = self.step, True
         self._acting = arrays["acting"]
-        self._log_sums = Accumulator(under(arrays, "log/"), count)
+        self.sums = Accumulator(under(arrays, "log/"), count)
         self._pending = _Pending(self.newest_flat(), None, self.step)
+
+    def replay_log(self, folder: Path) -> ReplayLog:
+        """The rows of the replay in a folder."""
+        return ReplayLog(folder, self.layout.width, self.num_lanes, self._slots.log_capacity)
 
     def replay_rows(self) -> tuple[Rows, int]:
         """The replay's rows in the order written, and how many were written before them."""

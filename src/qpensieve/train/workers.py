@@ -290,24 +290,22 @@ class EvaluationWorkers(_Workers):
     def __init__(self, job: EvaluationJob, num_workers: int):
         self._job, self._memory = job, SharedMemory()
         self._edges: list[int] = np.linspace(0, len(job.seeds), num_workers + 1).astype(int).tolist()
+        self.step = 0
+        """Environment step of the policies that are evaluated."""
         self._asked: tuple[Float64[np.ndarray, "p d"], int] | None = None
         self._shape = (0, 0)
 
-    @property
-    def is_busy(self) -> bool:
-        """Whether the result of an evaluation has not been taken."""
-        return self._asked is not None
-
-    def begin(self, flat: Parameters, preferences: Float64[np.ndarray, "p d"], episodes: int) -> None:
-        """Begin an evaluation of the policies as they are; an error is raised when its result is asked for.
+    def begin(self, flat: Parameters, step: int, preferences: Float64[np.ndarray, "p d"], episodes: int) -> None:
+        """Begin an evaluation, once the result of the last one was taken; an error is raised by `result`.
 
         Args:
             flat: Parameters of all agents; copied.
+            step: Their environment step.
             preferences: What to play under.
             episodes: Episodes per preference.
         """
         assert self._asked is None
-        self._asked, self._shape = (preferences, episodes), flat.shape
+        self._asked, self._shape, self.step = (preferences, episodes), flat.shape, step
         self._memory.floats(flat.shape)[:] = flat
         if any(worker.process.poll() is not None for worker in self.processes):
             self.close()

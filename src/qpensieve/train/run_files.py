@@ -1,0 +1,135 @@
+"""Evaluations, log and alarms of a run folder: written here alone, by a run that trains and by `evaluate`."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64
+
+from qpensieve.callbacks import Evaluation
+from qpensieve.config import RunConfig
+from qpensieve.metrics import utility
+from qpensieve.records import calibration, critic_errors, evaluations, folder
+from qpensieve.records.files import interpreting
+from qpensieve.records.lock import FolderLock
+from qpensieve.records.log import FULL, SHORT, TRAINING, MetricsLog, cut_log, drop_unfinished_row, is_logged, read_rows
+from qpensieve.records.scores import scores, summarize
+from qpensieve.train.alarms import Watch
+from qpensieve.train.evaluate import protocols
+from qpensieve.types import EnvSpec
+
+
+class RunFiles:
+    """What a run folder tells of its training and its evaluations.
+
+    Args:
+        path: The run folder.
+        config: Its configuration.
+        spec: The environment.
+        own: Preferences that have their own agent each. None: all preferences are served.
+        say: Called with a line for people, for alarms.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        config: RunConfig,
+        spec: EnvSpec,
+        own: Float64[np.ndarray, "p d"] | None,
+        say: Callable[[str], None],
+    ):
+        self.path, self._objectives = path, spec.objectives
+        on = protocols(spec.num_objectives, own, config.eval_stride, config.full_eval_stride)
+        reference = None if spec.reference is None else np.array(spec.reference)
+        self.table = evaluations.empty(config.seeds, on.short, on.curve, on.full, reference)
+        """All evaluations."""
+        self.held: FolderLock | None = None
+        """The lock of the folder."""
+        self._alarms = Watch(config, spec, own, say)
+        self._log: MetricsLog | None = None
+
+    def check_owner(self) -> None:
+        """Stop before a save if another process has taken the folder over."""
+        if self.held is not None:
+            self.held.check()
+
+    def load(self) -> None:
+        """Take the evaluations that the folder holds."""
+        file = self.path / folder.EVALUATIONS
+        self.table = evaluations.load(file) if file.exists() else self.table
+
+    def cut(self, step: int) -> None:
+        """Go back to a step: remove what is later."""
+        log = self.path / folder.METRICS
+        self.load()
+        if (self.path / folder.EVALUATIONS).exists():
+            self._save(evaluations.cut(self.table, step))
+        critic_errors.cut(self.path / folder.CRITIC, step)
+        calibration.cut(self.path / folder.CALIBRATION, step)
+        cut_log(log, step)
+        with interpreting(log, "the log of this run"):
+            self._alarms.go_on_from([row for row in read_rows(log) if row["event"] == TRAINING])
+        table = self.table  # a run that was killed between the two writes has the evaluation in its table alone
+        if step in table.short_steps and not is_logged(log, SHORT, step):
+            self._log_short(step, table.short_returns[table.short_steps.tolist().index(step)])
+
+    def add_training(self, step: int, values: Mapping[str, Any]) -> None:
+        """Write a row of training metrics."""
+        self._write(TRAINING, step, values, self._alarms.training(step, values))
+
+    def add_short(self, step: int, returns: Float64[np.ndarray, "seed p e d"]) -> Evaluation:
+        """Write a short evaluation: returns under the preferences of its protocol and of the curves."""
+        short, curve = np.split(returns, [len(self.table.short_preferences)], axis=1)
+        self._save(evaluations.append_short(self.table, step, short, curve))
+        return self._log_short(step, short)
+
+    def add_full(self, step: int, play: Callable[[], Float64[np.ndarray, "seed p e d"]]) -> Evaluation | None:
+        """Play and write the full evaluation of a step; None if the folder has it.
+
+        Args:
+            step: Environment step of the policies.
+            play: Returns their returns under the preferences of the full protocol.
+        """
+        if step not in self.table.full_steps:
+            self._save(evaluations.insert_full(self.table, step, play()))
+        if is_logged(self.path / folder.METRICS, FULL, step):
+            return None
+        table = self.table
+        played = self._scored(table.full_returns[table.full_steps.tolist().index(step)], is_full=True)
+        self._write(FULL, step, scores(played.summary))
+        return played
+
+    def close(self) -> None:
+        """Close the log and release the folder."""
+        if self._log is not None:
+            self._log.close()
+        if self.held is not None:
+            self.held.close()
+
+    def _log_short(self, step: int, returns: Float64[np.ndarray, "seed p e d"]) -> Evaluation:
+        table, played = self.table, self._scored(returns)
+        past = table.short_returns[: table.short_steps.tolist().index(step) + 1].mean(axis=3)
+        ut = np.asarray(utility(past, table.short_preferences))
+        values = {f"{name}_short": value for name, value in scores(played.summary).items()}
+        self._write(SHORT, step, values, self._alarms.evaluation(step, ut))
+        return played
+
+    def _scored(self, returns: Float64[np.ndarray, "seed p e d"], is_full: bool = False) -> Evaluation:
+        preferences = self.table.full_preferences if is_full else self.table.short_preferences
+        summary = summarize(returns, preferences, self.table.reference)
+        return Evaluation(self._objectives, preferences, returns, summary, is_full)
+
+    def _save(self, table: evaluations.Evaluations) -> None:
+        self.check_owner()
+        evaluations.save(self.path / folder.EVALUATIONS, table)
+        self.table = table
+
+    def _write(
+        self, event: str, step: int, values: Mapping[str, Any], alarms: list[dict[str, Any]] | None = None
+    ) -> None:
+        """Write a row of the log, which is opened at the first: a resumed run first removes later rows."""
+        if self._log is None:
+            drop_unfinished_row(self.path / folder.METRICS)
+            self._log = MetricsLog(self.path / folder.METRICS)
+        self._log.write(event, step, values, alarms or [])
