@@ -28,6 +28,7 @@ from qpensieve.learning.streams import Purpose, derived_seed
 from qpensieve.records import checkpoint
 from qpensieve.records.calibration import Calibration
 from qpensieve.records.checkpoint import CheckpointError
+from qpensieve.report.pictures import PICTURES
 from qpensieve.settings import flat
 from qpensieve.train import run as runs
 from qpensieve.train.checkpointer import Checkpointer
@@ -524,6 +525,18 @@ class TestSaveAndLoad:
         monkeypatch.undo()
         assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoints", "config.json", "replay"]
         assert_same(qpensieve.load(tmp_path), learned)
+
+    def test_a_save_also_replaces_results_of_the_agent_that_it_replaces(
+        self, learned: QPensieve, young: QPensieve, tmp_path: Path
+    ):
+        learned.save(tmp_path)
+        runs.evaluate(tmp_path, lambda message: None)
+        for picture in PICTURES:
+            (tmp_path / picture.name).touch()
+        assert {"evaluations.npz", "metrics.jsonl", "run.lock"} < {path.name for path in tmp_path.iterdir()}
+        young.save(tmp_path)
+        assert {path.name for path in tmp_path.iterdir()} == {"checkpoints", "config.json", "replay"}
+        assert_same(qpensieve.load(tmp_path), young)
 
     @pytest.mark.parametrize("renames", [0, 1, 2, 3, 4, 5, 6])
     @pytest.mark.parametrize("then", ["load", "save"])

@@ -309,7 +309,7 @@ class TestResume:
         folder = shutil.copytree(trained / "ours", tmp_path / "run", ignore=shutil.ignore_patterns("checkpoints"))
         table = (folder / "evaluations.npz").read_bytes()
         said = fail(capsys, "resume", str(folder))
-        assert "no checkpoint to go on from, and starting over would remove them" in said
+        assert "no checkpoint to continue from, and starting over would remove them" in said
         assert f"qpensieve resume {folder} --start-over" in said
         assert (folder / "evaluations.npz").read_bytes() == table
         cli.main(["resume", str(folder), "--start-over", "--quiet"])

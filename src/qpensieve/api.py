@@ -39,11 +39,10 @@ from qpensieve.records.scores import RunSummary, summarize
 from qpensieve.report import drawing
 from qpensieve.report.front import Figure, axes_of, plot_front
 from qpensieve.train.calibrate import EPISODES, calibrate
-from qpensieve.train.checkpointer import Checkpointer
+from qpensieve.train.checkpointer import Checkpointer, finish_save, save_agent
 from qpensieve.train.critic_error import CriticMeter, Draw, Sampling
 from qpensieve.train.evaluate import protocols
 from qpensieve.train.loop import AgentTraining, describe, open_session
-from qpensieve.train.saving import finish_save, save_agent
 from qpensieve.train.session import Predictor, Session
 
 __all__ = ["CNDER", "MOSAC", "PFA", "PGMORL", "SAC", "Agent", "EnvelopeDQN", "HybridSAC", "QPensieve", "load"]
@@ -134,9 +133,12 @@ class Agent:
         session = open_session(config)
         try:
             said: list[str] = []
-            if not Checkpointer(source, session).take_newest(said.append):
+            checkpointer = Checkpointer(source, session)
+            saved = checkpointer.latest(said.append, needs_replay=False)
+            if saved is None:
                 again = f"start the run over with 'qpensieve resume {source}'"
                 raise CheckpointError(f"{source} holds no checkpoint yet: {again}")
+            checkpointer.restore(saved)
         except BaseException:
             session.close()
             raise
@@ -414,7 +416,8 @@ class Agent:
         """Write the agent, replay included, so that `load` continues exactly; returns the folder.
 
         The folder must be new, empty or hold an earlier save, which is replaced only once all of the new is on the
-        disk. An agent whose environment cannot be imported by a name is refused.
+        disk. Results of the agent that is replaced go with it. An agent whose environment cannot be imported by a name
+        is refused.
         """
         return save_agent(self.session, path, self.calibration)
 

@@ -355,7 +355,7 @@ def critic(  # noqa: PLR0913 (each argument is an option)
     sampling = Sampling(pairs, rollouts, actions, seed)
     errors, path = measure_run(run, step, all_steps, preferences or None, sampling, trust, _warn, quiet)
     print(critic_tables.format_errors(errors))
-    print(path or f"nothing was written: {run} is a saved agent, not a run")
+    print(path)
 
 
 def domains() -> None:

@@ -20,7 +20,7 @@ from qpensieve.records.lock import lock
 from qpensieve.report import pictures
 from qpensieve.train import calibrate as calibrating
 from qpensieve.train.calibrate import KEPT, LEAST, calibrate, choose, num_rows, spread_rows
-from qpensieve.train.saving import is_saved_agent
+from qpensieve.train.checkpointer import is_saved_agent
 from tests.train.kill_run import NEVER, TINY, words
 
 RESULTS = Path(__file__).parents[2] / "results" / "h200"

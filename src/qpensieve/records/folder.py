@@ -44,6 +44,8 @@ FILES = (
     *(CONFIG, PROVENANCE, METRICS, EVALUATIONS, SEARCH, SUMMARY, CRITIC, CALIBRATION),
     *(WORKER_LOG, FAILED, LOCK, WANDB),
 )
+PICTURES = ("front.png", "curves.png", "training.png", "generations.png", "predictions.png")
+"""Pictures that commands draw in the folder."""
 FOLDERS = (CHECKPOINTS, PARAMETERS, REPLAY, TENSORBOARD)
 
 

@@ -28,7 +28,6 @@ from qpensieve.records.files import check_can_write
 from qpensieve.records.lock import lock
 from qpensieve.train.evaluate import LANES_AT_ONCE, foreign_lanes, protocols
 from qpensieve.train.saved import SavedPolicies
-from qpensieve.train.saving import is_saved_agent
 from qpensieve.train.session import environment_errors
 
 EPISODES = 100
@@ -281,16 +280,14 @@ def calibrate_run(
         raise MissingFileError(f"{source} must be a run folder or a saved agent, but {folder.why_no_run(source)}")
     out = source / folder.CALIBRATION
     check_can_write(out)
-    held = None if is_saved_agent(source) else lock(source)
+    held = lock(source)
     try:
         saved = SavedPolicies(source, trust)
         policies, step = saved.newest(say)
         config, num = saved.config, saved.spec.num_objectives
         found = calibrate(config, policies.act, step, saved.own_preferences, num, episodes, quiet)
-        if held is not None:
-            held.check()
+        held.check()
         files.save(out, found)
     finally:
-        if held is not None:
-            held.close()
+        held.close()
     return found, out

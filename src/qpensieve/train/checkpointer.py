@@ -1,38 +1,32 @@
-"""A session on disk: checkpoints of everything, and the rows of the replay in a log. Runs and agents use it."""
+"""A session on disk: checkpoints of runs, and agents that are saved whole or not at all."""
 
+import json
+import os
+import re
+import shutil
+import tempfile
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from qpensieve import config as configs
 from qpensieve.compatibility import SAME_NUMBERS, Difference, differences
 from qpensieve.config import RunConfig
-from qpensieve.records import checkpoint
-from qpensieve.records.checkpoint import Checkpoint
-from qpensieve.records.files import Expected, headers_of, interpreting
+from qpensieve.errors import FileInTheWayError, UserError, make_folder
+from qpensieve.records import calibration as calibrations
+from qpensieve.records import checkpoint, folder
+from qpensieve.records.calibration import Calibration
+from qpensieve.records.checkpoint import Checkpoint, CheckpointError
+from qpensieve.records.files import Expected, headers_of, interpreting, read_object, write_json
+from qpensieve.records.links import refuse_links
 from qpensieve.train.session import Rows, Session
 
 GROWING = ("lanes/", "memory/", "search/", "record/", checkpoint.POLICY)
 """Beginnings of names of arrays that grow during a run."""
 FREE = ("log/",)
 """Beginnings of names of arrays that are there only at times."""
-
-
-class LostReplayError(checkpoint.NoneWholeError):
-    """There are checkpoints that are whole, but none has its replay any more.
-
-    Args:
-        saved: The newest of them.
-        lost: What is wrong with its replay.
-    """
-
-    def __init__(self, saved: Checkpoint, lost: str):
-        self.saved, self.lost = saved, lost
-        super().__init__(
-            f"{saved.path.parent.parent} cannot go on with the same numbers: its replay is lost ({lost}). Its policies "
-            f"of step {saved.step:,} are whole: qpensieve evaluate, export-policy, watch and video take them, and "
-            "qpensieve.load in Python, which can also learn on with a new replay. Or start a new run in another folder"
-        )
 
 
 class Checkpointer:
@@ -77,71 +71,52 @@ class Checkpointer:
         meta = {"config": configs.to_dict(self._session.config), "replay": manifest}
         checkpoint.save(self._folder, self._session.step, self._session.arrays(), meta, keep)
 
-    def latest(self, warn: Callable[[str], None]) -> Checkpoint | None:
+    def latest(self, warn: Callable[[str], None], needs_replay: bool = True) -> Checkpoint | None:
         """The newest checkpoint that is whole and of this configuration; None if none was ever written.
 
         Args:
             warn: Called with a message for each damaged checkpoint, and if the checkpoint has no replay.
+            needs_replay: Whether the replay must be whole too. False: where none is, the newest checkpoint is taken
+                without its replay.
 
         Raises:
             NoneWholeError: There are only damaged ones.
-            LostReplayError: There are some, but the replay of all is lost.
         """
         said: list[str] = []
+        expected = Expected(headers_of(self._session.arrays()), GROWING, FREE)
         try:
-            saved = checkpoint.load_latest(self._folder, said.append, self._find_fault, self._expected())
-        except checkpoint.NoneWholeError:
-            saved = self._newest_without_replay()
-            if saved is None:
-                raise
-            if (lost := self._lost_replay(saved)) is not None:
-                raise LostReplayError(saved, lost) from None
-            said.clear()  # nothing is damaged: a run that trains has replaced those that were being read
+            saved = checkpoint.load_latest(self._folder, said.append, self._find_fault, expected)
+        except checkpoint.NoneWholeError as damage:
+            with suppress(checkpoint.NoneWholeError):
+                saved = checkpoint.load_latest(self._folder, lambda _: None, self._differs, expected)
+                return None if saved is None else self._without_lost_replay(saved, warn, needs_replay)
+            raise damage from None
         if saved is not None and self._log is not None and saved.meta["replay"] is None:
             said.append(f"{saved.path} has no replay (keep_replay is off): training continues, but with other numbers")
         for message in said:
             warn(message)
         return saved
 
-    def take_newest(self, warn: Callable[[str], None]) -> bool:
-        """Take the session to its newest whole checkpoint, or, where the replay of all is lost, to the newest without.
-
-        Args:
-            warn: Called with a message for each damaged checkpoint, and if there is no replay.
-
-        Returns:
-            Whether there was one.
-
-        Raises:
-            NoneWholeError: There are only damaged ones.
-        """
-        try:
-            saved = self.latest(warn)
-        except LostReplayError as error:
-            warn(
-                f"{error.saved.path} is loaded without its replay ({error.lost}): its policies are whole; training "
-                "would fill a new replay first and go on with other numbers"
+    def _without_lost_replay(self, saved: Checkpoint, warn: Callable[[str], None], needs_replay: bool) -> Checkpoint:
+        """A checkpoint that is whole but for its replay; as it is if a run has replaced those that were being read."""
+        if (lost := self._lost_replay(saved)) is None:
+            return saved
+        if needs_replay:
+            raise CheckpointError(
+                f"{self._folder} cannot continue with the same numbers: its replay is lost ({lost}). Its policies of "
+                f"step {saved.step:,} are whole: qpensieve evaluate, export-policy, watch and video take them, and "
+                "qpensieve.load in Python, which can also learn on with a new replay. Or start a new run in another "
+                "folder"
             )
-            self._restore(error.saved)
-            return True
-        if saved is not None:
-            self.restore(saved)
-        return saved is not None
-
-    def _newest_without_replay(self) -> Checkpoint | None:
-        """The newest checkpoint that is whole, whatever became of its replay; None if there is none."""
-        try:
-            return checkpoint.load_latest(self._folder, lambda _: None, self._differs, self._expected())
-        except checkpoint.NoneWholeError:
-            return None
+        warn(
+            f"{saved.path} is loaded without its replay ({lost}): its policies are whole; training would fill a new "
+            "replay first and continue with other numbers"
+        )
+        return replace(saved, meta=saved.meta | {"replay": None})
 
     def _lost_replay(self, saved: Checkpoint) -> str | None:
         """What is wrong with the replay of a checkpoint, or None."""
         return None if self._log is None else self._log.verify(saved.meta["replay"] or [])
-
-    def _expected(self) -> Expected:
-        """What the arrays of a checkpoint have to be, from those of the new session."""
-        return Expected(headers_of(self._session.arrays()), GROWING, FREE)
 
     def _find_fault(self, saved: Checkpoint) -> str | None:
         """What is wrong with a checkpoint or its replay, or None; raises if the configuration differs."""
@@ -156,7 +131,7 @@ class Checkpointer:
         # A population is planned for its length, which may grow; others end wherever they are told to.
         least = steps if config.method.is_population and isinstance(steps, int) else saved.step
         if found := _settings_that_differ(before, config, may_lengthen=least <= config.steps):
-            raise checkpoint.CheckpointError(
+            raise CheckpointError(
                 f"the checkpoint is of another configuration: {'; '.join(map(str, found))}. "
                 "Resume with the saved configuration, or use another folder"
             )
@@ -166,9 +141,6 @@ class Checkpointer:
         """Take the session back to a checkpoint; the folder stays as it is."""
         manifest = saved.meta["replay"]
         rows, first = (None, 0) if manifest is None or self._log is None else self._log.load(manifest)
-        self._restore(saved, rows, first)
-
-    def _restore(self, saved: Checkpoint, rows: Rows | None = None, first: int = 0) -> None:
         with interpreting(saved.path, "a checkpoint of this configuration"):
             self._session.restore(saved.arrays, rows, first)
 
@@ -187,3 +159,131 @@ def _settings_that_differ(saved: dict[str, Any], config: RunConfig, may_lengthen
         return differences(saved, config, SAME_NUMBERS)
     before = configs.lengthened(before, config.steps) if may_lengthen else before
     return differences(before, configs.lengthened(config, config.steps), SAME_NUMBERS)
+
+
+REPLACED = tuple(name for name in (*folder.FOLDERS, *folder.FILES, *folder.PICTURES) if name != folder.PROVENANCE)
+"""What a save replaces: the earlier agent, and results of it, which are about the policies that go."""
+_BELOW = {
+    folder.REPLAY: r"rows_\d+_\d+\.npy",
+    folder.CHECKPOINTS: rf"step_\d+(\.old)?(/({re.escape(checkpoint.ARRAYS)}|{re.escape(checkpoint.META)}))?",
+}
+"""Folder of a saved agent -> what its files and folders are called."""
+_READY, _MANIFEST = f"{checkpoint.TEMPORARY}ready", "parts.json"
+"""Folder of a complete new save that takes the place of an earlier one, and the file in it that lists its parts."""
+
+
+def save_agent(session: Session, path: str | Path, calibration: Calibration | None = None) -> Path:
+    """Write a session and its calibration into a new or empty folder or over an earlier save; returns the folder.
+
+    Raises:
+        ValueError: The path is empty, or the environment has no name that another process could make it by.
+        OSError: Something else is in the folder, or a file is in the way.
+        CheckpointError: It cannot be written; an earlier save is as it was.
+    """
+    configs.check_can_be_saved(session.config)
+    if not str(path).strip():
+        raise UserError("path must name the folder to save the agent in, got an empty one")
+    target = Path(path)
+    folder.refuse_file(target)
+    is_new = not target.exists()
+    if not is_new:
+        refuse_links(target)
+        finish_save(target)
+        _check_replaceable(target)
+    make_folder(target)
+    new = Path(tempfile.mkdtemp(prefix=checkpoint.TEMPORARY, dir=target))
+    try:
+        configs.save(session.config, new / folder.CONFIG)
+        if calibration is not None:
+            calibrations.save(new / folder.CALIBRATION, calibration)
+        Checkpointer(new, session).save_whole()
+        _replace(new, target)
+    except (CheckpointError, OSError) as error:
+        reason = error.__cause__ or error
+        raise CheckpointError(f"cannot save the agent: {reason}; {target} is unchanged") from error
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+        if is_new:
+            with suppress(OSError):  # only an empty folder goes
+                target.rmdir()
+    return target
+
+
+def is_saved_agent(path: Path) -> bool:
+    """Whether a folder holds an agent that was saved, perhaps with results of it, and nothing else."""
+    names = _names(path)
+    if not {folder.CONFIG, folder.CHECKPOINTS} <= names <= {*REPLACED, folder.POLICY}:
+        return False
+    try:
+        configs.from_dict(read_object(path / folder.CONFIG))
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return False
+    below = [(part, found.relative_to(path / part)) for part in _BELOW for found in (path / part).rglob("*")]
+    ours = [(part, name) for part, name in below if not name.parts[0].startswith(checkpoint.TEMPORARY)]
+    return all(re.fullmatch(_BELOW[part], name.as_posix()) for part, name in ours)
+
+
+def _names(path: Path) -> set[str]:
+    return {entry.name for entry in path.iterdir() if not entry.name.startswith(checkpoint.TEMPORARY)}
+
+
+def _check_replaceable(target: Path) -> None:
+    """Refuse a folder that holds anything but a saved agent."""
+    names = _names(target)
+    if names and not is_saved_agent(target):
+        shown = f"{', '.join(sorted(names)[:3])}{f' and {len(names) - 3} more' if len(names) > 3 else ''}"
+        what = "a run" if folder.PROVENANCE in names else "something else"
+        raise FileInTheWayError(
+            f"cannot save the agent in {target}: the folder must be new, empty or hold an earlier save, but it holds "
+            f"{what} ({shown}); choose another folder"
+        )
+
+
+def _replace(new: Path, target: Path) -> None:
+    """Put the parts of `new` into `target`, all of them or none.
+
+    First `new` gets the name that says it is complete: from then on the next load or save finishes a killed one.
+    """
+    write_json(new / _MANIFEST, [part for part in REPLACED if (new / part).exists()])
+    ready = target / _READY
+    new.rename(ready)
+    try:
+        _swap(ready, target)
+    except BaseException:
+        ready.rename(new)  # everything is back in its place, and not complete any more
+        raise
+    _discard(ready)
+
+
+def finish_save(target: Path) -> None:
+    """Complete a save over an earlier one that was killed between two renames; nothing where none was."""
+    ready = target / _READY
+    if (ready / _MANIFEST).is_file() and not ready.is_symlink():
+        _swap(ready, target)
+        _discard(ready)
+
+
+def _swap(new: Path, target: Path) -> None:
+    """Move what `new` lists into `target` and what it replaces into `new`; if a move fails, all are taken back.
+
+    It may be called again where it was cut off: what has moved already is no longer in `new`.
+    """
+    listed, done = json.loads((new / _MANIFEST).read_text()), []
+    try:
+        for part in REPLACED:
+            is_moved = part in listed and not (new / part).exists()
+            for source, place in ((target / part, new / f"old-{part}"), (new / part, target / part)):
+                if source.exists() and not is_moved:
+                    source.rename(place)
+                    done.append((source, place))
+    except BaseException:
+        for source, place in reversed(done):
+            place.rename(source)
+        raise
+
+
+def _discard(ready: Path) -> None:
+    """Remove the replaced parts; the name goes first, so that a half removed folder is not taken for a save."""
+    gone = ready.with_name(f"{checkpoint.TEMPORARY}gone-{os.getpid()}")
+    ready.rename(gone)
+    shutil.rmtree(gone, ignore_errors=True)

@@ -12,7 +12,6 @@ from qpensieve.records.critic_errors import CriticErrors
 from qpensieve.records.files import check_can_write
 from qpensieve.train.critic_error import CriticMeter, Sampling
 from qpensieve.train.saved import SavedPolicies
-from qpensieve.train.saving import is_saved_agent
 from qpensieve.train.session import Arrays
 
 MEASURING = "measuring"
@@ -28,10 +27,8 @@ def measure_run(  # noqa: PLR0913 (each is an option of the command)
     trust: bool = False,
     say: Callable[[str], None] = lambda message: None,
     quiet: bool = False,
-) -> tuple[CriticErrors, Path | None]:
+) -> tuple[CriticErrors, Path]:
     """Measure the critics of a run and add that to its `critic.json`; returns what was measured, and the file.
-
-    A saved agent is measured too, but nothing is written into its folder (None).
 
     Args:
         run: The run folder.
@@ -51,9 +48,8 @@ def measure_run(  # noqa: PLR0913 (each is an option of the command)
     chosen = _chosen(run, saved.steps, steps, all_steps)
     meter = CriticMeter(saved.config, preferences, sampling)
     try:
-        out = None if is_saved_agent(run) else run / folder.CRITIC
-        if out is not None:  # better said before than after minutes
-            check_can_write(out)
+        out = run / folder.CRITIC
+        check_can_write(out)  # better said before than after minutes
         say(_announcement(meter, chosen, sampling))
         return _measure(meter, chosen, saved.parameters, out, quiet), out
     finally:
@@ -61,7 +57,7 @@ def measure_run(  # noqa: PLR0913 (each is an option of the command)
 
 
 def _measure(
-    meter: CriticMeter, steps: list[int], load: Callable[[int], Arrays], out: Path | None, quiet: bool
+    meter: CriticMeter, steps: list[int], load: Callable[[int], Arrays], out: Path, quiet: bool
 ) -> CriticErrors:
     """Measure the parameters of all steps; those of each are written at once, so that Ctrl-C loses only the last."""
     per_seed, rows = meter.most_steps, []
@@ -72,8 +68,7 @@ def _measure(
             progress.enter(MEASURING)
             told = lambda seed, done, first=i * per_step: progress.show(first + seed * per_seed + done)
             measured = meter.measure(load(step), step, told)
-            if out is not None:
-                critic_errors.add(out, meter.errors(measured))
+            critic_errors.add(out, meter.errors(measured))
             rows += measured
         progress.show(per_step * len(steps), force=True)
     finally:

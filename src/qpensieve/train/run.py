@@ -363,7 +363,7 @@ def _note_other_versions(run: Run, warn: Callable[[str], None]) -> None:
     except (FileNotFoundError, FileError):  # who needs the file will say so; going on does not
         return
     if changed:
-        warn(f"{run.folder} goes on with the same numbers only up to rounding: {'; '.join(changed)}")
+        warn(f"{run.folder} continues with the same numbers only up to rounding: {'; '.join(changed)}")
         write_json(path, said | {RESUMED_WITH: [*earlier, {"step": run.session.step, **now}]})
 
 
