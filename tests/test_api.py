@@ -532,7 +532,7 @@ class TestSaveAndLoad:
         learned.save(tmp_path)
         runs.evaluate(tmp_path, lambda message: None)
         for picture in PICTURES:
-            (tmp_path / picture.name).touch()
+            (tmp_path / f"{picture}.png").touch()
         assert {"evaluations.npz", "metrics.jsonl", "run.lock"} < {path.name for path in tmp_path.iterdir()}
         young.save(tmp_path)
         assert {path.name for path in tmp_path.iterdir()} == {"checkpoints", "config.json", "replay"}
