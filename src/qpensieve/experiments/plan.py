@@ -326,12 +326,14 @@ class Plan:
         size: How large.
         tasks: Its run folders, each once.
         tasks_of: Run -> its tasks.
+        configs: Run -> its configuration, with seeds from 0 on.
     """
 
     artefacts: tuple[Artefact, ...]
     size: Size
     tasks: tuple[Task, ...]
     tasks_of: dict[Wanted, tuple[Task, ...]]
+    configs: dict[Wanted, RunConfig]
 
 
 def make_plan(artefacts: Sequence[Artefact], size: Size, root: Path) -> Plan:
@@ -346,12 +348,9 @@ def make_plan(artefacts: Sequence[Artefact], size: Size, root: Path) -> Plan:
     for artefact in kept:
         for wanted in artefact.cells.values():
             measured[wanted] = measured.get(wanted, False) or artefact.critic
-    tasks, tasks_of = [], {}
-    for wanted, critic in measured.items():
-        parts = _parts(wanted, size, root, critic)
-        tasks_of[wanted] = tuple(parts)
-        tasks += parts
-    return Plan(kept, size, tuple(tasks), tasks_of)
+    configs = {wanted: size.config_of(wanted) for wanted in measured}
+    tasks_of = {wanted: _parts(wanted, size, configs[wanted], root, critic) for wanted, critic in measured.items()}
+    return Plan(kept, size, tuple(task for tasks in tasks_of.values() for task in tasks), tasks_of, configs)
 
 
 def find_artefacts(names: Iterable[str], known: dict[str, Artefact]) -> list[Artefact]:
@@ -381,14 +380,13 @@ def missing_seeds(wanted: range, there: Iterable[range]) -> list[range]:
     return found
 
 
-def _parts(wanted: Wanted, size: Size, root: Path, critic: bool) -> list[Task]:
+def _parts(wanted: Wanted, size: Size, config: RunConfig, root: Path, critic: bool) -> tuple[Task, ...]:
     """The folders of one run: those there, and one for each range of seeds that is missing."""
-    config = size.config_of(wanted)
     name, asked = _name(wanted, size, config), range(config.seeds)
     there = [part for part in _there(root, name) if set(part) & set(asked)]
     parts = sorted([*there, *missing_seeds(asked, there)], key=lambda part: part.start)
     own = lambda part: replace(config, first_seed=part.start, seeds=len(part))
-    return [Task(root / f"{name}-s{part.start}-{part.stop - 1}", own(part), critic) for part in parts]
+    return tuple(Task(root / f"{name}-s{part.start}-{part.stop - 1}", own(part), critic) for part in parts)
 
 
 def _name(wanted: Wanted, size: Size, config: RunConfig) -> str:

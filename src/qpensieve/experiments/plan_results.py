@@ -62,7 +62,7 @@ class PlanResults:
         tasks = [task for task in self.plan.tasks_of[wanted] if task.folder.is_dir() and not differences(task)]
         done = [(set(task.config.seed_list), task.folder) for task in tasks if is_done(task)]
         others = [(set(task.config.seed_list), task.folder) for task in tasks if not is_done(task)]
-        settings = settings_of(self.plan.size.config_of(wanted), SAME_SETTINGS)
+        settings = settings_of(self.plan.configs[wanted], SAME_SETTINGS)
         files = [(set(one.config.seed_list), one.path) for one in self.exported if one.settings == settings]
         kept: list[Path] = []
         taken: set[int] = set()

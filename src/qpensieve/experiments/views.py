@@ -65,13 +65,13 @@ def score_sheet(artefact: Artefact, results: PlanResults, report: Path) -> Sheet
     """The table of scores of an artefact."""
     filled, mixed = {}, set()
     for (row, column), wanted in artefact.cells.items():
-        config = results.plan.size.config_of(wanted)
+        config = results.plan.configs[wanted]
         other = artefact.cells.get((row, artefact.reference)) if artefact.reference else None
         has_ed = "ED" in artefact.metrics and other is not None and column != artefact.reference
         about = cells.Wanted(
-            step=max(config.steps, 0 if other is None else results.plan.size.config_of(other).steps),
+            step=max(config.steps, 0 if other is None else results.plan.configs[other].steps),
             goal=config.steps if not config.method.is_population else None,
-            reference_goal=None if other is None else results.plan.size.config_of(other).steps,
+            reference_goal=None if other is None else results.plan.configs[other].steps,
             printed=artefact.printed.scores.get((row, column), {}),
             report=report,
         )
@@ -158,7 +158,7 @@ def _fronts(artefact: Artefact, results: PlanResults, report: Path) -> Shown:
 
 def _evaluation(results: PlanResults, artefact: Artefact, place: Place, report: Path) -> cells.Pooled | None:
     wanted = artefact.cells[place]
-    return cells.evaluation(cells.read_runs(results.paths(wanted), report), results.plan.size.config_of(wanted).steps)
+    return cells.evaluation(cells.read_runs(results.paths(wanted), report), results.plan.configs[wanted].steps)
 
 
 def _points(one: cells.Pooled | None, common: np.ndarray | None) -> np.ndarray | None:
@@ -259,7 +259,7 @@ def _panels(
 def _critic_sheet(artefact: Artefact, results: PlanResults, report: Path) -> Sheet:
     """L_critic: rows are preferences, columns are steps."""
     ((domain, _), wanted), *_ = artefact.cells.items()
-    goal = results.plan.size.config_of(wanted).steps
+    goal = results.plan.configs[wanted].steps
     measured = [(errors, path) for path in results.paths(wanted) if (errors := read_run(path).critic) is not None]
     sources = {run.path: run.source for run in cells.read_runs([path for _, path in measured], report)}
     planned = [step * goal // PAPER_STEPS[-1] for step in PAPER_STEPS]
