@@ -17,7 +17,6 @@ from qpensieve.config import about_learning, about_replay
 from qpensieve.console import PAGE, format_count, format_duration, format_entries, format_number, format_table
 from qpensieve.errors import MissingFileError, UserError, make_folder
 from qpensieve.experiments import costs, paper, tasks
-from qpensieve.experiments.costs import H200, Machine
 from qpensieve.experiments.inserts import insert
 from qpensieve.experiments.local import RUNS_PER_GPU, Local
 from qpensieve.experiments.plan import Artefact, Plan, ScaleName, Size, find_artefacts, make_plan
@@ -76,12 +75,12 @@ def list_artefacts() -> None:
     entries = {}
     for artefact in paper.ARTEFACTS.values():
         planned = make_plan([artefact], Size(), Path()).tasks
-        hours = costs.wall_seconds(costs.cost_of(task.config for task in planned), 1) / 3600
+        hours = costs.wall_seconds((task.config for task in planned), 1) / 3600
         size = f" {len(planned)} run{'s' if len(planned) > 1 else ''}, {hours:.1f} hours of an H200." if planned else ""
         entries[artefact.name] = f"{artefact.title} ({artefact.where}).{size}"
     print(format_entries(entries))
     every = make_plan(list(paper.ARTEFACTS.values()), Size(), Path()).tasks
-    print(f"\n{len(every)} runs in all; those that several need are made once. {_left_line(every, H200)}")
+    print(f"\n{len(every)} runs in all; those that several need are made once. {_left_line(every, True)}")
 
 
 def plan(choice: Choice = Choice()) -> None:  # noqa: B008 (frozen)
@@ -91,41 +90,37 @@ def plan(choice: Choice = Choice()) -> None:  # noqa: B008 (frozen)
         choice: Which part, and how large.
     """
     # The model of the costs is of networks as large as the paper's.
-    show_plan(choice.plan(), choice.folder, None if choice.scale == "smoke" else H200)
+    show_plan(choice.plan(), choice.folder, has_costs=choice.scale != "smoke")
 
 
-def show_plan(planned: Plan, folder: Path, machine: Machine | None) -> None:
-    """Print the runs of a plan, and what they cost on a machine if it was measured."""
+def show_plan(planned: Plan, folder: Path, has_costs: bool) -> None:
+    """Print the runs of a plan, and what they cost on the measured machine if asked."""
     rows, found = [], [(task, tasks.status(task)) for task in planned.tasks]
     for task, progress in found:
         is_begun = progress.state == "waiting" and progress.step
         row = {"run": task.name, "steps": format_count(task.config.steps), "seeds": task.config.seeds}
-        time = {} if machine is None else {f"{machine.card} alone": _duration_alone(task, machine)}
+        time = {f"{costs.CARD} alone": format_duration(costs.run_seconds(task.config))} if has_costs else {}
         state = f"waiting, at {format_count(progress.step)}" if is_begun else progress.state
         rows.append({**row, **time, "state": state})
     if rows:
         print(format_table(rows))
     left = [task for task, progress in found if progress.state != "done"]
     num_done = len(planned.tasks) - len(left)
-    print(f"\n{len(planned.tasks)} runs in {folder}, {num_done} of them done. {_left_line(left, machine)}")
+    print(f"\n{len(planned.tasks)} runs in {folder}, {num_done} of them done. {_left_line(left, has_costs)}")
     print("".join(f"\n{line}\n" for line in (*_about_runs(planned.tasks), *_about_others(found))), end="")
 
 
-def _duration_alone(task: Task, machine: Machine) -> str:
-    return format_duration(costs.run_seconds(task.config, machine))
-
-
-def _left_line(left: Sequence[Task], machine: Machine | None) -> str:
-    """How much is left to do, and how long it takes on a machine if it was measured."""
+def _left_line(left: Sequence[Task], has_costs: bool) -> str:
+    """How much is left to do, and how long it takes on the measured machine if asked."""
     if not left:
         return ""
     millions = sum(task.config.seeds * task.config.steps for task in left) / 1e6
     size = f"What is left is {format_number(millions, 3, whole_from=1000)} million steps"
-    if machine is None:
+    if not has_costs:
         return f"{size} over all seeds. How long that takes was not measured on this machine."
-    cost = costs.cost_of((task.config for task in left), machine)
-    times = ", ".join(f"{format_duration(costs.wall_seconds(cost, num, machine))} on {num}" for num in CARDS)
-    return f"{size} over all seeds: about {times} {machine.card}s with {machine.cores} cores each (docs/scale.md)."
+    configs = [task.config for task in left]
+    times = ", ".join(f"{format_duration(costs.wall_seconds(configs, num))} on {num}" for num in CARDS)
+    return f"{size} over all seeds: about {times} {costs.CARD}s with {costs.CORES} cores each (docs/scale.md)."
 
 
 def _about_runs(planned: Sequence[Task]) -> list[str]:
@@ -258,7 +253,7 @@ def sweep(
     artefact, folder = read_sweep(file), out or Path("runs") / file.stem
     planned = make_plan([artefact], Size(), folder)
     if only_plan:
-        show_plan(planned, folder, costs.this_machine())
+        show_plan(planned, folder, costs.is_measured_here())
         return
     if only_report:
         _check_there(folder)

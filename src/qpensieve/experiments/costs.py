@@ -8,9 +8,8 @@ fits.
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
-from qpensieve import machine as machines
+from qpensieve import machine
 from qpensieve.config import RunConfig, spec_of
 from qpensieve.envs import find_domain
 from qpensieve.preferences import test_table
@@ -24,104 +23,62 @@ NUM_AGENTS = {"sac": 19, "hybrid-sac": 2}
 """Agents of a seed, where there are several and the configuration names no preferences."""
 
 
-@dataclass(frozen=True)
-class Machine:
-    """What was measured of a kind of machine.
-
-    Attributes:
-        card: Its card.
-        cores: Cores for each card.
-        start: Seconds until a run learns.
-        update_us: Method -> microseconds of an update: of any number of agents, and more for each of them.
-        step_us: Domain -> microseconds of one core for a step of one lane, acting included.
-        rollout_us: Method with a population -> microseconds of one core for learning from a step.
-        at_once: Runs that share a card.
-        gain: How many times as fast these are together as one of them alone.
-    """
-
-    card: str
-    cores: int
-    start: float
-    update_us: dict[str, tuple[float, float]]
-    step_us: dict[str, float]
-    rollout_us: float
-    at_once: int
-    gain: float
-
-
-H200 = Machine(
-    "H200",
-    cores=16,
-    start=45.0,
-    update_us={
-        "qpensieve": (102.0, 20.0),
-        "mosac": (97.0, 12.0),
-        "sac": (102.0, 13.0),
-        "hybrid-sac": (338.0, 80.0),
-        "cnder": (215.0, 8.8),
-        "envelope": (187.0, 162.0),
-    },
-    step_us={
-        **{"DST2d": 30.0, "HalfCheetah2d": 90.0, "Walker2d": 280.0},
-        **dict.fromkeys(("Hopper2d", "Hopper3d", "Hopper5d"), 239.0),
-        **dict.fromkeys(("Ant2d", "Ant3d"), 391.0),
-        **dict.fromkeys(("LunarLander4d", "LunarLander5d"), 105.0),
-    },
-    rollout_us=60.0,
-    at_once=4,
-    gain=2.3,
-)
-"""Updates: benchmarks `update` and `methods` in results/h200; steps: `blocks` there (Hopper2d, Ant2d,
-HalfCheetah2d), the other domains by their ratio to Hopper2d in results/cpu/lanes.json; gain: four domains at once
-against one (results/h200/speed.json). Populations were not timed there: theirs is the CPU's."""
+CARD = "H200"
+"""The card that was measured."""
+CORES = 16
+"""Cores for each card."""
+START_SECONDS = 45.0
+"""Seconds until a run learns."""
+UPDATE_US = {
+    "qpensieve": (102.0, 20.0),
+    "mosac": (97.0, 12.0),
+    "sac": (102.0, 13.0),
+    "hybrid-sac": (338.0, 80.0),
+    "cnder": (215.0, 8.8),
+    "envelope": (187.0, 162.0),
+}
+"""Method -> microseconds of an update: of any number of agents, and more for each of them. From the benchmarks `update`
+and `methods` in results/h200."""
+STEP_US = {
+    **{"DST2d": 30.0, "HalfCheetah2d": 90.0, "Walker2d": 280.0},
+    **dict.fromkeys(("Hopper2d", "Hopper3d", "Hopper5d"), 239.0),
+    **dict.fromkeys(("Ant2d", "Ant3d"), 391.0),
+    **dict.fromkeys(("LunarLander4d", "LunarLander5d"), 105.0),
+}
+"""Domain -> microseconds of one core for a step of one lane, acting included. Hopper2d, Ant2d and HalfCheetah2d from
+`blocks` in results/h200; the others by their ratio to Hopper2d in results/cpu/lanes.json."""
+ROLLOUT_US = 60.0
+"""Microseconds of one core for learning from a step in a population; measured on a CPU."""
+AT_ONCE, GAIN = 4, 2.3
+"""Runs that share a card, and how many times as fast they are together as one alone (results/h200/speed.json)."""
 
 
-def this_machine() -> Machine | None:
-    """What was measured of a machine like this one; None if no such machine was measured."""
-    return H200 if machines.gpus() and any(H200.card in name for name in machines.gpu_names()) else None
+def is_measured_here() -> bool:
+    """Whether this machine is like the one that was measured."""
+    return bool(machine.gpus()) and any(CARD in name for name in machine.gpu_names())
 
 
-@dataclass(frozen=True)
-class Cost:
-    """What a plan takes.
-
-    Attributes:
-        num_runs: Number of runs.
-        run_seconds: Sum over runs of the time each would take alone on a card.
-        longest: Time of the longest run, alone on its card.
-    """
-
-    num_runs: int
-    run_seconds: float
-    longest: float
-
-
-def run_seconds(config: RunConfig, machine: Machine = H200) -> float:
+def run_seconds(config: RunConfig) -> float:
     """Seconds of a run that has a card and its cores for itself."""
-    seeds, step = config.seeds, machine.step_us.get(config.domain_id, UNKNOWN_STEP_US)
+    seeds, step = config.seeds, STEP_US.get(config.domain_id, UNKNOWN_STEP_US)
     if config.algo in POPULATIONS:
-        per_step = seeds * (step / machine.cores + machine.rollout_us / machine.cores)
+        per_step = seeds * (step + ROLLOUT_US) / CORES
     else:
         agents = seeds * _agents(config)
-        fixed, each = machine.update_us[config.algo]
-        lanes = math.ceil(agents / (machine.cores - 1))
+        fixed, each = UPDATE_US[config.algo]
+        lanes = math.ceil(agents / (CORES - 1))
         per_step = max((fixed + each * agents) * config.updates_per_step, lanes * step * 1.6)
-    return machine.start + (config.steps * per_step + _evaluation_us(config, machine)) / 1e6
+    return START_SECONDS + (config.steps * per_step + _evaluation_us(config)) / 1e6
 
 
-def cost_of(configs: Iterable[RunConfig], machine: Machine = H200) -> Cost:
-    """What some runs take together."""
-    each = [run_seconds(config, machine) for config in configs]
-    return Cost(len(each), sum(each, 0.0), max(each, default=0.0))
-
-
-def wall_seconds(cost: Cost, num_cards: int, machine: Machine = H200) -> float:
+def wall_seconds(configs: Iterable[RunConfig], num_cards: int) -> float:
     """Time of a plan on some cards: the work shared evenly, but no less than the longest run with its neighbours."""
-    if not cost.num_runs:
+    each = [run_seconds(config) for config in configs]
+    if not each:
         return 0.0
-    on_card = min(float(machine.at_once), max(1.0, cost.num_runs / num_cards))
-    gain = 1 + (machine.gain - 1) * (on_card - 1) / (machine.at_once - 1)
-    return max(cost.run_seconds / (gain * min(num_cards, cost.num_runs)), cost.longest * on_card / gain)
+    on_card = min(float(AT_ONCE), max(1.0, len(each) / num_cards))
+    gain = 1 + (GAIN - 1) * (on_card - 1) / (AT_ONCE - 1)
+    return max(sum(each) / (gain * min(num_cards, len(each))), max(each) * on_card / gain)
 
 
 def _agents(config: RunConfig) -> int:
@@ -130,7 +87,7 @@ def _agents(config: RunConfig) -> int:
     return len(own) or NUM_AGENTS.get(config.algo, 1)
 
 
-def _evaluation_us(config: RunConfig, machine: Machine) -> float:
+def _evaluation_us(config: RunConfig) -> float:
     """Microseconds of all evaluations of a run; episodes share the cores."""
     spec = spec_of(config)
     rows = _agents(config) if config.algo in NUM_AGENTS else len(test_table(spec.num_objectives))
@@ -139,5 +96,5 @@ def _evaluation_us(config: RunConfig, machine: Machine) -> float:
     times = 1 if config.full_eval_period is None else max(1, config.steps // config.full_eval_period)
     known = find_domain(config.domain)
     length = min((known.max_steps if known else None) or UNKNOWN_LENGTH, config.max_eval_steps)
-    step = machine.step_us.get(config.domain_id, UNKNOWN_STEP_US)
-    return (short + full * times) * config.seeds * length * step / (machine.cores * 0.6)
+    step = STEP_US.get(config.domain_id, UNKNOWN_STEP_US)
+    return (short + full * times) * config.seeds * length * step / (CORES * 0.6)
