@@ -1,4 +1,4 @@
-"""Tools that pages rest on: what they count, of logs and networks whose answer is known."""
+"""Tools that pages rest on: what they count, of logs whose answer is known."""
 
 import json
 import os
@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 TOOLS = Path(__file__).parents[1] / "tools"
@@ -110,19 +109,6 @@ def test_bursts_say_where_there_is_nothing_to_count(tmp_path: Path, tool: Any, m
     monkeypatch.setattr(sys, "argv", ["bursts.py", str(tmp_path), "--until", "10"])
     with pytest.raises(SystemExit, match="has no row of training up to step 10"):
         tool("bursts").main()
-
-
-def test_networks_are_measured_by_silence_directions_and_growth(tool: Any):
-    """Three units that follow x, -x and nothing, then one that adds the first two."""
-    first = np.array([[1.0, -1.0, 0.0]]), np.array([0.0, 0.0, -1.0])
-    second = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 0.0]]), np.zeros(2)
-    last = np.array([[3.0], [0.0]]), np.zeros(1)
-    found = tool("networks").look([first, second, last], np.linspace(-1, 1, 101)[:, None])
-    assert found["silent"] == [0.33, 0.5]
-    assert found["directions"] == [2, 1]
-    lengths = [2**0.5, 2**0.5, 3.0]
-    new = [(2 * 3 / 4) ** 0.5, (2 * 6 / 5) ** 0.5, (2 * 2 / 3) ** 0.5]
-    assert found["growth"] == [round(one / other, 1) for one, other in zip(lengths, new, strict=True)]
 
 
 def test_a_plan_of_column_is_runs_with_words_and_environment_of_their_own(tmp_path: Path, tool: Any):
