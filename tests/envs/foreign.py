@@ -6,7 +6,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
+from gymnasium.spaces import Box, Discrete
 
 LOW, HIGH = -2.0, 4.0
 EPISODE = 7
@@ -89,12 +89,6 @@ class ScalarReward(NoRewardSpace):
         return 1.0
 
 
-class ScalarRewardSpace(PointMass):
-    def __init__(self):
-        super().__init__()
-        self.reward_space = Box(-1.0, 1.0, ())
-
-
 class WrongReward(PointMass):
     """Pays three numbers where its reward_space says two, from step `FAULT_STEP` on."""
 
@@ -129,12 +123,6 @@ class Dying(PointMass):
         return super().reward()
 
 
-class JointActions(PointMass):
-    def __init__(self):
-        super().__init__()
-        self.action_space = MultiDiscrete([3, 3])
-
-
 class OneNumber(PointMass):
     """Its actions are arrays without axes; Gymnasium warns of what is no array."""
 
@@ -142,12 +130,6 @@ class OneNumber(PointMass):
         super().__init__()
         self.action_space = Box(LOW, HIGH, (), np.float32)
         del self.reward_space  # a trial step counts the objectives
-
-
-class Pictures(PointMass):
-    def __init__(self):
-        super().__init__()
-        self.observation_space = Box(0, 255, (100, 100, 3), np.uint8)
 
 
 class Corridor(gymnasium.Env):
@@ -167,42 +149,6 @@ class Corridor(gymnasium.Env):
         way = 1 if action == 2 else -1
         self.room += way
         return self.room, np.array([way, -way]), self.room in (1, 5), False, {}
-
-
-class IntegerBox(PointMass):
-    def __init__(self):
-        super().__init__()
-        self.action_space = Box(0, 3, (2,), np.int64)
-
-
-class DictActions(PointMass):
-    def __init__(self):
-        super().__init__()
-        self.action_space = Dict({"push": Box(-1.0, 1.0, (2,))})
-
-
-class NoActions(PointMass):
-    def __init__(self):
-        super().__init__()
-        self.action_space = Box(-1.0, 1.0, (0,))
-
-
-class UnboundedActions(PointMass):
-    def __init__(self):
-        super().__init__()
-        self.action_space = Box(np.array([-1.0, -1.0]), np.array([1.0, np.inf]), dtype=np.float64)
-
-
-class DictObservations(PointMass):
-    def __init__(self):
-        super().__init__()
-        self.observation_space = Dict({"position": Box(-1.0, 1.0, (2,))})
-
-
-class WrongReference(PointMass):
-    def __init__(self):
-        super().__init__()
-        self.metadata = {"reference_point": (0, 0, 0)}
 
 
 class Endless(PointMass):
