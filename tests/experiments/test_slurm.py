@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import submitit
+from submitit.slurm.slurm import SlurmInfoWatcher
 
 from qpensieve.config import RunConfig
 from qpensieve.experiments import schedule, tasks
@@ -33,6 +35,12 @@ for i in $(seq 0 "${last:-0}"); do
 done
 echo "Submitted batch job $number"
 """
+SBATCH_IDLE = """#!/bin/bash
+# Notes a job that never starts.
+number=$((100 + $(ls "$STANDIN" | grep -c script)))
+cp "${@: -1}" "$STANDIN/script-$number"
+echo "Submitted batch job $number"
+"""
 SRUN = """#!/bin/bash
 # Runs the command behind the options of submitit.
 while [ "${1:0:2}" = "--" ]; do case "$1" in --output|--error) shift 2;; *) shift;; esac; done
@@ -53,6 +61,7 @@ FINISH = 'echo \'{"step": 600}\' >"$folder/summary.json"'
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schedule, "LOOK_SECONDS", 0.0)
     monkeypatch.setattr(Slurm, "pause", 0.1)
+    monkeypatch.setattr(submitit.SlurmJob, "watcher", SlurmInfoWatcher(delay_s=0))
 
 
 def sh(script: str) -> tuple[str, ...]:
@@ -111,7 +120,12 @@ def _signal_task(job: SlurmJob, number: signal.Signals) -> None:
 class StandIn:
     """The programs that stand for Slurm, and what they note."""
 
+    programs: Path
     notes: Path
+
+    def idle(self) -> None:
+        """Start no job from now on."""
+        (self.programs / "sbatch").write_text(SBATCH_IDLE)
 
     @property
     def scripts(self) -> list[str]:
@@ -133,7 +147,7 @@ def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StandI
         (programs / name).chmod(0o755)
     monkeypatch.setenv("PATH", str(programs), prepend=os.pathsep)
     monkeypatch.setenv("STANDIN", str(notes))
-    here = StandIn(notes)
+    here = StandIn(programs, notes)
     yield here
     for pid in here.pids():
         try:
@@ -144,10 +158,11 @@ def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StandI
 
 class TestParameters:
     def test_a_job_array_asks_for_what_its_jobs_need(self, tmp_path: Path, stand_in: StandIn):
+        stand_in.idle()
         options = ("partition=gpu", "--mem=32G", "exclusive")
         request = Request(job_cores=8, job_gpus=1, job_time="2:00:00", job_options=options)
-        engine = Slurm(tmp_path / "runs", request, at_once=10, runs_per_job=4, program=sh(FINISH))
-        assert train_all(make(tmp_path / "runs", "abcdefghi"), engine).left == []
+        engine = Slurm(tmp_path / "runs", request, at_once=10, runs_per_job=4)
+        assert len(engine.start(make(tmp_path / "runs", "abcdefghi"))) == 9
         (script,) = stand_in.scripts
         for option in ("array=0-2%3", "cpus-per-task=8", "gres=gpu:1", "time=120", "partition=gpu", "mem=32G"):
             assert f"#SBATCH --{option}\n" in script
@@ -178,7 +193,7 @@ class TestQueue:
     ):
         root = tmp_path / "runs"
         program = sh(f'while [ ! -e "$folder/go" ]; do sleep 0.05; done; {FINISH}')
-        every, first = make(root, "ab"), Slurm(root, Request(job_gpus=0), program=program)
+        every, first = make(root, "ab"), Slurm(root, Request(job_gpus=0), runs_per_job=2, program=program)
         for task in every:
             tasks.prepare(task)
         assert [job.poll() for job in first.start(every)] == [None, None]
@@ -196,7 +211,8 @@ class TestQueue:
         wait_until(lambda: bool(stand_in.pids()))
         os.killpg(stand_in.pids()[0], signal.SIGKILL)
         wait_until(lambda: (ended := job.poll()) is not None and ended.code == LOST)
-        assert train_all([task], Slurm(tmp_path / "runs", Request(job_gpus=0), program=sh(FINISH))).done == ["a"]
+        stand_in.idle()
+        Slurm(tmp_path / "runs", Request(job_gpus=0)).start([task])
         assert len(stand_in.scripts) == 2
 
     def test_at_sigterm_a_job_saves_and_ends(self, tmp_path: Path, stand_in: StandIn):
