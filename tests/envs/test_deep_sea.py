@@ -127,7 +127,7 @@ def test_every_action_in_every_state_does_what_the_map_and_the_momdp_say():
     lanes.reset()
     lanes.simulator.restore({"position": np.array(WATER_CELLS, np.float64)[states]})
     step = lanes.step(actions)
-    for lane, (state, action) in enumerate(zip(states, actions, strict=True)):
+    for lane, (state, action) in enumerate(zip(states.tolist(), actions.tolist(), strict=True)):
         here = WATER_CELLS[state]
         target = (here[0] + SHIFTS[action][0], here[1] + SHIFTS[action][1])
         word = WORDS[target[0]][target[1]] if min(target) >= 0 and max(target) <= 10 else "#"
