@@ -8,13 +8,13 @@ import warnings
 from typing import Any
 
 import pytest
-from docstring_parser import parse_from_object
 
 import qpensieve
 from qpensieve import api, cli, commands, gym_ids, settings
 from qpensieve.envs import DOMAINS
 from qpensieve.errors import MissingFileError, MissingPackageError, UserError, UserFileError
 from qpensieve.methods import METHODS
+from qpensieve.options import explanations
 from qpensieve.presets import default_config
 from qpensieve.train.run import Options
 
@@ -134,7 +134,7 @@ class TestHelp:
     def test_every_setting_is_explained(self):
         for algo in METHODS:
             for part in parts(commands.TrainArguments(default_config("DST2d", algo))):
-                texts = {text.arg_name: text.description for text in parse_from_object(type(part)).params}
+                texts = explanations(type(part))
                 own = {name for name in settings.names(part) if not dataclasses.is_dataclass(getattr(part, name))}
                 assert [name for name in own if not texts.get(name)] == []
 

@@ -89,9 +89,8 @@ class Agent:
         config = default_config(name, algo or self.algo, preset)
         config = configs.override(config, {"seeds": seeds} | _as_on_the_command_line({**settings}))
         configs.check(config)
-        for about in (configs.about_helper(config), configs.about_replay(config)):
-            if about:
-                warnings.warn(about, stacklevel=2)
+        if about := configs.about_helper(config):
+            warnings.warn(about, stacklevel=2)
         config = configs.with_kernels(config)
         if "steps" in settings:
             config = configs.scheduled(config)

@@ -15,7 +15,6 @@ from qpensieve.config import (
     about_helper,
     about_kernels,
     about_learning,
-    about_replay,
     check,
     describe_schedule,
     override,
@@ -88,7 +87,7 @@ def train(words: list[str]) -> None:
     tip = "" if preset == "quick" else "--preset quick takes a few minutes"
     if not arguments.output.quiet:
         _warn(f"preparing {config.domain}, {config.algo}: {describe_schedule(config)}")
-    for about in (about_kernels(config), about_helper(config), about_replay(config)):
+    for about in (about_kernels(config), about_helper(config)):
         if about:
             _warn(about)
     _complete(runs.start(folder, config, arguments.output), tip)

@@ -23,7 +23,6 @@ from qpensieve.settings import (
     MACHINE,
     NEEDS_REPLAY,
     NOT_NEGATIVE,
-    OPEN_SHARE,
     RECORDS,
     ROUNDING,
     SEEDS,
@@ -36,7 +35,7 @@ from qpensieve.types import EnvSpec
 ONE_UPDATE_EACH = ("cnder", "envelope")
 """Methods with priorities, whose updates belong to single steps."""
 NOISE_CORRELATION = 0.8
-"""Default correlation of ar1 noise."""
+"""Correlation of ar1 noise from one step to the next."""
 SEED_LIMIT = 2**31
 """Seeds are int32 on the device."""
 
@@ -95,10 +94,8 @@ class RunConfig:
     """Off-policy methods: steps with uniformly random actions before learning starts. None: a tenth of the steps, at
     most 10 000."""
     random_noise: Annotated[Literal["white", "ar1"], NEEDS_REPLAY] = "white"
-    """Off-policy methods with continuous actions: correlation of random actions in time. white: none. ar1: each is near
-    the one before, by `noise_correlation`. Every action is uniform in both."""
-    noise_correlation: Annotated[float, OPEN_SHARE, NEEDS_REPLAY] = NOISE_CORRELATION
-    """Correlation of ar1 noise from one step to the next."""
+    """Off-policy methods with continuous actions: correlation of random actions in time. white: none. ar1: 0.8 from one
+    step to the next. Every action is uniform in both."""
     block: Annotated[int, at_least(1), NEEDS_REPLAY] = 50
     """Off-policy methods: steps of a block, which is collected first and then learned from. Acting lags by at most two
     blocks."""
@@ -185,7 +182,7 @@ class RunConfig:
     @property
     def random_correlation(self) -> float | None:
         """Correlation of random actions from step to step; None if they are white."""
-        return None if self.random_noise == "white" else self.noise_correlation
+        return None if self.random_noise == "white" else NOISE_CORRELATION
 
     def conflicts(self) -> list[str]:
         """Name settings of the run that do not fit each other, its method or its algorithm's settings."""
@@ -196,16 +193,11 @@ class RunConfig:
             return []
         return [f"first_seed must leave all seeds between 0 and {SEED_LIMIT - 1}, got {self.first_seed}"]
 
-    def _of_the_noise(self) -> list[str]:
-        if self.noise_correlation == NOISE_CORRELATION or self.random_noise == "ar1":
-            return []
-        return [f"noise_correlation must be left out, got {self.noise_correlation}: random_noise is not ar1"]
-
     def _of_the_method(self) -> list[str]:
         method = self.method
         if not isinstance(self.agent, method.config):
             return [f"agent must hold the settings of {self.algo}, got a {type(self.agent).__name__}"]
-        fit = self._without_replay() if method.is_population else self._not_whole_blocks() + self._of_the_noise()
+        fit = self._without_replay() if method.is_population else self._not_whole_blocks()
         return fit + self._not_whole_updates() + method.check(self.agent, self)
 
     def _not_whole_updates(self) -> list[str]:
@@ -331,16 +323,6 @@ def about_helper(config: RunConfig) -> str:
         return ""
     verb = "is" if len(changed) == 1 else "are"
     return f"{', '.join(changed)} {verb} the helper's alone: the SAC of {config.algo} learns without"
-
-
-def about_replay(config: RunConfig) -> str:
-    """Say if the replay holds another number of transitions than asked for; else empty."""
-    if config.method.is_population or config.algo in ONE_UPDATE_EACH or parts.problems(config):
-        return ""
-    asked, block = config.replay_capacity, config.block
-    if asked >= config.steps or asked % block == 0:
-        return ""
-    return f"the replay holds {config.capacity:,} transitions, not {asked:,}: it is written in whole blocks of {block}"
 
 
 def about_learning(config: RunConfig, steps: int) -> str:

@@ -103,6 +103,12 @@ def _number(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
     return PrimitiveConstructorSpec(1, metavar, read, is_one, lambda value: [str(value).lower()])
 
 
+def explanations(kind: type) -> dict[str, str]:
+    """Name -> docstring of every field of a dataclass, those that it inherits included."""
+    owners = [owner for owner in reversed(kind.__mro__) if dataclasses.is_dataclass(owner)]
+    return {text.arg_name: text.description or "" for owner in owners for text in parse_from_object(owner).params}
+
+
 def _settings(info: StructTypeInfo, hidden: Collection[str], notes: Mapping[str, str]) -> StructConstructorSpec | None:
     """Describe the fields of a dataclass, and hide some of them from help."""
     if not dataclasses.is_dataclass(info.type):
@@ -110,7 +116,7 @@ def _settings(info: StructTypeInfo, hidden: Collection[str], notes: Mapping[str,
     from qpensieve.methods import METHODS  # it imports JAX, which other commands can do without
 
     hints = get_type_hints(info.type, include_extras=True)
-    texts = {text.arg_name: text.description or "" for text in parse_from_object(info.type).params}
+    texts = explanations(info.type)
     fields = []
     for field in dataclasses.fields(info.type):
         value = getattr(info.default, field.name)

@@ -163,7 +163,9 @@ GUARDS: dict[str, tuple[object, object]] = {
 RETIRED: dict[str, object] = {
     **{"target_steps": 1, "acting_share": 0.0, "preferences_per": "batch"},
     **{"critic_blocks": 0, "critic_hidden": None, "weight_decay": 0.0, "discount_end": None, "over_critics": "max"},
-    **{"noise": "white", "policy_loss": "paper"},
+    **{"noise": "white", "policy_loss": "paper", "noise_correlation": 0.8, "target_entropy": -1.0},
+    **{"critic_loss": "l1", "trained_on": "current-and-past", "priority_offset": 0.01},
+    **{"gradient_clip": 1.0, "homotopy": "rising", "homotopy_start": 0.01},
     **{"gap_factor": 0.0, "num_candidates": None, "value_low": [], "value_high": []},
     **{name: off for name, (off, _) in GUARDS.items()},
     "reference": [],  # once a setting of populations, now one of the run

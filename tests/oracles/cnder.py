@@ -39,11 +39,6 @@ def critic_loss(critic: Net, batch: Any, prefs: np.ndarray, y: np.ndarray) -> fl
     return float(0.5 * (current + past))
 
 
-def huber_loss(critic: Net, batch: Any, prefs: np.ndarray, y: np.ndarray) -> float:
-    flat = np.abs(errors(critic, batch, prefs, y)).ravel()
-    return sum(0.5 * e**2 if e < 1 else e - 0.5 for e in flat.tolist()) / len(flat)
-
-
 def priorities(critic: Net, batch: Any, prefs: np.ndarray, y: np.ndarray) -> np.ndarray:
     current, past = np.abs(errors(critic, batch, prefs, y)).mean(axis=2)
     return (0.5 * (current + past) + 0.01) ** 2

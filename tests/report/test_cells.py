@@ -153,7 +153,6 @@ class TestSeveralRuns:
             ({"agent": {"num_snapshots": 4, "twin": True}}, "twin"),
             ({"agent": {"num_snapshots": 4, "layer_norm": True}}, "layer_norm"),
             ({"random_noise": "ar1"}, "random_noise"),
-            ({"noise_correlation": 0.95}, "noise_correlation"),
             ({"random_steps": 500}, "random_steps"),
             ({"table": sac_preferences()}, "test preferences"),
             ({"reference": np.array([0.0, -60.0])}, "reference point"),

@@ -142,7 +142,7 @@ def test_qpensieve_is_measured_by_its_newest_critic():
 @pytest.mark.parametrize(
     ("algo", "agent", "part"),
     [
-        ("sac", SingleSacConfig(("0.1,0.9", "0.7,0.3"), hidden=HIDDEN, discount=DISCOUNT), ""),
+        ("sac", SingleSacConfig(preferences=("0.1,0.9", "0.7,0.3"), hidden=HIDDEN, discount=DISCOUNT), ""),
         ("hybrid-sac", HybridConfig(("0.1,0.9", "0.7,0.3"), pensieve=QPensieveConfig(sac=SAC)), ".own"),
     ],
 )

@@ -213,10 +213,11 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class TestRun:
     @pytest.fixture(autouse=True)
     def _stand_ins(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("WANDB_MODE", "offline")
         self.wandb = loggers.install(monkeypatch)
 
     def options(self, **changes: Any) -> Options:
-        return replace(Options(quiet=True, tensorboard=True, wandb="boats", wandb_mode="offline"), **changes)
+        return replace(Options(quiet=True, tensorboard=True, wandb="boats"), **changes)
 
     def steps(self, path: Path) -> dict[str, list[int]]:
         """Name -> the steps that TensorBoard shows."""
@@ -301,7 +302,7 @@ class TestRun:
     @pytest.mark.usefixtures("unrendered")
     def test_the_command_has_the_same(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
         settings = {**TINY, "steps": 400, "checkpoint_seconds": NEVER}
-        loggers_too = ["--tensorboard", "--wandb", "boats", "--wandb-mode", "offline", "--quiet"]
+        loggers_too = ["--tensorboard", "--wandb", "boats", "--quiet"]
         own = ["--callback", "tests.train.test_loop:stop_at_240"]
         with pytest.raises(SystemExit):
             cli.main(["train", "DST2d", *words(settings), "--out", str(tmp_path), "--name", "run", *loggers_too, *own])

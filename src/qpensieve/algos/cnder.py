@@ -10,7 +10,7 @@ the method would be stronger. The preference under which a transition was collec
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Literal
+from typing import Annotated
 
 import equinox as eqx
 import jax
@@ -18,44 +18,30 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Key
 
+from qpensieve.algos.mosac import NetworkConfig
 from qpensieve.learning.acting import noisy_acting
 from qpensieve.learning.interface import ActionValues, Algorithm, Hints, Info, PrioritizedLearning, Transition
 from qpensieve.learning.losses import gradient_step, polyak, scalarize, start_optimizer
 from qpensieve.learning.nets import Critic, DeterministicActor
 from qpensieve.preferences import Sampler
-from qpensieve.settings import NOT_NEGATIVE, OPEN_SHARE, STEP_SHARE, Since, above, at_least
+from qpensieve.settings import NOT_NEGATIVE, Since
 from qpensieve.types import EnvSpec
+
+PRIORITY_OFFSET = 0.01
+"""Added to the error before the power, so that every transition can be sampled again."""
 
 
 @dataclass(frozen=True)
-class CnDerConfig:
+class CnDerConfig(NetworkConfig):
     """Settings of CN-DER; defaults are the Q-Pensieve paper's for all baselines, else the original's."""
 
-    hidden: Annotated[int, at_least(1)] = 256
-    """Width of the two hidden layers of both networks."""
-    learning_rate: Annotated[float, above(0)] = 3e-4
-    """Adam's step size, for policy and critic."""
-    discount: Annotated[float, OPEN_SHARE] = 0.99
-    """Discount factor gamma; the replay also uses it for the return vectors that distinguish episodes."""
-    tau: Annotated[float, STEP_SHARE] = 0.005
-    """Share of the way from the target networks to the networks that the target networks move at every update."""
-    batch_size: Annotated[int, at_least(1)] = 256
-    """Transitions per gradient step; each is used under two preferences."""
     sampler: Sampler = "uniform-sum"
     """Distribution of the preferences that episodes act under."""
     noise_scale: Annotated[float, NOT_NEGATIVE] = 0.1
     """Standard deviation of the exploration noise; actions are in [-1, 1]."""
-    critic_loss: Literal["l1", "huber"] = "l1"
-    """Loss of an error: its absolute value (the original), or Huber, which is squared below 1. A plain squared loss is
-    not offered: samples are drawn by priority, and no importance weight corrects this."""
     layer_norm: Annotated[bool, Since(False)] = True
     """Standardise the input of each ReLU of the critic over the units of its layer (DDPG's authors also normalise, over
     batches). Without it the values diverge on DST2d (deviation D20)."""
-    trained_on: Literal["current-and-past", "current"] = "current-and-past"
-    """Preferences that each transition is used under: the algorithm's two, or only the current one. The second forgets
-    earlier preferences; it exists for comparison."""
-    priority_offset: Annotated[float, above(0)] = 0.01
-    """Added to the error before the power, so that every transition can be sampled again."""
     priority_exponent: Annotated[float, NOT_NEGATIVE] = 1.0
     """The priority is the error to this power. The original uses 2. On DST2d the errors near rocks and treasures never
     vanish; their squares leave too few samples of everything else, and the values diverge (deviation D20)."""
@@ -146,7 +132,7 @@ def priority(
 
 def relabel(cfg: CnDerConfig, lam: Float[Array, "b d"], past: Float[Array, "b d"]) -> Float[Array, "m b d"]:
     """Return the preferences that each transition is used under."""
-    return jnp.stack([lam, past] if cfg.trained_on == "current-and-past" else [lam])
+    return jnp.stack([lam, past])
 
 
 def targets(cfg: CnDerConfig, state: State, batch: Transition, prefs: Float[Array, "m b d"]) -> Float[Array, "m b d"]:
@@ -167,8 +153,8 @@ def critic_loss(
     Auxiliary: the values, and for each transition the mean absolute error over preferences and objectives.
     """
     q = _over_rows(lambda step, lam: value(cfg, critic, step.s, step.a, lam))(batch, prefs)
-    loss = {"l1": jnp.abs, "huber": optax.huber_loss}[cfg.critic_loss]
-    return jnp.mean(loss(q - y)), (q, jnp.mean(jnp.abs(q - y), axis=(0, 2)))
+    errors = jnp.abs(q - y)
+    return jnp.mean(errors), (q, jnp.mean(errors, axis=(0, 2)))
 
 
 def policy_loss(
@@ -187,7 +173,7 @@ def value(
 
 
 def priority_of_errors(cfg: CnDerConfig, errors: Float[Array, " b"]) -> Float[Array, " b"]:
-    return (errors + cfg.priority_offset) ** cfg.priority_exponent
+    return (errors + PRIORITY_OFFSET) ** cfg.priority_exponent
 
 
 def own_values(

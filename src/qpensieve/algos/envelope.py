@@ -58,6 +58,10 @@ MAX_PARAMETERS = 200_000_000
 """Most numbers of the network; with Adam and the target they take 3.2 GB per seed."""
 WIDEST_UNIT = 32
 """One-hot observations count at most this wide where hidden layers are multiples of the input: most entries are 0."""
+GRADIENT_CLIP = 1.0
+"""Every entry of the gradient is clipped to plus or minus this."""
+HOMOTOPY_START = 0.01
+"""Share of the scalar loss at the start; the rest is the vector loss."""
 HOMOTOPY_SCALE = 1000.0
 """The rising part of the homotopy starts at 1 divided by this."""
 
@@ -104,16 +108,10 @@ class EnvelopeConfig:
     scale_obs: Annotated[bool, Since(False)] = True
     """Give observations to the network in units of their running mean and spread, unless they are indices. As they are
     (the authors), with layer norm, a network starts with the same values along every ray from the origin."""
-    gradient_clip: Annotated[float, above(0)] = 1.0
-    """Every entry of the gradient is clipped to plus or minus this."""
     sampler: Sampler = "abs-normal"
     """Distribution of preferences, acting and learning."""
     envelope: bool = True
     """Take the maximum of the target over all drawn preferences (the paper), or only over its own (released code)."""
-    homotopy: Literal["rising", "constant"] = "rising"
-    """Whether the share of the scalar loss rises to 1 over `anneal_steps` or stays at `homotopy_start`."""
-    homotopy_start: Annotated[float, from_to(0, 1)] = 0.01
-    """Share of the scalar loss at the start; the rest is the vector loss."""
     loss_a: Annotated[Literal["squared", "huber"], Since("squared")] = "huber"
     """Vector loss: squared differences (the authors), or Huber, which is linear above 1, so that the few transitions at
     the edge of a treasure or rock do not dominate all others (deviation D22)."""
@@ -420,11 +418,9 @@ def homotopy_loss(
 
 def homotopy(cfg: EnvelopeConfig, num_updates: Int[Array, ""]) -> Float[Array, ""]:
     """Return the share of loss B after k updates: beta_k = b0 + (1000 (1 - b0))^(k/N) / 1000, 1 from N on."""
-    if cfg.homotopy == "constant":
-        return jnp.full((), cfg.homotopy_start)
     progress = jnp.minimum(num_updates / cfg.anneal_length, 1.0)
-    rise = (HOMOTOPY_SCALE * (1.0 - cfg.homotopy_start)) ** progress / HOMOTOPY_SCALE
-    return jnp.minimum(cfg.homotopy_start + rise, 1.0)
+    rise = (HOMOTOPY_SCALE * (1.0 - HOMOTOPY_START)) ** progress / HOMOTOPY_SCALE
+    return jnp.minimum(HOMOTOPY_START + rise, 1.0)
 
 
 def update(
@@ -541,4 +537,4 @@ def make_optimizer(cfg: EnvelopeConfig) -> optax.GradientTransformation:
     rate: float | optax.Schedule = cfg.learning_rate
     if cfg.learning_rate_end is not None:
         rate = optax.linear_schedule(cfg.learning_rate, cfg.learning_rate_end, cfg.anneal_length)
-    return optax.chain(optax.clip(cfg.gradient_clip), optax.adam(rate))
+    return optax.chain(optax.clip(GRADIENT_CLIP), optax.adam(rate))

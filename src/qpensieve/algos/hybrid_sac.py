@@ -41,9 +41,9 @@ from qpensieve.types import (
 
 CASES = {"DST2d": ("0.9,0.1", "0.8,0.2"), "HalfCheetah2d": ("0.5,0.5", "0.6,0.4")}
 """Domain -> preferences in the paper's figure."""
-FIXED = ("target_entropy", *mosac.ENDS, "anneal_updates")
+FIXED = (*mosac.ENDS, "anneal_updates")
 """Settings of the helper that must stay the paper's: the SAC has no such setting."""
-SHARED = ("hidden", "learning_rate", "discount", "tau", "batch_size", "sampler")
+SHARED = (*(field.name for field in fields(mosac.NetworkConfig)), "sampler")
 """Settings that helper and SAC share."""
 OF_HELPER = tuple(field.name for field in fields(mosac.SacConfig) if field.name not in (*FIXED, *SHARED))
 """Settings of the helper alone, with its guards: the SAC learns as the SAC it is compared with."""
@@ -78,10 +78,8 @@ class HybridConfig:
 
     @property
     def single(self) -> SingleSacConfig:
-        shared = self.sac
-        return SingleSacConfig(
-            self.preferences, shared.hidden, shared.learning_rate, shared.discount, shared.tau, shared.batch_size
-        )
+        shared = {field.name: getattr(self.sac, field.name) for field in fields(mosac.NetworkConfig)}
+        return SingleSacConfig(**shared, preferences=self.preferences)
 
 
 def cases(cfg: HybridConfig, domain_id: str) -> tuple[str, ...]:

@@ -45,6 +45,8 @@ from qpensieve.types import EnvSpec
 
 RAISE = "temperature_raise"
 """Logged with `guards`: the factor on the learned temperature in the policy's loss."""
+TARGET_ENTROPY = -1.0
+"""First target of the policy's entropy, per component of an action."""
 ENDS = ("target_entropy_end", "learning_rate_end")
 """Settings with the last value of another setting, which moves there over `anneal_updates`."""
 WHOLE_RUN = 1_500_000
@@ -56,34 +58,38 @@ SATURATED = 0.99
 
 
 @dataclass(frozen=True)
-class SacConfig:
-    """Settings of (MO-)SAC; defaults are the paper's."""
+class NetworkConfig:
+    """Settings that SAC for one preference, MO-SAC and CN-DER share; defaults are the paper's."""
 
     hidden: Annotated[int, at_least(1)] = 256
     """Width of the two hidden layers of every network."""
     learning_rate: Annotated[float, above(0)] = 3e-4
-    """Adam's step size, for policy, critics and temperature."""
-    learning_rate_end: Annotated[float | None, above(0)] = None
-    """Last step size of policy and critics: it moves there from `learning_rate` on a line, over `anneal_updates`. The
-    step size of the temperature is fixed. None: all are fixed, as in the paper."""
+    """Adam's step size, for every network and the temperature."""
     discount: Annotated[float, OPEN_SHARE] = 0.99
     """Discount factor gamma."""
     tau: Annotated[float, STEP_SHARE] = 0.005
-    """Share of the way from the target critics to the critics that the target critics move at every update."""
+    """Share of the way to the networks that the target networks move at every update."""
     batch_size: Annotated[int, at_least(1)] = 256
     """Transitions per gradient step."""
+
+
+@dataclass(frozen=True)
+class SacConfig(NetworkConfig):
+    """Settings of (MO-)SAC; defaults are the paper's."""
+
+    learning_rate_end: Annotated[float | None, above(0)] = None
+    """Last step size of policy and critics: it moves there from `learning_rate` on a line, over `anneal_updates`. The
+    step size of the temperature is fixed. None: all are fixed, as in the paper."""
     sampler: Sampler = "uniform-sum"
     """Distribution of preferences in acting and learning: as in the authors' code, or uniform on the simplex."""
     guards: bool = False
     """Keep values from running away: shortened gradients of the critics, bounded targets, a temperature for every
     preference that rises at once where entropy is missing. Q-Pensieve also takes no snapshot in bad moments and limits
     what snapshots may promise. The paper has none."""
-    target_entropy: Annotated[float, from_to(-4, 0)] = -1.0
-    """Target of the policy's entropy, per component of an action. -1 (the paper) is the entropy of actions with a
-    standard deviation of 0.09 on their scale from -1 to 1; -2 that of 0.03."""
     target_entropy_end: Annotated[float | None, from_to(-4, 0)] = None
-    """Last target of the entropy: it moves there from `target_entropy` on a line, over `anneal_updates`. None: the
-    target is fixed."""
+    """Last target of the policy's entropy, per component of an action: it moves there from -1 on a line, over
+    `anneal_updates`. -1 is the entropy of actions with a standard deviation of 0.09 on their scale from -1 to 1; -2
+    that of 0.03. None: the target stays -1, as in the paper."""
     anneal_updates: Annotated[int | None, at_least(1)] = None
     """Updates over which the entropy's target moves to `target_entropy_end` and the step size to `learning_rate_end`,
     one of which must be given. None: all updates of the run."""
@@ -100,7 +106,7 @@ class SacConfig:
     @property
     def least_target_entropy(self) -> float:
         """Lowest target of the entropy in a run, per component of an action."""
-        return min(self.target_entropy, self.target_entropy if (end := self.target_entropy_end) is None else end)
+        return TARGET_ENTROPY if (end := self.target_entropy_end) is None else min(TARGET_ENTROPY, end)
 
 
 class Optimizers(eqx.Module):
@@ -255,7 +261,7 @@ def temperature(log_alpha: Float[Array, "*d"], lam: Float[Array, "b d"]) -> Floa
 
 def target_entropy_at(cfg: SacConfig, num_updates: Int[Array, "*k"]) -> Float[Array, "*k"]:
     """Return the target of the entropy after `num_updates`, per component of an action."""
-    return _on_a_line(cfg, cfg.target_entropy, cfg.target_entropy_end, num_updates)
+    return _on_a_line(cfg, TARGET_ENTROPY, cfg.target_entropy_end, num_updates)
 
 
 def learning_rate_at(cfg: SacConfig, num_updates: Int[Array, "*k"]) -> Float[Array, "*k"]:

@@ -8,7 +8,6 @@ SAC is the same step with another policy loss, passed in as a function.
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated
 
 import equinox as eqx
 import jax
@@ -17,33 +16,22 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, Float64, Key
 
-from qpensieve.algos.mosac import LossAndAux, Optimizers, of_critics, saturation, temperature_loss
+from qpensieve.algos.mosac import LossAndAux, NetworkConfig, Optimizers, of_critics, saturation, temperature_loss
 from qpensieve.errors import UserError
 from qpensieve.learning.acting import gaussian_acting
 from qpensieve.learning.interface import ActionValues, Algorithm, Info, Transition, from_one_lane
 from qpensieve.learning.losses import gradient_step, polyak, scalarize, squash, start_optimizer
 from qpensieve.learning.nets import GaussianActor, Mlp
 from qpensieve.preferences import parse_preference, sac_preferences
-from qpensieve.settings import OPEN_SHARE, STEP_SHARE, above, at_least
 from qpensieve.types import EnvSpec
 
 
 @dataclass(frozen=True)
-class SingleSacConfig:
+class SingleSacConfig(NetworkConfig):
     """Settings of SAC for one preference; defaults are the Q-Pensieve paper's."""
 
     preferences: tuple[str, ...] = ()
     """One agent is trained for each of these preferences, such as 0.9,0.1 0.8,0.2. Default: the paper's 19."""
-    hidden: Annotated[int, at_least(1)] = 256
-    """Width of the two hidden layers of every network."""
-    learning_rate: Annotated[float, above(0)] = 3e-4
-    """Adam's step size, for policy, critics and temperature."""
-    discount: Annotated[float, OPEN_SHARE] = 0.99
-    """Discount factor gamma."""
-    tau: Annotated[float, STEP_SHARE] = 0.005
-    """Share of the way from the target critics to the critics that the target critics move at every update."""
-    batch_size: Annotated[int, at_least(1)] = 256
-    """Transitions per gradient step."""
 
 
 class State(eqx.Module):

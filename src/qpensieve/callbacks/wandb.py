@@ -1,6 +1,7 @@
 """Weights & Biases."""
 
 import importlib
+import os
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +86,7 @@ class WandB(Callback):
 
     @property
     def _is_offline(self) -> bool:
-        return self._mode == "offline"
+        return (self._mode or os.environ.get("WANDB_MODE")) == "offline"
 
     def on_metrics(self, step: int, metrics: Metrics) -> None:
         """Send a row of training metrics."""

@@ -13,7 +13,7 @@ import jax
 import tyro
 
 from qpensieve import machine
-from qpensieve.config import about_learning, about_replay
+from qpensieve.config import about_learning
 from qpensieve.console import PAGE, format_count, format_duration, format_entries, format_number, format_table
 from qpensieve.errors import MissingFileError, UserError, make_folder
 from qpensieve.experiments import costs, paper, tasks
@@ -124,12 +124,11 @@ def _left_line(left: Sequence[Task], has_costs: bool) -> str:
 
 
 def _about_runs(planned: Sequence[Task]) -> list[str]:
-    """What `qpensieve train` says of one run: that it would learn nothing, or that its replay is another."""
+    """Name the runs that would learn nothing."""
     names: dict[str, list[str]] = {}
     for task in planned:
-        for about in (about_learning(task.config, task.config.steps), about_replay(task.config)):
-            if about:
-                names.setdefault(about, []).append(task.name)
+        if about := about_learning(task.config, task.config.steps):
+            names.setdefault(about, []).append(task.name)
     more = lambda found: f" and {len(found) - 1} more" if len(found) > 1 else ""
     return [f"{found[0]}{more(found)}: {about}" for about, found in names.items()]
 

@@ -204,7 +204,8 @@ def limits_of(config: RunConfig, spec: EnvSpec) -> Limits:
 
 def _aim_of(config: RunConfig, sac: Any) -> Aim:
     """What the entropy aims at, by environment steps; SAC's settings have nothing to say about it."""
-    start, end = getattr(sac, "target_entropy", PAPER_AIM.start), getattr(sac, "target_entropy_end", None)
+    end = getattr(sac, "target_entropy_end", None)
     if end is None:
-        return Aim(start, start)
-    return Aim(start, end, config.random_steps, max(1, sac.anneal_updates // config.updates_per_step))
+        return PAPER_AIM
+    length = max(1, sac.anneal_updates // config.updates_per_step)
+    return Aim(PAPER_AIM.start, end, config.random_steps, length)

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -50,8 +50,7 @@ class Options:
     Attributes:
         quiet: No progress line.
         tensorboard: Also write TensorBoard files into the run folder.
-        wandb: Also send metrics to this project of Weights & Biases.
-        wandb_mode: offline: keep them in the run folder for 'wandb sync'; auto: as WANDB_MODE says, else online.
+        wandb: Also send metrics to this project of Weights & Biases, or keep them for it, as WANDB_MODE says.
         callback: Callbacks of your own, as module:name; from the working folder too.
         final_evaluation: Run the full protocol at the end.
     """
@@ -59,7 +58,6 @@ class Options:
     quiet: bool = False
     tensorboard: bool = False
     wandb: str | None = None
-    wandb_mode: Literal["auto", "online", "offline"] = "auto"
     callback: tuple[str, ...] = ()
     final_evaluation: bool = True
 
@@ -72,7 +70,7 @@ class Options:
         """
         made: list[Any] = [TensorBoard(path / folder.TENSORBOARD)] if self.tensorboard else []
         if self.wandb is not None:
-            made.append(WandB(self.wandb, mode=None if self.wandb_mode == "auto" else self.wandb_mode))
+            made.append(WandB(self.wandb))
         return made + find_callbacks(self.callback)
 
 
