@@ -69,35 +69,16 @@ class TestCheck:
         ("changes", "complaint"),
         [
             ({"steps": 130}, "steps must be a multiple of block (50), got 130; the nearest is 150"),
-            ({"steps": 20}, "steps must be a multiple of block (50), got 20; the nearest is 50"),
-            (
-                {"random_steps": 10_010},
-                "random_steps must be a multiple of block (50), got 10010; the nearest is 10000",
-            ),
-            ({"eval_period": 75}, "eval_period must be a multiple of block (50), got 75; the nearest is"),
-            (
-                {"full_eval_period": 130},
-                "full_eval_period must be a multiple of block (50), got 130; the nearest is 150",
-            ),
-            ({"log_period": 1}, "log_period must be a multiple of block (50), got 1; the nearest is 50"),
-            (
-                {"parameters_period": 99},
-                "parameters_period must be a multiple of block (50), got 99; the nearest is 100",
-            ),
+            ({"eval_period": 75}, "eval_period must be a multiple of block (50), got 75"),
             ({"push_period": 120}, "push_period must be a multiple of block (50), got 120; the nearest is 100"),
             ({"block": 0}, "block must be at least 1, got 0"),
-            ({"seeds": 0}, "seeds must be at least 1, got 0"),
-            ({"steps": 0}, "steps must be at least 1, got 0"),
-            ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
-            ({"hidden": 0}, "hidden must be at least 1, got 0"),
             ({"random_steps": 0}, "random_steps must be at least 1 (learning needs data), got 0"),
-            ({"num_preferences": 0}, "num_preferences must be at least 1 (lam itself), got 0"),
             ({"num_snapshots": -1}, "num_snapshots must be 0 or more, got -1"),
             ({"discount": 1.0}, "discount must be above 0 and below 1, got 1.0"),
             ({"first_seed": -1}, "first_seed must leave all seeds between 0 and 2147483647, got -1"),
             ({"first_seed": 2**31 - 1}, "first_seed must leave all seeds between 0 and 2147483647, got 2147483647"),
             ({"learning_rate_end": float("inf")}, "learning_rate_end must be above 0 and finite, got inf"),
-            ({"pessimism": 0.4}, "pessimism must be from 0.5 to 1, got 0.4"),
+            ({"tau": 3.0}, "tau must be above 0 and at most 1, got 3.0"),
             ({"pessimism": float("nan")}, "pessimism must be from 0.5 to 1, got nan"),
             ({"algo": "mosac"}, "agent must hold the settings of mosac, got a QPensieveConfig"),
             ({"anneal_updates": 100}, "anneal_updates needs target_entropy_end or learning_rate_end, got 100 alone"),
@@ -310,27 +291,15 @@ def test_seeds_are_counted_from_the_first():
     assert replace(default_config("DST2d"), seeds=3, first_seed=7).seed_list == [7, 8, 9]
 
 
-@pytest.mark.parametrize(("name", "value"), [("tau", 3.0), ("tau", 0.0), ("learning_rate", -1.0), ("discount", 1.0)])
-def test_numbers_out_of_range_are_named(name: str, value: float):
-    with pytest.raises(ValueError, match=f"{name} must be .*, got {value}"):
-        configs.check(configs.override(default_config("DST2d"), {name: value}))
-
-
 @pytest.mark.parametrize(
     ("algo", "name", "value", "complaint"),
     [
         ("mosac", "keep_replay", "no", "must be on or off, got 'no'"),
-        ("mosac", "sampler", "bad", "must be uniform-sum or dirichlet or abs-normal, got 'bad'"),
         ("qpensieve", "push_period", 0, "must be at least 1, got 0"),
-        ("qpensieve", "push_period", -50, "must be at least 1, got -50"),
-        ("mosac", "full_eval_period", -50, "must be at least 1, got -50"),
         ("mosac", "checkpoint_seconds", float("nan"), "must be 0 or more, got nan"),
-        ("mosac", "num_threads", 0, "must be at least 1, got 0"),
         ("mosac", "hidden", "64", "must be a whole number, got '64'"),
         ("mosac", "steps", 1e6, "must be a whole number, got 1000000.0"),
         ("mosac", "seeds", True, "must be a whole number, got True"),
-        ("envelope", "bins", 1, "must be at least 2, got 1"),
-        ("envelope", "anneal_steps", -5, "must be at least 1, got -5"),
     ],
 )
 def test_what_was_accepted_and_wrong_is_refused(algo: str, name: str, value: Any, complaint: str):

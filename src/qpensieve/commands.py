@@ -104,15 +104,12 @@ def _parse_train(words: list[str], algo: str, preset: str, domain: str = "") -> 
         default = scheduled(override(default, {"steps": steps}))
     unset = TrainArguments(dataclasses.replace(default, domain=""))
     _check_options(words, algo, flat(unset).keys())
-    method = default.method
-    notes = dict.fromkeys(method.of_helper, "The helper's alone.")
-    notes |= dict.fromkeys(method.fixed, f"Fixed: {algo} refuses other values.")
-    unused = {*(marked(default, NEEDS_REPLAY) if method.is_population else ())}
+    unused = {*(marked(default, NEEDS_REPLAY) if default.method.is_population else ())}
     hidden = unused if is_all else unused | (flat(unset).keys() - BASIC)
     more = f"Methods: {'; '.join(f'{one.name}, {one.summary}' for one in METHODS.values())}."
     brief = f"These are the options that most runs need: {HELP_ALL} shows all."
     about = f"{TrainArguments.__doc__} {more if is_all else brief}"
-    return parse_settings(unset, words, hidden, notes, about)
+    return parse_settings(unset, words, hidden, about)
 
 
 def _check_options(words: list[str], algo: str, known: Collection[str]) -> None:

@@ -44,7 +44,7 @@ def settings_of(config: RunConfig | Mapping[str, object], decide: Collection[Mar
     """
     built = config if isinstance(config, RunConfig) else _built(config)
     saved = to_dict(scheduled(built)) if isinstance(built, RunConfig) else completed(built)
-    found = {name: _plain(value) for name, value in _flatten(saved).items() if _decides(name) in decide}
+    found = {name: _plain(value) for name, value in parts.flattened(saved).items() if _decides(name) in decide}
     if (domain := find_domain(str(found.get("domain")))) is not None:
         found["domain"] = domain.id
     return found
@@ -84,14 +84,6 @@ def _marks() -> dict[str, Mark]:
 
 def _decides(name: str) -> Mark:
     return _marks().get(name, LEARNING)
-
-
-def _flatten(saved: Mapping[str, object]) -> dict[str, object]:
-    """Name -> value of all settings; the parts of a configuration share no name."""
-    flat: dict[str, object] = {}
-    for name, value in saved.items():
-        flat |= _flatten(value) if isinstance(value, Mapping) else {name: value}
-    return flat
 
 
 def _plain(value: object) -> object:

@@ -186,42 +186,27 @@ class RunConfig:
 
     def conflicts(self) -> list[str]:
         """Name settings of the run that do not fit each other, its method or its algorithm's settings."""
-        return [*self._seeds_out_of_range(), *self._of_the_method()]
-
-    def _seeds_out_of_range(self) -> list[str]:
-        if 0 <= self.first_seed <= SEED_LIMIT - self.seeds:
-            return []
-        return [f"first_seed must leave all seeds between 0 and {SEED_LIMIT - 1}, got {self.first_seed}"]
-
-    def _of_the_method(self) -> list[str]:
-        method = self.method
+        method, found = self.method, []
+        if not 0 <= self.first_seed <= SEED_LIMIT - self.seeds:
+            found = [f"first_seed must leave all seeds between 0 and {SEED_LIMIT - 1}, got {self.first_seed}"]
         if not isinstance(self.agent, method.config):
-            return [f"agent must hold the settings of {self.algo}, got a {type(self.agent).__name__}"]
-        fit = self._without_replay() if method.is_population else self._not_whole_blocks()
-        return fit + self._not_whole_updates() + method.check(self.agent, self)
+            return [*found, f"agent must hold the settings of {self.algo}, got a {type(self.agent).__name__}"]
+        found += self._without_replay() if method.is_population else self._not_whole()
+        return found + method.check(self.agent, self)
 
-    def _not_whole_updates(self) -> list[str]:
-        """Name periods in updates that are no whole blocks: methods check the number of updates once a block."""
-        pace = self.updates_per_step
-        if pace <= 1:
-            return []
-        if self.algo in ONE_UPDATE_EACH:
+    def _not_whole(self) -> list[str]:
+        """Name numbers of steps that are no whole blocks, and of updates: methods check these once a block."""
+        pace, block = max(self.updates_per_step, 1), max(self.block, 1)
+        if pace > 1 and self.algo in ONE_UPDATE_EACH:
             return [f"updates_per_step must be 1 for {self.algo}, whose updates go with single steps, got {pace}"]
-        updates = max(self.block, 1) * max(pace, 1)
+        of_agent = parts.marked(self.agent, WHOLE_BLOCKS)
+        unit = lambda name: block * pace if name in of_agent else block
+        words = lambda name: "block x updates_per_step" if unit(name) > block else "block"
         return [
-            f"{name} must be a multiple of block x updates_per_step ({updates}), got {value}; "
-            f"the nearest is {max(1, round(value / updates)) * updates}"
-            for name, value in parts.marked(self.agent, WHOLE_BLOCKS).items()
-            if value is not None and value % updates
-        ]
-
-    def _not_whole_blocks(self) -> list[str]:
-        block = max(self.block, 1)
-        return [
-            f"{name} must be a multiple of block ({block}), got {value}; "
-            f"the nearest is {max(1, round(value / block)) * block}"
+            f"{name} must be a multiple of {words(name)} ({unit(name)}), got {value}; "
+            f"the nearest is {max(1, round(value / unit(name))) * unit(name)}"
             for name, value in parts.marked(self, WHOLE_BLOCKS).items()
-            if value is not None and value % block
+            if value is not None and value % unit(name)
         ]
 
     def _without_replay(self) -> list[str]:
@@ -430,13 +415,8 @@ def load(path: Path, trust: bool = False) -> RunConfig:
     with interpreting(path, "a configuration"):
         config = from_dict(parse(path, read_bytes(path)))
         check(config)
-    check_trust(path, config, trust)
-    return config
-
-
-def check_trust(path: Path, config: RunConfig, trust: bool) -> None:
-    """Refuse a configuration that names code to import, unless `trust` allows it."""
     code = code_of(config.domain)
     if code is not None and not trust:
         how = "if you know that code, allow it: --trust on the command line, trust=True in Python"
         raise UntrustedError(f"{path} would import {code}; {how}")
+    return config

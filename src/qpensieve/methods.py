@@ -39,8 +39,7 @@ class Method:
         robust: Settings that the preset `robust` changes: guards, and noise that finds more. None: it has none.
         quick: Settings that the preset `quick` changes, in addition to those of every method (`presets.QUICK_RUN`).
         defaults: Settings of the run that this method starts from in every preset.
-        fixed: Settings of its parts that must stay as they are; help says so, `conflicts` refuses other values.
-        of_helper: Settings that are those of its helper alone; help says so, and a run that changes one.
+        of_helper: Settings that are those of its helper alone; a run that changes one says so.
         check: (settings, run) -> one sentence for each problem.
         fuse: (settings, environment, precision) -> all updates of a block on fused kernels; None: there are none.
         fuse_from: Number of seeds from which `--kernels auto` takes them; below it they are slower.
@@ -54,7 +53,6 @@ class Method:
     quick: Mapping[str, object] = field(default_factory=dict)
     robust: Mapping[str, object] | None = None
     defaults: Mapping[str, object] = field(default_factory=dict)
-    fixed: tuple[str, ...] = ()
     of_helper: tuple[str, ...] = ()
     check: Callable[[Any, RunSettings], list[str]] = lambda settings, run: []
     fuse: Fuse | None = None
@@ -143,7 +141,6 @@ _TABLE = (
         hybrid_sac.HybridConfig,
         hybrid_sac.make,
         quick={**_QUICK_NETS, **_QUICK_PENSIEVE, "switch_after": 10_000, "seeds": 2},
-        fixed=hybrid_sac.FIXED,
         of_helper=hybrid_sac.OF_HELPER,
         check=hybrid_sac.check,
     ),

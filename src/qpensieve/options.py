@@ -1,8 +1,7 @@
 """How tyro reads the options of a command: numbers as people write them, and settings of which `--help` shows a few."""
 
 import dataclasses
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
 from types import NoneType, UnionType
@@ -19,8 +18,7 @@ from tyro.constructors import (
     StructTypeInfo,
 )
 
-from qpensieve.errors import UserError
-from qpensieve.settings import NONE, number, whole
+from qpensieve.settings import NONE, whole
 
 T = TypeVar("T")
 HELP, HELP_ALL = ("-h", "--help"), "--help-all"
@@ -28,75 +26,43 @@ RunFolder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
 RunsOrFiles = Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN_OR_FILE [RUN_OR_FILE ...]")]
 
 
-class NotANumberError(Exception):
-    """A word should say a number. It is no ValueError, which tyro would show as a box."""
-
-    def __init__(self, word: str, why: str):
-        super().__init__(why)
-        self.word = word
-
-
 def parse(what: Callable[..., T], words: list[str], prog: str) -> T:
     """Call a command, or make a dataclass, with the options that the words name."""
-    with _numbers(), _naming_options(words):
+    registry = ConstructorRegistry()
+    registry.primitive_rule(_number)
+    with registry:
         return tyro.cli(what, args=words, prog=prog, config=(tyro.conf.OmitArgPrefixes,))
 
 
-def parse_settings(default: T, words: list[str], hidden: Collection[str], notes: Mapping[str, str], about: str) -> T:
+def parse_settings(default: T, words: list[str], hidden: Collection[str], about: str) -> T:
     """Make the settings of `qpensieve train` from the words; where they ask for help, show it and end.
 
     Args:
         default: What the words do not name. A domain that is empty must be named.
         words: The words.
         hidden: Settings that help leaves out.
-        notes: Setting -> what help says of it in addition.
         about: What help says of the command.
     """
     is_help = not {*HELP, HELP_ALL}.isdisjoint(words)
     words = [HELP[1] if word == HELP_ALL else word for word in words]
-    registry = _numbers()
-    registry.struct_rule(partial(_settings, hidden=hidden if is_help else (), notes=notes))
-    with registry, _naming_options(words):
-        config, prog = (tyro.conf.OmitArgPrefixes,), "qpensieve train"
-        return tyro.cli(type(default), default=default, args=words, prog=prog, description=about, config=config)
-
-
-@contextmanager
-def _naming_options(words: list[str]) -> Iterator[None]:
-    """Name the option where a word should say a number and does not."""
-    try:
-        yield
-    except NotANumberError as error:
-        option = "a number"
-        for word in words:
-            if word.startswith("--"):
-                option, _, word = word.partition("=")
-            if word == error.word:
-                break
-        raise UserError(f"{option} {error}") from None
-
-
-def _numbers() -> ConstructorRegistry:
     registry = ConstructorRegistry()
     registry.primitive_rule(_number)
-    return registry
+    registry.struct_rule(partial(_settings, hidden=hidden if is_help else ()))
+    with registry:
+        config, prog = (tyro.conf.OmitArgPrefixes,), "qpensieve train"
+        return tyro.cli(type(default), default=default, args=words, prog=prog, description=about, config=config)
 
 
 def _number(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
     """Read 2e5 as a whole number, and `none` where a setting may be none."""
     kinds = get_args(info.type) if get_origin(info.type) in (Union, UnionType) else (info.type,)
-    readers = [reader for kind, reader in ((int, whole), (float, number)) if kind in kinds]
+    readers = [reader for kind, reader in ((int, whole), (float, float)) if kind in kinds]
     may_be_none = NoneType in kinds
     if len(readers) != 1 or len(kinds) > 1 + may_be_none:
         return None
 
     def read(words: list[str]) -> int | float | None:
-        if may_be_none and words[0].lower() == NONE:
-            return None
-        try:
-            return readers[0](words[0])
-        except UserError as error:
-            raise NotANumberError(words[0], str(error)) from None
+        return None if may_be_none and words[0].lower() == NONE else readers[0](words[0])
 
     is_one = lambda value: isinstance(value, kinds) and not isinstance(value, bool)
     metavar = ("INT" if int in kinds else "FLOAT") + f"|{NONE}" * may_be_none
@@ -109,7 +75,7 @@ def explanations(kind: type) -> dict[str, str]:
     return {text.arg_name: text.description or "" for owner in owners for text in parse_from_object(owner).params}
 
 
-def _settings(info: StructTypeInfo, hidden: Collection[str], notes: Mapping[str, str]) -> StructConstructorSpec | None:
+def _settings(info: StructTypeInfo, hidden: Collection[str]) -> StructConstructorSpec | None:
     """Describe the fields of a dataclass, and hide some of them from help."""
     if not dataclasses.is_dataclass(info.type):
         return None
@@ -130,6 +96,6 @@ def _settings(info: StructTypeInfo, hidden: Collection[str], notes: Mapping[str,
         elif field.name == "algo":
             hint = Annotated[hint, tyro.conf.arg(metavar=f"{{{','.join(METHODS)}}}")]
         unset = field.name == "domain" and not value
-        text = " ".join(f"{notes.get(field.name, '')} {texts.get(field.name, '')}".split())
+        text = " ".join(texts.get(field.name, "").split())
         fields.append(StructFieldSpec(field.name, hint, tyro.MISSING if unset else value, text))
     return StructConstructorSpec(info.type, tuple(fields))

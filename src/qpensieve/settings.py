@@ -241,18 +241,6 @@ def whole(text: str) -> int:
     return int(number)
 
 
-def number(text: str) -> float:
-    """The number that a text says: 0.0003 or 3e-4.
-
-    Raises:
-        ValueError: It says none.
-    """
-    try:
-        return float(text)
-    except ValueError:
-        raise UserError(f"must be a number, such as 0.0003 or 3e-4, got {text}") from None
-
-
 def fit(part: Settings, name: str, value: object) -> Any:
     """A value as its setting has it, of the settings or of one of their parts; unknown names leave it as it is."""
     if name in names(part):
@@ -395,17 +383,17 @@ def translated(settings: Mapping[str, object]) -> dict[str, object]:
 
     Where some are on and some are off, the settings stay as they are: no run of this version equals that one.
     """
-    found = _flat(settings)
+    found = flattened(settings)
     wanted = list(GUARDS.items()) if "num_snapshots" in found else list(GUARDS.items())[:4]
     is_on = all(found.get(name, off) == on for name, (off, on) in wanted)
     return _with_guards(settings) if is_on else dict(settings)
 
 
-def _flat(settings: Mapping[str, object]) -> dict[str, object]:
-    """Return name -> value, with the settings of parts."""
+def flattened(saved: Mapping[str, object]) -> dict[str, object]:
+    """Return name -> value of saved settings, those of parts included; no two parts share a name."""
     flat: dict[str, object] = {}
-    for name, value in settings.items():
-        flat |= _flat(value) if isinstance(value, Mapping) else {name: value}
+    for name, value in saved.items():
+        flat |= flattened(value) if isinstance(value, Mapping) else {name: value}
     return flat
 
 
