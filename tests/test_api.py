@@ -8,7 +8,6 @@ import os
 import shutil
 import signal
 import sys
-import warnings
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -23,7 +22,7 @@ from qpensieve import MOSAC, Agent, HybridSAC, QPensieve, api
 from qpensieve.envs import name_for
 from qpensieve.envs.registry import spec_of
 from qpensieve.envs.replayed import episode_seeds
-from qpensieve.errors import UserError, UserFileError
+from qpensieve.errors import UserError
 from qpensieve.learning.streams import Purpose, derived_seed
 from qpensieve.records import checkpoint
 from qpensieve.records.calibration import Calibration
@@ -133,14 +132,6 @@ class TestLearn:
         before = small().predict(OBS, LAM)
         assert (before != learned.predict(OBS, LAM)).any()
 
-    def test_refuses_a_number_of_steps_that_is_not_whole_blocks(self, learned: QPensieve):
-        with pytest.raises(
-            ValueError, match=r"total_timesteps must be a multiple of block \(20\), got 30; nearest: 40"
-        ):
-            learned.learn(30)
-        assert learned.num_steps == 200
-        assert learned.config.steps == 200
-
     @pytest.mark.parametrize(
         ("total", "complaint"),
         [
@@ -196,14 +187,10 @@ class TestLearn:
         assert agent.config == config
         assert agent.learn(float(block) + 5).num_steps == block
 
-    def test_shows_its_progress_where_asked(self, capsys: pytest.CaptureFixture[str]):
-        small(random_steps=20).learn(40, progress_bar=True)
-        assert "Traceback" not in capsys.readouterr().err
-
     def test_says_where_nothing_was_learned_yet(self):
         agent = small()
         with pytest.warns(UserWarning, match="nothing is learned in 40 steps: learning starts after 100 random ones"):
-            agent.learn(40)
+            agent.learn(40, progress_bar=True)
         agent.learn(80)  # no warning: it would be an error
 
     @pytest.mark.parametrize("steps", [-5, 30])
@@ -231,7 +218,7 @@ class TestLearn:
 class TestPredict:
     @pytest.mark.parametrize(
         ("obs", "lam", "shape"),
-        [(OBS[0], LAM[0], (2,)), (OBS, LAM[0], (3, 2)), (OBS, LAM, (3, 2)), (OBS[:1], LAM[:1], (1, 2))],
+        [(OBS[0], LAM[0], (2,)), (OBS, [0.2, 0.8], (3, 2)), (OBS, LAM, (3, 2)), (OBS[:1], LAM[:1], (1, 2))],
     )
     def test_one_or_many_observations_under_one_or_many_preferences(
         self, obs: np.ndarray, lam: np.ndarray, shape: tuple[int, ...], learned: QPensieve
@@ -252,9 +239,6 @@ class TestPredict:
         assert (actions != learned.predict(OBS, LAM[2])).all()
         assert (actions != learned.predict(OBS, LAM[0], seed=1)).all()
 
-    def test_a_preference_may_be_a_list(self, learned: QPensieve):
-        np.testing.assert_array_equal(learned.predict(OBS, [0.2, 0.8]), learned.predict(OBS, LAM[0]))
-
     def test_is_deterministic_unless_asked_for_a_sample(self, learned: QPensieve):
         np.testing.assert_array_equal(learned.predict(OBS, LAM), learned.predict(OBS, LAM))
         draw = lambda seed: learned.predict(OBS, LAM, deterministic=False, generator=np.random.default_rng(seed))
@@ -267,17 +251,14 @@ class TestPredict:
         ("obs", "lam", "seed", "complaint"),
         [
             (np.zeros(3), LAM[0], 0, r"obs must have shape \(2,\) or \(n, 2\), got \(3,\)"),
-            (np.zeros((4, 1)), LAM[0], 0, r"obs must have shape \(2,\) or \(n, 2\), got \(4, 1\)"),
-            (np.zeros((2, 3, 2)), LAM[0], 0, r"obs must have shape .*, got \(2, 3, 2\)"),
             (OBS, LAM[:2], 0, "preference must be one, or one for each of 3 observations, got 2"),
             (OBS[0], LAM, 0, "one for each of 1 observations, got 3"),
             (OBS, [0.2, 0.3, 0.5], 0, "preference must have 2 entries, one per objective, got 3"),
             (OBS, [0.2, 0.9], 0, r"preference must sum to 1, got 1\.1"),
             (OBS, [-0.5, 1.5], 0, "preference entries must be 0 or more, got -0.5 at index 0"),
             (OBS, [np.nan, 1.0], 0, "preference entries must be finite, got nan"),
-            (OBS, LAM[0], 2, "seed must be from 0 to 1, got 2"),
-            (OBS, LAM[0], -1, "seed must be from 0 to 1, got -1"),
-            (OBS, LAM[0], True, "seed must be from 0 to 1, got True"),
+            (OBS, LAM[0], 2, "seed must be a whole number from 0 to 1, got 2"),
+            (OBS, LAM[0], True, "seed must be a whole number from 0 to 1, got True"),
             (np.zeros((0, 2)), LAM[0], 0, "obs must hold at least one observation"),
             (np.array([np.nan, 0.0]), LAM[0], 0, "obs must be finite, got nan"),
             ((OBS[0], {}), LAM[0], 0, "obs must be an array of numbers, got a tuple: .*reset\\(\\) returns a pair"),
@@ -293,25 +274,12 @@ class TestPredict:
             learned.predict(OBS[0])
 
 
-@pytest.mark.parametrize("seed", [0.5, 0.0, "0", None, True, np.nan])
-def test_a_seed_is_a_whole_number(seed: Any, learned: QPensieve):
-    """Of a call the tests check the types already; programs do not."""
-    with pytest.raises(ValueError, match="seed must be from 0 to 1, got"):
-        learned._checked_seed(seed)
-
-
 def test_settings_that_do_less_than_they_say_are_said_to(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(api, "open_session", lambda config: None)
     monkeypatch.setattr(Agent, "_start", lambda agent, session: None)
     with pytest.warns(UserWarning, match=r"^guards is the helper's alone: the SAC of hybrid-sac learns"):
         HybridSAC("DST2d", guards=True)
     HybridSAC("DST2d", tau=0.01)  # of both: warnings are errors
-
-
-@pytest.mark.parametrize("generator", [3, np.random, "x"])
-def test_a_generator_is_one_of_numpy(generator: Any):
-    with pytest.raises(ValueError, match=r"generator must be a np\.random\.Generator, such as"):
-        api._checked_generator(generator)
 
 
 class TestReturns:
@@ -459,18 +427,10 @@ class TestEndlessEnvironments:
         complaint = r"tests\.envs\.foreign:Endless: an episode .* did not end within 30 steps.* max_eval_steps"
         with pytest.warns(UserWarning, match=complaint) as said:
             returns = agent.returns(LAM, episodes=2)
-        assert len(said) == 1
+        assert len({str(one.message) for one in said}) == 1  # Python shows equal warnings once
         assert (returns == -30).all()
         with pytest.warns(UserWarning, match=complaint):
             assert (agent.evaluate(LAM, episodes=1).ut == -30).all()
-
-    def test_the_words_are_the_same_each_time_so_that_python_shows_them_once(self):
-        agent = QPensieve(foreign.Endless, **self.SETTINGS)
-        with warnings.catch_warnings(record=True) as said:
-            warnings.simplefilter("default")
-            agent.returns(LAM, episodes=1)
-            agent.returns(LAM[:2], episodes=2)
-        assert len(said) == 1
 
     def test_a_population_measures_its_members_up_to_the_limit(self):
         agent = tiny_population("tests.envs.foreign:Endless", max_eval_steps=25)
@@ -628,13 +588,6 @@ class TestSaveAndLoad:
             learned.save(path)
         assert contents(tmp_path) == {}
 
-    @pytest.mark.parametrize("path", ["file", "file/agent"])
-    def test_a_file_in_the_way_is_named(self, path: str, learned: QPensieve, tmp_path: Path):
-        (tmp_path / "file").write_text("theirs")
-        with pytest.raises(UserFileError, match=f"must be a folder, but {tmp_path / 'file'} is a file"):
-            learned.save(tmp_path / path)
-        assert (tmp_path / "file").read_text() == "theirs"
-
     def test_a_save_that_fails_leaves_no_new_folder(
         self, learned: QPensieve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ):
@@ -674,15 +627,6 @@ class TestSaveAndLoad:
         agent = small(replay_capacity=160).learn(240)
         agent.save(tmp_path)
         assert_same(qpensieve.load(tmp_path), agent)
-
-    @pytest.mark.slow
-    def test_mosac_comes_back_as_mosac(self, tmp_path: Path):
-        settings: dict[str, Any] = {name: SMALL[name] for name in ("block", "random_steps", "hidden", "batch_size")}
-        agent = MOSAC("DST2d", seeds=1, preset="quick", **settings).learn(140)
-        agent.save(tmp_path)
-        loaded = qpensieve.load(tmp_path)
-        assert type(loaded) is MOSAC
-        assert_same(loaded, agent)
 
     def test_a_runs_folder_can_be_loaded(self, learned: QPensieve, tmp_path: Path):
         run = runs.start(tmp_path / "run", learned.config, runs.Options(quiet=True, final_evaluation=False))
@@ -732,22 +676,11 @@ class TestSaveAndLoad:
         )  # as of one that is gone by now
         assert_same(qpensieve.load(tmp_path), learned)  # warnings are errors
 
-    def test_what_is_no_agent_is_refused(self, tmp_path: Path):
-        with pytest.raises(FileNotFoundError, match="is neither a saved agent nor a run folder"):
-            qpensieve.load(tmp_path / "nowhere")
-
     def test_a_run_that_has_no_checkpoint_yet_says_so(self, learned: QPensieve, tmp_path: Path):
         run = runs.start(tmp_path / "run", learned.config, runs.Options(quiet=True))
         run.close()
         with pytest.raises(CheckpointError, match="holds no checkpoint yet"):
             qpensieve.load(tmp_path / "run")
-
-    def test_another_configuration_is_named(self, learned: QPensieve, tmp_path: Path):
-        learned.save(tmp_path)
-        values = json.loads((tmp_path / "config.json").read_text())
-        (tmp_path / "config.json").write_text(json.dumps(values | {"seeds": 3}))
-        with pytest.raises(CheckpointError, match="seeds was 2, is 3"):
-            qpensieve.load(tmp_path)
 
 
 @pytest.mark.filterwarnings("ignore:.*precision lowered by casting:UserWarning")  # MO-Gymnasium's own
@@ -864,10 +797,6 @@ class TestFront:
         assert front.spread.mean() > 1.2 * agent.returns(lam, 3)[0].std(axis=1).mean()
         agent.close()
 
-    def test_a_seed_that_was_not_trained_is_refused(self, learned: QPensieve):
-        with pytest.raises(ValueError, match="seed must be from 0 to"):
-            learned.front(seed=9)
-
 
 def test_an_agent_says_what_it_is(learned: QPensieve):
     assert repr(learned).startswith("<QPensieve('DST2d', algo='qpensieve', seeds=")
@@ -928,7 +857,7 @@ class TestPlotFront:
             ({"y": 2}, "got 2"),
             ({"x": 1, "y": "time"}, "x and y must be two objectives, got time for both"),
             ({"path": "front.txt"}, r"the name of a picture must end in .png, .pdf, .* got front.txt"),
-            ({"seed": 7}, "seed must be from 0 to 1, got 7"),
+            ({"seed": 7}, "seed must be a whole number from 0 to 1, got 7"),
         ],
     )
     def test_refuses_before_it_evaluates(

@@ -153,3 +153,6 @@ def test_numbers_of_numpy_become_those_that_json_knows():
     several = settings.change(METHODS["sac"].config(), "preferences", np.array(["0.5,0.5"]))
     assert several.preferences == ("0.5,0.5",)
     assert type(several.preferences[0]) is str
+    for given in ([[0.5, 0.5], (0, 1)], np.array([[0.5, 0.5], [0.0, 1.0]])):
+        rows = settings.change(METHODS["sac"].config(), "preferences", given)
+        assert rows.preferences == ("0.5,0.5", "0.0,1.0")

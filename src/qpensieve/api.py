@@ -3,9 +3,9 @@
 import dataclasses
 import sys
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+from typing import TYPE_CHECKING, TypeVar, Unpack
 
 import numpy as np
 from jaxtyping import Float
@@ -54,9 +54,8 @@ if TYPE_CHECKING:
     from qpensieve.presets import PresetName
 
     Number = float
-    Whole = int
 else:  # arguments of wrong types are refused in a sentence, not by their annotation
-    ArrayLike = Number = Whole = PresetName = object
+    ArrayLike = Number = PresetName = object
 Kind = TypeVar("Kind", bound="Agent")
 
 
@@ -87,7 +86,7 @@ class Agent:
         if is_local(name):
             warnings.warn(f"this agent can be trained but not saved: {configs.not_saved(name)}", stacklevel=2)
         config = default_config(name, algo or self.algo, preset)
-        config = configs.override(config, {"seeds": seeds} | _as_on_the_command_line({**settings}))
+        config = configs.override(config, {"seeds": seeds, **settings})
         configs.check(config)
         if about := configs.about_helper(config):
             warnings.warn(about, stacklevel=2)
@@ -143,7 +142,7 @@ class Agent:
             raise
         for message in said:
             warnings.warn(message, stacklevel=2)
-        agent: Any = kind.__new__(kind)
+        agent = kind.__new__(kind)
         agent._start(session)
         agent.calibration = calibrations.load(source / folder.CALIBRATION)
         return agent
@@ -196,10 +195,12 @@ class Agent:
         """
         session, callbacks = self.session, Callbacks(callback)
         goal = session.step + self._checked_steps(total_timesteps)
-        _check_period(eval_period, callbacks)
+        if eval_period is not None and _whole("eval_period", eval_period, 1) and len(callbacks) == 0:
+            raise UserError("eval_period is for callbacks, which get the evaluations: give one with callback=")
         with callbacks.during(describe(session, goal)):
             session.plan(goal)
-            progress = Progress(goal, session.step, quiet=not progress_bar, workload=_workload(session))
+            workload = Workload(random_steps=session.random_steps)
+            progress = Progress(goal, session.step, quiet=not progress_bar, workload=workload)
             try:
                 AgentTraining(session, goal, callbacks, progress, eval_period).train()
             finally:
@@ -227,7 +228,7 @@ class Agent:
         generator: np.random.Generator | None = None,
         normalized: bool = False,
         calibrated: bool = False,
-    ) -> np.ndarray | Any:
+    ) -> np.ndarray | np.integer:
         """Action(s) of one seed's policy as the environment's `step` takes them, in plain NumPy.
 
         That is in the environment's own action box; integer indices where actions are discrete. The ten domains have
@@ -254,7 +255,7 @@ class Agent:
         lam = np.broadcast_to(lam, (len(rows), lam.shape[1]))
         row = self._checked_seed(seed)
         lam = self._current_calibration().ask(row, lam) if calibrated else lam
-        stream = None if deterministic else _checked_generator(generator)
+        stream = None if deterministic else generator or np.random.default_rng()
         action = self._policies().act(seed, rows, lam, stream)
         if not normalized or spec.num_actions is not None:
             action = spec.native_actions(action)
@@ -281,7 +282,7 @@ class Agent:
         The preferences are those of `evaluate`.
         """
         session, table, row = self.session, self._table(preferences), self._checked_seed(seed)
-        returns = session.play(table, _checked_episodes(episodes))
+        returns = session.play(table, _whole("episodes", episodes, 1))
         return measure(session.spec.objectives, table, returns[row], self._policies().share(returns, table)[row])
 
     def plot_front(  # noqa: PLR0913 (each has a name of its own in a call)
@@ -371,11 +372,8 @@ class Agent:
             raise UserError(f"preferences must be one, or rows of them, got shape {table.shape}")
         return np.atleast_2d(table)
 
-    def _checked_seed(self, seed: Whole) -> int:
-        is_whole = isinstance(seed, int | np.integer) and not isinstance(seed, bool)
-        if not is_whole or not 0 <= seed < self.config.seeds:
-            raise UserError(f"seed must be from 0 to {self.config.seeds - 1}, got {seed!r}")
-        return int(seed)
+    def _checked_seed(self, seed: int) -> int:
+        return _whole("seed", seed, 0, self.config.seeds - 1)
 
     def __repr__(self) -> str:
         asked = f"{self.config.domain!r}, algo={self.algo!r}, seeds={self.config.seeds}"
@@ -383,7 +381,7 @@ class Agent:
 
     def returns(self, preferences: ArrayLike | None, episodes: int = FULL_EPISODES) -> Float[np.ndarray, "seed p e d"]:
         """Undiscounted returns of the deterministic policies."""
-        return self.session.evaluate(self._table(preferences), _checked_episodes(episodes))
+        return self.session.evaluate(self._table(preferences), _whole("episodes", episodes, 1))
 
     def critic_error(
         self,
@@ -497,50 +495,13 @@ class PFA(Agent):
 
 
 def load(path: str | Path, trust: bool = False) -> Agent:
-    """The agent that `save` wrote or that a run folder holds, as of its newest whole checkpoint.
-
-    Where no checkpoint has its replay any more (it was deleted or not copied), the newest is taken without, with a
-    warning: it predicts and evaluates as ever, and `learn` fills a new replay before it goes on learning.
-
-    Args:
-        path: The folder.
-        trust: Import the code that the folder's domain names (`module:factory`).
-    """
+    """Return the agent of any method in a folder, as `Agent.load` does."""
     return Agent.load(path, trust)
 
 
-def _as_on_the_command_line(settings: dict[str, object]) -> dict[str, object]:
-    """Preferences of sac and hybrid-sac may be rows of numbers, as everywhere else here; their setting holds words."""
-    rows = settings.get("preferences")
-    if isinstance(rows, str) or not isinstance(rows, Iterable) or any(isinstance(row, str) for row in rows):
-        return settings
-    try:
-        words = [",".join(repr(float(x)) for x in row) for row in rows]
-    except (TypeError, ValueError):
-        return settings  # the check of settings says what is wrong
-    return settings | {"preferences": tuple(words)}
-
-
-def _check_period(eval_period: object, callbacks: Callbacks) -> None:
-    if eval_period is None:
-        return
-    if not isinstance(eval_period, int | np.integer) or isinstance(eval_period, bool) or eval_period < 1:
-        raise UserError(f"eval_period must be a whole number of at least 1, got {eval_period!r}")
-    if len(callbacks) == 0:
-        raise UserError("eval_period is for callbacks, which get the evaluations: give one with callback=")
-
-
-def _checked_episodes(episodes: object) -> int:
-    if isinstance(episodes, bool) or not isinstance(episodes, int | np.integer) or episodes < 1:
-        raise UserError(f"episodes must be a whole number of at least 1, got {episodes!r}")
-    return int(episodes)
-
-
-def _checked_generator(generator: object) -> np.random.Generator:
-    if generator is not None and not isinstance(generator, np.random.Generator):
-        raise UserError(f"generator must be a np.random.Generator, such as np.random.default_rng(0); got {generator!r}")
-    return np.random.default_rng() if generator is None else generator
-
-
-def _workload(session: Session) -> Workload:
-    return Workload(random_steps=session.random_steps)
+def _whole(name: str, value: object, low: int, high: int = sys.maxsize) -> int:
+    """Return a whole number between two others, checked; `value` may be one of NumPy."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value <= high:
+        limits = f"of at least {low}" if high == sys.maxsize else f"from {low} to {high}"
+        raise UserError(f"{name} must be a whole number {limits}, got {value!r}")
+    return int(value)

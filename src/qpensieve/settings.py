@@ -253,11 +253,15 @@ def fit(part: Settings, name: str, value: object) -> Any:
 def _fitted(hint: Any, value: object) -> object:
     """JSON and TOML know no tuples, and 1e6 is no whole number in them or in Python, but nothing else can be meant.
 
+    A preference, which is text such as 0.9,0.1 in settings, may be given as numbers.
+
     Numbers and arrays of NumPy become Python's own: JSON does not know them, and a run is saved as JSON. TOML knows no
     None either: there, and on the command line, the word says it, where the setting may be none and is no text.
     """
     if isinstance(value, np.generic | np.ndarray):
         value = value.tolist()
+    if hint is str and isinstance(value, list | tuple) and all(isinstance(one, Real) for one in value):
+        return ",".join(repr(float(one)) for one in value)  # a preference
     if isinstance(value, list | tuple):
         inner = get_args(hint)[0] if get_origin(hint) is tuple else hint
         return tuple(_fitted(inner, one) for one in value)

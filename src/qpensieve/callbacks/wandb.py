@@ -49,7 +49,8 @@ class WandB(Callback):
         if not project.strip():
             raise UserError("project must name the W&B project, got an empty one")
         self._wandb, self._settings = _import(), settings
-        self._project, self._name, self._mode = project, name, mode
+        self._project, self._name = project, name
+        self._mode = mode or os.environ.get("WANDB_MODE")
         self._folder = None if folder is None else Path(folder)
         self._run: Any = None
         self._id: str | None = None
@@ -86,7 +87,7 @@ class WandB(Callback):
 
     @property
     def _is_offline(self) -> bool:
-        return (self._mode or os.environ.get("WANDB_MODE")) == "offline"
+        return self._mode == "offline"
 
     def on_metrics(self, step: int, metrics: Metrics) -> None:
         """Send a row of training metrics."""
