@@ -5,7 +5,7 @@ import sys
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 import numpy as np
 from jaxtyping import Float
@@ -142,7 +142,7 @@ class Agent:
             raise
         for message in said:
             warnings.warn(message, stacklevel=2)
-        agent = kind.__new__(kind)
+        agent: Any = kind.__new__(kind)
         agent._start(session)
         agent.calibration = calibrations.load(source / folder.CALIBRATION)
         return agent
@@ -228,7 +228,7 @@ class Agent:
         generator: np.random.Generator | None = None,
         normalized: bool = False,
         calibrated: bool = False,
-    ) -> np.ndarray | np.integer:
+    ) -> np.ndarray | Any:
         """Action(s) of one seed's policy as the environment's `step` takes them, in plain NumPy.
 
         That is in the environment's own action box; integer indices where actions are discrete. The ten domains have

@@ -12,9 +12,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
-Row = dict[str, Any]
+Row = dict[str, object]
 """Heading -> value."""
 
 COMPILING, RANDOM, LEARNING, EVALUATING, SAVING = "compiling", "random steps", "learning", "evaluating", "saving"
@@ -41,9 +41,11 @@ def plain_warnings() -> Iterator[None]:
     """Show warnings as sentences without colours; only those of other kinds name their line of code."""
     usual = warnings.formatwarning
 
-    def format_warning(message: Any, category: type[Warning], *place: Any, **line: Any) -> str:
+    def format_warning(
+        message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+    ) -> str:
         text = COLOUR.sub("", str(message))
-        return f"qpensieve: {text}\n" if category is UserWarning else usual(text, category, *place, **line)
+        return f"qpensieve: {text}\n" if category is UserWarning else usual(text, category, filename, lineno, line)
 
     warnings.formatwarning = format_warning
     try:
@@ -54,7 +56,7 @@ def plain_warnings() -> Iterator[None]:
 
 @runtime_checkable
 class Output(Protocol):
-    """Where text goes: stderr, or what stands for it."""
+    """A stream of text, such as stderr."""
 
     def write(self, text: str, /) -> int: ...
     def flush(self) -> None: ...
@@ -130,7 +132,7 @@ class Progress:
         self._period = 0.5 if self._out.isatty() else 30.0
 
     def note(self, **notes: str) -> None:
-        """What stands behind the numbers from now on, the most important first: UT, HV, temperature."""
+        """Show these values after the numbers from now on, the most important first: UT, HV, temperature."""
         self._notes = notes
 
     def mark_evaluation(self, is_running: bool) -> None:
@@ -268,7 +270,7 @@ def fit(parts: Sequence[tuple[int, str]], width: int) -> str:
 
 
 def width_of(out: Output) -> int:
-    """Columns of the terminal, read anew: people resize it."""
+    """Columns of the terminal now: people resize it."""
     try:
         return os.get_terminal_size(out.fileno()).columns or shutil.get_terminal_size().columns
     except (OSError, ValueError):  # not a real terminal
@@ -311,7 +313,7 @@ def format_spread(mean: float, std: float | None, show: Callable[..., str] = for
     return show(mean) if std is None else f"{show(mean)} +- {show(std)}"
 
 
-def format_table(rows: Sequence[Row], width: int = PAGE, show: Callable[[Any], str] | None = None) -> str:
+def format_table(rows: Sequence[Row], width: int = PAGE, show: Callable[[object], str] | None = None) -> str:
     """A table with one column per key of the first row: words left, numbers right, a line below the headings.
 
     If it is wider than `width`, headings are broken; columns that still do not fit follow in a second table below.
@@ -321,50 +323,31 @@ def format_table(rows: Sequence[Row], width: int = PAGE, show: Callable[[Any], s
         width: Columns of the page.
         show: How to show numbers; default: three digits.
     """
-    names = list(rows[0])
-    is_text = [all(isinstance(row[name], str) for row in rows) for name in names]
-    columns = [[name, *(_show(row[name], show) for row in rows)] for name in names]
-    widths, blocks = _widths(columns, width), []
-    for chosen in _blocks(widths, width):
-        heads, cells = _headed([columns[i] for i in chosen], [widths[i] for i in chosen])
-        lines = align([*heads, *cells], [is_text[i] for i in chosen])
-        rule = "-" * max(map(len, lines))
-        blocks.append("\n".join([*lines[: len(heads)], rule, *lines[len(heads) :]]))
-    return "\n\n".join(blocks)
+    cells = {name: [_show(row[name], show) for row in rows] for name in rows[0]}
+    heads = {name: [name] for name in cells}
+    size = lambda name: max(map(len, heads[name] + cells[name]))
+    if sum(map(size, cells)) + 2 * (len(cells) - 1) > width:  # headings as narrow as cells and words allow
+        narrow = {name: max(map(len, cells[name] + name.split())) for name in cells}
+        heads = {name: textwrap.wrap(name, narrow[name], break_long_words=False) or [""] for name in cells}
+    first, *others = cells
+    blocks = [[first]]
+    for name in others:
+        if len(blocks[-1]) > 1 and sum(map(size, blocks[-1])) + 2 * len(blocks[-1]) + size(name) > width:
+            blocks.append([first])
+        blocks[-1].append(name)
+    return "\n\n".join(_format_block(rows, heads, {name: cells[name] for name in block}) for block in blocks)
 
 
-def _blocks(widths: Sequence[int], width: int) -> list[list[int]]:
-    """Which columns stand beside each other: as many as have room, the first one in every block."""
-    blocks, used = [[0]], widths[0]
-    for i in range(1, len(widths)):
-        if used + 2 + widths[i] > width and len(blocks[-1]) > 1:
-            blocks.append([0])
-            used = widths[0]
-        blocks[-1].append(i)
-        used += 2 + widths[i]
-    return blocks
-
-
-def _widths(columns: Sequence[Sequence[str]], width: int) -> list[int]:
-    """Width of each column; where not all have room, its heading is as narrow as cells and words allow."""
-    whole = [max(map(len, column)) for column in columns]
-    if sum(whole) + 2 * (len(whole) - 1) <= width:
-        return whole
-    return [max(*map(len, cells), *map(len, name.split())) for name, *cells in columns]
-
-
-def _headed(columns: Sequence[Sequence[str]], widths: Sequence[int]) -> tuple[list[list[str]], list[list[str]]]:
-    """Lines of the headings, broken where they are wider than their column, and lines of the cells."""
-    wrap = lambda name, width: textwrap.wrap(name, max(width, 1), break_long_words=False) or [""]
-    broken = [wrap(column[0], width) for column, width in zip(columns, widths, strict=True)]
-    deepest = max(map(len, broken))
-    heads = [[""] * (deepest - len(lines)) + lines for lines in broken]
-    lines = [list(line) for line in zip(*heads, strict=True)]
-    return lines, [list(line) for line in zip(*(column[1:] for column in columns), strict=True)]
+def _format_block(rows: Sequence[Row], heads: Mapping[str, list[str]], cells: Mapping[str, list[str]]) -> str:
+    depth = max(len(heads[name]) for name in cells)
+    columns = [[""] * (depth - len(heads[name])) + heads[name] + cells[name] for name in cells]
+    is_text = [all(isinstance(row[name], str) for row in rows) for name in cells]
+    lines = align(list(zip(*columns, strict=True)), is_text)
+    return "\n".join([*lines[:depth], "-" * max(map(len, lines)), *lines[depth:]])
 
 
 def format_entries(entries: Mapping[str, str]) -> str:
-    """Return a list of names, each with its text beside it."""
+    """Return a list of names, each with its text."""
     width = max(map(len, entries)) + 4
     columns = max(50, min(WIDE, shutil.get_terminal_size().columns) - 1)
     gap = " " * width
@@ -380,7 +363,7 @@ def align(lines: Sequence[Sequence[str]], is_left: Sequence[bool]) -> list[str]:
     return ["  ".join(map(pad, cells, widths, is_left)).rstrip() for cells in lines]
 
 
-def _show(value: object, show: Callable[[Any], str] | None) -> str:
+def _show(value: object, show: Callable[[object], str] | None) -> str:
     if value is None:
         return "-"
     if show is not None and not isinstance(value, str):
