@@ -14,8 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.lanes import GYM_BODIES, bare_physics
-from benchmarks.timing import interleave, seconds
-from qpensieve.console import Row
+from benchmarks.timing import Row, interleave, seconds
 from qpensieve.envs import LaneOptions, Lanes, get_domain, make_lanes
 from qpensieve.learning.interface import Algorithm
 from qpensieve.machine import available_cores

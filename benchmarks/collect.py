@@ -19,9 +19,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks import lanes as bench_lanes
-from benchmarks.timing import interleave, seconds
+from benchmarks.timing import Row, interleave, seconds
 from qpensieve.compiler import options_of_updates
-from qpensieve.console import Row
 from qpensieve.envs import get_domain, make_lanes
 from qpensieve.errors import UserError
 from qpensieve.learning.acting import num_parameters

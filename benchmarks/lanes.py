@@ -12,8 +12,7 @@ from statistics import median
 import gymnasium
 import numpy as np
 
-from benchmarks.timing import interleave, seconds
-from qpensieve.console import Row
+from benchmarks.timing import Row, interleave, seconds
 from qpensieve.envs import LaneOptions, Lanes, get_domain, make_lanes
 from qpensieve.envs.mujoco import MujocoSimulator, quiet_mujoco
 

@@ -8,9 +8,8 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.timing import interleave, seconds
+from benchmarks.timing import Row, interleave, seconds
 from qpensieve.config import RunConfig, override
-from qpensieve.console import Row
 from qpensieve.envs import get_domain
 from qpensieve.errors import UserError
 from qpensieve.learning.interface import Algorithm, Hints, PrioritizedLearning

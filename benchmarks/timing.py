@@ -2,6 +2,10 @@
 
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
+
+Row = dict[str, Any]
+"""Heading -> value."""
 
 
 def interleave(parts: Sequence[Callable[[], float]], repeats: int) -> list[list[float]]:

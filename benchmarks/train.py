@@ -5,8 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from benchmarks.timing import Row
 from qpensieve.config import RunConfig
-from qpensieve.console import Row
 from qpensieve.errors import UserError
 from qpensieve.methods import get_method
 from qpensieve.presets import default_config

@@ -24,10 +24,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks import plain
-from benchmarks.timing import interleave, seconds
+from benchmarks.timing import Row, interleave, seconds
 from qpensieve.algos import mosac, qpensieve
 from qpensieve.compiler import make_devices, num_parts
-from qpensieve.console import Row
 from qpensieve.envs import get_domain
 from qpensieve.learning.interface import Algorithm
 from qpensieve.machine import available_cores

@@ -37,7 +37,6 @@ def test_domains_lists_the_ten_and_those_with_indices(capsys: pytest.CaptureFixt
         (["critic", "run", "--pars", "4"], ["--pairs"]),
         (["train", "DST2d", "--steps", "abc"], ["--steps", "must be a whole number, such as 200000", "got abc"]),
         (["train", "DST2d", "--learning-rate-end", "abc"], ["--learning-rate-end", "abc"]),
-        (["critic", "run", "--step", "100", "x"], ["--step", "must be a whole number"]),
     ],
 )
 def test_a_wrong_option_is_named(words: list[str], said: list[str], capsys: pytest.CaptureFixture[str]):
@@ -86,7 +85,7 @@ class TestHelp:
         of_run = {field.name for field in dataclasses.fields(Options)}
         of_command = {"help", "preset", "out", "name"}
         assert len(few) <= 14
-        assert len(every) <= 46 or algo != "qpensieve"
+        assert len(every) <= 47 or algo != "qpensieve"
         assert few <= every
         assert every == ({*settings.flat(config), *of_run, *of_command} - {"domain", *unused})
 

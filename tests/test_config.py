@@ -317,7 +317,7 @@ def test_an_older_run_of_envelope_has_one_network_as_when_it_was_made():
     before = {"learning_rate_end": None, "tau": None, "acts_with": "newest", "twin": False, "scale_obs": False}
     config = override(default_config("DST2d", "envelope"), before)
     assert config != default_config("DST2d", "envelope")
-    old = configs.to_dict(config)
+    old: dict[str, Any] = configs.to_dict(config)
     for name in before:
         del old["agent"][name]
     assert configs.from_dict(old) == config

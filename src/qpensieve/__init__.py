@@ -1,7 +1,7 @@
 """qpensieve: one policy for every trade-off between several objectives."""
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from qpensieve import gym_ids
 
@@ -42,7 +42,7 @@ __all__ += ["__version__", "callbacks", "envs", "metrics", "preferences"]
 MODULES = ("callbacks", "envs", "metrics", "preferences")
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """Public names, imported when one is asked for: `qpensieve --help` should not wait for JAX."""
     if name == "__version__":
         return _version()

@@ -6,7 +6,6 @@ from contextlib import suppress
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 from qpensieve.machine import features
 
@@ -77,7 +76,7 @@ def make_devices(num: int) -> None:
         return
 
 
-def options_to_run_once() -> dict[str, Any] | None:
+def options_to_run_once() -> dict[str, int] | None:
     """Compiler options of a program that runs once; unless the user has set the level.
 
     The last passes of LLVM take most of its compiling, and change no number of what is not summed up.

@@ -206,7 +206,7 @@ class RunConfig:
             f"{name} must be a multiple of {words(name)} ({unit(name)}), got {value}; "
             f"the nearest is {max(1, round(value / unit(name))) * unit(name)}"
             for name, value in parts.marked(self, WHOLE_BLOCKS).items()
-            if value is not None and value % unit(name)
+            if isinstance(value, int) and value % unit(name)
         ]
 
     def _without_replay(self) -> list[str]:
@@ -361,7 +361,7 @@ def override(config: RunConfig, changes: Mapping[str, object]) -> RunConfig:
     return config
 
 
-def to_dict(config: RunConfig) -> dict[str, Any]:
+def to_dict(config: RunConfig) -> dict[str, object]:
     return dataclasses.asdict(config)
 
 

@@ -51,7 +51,7 @@ class Front:
         return [self._row(i) for i in chosen.tolist()]
 
     def _row(self, i: int) -> Row:
-        row: Row = {"preference": ", ".join(f"{x:.2f}" for x in self.preferences[i])}
+        row = {"preference": ", ".join(f"{x:.2f}" for x in self.preferences[i])}
         for name, mean, spread in zip(self.objectives, self.mean[i], self.spread[i], strict=True):
             row[name] = format_spread(float(mean), None if math.isnan(spread) else float(spread))
         return row

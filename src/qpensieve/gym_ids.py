@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from importlib import import_module
-from typing import Any
 
 import gymnasium
 
@@ -19,17 +18,17 @@ def gym_id(name: str) -> str:
     return f"{NAMESPACE}/{name}-v0"
 
 
-class Metadata(Mapping[str, Any]):
+class Metadata(Mapping[str, object]):
     """Objectives and reference point of a domain, looked up in the table of domains when they are read."""
 
     def __init__(self, name: str):
         self.name = name
 
-    def _read(self) -> dict[str, Any]:
+    def _read(self) -> dict[str, object]:
         spec = import_module("qpensieve.envs.registry").DOMAINS[self.name].spec  # by name: the table imports this file
         return {"objectives": spec.objectives, "reference_point": spec.reference}
 
-    def __getitem__(self, key: str) -> Any:
+    def __getitem__(self, key: str) -> object:
         return self._read()[key]
 
     def __iter__(self) -> Iterator[str]:

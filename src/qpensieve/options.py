@@ -53,7 +53,7 @@ def parse_settings(default: T, words: list[str], hidden: Collection[str], about:
         return tyro.cli(type(default), default=default, args=words, prog=prog, description=about, config=config)
 
 
-def _number(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
+def _number(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[int | float | None] | None:
     """Read 2e5 as a whole number, and `none` where a setting may be none."""
     kinds = get_args(info.type) if get_origin(info.type) in (Union, UnionType) else (info.type,)
     readers = [reader for kind, reader in ((int, whole), (float, float)) if kind in kinds]

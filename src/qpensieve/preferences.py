@@ -23,11 +23,11 @@ the simplex) or absolute values of normal numbers (`abs-normal`, the Envelope au
 class HasArray(Protocol):
     """An array of NumPy, of JAX, or of anyone who says how it becomes one of NumPy."""
 
-    def __array__(self, dtype: Any = None, copy: Any = None, /) -> np.ndarray: ...
+    def __array__(self) -> np.ndarray: ...
 
 
 # numpy.typing.ArrayLike does not accept tuples when checked at run time, so the package has its own alias.
-ArrayLike = np.ndarray | HasArray | Sequence[Any]
+ArrayLike = np.ndarray | HasArray | Sequence[object]
 """What `np.asarray` turns into numbers: an array or nested sequences."""
 
 TEST_TABLE_VERSION = 1

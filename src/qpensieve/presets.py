@@ -1,7 +1,7 @@
 """Presets: the paper's settings, small ones for two cores, and guarded ones for new problems."""
 
 from dataclasses import replace
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from qpensieve.config import RunConfig, override, unscheduled
 from qpensieve.envs import find_domain
@@ -10,7 +10,7 @@ from qpensieve.methods import METHODS, get_method
 
 PresetName = Literal["paper", "quick", "robust"]
 PRESETS: tuple[PresetName, ...] = get_args(PresetName)
-QUICK_RUN: dict[str, Any] = {
+QUICK_RUN: dict[str, object] = {
     "seeds": 1,
     "steps": 35_000,
     "random_steps": 2_000,

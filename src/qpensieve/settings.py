@@ -65,7 +65,7 @@ SYNONYMS = {
 class Settings(Protocol):
     """Any dataclass."""
 
-    __dataclass_fields__: ClassVar[dict[str, Any]]
+    __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[object]]]
 
 
 @runtime_checkable
@@ -192,7 +192,7 @@ class RunSettings(Protocol):
 class _Field(NamedTuple):
     """The annotation of a field: its type, rules and marks."""
 
-    hint: Any
+    hint: object
     metadata: tuple[object, ...]
 
 
@@ -204,7 +204,7 @@ def _fields(kind: type) -> dict[str, _Field]:
     return {field.name: _Field(plain[field.name], metadata(field.name)) for field in dataclasses.fields(kind)}
 
 
-def has_type(hint: Any, value: object) -> bool:
+def has_type(hint: object, value: object) -> bool:
     """Whether a value has the type of a setting. A whole number is a number too; a truth value is not.
 
     Types that no command line can set, such as parts with settings of their own, are not checked.
@@ -219,7 +219,7 @@ def has_type(hint: Any, value: object) -> bool:
     if hint in (int, float):
         numbers = Integral if hint is int else Real
         return isinstance(value, numbers) and not isinstance(value, bool)
-    return isinstance(value, hint) if hint in (bool, str, NoneType) else True
+    return isinstance(value, hint) if isinstance(hint, type) and hint in (bool, str, NoneType) else True
 
 
 LONGEST_WHOLE = 18
@@ -250,7 +250,7 @@ def fit(part: Settings, name: str, value: object) -> Any:
     return value if owner is None else fit(owner, name, value)
 
 
-def _fitted(hint: Any, value: object) -> object:
+def _fitted(hint: object, value: object) -> object:
     """JSON and TOML know no tuples, and 1e6 is no whole number in them or in Python, but nothing else can be meant.
 
     A preference, which is text such as 0.9,0.1 in settings, may be given as numbers.
@@ -274,10 +274,16 @@ def _fitted(hint: Any, value: object) -> object:
 
 NONE = "none"
 """The word for no value, in small or large letters."""
-_WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text", NoneType: NONE}
+_WORDS: dict[object, str] = {
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    str: "text",
+    NoneType: NONE,
+}
 
 
-def describe_type(hint: Any) -> str:
+def describe_type(hint: object) -> str:
     """The type of a setting in words, as in "must be a whole number"."""
     origin, inner = get_origin(hint), get_args(hint)
     if origin is Literal:
@@ -286,7 +292,7 @@ def describe_type(hint: Any) -> str:
         return " or ".join(describe_type(one) for one in inner)
     if origin is tuple:
         return f"a list of {describe_type(inner[0]).removeprefix('a ')}s"
-    return _WORDS.get(hint, getattr(hint, "__name__", str(hint)))
+    return _WORDS.get(hint) or getattr(hint, "__name__", str(hint))
 
 
 def problems(part: Settings) -> list[str]:
@@ -319,7 +325,7 @@ def _broken_rules(part: Settings) -> list[str]:
     return found
 
 
-def marked(part: Settings, mark: Mark) -> dict[str, Any]:
+def marked(part: Settings, mark: Mark) -> dict[str, object]:
     """Name -> value of the fields, of the settings and of their parts, that carry a mark."""
     found = {name: getattr(part, name) for name, field in _fields(type(part)).items() if mark in field.metadata}
     for inner in _parts(part):

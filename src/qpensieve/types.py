@@ -127,7 +127,7 @@ class EnvSpec:
         flat = observations.reshape(len(observations), -1)
         return flat if self.obs_indices is None else self.obs_indices.encode(flat)
 
-    def rows(self, obs: Any) -> tuple[Float32[np.ndarray, "n obs"], bool]:
+    def rows(self, obs: object) -> tuple[Float32[np.ndarray, "n obs"], bool]:
         """Return one observation or a batch (flat or in the environment's own shape) as rows, and whether it was one.
 
         Raises:

@@ -9,7 +9,7 @@ def test_a_run_is_shown_with_its_standard_error_and_the_papers_value():
     shown = critic.rows_of(make_errors(row, make_row(200_000)))
     assert shown[0]["L_critic"] == "4 +- 0.25"  # of 3 and 5; half of the root of 0.3^2 + 0.4^2
     assert shown[0]["L / |Q|"] == "100%"
-    assert shown[0]["bias control"].startswith("-3 +- ")
+    assert str(shown[0]["bias control"]).startswith("-3 +- ")
     assert [one["paper"] for one in shown] == [23.74, "-"]
     text = critic.format_errors(make_errors(row))
     assert text.count("100,000, 0.1,0.9  ") == 2  # the table is wide: its first column is there twice

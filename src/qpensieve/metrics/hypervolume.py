@@ -48,7 +48,7 @@ def _check_pair(
     if newcomer.ndim != 1:
         raise ValueError(f"candidate must be one point [num_objectives], got shape {newcomer.shape}")
     newcomer = check_points(newcomer[None], "candidate")[0]
-    if np.size(points) == 0:
+    if np.asarray(points).size == 0:
         return np.empty((0, len(newcomer))), newcomer
     array = check_points(points)
     if array.shape[1] != len(newcomer):

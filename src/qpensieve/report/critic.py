@@ -41,9 +41,14 @@ def paper_value(domain: str, preference: Sequence[float], step: int) -> float | 
 def format_errors(errors: CriticErrors) -> str:
     """Format the measurements of a run for a terminal, and explain the columns."""
     rows = rows_of(errors)
-    width = max(len(row["step"]) for row in rows)
+    first = ("step", "preference")
+    width = max(len(str(row["step"])) for row in rows)
     # One column, because a wide table is broken and only its first column is repeated.
-    keyed = [{"step, preference": f"{row.pop('step'):>{width}}, {row.pop('preference')}", **row} for row in rows]
+    keyed = [
+        {"step, preference": f"{row['step']:>{width}}, {row['preference']}"}
+        | {name: value for name, value in row.items() if name not in first}
+        for row in rows
+    ]
     lines = [
         format_table(keyed, show=SHORT),
         f"Means over {count(len(errors.seeds), 'seed')}; after +- the standard error over pairs (s, a).",
@@ -59,7 +64,7 @@ def rows_of(errors: CriticErrors) -> list[Row]:
     rows = [_row_of(row, errors.objectives, is_mixed) for row in errors.rows]
     papers = [paper_value(errors.domain, row.preference, row.step) for row in errors.rows]
     if any(value is not None for value in papers):
-        rows = [row | {"paper": "-" if value is None else value} for row, value in zip(rows, papers, strict=True)]
+        rows = [{**row, "paper": "-" if value is None else value} for row, value in zip(rows, papers, strict=True)]
     return rows
 
 

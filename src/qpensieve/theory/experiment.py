@@ -22,7 +22,7 @@ from qpensieve.theory.soft import LogProbs, Prefs, ScalarQ, VectorQ
 from qpensieve.theory.treasure import deep_sea_treasure
 
 Start = Literal["low", "zero", "optimistic"]
-Row = dict[str, object]
+Row = dict[str, str | float | None]
 
 TARGET = 1e-3
 """Loss at which a run counts as done."""
