@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-Row = Mapping[str, str | float | None]
+Row = Mapping[str, str | float | int | None]
 """Heading -> value."""
 
 COMPILING, RANDOM, LEARNING, EVALUATING, SAVING = "compiling", "random steps", "learning", "evaluating", "saving"
@@ -313,7 +313,7 @@ def format_spread(mean: float, std: float | None, show: Callable[..., str] = for
     return show(mean) if std is None else f"{show(mean)} +- {show(std)}"
 
 
-def format_table(rows: Sequence[Row], width: int = PAGE, show: Callable[[float], str] | None = None) -> str:
+def format_table(rows: Sequence[Row], width: int = PAGE, show: Callable[[float | int], str] | None = None) -> str:
     """A table with one column per key of the first row: words left, numbers right, a line below the headings.
 
     If it is wider than `width`, headings are broken; columns that still do not fit follow in a second table below.
@@ -363,7 +363,7 @@ def align(lines: Sequence[Sequence[str]], is_left: Sequence[bool]) -> list[str]:
     return ["  ".join(map(pad, cells, widths, is_left)).rstrip() for cells in lines]
 
 
-def _show(value: str | float | None, show: Callable[[float], str] | None) -> str:
+def _show(value: str | float | int | None, show: Callable[[float | int], str] | None) -> str:
     if value is None:
         return "-"
     if show is not None and not isinstance(value, str):

@@ -12,6 +12,7 @@ class Keywords(TypedDict, total=False):
     steps: int
     random_steps: int | None
     random_noise: Literal["white", "ar1"]
+    noise_correlation: float
     block: int
     updates_per_step: int
     replay_capacity: int
@@ -31,12 +32,13 @@ class Keywords(TypedDict, total=False):
     kernels: Literal["auto", "off", "on", "full"]
     hidden: int
     learning_rate: float
+    learning_rate_end: float | None
     discount: float
     tau: float | None
     batch_size: int
-    learning_rate_end: float | None
     sampler: Literal["uniform-sum", "dirichlet", "abs-normal"]
     guards: bool
+    target_entropy: float
     target_entropy_end: float | None
     anneal_updates: int | None
     pessimism: float
@@ -48,7 +50,10 @@ class Keywords(TypedDict, total=False):
     switch_after: int
     noise_for: Literal["both", "helper"]
     noise_scale: float
+    critic_loss: Literal["l1", "huber"]
     layer_norm: bool
+    trained_on: Literal["current-and-past", "current"]
+    priority_offset: float
     priority_exponent: float
     bins: int | None
     width_factors: ArrayLike
@@ -56,7 +61,10 @@ class Keywords(TypedDict, total=False):
     acts_with: Literal["newest", "target"]
     twin: bool
     scale_obs: bool
+    gradient_clip: float
     envelope: bool
+    homotopy: Literal["rising", "constant"]
+    homotopy_start: float
     loss_a: Literal["squared", "huber"]
     loss_b: Literal["squared", "absolute", "huber"]
     epsilon_start: float

@@ -58,7 +58,7 @@ def format_errors(errors: CriticErrors) -> str:
     return "\n".join(lines)
 
 
-def rows_of(errors: CriticErrors) -> list[Row]:
+def rows_of(errors: CriticErrors) -> Sequence[Row]:
     """The measurements of a run as rows of a table: means over seeds."""
     is_mixed = len({row.actions for row in errors.rows}) > 1
     rows = [_row_of(row, errors.objectives, is_mixed) for row in errors.rows]

@@ -22,7 +22,7 @@ from qpensieve.theory.soft import LogProbs, Prefs, ScalarQ, VectorQ
 from qpensieve.theory.treasure import deep_sea_treasure
 
 Start = Literal["low", "zero", "optimistic"]
-Row = dict[str, str | float | None]
+Row = dict[str, str | float | int | None]
 
 TARGET = 1e-3
 """Loss at which a run counts as done."""
