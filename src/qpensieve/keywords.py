@@ -12,7 +12,6 @@ class Keywords(TypedDict, total=False):
     steps: int
     random_steps: int | None
     random_noise: Literal["white", "ar1"]
-    noise_correlation: float
     block: int
     updates_per_step: int
     replay_capacity: int
@@ -32,13 +31,12 @@ class Keywords(TypedDict, total=False):
     kernels: Literal["auto", "off", "on", "full"]
     hidden: int
     learning_rate: float
-    learning_rate_end: float | None
     discount: float
     tau: float | None
     batch_size: int
+    learning_rate_end: float | None
     sampler: Literal["uniform-sum", "dirichlet", "abs-normal"]
     guards: bool
-    target_entropy: float
     target_entropy_end: float | None
     anneal_updates: int | None
     pessimism: float
@@ -50,10 +48,7 @@ class Keywords(TypedDict, total=False):
     switch_after: int
     noise_for: Literal["both", "helper"]
     noise_scale: float
-    critic_loss: Literal["l1", "huber"]
     layer_norm: bool
-    trained_on: Literal["current-and-past", "current"]
-    priority_offset: float
     priority_exponent: float
     bins: int | None
     width_factors: ArrayLike
@@ -61,31 +56,22 @@ class Keywords(TypedDict, total=False):
     acts_with: Literal["newest", "target"]
     twin: bool
     scale_obs: bool
-    gradient_clip: float
     envelope: bool
-    homotopy: Literal["rising", "constant"]
-    homotopy_start: float
     loss_a: Literal["squared", "huber"]
     loss_b: Literal["squared", "absolute", "huber"]
     epsilon_start: float
     epsilon_end: float
     anneal_steps: int | None
-    num_buffers: int
-    buffer_size: int
-    num_candidates: int
-    sparsity_weight: float
     divisions: int | None
     warmup_iterations: int
     generation_iterations: int
     total: Literal["shared", "per-task"]
     fitness_episodes: int
-    gae_lambda: float
     num_lanes: int
     rollout_steps: int
     epochs: int
     minibatches: int
-    clip: float
-    value_coefficient: float
-    entropy_coefficient: float
-    max_gradient_norm: float
-    adam_epsilon: float
+    num_buffers: int
+    buffer_size: int
+    num_candidates: int
+    sparsity_weight: float

@@ -17,7 +17,7 @@ from qpensieve.errors import UserError
 from qpensieve.learning.interface import Algorithm, UniformLearning
 from qpensieve.machine import available_cores
 from qpensieve.population import plan
-from qpensieve.population.pgmorl import PfaConfig, PgmorlConfig
+from qpensieve.population.pgmorl import PfaConfig, PgmorlConfig, PopulationConfig
 from qpensieve.settings import RunSettings
 from qpensieve.types import EnvSpec
 
@@ -189,7 +189,7 @@ def check_row(method: Method) -> Method:
         method.config()
     except TypeError as error:
         raise UserError(f"method {method.name}: every setting must have a default ({error})") from error
-    if method.make is None and not issubclass(method.config, plan.PopulationConfig):
+    if method.make is None and not issubclass(method.config, PopulationConfig):
         raise UserError(f"method {method.name}: make must be a function (settings, environment) -> Algorithm, got None")
     return method
 

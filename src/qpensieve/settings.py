@@ -165,6 +165,8 @@ RETIRED: dict[str, object] = {
     **{"critic_blocks": 0, "critic_hidden": None, "weight_decay": 0.0, "discount_end": None, "over_critics": "max"},
     **{"noise": "white", "policy_loss": "paper", "noise_correlation": 0.8, "target_entropy": -1.0},
     **{"critic_loss": "l1", "trained_on": "current-and-past", "priority_offset": 0.01},
+    **{"gae_lambda": 0.95, "clip": 0.2, "value_coefficient": 0.5, "entropy_coefficient": 0.0},
+    **{"max_gradient_norm": 0.5, "adam_epsilon": 1e-5},
     **{"gradient_clip": 1.0, "homotopy": "rising", "homotopy_start": 0.01},
     **{"gap_factor": 0.0, "num_candidates": None, "value_low": [], "value_high": []},
     **{name: off for name, (off, _) in GUARDS.items()},

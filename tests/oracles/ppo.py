@@ -129,9 +129,8 @@ def loss(cfg: Any, learner: Learner, rows: Rows) -> tuple[float, dict[str, float
         for v, old, target in zip(forward(learner.critic, rows.obs[j]), rows.values[j], rows.returns[j], strict=True):
             near = min(max(v, old - cfg.clip), old + cfg.clip)
             errors.append(max((v - target) ** 2, (near - target) ** 2))
-    entropy = sum(0.5 * np.log(2 * np.pi * np.e * np.exp(s) ** 2) for s in learner.log_std)
     policy, value = -float(np.mean(gains)), 0.5 * float(np.mean(errors))
-    total = policy + cfg.value_coefficient * value - cfg.entropy_coefficient * entropy
+    total = policy + cfg.value_coefficient * value
     info = {"policy_loss": policy, "value_loss": value, "kl": float(np.mean(kl)), "clip_share": float(np.mean(clipped))}
     return total, info
 

@@ -66,7 +66,17 @@ class StagesConfig:
 
 
 @dataclass(frozen=True)
-class PgmorlConfig:
+class PopulationConfig:
+    """Settings that PGMORL and PFA share."""
+
+    stages: StagesConfig = field(default_factory=StagesConfig)
+    """Warm-up and generations."""
+    ppo: PpoConfig = field(default_factory=PpoConfig)
+    """Training of each member."""
+
+
+@dataclass(frozen=True)
+class PgmorlConfig(PopulationConfig):
     """Settings of PGMORL."""
 
     num_buffers: Annotated[int, at_least(1)] = 100
@@ -78,20 +88,11 @@ class PgmorlConfig:
     """Number of preferences that are predicted for every policy of the population."""
     sparsity_weight: Annotated[float, _POSITIVE_SPARSITY] = 1.0
     """Factor of the sparsity (gaps in the front), which is subtracted from the hypervolume when tasks are chosen."""
-    stages: StagesConfig = field(default_factory=StagesConfig)
-    """Warm-up and generations."""
-    ppo: PpoConfig = field(default_factory=PpoConfig)
-    """Training of each member."""
 
 
 @dataclass(frozen=True)
-class PfaConfig:
+class PfaConfig(PopulationConfig):
     """Settings of PFA; two objectives only."""
-
-    stages: StagesConfig = field(default_factory=StagesConfig)
-    """Warm-up and generations."""
-    ppo: PpoConfig = field(default_factory=PpoConfig)
-    """Training of each member."""
 
 
 def spacing(cfg: StagesConfig, num_objectives: int) -> float:

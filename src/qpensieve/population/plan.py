@@ -3,10 +3,8 @@
 from typing import Any, NamedTuple
 
 from qpensieve.errors import UserError
-from qpensieve.population.pgmorl import PfaConfig, PgmorlConfig, num_tasks
+from qpensieve.population.pgmorl import PfaConfig, PopulationConfig, num_tasks
 from qpensieve.types import EnvSpec
-
-PopulationConfig = PgmorlConfig | PfaConfig
 
 MOST_OBJECTIVES = 5
 """PGMORL supports at most this many objectives."""

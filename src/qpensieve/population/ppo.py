@@ -25,9 +25,18 @@ from qpensieve.learning.interface import Info
 from qpensieve.learning.losses import flatten, gradient_step, over_agents, scalarize, start_optimizer
 from qpensieve.learning.nets import TanhMlp
 from qpensieve.learning.streams import Purpose, generator
-from qpensieve.settings import NOT_NEGATIVE, OPEN_SHARE, above, at_least, from_to
+from qpensieve.settings import OPEN_SHARE, above, at_least
 from qpensieve.types import EnvSpec
 
+GAE_LAMBDA = 0.95
+"""Decay of the generalised advantage estimate: 0 uses one step, 1 uses the whole episode."""
+CLIP = 0.2
+"""Clipping range: how far the probability ratio may be from 1, and a value from its old value."""
+VALUE_COEFFICIENT = 0.5
+"""Coefficient of the value loss."""
+MAX_GRADIENT_NORM = 0.5
+"""Largest norm of the gradient of policy and critic together; longer gradients are scaled down to it."""
+ADAM_EPSILON = 1e-5
 STD_EPSILON = 1e-5
 """Added to the standard deviation by which advantages are divided."""
 VARIANCE_EPSILON = 1e-8
@@ -46,8 +55,6 @@ class PpoConfig:
     """Adam's step size at the start; it falls linearly to 0 over the run."""
     discount: Annotated[float, OPEN_SHARE] = 0.995
     """Discount factor gamma."""
-    gae_lambda: Annotated[float, from_to(0, 1)] = 0.95
-    """Decay of the generalised advantage estimate: 0 uses one step, 1 uses the whole episode."""
     num_lanes: int = 4
     """Environments of each task."""
     rollout_steps: int = 2048
@@ -56,16 +63,6 @@ class PpoConfig:
     """Passes over the transitions of an iteration."""
     minibatches: int = 32
     """Gradient steps per pass; they share its transitions equally."""
-    clip: Annotated[float, above(0)] = 0.2
-    """Clipping range: how far the probability ratio may be from 1, and a value from its old value."""
-    value_coefficient: Annotated[float, NOT_NEGATIVE] = 0.5
-    """Coefficient of the value loss."""
-    entropy_coefficient: float = 0.0
-    """Coefficient of the policy's entropy, which is subtracted from the loss."""
-    max_gradient_norm: Annotated[float, above(0)] = 0.5
-    """Largest norm of the gradient of policy and critic together; longer gradients are scaled down to it."""
-    adam_epsilon: Annotated[float, above(0)] = 1e-5
-    """Adam's epsilon."""
 
     def conflicts(self) -> list[str]:
         """Minibatches must share the transitions of an iteration equally."""
@@ -147,11 +144,6 @@ def log_prob(actor: Actor, obs: Float[Array, " obs"], action: Float[Array, " act
     return jnp.sum(-0.5 * jnp.square(z) - actor.log_std - 0.5 * jnp.log(2.0 * jnp.pi))
 
 
-def entropy(actor: Actor) -> Float[Array, ""]:
-    """Differential entropy of the policy, the same in every state."""
-    return jnp.sum(actor.log_std + 0.5 * jnp.log(2.0 * jnp.pi) + 0.5)
-
-
 def returns_and_values(
     cfg: PpoConfig, critic: TanhMlp, rollout: Rollout
 ) -> tuple[Float[Array, "K l d"], Float[Array, "K l d"]]:
@@ -165,7 +157,7 @@ def returns_and_values(
     goes_on = ~(rollout.terminated | rollout.truncated)[..., None]
     delta = rollout.reward + cfg.discount * goes_on * all_values[1:] - values
     delta = jnp.where(rollout.truncated[..., None], 0.0, delta)
-    decay = jnp.broadcast_to(cfg.discount * cfg.gae_lambda * goes_on, delta.shape)
+    decay = jnp.broadcast_to(cfg.discount * GAE_LAMBDA * goes_on, delta.shape)
     return _discounted_sums(delta, decay) + values, values
 
 
@@ -187,15 +179,14 @@ def advantages(
 
 
 def loss(cfg: PpoConfig, model: Model, batch: Batch) -> tuple[Float[Array, ""], Info]:
-    """Clipped policy loss plus value loss minus entropy, each times its coefficient; auxiliary: what to log."""
+    """Return the clipped policy loss plus the value loss times its coefficient; auxiliary: what to log."""
     actor, critic = model
     log_ratio = jax.vmap(partial(log_prob, actor))(batch.obs, batch.action) - batch.logp
     ratio = jnp.exp(log_ratio)
-    pi_loss = policy_loss(cfg.clip, ratio, batch.advantage)
-    v_loss = value_loss(cfg.clip, jax.vmap(critic)(batch.obs), batch.values, batch.returns)
-    total = pi_loss + cfg.value_coefficient * v_loss - cfg.entropy_coefficient * entropy(actor)
-    is_clipped = jnp.abs(ratio - 1.0) > cfg.clip
-    return total, {
+    pi_loss = policy_loss(CLIP, ratio, batch.advantage)
+    v_loss = value_loss(CLIP, jax.vmap(critic)(batch.obs), batch.values, batch.returns)
+    is_clipped = jnp.abs(ratio - 1.0) > CLIP
+    return pi_loss + VALUE_COEFFICIENT * v_loss, {
         "policy_loss": pi_loss,
         "value_loss": v_loss,
         "kl": jnp.mean(ratio - 1.0 - log_ratio),
@@ -269,8 +260,8 @@ def explained_variance(batch: Batch) -> Float[Array, ""]:
 
 def _optimizer(cfg: PpoConfig, learning_rate: Float[Array, ""]) -> optax.GradientTransformation:
     return optax.chain(
-        optax.clip_by_global_norm(cfg.max_gradient_norm),
-        optax.scale_by_adam(eps=cfg.adam_epsilon),
+        optax.clip_by_global_norm(MAX_GRADIENT_NORM),
+        optax.scale_by_adam(eps=ADAM_EPSILON),
         optax.scale_by_learning_rate(learning_rate),
     )
 

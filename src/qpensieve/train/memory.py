@@ -9,8 +9,7 @@ import numpy as np
 from qpensieve import machine
 from qpensieve.learning.acting import num_parameters
 from qpensieve.learning.interface import Algorithm
-from qpensieve.population.pgmorl import num_tasks
-from qpensieve.population.plan import PopulationConfig
+from qpensieve.population.pgmorl import PopulationConfig, num_tasks
 from qpensieve.population.ppo import PpoConfig
 from qpensieve.replay.layout import RowLayout
 from qpensieve.types import EnvSpec

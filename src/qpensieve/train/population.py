@@ -23,7 +23,7 @@ from qpensieve.methods import check_continuous
 from qpensieve.population import arrays as search_arrays
 from qpensieve.population import pgmorl, plan, ppo, prediction
 from qpensieve.population.members import Archive, ArchivePredictor, KeptPolicy, Member, MemberPolicy, Policies
-from qpensieve.population.pgmorl import OWN, PfaConfig, PgmorlConfig, Samples, Search, Tasks
+from qpensieve.population.pgmorl import OWN, PfaConfig, PgmorlConfig, PopulationConfig, Samples, Search, Tasks
 from qpensieve.population.ppo import Moments, Place
 from qpensieve.population.rollout import Fitness, RolloutCollector, lane_seeds
 from qpensieve.records import search as records
@@ -45,7 +45,7 @@ class PopulationTrainer(Session):
     def __init__(self, config: RunConfig):
         super().__init__()
         configs.check(config)
-        assert isinstance(config.agent, PgmorlConfig | PfaConfig)
+        assert isinstance(config.agent, PopulationConfig)
         self.config, self._cfg = config, config.agent
         self.spec = configs.spec_of(config)
         check_continuous(config.algo, self.spec)
