@@ -23,7 +23,7 @@ from qpensieve.methods import check_continuous
 from qpensieve.population import arrays as search_arrays
 from qpensieve.population import pgmorl, plan, ppo, prediction
 from qpensieve.population.members import Archive, ArchivePredictor, KeptPolicy, Member, MemberPolicy, Policies
-from qpensieve.population.pgmorl import OWN, PfaConfig, PgmorlConfig, PopulationConfig, Samples, Search, Tasks
+from qpensieve.population.pgmorl import OWN, PgmorlConfig, PopulationConfig, Samples, Search, Tasks
 from qpensieve.population.ppo import Moments, Place
 from qpensieve.population.rollout import Fitness, RolloutCollector, lane_seeds
 from qpensieve.records import search as records
@@ -169,7 +169,7 @@ class PopulationTrainer(Session):
         """The search of one seed with a node and a sample of every task."""
         graph, self._node[i] = pgmorl.add_nodes(search.graph, self._lam[i], self._objs[i], self._node[i])
         search = replace(search, graph=graph)
-        if isinstance(self._cfg, PfaConfig):
+        if not isinstance(self._cfg, PgmorlConfig):
             return search
         return pgmorl.join(self._cfg, search, Samples(members, self._objs[i].copy(), self._node[i].copy()))
 
