@@ -3,7 +3,6 @@
 import io
 import shutil
 import subprocess
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -99,6 +98,26 @@ def opened(browser: Browser, server: Server) -> Iterator[Page]:
     assert wrong == []
 
 
+@pytest.fixture(scope="module")
+def shared(browser: Browser, server: Server) -> Iterator[Page]:
+    """A page that several tests use: opening one and drawing its first pictures takes seconds."""
+    with opened(browser, server) as page:
+        yield page
+
+
+@pytest.fixture
+def page(shared: Page) -> Page:
+    """The shared page: paused, at the newest step of the first seed, all objectives equal."""
+    shared.select_option("#seed", "0")
+    for place, key in (("#at", "End"), ("#dial", "0")):
+        shared.focus(place)
+        shared.keyboard.press(key)
+    if not shared.evaluate("watch.sides.current.state.paused"):
+        pause(shared)
+    until(shared, "(({ state }) => state.seed === 0 && state.at === 2000 && state.w[0] === 0.5)(watch.sides.current)")
+    return shared
+
+
 def until(page: Page, expression: str, argument: Any = None) -> Any:
     """Waits until an expression is true, and returns it. Playwright's own way needs `eval`, which the page forbids."""
     end = time.monotonic() + PATIENCE
@@ -127,118 +146,132 @@ def one_step(page: Page) -> list[float]:
 
 
 def pause(page: Page) -> None:
+    page.evaluate("document.activeElement.blur()")
     page.keyboard.press(" ")
     until(page, "watch.sides.current.state.paused")
 
 
-def test_the_page_opens_and_the_robot_moves(browser: Browser, server: Server):
-    with opened(browser, server) as page:
-        assert page.title().startswith("Hopper2d")
-        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
-        assert page.evaluate(NAMELESS) == []
-        first = picture(page)
-        assert len(np.unique(first.reshape(-1, first.shape[-1]), axis=0)) > 20
-        end = time.monotonic() + PATIENCE
-        while np.array_equal(picture(page), first):
-            assert time.monotonic() < end
-        # Paused, it stands still, as soon as the camera has come to rest: what moved was the robot.
-        pause(page)
-        while not np.array_equal(picture(page), picture(page)):
-            assert time.monotonic() < end
-
-
-def test_the_dial_changes_the_action_of_the_next_step(browser: Browser, server: Server):
-    with opened(browser, server) as page:
-        pause(page)
-        before = one_step(page)
-        assert one_step(page) == before
-        page.focus("#dial")
-        page.keyboard.press("End")
-        until(page, f"{LATEST}.lam[1] === 1")
-        turned = one_step(page)
-        assert turned != before
-        page.keyboard.press("0")
-        until(page, f"{LATEST}.lam[1] === 0.5")
-        assert one_step(page) == before
-        until(page, "watch.delays.length === 2")
-
-
-def test_a_dial_that_is_turned_fast_sends_what_counts(browser: Browser, server: Server):
-    with opened(browser, server) as page:
-        page.evaluate(
-            """() => {
-              const socket = watch.connection.socket, send = socket.send.bind(socket);
-              watch.preferred = [];
-              socket.send = (text) => {
-                const { w } = JSON.parse(text);
-                if (w) watch.preferred.push(w);
-                send(text);
-              };
-            }"""
-        )
-        page.evaluate("for (let i = 0; i <= 500; i++) watch.prefer([1 - i / 500, i / 500])")
-        until(page, f"{LATEST}.lam[1] === 1")
-        assert page.evaluate("watch.preferred") == [[1, 0], [0, 1]]
-        assert page.locator("#dial").input_value() == "1"
-
-
-def test_the_mark_on_the_front_moves_and_points_can_be_chosen(browser: Browser, server: Server):
-    with opened(browser, server) as page:
-        pause(page)
-        page.focus("#dial")
-        page.keyboard.press("Home")
-        ring = "document.querySelector('#front .ring').dataset.point"
-        until(page, f"{ring} === '0'")
-        where = page.locator("#front .ring").get_attribute("cx")
-        page.keyboard.press("End")
-        until(page, f"{ring} === '1'")
-        assert page.locator("#front .ring").get_attribute("cx") != where
-        page.locator("#front .point").first.click()
-        until(page, f"{LATEST}.lam[0] === 1")
-        page.keyboard.press("ArrowRight")
-        page.keyboard.press("Enter")
-        until(page, f"{LATEST}.lam[1] === 1")
-
-
-def test_seed_and_saved_step_change_who_acts(browser: Browser, server: Server):
-    with opened(browser, server) as page:
-        pause(page)
-        actions = [one_step(page)]
-        page.select_option("#seed", "1")
-        until(page, "watch.sides.current.state.seed === 1")
-        assert page.text_content("#curves-caption") == "Seed 1; grey: the other seeds."
-        actions.append(one_step(page))
-        page.focus("#at")
-        page.keyboard.press("Home")
-        until(page, "watch.sides.current.state.at === 1000")
-        assert page.locator("#at-text").inner_text().replace("\u202f", "") == "1000"
-        actions.append(one_step(page))
-        assert len({tuple(action) for action in actions}) == 3
-        # A step that was not saved, as that of a checkpoint may be: the slider stands at the one before it.
-        page.evaluate("watch.learning.show(watch.sides.current.run, 1, 2500)")
-        assert page.locator("#at").input_value() == "1"
-
-
-def test_a_second_page_does_not_disturb_the_first(browser: Browser, server: Server):
-    with opened(browser, server) as mine, opened(browser, server) as other:
-        pause(other)
-        other.focus("#dial")
-        other.keyboard.press("End")
-        until(other, f"{LATEST}.lam[1] === 1")
-        seen = mine.evaluate(f"[{LATEST}.episode, {LATEST}.steps]")
-        until(mine, f"seen => {LATEST}.steps !== seen[1] || {LATEST}.episode !== seen[0]", seen)
-        assert mine.evaluate(f"{LATEST}.lam") == [0.5, 0.5]
-        assert mine.locator("#dial").input_value() == "0.5"
-
-
-def test_closing_the_page_stops_the_simulation(browser: Browser, server: Server):
-    running = lambda: [thread for thread in threading.enumerate() if thread.name.startswith("watch side")]
-    with opened(browser, server):
-        assert running()
+def test_the_page_opens_and_the_robot_moves(shared: Page):
+    assert shared.title().startswith("Hopper2d")
+    assert shared.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    assert shared.evaluate(NAMELESS) == []
+    first = picture(shared)
+    assert len(np.unique(first.reshape(-1, first.shape[-1]), axis=0)) > 20
     end = time.monotonic() + PATIENCE
-    while running() and time.monotonic() < end:
-        time.sleep(0.02)
-    assert not running()
+    while np.array_equal(picture(shared), first):
+        assert time.monotonic() < end
+    # Paused, it stands still, as soon as the camera has come to rest: what moved was the robot.
+    pause(shared)
+    while not np.array_equal(picture(shared), picture(shared)):
+        assert time.monotonic() < end
+
+
+def test_the_dial_changes_the_action_of_the_next_step(page: Page):
+    before = one_step(page)
+    assert one_step(page) == before
+    page.focus("#dial")
+    page.keyboard.press("End")
+    until(page, f"{LATEST}.lam[1] === 1")
+    assert one_step(page) != before
+    page.keyboard.press("0")
+    until(page, f"{LATEST}.lam[1] === 0.5")
+    assert one_step(page) == before
+    until(page, "watch.delays.length >= 2")
+
+
+def test_the_mark_on_the_front_moves_and_points_can_be_chosen(page: Page):
+    page.focus("#dial")
+    page.keyboard.press("Home")
+    ring = "document.querySelector('#front .ring').dataset.point"
+    until(page, f"{ring} === '0'")
+    where = page.locator("#front .ring").get_attribute("cx")
+    page.keyboard.press("End")
+    until(page, f"{ring} === '1'")
+    assert page.locator("#front .ring").get_attribute("cx") != where
+    page.locator("#front .point").first.click()
+    until(page, f"{LATEST}.lam[0] === 1")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    until(page, f"{LATEST}.lam[1] === 1")
+
+
+def test_seed_and_saved_step_change_who_acts(page: Page):
+    actions = [one_step(page)]
+    page.select_option("#seed", "1")
+    until(page, "watch.sides.current.state.seed === 1")
+    assert page.text_content("#curves-caption") == "Seed 1; grey: the other seeds."
+    actions.append(one_step(page))
+    page.focus("#at")
+    page.keyboard.press("Home")
+    until(page, "watch.sides.current.state.at === 1000")
+    assert page.locator("#at-text").inner_text().replace("\u202f", "") == "1000"
+    actions.append(one_step(page))
+    assert len({tuple(action) for action in actions}) == 3
+    # A step that was not saved, as that of a checkpoint may be: the slider stands at the one before it.
+    page.evaluate("watch.learning.show(watch.sides.current.run, 1, 2500)")
+    assert page.locator("#at").input_value() == "1"
+
+
+def test_two_sides_have_preferences_and_steps_of_their_own(page: Page):
+    page.focus("#at")
+    page.keyboard.press("Home")
+    until(page, "watch.sides.current.state.at === 1000")
+    page.click("#compare")
+    until(page, "watch.sides.at(1)?.state?.at === 1000")  # the step of the first
+    until(page, "watch.sides.open.length === 2 && watch.sides.at(1).stage.latest !== null")
+    assert page.locator(".stage canvas").count() == 2
+    page.click("#which button:nth-child(2)")
+    page.focus("#dial")
+    page.keyboard.press("End")
+    until(page, "watch.sides.at(1).stage.latest.lam[1] === 1")
+    assert page.evaluate("watch.sides.at(0).stage.latest.lam") == [0.5, 0.5]
+    # Each side is held against what was evaluated of its own saved step.
+    promised = [page.locator(f".bars li:first-child .lane:nth-of-type({i}) .promised") for i in (1, 2)]
+    assert promised[1].inner_text().endswith("005")
+    page.focus("#at")
+    page.keyboard.press("End")
+    until(page, "watch.sides.at(1).state.at === 2000")
+    until(page, "document.querySelectorAll('.promised')[1].textContent === 'of 5.00'")
+    assert not promised[0].inner_text().startswith("of 40")
+    assert page.locator("#front-caption").inner_text().startswith("Side B: 2 preferences")
+    page.click("#compare")
+    until(page, "document.querySelectorAll('.stage').length === 1")
+    page.evaluate("watch.sides.ready({ side: 1, run: 0, seed: 0, at: 2000, archive: null })")
+    assert page.locator(".stage").count() == 1
+
+
+def test_what_goes_wrong_is_said_in_words_and_a_lost_connection_comes_back(page: Page):
+    page.evaluate("watch.connection.send({ speed: 100 })")
+    assert "speed must be a number" in until(page, "document.getElementById('banner-text').textContent")
+    page.focus("#dial")
+    page.keyboard.press("End")
+    until(page, f"{LATEST}.lam[1] === 1")
+    page.focus("#at")
+    page.keyboard.press("Home")
+    until(page, "watch.sides.current.state.at === 1000")
+    page.evaluate("watch.connection.socket.close()")
+    assert "Trying again" in until(page, "document.getElementById('banner-text').textContent.match('gone.*')?.[0]")
+    until(page, "document.getElementById('banner').hidden && watch.connection.socket?.readyState === 1")
+    until(page, "watch.sides.current.state.w[1] === 1 && watch.sides.current.state.at === 1000")
+    until(page, f"{LATEST}.lam[1] === 1")
+
+
+def test_a_dial_that_is_turned_fast_sends_what_counts(page: Page):
+    page.evaluate(
+        """() => {
+          const socket = watch.connection.socket, send = socket.send.bind(socket);
+          watch.preferred = [];
+          socket.send = (text) => {
+            const { w } = JSON.parse(text);
+            if (w) watch.preferred.push(w);
+            send(text);
+          };
+        }"""
+    )
+    page.evaluate("for (let i = 0; i <= 500; i++) watch.prefer([1 - i / 500, i / 500])")
+    until(page, f"{LATEST}.lam[1] === 1")
+    assert page.evaluate("watch.preferred") == [[1, 0], [0, 1]]
+    assert page.locator("#dial").input_value() == "1"
 
 
 def test_three_objectives_have_a_triangle_and_five_have_sliders_that_share_one(browser: Browser, worlds: Server):
@@ -268,40 +301,6 @@ def test_three_objectives_have_a_triangle_and_five_have_sliders_that_share_one(b
         until(page, "watch.sides.current.run.domain === 'DST2d' && watch.sides.current.stage.scene.shapes.length > 10")
 
 
-def test_two_sides_have_preferences_of_their_own(browser: Browser, server: Server):
-    with opened(browser, server) as page:
-        page.click("#compare")
-        until(page, "watch.sides.open.length === 2 && watch.sides.at(1).stage.latest !== null")
-        assert page.locator(".stage canvas").count() == 2
-        page.click("#which button:nth-child(2)")
-        page.focus("#dial")
-        page.keyboard.press("End")
-        until(page, "watch.sides.at(1).stage.latest.lam[1] === 1")
-        assert page.evaluate("watch.sides.at(0).stage.latest.lam") == [0.5, 0.5]
-        # Each side is held against what was evaluated of its own saved step.
-        promised = [page.locator(f".bars li:first-child .lane:nth-of-type({i}) .promised") for i in (1, 2)]
-        assert promised[1].inner_text() == "of 5.00"
-        page.focus("#at")
-        page.keyboard.press("Home")
-        until(page, "watch.sides.at(1).state.at === 1000")
-        until(page, "document.querySelectorAll('.promised')[1].textContent.endsWith('005')")
-        assert promised[0].inner_text() == "of 40.0"
-        assert page.locator("#front-caption").inner_text().startswith("Side B: 2 preferences")
-        page.click("#compare")
-        until(page, "document.querySelectorAll('.stage').length === 1")
-        page.evaluate("watch.sides.ready({ side: 1, run: 0, seed: 0, at: 2000, archive: null })")
-        assert page.locator(".stage").count() == 1
-
-
-def test_the_second_side_opens_at_the_step_of_the_first(browser: Browser, server: Server):
-    with opened(browser, server) as page:
-        page.focus("#at")
-        page.keyboard.press("Home")
-        until(page, "watch.sides.current.state.at === 1000")
-        page.keyboard.press("b")
-        until(page, "watch.sides.at(1)?.state?.at === 1000")
-
-
 def test_a_run_that_trains_is_followed(browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(servers, "FOLLOW_SECONDS", 0.1)
     run = make_run(tmp_path / "young", steps=(1000,))
@@ -326,23 +325,6 @@ def test_a_run_that_trains_is_followed(browser: Browser, tmp_path: Path, monkeyp
         assert page.evaluate(asked) == 1
         checkpoint.save_parameters(run, 3000, actor(config, 3000))
         until(page, "watch.sides.current.state.at === 3000")
-
-
-def test_what_goes_wrong_is_said_in_words_and_a_lost_connection_comes_back(browser: Browser, server: Server):
-    with opened(browser, server) as page:
-        page.evaluate("watch.connection.send({ speed: 100 })")
-        assert "speed must be a number" in until(page, "document.getElementById('banner-text').textContent")
-        page.focus("#dial")
-        page.keyboard.press("End")
-        until(page, f"{LATEST}.lam[1] === 1")
-        page.focus("#at")
-        page.keyboard.press("Home")
-        until(page, "watch.sides.current.state.at === 1000")
-        page.evaluate("watch.connection.socket.close()")
-        assert "Trying again" in until(page, "document.getElementById('banner-text').textContent.match('gone.*')?.[0]")
-        until(page, "document.getElementById('banner').hidden && watch.connection.socket?.readyState === 1")
-        until(page, "watch.sides.current.state.w[1] === 1 && watch.sides.current.state.at === 1000")
-        until(page, f"{LATEST}.lam[1] === 1")
 
 
 def test_a_folder_that_is_gone_is_said_where_the_robot_would_be_and_can_be_tried_again(
