@@ -70,10 +70,18 @@ class Page:
         self.socket = socket
         self._runs = about(server)["runs"]
         self._shown = {0: 0}
+        self._seq = 1000
         self.events: list[dict[str, Any]] = []
 
     def say(self, **message: Any) -> None:
         self.socket.send(json.dumps(message))
+
+    def one_step(self, **message: Any) -> Frame:
+        """The first step of the same start after a message."""
+        self._seq += 2
+        self.say(**message, paused=True, reset="same", seq=self._seq - 1)
+        self.say(step=1, seq=self._seq)
+        return self.frame(lambda frame: frame.seq == self._seq and frame.steps == 1)
 
     def receive(self) -> Frame | dict[str, Any]:
         """The next frame or event."""

@@ -55,69 +55,47 @@ def test_physics_is_not_faster_than_real_time_and_frames_are_not_too_many(server
     assert same[-1].t - first.t <= passed + 0.05
 
 
-def test_the_dial_changes_the_next_action(server: Server):
+def test_what_is_set_changes_the_next_step(server: Server):
     with page(server) as mine:
-        mine.say(paused=True, seq=1)
-        mine.event("state", seq=1)
-        mine.say(w=[0.9, 0.1], seed=1, seq=2)  # another seed begins anew, so the state is the start of episode 0
-        mine.say(step=1, seq=3)
-        moved = mine.frame(lambda frame: frame.seq == 3 and frame.steps == 1)
-        assert moved.w == pytest.approx([0.9, 0.1])
-        actions = {}
-        for seq, w in ((4, [0.9, 0.1]), (6, [0.1, 0.9])):
-            mine.say(w=w, reset="same", seq=seq)
-            mine.say(step=1, seq=seq + 1)
-            actions[seq] = mine.frame(lambda frame, seq=seq: frame.seq == seq + 1 and frame.steps == 1).action
-        assert (actions[4] == moved.action).all()
-        assert (actions[4] != actions[6]).any()
+        first, again = (mine.one_step(seed=1, at=2000, w=[0.9, 0.1]) for _ in range(2))
+        assert first.w == pytest.approx([0.9, 0.1])
+        assert (again.action == first.action).all()
+        assert again.payload == first.payload
+        for message in ({"w": [0.1, 0.9]}, {"at": 1000}, {"seed": 0}, {"sampled": True}):
+            changed = mine.one_step(**message)
+            assert (changed.action != first.action).any()
+            first = changed
+        assert (mine.one_step().action == first.action).all()  # sampled actions are those of the episode too
+        mine.say(reset="same", seq=1)
+        mine.say(push=True, step=1, seq=2)
+        assert mine.frame(lambda frame: frame.seq == 2 and frame.steps == 1).payload != first.payload
 
 
 def test_the_action_is_that_of_the_policy(server: Server, hopper: Path):
-    saved = SavedPolicies(hopper)
     with page(server) as mine:
-        mine.say(paused=True, seed=1, at=1000, w=[0.25, 0.75], seq=1)
-        mine.event("state", seq=1)
-        mine.say(step=1, reset="same", seq=2)
-        frame = mine.frame(lambda frame: frame.seq == 2 and frame.steps == 1)
-    lam = np.array([[0.25, 0.75]])
+        frame = mine.one_step(seed=1, at=1000, w=[0.25, 0.75])
     seen: list[np.ndarray] = []
 
     def act(obs: np.ndarray, asked: np.ndarray) -> np.ndarray:
-        actions = saved.predictor(1000).act(1, obs[0], asked[0])
-        seen.append(actions[0])
-        return actions[None]
+        seen.append(SavedPolicies(hopper).predictor(1000).act(1, obs[0], asked[0]))
+        return seen[-1][None]
 
-    evaluate("Hopper2d", [1], act, lam, 1)
-    assert (frame.action == seen[0]).all()
+    evaluate("Hopper2d", [1], act, np.array([[0.25, 0.75]]), 1)
+    assert (frame.action == seen[0][0]).all()
 
 
-@pytest.mark.parametrize("number", [0, 1])
-def test_returns_are_those_of_an_evaluation(server: Server, hopper: Path, number: int):
+def test_returns_are_those_of_an_evaluation(server: Server, hopper: Path):
     """Exactly those of an evaluation that acts on one row at a time, as the page does."""
     policy = SavedPolicies(hopper).predictor(1000)
     alone = lambda obs, lam: policy.act(1, obs[None], lam[None])
     act = lambda obs, lam: np.stack([alone(*row) for row in zip(obs[0], lam[0], strict=True)], axis=1)
-    lam = np.array([[0.7, 0.3]])
-    expected = [evaluate("Hopper2d", [1], act, lam, episodes)[0, 0, -1] for episodes in (1, 2)]
+    expected = evaluate("Hopper2d", [1], act, np.array([[0.7, 0.3]]), 2)[0, 0]
     with page(server) as mine:
         mine.say(seed=1, at=1000, w=[0.7, 0.3], speed=FAST, seq=1)
-        ended = mine.event("episode", seed=1, at=1000, episode=number)
-    assert ended["returns"] == expected[number].tolist()
-    assert (ended["is_mixed"], ended["w"], ended["ended"]) == (False, [0.7, 0.3], "terminated")
-
-
-def test_seed_and_step_change_the_policy_and_the_start(server: Server):
-    found = {}
-    with page(server) as mine:
-        mine.say(paused=True, seq=1)
-        for seq, (seed, at) in enumerate([(0, 1000), (0, 2000), (1, 2000)], start=2):
-            mine.say(seed=seed, at=at, reset="same", seq=seq)
-            start = mine.frame(lambda frame, seq=seq: frame.seq == seq and frame.flags & FIRST)
-            mine.say(step=1, seq=100 + seq)
-            acted = mine.frame(lambda frame, seq=seq: frame.seq == 100 + seq and frame.steps == 1)
-            found[seed, at] = start.payload, acted.action.tolist()
-    assert found[0, 1000][0] == found[0, 2000][0] != found[1, 2000][0]
-    assert found[0, 1000][1] != found[0, 2000][1]
+        for number in range(2):
+            ended = mine.event("episode", seed=1, at=1000, episode=number)
+            assert ended["returns"] == expected[number].tolist()
+            assert (ended["is_mixed"], ended["w"], ended["ended"]) == (False, [0.7, 0.3], "terminated")
 
 
 def test_touching_an_episode_is_told_with_it(server: Server):
@@ -133,6 +111,10 @@ def test_touching_an_episode_is_told_with_it(server: Server):
         mine.say(w=[0.4, 0.6], at=1000, paused=False, seq=5)  # before its first step: that is no touch
         mine.event("state", seq=5)
         assert not mine.event("episode", w=[0.4, 0.6])["is_mixed"]
+        mine.say(paused=True, reset="same", seq=6)
+        mine.say(push=True, paused=False, seq=7)  # a push is one
+        mine.event("state", seq=7)
+        assert mine.event("episode")["is_mixed"]
 
 
 def test_a_reset_is_the_next_start_and_same_is_this_one(server: Server):
@@ -163,28 +145,6 @@ def test_pause_step_and_answer(server: Server):
         time.sleep(0.1)
         mine.say(seq=4)
         assert mine.frame(lambda frame: frame.seq == 4).steps == still.steps + 3
-
-
-def test_sampled_actions_differ_from_the_mean(server: Server):
-    with page(server) as mine:
-        mine.say(paused=True, seq=1)
-        actions = []
-        for seq, sampled in ((2, False), (4, True), (6, True)):
-            mine.say(sampled=sampled, reset="same", seq=seq)
-            mine.say(step=1, seq=seq + 1)
-            actions.append(mine.frame(lambda frame, seq=seq: frame.seq == seq + 1 and frame.steps == 1).action.tolist())
-    assert actions[0] != actions[1] == actions[2]
-
-
-def test_a_push_moves_the_robot(server: Server):
-    with page(server) as mine:
-        mine.say(paused=True, seq=1)
-        ends = []
-        for seq, push in ((2, False), (4, True)):
-            mine.say(reset="same", seq=seq)
-            mine.say(push=push, step=1, seq=seq + 1)
-            ends.append(mine.frame(lambda frame, seq=seq: frame.seq == seq + 1 and frame.steps == 1).payload)
-    assert ends[0] != ends[1]
 
 
 def test_what_is_wrong_is_refused_and_the_page_goes_on(server: Server):
@@ -308,15 +268,6 @@ def test_a_failing_environment_is_told_and_can_be_tried_again(tmp_path: Path):
         assert mine.frame(lambda frame: frame.steps > 0)
 
 
-def test_an_environment_that_does_not_draw_acts_without_pictures(tmp_path: Path):
-    run = make_run(tmp_path / "blind", "tests.watch.foreign:Blind", steps=(1000,))
-    with serving(run, trust=True) as server, page(server) as mine:
-        note = about(server)["runs"][0]["scene"]["note"]
-        assert "cannot be drawn: " in note
-        assert note.count("Blind") == 1
-        assert mine.frame(lambda frame: frame.steps > 0).payload == b""
-
-
 @pytest.mark.parametrize("found", ["egl", None])
 def test_a_robot_of_someone_else_needs_opengl_for_its_picture_alone(
     found: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -339,13 +290,8 @@ def test_an_episode_is_cut_where_an_evaluation_would_cut_it(tmp_path: Path):
     config = replace(configs.load(run / folder.CONFIG), max_eval_steps=3)
     configs.save(config, run / folder.CONFIG)
     with serving(run) as server, page(server) as mine:
-        mine.say(at=1000, w=[0.7, 0.3], reset="same")
-        ended = mine.event("episode", w=[0.7, 0.3])
-    act = lambda obs, lam: SavedPolicies(run).predictor(1000).act(0, obs[0], lam[0])[None]
-    with pytest.warns(UserWarning, match="did not end within 3 steps"):
-        expected = evaluate("Hopper2d", [0], act, np.array([[0.7, 0.3]]), 1, max_steps=3)[0, 0, 0]
+        ended = mine.event("episode")
     assert (ended["steps"], ended["ended"]) == (3, "truncated")
-    assert ended["returns"] == expected.tolist()
 
 
 def test_a_push_in_the_middle_of_a_step_hurts_nothing(tmp_path: Path):
@@ -357,14 +303,6 @@ def test_a_push_in_the_middle_of_a_step_hurts_nothing(tmp_path: Path):
         mine.say(speed=FAST, seq=3)
         mine.frame(lambda frame: frame.steps > steps + 2)
         assert not [event for event in mine.events if event["event"] == "failed"]
-
-
-def test_a_push_marks_an_episode_also_before_its_first_step(server: Server):
-    with page(server) as mine:
-        mine.say(paused=True, reset="same", seq=1)
-        mine.say(push=True, paused=False, speed=FAST, seq=2)
-        mine.event("state", seq=2)
-        assert mine.event("episode", episode=0)["is_mixed"]
 
 
 def test_an_episode_names_the_preference_that_acted(server: Server):
