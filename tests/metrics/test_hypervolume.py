@@ -30,6 +30,9 @@ def random_set(rng, num_objectives, num_points=7):
         ([[2, 3, 4]], [0, 0, 0], 24),
         ([[2, 1, 1], [1, 2, 1], [1, 1, 2]], [0, 0, 0], 4),
         ([[3], [5], [-1]], [1], 4),
+        ([[5, 0]], [0, 0], 0),
+        ([[5, 0], [1, 1]], [0, 0], 1),
+        ([[-1, -1], [-2, 3]], [0, 0], 0),
         (DST_FRONT, [0, -50], 1055.0),
         (DST_FRONT, [-10, -50], 1535.0),
         (DST_COVERAGE, [0, -50], 1047.6),
@@ -65,37 +68,20 @@ def test_volume_is_exact_at_very_small_and_very_large_scales(scale):
 
 
 @pytest.mark.parametrize("num_objectives", DIMENSIONS)
-def test_dominated_duplicate_and_outside_points_change_nothing(num_objectives):
+def test_volume_depends_on_the_front_alone(num_objectives):
+    """Dominated, duplicate and outside points change nothing, nor do the orders of points and objectives."""
     rng = np.random.default_rng(num_objectives)
     for _ in range(20):
         points, reference = random_set(rng, num_objectives)
         dominated = points - rng.integers(0, 2, size=points.shape)
         outside = points + 10
         outside[:, rng.integers(num_objectives)] = reference.min() - 1
-        volume = hypervolume(points, reference)
+        volume = pytest.approx(hypervolume(points, reference), rel=1e-12)
         for extra in (dominated, points[::2], outside):
-            assert hypervolume(np.concatenate([extra, points]), reference) == pytest.approx(volume, rel=1e-12)
-
-
-@pytest.mark.parametrize("num_objectives", DIMENSIONS)
-def test_order_of_points_and_of_objectives_changes_nothing(num_objectives):
-    rng = np.random.default_rng(num_objectives)
-    for _ in range(20):
-        points, reference = random_set(rng, num_objectives)
-        volume = hypervolume(points, reference)
-        assert hypervolume(rng.permutation(points), reference) == pytest.approx(volume, rel=1e-12)
+            assert hypervolume(np.concatenate([extra, points]), reference) == volume
+        assert hypervolume(rng.permutation(points), reference) == volume
         axes = rng.permutation(num_objectives)
-        assert hypervolume(points[:, axes], reference[axes]) == pytest.approx(volume, rel=1e-12)
-
-
-def test_a_point_on_the_boundary_of_the_reference_adds_nothing():
-    assert hypervolume([[5, 0]], [0, 0]) == 0
-    assert hypervolume([[5, 0], [1, 1]], [0, 0]) == 1
-    assert hypervolume_gain([[1, 1]], [5, 0], [0, 0]) == 0
-
-
-def test_points_below_the_reference_have_no_volume():
-    assert hypervolume([[-1, -1], [-2, 3]], [0, 0]) == 0
+        assert hypervolume(points[:, axes], reference[axes]) == volume
 
 
 def test_the_input_is_left_alone():
@@ -116,9 +102,17 @@ def test_gain_is_the_growth_of_the_volume(num_objectives):
         assert hypervolume_gain(others, candidate, reference) == pytest.approx(growth, rel=1e-9, abs=1e-12)
 
 
-@pytest.mark.parametrize("nothing", [[], np.empty((0, 2))])
-def test_gain_over_nothing_is_the_box_of_the_candidate(nothing):
-    assert hypervolume_gain(nothing, [3, -5], [0, -50]) == 135
+@pytest.mark.parametrize(
+    ("points", "candidate", "reference", "gain"),
+    [
+        ([], [3, -5], [0, -50], 135),
+        (np.empty((0, 2)), [3, -5], [0, -50], 135),
+        ([[1, 1]], [5, 0], [0, 0], 0),
+        ([[1, 1]], [-2, -3], [0, 0], 0),  # both entries below the reference: their product would be positive
+    ],
+)
+def test_known_gains(points, candidate, reference, gain):
+    assert hypervolume_gain(points, candidate, reference) == gain
 
 
 @pytest.mark.parametrize("num_objectives", DIMENSIONS)
@@ -131,11 +125,6 @@ def test_gain_of_a_covered_candidate_is_zero_and_never_negative(num_objectives):
         assert 0 <= gain < 1e-12
 
 
-def test_gain_of_a_candidate_outside_the_reference_is_zero():
-    # Two entries below the reference: their product would be positive.
-    assert hypervolume_gain([[1, 1]], [-2, -3], [0, 0]) == 0
-
-
 @pytest.mark.parametrize(
     ("points", "reference", "message"),
     [
@@ -143,9 +132,7 @@ def test_gain_of_a_candidate_outside_the_reference_is_zero():
         (np.empty((0, 2)), [0, 0], "points is empty; the hypervolume needs at least one point"),
         ([1.0, 2.0], [0, 0], r"points must be an array \[num_points, num_objectives\], got shape \(2,\)"),
         ([[1, 2]], [0, 0, 0], r"reference must have shape \(2,\), one entry per objective; got \(3,\)"),
-        ([[1, 2]], [0], r"reference must have shape \(2,\), one entry per objective; got \(1,\)"),
         ([[1, 2], [1, float("nan")]], [0, 0], r"points must be finite, row 1 is \[1.0, nan\]"),
-        ([[float("inf"), 2]], [0, 0], r"points must be finite, row 0 is \[inf, 2.0\]"),
         ([[1, 2]], [0, float("nan")], "reference must be finite, entry 1 is nan"),
     ],
 )
@@ -158,9 +145,7 @@ def test_wrong_arguments_are_refused_with_what_is_wrong(points, reference, messa
     ("points", "candidate", "reference", "message"),
     [
         ([[1, 2]], [[1, 2]], [0, 0], r"candidate must be one point \[num_objectives\], got shape \(1, 2\)"),
-        ([[1, 2]], [1, float("nan")], [0, 0], r"candidate must be finite, row 0 is \[1.0, nan\]"),
         ([[1, 2]], [1, 2, 3], [0, 0, 0], "candidate must have 2 objectives like the points, got 3"),
-        ([[1, float("inf")]], [1, 2], [0, 0], r"points must be finite, row 0 is \[1.0, inf\]"),
         ([[1, 2]], [1, 2], [0, 0, 0], r"reference must have shape \(2,\)"),
     ],
 )

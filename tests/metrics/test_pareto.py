@@ -7,22 +7,17 @@ from qpensieve.metrics import is_non_dominated, non_dominated, sparsity
 from tests.oracles import pareto as oracle
 
 
-def test_non_dominated_points_by_hand():
-    points = [[1, 5], [2, 1], [3, 4], [3, 3]]
-    assert is_non_dominated(points).tolist() == [True, False, True, False]
-
-
-def test_of_equal_points_only_the_first_is_kept():
-    points = [[0, 0], [1, 2], [2, 1], [1, 2], [2, 1]]
-    assert is_non_dominated(points).tolist() == [False, True, True, False, False]
-
-
-def test_non_dominated_keeps_the_order_of_the_input():
-    np.testing.assert_array_equal(non_dominated([[3, 1], [0, 0], [1, 3], [2, 2]]), [[3, 1], [1, 3], [2, 2]])
-
-
-def test_one_objective_keeps_the_first_of_the_greatest():
-    assert is_non_dominated([[1], [3], [2], [3]]).tolist() == [False, True, False, False]
+@pytest.mark.parametrize(
+    ("points", "expected"),
+    [
+        ([[1, 5], [2, 1], [3, 4], [3, 3]], [True, False, True, False]),
+        ([[0, 0], [1, 2], [2, 1], [1, 2], [2, 1]], [False, True, True, False, False]),  # the first of equal points
+        ([[1], [3], [2], [3]], [False, True, False, False]),
+    ],
+)
+def test_non_dominated_points_by_hand(points, expected):
+    assert is_non_dominated(points).tolist() == expected
+    np.testing.assert_array_equal(non_dominated(points), np.array(points)[expected])
 
 
 @pytest.mark.parametrize("num_objectives", [1, 2, 3, 4, 5, 6])
@@ -47,25 +42,18 @@ def test_no_points_have_an_empty_front():
     assert non_dominated(np.empty((0, 3))).shape == (0, 3)
 
 
-def test_the_input_is_left_alone():
-    points = np.array([[1.0, 5.0], [3.0, 4.0]])
-    non_dominated(points)
-    np.testing.assert_array_equal(points, [[1, 5], [3, 4]])
-
-
-def test_sparsity_by_hand():
-    # Objective 1: 0, 2, 3 -> 4 + 1; objective 2: 1, 4, 5 -> 9 + 1; together 15 over 3 - 1.
-    assert sparsity([[3, 1], [0, 5], [2, 4]]) == 7.5
-
-
-def test_sparsity_looks_at_the_front_only():
-    assert sparsity([[3, 1], [1, 1], [0, 5], [2, 4], [3, 1], [-9, -9]]) == 7.5
-
-
-def test_sparsity_of_fewer_than_two_points_is_zero():
-    assert sparsity([[3, 1]]) == 0
-    assert sparsity([[3, 1], [2, 0], [3, 1]]) == 0
-    assert sparsity(np.empty((0, 2))) == 0
+@pytest.mark.parametrize(
+    ("points", "expected"),
+    [
+        ([[3, 1], [0, 5], [2, 4]], 7.5),  # 0, 2, 3 -> 4 + 1; 1, 4, 5 -> 9 + 1; together 15 over 3 - 1
+        ([[3, 1], [1, 1], [0, 5], [2, 4], [3, 1], [-9, -9]], 7.5),  # the same front
+        ([[3, 1]], 0),
+        ([[3, 1], [2, 0], [3, 1]], 0),
+        (np.empty((0, 2)), 0),
+    ],
+)
+def test_sparsity_by_hand(points, expected):
+    assert sparsity(points) == expected
 
 
 @pytest.mark.parametrize("function", [is_non_dominated, non_dominated, sparsity])

@@ -2,7 +2,6 @@
 
 import dataclasses
 
-import numpy as np
 import pytest
 
 from qpensieve.metrics import REFERENCE_VERSION, REFERENCES, check_reference, reference_point
@@ -25,15 +24,8 @@ VERSION_1 = {
 def test_table_of_version_1_is_unchanged():
     assert REFERENCE_VERSION == 1
     assert {domain: list(row.point) for domain, row in REFERENCES.items()} == VERSION_1
-
-
-@pytest.mark.parametrize("domain", sorted(VERSION_1))
-def test_reference_has_one_entry_per_objective_of_the_name_and_a_source(domain):
-    point = reference_point(domain)
-    assert point.dtype == np.float64
-    assert point.tolist() == VERSION_1[domain]
-    assert domain.endswith(f"{len(point)}d") or domain == "DeepSeaTreasure"
-    assert REFERENCES[domain].source
+    assert {domain: reference_point(domain).tolist() for domain in REFERENCES} == VERSION_1
+    assert all(row.source for row in REFERENCES.values())
 
 
 def test_references_without_a_source_in_the_paper_are_not_comparable_with_the_paper():
@@ -51,22 +43,12 @@ def test_table_cannot_be_changed():
 
 
 @pytest.mark.parametrize(
-    ("domain", "hint"), [("hopper2d", "Hopper2d or "), ("Halfcheeta2d", r"HalfCheetah2d\?"), ("DST2", r"DST2d\?")]
+    ("domain", "hint"),
+    [("hopper2d", "did you mean Hopper2d or "), ("DST2", r"did you mean DST2d\?"), ("zzzzzz", "known: DST2d, LunarL")],
 )
 def test_an_unknown_domain_is_answered_with_the_nearest_names(domain, hint):
-    with pytest.raises(ValueError, match=f"no reference point for domain '{domain}'; did you mean {hint}"):
+    with pytest.raises(ValueError, match=f"no reference point for domain '{domain}'; {hint}"):
         reference_point(domain)
-
-
-def test_a_domain_near_to_none_is_answered_with_all_names():
-    with pytest.raises(ValueError, match=r"known: DST2d, LunarLander4d, .*Walker2d, DeepSeaTreasure"):
-        reference_point("zzzzzz")
-
-
-def test_a_right_reference_comes_back_as_float64():
-    point = check_reference([0, -50], 2)
-    assert point.dtype == np.float64
-    assert point.tolist() == [0, -50]
 
 
 @pytest.mark.parametrize(
