@@ -1,5 +1,7 @@
 """What the tests of pictures share."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +15,9 @@ else:
     Figure = Any  # matplotlib is an extra
 
 
-@pytest.fixture
-def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
-    """The figures that were drawn, laid out but not written to a picture: quick, and their content can be read."""
+@contextmanager
+def keeping_figures() -> Iterator[list[Figure]]:
+    """The figures that are drawn, laid out but not written to a picture: quick, and their content can be read."""
     kept: list[Figure] = []
 
     def keep(figure: Figure, out: Path) -> Path:
@@ -23,5 +25,13 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
         kept.append(figure)
         return out
 
-    monkeypatch.setattr(drawing, "write_figure", keep)
-    return kept
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(drawing, "write_figure", keep)
+        yield kept
+
+
+@pytest.fixture
+def drawn() -> Iterator[list[Figure]]:
+    """The figures that a test draws."""
+    with keeping_figures() as kept:
+        yield kept

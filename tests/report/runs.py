@@ -11,7 +11,7 @@ from qpensieve.envs.deep_sea import FRONT
 from qpensieve.metrics import reference_point
 from qpensieve.records import evaluations
 from qpensieve.records.evaluations import Evaluations
-from qpensieve.records.folder import CONFIG, EVALUATIONS, METRICS
+from qpensieve.records.folder import CONFIG, EVALUATIONS, METRICS, PROVENANCE
 from qpensieve.report import curves, front
 from qpensieve.report.results import read_run
 
@@ -46,13 +46,19 @@ def train_rows(seeds: int) -> list[dict]:
     return rows
 
 
-def make_run(folder: Path, table: Evaluations, rows: list[dict] | None = None, **config: object) -> Path:
+def make_run(
+    folder: Path, table: Evaluations | None, rows: list[dict] | None = None, made: object = None, **config: object
+) -> Path:
+    """A run folder as far as reports read it; `made` is its provenance."""
     folder.mkdir(parents=True, exist_ok=True)
-    evaluations.save(folder / EVALUATIONS, table)
+    if table is not None:
+        evaluations.save(folder / EVALUATIONS, table)
     known = {"domain": "DST2d", "algo": "qpensieve", "seeds": 3, "steps": 3 * STEPS, "unknown": {"a": 1}}
     (folder / CONFIG).write_text(json.dumps(known | config))
     if rows is not None:
         (folder / METRICS).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    if made is not None:
+        (folder / PROVENANCE).write_text(json.dumps(made))
     return folder
 
 

@@ -1,6 +1,5 @@
 """Folders of runs with a search, and ways to look at the pictures of them."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,24 +9,23 @@ from matplotlib.figure import Figure
 
 from qpensieve import preferences
 from qpensieve.records import evaluations, search
-from qpensieve.records.folder import CONFIG, EVALUATIONS, SEARCH
+from qpensieve.records.folder import SEARCH
 from qpensieve.records.search import SearchRecord
 from qpensieve.report import population
 from qpensieve.report.results import read_run
+from tests.report import runs
 
 
 def make_run(folder: Path, record: SearchRecord | None, **config: Any) -> Path:
     """A run folder as far as the pictures of a search read it."""
-    folder.mkdir(parents=True, exist_ok=True)
     d = 2 if record is None else len(record.reference)
     lam = preferences.test_table(d) if d > 1 else np.ones((1, 1))
     none, seeds = np.empty((0, d)), 2
     table = evaluations.empty(seeds, lam[:2], none, lam, None)
     table = evaluations.append_short(table, 10, np.ones((seeds, len(lam[:2]), 1, d)), np.empty((seeds, 0, 1, d)))
-    evaluations.save(folder / EVALUATIONS, table)
     stages = {"generation_iterations": 2, "fitness_episodes": 4}
     known = {"domain": "foreign", "algo": "pgmorl", "first_seed": 3, "agent": {"stages": stages}}
-    (folder / CONFIG).write_text(json.dumps(known | config))
+    runs.make_run(folder, table, **known | config)
     if record is not None:
         search.save(folder / SEARCH, record)
     return folder

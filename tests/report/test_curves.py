@@ -53,12 +53,13 @@ def test_curves_show_all_panels_and_the_ceilings_of_the_short_preferences(tmp_pa
 
 
 def test_logged_values_are_drawn_per_seed_from_the_steps_that_have_them(tmp_path: Path, drawn: list[Figure]):
-    draw_curves(make_run(tmp_path, make_table(dst_returns(2), reference="DST2d"), train_rows(2)))
-    assert drawn[0].axes[2].get_yscale() == "log"
-    seeds = drawn[0].axes[2].get_lines()[:2]
-    np.testing.assert_allclose(np.asarray(seeds[1].get_ydata()), 100 / np.arange(1000, 5000, 1000) + 1)
-    share = drawn[0].axes[3].get_lines()[0]
-    np.testing.assert_array_equal(np.asarray(share.get_xdata()), [3000, 4000])
+    draw_curves(make_run(tmp_path, make_table(dst_returns(2), num_short=1), train_rows(2)))
+    temperature, share = drawn[0].axes[-2:]
+    assert temperature.get_yscale() == "log"
+    np.testing.assert_allclose(
+        np.asarray(temperature.get_lines()[1].get_ydata()), 100 / np.arange(1000, 5000, 1000) + 1
+    )
+    np.testing.assert_array_equal(share.get_lines()[0].get_xdata(), [3000, 4000])
 
 
 def test_the_later_of_two_rows_at_one_step_counts_and_torn_lines_are_skipped(tmp_path: Path):
@@ -125,14 +126,6 @@ def test_compared_runs_are_named_by_algorithm_and_by_folder_where_that_is_not_en
     assert legend_of(drawn[1])[:2] == ["a", "b"]
 
 
-def test_compared_runs_of_the_same_name_have_a_line_each_in_the_legend(tmp_path: Path, drawn: list[Figure]):
-    returns = np.random.default_rng(0).normal(size=(2, 100, 2))
-    runs = [make_run(tmp_path / parent / "run", make_table(returns), domain="module:factory") for parent in "ab"]
-    compare_curves([read_run(run) for run in runs], tmp_path / "c.png")
-    assert legend_of(drawn[0]) == ["a/run", "b/run"]
-    assert drawn[0].axes[0].get_legend() is None
-
-
 def test_seeds_are_numbered_where_their_lines_end(tmp_path: Path, drawn: list[Figure]):
     returns = np.broadcast_to(np.array([1.0, 5.0, 1.001])[:, None, None], (3, 100, 2)).copy()
     draw_curves(make_run(tmp_path / "run", make_table(returns), first_seed=4))
@@ -174,11 +167,8 @@ def _row(step: int, seeds: int = 2) -> dict[str, Any]:
 
 
 def _run(path: Path, rows: list[dict[str, Any]], **config: Any) -> Path:
-    path.mkdir()
-    config = {"domain": "HalfCheetah2d", "algo": "qpensieve", "seeds": 2} | config
-    (path / "config.json").write_text(json.dumps(config))
-    (path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
+    """A run that was not evaluated yet."""
+    return make_run(path, None, rows, **{"domain": "HalfCheetah2d", "seeds": 2} | config)
 
 
 def test_panels_are_those_that_were_logged_with_a_line_per_bin_and_per_alarm(tmp_path: Path, drawn: list[Figure]):
@@ -221,10 +211,3 @@ def test_what_cannot_be_drawn_is_said(
     with pytest.raises(SystemExit):
         cli.main(["plot", str(_run(tmp_path / "run", rows, **config)), "--what", "training"])
     assert words in capsys.readouterr().err
-
-
-def test_one_picture_of_several_runs_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    runs = [str(_run(tmp_path / name, [_row(1)])) for name in "ab"]
-    with pytest.raises(SystemExit):
-        cli.main(["plot", *runs, "--what", "training"])
-    assert "draws one run, got 2" in capsys.readouterr().err

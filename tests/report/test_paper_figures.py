@@ -3,7 +3,6 @@
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pytest
 
 from qpensieve import metrics
 from qpensieve.report import paper_figures as figures
@@ -108,28 +107,16 @@ def test_intervals():
     assert np.asarray(mark.get_xdata()).tolist() == [spot.summary.iqm]
 
 
-class TestStyles:
-    def test_a_method_has_its_own_however_it_is_written(self):
-        known = figures.METHOD_STYLES["qpensieve"]
-        for name in ("Q-Pensieve", "qpensieve", "Q-Pensieve (1.5M steps)"):
-            assert figures.styles_of(["SAC", name])[name] == known
-
-    def test_no_two_methods_share_a_colour_marker_or_line(self):
-        styles = figures.METHOD_STYLES.values()
-        for part in ("colour", "marker", "line"):
-            assert len({str(getattr(style, part)) for style in styles}) == len(styles)
-
-    def test_two_budgets_of_a_method_share_the_colour_alone(self):
-        short, long = figures.styles_of(["PFA (1.5M steps)", "PFA (4.5M steps)"]).values()
-        assert short.colour == long.colour
-        assert short.marker != long.marker
-        assert short.line != long.line
-
-    def test_others_get_different_ones(self):
-        sizes = figures.styles_of([f"K={i}" for i in range(7)])
-        assert len({style.colour for style in sizes.values()}) == 7
-        assert len(figures.styles_of([f"K={i}" for i in range(20)])) == 20
-
-    @pytest.mark.parametrize("algo", ["qpensieve", "mosac", "sac", "hybrid-sac", "cnder", "envelope", "pgmorl", "pfa"])
-    def test_every_method_is_known(self, algo):
-        assert figures.method_key(algo) in figures.METHOD_STYLES
+def test_a_method_has_one_look_and_others_differ():
+    known = figures.METHOD_STYLES
+    for part in ("colour", "marker", "line"):
+        assert len({str(getattr(style, part)) for style in known.values()}) == len(known)
+    for algo in ("qpensieve", "mosac", "sac", "hybrid-sac", "cnder", "envelope", "pgmorl", "pfa"):
+        assert figures.method_key(algo) in known
+    for name in ("Q-Pensieve", "qpensieve", "Q-Pensieve (1.5M steps)"):
+        assert figures.styles_of(["SAC", name])[name] == known["qpensieve"]
+    short, long = figures.styles_of(["PFA (1.5M steps)", "PFA (4.5M steps)"]).values()
+    assert short.colour == long.colour
+    assert (short.marker, short.line) != (long.marker, long.line)
+    sizes = figures.styles_of([f"K={i}" for i in range(20)])
+    assert len({style.colour for style in sizes.values()}) == 7

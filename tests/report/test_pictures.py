@@ -9,6 +9,8 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
+from matplotlib.figure import Figure
+
 from qpensieve import cli
 from qpensieve.records import search
 from qpensieve.report import curves, drawing, front, pictures
@@ -38,30 +40,19 @@ def test_every_picture_can_be_asked_for():
     assert (*pictures.PICTURES,) == get_args(pictures.What)
 
 
-@pytest.mark.parametrize("has_predictions", [True, False])
-def test_a_run_with_a_search_is_drawn_with_it(tmp_path: Path, has_predictions: bool):
-    record = make_record() if has_predictions else make_record(predicted=np.full((2, 2, 2, 2), np.nan))
-    names = [path.name for path in draw_pictures(make_run(tmp_path, record))]
-    assert names == ["front.png", "curves.png", "generations.png", *["predictions.png"] * has_predictions]
-
-
-def test_the_command_plot_draws_the_search_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    run = make_run(tmp_path, make_record())
+def test_the_pictures_of_a_run_are_those_that_it_has_data_for(tmp_path: Path, drawn: list[Figure], capsys):
+    names = lambda run: [path.name for path in draw_pictures(run)]
+    usual, search_pictures = ["front.png", "curves.png"], ["generations.png", "predictions.png"]
+    run = make_run(tmp_path / "search", make_record())
+    assert names(run) == [*usual, *search_pictures]
     cli.main(["plot", str(run)])
-    names = ("front.png", "curves.png", "generations.png", "predictions.png")
-    assert capsys.readouterr().out.split() == [str(run / name) for name in names]
-
-
-@pytest.mark.usefixtures("unrendered")
-def test_a_run_of_one_objective_is_drawn_without_a_front(tmp_path: Path):
-    table = runs.make_table(np.arange(3.0).reshape(3, 1, 1))
-    run = runs.make_run(tmp_path / "run", table, runs.train_rows(3), domain="foreign")
-    assert [path.name for path in draw_pictures(run)] == ["curves.png", "training.png"]
-
-
-def test_a_run_without_a_search_is_drawn_without_it(tmp_path: Path):
-    names = [path.name for path in draw_pictures(make_run(tmp_path, None))]
-    assert names == ["front.png", "curves.png"]
+    assert capsys.readouterr().out.split() == [str(run / name) for name in (*usual, *search_pictures)]
+    unpredicted = make_record(predicted=np.full((2, 2, 2, 2), np.nan))
+    assert names(make_run(tmp_path / "unpredicted", unpredicted)) == [*usual, "generations.png"]
+    assert names(make_run(tmp_path / "none", None)) == usual
+    one = runs.make_table(np.arange(3.0).reshape(3, 1, 1))
+    alone = runs.make_run(tmp_path / "one", one, runs.train_rows(3), domain="foreign")
+    assert names(alone) == ["curves.png", "training.png"]  # one objective has no front
 
 
 @pytest.mark.parametrize("draw", [draw_generations, draw_predictions])

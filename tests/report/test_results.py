@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from qpensieve import cli
 from qpensieve.preferences import test_table
 from qpensieve.records import evaluations
-from qpensieve.records.folder import CONFIG, EVALUATIONS, PROVENANCE
+from qpensieve.records.folder import CONFIG, EVALUATIONS
 from qpensieve.report import compare, front
 from qpensieve.report.curves import short_note
 from qpensieve.report.results import export, read_run
@@ -40,35 +40,32 @@ def test_what_a_folder_lacks_is_named(tmp_path: Path):
 @pytest.mark.parametrize("name", ["DST2d", "qpensieve/DST2d-v0"])
 def test_a_domain_is_known_by_either_name(name: str, tmp_path: Path):
     run = read_run(make_run(tmp_path, make_table(dst_returns()), domain=name))
-    assert run.domain == "DST2d"
+    assert (run.domain, run.labels) == ("DST2d", ("treasure (value)", "time (-1 per step)"))
     assert run.exact is not None
-    assert run.labels == ("treasure (value)", "time (-1 per step)")
+    assert short_note(run).endswith("; not comparable with the paper's table")
 
 
 def test_a_foreign_domain_keeps_its_name_and_has_no_exact_front(tmp_path: Path):
     run = read_run(make_run(tmp_path, make_table(dst_returns()), domain="mine:make"))
     assert (run.domain, run.exact) == ("mine:make", None)
     assert run.labels == ("objective 1", "objective 2")
+    assert short_note(run).endswith("; not comparable with the full protocol")
+    assert read_run(make_run(tmp_path, make_table(np.ones((1, 10, 3))))).exact is None  # other objectives than DST2d
 
 
 def test_a_foreign_domain_has_the_names_that_a_run_wrote_also_when_it_is_exported(tmp_path: Path, drawn: list[Figure]):
-    run = make_run(tmp_path / "run", make_table(dst_returns(), reference="DST2d"), domain="mine:make", agent={})
-    (run / PROVENANCE).write_text(json.dumps({"objectives": ["speed", "comfort"], "lanes_per_seed": 1}))
+    run = make_run(
+        tmp_path / "run",
+        make_table(dst_returns(), reference="DST2d"),
+        domain="mine:make",
+        agent={},
+        made={"objectives": ["speed", "comfort"], "lanes_per_seed": 1},
+    )
     file = export(run, tmp_path / "run.json")
     assert read_run(run).labels == read_run(file).objectives == ("speed", "comfort")
     front.draw_front(read_run(file), tmp_path / "front.png")
     compare.draw([compare.read(run), compare.read(file)], tmp_path / "both.png")
     assert drawn[0].axes[0].get_ylabel() == drawn[1].axes[1].get_ylabel() == "comfort"
-
-
-def test_a_table_of_other_objectives_than_the_domain_has_no_exact_front(tmp_path: Path):
-    assert read_run(make_run(tmp_path, make_table(np.ones((1, 10, 3))), domain="DST2d")).exact is None
-
-
-def test_the_paper_is_named_only_where_it_has_such_a_table(tmp_path: Path):
-    ours, foreign = (make_run(tmp_path / name, make_table(dst_returns()), domain=name) for name in ("DST2d", "mine"))
-    assert short_note(read_run(ours)).endswith("; not comparable with the paper's table")
-    assert short_note(read_run(foreign)).endswith("; not comparable with the full protocol")
 
 
 def test_a_run_and_its_export_tell_what_was_played(tmp_path: Path, drawn: list[Figure]):
@@ -77,8 +74,7 @@ def test_a_run_and_its_export_tell_what_was_played(tmp_path: Path, drawn: list[F
     table = evaluations.empty(3, lam[::25], np.empty((0, 2)), lam[::2])
     table = evaluations.append_short(table, STEPS, returns[:, ::25, None].repeat(4, 2), np.empty((3, 0, 4, 2)))
     table = evaluations.append_full(table, STEPS, returns[:, ::2, None].repeat(7, 2))
-    run = make_run(tmp_path / "run", table, eval_stride=25, full_eval_episodes=7, agent={})
-    (run / PROVENANCE).write_text("{}")
+    run = make_run(tmp_path / "run", table, eval_stride=25, full_eval_episodes=7, agent={}, made={})
     for path in (run, export(run, tmp_path / "run.json")):
         data = read_run(path)
         np.testing.assert_array_equal(data.history.short_preferences, lam[::25])
@@ -90,21 +86,12 @@ def test_a_run_and_its_export_tell_what_was_played(tmp_path: Path, drawn: list[F
 LAM = np.array([[0.0, 1.0], [0.5, 0.5], [1.0, 0.0]])
 
 
-def _tiny_run(folder):
+def _tiny_run(folder: Path) -> None:
     returns = np.zeros((2, 3, 4, 2))
     returns[1, :, :, 0] = [[1, 2, 3, 4], [5, 5, 5, 5], [8, 8, 8, 8]]
     table = evaluations.empty(2, LAM, np.zeros((0, 2)), LAM, np.array([-1.0, -1.0]))
     table = evaluations.append_short(table, 100, returns[:, :, :2], np.zeros((2, 0, 2, 2)))
-    evaluations.save(folder / EVALUATIONS, evaluations.append_full(table, 200, returns))
-    (folder / "config.json").write_text(json.dumps({"domain": "DST2d"}))
-    (folder / "environment.json").write_text(json.dumps({"device": "cpu"}))
-
-
-def test_a_folder_in_place_of_the_file_is_named(tmp_path, capsys):
-    _tiny_run(tmp_path)
-    with pytest.raises(SystemExit):
-        cli.main(["export", str(tmp_path), "--out", str(tmp_path)])
-    assert f"out must be a file such as run.json, but {tmp_path} is a folder" in capsys.readouterr().err
+    make_run(folder, evaluations.append_full(table, 200, returns), made={"device": "cpu"})
 
 
 def test_a_run_is_not_exported_over_itself(tmp_path, capsys):
@@ -121,7 +108,7 @@ def test_scores_and_mean_returns_of_every_evaluation_are_written(tmp_path, capsy
     cli.main(["export", str(tmp_path), "--out", str(tmp_path / "deep" / "run.json")])
     content = json.loads((tmp_path / "deep" / "run.json").read_text())
     assert str(tmp_path / "deep" / "run.json") in capsys.readouterr().out
-    assert content["config"] == {"domain": "DST2d"}
+    assert content["config"] == json.loads((tmp_path / CONFIG).read_text())
     assert content["provenance"] == {"device": "cpu"}
     assert [row["step"] for row in content["short_protocol"]] == [100]
     (full,) = content["full_protocol"]

@@ -128,22 +128,8 @@ class TestText:
             r"a\_b \& 5 \% of \$x\textasciicircum{}2\$ \{\textasciitilde{}\} \#1 \textbackslash{}n $\pm$"
         )
 
-    def test_bars_do_not_break_a_markdown_table(self):
-        sheet = small(columns=["ours", "plain"], corner="a|b")
-        assert "| a\\|b | metric |" in text.markdown(sheets.table(sheet))
-
-    def test_letters_go_on_after_z(self):
-        notes = {("Hopper2d", f"m{i}"): f"note {i}" for i in range(28)}
-        sheet = small(metrics=[Metric(f"m{i}") for i in range(28)], row_notes=notes, cells={})
-        assert list(sheets.table(sheet).notes.values())[24:] == ["y", "z", "aa", "ab"]
-
 
 class TestView:
-    def test_missing_of_a_cell_and_of_one_metric(self):
-        sheet = small(metrics=[HV, UT, Metric("ED")])
-        assert sheets.view(sheet, "Hopper2d", "ours", Metric("ED")).text == "-"
-        assert sheets.view(sheet, "Walker2d", "plain", UT).text == "missing"
-
     def test_a_seed_without_a_value_is_left_out(self):
         one = cell([1.0, 3.0, 5.0], [1.0, np.nan, 2.0])
         sheet = small(cells={("Hopper2d", "ours"): one})
@@ -194,17 +180,12 @@ class TestView:
         sheet = small(cells={**small().cells, ("Hopper2d", "plain"): better})
         assert sheets.best_columns(sheet, "Hopper2d", UT) == []
 
-    @pytest.mark.parametrize(
-        ("value", "power", "text"), [(-0.001, 0, "0.00"), (1234.5, 3, "1.23"), (-2e13, 13, "-2.00"), (0.126, 0, "0.13")]
-    )
-    def test_numbers(self, value, power, text):
-        assert sheets.format_scaled(value, power) == text
-
     def test_powers_by_size_where_none_is_set(self):
-        large = small(cells={("Hopper2d", "ours"): cell([1.0], [-123_456.0])})
-        assert sheets.power_of(large, "Hopper2d", UT) == 5
-        assert sheets.power_of(large, "Walker2d", UT) == 0
-        assert sheets.power_of(large, "Hopper2d", HV) == 6
+        large = small(cells={("Hopper2d", "ours"): cell([1.0], [-123_456.0])}, corner="a|b")
+        powers = [sheets.power_of(large, row, metric) for row, metric in (("Hopper2d", UT), ("Walker2d", UT))]
+        assert [*powers, sheets.power_of(large, "Hopper2d", HV)] == [5, 0, 6]
+        assert sheets.format_scaled(-0.001, 0) == "0.00"
+        assert "| a\\|b | metric |" in text.markdown(sheets.table(large))
 
     def test_notes_of_a_cell_stand_below(self):
         noted = cell([1.0], [1.0], note="Stopped early.", notes={"UT": "Other units."})
@@ -248,11 +229,6 @@ class TestAnchors:
         assert RUN.anchor != replace(RUN, config={"steps": 11}).anchor
         assert RUN.anchor.startswith("run-hopper2d-ours-seeds-0-1-")
         assert [source.label for source in sheets.sources_of([small(), small()])] == [RUN.label, OTHER.label]
-
-    def test_of_a_configuration(self):
-        assert RUN.config_path == "../runs/a/config.json"
-        assert replace(RUN, path="a/b.json").config_path == "a/b.json"
-        assert replace(RUN, path="").config_path == ""
 
 
 def test_html_escapes_what_others_wrote():
