@@ -2,21 +2,21 @@
 
 A timing is a row of blocks, each handed over as training does it when the device is what everyone waits for: rows come
 from the host, the next block is handed over before the policy and the log of the one before are fetched. So everything
-that a block costs the device is inside (writing rows, drawing batches, packing for kernels, the updates, the policy for
-the host), and the host's own work only where the device would have to wait for it. Blocks waited for one by one
-(`--blocks 1`) show what that hides. Collecting, logging and checkpoints are not inside.
+that a block costs the device is inside (writing rows, drawing batches, the updates, the policy for the host), and the
+host's own work only where the device would have to wait for it. Blocks waited for one by one (`--blocks 1`) show what
+that hides. Collecting, logging and checkpoints are not inside.
 
 The least time (the floor) is the counted floating-point work divided by the best rate of square products, measured in
-the same run: of size 256 to 2048, on a GPU up to 8192. What kernels do in half precision counts at the rate of such
-products. They are measured before and after, never between timings: a GPU that has just multiplied large matrices is
-slower for a while (an update of five seeds 290 microseconds instead of 226 on an H200).
+the same run: of size 256 to 2048, on a GPU up to 8192. The rate is measured before and after, never between timings: a
+GPU that has just multiplied large matrices is slower for a while (an update of five seeds 290 microseconds instead of
+226 on an H200).
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from statistics import median
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
@@ -25,12 +25,12 @@ import numpy as np
 
 from benchmarks import plain
 from benchmarks.timing import Row, interleave, seconds
-from qpensieve.algos import mosac, qpensieve
+from qpensieve.algos import qpensieve
 from qpensieve.compiler import make_devices, num_parts
 from qpensieve.envs import get_domain
 from qpensieve.learning.interface import Algorithm
 from qpensieve.machine import available_cores
-from qpensieve.methods import Kernels, choose_kernels, make_algorithm
+from qpensieve.methods import make_algorithm
 from qpensieve.presets import default_config
 from qpensieve.replay.layout import RowLayout, layout_of
 from qpensieve.train.cores import spread
@@ -42,8 +42,6 @@ GPU_MATRIX_SIZES = (2048, 8192)
 GPU_BLOCKS = 20
 """Blocks of one timing on a GPU."""
 REPLAY_ROWS = 20_000
-WARM_UP = 10
-"""Updates before the movement of kernels is compared with the plain one's."""
 MOSAC_AS_PENSIEVE = qpensieve.QPensieveConfig(num_preferences=1, num_snapshots=0)
 
 
@@ -58,7 +56,6 @@ class Settings:
         blocks: Calls per timing. None: 20 on a GPU, where a call may cost the host as much as the device; else 1.
         repeats: Interleaved repeats; the median is shown.
         plain: Also time the plain form of Q-Pensieve.
-        kernels: Fused kernels to time beside the form without; what is off here is left out.
         presets: Settings to time: the paper's, or those with guards against bursts.
     """
 
@@ -68,16 +65,7 @@ class Settings:
     blocks: int | None = None
     repeats: int = 5
     plain: bool = True
-    kernels: tuple[Kernels, ...] = ("auto",)
     presets: tuple[Literal["paper", "robust"], ...] = ("paper",)
-
-
-@dataclass(frozen=True)
-class Rates:
-    """Best rates of square products, floating-point operations a second: in float32, and in float16."""
-
-    full: float
-    half: float
 
 
 def run(settings: Settings, progress: Callable[[str], None]) -> list[Row]:
@@ -88,64 +76,30 @@ def run(settings: Settings, progress: Callable[[str], None]) -> list[Row]:
     for num_seeds in settings.seeds:
         names = timed(settings)
         progress(f"update: compiling for {num_seeds} seed(s)")
-        before = matrix_rates()
+        before = matrix_rate()
         timers = [make_timer(_algorithm(name, spec), spec, num_seeds, settings) for name in names]
         for timer in timers:
             timer()
         progress(f"update: measuring {num_seeds} seed(s)")
         times = interleave(timers, settings.repeats)
-        after = matrix_rates()
-        best = Rates(max(before.full, after.full), max(before.half, after.half))
-        errors = {name: movement_error(name, spec, num_seeds) for name in names if "kernels" in name}
-        new = _rows(dict(zip(names, times, strict=True)), spec, num_seeds, best)
-        rows += [row | {"movement error": errors.get(str(row["method"]))} for row in new]
+        best = max(before, matrix_rate())
+        rows += _rows(dict(zip(names, times, strict=True)), spec, num_seeds, best)
     return rows
 
 
-def movement_error(name: str, spec: EnvSpec, num_seeds: int) -> float:
-    """Distance between networks after a fused and a plain update, over the way of that update; the worst network's."""
-    fused, oracle = (_algorithm(one, spec) for one in (name, name.partition(",")[0]))
-    return movement_between(fused, oracle, spec, num_seeds)
-
-
-def movement_between(fused: Algorithm[Any], oracle: Algorithm[Any], spec: EnvSpec, num_seeds: int) -> float:
-    """The same of two algorithms; from a state that has learned from a block, so that Adam's moments are warm."""
-    layout = layout_of(spec, oracle.behaviour)
-    plain_learner, learner = (make_learner(algorithm, layout, REPLAY_ROWS) for algorithm in (oracle, fused))
-    noise = np.random.default_rng(1).standard_normal((num_seeds, WARM_UP, layout.width))
-    rows = jnp.asarray(noise, jnp.float32)
-    start, _, _ = plain_learner.learn(_with_snapshots(_filled(plain_learner, layout, num_seeds)), Block(rows))
-    nets = lambda state: getattr(state.agent, "sac", state.agent)
-    after = lambda learner: nets(learner.learn(jax.tree.map(jnp.copy, start), Block(rows[:, :1]))[0])
-    begin, end, expected = nets(start), after(learner), after(plain_learner)
-    of = lambda name: (
-        _distance(getattr(end, name), getattr(expected, name))
-        / _distance(getattr(expected, name), getattr(begin, name))
-    )
-    return max(map(of, ("actor", "critic", "target")))
-
-
-def _distance(tree: Any, other: Any) -> float:
-    pairs = zip(jax.tree.leaves(tree), jax.tree.leaves(other), strict=True)
-    return float(jnp.sqrt(sum(jnp.sum(jnp.square(a - b)) for a, b in pairs)))
-
-
 def timed(settings: Settings) -> list[str]:
-    """What is timed: methods, each also with the kernels that run here, and the plain form of Q-Pensieve."""
+    """Names of what is timed: methods under each preset, and the plain form of Q-Pensieve."""
     presets = ("" if preset == "paper" else f" {preset}" for preset in settings.presets)
     names = [method + preset for preset in presets for method in ("mosac", "qpensieve")]
-    chosen = [choose_kernels("mosac", mosac.SacConfig(), asked)[0] for asked in settings.kernels]
-    fused = [f"{name}, kernels {choice}" for choice in dict.fromkeys(chosen) if choice != "off" for name in names]
-    return [*names, *fused, *(["qpensieve plain"] if settings.plain else [])]
+    return [*names, *(["qpensieve plain"] if settings.plain else [])]
 
 
-def _rows(times: dict[str, list[float]], spec: EnvSpec, num_seeds: int, rates: Rates) -> list[Row]:
+def _rows(times: dict[str, list[float]], spec: EnvSpec, num_seeds: int, rate: float) -> list[Row]:
     rows = []
     for name, values in times.items():
         counted = MOSAC_AS_PENSIEVE if name.startswith("mosac") else qpensieve.QPensieveConfig()
         flop, each = num_seeds * count_flop(counted, spec), median(values)
-        half = num_seeds * count_scoring(counted, spec) if name.endswith("kernels on") else 0.0
-        floor = (flop - half) / rates.full + half / rates.half
+        floor = flop / rate
         against = None if name.startswith("mosac") else times.get("qpensieve plain")
         speedup = median(p / v for p, v in zip(against, values, strict=True)) if against else None
         rows.append(
@@ -155,8 +109,7 @@ def _rows(times: dict[str, list[float]], spec: EnvSpec, num_seeds: int, rates: R
                 "ms/update": 1e3 * each,
                 "seed-updates/s": num_seeds / each,
                 "GFLOP": flop / 1e9,
-                "GFLOP/s of products": rates.full / 1e9,
-                "GFLOP/s in half precision": rates.half / 1e9,
+                "GFLOP/s of products": rate / 1e9,
                 "floor ms": 1e3 * floor,
                 "times floor": each / floor if "plain" not in name else None,
                 "times faster than plain": speedup,
@@ -184,18 +137,15 @@ def count_scoring(cfg: qpensieve.QPensieveConfig, spec: EnvSpec) -> float:
     return float(score + winner)
 
 
-def matrix_rates() -> Rates:
-    """Best rates of square products; in half precision on a GPU only, elsewhere it is emulated."""
-    is_gpu = jax.default_backend() == "gpu"
-    sizes = GPU_MATRIX_SIZES if is_gpu else MATRIX_SIZES
-    full = max(_rate(size, jnp.float32) for size in sizes)
-    return Rates(full, max(_rate(size, jnp.float16) for size in sizes) if is_gpu else full)
+def matrix_rate() -> float:
+    """Best rate of square products in float32: floating-point operations a second."""
+    return max(map(_rate, GPU_MATRIX_SIZES if jax.default_backend() == "gpu" else MATRIX_SIZES))
 
 
-def _rate(size: int, dtype: Any) -> float:
+def _rate(size: int) -> float:
     """Rate of products of one size. On a GPU several in one call: a single one would measure the launch too."""
     num = 16 if jax.default_backend() == "gpu" else 1
-    x = jnp.asarray(np.random.default_rng(0).standard_normal((size, size)) / size**0.5, dtype)
+    x = jnp.asarray(np.random.default_rng(0).standard_normal((size, size)) / size**0.5, jnp.float32)
     work = lambda: _products(x, num).block_until_ready()
     work()
     return num * 2 * size**3 / min(seconds(work) for _ in range(5))
@@ -210,10 +160,8 @@ def _algorithm(name: str, spec: EnvSpec) -> Algorithm[Any]:
     """What a name of `timed` stands for."""
     if name.endswith("plain"):
         return plain.make(qpensieve.QPensieveConfig(), spec)
-    called, _, kernels = name.partition(", kernels ")
-    method, _, preset = called.partition(" ")
-    agent = default_config(spec.id, method, preset or "paper").agent
-    return make_algorithm(method, agent, spec, cast(Kernels, kernels or "off"))
+    method, _, preset = name.partition(" ")
+    return make_algorithm(method, default_config(spec.id, method, preset or "paper").agent, spec)
 
 
 def make_timer(algorithm: Algorithm[Any], spec: EnvSpec, num_seeds: int, settings: Settings) -> Callable[[], float]:

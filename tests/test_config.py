@@ -171,7 +171,7 @@ class TestPresets:
         self, algo: str, changes: dict[str, Any], end: int | None
     ):
         preset, others = changes.get("preset", "paper"), {k: v for k, v in changes.items() if k != "preset"}
-        config = configs.resolve(override(default_config("DST2d", algo, preset), {"steps": 30_000} | others))
+        config = configs.scheduled(override(default_config("DST2d", algo, preset), {"steps": 30_000} | others))
         assert config.schedule_end == end
         assert replace(config, steps=60_000).schedule_end == end
 

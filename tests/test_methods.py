@@ -21,7 +21,7 @@ def test_names_are_those_of_the_rows():
 def test_every_method_has_a_line_for_people_and_presets_that_can_run(name: str):
     assert METHODS[name].summary
     for preset in ("paper", "quick"):
-        configs.check(configs.resolve(default_config("DST2d", name, preset)))
+        configs.check(configs.scheduled(default_config("DST2d", name, preset)))
 
 
 def test_a_misspelt_name_gets_the_right_one():

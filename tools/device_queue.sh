@@ -8,7 +8,7 @@
 Q=${Q:-/tmp/q} PY=${PY:-python3}
 export PYTHONUNBUFFERED=1 XLA_PYTHON_CLIENT_PREALLOCATE=false OPENBLAS_NUM_THREADS=1
 export PYTHONPATH="$Q/src:$Q/site" CUDA_MPS_PIPE_DIRECTORY=$Q/mps CUDA_MPS_LOG_DIRECTORY=$Q/mps
-OPTIONS=${OPTIONS:-"--kernels on --checkpoint-seconds 100000 --parameters-period 100000 --keep-replay off"}
+OPTIONS=${OPTIONS:-"--checkpoint-seconds 100000 --parameters-period 100000 --keep-replay off"}
 qp() { $PY -c 'from qpensieve.cli import main; main()' "$@"; }
 alive() { kill -0 "$(cat "$1")" 2>/dev/null; }
 verb=$1

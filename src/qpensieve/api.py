@@ -90,7 +90,6 @@ class Agent:
         configs.check(config)
         if about := configs.about_helper(config):
             warnings.warn(about, stacklevel=2)
-        config = configs.with_kernels(config)
         if "steps" in settings:
             config = configs.scheduled(config)
         elif not config.method.is_population:  # the first `learn` decides how long to train

@@ -13,7 +13,6 @@ from qpensieve import console, deploy, presets
 from qpensieve.config import (
     RunConfig,
     about_helper,
-    about_kernels,
     about_learning,
     check,
     describe_schedule,
@@ -87,9 +86,8 @@ def train(words: list[str]) -> None:
     tip = "" if preset == "quick" else "--preset quick takes a few minutes"
     if not arguments.output.quiet:
         _warn(f"preparing {config.domain}, {config.algo}: {describe_schedule(config)}")
-    for about in (about_kernels(config), about_helper(config)):
-        if about:
-            _warn(about)
+    if about := about_helper(config):
+        _warn(about)
     _complete(runs.start(folder, config, arguments.output), tip)
 
 

@@ -11,10 +11,10 @@ from typing import NamedTuple
 from qpensieve import settings as parts
 from qpensieve.config import RunConfig, completed, from_dict, scheduled, to_dict
 from qpensieve.envs import find_domain
-from qpensieve.settings import EVALUATION, LENGTH, MACHINE, RECORDS, ROUNDING, SEEDS, Mark
+from qpensieve.settings import EVALUATION, LENGTH, MACHINE, RECORDS, SEEDS, Mark
 
 LEARNING = Mark("learning")
-EVERYTHING = frozenset({LEARNING, LENGTH, SEEDS, EVALUATION, RECORDS, ROUNDING, MACHINE})
+EVERYTHING = frozenset({LEARNING, LENGTH, SEEDS, EVALUATION, RECORDS, MACHINE})
 SAME_NUMBERS = EVERYTHING - {MACHINE}
 """A resumed run must agree with its checkpoint in all of these."""
 SAME_SETTINGS = frozenset({LEARNING, LENGTH, EVALUATION})

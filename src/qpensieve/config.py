@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
 from qpensieve import settings as parts
-from qpensieve.algos.fused import too_wide
 from qpensieve.algos.mosac import ENDS
 from qpensieve.algos.qpensieve import QPensieveConfig
 from qpensieve.envs import code_of, find_domain, is_local, name_of
 from qpensieve.envs import registry as envs
 from qpensieve.envs.episodes import FULL_EPISODES, MAX_EVAL_STEPS, SHORT_EPISODES
 from qpensieve.errors import UntrustedError, UserError
-from qpensieve.methods import METHODS, Kernels, Method, choose_kernels, get_method, make_algorithm
+from qpensieve.methods import METHODS, Method, get_method, make_algorithm
 from qpensieve.records.files import interpreting, parse, read_bytes, write_json
 from qpensieve.settings import (
     EVALUATION,
@@ -24,7 +23,6 @@ from qpensieve.settings import (
     NEEDS_REPLAY,
     NOT_NEGATIVE,
     RECORDS,
-    ROUNDING,
     SEEDS,
     WHOLE_BLOCKS,
     Scheduled,
@@ -138,10 +136,6 @@ class RunConfig:
     """Cores that collect, and the same number that evaluates meanwhile; results do not depend on it. Off-policy methods
     on built-in domains: from 2 on, this many processes share the agents. Otherwise: threads of the simulator. None:
     with an accelerator all cores but one; on a CPU, whose cores learn, no processes and as many threads as help."""
-    kernels: Annotated[Kernels, ROUNDING] = "off"
-    """Fused kernels for the updates of qpensieve and mosac. on: candidates of the policy are scored in half precision.
-    full: everything is in full precision. auto (presets): on for Hopper GPUs where kernels cover the settings and are
-    faster. A run stores the choice."""
     agent: Any = dataclasses.field(default_factory=QPensieveConfig)
     """Settings of the algorithm."""
 
@@ -273,16 +267,6 @@ def lengthened(config: RunConfig, steps: int) -> RunConfig:
     return scheduled(override(replace(config, steps=steps), dict.fromkeys(whole)))
 
 
-def with_kernels(config: RunConfig) -> RunConfig:
-    """Decide whether this machine uses fused kernels for the run."""
-    return replace(config, kernels=_choose_kernels(config)[0])
-
-
-def resolve(config: RunConfig) -> RunConfig:
-    """Fill in the settings that depend on the length of the run or on the machine."""
-    return with_kernels(scheduled(config))
-
-
 def describe_schedule(config: RunConfig) -> str:
     """Describe in one line when a run acts at random, is evaluated and takes snapshots."""
     values = {name: f"{value:,}" for name, value in parts.flat(config).items() if name in SCHEDULE and value}
@@ -293,11 +277,6 @@ def describe_schedule(config: RunConfig) -> str:
     if parts.flat(config).get("num_snapshots"):
         told.append(f"a snapshot every {values['push_period']} updates after {values.get('push_after', 0)}")
     return ", ".join(told)
-
-
-def about_kernels(config: RunConfig) -> str:
-    """Say if kernels are not as asked for or slower than expected; else empty."""
-    return _choose_kernels(config)[1]
 
 
 def about_helper(config: RunConfig) -> str:
@@ -318,15 +297,6 @@ def about_learning(config: RunConfig, steps: int) -> str:
         f"nothing is learned in {steps:,} steps: learning starts after {config.random_steps:,} random ones; "
         "train longer, or set a smaller random_steps"
     )
-
-
-def _choose_kernels(config: RunConfig) -> tuple[Kernels, str]:
-    """Decide on kernels, except for settings that cannot run, which `check` refuses."""
-    if config.algo not in METHODS or parts.problems(config):
-        return config.kernels, ""
-    chosen, said = choose_kernels(config.algo, config.agent, config.kernels, config.seeds)
-    wide = "" if chosen == "off" else too_wide(spec_of(config))
-    return ("off", f"kernels are off: {wide}") if wide else (chosen, said)
 
 
 def check(config: RunConfig) -> None:

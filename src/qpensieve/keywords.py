@@ -28,7 +28,6 @@ class Keywords(TypedDict, total=False):
     keep_replay: Literal["on", "off"]
     reference: ArrayLike
     num_threads: int | None
-    kernels: Literal["auto", "off", "on", "full"]
     hidden: int
     learning_rate: float
     discount: float

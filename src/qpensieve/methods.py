@@ -7,23 +7,20 @@ have none and train by `train.population`.
 import dataclasses
 import difflib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any
 
-from qpensieve.algos import cnder, envelope, fused, hybrid_sac, mosac, qpensieve, sac
-from qpensieve.compiler import KEPT_PROGRAMS, make_devices, num_parts
+from qpensieve.algos import cnder, envelope, hybrid_sac, mosac, qpensieve, sac
+from qpensieve.compiler import KEPT_PROGRAMS
 from qpensieve.errors import UserError
-from qpensieve.learning.interface import Algorithm, UniformLearning
-from qpensieve.machine import available_cores
+from qpensieve.learning.interface import Algorithm
 from qpensieve.population import plan
 from qpensieve.population.pgmorl import PfaConfig, PgmorlConfig, PopulationConfig
 from qpensieve.settings import RunSettings
 from qpensieve.types import EnvSpec
 
-Kernels = Literal["auto", "off", "on", "full"]
 Make = Callable[[Any, EnvSpec], Algorithm[Any]]
-Fuse = Callable[[Any, EnvSpec, fused.Precision], fused.Block]
 
 
 @dataclass(frozen=True)
@@ -41,8 +38,6 @@ class Method:
         defaults: Settings of the run that this method starts from in every preset.
         of_helper: Settings that are those of its helper alone; a run that changes one says so.
         check: (settings, run) -> one sentence for each problem.
-        fuse: (settings, environment, precision) -> all updates of a block on fused kernels; None: there are none.
-        fuse_from: Number of seeds from which `--kernels auto` takes them; below it they are slower.
     """
 
     name: str
@@ -55,8 +50,6 @@ class Method:
     defaults: Mapping[str, object] = field(default_factory=dict)
     of_helper: tuple[str, ...] = ()
     check: Callable[[Any, RunSettings], list[str]] = lambda settings, run: []
-    fuse: Fuse | None = None
-    fuse_from: int = 1
 
     @property
     def is_population(self) -> bool:
@@ -116,7 +109,6 @@ _TABLE = (
             **{"num_preferences": 2, "num_snapshots": 1, "push_after": None, "push_period": None},
         },
         robust=_ROBUST,
-        fuse=fused.fuse_qpensieve,
     ),
     Method(
         "mosac",
@@ -125,8 +117,6 @@ _TABLE = (
         mosac.make,
         quick=_QUICK_GUARDED,
         robust=_ROBUST,
-        fuse=fused.fuse_mosac,
-        fuse_from=2,
     ),
     Method(
         "sac",
@@ -223,12 +213,8 @@ def get_method(name: str) -> Method:
     return METHODS[name]
 
 
-def make_algorithm(
-    name: str, settings: Any, spec: EnvSpec, kernels: Kernels = "off", num_seeds: int = 1
-) -> Algorithm[Any]:
-    """The algorithm of an off-policy method, for an environment; with fused kernels if they are wanted and there.
-
-    With kernels JAX is started, on as many CPU devices as help `num_seeds`.
+def make_algorithm(name: str, settings: Any, spec: EnvSpec) -> Algorithm[Any]:
+    """Return the algorithm of an off-policy method for an environment.
 
     Raises:
         ValueError: If the environment does not fit the method.
@@ -239,40 +225,13 @@ def make_algorithm(
     algorithm = _make_once(method.make, settings, spec)
     if not algorithm.acting.is_discrete:
         check_continuous(name, spec)
-    choice, _ = choose_kernels(name, settings, kernels, num_seeds)
-    if choice == "off" or method.fuse is None or not isinstance(algorithm.learning, UniformLearning):
-        return algorithm
-    return _fuse_once(method.make, method.fuse, settings, spec, "full" if choice == "full" else "half")
+    return algorithm
 
 
 @lru_cache(maxsize=KEPT_PROGRAMS)
 def _make_once(make: Make, settings: Any, spec: EnvSpec) -> Algorithm[Any]:
-    """The same object for the same arguments, so that its functions are compiled once in a process."""
+    """Return the same object for the same arguments, so that its functions are compiled once in a process."""
     return make(settings, spec)
-
-
-@lru_cache(maxsize=KEPT_PROGRAMS)
-def _fuse_once(make: Make, fuse: Fuse, settings: Any, spec: EnvSpec, precision: fused.Precision) -> Algorithm[Any]:
-    algorithm = _make_once(make, settings, spec)
-    assert isinstance(algorithm.learning, UniformLearning)
-    return replace(algorithm, learning=replace(algorithm.learning, block=fuse(settings, spec, precision)))
-
-
-def choose_kernels(name: str, settings: Any, asked: Kernels, num_seeds: int = 1) -> tuple[Kernels, str]:
-    """What is made of a wish for fused kernels, "auto" decided; and in one sentence what users may not expect of it."""
-    method = get_method(name)
-    if asked == "off" or (asked == "auto" and (method.fuse is None or num_seeds < method.fuse_from)):
-        return "off", ""
-    make_devices(num_parts(num_seeds, available_cores()))  # the next line starts JAX, and then it is too late
-    fuse, missing = method.fuse, fused.unavailable()
-    if asked == "auto" and fused.is_interpreted():
-        return "off", ""
-    gap = f"there are none for {name}" if fuse is None else fused.uncovered(settings)
-    gap = gap or (missing if asked == "auto" else "")
-    if gap:
-        return "off", f"kernels are off: {gap}"
-    slow = f"kernels are interpreted, which is for tests and very slow: {missing}" if missing else ""
-    return ("on" if asked == "auto" else asked), slow
 
 
 def check_continuous(name: str, spec: EnvSpec) -> None:

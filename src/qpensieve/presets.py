@@ -28,7 +28,7 @@ def default_config(domain: str, algo: str = "qpensieve", preset: str = "paper") 
     if preset not in PRESETS:
         raise UserError(f"unknown preset {preset!r}: use {', '.join(PRESETS)}")
     method, known = get_method(algo), find_domain(domain)
-    config = replace(RunConfig(domain, algo, kernels="auto", agent=method.config()), **method.defaults)
+    config = replace(RunConfig(domain, algo, agent=method.config()), **method.defaults)
     if known is not None and len(known.objectives) in EVAL_STRIDES:
         config = replace(config, eval_stride=EVAL_STRIDES[len(known.objectives)])
     if method.paper is not None:

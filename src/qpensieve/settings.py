@@ -134,8 +134,6 @@ EVALUATION = Mark("evaluation")
 """How much an evaluation plays."""
 RECORDS = Mark("records")
 """When a run is evaluated, logged and saved; what is learned does not depend on it."""
-ROUNDING = Mark("rounding")
-"""How a run is computed: its numbers differ by rounding alone."""
 MACHINE = Mark("machine")
 """How a run uses its machine; no number depends on it."""
 
@@ -160,6 +158,8 @@ GUARDS: dict[str, tuple[object, object]] = {
     "snapshot_margin": (None, 0.05),
 }
 """Setting of one guard -> its value where it is off, and on; now `guards` is for all. MO-SAC has the first four."""
+ANY_VALUE = object()
+"""Stands for all values of a retired setting that changed nothing beyond rounding."""
 RETIRED: dict[str, object] = {
     **{"target_steps": 1, "acting_share": 0.0, "preferences_per": "batch"},
     **{"critic_blocks": 0, "critic_hidden": None, "weight_decay": 0.0, "discount_end": None, "over_critics": "max"},
@@ -172,6 +172,7 @@ RETIRED: dict[str, object] = {
     **{name: off for name, (off, _) in GUARDS.items()},
     "reference": [],  # once a setting of populations, now one of the run
     "form": "all",  # of the trial in results/recipe
+    "kernels": ANY_VALUE,  # hand-written kernels for Hopper GPUs: the same updates to rounding
 }
 """Settings that are gone -> what every run does now. docs/studies.md says what other values did."""
 
@@ -422,7 +423,7 @@ def complete(kind: Callable[..., Settings], values: Mapping[str, object]) -> dic
     Values of unknown names and of odd types stay as they are.
     """
     known, hints = _known(kind), _fields(cast(type, kind))
-    is_gone = lambda name: name not in known and name in RETIRED and RETIRED[name] == values[name]
+    is_gone = lambda name: name not in known and name in RETIRED and RETIRED[name] in (values[name], ANY_VALUE)
     found = {name: values[name] for name in values if not is_gone(name)}
     for name, field in known.items():
         since = [mark for mark in hints[name].metadata if isinstance(mark, Since)]

@@ -88,16 +88,6 @@ def test_the_next_block_is_handed_over_before_the_last_is_fetched(monkeypatch: p
     assert [happening[0] for happening in happened] == ["learn", "fetch"] * 3 + ["fetch"]
 
 
-def test_presets_are_timed_beside_each_other_with_and_without_kernels(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(update, "choose_kernels", lambda name, settings, asked: (asked, ""))
-    settings = update.Settings(kernels=("on", "full"), presets=("paper", "robust"), plain=False)
-    methods = ["mosac", "qpensieve", "mosac robust", "qpensieve robust"]
-    kernels = [f"{name}, kernels {choice}" for choice in ("on", "full") for name in methods]
-    assert update.timed(settings) == [*methods, *kernels]
-
-
-@pytest.mark.slow
-def test_the_movement_of_robust_on_kernels_is_compared_with_the_plain_one(monkeypatch: pytest.MonkeyPatch):
-    """Interpreted, so in the paper's sizes but with one seed and MO-SAC; a kernel that shortened nothing would show."""
-    monkeypatch.setattr(update, "REPLAY_ROWS", 500)
-    assert update.movement_error("mosac robust, kernels full", SPEC, 1) < 1e-4
+def test_presets_are_timed_in_turns():
+    settings = update.Settings(presets=("paper", "robust"), plain=False)
+    assert update.timed(settings) == ["mosac", "qpensieve", "mosac robust", "qpensieve robust"]

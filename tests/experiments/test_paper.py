@@ -3,7 +3,7 @@
 from collections import Counter
 
 from qpensieve import settings
-from qpensieve.config import RunConfig, check, resolve
+from qpensieve.config import RunConfig, check, scheduled
 from qpensieve.envs import DOMAINS
 from qpensieve.experiments.paper import ARTEFACTS, POPULATION_SETTINGS
 from qpensieve.experiments.plan import SCALES, Wanted, scaled
@@ -89,7 +89,7 @@ def test_every_run_can_run_at_every_scale():
     for wanted in RUNS:
         assert scaled(wanted.config(), "paper") == wanted.config()
         for scale in SCALES:
-            check(resolve(scaled(wanted.config(), scale)))
+            check(scheduled(scaled(wanted.config(), scale)))
 
 
 def test_scales_divide_what_counts_steps_and_keep_what_tells_runs_apart():

@@ -127,7 +127,7 @@ class TestFolders:
         [task] = results.plan.tasks_of[wanted]
         [run] = results.paths(wanted)
         content = json.loads((run / CONFIG).read_text())
-        content |= {"kernels": "off", "eval_period": 77}  # nothing that changes what is learned
+        content |= {"kernels": "on", "eval_period": 77}  # nothing that changes what is learned
         (run / CONFIG).write_text(json.dumps(content))
         assert (results.left_out, results.paths(wanted)) == ([], [run])
         assert tasks.status(task).state == "done"

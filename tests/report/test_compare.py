@@ -118,14 +118,6 @@ class TestDominance:
         assert [row["ED against plain"].text for row in rows_of(*paths)] == ["-", "0.00 ± 0.00"]
 
 
-def test_kernels_are_marked_where_runs_differ_in_them(files: list[Path], tmp_path: Path):
-    config = {"domain": "DST2d", "algo": "qpensieve", "kernels": "on", "steps": 1000}
-    fused = export(tmp_path / "fused.json", "qpensieve", [DEAR, DEAR], config=config)
-    folder = make_run(tmp_path / "plain")
-    assert [row["kernels"].text for row in rows_of(files[0], fused, folder)] == ["off", "on", "off"]
-    assert not any("kernels" in row for row in rows_of(files[0], folder))
-
-
 class TestSettings:
     """Runs that differ in a setting never look the same."""
 
@@ -264,6 +256,6 @@ def make_run(folder: Path, domain: str = "DST2d", algo: str = "mosac", **setting
     folder.mkdir(parents=True)
     evaluations.save(folder / EVALUATIONS, table)
     config = configs.override(default_config(domain, algo), settings)
-    configs.save(configs.resolve(config), folder / CONFIG)
+    configs.save(configs.scheduled(config), folder / CONFIG)
     (folder / PROVENANCE).write_text(json.dumps({"lanes_per_seed": 1}))
     return folder

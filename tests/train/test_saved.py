@@ -56,7 +56,7 @@ def config(request: pytest.FixtureRequest) -> RunConfig:
     quick = default_config(DOMAINS.get(algo, "DST2d"), algo, "quick")
     hidden = {"hidden": 4} if hasattr(quick.agent, "hidden") else {}
     hidden |= {"scale_obs": True, "acts_with": "target"} if is_scaled else {}
-    return configs.resolve(replace(quick, seeds=SEEDS, agent=replace(quick.agent, **hidden)))
+    return configs.scheduled(replace(quick, seeds=SEEDS, agent=replace(quick.agent, **hidden)))
 
 
 @pytest.mark.parametrize("kind", ["parameters", "checkpoint"])

@@ -30,8 +30,8 @@ CORES = 16
 START_SECONDS = 45.0
 """Seconds until a run learns."""
 UPDATE_US = {
-    "qpensieve": (102.0, 20.0),
-    "mosac": (97.0, 12.0),
+    "qpensieve": (98.0, 38.0),
+    "mosac": (133.0, 14.0),
     "sac": (102.0, 13.0),
     "hybrid-sac": (338.0, 80.0),
     "cnder": (215.0, 8.8),

@@ -17,7 +17,7 @@ from typing import Any, Literal, get_args
 
 from qpensieve import settings
 from qpensieve.compatibility import is_bound_to_length
-from qpensieve.config import RunConfig, check, override, resolve, scheduled, spec_of
+from qpensieve.config import RunConfig, check, override, scheduled, spec_of
 from qpensieve.envs import find_domain
 from qpensieve.errors import UserError
 from qpensieve.experiments.tasks import Task, iteration_of
@@ -311,7 +311,7 @@ class Size:
         """
         config = replace(scaled(wanted.config(), self.scale, self.steps), seeds=self.seeds_of(wanted), first_seed=0)
         config = scheduled(config)
-        check(resolve(replace(config, kernels="off")))
+        check(config)
         if config.method.is_population:
             check_environment(config.agent, config.steps, spec_of(config))
         return config

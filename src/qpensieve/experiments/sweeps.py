@@ -19,7 +19,7 @@ import tomllib
 from pathlib import Path
 from typing import Any, get_args
 
-from qpensieve.config import RunConfig, check, check_fits, resolve
+from qpensieve.config import RunConfig, check, check_fits, scheduled
 from qpensieve.errors import MissingFileError, UserError
 from qpensieve.experiments.plan import Artefact, Place, Show, Wanted, shown
 from qpensieve.presets import default_config
@@ -190,7 +190,7 @@ def _line(shared: dict[str, Any], own: dict[str, Any]) -> tuple[Place, Wanted]:
     steps = None if "steps" in own else both.get("steps")
     wanted = Wanted(str(both["domain"]), algo, settings, steps, preset, both.get("seeds"))
     config = wanted.config()
-    check(resolve(config))
+    check(scheduled(config))
     check_fits(config)
     wanted = wanted if wanted.seeds else Wanted(wanted.domain, algo, settings, steps, preset, config.seeds)
     about = ", ".join(f"{key} {shown(value)}" for key, value in named.items() if key != "algo")

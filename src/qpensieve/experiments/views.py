@@ -63,7 +63,7 @@ def _scores(artefact: Artefact, results: PlanResults, report: Path) -> Shown:
 
 def score_sheet(artefact: Artefact, results: PlanResults, report: Path) -> Sheet:
     """The table of scores of an artefact."""
-    filled, mixed = {}, set()
+    filled = {}
     for (row, column), wanted in artefact.cells.items():
         config = results.plan.configs[wanted]
         other = artefact.cells.get((row, artefact.reference)) if artefact.reference else None
@@ -76,12 +76,10 @@ def score_sheet(artefact: Artefact, results: PlanResults, report: Path) -> Sheet
             report=report,
         )
         against = results.paths(other) if has_ed and other is not None else []
-        cell = cells.read_cell(results.paths(wanted), against, about)
-        mixed |= {str(source.config.get("kernels", "off")) for source in cell.sources}
-        filled[row, column] = cell
+        filled[row, column] = cells.read_cell(results.paths(wanted), against, about)
     for place in [(row, column) for row in artefact.rows for column in artefact.columns]:
         filled.setdefault(place, Cell(values={}))  # not missing: the plan has no run there
-    notes = [*artefact.notes, *_about_kernels(mixed), *results.notes]
+    notes = [*artefact.notes, *results.notes]
     return Sheet(
         artefact.name,
         artefact.title,
@@ -100,14 +98,6 @@ def _about_hypervolume(artefact: Artefact, row: str) -> str:
     """Why HV of a domain does not compare with the paper's; nothing where the paper prints none."""
     is_printed = any("HV" in scores for (of, _), scores in artefact.printed.scores.items() if of == row)
     return cells.hypervolume_note(row) if is_printed else ""
-
-
-def _about_kernels(found: set[str]) -> list[str]:
-    if len(found) < 2:
-        return []
-    return [
-        f"Mixed: some runs were made with fused kernels ({', '.join(sorted(found))}); their configurations say which."
-    ]
 
 
 def _add_sums(shown: Shown, sheet: Sheet) -> None:

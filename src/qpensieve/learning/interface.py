@@ -40,13 +40,10 @@ class UniformLearning(Generic[S]):
         update: (state, batches, draws) -> state, values to log. One gradient step, with one batch for each lane.
         draw: (batches, key, number) -> draws: all random numbers of the update with that number. They depend on no
             state, so the loop draws them for a whole block at once. Default: the key itself.
-        block: (states [agent], batches [agent, K], draws [agent, K]) -> states, means of values to log: all updates of
-            a block, of all agents, instead of `update`. None: the loop calls `update`.
     """
 
     update: Callable[[S, tuple[Transition, ...], Any], tuple[S, Info]]
     draw: Callable[[tuple[Transition, ...], Key[Array, ""], Int[Array, ""]], Any] = lambda batches, key, number: key
-    block: Callable[[S, tuple[Transition, ...], Any], tuple[S, Infos]] | None = None
 
 
 def from_one_lane(

@@ -22,8 +22,8 @@ from qpensieve.report.text import TextCell, TextTable, listing, markdown, termin
 from qpensieve.settings import NONE
 
 UT, HV = "UT", "HV"
-SHOWN_ELSEWHERE = ("domain", "kernels")
-"""Settings that are not among those in which runs differ: they share the domain, and kernels have their column."""
+SHOWN_ELSEWHERE = ("domain",)
+"""Settings that are not among those in which runs differ: they share the domain."""
 REFERENCE = "mosac"
 """The method that ED is measured against."""
 SEARCH_COLUMNS = ("iterations", "generations", "measuring steps per seed")
@@ -178,8 +178,6 @@ def _facts(name: str, result: Result, results: Sequence[Result]) -> dict[str, st
     """Heading -> what a line says of a run besides its scores."""
     step, lanes = result.played.step, result.run.lanes_per_seed
     known = {"method": name, "steps": f"{step:,}", "environment steps per seed": f"{step * lanes:,}"}
-    if len({one.run.kernels for one in results}) > 1:
-        known["kernels"] = result.run.kernels
     if any(one.search for one in results):
         known |= dict(zip(SEARCH_COLUMNS, map(str, result.search or "---"), strict=True))
     return known

@@ -219,11 +219,6 @@ class RunResults:
         return str(self.config.get("algo", "unknown algorithm"))
 
     @property
-    def kernels(self) -> str:
-        """Fused kernels that trained it: off, on or full."""
-        return str(self.config.get("kernels", "off"))
-
-    @property
     def lanes_per_seed(self) -> int:
         """Environments that each seed steps together; all of them cost samples."""
         return int(self.provenance.get("lanes_per_seed", 1))

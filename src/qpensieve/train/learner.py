@@ -159,13 +159,7 @@ class _UniformUpdates:
             return self.algorithm.end_block(agent, place[1] + num), info
 
         place = (state.key, state.num_updates, jnp.arange(len(state.num_updates)))
-        if self.learning.block is None:
-            agent, info = over_agents(of_agent, (state.agent, *place))
-        else:
-            batches, draws = jax.vmap(draw)(*place)
-            agent, info = self.learning.block(state.agent, batches, draws)
-            info |= over_agents(lambda args: self._diagnose(*args), (agent, batches, *place[:2]))
-            agent = jax.vmap(self.algorithm.end_block)(agent, state.num_updates + num)
+        agent, info = over_agents(of_agent, (state.agent, *place))
         return replace(state, agent=agent), info
 
     def _diagnose(self, agent: Any, batches: tuple[Transition, ...], key: Any, first: Any) -> Info:

@@ -320,7 +320,7 @@ def start(path: Path, config: RunConfig, options: Options) -> Run:
         ValueError: The settings cannot run, or the environment has no name that `resume` could make it by.
         OSError: The folder holds a run or parts of one, or cannot be made.
     """
-    config = configs.resolve(config)
+    config = configs.scheduled(config)
     configs.check(config)
     configs.check_can_be_saved(config)
     _check_new(path)
@@ -411,7 +411,7 @@ def resume(
         # The file is read once: what was checked is what runs, and what is written back.
         before = saved = configs.load(path / folder.CONFIG, trust)
         if not checkpoint.kept_steps(path):  # perhaps prepared on a machine with another accelerator
-            before = configs.resolve(saved)
+            before = configs.scheduled(saved)
         if before != saved:
             configs.save(before, path / folder.CONFIG)
         steps = changes.pop("steps", before.steps)

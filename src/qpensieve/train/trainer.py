@@ -63,7 +63,7 @@ class Trainer(Session):
         super().__init__()
         configs.check(config)
         self.config, self.spec = config, configs.spec_of(config)
-        self.algorithm = make_algorithm(config.algo, config.agent, self.spec, config.kernels, config.seeds)
+        self.algorithm = make_algorithm(config.algo, config.agent, self.spec)
         self.layout = layout_of(self.spec, self.algorithm.behaviour)
         """The layout of a transition in a row of the replay."""
         self.own_preferences, self.lanes_per_seed = self.algorithm.preferences, self.algorithm.lanes_per_seed
@@ -246,7 +246,7 @@ class Trainer(Session):
             return
         config = configs.lengthened(self.config, steps)
         configs.check(config)
-        algorithm = make_algorithm(config.algo, config.agent, self.spec, config.kernels, config.seeds)
+        algorithm = make_algorithm(config.algo, config.agent, self.spec)
         check_memory(algorithm, self.layout, self._capacity(config), config.seeds, self.num_environments)
         grown = self._slots.grown(self._state.replay, self._capacity(config))
         is_changed = config.agent != self.config.agent

@@ -1,1 +1,0 @@
-"""Fused kernels (Pallas, by Triton) for updates that plain XLA spends on launches and on moving activations."""
