@@ -176,7 +176,7 @@ def test_a_damaged_checkpoint_is_reported_and_the_one_before_is_used(file: str, 
 def test_one_altered_byte_is_detected_wherever_it_is(file: str, tmp_path: Path):
     folder = save(tmp_path, 10, ARRAYS, META)
     size = (folder / file).stat().st_size
-    for offset in {*range(0, size, 37), *range(min(size, 60)), *range(size - 60, size)}:
+    for offset in {*range(0, size, 97), *range(min(size, 30)), *range(size - 30, size)}:
         flip(folder / file, offset)
         with pytest.raises(CheckpointError, match=r"no checkpoint of .* can be read"):
             load_latest(tmp_path, lambda _: None)
@@ -275,7 +275,7 @@ def test_damaged_parameters_are_refused_by_name(damage, tmp_path: Path):
 
 def test_one_altered_byte_never_gives_other_parameters(tmp_path: Path):
     path = checkpoint.save_parameters(tmp_path, 1, ARRAYS)
-    for offset in range(0, path.stat().st_size, 5):
+    for offset in range(0, path.stat().st_size, 23):
         flip(path, offset)
         with contextlib.suppress(CheckpointError):
             assert_same_arrays(checkpoint.load_parameters(path), ARRAYS)

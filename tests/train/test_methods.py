@@ -23,13 +23,13 @@ from qpensieve.config import (
 )
 from qpensieve.envs import get_domain
 from qpensieve.envs.deep_sea import FRONT
+from qpensieve.learning.losses import flatten
 from qpensieve.methods import METHODS as ALL
 from qpensieve.methods import make_algorithm
 from qpensieve.preferences import sac_preferences
 from qpensieve.presets import default_config
 from qpensieve.records import evaluations
 from qpensieve.records.folder import EVALUATIONS
-from qpensieve.records.trees import arrays_to_tree
 from qpensieve.report.summary import format_summary, summarize_run
 from qpensieve.settings import flat
 from qpensieve.train import run as runs
@@ -80,9 +80,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return make
 
 
-@pytest.mark.parametrize(
-    "algo", [pytest.param(algo, marks=[pytest.mark.slow] if algo in ("sac", "hybrid-sac") else []) for algo in METHODS]
-)
+@pytest.mark.parametrize("algo", FEW)
 @pytest.mark.parametrize("step", [pytest.param(80, marks=pytest.mark.slow), 340])
 def test_a_run_stopped_and_resumed_ends_as_if_it_never_had_been(algo: str, step: int, whole: Any, tmp_path: Path):
     """Before and after learning began; with SIGINT, whose handling ends in the same checkpoint as any other."""
@@ -118,9 +116,7 @@ def test_a_run_without_its_replay_refills_it_and_goes_on(algo: str, tmp_path: Pa
     assert resumed.session.step == 400
 
 
-@pytest.mark.parametrize(
-    "algo", [pytest.param(name, marks=pytest.mark.slow) if name == "hybrid-sac" else name for name in METHODS]
-)
+@pytest.mark.parametrize("algo", FEW)
 def test_the_summary_counts_every_environment_step(algo: str, whole: Any):
     folder = whole(algo)
     summary = summarize_run(folder)
@@ -149,20 +145,17 @@ def test_a_seed_does_not_depend_on_the_others(algo: str, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("algo", METHODS)
 def test_the_host_acts_as_the_device_does(algo: str):
-    trainer = Trainer(tiny(algo))
-    for _ in range(8):
-        trainer.advance()
-    algorithm, num = trainer.algorithm, trainer.num_agents
-    draws = np.random.default_rng(0)
+    config = tiny(algo)
+    algorithm, draws, num = make_algorithm(algo, config.agent, get_domain("DST2d").spec), np.random.default_rng(0), 3
+    like = jax.eval_shape(jax.vmap(algorithm.init), jax.random.split(jax.random.key(0), num), np.zeros((num, 2)))
+    state = jax.tree.map(lambda leaf: jnp.asarray(draws.uniform(-0.3, 0.3, leaf.shape), leaf.dtype), like)
     obs = draws.uniform(0, 11, (num, 12, 2)).astype(np.float32)
     lam = np.tile(np.array([[0.9, 0.1], [0.8, 0.2], [0.5, 0.5], [0.2, 0.8]], np.float32), (num, 3, 1))
-    keys = jax.random.split(jax.random.key(0), num)
-    like = jax.eval_shape(jax.vmap(algorithm.init), keys, jax.ShapeDtypeStruct((num, 2), np.float32))
-    state = arrays_to_tree(like, trainer.arrays(), "state.agent")
-    acts = jax.vmap(jax.vmap(algorithm.act, in_axes=(None, 0, 0)))
-    device = acts(algorithm.actor(state), jnp.asarray(obs), jnp.asarray(lam))
-    host = algorithm.acting.policy(trainer.newest_flat()).exploit(obs, lam)
-    np.testing.assert_allclose(host, device, atol=1e-5)
+    acts = jax.jit(jax.vmap(jax.vmap(algorithm.act, in_axes=(None, 0, 0))))
+    actors = algorithm.actor(state)
+    host = algorithm.acting.policy(np.asarray(jax.vmap(flatten)(actors))).exploit(obs, lam)
+    np.testing.assert_allclose(host, acts(actors, obs, lam), atol=1e-5)
+    assert (host != host[:, :1]).any()
 
 
 @pytest.mark.parametrize(

@@ -24,9 +24,18 @@ SMALL: dict[str, Any] = {
     **{"preferences": ("0.9,0.1",), "switch_after": 1, "bins": 3, "width_factors": (4,)},
 }
 UPDATES, CAPACITY = 3, 20
+FEW = ("qpensieve", "cnder")
+"""One method of each kind of replay in the default suite."""
 
 
-@pytest.mark.parametrize("name", [name for name, method in METHODS.items() if method.make])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[] if name in FEW else pytest.mark.slow)
+        for name, method in METHODS.items()
+        if method.make
+    ],
+)
 def test_a_block_gives_the_same_numbers(name: str):
     config, spec = default_config("DST2d", name), spec_of("DST2d")
     known = flat(config.agent)
@@ -47,6 +56,7 @@ def test_a_block_gives_the_same_numbers(name: str):
     assert_same_to_rounding(optimised, plain)
 
 
+@pytest.mark.slow
 def test_an_iteration_of_a_member_gives_the_same_numbers():
     given = members._state(0), members._rollout(0), members._goal(), jax.random.key(0)
     lowered = members._update().lower(*given)

@@ -10,9 +10,8 @@ import jax
 import numpy as np
 import pytest
 
-import qpensieve
-from qpensieve import cli, metrics
-from qpensieve.config import RunConfig, check, from_dict, override, to_dict
+from qpensieve import cli
+from qpensieve.config import RunConfig, check, override
 from qpensieve.envs import DOMAINS, LaneOptions, make_lanes
 from qpensieve.errors import EnvError
 from qpensieve.population import pgmorl, ppo
@@ -401,11 +400,6 @@ class TestPfa:
             np.testing.assert_allclose(record.lam[end, 0].sum(axis=1), 1.0)
         np.testing.assert_allclose(record.lam[11, 0, :-1, 0], base[1:])  # task k ends where task k + 1 began
 
-    def test_preferences_move_once_a_generation(self, whole: Any):
-        record = search.load(whole("pfa") / SEARCH)
-        moved = np.flatnonzero(np.abs(np.diff(record.lam[:, 0, 0, 0])) > 1e-9) + 1
-        assert moved.tolist() == [5, 7, 9, 11]
-
     def test_every_task_keeps_its_own_policy(self):
         trainer = trained(tiny("pfa", seeds=1), 4)
         before = trainer._members()
@@ -471,17 +465,6 @@ class TestConfig:
             num_tasks = len(pgmorl.warmup_preferences(agent.stages, DOMAINS[domain].spec.num_objectives))
             assert config.steps // iteration_steps(agent, num_tasks) == iterations
 
-    @pytest.mark.parametrize("algo", METHODS)
-    def test_survives_json_and_help_names_every_setting(self, algo: str, capsys: pytest.CaptureFixture[str]):
-        config = default_config("Ant2d", algo, "quick")
-        assert from_dict(to_dict(config)) == config
-        with pytest.raises(SystemExit):
-            cli.main(["train", "DST2d", "--algo", algo, "--help-all"])
-        out = capsys.readouterr().out
-        for name in flat(config.agent):
-            option = name.replace("_", "-")
-            assert f"--{option}"[:30] in out or f"--no-{option}" in out
-
     @pytest.mark.parametrize(
         ("changes", "message"),
         [
@@ -515,35 +498,6 @@ class TestConfig:
         assert (config.domain, config.steps, config.seeds) == ("LunarLander4d", 7_500_000, 1)
         values = flat(config.agent)
         assert (values["sparsity_weight"], values["warmup_iterations"], values["num_buffers"]) == (1e6, 40, 50)
-
-
-@pytest.mark.parametrize(("kind", "algo"), [(qpensieve.PGMORL, "pgmorl"), (qpensieve.PFA, "pfa")])
-def test_an_agent_learns_saves_loads_and_goes_on_the_same(kind: Any, algo: str, tmp_path: Path):
-    small = {name: value for name, value in TINY.items() if name not in ("seeds", "steps")}
-    agent = kind("DST2d", seeds=2, **small).learn(600)
-    assert agent.num_steps == 576
-    obs, lam = np.random.default_rng(0).uniform(0, 11, (5, 2)), [0.5, 0.5]
-    action = agent.predict(obs, lam, seed=1)
-    assert action.shape == (5, 2)
-    assert np.abs(action).max() <= 1.0
-    np.testing.assert_allclose(agent.predict(obs[3], lam, seed=1), action[3], atol=1e-6)
-    sampled = [agent.predict(obs, lam, deterministic=False, generator=np.random.default_rng(1)) for _ in range(2)]
-    np.testing.assert_array_equal(*sampled)
-    agent.save(tmp_path / "agent")
-    loaded = qpensieve.load(tmp_path / "agent")
-    assert type(loaded) is kind
-    np.testing.assert_array_equal(loaded.predict(obs, lam, seed=1), action)
-    with pytest.raises(ValueError, match="total_timesteps must be a whole number of at least 96, one block; got 90"):
-        agent.learn(90)
-    for one in (agent, loaded):
-        one.learn(300)
-    ours, theirs = agent.session.arrays(), loaded.session.arrays()
-    assert [name for name in ours if ours[name].tobytes() != theirs[name].tobytes()] == []
-    summary = agent.evaluate(episodes=1)
-    assert summary.hv is not None
-    reference = np.array([0.0, -50.0])
-    for seed in range(2):  # without chance, what is reported is the convex part of what was archived
-        assert summary.hv[seed] <= metrics.hypervolume(agent.session.policies_of(seed).objs, reference) + 1e-6
 
 
 class TestUpdates:
@@ -591,7 +545,7 @@ class TestArchives:
 class TestFailures:
     @pytest.mark.parametrize(
         ("iteration", "calls"),
-        [pytest.param(0, 3, marks=pytest.mark.slow), (0, 40), pytest.param(3, 3, marks=pytest.mark.slow), (4, 12)],
+        [pytest.param(0, 3, marks=pytest.mark.slow), (0, 40), (3, 3), pytest.param(4, 12, marks=pytest.mark.slow)],
     )
     def test_in_a_fitness_episode_or_a_rollout_leave_no_trace(
         self, iteration: int, calls: int, whole: Any, tmp_path: Path
@@ -650,28 +604,6 @@ class TestFailures:
         monkeypatch.setattr(trainer._collector, "draw_noise", broken)
         with pytest.raises(RuntimeError, match=r"^out of memory$"):
             trainer.advance()
-
-    def test_an_environment_that_fails_leaves_the_last_iteration_to_resume_from(self, whole: Any, tmp_path: Path):
-        run = runs.start(tmp_path / "run", tiny(), QUIET)
-        for _ in range(5):
-            run.session.advance()
-        step = run.session._collector.lanes.step  # pyright: ignore[reportAttributeAccessIssue]
-        calls = []
-
-        def failing(actions: Any) -> Any:
-            calls.append(1)
-            if len(calls) == 9:
-                raise EnvError("the simulator is gone")
-            return step(actions)
-
-        run.session._collector.lanes.step = failing  # pyright: ignore[reportAttributeAccessIssue]
-        with pytest.raises(EnvFailedError, match="the simulator is gone; the run is saved, continue with"):
-            complete(run)
-        resumed = runs.resume(tmp_path / "run", QUIET, lambda message: pytest.fail(message))
-        assert resumed.session.step == 5 * 96
-        complete(resumed)
-        ours, theirs = (search.load(folder / SEARCH) for folder in (tmp_path / "run", whole("pgmorl")))
-        np.testing.assert_array_equal(ours.objs, theirs.objs)
 
     def test_what_diverged_is_named(self):
         trainer = trained(tiny(first_seed=7), 1)

@@ -6,9 +6,7 @@ import os
 import re
 import shutil
 import signal
-import subprocess
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -36,7 +34,6 @@ from qpensieve.train.session import DivergedError, EnvFailedError
 from qpensieve.train.trainer import Trainer
 from tests.envs.foreign import PointMass
 from tests.train.kill_run import (
-    CACHE,
     NEVER,
     TINY,
     assert_same_run,
@@ -126,38 +123,13 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Pat
 
 
 class TestKilled:
-    """Real processes, really killed."""
-
-    def test_a_run_killed_twice_and_stopped_once_ends_as_if_it_never_had_been(self, undisturbed: Any, tmp_path: Path):
-        folder = tmp_path / "run"
-        first = words({**TINY, "checkpoint_seconds": NEVER})
-        done = command("train", "DST2d", *first, "--out", tmp_path, "--name", "run", moment="block", step=160)
-        assert done.returncode == -signal.SIGKILL
-        assert not (folder / "checkpoints").exists()
-        assert rows(folder)
-
-        config = json.loads((folder / "config.json").read_text())
-        (folder / "config.json").write_text(json.dumps(config | {"checkpoint_seconds": TINY["checkpoint_seconds"]}))
-        done = command("resume", folder, moment="writing", step=400)
-        assert done.returncode == -signal.SIGKILL
-        assert f"{folder} has no checkpoint yet: starting over from config.json" in done.stderr
-        assert list((folder / "checkpoints").glob(".tmp-*"))
-        assert 200 <= max(steps_saved(folder)) < 400
-
-        done = command("resume", folder, moment="interrupt", step=500)
-        assert done.returncode == 130
-        assert f"stopped at step 500; continue with: qpensieve resume {folder}" in done.stderr
-        assert "Traceback" not in done.stderr
-        assert max(steps_saved(folder)) == 500
-
-        done = command("resume", folder, "--quiet")
-        assert done.returncode == 0, done.stderr
-        assert_same_run(folder, undisturbed("DST2d"))
+    """Real processes, really killed; `tests/contracts/test_kills.py` kills them anywhere."""
 
     @pytest.mark.slow
     @pytest.mark.parametrize("domain", DOMAINS)
     @pytest.mark.parametrize(
-        ("moment", "step"), [("block", 160), ("evaluated", 200), ("row", 400), ("writing", 400), ("saved", 600)]
+        ("moment", "step"),
+        [("block", 160), ("evaluated", 200), ("row", 400), ("writing", 400), ("saved", 600), ("full", 600)],
     )
     def test_a_run_killed_at_any_moment_ends_as_if_it_never_had_been(
         self, domain: str, moment: str, step: int, undisturbed: Any, tmp_path: Path
@@ -169,36 +141,6 @@ class TestKilled:
         done = command("resume", tmp_path / "run", "--quiet")
         assert done.returncode == 0, done.stderr
         assert_same_run(tmp_path / "run", undisturbed(domain))
-
-    @pytest.mark.slow
-    @pytest.mark.parametrize("domain", DOMAINS)
-    def test_a_run_killed_from_outside_between_checkpoints_ends_as_if_it_never_had_been(
-        self, domain: str, undisturbed: Any, tmp_path: Path
-    ):
-        folder = tmp_path / "run"
-        program = Path(sys.executable).with_name("qpensieve")
-        options = [*words({**TINY, "checkpoint_seconds": 0.5}), "--out", str(tmp_path), "--name", "run", "--quiet"]
-        process = subprocess.Popen([program, "train", domain, *options], env=os.environ | CACHE)
-        deadline = time.monotonic() + 200
-        while not ((folder / "checkpoints").exists() and steps_saved(folder)):
-            assert process.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.001)
-        os.kill(process.pid, signal.SIGKILL)
-        assert process.wait() == -signal.SIGKILL
-        assert max(steps_saved(folder)) < TINY["steps"]
-        done = command("resume", folder, "--quiet")
-        assert done.returncode == 0, done.stderr
-        assert_same_run(folder, undisturbed(domain))
-
-    @pytest.mark.slow
-    def test_a_run_killed_between_its_full_evaluation_and_the_row_of_it_gets_the_row(
-        self, undisturbed: Any, tmp_path: Path
-    ):
-        options = [*words(TINY), "--out", tmp_path, "--name", "run"]
-        assert command("train", "DST2d", *options, moment="full").returncode == -signal.SIGKILL
-        assert command("resume", tmp_path / "run", "--quiet").returncode == 0
-        assert_same_run(tmp_path / "run", undisturbed("DST2d"))
 
     @pytest.mark.slow
     @pytest.mark.lander

@@ -20,6 +20,8 @@ from qpensieve.presets import default_config
 from qpensieve.records import checkpoint, folder
 from qpensieve.records.checkpoint import POLICY, CheckpointError
 from qpensieve.records.trees import tree_to_arrays
+from qpensieve.train.checkpointer import save_agent
+from qpensieve.train.loop import open_session
 from qpensieve.train.saved import SavedPolicies
 from qpensieve.train.session import play
 
@@ -83,21 +85,20 @@ def test_policies_and_networks_are_those_that_were_saved(config: RunConfig, kind
 
 @pytest.mark.parametrize("algo", ["qpensieve", "sac", "pgmorl"])
 def test_a_session_saves_the_policies_that_it_evaluates(algo: str, tmp_path: Path):
-    few: dict[str, Any] = {"hidden": 8, "batch_size": 8, "random_steps": 40, "block": 20, "replay_capacity": 100}
-    stages: dict[str, Any] = {"rollout_steps": 16, "num_lanes": 2, "minibatches": 2, "epochs": 1, "hidden": 8}
-    stages |= {"divisions": 2, "steps": 960}
-    settings: dict[str, Any] = stages if algo == "pgmorl" else few
-    agent = Agent("DST2d", seeds=2, preset="quick", algo=algo, **settings)
-    agent.learn(5 * agent.session.block if algo == "pgmorl" else 100).save(tmp_path)
+    stages: dict[str, Any] = {"rollout_steps": 16, "num_lanes": 2, "minibatches": 2, "epochs": 1, "divisions": 2}
+    settings = {"hidden": 8, "seeds": SEEDS} | (stages if algo == "pgmorl" else {})
+    session = open_session(configs.override(default_config("DST2d", algo, "quick"), settings))
+    session.advance()  # nothing is learned yet
+    save_agent(session, tmp_path)
     policies = SavedPolicies(tmp_path).newest()[0]
-    kept = {name: value for name, value in agent.session.parameters().items() if name.startswith(POLICY)}
+    kept = {name: value for name, value in session.parameters().items() if name.startswith(POLICY)}
     assert kept.keys() == {POLICY + name for name in policies.arrays()}
     for name, value in policies.arrays().items():
         np.testing.assert_array_equal(value, kept[POLICY + name])
     table = np.array([[0.2, 0.8], [0.6, 0.4], [0.7, 0.3]])
-    played = play(policies, agent.config, 0, table, 2)
-    np.testing.assert_array_equal(policies.share(played, table), agent.returns(table, 2))
-    agent.close()
+    played = play(policies, session.config, session.step, table, 2)
+    np.testing.assert_array_equal(policies.share(played, table), session.evaluate(table, 2))
+    session.close()
 
 
 @pytest.mark.parametrize("damage", ["checkpoint", "parameters", "both"])

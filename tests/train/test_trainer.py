@@ -67,15 +67,14 @@ def test_block_n_is_collected_with_the_policy_that_learned_from_block_n_minus_2(
         assert (newest[block] != newest[block - 1]).any(axis=1).all()
 
 
-@pytest.mark.parametrize(("block", "random_steps"), [(20, 100), (10, 30)])
-def test_there_is_one_gradient_step_for_every_environment_step_after_the_random_ones(block: int, random_steps: int):
-    trainer = Trainer(tiny(block=block, random_steps=random_steps))
+def test_there_is_one_gradient_step_for_every_environment_step_after_the_random_ones():
+    trainer = Trainer(tiny())
     for number in range(1, 9):
         rows = trainer.advance()
-        assert rows.shape == (2, block, 2 + 2 + 2 + 2 + 1)
-        assert trainer.step == number * block
+        assert rows.shape == (2, BLOCK, 2 + 2 + 2 + 2 + 1)
+        assert trainer.step == number * BLOCK
         updates = trainer.arrays()["state.num_updates"]
-        assert updates.tolist() == [max(0, number * block - random_steps)] * 2
+        assert updates.tolist() == [max(0, number * BLOCK - RANDOM_STEPS)] * 2
         assert trainer.arrays()["state.replay.written"].tolist() == [trainer.step] * 2
 
 
@@ -122,6 +121,7 @@ class TestRestored:
         preferences = np.array([[0.2, 0.8]])
         np.testing.assert_array_equal(original.evaluate(preferences, 3), other.evaluate(preferences, 3))
 
+    @pytest.mark.slow
     def test_goes_on_exactly_with_guards_a_replay_ratio_and_correlated_noise(self):
         config = tiny(random_noise="ar1", updates_per_step=2, push_period=80, guards=True)
         original = Trainer(config)
