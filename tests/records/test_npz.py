@@ -4,12 +4,24 @@ import re
 import tracemalloc
 import zipfile
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from jaxtyping import Float64, Int64
 
-from qpensieve.records.files import Expected, Header, check_axes, headers_of, read_header, read_npz
+from qpensieve.records.files import (
+    Expected,
+    Header,
+    headers_of,
+    load_record,
+    read_header,
+    read_npz,
+    save_record,
+    write_small_npz,
+)
 
 MEGABYTE = 1 << 20
 
@@ -206,19 +218,33 @@ class TestExpected:
         assert self.EXPECTED.problems(found) == problems
 
 
+@dataclass(frozen=True, eq=False)
+class Table:
+    steps: Int64[np.ndarray, " t"]
+    rows: Float64[np.ndarray, "t d"]
+    corner: Float64[np.ndarray, " d"] | None = None
+
+
+@pytest.mark.parametrize("corner", [None, np.ones(3)])
+def test_a_record_comes_back(corner: np.ndarray | None, tmp_path: Path):
+    save_record(tmp_path / "x.npz", Table(np.arange(2), np.ones((2, 3)), corner))
+    found = load_record(tmp_path / "x.npz", Table)
+    np.testing.assert_array_equal(found.rows, np.ones((2, 3)))
+    assert (found.corner is None) == (corner is None)
+
+
 @pytest.mark.parametrize(
-    ("arrays", "complaint"),
+    ("change", "complaint"),
     [
-        ({"a": np.zeros((2, 3)), "b": np.zeros(3)}, None),
-        ({"a": np.zeros((2, 3)), "b": np.zeros(2)}, "b has 2 along its axis 'd', other arrays have 3"),
-        ({"a": np.zeros(3), "b": np.zeros(3)}, r"a must be \[t, d\], got shape \(3,\)"),
-        ({"a": np.zeros((2, 3))}, "array b is missing"),
+        ({"rows": np.ones((3, 3))}, "rows has 3 along its axis 't', other arrays have 2"),
+        ({"corner": np.ones(2)}, "corner has 2 along its axis 'd', other arrays have 3"),
+        ({"rows": np.ones(3)}, r"rows must be \[t, d\], got shape \(3,\)"),
+        ({"rows": np.ones((2, 3), np.int8)}, "rows must be float64, got int8"),
+        ({"steps": None}, "array steps is missing"),
     ],
 )
-def test_axes_of_one_name_have_one_length(arrays: dict[str, np.ndarray], complaint: str | None):
-    axes = {"a": "t d", "b": "d"}
-    if complaint is None:
-        check_axes(headers_of(arrays), axes)
-        return
+def test_a_record_that_does_not_fit_its_annotations_is_refused(change: Any, complaint: str, tmp_path: Path):
+    arrays = {"steps": np.arange(2), "rows": np.ones((2, 3))} | change
+    write_small_npz(tmp_path / "x.npz", {name: array for name, array in arrays.items() if array is not None})
     with pytest.raises(ValueError, match=complaint):
-        check_axes(headers_of(arrays), axes)
+        load_record(tmp_path / "x.npz", Table)

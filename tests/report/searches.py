@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 
 from qpensieve import preferences
 from qpensieve.records import evaluations, search
+from qpensieve.records.files import save_record
 from qpensieve.records.folder import SEARCH
 from qpensieve.records.search import SearchRecord
 from qpensieve.report import population
@@ -27,7 +28,7 @@ def make_run(folder: Path, record: SearchRecord | None, **config: Any) -> Path:
     known = {"domain": "foreign", "algo": "pgmorl", "first_seed": 3, "agent": {"stages": stages}}
     runs.make_run(folder, table, **known | config)
     if record is not None:
-        search.save(folder / SEARCH, record)
+        save_record(folder / SEARCH, record)
     return folder
 
 

@@ -87,7 +87,7 @@ def test_policies_and_networks_are_those_that_were_saved(config: RunConfig, kind
 def test_a_session_saves_the_policies_that_it_evaluates(algo: str, tmp_path: Path):
     stages: dict[str, Any] = {"rollout_steps": 16, "num_lanes": 2, "minibatches": 2, "epochs": 1, "divisions": 2}
     settings = {"hidden": 8, "seeds": SEEDS} | (stages if algo == "pgmorl" else {})
-    session = open_session(configs.override(default_config("DST2d", algo, "quick"), settings))
+    session = open_session(configs.scheduled(configs.override(default_config("DST2d", algo, "quick"), settings)))
     session.advance()  # nothing is learned yet
     save_agent(session, tmp_path)
     policies = SavedPolicies(tmp_path).newest()[0]

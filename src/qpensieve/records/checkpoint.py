@@ -333,11 +333,6 @@ def _check_version(version: Any, folder: Path) -> None:
         raise _DamageError(f"its format version {version!r} is unknown")
 
 
-def is_under(name: str, prefix: str) -> bool:
-    """Whether `name` is a leaf below `prefix`: `env.x` and `env[0]` are below `env`, `env2.x` is not."""
-    return prefix == "" or name == prefix or name.startswith((prefix + ".", prefix + "["))
-
-
 def save_parameters(run: Path, step: int, arrays: Mapping[str, np.ndarray]) -> Path:
     """Write parameters only, into a file that later ones leave alone; returns the file."""
     path = run / PARAMETERS / f"step_{step:09d}.npz"

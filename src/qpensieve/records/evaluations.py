@@ -3,30 +3,16 @@
 Functions return new tables; none changes the one it is given.
 """
 
-import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float, Float64, Int64
 
 from qpensieve.errors import MissingFileError, UserError
-from qpensieve.records.files import LIMIT, Headers, read_npz, write_small_npz
+from qpensieve.records.files import load_record, save_record
 from qpensieve.records.folder import CONFIG, METRICS, why_no_run
 from qpensieve.records.log import has_evaluations
-
-_PROTOCOLS = (
-    ("short", "short_steps", "short_returns", "short_preferences"),
-    ("curve", "short_steps", "curve_returns", "curve_preferences"),
-    ("full", "full_steps", "full_returns", "full_preferences"),
-)
-
-
-_NAMES = sorted({name for _, *names in _PROTOCOLS for name in names} | {"reference"})
-"""Names of all arrays; the reference may be missing."""
-_ITEM_BYTES = 8
-"""Bytes of a number in memory."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,24 +76,18 @@ def append_short(
     Raises:
         ValueError: If `step` is not after the last one, or an array does not fit those before it.
     """
+    steps = evaluations.short_steps
+    if len(steps) and step <= steps[-1]:
+        raise ValueError(f"the next short evaluation must be after step {steps[-1]}, got step {step}")
     return replace(
         evaluations,
-        short_steps=_append_step("short", evaluations.short_steps, step),
+        short_steps=np.append(steps, np.int64(step)),
         short_returns=_append_returns("short", evaluations.short_returns, returns),
         curve_returns=_append_returns("curve", evaluations.curve_returns, curve_returns),
     )
 
 
 def append_full(evaluations: Evaluations, step: int, returns: Float[np.ndarray, "seed p_full e_full d"]) -> Evaluations:
-    """The table with one more full evaluation; raises as `append_short` does."""
-    return replace(
-        evaluations,
-        full_steps=_append_step("full", evaluations.full_steps, step),
-        full_returns=_append_returns("full", evaluations.full_returns, returns),
-    )
-
-
-def insert_full(evaluations: Evaluations, step: int, returns: Float[np.ndarray, "seed p_full e_full d"]) -> Evaluations:
     """The table with one more full evaluation in its place, before those of later steps.
 
     Raises:
@@ -136,8 +116,7 @@ def cut(evaluations: Evaluations, step: int) -> Evaluations:
 
 def save(path: Path, evaluations: Evaluations) -> None:
     """Write the table; a reader sees the old file or the new one, never half of one."""
-    arrays = {name: array for name, array in asdict(evaluations).items() if array is not None}
-    write_small_npz(path, arrays)
+    save_record(path, evaluations)
 
 
 def load(path: Path) -> Evaluations:
@@ -150,11 +129,10 @@ def load(path: Path) -> Evaluations:
     if not path.is_file():
         raise MissingFileError(about_missing(path))
     try:
-        arrays = _read(path)
+        return load_record(path, Evaluations)
     except (ValueError, OSError) as error:
         again = f"remove it, and 'qpensieve evaluate {path.parent}' scores the newest policies again (no curves)"
         raise UserError(f"{path} is damaged or holds no evaluations: {error}; put a copy back, or {again}") from error
-    return Evaluations(reference=arrays.pop("reference", None), **arrays)
 
 
 def about_missing(path: Path) -> str:
@@ -168,12 +146,6 @@ def about_missing(path: Path) -> str:
     return f"no evaluations at {path}: the run has not been evaluated yet; 'qpensieve evaluate {run}' does it"
 
 
-def _append_step(kind: str, steps: Int64[np.ndarray, " t"], step: int) -> Int64[np.ndarray, " t_next"]:
-    if len(steps) and step <= steps[-1]:
-        raise ValueError(f"the next {kind} evaluation must be after step {steps[-1]}, got step {step}")
-    return np.append(steps, np.int64(step))
-
-
 def _append_returns(
     kind: str, table: Float64[np.ndarray, "t ..."], returns: Float[np.ndarray, "..."]
 ) -> Float64[np.ndarray, "t_next ..."]:
@@ -183,40 +155,3 @@ def _append_returns(
         raise ValueError(f"{kind} returns must have shape [seed, preference, episode, d] {wanted}, got {returns.shape}")
     block = np.asarray(returns, np.float64)[None]
     return np.concatenate([table, block]) if len(table) else block
-
-
-def _read(path: Path) -> dict[str, np.ndarray]:
-    types = {name: np.int64 if name.endswith("_steps") else np.float64 for name in _NAMES}
-    found = read_npz(path, _NAMES, _check_headers, LIMIT)
-    return {name: array.astype(types[name], copy=False) for name, array in found.items()}
-
-
-def _check_headers(found: Headers) -> None:
-    for name in _NAMES:
-        if name not in found and name != "reference":
-            raise ValueError(f"array {name} is missing")
-        if name in found and found[name].dtype.kind not in "iuf":
-            raise ValueError(f"{name} holds {found[name].dtype}, not numbers")
-    _check_total(found)
-    _check_shapes({name: header.shape for name, header in found.items()})
-
-
-def _check_total(found: Headers) -> None:
-    """Refuse what takes too much once it is numbers of 8 bytes: in the file a number may have one byte."""
-    total = sum(math.prod(header.shape) * _ITEM_BYTES for header in found.values())
-    if total > LIMIT:
-        raise ValueError(f"its arrays would take {total:,} bytes, but {LIMIT:,} is the most that they may")
-
-
-def _check_shapes(shapes: Mapping[str, tuple[int, ...]]) -> None:
-    if len(shapes["short_returns"]) != 5:
-        raise ValueError(f"short_returns must be [t, seed, p, e, d], got shape {shapes['short_returns']}")
-    _, num_seeds, _, _, d = shapes["short_returns"]
-    for kind, steps, returns, preferences in _PROTOCOLS:
-        expected = (*shapes[steps], num_seeds, *shapes[preferences][:1], d)
-        got = shapes[returns][:3] + shapes[returns][4:]
-        if got != expected or shapes[preferences][1:] != (d,):
-            found = f"steps {shapes[steps]}, returns {shapes[returns]}, preferences {shapes[preferences]}"
-            raise ValueError(f"shapes of the {kind} {found} do not fit {num_seeds} seeds and {d} objectives")
-    if shapes.get("reference", (d,)) != (d,):
-        raise ValueError(f"reference must have shape ({d},), one number per objective, got {shapes['reference']}")

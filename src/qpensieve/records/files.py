@@ -13,14 +13,15 @@ import zipfile
 import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, get_args
 
 import numpy as np
 
 from qpensieve.errors import MissingFileError, UserError, file_errors
 
+Record = TypeVar("Record")
 JSON_LIMIT = 64 << 20
 """Bytes of a JSON file; parsed it takes many times as much."""
 
@@ -264,26 +265,40 @@ class Expected:
         return None if found.dtype == wanted.dtype else f"leaf {name} has dtype {found.dtype}, not {wanted.dtype}"
 
 
-def check_axes(found: Headers, axes: Mapping[str, str]) -> None:
-    """Check that shapes fit each other.
+def save_record(path: Path, record: Any) -> None:
+    """Write a dataclass of arrays, compressed; fields that are None are left out."""
+    named = {one.name: getattr(record, one.name) for one in fields(record)}
+    write_small_npz(path, {name: array for name, array in named.items() if array is not None})
 
-    Args:
-        found: The arrays.
-        axes: Name -> its axes, such as `t seed d`; an axis has the same length wherever it is named.
+
+def load_record(path: Path, kind: type[Record]) -> Record:
+    """Read a dataclass of arrays that `save_record` wrote; arrays that may be None may be missing.
 
     Raises:
-        ValueError: An array is missing or does not fit those before it.
+        OSError: If the file cannot be opened.
+        ValueError: If an array is missing, or types and shapes are not those of the annotations: an axis has the same
+            length wherever it is named.
     """
-    lengths: dict[str, int] = {}
-    for name, words in axes.items():
-        if name not in found:
-            raise ValueError(f"array {name} is missing")
-        shape, wanted = found[name].shape, words.split()
-        if len(shape) != len(wanted):
-            raise ValueError(f"{name} must be [{', '.join(wanted)}], got shape {shape}")
-        for axis, length in zip(wanted, shape, strict=True):
-            if lengths.setdefault(axis, length) != length:
-                raise ValueError(f"{name} has {length} along its axis {axis!r}, other arrays have {lengths[axis]}")
+    all_of = {name: (get_args(given) or (given,)) for name, given in kind.__annotations__.items()}
+    optional = {name for name, (_, *others) in all_of.items() if others}
+
+    def check(found: Headers) -> None:
+        lengths: dict[str, int] = {}
+        for name in [name for name in all_of if name in found or name not in optional]:
+            annotation: Any = all_of[name][0]
+            if name not in found:
+                raise ValueError(f"array {name} is missing")
+            shape, dtype, axes = found[name].shape, found[name].dtype, annotation.dim_str.split()
+            if dtype.name not in annotation.dtypes:
+                raise ValueError(f"{name} must be {' or '.join(annotation.dtypes)}, got {dtype}")
+            if len(shape) != len(axes):
+                raise ValueError(f"{name} must be [{', '.join(axes)}], got shape {shape}")
+            for axis, length in zip(axes, shape, strict=True):
+                if lengths.setdefault(axis, length) != length:
+                    others = f"other arrays have {lengths[axis]}"
+                    raise ValueError(f"{name} has {length} along its axis {axis!r}, {others}")
+
+    return kind(**(dict.fromkeys(optional) | read_npz(path, all_of, check, LIMIT)))
 
 
 def read_npz(

@@ -3,16 +3,15 @@
 It holds the objectives of every task after every iteration, the predictions, the archives and the optimisation graphs.
 """
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
 from qpensieve import metrics
 from qpensieve.errors import MissingFileError, UserError
-from qpensieve.records.files import LIMIT, Headers, check_axes, read_npz, write_small_npz
+from qpensieve.records.files import load_record
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,17 +92,8 @@ class SearchRecord:
         return self.objs[np.array(ends, np.int64)], is_whole
 
 
-_FIELDS: dict[str, Any] = {f.name: f.type for f in fields(SearchRecord)}
-"""Name of an array -> its annotation, which says its axes and its type."""
-
-
-def save(path: Path, record: SearchRecord) -> None:
-    """Write the record; a reader sees the old file or the new one."""
-    write_small_npz(path, {f.name: getattr(record, f.name) for f in fields(record)})
-
-
 def load(path: Path) -> SearchRecord:
-    """Read the record that `save` wrote.
+    """Read the record that `files.save_record` wrote.
 
     Raises:
         FileNotFoundError: If there is no such file.
@@ -112,16 +102,9 @@ def load(path: Path) -> SearchRecord:
     if not path.is_file():
         raise MissingFileError(f"no record of a search at {path}: only pgmorl and pfa write one")
     try:
-        return SearchRecord(**read_npz(path, _FIELDS, _check_headers, LIMIT))
+        return load_record(path, SearchRecord)
     except (ValueError, OSError) as error:
         raise UserError(f"{path} is damaged or holds no record of a search: {error}") from error
-
-
-def _check_headers(found: Headers) -> None:
-    check_axes(found, {name: kind.dim_str for name, kind in _FIELDS.items()})
-    for name, kind in _FIELDS.items():
-        if found[name].dtype.name not in kind.dtypes:
-            raise ValueError(f"{name} must be {' or '.join(kind.dtypes)}, got {found[name].dtype.name}")
 
 
 def empty(reference: Float64[np.ndarray, " d"], num_seeds: int, num_tasks: int) -> SearchRecord:

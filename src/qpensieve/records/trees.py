@@ -7,7 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from qpensieve.records.checkpoint import CheckpointError, is_under
+from qpensieve.records.checkpoint import CheckpointError
+from qpensieve.records.files import Expected, Header, headers_of
 
 Tree = TypeVar("Tree")
 
@@ -34,10 +35,8 @@ def arrays_to_tree(like: Tree, arrays: Mapping[str, np.ndarray], prefix: str = "
     """
     leaves, structure = jax.tree_util.tree_flatten_with_path(like)
     named = list(_named(leaves, prefix))
-    problems = [problem for name, leaf in named if (problem := _mismatch(name, leaf, arrays))]
-    extra = {name for name in arrays if is_under(name, prefix)} - {name for name, _ in named}
-    problems += [f"unexpected leaf {name}" for name in sorted(extra)]
-    if problems:
+    ours = {name: array for name, array in arrays.items() if _is_under(name, prefix)}
+    if problems := Expected({name: _header(leaf) for name, leaf in named}).problems(headers_of(ours)):
         raise CheckpointError("the checkpoint does not fit this program's state: " + "; ".join(problems))
     return jax.tree_util.tree_unflatten(structure, [_array_to_leaf(leaf, arrays[name]) for name, leaf in named])
 
@@ -45,6 +44,11 @@ def arrays_to_tree(like: Tree, arrays: Mapping[str, np.ndarray], prefix: str = "
 def under(arrays: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
     """The arrays whose names begin with `prefix`, without it."""
     return {name.removeprefix(prefix): value for name, value in arrays.items() if name.startswith(prefix)}
+
+
+def _is_under(name: str, prefix: str) -> bool:
+    """Whether `name` is a leaf below `prefix`: `env.x` and `env[0]` are below `env`, `env2.x` is not."""
+    return prefix == "" or name == prefix or name.startswith((prefix + ".", prefix + "["))
 
 
 def _named(leaves: list[tuple[Any, Any]], prefix: str) -> Iterator[tuple[str, Any]]:
@@ -65,16 +69,10 @@ def _leaf_to_array(name: str, leaf: Any) -> np.ndarray:
     return array
 
 
-def _mismatch(name: str, leaf: Any, arrays: Mapping[str, np.ndarray]) -> str | None:
-    if name not in arrays:
-        return f"leaf {name} is missing"
-    expected = jax.eval_shape(jax.random.key_data, leaf) if _is_random_key(leaf) else leaf
-    array = arrays[name]
-    if array.shape != expected.shape:
-        return f"leaf {name} has shape {array.shape}, not {expected.shape}"
-    if array.dtype != expected.dtype:
-        return f"leaf {name} has dtype {array.dtype}, not {expected.dtype}"
-    return None
+def _header(leaf: Any) -> Header:
+    """What a file says of a leaf."""
+    kept = jax.eval_shape(jax.random.key_data, leaf) if _is_random_key(leaf) else leaf
+    return Header(kept.shape, np.dtype(kept.dtype))
 
 
 def _array_to_leaf(leaf: Any, array: np.ndarray) -> Any:

@@ -17,9 +17,9 @@ from qpensieve.config import RunConfig
 from qpensieve.console import DONE, EVALUATING, SAVING, Progress, Workload, format_count
 from qpensieve.envs import code_of
 from qpensieve.errors import FileInTheWayError, MissingFileError, UserError, make_folder
-from qpensieve.records import checkpoint, folder, provenance, search
+from qpensieve.records import checkpoint, folder, provenance
 from qpensieve.records.checkpoint import Checkpoint, CheckpointError
-from qpensieve.records.files import FileError, interpreting, read_object, write_json
+from qpensieve.records.files import FileError, interpreting, read_object, save_record, write_json
 from qpensieve.records.links import refuse_links
 from qpensieve.records.lock import lock
 from qpensieve.records.log import has_evaluations
@@ -250,7 +250,7 @@ class Run(TrainingLoop):
         """Write the search of a population, for people and pictures; the checkpoint has its own copy."""
         record = self.session.search_record()
         if record is not None:
-            search.save(self.folder / folder.SEARCH, record)
+            save_record(self.folder / folder.SEARCH, record)
 
     @contextmanager
     def _saving_first(self) -> Iterator[None]:

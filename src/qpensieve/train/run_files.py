@@ -92,7 +92,7 @@ class RunFiles:
             play: Returns their returns under the preferences of the full protocol.
         """
         if step not in self.table.full_steps:
-            self._save(evaluations.insert_full(self.table, step, play()))
+            self._save(evaluations.append_full(self.table, step, play()))
         if is_logged(self.path / folder.METRICS, FULL, step):
             return None
         table = self.table

@@ -1,7 +1,6 @@
 """The policies of a run folder or saved agent, read without a session: no device is used, and nothing is written."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -26,15 +25,6 @@ from qpensieve.train.session import Arrays, Predictor
 
 TRIES = 3
 """How often the newest policies are looked for: a run that trains replaces its checkpoints."""
-
-
-@dataclass(frozen=True)
-class _Found:
-    """The newest policies that could be read, if any, their step, and what was wrong with later ones."""
-
-    predictor: Predictor | None
-    step: int
-    problems: list[CheckpointError]
 
 
 class SavedPolicies:
@@ -90,33 +80,24 @@ class SavedPolicies:
         Raises:
             CheckpointError: There are none, or none can be read: then what is wrong with the newest.
         """
-        there = self.steps
-        found = self._newest_of(there)
-        for _ in range(TRIES - 1):
-            if not found.problems or there == self.steps:  # else a run has replaced what was there
+        found, problems = None, list[CheckpointError]()
+        for _ in range(TRIES):
+            there, problems = self.steps, []
+            for step in reversed(there):
+                try:
+                    found = self.predictor(step), step
+                    break
+                except (CheckpointError, UserError) as error:  # a UserError: it has gone since
+                    problems.append(CheckpointError(str(error)))
+            if not problems or there == self.steps:  # else a run has replaced what was there
                 break
-            there = self.steps
-            found = self._newest_of(there)
-        return self._told(found, warn)
-
-    def _newest_of(self, steps: list[int]) -> "_Found":
-        problems: list[CheckpointError] = []
-        for step in reversed(steps):
-            try:
-                return _Found(self.predictor(step), step, problems)
-            except (CheckpointError, UserError) as error:  # a UserError: it has gone since
-                problems.append(CheckpointError(str(error)))
-        return _Found(None, 0, problems)
-
-    def _told(self, found: "_Found", warn: Callable[[str], None]) -> tuple[Predictor, int]:
-        if found.predictor is None:
+        if found is None:
             is_there = (self.source / folder.CONFIG).exists()
             about = "holds no parameters yet: train it first (qpensieve train or resume)" if is_there else "is gone"
-            none = f"{self.source} {about}"
-            raise found.problems[0] if found.problems else CheckpointError(none)
-        for problem in found.problems:
-            warn(f"{problem}; policies of an earlier step are taken, {found.step:,}")
-        return found.predictor, found.step
+            raise problems[0] if problems else CheckpointError(f"{self.source} {about}")
+        for problem in problems:
+            warn(f"{problem}; policies of an earlier step are taken, {found[1]:,}")
+        return found
 
     def predictor(self, step: int) -> Predictor:
         """The policies as of one of `steps`.
