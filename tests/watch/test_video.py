@@ -14,7 +14,7 @@ from qpensieve import cli
 from qpensieve.train.evaluate import evaluate
 from qpensieve.train.saved import SavedPolicies
 from qpensieve.watch import film, video
-from qpensieve.watch.direct import Wish, script_of
+from qpensieve.watch.commands import Film, script_of
 from tests.watch.conftest import make_run
 
 SMALL = ("--preference", "1,0", "--steps", "2", "--width", "80", "--quiet")
@@ -50,7 +50,7 @@ def test_a_gif_has_a_panel_for_each_preference_and_moves(sea: Path, tmp_path: Pa
 
 
 def test_the_captions_count_what_an_evaluation_counts(hopper: Path, monkeypatch: pytest.MonkeyPatch):
-    script = script_of(SavedPolicies(hopper), Wish(("0.7,0.3",), seed=1, at=1000, seconds=20.0, width=80))
+    script = script_of(SavedPolicies(hopper), Film(("0.7,0.3",), seed=1, at=1000, seconds=20.0, width=80))
     panel = film.Panel(script, script.preferences[0])
     panel.play_to(1000.0)
     assert panel.is_over
@@ -67,14 +67,14 @@ def test_the_captions_count_what_an_evaluation_counts(hopper: Path, monkeypatch:
 
 
 def test_a_film_ends_with_its_last_episode(hopper: Path):
-    script = script_of(SavedPolicies(hopper), Wish(("1,0",), seconds=60.0, width=80))
+    script = script_of(SavedPolicies(hopper), Film(("1,0",), seconds=60.0, width=80))
     assert film.count(script) < 60 * script.fps
     assert len(list(film.play(script, ()))) == film.count(script)
 
 
 def test_frames_come_in_real_time(hopper: Path, sea: Path):
-    assert script_of(SavedPolicies(hopper), Wish()).fps == 25
-    slow = script_of(SavedPolicies(sea), Wish(steps=10))
+    assert script_of(SavedPolicies(hopper), Film()).fps == 25
+    slow = script_of(SavedPolicies(sea), Film(steps=10))
     assert (slow.fps, slow.seconds) == (5, 2)
     assert slow.preferences.tolist() == [[0.1, 0.9], [0.5, 0.5], [0.9, 0.1]]
 

@@ -9,18 +9,24 @@ import socket
 import sys
 import threading
 import webbrowser
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import numpy as np
 import tyro
+from jaxtyping import Float64
 
 import qpensieve
 from qpensieve.envs.mujoco import quiet_mujoco
 from qpensieve.errors import MissingPackageError, UserError
+from qpensieve.preferences import parse_preference
+from qpensieve.train.evaluate import curve_preferences
 from qpensieve.train.saved import SavedPolicies
 
 if TYPE_CHECKING:  # needs packages of the extra
+    from qpensieve.watch.film import Script
     from qpensieve.watch.server import Server
 
 RunFolder = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
@@ -28,6 +34,8 @@ PORT = 8765
 """Port where nobody names one; any free one where it is taken."""
 PACKAGES = {"starlette": "starlette", "uvicorn": "uvicorn", "websockets": "websockets", "PIL": "pillow"}
 """Modules of the page's server, and what installs them."""
+MOST_FPS, MOST_SECONDS, WIDTHS, MOST_PANELS = 60.0, 600.0, (80.0, 1920.0), 12
+USUAL_FPS = 25.0
 MESA_CACHE_OFF = "MESA_SHADER_CACHE_DISABLE"
 """Environment variable of Mesa, a library that draws in software or on some cards."""
 
@@ -69,16 +77,31 @@ def watch(
             server.run()
 
 
-def video(  # noqa: PLR0913 (each argument is an option)
+@dataclass(frozen=True)
+class Film:
+    """What a film shows, and how."""
+
+    preference: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
+    """Such as 0.7,0.3: a weight for each objective, in all 1. Again for another panel. Default: those of the paper's
+    learning curves, or every objective the same."""
+    seed: int | None = None
+    """Number of the seed. Default: the first."""
+    at: int | None = None
+    """Step of a checkpoint or of kept parameters. Default: the newest."""
+    seconds: float = 10.0
+    """Length; less where all episodes end before."""
+    steps: int | None = None
+    """Length in steps of the environment, in place of seconds."""
+    fps: float | None = None
+    """Frames of a second. Default: 25, or fewer where the environment has fewer steps."""
+    width: int = 240
+    """Pixels of a panel."""
+
+
+def video(
     run: RunFolder,
-    preference: tyro.conf.UseAppendAction[tuple[str, ...]] = (),
+    film: Film = Film(),  # noqa: B008 (frozen)
     out: Path | None = None,
-    seed: int | None = None,
-    at: int | None = None,
-    seconds: float = 10.0,
-    steps: int | None = None,
-    fps: float | None = None,
-    width: int = 240,
     trust: bool = False,
     quiet: bool = False,
 ) -> None:
@@ -88,27 +111,60 @@ def video(  # noqa: PLR0913 (each argument is an option)
 
     Args:
         run: The run folder, or the folder of a saved agent.
-        preference: Such as 0.7,0.3: a weight for each objective, in all 1. Again for another panel. Default: those of
-            the paper's learning curves, or every objective the same.
+        film: What it shows.
         out: The file, .gif or .mp4. Default: the name of the run, .gif, in the working folder.
-        seed: Number of the seed. Default: the first.
-        at: Step of a checkpoint or of kept parameters. Default: the newest.
-        seconds: Length; less where all episodes end before.
-        steps: Length in steps of the environment, in place of seconds.
-        fps: Frames of a second. Default: 25, or fewer where the environment has fewer steps.
-        width: Pixels of a panel.
         trust: Import the code that the run's domain names.
         quiet: No progress line.
     """
     require("video", {"PIL": "pillow"})
-    from qpensieve.watch import direct
     from qpensieve.watch import video as files
 
     target = Path(f"{run.resolve().name}.gif") if out is None else out
     files.check_target(target)
     with quiet_mujoco():
-        wish = direct.Wish(preference, seed, at, seconds, steps, fps, width)
-        print(files.write(direct.script_of(SavedPolicies(run, trust), wish, _warn), target, quiet))
+        print(files.write(script_of(SavedPolicies(run, trust), film, _warn), target, quiet))
+
+
+def script_of(saved: SavedPolicies, film: Film, warn: Callable[[str], None] = lambda message: None) -> "Script":
+    """The script of a film.
+
+    Args:
+        saved: Whose policies act.
+        film: What it shows.
+        warn: Gets a message about newer policies that cannot be read.
+
+    Raises:
+        ValueError: There is no such seed or step, or a number is out of bounds; names it.
+        CheckpointError: The run has no policies.
+    """
+    from qpensieve.watch.film import Script
+    from qpensieve.watch.world import World
+
+    world = World(saved.config.domain)
+    dt = world.dt
+    world.close()
+    fps = min(USUAL_FPS, 1.0 / dt) if film.fps is None else film.fps
+    seconds = film.seconds if film.steps is None else film.steps * dt
+    seed = saved.config.first_seed if film.seed is None else film.seed
+    shortest = ("seconds", seconds, dt) if film.steps is None else ("steps", film.steps, 1)
+    longest = MOST_SECONDS if film.steps is None else MOST_SECONDS / dt
+    for name, value, low, high in (("fps", fps, 0.1, MOST_FPS), (*shortest, longest), ("width", film.width, *WIDTHS)):
+        if not low <= value <= high:  # also for NaN
+            raise UserError(f"{name} must be from {low:g} to {high:g}, got {value:g}")
+    row = saved.row_of(seed)
+    preferences = _preferences(film.preference, saved.spec.num_objectives)
+    policy = saved.newest(warn)[0] if film.at is None else saved.predictor(film.at)
+    limit = saved.config.max_eval_steps
+    return Script(saved.config.domain, policy, row, seed, preferences, seconds, fps, film.width, limit)
+
+
+def _preferences(words: tuple[str, ...], num_objectives: int) -> Float64[np.ndarray, "p d"]:
+    if len(words) > MOST_PANELS:
+        raise UserError(f"preference may be given at most {MOST_PANELS} times, a panel each; got {len(words)}")
+    if words:
+        return np.stack([parse_preference(word, num_objectives) for word in words])
+    usual = curve_preferences(num_objectives)
+    return usual if len(usual) else np.full((1, num_objectives), 1.0 / num_objectives)
 
 
 @contextlib.contextmanager

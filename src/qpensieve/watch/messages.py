@@ -6,7 +6,7 @@ docs/watch-protocol.md is the contract. Whatever is wrong is refused with a sent
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal, NoReturn
 
 LONGEST = 4096
@@ -26,26 +26,7 @@ class RefusedError(ValueError):
     """A message that cannot be obeyed; says why."""
 
 
-@dataclass(frozen=True)
-class Command:
-    """A message; what it does not say is None. The fields are described in docs/watch-protocol.md."""
-
-    side: int = 0
-    seq: int | None = None
-    w: tuple[float, ...] | None = None
-    paused: bool | None = None
-    step: int | None = None
-    reset: Literal["next", "same"] | None = None
-    seed: int | None = None
-    at: int | Literal["newest"] | None = None
-    sampled: bool | None = None
-    speed: float | None = None
-    push: bool | None = None
-    open: int | None = None
-    close: bool | None = None
-
-
-def read(text: str) -> Command:
+def read(text: str) -> "Command":
     """What a message says.
 
     Raises:
@@ -144,19 +125,28 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 40 else text[:37] + "..."
 
 
-_READERS: dict[str, Callable[[str, Any], Any]] = {
-    "side": _whole(0, SIDES - 1),
-    "seq": _whole(0, SEQ_LIMIT - 1),
-    "w": _weights,
-    "paused": _flag,
-    "step": _whole(1, MOST_STEPS),
-    "reset": _reset,
-    "seed": _whole(0, 2**31 - 1),
-    "at": _at,
-    "sampled": _flag,
-    "speed": _speed,
-    "push": _flag,
-    "open": _whole(0, 99),
-    "close": _flag,
-}
-assert _READERS.keys() == {field.name for field in fields(Command)}
+def _said(read_field: Callable[[str, Any], Any], default: int | None = None) -> Any:
+    """A field of a message, and how it is read."""
+    return field(default=default, metadata={"read": read_field})
+
+
+@dataclass(frozen=True)
+class Command:
+    """A message; what it does not say is None. The fields are described in docs/watch-protocol.md."""
+
+    side: int = _said(_whole(0, SIDES - 1), 0)
+    seq: int | None = _said(_whole(0, SEQ_LIMIT - 1))
+    w: tuple[float, ...] | None = _said(_weights)
+    paused: bool | None = _said(_flag)
+    step: int | None = _said(_whole(1, MOST_STEPS))
+    reset: Literal["next", "same"] | None = _said(_reset)
+    seed: int | None = _said(_whole(0, 2**31 - 1))
+    at: int | Literal["newest"] | None = _said(_at)
+    sampled: bool | None = _said(_flag)
+    speed: float | None = _said(_speed)
+    push: bool | None = _said(_flag)
+    open: int | None = _said(_whole(0, 99))
+    close: bool | None = _said(_flag)
+
+
+_READERS = {one.name: one.metadata["read"] for one in fields(Command)}

@@ -13,7 +13,7 @@ from qpensieve.errors import UserError
 from qpensieve.records.checkpoint import CheckpointError
 from qpensieve.watch.messages import Command
 from qpensieve.watch.runs import WatchedRun, archive_of, rounded
-from qpensieve.watch.world import World, start_of
+from qpensieve.watch.world import World
 
 FRAME_SECONDS = 1.0 / 66.0
 """Least time between two frames; a little less than 1/60, so that Hopper's 1/62.5 fits."""
@@ -84,8 +84,8 @@ class Robot:
         """Counts episodes, so that whoever waits notices that another has begun."""
         self._budget = self._known_seq = 0
         self._policy, at = run.predictor("newest" if controls is None else controls.at)
-        w = tuple(start_of(run.spec.num_objectives).tolist())
-        self.controls = Controls(w, run.config.first_seed, at) if controls is None else controls
+        num = run.spec.num_objectives
+        self.controls = Controls((1.0 / num,) * num, run.config.first_seed, at) if controls is None else controls
         self._pushes = np.random.default_rng()
         self._say_ready()
         self.begin(0)

@@ -8,7 +8,6 @@ from dataclasses import asdict
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float64
 
 from qpensieve.envs import LaneOptions, find_domain, make_lanes
 from qpensieve.envs.episodes import MAX_EVAL_STEPS
@@ -160,8 +159,3 @@ def encode_jpeg(picture: np.ndarray) -> bytes:
     file = io.BytesIO()
     Image.fromarray(picture).save(file, "JPEG", quality=JPEG_QUALITY)
     return file.getvalue()
-
-
-def start_of(num_objectives: int) -> Float64[np.ndarray, " d"]:
-    """The preference that a page begins with: every objective counts the same."""
-    return np.full(num_objectives, 1.0 / num_objectives)
