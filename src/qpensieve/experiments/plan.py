@@ -25,8 +25,6 @@ from qpensieve.population.plan import check_environment
 from qpensieve.presets import default_config
 from qpensieve.settings import NONE
 
-Show = Literal["scores", "critic", "fronts", "growth", "score-curves", "learning-curves", "single-curves", "settings"]
-"""How an artefact is shown: tables of scores, of the critic's error or of settings; or one of the figures."""
 Place = tuple[str, str]
 """Row and column."""
 Printed = tuple[float, float | None]
@@ -94,7 +92,7 @@ class Artefact:
         name: What the command line calls it.
         title: What it shows, in one line.
         where: Where the paper has it.
-        show: How it is shown.
+        show: How it is shown: a name of `views.SHOWS`, or settings.
         cells: Place -> run; places without one are shown as empty.
         metrics: Scores that a table shows.
         preferences: Preferences of curves, one panel each; empty: those of the run's curves.
@@ -107,7 +105,7 @@ class Artefact:
     name: str
     title: str
     where: str
-    show: Show
+    show: str
     cells: Mapping[Place, Wanted] = field(default_factory=dict)
     metrics: tuple[str, ...] = ("HV", "UT")
     preferences: tuple[tuple[float, ...], ...] = ()

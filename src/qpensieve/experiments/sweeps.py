@@ -17,16 +17,16 @@ import itertools
 import re
 import tomllib
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from qpensieve.config import RunConfig, check, check_fits, scheduled
 from qpensieve.errors import MissingFileError, UserError
-from qpensieve.experiments.plan import Artefact, Place, Show, Wanted, shown
+from qpensieve.experiments.plan import Artefact, Place, Wanted, shown
+from qpensieve.experiments.views import SHOWS
 from qpensieve.presets import default_config
 from qpensieve.settings import fit, flat, names
 
 TOP = ("title", "show", "metrics", "reference", "notes", "then", "preferences", "run", "grid", "runs")
-SHOWN: tuple[str, ...] = tuple(show for show in get_args(Show) if show != "settings")
 METRICS = ("HV", "UT", "ED")
 OF_THE_RUN = ("domain", "algo", "preset", "seeds", "steps")
 EXAMPLE = 'such as\n\n[run]\npreset = "quick"\n\n[grid]\ndomain = ["DST2d"]\nnum_snapshots = [0, 4]\n'
@@ -56,8 +56,8 @@ def _artefact(name: str, content: dict[str, Any]) -> Artefact:
     if unknown:
         raise UserError(f"unknown field {unknown[0]!r}: use {', '.join(TOP)}; settings of runs belong under [run]")
     show, reference = content.get("show", "scores"), content.get("reference")
-    if show not in SHOWN:
-        raise UserError(f"show must be one of {', '.join(SHOWN)}, got {show!r}")
+    if show not in SHOWS:
+        raise UserError(f"show must be one of {', '.join(SHOWS)}, got {show!r}")
     then = _words(content, "then")
     if set(then) - {"critic"}:
         raise UserError(f'then must be ["critic"] or left out, got {list(then)}')

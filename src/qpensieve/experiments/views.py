@@ -50,7 +50,7 @@ def show(artefact: Artefact, results: PlanResults, report: Path) -> Shown:
         return Shown(listings=[LISTINGS[artefact.name]()])
     if not artefact.cells:  # all of its domains were left out
         return Shown()
-    return _SHOWS[artefact.show](artefact, results, report)
+    return SHOWS[artefact.show](artefact, results, report)
 
 
 def _scores(artefact: Artefact, results: PlanResults, report: Path) -> Shown:
@@ -314,7 +314,7 @@ def _plate(artefact: Artefact, figure: Any, caption: str, sources: Sequence[Sour
     return Plate(artefact.name, artefact.title, caption, figure, tuple(sources))
 
 
-_SHOWS: dict[str, Callable[[Artefact, PlanResults, Path], Shown]] = {
+SHOWS: dict[str, Callable[[Artefact, PlanResults, Path], Shown]] = {
     "scores": _scores,
     "critic": lambda artefact, results, report: Shown([_critic_sheet(artefact, results, report)]),
     "fronts": _fronts,
@@ -323,3 +323,4 @@ _SHOWS: dict[str, Callable[[Artefact, PlanResults, Path], Shown]] = {
     "learning-curves": _learning_curves,
     "single-curves": _single_curves,
 }
+"""Name -> what makes the sheets and figures of an artefact."""
