@@ -13,7 +13,7 @@ import qpensieve
 from qpensieve.methods import METHODS
 from tests.docs.pages import ROOT, blocks
 
-STEPS = 2_100
+STEPS = 600
 """Long enough to learn a little."""
 LEARN = re.compile(r"\.learn\(([\d_]+)")
 
@@ -80,7 +80,7 @@ class TestPages:
     def test_functions_and_a_method_from_outside(self, folder: Path, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setitem(METHODS, "mean-twin", METHODS.get("mean-twin"))  # it is gone afterwards
         del METHODS["mean-twin"]
-        names = run_page(ROOT / "docs" / "jax.md", folder)
+        names = run_page(ROOT / "docs" / "jax.md", folder, steps=None)
         assert names["infos"]["critic_loss"].shape == (3,)
         assert names["values"].shape == (8,)
         assert names["agent"].config.agent.sac.tau == 0.01
