@@ -114,8 +114,8 @@ def parts(part: Any) -> list[Any]:
     [
         (["trian"], "did you mean 'qpensieve train'?"),
         (["train", "trian"], "unknown domain 'trian'"),
-        (["train", "--env", "DST2d"], "the domain stands without an option, got --env: qpensieve train DST2d"),
-        (["train", "--domain=DST2d"], "the domain stands without an option, got --domain"),
+        (["train", "--env", "DST2d"], "the domain is named without an option, got --env: qpensieve train DST2d"),
+        (["train", "--domain=DST2d"], "the domain is named without an option, got --domain"),
         (["train", "DST2d", "Hopper2d"], "train takes one domain, got DST2d, Hopper2d; for several there is qpensieve"),
         (["train", "DST2d", "--lr", "1"], "unknown setting --lr; did you mean --learning-rate?"),
         (["train", "DST2d", "--buffer-size", "9"], "unknown setting --buffer-size; did you mean --replay-capacity?"),

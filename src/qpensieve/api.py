@@ -110,7 +110,7 @@ class Agent:
         """The agent that `save` wrote or that a run folder holds, as of its newest whole checkpoint.
 
         Where no checkpoint has its replay any more (it was deleted or not copied), the newest is taken without, with a
-        warning: it predicts and evaluates as ever, and `learn` fills a new replay before it goes on learning.
+        warning: it predicts and evaluates as ever, and `learn` fills a new replay before it learns.
 
         Args:
             path: The folder.

@@ -123,7 +123,7 @@ def _check_options(words: list[str], algo: str, known: Collection[str]) -> None:
         option = word.split("=")[0].replace("_", "-")
         name = option.removeprefix("--").replace("-", "_")
         if word.startswith("--") and name in DOMAIN_ELSEWHERE:
-            raise UserError(f"the domain stands without an option, got {option}: qpensieve train DST2d")
+            raise UserError(f"the domain is named without an option, got {option}: qpensieve train DST2d")
         if not word.startswith("--") or option in (*HELP, HELP_ALL) or {name, name.removeprefix("no_")} & {*known}:
             continue
         owners = [method.name for method in METHODS.values() if name in flat(method.config())]
@@ -201,7 +201,7 @@ def plot(
     Args:
         run: A run folder or a file written by `qpensieve export`, or several of them.
         out: One run: a file (.png, .pdf, .svg, .jpg) for one picture (the front, if `--what` does not say), or a folder
-            for all; default: the run folder, or beside the exported file. Several runs: a file or a folder; default:
+            for all; default: the run folder, or next to the exported file. Several runs: a file or a folder; default:
             compare.png.
         what: Draw only this. training: losses, gradients, entropy and values by preference, with alarms, as logged.
             generations and predictions: the search of pgmorl and pfa.
@@ -248,7 +248,7 @@ def export_policy(  # noqa: PLR0913 (each argument is an option)
         out: The file to write. Default: policy/policy.npz in the run folder.
         seed: Number of the seed. Default: the best by UT where this step was fully evaluated, else the first.
         step: Step of a checkpoint or of kept parameters. Default: the newest that can be read.
-        loader: Also put qpensieve_policy.py beside the file.
+        loader: Also put qpensieve_policy.py next to the file.
         critics: Write the critics too: the loader's `value` uses them.
         trust: Import the code that the run's domain names.
     """
@@ -258,7 +258,7 @@ def export_policy(  # noqa: PLR0913 (each argument is an option)
         path, is_ours = deploy.write_loader(written)
         print(path) if is_ours else _warn(f"{path} is not this version's loader and was left as it is")
         objectives = deploy.load(written).objectives
-        print(f"next, in a Python program beside {'these files' if is_ours else 'the file and its loader'}:")
+        print(f"next, in a Python program next to {'these files' if is_ours else 'the file and its loader'}:")
         print(f"    from {path.stem} import load\n    policy = load({written.name!r})")
         lam = [round(1 / len(objectives), 2)] * len(objectives)
         print(f"    action = policy.act(obs, {lam})  # a weight for each of {', '.join(objectives)}")

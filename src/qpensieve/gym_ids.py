@@ -10,7 +10,7 @@ NAMES = (
     *("DST2d", "LunarLander4d", "LunarLander5d", "HalfCheetah2d", "Hopper2d", "Hopper3d", "Hopper5d", "Walker2d"),
     *("Ant2d", "Ant3d"),
 )
-"""The domains; what they are stands in `envs/registry.py`."""
+"""The domains; `envs/registry.py` describes them."""
 
 
 def gym_id(name: str) -> str:

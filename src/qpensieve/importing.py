@@ -14,7 +14,7 @@ OURS = Path(__file__).parent
 INSTALLED = tuple({Path(sysconfig.get_path(name)) for name in ("purelib", "platlib")})
 """Folders of packages that pip installs."""
 NO_FILES = ("<frozen", "<@")
-"""How names of code begin that is Python's own or checks the types of ours, and in no file."""
+"""Beginnings of the file names of code without a file: Python's own, and checks of types."""
 STANDARD = Path(sysconfig.get_path("stdlib"))
 """The folder of Python's own modules; it may hold `INSTALLED`."""
 

@@ -64,7 +64,7 @@ def test_foreign_environments_take_memory_of_the_host(monkeypatch: pytest.Monkey
     assert trainer.num_environments == 2 + 240
     trainer.close()
     monkeypatch.setattr(machine, "memory", lambda: 242 * ENVIRONMENT_BYTES + 1000)
-    with pytest.raises(MemoryError, match=r"this machine beside 242 environments has 0\.0 GiB: not even one seed can"):
+    with pytest.raises(MemoryError, match=r"this machine with 242 environments has 0\.0 GiB: not even one seed can"):
         Trainer(config)
 
 

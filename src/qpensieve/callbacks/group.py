@@ -150,7 +150,7 @@ def _find(name: str) -> object:
             for part in rest.split("."):
                 found = getattr(found, part)
             made = found() if isinstance(found, type) else found
-            _listener(made)  # what is none is told now, by its name
+            _listener(made)  # what is no callback is refused now, by its name
             return made
     except Exception as error:
         raise UserError(

@@ -54,7 +54,7 @@ class Metrics(Mapping[str, float]):
 
 @dataclass(frozen=True, eq=False)
 class Training:
-    """What a callback is told first.
+    """A training, for a callback at its start.
 
     Attributes:
         domain: The environment.

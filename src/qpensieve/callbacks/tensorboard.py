@@ -20,8 +20,8 @@ class TensorBoard(Callback):
     """Writes metrics for TensorBoard: look at them with `tensorboard --logdir FOLDER`.
 
     Means over seeds are `train/...`, `eval/UT`, `eval/HV`, ...; those of each seed are `seed_0/train/...`. A training
-    that goes on (`learn` again, `qpensieve resume`) goes on in the same folder; what an earlier one wrote after the
-    step it goes on from is hidden, so that no step shows twice. A run that was trained without it is written from its
+    that continues (`learn` again, `qpensieve resume`) writes into the same folder; what an earlier one wrote after the
+    step it continues from is hidden, so that no step shows twice. A run that was trained without it is written from its
     first step on.
 
     Args:

@@ -20,7 +20,7 @@ STEP = "step"
 class WandB(Callback):
     """Sends metrics to Weights & Biases, or keeps them for `wandb sync` (`mode="offline"`, no account needed).
 
-    Names are those of `TensorBoard`. A training that goes on continues the same W&B run: rows that were sent before are
+    Names are those of `TensorBoard`. A resumed training continues the same W&B run: rows that were sent before are
     not sent again, which loses nothing since a resumed run has the same numbers. If the process was killed, nobody
     knows what W&B has got: then the whole run is sent again, as a new W&B run.
 
@@ -29,7 +29,7 @@ class WandB(Callback):
         name: Name of the W&B run; default: the run folder's, or W&B's choice.
         mode: `online`, `offline` or `disabled`; default: W&B's (the environment variable WANDB_MODE, else online).
         folder: Where wandb puts its files, and where it is remembered which W&B run this is, so that a training that
-            another process goes on with continues it. Default: the run folder; an agent has none.
+            another process resumes continues it. Default: the run folder; an agent has none.
         settings: Further arguments of `wandb.init`, such as entity, group or tags.
 
     Raises:

@@ -111,9 +111,9 @@ def write_policy(  # noqa: PLR0913 (a policy, whose it is, and where it goes)
     return out
 
 
-def write_loader(beside: Path) -> tuple[Path, bool]:
-    """Put the loader beside a file; returns it, and whether it is ours: another file of that name is left alone."""
-    target = beside.with_name(LOADER.name)
+def write_loader(policy: Path) -> tuple[Path, bool]:
+    """Put the loader next to a policy; return its path, and whether it is ours: another file of that name stays."""
+    target = policy.with_name(LOADER.name)
     text = LOADER.read_text()
     if not target.exists() and not target.is_symlink():
         write_text(target, text)

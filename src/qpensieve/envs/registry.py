@@ -211,7 +211,7 @@ def find_domain(name: str) -> Domain | None:
 def code_of(domain: EnvSource) -> str | None:
     """What lanes of `domain` would import: the module of `module:factory` or `module:id`.
 
-    None for domains of ours, and for a plain Gymnasium id: it is registered already, or an error.
+    None for built-in domains, and for a plain Gymnasium id: it is registered already, or an error.
     """
     if not isinstance(domain, str) or find_domain(domain) is not None or ":" not in domain:
         return None

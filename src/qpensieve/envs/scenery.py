@@ -14,7 +14,7 @@ from jaxtyping import Float64
 Pose = Float64[np.ndarray, " numbers"]
 Points = tuple[tuple[float, float], ...]
 Role = Literal["water", "rock", "treasure", "sky", "terrain", "pad", "flag", "boat", "lander", "leg"]
-"""What a shape stands for; whoever draws it chooses the colour."""
+"""Meaning of a shape; the page and the film choose its colour."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Shape:
 
     Attributes:
         shape: A polygon or line of `points`, or a disc of `radius` around `centre`.
-        role: What it stands for.
+        role: Its meaning.
         points: Its corners.
         centre: Middle of a disc.
         radius: Of a disc.
@@ -87,7 +87,7 @@ class Scenic(Protocol):
     def scene(self) -> Scene: ...
 
     def ground(self) -> tuple[Shape, ...]:
-        """What stands still in the running episode; none in a `BodyScene`."""
+        """Things that do not move in the running episode; none in a `BodyScene`."""
         ...
 
     @property

@@ -1,4 +1,4 @@
-"""Names of environments: what a name stands for, what it imports, and what to install where it is not known."""
+"""Names of environments: what a name means, what it imports, and what to install where it is not known."""
 
 import difflib
 import importlib
@@ -188,7 +188,7 @@ def module_of(file: str) -> str:
 def _make(name: str) -> gymnasium.Env:
     factory = _named_factory(name)
     if factory is not None:
-        with working_folder():  # a factory may import what stands beside it
+        with working_folder():  # a factory may import modules of its folder
             return factory()
     # A worker process begins with an empty registry, so the check that fills it comes first.
     _check_registered(name)

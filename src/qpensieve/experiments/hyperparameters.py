@@ -12,7 +12,7 @@ from qpensieve.presets import default_config
 from qpensieve.report.text import TextTable, listing
 
 OPTIMIZER, NONLINEARITY, DEPTH, EVERY = "Adam", "ReLU", "2", "1"
-"""Of ours: not settings, but how `learning/nets.py` and `learning/losses.py` are written."""
+"""Values of this package that are no settings, but how `learning/nets.py` and `learning/losses.py` are written."""
 
 
 def q_pensieve_settings() -> TextTable:

@@ -188,7 +188,7 @@ def common_preferences(tables: Sequence[Float64[np.ndarray, "p d"]]) -> Float64[
 
 
 def dominance_by_seed(ours: Pooled, theirs: Pooled) -> dict[int, float]:
-    """Seed of ours -> its ED against the same seed of the other, on the preferences that both were evaluated on.
+    """Seed of this run -> its ED against the same seed of the other, on the preferences that both were evaluated on.
 
     Returns are rounded as in exported files: the mean of ten times 23.7 is a little less than 23.7, and a trip must not
     win against itself.

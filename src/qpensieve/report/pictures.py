@@ -125,7 +125,7 @@ def draw_pictures(folder: Path) -> list[Path]:
 
 
 def _target(run: Path, name: str) -> Path:
-    """The usual file of a picture: in the run's folder, or beside the exported file."""
+    """The usual file of a picture: in the run's folder, or next to the exported file."""
     return run.with_name(f"{run.stem}-{name}.png") if run.is_file() else run / f"{name}.png"
 
 

@@ -323,7 +323,7 @@ def labels(runs: Sequence[RunResults]) -> list[str]:
         apart = lambda num, parts=parts, others=others: all(other[-num:] != parts[-num:] for other in others)
         num = 1 if names.count(run.name) == 1 else next(filter(apart, range(1, len(parts))), 1)
         found.append(run.algo if algos.count(run.algo) == 1 else "/".join(parts[-num:]))
-    # A folder and its export beside it have one path: they are numbered.
+    # A folder and the export next to it have one path: they are numbered.
     number = lambda i: "" if found.count(found[i]) == 1 else f" ({found[: i + 1].count(found[i])})"
     return [label + number(i) for i, label in enumerate(found)]
 

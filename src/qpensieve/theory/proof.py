@@ -17,7 +17,7 @@ from qpensieve.theory.momdp import Momdp
 from qpensieve.theory.soft import Prefs
 
 Reading = Literal["printed", "meant"]
-"""`printed`: Q'(s2, a2; lam) in lines 5 and 6, as it stands; `meant`: Q'(s2, a2; lam')."""
+"""`printed`: Q'(s2, a2; lam) in lines 5 and 6, as printed; `meant`: Q'(s2, a2; lam')."""
 Table = Float64[np.ndarray, "s a"]
 Lines = dict[int, Table]
 """Label of the line -> its value at every (s0, a0)."""

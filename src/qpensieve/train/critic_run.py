@@ -37,7 +37,7 @@ def measure_run(  # noqa: PLR0913 (each is an option of the command)
         preferences: Under which to measure. None: the paper's, or those that the agents have of their own.
         sampling: Which pairs the critics are asked about.
         trust: Whether the code that the configuration names may be imported.
-        say: Is told what is measured, and of damaged checkpoints.
+        say: Called with what is measured, and with damaged checkpoints.
         quiet: No progress line.
 
     Raises:

@@ -102,7 +102,7 @@ def _room(environments: int) -> tuple[int | None, str]:
     if device.platform != "cpu":
         return (device.memory_stats() or {}).get("bytes_limit"), device.device_kind
     all_of_it, taken = machine.memory(), environments * ENVIRONMENT_BYTES
-    about = f" beside {environments:,} environments" if environments else ""
+    about = f" with {environments:,} environments" if environments else ""
     return None if all_of_it is None else max(0, all_of_it - taken), f"this machine{about}"
 
 

@@ -471,7 +471,7 @@ def evaluate(path: Path, warn: Callable[[str], None], trust: bool = False) -> No
 
     Args:
         path: The run folder.
-        warn: Is told which step it is, and of damaged checkpoints.
+        warn: Called with the step that is evaluated, and with damaged checkpoints.
         trust: Whether the code that the configuration names may be imported.
     """
     refuse_links(path)

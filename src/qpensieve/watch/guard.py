@@ -31,7 +31,7 @@ class Guard:
         self._hosts = tuple(f"{name}:{port}" for name in (HOST, "localhost"))
 
     def ticket(self) -> str:
-        """A word that stands for the token once, for a minute: other users can read what a browser is started with."""
+        """Return a word that replaces the token once, within a minute: other users can read a browser's arguments."""
         self._ticket, self._valid_until = secrets.token_urlsafe(TOKEN_BYTES), time.monotonic() + TICKET_SECONDS
         return self._ticket
 

@@ -1,4 +1,4 @@
-"""The robot of one side of a page: what is set, what it does, and what is told of it. One thread owns it."""
+"""The robot of one side of a page: its settings, its steps and its messages to the page. One thread owns it."""
 
 import time
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from qpensieve.watch.world import World
 FRAME_SECONDS = 1.0 / 66.0
 """Least time between two frames; a little less than 1/60, so that Hopper's 1/62.5 fits."""
 LATE = 0.25
-"""Seconds behind real time after which the clock is set anew: the machine is too slow, or it slept."""
+"""Seconds behind real time after which the clock is set again: the machine is too slow, or it slept."""
 PAUSE_AT_END = 0.5
 """Seconds between two episodes."""
 

@@ -37,7 +37,7 @@ class WatchedRun:
     Args:
         source: A run folder or a saved agent.
         trust: Whether the code that the configuration names may be imported.
-        warn: Is told of newer policies that cannot be read.
+        warn: Called with a sentence where newer policies cannot be read.
 
     Raises:
         FileNotFoundError: It is neither.

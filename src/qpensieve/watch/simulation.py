@@ -69,7 +69,7 @@ class Simulation:
                 self._tell(what)
 
     def _live(self) -> None:
-        """The thread: a life for each world, because one that failed is made anew."""
+        """Run the thread: make a world, and another one where it fails."""
         controls: Controls | None = None
         while not self._is_closed:
             robot: Robot | None = None
@@ -77,7 +77,7 @@ class Simulation:
                 robot = Robot(self.run, self.number, self.side, self._say, controls)
                 while not self._is_closed:
                     self._turn(robot)
-            except Exception as error:  # the page is told, and the server goes on
+            except Exception as error:  # the page shows it, and the server continues
                 if not isinstance(error, EXPECTED):
                     traceback.print_exc()
                 reason = str(error) or type(error).__name__

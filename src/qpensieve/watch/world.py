@@ -121,11 +121,11 @@ class World:
         return picture.astype(np.uint8, copy=False)
 
     def ground(self) -> tuple[Shape, ...]:
-        """What stands still in this episode."""
+        """Things that do not move in this episode."""
         return self._simulator.ground() if isinstance(self._simulator, Scenic) else ()
 
     def scene(self) -> dict[str, Any]:
-        """What the page is told of the scene, once."""
+        """Description of the scene for the page, sent once."""
         common = {"dt": self.dt, "can_push": self.can_push, "action_size": self.spec.action_size}
         if isinstance(self._simulator, Scenic):
             return asdict(self._simulator.scene()) | common
