@@ -159,7 +159,7 @@ GUARDS: dict[str, tuple[object, object]] = {
 }
 """Setting of one guard -> its value where it is off, and on; now `guards` is for all. MO-SAC has the first four."""
 ANY_VALUE = object()
-"""Stands for all values of a retired setting that changed nothing beyond rounding."""
+"""Marks a retired setting whose values all gave the same numbers, to rounding."""
 RETIRED: dict[str, object] = {
     **{"target_steps": 1, "acting_share": 0.0, "preferences_per": "batch"},
     **{"critic_blocks": 0, "critic_hidden": None, "weight_decay": 0.0, "discount_end": None, "over_critics": "max"},
