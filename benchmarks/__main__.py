@@ -12,7 +12,7 @@ from qpensieve.console import format_table
 from qpensieve.errors import UserError
 from qpensieve.records.provenance import write_rows
 
-NAMES = ("lanes", "blocks", "update", "methods", "collect", "train")
+NAMES = ("lanes", "blocks", "update", "methods", "collect", "train", "sb3")
 
 
 def main(words: list[str] | None = None) -> None:
