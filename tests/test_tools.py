@@ -1,9 +1,8 @@
 """Tools that pages rest on: what they count, of logs whose answer is known."""
 
 import json
-import os
-import signal
 import sys
+import tarfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -111,87 +110,57 @@ def test_bursts_say_where_there_is_nothing_to_count(tmp_path: Path, tool: Any, m
         tool("bursts").main()
 
 
-def test_a_plan_of_column_is_runs_with_words_and_environment_of_their_own(tmp_path: Path, tool: Any):
-    column, plan = tool("column"), tmp_path / "plan.txt"
-    plan.write_text("# two arms\na X=1 Y=2 DST2d --name-of 'a b'\n\nb DST2d --discount 0.995  # longer\n")
-    lines = column.read_plan(plan)
-    assert lines == [["a", "X=1", "Y=2", "DST2d", "--name-of", "a b"], ["b", "DST2d", "--discount", "0.995"]]
-    first, second = (column.Run(tmp_path, name, words) for name, *words in lines)
-    assert (first._environment, second._environment) == ({"X": "1", "Y": "2"}, {})
-    assert second._train[:4] == ["train", "DST2d", "--discount", "0.995"]
-    assert second._train[-2:] == ["--name", "b"]
+def test_a_plan_of_a_hold_is_runs_with_words_and_environment_of_their_own(tmp_path: Path, tool: Any):
+    hold, plan = tool("hold"), tmp_path / "plan.txt"
+    plan.write_text("# two arms\na X=1 until=500 DST2d --name-of 'a b'\n\nb DST2d --discount 0.995  # longer\n")
+    first, second = hold.read_plan(plan, ["--kernels", "off"])
+    assert (first.name, first.until, second.name, second.until) == ("a", 500, "b", 0)
+    assert first.environment == {"X": "1"}
+    assert first.words[:6] == ["train", "DST2d", "--name-of", "a b", "--kernels", "off"]
+    assert second.words[-2:] == ["--name", "b"]
     plan.write_text("a DST2d\na Hopper2d\n")
     with pytest.raises(SystemExit, match="must differ, got a"):
-        column.read_plan(plan)
-    for rule in ("behind=5:c", "behind=a", "behind=x:b", "behind=5:a"):
-        plan.write_text(f"a {rule} DST2d\nb DST2d\n")
-        with pytest.raises(SystemExit, match="must name a step and another run of the plan, got"):
-            column.read_plan(plan)
-
-
-def _evaluate(run: Any, utilities: dict[int, list[float]]) -> None:
-    run.folder.mkdir(parents=True, exist_ok=True)
-    rows = [{"event": "evaluation", "step": step, "ut_short": ut} for step, ut in utilities.items()]
-    (run.folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows) + '{"half')
-
-
-@pytest.mark.parametrize(
-    ("mine", "why"),
-    [
-        ({100: [0.0, 0.0]}, ""),  # not yet
-        ({100: [9.0, 9.0], 200: [1.0, 3.0]}, "behind other at 200"),
-        ({200: [2.0, 3.0]}, ""),  # the lowest is not lower
-        ({200: [1.0, 9.0]}, ""),  # the mean is higher
-        ({250: [1.0, 1.0], 300: [1.0, 2.0]}, "behind other at 300"),  # the other was not evaluated at 250
-        ({200: [3.0, 3.0], 300: [0.0, 0.0]}, ""),  # the first evaluation decides
-        ({200: [3.0, 3.0], 400: [9.0, 9.0]}, "until 400"),
-    ],
-)
-def test_rules_of_a_plan_stop_runs_that_are_behind_or_far_enough(tmp_path: Path, tool: Any, mine: Any, why: str):
-    column = tool("column")
-    run = column.Run(tmp_path, "mine", ["behind=200:other", "until=400", "DST2d"])
-    other = column.Run(tmp_path, "other", ["DST2d"])
-    _evaluate(run, mine)
-    _evaluate(other, {100: [5.0, 5.0], 200: [2.0, 3.0], 300: [2.0, 3.0]})
-    assert column.broken_rule(run, [run, other]) == why
-    assert column.broken_rule(other, [run, other]) == ""
-
-
-def test_a_process_that_is_not_the_runs_own_does_not_keep_it_from_being_resumed(tmp_path: Path, tool: Any):
-    """As after a machine was lost: the number in the file is that of another process, here of this one."""
-    run = tool("column").Run(tmp_path, "a", ["DST2d"])
-    run._pid_file.write_text(f"{os.getpid()}\n")
-    assert not run.is_running
-    run.stop("until 5")  # neither is that process stopped
-    assert run.why_stopped == ""
-    run._status_file.write_text("")  # about to be written
-    assert run.status is None
+        hold.read_plan(plan, [])
 
 
 PROGRAM = """
-import json, pathlib, signal, sys, time
+import json, pathlib, sys, time
 folder = pathlib.Path(sys.argv[sys.argv.index("--out") + 1]) / sys.argv[sys.argv.index("--name") + 1]
 folder.mkdir(parents=True)
 (folder / "config.json").write_text(json.dumps({"seeds": 1}))
-signal.signal(signal.SIGINT, lambda *_: sys.exit(130))
-(folder / "metrics.jsonl").write_text(json.dumps({"event": "train", "step": 500}) + "\\n")
-time.sleep(60)
+rows = [{"step": 500}, {"step": 500, "ut_short": [1.0]}]
+for row in rows[:1] if "--half" in sys.argv else rows:
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write(json.dumps(row) + "\\n")
+if "--bad" in sys.argv:
+    sys.exit("a sentence")
+try:
+    time.sleep(60)
+except KeyboardInterrupt:
+    sys.exit(130)
 """
 
 
-def test_a_run_that_a_rule_stops_is_interrupted_and_stays_stopped(tmp_path: Path, tool: Any, monkeypatch: Any, capsys):
-    column = tool("column")
-    monkeypatch.setattr(column, "COMMAND", [sys.executable, "-c", PROGRAM])
-    (tmp_path / "runs").mkdir()
-    run = column.Run(tmp_path, "a-0.995", ["until=500", "DST2d"])
-    column.tend([run], 1, time.monotonic() + 30)
-    assert (run.status, run.why_stopped, run.is_running) == (130, "until 500", False)
-    monkeypatch.setattr(column, "COMMAND", [sys.executable, "-c", "import time; time.sleep(60)"])
-    run._why_file.unlink()
-    run.start()  # again: the number of the first process must not pass for that of this one
-    assert column.Run(tmp_path, "a-0.995", ["DST2d"]).is_running
-    os.killpg(int(run._pid_file.read_text()), signal.SIGKILL)
-    run._process.wait(10)
-    assert not run.is_running
-    assert "stopped: until 500" in capsys.readouterr().out
-    run._process.wait(10)
+def test_a_hold_ends_runs_once_their_evaluation_is_complete(tmp_path: Path, tool: Any, monkeypatch: Any, capsys: Any):
+    monkeypatch.setenv("Q", str(tmp_path))
+    monkeypatch.setenv("OUT", str(tmp_path / "out"))
+    hold = tool("hold")
+    monkeypatch.setattr(hold, "COMMAND", [sys.executable, "-c", PROGRAM])
+    for folder in ("runs", "out"):
+        (tmp_path / folder).mkdir()
+    words = {"done": ["until=500", "DST2d"], "half": ["until=500", "DST2d", "--half"], "bad": ["DST2d", "--bad"]}
+    runs = [hold.Run(name, given, []) for name, given in words.items()]
+    hold.tend(runs, 2, time.monotonic() + 6)
+    try:
+        assert [run.state for run in runs] == ["done", "runs", "failed (1)"]
+        assert "failed (1)" in capsys.readouterr().out
+        assert [run.state for run in (hold.Run(name, given, []) for name, given in words.items())] == [
+            run.state for run in runs
+        ]  # a later call sees the same
+        hold.bring()
+        with tarfile.open(tmp_path / "out" / "runs.tgz") as tar:
+            assert "runs/done/metrics.jsonl" in tar.getnames()
+    finally:
+        runs[1].stop()
+        for run in runs:
+            run.process.wait(10)
