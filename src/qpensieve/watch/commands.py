@@ -146,9 +146,10 @@ def script_of(saved: SavedPolicies, film: Film, warn: Callable[[str], None] = la
     fps = min(USUAL_FPS, 1.0 / dt) if film.fps is None else film.fps
     seconds = film.seconds if film.steps is None else film.steps * dt
     seed = saved.config.first_seed if film.seed is None else film.seed
-    shortest = ("seconds", seconds, dt) if film.steps is None else ("steps", film.steps, 1)
-    longest = MOST_SECONDS if film.steps is None else MOST_SECONDS / dt
-    for name, value, low, high in (("fps", fps, 0.1, MOST_FPS), (*shortest, longest), ("width", film.width, *WIDTHS)):
+    length = (dt, seconds, MOST_SECONDS) if film.steps is None else (1, film.steps, MOST_SECONDS / dt)
+    bounded = {"fps": (0.1, fps, MOST_FPS), "seconds" if film.steps is None else "steps": length}
+    bounded["width"] = (WIDTHS[0], film.width, WIDTHS[1])
+    for name, (low, value, high) in bounded.items():
         if not low <= value <= high:  # also for NaN
             raise UserError(f"{name} must be from {low:g} to {high:g}, got {value:g}")
     row = saved.row_of(seed)
