@@ -1,7 +1,9 @@
-"""What the page is told of a folder."""
+"""The description of a folder for the page."""
 
+import json
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,9 +18,14 @@ from tests.watch.client import about, page, serving
 from tests.watch.conftest import actor, add_evaluation, make_run
 
 
+def described(run: WatchedRun) -> dict[str, Any]:
+    """The description of a run for the page."""
+    return json.loads(run.description()[0])
+
+
 def test_what_is_said_of_a_run(hopper: Path):
     run = WatchedRun(hopper)
-    said = run.about()
+    said = described(run)
     assert run.version == 1
     assert said["name"] == "hopper"
     assert (said["domain"], said["algo"], said["kind"]) == ("Hopper2d", "mosac", "run")
@@ -36,7 +43,7 @@ def test_what_is_said_of_a_run(hopper: Path):
 
 
 def test_the_sea_has_its_exact_front(sea: Path):
-    said = WatchedRun(sea).about()
+    said = described(WatchedRun(sea))
     assert len(said["exact_front"]) > 5
     assert said["scene"]["kind"] == "plane"
     assert said["scene"]["can_push"] is False
@@ -65,26 +72,26 @@ def test_a_growing_run_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_a_run_that_has_not_grown_for_long_is_not_training(tmp_path: Path):
     run = make_run(tmp_path / "old")
     watched = WatchedRun(run)
-    assert watched.about()["is_training"]
+    assert described(watched)["is_training"]
     os.utime(run / folder.METRICS, (0, 0))
-    assert not watched.about()["is_training"]
+    assert not described(watched)["is_training"]
 
 
 @pytest.mark.parametrize("name", [folder.EVALUATIONS, folder.METRICS, folder.CONFIG])
 def test_a_file_that_cannot_be_read_for_a_moment_changes_nothing(name: str, tmp_path: Path):
     run = make_run(tmp_path / "torn")
     watched = WatchedRun(run)
-    before, content = watched.about(), (run / name).read_bytes()
+    before, content = described(watched), (run / name).read_bytes()
     (run / name).unlink()
     if name == folder.EVALUATIONS:
         (run / name).write_bytes(content[:50])
     elif name == folder.METRICS:
         (run / name).write_text('{"event": "evaluation", "step": 5, "ut_short": ["x", {}]}\n')
     (run / folder.METRICS).touch()
-    assert watched.about() == before
+    assert described(watched) == before
     (run / name).write_bytes(content)
     (run / folder.METRICS).touch()
-    assert watched.about()["evaluations"] == before["evaluations"]
+    assert described(watched)["evaluations"] == before["evaluations"]
 
 
 def test_a_damaged_file_is_said_at_the_start(tmp_path: Path):
@@ -98,7 +105,7 @@ def test_scores_that_are_missing_are_null(tmp_path: Path):
     run = make_run(tmp_path / "holes")
     with (run / folder.METRICS).open("a") as file:
         file.write('{"event": "evaluation", "step": 1500, "ut_short": [null, NaN], "hv_short": [1, 2]}\n')
-    assert WatchedRun(run).about()["curves"]["ut"] == [[1, 1], [None, None]]
+    assert described(WatchedRun(run))["curves"]["ut"] == [[1, 1], [None, None]]
 
 
 def test_evaluations_are_read_again_only_when_they_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -108,11 +115,11 @@ def test_evaluations_are_read_again_only_when_they_changed(tmp_path: Path, monke
     load = evaluations.load
     monkeypatch.setattr(evaluations, "load", lambda path: (loads.append(path), load(path))[1])
     (run / folder.METRICS).touch()
-    assert watched.told()[1] == 2
+    assert watched.description()[1] == 2
     assert loads == []
     add_evaluation(run, watched.config, 4000)
     loads.clear()
-    assert len(watched.about()["evaluations"]) == 2
+    assert len(described(watched)["evaluations"]) == 2
     assert len(loads) == 1
 
 

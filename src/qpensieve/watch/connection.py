@@ -1,4 +1,4 @@
-"""One page: what it says, the simulations behind it, and what waits to be sent to it."""
+"""One page: its messages, its simulations, and its queue of frames and events."""
 
 import asyncio
 import contextlib
@@ -7,7 +7,6 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from qpensieve.watch import messages
 from qpensieve.watch.messages import Command, RefusedError
@@ -18,14 +17,14 @@ MOST_A_SECOND = 240
 """Messages of one page in a second: twice what a dial that is dragged sends."""
 MOST_WAITING = 30
 """Frames that wait for a slow page; the oldest are dropped, events never."""
-Sent = bytes | str | dict[str, Any]
-"""A frame, or an event: as JSON or still to be written as such."""
+Sent = bytes | str | dict[str, object]
+"""A frame, or an event as JSON text or as its content."""
 TOO_MANY, TOO_LONG = 1008, 1009
 """Codes that a WebSocket is closed with."""
 
 
 class Outbox:
-    """What waits to be sent to one page; filled from any thread, emptied by the server's own."""
+    """The queue of one page: any thread fills it, the server's thread empties it."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop):
         self._loop, self._lock = loop, threading.Lock()
@@ -46,7 +45,7 @@ class Outbox:
             self._loop.call_soon_threadsafe(self._filled.set)
 
     async def take(self) -> list[Sent]:
-        """All that waits; waits for something."""
+        """Return everything in the queue; wait until there is something."""
         await self._filled.wait()
         with self._lock:
             taken = [*self._waiting]
@@ -57,7 +56,7 @@ class Outbox:
 
 
 class Rate:
-    """Whether messages come faster than a page would send them."""
+    """Counts messages, and says whether they come faster than a page sends them."""
 
     def __init__(self, most: int = MOST_A_SECOND):
         self._times: deque[float] = deque(maxlen=most)
@@ -70,7 +69,7 @@ class Rate:
 
 
 class Connection:
-    """One page: its sides, and what it says."""
+    """One page with its sides."""
 
     def __init__(self, runs: Sequence[WatchedRun], outbox: Outbox):
         self._runs, self._outbox, self._rate = runs, outbox, Rate()
@@ -79,7 +78,7 @@ class Connection:
         self._open(0, 0)
 
     def obey(self, text: str | None) -> int | None:
-        """Do what a message says; returns the code to close with where there were too many or it was too long.
+        """Follow a message; return the code to close with if there were too many messages or it is too long.
 
         Args:
             text: The message. None: it was no text.
@@ -119,7 +118,7 @@ class Connection:
 
     @staticmethod
     def _check(command: Command, run: WatchedRun) -> Command:
-        """The message with its preference normalised; refused where it does not fit the run."""
+        """Return the message with its preference normalised; refuse it if it does not fit the run."""
         if command.seed is not None and command.seed not in run.config.seed_list:
             numbers = ", ".join(map(str, run.config.seed_list))
             raise RefusedError(f"seed must be one of {numbers}, got {command.seed}")

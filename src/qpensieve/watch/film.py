@@ -1,4 +1,4 @@
-"""Episodes as a film: one panel for each preference, side by side from the same start, with what it brings so far."""
+"""Episodes as a film: one panel for each preference, side by side from the same start, with the returns so far."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ PALETTE_FRAMES = 8
 
 @dataclass(frozen=True, eq=False)
 class Script:
-    """What is played.
+    """The settings of a film.
 
     Attributes:
         domain: Where.
@@ -66,7 +66,7 @@ class Panel:
         return self._world.is_over
 
     def play_to(self, t: float) -> None:
-        """Act until a moment of the film, or to the episode's end."""
+        """Act until a time of the film, or to the episode's end."""
         world = self._world
         while not world.is_over and (world.elapsed + 1) * world.dt <= t + 1e-9:
             world.step(self._act(obs=world.obs))
@@ -138,7 +138,7 @@ def first(script: Script) -> Image.Image:
 
 
 def count(script: Script) -> int:
-    """How many frames a film has: it is played once without drawing."""
+    """Count the frames of a film by playing it without drawing."""
     return sum(1 for _ in play(script, ()))
 
 

@@ -1,4 +1,4 @@
-"""Who may speak to the server: this machine's own page, which knows the token."""
+"""The guard of the server: only this machine's own page, which knows the token, may use it."""
 
 import hmac
 import secrets
@@ -11,7 +11,7 @@ HOST = "127.0.0.1"
 TOKEN_BYTES = 24
 TICKET_SECONDS = 60.0
 CLOSED_POLICY = 1008
-"""Code that a WebSocket of someone else is closed with."""
+"""Code that closes the WebSocket of a foreign page."""
 
 
 class Guard:
@@ -88,7 +88,7 @@ def _only(headers: list[tuple[bytes, str]], name: bytes) -> str:
 
 
 def _with_headers(send: Send, host: str) -> Send:
-    """A `send` that adds what every answer says: nothing but this page's own files may be loaded or may load it."""
+    """Return a `send` that adds headers: only the page's own files may be loaded, and nothing may embed them."""
     policy = (
         f"default-src 'self'; connect-src 'self' ws://{host}; img-src 'self' blob: data:; object-src 'none'; "
         "frame-ancestors 'none'; base-uri 'none'; form-action 'none'"

@@ -1,14 +1,15 @@
-"""What pages may say: one JSON object in a message, every field checked before anything is done.
+"""The messages of pages: one JSON object each, whose fields are checked before the message is followed.
 
-docs/watch-protocol.md is the contract. Whatever is wrong is refused with a sentence that says what would be right.
+docs/watch-protocol.md is the contract. A wrong message is refused with a sentence that says what would be right.
 """
 
 import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal, NoReturn, TypeVar
 
+T = TypeVar("T")
 LONGEST = 4096
 """Bytes of a message."""
 SEQ_LIMIT = 2**24
@@ -23,11 +24,11 @@ SUM_TOLERANCE = 1e-3
 
 
 class RefusedError(ValueError):
-    """A message that cannot be obeyed; says why."""
+    """A message that cannot be followed; says why."""
 
 
 def read(text: str) -> "Command":
-    """What a message says.
+    """Read a message.
 
     Raises:
         RefusedError: It is no JSON object of known fields, each within its bounds.
@@ -47,7 +48,7 @@ def read(text: str) -> "Command":
 
 
 def sequence_of(text: str) -> tuple[int, int | None]:
-    """Side and number of a message that was refused, as far as they can be told."""
+    """Return side and number of a message that was refused, as far as they can be read."""
     try:
         said: Any = json.loads(text)
         named: Mapping[str, Any] = said if isinstance(said, dict) else {}
@@ -58,7 +59,7 @@ def sequence_of(text: str) -> tuple[int, int | None]:
 
 
 def preference(w: tuple[float, ...], num_objectives: int) -> tuple[float, ...]:
-    """The preference with its sum exactly 1.
+    """Return the preference with a sum of exactly 1.
 
     Raises:
         RefusedError: It has not one weight per objective.
@@ -120,33 +121,33 @@ def _at(name: str, value: Any) -> int | Literal["newest"]:
 
 
 def _shown(value: Any) -> str:
-    """A value in a sentence, not longer than a sentence should be."""
+    """Return a value for a sentence, cut to 40 characters."""
     text = json.dumps(value)
     return text if len(text) <= 40 else text[:37] + "..."
 
 
-def _said(read_field: Callable[[str, Any], Any], default: int | None = None) -> Any:
-    """A field of a message, and how it is read."""
-    return field(default=default, metadata={"read": read_field})
+def _field(read_value: Callable[[str, Any], T]) -> T | None:
+    """A field of a message, and what reads its value."""
+    return field(default=None, metadata={"read": read_value})
 
 
 @dataclass(frozen=True)
 class Command:
-    """A message; what it does not say is None. The fields are described in docs/watch-protocol.md."""
+    """A message; fields that it lacks are None. The fields are described in docs/watch-protocol.md."""
 
-    side: int = _said(_whole(0, SIDES - 1), 0)
-    seq: int | None = _said(_whole(0, SEQ_LIMIT - 1))
-    w: tuple[float, ...] | None = _said(_weights)
-    paused: bool | None = _said(_flag)
-    step: int | None = _said(_whole(1, MOST_STEPS))
-    reset: Literal["next", "same"] | None = _said(_reset)
-    seed: int | None = _said(_whole(0, 2**31 - 1))
-    at: int | Literal["newest"] | None = _said(_at)
-    sampled: bool | None = _said(_flag)
-    speed: float | None = _said(_speed)
-    push: bool | None = _said(_flag)
-    open: int | None = _said(_whole(0, 99))
-    close: bool | None = _said(_flag)
+    side: int = field(default=0, metadata={"read": _whole(0, SIDES - 1)})
+    seq: int | None = _field(_whole(0, SEQ_LIMIT - 1))
+    w: tuple[float, ...] | None = _field(_weights)
+    paused: bool | None = _field(_flag)
+    step: int | None = _field(_whole(1, MOST_STEPS))
+    reset: Literal["next", "same"] | None = _field(_reset)
+    seed: int | None = _field(_whole(0, 2**31 - 1))
+    at: int | Literal["newest"] | None = _field(_at)
+    sampled: bool | None = _field(_flag)
+    speed: float | None = _field(_speed)
+    push: bool | None = _field(_flag)
+    open: int | None = _field(_whole(0, 99))
+    close: bool | None = _field(_flag)
 
 
-_READERS = {one.name: one.metadata["read"] for one in fields(Command)}
+_READERS: dict[str, Callable[[str, Any], Any]] = {one.name: one.metadata["read"] for one in fields(Command)}

@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import IntFlag
-from typing import Any
 
 import numpy as np
 
@@ -32,7 +31,9 @@ class Flag(IntFlag):
     ANSWER = 8
 
 
-Tell = Callable[[bytes | dict[str, Any]], None]
+Event = dict[str, object]
+"""A message to the page, as JSON."""
+Tell = Callable[[bytes | Event], None]
 """Takes a frame (bytes) or an event."""
 
 
@@ -51,7 +52,7 @@ class Controls:
 
 @dataclass(eq=False)
 class _Clock:
-    """Time of the episode against time on the wall."""
+    """Compares the time of the episode with real time."""
 
     speed: float = 1.0
     wall: float = field(default_factory=time.monotonic)
@@ -81,7 +82,7 @@ class Robot:
         self.world = World(run.config.domain, run.config.max_eval_steps)
         self.clock = _Clock()
         self.restarts = 0
-        """Counts episodes, so that whoever waits notices that another has begun."""
+        """Number of episodes begun: a thread that waits sees from it that another episode began."""
         self._budget = self._known_seq = 0
         self._policy, at = run.predictor("newest" if controls is None else controls.at)
         num = run.spec.num_objectives
@@ -101,12 +102,12 @@ class Robot:
 
     @property
     def next_moment(self) -> float:
-        """When the next step has its first moment: until then nobody sees what it does, so a message still counts."""
+        """Time of the first moment of the next step: a message that arrives before still changes that step."""
         return self.t + self.world.dt / self.world.num_moments
 
     @property
     def t(self) -> float:
-        """Seconds of the episode that are done."""
+        """Seconds of the episode so far."""
         return self.world.elapsed * self.world.dt
 
     @property
@@ -129,7 +130,7 @@ class Robot:
         self._send(0.0, self.world.payload(), Flag.FIRST)
 
     def act(self) -> None:
-        """Take one control step with what is set now."""
+        """Take one control step with the current settings."""
         controls, self._budget = self.controls, max(0, self._budget - 1)
         self._has_news, self._known_seq = controls.seq != self._known_seq, controls.seq
         self._acted = self._said = controls
@@ -146,7 +147,7 @@ class Robot:
         return self._run.served_by(self._policy, self._row, np.array(self.controls.w))
 
     def frames(self) -> list[tuple[float, Callable[[], None]]]:
-        """Moments of the newest step that are sent, and what sends them: not more than the page can show."""
+        """Return times and senders of the frames of the newest step: not more than the page can show."""
         gap, chosen = FRAME_SECONDS * self.controls.speed, []
         moments = list(self.world.moments())
         for moment, t in moments:
@@ -161,7 +162,7 @@ class Robot:
         return chosen
 
     def finish(self, ended: str = "") -> float:
-        """Tell of an episode that is over; returns for how many seconds its end is shown."""
+        """Send the result of an episode; return for how many seconds its end is shown."""
         how = ended or ("terminated" if self.world.is_terminated else "truncated")
         self._tell(
             {
@@ -173,26 +174,26 @@ class Robot:
                 "steps": self.world.elapsed,
                 "ended": how,
                 "is_mixed": self._is_mixed,
-                **self._told(self._acted, "w", "seed", "at", "sampled"),
+                **self._fields(self._acted, "w", "seed", "at", "sampled"),
             }
         )
         if not ended and self.controls.seq != self._said.seq:
-            self.answer()  # it came while the last frames waited, and no step will show it
+            self.answer()  # the message came after the last step, so no step answers it
         return PAUSE_AT_END / max(1.0, self.controls.speed)
 
     def answer(self) -> None:
-        """Show the newest frame again, with what is set now: the next step may be a while away."""
+        """Send the newest frame again with the current settings: the next step may take a while."""
         self._said = replace(self._said, seq=self.controls.seq, w=self.controls.w, paused=self.controls.paused)
         self._send(*self._shown, Flag.ANSWER)
 
     def settle(self) -> None:
-        """Show the end of a step after which the robot rests, if that was not shown."""
+        """Send the end of the last step before a rest, unless it was sent."""
         if self._shown[0] != self.t or not self._said.paused:
             self._shown = self.t, self.world.payload()
             self.answer()
 
     def obey(self, command: Command) -> None:
-        """Do what a message says; it was checked."""
+        """Follow a message, which was checked."""
         before = self.controls
         set_now = {name: getattr(command, name) for name in ("seq", "w", "seed", "paused", "sampled", "speed")}
         self.controls = replace(before, **{name: value for name, value in set_now.items() if value is not None})
@@ -217,7 +218,7 @@ class Robot:
         self.world.close()
 
     def _take_policy(self, command: Command) -> None:
-        """Act as of another step; refused where its files are gone, as those of a run that trains may be."""
+        """Load the policy of another step; refuse if its files are gone, which happens while a run trains."""
         try:
             self._policy, at = self._run.predictor(command.at or 0)
             self.controls = replace(self.controls, at=at)
@@ -225,7 +226,7 @@ class Robot:
             self._tell({"event": "refused", "side": self._side, "seq": command.seq, "reason": str(error)})
 
     def _restart(self, command: Command) -> None:
-        """Begin another episode, where a message asks for one; a seed begins with its first."""
+        """Begin another episode if the message asks for one; another seed begins with its first episode."""
         if command.reset is None and command.seed is None:
             return
         if self.world.elapsed and not self.world.is_over:
@@ -244,22 +245,23 @@ class Robot:
         points = archive_of(self._policy, self._row)
         archive = None if points is None else rounded(points)
         about = {"event": "ready", "side": self._side, "run": self._number, "archive": archive}
-        self._tell(about | self._told(self.controls, "seed", "at"))
+        self._tell(about | self._fields(self.controls, "seed", "at"))
 
     def _say_state(self) -> None:
         names = ("seq", "paused", "speed", "sampled", "seed", "at", "w")
-        self._tell({"event": "state", "side": self._side} | self._told(self.controls, *names))
+        self._tell({"event": "state", "side": self._side} | self._fields(self.controls, *names))
 
     @staticmethod
-    def _told(controls: Controls, *names: str) -> dict[str, Any]:
+    def _fields(controls: Controls, *names: str) -> Event:
         values = {name: getattr(controls, name) for name in names}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
 
-def _plain(shape: Shape) -> dict[str, Any]:
-    """A shape as JSON, without what it does not have."""
-    named = {name: getattr(shape, name) for name in ("shape", "role", "points", "value")}
+def _plain(shape: Shape) -> Event:
+    """A shape as JSON, without the fields that it does not have."""
+    named: Event = {name: getattr(shape, name) for name in ("shape", "role", "points", "value")}
     if shape.shape == "disc":
         named |= {"centre": shape.centre, "radius": shape.radius}
-    told = {name: value for name, value in named.items() if value not in (None, ())}
-    return told | ({"label": f"{shape.value:g}"} if shape.value is not None else {})
+    if shape.value is not None:
+        named["label"] = f"{shape.value:g}"
+    return {name: value for name, value in named.items() if value not in (None, ())}

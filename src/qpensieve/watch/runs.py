@@ -1,4 +1,4 @@
-"""A run folder or saved agent as the page sees it, now and as it grows. It is only ever read."""
+"""A run folder or saved agent as the page shows it, updated as the folder grows. Nothing is written."""
 
 import json
 import threading
@@ -6,7 +6,6 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float64
@@ -49,11 +48,11 @@ class WatchedRun:
         self.policies = SavedPolicies(source, trust)
         self.config, self.spec = self.policies.config, self.policies.spec
         self._lock = threading.Lock()
-        self._predictors: OrderedDict[tuple[int, Any], Predictor] = OrderedDict()
+        self._predictors: OrderedDict[tuple[int, object], Predictor] = OrderedDict()
         self._signature = self._table_stamp = None
-        self._told, self._table = "", {}
+        self._description, self._table = "", {}
         self.version = 0
-        """Counts up whenever the folder has grown."""
+        """Number of updates of the description."""
         self.shown = self.policies.newest(warn)[1]
         """The step whose policies are shown first."""
         world = World(self.config.domain)
@@ -61,10 +60,10 @@ class WatchedRun:
             self._scene = world.scene()
         finally:
             world.close()
-        self.told()
+        self.description()
 
     def predictor(self, at: int | str) -> tuple[Predictor, int]:
-        """The policies of a step or the newest ones, and the step; errors as those of `SavedPolicies`."""
+        """Return the policies of a step or the newest ones, and the step; raises as `SavedPolicies` does."""
         with self._lock:
             steps = self.policies.steps
             wanted = steps[-1] if isinstance(at, str) and steps else at
@@ -85,12 +84,8 @@ class WatchedRun:
         own = self.policies.own_preferences
         return -1 if own is None else int(nearest(own, lam[None])[0])
 
-    def about(self) -> dict[str, Any]:
-        """Contents of the page."""
-        return json.loads(self.told()[0])
-
-    def told(self) -> tuple[str, int]:
-        """Contents of the page as JSON, updated when files change; and their version.
+    def description(self) -> tuple[str, int]:
+        """Return the description of the run as JSON, updated when files change, and its version.
 
         Raises:
             OSError: The first time: a file cannot be read.
@@ -100,15 +95,15 @@ class WatchedRun:
             try:
                 signature = self._look()
                 if signature != self._signature:
-                    self._told = json.dumps(self._read(), allow_nan=False)
+                    self._description = json.dumps(self._read(), allow_nan=False)
                     self._signature, self.version = signature, self.version + 1
-            except (OSError, ValueError, TypeError):  # a file is being replaced or is damaged: what was said stays
-                if not self._told:
+            except (OSError, ValueError, TypeError):  # a file is being replaced or is damaged: keep the description
+                if not self._description:
                     raise
-            return self._told, self.version
+            return self._description, self.version
 
-    def _look(self) -> Any:
-        """What changes whenever the folder has something new."""
+    def _look(self) -> object:
+        """Return a value that changes whenever the folder does."""
         source = self.policies.source
         stamps = [_stamp(source / name) for name in (folder.METRICS, folder.EVALUATIONS)]
         return stamps, self.policies.steps, self._is_training()
@@ -119,7 +114,7 @@ class WatchedRun:
         steps = self.policies.steps
         return is_fresh and not (steps and steps[-1] >= self.config.steps)
 
-    def _read(self) -> dict[str, Any]:
+    def _read(self) -> dict[str, object]:
         config, spec, source = self.config, self.spec, self.policies.source
         if not (source / folder.CONFIG).exists():
             raise MissingFileError(f"{source} is gone")
@@ -147,7 +142,7 @@ class WatchedRun:
             "scene": self._scene,
         }
 
-    def _evaluated(self) -> dict[str, Any]:
+    def _evaluated(self) -> dict[str, object]:
         """The returns of all evaluations, and their preferences, updated when the file changes."""
         path = self.policies.source / folder.EVALUATIONS
         if (stamp := _stamp(path)) is None:
@@ -179,11 +174,11 @@ class WatchedRun:
 
 
 def archive_of(predictor: Predictor, row: int) -> Float64[np.ndarray, "p d"] | None:
-    """What the policies of a seed's archive bring; None where there is no archive."""
+    """Returns of the policies in a seed's archive; None where there is no archive."""
     return predictor.plain(row).returns if isinstance(predictor, ArchivePredictor) else None
 
 
-def rounded(values: Any) -> Any:
+def rounded(values: object) -> object:
     """Numbers, nested, rounded for pictures; null for values that JSON cannot hold."""
     given = np.asarray(values, np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -207,7 +202,7 @@ def _stamp(path: Path) -> tuple[int, int] | None:
     return found.st_mtime_ns, found.st_size
 
 
-def _curves(rows: list[dict[str, Any]], num_seeds: int) -> dict[str, Any]:
+def _curves(rows: list[dict[str, object]], num_seeds: int) -> dict[str, object]:
     """UT and HV of the short evaluations, or of the full ones where there are no short ones."""
     is_list = lambda value: isinstance(value, list) and len(value) == num_seeds
     for event, ending in ((log.SHORT, "_short"), (log.FULL, "")):

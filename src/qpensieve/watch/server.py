@@ -1,4 +1,4 @@
-"""The server of the page: on this machine alone, for whoever knows the token, and only the page's own files.
+"""The server of the page: on this machine alone, for clients that know the token, and only the page's own files.
 
 Every request passes the `Guard` first. No part of a request ever becomes a path: names are looked up among those of the
 page's files, which were listed when the server started.
@@ -29,11 +29,11 @@ from qpensieve.watch.runs import WatchedRun
 MOST_CLIENTS = 8
 """Pages that may be open at a time."""
 FOLLOW_SECONDS = 2.0
-"""How often a growing run is looked at."""
+"""Seconds between two looks at a growing run."""
 FAILED, FULL = 1011, 1013
 """Codes that a WebSocket is closed with: a bug; too many pages."""
 GONE = (WebSocketDisconnect, RuntimeError, OSError)
-"""What sending to a page that has gone raises."""
+"""Errors of sending to a page that is gone."""
 HEADER = 8
 """Numbers that every frame begins with."""
 TYPES = {
@@ -56,10 +56,10 @@ def page_files() -> dict[str, tuple[bytes, str]]:
 
 
 class Watch:
-    """The pages and what is behind them.
+    """The web application: page, description of the runs, and one WebSocket for each open page.
 
     Args:
-        runs: What is watched; the first is what a page begins with.
+        runs: Watched runs; a page begins with the first.
         version: Of this program.
     """
 
@@ -75,7 +75,7 @@ class Watch:
 
     async def _about(self, request: Request) -> Response:
         del request
-        runs = [(await asyncio.to_thread(run.told))[0] for run in self._runs]
+        runs = [(await asyncio.to_thread(run.description))[0] for run in self._runs]
         said = {"version": self._version, "header": HEADER, "sides": messages.SIDES, "speed": messages.SPEEDS}
         return Response(f'{json.dumps(said)[:-1]}, "runs": [{", ".join(runs)}]}}', media_type="application/json")
 
@@ -98,7 +98,7 @@ class Watch:
             self._clients -= 1
 
     async def _serve(self, socket: WebSocket) -> None:
-        """One page, until it goes or something of it fails."""
+        """Serve one page until it is gone or fails."""
         outbox = Outbox(asyncio.get_running_loop())
         connection = Connection(self._runs, outbox)
         parts = (self._receive(socket, connection), self._send(socket, outbox), self._follow(outbox))
@@ -116,7 +116,7 @@ class Watch:
             await asyncio.to_thread(connection.close)
 
     async def _receive(self, socket: WebSocket, connection: Connection) -> None:
-        """Obey messages until the page is gone, or sends what no page would."""
+        """Follow messages until the page is gone or sends what no page sends."""
         while True:
             message = await socket.receive()
             if message["type"] == "websocket.disconnect":
@@ -136,13 +136,13 @@ class Watch:
                         await socket.send_text(what if isinstance(what, str) else json.dumps(what, allow_nan=False))
 
     async def _follow(self, outbox: Outbox) -> None:
-        """Tell the page when a run has grown; a large one is looked at less often."""
+        """Send the description of a run that has grown; look at large runs less often."""
         seen, seconds = [0 for _ in self._runs], FOLLOW_SECONDS
         while True:
             await asyncio.sleep(seconds)
             start = time.monotonic()
             for i, run in enumerate(self._runs):
-                about, version = await asyncio.to_thread(run.told)
+                about, version = await asyncio.to_thread(run.description)
                 if version != seen[i]:
                     seen[i] = version
                     outbox.put(f'{{"event": "run", "index": {i}, "run": {about}}}')
@@ -150,7 +150,7 @@ class Watch:
 
 
 def bind(port: int) -> socket.socket:
-    """A socket of this machine alone; port 0: any that is free.
+    """Open a socket for this machine alone; port 0: any free one.
 
     Raises:
         OSError: The port is taken or may not be used.
@@ -160,7 +160,7 @@ def bind(port: int) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((HOST, port))
-        listener.listen()  # who opens the page before the server runs waits for it
+        listener.listen()  # a page that is opened before the server runs waits for it
     except OSError:
         listener.close()
         raise
@@ -168,7 +168,7 @@ def bind(port: int) -> socket.socket:
 
 
 class _Uvicorn(uvicorn.Server):
-    """Without handlers of signals: the command decides what Ctrl-C does."""
+    """A server without handlers of signals: the command decides what Ctrl-C does."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -215,7 +215,7 @@ class Server:
         return f"http://{HOST}:{self.port}/{self.token}/"
 
     def address_for_once(self) -> str:
-        """An address that leads to the page once, within a minute."""
+        """Return an address that opens the page once, within a minute."""
         return f"http://{HOST}:{self.port}/{self._guard.ticket()}/"
 
     def run(self) -> None:

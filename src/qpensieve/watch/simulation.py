@@ -1,4 +1,4 @@
-"""A robot that acts while someone looks: a thread that steps it in real time and obeys messages.
+"""A thread that steps a robot in real time and follows the messages of a page.
 
 Everything is done between two control steps or while the thread waits for the moment of the next frame. So a message
 acts on the next control step, and nothing needs a lock but the inbox.
@@ -8,7 +8,6 @@ import threading
 import time
 import traceback
 from collections import deque
-from typing import Any
 
 from qpensieve.errors import EnvError
 from qpensieve.records.checkpoint import CheckpointError
@@ -18,9 +17,9 @@ from qpensieve.watch.runs import WatchedRun
 
 JOIN_SECONDS = 2.0
 SLOW = 0.05
-"""Seconds to the next frame from which a message is answered by one at once."""
+"""A message is answered at once if the next frame is more seconds away than this."""
 EXPECTED = (EnvError, CheckpointError, FloatingPointError)
-"""What a world or a folder may raise; anything else is a bug, and said on the terminal too."""
+"""Errors of environments and folders; any other error is a bug, whose traceback is printed."""
 
 
 class Simulation:
@@ -42,7 +41,7 @@ class Simulation:
         self._thread.start()
 
     def send(self, command: Command) -> None:
-        """Have a message obeyed."""
+        """Hand a message to the thread."""
         with self._wake:
             self._inbox.append(command)
             self._wake.notify()
@@ -54,7 +53,7 @@ class Simulation:
             self._wake.notify()
 
     def join(self) -> None:
-        """Wait until the thread has ended; not for ever, because an environment of someone else may hang."""
+        """Wait until the thread has ended, but not for ever: a foreign environment may hang."""
         self._thread.join(JOIN_SECONDS)
 
     @property
@@ -62,8 +61,8 @@ class Simulation:
         """Whether the thread still runs."""
         return self._thread.is_alive()
 
-    def _say(self, what: bytes | dict[str, Any]) -> None:
-        """Tell the page, unless it no longer looks: what comes late would be taken for that of the next simulation."""
+    def _say(self, what: bytes | dict[str, object]) -> None:
+        """Send to the page, unless the simulation is closed: the page would take it for the next simulation."""
         with self._wake:
             if not self._is_closed:
                 self._tell(what)
@@ -89,7 +88,7 @@ class Simulation:
                     robot.close()
 
     def _turn(self, robot: Robot) -> None:
-        """Obey what has come; then take a step, or rest until something comes."""
+        """Follow the messages; then take a step, or rest until a message arrives."""
         if robot.is_resting:
             robot.settle()
             self._pass(robot, None)
@@ -109,14 +108,14 @@ class Simulation:
             robot.begin(robot.episode + 1)
 
     def _wait_for(self, robot: Robot, t: float) -> bool:
-        """Wait for a moment of the episode, and obey meanwhile; False: leave what was going on."""
+        """Wait for a time of the episode and follow messages meanwhile; False: begin a new turn."""
         while self._pass(robot, max(0.0, seconds := robot.clock.wait_for(t))):
             if seconds <= 0.0:
                 return True
         return False
 
     def _pass(self, robot: Robot, seconds: float | None) -> bool:
-        """Wait so long, or until there is something to obey; None: however long. False: leave what was going on."""
+        """Wait until a message arrives, at most some seconds (None: no limit); False: begin a new turn."""
         with self._wake:
             if not self._inbox and not self._is_closed and seconds != 0.0:
                 self._wake.wait(seconds)
@@ -130,7 +129,7 @@ class Simulation:
         return not self._is_closed and robot.restarts == before
 
     def _wait_for_reset(self) -> None:
-        """After a failure: until the page asks for another try."""
+        """Wait after a failure until the page asks for another try."""
         with self._wake:
             while not self._is_closed:
                 while self._inbox:

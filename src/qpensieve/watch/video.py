@@ -1,4 +1,4 @@
-"""A film as a file: GIF through Pillow, MP4 through imageio-ffmpeg. It is there whole or not at all."""
+"""A film as a file: GIF through Pillow, MP4 through imageio-ffmpeg. It is written whole or not at all."""
 
 import importlib
 import io
@@ -17,11 +17,11 @@ from qpensieve.watch import film
 from qpensieve.watch.film import Script
 
 NUM_COLOURS = 96
-"""Of a GIF; more make it larger and no better."""
+"""Colours of a GIF; more make it larger and no better."""
 MOST_GIF_FPS, MOST_GIF_PIXELS = 50.0, 1e9
 """Browsers show no more frames a second of a GIF; all its pixels are in memory, a byte each, while it is made."""
 DRAWING = "drawing"
-"""What the progress line says."""
+"""Text of the progress line."""
 ENDINGS = (".gif", ".mp4")
 
 
@@ -56,7 +56,7 @@ def write(script: Script, path: Path, quiet: bool = False) -> Path:
     progress = Progress(num, 0, quiet=quiet, workload=Workload(unit="frames"))
     try:
         progress.enter(DRAWING)
-        frames = _told(film.play(script), progress)
+        frames = _reported(film.play(script), progress)
         if path.suffix.lower() == ".mp4":
             _write_mp4(path, frames, script.fps, first, num)
         else:
@@ -67,7 +67,7 @@ def write(script: Script, path: Path, quiet: bool = False) -> Path:
     return path
 
 
-def _told(frames: Iterator[Image.Image | None], progress: Progress) -> Iterator[Image.Image]:
+def _reported(frames: Iterator[Image.Image | None], progress: Progress) -> Iterator[Image.Image]:
     for number, frame in enumerate(frames, start=1):
         assert frame is not None
         yield frame
@@ -86,7 +86,7 @@ def _write_gif(path: Path, frames: Iterator[Image.Image], fps: float, sheet: Ima
 
 
 def _check_gif(script: Script, num: int, first: Image.Image) -> None:
-    """Refuse what a GIF cannot be."""
+    """Refuse a film that is too fast or too large for a GIF."""
     if script.fps > MOST_GIF_FPS:
         raise UserError(f"fps must be at most {MOST_GIF_FPS:g} for a GIF, got {script.fps:g}; an .mp4 may have more")
     if (pixels := num * first.width * first.height) > MOST_GIF_PIXELS:
@@ -117,7 +117,7 @@ def _write_mp4(path: Path, frames: Iterator[Image.Image], fps: float, first: Ima
 
 
 def _num_frames(ffmpeg: Any, path: Path) -> int:
-    """Frames that can be read back: ffmpeg itself says nothing of a disk that was full at the end."""
+    """Count the frames that can be read back: ffmpeg does not report a full disk."""
     try:
         return int(ffmpeg.count_frames_and_secs(str(path))[0])
     except RuntimeError:

@@ -1,11 +1,10 @@
-"""One environment that is looked at: a lane of the house's own simulator, episode after episode, and its frames."""
+"""One environment of a page or film: a lane, its episodes and its frames."""
 
 import io
 import threading
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import asdict
-from typing import Any
 
 import numpy as np
 
@@ -18,10 +17,10 @@ from qpensieve.errors import EnvError
 from qpensieve.learning.streams import Purpose, derived_seed
 
 FOREIGN_FPS = 30.0
-"""Steps per second of an environment that does not say."""
+"""Steps per second of an environment that names no number."""
 JPEG_QUALITY = 80
 _OTHERS = threading.Lock()
-"""Held while an environment of someone else runs: it need not expect threads."""
+"""Held while a foreign environment runs: it may not support threads."""
 
 
 class World:
@@ -55,7 +54,7 @@ class World:
         return isinstance(self._simulator, MujocoSimulator)
 
     def begin(self, seed: int, episode: int) -> None:
-        """Start an episode where evaluations start theirs: those of a seed are numbered, and every one differs."""
+        """Start an episode with the number that evaluations give it."""
         with self._turn:
             self._lanes.reseed(derived_seed(seed, Purpose.EVALUATION, episode))
             self._obs = self._lanes.reset()
@@ -64,7 +63,7 @@ class World:
 
     @property
     def obs(self) -> np.ndarray:
-        """What the policy sees: one row."""
+        """The observation, one row."""
         return self._obs
 
     @property
@@ -96,7 +95,7 @@ class World:
             yield moment, (self.elapsed - 1 + (moment + 1) / num) * self.dt if self.elapsed else 0.0
 
     def payload(self, moment: int = -1) -> bytes:
-        """What a frame says of the scene at a moment of the newest step."""
+        """Return the part of a frame that describes the scene at a moment of the newest step."""
         if isinstance(self._simulator, Scenic):
             return self._simulator.pose(moment).astype("<f4").tobytes()
         with self._turn:
@@ -104,12 +103,12 @@ class World:
         return b"" if picture is None else encode_jpeg(picture)
 
     def picture(self) -> np.ndarray | None:
-        """The scene as the environment itself draws it; None where it does not, and from then on."""
+        """Return the picture that the environment draws; None from the first failure on."""
         if self.why_blank:
             return None
         try:
             picture = np.asarray(self._lanes.render())
-        except Exception as error:  # of someone else's code, or of a package that it needs: the robot acts all the same
+        except Exception as error:  # of foreign code or a missing package: the robot acts without pictures
             reason = str(error).removeprefix(f"{self.spec.id}: ")
             self.why_blank = f"{self.spec.id} cannot be drawn: {reason}"
             return None
@@ -124,7 +123,7 @@ class World:
         """Things that do not move in this episode."""
         return self._simulator.ground() if isinstance(self._simulator, Scenic) else ()
 
-    def scene(self) -> dict[str, Any]:
+    def scene(self) -> dict[str, object]:
         """Description of the scene for the page, sent once."""
         common = {"dt": self.dt, "can_push": self.can_push, "action_size": self.spec.action_size}
         if isinstance(self._simulator, Scenic):
