@@ -33,8 +33,7 @@ from qpensieve.machine import available_cores
 from qpensieve.methods import make_algorithm
 from qpensieve.presets import default_config
 from qpensieve.replay.layout import RowLayout, layout_of
-from qpensieve.train.cores import spread
-from qpensieve.train.learner import Block, Learner, make_learner
+from qpensieve.train.learner import Block, Learner, make_learner, spread
 from qpensieve.types import EnvSpec
 
 MATRIX_SIZES = (256, 512, 1024, 2048)

@@ -17,8 +17,7 @@ from qpensieve.envs.registry import spec_of
 from qpensieve.learning.interface import Algorithm, Hints
 from qpensieve.methods import make_algorithm
 from qpensieve.replay.layout import layout_of
-from qpensieve.train import cores
-from qpensieve.train.learner import Block, make_learner
+from qpensieve.train.learner import Block, make_learner, spread
 from tests.algos.problem import LAYOUT, SAC, SPEC
 from tests.rounding import assert_same_to_rounding
 
@@ -55,7 +54,7 @@ def blocks(hinted: bool) -> list[Block]:
 
 def trained(algorithm: Algorithm[Any], hinted: bool, is_spread: bool) -> Any:
     learner = make_learner(algorithm, layout_of(SPEC, algorithm.behaviour), CAPACITY)
-    learner = cores.spread(learner, len(SEEDS)) if is_spread else learner
+    learner = spread(learner, len(SEEDS)) if is_spread else learner
     first, second = blocks(hinted)
     state = learner.write(learner.init(jnp.asarray(SEEDS)), first)
     devices = {len(leaf.sharding.device_set) for leaf in jax.tree.leaves(state)}
@@ -100,9 +99,9 @@ def test_first_priorities_do_not_depend_on_how_many_agents_share_a_core():
 
 def test_an_odd_number_of_agents_or_one_device_changes_nothing(monkeypatch: pytest.MonkeyPatch):
     learner = make_learner(qpensieve.make(QPENSIEVE, SPEC), LAYOUT, CAPACITY)
-    assert cores.spread(learner, 3) is learner
+    assert spread(learner, 3) is learner
     monkeypatch.setattr(jax, "local_devices", lambda: jax.devices()[:1])
-    assert cores.spread(learner, 4) is learner
+    assert spread(learner, 4) is learner
 
 
 CODE = "import jax; from qpensieve import compiler; {} print(jax.device_count())"

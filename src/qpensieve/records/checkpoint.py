@@ -13,7 +13,8 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -78,13 +79,8 @@ def write_error(path: Path, run: Path, error: OSError) -> CheckpointError:
 
 
 def last_good_step(run: Path) -> int | None:
-    for step, folder in _folders(run):
-        try:
-            _read_meta(folder)
-        except (_DamageError, CheckpointError, OSError):
-            continue
-        return step
-    return None
+    """Step of the newest checkpoint that has a readable `meta.json`; reads no arrays."""
+    return next((step for step, _ in _metas(run)), None)
 
 
 def save(run: Path, step: int, arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any], keep: int = 2) -> Path:
@@ -195,13 +191,13 @@ def parameter_steps(run: Path) -> dict[int, Path]:
 
 def kept_metas(run: Path) -> list[dict[str, Any]]:
     """The `meta` of every checkpoint that has a readable one, newest first; reads no arrays."""
-    metas = []
-    for _, folder in _folders(run):
-        try:
-            metas.append(_read_meta(folder)["meta"])
-        except (_DamageError, OSError):
-            continue
-    return metas
+    return [meta for _, meta in _metas(run)]
+
+
+def _metas(run: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    for step, folder in _folders(run):
+        with suppress(_DamageError, CheckpointError, OSError):
+            yield step, _read_meta(folder)["meta"]
 
 
 def discard_after(run: Path, step: int) -> None:
@@ -269,7 +265,7 @@ def _render(body: Mapping[str, Any]) -> bytes:
 
 
 def _read_meta(folder: Path) -> dict[str, Any]:
-    """The body of `meta.json`; its checksum is verified."""
+    """The body of `meta.json`; its checksum, version and kinds are verified."""
     path = folder / META
     if not path.is_file():
         raise _DamageError(f"{META} is missing")
@@ -280,24 +276,24 @@ def _read_meta(folder: Path) -> dict[str, Any]:
         raise _DamageError(f"{META} is not JSON, perhaps cut short: {error}") from error
     if not isinstance(body, dict) or body.pop("checksum", None) is None or _render(body) != data:
         raise _DamageError(f"{META} was altered: its checksum is not the one written")
-    if body.get("format_version") == FORMAT_VERSION:
-        _check_body(body)
-    return body
-
-
-def _check_body(body: dict[str, Any]) -> None:
-    """Check what this version reads of `meta.json`: its checksum can be right and the rest of it anything."""
+    version = body.get("format_version")
+    if isinstance(version, int) and version > FORMAT_VERSION:
+        known = f"this program knows up to {FORMAT_VERSION}; use a newer qpensieve"
+        raise CheckpointError(f"checkpoint {folder} has format version {version}, {known}")
+    if version != FORMAT_VERSION:
+        raise _DamageError(f"its format version {version!r} is unknown")
+    # Its checksum can be right and the rest of it anything.
     kinds = {"step": int, "checksums": dict, "meta": dict}
     wrong = [name for name, kind in kinds.items() if not isinstance(body.get(name), kind)]
     if wrong or not isinstance(body["checksums"].get(ARRAYS), str):
         raise _DamageError(f"{META} must say {(wrong or ['the checksum of ' + ARRAYS])[0]}")
+    return body
 
 
 def _read(
     folder: Path, step: int, check: Callable[[Checkpoint], str | None] | None, expected: Expected | None
 ) -> Checkpoint:
     body = _read_meta(folder)
-    _check_version(body.get("format_version"), folder)
     if body["step"] != step:
         raise _DamageError(f"it was written for step {body['step']}")
     if problem := find_damage(folder / ARRAYS, body["checksums"][ARRAYS]):
@@ -323,14 +319,6 @@ def _read_arrays(folder: Path, expected: Expected | None) -> dict[str, np.ndarra
             what = f"{folder / ARRAYS} does not fit this program's state: "
             raise CheckpointError(what + "; ".join(unfit)) from error
         raise _DamageError(str(error)) from error
-
-
-def _check_version(version: Any, folder: Path) -> None:
-    if isinstance(version, int) and version > FORMAT_VERSION:
-        known = f"this program knows up to {FORMAT_VERSION}; use a newer qpensieve"
-        raise CheckpointError(f"checkpoint {folder} has format version {version}, {known}")
-    if version != FORMAT_VERSION:
-        raise _DamageError(f"its format version {version!r} is unknown")
 
 
 def save_parameters(run: Path, step: int, arrays: Mapping[str, np.ndarray]) -> Path:

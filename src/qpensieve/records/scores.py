@@ -6,7 +6,7 @@ table.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from functools import cached_property
+from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Any
 
@@ -66,36 +66,15 @@ def score(label: str, compute: Callable[[Evaluated], np.ndarray | None], **how: 
     return {"score": Score(label, compute, **how)}
 
 
-def _utility(one: Evaluated) -> np.ndarray:
-    return np.asarray(utility(one.returns, one.lam))
-
-
 def _calibrated(one: Evaluated) -> np.ndarray | None:
     if one.asked is None:
         return None
-    rows = np.take_along_axis(one.returns, one.asked[:, :, None], axis=1)
-    return np.asarray(utility(rows, one.lam))
-
-
-def _best_row(one: Evaluated) -> np.ndarray:
-    return one.per_seed(lambda returns: expected_utility(returns, one.lam))
+    return np.asarray(utility(np.take_along_axis(one.returns, one.asked[:, :, None], axis=1), one.lam))
 
 
 def _hypervolume(one: Evaluated) -> np.ndarray | None:
-    reference = one.reference
-    return None if reference is None else one.per_seed(lambda returns: hypervolume(returns, reference))
-
-
-def _front_size(one: Evaluated) -> np.ndarray:
-    return one.per_seed(lambda returns: np.int64(is_non_dominated(returns).sum()))
-
-
-def _best_single(one: Evaluated) -> np.ndarray:
-    return np.array([best_single(episodes, one.lam) for episodes in one.episodes])
-
-
-def _correlation(one: Evaluated) -> np.ndarray:
-    return one.per_seed(lambda returns: preference_correlation(returns, one.lam))
+    corner = one.reference
+    return None if corner is None else one.per_seed(lambda returns: hypervolume(returns, corner))
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,15 +94,36 @@ class RunSummary:
         correlation: Rank correlation, per objective i, of lam_i with return i.
     """
 
-    ut: Float64[np.ndarray, " seed"] = field(metadata=score("UT", _utility, column=1, compared="UT"))
+    ut: Float64[np.ndarray, " seed"] = field(
+        metadata=score("UT", lambda one: np.asarray(utility(one.returns, one.lam)), column=1, compared="UT")
+    )
     calibrated: Float64[np.ndarray, " seed"] | None = field(metadata=score("UT calibrated", _calibrated, column=2))
-    best_row: Float64[np.ndarray, " seed"] = field(metadata=score("UT best row", _best_row, column=3))
+    best_row: Float64[np.ndarray, " seed"] = field(
+        metadata=score(
+            "UT best row", lambda one: one.per_seed(partial(expected_utility, preferences=one.lam)), column=3
+        )
+    )
     hv: Float64[np.ndarray, " seed"] | None = field(metadata=score("HV", _hypervolume, column=4, compared="HV"))
     front_size: Int64[np.ndarray, " seed"] = field(
-        metadata=score("front size", _front_size, column=6, is_averaged=False)
+        metadata=score(
+            "front size",
+            lambda one: one.per_seed(lambda returns: np.int64(is_non_dominated(returns).sum())),
+            column=6,
+            is_averaged=False,
+        )
     )
-    best_single: Float64[np.ndarray, " seed"] = field(metadata=score("best single row UT", _best_single, column=5))
-    correlation: Float64[np.ndarray, "seed d"] = field(metadata=score("corr lam{i}, obj {i}", _correlation, column=7))
+    best_single: Float64[np.ndarray, " seed"] = field(
+        metadata=score(
+            "best single row UT", lambda one: np.array([best_single(own, one.lam) for own in one.episodes]), column=5
+        )
+    )
+    correlation: Float64[np.ndarray, "seed d"] = field(
+        metadata=score(
+            "corr lam{i}, obj {i}",
+            lambda one: one.per_seed(partial(preference_correlation, preferences=one.lam)),
+            column=7,
+        )
+    )
 
 
 def _read_table() -> Mapping[str, Score]:

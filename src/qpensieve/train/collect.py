@@ -4,10 +4,11 @@ No generator here has a state that must be saved: noise is derived from (seed, b
 preferences from (seed, episode).
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float32, Int64
@@ -75,48 +76,41 @@ class Collected:
         return cls(rows, lam, np.empty(steps, np.int64), np.empty(steps, bool))
 
 
-@runtime_checkable
-class Collecting(Protocol):
-    """Collects the blocks of a training loop, in this process or in others."""
+class Collecting(ABC):
+    """Collects the blocks of a training loop, in this process or in others.
 
-    episodes: Episodes
-
-    def start(self) -> None:
-        """Begin the first episodes."""
-        ...
-
-    def state(self) -> State:
-        """The lanes as they were at the end of the newest whole block."""
-        ...
-
-    def restore(self, state: State) -> None:
-        """Continue from what `state` returned."""
-        ...
-
-    def policy(self, flat: Parameters) -> Any:
-        """What to collect with."""
-        ...
-
-    def begin(self, policy: Any, number: int) -> None:
-        """Told what `collect` will be asked for next."""
-        ...
-
-    def collect(self, policy: Any, number: int) -> Collected:
-        """Block `number`: K steps of every lane, with `policy`, or random actions without one."""
-        ...
-
-    def past(self, collected: Collected, number: int, num: int) -> Float32[np.ndarray, "lane K num d"]:
-        """For each step of block `number`, `num` preferences of random earlier episodes of its lane."""
-        ...
-
-    def close(self) -> None: ...
-
-
-class PastPreferences:
-    """Preferences of earlier episodes, for collectors of any kind."""
+    Args:
+        seeds: Seed of each lane.
+        num_objectives: Numbers of a preference.
+        sampler: Distribution of the preferences that episodes act under.
+    """
 
     def __init__(self, seeds: list[int], num_objectives: int, sampler: Sampler):
         self.episodes = Episodes(seeds, num_objectives, sampler)
+
+    @abstractmethod
+    def start(self) -> None:
+        """Begin the first episodes."""
+
+    @abstractmethod
+    def state(self) -> State:
+        """The lanes as they were at the end of the newest whole block."""
+
+    @abstractmethod
+    def restore(self, state: State) -> None:
+        """Continue from what `state` returned."""
+
+    @abstractmethod
+    def policy(self, flat: Parameters) -> Any:
+        """The agents' policies, to collect with."""
+
+    def begin(self, policy: Any, number: int) -> None:
+        """Begin what `collect` will be asked for next, if there are processes to do it."""
+        del policy, number
+
+    @abstractmethod
+    def collect(self, policy: Any, number: int) -> Collected:
+        """Block `number`: K steps of every lane, with what `policy` returned, or random actions where that is None."""
 
     def past(self, collected: Collected, number: int, num: int) -> Float32[np.ndarray, "lane K num d"]:
         """For each step of block `number`, `num` preferences of random earlier episodes of its lane."""
@@ -124,8 +118,12 @@ class PastPreferences:
             return np.zeros((*collected.episodes.shape, 0, collected.lam.shape[2]), np.float32)
         return np.stack([self.episodes.past(lane, of, number, num) for lane, of in enumerate(collected.episodes)])
 
+    @abstractmethod
+    def close(self) -> None:
+        """End threads and processes."""
 
-class Collector(PastPreferences):
+
+class Collector(Collecting):
     """Steps all lanes and packs what happened into blocks for the replay.
 
     Args:
@@ -179,9 +177,6 @@ class Collector(PastPreferences):
         if self._pool is None:
             return self._acting.policy(flat)
         return SharedPolicy(self._acting, flat, self._pool, self._num_threads)
-
-    def begin(self, policy: Explorer | None, number: int) -> None:
-        """Nothing happens before `collect`: there is nobody else to do it."""
 
     def collect(self, policy: Explorer | None, number: int) -> Collected:
         """Block `number`: K steps of every lane, with `policy`, or random actions without one.

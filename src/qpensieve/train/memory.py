@@ -39,19 +39,14 @@ def check_memory(
     Raises:
         MemoryError: Says how much they need, how much there is and what would fit.
     """
-    room, where = _room(environments)
     row = algorithm.lanes_per_seed * layout.width * NUMBER_BYTES
+    room = _room(environments)
     is_small = seeds * algorithm.agents_per_seed < MANY_AGENTS
-    if room is None or (is_small and seeds * capacity * row <= room):
+    if room[0] is None or (is_small and seeds * capacity * row <= room[0]):
         return
     networks = algorithm.agents_per_seed * _bytes_of_agent(algorithm, layout.num_objectives)
-    needed = seeds * (capacity * row + networks)
-    if needed <= room:
-        return
-    num, rows = room // (capacity * row + networks), (room // seeds - networks) // row
-    less = [f"{num:,} seeds"] * (num > 0) + [f"a replay_capacity of {rows:,}"] * (rows > 0)
     what = f"replay and networks of {seeds:,} seed{'s' * (seeds > 1)}"
-    raise MemoryError(_refusal(what, needed, room, where, less))
+    _check(what, seeds, (capacity, row, networks), "a replay_capacity", room)
 
 
 def check_population(cfg: PopulationConfig, spec: EnvSpec, seeds: int, environments: int = 0) -> None:
@@ -68,19 +63,23 @@ def check_population(cfg: PopulationConfig, spec: EnvSpec, seeds: int, environme
     Raises:
         MemoryError: Says how much they need, how much there is and what would fit.
     """
-    room, where = _room(environments)
     tasks = num_tasks(cfg.stages, spec.num_objectives)
-    if room is None:
-        return
     step = tasks * cfg.ppo.num_lanes * NUMBER_BYTES * (spec.obs_size + spec.action_size + spec.num_objectives)
-    networks = tasks * _bytes_of_member(cfg.ppo, spec)
-    needed = seeds * (cfg.ppo.rollout_steps * step + networks)
-    if needed <= room:
-        return
-    num, steps = room // (cfg.ppo.rollout_steps * step + networks), (room // seeds - networks) // step
-    less = [f"{num:,} seeds"] * (num > 0) + [f"rollout_steps of {steps:,}"] * (steps > 0)
+    sizes = (cfg.ppo.rollout_steps, step, tasks * _bytes_of_member(cfg.ppo, spec))
     what = f"rollouts and networks of {seeds:,} seed{'s' * (seeds > 1)} with {tasks:,} tasks each"
-    raise MemoryError(_refusal(what, needed, room, where, less))
+    _check(what, seeds, sizes, "rollout_steps", _room(environments))
+
+
+def _check(what: str, seeds: int, sizes: tuple[int, int, int], setting: str, there: tuple[int | None, str]) -> None:
+    """Refuse what needs more room than there is; `sizes` of a seed: rows, bytes of a row, bytes of networks."""
+    (rows, row, networks), (room, where) = sizes, there
+    needed = seeds * (rows * row + networks)
+    if room is None or needed <= room:
+        return
+    num, most = room // (rows * row + networks), (room // seeds - networks) // row
+    less = [f"{num:,} seeds"] * (num > 0) + [f"{setting} of {most:,}"] * (most > 0)
+    fits = f"at most {' or '.join(less)} can fit" if less else "not even one seed can fit"
+    raise MemoryError(f"{what} need at least {_gib(needed)}, {where} has {_gib(room)}: {fits}")
 
 
 def _bytes_of_member(cfg: PpoConfig, spec: EnvSpec) -> int:
@@ -89,11 +88,6 @@ def _bytes_of_member(cfg: PpoConfig, spec: EnvSpec) -> int:
         num_parameters((spec.obs_size, cfg.hidden, cfg.hidden, n)) for n in (spec.action_size, spec.num_objectives)
     ]
     return 3 * NUMBER_BYTES * (sum(sizes) + spec.action_size)
-
-
-def _refusal(what: str, needed: int, room: int, where: str, less: list[str]) -> str:
-    fits = f"at most {' or '.join(less)} can fit" if less else "not even one seed can fit"
-    return f"{what} need at least {_gib(needed)}, {where} has {_gib(room)}: {fits}"
 
 
 def _room(environments: int) -> tuple[int | None, str]:

@@ -27,9 +27,8 @@ from qpensieve.replay.layout import Rows, layout_of
 from qpensieve.replay.log import ReplayLog
 from qpensieve.replay.slots import Slots
 from qpensieve.train.collect import Collected, Collecting, Collector
-from qpensieve.train.cores import spread
 from qpensieve.train.evaluate import foreign_lanes
-from qpensieve.train.learner import Block, Learner, TrainState, make_learner
+from qpensieve.train.learner import Block, Learner, TrainState, make_learner, spread
 from qpensieve.train.memory import check_memory
 from qpensieve.train.session import Accumulator, EnvFailedError, Session, check_finite, environment_errors
 from qpensieve.train.workers import CollectionWorkers, EvaluationJob, EvaluationWorkers, can_work

@@ -20,7 +20,7 @@ from qpensieve.envs.split_lanes import join_states, split_state
 from qpensieve.errors import EnvError
 from qpensieve.learning.predictor import AgentPredictor
 from qpensieve.remote import RemoteObject, RemoteObjects, SharedMemory, can_be_sent
-from qpensieve.train.collect import Collected, Collector, PastPreferences
+from qpensieve.train.collect import Collected, Collecting, Collector
 from qpensieve.train.evaluate import evaluate
 from qpensieve.types import Acting, Behaviour, Parameters
 
@@ -111,7 +111,7 @@ class RemoteCollector:
         self._collector.close()
 
 
-class CollectionWorkers(_Workers, PastPreferences):
+class CollectionWorkers(_Workers, Collecting):
     """Collects like `Collector`, in worker processes.
 
     After a failure, new workers begin at the end of the newest whole block.
