@@ -1,10 +1,6 @@
-import contextlib
 import errno
 import json
 import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +9,6 @@ import pytest
 
 from qpensieve.records import checkpoint
 from qpensieve.records.checkpoint import CheckpointError, load_latest, save
-from qpensieve.records.files import checksum_of
 
 ARRAYS = {".net.weight": np.arange(600, dtype=np.float32).reshape(20, 30), ".count": np.array(7, dtype=np.int32)}
 META = {"config": {"seed": 3, "rate": 3e-4}, "lanes": [1, 2.5, None], "state": 2**127 + 1}
@@ -87,21 +82,9 @@ def test_later_checkpoints_stay_until_they_are_discarded(tmp_path: Path):
     assert steps_kept(tmp_path) == ["step_000000020"]
 
 
-KILLED_BEFORE_RENAME = """
-import os, signal, sys, pathlib, numpy as np
-from qpensieve.records import checkpoint
-checkpoint._put_in_place = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
-checkpoint.save(pathlib.Path(sys.argv[1]), 20, {"x": np.ones(3)}, {})
-"""
-
-
-def test_a_run_killed_before_the_rename_leaves_the_earlier_checkpoint_and_rubbish_that_the_next_save_clears(
-    tmp_path: Path,
-):
+def test_what_a_killed_save_has_left_is_cleared_by_the_next(tmp_path: Path):
     save(tmp_path, 10, ARRAYS, META)
-    killed = subprocess.run([sys.executable, "-c", KILLED_BEFORE_RENAME, str(tmp_path)], check=False)
-    assert killed.returncode == -signal.SIGKILL
-    assert len(list((tmp_path / "checkpoints").glob(".tmp-20-*/meta.json"))) == 1
+    (tmp_path / "checkpoints" / ".tmp-20-1").mkdir()
     loaded = load_latest(tmp_path, refuse_to_warn)
     assert loaded is not None
     assert loaded.step == 10
@@ -195,13 +178,6 @@ def test_policies_that_were_kept_are_named_where_no_checkpoint_is_left(tmp_path:
         load_latest(tmp_path, lambda _: None)
 
 
-def test_even_a_changed_space_in_the_json_is_detected(tmp_path: Path):
-    path = save(tmp_path, 10, ARRAYS, META) / "meta.json"
-    path.write_bytes(path.read_bytes().replace(b" ", b"\t", 1))
-    with pytest.raises(CheckpointError, match=r"meta\.json was altered"):
-        load_latest(tmp_path, lambda _: None)
-
-
 def rewrite_meta(folder: Path, **changes):
     body = json.loads((folder / "meta.json").read_text())
     del body["checksum"]
@@ -224,27 +200,6 @@ def test_an_unknown_format_or_another_step_counts_as_damage(changes: dict[str, A
     assert loaded is not None
     assert loaded.step == 10
     assert len(warnings) == 1
-
-
-class Bomb:
-    """Would create a file if it were unpickled."""
-
-    def __init__(self, path: Path):
-        self.path = path
-
-    def __reduce__(self):
-        return Path.touch, (self.path,)
-
-
-def test_pickled_content_is_refused_and_never_run(tmp_path: Path):
-    bomb, folder = tmp_path / "exploded", save(tmp_path, 10, ARRAYS, META)
-    np.savez(folder / "arrays.npz", x=np.array([Bomb(bomb)]))
-    rewrite_meta(folder, checksums={"arrays.npz": checksum_of((folder / "arrays.npz").read_bytes())})
-    with pytest.raises(CheckpointError, match="Object arrays cannot be loaded"):
-        load_latest(tmp_path, lambda _: None)
-    with pytest.raises(CheckpointError, match="Object arrays cannot be loaded"):
-        checkpoint.load_parameters(folder / "arrays.npz")
-    assert not bomb.exists()
 
 
 def test_the_caller_can_call_a_checkpoint_damaged(tmp_path: Path):
@@ -271,12 +226,3 @@ def test_damaged_parameters_are_refused_by_name(damage, tmp_path: Path):
     damage(path)
     with pytest.raises(CheckpointError, match=r"step_000000001\.npz"):
         checkpoint.load_parameters(path)
-
-
-def test_one_altered_byte_never_gives_other_parameters(tmp_path: Path):
-    path = checkpoint.save_parameters(tmp_path, 1, ARRAYS)
-    for offset in range(0, path.stat().st_size, 23):
-        flip(path, offset)
-        with contextlib.suppress(CheckpointError):
-            assert_same_arrays(checkpoint.load_parameters(path), ARRAYS)
-        flip(path, offset)

@@ -219,11 +219,6 @@ class TestRun:
         assert "is in use" in capsys.readouterr().err
         assert not (run / CALIBRATION).exists()
 
-    def test_what_is_no_run_is_refused(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-        with pytest.raises(SystemExit):
-            cli.main(["calibrate", str(tmp_path)])
-        assert "must be a run folder or a saved agent" in capsys.readouterr().err
-
     @pytest.mark.parametrize(("words", "is_kept"), [(["--steps", "400"], True), (["--start-over"], False)])
     def test_a_run_that_goes_on_keeps_it_but_its_tables_do_not(self, words: list[str], is_kept: bool, run: Path):
         cli.main(["calibrate", str(run), "--episodes", "24", "--quiet"])

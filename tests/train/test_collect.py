@@ -1,9 +1,7 @@
 """Acting in NumPy, and blocks of transitions packed for the replay."""
 
-import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 from qpensieve.algos import mosac
 from qpensieve.envs import DOMAINS, make_lanes
@@ -35,31 +33,6 @@ def policy_and_learner(domain: str):
 def policy_of(flat: np.ndarray, domain: str = "DST2d") -> GaussianPolicy:
     spec = DOMAINS[domain].spec
     return GaussianPolicy(flat, (spec.obs_size + spec.num_objectives, HIDDEN, HIDDEN, 2 * spec.action_size), True)
-
-
-@pytest.mark.parametrize("domain", ["DST2d", "Hopper3d"])
-def test_the_policy_in_numpy_is_the_one_on_the_device(domain: str):
-    spec = DOMAINS[domain].spec
-    policy, learner, state = policy_and_learner(domain)
-    rng = np.random.default_rng(0)
-    obs = rng.standard_normal((3, 7, spec.obs_size)).astype(np.float32)
-    lam = rng.dirichlet(np.ones(spec.num_objectives), (3, 7)).astype(np.float32)
-    mean, log_std = policy.gaussian(obs, lam)
-    act = jax.vmap(jax.vmap(mosac.act, in_axes=(None, 0, 0)))
-    np.testing.assert_allclose(np.tanh(mean), act(state.agent.actor, jnp.asarray(obs), jnp.asarray(lam)), atol=1e-5)
-    noise = rng.standard_normal(mean.shape).astype(np.float32)
-    np.testing.assert_allclose(policy.explore(obs, lam, noise, 0), np.tanh(mean + np.exp(log_std) * noise), atol=1e-6)
-    alone = policy_of(np.asarray(learner.flat_actors(state))[1:2], domain).gaussian(obs[1:2], lam[1:2])[0]
-    np.testing.assert_allclose(alone, mean[1:2], atol=1e-6)
-
-
-def test_the_spread_of_the_policy_stays_within_its_range():
-    _, learner, state = policy_and_learner("DST2d")
-    wild = policy_of(np.asarray(learner.flat_actors(state)) * np.float32(1e4))
-    obs, lam = np.ones((3, 1, 2), np.float32), np.full((3, 1, 2), 0.5, np.float32)
-    _, log_std = wild.gaussian(obs, lam)
-    assert log_std.min() >= -20.0
-    assert log_std.max() <= 2.0
 
 
 class TestCollector:
@@ -137,14 +110,6 @@ class TestCollector:
         for number in range(4):
             rows = several.collect(policy, number).rows
             np.testing.assert_array_equal(rows[1:2], alone.collect(own, number).rows)
-
-
-def test_jax_and_numpy_agree_that_the_layers_are_weights_then_biases():
-    _, learner, state = policy_and_learner("DST2d")
-    leaves = jax.tree.leaves(state.agent.actor)
-    np.testing.assert_array_equal(
-        learner.flat_actors(state), np.concatenate([leaf.reshape(3, -1) for leaf in leaves], axis=1)
-    )
 
 
 def test_past_preferences_are_those_of_earlier_episodes():

@@ -151,14 +151,6 @@ def test_an_error_in_a_worker_has_its_type_and_lane_and_changes_nothing():
         assert_same_block(collector.collect(collector.policy(flat), 1), workers.collect(flat, 1))
 
 
-def test_a_bug_in_a_worker_does_not_blame_the_environment():
-    with workers_of("DST2d") as workers:
-        with pytest.raises(RuntimeError, match=r"^ValueError: ") as caught:
-            workers.collect(some_parameters("DST2d")[:, :-5], 0)  # parameters of another network
-        assert not isinstance(caught.value, EnvError)
-        assert "Traceback" in str(caught.value.__cause__)
-
-
 def test_an_interrupt_in_the_middle_of_a_block_leaves_the_session_before_it(monkeypatch: pytest.MonkeyPatch):
     collector = alone("DST2d")
     with workers_of("DST2d") as workers:

@@ -112,11 +112,15 @@ def test_the_values_would_differ_if_anything_were_left_out():
 
 def test_every_action_but_the_first_brings_its_bonus(monkeypatch: pytest.MonkeyPatch):
     config = replace(MOSAC, domain=ENDLESS, seeds=1)
-    parameters, act = exact(config), critic_error._Followed.act
+    parameters, follow = exact(config), CriticMeter.follow
     biases = []
     for bonus in (0.0, 1.0):
-        paid = lambda follow, obs, t, bonus=bonus: (act(follow, obs, t)[0], np.full(obs.shape[:2], bonus, np.float32))
-        monkeypatch.setattr(critic_error._Followed, "act", paid)
+
+        def paid(self: CriticMeter, *given: Any, bonus: float = bonus) -> Any:
+            act = follow(self, *given)
+            return lambda obs, t: (act(obs, t)[0], np.full(obs.shape[:2], bonus, np.float32))
+
+        monkeypatch.setattr(CriticMeter, "follow", paid)
         biases.append(np.array(measure(config, parameters, [LAM])[0].bias))
     np.testing.assert_allclose(biases[0] - biases[1], DISCOUNT / (1.0 - DISCOUNT), rtol=0.01)
 

@@ -11,13 +11,12 @@ import pytest
 import qpensieve
 from qpensieve import cli
 from qpensieve.algos.mosac import SacConfig
-from qpensieve.config import RunConfig, save
+from qpensieve.config import RunConfig
 from qpensieve.errors import UserFileError
-from qpensieve.population.pgmorl import PgmorlConfig
 from qpensieve.records import checkpoint, critic_errors
 from qpensieve.records.checkpoint import CheckpointError
 from qpensieve.records.critic_errors import CriticRow
-from qpensieve.records.folder import CONFIG, CRITIC
+from qpensieve.records.folder import CRITIC
 from qpensieve.train import run as runs
 from qpensieve.train.critic_error import CriticMeter, Sampling
 from qpensieve.train.critic_run import measure_run
@@ -102,14 +101,6 @@ def test_a_folder_that_cannot_be_written_is_told_before_the_measurement(folder: 
     with pytest.raises(UserFileError, match=r"critic\.json"):
         measure_run(folder, sampling=FEW, say=said.append)
     assert said == []
-
-
-def test_a_population_is_refused_by_the_command(folder: Path, capsys: pytest.CaptureFixture[str]):
-    save(RunConfig("Hopper2d", "pgmorl", agent=PgmorlConfig()), folder / CONFIG)
-    with pytest.raises(SystemExit) as stopped:
-        cli.main(["critic", str(folder)])
-    assert stopped.value.code == 1
-    assert "pgmorl has no critic Q(s, a; lam) to measure" in capsys.readouterr().err
 
 
 def test_the_command_shows_a_table(folder: Path, capsys: pytest.CaptureFixture[str]):

@@ -7,7 +7,6 @@ import gymnasium
 import numpy as np
 import pytest
 
-from qpensieve import metrics
 from qpensieve.config import override
 from qpensieve.envs import DOMAINS
 from qpensieve.envs.deep_sea import FRONT
@@ -180,13 +179,6 @@ def test_curve_preferences_of_two_three_and_four_objectives():
     np.testing.assert_allclose(curve_preferences(3)[0], 1 / 3)
     np.testing.assert_allclose(curve_preferences(4)[0], 0.25)
     np.testing.assert_allclose(curve_preferences(4)[1:], 0.05 + 0.8 * np.eye(4))
-
-
-def test_the_utility_of_an_evaluation_is_what_the_metrics_say():
-    returns = evaluate("Hopper2d", [0], linear_policy("Hopper2d"), LAM, episodes=2)
-    expected = np.mean([lam @ returns[0, p].mean(axis=0) for p, lam in enumerate(LAM)])
-    np.testing.assert_allclose(summarize(returns, LAM).ut, expected)
-    np.testing.assert_allclose(metrics.utility(returns[0].mean(axis=1), LAM), expected)
 
 
 class TestParts:

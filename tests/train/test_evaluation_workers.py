@@ -28,7 +28,7 @@ from qpensieve.train.run import Options, Run, Stopped
 from qpensieve.train.session import EnvFailedError
 from qpensieve.train.trainer import Trainer, spare_cores
 from qpensieve.train.workers import EvaluationJob, EvaluationWorkers
-from tests.train.kill_run import NEVER, TINY, assert_same_run, command, complete, rows, words
+from tests.train.kill_run import NEVER, TINY, assert_same_run, complete, rows
 
 SEEDS, HIDDEN = [3, 4, 9], 64
 PREFERENCES = np.array([[0.2, 0.8], [0.5, 0.5], [0.9, 0.1]])
@@ -94,15 +94,6 @@ def test_a_process_that_dies_is_named_and_the_evaluation_is_played_again():
         workers.processes[0].process.wait()
         workers.begin(flat, 0, PREFERENCES, 1)
         np.testing.assert_array_equal(workers.result(), expected(job, flat, 1))
-
-
-def test_errors_keep_their_type():
-    flat = some_parameters("Hopper2d", len(SEEDS))
-    flat[2] = np.nan
-    with workers_of(job_of("Hopper2d")) as workers:
-        workers.begin(flat, 0, PREFERENCES, 1)
-        with pytest.raises(FloatingPointError, match=r"^Hopper2d: action\[0\] is nan in lane"):
-            workers.result()
 
 
 def test_closing_does_not_wait_for_episodes():
@@ -288,18 +279,3 @@ def event_of(row: str) -> tuple[str, int]:
 
 def refuse(message: str) -> None:
     raise AssertionError(f"unexpected warning: {message}")
-
-
-class TestProcesses:
-    """The command, struck while an evaluation is played."""
-
-    @pytest.mark.slow
-    @pytest.mark.parametrize("moment", ["block", "interrupt"])
-    def test_it_goes_on_to_the_same_files(self, foreground: Path, tmp_path: Path, moment: str):
-        settings = words({**TINY, "checkpoint_seconds": NEVER, "num_threads": 1})
-        place = ("--out", tmp_path, "--name", "run", "--quiet")
-        struck = command("train", "DST2d", *settings, *place, moment=moment, step=220)
-        assert struck.returncode != 0
-        done = command("resume", tmp_path / "run", "--quiet")
-        assert done.returncode == 0, done.stderr
-        assert_same_run(tmp_path / "run", foreground)

@@ -10,11 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from qpensieve.algos import mosac, qpensieve
+from qpensieve.algos import qpensieve
 from qpensieve.algos.qpensieve import QPensieveConfig
 from qpensieve.envs.registry import spec_of
 from qpensieve.learning.acting import GaussianPolicy
-from qpensieve.learning.interface import Transition, from_one_lane
+from qpensieve.learning.interface import Transition
 from qpensieve.methods import METHODS, make_algorithm
 from qpensieve.presets import default_config
 from qpensieve.replay import ring as replay
@@ -27,7 +27,6 @@ from tests.algos.problem import (
     SPEC,
     assert_trees_close,
     assert_trees_equal,
-    mosac_update,
     pensieve_update,
     random_like,
 )
@@ -78,6 +77,7 @@ def test_a_seed_does_not_depend_on_the_seeds_that_learn_with_it():
     assert int(first[0].agent.snapshots.filled[0].sum()) == 2
 
 
+@pytest.mark.slow
 def test_a_seed_among_others_is_the_same_as_alone():
     """Another program: to rounding, after the two updates of a block."""
     learner, together, alone = _learner(), [], []
@@ -178,25 +178,6 @@ def test_the_new_rows_are_there_for_the_first_update_of_their_block():
     _, _, info = learner.learn(learner.init(jnp.asarray(SEEDS)), Block(jnp.asarray(rows)))
     # Each twin is 1000 away in every objective; the preference sums to 1.
     np.testing.assert_allclose(info["critic_loss"], 2e6, rtol=0.2)
-
-
-def test_the_learner_is_compiled_once():
-    traces = []
-
-    def update(state: Any, batch: Any, key: Any) -> Any:
-        traces.append(batch.s.shape)
-        return mosac_update(CFG.sac)(state, batch, key)
-
-    counted = replace(mosac.make(CFG.sac, SPEC), learning=from_one_lane(update, lambda batch, key, number: key))
-    learner = make_learner(counted, LAYOUT, CAPACITY)
-    state = learner.init(jnp.asarray((4, 1)))
-    after = []
-    for i in range(4):
-        state, *_ = learner.learn(state, _block((4, 1), block=i))
-        after.append(len(traces))
-    assert after[0] >= 1
-    assert after == [after[0]] * 4
-    assert set(traces) == {(CFG.sac.batch_size, SPEC.obs_size)}
 
 
 @pytest.mark.parametrize("call", ["learn", "write"])

@@ -1,6 +1,5 @@
 """Every method through the one loop: stopped and resumed it ends the same; learned, saved, loaded, asked to act."""
 
-import shutil
 import signal
 from dataclasses import fields, replace
 from pathlib import Path
@@ -304,13 +303,6 @@ class TestProtocols:
 
     def test_others_have_the_test_table(self):
         assert len(protocols(2).full) == 100
-
-
-@pytest.mark.slow
-def test_a_foreign_environment_works_too(tmp_path: Path):
-    run = runs.start(tmp_path / "run", tiny("cnder", "tests.envs.foreign:PointMass", steps=200), QUIET)
-    complete(run)
-    shutil.rmtree(tmp_path)
 
 
 @pytest.mark.slow

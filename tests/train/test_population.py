@@ -293,15 +293,6 @@ class TestFitness:
         np.testing.assert_array_equal(again[0], again[1])
         assert (again[2] != again[0]).any()  # every iteration has starts of its own
 
-    def test_the_report_measures_again_on_fresh_episodes(self):
-        """The archive's maximum is optimistic where starts are random."""
-        trainer = trained(tiny(domain="Hopper2d", seeds=1, fitness_episodes=1, steps=400), 4)
-        lam = np.array([[0.5, 0.5]])
-        known = trainer.policies_of(0).objs
-        reported = trainer.evaluate(lam, 3)[0, 0]
-        best = known[(known @ lam[0]).argmax()]
-        assert np.abs(reported - best).max() > 1e-6
-
     def test_each_preference_is_served_by_the_best_of_the_archive(self):
         trainer = trained(tiny(), 11)
         preferences = das_dennis(2, 10)
@@ -483,22 +474,6 @@ class TestConfig:
         with pytest.raises(ValueError, match=message):
             PopulationTrainer(tiny(**changes))
 
-    def test_the_domain_on_the_command_line_picks_the_preset(self, monkeypatch: pytest.MonkeyPatch):
-        class Asked(BaseException):
-            """Carries what would have been trained."""
-
-        def start(folder: Path, config: RunConfig, options: Options) -> None:
-            raise Asked(config)
-
-        monkeypatch.setattr(runs, "start", start)
-        words = ["train", "--name", "DST2d", "--quiet", "LunarLander4d", "--algo", "pgmorl"]
-        with pytest.raises(Asked) as asked:
-            cli.main([*words, "--seeds", "1", "--num-buffers", "50"])
-        config = asked.value.args[0]
-        assert (config.domain, config.steps, config.seeds) == ("LunarLander4d", 7_500_000, 1)
-        values = flat(config.agent)
-        assert (values["sparsity_weight"], values["warmup_iterations"], values["num_buffers"]) == (1e6, 40, 50)
-
 
 class TestUpdates:
     def test_are_told_the_preference_the_scale_of_returns_and_a_falling_rate(self, monkeypatch: pytest.MonkeyPatch):
@@ -591,19 +566,6 @@ class TestFailures:
             one.advance()
         ours, theirs = trainer.arrays(), other.arrays()
         assert [name for name in ours if ours[name].tobytes() != theirs[name].tobytes()] == []
-
-    def test_of_the_program_are_not_blamed_on_the_environment(self, monkeypatch: pytest.MonkeyPatch):
-        trainer = trained(tiny(seeds=1), 1)
-
-        def broken(*given: Any) -> Any:
-            raise RuntimeError("out of memory")
-
-        monkeypatch.setattr(trainer._learner, "update", broken)
-        with pytest.raises(RuntimeError, match=r"^out of memory$"):
-            trainer.advance()
-        monkeypatch.setattr(trainer._collector, "draw_noise", broken)
-        with pytest.raises(RuntimeError, match=r"^out of memory$"):
-            trainer.advance()
 
     def test_what_diverged_is_named(self):
         trainer = trained(tiny(first_seed=7), 1)

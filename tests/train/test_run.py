@@ -278,15 +278,6 @@ class TestResumed:
         assert (run.session.step, run.config.checkpoint_seconds, run.config.num_threads) == (300, 5.0, 1)
         run.close()
 
-    def test_a_folder_that_is_no_run_is_refused(self, tmp_path: Path):
-        with pytest.raises(FileNotFoundError, match=r"is not a run folder: it has no config\.json"):
-            runs.resume(tmp_path, QUIET, refuse)
-
-    def test_an_unreadable_configuration_is_named(self, tmp_path: Path):
-        (tmp_path / "config.json").write_text('{"domain": "DST')
-        with pytest.raises(ValueError, match=f"cannot read {tmp_path / 'config.json'}"):
-            runs.resume(tmp_path, QUIET, refuse)
-
 
 def contents(folder: Path) -> dict[str, bytes]:
     files = [path for path in folder.rglob("*") if path.is_file() and path.name != "run.lock"]
@@ -517,13 +508,6 @@ class TestStarted:
         with pytest.raises(FileExistsError, match=f"holds a run already: continue it with 'qpensieve resume {half}'"):
             runs.start(half, tiny(), QUIET)
         assert sorted(half.rglob("*")) == before
-
-    def test_leaves_no_folder_where_it_cannot_start(self, tmp_path: Path):
-        with pytest.raises(ValueError, match="unknown domain 'DST3d'; did you mean DST2d"):
-            runs.start(tmp_path / "run", tiny("DST3d"), QUIET)
-        with pytest.raises(ValueError, match="steps must be a multiple of block"):
-            runs.start(tmp_path / "run", tiny(steps=610), QUIET)
-        assert not (tmp_path / "run").exists()
 
     def test_the_folder_holds_what_a_reader_needs(self, whole: Path):
         assert {path.name for path in whole.iterdir()} == {

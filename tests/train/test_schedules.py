@@ -36,7 +36,7 @@ def run(tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
-def test_learn_is_the_run_of_the_same_length_and_both_can_be_made_longer(run: Path):
+def test_learn_is_the_run_of_the_same_length(run: Path):
     agent = QPensieve("DST2d", preset="robust", **SMALL).learn(STEPS)
     assert settings_of(run) == json.loads(json.dumps(schedule(agent)))
     assert schedule(agent) | {"steps": 0} == {
@@ -47,6 +47,10 @@ def test_learn_is_the_run_of_the_same_length_and_both_can_be_made_longer(run: Pa
     taken, pushed = agent.session.arrays(), "state.agent.snapshots.filled"
     assert taken[next(name for name in taken if pushed.removeprefix("state") in name)].all()
 
+
+@pytest.mark.slow
+def test_a_run_and_an_agent_are_made_longer_alike(run: Path):
+    agent = load(run)
     agent.learn(LONGER - STEPS)
     complete(runs.resume(run, QUIET, pytest.fail, steps=LONGER))
     planned = schedule(agent)

@@ -4,18 +4,15 @@ import itertools
 from dataclasses import replace
 from typing import Any
 
-import gymnasium
 import numpy as np
 import pytest
 
 from qpensieve.config import RunConfig, override
 from qpensieve.errors import EnvError
-from qpensieve.learning.predictor import AgentPredictor
 from qpensieve.presets import default_config
 from qpensieve.train.collect import Collector
 from qpensieve.train.session import DivergedError, EnvFailedError
 from qpensieve.train.trainer import Trainer
-from tests.envs.foreign import PointMass
 from tests.train.kill_run import TINY
 
 BLOCK, RANDOM_STEPS = TINY["block"], TINY["random_steps"]
@@ -286,42 +283,6 @@ def test_a_policy_that_is_no_longer_finite_is_told_with_its_step_and_seed():
     trainer.advance()
     with pytest.raises(DivergedError, match="a parameter of the policy of seed 8 is no longer finite at step 180"):
         trainer.advance()
-
-
-class Unborn(PointMass):
-    """Cannot even begin."""
-
-    def reset(self, **_: Any) -> tuple[np.ndarray, dict]:
-        raise FileNotFoundError("no model file")
-
-
-def make_unborn() -> gymnasium.Env:
-    return Unborn()
-
-
-def test_an_environment_that_cannot_begin_is_named():
-    with pytest.raises(EnvFailedError, match=r"failed at its first reset: .*make_unborn.*no model file"):
-        Trainer(tiny(f"{__name__}:make_unborn"))
-
-
-class TestBugsOfOurs:
-    """They keep their own type, so that the command shows a traceback and does not blame the environment."""
-
-    @staticmethod
-    def broken(*_: Any, **__: Any) -> Any:
-        raise LookupError("a bug")
-
-    def test_in_collection(self):
-        trainer = Trainer(tiny())
-        trainer.collector.refresh_preferences = self.broken  # pyright: ignore[reportAttributeAccessIssue]
-        with pytest.raises(LookupError, match=r"^'?a bug'?$"):
-            advance_to(trainer, 500)
-
-    def test_in_an_evaluation(self, monkeypatch: pytest.MonkeyPatch):
-        trainer = Trainer(tiny())
-        monkeypatch.setattr(AgentPredictor, "act_all", self.broken)
-        with pytest.raises(LookupError, match=r"^'?a bug'?$"):
-            trainer.evaluate(np.array([[0.5, 0.5]]), 1)
 
 
 def test_a_second_run_with_the_same_settings_is_not_compiled_again():

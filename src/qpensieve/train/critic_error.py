@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Float32, Float64, Int64, Key
+from jaxtyping import Array, Bool, Float32, Float64
 
 from qpensieve import config as configs
 from qpensieve.config import RunConfig
@@ -80,14 +80,10 @@ class Sampling:
             raise UserError(f"seed must not be negative, got {self.seed}")
 
 
-@dataclass(frozen=True, eq=False)
-class _Played:
-    """Returns of all rollouts of every preference, and their lengths."""
-
-    returns: Float64[np.ndarray, "p pairs rollouts d"]
-    horizon: Int64[np.ndarray, " p"]
-    rest: Float64[np.ndarray, " p"]
-    ended: Float64[np.ndarray, " p"]
+Follow = Callable[
+    [Float32[np.ndarray, "p rows obs"], int], tuple[Float32[np.ndarray, "p rows a"], Float32[np.ndarray, "p rows"]]
+]
+"""(observations, number of the noise) -> actions as the replay stores them, and their bonus, for every preference."""
 
 
 class CriticMeter:
@@ -171,30 +167,36 @@ class CriticMeter:
         first = row * self._algorithm.agents_per_seed
         chosen = first + (np.zeros(len(self._lam), int) if own is None else nearest(own, self.preferences))
         states = jax.device_put(jax.tree.map(lambda leaf: leaf[chosen], agents))
-        follow = _Followed(self._act, states, self._lam, self._keys(seed))
+        follow = self.follow(states, seed)
 
         saved, obs = self._visit(follow, seed, told)
         actions = self._first_actions(follow, seed, obs)
         values = np.asarray(self._values(states, self._lam, obs, actions), np.float64)
         check_finite("a value of the critics", values, lambda _: f"seed {seed}", step)
-        played = self._play(follow, saved, actions, told)
-        return [self._compare(values[i], played, i) for i in range(len(values))]
+        tally = self._play(follow, saved, actions, told)
+        return [self._compare(values[i], tally, i) for i in range(len(values))]
 
-    def _compare(self, values: Float64[np.ndarray, "twins pairs d"], played: _Played, i: int) -> dict[str, Any]:
-        lam = np.ones(1) if self._measured.is_scalar else self.preferences[i]
-        error = critic_error(values, played.returns[i], lam)
-        numbers = {name: np.asarray(value).tolist() for name, value in vars(error).items()}
-        how = {"horizon": played.horizon, "rest": played.rest, "ended": played.ended}
-        return numbers | {name: value[i].item() for name, value in how.items()}
-
-    def _keys(self, seed: int) -> Key[Array, " p"]:
-        """The key of each preference, so that its numbers do not depend on the others."""
+    def follow(self, states: Any, seed: int) -> Follow:
+        """How the policy of one seed acts; the numbers of a preference do not depend on the others."""
         rows = range(len(self.preferences))
         seeds = [derived_seed(self._sampling.seed, Purpose.CRITIC, _NOISE, seed, row) for row in rows]
-        return jax.vmap(jax.random.key)(jnp.asarray(np.array(seeds, np.uint32)))
+        keys = jax.vmap(jax.random.key)(jnp.asarray(np.array(seeds, np.uint32)))
+
+        def act(obs: Float32[np.ndarray, "p rows obs"], t: int) -> tuple[np.ndarray, np.ndarray]:
+            actions, bonus = self._act(states, self._lam, keys, obs, t)
+            return np.asarray(actions), np.asarray(bonus)
+
+        return act
+
+    def _compare(self, values: Float64[np.ndarray, "twins pairs d"], tally: "_Tally", i: int) -> dict[str, Any]:
+        lam = np.ones(1) if self._measured.is_scalar else self.preferences[i]
+        returns = tally.returns[i].reshape(values.shape[1], self.num_rollouts, -1)
+        numbers = {name: np.asarray(value).tolist() for name, value in vars(critic_error(values, returns, lam)).items()}
+        how = {"horizon": tally.horizon, "rest": tally.rest, "ended": tally.ended}
+        return numbers | {name: value[i].item() for name, value in how.items()}
 
     def _visit(
-        self, follow: "_Followed", seed: int, told: Callable[[int], object]
+        self, follow: Follow, seed: int, told: Callable[[int], object]
     ) -> tuple[State, Float32[np.ndarray, "p pairs obs"]]:
         """States of the policy's own episodes, each at a random one of the first `num_visited` steps.
 
@@ -209,24 +211,24 @@ class CriticMeter:
         lanes.reset()
         for t in range(total):  # not from the first begin on: numbers of a lane must not depend on the others
             lanes.reset(begins == t)
-            actions, _ = follow.act(self._grouped(lanes), t)
+            actions, _ = follow(self._grouped(lanes), t)
             lanes.step(self._decoded(actions))
             told(t + 1)
         lanes.reset(begins == total)
         return lanes.state(), self._grouped(lanes)
 
     def _first_actions(
-        self, follow: "_Followed", seed: int, obs: Float32[np.ndarray, "p pairs obs"]
+        self, follow: Follow, seed: int, obs: Float32[np.ndarray, "p pairs obs"]
     ) -> Float32[np.ndarray, "p pairs a"]:
         """The actions of the pairs, as the replay stores them."""
         if self._sampling.actions == "policy":
-            return follow.act(obs, self.num_visited)[0]
+            return follow(obs, self.num_visited)[0]
         streams = [generator(self._sampling.seed, Purpose.CRITIC, _ACTION, seed, row) for row in range(len(obs))]
         return np.stack([self._algorithm.acting.draw_actions(stream, obs.shape[1]) for stream in streams])
 
     def _play(
-        self, follow: "_Followed", saved: State, first: Float32[np.ndarray, "p pairs a"], told: Callable[[int], object]
-    ) -> _Played:
+        self, follow: Follow, saved: State, first: Float32[np.ndarray, "p pairs a"], told: Callable[[int], object]
+    ) -> "_Tally":
         """Follow the policy from every pair, `num_rollouts` times."""
         lanes, tally = self._rolling, _Tally(self._discount, first.shape[0], self._num_values, self._rows)
         lanes.restore(_repeated(saved, first.shape[0] * first.shape[1], self.num_rollouts))
@@ -240,9 +242,8 @@ class CriticMeter:
             if tally.is_enough(lanes.running.reshape(bonus.shape)):
                 break
             lanes.rest(np.repeat(~tally.is_open, self._rows))
-            actions, bonus = follow.act(self._grouped(lanes), start + tally.num_steps)
-        returns = tally.returns.reshape(*first.shape[:2], self.num_rollouts, -1)
-        return _Played(returns, tally.horizon, tally.rest, tally.ended)
+            actions, bonus = follow(self._grouped(lanes), start + tally.num_steps)
+        return tally
 
     @property
     def _rows(self) -> int:
@@ -297,23 +298,6 @@ class _Tally:
         self.ended[is_closing] = 1.0 - is_running[is_closing].mean(axis=1)
         self.is_open &= ~is_closing
         return not self.is_open.any()
-
-
-@dataclass(frozen=True, eq=False)
-class _Followed:
-    """The policy of one seed under every preference."""
-
-    function: Callable[..., tuple[Array, Array]]
-    states: Any
-    lam: Float[Array, "p d"]
-    keys: Key[Array, " p"]
-
-    def act(
-        self, obs: Float32[np.ndarray, "p rows obs"], t: int
-    ) -> tuple[Float32[np.ndarray, "p rows a"], Float32[np.ndarray, "p rows"]]:
-        """Actions as the replay stores them, and their bonus; the noise is the `t`-th."""
-        actions, bonus = self.function(self.states, self.lam, self.keys, obs, t)
-        return np.asarray(actions), np.asarray(bonus)
 
 
 @lru_cache(maxsize=4)
