@@ -17,6 +17,7 @@ from qpensieve.metrics import reference_point
 from qpensieve.records.scores import summarize
 from qpensieve.report import curves, drawing
 from qpensieve.report.curves import compare_curves, draw_training
+from qpensieve.report.paper_figures import METHOD_STYLES
 from qpensieve.report.results import read_run
 from tests.report.runs import (
     EXACT,
@@ -124,6 +125,9 @@ def test_compared_runs_are_named_by_algorithm_and_by_folder_where_that_is_not_en
     assert legend_of(drawn[0]) == ["a", "b", "mosac", *ceilings, "ceiling of HV (short protocol) 1,055"]
     compare_curves([read_run(run) for run in runs[:2]], tmp_path / "d.png")
     assert legend_of(drawn[1])[:2] == ["a", "b"]
+    compare_curves([read_run(run) for run in runs[1:]], tmp_path / "e.png")
+    own = [METHOD_STYLES[algo].colour for algo in ("qpensieve", "mosac")]  # as in the figures of the paper
+    assert [line.get_color() for line in drawn[2].axes[0].get_lines()[3:8:4]] == own
 
 
 def test_seeds_are_numbered_where_their_lines_end(tmp_path: Path, drawn: list[Figure]):

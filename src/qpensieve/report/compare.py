@@ -15,6 +15,7 @@ from qpensieve.errors import UserError
 from qpensieve.report import drawing
 from qpensieve.report.cells import ED, Pooled, common_preferences, dominance_by_seed, pooled
 from qpensieve.report.drawing import count
+from qpensieve.report.paper_figures import run_colours
 from qpensieve.report.results import RunResults, labels, read_run
 from qpensieve.report.sheets import FULL, Metric, Sheet, power_of, view
 from qpensieve.report.summary import about_no_volume, format_point
@@ -250,8 +251,9 @@ def draw(results: Sequence[Result], out: Path) -> Path:
     first, names = results[0], labels([result.run for result in results])
     lam = first.played.preferences
     left, *right = figure.subplots(1, min(lam.shape[1], 2), squeeze=False)[0]
-    for number, (name, result) in enumerate(zip(names, results, strict=True)):
-        colour, ut = drawing.COLOURS[number % len(drawing.COLOURS)], result.played.scores[UT]
+    colours = run_colours(names, [result.run.algo for result in results])
+    for number, (name, result, colour) in enumerate(zip(names, results, colours, strict=True)):
+        ut = result.played.scores[UT]
         left.scatter(np.full(len(ut), number), ut, color=colour, s=26, alpha=0.8)
         left.hlines(ut.mean(), number - 0.3, number + 0.3, color=colour)
         for axes in right:

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from qpensieve.records.folder import METRICS
 from qpensieve.records.log import ALARM, TRAINING, read_rows
 from qpensieve.report import drawing
 from qpensieve.report.drawing import COLOURS, GREY, Axes, Figure, Look, Series
+from qpensieve.report.paper_figures import run_colours
 from qpensieve.report.results import FEW, RunResults, labels
 
 MOST_NUMBERED = 10
@@ -122,9 +122,10 @@ def compare_curves(runs: Sequence[RunResults], out: Path, by_preference: bool = 
     shown = [name for name in (scores[0] if by_preference else TITLES) if all(name in each for each in scores)]
     figure = drawing.new_figure(height=4.2 + 0.12 * len(runs))
     panels = _panels(figure, len(shown))
-    ceilings = _ceilings(runs[0])
+    ceilings, names = _ceilings(runs[0]), labels(runs)
+    colours = run_colours(names, [run.algo for run in runs])
     for axes, name in zip(panels, shown, strict=True):
-        for label, colour, each in zip(labels(runs), cycle(COLOURS), scores, strict=False):
+        for label, colour, each in zip(names, colours, scores, strict=True):
             drawing.draw_seeds(axes, each[name], colour, label)
         _draw_ceilings(axes, TITLES.get(name, name), ceilings.get(name, {}))
     drawing.legend_below(figure, drawing.entries_of(panels), "" if by_preference else short_note(*runs))

@@ -191,8 +191,9 @@ def draw_seeds(
         axes.plot(steps, values, color=colour, alpha=look.thin, linewidth=0.8, zorder=3)
     there = np.ma.masked_invalid(values)  # rounding must not put the mean of a logarithm outside its values
     middle = np.clip(back(mean), there.min(axis=1).filled(np.nan), there.max(axis=1).filled(np.nan))
-    # A single evaluation has no line, so few evaluations get markers.
-    marker = {"marker": "o", "markersize": 3.5} if look.has_markers and len(steps) <= MOST_MARKERS else {}
+    # A single evaluation has no line, so it gets a marker.
+    most = MOST_MARKERS if look.has_markers else 1
+    marker = {"marker": "o", "markersize": 3.5} if len(steps) <= most else {}
     axes.plot(steps, middle, color=colour, linestyle=look.line, linewidth=look.width, zorder=4, label=label, **marker)
     return middle
 

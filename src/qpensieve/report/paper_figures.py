@@ -237,6 +237,13 @@ def styles_of(names: Sequence[str]) -> dict[str, Style]:
     return styles
 
 
+def run_colours(names: Sequence[str], algos: Sequence[str]) -> list[str]:
+    """A colour for each run: that of its method, unless several runs have one method."""
+    if list(names) == list(algos):
+        return [style.colour for style in styles_of(names).values()]
+    return [COLOURS[i % len(COLOURS)] for i in range(len(names))]
+
+
 def method_key(name: str) -> str:
     """A method's name as its key: `Q-Pensieve`, `qpensieve` and `PGMORL (4.5M steps)` are found."""
     first = name.split("(")[0]
