@@ -269,7 +269,7 @@ def test_short_evaluations_of_other_preferences_do_not_stand_in_one_curve_or_cel
     thin = evaluations.append_short(thin, 100, returns_of(range(2, 4))[:, ::25, None], np.empty((2, 0, 1, 2)))
     evaluations.save(paths[1] / EVALUATIONS, thin)
     for read in (lambda: cells.score_curve(read_runs(paths)), lambda: read_cell(paths)):
-        with pytest.raises(ValueError, match=r"must have the same preferences \(eval_stride\)"):
+        with pytest.raises(ValueError, match=r"same preferences of the short protocol \(eval_stride\)"):
             read()
 
 

@@ -229,7 +229,7 @@ def test_what_does_not_compare_is_refused(files: list[Path], tmp_path: Path):
         for number, domain in enumerate(("DST2d", "qpensieve/DST2d-v0", "Hopper2d"))
     )
     assert len(compare.on_common_preferences([mine, same])) == 2
-    with pytest.raises(ValueError, match="runs must have the same domain to be compared, got DST2d, Hopper2d"):
+    with pytest.raises(ValueError, match="runs must have the same domain to be compared: "):
         compare.on_common_preferences([mine, hopper])
     apart = export(tmp_path / "apart.json", "sac", [DEAR], preferences=[[0.123, 0.877]])
     with pytest.raises(ValueError, match="must share a test preference"):

@@ -24,7 +24,7 @@ from qpensieve.records.folder import EVALUATIONS
 from qpensieve.records.scores import SCORES
 from qpensieve.report.drawing import count
 from qpensieve.report.paper_figures import Curve, Path2d
-from qpensieve.report.results import Evaluation, RunResults, read_run, rounded
+from qpensieve.report.results import Evaluation, RunResults, check_same_short_preferences, read_run, rounded
 from qpensieve.report.sheets import FULL, SHORT, Cell, Printed, Source, compares, seeds_in_words
 from qpensieve.report.summary import format_point
 
@@ -165,7 +165,7 @@ def evaluation(runs: Sequence[RunResults], step: int | None = None) -> Pooled | 
     best = max((one for _, one in found), key=order)
     used = [(run, one) for run, one in found if order(one) == order(best) and one.protocol == best.protocol]
     if best.protocol == SHORT:
-        _check_short_preferences([run for run, _ in used])
+        check_same_short_preferences([run for run, _ in used])
     merged = _merge([one for _, one in sorted(used, key=lambda pair: _rank(pair[0]))])
     behind = [run for run, one in each if (run, one) not in used and not set(run.seeds) <= set(merged.seeds)]
     return replace(merged, notes=tuple(f"Left out, being behind: {run.source.label}." for run in behind))
@@ -247,7 +247,7 @@ def score_curve(runs: Sequence[RunResults], score: str = "hv") -> Curve | None:
     """
     if score not in SCORES:
         raise UserError(f"score must be one of {', '.join(SCORES)}, got {score!r}")
-    _check_short_preferences(runs)
+    check_same_short_preferences(runs)
     found: BySeed = {}
     for run in runs:
         for one in run.history.short:
@@ -349,17 +349,6 @@ def _check_overlap(one: RunResults, other: RunResults, seed: int) -> None:
             raise UserError(
                 f"seed {seed} has different results at step {evaluated.step} in {one.path} and {other.path}: remove "
                 "one of them"
-            )
-
-
-def _check_short_preferences(runs: Sequence[RunResults]) -> None:
-    """Raise ValueError where short evaluations played different preferences: more of them reach a larger HV."""
-    for run in runs[1:]:
-        ours, theirs = (one.history.short_preferences for one in (runs[0], run))
-        if not np.array_equal(ours, theirs):
-            raise UserError(
-                f"short evaluations must have the same preferences (eval_stride) in one cell or curve: {runs[0].path} "
-                f"and {run.path} differ"
             )
 
 

@@ -16,7 +16,7 @@ from qpensieve.report import drawing
 from qpensieve.report.cells import ED, Pooled, common_preferences, dominance_by_seed, pooled
 from qpensieve.report.drawing import count
 from qpensieve.report.paper_figures import run_colours
-from qpensieve.report.results import RunResults, labels, read_run
+from qpensieve.report.results import RunResults, check_same, labels, read_run
 from qpensieve.report.sheets import FULL, Metric, Sheet, power_of, view
 from qpensieve.report.summary import about_no_volume, format_point
 from qpensieve.report.text import TextCell, TextTable, listing, markdown, terminal
@@ -83,10 +83,7 @@ def read(path: Path, step: int | None = None) -> Result:
 
 def on_common_preferences(results: Sequence[Result]) -> list[Result]:
     """Restrict results to the preferences that all of them were evaluated on."""
-    first = results[0].played
-    if {result.played.domain for result in results} != {first.domain}:
-        domains = ", ".join(result.played.domain for result in results)
-        raise UserError(f"runs must have the same domain to be compared, got {domains}")
+    check_same([result.run for result in results], "domain", lambda run: run.domain)
     common = common_preferences([result.played.preferences for result in results])
     if len(common) == 0:
         raise UserError("runs must share a test preference to be compared, got none in common")

@@ -14,7 +14,7 @@ from qpensieve.records.log import ALARM, TRAINING, read_rows
 from qpensieve.report import drawing
 from qpensieve.report.drawing import COLOURS, GREY, Axes, Figure, Look, Series
 from qpensieve.report.paper_figures import run_colours
-from qpensieve.report.results import FEW, RunResults, labels
+from qpensieve.report.results import FEW, RunResults, check_same, check_same_short_preferences, labels
 
 MOST_NUMBERED = 10
 """Seeds are numbered if there are at most this many."""
@@ -238,16 +238,10 @@ def _learned_objectives(run: RunResults, rows: list[dict[str, Any]]) -> list[str
 def _check_comparable(runs: Sequence[RunResults]) -> None:
     if not runs:
         raise UserError("no runs to compare")
-    first = runs[0]
-    for run in runs[1:]:
-        if run.domain != first.domain:
-            found = f"{run.path} is on {run.domain}, {first.path} on {first.domain}"
-            raise UserError(f"runs must have the same domain to be compared: {found}")
-        if not np.array_equal(run.history.short_preferences, first.history.short_preferences):
-            raise UserError(f"{run.path} and {first.path} were evaluated on different preferences")
-        ours, theirs = run.history.reference, first.history.reference
-        if ours is not None and theirs is not None and not np.array_equal(ours, theirs):
-            raise UserError(f"{run.path} and {first.path} have different reference points")
+    check_same(runs, "domain", lambda run: run.domain)
+    check_same_short_preferences(runs)
+    measured = [run for run in runs if run.history.reference is not None]
+    check_same(measured, "reference point", lambda run: run.history.reference)
 
 
 def _panels(figure: Figure, num: int) -> list[Axes]:

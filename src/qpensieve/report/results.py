@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -308,6 +308,18 @@ def read_run(path: Path, report: Path | None = None) -> RunResults:
         _check(config)
     provenance = path / PROVENANCE
     return RunResults(path, config, read_object(provenance) if provenance.is_file() else {}, None, report)
+
+
+def check_same(runs: Sequence[RunResults], what: str, value: Callable[[RunResults], object]) -> None:
+    """Raise ValueError where runs that are put together differ in a value."""
+    for run in runs[1:]:
+        if not np.array_equal(np.asarray(value(runs[0])), np.asarray(value(run))):
+            raise UserError(f"runs must have the same {what} to be compared: {runs[0].path} and {run.path} differ")
+
+
+def check_same_short_preferences(runs: Sequence[RunResults]) -> None:
+    """Raise ValueError where short evaluations played different preferences: more of them reach a larger HV."""
+    check_same(runs, "preferences of the short protocol (eval_stride)", lambda run: run.history.short_preferences)
 
 
 def labels(runs: Sequence[RunResults]) -> list[str]:
