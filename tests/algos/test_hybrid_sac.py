@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import stats
 
 from qpensieve.algos import hybrid_sac, mosac, qpensieve, sac
 from qpensieve.algos.hybrid_sac import HybridConfig, Offer
@@ -170,6 +171,16 @@ def test_lam_itself_is_offered_first_and_the_others_are_fresh():
     np.testing.assert_array_equal(prefs[0], LAM)
     np.testing.assert_allclose(prefs.sum(axis=1), 1.0, rtol=1e-6)
     assert (prefs[1:] != other[1:]).all()
+
+
+def test_the_offered_preferences_share_no_key_with_the_noise_of_either_half():
+    """A number from 0 to 1 and a normal one that were drawn with one key are each other's quantiles."""
+    draws = hybrid_sac.draw(CFG, _both(0), jax.random.key(0))
+    noises = (draws.own.next_noise, draws.own.noise, draws.helper.next_noise, draws.helper.noise)
+    for noise in noises:
+        quantiles = stats.norm.cdf(np.ravel(noise)[: draws.others.size].reshape(draws.others.shape))
+        assert np.abs(quantiles / quantiles.sum(axis=1, keepdims=True) - draws.others).max() > 0.01
+    assert np.abs(draws.others - draws.helper.prefs[:2]).max() > 0.01
 
 
 @pytest.mark.slow

@@ -47,6 +47,8 @@ SHARED = (*(field.name for field in fields(mosac.NetworkConfig)), "sampler")
 """Settings that helper and SAC share."""
 OF_HELPER = tuple(field.name for field in fields(mosac.SacConfig) if field.name not in (*FIXED, *SHARED))
 """Settings of the helper alone, with its guards: the SAC learns as the SAC it is compared with."""
+OFFERED = 2**31 - 1
+"""Folded into an update's key for the offered preferences. `split` makes the keys that small numbers fold."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +133,7 @@ def draw(
 ) -> Draws:
     """Draw the random numbers of an update. The key is the same for both halves: each draws as it would alone."""
     own_batch, helper_batch = batches
-    key_others, d = jax.random.fold_in(jax.random.clone(key), 1), own_batch.r.shape[1]
+    key_others, d = jax.random.fold_in(jax.random.clone(key), OFFERED), own_batch.r.shape[1]
     others = sample_preferences(key_others, cfg.pensieve.num_preferences - 1, d, cfg.sac.sampler)
     own = sac.draw(own_batch, jax.random.clone(key))
     return Draws(others, own, qpensieve.draw(cfg.pensieve, helper_batch, key, num_updates))
