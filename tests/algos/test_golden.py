@@ -13,7 +13,7 @@ from qpensieve.algos import mosac, qpensieve
 from qpensieve.learning import snapshots
 from qpensieve.learning.interface import Transition
 from qpensieve.types import EnvSpec
-from tests.algos.problem import OPTIMISED, PLAIN
+from tests.algos.problem import OPTIMISED, PLAIN, assert_trees_equal
 from tests.golden import make_qpensieve_update as golden
 
 SPEC = EnvSpec("golden", golden.OBS, golden.ACT, ("one", "two"), None, None)
@@ -66,6 +66,7 @@ def test_one_update_gives_the_golden_numbers(options: dict[str, Any]):
     assert float(new.sac.log_alpha) == pytest.approx(float(_data()["expected_new_log_alpha"]), rel=TOLERANCE)
     for name in ("actor", "critic", "target"):
         _assert_close(getattr(new.sac, name), f"expected_new_{name}")
+    assert_trees_equal(new.snapshots, state.snapshots)
     # Adam's first moment after one step is a tenth of the gradient.
     for name in ("actor", "critic"):
         moment = getattr(new.sac.optimizers, name)[0].mu

@@ -1,7 +1,8 @@
 """MO-SAC against loops in NumPy, hand-computed numbers, and the order of its update."""
 
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -11,6 +12,7 @@ import optax
 import pytest
 
 from qpensieve.algos import mosac
+from qpensieve.learning import diagnostics
 from qpensieve.learning.interface import Transition
 from qpensieve.learning.nets import Critic
 from qpensieve.types import EnvSpec
@@ -22,6 +24,7 @@ from tests.algos.problem import (
     assert_trees_close,
     assert_trees_equal,
     mosac_update,
+    once,
     preferences,
     question,
     sac_state,
@@ -31,10 +34,28 @@ from tests.oracles import mosac as oracle
 from tests.rounding import assert_same_to_rounding
 
 SCALAR = EnvSpec("scalar", 4, 2, ("one",), None, None)
+TWO = EnvSpec("two", 4, 2, ("a", "b"), None, None)
+
+# One compiled program for each function and shape, for all tests.
+_soft_target = jax.jit(partial(mosac.soft_target, SAC))
+_sample = jax.jit(mosac.sample_actions)
+_twin_values = jax.jit(mosac.twin_values)
+_critics = jax.jit(jax.value_and_grad(mosac.critic_loss, has_aux=True))
+_policy = jax.jit(jax.value_and_grad(mosac.single_preference_loss, has_aux=True))
+
+
+@cache
+def _updated(cfg: mosac.SacConfig) -> Any:
+    """The update, compiled once for each configuration."""
+    return jax.jit(mosac_update(cfg))
+
+
+def _draws(cfg: mosac.SacConfig, batch: Transition, seed: int) -> mosac.Draws:
+    return once(partial(mosac.draw, cfg, 1))(batch, jax.random.key(seed))
 
 
 def _target(state: mosac.State, batch: Transition, lam: jax.Array, seed: int) -> np.ndarray:
-    return np.asarray(jax.jit(partial(mosac.soft_target, SAC))(state, batch, lam, action_noise(seed)))
+    return np.asarray(_soft_target(state, batch, lam, action_noise(seed)))
 
 
 def _expected_target(state: mosac.State, batch: Transition, lam: jax.Array, seed: int) -> np.ndarray:
@@ -60,8 +81,8 @@ def test_the_critic_target_is_that_of_the_loops():
 def test_the_target_takes_a_whole_vector_and_not_the_elementwise_minimum():
     state, batch = sac_state(1), transitions(1)
     lam = 0.05 + 0.85 * jnp.tile(jnp.eye(3), (BATCH // 3, 1))
-    a_next, logp = jax.jit(mosac.sample_actions)(state.actor, batch.s_next, lam, action_noise(3))
-    q = np.asarray(jax.jit(mosac.twin_values)(state.target, batch.s_next, a_next, lam))
+    a_next, logp = _sample(state.actor, batch.s_next, lam, action_noise(3))
+    q = np.asarray(_twin_values(state.target, batch.s_next, a_next, lam))
     going_on = np.asarray(batch.terminated) == 0
     soft = (_target(state, batch, lam, seed=3) - batch.r)[going_on] / 0.9 + 0.5 * np.asarray(logp)[going_on, None]
     is_of_twin = np.isclose(soft, q[:, going_on], rtol=1e-4, atol=1e-4).all(axis=-1)
@@ -76,7 +97,7 @@ def test_the_target_takes_a_whole_vector_and_not_the_elementwise_minimum():
 
 def test_the_entropy_goes_to_every_component():
     state, batch, lam = sac_state(0), transitions(1), _lam(2)
-    _, logp = jax.jit(mosac.sample_actions)(state.actor, batch.s_next, lam, action_noise(3))
+    _, logp = _sample(state.actor, batch.s_next, lam, action_noise(3))
     warmer = replace(state, log_alpha=jnp.log(1.5))
     difference = _target(warmer, batch, lam, seed=3) - _target(state, batch, lam, seed=3)
     going_on = 1 - np.asarray(batch.terminated)
@@ -85,10 +106,10 @@ def test_the_entropy_goes_to_every_component():
 
 
 def test_one_objective_gives_the_ordinary_sac_target():
-    cfg, state, batch = SAC, sac_state(0, SCALAR), transitions(1, SCALAR)
+    state, batch = sac_state(0, SCALAR), transitions(1, SCALAR)
     lam = jnp.ones((BATCH, 1))
-    y = jax.jit(partial(mosac.soft_target, cfg))(state, batch, lam, action_noise(3))
-    a_next, logp = jax.jit(mosac.sample_actions)(state.actor, batch.s_next, lam, action_noise(3))
+    y = _soft_target(state, batch, lam, action_noise(3))
+    a_next, logp = _sample(state.actor, batch.s_next, lam, action_noise(3))
     inputs = np.concatenate([batch.s_next, a_next, lam], axis=1)
     q = [oracle.forward(net, inputs)[:, 0] for net in oracle.twins_of(state.target)]
     soft = np.minimum(*q) - 0.5 * np.asarray(logp)
@@ -100,7 +121,7 @@ def test_scalarised_the_target_is_the_sac_target_of_the_reward_lam_r():
     state, batch = sac_state(0), transitions(1)
     lam = jnp.tile(jnp.array([[0.2, 0.5, 0.3]]), (BATCH, 1))
     y = _target(state, batch, lam, seed=3)
-    a_next, logp = jax.jit(mosac.sample_actions)(state.actor, batch.s_next, lam, action_noise(3))
+    a_next, logp = _sample(state.actor, batch.s_next, lam, action_noise(3))
     weights = np.array([0.2, 0.5, 0.3])
     inputs = np.concatenate([batch.s_next, a_next, lam], axis=1)
     q = [oracle.forward(net, inputs) @ weights for net in oracle.twins_of(state.target)]
@@ -112,7 +133,7 @@ def test_scalarised_the_target_is_the_sac_target_of_the_reward_lam_r():
 def test_with_a_pessimism_of_a_half_the_target_is_that_of_the_mean_of_both_twins():
     state, batch, lam = sac_state(0), transitions(1), _lam(2)
     y = jax.jit(partial(mosac.soft_target, replace(SAC, pessimism=0.5)))(state, batch, lam, action_noise(3))
-    a_next, logp = jax.jit(mosac.sample_actions)(state.actor, batch.s_next, lam, action_noise(3))
+    a_next, logp = _sample(state.actor, batch.s_next, lam, action_noise(3))
     inputs = np.concatenate([batch.s_next, a_next, lam], axis=1)
     q = np.mean([oracle.forward(net, inputs) for net in oracle.twins_of(state.target)], axis=0)
     going_on = SAC.discount * (1 - np.asarray(batch.terminated))[:, None]
@@ -142,16 +163,16 @@ def test_no_gradient_flows_into_the_target():
 
 def _constant_critics(q: list[list[float]]) -> Critic:
     """Twins that answer `q` whatever they are asked."""
-    zeros = jax.tree.map(jnp.zeros_like, sac_state(0, EnvSpec("two", 4, 2, ("a", "b"), None, None)).critic)
+    zeros = jax.tree.map(jnp.zeros_like, sac_state(0, TWO).critic)
     return eqx.tree_at(lambda critic: critic.net.last.bias, zeros, jnp.array(q))
 
 
 def test_the_critic_loss_by_hand():
     critic = _constant_critics([[1.0, 2.0], [3.0, -1.0]])
-    batch = transitions(1, EnvSpec("two", 4, 2, ("a", "b"), None, None), num=2)
+    batch = transitions(1, TWO, num=2)
     lam = jnp.array([[0.25, 0.75], [0.9, 0.1]])
     y = jnp.array([[0.0, 4.0], [2.0, 1.0]])
-    loss, q_mean = jax.jit(mosac.critic_loss)(critic, batch, lam, y)
+    loss, q_mean = once(mosac.critic_loss)(critic, batch, lam, y)
     # First twin: .25 * 1 + .75 * 4 = 3.25 and .9 * 1 + .1 * 1 = 1; second: .25 * 9 + .75 * 25 = 21, .9 * 1 + .1 * 4.
     assert float(loss) == pytest.approx((3.25 + 1.0) / 2 + (21.0 + 1.3) / 2, rel=1e-6)
     assert float(q_mean) == pytest.approx((0.25 + 1.5 + 0.9 + 0.2) / 2, rel=1e-6)
@@ -160,7 +181,7 @@ def test_the_critic_loss_by_hand():
 def test_the_critic_loss_is_that_of_the_loops():
     state, batch, lam = sac_state(0), transitions(1), _lam(2)
     y = jax.random.normal(jax.random.key(4), (BATCH, 3))
-    loss, _ = jax.jit(mosac.critic_loss)(state.critic, batch, lam, y)
+    (loss, _), _ = _critics(state.critic, batch, lam, y)
     expected = oracle.critic_loss(oracle.twins_of(state.critic), batch, np.asarray(lam), np.asarray(y))
     assert float(loss) == pytest.approx(expected, rel=1e-5)
 
@@ -168,7 +189,7 @@ def test_the_critic_loss_is_that_of_the_loops():
 def test_the_policy_loss_is_that_of_the_loops():
     state, batch, prefs = sac_state(0), transitions(1), preferences(2, 1)
     query = mosac.Query(jnp.exp(state.log_alpha), batch.s, prefs, action_noise(3))
-    loss, (logp, _) = jax.jit(mosac.single_preference_loss)(state.actor, state.critic, query)
+    (loss, (logp, _)), _ = _policy(state.actor, state.critic, query)
     at = question(state.actor, batch.s, prefs, action_noise(3))
     expected, expected_logp = oracle.policy_loss([oracle.twins_of(state.critic)], at)
     assert float(loss) == pytest.approx(expected, rel=1e-5)
@@ -184,21 +205,20 @@ def test_the_temperature_rises_while_the_entropy_is_below_its_target(entropy: fl
 
 def _one_update(cfg: mosac.SacConfig = SAC):
     state, batch = sac_state(0, cfg=cfg), transitions(1)
-    new, info = jax.jit(mosac_update(cfg))(state, batch, jax.random.key(5))
-    return state, batch, new, info, mosac.draw(cfg, 1, batch, jax.random.key(5))
+    new, info = _updated(cfg)(state, batch, jax.random.key(5))
+    return state, batch, new, info, _draws(cfg, batch, 5)
 
 
 def test_the_critics_step_first_and_the_policy_climbs_the_updated_ones():
     state, batch, new, info, draws = _one_update()
     lam = jnp.broadcast_to(draws.prefs[0], batch.r.shape)
-    y = jax.jit(partial(mosac.soft_target, SAC))(state, batch, lam, draws.next_noise)
-    q_loss, _ = jax.jit(mosac.critic_loss)(state.critic, batch, lam, y)
+    y = _soft_target(state, batch, lam, draws.next_noise)
+    (q_loss, _), _ = _critics(state.critic, batch, lam, y)
     assert float(info["critic_loss"]) == pytest.approx(float(q_loss), rel=1e-5)
 
     query = mosac.Query(jnp.exp(state.log_alpha), batch.s, draws.prefs, draws.noise)
-    loss = jax.jit(lambda critic: mosac.single_preference_loss(state.actor, critic, query))
-    against_new, (logp, _) = loss(new.critic)
-    against_old, _ = loss(state.critic)
+    (against_new, (logp, _)), _ = _policy(state.actor, new.critic, query)
+    (against_old, _), _ = _policy(state.actor, state.critic, query)
     assert float(info["policy_loss"]) == pytest.approx(float(against_new), rel=1e-5)
     assert abs(float(against_new) - float(against_old)) > 1e-3
     assert float(info["temperature"]) == pytest.approx(0.5)
@@ -210,12 +230,10 @@ def test_the_optimisers_see_the_gradients_of_the_three_losses():
     state, batch, new, info, draws = _one_update()
     gradient_of = lambda optimizer: jax.tree.map(lambda moment: 10.0 * moment, optimizer[0].mu)
     lam = jnp.broadcast_to(draws.prefs[0], batch.r.shape)
-    y = mosac.soft_target(SAC, state, batch, lam, draws.next_noise)
-    of_critic = jax.jit(jax.grad(lambda critic: mosac.critic_loss(critic, batch, lam, y)[0]))(state.critic)
-    assert_trees_close(gradient_of(new.optimizers.critic), of_critic, 1e-4)
+    y = _soft_target(state, batch, lam, draws.next_noise)
+    assert_trees_close(gradient_of(new.optimizers.critic), _critics(state.critic, batch, lam, y)[1], 1e-4)
     query = mosac.Query(jnp.exp(state.log_alpha), batch.s, draws.prefs, draws.noise)
-    loss_of_actor = lambda actor: mosac.single_preference_loss(actor, new.critic, query)[0]
-    assert_trees_close(gradient_of(new.optimizers.actor), jax.jit(jax.grad(loss_of_actor))(state.actor), 1e-4)
+    assert_trees_close(gradient_of(new.optimizers.actor), _policy(state.actor, new.critic, query)[1], 1e-4)
     # The temperature's is the entropy less its target, which is -dim(A).
     expected = float(info["entropy"]) + SPEC.action_size
     assert float(gradient_of(new.optimizers.temperature)) == pytest.approx(expected, rel=1e-5)
@@ -224,8 +242,10 @@ def test_the_optimisers_see_the_gradients_of_the_three_losses():
 
 def test_the_target_of_the_entropy_may_move_on_a_line_that_ends():
     cfg = replace(SAC, target_entropy_end=-3.0, anneal_updates=10)
-    np.testing.assert_allclose(mosac.target_entropy_at(cfg, jnp.array([0, 5, 10, 11])), [-1.0, -2.0, -3.0, -3.0])
-    state, update = sac_state(0, cfg=cfg), jax.jit(mosac_update(cfg))
+    np.testing.assert_allclose(
+        mosac.scheduled(cfg, "target_entropy", jnp.array([0, 5, 10, 11])), [-1.0, -2.0, -3.0, -3.0]
+    )
+    state, update = sac_state(0, cfg=cfg), _updated(cfg)
     first, later = (update(state, transitions(1), jax.random.key(5), number)[0] for number in (0, 5))
     of_temperature = lambda state: 10.0 * float(state.optimizers.temperature[0].mu)
     assert of_temperature(later) == pytest.approx(of_temperature(first) + SPEC.action_size, rel=1e-4)
@@ -236,10 +256,10 @@ def test_the_target_of_the_entropy_may_move_on_a_line_that_ends():
 def test_the_step_size_of_networks_may_move_on_a_line_that_ends():
     cfg = replace(SAC, learning_rate=0.01, learning_rate_end=0.002, anneal_updates=4)
     np.testing.assert_allclose(
-        mosac.learning_rate_at(cfg, jnp.array([0, 1, 4, 5])), [0.01, 0.008, 0.002, 0.002], rtol=1e-6
+        mosac.scheduled(cfg, "learning_rate", jnp.array([0, 1, 4, 5])), [0.01, 0.008, 0.002, 0.002], rtol=1e-6
     )
     batch, fixed = transitions(1), lambda rate: replace(SAC, learning_rate=rate)
-    updated = lambda cfg, state, seed: jax.jit(mosac_update(cfg))(state, batch, jax.random.key(seed))[0]
+    updated = lambda cfg, state, seed: _updated(cfg)(state, batch, jax.random.key(seed))[0]
     first = updated(cfg, sac_state(0, cfg=cfg), 5)
     second = updated(cfg, first, 6)
     once = updated(fixed(0.01), sac_state(0, cfg=fixed(0.01)), 5)
@@ -273,7 +293,7 @@ def test_every_update_draws_its_preference_afresh():
 
 def test_the_sampler_is_the_configured_one():
     """Of two objectives, uniform/sum falls below 0.1 in 1 draw of 18, Dirichlet(1) in 1 of 10."""
-    batch = transitions(1, EnvSpec("two", 4, 2, ("a", "b"), None, None))
+    batch = transitions(1, TWO)
     share = {}
     for sampler in ("uniform-sum", "dirichlet"):
         prefs = mosac.draw(replace(SAC, sampler=sampler), 20_000, batch, jax.random.key(0)).prefs
@@ -294,7 +314,7 @@ def test_the_first_state_has_two_different_twins_and_a_target_equal_to_them():
 def test_actions_of_one_batch_use_independent_noise():
     state, lam = sac_state(0), jnp.full((BATCH, 3), 1 / 3)
     same = jnp.zeros((BATCH, SPEC.obs_size))
-    a, logp = jax.jit(mosac.sample_actions)(state.actor, same, lam, action_noise(0))
+    a, logp = _sample(state.actor, same, lam, action_noise(0))
     assert len(np.unique(a)) == a.size
     assert len(np.unique(logp)) == BATCH
 
@@ -313,7 +333,7 @@ def test_with_guards_the_temperature_rises_at_once_where_entropy_is_missing():
     narrow = eqx.tree_at(lambda s: s.actor.net.last.bias, state, state.actor.net.last.bias.at[2:].add(-3.0))
     ask = lambda alpha, guards=False, target=-2.0: mosac.Query(alpha, batch.s, lam[:1], action_noise(4), target, guards)
     slope = jax.jit(jax.grad(lambda actor, query: mosac.single_preference_loss(actor, state.critic, query)[0]))
-    _, logp = jax.jit(mosac.sample_actions)(narrow.actor, batch.s, jnp.repeat(lam[:1], BATCH, 0), action_noise(4))
+    _, logp = _sample(narrow.actor, batch.s, jnp.repeat(lam[:1], BATCH, 0), action_noise(4))
     lack = (float(jnp.mean(logp)) - 2.0) / 2
     assert 0.1 < lack < 0.9
     half = jnp.full((), 0.5)
@@ -329,13 +349,13 @@ GUARDED = replace(SAC, guards=True)
 
 
 def test_guards_change_the_step_and_leave_the_rest_of_it_alone():
-    plain, _ = jax.jit(mosac_update(SAC))(sac_state(0), transitions(1), jax.random.key(3))
+    plain, _ = _updated(SAC)(sac_state(0), transitions(1), jax.random.key(3))
     first = jax.jit(partial(mosac.init, GUARDED, SPEC))(jax.random.key(0))
     assert first.log_alpha.shape == (SPEC.num_objectives,)
     # The same networks, and a temperature that is the same for all preferences.
     of = lambda state: (state.actor, state.critic, state.target, state.log_alpha)
     same = eqx.tree_at(of, first, (*of(sac_state(0))[:3], jnp.full(3, jnp.log(0.5))))
-    new, _ = jax.jit(mosac_update(GUARDED))(same, transitions(1), jax.random.key(3))
+    new, _ = _updated(GUARDED)(same, transitions(1), jax.random.key(3))
     r = np.asarray(transitions(1).r)
     np.testing.assert_allclose(new.rewards.low, np.minimum(r.min(axis=0), 0.0))
     np.testing.assert_allclose(new.rewards.high, np.maximum(r.max(axis=0), 0.0))
@@ -345,18 +365,74 @@ def test_guards_change_the_step_and_leave_the_rest_of_it_alone():
     clipped, first_moment = new.optimizers.critic[1][0], plain.optimizers.critic[0]
     np.testing.assert_allclose(length(clipped), length(first_moment), rtol=0.05)  # targets are bounded, not clipped yet
     low = eqx.tree_at(lambda s: s.optimizers.critic[0].median, same, jnp.full((), -3.0))
-    after = jax.jit(mosac_update(GUARDED))(low, transitions(1), jax.random.key(3))[0].optimizers.critic[1][0]
+    after = _updated(GUARDED)(low, transitions(1), jax.random.key(3))[0].optimizers.critic[1][0]
     np.testing.assert_allclose(length(after), 0.1 * 3.0 * np.exp(-3.0 + 0.002), rtol=1e-3)
 
 
 def test_targets_are_bounded_by_the_rewards_of_the_batch_they_are_in():
     state = replace(sac_state(0), rewards=mosac.start_reward_range(3))
     wild = eqx.tree_at(lambda s: s.target, state, jax.tree.map(lambda leaf: 100.0 * leaf, state.target))
-    y = jax.jit(partial(mosac.soft_target, SAC))(wild, transitions(1), _lam(2), action_noise(3))
+    y = _soft_target(wild, transitions(1), _lam(2), action_noise(3))
     most = 10 * 0.5 * SPEC.action_size
     assert np.asarray(y).max() <= most * np.log(2) + 1e-3
     assert np.asarray(y).min() >= -2 * most - 1e-3
-    free = jax.jit(partial(mosac.soft_target, SAC))(
-        replace(wild, rewards=None), transitions(1), _lam(2), action_noise(3)
-    )
+    free = _soft_target(replace(wild, rewards=None), transitions(1), _lam(2), action_noise(3))
     assert np.abs(np.asarray(free)).max() > 1e3
+
+
+# Diagnostics
+
+
+@pytest.mark.parametrize("d", [2, 3, 5])
+def test_preferences_are_spread_over_the_bins_of_the_first_objective(d: int):
+    lam = np.asarray(once(lambda key: diagnostics.spread_preferences(key, 500, d))(jax.random.key(0)))
+    np.testing.assert_allclose(lam.sum(axis=1), 1.0, rtol=1e-5)
+    assert (lam >= 0).all()
+    np.testing.assert_array_equal(np.floor(lam[:, 0] * 5), np.arange(500) % 5)
+    assert 0.45 < lam[:, 0].mean() < 0.55
+    if d > 2:  # the rest is shared evenly in the mean
+        np.testing.assert_allclose(lam[:, 1:].mean(axis=0), (1 - lam[:, 0].mean()) / (d - 1), rtol=0.15)
+
+
+def test_means_by_bin_peaks_and_shares_by_hand():
+    values = jnp.arange(12.0)
+    assert {name: float(v) for name, v in diagnostics.by_bin("q", values).items()} == {
+        "q_bin_1": 5.0,
+        "q_bin_2": 6.0,
+        "q_bin_3": 4.5,
+        "q_bin_4": 5.5,
+        "q_bin_5": 6.5,
+    }
+    seen = diagnostics.of_critics({"w": jnp.array([3.0]), "b": jnp.array([4.0])}, jnp.array([[1.0, -2.0], [3.0, 4.0]]))
+    assert {name: float(v) for name, v in seen.items()} == {
+        "critic_gradient_max": 5.0,
+        "td_error_1": 2.0,
+        "td_error_2": 3.0,
+    }
+    assert float(diagnostics.saturation(jnp.array([[0.995, -0.5], [-1.0, 0.98]]))["saturation"]) == 0.5
+
+
+def test_diagnostics_are_those_of_the_parts_they_are_made_of():
+    state, batch = sac_state(0), transitions(1)
+    seen = once(partial(mosac.inspect, SAC))(state, batch, jax.random.key(5))
+
+    def drawn(key: Any) -> Any:
+        key_lam, key_next, key_now = jax.random.split(key, 3)
+        noises = (jax.random.normal(key, (BATCH, SPEC.action_size)) for key in (key_next, key_now))
+        return diagnostics.spread_preferences(key_lam, BATCH, 3), *noises
+
+    lam, next_noise, noise = once(drawn)(jax.random.key(5))
+    y = _soft_target(state, batch, lam, next_noise)
+    errors = np.abs(np.asarray(_twin_values(state.critic, batch.s, batch.a, lam)[0] - y))
+    np.testing.assert_allclose([seen[f"td_error_{i}"] for i in (1, 2, 3)], errors.mean(axis=0), rtol=1e-4)
+    a, logp = _sample(state.actor, batch.s, lam, noise)
+    smaller = (np.asarray(_twin_values(state.critic, batch.s, a, lam)) * np.asarray(lam)).sum(axis=-1).min(axis=0)
+    np.testing.assert_allclose(seen["q_bin_2"], smaller[1::5].mean(), rtol=1e-4)
+    np.testing.assert_allclose(seen["entropy_bin_5"], -np.asarray(logp)[4::5].mean(), rtol=1e-4)
+    squares = [np.sum(np.square(leaf)) for leaf in jax.tree.leaves(_critics(state.critic, batch, lam, y)[1])]
+    np.testing.assert_allclose(seen["critic_gradient_max"], np.sqrt(sum(squares)), rtol=1e-4)
+
+
+def test_a_batch_smaller_than_the_number_of_bins_fills_them_all():
+    seen = once(partial(mosac.inspect, SAC))(sac_state(0), transitions(1, num=2), jax.random.key(5))
+    assert all(np.isfinite(value) for value in seen.values())

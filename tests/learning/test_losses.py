@@ -8,7 +8,7 @@ import numpy as np
 import optax
 import pytest
 
-from qpensieve.learning.losses import between_twins, gradient_step, polyak, scalarize, squash, whole_vector_of_smaller
+from qpensieve.learning.losses import between_twins, flatten, gradient_step, over_agents, polyak, scalarize, squash
 
 GAUSSIANS = [(0.0, 0.0), (0.7, -1.0), (-1.2, 0.4), (0.3, -2.5)]
 """Means and log standard deviations."""
@@ -68,22 +68,20 @@ def test_scalarize_weighs_the_last_axis():
 
 
 @pytest.mark.parametrize(
-    ("lam", "expected"), [([0.9, 0.1], [1.0, 9.0]), ([0.1, 0.9], [5.0, 2.0]), ([0.5, 0.5], [5.0, 2.0])]
-)
-def test_the_smaller_twin_is_chosen_by_lam_and_taken_whole(lam: list[float], expected: list[float]):
-    q = jnp.array([[1.0, 9.0], [5.0, 2.0]])
-    for twins in (q, q[::-1]):
-        np.testing.assert_array_equal(whole_vector_of_smaller(jnp.array(lam), twins), expected)
-
-
-@pytest.mark.parametrize(
     ("lam", "pessimism", "expected"),
-    [([0.9, 0.1], 1.0, [1.0, 9.0]), ([0.9, 0.1], 0.75, [2.0, 7.25]), ([0.1, 0.9], 0.75, [4.0, 3.75])],
+    [
+        ([0.9, 0.1], 1.0, [1.0, 9.0]),
+        ([0.1, 0.9], 1.0, [5.0, 2.0]),
+        ([0.5, 0.5], 1.0, [5.0, 2.0]),
+        ([0.9, 0.1], 0.75, [2.0, 7.25]),
+        ([0.1, 0.9], 0.75, [4.0, 3.75]),
+    ],
 )
-def test_with_less_pessimism_the_other_twin_has_a_share(lam: list[float], pessimism: float, expected: list[float]):
-    q = jnp.array([[1.0, 9.0], [5.0, 2.0]])
+def test_the_smaller_twin_is_chosen_by_lam_and_taken_whole_or_in_part(lam, pessimism: float, expected: list[float]):
+    q = np.array([[1.0, 9.0], [5.0, 2.0]], np.float32)
     for twins in (q, q[::-1]):
-        np.testing.assert_allclose(between_twins(jnp.array(lam), twins, pessimism), expected, rtol=1e-6)
+        mixed = between_twins(*jax.device_put((np.float32(lam), twins)), pessimism)
+        np.testing.assert_allclose(mixed, expected, rtol=1e-6)
 
 
 def test_polyak_moves_a_share_of_the_way():
@@ -94,12 +92,12 @@ def test_polyak_moves_a_share_of_the_way():
 
 
 def test_a_gradient_step_goes_down_and_hands_out_what_came_before_it():
-    loss = lambda x: (jnp.sum(x**2), "beside")
+    loss = lambda x: (jnp.sum(x**2), "aux")
     x = jnp.array([1.0, -3.0])
     optimizer = optax.sgd(0.1)
     new, _, value, aux = gradient_step(optimizer, loss, x, optimizer.init(x))
     np.testing.assert_allclose(new, [0.8, -2.4], rtol=1e-6)
-    assert (float(value), aux) == (10.0, "beside")
+    assert (float(value), aux) == (10.0, "aux")
 
 
 def test_a_gradient_step_carries_the_optimisers_state():
@@ -110,3 +108,14 @@ def test_a_gradient_step_carries_the_optimisers_state():
         x, state, *_ = gradient_step(optimizer, lambda x: (jnp.sum(x**2), None), x, state)
     assert int(state[0].count) == 3
     assert float(x[0]) == pytest.approx(0.7, abs=0.01)
+
+
+def test_a_function_is_applied_to_every_agent():
+    doubled, total = over_agents(lambda args: (2 * args[0], args[0] + args[1].sum()), (jnp.arange(3), jnp.ones((3, 4))))
+    np.testing.assert_array_equal(doubled, [0, 2, 4])
+    np.testing.assert_array_equal(total, [4, 5, 6])
+
+
+def test_leaves_lie_one_after_the_other_in_the_order_of_the_tree():
+    tree = (jnp.arange(4.0).reshape(2, 2), {"bias": jnp.array([7.0])})
+    np.testing.assert_array_equal(flatten(tree), [0, 1, 2, 3, 7])

@@ -29,12 +29,12 @@ from qpensieve.errors import UserError
 from qpensieve.learning.acting import Greedy, greedy_acting, num_parameters
 from qpensieve.learning.interface import ActionValues, Algorithm, Hints, Info, PrioritizedLearning, Transition
 from qpensieve.learning.losses import (
+    between_twins,
     gradient_step,
     polyak,
     sample_preferences,
     scalarize,
     start_optimizer,
-    whole_vector_of_smaller,
 )
 from qpensieve.learning.nets import QHead
 from qpensieve.preferences import Sampler
@@ -386,7 +386,7 @@ def smaller(
 ) -> Float[Array, "b m d"]:
     """Return the whole vector with the smaller lam . Q, for every pair; ties go to the first."""
     twins = jnp.stack([q, other], axis=2)
-    return jax.vmap(jax.vmap(whole_vector_of_smaller), in_axes=(None, 0))(prefs, twins)
+    return jax.vmap(jax.vmap(between_twins), in_axes=(None, 0))(prefs, twins)
 
 
 def taken_values(

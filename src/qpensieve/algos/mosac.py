@@ -8,7 +8,7 @@ policy loss, passed in as a function.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import equinox as eqx
 import jax
@@ -17,6 +17,7 @@ import optax
 from jaxtyping import Array, Float, Int, Key
 
 from qpensieve.learning.acting import gaussian_acting
+from qpensieve.learning.diagnostics import BINS, by_bin, of_critics, saturation, spread_preferences
 from qpensieve.learning.guards import (
     LONGEST_GRADIENT,
     RewardRange,
@@ -51,10 +52,6 @@ ENDS = ("target_entropy_end", "learning_rate_end")
 """Settings with the last value of another setting, which moves there over `anneal_updates`."""
 WHOLE_RUN = 1_500_000
 """Updates of a whole run of the paper."""
-BINS = 5
-"""Bins of lam1 in diagnostics; bin i holds (i - 1) / 5 to i / 5."""
-SATURATED = 0.99
-"""Size of an action's component from which it counts as saturated."""
 
 
 @dataclass(frozen=True)
@@ -180,11 +177,7 @@ def init(cfg: SacConfig, spec: EnvSpec, key: Key[Array, ""]) -> State:
     actor = GaussianActor(*sizes, cfg.hidden, key=key_actor)
     critic = jax.vmap(lambda k: Critic(*sizes, cfg.hidden, key=k))(jax.random.split(key_critic))
     log_alpha = jnp.zeros(spec.num_objectives if cfg.guards else ())
-    optimizers = Optimizers(
-        start_optimizer(_optimizer(cfg), actor),
-        start_optimizer(_critic_optimizer(cfg), critic),
-        start_optimizer(_temperature_optimizer(cfg), log_alpha),
-    )
+    optimizers = Optimizers(*map(start_optimizer, _optimizers(cfg), (actor, critic, log_alpha)))
     target = jax.tree.map(jnp.copy, critic)  # its own buffers: the loop donates every leaf
     rewards = start_reward_range(spec.num_objectives) if cfg.guards else None
     return State(actor, critic, target, log_alpha, optimizers, rewards)
@@ -211,22 +204,21 @@ def step(
 ) -> tuple[State, Info]:
     """One update: critics (10), policy (11) with the new critics (deviation D13), temperature, target critics."""
     opt, lam = state.optimizers, jnp.broadcast_to(draws.prefs[0], batch.r.shape)
+    of_actor, of_critic, of_temperature = _optimizers(cfg)
 
     rewards = None if state.rewards is None else with_rewards(state.rewards, batch.r)
     y = soft_target(cfg, replace(state, rewards=rewards), batch, lam, draws.next_noise)
     loss_of_critic = partial(critic_loss, batch=batch, lam=lam, y=y)
-    critic, critic_opt, q_loss, q_mean = gradient_step(_critic_optimizer(cfg), loss_of_critic, state.critic, opt.critic)
+    critic, critic_opt, q_loss, q_mean = gradient_step(of_critic, loss_of_critic, state.critic, opt.critic)
 
-    entropy_target = target_entropy_at(cfg, jnp.asarray(draws.num_updates)) * batch.a.shape[1]
+    entropy_target = scheduled(cfg, "target_entropy", jnp.asarray(draws.num_updates)) * batch.a.shape[1]
     alpha = temperature(state.log_alpha, lam)
     query = Query(alpha, batch.s, draws.prefs, draws.noise, entropy_target, cfg.guards)
     loss_of_actor = lambda actor: loss(actor, critic, query)
-    actor, actor_opt, pi_loss, (logp, info) = gradient_step(_optimizer(cfg), loss_of_actor, state.actor, opt.actor)
+    actor, actor_opt, pi_loss, (logp, info) = gradient_step(of_actor, loss_of_actor, state.actor, opt.actor)
 
     loss_of_temperature = lambda log_alpha: temperature_loss(log_alpha, logp, entropy_target, lam)
-    log_alpha, alpha_opt, _, _ = gradient_step(
-        _temperature_optimizer(cfg), loss_of_temperature, state.log_alpha, opt.temperature
-    )
+    log_alpha, alpha_opt, _, _ = gradient_step(of_temperature, loss_of_temperature, state.log_alpha, opt.temperature)
 
     target = polyak(state.target, critic, cfg.tau)
     new = State(actor, critic, target, log_alpha, Optimizers(actor_opt, critic_opt, alpha_opt), rewards)
@@ -259,17 +251,12 @@ def temperature(log_alpha: Float[Array, "*d"], lam: Float[Array, "b d"]) -> Floa
     return jnp.exp(log_alpha if log_alpha.ndim == 0 else lam @ log_alpha)
 
 
-def target_entropy_at(cfg: SacConfig, num_updates: Int[Array, "*k"]) -> Float[Array, "*k"]:
-    """Return the target of the entropy after `num_updates`, per component of an action."""
-    return _on_a_line(cfg, TARGET_ENTROPY, cfg.target_entropy_end, num_updates)
-
-
-def learning_rate_at(cfg: SacConfig, num_updates: Int[Array, "*k"]) -> Float[Array, "*k"]:
-    """Return Adam's step size of policy and critics after `num_updates`."""
-    return _on_a_line(cfg, cfg.learning_rate, cfg.learning_rate_end, num_updates)
-
-
-def _on_a_line(cfg: SacConfig, start: float, end: float | None, num_updates: Int[Array, "*k"]) -> Float[Array, "*k"]:
+def scheduled(
+    cfg: SacConfig, setting: Literal["target_entropy", "learning_rate"], num_updates: Int[Array, "*k"]
+) -> Float[Array, "*k"]:
+    """Return a setting after `num_updates`: the entropy's target per component of an action, or the step size."""
+    start = TARGET_ENTROPY if setting == "target_entropy" else cfg.learning_rate
+    end = cfg.target_entropy_end if setting == "target_entropy" else cfg.learning_rate_end
     if end is None:
         return jnp.full(num_updates.shape, start, jnp.float32)
     length = WHOLE_RUN if cfg.anneal_updates is None else cfg.anneal_updates
@@ -311,13 +298,6 @@ def twin_values(
     return jax.vmap(lambda net: net(s, a, lam))(critic)
 
 
-def smaller_value(
-    critic: Critic, s: Float[Array, "b obs"], a: Float[Array, "b act"], lam: Float[Array, "b d"]
-) -> Float[Array, " b"]:
-    """Return lam . Q(s, a; lam) of the smaller twin."""
-    return jax.vmap(scalarize, in_axes=(None, 0))(lam, twin_values(critic, s, a, lam)).min(axis=0)
-
-
 def soft_actions(
     state: State, s: Float[Array, "b obs"], lam: Float[Array, "b d"], noise: Float[Array, "b act"]
 ) -> tuple[Float[Array, "b act"], Float[Array, " b"]]:
@@ -336,37 +316,11 @@ def inspect(cfg: SacConfig, state: State, batch: Transition, key: Key[Array, ""]
     gradient, _ = jax.grad(partial(critic_loss, batch=batch, lam=lam, y=y), has_aux=True)(state.critic)
     errors = twin_values(state.critic, batch.s, batch.a, lam)[0] - y
     a, logp = sample_actions(state.actor, batch.s, lam, jax.random.normal(key_now, batch.a.shape))
-    value = smaller_value(state.critic, batch.s, a, lam)
+    value = jnp.sum(lam[None] * twin_values(state.critic, batch.s, a, lam), axis=-1).min(axis=0)
     info = by_bin("entropy", -logp) | by_bin("q", value) | of_critics(gradient, errors) | saturation(a)
     if state.log_alpha.ndim:  # the largest of any preference is that of a single objective
         info["temperature_max"] = jnp.exp(state.log_alpha.max())
     return info
-
-
-def spread_preferences(key: Key[Array, ""], num: int, d: int) -> Float[Array, "num d"]:
-    """Draw preferences: lam1 uniform in bin i % 5 for row i, the rest uniform on the remaining simplex."""
-    key_first, key_rest = jax.random.split(key)
-    bins = jnp.arange(num) % BINS
-    first = ((bins + jax.random.uniform(key_first, (num,))) / BINS)[:, None]
-    rest = sample_preferences(key_rest, num, d - 1, "dirichlet") if d > 2 else jnp.ones((num, d - 1))
-    return jnp.concatenate([first, (1.0 - first) * rest], axis=1) if d > 1 else jnp.ones((num, 1))
-
-
-def by_bin(name: str, values: Float[Array, " b"]) -> Info:
-    """Return the means of the rows of each bin."""
-    bins = jnp.arange(len(values)) % BINS
-    return {f"{name}_bin_{i + 1}": jnp.mean(values, where=bins == i) for i in range(BINS)}
-
-
-def of_critics(gradient: object, errors: Float[Array, "b d"]) -> Info:
-    """Return the length of the critics' gradient, and the mean size of the errors of each objective."""
-    sizes = jnp.mean(jnp.abs(errors), axis=0)
-    return {"critic_gradient_max": optax.tree.norm(gradient)} | {f"td_error_{i + 1}": x for i, x in enumerate(sizes)}
-
-
-def saturation(a: Float[Array, "b act"]) -> Info:
-    """Return the share of components of actions near -1 or 1."""
-    return {"saturation": jnp.mean((jnp.abs(a) > SATURATED).astype(jnp.float32))}
 
 
 ACTION_VALUES: ActionValues[State] = ActionValues(
@@ -395,17 +349,9 @@ def act(actor: GaussianActor, s: Float[Array, " obs"], lam: Float[Array, " d"]) 
     return jnp.tanh(actor(s, lam)[0])
 
 
-def _temperature_optimizer(cfg: SacConfig) -> optax.GradientTransformation:
-    return optax.adam(cfg.learning_rate)
-
-
-def _optimizer(cfg: SacConfig) -> optax.GradientTransformation:
-    """Adam for a network; its step size may follow a schedule."""
-    rate: Any = cfg.learning_rate if cfg.learning_rate_end is None else partial(learning_rate_at, cfg)
-    return optax.adam(rate)
-
-
-def _critic_optimizer(cfg: SacConfig) -> optax.GradientTransformation:
-    """Adam for the critics; guards shorten its gradients."""
-    adam = _optimizer(cfg)
-    return optax.chain(clip_by_median(LONGEST_GRADIENT), adam) if cfg.guards else adam
+def _optimizers(cfg: SacConfig) -> tuple[optax.GradientTransformation, ...]:
+    """Return Adam for policy, critics and temperature; guards shorten the gradients of the critics."""
+    rate: Any = cfg.learning_rate if cfg.learning_rate_end is None else partial(scheduled, cfg, "learning_rate")
+    adam = optax.adam(rate)
+    of_critics = optax.chain(clip_by_median(LONGEST_GRADIENT), adam) if cfg.guards else adam
+    return adam, of_critics, optax.adam(cfg.learning_rate)

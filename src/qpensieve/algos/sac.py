@@ -16,9 +16,10 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, Float64, Key
 
-from qpensieve.algos.mosac import LossAndAux, NetworkConfig, Optimizers, of_critics, saturation, temperature_loss
+from qpensieve.algos.mosac import LossAndAux, NetworkConfig, Optimizers, temperature_loss
 from qpensieve.errors import UserError
 from qpensieve.learning.acting import gaussian_acting
+from qpensieve.learning.diagnostics import of_critics, saturation
 from qpensieve.learning.interface import ActionValues, Algorithm, Info, Transition, from_one_lane
 from qpensieve.learning.losses import gradient_step, polyak, scalarize, squash, start_optimizer
 from qpensieve.learning.nets import GaussianActor, Mlp

@@ -6,18 +6,17 @@ gradient of each sample's winner is computed, from the activations of that pass.
 form: automatic differentiation through the maximum.
 """
 
-from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from qpensieve.learning.losses import over_agents
 from qpensieve.learning.nets import Critic, Mlp
 
-Tree = TypeVar("Tree")
 MASKED = 2
 """Number of networks up to which one product with zeros is as fast on a CPU as products in tiles."""
 TILE = 64
@@ -57,6 +56,14 @@ class _Scores(eqx.Module):
     """The last layer with lam folded in."""
 
 
+class _Twins(NamedTuple):
+    """Scores of both twins of one critic, and the smaller value of each preference and sample."""
+
+    one: _Scores
+    two: _Scores
+    q: Float[Array, "m b"]
+
+
 class Eligible(NamedTuple):
     """The candidates that may win."""
 
@@ -85,16 +92,15 @@ def best_value(
     """
     nets, prefs, s, fixed = jax.lax.stop_gradient((critics.net, prefs, s, a))
     score = partial(_score_twins, prefs, jnp.concatenate([s, fixed], axis=1))
-    current = score(_part(nets, -1))
-    own = _smaller(current)
-    most = None if eligible.margin is None else largest_counted(own[0], eligible.margin)
-    best_of_last = _best_preference(current, _counted(own, most, is_last=True))
-    candidates = jax.tree.map(lambda leaf: leaf[None], best_of_last)
+    current = score(jax.tree.map(lambda leaf: leaf[-1], nets))
+    own = current.q[0]
+    most = None if eligible.margin is None else own + eligible.margin * jnp.mean(jnp.abs(own))
+    candidates = jax.tree.map(lambda leaf: leaf[None], _best_preference(current, most, is_current=True))
     if len(eligible.filled) > 1:
-        of_past = lambda net: _best_preference(twins := score(net), _counted(_smaller(twins), most))
-        candidates = jax.tree.map(
-            lambda *leaves: jnp.concatenate(leaves), _over_critics(of_past, _part(nets, slice(-1))), candidates
-        )
+        # On the CPU one critic after the other: its activations stay in the cache.
+        past = jax.tree.map(lambda leaf: leaf[:-1], nets)
+        of_past = over_agents(lambda net: _best_preference(score(net), most), past)
+        candidates = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), of_past, candidates)
     value = jnp.where(eligible.filled[:, None], candidates.value, -jnp.inf)
     critic = jnp.argmax(value, axis=0).astype(jnp.int32)
     row = jnp.arange(critic.size)
@@ -105,49 +111,29 @@ def best_value(
     return value, Winner(critic, best.twin, best.preference)
 
 
-def _over_critics(of_critic: Callable[[Any], Any], critics: Any) -> Any:
-    """Apply to one critic after the other on the CPU, where its activations stay in the cache; else to all at once."""
-    return jax.lax.map(of_critic, critics) if jax.default_backend() == "cpu" else jax.vmap(of_critic)(critics)
-
-
-def _part(tree: Tree, index: Any) -> Tree:
-    """Take one or several entries of every leaf along its first axis."""
-    return jax.tree.map(lambda leaf: leaf[index], tree)
-
-
-def largest_counted(own: Float[Array, " b"], margin: float) -> Float[Array, " b"]:
-    """Return the largest value that may win: the own value and a margin."""
-    return own + margin * jnp.mean(jnp.abs(own))
-
-
-def _counted(value: Float[Array, "m b"], most: Float[Array, " b"] | None, is_last: bool = False) -> Float[Array, "m b"]:
-    """Set values above `most` to -inf; the value of the last critic under lam always stays."""
-    if most is None:
-        return value
-    counts = value <= most[None]
-    return jnp.where(counts.at[0].set(True) if is_last else counts, value, -jnp.inf)
-
-
-def _score_twins(prefs: Float[Array, "m d"], state_action: Float[Array, "b in"], twins: Mlp) -> tuple[_Scores, _Scores]:
+def _score_twins(prefs: Float[Array, "m d"], state_action: Float[Array, "b in"], twins: Mlp) -> _Twins:
     """Score both twins."""
-    return _score(_part(twins, 0), prefs, state_action), _score(_part(twins, 1), prefs, state_action)
+    one, two = (_score(jax.tree.map(lambda leaf, i=i: leaf[i], twins), prefs, state_action) for i in range(2))
+    return _Twins(one, two, jnp.minimum(one.q, two.q))
 
 
-def _smaller(twins: tuple[_Scores, _Scores]) -> Float[Array, "m b"]:
-    return jnp.minimum(twins[0].q, twins[1].q)
+def _best_preference(twins: _Twins, most: Float[Array, " b"] | None, is_current: bool = False) -> _Candidate:
+    """Pick the preference with the largest value for each sample, of values up to `most`.
 
-
-def _best_preference(twins: tuple[_Scores, _Scores], counted: Float[Array, "m b"]) -> _Candidate:
-    """Pick the preference with the largest value for each sample."""
-    one, two = twins
-    row = jnp.arange(counted.shape[1])
-    best = jnp.argmax(counted, axis=0).astype(jnp.int32)
+    The value of the current critic under lam may always win.
+    """
+    one, two, value = twins.one, twins.two, twins.q
+    if most is not None:
+        counts = value <= most[None]
+        value = jnp.where(counts.at[0].set(True) if is_current else counts, value, -jnp.inf)
+    row = jnp.arange(value.shape[1])
+    best = jnp.argmax(value, axis=0).astype(jnp.int32)
     is_two = (two.q < one.q)[best, row]
     either = lambda x, y: jnp.where(is_two[:, None], y, x)
     first = either(one.first + one.shift[best], two.first + two.shift[best])
     second = either(one.second[best, row], two.second[best, row])
     by_second = jnp.where(second > 0, either(one.readout[None], two.readout[None]), 0.0)
-    return _Candidate(counted[best, row], is_two.astype(jnp.int32), best, first > 0, by_second)
+    return _Candidate(value[best, row], is_two.astype(jnp.int32), best, first > 0, by_second)
 
 
 def _score(net: Mlp, prefs: Float[Array, "m d"], state_action: Float[Array, "b in"]) -> _Scores:
@@ -178,14 +164,14 @@ def _back_through_own(
     """Multiply every row with the transposed weights of its own network."""
     n = len(weights)
     if n > MASKED and jax.default_backend() == "cpu":
-        return _in_tiles(x, weights, net)
+        return in_tiles(x, weights, net)
     # Rows of other networks are zero, so one product serves all.
     is_own = net[:, None, None] == jnp.arange(n)[None, :, None]
     spread = jnp.where(is_own, x[:, None], 0.0).reshape(len(x), -1)
     return spread @ jnp.swapaxes(weights, 1, 2).reshape(spread.shape[1], -1)
 
 
-def _in_tiles(
+def in_tiles(
     x: Float[Array, "b out"], weights: Float[Array, "n in out"], net: Int[Array, " b"]
 ) -> Float[Array, "b in"]:
     """Multiply rows sorted by network, a tile of one network at a time, so that there are no products with zeros."""

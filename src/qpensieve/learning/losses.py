@@ -29,22 +29,15 @@ def squash(
     return jnp.tanh(u), jnp.sum(log_normal - log_det)
 
 
-def whole_vector_of_smaller(lam: Float[Array, " d"], q: Float[Array, "2 d"]) -> Float[Array, " d"]:
-    """Return the whole vector of the twin with the smaller lam . Q, not the elementwise minimum."""
-    return _in_order(lam, q)[0]
+def between_twins(lam: Float[Array, " d"], q: Float[Array, "2 d"], pessimism: float = 1.0) -> Float[Array, " d"]:
+    """Return the whole vector of the twin with the smaller lam . Q, not the elementwise minimum.
 
-
-def between_twins(lam: Float[Array, " d"], q: Float[Array, "2 d"], pessimism: float) -> Float[Array, " d"]:
-    """Mix the vectors of the twins: a share `pessimism` of the twin with the smaller lam . Q, the rest of the other."""
-    smaller, other = _in_order(lam, q)
-    return smaller if pessimism == 1.0 else other + pessimism * (smaller - other)
-
-
-def _in_order(lam: Float[Array, " d"], q: Float[Array, "2 d"]) -> tuple[Float[Array, " d"], Float[Array, " d"]]:
-    """Return the vector of the twin with the smaller lam . Q, then that of the other twin."""
+    With less `pessimism` than 1 it has that share, and the other twin has the rest.
+    """
     scalar = q @ lam
     is_first = scalar[0] <= scalar[1]
-    return jnp.where(is_first, q[0], q[1]), jnp.where(is_first, q[1], q[0])
+    smaller, other = jnp.where(is_first, q[0], q[1]), jnp.where(is_first, q[1], q[0])
+    return smaller if pessimism == 1.0 else other + pessimism * (smaller - other)
 
 
 def polyak(target: Tree, online: Tree, tau: float) -> Tree:
@@ -84,7 +77,7 @@ T = TypeVar("T")
 
 
 def over_agents(function: Callable[[Any], T], args: Any) -> T:
-    """Apply to all agents at once on an accelerator, to one after the other on the CPU, where this is faster."""
+    """Apply to all agents or critics at once; on the CPU to one after the other, which is faster there."""
     return jax.lax.map(function, args) if jax.default_backend() == "cpu" else jax.vmap(function)(args)
 
 
