@@ -80,7 +80,7 @@ def test_scalarize_weighs_the_last_axis():
 def test_the_smaller_twin_is_chosen_by_lam_and_taken_whole_or_in_part(lam, pessimism: float, expected: list[float]):
     q = np.array([[1.0, 9.0], [5.0, 2.0]], np.float32)
     for twins in (q, q[::-1]):
-        mixed = between_twins(*jax.device_put((np.float32(lam), twins)), pessimism)
+        mixed = between_twins(jnp.array(lam), jnp.array(twins), pessimism)
         np.testing.assert_allclose(mixed, expected, rtol=1e-6)
 
 
