@@ -115,7 +115,7 @@ def test_a_rock_ends_the_episode_and_fifty_idle_steps_cut_it():
 # The grid
 
 
-def _sail_grid(actions: list[int], options: LaneOptions = LaneOptions()) -> tuple[Lanes, list[Step]]:  # noqa: B008
+def _sail_grid(actions: list[int], options: LaneOptions = LaneOptions()) -> tuple[Lanes, list[Step]]:
     lanes = make_lanes("DeepSeaTreasure", 1, 0, options)
     np.testing.assert_array_equal(lanes.reset(), [[0.0, 0.0]])
     return lanes, [lanes.step([[a]]) for a in actions]

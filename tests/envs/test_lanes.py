@@ -37,7 +37,7 @@ def assert_equal_steps(a: Step, b: Step) -> None:
         np.testing.assert_array_equal(getattr(a, name), getattr(b, name), err_msg=name)
 
 
-def started(domain: str, num_lanes: int, seed: int = 0, options: LaneOptions = LaneOptions()) -> Lanes:  # noqa: B008
+def started(domain: str, num_lanes: int, seed: int = 0, options: LaneOptions = LaneOptions()) -> Lanes:
     lanes = make_lanes(domain, num_lanes, seed, options)
     lanes.reset()
     return lanes

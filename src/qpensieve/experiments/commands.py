@@ -83,7 +83,7 @@ def list_artefacts() -> None:
     print(f"\n{len(every)} runs in all; those that several need are made once. {_left_line(every, True)}")
 
 
-def plan(choice: Choice = Choice()) -> None:  # noqa: B008 (frozen)
+def plan(choice: Choice = Choice()) -> None:
     """Show the runs that some tables and figures need, what of them is done, and what they cost on 1, 8 and 64 H200s.
 
     Args:
@@ -193,8 +193,8 @@ class Where:
 
 
 def run(
-    choice: Choice = Choice(),  # noqa: B008 (frozen)
-    where: Where = Where(),  # noqa: B008 (frozen)
+    choice: Choice = Choice(),
+    where: Where = Where(),
     results: tuple[Path, ...] = (),
 ) -> None:
     """Make all runs that some tables and figures need, and then their report; called again, it continues.
@@ -237,7 +237,7 @@ def sweep(
     out: Path | None = None,
     only_plan: bool = False,
     only_report: bool = False,
-    where: Where = Where(),  # noqa: B008 (frozen)
+    where: Where = Where(),
 ) -> None:
     """Make the runs of a plan of your own, a TOML file with grids over any setting, and their report.
 
@@ -280,7 +280,7 @@ def _make_runs(planned: Plan, folder: Path, where: Where) -> None:
         raise UserError(f"{len(summary.failed)} of {len(planned.tasks)} runs have failed:\n\n{reasons}")
 
 
-def status(choice: Choice = Choice(), watch: bool = False) -> None:  # noqa: B008 (frozen)
+def status(choice: Choice = Choice(), watch: bool = False) -> None:
     """Show how far the runs of some tables and figures are: done, running, waiting, failed, time left.
 
     Args:
@@ -302,7 +302,7 @@ def status(choice: Choice = Choice(), watch: bool = False) -> None:  # noqa: B00
 
 
 def report(
-    choice: Choice = Choice(),  # noqa: B008 (frozen)
+    choice: Choice = Choice(),
     results: tuple[Path, ...] = (),
     to: Path | None = None,
     into: Path | None = None,

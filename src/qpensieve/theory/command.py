@@ -64,7 +64,7 @@ class Settings:
     momdps: int = 120
 
 
-def theory(settings: Settings = Settings()) -> None:  # noqa: B008 (frozen)
+def theory(settings: Settings = Settings()) -> None:
     """Run the paper's theorem on a small problem: exact Q-Pensieve soft policy iteration, with pictures.
 
     Args:

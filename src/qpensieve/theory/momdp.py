@@ -69,7 +69,7 @@ class RandomSpec:
     discount: float = 0.9
 
 
-def random_momdp(generator: np.random.Generator, spec: RandomSpec = RandomSpec()) -> Momdp:  # noqa: B008
+def random_momdp(generator: np.random.Generator, spec: RandomSpec = RandomSpec()) -> Momdp:
     """A random MOMDP; successors of an action are drawn without repetition, their probabilities from Dirichlet(1)."""
     shape = (spec.num_states, spec.num_actions)
     if not 1 <= spec.num_successors <= spec.num_states:
