@@ -87,8 +87,8 @@ def test_whole_numbers_may_be_written_with_an_exponent(tmp_path: Path):
         ('reference = "x"\n[run]\ndomain = "DST2d"', "reference must be a column \\(qpensieve\\), got 'x'"),
         ('[[runs]]\ndomain = "DST2d"\n[[runs]]\ndomain = "DST2d"', "run 2 has the place of another one"),
         ("run = 3", "run must be a table"),
-        ('metrics = "HV"\n[run]\ndomain = "DST2d"', "metrics must be a list of texts, got 'HV'"),
-        ('metrics = ["hv"]\n[run]\ndomain = "DST2d"', "metrics must be some of HV, UT, ED, got"),
+        ('metrics = "HV"\n[run]\ndomain = "DST2d"', "metrics must be a list of HV, UT, ED, got 'HV'"),
+        ('metrics = ["hv"]\n[run]\ndomain = "DST2d"', "metrics must be a list of HV, UT, ED, got"),
         ('preferences = [0.5, 0.5]\n[run]\ndomain = "DST2d"', "preferences must be a list of lists of numbers"),
         ('notes = "Hello"\n[run]\ndomain = "DST2d"', "notes must be a list of texts"),
         (

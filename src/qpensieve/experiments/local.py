@@ -122,16 +122,6 @@ class Place:
     gpu: str | None
     slots: int
 
-    def shrink(self, slots: int) -> bool:
-        """Halve the slots, because a run that was started with so many had too little memory; False if it was alone.
-
-        Runs that fail together were started with the same number: they halve it once.
-        """
-        if slots == 1:
-            return False
-        self.slots = min(self.slots, slots // 2)
-        return True
-
 
 @dataclass
 class Placed:
@@ -148,7 +138,14 @@ class Placed:
     cores: int
 
     def shrink(self) -> bool:
-        return self.place.shrink(self.slots)
+        """Halve the slots, because this run had too little memory; False if it was alone.
+
+        Runs that fail together were started with the same number of slots: they halve it once.
+        """
+        if self.slots == 1:
+            return False
+        self.place.slots = min(self.place.slots, self.slots // 2)
+        return True
 
 
 @dataclass

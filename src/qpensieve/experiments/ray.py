@@ -13,7 +13,7 @@ import shutil
 import tarfile
 import tempfile
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -123,14 +123,13 @@ def bring_home(content: bytes, folder: Path) -> None:
     """
     new, old = (folder.with_name(f"{TEMPORARY}{folder.name}-{secrets.token_hex(4)}") for _ in range(2))
     step = lambda run: max(checkpoint.kept_steps(run), default=-1)
-    held = lock(folder)
     try:
-        unpack(content, new)
-        if step(new) >= step(folder):
-            os.rename(folder, old)
-            os.rename(new, folder)
+        with closing(lock(folder)):
+            unpack(content, new)
+            if step(new) >= step(folder):
+                os.rename(folder, old)
+                os.rename(new, folder)
     finally:
-        held.close()
         shutil.rmtree(new, ignore_errors=True)
         shutil.rmtree(old, ignore_errors=True)
 

@@ -107,33 +107,21 @@ def train_all(
     return Summary(done, loop.failed, left, is_stopped)
 
 
-@dataclass
-class _Started:
-    """A job of this program.
-
-    Attributes:
-        job: The job.
-        step: The saved step of its run when it was started.
-    """
-
-    job: Job
-    step: int
-
-
 class _Loop:
     def __init__(self, tasks: Sequence[Task], engine: Engine, tries: int, show: Show):
         self._tasks, self._engine, self._tries, self._show = tasks, engine, tries, show
         self._waiting = list(tasks)
-        self._started: dict[Task, _Started] = {}
+        self._started: dict[Task, tuple[Job, int]] = {}
+        """Task -> its job, and the saved step of the run when it was started."""
         self._tries_used = dict.fromkeys(tasks, 0)
         self.failed: dict[str, str] = {}
 
     def run(self) -> None:
         looked = -LOOK_SECONDS
         while True:
-            ended = {task: how for task, started in self._started.items() if (how := started.job.poll()) is not None}
+            ended = {task: how for task, (job, _) in self._started.items() if (how := job.poll()) is not None}
             for task, how in ended.items():
-                self._settle(task, self._started.pop(task), how)
+                self._settle(task, *self._started.pop(task), how)
             if ended or time.monotonic() >= looked + LOOK_SECONDS:
                 self._start()
                 self._show([(task, states.progress(task)) for task in self._tasks])
@@ -146,21 +134,21 @@ class _Loop:
         self._waiting = [task for task in self._waiting if not states.is_done(task)]
         free = [task for task in self._waiting if not states.is_held(task)]
         for task, job in zip(free, self._engine.start(free) if free else (), strict=False):
-            self._started[task] = _Started(job, states.saved_step(task))
+            self._started[task] = job, states.saved_step(task)
             self._waiting.remove(task)
 
-    def _settle(self, task: Task, started: _Started, ended: Ended) -> None:
+    def _settle(self, task: Task, job: Job, step: int, ended: Ended) -> None:
         """Decide what to do about a worker that has ended."""
         if states.is_done(task):
             return
         if (why := states.failure(task)) is not None:  # a loop inside a job has given it up
             self._fail(task, why)
             return
-        if ended.code == Code.OUT_OF_MEMORY and not started.job.shrink():
+        if ended.code == Code.OUT_OF_MEMORY and not job.shrink():
             self._fail(task, "out of memory, with no other run on its card; use fewer seeds or a smaller replay")
             return
         if ended.code not in (Code.OUT_OF_MEMORY, Code.IN_USE):
-            is_further = states.saved_step(task) > started.step
+            is_further = states.saved_step(task) > step
             self._tries_used[task] = 0 if is_further else self._tries_used[task] + 1
         if self._tries_used[task] >= self._tries:
             cause = f": {states.log_tail(task).splitlines()[-1]}" if ended.code == Code.FAILED else ""

@@ -16,6 +16,7 @@ import difflib
 import itertools
 import re
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -58,19 +59,19 @@ def _artefact(name: str, content: dict[str, Any]) -> Artefact:
     show, reference = content.get("show", "scores"), content.get("reference")
     if show not in SHOWS:
         raise UserError(f"show must be one of {', '.join(SHOWS)}, got {show!r}")
-    then = _words(content, "then")
-    if set(then) - {"critic"}:
-        raise UserError(f'then must be ["critic"] or left out, got {list(then)}')
+    metrics = _listed(content, "metrics", METRICS.__contains__, f"a list of {', '.join(METRICS)}") or METRICS[:2]
+    then = _listed(content, "then", "critic".__eq__, '["critic"] or left out')
+    preferences = _listed(content, "preferences", _is_row, "a list of lists of numbers, such as [[0.5, 0.5]]")
     artefact = Artefact(
         re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-") or "sweep",
         str(content.get("title", name)),
         "a plan of your own",
         show,
         _cells(content),
-        metrics=_metrics(content),
-        preferences=_preferences(content),
+        metrics=metrics,
+        preferences=tuple(tuple(map(float, row)) for row in preferences),
         reference=reference,
-        notes=_words(content, "notes"),
+        notes=_listed(content, "notes", lambda one: isinstance(one, str), "a list of texts"),
         critic=bool(then) or show == "critic",
     )
     if reference is not None and reference not in artefact.columns:
@@ -96,28 +97,17 @@ def _check_shown(artefact: Artefact) -> None:
                 raise UserError(f"the run {place} has no critic to measure: leave out then, or that run")
 
 
-def _words(content: dict[str, Any], key: str) -> tuple[str, ...]:
-    """A field that is a list of texts."""
+def _listed(content: dict[str, Any], key: str, is_right: Callable[[Any], bool], what: str) -> tuple[Any, ...]:
+    """A field that is a list of something, which may be left out."""
     value = content.get(key, [])
-    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-        raise UserError(f"{key} must be a list of texts, got {value!r}")
+    if not isinstance(value, list) or not all(map(is_right, value)):
+        raise UserError(f"{key} must be {what}, got {value!r}")
     return tuple(value)
 
 
-def _metrics(content: dict[str, Any]) -> tuple[str, ...]:
-    found = _words(content, "metrics") if "metrics" in content else METRICS[:2]
-    if not found or not set(found) <= set(METRICS):
-        raise UserError(f"metrics must be some of {', '.join(METRICS)}, got {list(found)}")
-    return found
-
-
-def _preferences(content: dict[str, Any]) -> tuple[tuple[float, ...], ...]:
-    value = content.get("preferences", [])
+def _is_row(value: Any) -> bool:
     is_number = lambda one: isinstance(one, int | float) and not isinstance(one, bool)
-    is_row = lambda one: isinstance(one, list) and bool(one) and all(map(is_number, one))
-    if not isinstance(value, list) or not all(map(is_row, value)):
-        raise UserError(f"preferences must be a list of lists of numbers, such as [[0.5, 0.5]], got {value!r}")
-    return tuple(tuple(map(float, row)) for row in value)
+    return isinstance(value, list) and bool(value) and all(map(is_number, value))
 
 
 def _cells(content: dict[str, Any]) -> dict[Place, Wanted]:
@@ -139,17 +129,14 @@ def _cells(content: dict[str, Any]) -> dict[Place, Wanted]:
 
 def _lines(content: dict[str, Any], shared: dict[str, Any]) -> list[dict[str, Any]]:
     """What each run has of its own: every combination of the grid, then the runs given one by one."""
-    grid, single = content.get("grid", {}), content.get("runs", [])
+    grid = content.get("grid", {})
     if not isinstance(grid, dict):
         raise UserError(f"grid must be a table, {EXAMPLE}")
-    if not isinstance(single, list) or not all(isinstance(line, dict) for line in single):
-        raise UserError(f"runs must be a list of tables, {EXAMPLE}")
-    empty = [key for key, values in grid.items() if not isinstance(values, list) or not values]
-    if empty:
-        raise UserError(f"grid: {empty[0]} must be a list of values, got {grid[empty[0]]!r}")
-    combinations = (
-        [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())] if grid else []
-    )
+    for key, values in grid.items():
+        if not isinstance(values, list) or not values:
+            raise UserError(f"grid: {key} must be a list of values, got {values!r}")
+    combinations = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values()) if grid]
+    single = _listed(content, "runs", lambda line: isinstance(line, dict), f"a list of tables, {EXAMPLE}")
     lines = [*combinations, *single] or ([{}] if "domain" in shared else [])
     if not lines:
         raise UserError(f"there is no run: give a [grid], [[runs]], or a domain under [run], {EXAMPLE}")

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 import traceback
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +20,12 @@ from qpensieve.console import plain_warnings
 from qpensieve.errors import UserError
 from qpensieve.experiments.local import END_SECONDS, Code
 from qpensieve.experiments.tasks import critic_steps
-from qpensieve.records import checkpoint, critic_errors
-from qpensieve.records.folder import CONFIG, CRITIC
+from qpensieve.records.folder import CONFIG
 from qpensieve.records.lock import FolderInUseError, lock
 from qpensieve.report.summary import write_summary
 from qpensieve.train import run as runs
-from qpensieve.train.critic_error import CriticMeter, Sampling
+from qpensieve.train.critic_error import Sampling
+from qpensieve.train.critic_run import measure_run
 from qpensieve.train.interrupts import termination
 
 SMALL_RUN = 10_000
@@ -79,33 +79,22 @@ def work(folder: Path, steps: int | None = None, critic: bool = False, trust: bo
 
 def _complete(folder: Path, steps: int | None, critic: bool, trust: bool) -> None:
     changes: dict[str, Any] = {} if steps is None else {"steps": steps}
-    run = runs.resume(folder, runs.Options(), _say, trust, **changes)
-    try:
+    with closing(runs.resume(folder, runs.Options(), _say, trust, **changes)) as run:
         run.train()
-    finally:
-        run.close()
-    held = lock(folder)
-    try:
+    with closing(lock(folder)):
         write_summary(folder)
         if critic:
             measure_critics(folder)
-    finally:
-        held.close()
 
 
 def measure_critics(folder: Path) -> None:
     """Measure L_critic at the paper's steps, or at the same parts of a run of another length; writes `critic.json`."""
-    config = configs.load(folder / CONFIG, trust=True)  # the run has just been trained
-    kept = checkpoint.parameter_steps(folder)
-    if not kept:
-        raise UserError(f"{folder} has kept no parameters: set parameters_period to {config.steps} or less")
-    meter = CriticMeter(config, None, FEW if config.steps < SMALL_RUN else Sampling())
-    try:
-        steps = critic_steps(folder)
-        rows = [row for step in steps for row in meter.measure(checkpoint.load_parameters(kept[step]), step)]
-    finally:
-        meter.close()
-    critic_errors.add(folder / CRITIC, meter.errors(rows))
+    total = configs.load(folder / CONFIG, trust=True).steps  # the run has just been trained
+    steps = critic_steps(folder)
+    if not steps:
+        raise UserError(f"{folder} has kept no parameters: set parameters_period to {total} or less")
+    sampling = FEW if total < SMALL_RUN else Sampling()
+    measure_run(folder, tuple(steps), sampling=sampling, trust=True, say=_say, quiet=True)
 
 
 def is_out_of_memory(error: BaseException | None) -> bool:
