@@ -11,37 +11,20 @@ from qpensieve.population.pgmorl import warmup_preferences
 from qpensieve.presets import default_config
 from qpensieve.report.text import TextTable, listing
 
-OPTIMIZER, NONLINEARITY, DEPTH, EVERY = "Adam", "ReLU", "2", "1"
-"""Values of this package that are no settings, but how `learning/nets.py` and `learning/losses.py` are written."""
+OURS_ALONE = ("num_preferences", "num_snapshots", "push_period", "push_after", "random_steps", "block")
 
 
 def q_pensieve_settings() -> TextTable:
     """Hyperparameters of Q-Pensieve."""
     ours = settings.flat(default_config("DST2d"))
-    found: dict[str, str] = {
-        "Optimizer": OPTIMIZER,
-        "Learning Rate": f"{ours['learning_rate']:g}",
-        "Discount Factor": f"{ours['discount']:g}",
-        "Replay Buffer Size": str(ours["replay_capacity"]),
-        "Depth of Hidden Layers": DEPTH,
-        "Number of Hidden Units per Layer": str(ours["hidden"]),
-        "Number of Samples per Minibatch": str(ours["batch_size"]),
-        "Nonlinearity": NONLINEARITY,
-        "Target Smoothing Coefficient": f"{ours['tau']:g}",
-        "Target Update Interval": EVERY,
-        "Gradient Steps": EVERY,
-    }
-    rows: list[Row] = [
-        {"parameter": name, "paper": value, "ours": found[name], "same": _same(value, found[name])}
-        for name, value in paper.SETTINGS.items()
-    ]
+    rows: list[Row] = []
+    for name, known in paper.SETTINGS.items():
+        value = known["ours"] if "ours" in known else str(ours[known["setting"]])
+        rows.append({"parameter": name, "paper": known["paper"], "ours": value, "same": _same(known["paper"], value)})
     notes = [f"Ours alone: {', '.join(f'{name} {ours[name]}' for name in OURS_ALONE)}."]
     return listing(
         "settings", "Hyperparameters of Q-Pensieve", "Appendix of the paper, and --preset paper.", rows, notes
     )
-
-
-OURS_ALONE = ("num_preferences", "num_snapshots", "push_period", "push_after", "random_steps", "block")
 
 
 def population_settings() -> TextTable:

@@ -48,8 +48,8 @@ def _printed(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> PrintedTa
 _CONTENT = tomllib.loads(resources.files("qpensieve.experiments").joinpath("paper.toml").read_text())
 ARTEFACTS: dict[str, Artefact] = {name: _artefact(name, content) for name, content in _CONTENT["artefacts"].items()}
 """Name -> table or figure, in the order shown to people."""
-SETTINGS: dict[str, str] = _CONTENT["q-pensieve"]
-"""Hyperparameters of Q-Pensieve."""
+SETTINGS: dict[str, dict[str, str]] = _CONTENT["q-pensieve"]
+"""Hyperparameter of Q-Pensieve -> `paper`: its printed value; `setting` or `ours`: our setting, or our value."""
 POPULATION_COLUMNS: list[str] = _CONTENT["populations"]["columns"]
 POPULATION_SETTINGS: dict[str, list[float]] = _CONTENT["populations"]["rows"]
 """Domain -> hyperparameters of PGMORL and PFA."""
