@@ -66,121 +66,110 @@ class HereJob:
         return False
 
 
-class TestShownAtOnce:
-    def test_list_names_every_artefact(self, capsys: pytest.CaptureFixture[str]):
-        run("paper", "list")
-        text = capsys.readouterr().out
-        assert "push-interval" in text
-        assert "79 runs in all" in text
+def test_list_names_every_artefact(capsys: pytest.CaptureFixture[str]):
+    run("paper", "list")
+    text = capsys.readouterr().out
+    assert "push-interval" in text
+    assert "79 runs in all" in text
 
-    def test_plan_names_runs_and_costs(self, capsys: pytest.CaptureFixture[str], tmp_path: Path):
-        run("paper", "plan", "envelope", "--only", "DST2d", "--out", str(tmp_path))
-        text = capsys.readouterr().out
-        assert "DST2d-envelope-s0-4" in text
-        assert "2 runs in" in text
-        assert "on 64 H200s" in text
 
-    def test_status_of_nothing(self, capsys: pytest.CaptureFixture[str], tmp_path: Path):
-        run("paper", "status", "envelope", "--out", str(tmp_path))
-        assert "0 of 4 done" in capsys.readouterr().out
+def test_plan_and_status_name_runs_and_costs(capsys: pytest.CaptureFixture[str], tmp_path: Path):
+    words = ("envelope", "--only", "DST2d", "--out", str(tmp_path))
+    run("paper", "plan", *words)
+    text = capsys.readouterr().out
+    for part in ("DST2d-envelope-s0-4", "2 runs in", "on 64 H200s"):
+        assert part in text
+    run("paper", "status", *words)
+    assert "0 of 2 done" in capsys.readouterr().out
 
-    def test_a_folder_of_other_settings_is_not_done_and_never_run_into(
-        self, capsys: pytest.CaptureFixture[str], tmp_path: Path
-    ):
-        words = ("growth", "--scale", "smoke", "--only", "Hopper2d", "--out", str(tmp_path))
-        planned = commands.Choice(("growth",), "smoke", only=("Hopper2d",), out=tmp_path).plan()
-        for task in planned.tasks:
-            other = override(task.config, {"learning_rate": 0.5}) if task is planned.tasks[0] else task.config
-            tasks.prepare(replace(task, config=other))
-            write_json(task.folder / "summary.json", {"step": task.config.steps})
-        name, num = planned.tasks[0].name, len(planned.tasks)
-        before = {path: path.read_bytes() for path in tmp_path.rglob("*.json")}
-        said = f"{name} holds a run with other settings (learning_rate was 0.5, is 0.0003): "
-        run("paper", "status", *words)
-        text = capsys.readouterr().out
-        assert text.startswith(f"{num - 1} of {num} done  1 with other settings\n")
-        assert said in text
-        run("paper", "plan", *words)
-        text = capsys.readouterr().out
-        assert f"{num} runs in {tmp_path}, {num - 1} of them done. What is left" in text
-        assert said in text
-        with pytest.raises(SystemExit):
-            run("paper", "run", *words)
-        assert "holds a run with other settings: learning_rate was 0.5" in capsys.readouterr().err
-        assert {path: path.read_bytes() for path in tmp_path.rglob("*.json")} == before
 
-    def test_a_table_in_another_page_says_what_was_left_out(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-        out, page = tmp_path / "runs", tmp_path / "page.md"
-        page.write_text("<!-- qpensieve paper report envelope -->\n<!-- end of envelope -->\n")
-        task = commands.Choice(("envelope",), only=("DST2d",), out=out).plan().tasks[0]
-        tasks.prepare(replace(task, config=override(task.config, {"discount": 0.5})))
-        run("paper", "report", "envelope", "--only", "DST2d", "--out", str(out), "--into", str(page))
-        why = f"{task.name} is left out: it has other settings (discount was 0.5, is 0.97)."
-        assert page.read_text().endswith(f"\nDST2d Envelope DQN: {why}\n\n<!-- end of envelope -->\n")
-        assert "Without a run yet: Q-Pensieve.\n" in page.read_text()
-
-    def test_a_run_without_its_scores_is_left_out_with_a_sentence(
-        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-    ):
-        task = commands.Choice(("envelope",), only=("DST2d",), out=tmp_path).plan().tasks[0]
-        tasks.prepare(task)
+def test_a_folder_of_other_settings_is_not_done_and_never_run_into(capsys: pytest.CaptureFixture[str], tmp_path: Path):
+    words = ("growth", "--scale", "smoke", "--only", "Hopper2d", "--out", str(tmp_path))
+    planned = commands.Choice(("growth",), "smoke", only=("Hopper2d",), out=tmp_path).plan()
+    for task in planned.tasks:
+        other = override(task.config, {"learning_rate": 0.5}) if task is planned.tasks[0] else task.config
+        tasks.prepare(replace(task, config=other))
         write_json(task.folder / "summary.json", {"step": task.config.steps})
-        run("paper", "report", "envelope", "--only", "DST2d", "--out", str(tmp_path))
-        said = capsys.readouterr().err
-        assert f"{task.name} is left out: no evaluations at {task.folder / 'evaluations.npz'}" in said
-        assert f"'qpensieve evaluate {task.folder}'" in said
-
-    def test_runs_that_end_before_they_learn_are_named(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-    ):
-        plan, out = tmp_path / "mine.toml", ("--out", str(tmp_path / "runs"))
-        plan.write_text(SWEEP.replace("random_steps = 100", "random_steps = 200"))
-        about = "and 1 more: nothing is learned in 200 steps: learning starts after 200 random ones"
-        name = "DST2d-qpensieve-quick-random_steps-200"
-        run("sweep", str(plan), *out, "--only-plan")
+    name, num = planned.tasks[0].name, len(planned.tasks)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*.json")}
+    counts = {"status": f"{num - 1} of {num} done  1 with other settings\n", "plan": f"{num - 1} of them done."}
+    for command, count in counts.items():
+        run("paper", command, *words)
         text = capsys.readouterr().out
-        assert "H200" not in text  # nobody has measured this machine
-        assert about in text
-        assert f"\n{name}" in text
-        monkeypatch.setattr(commands, "train_all", lambda *_: sys.exit(3))
-        with pytest.raises(SystemExit):
-            run("sweep", str(plan), *out)
-        assert about in capsys.readouterr().err
-        plan.write_text(SWEEP)
-        run("sweep", str(plan), *out, "--only-plan")
-        assert "nothing is learned" not in capsys.readouterr().out
-        plan.write_text(SWEEP.replace("hidden = 16", "hidden = 16\nreplay_capacity = 130"))
-        run("sweep", str(plan), *out, "--only-plan")
-        assert "and 1 more: the replay holds 100 transitions, not 130: it is written" in capsys.readouterr().out
+        assert count in text
+        assert f"{name} holds a run with other settings (learning_rate was 0.5, is 0.0003): " in text
+    with pytest.raises(SystemExit):
+        run("paper", "run", *words)
+    assert "holds a run with other settings: learning_rate was 0.5" in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*.json")} == before
 
-    @pytest.mark.parametrize(
-        ("words", "message"),
-        [
-            (["plan", "table7"], "unknown table or figure 'table7': use table1"),
-            (["plan", "--only", "Pong"], "no run of 'Pong'"),
-            (["plan", "--seeds", "0"], "seeds must be at least 1, got 0"),
-            (["report", "--results", "nowhere"], "nowhere does not exist"),
-            (["report", "--out", "nowhere"], "nowhere does not exist: no run was made there yet; --out names another"),
-            (["status", "--out", "nowhere"], "nowhere does not exist: no run was made there yet; --out names another"),
-            (["rnu"], "did you mean 'qpensieve paper run'"),
-            (["run", "--at-once", "-1"], "at-once must be at least 1, got -1"),
-            (["run", "--job-gpus", "2"], "job-gpus must be 0 or 1, got 2"),
-            (["plan", "table1", "--only", "DST2d", "--steps", "2000"], "steps must be at least"),
-        ],
+
+def test_what_a_report_leaves_out_is_told_in_another_page_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    out, page = tmp_path / "runs", tmp_path / "page.md"
+    page.write_text("<!-- qpensieve paper report envelope -->\n<!-- end of envelope -->\n")
+    other, unscored = commands.Choice(("envelope",), only=("DST2d",), out=out).plan().tasks
+    tasks.prepare(replace(other, config=override(other.config, {"discount": 0.5})))
+    tasks.prepare(unscored)
+    write_json(unscored.folder / "summary.json", {"step": unscored.config.steps})
+    run("paper", "report", "envelope", "--only", "DST2d", "--out", str(out), "--into", str(page))
+    whys = (
+        f"{other.name} is left out: it has other settings (discount was 0.5, is 0.97).",
+        f"{unscored.name} is left out: no evaluations at {unscored.folder / 'evaluations.npz'}",
     )
-    def test_mistakes_are_named(
-        self,
-        words: list[str],
-        message: str,
-        tmp_path: Path,
-        monkeypatch: pytest.MonkeyPatch,
-        capsys: pytest.CaptureFixture[str],
-    ):
-        monkeypatch.chdir(tmp_path)  # a report that is written after all goes nowhere else
-        with pytest.raises(SystemExit) as ended:
-            run("paper", *words)
-        assert ended.value.code == 1
-        assert message in capsys.readouterr().err
+    said = capsys.readouterr().err
+    for why in whys:
+        assert why in said
+        assert why in page.read_text()
+
+
+def test_runs_that_end_before_they_learn_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    plan, out = tmp_path / "mine.toml", ("--out", str(tmp_path / "runs"))
+
+    def shown(old: str = "", new: str = "") -> str:
+        plan.write_text(SWEEP.replace(old, new) if old else SWEEP)
+        run("sweep", str(plan), *out, "--only-plan")
+        return capsys.readouterr().out
+
+    assert "nothing is learned" not in shown()
+    assert "and 1 more: the replay holds 100 transitions, not 130" in shown(
+        "hidden = 16", "hidden = 16\nreplay_capacity = 130"
+    )
+    text = shown("random_steps = 100", "random_steps = 200")
+    about = "and 1 more: nothing is learned in 200 steps: learning starts after 200 random ones"
+    assert about in text
+    assert "\nDST2d-qpensieve-quick-random_steps-200" in text
+    assert "H200" not in text  # nobody has measured this machine
+    monkeypatch.setattr(commands, "train_all", lambda *_: sys.exit(3))
+    with pytest.raises(SystemExit):
+        run("sweep", str(plan), *out)
+    assert about in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("plan table7", "unknown table or figure 'table7': use table1"),
+        ("plan --only Pong", "no run of 'Pong'"),
+        ("plan --seeds 0", "seeds must be at least 1, got 0"),
+        ("report --results nowhere", "nowhere does not exist"),
+        ("report --out nowhere", "nowhere does not exist: no run was made there yet; --out names another"),
+        ("status --out nowhere", "nowhere does not exist: no run was made there yet"),
+        ("rnu", "did you mean 'qpensieve paper run'"),
+        ("run --at-once -1", "at-once must be at least 1, got -1"),
+        ("run --job-gpus 2", "job-gpus must be 0 or 1, got 2"),
+        ("plan table1 --only DST2d --steps 2000", "steps must be at least"),
+    ],
+)
+def test_mistakes_are_named(
+    words: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.chdir(tmp_path)  # a report that is written after all goes nowhere else
+    with pytest.raises(SystemExit) as ended:
+        run("paper", *words.split())
+    assert ended.value.code == 1
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("given", [None, "--xla_of_the_user=1"])
@@ -234,31 +223,27 @@ def test_runs_of_a_domain_from_the_command_to_the_page(
     assert f"{num} of {num} done" in capsys.readouterr().out
 
 
-class TestSweep:
-    @pytest.mark.slow
-    def test_plan_run_and_report(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-        plan = tmp_path / "mine.toml"
-        plan.write_text(SWEEP)
-        out = str(tmp_path / "runs")
-        run("sweep", str(plan), "--out", out, "--only-plan")
-        assert "2 runs in" in capsys.readouterr().out
-        run("sweep", str(plan), "--out", out, "--quiet")
-        page = Path(capsys.readouterr().out.strip())
-        assert "num_snapshots 2" in page.read_text()
-        assert "Scale:" not in page.read_text()  # it has none of the paper's
+@pytest.mark.slow
+def test_a_sweep_is_planned_run_and_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    plan = tmp_path / "mine.toml"
+    plan.write_text(SWEEP)
+    run("sweep", str(plan), "--out", str(tmp_path / "runs"), "--quiet")
+    page = Path(capsys.readouterr().out.strip())
+    assert "num_snapshots 2" in page.read_text()
+    assert "Scale:" not in page.read_text()  # it has none of the paper's
 
-    def test_a_run_that_fails_is_named_with_its_log_and_others_go_on(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-    ):
-        program = tmp_path / "worker.py"
-        program.write_text("import sys; sys.exit('the disk is on fire')")
-        words = (sys.executable, str(program))
-        monkeypatch.setattr(commands.Where, "engine", lambda where, root: Local(where.at_once, program=words))
-        plan = tmp_path / "mine.toml"
-        plan.write_text(SWEEP)
-        with pytest.raises(SystemExit) as ended:
-            run("sweep", str(plan), "--out", str(tmp_path / "runs"), "--quiet", "--tries", "2")
-        assert ended.value.code == 1
-        told = capsys.readouterr().err
-        assert "2 of 2 runs have failed" in told
-        assert "2 tries brought it no further; the last ended with code 1: the disk is on fire" in told
+
+def test_a_run_that_fails_is_named_with_its_log_and_others_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    plan, program = tmp_path / "mine.toml", tmp_path / "worker.py"
+    plan.write_text(SWEEP)
+    program.write_text("import sys; sys.exit('the disk is on fire')")
+    words = (sys.executable, "-I", "-S", str(program))
+    monkeypatch.setattr(commands.Where, "engine", lambda where, root: Local(where.at_once, program=words))
+    with pytest.raises(SystemExit) as ended:
+        run("sweep", str(plan), "--out", str(tmp_path / "runs"), "--quiet", "--tries", "2")
+    assert ended.value.code == 1
+    told = capsys.readouterr().err
+    assert "2 of 2 runs have failed" in told
+    assert "2 tries brought it no further; the last ended with code 1: the disk is on fire" in told

@@ -72,15 +72,15 @@ class Choice:
 
 def list_artefacts() -> None:
     """List the tables and figures of the paper: name, where they stand, runs, and hours on one H200."""
-    entries = {}
-    for artefact in paper.ARTEFACTS.values():
-        planned = make_plan([artefact], Size(), Path()).tasks
+    every, entries = make_plan(list(paper.ARTEFACTS.values()), Size(), Path()), {}
+    for artefact in every.artefacts:
+        planned = [task for wanted in dict.fromkeys(artefact.cells.values()) for task in every.tasks_of[wanted]]
         hours = costs.wall_seconds((task.config for task in planned), 1) / 3600
         size = f" {len(planned)} run{'s' if len(planned) > 1 else ''}, {hours:.1f} hours of an H200." if planned else ""
         entries[artefact.name] = f"{artefact.title} ({artefact.where}).{size}"
     print(format_entries(entries))
-    every = make_plan(list(paper.ARTEFACTS.values()), Size(), Path()).tasks
-    print(f"\n{len(every)} runs in all; those that several need are made once. {_left_line(every, True)}")
+    about = "runs in all; those that several need are made once."
+    print(f"\n{len(every.tasks)} {about} {_left_line(every.tasks, True)}")
 
 
 def plan(choice: Choice = Choice()) -> None:
