@@ -7,7 +7,7 @@ import pytest
 from qpensieve.theory import command
 
 
-@pytest.mark.parametrize("mdp", ["random", "chain", "two-armed"])
+@pytest.mark.parametrize("mdp", ["random", "two-armed"])
 def test_the_command_draws_two_pictures_and_prints_the_broken_lines(mdp, tmp_path, capsys):
     command.theory(command.Settings(tmp_path, mdp, preferences=5, iterations=4, states=4, actions=2))
     assert {path.name for path in tmp_path.iterdir()} == {"theory-gap.png", "theory-front.png", "theory.json"}
