@@ -1,6 +1,6 @@
 """Objects that live in processes of their own: their methods are called by name, results and errors come back.
 
-The processes are plain programs, not forks or copies of the user's script. They end when their connection does, so also
+The processes are plain programs, not forks or copies of the user's script. They end at the end of their input, so also
 when this process is killed. They import after they have begun to listen, so they can say what is missing.
 """
 
@@ -17,8 +17,7 @@ import traceback
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext, suppress
-from multiprocessing.connection import Connection, Pipe
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 from jaxtyping import Float32
@@ -28,8 +27,7 @@ from qpensieve.errors import EnvError, UserError
 
 SAME_TYPE = (EnvError, FloatingPointError, UserError)
 """Errors of a remote object that are raised here with their own type; any other is a bug, or explained by `Failure`."""
-PROGRAM = "import json, sys; path, file = sys.argv[1:]; sys.path[:] = json.loads(path); from qpensieve import remote; "
-PROGRAM += "remote.main(int(file))"
+PROGRAM = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from qpensieve import remote; remote.main()"
 ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 """The products of acting are too small for more; idle threads of all processes would wait in each other's way."""
 THIS_PACKAGE = f"'{__package__}."
@@ -85,20 +83,21 @@ class RemoteObject:
         self, title: str, make: Callable[..., Any], arguments: Sequence[Any], memory: SharedMemory | None = None
     ):
         self._title = title
-        self._connection, theirs = Pipe()
-        shared = [theirs.fileno()] if memory is None else [theirs.fileno(), memory.file]
         try:
-            with theirs, without_interrupts():
+            with without_interrupts():
                 self.process = subprocess.Popen(
-                    [sys.executable, "-c", PROGRAM, json.dumps([str(place) for place in sys.path]), str(shared[0])],
-                    stdin=subprocess.DEVNULL,
-                    stdout=sys.__stderr__,
+                    [sys.executable, "-c", PROGRAM, json.dumps([str(place) for place in sys.path])],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
                     env=os.environ | ONE_THREAD | {"JAX_PLATFORMS": "cpu"},
-                    pass_fds=shared,
+                    pass_fds=() if memory is None else (memory.file,),
                 )
         except OSError as error:
             raise EnvError(f"{title} cannot be started: {error.strerror}") from error
-        self._close = weakref.finalize(self, _end, self._connection, self.process, os.getpid())
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self._calls, self._answers = self.process.stdin, self.process.stdout
+        self._close = weakref.finalize(self, _end, self.process, os.getpid())
         self._send((make, arguments))
 
     def send(self, method: str, *arguments: Any) -> None:
@@ -106,9 +105,10 @@ class RemoteObject:
         self._send((method, arguments))
 
     def _send(self, message: tuple[Any, ...]) -> None:
-        if not self._connection.closed:  # `receive` says that it is closed, or how the process has ended
-            with suppress(ConnectionError):
-                self._connection.send(message)
+        content = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
+        with suppress(BrokenPipeError, ValueError):  # it has ended, or is closed: `receive` says which
+            self._calls.write(content)
+            self._calls.flush()
 
     @property
     def is_ready(self) -> bool:
@@ -117,26 +117,27 @@ class RemoteObject:
 
     def receive(self) -> Any:
         """The result of the method that was called; raises what the method raised."""
-        if self._connection.closed:
+        if not self._close.alive:
             raise EnvError(f"{self._title} is closed")
-        # A process that the object has started may hold the connection after it is gone, so its end is not awaited.
+        # A process that the object has started may hold the pipe open after it is gone, so its end is not awaited.
         while not self._has_answer(ALIVE_SECONDS):
             if self.process.poll() is not None and not self._has_answer(0.0):
                 raise self._lost()
         try:
-            result = self._connection.recv()
-        except (EOFError, OSError):
+            result = pickle.load(self._answers)
+        except (EOFError, pickle.UnpicklingError):  # nothing, or a part of an answer
             raise self._lost() from None
         if isinstance(result, Failure):
             raise result.error(self._title)
         return result
 
     def _has_answer(self, seconds: float) -> bool:
-        return bool(select.select([self._connection], [], [], seconds)[0])  # faster than `Connection.poll`
+        return bool(select.select([self._answers], [], [], seconds)[0])
 
     def begin_close(self) -> None:
         """Tell the process to end, without waiting for it."""
-        self._connection.close()
+        with suppress(BrokenPipeError):
+            self._calls.close()
 
     def close(self) -> None:
         """End the process and wait until it is gone."""
@@ -285,11 +286,15 @@ def without_interrupts() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _end(connection: Connection, process: subprocess.Popen[bytes], owner: int) -> None:
-    """Close the connection to a process and wait until it is gone."""
+def _end(process: subprocess.Popen[bytes], owner: int) -> None:
+    """Close the pipes of a process and wait until it is gone."""
     if os.getpid() != owner:  # a fork of the owner has inherited this finalizer, but not the process
         return
-    connection.close()
+    assert process.stdin is not None
+    assert process.stdout is not None
+    with suppress(BrokenPipeError):
+        process.stdin.close()  # it ends at the end of its input
+    process.stdout.close()
     try:
         process.wait(CLOSE_SECONDS)
     except subprocess.TimeoutExpired:
@@ -297,30 +302,37 @@ def _end(connection: Connection, process: subprocess.Popen[bytes], owner: int) -
         process.wait()
 
 
-def main(file: int) -> None:
-    """Run the process of a remote object, whose connection has this descriptor."""
+def main() -> None:
+    """Run the process of a remote object."""
     # Ctrl-C reaches all processes of a terminal, SIGTERM all of a batch job; the parent decides what they mean.
     for number in INTERRUPTS:
         signal.signal(number, signal.SIG_IGN)
-    os.set_inheritable(file, False)
-    with plain_warnings(), suppress(EOFError, ConnectionError):  # the parent has ended
-        _serve(Connection(file))
+    # Without a buffer: the interpreter would complain about what is left in one when the parent has ended.
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0)
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # a stray print must not end up among the answers
+    with plain_warnings(), suppress(BrokenPipeError, EOFError):  # the parent has ended
+        _serve(sys.stdin.buffer, answers)
 
 
-def _serve(connection: Connection) -> None:
-    """Make the object, then call its methods until the connection ends. Making it has an answer only where it fails."""
+def _serve(calls: BinaryIO, answers: BinaryIO) -> None:
+    """Make the object, then call its methods until the input ends. Making it has an answer only where it fails."""
     try:
-        make, arguments = connection.recv()
+        make, arguments = pickle.load(calls)
         target = make(*arguments)
     except Exception as error:
-        connection.send(Failure.of(error))
+        _write(answers, Failure.of(error))
         return
     with closing(target) if hasattr(target, "close") else nullcontext():
         while True:
-            call = connection.recv_bytes()
+            method, arguments = pickle.load(calls)
             try:
-                method, arguments = pickle.loads(call)
                 result = getattr(target, method)(*arguments)
             except Exception as error:
                 result = Failure.of(error)
-            connection.send(result)
+            _write(answers, result)
+
+
+def _write(answers: BinaryIO, result: Any) -> None:
+    view = memoryview(pickle.dumps(result, pickle.HIGHEST_PROTOCOL))
+    while view:  # a pipe without a buffer may take a part
+        view = view[answers.write(view) :]

@@ -22,6 +22,11 @@ class Summing(ReplayedSimulator):
         self._sums[lanes] += self._steps[lanes] * actions.sum(axis=1)
         return np.concatenate([self._sums[lanes, None], actions, np.zeros((len(lanes), 2))], axis=1)
 
+    def render(self, lane: int) -> np.ndarray:
+        raise NotImplementedError
+
+    def close(self) -> None: ...
+
 
 def test_long_episodes_are_kept_whole_and_played_again_in_order():
     lengths = (3 * FIRST_CAPACITY, FIRST_CAPACITY, 5)

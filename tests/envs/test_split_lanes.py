@@ -141,7 +141,7 @@ def test_landers_use_processes_only_where_they_pay(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
     lanes = make_lanes("LunarLander4d", 33, 0)
     assert isinstance(lanes.simulator, SplitSimulator)
-    assert len(lanes.simulator.processes) == 2
+    assert len(lanes.simulator.processes) == 1
     lanes.close()
 
 

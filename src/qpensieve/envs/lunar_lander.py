@@ -156,8 +156,9 @@ def make_lander(spec: EnvSpec, num_lanes: int, num_processes: int | None) -> "Lu
 
 
 def split_lander(spec: EnvSpec, num_lanes: int, num_parts: int) -> SplitSimulator:
-    """The lanes split over processes."""
-    return SplitSimulator(spec.id, num_lanes, num_parts, lambda num, first: (LunarLanderSimulator, (spec, num)))
+    """The lanes split over processes; this one steps the first part."""
+    make = lambda num, first: (LunarLanderSimulator, (spec, num))
+    return SplitSimulator(spec.id, num_lanes, num_parts, make, is_first_here=True)
 
 
 class LunarLanderSimulator(ReplayedSimulator):

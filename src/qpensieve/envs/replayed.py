@@ -51,6 +51,14 @@ class ReplayedSimulator(ABC):
     ) -> Float64[np.ndarray, "lanes columns"]:
         """Step the lanes; returns observation, reward, terminated and truncated side by side."""
 
+    @abstractmethod
+    def render(self, lane: int) -> np.ndarray:
+        """Draw a lane."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Free what the lanes hold."""
+
     def get_spec(self) -> EnvSpec:
         return self.spec
 
