@@ -73,32 +73,24 @@ def test_the_later_of_two_rows_at_one_step_counts_and_torn_lines_are_skipped(tmp
     np.testing.assert_array_equal(series[1], [[6], [7]])
 
 
-@pytest.mark.parametrize(
-    "temperatures",
-    [
-        [[0.0, 0.1], [0.2, 0.1]],
-        [[-1.0, 0.1], [0.2, 0.1]],
-        [[float("nan"), 0.1], [0.2, 0.1]],
-        [[None, None], [float("inf"), 0.1]],
-        [[None, None], [None, None]],
-        [[0.1], [0.2]],
-    ],
-)
-def test_odd_temperatures_are_drawn_without_a_warning(tmp_path: Path, temperatures: list):
-    rows = [{"event": "train", "step": 1000 * i, "temperature": values} for i, values in enumerate(temperatures)]
-    draw_curves(make_run(tmp_path, make_table(dst_returns(2), num_short=1), rows))
+@pytest.mark.usefixtures("drawn")
+def test_odd_temperatures_are_drawn_without_a_warning(tmp_path: Path):
+    nan, table = float("nan"), make_table(dst_returns(2), num_short=1)
+    odd = [[[-1.0, 0.1], [0.2, 0.0]], [[nan, 0.1], [0.2, 0.1]], [[None, None], [float("inf"), 0.1]], [[0.1], [0.2]]]
+    for i, temperatures in enumerate([*odd, [[None, None], [None, None]]]):
+        rows = [{"event": "train", "step": 1000 * i, "temperature": one} for i, one in enumerate(temperatures)]
+        draw_curves(make_run(tmp_path / str(i), table, rows))
 
 
-@pytest.mark.parametrize("rows", [None, [], [{"event": "train", "step": 1, "critic_loss": [1.0]}]])
-def test_one_seed_one_evaluation_and_no_rows_are_enough(tmp_path: Path, drawn: list[Figure], rows: list | None):
+def test_one_seed_one_evaluation_and_no_rows_are_enough(tmp_path: Path, drawn: list[Figure]):
     table = make_table(dst_returns(1), num_short=1, num_full=0, reference="DST2d")
-    run = make_run(tmp_path, table, rows)
-    draw_curves(run)
-    draw_front(run)
-    assert titles(drawn[0]) == ["utility (UT)", "hypervolume (HV)"]
-    assert lines(drawn[0], 0)["one seed"].shape == (2, 1)
-    assert "1 seed\nUT 7." in drawn[1].get_suptitle()
-    assert "±" not in drawn[1].get_suptitle()
+    for i, rows in enumerate((None, [{"event": "train", "step": 1, "critic_loss": [1.0]}])):
+        draw_curves(make_run(tmp_path / str(i), table, rows))
+        assert titles(drawn[i]) == ["utility (UT)", "hypervolume (HV)"]
+        assert lines(drawn[i], 0)["one seed"].shape == (2, 1)
+    draw_front(tmp_path / "0")
+    assert "1 seed\nUT 7." in drawn[2].get_suptitle()
+    assert "±" not in drawn[2].get_suptitle()
 
 
 def test_without_a_reference_there_is_no_hypervolume_panel(tmp_path: Path, drawn: list[Figure]):
@@ -133,12 +125,10 @@ def test_compared_runs_are_named_by_algorithm_and_by_folder_where_that_is_not_en
 def test_seeds_are_numbered_where_their_lines_end(tmp_path: Path, drawn: list[Figure]):
     returns = np.broadcast_to(np.array([1.0, 5.0, 1.001])[:, None, None], (3, 100, 2)).copy()
     draw_curves(make_run(tmp_path / "run", make_table(returns), first_seed=4))
-    axes = drawn[0].axes[0]
-    named = {text.get_text(): text.xy for text in axes.texts if isinstance(text, Annotation)}
+    named = {text.get_text(): text.xy for text in drawn[0].axes[0].texts if isinstance(text, Annotation)}
     assert set(named) == {"4,6", "5"}
     assert named["5"][1] > named["4,6"][1]
-    many = np.broadcast_to(returns[:1], (11, 100, 2))
-    draw_curves(make_run(tmp_path / "many", make_table(many)))
+    draw_curves(make_run(tmp_path / "many", make_table(np.broadcast_to(returns[:1], (11, 100, 2)))))
     assert not drawn[1].axes[0].texts
 
 

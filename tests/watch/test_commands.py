@@ -65,22 +65,15 @@ def test_without_a_screen_no_browser_takes_over_the_terminal(monkeypatch: pytest
     assert commands.can_open()
 
 
-def test_a_port_that_is_taken_is_named(hopper: Path, capsys):
-    with contextlib.closing(bind(0)) as listener:
-        listener.listen()
-        port = listener.getsockname()[1]
-        said = fail(capsys, "watch", hopper, "--port", port, "--no-browser")
-    assert f"port {port} of 127.0.0.1 is in use: choose another, or --port 0 for any that is free" in said
-    assert "port must be from 0 to 65535, got 70000" in fail(capsys, "watch", hopper, "--port", 70000)
-
-
 def test_a_usual_port_that_is_taken_gives_way(opened: list[str], hopper: Path, capsys, monkeypatch: pytest.MonkeyPatch):
     with contextlib.closing(bind(0)) as listener:
-        listener.listen()
         port = listener.getsockname()[1]
         monkeypatch.setattr(commands, "PORT", port)
         cli.main(["watch", str(hopper)])
-    assert f":{port}/" not in capsys.readouterr().out
+        assert f":{port}/" not in capsys.readouterr().out
+        said = fail(capsys, "watch", hopper, "--port", port, "--no-browser")
+    assert f"port {port} of 127.0.0.1 is in use: choose another, or --port 0 for any that is free" in said
+    assert "port must be from 0 to 65535, got 70000" in fail(capsys, "watch", hopper, "--port", 70000)
 
 
 @pytest.mark.parametrize(

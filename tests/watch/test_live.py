@@ -170,7 +170,8 @@ def test_what_is_wrong_is_refused_and_the_page_goes_on(server: Server):
         assert mine.frame(lambda frame: frame.seq == 0)
 
 
-def test_a_second_page_does_not_disturb_the_first(server: Server):
+def test_a_page_disturbs_no_other_and_its_simulation_ends_with_it(server: Server):
+    wait_for_silence()
     with page(server) as first, page(server) as second:
         first.say(paused=True, seq=1)
         first.event("state", seq=1)
@@ -180,17 +181,11 @@ def test_a_second_page_does_not_disturb_the_first(server: Server):
         seen = first.frame(lambda frame: frame.seq == 2)
         assert (seen.w.tolist(), seen.flags & PAUSED) == ([0.5, 0.5], PAUSED)
         assert not [event for event in first.events if event.get("seq") == 9]
-
-
-def test_closing_the_page_stops_its_simulation(server: Server):
-    wait_for_silence()
-    with page(server) as mine, page(server) as other:
-        mine.frame()
-        other.frame()
         assert len(simulations()) == 2
-        mine.socket.close()
+        second.socket.close()
         wait_for_silence(1)
-        assert other.frame()
+        first.say(paused=False)
+        assert first.frame()
     wait_for_silence()
 
 
