@@ -4,6 +4,7 @@ import csv
 import io
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -44,71 +45,16 @@ def small(**changes: object) -> Sheet:
     return replace(made, **changes)
 
 
-LINK, OTHER_LINK = f"#{RUN.anchor}", f"#{OTHER.anchor}"
-MARKDOWN = f"""\
-## Table 1
-
-HV & UT, 100 % ours.
-
-| domain | metric | ours | plain |
-| --- | --- | --- | --- |
-| Hopper2d | HV (x10^6) | [**2.00 ± 0.50**]({LINK})<br>IQM 2.00 [1.50, 2.50], 2 seeds<br>\
-P(better) 1.00 [1.00, 1.00]<br>difference +1.00 [0.50, 1.50]<br>\
-better in 100% of 2 seeds<br>paper 1.33 ± 0.20 | [1.00 ± 0.00]({OTHER_LINK})<br>\
-IQM 1.00 [1.00, 1.00], 2 seeds |
-| Hopper2d | UT | [**5.00 ± 1.00**]({LINK})<br>IQM 5.00 [4.00, 6.00], 2 seeds<br>P(better) 0.75 [0.00, 1.00]<br>\
-difference +5.00 [-1.00, 11.00]<br>better in 50% of 2 seeds<br>paper 4.08 | [0.00 ± 5.00]({OTHER_LINK})<br>\
-IQM 0.00 [-5.00, 5.00], 2 seeds |
-| Walker2d | HV<sup>a</sup> | [3.00]({LINK})<br>IQM 3.00, 1 seed<br>*at 300k of 1.5M*<br>*short protocol* | missing |
-| Walker2d | UT | [1.00]({LINK})<br>IQM 1.00, 1 seed<br>*at 300k of 1.5M*<br>*short protocol* | missing |
-
-<sup>a</sup> No reference point is printed.
-
-Five seeds_were planned.
-"""
-LATEX = r"""\begin{table}
-\caption{HV \& UT, 100 \% ours.}
-\label{tab:table_1}
-\centering\small
-\begin{tabular}{llcc}
-\hline
-domain & metric & ours & plain \\
-\hline
-Hopper2d & HV ($\times 10^{6}$) & \begin{tabular}{@{}c@{}}\textbf{2.00 $\pm$ 0.50} \\ {\scriptsize IQM 2.00 [1.50, 2.50], 2 seeds} \\ {\scriptsize P(better) 1.00 [1.00, 1.00]} \\ {\scriptsize difference +1.00 [0.50, 1.50]} \\ {\scriptsize better in 100\% of 2 seeds} \\ {\scriptsize paper 1.33 $\pm$ 0.20}\end{tabular} & \begin{tabular}{@{}c@{}}1.00 $\pm$ 0.00 \\ {\scriptsize IQM 1.00 [1.00, 1.00], 2 seeds}\end{tabular} \\
- & UT & \begin{tabular}{@{}c@{}}\textbf{5.00 $\pm$ 1.00} \\ {\scriptsize IQM 5.00 [4.00, 6.00], 2 seeds} \\ {\scriptsize P(better) 0.75 [0.00, 1.00]} \\ {\scriptsize difference +5.00 [-1.00, 11.00]} \\ {\scriptsize better in 50\% of 2 seeds} \\ {\scriptsize paper 4.08}\end{tabular} & \begin{tabular}{@{}c@{}}0.00 $\pm$ 5.00 \\ {\scriptsize IQM 0.00 [-5.00, 5.00], 2 seeds}\end{tabular} \\
-\hline
-Walker2d & HV$^{\mathrm{a}}$ & \begin{tabular}{@{}c@{}}3.00 \\ {\scriptsize IQM 3.00, 1 seed} \\ {\scriptsize at 300k of 1.5M} \\ {\scriptsize short protocol}\end{tabular} & missing \\
- & UT & \begin{tabular}{@{}c@{}}1.00 \\ {\scriptsize IQM 1.00, 1 seed} \\ {\scriptsize at 300k of 1.5M} \\ {\scriptsize short protocol}\end{tabular} & missing \\
-\hline
-\end{tabular}
-\par\smallskip\footnotesize $^{\mathrm{a}}$No reference point is printed.
-\par\smallskip\footnotesize Five seeds\_were planned.
-\end{table}
-"""  # noqa: E501
-CSV = """\
-row,column,metric,seed,task,value,step,goal,protocol,run,commit
-Hopper2d,ours,HV,0,,1500000.0,1500000,1500000,full protocol,../runs/a,abc
-Hopper2d,ours,HV,1,,2500000.0,1500000,1500000,full protocol,../runs/a,abc
-Hopper2d,ours,UT,0,,4.0,1500000,1500000,full protocol,../runs/a,abc
-Hopper2d,ours,UT,1,,6.0,1500000,1500000,full protocol,../runs/a,abc
-Hopper2d,plain,HV,0,,1000000.0,1500000,1500000,full protocol,../runs/b,abc
-Hopper2d,plain,HV,1,,1000000.0,1500000,1500000,full protocol,../runs/b,abc
-Hopper2d,plain,UT,0,,5.0,1500000,1500000,full protocol,../runs/b,abc
-Hopper2d,plain,UT,1,,-5.0,1500000,1500000,full protocol,../runs/b,abc
-Walker2d,ours,HV,0,,3.0,300000,1500000,short protocol,../runs/a,abc
-Walker2d,ours,UT,0,,1.0,300000,1500000,short protocol,../runs/a,abc
-"""
+TABLES = Path(__file__).with_name("tables")
+"""The small sheet, as it must be rendered."""
 
 
 class TestText:
-    def test_markdown(self):
-        assert text.markdown(sheets.table(small())) == MARKDOWN
-
-    def test_latex(self):
-        assert text.latex(sheets.table(small())) == LATEX
-
-    def test_values(self):
-        assert text.csv(sheets.values(small())) == CSV
+    def test_renderings_are_as_stored(self):
+        table = sheets.table(small())
+        assert text.markdown(table) == (TABLES / "table_1.markdown").read_text()
+        assert text.latex(table) == (TABLES / "table_1.tex").read_text()
+        assert text.csv(sheets.values(small())) == (TABLES / "table_1.csv").read_text()
 
     def test_statistics(self):
         rows = list(csv.DictReader(io.StringIO(text.csv(sheets.statistics(small())))))
