@@ -157,9 +157,6 @@ class ReplayLog:
         """Return the index of the oldest row in the ring."""
         return max(manifest[-1]["end"] - self._capacity, 0) if manifest else 0
 
-    def _open(self, segment: Segment) -> np.ndarray:
-        return np.load(self._folder / segment["file"], mmap_mode="r", allow_pickle=False)
-
     def load(self, manifest: Manifest) -> tuple[Float32[np.ndarray, "seed rows width"], int]:
         """Return the newest rows, at most `capacity`, in the order written, and the number of rows before them.
 
@@ -175,7 +172,8 @@ class ReplayLog:
         for segment in manifest:
             skipped = max(first - segment["start"], 0)
             begin = segment["start"] + skipped - first
-            rows[:, begin : segment["end"] - first] = self._open(segment)[:, skipped:]
+            kept = np.load(self._folder / segment["file"], mmap_mode="r", allow_pickle=False)
+            rows[:, begin : segment["end"] - first] = kept[:, skipped:]
         return rows, first
 
 

@@ -4,6 +4,7 @@ Each worker has whole agents. Agents do not depend on each other, so the numbers
 """
 
 import pickle
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, replace
@@ -30,16 +31,45 @@ def can_work(domain: EnvSource, behaviour: Behaviour) -> bool:
     return isinstance(domain, str) and find_domain(domain) is not None and can_be_sent(behaviour)
 
 
-class _Workers:
-    """Worker processes that are gone after any failure; the next call starts new ones."""
+class _Workers(ABC):
+    """Worker processes that are gone after any failure; the next call starts new ones.
 
-    _workers: RemoteObjects | None = None
+    Args:
+        edges: First lane or seed of each process, and the end.
+    """
+
+    def __init__(self, edges: list[int]):
+        self._edges = edges
+        self._workers: RemoteObjects | None = None
+
+    @property
+    def num_workers(self) -> int:
+        """Number of processes."""
+        return len(self._edges) - 1
 
     @property
     def processes(self) -> list[RemoteObject]:
         """The worker processes."""
         members = [] if self._workers is None else self._workers.members
         return [member for member in members if isinstance(member, RemoteObject)]
+
+    @abstractmethod
+    def _start_worker(self, first: int, end: int) -> RemoteObject:
+        """Start the process of some lanes or seeds."""
+
+    def _send(self, method: str, arguments: list[tuple[Any, ...]]) -> None:
+        """Begin a call of every worker, each with its own arguments."""
+        with self._closed_on_failure():
+            if self._workers is None:
+                self._workers = RemoteObjects(self._start_worker(*ends) for ends in pairwise(self._edges))
+            self._workers.send(method, dict(enumerate(arguments)))
+
+    def _receive(self) -> list[Any]:
+        """The workers' answers, in order."""
+        assert self._workers is not None
+        with self._closed_on_failure():
+            answers = self._workers.receive()
+        return [answers[i] for i in range(self.num_workers)]
 
     def close(self) -> None:
         """End the processes, whatever they are doing."""
@@ -128,11 +158,11 @@ class CollectionWorkers(_Workers, Collecting):
         known = find_domain(domain)
         assert known is not None
         make_lanes(known.id, 1, 0).close()  # a missing package is reported here, not by a worker that dies
-        super().__init__(seeds, known.spec.num_objectives, behaviour.sampler)
-        self._task = CollectionTask(known.id, seeds, 0, block, behaviour, SharedMemory())
         num_agents = len(seeds) // behaviour.num_lanes
-        self.num_workers = min(num_workers, num_agents)
-        self._edges = np.linspace(0, num_agents, self.num_workers + 1).astype(np.int64) * behaviour.num_lanes
+        edges = np.linspace(0, num_agents, min(num_workers, num_agents) + 1).astype(np.int64) * behaviour.num_lanes
+        _Workers.__init__(self, edges.tolist())
+        Collecting.__init__(self, seeds, known.spec.num_objectives, behaviour.sampler)
+        self._task = CollectionTask(known.id, seeds, 0, block, behaviour, SharedMemory())
         self._is_launching = False
         """Whether the workers have not yet said that they are at the end of the newest whole block."""
         self._states: list[bytes] | None = None
@@ -161,7 +191,7 @@ class CollectionWorkers(_Workers, Collecting):
         self._drop_begun()
         if self._is_launching:
             self._finish_launch()
-        self._failure, self._states = None, [pickle.dumps(part) for part in split_state(state, self._edges)]
+        self._failure, self._states = None, [pickle.dumps(part) for part in split_state(state, np.array(self._edges))]
         self._launch()
         self._finish_launch()
 
@@ -197,11 +227,10 @@ class CollectionWorkers(_Workers, Collecting):
     def _launch(self) -> None:
         """Bring the workers, new ones if there are none, to the end of the newest whole block; do not wait."""
         states = self._states
-        given = {i: () if states is None else (states[i],) for i in range(self.num_workers)}
-        with self._closed_on_failure():
-            if self._workers is None:
-                self._workers = RemoteObjects(self._start_worker(*ends) for ends in pairwise(self._edges.tolist()))
-            self._workers.send("start" if states is None else "restore", given)
+        if states is None:
+            self._send("start", [()] * self.num_workers)
+        else:
+            self._send("restore", [(state,) for state in states])
         self._is_launching = True
 
     def _start_worker(self, first: int, end: int) -> RemoteObject:
@@ -219,20 +248,10 @@ class CollectionWorkers(_Workers, Collecting):
 
     def _ask(self, policy: Parameters | None, number: int) -> None:
         self._finish_launch()
-        assert self._workers is not None
-        shape = None if policy is None else policy.shape
-        with self._closed_on_failure():
-            if policy is not None:
-                self._task.memory.floats(policy.shape)[:] = policy
-            self._workers.send("collect", dict.fromkeys(range(self.num_workers), (number, shape)))
+        if policy is not None:
+            self._task.memory.floats(policy.shape)[:] = policy
+        self._send("collect", [(number, None if policy is None else policy.shape)] * self.num_workers)
         self._begun = (policy, number)
-
-    def _receive(self) -> list[Any]:
-        """The workers' answers, in order."""
-        assert self._workers is not None
-        with self._closed_on_failure():
-            answers = self._workers.receive()
-        return [answers[i] for i in range(self.num_workers)]
 
     def _drop_begun(self) -> None:
         """End the workers if they collect a block that nobody will ask for."""
@@ -288,8 +307,8 @@ class EvaluationWorkers(_Workers):
     """
 
     def __init__(self, job: EvaluationJob, num_workers: int):
+        super().__init__(np.linspace(0, len(job.seeds), num_workers + 1).astype(int).tolist())
         self._job, self._memory = job, SharedMemory()
-        self._edges: list[int] = np.linspace(0, len(job.seeds), num_workers + 1).astype(int).tolist()
         self.step = 0
         """Environment step of the policies that are evaluated."""
         self._asked: tuple[Float64[np.ndarray, "p d"], int] | None = None
@@ -310,7 +329,7 @@ class EvaluationWorkers(_Workers):
         if any(worker.process.poll() is not None for worker in self.processes):
             self.close()
         with suppress(EnvError):
-            self._send()
+            self._begin()
 
     def is_ready(self) -> bool:
         """Whether `result` would return, or raise, at once."""
@@ -319,19 +338,14 @@ class EvaluationWorkers(_Workers):
     def result(self) -> Float64[np.ndarray, "seed p e d"]:
         """Wait for the returns of the evaluation that was begun. If it raises, the next call plays again."""
         if self._workers is None:
-            self._send()
-        assert self._workers is not None
-        with self._closed_on_failure():
-            parts = self._workers.receive()
+            self._begin()
+        returns = np.concatenate(self._receive())
         self._asked = None
-        return np.concatenate([parts[i] for i in range(len(parts))])
+        return returns
 
-    def _send(self) -> None:
+    def _begin(self) -> None:
         assert self._asked is not None
-        with self._closed_on_failure():
-            if self._workers is None:
-                self._workers = RemoteObjects(self._start_worker(*ends) for ends in pairwise(self._edges))
-            self._workers.send("evaluate", dict.fromkeys(range(len(self._edges) - 1), self._asked))
+        self._send("evaluate", [self._asked] * self.num_workers)
 
     def _start_worker(self, first: int, end: int) -> RemoteObject:
         job = replace(self._job, seeds=self._job.seeds[first:end])
