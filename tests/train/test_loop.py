@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -298,20 +297,6 @@ class TestRun:
         complete(runs.resume(path, self.options(), warn=lambda message: None, start_over=True))
         assert self.steps(path)["eval/UT"] == [200, 400]
         assert [run.id for run in self.wandb] == ["id0", "id1"]
-
-    @pytest.mark.usefixtures("unrendered")
-    def test_the_command_has_the_same(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-        settings = {**TINY, "steps": 400, "checkpoint_seconds": NEVER}
-        loggers_too = ["--tensorboard", "--wandb", "boats", "--quiet"]
-        own = ["--callback", "tests.train.test_loop:stop_at_240"]
-        with pytest.raises(SystemExit):
-            cli.main(["train", "DST2d", *words(settings), "--out", str(tmp_path), "--name", "run", *loggers_too, *own])
-        assert "stopped by stop_at_240 at step 260" in capsys.readouterr().err
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # pictures of so short a run
-            cli.main(["resume", str(tmp_path / "run"), *loggers_too])
-        assert self.steps(tmp_path / "run")["train/critic_loss"] == list(range(120, 401, 40))
-        assert len(self.wandb) == 2
 
     def test_the_command_says_whose_error_it_was(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
         own = ["--callback", "tests.train.test_loop:fail_at_240", "--quiet"]
