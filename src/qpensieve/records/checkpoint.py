@@ -83,7 +83,7 @@ def last_good_step(run: Path) -> int | None:
     return next((step for step, _ in _metas(run)), None)
 
 
-def save(run: Path, step: int, arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any], keep: int = 2) -> Path:
+def save(run: Path, step: int, arrays: Mapping[str, np.ndarray], meta: Mapping[str, object], keep: int = 2) -> Path:
     """Write the checkpoint of `step` and drop older ones; returns its folder.
 
     Args:
@@ -258,7 +258,7 @@ def _clear_temporaries(folder: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def _render(body: Mapping[str, Any]) -> bytes:
+def _render(body: Mapping[str, object]) -> bytes:
     """The bytes of `meta.json`: the body and a checksum over it."""
     text = json.dumps(body).encode()
     return json.dumps({**body, "checksum": checksum_of(text)}, indent=1).encode() + b"\n"

@@ -29,7 +29,9 @@ class MetricsLog:
     def __init__(self, path: Path):
         self._file = open_to_append(path)
 
-    def write(self, event: str, step: int, values: Mapping[str, Any], alarms: Iterable[Mapping[str, Any]] = ()) -> None:
+    def write(
+        self, event: str, step: int, values: Mapping[str, object], alarms: Iterable[Mapping[str, object]] = ()
+    ) -> None:
         """Add a row, and with it, in one piece, those of alarms that it gives rise to."""
         rows = [(event, values), *((ALARM, alarm) for alarm in alarms)]
         named = lambda of: {name: _plain(value) for name, value in of.items()}
@@ -98,5 +100,5 @@ def _copy_rows(path: Path, step: int, out: io.RawIOBase) -> None:
             out.write(line + b"\n")
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     return value.tolist() if isinstance(value, np.ndarray | np.generic) else value

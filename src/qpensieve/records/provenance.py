@@ -35,18 +35,20 @@ def rounding() -> dict[str, Any]:
     return {"packages": versions, "processor": machine.processor(), "device": machine.accelerator()}
 
 
-def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+def differences(before: Mapping[str, object], now: Mapping[str, object]) -> list[str]:
     """In what two records of `rounding` differ, such as `jax 0.9.0, now 0.10.2`; what the first lacks is left out."""
     olds, news = ({**one, "packages": None, **_versions(one)} for one in (before, now))
     return [f"{name} {olds[name]}, now {new}" for name, new in news.items() if olds.get(name, new) != new]
 
 
-def _versions(record: Mapping[str, Any]) -> Mapping[str, Any]:
+def _versions(record: Mapping[str, object]) -> Mapping[str, object]:
     packages = record.get("packages")
     return packages if isinstance(packages, dict) else {}
 
 
-def write_rows(path: Path, benchmark: str, rows: Sequence[Mapping[str, Any]], settings: Mapping[str, Any]) -> None:
+def write_rows(
+    path: Path, benchmark: str, rows: Sequence[Mapping[str, object]], settings: Mapping[str, object]
+) -> None:
     """Write measured rows as JSON, with the settings of the measurement and `describe()`."""
     make_folder(path.parent)
     write_json(path, {"benchmark": benchmark, "settings": settings, "rows": list(rows), "provenance": describe()})

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Float64, Int64
+from numpy.typing import ArrayLike
 
 from qpensieve.metrics.hypervolume import hypervolume
 from qpensieve.metrics.pareto import is_non_dominated
@@ -37,7 +38,7 @@ class Evaluated:
         """One return vector per seed and preference: the mean over episodes."""
         return self.episodes.mean(axis=2)
 
-    def per_seed(self, function: Callable[[Float64[np.ndarray, "p d"]], Any]) -> np.ndarray:
+    def per_seed(self, function: Callable[[Float64[np.ndarray, "p d"]], ArrayLike]) -> np.ndarray:
         """The values that `function` returns for the return vectors of each seed."""
         return np.stack([function(returns) for returns in self.returns])
 

@@ -54,7 +54,7 @@ class Alarm(NamedTuple):
         """The alarm in words; `names` of the rows' owners."""
         return f"{names[self.row]}: {_WORDS[self.sign].format(value=self.value, limit=self.limit)}"
 
-    def entry(self, names: Sequence[str]) -> dict[str, Any]:
+    def entry(self, names: Sequence[str]) -> dict[str, object]:
         """The alarm as a row of the log."""
         return {"sign": self.sign, "who": names[self.row], "value": self.value, "limit": self.limit}
 
@@ -174,16 +174,16 @@ class Watch:
         """Know the signs of the newest of these rows of training metrics already."""
         self._now = of_training(self._limits, rows[-1], int(rows[-1]["step"])) if rows else []
 
-    def training(self, step: int, row: Mapping[str, Any]) -> list[dict[str, Any]]:
+    def training(self, step: int, row: Mapping[str, Any]) -> list[dict[str, object]]:
         """Entries for the log that a row of training metrics gives rise to."""
         before, self._now = self._now, of_training(self._limits, row, step)
         return self._tell(step, news(before, self._now), self._agents)
 
-    def evaluation(self, step: int, ut: Float64[np.ndarray, "t seed"]) -> list[dict[str, Any]]:
+    def evaluation(self, step: int, ut: Float64[np.ndarray, "t seed"]) -> list[dict[str, object]]:
         """Entries that the newest of all short evaluations so far gives rise to."""
         return self._tell(step, news(of_utility(ut[:-1]), of_utility(ut)), self._seeds)
 
-    def _tell(self, step: int, new: list[Alarm], owners: list[str]) -> list[dict[str, Any]]:
+    def _tell(self, step: int, new: list[Alarm], owners: list[str]) -> list[dict[str, object]]:
         for alarm in new if step >= SHOWN_FROM else []:
             self._num_shown += 1
             if self._num_shown <= MOST_SHOWN:

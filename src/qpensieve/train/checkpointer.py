@@ -9,7 +9,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from qpensieve import config as configs
 from qpensieve.compatibility import SAME_NUMBERS, Difference, differences
@@ -21,6 +20,7 @@ from qpensieve.records.calibration import Calibration
 from qpensieve.records.checkpoint import Checkpoint, CheckpointError
 from qpensieve.records.files import Expected, headers_of, interpreting, read_object, write_json
 from qpensieve.records.links import refuse_links
+from qpensieve.replay.log import Segment
 from qpensieve.train.session import Rows, Session
 
 GROWING = ("lanes/", "memory/", "search/", "record/", checkpoint.POLICY)
@@ -67,7 +67,7 @@ class Checkpointer:
         self._log.append(rows)
         self._write(self._log.flush(), keep=1)
 
-    def _write(self, manifest: Any, keep: int) -> None:
+    def _write(self, manifest: list[Segment] | None, keep: int) -> None:
         meta = {"config": configs.to_dict(self._session.config), "replay": manifest}
         checkpoint.save(self._folder, self._session.step, self._session.arrays(), meta, keep)
 
@@ -151,7 +151,7 @@ class Checkpointer:
             self._log.resume([] if saved is None else saved.meta["replay"] or [])
 
 
-def _settings_that_differ(saved: dict[str, Any], config: RunConfig, may_lengthen: bool) -> list[Difference]:
+def _settings_that_differ(saved: dict[str, object], config: RunConfig, may_lengthen: bool) -> list[Difference]:
     """List the settings in which a checkpoint differs; both are planned for the new length where that is allowed."""
     try:
         before = configs.from_dict(saved)

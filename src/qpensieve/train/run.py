@@ -61,14 +61,14 @@ class Options:
     callback: tuple[str, ...] = ()
     final_evaluation: bool = True
 
-    def callbacks(self, path: Path) -> list[Any]:
+    def callbacks(self, path: Path) -> list[object]:
         """The callbacks asked for, for the run of a folder.
 
         Raises:
             ImportError: One needs a package that is not installed.
             ValueError: One cannot be found.
         """
-        made: list[Any] = [TensorBoard(path / folder.TENSORBOARD)] if self.tensorboard else []
+        made: list[object] = [TensorBoard(path / folder.TENSORBOARD)] if self.tensorboard else []
         if self.wandb is not None:
             made.append(WandB(self.wandb))
         return made + find_callbacks(self.callback)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float64
@@ -74,7 +73,7 @@ class RunFiles:
         if step in table.short_steps and not is_logged(log, SHORT, step):
             self._log_short(step, table.short_returns[table.short_steps.tolist().index(step)])
 
-    def add_training(self, step: int, values: Mapping[str, Any]) -> None:
+    def add_training(self, step: int, values: Mapping[str, object]) -> None:
         """Write a row of training metrics."""
         self._write(TRAINING, step, values, self._alarms.training(step, values))
 
@@ -126,7 +125,7 @@ class RunFiles:
         self.table = table
 
     def _write(
-        self, event: str, step: int, values: Mapping[str, Any], alarms: list[dict[str, Any]] | None = None
+        self, event: str, step: int, values: Mapping[str, object], alarms: list[dict[str, object]] | None = None
     ) -> None:
         """Write a row of the log, which is opened at the first: a resumed run first removes later rows."""
         if self._log is None:

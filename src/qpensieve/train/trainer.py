@@ -4,7 +4,7 @@ Schedule, fixed so that a run is deterministic: block n is collected with the po
 while the device learns from block n, block n + 1 is collected. Everything that changes is in `arrays()`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -41,8 +41,8 @@ FREED_AT_ONCE = 256
 class _Pending:
     """Results that the device is still computing: the policy after the newest block, and its log."""
 
-    flat: Any
-    info: Any
+    flat: jax.Array | np.ndarray
+    info: Mapping[str, jax.Array] | None
     step: int
 
     @property

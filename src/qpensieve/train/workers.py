@@ -57,7 +57,7 @@ class _Workers(ABC):
     def _start_worker(self, first: int, end: int) -> RemoteObject:
         """Start the process of some lanes or seeds."""
 
-    def _send(self, method: str, arguments: list[tuple[Any, ...]]) -> None:
+    def _send(self, method: str, arguments: list[tuple[object, ...]]) -> None:
         """Begin a call of every worker, each with its own arguments."""
         with self._closed_on_failure():
             if self._workers is None:
