@@ -170,7 +170,7 @@ class Watch:
         self._now: list[Alarm] = []
         self._num_shown = 0
 
-    def go_on_from(self, rows: Sequence[Mapping[str, Any]]) -> None:
+    def resume(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Know the signs of the newest of these rows of training metrics already."""
         self._now = of_training(self._limits, rows[-1], int(rows[-1]["step"])) if rows else []
 

@@ -68,7 +68,7 @@ class RunFiles:
         calibration.cut(self.path / folder.CALIBRATION, step)
         cut_log(log, step)
         with interpreting(log, "the log of this run"):
-            self._alarms.go_on_from([row for row in read_rows(log) if row["event"] == TRAINING])
+            self._alarms.resume([row for row in read_rows(log) if row["event"] == TRAINING])
         table = self.table  # a run that was killed between the two writes has the evaluation in its table alone
         if step in table.short_steps and not is_logged(log, SHORT, step):
             self._log_short(step, table.short_returns[table.short_steps.tolist().index(step)])
