@@ -269,6 +269,11 @@ class TestPredict:
         with pytest.raises(ValueError, match=complaint):
             learned.predict(obs, lam, seed=seed)
 
+    @pytest.mark.parametrize("generator", [0, 3, np.random])
+    def test_a_seed_in_place_of_a_generator_is_refused(self, generator: Any):
+        with pytest.raises(ValueError, match=r"generator must be a np\.random\.Generator, such as"):
+            api._checked_generator(generator)
+
     def test_names_the_objectives_where_no_preference_is_given(self, learned: QPensieve):
         with pytest.raises(UserError, match=r"treasure, time"):
             learned.predict(OBS[0])
@@ -579,6 +584,15 @@ class TestSaveAndLoad:
             learned.save(tmp_path / "run")
         assert contents(tmp_path) == before
 
+    def test_a_run_folder_without_its_provenance_is_not_touched(self, learned: QPensieve, tmp_path: Path):
+        learned.save(tmp_path)
+        (tmp_path / "parameters").mkdir()
+        (tmp_path / "parameters" / "step_000000200.npz").write_text("kept for good")
+        before = contents(tmp_path)
+        with pytest.raises(FileExistsError, match="choose another folder"):
+            learned.save(tmp_path)
+        assert contents(tmp_path) == before
+
     @pytest.mark.parametrize("path", ["", " "])
     def test_a_folder_must_be_named(
         self, path: str, learned: QPensieve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -622,6 +636,13 @@ class TestSaveAndLoad:
         agent = small()
         agent.save(tmp_path)
         assert_same(qpensieve.load(tmp_path).learn(120), small().learn(120))
+
+    def test_an_agent_that_has_not_learned_is_evaluated_though_its_schedules_have_no_length_yet(self, tmp_path: Path):
+        few: Any = {"hidden": 8, "full_eval_stride": 50, "full_eval_episodes": 1, "eval_stride": 50}
+        with MOSAC("DST2d", preset="robust", seeds=1, **few) as agent:
+            agent.save(tmp_path)
+        runs.evaluate(tmp_path, lambda message: None)
+        assert (tmp_path / "evaluations.npz").exists()
 
     def test_a_replay_that_has_wrapped_around_is_saved_whole(self, tmp_path: Path):
         agent = small(replay_capacity=160).learn(240)
@@ -777,6 +798,11 @@ class TestFront:
         agent = qpensieve.SAC("DST2d", seeds=1, preset="quick", preferences=given, hidden=8)
         np.testing.assert_array_equal(agent.session.own_preferences, [[0.9, 0.1], [0.3, 0.7]])
         agent.close()
+
+    def test_preferences_may_be_an_array_of_jax(self):
+        rows = np.array([[0.75, 0.25], [0.5, 0.5]], np.float32)
+        with qpensieve.SAC("DST2d", seeds=1, preset="quick", preferences=jnp.asarray(rows), hidden=8) as agent:
+            np.testing.assert_array_equal(agent.session.own_preferences, rows)
 
     @pytest.mark.parametrize(
         ("wrong", "said"),

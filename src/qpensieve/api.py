@@ -254,7 +254,7 @@ class Agent:
         lam = np.broadcast_to(lam, (len(rows), lam.shape[1]))
         row = self._checked_seed(seed)
         lam = self._current_calibration().ask(row, lam) if calibrated else lam
-        stream = None if deterministic else generator or np.random.default_rng()
+        stream = None if deterministic else _checked_generator(generator)
         action = self._policies().act(seed, rows, lam, stream)
         if not normalized or spec.num_actions is not None:
             action = spec.native_actions(action)
@@ -504,3 +504,10 @@ def _whole(name: str, value: object, low: int, high: int = sys.maxsize) -> int:
         limits = f"of at least {low}" if high == sys.maxsize else f"from {low} to {high}"
         raise UserError(f"{name} must be a whole number {limits}, got {value!r}")
     return int(value)
+
+
+def _checked_generator(generator: object) -> np.random.Generator:
+    """Return the generator, or a new one for None; refuse a seed, whose numbers would be the same at every call."""
+    if generator is not None and not isinstance(generator, np.random.Generator):
+        raise UserError(f"generator must be a np.random.Generator, such as np.random.default_rng(0); got {generator!r}")
+    return np.random.default_rng() if generator is None else generator

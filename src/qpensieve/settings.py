@@ -258,11 +258,12 @@ def _fitted(hint: object, value: object) -> object:
 
     A preference, which is text such as 0.9,0.1 in settings, may be given as numbers.
 
-    Numbers and arrays of NumPy become Python's own: JSON does not know them, and a run is saved as JSON. TOML knows no
-    None either: there, and on the command line, the word says it, where the setting may be none and is no text.
+    Numbers and arrays of NumPy and JAX become Python's own: JSON does not know them, and a run is saved as JSON. TOML
+    knows no None either: there, and on the command line, the word says it, where the setting may be none and is no
+    text.
     """
-    if isinstance(value, np.generic | np.ndarray):
-        value = value.tolist()
+    if hasattr(value, "__array__"):
+        value = np.asarray(value).tolist()
     if hint is str and isinstance(value, list | tuple) and all(isinstance(one, Real) for one in value):
         return ",".join(repr(float(one)) for one in value)  # a preference
     if isinstance(value, list | tuple):

@@ -71,6 +71,17 @@ def test_a_state_needs_no_pickle(tmp_path):
     assert_equal_states(other.state(), lanes.state())
 
 
+@pytest.mark.lander
+def test_states_of_the_lander_have_the_arrays_of_the_first_checkpoints():
+    """A state with another array would not continue them."""
+    arrays = {name.removeprefix("simulator/") for name in make_lanes("LunarLander4d", 1, seed=0).state()}
+    assert {name for name in arrays if name.startswith("episode_") or name == "observations"} == {
+        "episode_seeds",
+        "episode_lengths",
+        "episode_actions",
+    }
+
+
 def _without(name: str):
     return lambda state: {key: value for key, value in state.items() if key != name}
 

@@ -55,6 +55,11 @@ def test_the_pictures_of_a_run_are_those_that_it_has_data_for(tmp_path: Path, dr
     assert names(alone) == ["curves.png", "training.png"]  # one objective has no front
 
 
+def test_a_folder_that_is_missing_is_named_before_what_it_lacks(tmp_path: Path):
+    with pytest.raises(FileNotFoundError, match="is not a run folder: it does not exist"):
+        pictures.plot(tmp_path / "none", what="training")
+
+
 @pytest.mark.parametrize("draw", [draw_generations, draw_predictions])
 class TestRefusals:
     def test_what_a_folder_lacks_is_named(self, tmp_path: Path, draw: Any):

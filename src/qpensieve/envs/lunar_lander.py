@@ -158,11 +158,15 @@ def make_lander(spec: EnvSpec, num_lanes: int, num_processes: int | None) -> "Lu
 def split_lander(spec: EnvSpec, num_lanes: int, num_parts: int) -> SplitSimulator:
     """The lanes split over processes; this one steps the first part."""
     make = lambda num, first: (LunarLanderSimulator, (spec, num))
-    return SplitSimulator(spec.id, num_lanes, num_parts, make, is_first_here=True)
+    split = SplitSimulator(spec.id, num_lanes, num_parts, make, is_first_here=True)
+    split.is_compared = LunarLanderSimulator.is_compared
+    return split
 
 
 class LunarLanderSimulator(ReplayedSimulator):
     """n lanes of the continuous LunarLander; objectives are shaping, result, main and side power[, time]."""
+
+    is_compared = False  # its checkpoints never held observations
 
     def __init__(self, spec: EnvSpec, num_lanes: int):
         super().__init__(spec.id, spec, num_lanes)

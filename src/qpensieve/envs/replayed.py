@@ -24,12 +24,17 @@ SEED_BITS = 0x7FFFFFFF
 class ReplayedSimulator(ABC):
     """n lanes that are saved by their seeds and actions. After an error, a state still is that before the failed step.
 
+    Attributes:
+        is_compared: Whether observations are saved too, and compared with those of the replay.
+
     Args:
         name: Name of the environment in warnings.
         spec: What is known of it.
         num_lanes: Number of lanes.
         first_lane: Number of the first lane in warnings.
     """
+
+    is_compared = True
 
     def __init__(self, name: str, spec: EnvSpec, num_lanes: int, first_lane: int = 0):
         self.spec, self.name, self.first_lane = spec, name, first_lane
@@ -95,7 +100,7 @@ class ReplayedSimulator(ABC):
     def state(self) -> State:
         used = np.arange(self._actions.shape[1]) < self._lengths[:, None]
         episodes = {SEEDS: self._seeds.copy(), LENGTHS: self._lengths.copy(), ACTIONS: self._actions[used]}
-        return episodes | {OBSERVATIONS: self._obs.copy()}
+        return episodes | ({OBSERVATIONS: self._obs.copy()} if self.is_compared else {})
 
     def restore(self, state: State) -> None:
         """Play the saved episodes again, up to where they were."""
@@ -105,6 +110,8 @@ class ReplayedSimulator(ABC):
         for t in range(int(lengths.max(initial=0))):
             lanes = np.flatnonzero(lengths > t)
             self.advance(lanes, actions[first[lanes] + t])
+        if not self.is_compared:
+            return
         saved = state[OBSERVATIONS]
         differs = ((saved != self._obs) & ~np.isnan(saved)).any(axis=1)  # NaN: the lane had not started
         if differs.any():

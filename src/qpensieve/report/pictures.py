@@ -58,12 +58,12 @@ def plot(run: Path, out: Path | None = None, what: What | None = None) -> list[P
     one = what or ("front" if out is not None and is_picture(out) else None)
     if one is None:
         return all_pictures(run, out)
-    needs = PICTURES[one].needs
+    data, needs = read_run(run), PICTURES[one].needs
     if needs and not (run / needs).exists():
         raise UserError(f"{run} has no {needs}, which {one}.png is drawn from")
     target = _target(run, one) if out is None else file_of(out, f"{one}.png")
     refuse_link(target)
-    drawn = PICTURES[one].draw(read_run(run), target)
+    drawn = PICTURES[one].draw(data, target)
     if drawn is None:
         raise UserError(f"{run} holds nothing yet that {one}.png could show")
     return [drawn]

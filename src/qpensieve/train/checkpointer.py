@@ -161,8 +161,11 @@ def _settings_that_differ(saved: dict[str, object], config: RunConfig, may_lengt
     return differences(before, configs.lengthened(config, config.steps), SAME_NUMBERS)
 
 
-REPLACED = tuple(name for name in (*folder.FOLDERS, *folder.FILES, *folder.PICTURES) if name != folder.PROVENANCE)
-"""What a save replaces: the earlier agent, and results of it, which are about the policies that go."""
+REPLACED = (
+    *(folder.CHECKPOINTS, folder.REPLAY, folder.CONFIG, folder.METRICS, folder.EVALUATIONS, folder.SUMMARY),
+    *(folder.CRITIC, folder.CALIBRATION, folder.LOCK, *folder.PICTURES),
+)
+"""Contents of a saved agent's folder that a save replaces: the earlier agent, and what commands measured of it."""
 _BELOW = {
     folder.REPLAY: r"rows_\d+_\d+\.npy",
     folder.CHECKPOINTS: rf"step_\d+(\.old)?(/({re.escape(checkpoint.ARRAYS)}|{re.escape(checkpoint.META)}))?",

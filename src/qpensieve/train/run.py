@@ -476,7 +476,7 @@ def evaluate(path: Path, warn: Callable[[str], None], trust: bool = False) -> No
     """
     refuse_links(path)
     saved = SavedPolicies(path, trust)
-    (policies, step), config = saved.newest(warn), saved.config
+    (policies, step), config = saved.newest(warn), configs.scheduled(saved.config)  # an agent may not have learned yet
     files = RunFiles(path, config, saved.spec, saved.own_preferences, warn)
     files.held = lock(path)
     try:
