@@ -66,7 +66,8 @@ def test_split_lanes_give_the_numbers_of_one_process(pair: tuple[Kind, SplitSimu
     options = replace(EXACT, autoreset=autoreset)
     alone, together = lanes_of(kind(0), options=options), lanes_of(split, options=options)
     np.testing.assert_array_equal(alone.reset(), together.reset())
-    np.testing.assert_array_equal(alone.reset([4, 0, 3]), together.reset([4, 0, 3]))
+    for lanes in ([4, 0, 3], [4, 0, 3, 1, 2]):
+        np.testing.assert_array_equal(alone.reset(lanes), together.reset(lanes))
     actions = draw_actions(150)
     steps = play(alone, actions)
     for one, other in zip(steps, play(together, actions), strict=True):
@@ -129,6 +130,28 @@ def test_ctrl_c_within_a_step_ends_the_processes_and_the_saved_state_continues(m
     other = lanes_of(foreign_simulator(0), seed=9)
     other.restore(lanes.state())
     np.testing.assert_array_equal(other.step(np.ones((NUM_LANES, 2))).obs, alone.step(np.ones((NUM_LANES, 2))).obs)
+
+
+@pytest.mark.lander
+def test_an_error_in_the_first_part_leaves_the_other_parts_alive(monkeypatch: pytest.MonkeyPatch):
+    def broken(*_: object) -> None:
+        raise RuntimeError("the first part fails")
+
+    split = lander(2)
+    assert isinstance(split, SplitSimulator)
+    lanes = lanes_of(split)
+    lanes.reset()
+    saved, actions = lanes.state(), np.zeros((NUM_LANES, 2))
+    monkeypatch.setattr(split._here[0], "play", broken)
+    with pytest.raises(RuntimeError, match="the first part fails"):
+        lanes.step(actions)
+    monkeypatch.undo()
+    lanes.restore(saved)
+    assert lanes.step(actions).obs.shape[0] == NUM_LANES
+    lanes.close()
+    monkeypatch.setattr(type(split._here[0]), "__init__", broken)
+    with pytest.raises(RuntimeError, match="the first part fails"):
+        lander(2)
 
 
 @pytest.mark.lander

@@ -46,7 +46,7 @@ class SplitSimulator(ReplayedSimulator):
         is_first_here: bool = False,
     ):
         self._edges = np.linspace(0, num_lanes, min(num_parts, num_lanes) + 1).astype(np.int64)
-        self._num_here = int(is_first_here)
+        self._num_here, self._here = int(is_first_here), list[ReplayedSimulator]()
         title = lambda first, end: (
             f"{name}: the process that steps lanes {first_lane + first} to {first_lane + end - 1}"
         )
@@ -55,7 +55,7 @@ class SplitSimulator(ReplayedSimulator):
             RemoteObject(title(first, end), *made) for first, end, made in parts[self._num_here :]
         )
         try:  # the other processes start meanwhile
-            self._here = [made(*arguments) for _, _, (made, arguments) in parts[: self._num_here]]
+            self._here += [made(*arguments) for _, _, (made, arguments) in parts[: self._num_here]]
             spec: EnvSpec = self._here[0].spec if self._here else self._parts.call("get_spec", {0: ()})[0]
         except BaseException:
             self.close()
@@ -91,7 +91,7 @@ class SplitSimulator(ReplayedSimulator):
         self, method: str, lanes: Int[np.ndarray, " lanes"], values: Shaped[np.ndarray, "lanes *rest"], width: int
     ) -> Float64[np.ndarray, "lanes width"]:
         """Call a method of the parts that have some of `lanes`, each with its rows of `values`; returns all rows."""
-        shares = self._all if len(lanes) == self._edges[-1] else self._split(lanes)
+        shares = self._all if np.array_equal(lanes, self._numbers) else self._split(lanes)
         table = np.empty((len(lanes), width))
         given = {part: (own, values[rows]) for part, (rows, own) in shares.items()}
         for part, result in self._ask(method, given).items():
@@ -100,11 +100,18 @@ class SplitSimulator(ReplayedSimulator):
 
     def _ask(self, method: str, given: dict[int, tuple[Any, ...]]) -> dict[int, Any]:
         """Call a method of some parts, each with its own arguments; those of this process work last."""
-        num = self._num_here
+        num, results, errors = self._num_here, dict[int, Any](), list[Exception]()
         self._parts.send(method, {part - num: own for part, own in given.items() if part >= num})
         with self._parts.killed_halfway():
-            results = {part: getattr(self._here[part], method)(*own) for part, own in given.items() if part < num}
-        return results | {number + num: result for number, result in self._parts.receive().items()}
+            for part in (part for part in given if part < num):
+                try:
+                    results[part] = getattr(self._here[part], method)(*given[part])
+                except Exception as error:  # raised below: the other parts answer first
+                    errors.append(error)
+        results |= {number + num: result for number, result in self._parts.receive().items()}
+        if errors:
+            raise errors[0]
+        return results
 
     def _split(self, lanes: Int[np.ndarray, " lanes"]) -> dict[int, tuple[np.ndarray, np.ndarray]]:
         """Part -> its rows in `lanes`, and these lanes as the part counts them."""
