@@ -19,8 +19,7 @@ from qpensieve.presets import default_config
 from qpensieve.records import checkpoint, evaluations
 from qpensieve.records.checkpoint import CheckpointError
 from qpensieve.records.files import Expected, headers_of, read_npz
-from qpensieve.records.folder import CONFIG
-from qpensieve.records.links import LinkError
+from qpensieve.records.folder import CONFIG, LinkError
 from qpensieve.train import run as runs
 from qpensieve.train.session import Session
 from tests.report.runs import dst_returns, make_run, make_table

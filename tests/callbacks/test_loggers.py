@@ -11,7 +11,7 @@ import pytest
 
 from qpensieve.callbacks import CallbackError, TensorBoard, WandB
 from qpensieve.callbacks.group import Callbacks
-from qpensieve.records.links import LinkError
+from qpensieve.records.folder import LinkError
 from tests.callbacks import loggers
 from tests.callbacks.loggers import WandbRun, shown
 from tests.callbacks.test_group import EVALUATION, ROW, TRAINING

@@ -24,7 +24,7 @@ from qpensieve.experiments import tasks
 from qpensieve.experiments.ray import bring_home, make_token, pack, unpack
 from qpensieve.experiments.tasks import Task
 from qpensieve.presets import default_config
-from qpensieve.records.lock import FolderInUseError, lock
+from qpensieve.records.folder import FolderInUseError, lock
 from qpensieve.train import run as runs
 from tests.experiments.struck import TINY, num_started
 from tests.train.kill_run import CACHE, ROOT, assert_same_run, complete

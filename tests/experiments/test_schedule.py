@@ -13,9 +13,7 @@ from qpensieve.experiments.local import Code, Ended, Local, LocalJob
 from qpensieve.experiments.schedule import train_all
 from qpensieve.experiments.tasks import Progress, Task
 from qpensieve.records.files import write_json
-from qpensieve.records.folder import CHECKPOINTS, SUMMARY, WORKER_LOG
-from qpensieve.records.links import LinkError
-from qpensieve.records.lock import lock
+from qpensieve.records.folder import CHECKPOINTS, SUMMARY, WORKER_LOG, LinkError, lock
 
 Work = Callable[[Path], int]
 

@@ -14,8 +14,7 @@ from qpensieve.experiments import tasks
 from qpensieve.experiments.tasks import Progress, Task
 from qpensieve.presets import default_config
 from qpensieve.records.files import write_json
-from qpensieve.records.folder import CHECKPOINTS, CONFIG, METRICS, SUMMARY, WORKER_LOG
-from qpensieve.records.lock import lock
+from qpensieve.records.folder import CHECKPOINTS, CONFIG, METRICS, SUMMARY, WORKER_LOG, lock
 
 
 def tiny(**settings: Any) -> RunConfig:

@@ -18,8 +18,7 @@ from qpensieve.experiments.local import Code, Local, end_workers, start_worker
 from qpensieve.experiments.schedule import train_all
 from qpensieve.experiments.tasks import Task
 from qpensieve.presets import default_config
-from qpensieve.records.folder import PROVENANCE
-from qpensieve.records.lock import FolderInUseError, lock
+from qpensieve.records.folder import PROVENANCE, FolderInUseError, lock
 from qpensieve.train import run as runs
 from tests.experiments.struck import TINY, num_started, program
 from tests.train.kill_run import CACHE, ROOT, assert_same_run, complete

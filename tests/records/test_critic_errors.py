@@ -10,7 +10,7 @@ import pytest
 from qpensieve.records import critic_errors
 from qpensieve.records.critic_errors import CriticErrors, CriticRow
 from qpensieve.records.files import FileError
-from qpensieve.records.links import LinkError
+from qpensieve.records.folder import LinkError
 
 
 def make_row(step: int = 100, lam: tuple[float, float] = (0.1, 0.9), error: float = 3.0, **changes: Any) -> CriticRow:

@@ -7,9 +7,7 @@ import numpy as np
 import pytest
 
 from qpensieve.records import files
-from qpensieve.records.folder import FILES, FOLDERS, LOCK, METRICS
-from qpensieve.records.links import LinkError, open_to_append, refuse_links
-from qpensieve.records.lock import lock
+from qpensieve.records.folder import FILES, FOLDERS, LOCK, METRICS, LinkError, lock, open_to_append, refuse_links
 from qpensieve.records.log import MetricsLog
 
 PRECIOUS = "years of work"

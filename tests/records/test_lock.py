@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from qpensieve.records.folder import LOCK
-from qpensieve.records.lock import FolderInUseError, Holder, holder, lock
+from qpensieve.records.folder import LOCK, FolderInUseError, Holder, holder, lock
 
 
 def test_a_second_process_is_told_who_holds_the_folder(tmp_path: Path):

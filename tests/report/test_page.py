@@ -10,7 +10,7 @@ from urllib.parse import unquote
 import numpy as np
 import pytest
 
-from qpensieve.records.links import LinkError
+from qpensieve.records.folder import LinkError
 from qpensieve.report import page, paper_figures
 from qpensieve.report.page import About, Plate, write_report
 from qpensieve.report.sheets import Source

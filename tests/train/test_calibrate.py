@@ -15,8 +15,7 @@ from qpensieve.errors import UserError
 from qpensieve.preferences import spaced_grid
 from qpensieve.presets import default_config
 from qpensieve.records import calibration
-from qpensieve.records.folder import CALIBRATION
-from qpensieve.records.lock import lock
+from qpensieve.records.folder import CALIBRATION, lock
 from qpensieve.report import pictures
 from qpensieve.train import calibrate as calibrating
 from qpensieve.train.calibrate import KEPT, LEAST, calibrate, choose, num_rows, spread_rows

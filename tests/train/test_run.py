@@ -24,8 +24,7 @@ from qpensieve.errors import UserFileError
 from qpensieve.presets import default_config
 from qpensieve.records import checkpoint, evaluations
 from qpensieve.records.checkpoint import CheckpointError
-from qpensieve.records.folder import EVALUATIONS, LOCK
-from qpensieve.records.lock import FolderInUseError, lock
+from qpensieve.records.folder import EVALUATIONS, LOCK, FolderInUseError, lock
 from qpensieve.report import pictures
 from qpensieve.report.results import export, read_run
 from qpensieve.train import run as runs

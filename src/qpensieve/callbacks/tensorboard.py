@@ -10,7 +10,7 @@ from typing import Any
 
 from qpensieve.callbacks.protocol import Callback, End, Evaluation, Metrics, Training, scalars
 from qpensieve.errors import FileInTheWayError, MissingPackageError
-from qpensieve.records.links import refuse_link
+from qpensieve.records.folder import refuse_link
 
 FILES = "events.out.tfevents.*"
 """What TensorBoard's files are called."""

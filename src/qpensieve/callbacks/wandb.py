@@ -8,8 +8,7 @@ from typing import Any
 from qpensieve.callbacks.protocol import Callback, End, Evaluation, Metrics, Training, scalars
 from qpensieve.errors import MissingPackageError, UserError, make_folder
 from qpensieve.records.files import interpreting, read_object, write_json
-from qpensieve.records.folder import WANDB
-from qpensieve.records.links import refuse_link
+from qpensieve.records.folder import WANDB, refuse_link
 
 OWN_FOLDER = "wandb"
 """Folder that wandb makes for its files."""

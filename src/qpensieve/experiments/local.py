@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from qpensieve import machine
-from qpensieve.records.folder import WORKER_LOG
-from qpensieve.records.links import open_to_append
+from qpensieve.records.folder import WORKER_LOG, open_to_append
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

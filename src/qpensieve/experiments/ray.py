@@ -23,8 +23,7 @@ from qpensieve.experiments import local
 from qpensieve.experiments.local import Code, Ended, Place, Placed, how_it_ended
 from qpensieve.records import checkpoint
 from qpensieve.records.files import TEMPORARY
-from qpensieve.records.folder import LOCK
-from qpensieve.records.lock import FolderInUseError, lock
+from qpensieve.records.folder import LOCK, FolderInUseError, lock
 
 if TYPE_CHECKING:
     from qpensieve.experiments.tasks import Task

@@ -18,8 +18,7 @@ from qpensieve.population.pgmorl import num_tasks
 from qpensieve.population.plan import iteration_steps
 from qpensieve.records import checkpoint, critic_errors
 from qpensieve.records.files import FileError, read_object, write_json
-from qpensieve.records.folder import CONFIG, CRITIC, FAILED, METRICS, SUMMARY, WORKER_LOG
-from qpensieve.records.lock import holder
+from qpensieve.records.folder import CONFIG, CRITIC, FAILED, METRICS, SUMMARY, WORKER_LOG, holder
 from qpensieve.records.log import TRAINING, read_rows
 from qpensieve.report.critic import PAPER_STEPS
 from qpensieve.settings import LENGTH, SEEDS

@@ -20,8 +20,7 @@ from qpensieve.console import plain_warnings
 from qpensieve.errors import UserError
 from qpensieve.experiments.local import END_SECONDS, Code
 from qpensieve.experiments.tasks import critic_steps
-from qpensieve.records.folder import CONFIG
-from qpensieve.records.lock import FolderInUseError, lock
+from qpensieve.records.folder import CONFIG, FolderInUseError, lock
 from qpensieve.report.summary import write_summary
 from qpensieve.train import run as runs
 from qpensieve.train.critic_error import Sampling

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float, Float64, Int64
 
 from qpensieve.records.files import FileError, interpreting, read_object, write_json
-from qpensieve.records.links import refuse_link
+from qpensieve.records.folder import refuse_link
 
 FORMAT = 1
 """Increased with every change of the file's layout."""

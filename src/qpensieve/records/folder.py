@@ -1,8 +1,24 @@
-"""The names of all files in a run folder."""
+"""A run folder: the names of its files, links that are refused, and its lock.
 
+A received folder could hold a symbolic link that points anywhere, so nothing is written through one. The folder itself
+may be reached by a link, and its owner may add links of other names to it.
+
+One process at a time writes into a folder. The system releases its lock when its process ends. On a file system whose
+locks do not reach other machines, two processes may both get it. So the lock file also names its newest owner, and a
+process that is no longer the owner stops before its next save.
+"""
+
+import fcntl
+import json
+import os
+import platform
+import secrets
+import stat
+import time
 from pathlib import Path
+from typing import Any, NamedTuple, TextIO
 
-from qpensieve.errors import FileInTheWayError, UserFileError
+from qpensieve.errors import FileInTheWayError, ShownError, UserFileError, file_errors
 
 CONFIG = "config.json"
 """The configuration of the run."""
@@ -83,3 +99,135 @@ def refuse_file(path: Path) -> None:
     found = next((one for one in (path, *path.parents) if one.exists()), None)
     if found is not None and not found.is_dir():
         raise UserFileError(f"{path} must be a folder, but {found} is a file; choose another folder")
+
+
+class LinkError(UserFileError):
+    """Something would be written where a symbolic link, or what is no plain file, points elsewhere; names it."""
+
+
+def refuse_link(path: Path) -> None:
+    """LinkError where `path` is a symbolic link."""
+    if path.is_symlink():
+        raise LinkError(_explain(path))
+
+
+def refuse_links(run: Path) -> None:
+    """LinkError where a file or folder of a run, or anything below its folders, is a symbolic link."""
+    for name in (*FILES, *FOLDERS):
+        refuse_link(run / name)
+    for name in FOLDERS:
+        for parent, folders, files in os.walk(run / name):
+            for below in (*folders, *files):
+                refuse_link(Path(parent, below))
+
+
+def open_to_append(path: Path) -> TextIO:
+    """The file, made where it is missing, to read and to write at its end; LinkError where it is no plain file."""
+    refuse_link(path)
+    # NOFOLLOW: a link made since; NONBLOCK: a named pipe would wait for its other end.
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK
+    with file_errors(path):
+        descriptor = os.open(path, flags, 0o666)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise LinkError(f"{path} is not a plain file: remove it")
+    return os.fdopen(descriptor, "a+")
+
+
+def _explain(path: Path) -> str:
+    return (
+        f"{path} is a symbolic link to {os.readlink(path)}: nothing in a run's folder is written through a link. "
+        "Remove the link, or put in its place what it points to"
+    )
+
+
+TRIES, PAUSE = 5, 0.05
+"""How often to ask for the lock, and seconds between: `holder` may have it for a moment."""
+
+
+class FolderInUseError(ShownError, RuntimeError):
+    """Another process trains, resumes or evaluates the run of this folder."""
+
+
+class Holder(NamedTuple):
+    """The process that holds a folder."""
+
+    host: str = "an unknown host"
+    pid: int | None = None
+
+    def __str__(self) -> str:
+        return f"process {self.pid or '?'} on {self.host}"
+
+
+class FolderLock:
+    """A held lock.
+
+    Args:
+        folder: The run folder.
+        file: The locked file.
+    """
+
+    def __init__(self, folder: Path, file: TextIO):
+        self._folder, self._file, self._token = folder, file, secrets.token_hex(8)
+        file.truncate(0)
+        file.write(json.dumps({"host": platform.node(), "pid": os.getpid(), "token": self._token}) + "\n")
+        file.flush()
+
+    def check(self) -> None:
+        """Raise `FolderInUseError` if another process has taken the folder over."""
+        if _read(self._folder).get("token") != self._token:
+            raise FolderInUseError(f"{self._folder} was taken over by another process: this one stops without saving")
+
+    def close(self) -> None:
+        """Release the lock."""
+        self._file.close()
+
+
+def lock(folder: Path) -> FolderLock:
+    """Lock a folder until the returned object is closed or the process ends.
+
+    Raises:
+        FolderInUseError: Another process holds it.
+        LinkError: Something in it is a symbolic link, through which its holder would write elsewhere.
+    """
+    refuse_links(folder)
+    file = open_to_append(folder / LOCK)
+    for _ in range(TRIES):
+        if _is_free(file, fcntl.LOCK_EX):
+            return FolderLock(folder, file)
+        time.sleep(PAUSE)
+    file.close()
+    raise FolderInUseError(f"{folder} is in use by {_named(folder)}: wait for it, or stop it first")
+
+
+def holder(folder: Path) -> Holder | None:
+    """The process that holds a folder; None if no process does."""
+    try:
+        with open(folder / LOCK) as file:
+            return None if _is_free(file, fcntl.LOCK_SH) else _named(folder)
+    except OSError:
+        return None
+
+
+def _is_free(file: TextIO, kind: int) -> bool:
+    """Whether this process has the lock now."""
+    try:
+        fcntl.flock(file, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _named(folder: Path) -> Holder:
+    content = _read(folder)
+    host, pid = content.get("host"), content.get("pid")
+    return Holder(host, pid) if isinstance(host, str) and isinstance(pid, int) else Holder()
+
+
+def _read(folder: Path) -> dict[str, Any]:
+    """Content of the lock file; empty if it cannot be read."""
+    try:
+        content = json.loads((folder / LOCK).read_text())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return content if isinstance(content, dict) else {}

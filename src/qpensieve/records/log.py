@@ -11,7 +11,7 @@ import numpy as np
 
 from qpensieve.records.checkpoint import CheckpointError
 from qpensieve.records.files import FileError, parse, write_file
-from qpensieve.records.links import open_to_append
+from qpensieve.records.folder import open_to_append
 
 TRAINING = "train"
 """Event of the rows of training metrics."""

@@ -13,7 +13,7 @@ from jaxtyping import Float64, Int64
 from qpensieve import metrics
 from qpensieve.errors import MissingPackageError, UserError, make_folder
 from qpensieve.records.files import write_file
-from qpensieve.records.links import refuse_link
+from qpensieve.records.folder import refuse_link
 
 # matplotlib is an extra and slow to import, so it is imported by the functions that draw.
 if TYPE_CHECKING:

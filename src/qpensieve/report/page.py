@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from qpensieve.errors import MissingPackageError, UserError, make_folder
 from qpensieve.records.files import write_file, write_text
-from qpensieve.records.links import refuse_link
+from qpensieve.records.folder import refuse_link
 from qpensieve.report import sheets as scores
 from qpensieve.report import text
 from qpensieve.report.drawing import Figure

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from qpensieve.errors import UserError
-from qpensieve.records.folder import METRICS, SEARCH
-from qpensieve.records.links import refuse_link
+from qpensieve.records.folder import METRICS, SEARCH, refuse_link
 from qpensieve.report.curves import draw_curves, draw_training
 from qpensieve.report.drawing import SUFFIXES, MissingPlots
 from qpensieve.report.front import draw_front

@@ -12,8 +12,7 @@ from qpensieve.console import PAGE, format_number, format_table
 from qpensieve.envs.deep_sea import find_treasures, share_found
 from qpensieve.envs.registry import Domain, find_domain
 from qpensieve.records.files import write_json
-from qpensieve.records.folder import SUMMARY
-from qpensieve.records.links import refuse_link
+from qpensieve.records.folder import SUMMARY, refuse_link
 from qpensieve.records.scores import SCORES, columns
 from qpensieve.report.drawing import count
 from qpensieve.report.results import Evaluation, read_run

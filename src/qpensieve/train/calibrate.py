@@ -25,7 +25,7 @@ from qpensieve.records import calibration as files
 from qpensieve.records import folder
 from qpensieve.records.calibration import Calibration
 from qpensieve.records.files import check_can_write
-from qpensieve.records.lock import lock
+from qpensieve.records.folder import lock
 from qpensieve.train.evaluate import LANES_AT_ONCE, foreign_lanes, protocols
 from qpensieve.train.saved import SavedPolicies
 from qpensieve.train.session import environment_errors

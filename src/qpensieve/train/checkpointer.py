@@ -19,7 +19,7 @@ from qpensieve.records import checkpoint, folder
 from qpensieve.records.calibration import Calibration
 from qpensieve.records.checkpoint import Checkpoint, CheckpointError
 from qpensieve.records.files import Expected, headers_of, interpreting, read_object, write_json
-from qpensieve.records.links import refuse_links
+from qpensieve.records.folder import refuse_links
 from qpensieve.replay.log import Segment
 from qpensieve.train.session import Rows, Session
 

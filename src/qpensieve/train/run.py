@@ -20,8 +20,7 @@ from qpensieve.errors import FileInTheWayError, MissingFileError, UserError, mak
 from qpensieve.records import checkpoint, folder, provenance
 from qpensieve.records.checkpoint import Checkpoint, CheckpointError
 from qpensieve.records.files import FileError, interpreting, read_object, save_record, write_json
-from qpensieve.records.links import refuse_links
-from qpensieve.records.lock import lock
+from qpensieve.records.folder import lock, refuse_links
 from qpensieve.records.log import has_evaluations
 from qpensieve.train.checkpointer import Checkpointer
 from qpensieve.train.interrupts import interrupts

@@ -11,7 +11,7 @@ from qpensieve.config import RunConfig
 from qpensieve.metrics import utility
 from qpensieve.records import calibration, critic_errors, evaluations, folder
 from qpensieve.records.files import interpreting
-from qpensieve.records.lock import FolderLock
+from qpensieve.records.folder import FolderLock
 from qpensieve.records.log import FULL, SHORT, TRAINING, MetricsLog, cut_log, drop_unfinished_row, is_logged, read_rows
 from qpensieve.records.scores import scores, summarize
 from qpensieve.train.alarms import Watch
