@@ -98,6 +98,7 @@ def test_whole_numbers_may_be_written_with_an_exponent(tmp_path: Path):
         ('[run]\ndomain = "Hopper3d"\nalgo = "sac"', "preferences must be given for Hopper3d"),
         ('[run]\ndomain = "DeepSeaTreasure"\nalgo = "mosac"', "mosac needs continuous actions"),
         ('[run]\ndomain = "DST2d"\nreference = [0.0]', "reference must have 2 numbers"),
+        ('then = [5]\n[run]\ndomain = "DST2d"', "then must be .* got \\[5\\]"),
         ('then = ["critics"]\n[run]\ndomain = "DST2d"', "then must be .* got \\['critics'\\]"),
         ('show = "critic"\n[run]\ndomain = "DST2d"', "needs one run, and preferences"),
         ('show = "growth"\n[run]\ndomain = "DST2d"', "needs preferences such as"),

@@ -60,7 +60,7 @@ def _artefact(name: str, content: dict[str, Any]) -> Artefact:
     if show not in SHOWS:
         raise UserError(f"show must be one of {', '.join(SHOWS)}, got {show!r}")
     metrics = _listed(content, "metrics", METRICS.__contains__, f"a list of {', '.join(METRICS)}") or METRICS[:2]
-    then = _listed(content, "then", "critic".__eq__, '["critic"] or left out')
+    then = _listed(content, "then", lambda one: one == "critic", '["critic"] or left out')
     preferences = _listed(content, "preferences", _is_row, "a list of lists of numbers, such as [[0.5, 0.5]]")
     artefact = Artefact(
         re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-") or "sweep",
