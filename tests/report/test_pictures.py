@@ -9,8 +9,6 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
-from matplotlib.figure import Figure
-
 from qpensieve import cli
 from qpensieve.records import search
 from qpensieve.report import curves, drawing, front, pictures
@@ -40,7 +38,8 @@ def test_every_picture_can_be_asked_for():
     assert (*pictures.PICTURES,) == get_args(pictures.What)
 
 
-def test_the_pictures_of_a_run_are_those_that_it_has_data_for(tmp_path: Path, drawn: list[Figure], capsys):
+@pytest.mark.usefixtures("unrendered")
+def test_the_pictures_of_a_run_are_those_that_it_has_data_for(tmp_path: Path, capsys):
     names = lambda run: [path.name for path in draw_pictures(run)]
     usual, search_pictures = ["front.png", "curves.png"], ["generations.png", "predictions.png"]
     run = make_run(tmp_path / "search", make_record())

@@ -1,12 +1,12 @@
-"""Callbacks: code of your own, TensorBoard and Weights & Biases, told of a training while it runs.
+"""Callbacks: your own code, TensorBoard or Weights & Biases follows a training while it runs.
 
 `agent.learn(steps, callback=...)` takes one or a list of them; `qpensieve train --tensorboard --wandb PROJECT
 --callback module:name` has the same for runs. A callback is a function `f(step, metrics)`, called with every row of
-training metrics and every evaluation, or an object with any of the methods of `Callback`; it need not inherit.
+training metrics and every evaluation, or an object with any methods of `Callback`; it need not inherit from it.
 
-To stop the training, return False (None and True go on) or raise `StopTraining`: what was learned is kept, can be saved
-and learned on. Any other exception of a callback ends the training as `CallbackError`, which names the callback; the
-agent is as of the newest block, and a run is saved first. No number depends on callbacks.
+To stop the training, return False (None and True continue) or raise `StopTraining`: what was learned is kept, can be
+saved and learned on. Any other exception of a callback ends the training as `CallbackError`, which names the callback;
+the agent is as of the newest block, and a run is saved first. No number depends on callbacks.
 """
 
 from qpensieve.callbacks.protocol import (

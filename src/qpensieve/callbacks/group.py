@@ -1,4 +1,4 @@
-"""Several callbacks as one: called in order; whoever stops or fails is named."""
+"""Several callbacks as one: called in order; messages name the callback that stops or fails."""
 
 import difflib
 import importlib
@@ -37,7 +37,7 @@ class Callbacks:
         several = given if isinstance(given, list | tuple) else [] if given is None else [given]
         self._listeners = [_listener(one) for one in several]
         self._told: list[_Listener] = []
-        """Those whose training has begun and not yet ended."""
+        """Callbacks whose training has begun and not yet ended."""
         self._step = 0
         self.stopped_by: str | None = None
         """Name of the callback that asked to stop."""
@@ -47,7 +47,7 @@ class Callbacks:
 
     @contextmanager
     def during(self, training: Training) -> Iterator[None]:
-        """Tell all that a training begins and, whatever happens in it, that it has ended."""
+        """Call all at the begin of a training and, whatever happens, at its end."""
         self._step, self.stopped_by, self._told = training.step, None, []
         try:
             for listener in self._listeners:
@@ -96,7 +96,7 @@ class Callbacks:
             self.stopped_by = self.stopped_by or listener.name
 
     def _end(self, end: End) -> list[CallbackError]:
-        """Tell all that it has ended, also where some fail; returns their errors."""
+        """Call all at the end, also if some fail; return their errors."""
         failures: list[CallbackError] = []
         for listener in self._told:
             try:

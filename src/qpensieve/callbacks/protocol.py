@@ -1,4 +1,4 @@
-"""What callbacks may do, and what they are told."""
+"""The methods of callbacks, and the objects that they receive."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -15,13 +15,13 @@ from qpensieve.records.scores import RunSummary, scores
 End = Literal["done", "stopped", "failed"]
 """How a training ended: all steps were done; a callback or Ctrl-C stopped it; something raised an error."""
 Answer = bool | None
-"""What a hook returns: False stops the training, None and True go on."""
+"""Answer of a hook: False stops the training, None and True continue it."""
 SHORT_GROUP, FULL_GROUP, TRAINING_GROUP = "eval", "eval_full", "train"
 SHORT_NAMES = {"ut": "UT", "hv": "HV"}
 """Scores whose name people write in capitals."""
 
 
-class StopTraining(Exception):  # noqa: N818 (not an error: it was asked for)
+class StopTraining(Exception):  # noqa: N818 (not an error: the user wants it)
     """Raised by a callback to stop the training; what was learned is kept."""
 
 
@@ -61,12 +61,12 @@ class Training:
         algo: Name of the method.
         objectives: Their names, in reward order.
         seeds: The number of every seed; metrics per seed are in this order.
-        step: Where the training begins: 0, or what was learned before.
+        step: First step: 0, or the steps learned before.
         goal: The step at which it ends, unless it is stopped.
         settings: All settings, as JSON has them.
         folder: The run folder; None for an agent.
-        history: Step and metrics of all rows and evaluations of a run before it was resumed, for loggers that have not
-            got them.
+        history: Step and metrics of all rows and evaluations of a run before it was resumed, for loggers that lack
+            them.
     """
 
     domain: str
@@ -105,7 +105,7 @@ class Evaluation:
 
 
 class Callback:
-    """The methods that a callback may have; each does nothing here, so that you write only those that you need."""
+    """The methods of a callback; each does nothing here, so that you write only the methods you need."""
 
     def on_start(self, training: Training) -> Answer:
         """Training begins; called again by every `learn`."""

@@ -13,7 +13,7 @@ from qpensieve.errors import FileInTheWayError, MissingPackageError
 from qpensieve.records.folder import refuse_link
 
 FILES = "events.out.tfevents.*"
-"""What TensorBoard's files are called."""
+"""Names of TensorBoard's files."""
 
 
 class TensorBoard(Callback):

@@ -59,7 +59,7 @@ class WandB(Callback):
         self._seeds: tuple[int, ...] = ()
 
     def on_start(self, training: Training) -> None:
-        """Open the W&B run, or the one of this training that there is."""
+        """Open the W&B run of this training, or a new one."""
         folder = self._folder or training.folder
         self._seeds, self._state = training.seeds, None if folder is None else folder / WANDB
         if folder is not None:
@@ -77,7 +77,7 @@ class WandB(Callback):
         asked = {"project": self._project, "name": name, "mode": self._mode, "config": about}
         self._run = self._wandb.init(**asked, **place, **known, **self._settings)
         self._id = str(self._run.id)
-        # W&B's own step counts calls, and drops what comes a second time for the same one.
+        # W&B's own step counts calls, and drops a second row of the same step.
         self._run.define_metric(STEP)
         self._run.define_metric("*", step_metric=STEP)
         self._remember(is_open=True)

@@ -153,8 +153,8 @@ def draw_training(run: RunResults, out: Path) -> Path | None:
         for step in alarms:
             axes.axvline(step, color=ALARM_COLOUR, linewidth=0.6, alpha=0.6, zorder=1)
     drawing.set_title(figure, f"{run.domain} · {run.algo} · {drawing.count(num_seeds, 'seed')}")
-    told = f"{drawing.count(len(alarms), 'step')} with alarms (orange)" if alarms else "no alarm"
-    figure.supxlabel(f"environment steps; {told}", fontsize=9, color=GREY)
+    found = f"{drawing.count(len(alarms), 'step')} with alarms (orange)" if alarms else "no alarm"
+    figure.supxlabel(f"environment steps; {found}", fontsize=9, color=GREY)
     return drawing.write_figure(figure, out)
 
 

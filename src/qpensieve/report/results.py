@@ -236,7 +236,7 @@ class RunResults:
 
     @cached_property
     def known(self) -> Domain | None:
-        """Its row in the table of domains; None for an environment of someone else."""
+        """Its row in the table of domains; None for a foreign environment."""
         return find_domain(str(self.config.get("domain", "")))
 
     @property

@@ -194,7 +194,7 @@ def _seed_rows(content: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _heading(name: str, objectives: Sequence[str]) -> str:
-    """The heading of a score: that of a single objective has the objective's name."""
+    """The heading of a score; scores of an objective have its name."""
     if name in SOURCES:
         return SOURCES[name]
     numbered = {SCORES["correlation"].label.format(i=i + 1): f"corr {one}" for i, one in enumerate(objectives)}

@@ -206,7 +206,7 @@ def anchor_of(kind: str, name: str) -> str:
 
 
 def check_name(kind: str, name: str) -> None:
-    """Raise ValueError where a name cannot be that of files."""
+    """Raise ValueError for a name that files cannot have."""
     if not re.fullmatch(r"[A-Za-z0-9_-]+", name):
         raise UserError(f"the name of a {kind} is that of its files: letters, digits, - and _; got {name!r}")
 
