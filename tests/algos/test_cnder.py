@@ -1,8 +1,7 @@
 """CN-DER against loops in NumPy, hand-computed numbers, scalar DDPG, and what it is for: not to forget."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, partial
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -14,7 +13,6 @@ from qpensieve.algos import cnder
 from qpensieve.algos.cnder import CnDerConfig
 from qpensieve.learning.interface import Hints, PrioritizedLearning, Transition
 from qpensieve.learning.nets import Critic
-from qpensieve.replay import priorities
 from qpensieve.types import EnvSpec
 from tests.algos.problem import (
     BATCH,
@@ -27,7 +25,6 @@ from tests.algos.problem import (
 )
 from tests.oracles import cnder as oracle
 from tests.oracles.mosac import Net, adam_step, net_of
-from tests.rounding import assert_same_to_rounding
 
 HIDDEN = 8
 CFG = CnDerConfig(
@@ -39,7 +36,6 @@ CFG = CnDerConfig(
     layer_norm=False,
     priority_exponent=2.0,
 )
-SCALAR = EnvSpec("scalar", 4, 2, ("one",), None, None)
 TWO = EnvSpec("two", 4, 2, ("a", "b"), None, None)
 ONE_STEP = EnvSpec("one-step", 1, 1, ("right", "left"), None, None)
 UPDATE = jax.jit(cnder.update, static_argnums=0)
@@ -243,140 +239,11 @@ def test_both_target_networks_follow_the_updated_ones():
     assert_trees_close(new.target_critic, mixed(state.target_critic, new.critic), 1e-6)
 
 
-def test_the_first_state_has_targets_of_their_own_that_equal_the_networks():
-    state = jax.jit(partial(cnder.init, CFG, SPEC))(jax.random.key(0))
-    assert_trees_equal(state.target_actor, state.actor)
-    assert_trees_equal(state.target_critic, state.critic)
-
-
 def test_networks_and_their_targets_share_no_buffer():
     """The loop donates every leaf, and a buffer given away twice is an error."""
     state = cnder.init(replace(CFG, hidden=2), ONE_STEP, jax.random.key(0))
     leaves = [leaf for leaf in jax.tree.leaves(state) if leaf.size > 0]
     assert len({leaf.unsafe_buffer_pointer() for leaf in leaves}) == len(leaves)
-
-
-def test_agents_side_by_side_learn_as_each_alone():
-    batches, hints = [transitions(i) for i in (1, 2)], [_hints(i) for i in (3, 4)]
-    stack = lambda trees: jax.tree.map(lambda *leaves: np.stack(leaves), *trees)
-    keys = jax.random.split(jax.random.key(0))
-    together = jax.jit(jax.vmap(partial(cnder.update, CFG)))
-    new, _, priority = together(stack([_state(0), _state(1)]), stack(batches), stack(hints), keys)
-    for i in range(2):
-        alone, _, expected = _update(_state(i), batches[i], hints[i])
-        np.testing.assert_allclose(priority[i], expected, rtol=1e-5)
-        assert_trees_close(jax.tree.map(lambda leaf, i=i: np.asarray(leaf)[i], new.optimizers), alone.optimizers, 1e-5)
-
-
-@dataclass(frozen=True)
-class ScalarDdpg:
-    """DDPG with one scalar critic and L1 loss, written by itself: no preferences but a constant input of 1.
-
-    Attributes:
-        nets: Weights and biases of `actor`, `critic` and their targets, by name.
-    """
-
-    nets: dict[str, Any]
-
-    def values(self, name: str, *inputs: jax.Array) -> jax.Array:
-        x = jnp.concatenate([*inputs, jnp.ones((len(inputs[0]), 1))], axis=1)
-        (one, one_bias), (two, two_bias), (three, three_bias) = self.nets[name]
-        hidden = jnp.maximum(jnp.maximum(x @ one + one_bias[None], 0.0) @ two + two_bias[None], 0.0)
-        return hidden @ three + three_bias[None]
-
-    def errors(self, batch: Transition) -> jax.Array:
-        q_next = self.values("target_critic", batch.s_next, jnp.tanh(self.values("target_actor", batch.s_next)))
-        y = batch.r[:, 0] + 0.9 * jnp.where(batch.terminated == 1, 0.0, q_next[:, 0])
-        return jnp.abs(self.values("critic", batch.s, batch.a)[:, 0] - y)
-
-    def value(self, batch: Transition) -> jax.Array:
-        return self.values("critic", batch.s, jnp.tanh(self.values("actor", batch.s))).mean()
-
-
-def _plain_adam(net: Any, moments: Any, gradient: Any, t: jax.Array) -> tuple[Any, Any]:
-    mean = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, moments[0], gradient)
-    square = jax.tree.map(lambda v, g: 0.999 * v + 0.001 * g**2, moments[1], gradient)
-    step = lambda p, m, v: p - 1e-3 * (m / (1 - 0.9**t)) / (jnp.sqrt(v / (1 - 0.999**t)) + 1e-8)
-    return jax.tree.map(step, net, mean, square), (mean, square)
-
-
-@jax.jit
-def _plain_update(nets: dict[str, Any], moments: dict[str, Any], t: jax.Array, batch: Transition) -> Any:
-    priority = (ScalarDdpg(nets).errors(batch) + 0.01) ** 2
-    loss = lambda net: ScalarDdpg(nets | {"critic": net}).errors(batch).mean()
-    critic, of_critic = _plain_adam(nets["critic"], moments["critic"], jax.grad(loss)(nets["critic"]), t)
-    minus_value = lambda net: -ScalarDdpg(nets | {"critic": critic, "actor": net}).value(batch)
-    actor, of_actor = _plain_adam(nets["actor"], moments["actor"], jax.grad(minus_value)(nets["actor"]), t)
-    follow = lambda old, new: jax.tree.map(lambda t, o: 0.9 * t + 0.1 * o, old, new)
-    targets = {
-        "target_critic": follow(nets["target_critic"], critic),
-        "target_actor": follow(nets["target_actor"], actor),
-    }
-    return targets | {"critic": critic, "actor": actor}, {"critic": of_critic, "actor": of_actor}, priority
-
-
-def test_with_one_objective_it_is_scalar_ddpg_with_the_same_priorities():
-    """Three updates, each on a batch drawn by the priorities that the updates before it left behind."""
-    cfg, memory = replace(CFG, learning_rate=1e-3), transitions(1, SCALAR, num=60)
-    first = state = _state(0, SCALAR)
-    as_list = lambda module: [(p.weight, p.bias) for p in (module.net.first, module.net.second, module.net.last)]
-    plain = {name: as_list(getattr(state, name)) for name in ("actor", "target_actor", "critic", "target_critic")}
-    moments = {name: (jax.tree.map(jnp.zeros_like, plain[name]),) * 2 for name in ("actor", "critic")}
-    hints = Hints(jnp.ones(1), jnp.ones((BATCH, 1)))
-    set_at, sample = jax.jit(priorities.set_at), jax.jit(partial(priorities.sample, num=BATCH))
-    tree = set_at(priorities.empty(60), jnp.arange(60), jnp.ones(60))
-    for i in range(3):
-        slots = sample(tree, jax.random.key(i))
-        batch = jax.tree.map(lambda leaf, slots=slots: leaf[slots], memory)
-        state, _, priority = UPDATE(cfg, state, batch, hints, jax.random.key(0))
-        plain, moments, plain_priority = _plain_update(plain, moments, jnp.asarray(i + 1), batch)
-        np.testing.assert_allclose(priority, plain_priority, rtol=1e-4)
-        tree = set_at(tree, slots, priority)
-    for name in ("actor", "critic"):
-        first_moment = getattr(state.optimizers, name)[0].mu
-        assert_same_to_rounding(as_list(first_moment), [tuple(layer) for layer in moments[name][0]])
-    for name, net in plain.items():
-        assert_trees_close(as_list(getattr(state, name)), net, 1e-4)
-    moved = np.abs(np.asarray(state.actor.net.first.weight) - np.asarray(first.actor.net.first.weight))
-    assert moved.max() > 2e-3
-
-
-def _permuted(state: cnder.State, order: np.ndarray) -> cnder.State:
-    """The state whose networks take and give the objectives in another order."""
-    inputs = lambda module: module.net.first.weight
-    outputs = lambda module: (module.net.last.weight, module.net.last.bias)
-    tail = lambda weight: jnp.concatenate([weight[: -len(order)], weight[-len(order) :][order]])
-
-    def permute_critic(critic: Critic) -> Critic:
-        critic = eqx.tree_at(inputs, critic, tail(critic.net.first.weight))
-        return eqx.tree_at(outputs, critic, (critic.net.last.weight[:, order], critic.net.last.bias[order]))
-
-    permute_actor = lambda actor: eqx.tree_at(inputs, actor, tail(actor.net.first.weight))
-    return cnder.State(
-        permute_actor(state.actor),
-        permute_actor(state.target_actor),
-        permute_critic(state.critic),
-        permute_critic(state.target_critic),
-        state.optimizers,
-    )
-
-
-def test_objectives_and_preferences_permuted_together_change_nothing():
-    order, cfg = np.array([2, 0, 1]), replace(CFG, learning_rate=1e-3)
-    state, other = _state(0), _permuted(_state(0), order)
-    for i in range(5):
-        batch, hints = transitions(i), _hints(i)
-        shuffled = Hints(hints.lam[order], hints.past[:, order])
-        state, _, priority = _update(state, batch, hints, cfg)
-        other, _, other_priority = _update(other, replace(batch, r=batch.r[:, order]), shuffled, cfg)
-        np.testing.assert_allclose(other_priority, priority, rtol=1e-3)
-    s, lam = transitions(9).s, _hints(9).past
-    a, other_a = jax.vmap(state.actor)(s, lam), jax.vmap(other.actor)(s, lam[:, order])
-    np.testing.assert_allclose(other_a, a, atol=1e-4)
-    value, other_value = jax.vmap(state.critic)(s, a, lam), jax.vmap(other.critic)(s, a, lam[:, order])
-    np.testing.assert_allclose(other_value, np.asarray(value)[:, order], atol=1e-4)
-    scalar, other_scalar = (lam * value).sum(axis=1), (lam[:, order] * other_value).sum(axis=1)
-    np.testing.assert_allclose(other_scalar, scalar, atol=1e-4)
 
 
 def test_the_host_acts_as_the_network_and_explores_with_its_noise():

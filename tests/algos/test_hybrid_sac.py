@@ -67,6 +67,8 @@ def _sac_alone(num: int) -> sac.State:
 
 
 _sac_step = jax.jit(sac_update(CFG.single))
+_draw = jax.jit(partial(hybrid_sac.draw, CFG))
+_shared = jax.jit(hybrid_sac.shared_loss)
 
 
 def _with_snapshots(state: hybrid_sac.State) -> hybrid_sac.State:
@@ -125,7 +127,7 @@ def _query(seed: int) -> sac.Query:
 def test_the_loss_takes_per_sample_the_best_of_own_value_and_every_snapshot_and_preference():
     offer, query = _offer(1), _query(2)
     own = random_like(_init(CFG).own, 5)
-    loss, (logp, info) = jax.jit(hybrid_sac.shared_loss)(offer, own.actor, own.critic, query)
+    loss, (logp, info) = _shared(offer, own.actor, own.critic, query)
     a, their_logp = jax.jit(sac.sample_actions)(own.actor, query.s, action_noise(2))
     best = np.asarray(sac.own_value(own.critic, query.s, a))
     candidates = [best]
@@ -145,7 +147,7 @@ def test_the_loss_takes_per_sample_the_best_of_own_value_and_every_snapshot_and_
 def test_the_loss_is_never_above_sacs(seed: int):
     own = random_like(_init(CFG).own, seed)
     offer, query = _offer(seed), _query(seed)
-    hybrid, _ = jax.jit(hybrid_sac.shared_loss)(offer, own.actor, own.critic, query)
+    hybrid, _ = _shared(offer, own.actor, own.critic, query)
     plain, _ = jax.jit(sac.own_loss)(own.actor, own.critic, _query(seed))
     assert float(hybrid) <= float(plain) + 1e-6
 
@@ -165,7 +167,7 @@ def test_snapshots_and_critics_get_no_gradient_and_the_policy_does():
 
 
 def test_lam_itself_is_offered_first_and_the_others_are_fresh():
-    all_draws = [hybrid_sac.draw(CFG, _both(0), jax.random.key(seed)) for seed in (0, 1)]
+    all_draws = [_draw(_both(0), jax.random.key(seed)) for seed in (0, 1)]
     prefs, other = (hybrid_sac.offered_preferences(LAM, draws.others) for draws in all_draws)
     assert prefs.shape == (3, 3)
     np.testing.assert_array_equal(prefs[0], LAM)
@@ -175,7 +177,7 @@ def test_lam_itself_is_offered_first_and_the_others_are_fresh():
 
 def test_the_offered_preferences_share_no_key_with_the_noise_of_either_half():
     """A number from 0 to 1 and a normal one that were drawn with one key are each other's quantiles."""
-    draws = hybrid_sac.draw(CFG, _both(0), jax.random.key(0))
+    draws = _draw(_both(0), jax.random.key(0))
     noises = (draws.own.next_noise, draws.own.noise, draws.helper.next_noise, draws.helper.noise)
     for noise in noises:
         quantiles = stats.norm.cdf(np.ravel(noise)[: draws.others.size].reshape(draws.others.shape))

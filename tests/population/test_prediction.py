@@ -164,34 +164,6 @@ def test_nearness_is_relative_to_the_height_over_the_reference():
     np.testing.assert_allclose(importance, np.exp(-(0.05**2 + (3 / 45) ** 2) / 0.03**2 / 2), rtol=1e-12)
 
 
-def test_an_edge_is_as_near_as_its_parent_not_as_its_child():
-    near = [((100.0, 100.0), lam, (900, 900)) for lam in _fan(4)]
-    far = [((1000.0, 1000.0), lam, (-900, -900)) for lam in _fan(5)]
-    edges, importance = prediction.neighbours(_graph(near + far), _vector(100, 100), np.zeros(2))
-    assert edges.tolist() == [1, 3, 5, 7]
-    np.testing.assert_array_equal(importance, 1.0)
-
-
-def test_threshold_and_width_double_together_until_there_are_four_preferences():
-    """Three at the place itself, the fourth 15 percent off: one doubling. What is 25 percent off stays out."""
-    here = [((100.0, 100.0), lam, (0, 0)) for lam in _fan(4)[:3]]
-    more = [((115.0, 100.0), _fan(4)[3], (0, 0)), ((125.0, 100.0), (1, 0), (0, 0))]
-    edges, importance = prediction.neighbours(_graph(here + more), _vector(100, 100), np.zeros(2))
-    assert edges.tolist() == [1, 3, 5, 7]
-    np.testing.assert_allclose(importance, [1, 1, 1, np.exp(-((0.15 / 0.06) ** 2) / 2)], rtol=1e-12)
-
-
-def test_many_edges_under_few_preferences_are_not_enough():
-    """Lengths and rounding do not make a preference a different one."""
-    same = [((100.0, 100.0), factor * _vector(0.3, 0.7), (0, 0)) for factor in (1.0, 0.1, 3.0, 1.0 + 1e-9)]
-    edges, _ = prediction.neighbours(
-        _graph(same + [((115.0, 100.0), lam, (0, 0)) for lam in _fan(3)] + [((900.0, 900.0), (1, 0), (0, 0))]),
-        _vector(100, 100),
-        np.zeros(2),
-    )
-    assert edges.tolist() == [1, 3, 5, 7, 9, 11, 13]
-
-
 def test_a_gap_as_wide_as_the_threshold_is_outside():
     graph = _graph([((8.0, 8.0), lam, (0, 0)) for lam in _fan(4)] + [((10.0, 8.0), (1, 0), (0, 0))])
     edges, _ = prediction.neighbours(graph, _vector(8, 8), np.zeros(2), threshold=0.25)
@@ -225,13 +197,6 @@ def test_an_objective_just_above_the_reference_still_finds_far_neighbours():
 
 
 # Predictions
-
-
-def test_without_edges_no_change_is_predicted():
-    graph = prediction.add_node(prediction.empty_graph(3), np.ones(3), np.ones(3), -1)
-    got = prediction.predict(graph, np.ones(3), das_dennis(3, 2), np.zeros(3))
-    np.testing.assert_array_equal(got.delta, np.zeros((6, 3)), strict=True)
-    assert (got.num_bounds, got.num_edges) == (0, 0)
 
 
 CURVES = (KNOWN, ModelFit(60.0, 9.0, 0.5, -30.0, 0), ModelFit(150.0, 4.0, 0.3, 5.0, 0))
@@ -397,42 +362,6 @@ def test_a_weight_on_sparsity_sends_tasks_into_the_gap_and_its_opposite_away_fro
     assert chosen == [[0], [1], [0]]
     chosen = [prediction.select(FRONT, predicted, 1, np.zeros(2), weight).tolist() for weight in (0.1, 0.13)]
     assert chosen == [[0], [1]]  # the scores meet at 7.65 / 60.42 = 0.1266
-
-
-def test_where_every_addition_tears_the_front_apart_a_prediction_without_effect_wins():
-    front = np.array([[1.0, 3.0], [2.0, 2.0], [3.0, 1.0]])
-    predicted = np.array([[50.0, 0.5], [1.0, 1.0], [2.0, 2.0]])
-    assert prediction.select(front, predicted, 3, np.zeros(2), 1.0).tolist() == [1, 2, 0]
-    assert prediction.select(front, predicted, 3, np.zeros(2), 0.0).tolist() == [0, 1, 2]
-
-
-def test_a_prediction_as_good_as_the_front_in_one_objective_and_worse_in_another_adds_nothing():
-    """As a fourth point (2, 1.5) would lower the sparsity from 2 to 1.17."""
-    front = np.array([[1.0, 3.0], [2.0, 2.0], [3.0, 1.0]])
-    predicted = np.array([[1.0, 1.0], [2.0, 1.5]])
-    assert prediction.select(front, predicted, 2, np.zeros(2), 1.0).tolist() == [0, 1]
-
-
-def test_a_chosen_prediction_counts_as_reached():
-    """The same prediction again adds nothing, so the second task goes elsewhere."""
-    predicted = np.array([[5.0, 5.0], [5.0, 5.0], [1.0, 8.0]])
-    assert prediction.select(NONE, predicted, 3, np.zeros(2), 0.0).tolist() == [0, 2, 1]
-
-
-def test_a_winner_that_covers_part_of_a_candidate_lowers_its_gain():
-    """Alone (6, 4) adds 24, (4, 6) too and (9, 1.5) 13.5; after (6, 4) they add 8 and 4.5; after both, 4.5."""
-    predicted = np.array([[9.0, 1.5], [6.0, 4.0], [5.9, 4.0], [4.0, 6.0]])
-    assert prediction.select(NONE, predicted, 4, np.zeros(2), 0.0).tolist() == [1, 3, 0, 2]
-
-
-def test_predictions_below_the_reference_add_nothing_and_never_join():
-    """(100, -60) would shadow (90, -60.5) and stretch the front; here both leave it as it is."""
-    front, reference = np.array([[5.0, -10.0], [6.0, -11.0]]), np.array([0.0, -50.0])
-    predicted = np.array([[100.0, -60.0], [90.0, -60.5], [7.0, -12.0], [100.0, -50.0], [0.0, 40.0]])
-    assert prediction.select(front, predicted, 5, reference, 0.0).tolist() == [2, 0, 1, 3, 4]
-    assert prediction.select(front, predicted[[0, 2, 1]], 3, reference, 1.0).tolist() == [1, 0, 2]
-    torn = np.array([[100.0, -60.0], [5.5, -10.5]])
-    assert prediction.select(front, torn, 2, reference, 1e3).tolist() == [1, 0]
 
 
 def test_with_fewer_candidates_than_tasks_all_are_chosen_once():

@@ -68,25 +68,6 @@ def test_distances_of_four_points_on_a_line_are_those_by_hand():
     assert crowd.distances() == pytest.approx({0: INF, 2: 2.0, 3: INF})
 
 
-def test_each_objective_counts_relative_to_its_range():
-    crowd = _crowd([(0, 0), (1, 500), (2, 1000), (4, 250)])
-    # Trace 1 lies between 0 and 2 of a range of 4, and between 250 and 1000 of a range of 1000.
-    assert crowd.distances() == pytest.approx({0: INF, 1: 0.5 + 0.75, 2: INF, 3: INF})
-
-
-def test_distances_are_taken_anew_after_every_drop():
-    crowd = _crowd([[0], [10], [11], [12.2], [20], [22], [30]])
-    gaps = crowd.distances()
-    assert sorted(gaps, key=lambda name: gaps[name])[:2] == [2, 3]
-    assert [crowd.drop(), crowd.drop()] == [2, 4]
-
-
-def test_equal_traces_have_distance_zero_and_the_oldest_goes_first():
-    crowd = _crowd([(3, -7)] * 6)
-    assert crowd.distances() == dict.fromkeys(range(6), 0.0)
-    assert [crowd.drop() for _ in range(6)] == list(range(6))
-
-
 def test_an_objective_without_range_adds_nothing_and_has_no_extremes():
     crowd = _crowd([(5, 0), (5, 3), (5, 2), (5, 10)])
     assert crowd.distances() == pytest.approx({0: INF, 1: 0.8, 2: 0.3, 3: INF})
@@ -96,14 +77,6 @@ def test_an_objective_without_range_adds_nothing_and_has_no_extremes():
 def test_of_equal_distances_also_infinite_ones_the_oldest_goes():
     crowd = _crowd([[0], [4], [1], [2], [3]])  # trace 2 leaves, then trace 4 has the smaller gap
     assert [crowd.drop() for _ in range(5)] == [2, 4, 3, 0, 1]
-
-
-def test_a_new_extreme_changes_which_trace_is_the_most_crowded():
-    points = [(0, 0), (4, 1), (5, 5), (6, 9), (10, 10), (5.5, 2)]
-    crowd, wider = _crowd(points), _crowd(points)
-    # Gaps of trace 1 are 5 and 2, of trace 5 they are 1 and 4 (3 beside the new one); ranges 10, 10 or 1000, 10.
-    wider.add(6, (1000.0, 4.0))
-    assert [crowd.drop(), wider.drop()] == [5, 1]
 
 
 def test_rounding_does_not_hide_the_older_of_two_traces_at_the_same_distance():
@@ -254,24 +227,6 @@ def test_a_signature_is_the_discounted_return_of_the_whole_episode():
     np.testing.assert_array_equal(replay.state()["signature"], [(3, 4), (7, 2)])
 
 
-def test_rare_episodes_stay_complete_where_a_ring_loses_them():
-    rare = [(100, 100), (100, -100), (-100, 100), (-100, -100), (60, 0)]
-    common = np.random.default_rng(0).normal(size=(200, 2))
-    replay = _replay(40, [*rare, *common])
-    assert set(range(10)) <= _stored(replay)
-    assert set(rare) <= set(_secondary_traces(replay))
-    assert min(range(2 * 205)[-40:]) >= 10  # what a ring of 40 holds
-
-
-def test_common_episodes_in_the_secondary_memory_spread_out():
-    generator = np.random.default_rng(3)
-    replay = _replay(80, generator.normal(size=(2000, 1)))
-    kept = np.array(_secondary_traces(replay))[:, 0]
-    assert len(kept) == 20
-    gaps = np.diff(np.sort(kept[:-1]))  # the newest had no rivals yet
-    assert gaps.max() < 3 * gaps.min()  # among 20 draws the ratio is about a thousand
-
-
 def test_episodes_of_equal_returns_leave_in_order_of_age():
     replay = _replay(40, np.full((50, 2), 3.0))
     assert _stored(replay) == set(range(60, 100))
@@ -377,14 +332,6 @@ def test_it_does_not_matter_in_which_blocks_the_transitions_come():
     _run(single, rewards, done, 1)
     _run(blocks, rewards, done, 90)
     _assert_states_equal(single.state(), blocks.state())
-
-
-def test_scaling_and_swapping_objectives_changes_nothing():
-    rewards, done = _long_run()
-    replay, other = DiverseReplay(50, 2, 0.9), DiverseReplay(50, 2, 0.9)
-    _run(replay, rewards, done, 30)
-    _run(other, rewards[:, ::-1] * [1024.0, 0.25], done, 30)
-    np.testing.assert_array_equal(replay.contents, other.contents)
 
 
 # Saving

@@ -1,11 +1,9 @@
 """Rows of the replay: what is packed on the host comes out on the device."""
 
-import jax.numpy as jnp
 import numpy as np
 
 from qpensieve.algos import mosac
 from qpensieve.envs import make_lanes
-from qpensieve.learning.interface import Transition
 from qpensieve.replay.layout import RowLayout, layout_of
 from qpensieve.train.collect import Collector
 from qpensieve.types import Step
@@ -14,13 +12,10 @@ LAYOUT = RowLayout(obs_size=3, action_size=2, num_objectives=4)
 
 
 def test_unpacking_cuts_at_the_sizes_of_the_layout():
-    rows = jnp.arange(2.0 * 13).reshape(2, 13)
-    t = Transition(*LAYOUT.unpack(rows))
-    np.testing.assert_array_equal(t.s, rows[:, 0:3])
-    np.testing.assert_array_equal(t.a, rows[:, 3:5])
-    np.testing.assert_array_equal(t.r, rows[:, 5:9])
-    np.testing.assert_array_equal(t.s_next, rows[:, 9:12])
-    np.testing.assert_array_equal(t.terminated, rows[:, 12])
+    rows = np.arange(2.0 * 13).reshape(2, 13)
+    expected = (rows[:, 0:3], rows[:, 3:5], rows[:, 5:9], rows[:, 9:12], rows[:, 12])
+    for part, columns in zip(LAYOUT.unpack(rows), expected, strict=True):
+        np.testing.assert_array_equal(part, columns)
 
 
 def test_what_is_packed_is_what_is_unpacked():
@@ -30,8 +25,7 @@ def test_what_is_packed_is_what_is_unpacked():
     step = Step(draw(size=(5, 3)), draw(size=(5, 4)), ends, ~ends, last)
     rows = np.full((5, LAYOUT.width), np.nan, np.float32)
     LAYOUT.pack(rows, obs, action, step)
-    t = Transition(*LAYOUT.unpack(jnp.asarray(rows)))
-    for read, written in ((t.s, obs), (t.a, action), (t.r, step.reward), (t.s_next, last), (t.terminated, ends)):
+    for read, written in zip(LAYOUT.unpack(rows), (obs, action, step.reward, last, ends), strict=True):
         np.testing.assert_array_equal(read, written.astype(np.float32))
     np.testing.assert_array_equal(rows[:, LAYOUT.reward], step.reward.astype(np.float32))
     np.testing.assert_array_equal(rows[:, LAYOUT.action], action.astype(np.float32))
@@ -45,18 +39,18 @@ def test_rows_are_read_as_the_collector_packs_them():
     collector = Collector(lanes, seeds, block, algorithm.behaviour)
     collector.start()
     layout = layout_of(lanes.spec, algorithm.behaviour)
-    transitions = Transition(*layout.unpack(jnp.asarray(collector.collect(None, 0).rows)))
-    assert transitions.s.shape == (2, block, 4)
+    s, a, r, s_next, terminated = layout.unpack(np.array(collector.collect(None, 0).rows))
+    assert s.shape == (2, block, 4)
     lanes = make_lanes(source, 2, seeds)
     obs = lanes.reset()
     num_cut, num_ended = 0, 0
     for k in range(block):
-        step = lanes.step(np.asarray(transitions.a[:, k]))
-        np.testing.assert_array_equal(transitions.s[:, k], obs)
-        np.testing.assert_array_equal(transitions.r[:, k], step.reward.astype(np.float32))
-        np.testing.assert_array_equal(transitions.s_next[:, k], step.last_obs)
-        np.testing.assert_array_equal(transitions.terminated[:, k], step.terminated)
-        assert not np.array_equal(transitions.s[:, k], transitions.s_next[:, k])
+        step = lanes.step(a[:, k])
+        np.testing.assert_array_equal(s[:, k], obs)
+        np.testing.assert_array_equal(r[:, k], step.reward.astype(np.float32))
+        np.testing.assert_array_equal(s_next[:, k], step.last_obs)
+        np.testing.assert_array_equal(terminated[:, k], step.terminated)
+        assert not np.array_equal(s[:, k], s_next[:, k])
         obs = step.obs
         num_cut, num_ended = num_cut + step.truncated.sum(), num_ended + step.terminated.sum()
     assert num_cut > 0

@@ -73,20 +73,14 @@ class AgentPredictor:
         own, first = self.preferences, seed * self._agents_per_seed
         served_by = np.zeros(len(obs), np.int64) if own is None else nearest(own, lam)
         noise = None if stream is None else self.acting.draw_noise(stream, len(obs))
-        of_rows = lambda rows: (obs[rows], lam[rows], None if noise is None else noise[rows])
-        return act_by_policy(served_by, lambda number, rows: self._act(first + number, *of_rows(rows)))
 
-    def _act(
-        self,
-        agent: int,
-        obs: Float32[np.ndarray, "n obs"],
-        lam: Float32[np.ndarray, "n d"],
-        noise: Float32[np.ndarray, "n c"] | None,
-    ) -> Float32[np.ndarray, "n act"]:
-        policy = self.acting.policy(self.flat[agent : agent + 1])
-        if noise is None:
-            return policy.exploit(obs[None], lam[None])[0]
-        return self.acting.decode(policy.sample(obs[None], lam[None], noise[None], self.step)[0])
+        def act(number: int, rows: Int64[np.ndarray, " group"]) -> Float32[np.ndarray, "group act"]:
+            policy = self.acting.policy(self.flat[first + number : first + number + 1])
+            if noise is None:
+                return policy.exploit(obs[None, rows], lam[None, rows])[0]
+            return self.acting.decode(policy.sample(obs[None, rows], lam[None, rows], noise[None, rows], self.step)[0])
+
+        return act_by_policy(served_by, act)
 
     def act_all(
         self,
