@@ -285,6 +285,8 @@ def test_settings_that_do_less_than_they_say_are_said_to(monkeypatch: pytest.Mon
     with pytest.warns(UserWarning, match=r"^guards is the helper's alone: the SAC of hybrid-sac learns"):
         HybridSAC("DST2d", guards=True)
     HybridSAC("DST2d", tau=0.01)  # of both: warnings are errors
+    with pytest.warns(UserWarning, match="^the replay holds 1,000 transitions, not 1,010"):
+        QPensieve("DST2d", replay_capacity=1010)
 
 
 class TestReturns:

@@ -287,6 +287,17 @@ def test_the_replay_takes_no_more_than_will_be_written_in_whole_blocks(steps: in
     assert RunConfig("DST2d", steps=steps, replay_capacity=replay_capacity).capacity == capacity
 
 
+def test_a_replay_that_is_cut_to_whole_blocks_is_named():
+    config = override(default_config("DST2d"), {"steps": 600, "random_steps": 100, "replay_capacity": 420})
+    said = "the replay holds 400 transitions, not 420: it is written in whole blocks of 50"
+    assert configs.about_replay(config) == said
+    assert configs.about_replay(override(config, {"replay_capacity": 20})).startswith("the replay holds 50 transitions")
+    for changes in ({"replay_capacity": 400}, {"steps": 400}, {"block": 0}):
+        assert configs.about_replay(override(config, changes)) == ""
+    for algo in ("cnder", "envelope", "pgmorl"):  # slot by slot, or none
+        assert configs.about_replay(override(default_config("DST2d", algo), {"replay_capacity": 420})) == ""
+
+
 def test_seeds_are_counted_from_the_first():
     assert replace(default_config("DST2d"), seeds=3, first_seed=7).seed_list == [7, 8, 9]
 

@@ -14,6 +14,7 @@ from qpensieve.config import (
     RunConfig,
     about_helper,
     about_learning,
+    about_replay,
     check,
     describe_schedule,
     override,
@@ -86,7 +87,7 @@ def train(words: list[str]) -> None:
     tip = "" if preset == "quick" else "--preset quick takes a few minutes"
     if not arguments.output.quiet:
         _warn(f"preparing {config.domain}, {config.algo}: {describe_schedule(config)}")
-    if about := about_helper(config):
+    for about in filter(None, (about_helper(config), about_replay(config))):
         _warn(about)
     _complete(runs.start(folder, config, arguments.output), tip)
 

@@ -289,6 +289,16 @@ def about_helper(config: RunConfig) -> str:
     return f"{', '.join(changed)} {verb} the helper's alone: the SAC of {config.algo} learns without"
 
 
+def about_replay(config: RunConfig) -> str:
+    """Say if the replay holds another number of transitions than `replay_capacity`; else empty."""
+    if config.method.is_population or config.algo in ONE_UPDATE_EACH or parts.problems(config):
+        return ""
+    wanted, block = config.replay_capacity, config.block
+    if wanted >= config.steps or wanted % block == 0:
+        return ""
+    return f"the replay holds {config.capacity:,} transitions, not {wanted:,}: it is written in whole blocks of {block}"
+
+
 def about_learning(config: RunConfig, steps: int) -> str:
     """Say if training for `steps` ends before learning starts; else empty."""
     if config.method.is_population or steps > config.random_steps:
