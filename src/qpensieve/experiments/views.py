@@ -160,11 +160,13 @@ def _points(one: cells.Pooled | None, common: np.ndarray | None) -> np.ndarray |
 def _growth(artefact: Artefact, results: PlanResults, report: Path) -> Shown:
     shown = Shown()
     for lam in artefact.preferences:
-        panels, sources = _panels(artefact, results, report, partial(_path, lam=lam))
+        panels, sources = _panels(
+            artefact, results, report, {row: (row, partial(_path, lam=lam)) for row in artefact.rows}
+        )
         title = f"Return vectors over training under ({_words(lam)}), mean over seeds"
         figure = paper_figures.draw_growth(panels, _axes(artefact), title)
         name = f"{artefact.name}-{'-'.join(f'{round(100 * weight)}' for weight in lam)}"
-        shown.plates.append(Plate(name, title, f"{artefact.opening} {title}.", figure, tuple(sources)))
+        shown.plates.append(Plate(name, title, f"{artefact.opening} {title}.", figure, sources))
     return shown
 
 
@@ -181,7 +183,8 @@ def _path(runs: Sequence[RunResults], lam: tuple[float, ...]) -> Path2d | None:
 
 def _score_curves(artefact: Artefact, results: PlanResults, report: Path) -> Shown:
     metric = artefact.metrics[0]
-    panels, sources = _panels(artefact, results, report, partial(cells.score_curve, score=metric.lower()))
+    make = partial(cells.score_curve, score=metric.lower())
+    panels, sources = _panels(artefact, results, report, {row: (row, make) for row in artefact.rows})
     figure = paper_figures.draw_curves(panels, f"{metric}, short protocol", artefact.title)
     return Shown(plates=[_plate(artefact, figure, f"{artefact.opening} {artefact.title}: {OVER_SEEDS}", sources)])
 
@@ -190,15 +193,13 @@ def _learning_curves(artefact: Artefact, results: PlanResults, report: Path) -> 
     """A figure for each domain, a panel for each preference."""
     shown = Shown()
     for row in artefact.rows:
-        panels, sources = {}, []
-        for lam in artefact.preferences or _curve_preferences(artefact, row):
-            one, used = _panels(artefact, results, report, partial(cells.preference_curve, lam=lam), [row])
-            panels[f"({_words(lam)})"] = one[row]
-            sources += used
+        rows_of = artefact.preferences or _curve_preferences(artefact, row)
+        wanted = {f"({_words(lam)})": (row, partial(cells.preference_curve, lam=lam)) for lam in rows_of}
+        panels, sources = _panels(artefact, results, report, wanted)
         title = f"{row}: return under a preference over training"
         figure = paper_figures.draw_curves(panels, "lam . return", title)
-        name = f"{artefact.name}-{slug(row)}"
-        shown.plates.append(Plate(name, title, f"{artefact.opening} {title}: {OVER_SEEDS}", figure, tuple(sources)))
+        caption = f"{artefact.opening} {title}: {OVER_SEEDS}"
+        shown.plates.append(Plate(f"{artefact.name}-{slug(row)}", title, caption, figure, sources))
     return shown
 
 
@@ -211,13 +212,13 @@ def _curve_preferences(artefact: Artefact, row: str) -> list[tuple[float, ...]]:
 
 def _single_curves(artefact: Artefact, results: PlanResults, report: Path) -> Shown:
     """Agents of single preferences: a panel for each domain and preference."""
-    panels, sources = {}, []
-    for row in artefact.rows:
-        columns = _columns(artefact, row)
-        for lam in dict.fromkeys(lam for column in columns for lam in _own(artefact.cells[row, column])):
-            one, used = _panels(artefact, results, report, partial(cells.preference_curve, lam=lam), [row])
-            panels[f"{row}, ({_words(lam)})"] = one[row]
-            sources += used
+    wanted = {
+        f"{row}, ({_words(lam)})": (row, partial(cells.preference_curve, lam=lam))
+        for row in artefact.rows
+        for column in _columns(artefact, row)
+        for lam in _own(artefact.cells[row, column])
+    }
+    panels, sources = _panels(artefact, results, report, wanted)
     figure = paper_figures.draw_curves(panels, "lam . return", artefact.title, columns=2)
     return Shown(plates=[_plate(artefact, figure, f"{artefact.opening} {artefact.title}: {OVER_SEEDS}", sources)])
 
@@ -231,19 +232,20 @@ def _panels(
     artefact: Artefact,
     results: PlanResults,
     report: Path,
-    make: Callable[[Sequence[RunResults]], T | None],
-    rows: Sequence[str] | None = None,
-) -> tuple[dict[str, dict[str, T | None]], list[Source]]:
-    """What is drawn of every cell, row by row, and the runs that it comes from."""
-    panels: dict[str, dict[str, T | None]] = {}
+    wanted: Mapping[str, tuple[str, Callable[[Sequence[RunResults]], T | None]]],
+) -> tuple[dict[str, dict[str, T | None]], tuple[Source, ...]]:
+    """What is drawn in each panel, column by column, and the runs that it comes from.
+
+    `wanted`: title of a panel -> its row, and what makes a line of the runs of a cell.
+    """
+    panels: dict[str, dict[str, T | None]] = {title: {} for title in wanted}
     sources: list[Source] = []
-    for row in rows or artefact.rows:
-        panels[row] = {}
+    for title, (row, make) in wanted.items():
         for column in _columns(artefact, row):
             runs = cells.read_runs(results.paths(artefact.cells[row, column]), report)
-            panels[row][column] = make(runs)
-            sources += [] if panels[row][column] is None else [run.source for run in runs]
-    return panels, sources
+            panels[title][column] = make(runs)
+            sources += [] if panels[title][column] is None else [run.source for run in runs]
+    return panels, tuple(sources)
 
 
 def _critic_sheet(artefact: Artefact, results: PlanResults, report: Path) -> Sheet:
@@ -257,12 +259,8 @@ def _critic_sheet(artefact: Artefact, results: PlanResults, report: Path) -> She
     filled = {}
     for lam in artefact.preferences:
         for step in steps:
-            found = [
-                (errors, path, row) for errors, path in measured if (row := _critic_row(errors, lam, step)) is not None
-            ]
-            values = {
-                seed: value for errors, _, row in reversed(found) for seed, value in zip(errors.seeds, row, strict=True)
-            }
+            found = [(path, row) for errors, path in measured if (row := _critic_row(errors, lam, step))]
+            values = {seed: value for _, row in reversed(found) for seed, value in row.items()}
             as_printed = PAPER.get(domain, {}).get(lam) if step in planned else None
             printed = {} if as_printed is None else {METRIC: (as_printed[planned.index(step)], None)}
             filled[_words(lam), format_count(step)] = Cell(
@@ -270,7 +268,7 @@ def _critic_sheet(artefact: Artefact, results: PlanResults, report: Path) -> She
                 tuple(sorted(values)),
                 step,
                 step,
-                tuple(sources[path] for _, path, _ in found if path in sources),
+                tuple(sources[path] for path, _ in found if path in sources),
                 printed,
             )
     return Sheet(
@@ -286,10 +284,11 @@ def _critic_sheet(artefact: Artefact, results: PlanResults, report: Path) -> She
     )
 
 
-def _critic_row(errors: CriticErrors, lam: tuple[float, ...], step: int) -> list[float] | None:
-    """The errors of all seeds under a preference at a step; None if they were not measured."""
-    rows = [row for row in errors.rows if np.allclose(row.preference, lam) and row.actions == "policy"]
-    return next((row.error for row in rows if row.step == step), None)
+def _critic_row(errors: CriticErrors, lam: tuple[float, ...], step: int) -> dict[int, float]:
+    """Seed -> its error under a preference at a step; empty where it was not measured."""
+    rows = (row for row in errors.rows if np.allclose(row.preference, lam) and row.actions == "policy")
+    found = next((row.error for row in rows if row.step == step), None)
+    return {} if found is None else dict(zip(errors.seeds, found, strict=True))
 
 
 def _words(lam: Sequence[float]) -> str:
