@@ -94,8 +94,11 @@ class Domain:
         return EnvSpec(self.id, *sizes, self.objectives, reference, self.max_steps, self.num_actions)
 
 
-def _mujoco(body: mujoco.Body, reward: rewards.RewardFunction) -> Callable[[EnvSpec, int, LaneOptions], Simulator]:
-    return lambda spec, num_lanes, options: mujoco.MujocoSimulator(spec, body, reward, num_lanes, options)
+def _robot(name: str, body: mujoco.Body, reward: rewards.RewardFunction, *objectives: str) -> Domain:
+    make = lambda spec, num_lanes, options: mujoco.MujocoSimulator(spec, body, reward, num_lanes, options)
+    obs_size, action_size, render_fps = _SIZES[body]
+    forces = body is mujoco.ANT
+    return Domain(name, obs_size, action_size, objectives, 1000, render_fps, make, has_contact_forces=forces)
 
 
 def _lunar_lander(spec: EnvSpec, num_lanes: int, options: LaneOptions) -> Simulator:
@@ -106,6 +109,14 @@ def _lunar_lander(spec: EnvSpec, num_lanes: int, options: LaneOptions) -> Simula
 
 
 _LANDER = ("shaping", "result", "main power", "side power")
+_JOINTS = ("control thigh", "control leg", "control foot")
+_SIZES = {
+    mujoco.HALF_CHEETAH: (17, 6, 20),
+    mujoco.HOPPER: (11, 3, 125),
+    mujoco.ANT: (27, 8, 20),
+    mujoco.WALKER: (17, 6, 125),
+}
+"""Robot -> length of an observation and of an action, frames per second for real time."""
 _TABLE = (
     Domain(
         "DST2d",
@@ -122,34 +133,13 @@ _TABLE = (
     ),
     Domain("LunarLander4d", 8, 2, _LANDER, 2000, 50, _lunar_lander),
     Domain("LunarLander5d", 8, 2, (*_LANDER, "time"), 2000, 50, _lunar_lander),
-    Domain(
-        "HalfCheetah2d", 17, 6, ("forward", "control"), 1000, 20, _mujoco(mujoco.HALF_CHEETAH, rewards.half_cheetah_2d)
-    ),
-    Domain("Hopper2d", 11, 3, ("forward", "control"), 1000, 125, _mujoco(mujoco.HOPPER, rewards.hopper_2d)),
-    Domain("Hopper3d", 11, 3, ("forward", "height", "control"), 1000, 125, _mujoco(mujoco.HOPPER, rewards.hopper_3d)),
-    Domain(
-        "Hopper5d",
-        11,
-        3,
-        ("forward", "control thigh", "control leg", "control foot", "healthy"),
-        1000,
-        125,
-        _mujoco(mujoco.HOPPER, rewards.hopper_5d),
-    ),
-    Domain(
-        "Ant2d", 27, 8, ("forward", "control"), 1000, 20, _mujoco(mujoco.ANT, rewards.ant_2d), has_contact_forces=True
-    ),
-    Domain(
-        "Ant3d",
-        27,
-        8,
-        ("forward", "healthy", "control"),
-        1000,
-        20,
-        _mujoco(mujoco.ANT, rewards.ant_3d),
-        has_contact_forces=True,
-    ),
-    Domain("Walker2d", 17, 6, ("forward", "control"), 1000, 125, _mujoco(mujoco.WALKER, rewards.walker_2d)),
+    _robot("HalfCheetah2d", mujoco.HALF_CHEETAH, rewards.half_cheetah_2d, "forward", "control"),
+    _robot("Hopper2d", mujoco.HOPPER, rewards.hopper_2d, "forward", "control"),
+    _robot("Hopper3d", mujoco.HOPPER, rewards.hopper_3d, "forward", "height", "control"),
+    _robot("Hopper5d", mujoco.HOPPER, rewards.hopper_5d, "forward", *_JOINTS, "healthy"),
+    _robot("Ant2d", mujoco.ANT, rewards.ant_2d, "forward", "control"),
+    _robot("Ant3d", mujoco.ANT, rewards.ant_3d, "forward", "healthy", "control"),
+    _robot("Walker2d", mujoco.WALKER, rewards.walker_2d, "forward", "control"),
 )
 DOMAINS: dict[str, Domain] = {domain.id: domain for domain in _TABLE}
 """The ten domains of the paper."""
