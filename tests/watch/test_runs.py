@@ -168,5 +168,5 @@ def test_a_folder_without_policies_says_so(tmp_path: Path, hopper: Path):
 
 
 def test_numbers_of_the_page_are_short_and_finite():
-    assert rounded([1 / 3, 5.0, 0.0, -123456.789, 1.5e12, 1e-9]) == [0.3333333, 5.0, 0.0, -123456.8, 1.5e12, 1e-9]
+    assert rounded([1 / 3, 5.0, 0.0, -123456.789, 1.5e12, 1e-9]) == [0.333333, 5.0, 0.0, -123457.0, 1.5e12, 1e-9]
     assert rounded([[float("nan"), 1.0], [float("inf"), None]]) == [[None, 1.0], [None, None]]

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float64
@@ -211,7 +210,7 @@ def settings(results: Sequence[Result]) -> list[dict[str, str]]:
     return rows
 
 
-def _in_words(value: Any) -> str:
+def _in_words(value: object) -> str:
     words = ", ".join(map(str, value)) if isinstance(value, tuple) else value
     return NONE if words in (None, "") else str(words)
 

@@ -17,10 +17,11 @@ from qpensieve.records.folder import refuse_link
 
 # matplotlib is an extra and slow to import, so it is imported by the functions that draw.
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 else:
-    Axes = Figure = Any
+    Artist = Axes = Figure = Any
 
 WIDTH = 8.0
 """Width of every picture, inches."""
@@ -52,7 +53,7 @@ class Look:
         has_markers: Whether the mean of few evaluations has markers.
     """
 
-    line: Any = "-"
+    line: str | tuple[int, tuple[int, ...]] = "-"
     thin: float = 0.5
     band: float = 0.18
     width: float = 1.8
@@ -207,7 +208,7 @@ def draw_steps(axes: Axes, points: Float64[np.ndarray, "n 2"], corner: Any = Non
     axes.step(x, y, where="pre", **style)
 
 
-def entries_of(panels: Sequence[Axes]) -> dict[str, Any]:
+def entries_of(panels: Sequence[Axes]) -> dict[str, Artist]:
     """Label -> handle of the legend entries of some panels; of equal labels the last."""
     pairs = [zip(*reversed(axes.get_legend_handles_labels()), strict=True) for axes in panels]
     return {label: handle for each in pairs for label, handle in each}
@@ -220,7 +221,7 @@ def legend_above(axes: Axes, columns: int) -> None:
     )
 
 
-def legend_below(figure: Figure, entries: Mapping[str, Any], note: str = "", columns: int = 2) -> None:
+def legend_below(figure: Figure, entries: Mapping[str, Artist], note: str = "", columns: int = 2) -> None:
     """A note and a legend below all panels, where they hide nothing."""
     if not entries:
         figure.supxlabel(note, fontsize=9, color=GREY)
@@ -239,7 +240,7 @@ def preference_colours(lam: Float64[np.ndarray, "n d"]) -> Float64[np.ndarray, "
     return np.sqrt(np.clip(lam @ channels**2, 0.0, 1.0))
 
 
-def explain_preferences(figure: Figure, panels: list[Axes], objectives: Sequence[str]) -> dict[str, Any]:
+def explain_preferences(figure: Figure, panels: list[Axes], objectives: Sequence[str]) -> dict[str, Artist]:
     """Say what the colours of preferences mean: a bar for two objectives, else returned entries of a legend."""
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import ListedColormap

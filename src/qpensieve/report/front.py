@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
@@ -16,7 +15,7 @@ from qpensieve.errors import UserError
 from qpensieve.front import Axis, number_of
 from qpensieve.report import drawing
 from qpensieve.report.curves import short_note
-from qpensieve.report.drawing import COLOURS, Axes, Figure
+from qpensieve.report.drawing import COLOURS, Artist, Axes, Figure
 from qpensieve.report.results import Evaluation, RunResults
 
 MARKER_AREA = 30.0
@@ -163,7 +162,7 @@ def _newest(run: RunResults) -> Evaluation:
     return history.short[-1]
 
 
-def _draw_plane(figure: Figure, run: RunResults | Plane, points: Points, i: int = 0, j: int = 1) -> dict[str, Any]:
+def _draw_plane(figure: Figure, run: RunResults | Plane, points: Points, i: int = 0, j: int = 1) -> dict[str, Artist]:
     """Draw two objectives; returns entries of the legend below."""
     axes = drawing.style(figure.add_subplot())
     _scatter(axes, points, i, j)

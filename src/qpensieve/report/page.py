@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 from qpensieve.errors import MissingPackageError, UserError, make_folder
@@ -74,7 +73,7 @@ class About:
 
     title: str = "Report"
     introduction: Sequence[str] = ()
-    provenance: Mapping[str, Any] = field(default_factory=dict)
+    provenance: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,5 +224,5 @@ def report_text(report: Report) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _json(content: Mapping[str, Any]) -> str:
+def _json(content: Mapping[str, object]) -> str:
     return json.dumps(content, indent=2, sort_keys=True)

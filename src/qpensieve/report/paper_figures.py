@@ -6,7 +6,7 @@ A series that is None is missing: the figure names it.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from jaxtyping import Float64, Int64
@@ -33,7 +33,7 @@ class Style:
 
     colour: str
     marker: str
-    line: Any = "-"
+    line: str | tuple[int, tuple[int, ...]] = "-"
 
 
 METHOD_STYLES: Mapping[str, Style] = MappingProxyType(
@@ -251,7 +251,7 @@ def method_key(name: str) -> str:
 
 
 def _start(
-    panels: Panels[Any], title: str, columns: int = COLUMNS, height: float | None = None
+    panels: Panels[object], title: str, columns: int = COLUMNS, height: float | None = None
 ) -> tuple[Figure, list[Axes], dict[str, Style]]:
     """An empty figure with a panel for each, and the style of every series."""
     columns = min(columns, len(panels))
@@ -267,7 +267,7 @@ def _start(
     return figure, axes, styles_of(list(dict.fromkeys(name for series in panels.values() for name in series)))
 
 
-def _finish(figure: Figure, axes: Sequence[Axes], panels: Panels[Any], note: str = "") -> Figure:
+def _finish(figure: Figure, axes: Sequence[Axes], panels: Panels[object], note: str = "") -> Figure:
     """Name what is missing in each panel, and add one legend for all, with a note above it."""
     from matplotlib.lines import Line2D
 

@@ -9,7 +9,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float64
@@ -29,7 +28,7 @@ FULL, SHORT = "full protocol", "short protocol"
 """Protocols of evaluation."""
 LARGE = 1e4
 """Numbers of at least this size get a power of ten if the sheet sets no power."""
-NOTHING: Mapping[str, Any] = MappingProxyType({})
+NOTHING: Mapping[str, Values] = MappingProxyType({})
 VALUE_COLUMNS = ("row", "column", "metric", "seed", "task", "value", "step", "goal", "protocol", "run", "commit")
 SUMMARY_COLUMNS = (
     *("row", "column", "metric", "status", "seeds", "step", "goal", "protocol", "mean", "std"),
@@ -58,8 +57,8 @@ class Source:
     seeds: tuple[int, ...] = ()
     machine: str = ""
     commit: str = ""
-    config: Mapping[str, Any] = field(default_factory=dict)
-    provenance: Mapping[str, Any] = field(default_factory=dict)
+    config: Mapping[str, object] = field(default_factory=dict)
+    provenance: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def config_path(self) -> str:

@@ -16,7 +16,7 @@ from qpensieve.learning.predictor import nearest
 from qpensieve.population.members import ArchivePredictor, best_rows
 from qpensieve.records import folder, log
 from qpensieve.records.log import read_rows
-from qpensieve.report.results import read_run
+from qpensieve.report import results
 from qpensieve.train.checkpointer import is_saved_agent
 from qpensieve.train.saved import SavedPolicies
 from qpensieve.train.session import Predictor
@@ -26,8 +26,6 @@ STILL_TRAINING = 120.0
 """Seconds since the log grew after which a run that has not reached its goal counts as stopped."""
 KEPT_STEPS = 8
 """Steps whose policies stay in memory."""
-DIGITS = 7
-"""Digits of the numbers that the page draws."""
 
 
 class WatchedRun:
@@ -148,7 +146,7 @@ class WatchedRun:
         if (stamp := _stamp(path)) is None:
             return {"preferences": [], "evaluations": []}
         if stamp != self._table_stamp:
-            history = read_run(self.policies.source).history
+            history = results.read_run(self.policies.source).history
             if history.num_seeds != self.config.seeds or history.num_objectives != self.spec.num_objectives:
                 raise UserError(f"{path} is of other seeds or objectives than {folder.CONFIG} says")
             rows = [
@@ -179,18 +177,9 @@ def archive_of(predictor: Predictor, row: int) -> Float64[np.ndarray, "p d"] | N
 
 
 def rounded(values: object) -> object:
-    """Numbers, nested, rounded for pictures; null for values that JSON cannot hold."""
-    given = np.asarray(values, np.float64)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        size = np.nan_to_num(np.floor(np.log10(np.abs(given))), posinf=0.0, neginf=0.0)
-        unit = 10.0 ** np.clip(DIGITS - 1 - size, 0, 15)
-        short = np.round(given * unit) / unit
-    is_finite = np.isfinite(short)
-    if is_finite.all():
-        return short.tolist()
-    shown = short.astype(object)
-    shown[~is_finite] = None
-    return shown.tolist()
+    """Numbers, nested, rounded as in exported files; null for values that JSON cannot hold."""
+    short = results.rounded(np.asarray(values, np.float64))
+    return np.where(np.isfinite(short), short, np.array(None)).tolist()
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:
