@@ -36,7 +36,7 @@ def test_domains_lists_the_ten_and_those_with_indices(capsys: pytest.CaptureFixt
         (["resume", "run", "--seeds", "3"], ["Unrecognized options: --seeds", "qpensieve resume --help"]),
         (["critic", "run", "--pars", "4"], ["--pairs"]),
         (["train", "DST2d", "--steps", "abc"], ["--steps", "must be a whole number, such as 200000", "got abc"]),
-        (["train", "DST2d", "--learning-rate-end", "abc"], ["--learning-rate-end", "abc"]),
+        (["train", "DST2d", "--learning-rate-end", "abc"], ["--learning-rate-end", "must be a number, such as", "abc"]),
     ],
 )
 def test_a_wrong_option_is_named(words: list[str], said: list[str], capsys: pytest.CaptureFixture[str]):

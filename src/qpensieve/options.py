@@ -18,7 +18,7 @@ from tyro.constructors import (
     StructTypeInfo,
 )
 
-from qpensieve.settings import NONE, whole
+from qpensieve.settings import NONE, number, whole
 
 T = TypeVar("T")
 HELP, HELP_ALL = ("-h", "--help"), "--help-all"
@@ -56,7 +56,7 @@ def parse_settings(default: T, words: list[str], hidden: Collection[str], about:
 def _number(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[int | float | None] | None:
     """Read 2e5 as a whole number, and `none` where a setting may be none."""
     kinds = get_args(info.type) if get_origin(info.type) in (Union, UnionType) else (info.type,)
-    readers = [reader for kind, reader in ((int, whole), (float, float)) if kind in kinds]
+    readers = [reader for kind, reader in ((int, whole), (float, number)) if kind in kinds]
     may_be_none = NoneType in kinds
     if len(readers) != 1 or len(kinds) > 1 + may_be_none:
         return None

@@ -244,6 +244,18 @@ def whole(text: str) -> int:
     return int(number)
 
 
+def number(text: str) -> float:
+    """Return the number in a text, such as 0.0003 or 3e-4.
+
+    Raises:
+        ValueError: The text is no number.
+    """
+    try:
+        return float(text)
+    except ValueError:
+        raise UserError(f"must be a number, such as 0.0003 or 3e-4, got {text}") from None
+
+
 def fit(part: Settings, name: str, value: object) -> Any:
     """A value as its setting has it, of the settings or of one of their parts; unknown names leave it as it is."""
     if name in names(part):
