@@ -310,7 +310,7 @@ def main() -> None:
     # Without a buffer: the interpreter would complain about what is left in one when the parent has ended.
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # a stray print must not end up among the answers
-    with plain_warnings(), suppress(BrokenPipeError, EOFError):  # the parent has ended
+    with plain_warnings(), suppress(BrokenPipeError, EOFError, pickle.UnpicklingError):  # the parent has ended
         _serve(sys.stdin.buffer, answers)
 
 
