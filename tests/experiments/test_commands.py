@@ -158,7 +158,7 @@ def test_runs_that_end_before_they_learn_are_named(
         ("status --out nowhere", "nowhere does not exist: no run was made there yet"),
         ("rnu", "did you mean 'qpensieve paper run'"),
         ("run --at-once -1", "at-once must be at least 1, got -1"),
-        ("run --job-gpus 2", "job-gpus must be 0 or 1, got 2"),
+        ("run --job-gpus 2", "job-gpus must be from 0 to 1, got 2"),
         ("plan table1 --only DST2d --steps 2000", "steps must be at least"),
     ],
 )

@@ -30,6 +30,7 @@ from qpensieve.experiments.tasks import Task
 from qpensieve.experiments.views import score_sheet, show
 from qpensieve.records import provenance
 from qpensieve.report.page import About, write_report
+from qpensieve.settings import at_least, problems
 from qpensieve.train.run import Stopped
 
 REPORT, TITLE = "report", "The paper's tables and figures"
@@ -154,28 +155,25 @@ class Where:
     """local: processes of this machine, as many as fill its cards and cores. ray: a Ray cluster (pip install
     'qpensieve[ray]'). slurm: job arrays (pip install
     'qpensieve[slurm]'). docs/running.md says more."""
-    at_once: int | None = None
+    at_once: Annotated[int | None, at_least(1)] = None
     """Runs (slurm: jobs) side by side; default: as many as there is room for."""
-    runs_per_gpu: int | None = None
+    runs_per_gpu: Annotated[int | None, at_least(1)] = None
     """Runs that share a card. Default: 4 where there are two cores for each; slurm: 1."""
     address: str = "auto"
     """ray: the head of the cluster, HOST:PORT; auto: that of this machine."""
     fetch: bool = False
     """ray: send folders to the nodes and bring them home, because there is no shared file system."""
     job: Request = field(default_factory=Request)
-    tries: Annotated[int, tyro.conf.arg(metavar="N")] = TRIES
+    tries: Annotated[int, at_least(1), tyro.conf.arg(metavar="N")] = TRIES
     """Tries in a row that bring a run no further before it has failed."""
     quiet: bool = False
     """Show no table of runs."""
 
     def check(self) -> None:
         """ValueError for numbers that cannot be."""
-        numbers = {name: getattr(self, name) for name in ("at_once", "runs_per_gpu", "tries")}
-        for name, value in {**numbers, "job_cores": self.job.job_cores}.items():
-            if value is not None and value < 1:
-                raise UserError(f"{name.replace('_', '-')} must be at least 1, got {value}")
-        if self.job.job_gpus not in (0, 1):
-            raise UserError(f"job-gpus must be 0 or 1, got {self.job.job_gpus}")
+        for problem in problems(self):
+            name, *words = problem.split(" ")
+            raise UserError(" ".join([name.replace("_", "-"), *words]))
 
     def engine(self, root: Path) -> Engine:
         """Where workers run; `root` is the folder of all runs.

@@ -11,13 +11,14 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from qpensieve.errors import MissingFileError, MissingPackageError, UserError, UserFileError, make_folder
 from qpensieve.experiments.local import PROGRAM, Ended, Local
 from qpensieve.experiments.schedule import TRIES, train_all
 from qpensieve.experiments.tasks import Task
 from qpensieve.records.files import FileError, read_object, write_json
+from qpensieve.settings import at_least, from_to
 from qpensieve.train.interrupts import termination
 
 FOLDER, JOBS = "slurm", "jobs.json"
@@ -34,9 +35,9 @@ LOST = -1
 class Request:
     """What each job of Slurm asks for."""
 
-    job_cores: int = 8
+    job_cores: Annotated[int, at_least(1)] = 8
     """slurm: cores of a job."""
-    job_gpus: int = 1
+    job_gpus: Annotated[int, from_to(0, 1)] = 1
     """slurm: cards of a job, 1 or 0."""
     job_time: str = "24:00:00"
     """slurm: time limit of a job; before it ends, the job saves and queues itself again."""
