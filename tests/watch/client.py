@@ -41,8 +41,14 @@ class Frame:
 def serving(*folders: Path, trust: bool = False) -> Iterator[Server]:
     """A server of these folders, in this process."""
     server = Server([WatchedRun(folder, trust) for folder in folders], "test", bind(0))
-    with server.running():
+    thread = threading.Thread(target=server.run, name="watch server", daemon=True)
+    thread.start()
+    server.is_up.wait()
+    try:
         yield server
+    finally:
+        server.stop()
+        thread.join()
 
 
 def get(server: Server, path: str, method: str = "GET", **headers: str) -> tuple[int, dict[str, str], bytes]:

@@ -47,12 +47,9 @@ TYPES = {
 
 def page_files() -> dict[str, tuple[bytes, str]]:
     """Name -> content and type of all files of the page, read once."""
-    folder = resources.files("qpensieve.watch") / "page"
-    found = [file for file in folder.iterdir() if file.is_file()] if folder.is_dir() else []
-    named = {
-        file.name: (file, f".{file.name.rpartition('.')[2]}") for file in sorted(found, key=lambda each: each.name)
-    }
-    return {name: (file.read_bytes(), TYPES[ending]) for name, (file, ending) in named.items() if ending in TYPES}
+    files = (resources.files("qpensieve.watch") / "page").iterdir()
+    typed = {file: TYPES.get(f".{file.name.rpartition('.')[2]}") for file in files}
+    return {file.name: (file.read_bytes(), kind) for file, kind in typed.items() if kind is not None}
 
 
 class Watch:
@@ -219,7 +216,7 @@ class Server:
         return f"http://{HOST}:{self.port}/{self._guard.ticket()}/"
 
     def run(self) -> None:
-        """Serve until the process ends, or `running` does."""
+        """Serve until the process ends, or `stop` is called."""
         asyncio.run(self._serve())
 
     async def _serve(self) -> None:
@@ -229,14 +226,6 @@ class Server:
         self.is_up.set()
         await serving
 
-    @contextlib.contextmanager
-    def running(self) -> Iterator[None]:
-        """Serve in a thread, for as long as the block lasts."""
-        thread = threading.Thread(target=self.run, name="watch server", daemon=True)
-        thread.start()
-        try:
-            self.is_up.wait()
-            yield
-        finally:
-            self._server.should_exit = True
-            thread.join()
+    def stop(self) -> None:
+        """End `run`, also from another thread."""
+        self._server.should_exit = True
