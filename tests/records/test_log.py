@@ -23,14 +23,6 @@ class TestMetricsLog:
             "correlation": [[1.0, 0.0], [0.0, 1.0]],
         }
 
-    def test_an_opened_log_goes_on_after_its_rows(self, tmp_path: Path):
-        for step in (1, 2):
-            metrics = MetricsLog(tmp_path / "metrics.jsonl")
-            metrics.write("train", step, {})
-            metrics.close()
-        lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
-        assert [json.loads(line)["step"] for line in lines] == [1, 2]
-
     def test_it_knows_what_it_holds(self, tmp_path: Path):
         path = tmp_path / "metrics.jsonl"
         assert not is_logged(path, "train", 40)

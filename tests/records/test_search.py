@@ -108,11 +108,6 @@ class TestArchive:
         assert [record.hypervolume_of(1, t) for t in range(1, 6)] == pytest.approx([4 * v for v in VOLUMES])
         assert record.hypervolume_of(0) == pytest.approx(VOLUMES[-1])
 
-    def test_that_is_empty_has_no_hypervolume(self):
-        none = make_record(archive_seed=np.array([1, 1, 1, 1]))
-        assert none.archive_of(0).shape == (0, 2)
-        assert none.hypervolume_of(0) == 0.0
-
 
 class TestGenerations:
     def test_are_counted_without_the_warm_up(self):
@@ -135,11 +130,6 @@ class TestGenerations:
         reached, is_whole = make_record().reached()
         np.testing.assert_array_equal(reached, make_record().objs[[4, 5]])
         assert is_whole.tolist() == [True, False]
-
-    def test_of_the_same_length_are_all_whole(self):
-        record = make_rows([0, 1, 2, 3, 4, 5, 5], [*GENERATION, 2])
-        assert record.generation_ends() == [2, 4, 6]
-        assert record.reached()[1].tolist() == [True, True]
 
 
 class TestAppending:

@@ -177,7 +177,6 @@ def prepare(moment: str, step: int) -> None:
         "row": lambda: _before(MetricsLog, "write", lambda self, *row: _half(self, step, *row[:3]), _strike),
         # The full evaluation is in its file and not in the log.
         "full": lambda: _before(MetricsLog, "write", lambda _, event, *__: event == "full evaluation", _strike),
-        "interrupt": lambda: _after(Trainer, "advance", lambda self: self.step == step, _interrupt),
         "interrupt evaluation": lambda: _after(
             AgentPredictor, "act_all", lambda self, *_, **__: self.step == step, _interrupt
         ),

@@ -275,23 +275,6 @@ class TestConfig:
         ):
             check(default_config("Hopper2d", "hybrid-sac"))
 
-    def test_the_nineteen_are_a_seeds_lanes(self):
-        assert make_algorithm("sac", ALL["sac"].config(), get_domain("DST2d").spec).lanes_per_seed == 19
-
-    @pytest.mark.parametrize("algo", METHODS)
-    def test_help_names_every_setting(self, algo: str, capsys: pytest.CaptureFixture[str]):
-        with pytest.raises(SystemExit):
-            cli.main(["train", "DST2d", "--algo", algo, "--help-all"])
-        out = capsys.readouterr().out
-        for name in flat(default_config("DST2d", algo).agent):
-            option = name.replace("_", "-")
-            assert f"--{option}"[:30] in out or f"--no-{option}" in out
-
-    def test_the_length_of_the_run_sets_the_envelopes_schedule(self, tmp_path: Path):
-        run = runs.start(tmp_path / "run", tiny("envelope"), QUIET)
-        run.close()
-        assert flat(run.config.agent)["anneal_steps"] == TINY["steps"]
-
 
 class TestProtocols:
     def test_own_preferences_are_what_is_evaluated(self):
@@ -300,9 +283,6 @@ class TestProtocols:
         np.testing.assert_allclose(own.curve, [(0.1, 0.9), (0.5, 0.5), (0.9, 0.1)])
         few = sac_preferences()[:2]
         assert protocols(2, few).curve is few
-
-    def test_others_have_the_test_table(self):
-        assert len(protocols(2).full) == 100
 
 
 @pytest.mark.slow

@@ -373,25 +373,6 @@ class TestNothingIsLost:
             with pytest.raises(CheckpointError):
                 runs.evaluate(folder, said.append)
 
-    def test_an_evaluation_takes_parameters_that_are_newer_than_what_is_whole_of_checkpoints(
-        self, whole: Path, tmp_path: Path
-    ):
-        folder = shutil.copytree(whole, tmp_path / "run")
-        table = evaluations.load(folder / EVALUATIONS)
-        (folder / EVALUATIONS).unlink()
-        newest, path = checkpoint.folder_of(folder, 600), folder / "parameters" / "step_000000600.npz"
-        hurt(newest / "arrays.npz", "alter")
-        said: list[str] = []
-        runs.evaluate(folder, said.append)
-        assert said == ["evaluating the policies of step 600"]
-        np.testing.assert_array_equal(evaluations.load(folder / EVALUATIONS).full_returns, table.full_returns)
-        hurt(path, "cut")  # then the older checkpoint is all there is
-        (folder / EVALUATIONS).unlink()
-        said.clear()
-        runs.evaluate(folder, said.append)
-        assert f"checkpoint {newest} is damaged" in said[0]
-        assert said[1:] == ["evaluating the policies of step 400"]
-
     def test_an_evaluation_in_which_the_environment_fails_writes_nothing(
         self, half: Path, monkeypatch: pytest.MonkeyPatch
     ):

@@ -146,15 +146,6 @@ class TestRestored:
             assert trainer.arrays()["state.num_updates"].tolist() == [60 + max(0, step - 260)] * 2
         assert_same_state(other, original)
 
-    def test_at_step_0_starts_over(self):
-        fresh, used = Trainer(tiny()), Trainer(tiny())
-        saved = fresh.arrays()
-        advance_to(used, 160)
-        used.restore(saved, *fresh.replay_rows())
-        for trainer in (fresh, used):
-            advance_to(trainer, 160)
-        assert_same_state(used, fresh)
-
     def test_what_it_gives_to_save_is_not_changed_by_going_on(self):
         trainer = Trainer(tiny())
         advance_to(trainer, 160)

@@ -17,9 +17,9 @@ from qpensieve.config import RunConfig
 from qpensieve.console import DONE, EVALUATING, SAVING, Progress, Workload, format_count
 from qpensieve.envs import code_of
 from qpensieve.errors import FileInTheWayError, MissingFileError, UserError, make_folder
-from qpensieve.records import checkpoint, folder, provenance
+from qpensieve.records import checkpoint, folder
 from qpensieve.records.checkpoint import Checkpoint, CheckpointError
-from qpensieve.records.files import FileError, interpreting, read_object, save_record, write_json
+from qpensieve.records.files import save_record
 from qpensieve.records.folder import lock, refuse_links
 from qpensieve.records.log import has_evaluations
 from qpensieve.train.checkpointer import Checkpointer
@@ -32,8 +32,6 @@ from qpensieve.train.workers import EvaluationWorkers
 
 RESULTS = (folder.EVALUATIONS, folder.SEARCH, folder.SUMMARY, folder.CRITIC, folder.CALIBRATION)
 """Files that a run never loses unless asked."""
-RESUMED_WITH = "resumed_with"
-"""Name in a run's record of versions: those that it was resumed with."""
 SHOWN = {"temperature": "temperature", "snapshot_share": "climbs a snapshot", "archive_hv": "archive HV"}
 """Logged values that the progress line shows -> their labels."""
 
@@ -330,7 +328,7 @@ def start(path: Path, config: RunConfig, options: Options) -> Run:
             make_folder(path)
         run.files.held = lock(path)
         configs.save(config, path / folder.CONFIG)
-        _write_provenance(run)
+        run.files.write_provenance(run.session.lanes_per_seed)
     except BaseException:
         is_ours = run.files.held is not None  # else it is of another process
         for name in (folder.CONFIG, folder.PROVENANCE, folder.LOCK) if is_ours else ():
@@ -341,27 +339,6 @@ def start(path: Path, config: RunConfig, options: Options) -> Run:
         run.close()
         raise
     return run
-
-
-def _write_provenance(run: Run) -> None:
-    session = run.session
-    about = {"lanes_per_seed": session.lanes_per_seed, "objectives": list(session.spec.objectives)}
-    write_json(run.folder / folder.PROVENANCE, provenance.describe() | about)
-
-
-def _note_other_versions(run: Run, warn: Callable[[str], None]) -> None:
-    """Report and record that a run continues with other versions or on another machine, which round differently."""
-    path, now = run.folder / folder.PROVENANCE, provenance.rounding()
-    try:
-        said = read_object(path)
-        earlier = said.get(RESUMED_WITH, [])
-        with interpreting(path, "a record of versions"):
-            changed = provenance.differences({**said, **(earlier[-1] if earlier else {})}, now)
-    except (FileNotFoundError, FileError):  # who needs the file will say so; going on does not
-        return
-    if changed:
-        warn(f"{run.folder} continues with the same numbers only up to rounding: {'; '.join(changed)}")
-        write_json(path, said | {RESUMED_WITH: [*earlier, {"step": run.session.step, **now}]})
 
 
 def _check_new(path: Path) -> None:
@@ -425,8 +402,8 @@ def resume(
         else:
             _restore(run, warn)
         if not (path / folder.PROVENANCE).exists():  # a saved agent, which becomes a run, or a folder of a plan
-            _write_provenance(run)
-        _note_other_versions(run, warn)
+            run.files.write_provenance(run.session.lanes_per_seed)
+        run.files.note_other_versions(run.session.step, warn)
         if config.steps != before.steps:
             configs.save(configs.lengthened(before, config.steps), path / folder.CONFIG)
         opened.pop_all()

@@ -9,14 +9,17 @@ from jaxtyping import Float64
 from qpensieve.callbacks import Evaluation
 from qpensieve.config import RunConfig
 from qpensieve.metrics import utility
-from qpensieve.records import calibration, critic_errors, evaluations, folder
-from qpensieve.records.files import interpreting
+from qpensieve.records import calibration, critic_errors, evaluations, folder, provenance
+from qpensieve.records.files import FileError, interpreting, read_object, write_json
 from qpensieve.records.folder import FolderLock
 from qpensieve.records.log import FULL, SHORT, TRAINING, MetricsLog, cut_log, drop_unfinished_row, is_logged, read_rows
 from qpensieve.records.scores import scores, summarize
 from qpensieve.train.alarms import Watch
 from qpensieve.train.evaluate import protocols
 from qpensieve.types import EnvSpec
+
+RESUMED_WITH = "resumed_with"
+"""Name in a run's record of versions: those that it was resumed with."""
 
 
 class RunFiles:
@@ -52,6 +55,25 @@ class RunFiles:
         """Stop before a save if another process has taken the folder over."""
         if self.held is not None:
             self.held.check()
+
+    def write_provenance(self, lanes_per_seed: int) -> None:
+        """Write where the run comes from: versions, machine, commit."""
+        about = {"lanes_per_seed": lanes_per_seed, "objectives": list(self._objectives)}
+        write_json(self.path / folder.PROVENANCE, provenance.describe() | about)
+
+    def note_other_versions(self, step: int, warn: Callable[[str], None]) -> None:
+        """Report and record that a run continues with other versions or on another machine, which round differently."""
+        path, now = self.path / folder.PROVENANCE, provenance.rounding()
+        try:
+            said = read_object(path)
+            earlier = said.get(RESUMED_WITH, [])
+            with interpreting(path, "a record of versions"):
+                changed = provenance.differences({**said, **(earlier[-1] if earlier else {})}, now)
+        except (FileNotFoundError, FileError):  # resuming does not need this file; readers that do report it
+            return
+        if changed:
+            warn(f"{self.path} continues with the same numbers only up to rounding: {'; '.join(changed)}")
+            write_json(path, said | {RESUMED_WITH: [*earlier, {"step": step, **now}]})
 
     def load(self) -> None:
         """Take the evaluations that the folder holds."""
