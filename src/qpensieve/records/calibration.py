@@ -42,13 +42,13 @@ class Calibration:
     environment_steps: Int64[np.ndarray, " seed"]
 
     def ask(self, row: int, lam: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
-        """The preferences to ask the policies of the `row`-th seed for where those in `lam` count."""
+        """Return the preferences to ask the policies of the `row`-th seed for where those in `lam` count."""
         near = np.square(lam[:, None] - self.preferences).sum(axis=2).argmin(axis=1)
         asked = self.asks[row, near]
         return np.where((asked == near)[:, None], lam, self.preferences[asked]).astype(lam.dtype)
 
     def rows_of(self, table: Float64[np.ndarray, "p d"]) -> Int64[np.ndarray, "seed p"] | None:
-        """Numbers of the rows of `table` to ask for under each of its rows; None if the table lacks one of them."""
+        """Return the numbers of the rows of `table` to ask for under each row; None if the table lacks one of them."""
         asked = np.stack([self.ask(row, table) for row in range(len(self.seeds))])
         apart = np.abs(asked[:, :, None] - table).max(axis=3)
         return apart.argmin(axis=2) if (apart.min(axis=2) <= SAME).all() else None
@@ -64,7 +64,7 @@ class Calibration:
         return "\n".join([*lines, f"step {self.step:,}: {spent}"])
 
     def to_dict(self) -> dict[str, Any]:
-        """The calibration as JSON holds it."""
+        """Return the calibration as JSON holds it."""
         return {
             "format": FORMAT,
             "step": self.step,
@@ -78,7 +78,7 @@ class Calibration:
 
 
 def from_dict(content: dict[str, Any]) -> Calibration:
-    """The calibration that `to_dict` described.
+    """Return the calibration that `to_dict` described.
 
     Raises:
         ValueError: The content does not fit together; KeyError and TypeError where a part is missing or no number.
@@ -104,7 +104,7 @@ def save(path: Path, calibration: Calibration) -> None:
 
 
 def load(path: Path) -> Calibration | None:
-    """The calibration in a file, None if there is no file; FileError (a ValueError) if it holds something else."""
+    """Load a calibration; None if there is no file, FileError if it holds something else."""
     if not path.exists():
         return None
     content = read_object(path)
@@ -113,7 +113,7 @@ def load(path: Path) -> Calibration | None:
 
 
 def of_step(path: Path, step: int, seeds: list[int]) -> Calibration | None:
-    """The calibration in a file if it is of the policies of this step and of these seeds."""
+    """Return the calibration in a file if it is of the policies of this step and of these seeds."""
     found = load(path)
     return found if found is not None and (found.step, found.seeds) == (step, seeds) else None
 

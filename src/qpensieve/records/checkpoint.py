@@ -68,7 +68,7 @@ class Checkpoint:
 
 
 def write_error(path: Path, run: Path, error: OSError) -> CheckpointError:
-    """The error to raise when `path` of `run` could not be written."""
+    """Return the error to raise if `path` of `run` could not be written."""
     step = last_good_step(run)
     last = "there is no earlier checkpoint" if step is None else f"the last good checkpoint is at step {step}"
     is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
@@ -79,7 +79,7 @@ def write_error(path: Path, run: Path, error: OSError) -> CheckpointError:
 
 
 def last_good_step(run: Path) -> int | None:
-    """Step of the newest checkpoint that has a readable `meta.json`; reads no arrays."""
+    """Return the step of the newest checkpoint with a readable `meta.json`; reads no arrays."""
     return next((step for step, _ in _metas(run)), None)
 
 
@@ -122,7 +122,7 @@ def load_latest(
     check: Callable[[Checkpoint], str | None] | None = None,
     expected: Expected | None = None,
 ) -> Checkpoint | None:
-    """The newest checkpoint that is whole; None if none was ever written.
+    """Load the newest checkpoint that is whole; None if none was ever written.
 
     Args:
         run: The run folder.
@@ -147,7 +147,7 @@ def load_latest(
 
 
 def load_step(run: Path, step: int) -> Checkpoint | None:
-    """The checkpoint of one step; None if it is not kept.
+    """Load the checkpoint of one step; None if it is not kept.
 
     Raises:
         CheckpointError: It is damaged or was written by a later version.
@@ -163,7 +163,7 @@ def _first_whole(
     check: Callable[[Checkpoint], str | None] | None = None,
     expected: Expected | None = None,
 ) -> tuple[Checkpoint | None, list[str]]:
-    """The first of these checkpoints that is whole, and what is wrong with those before it."""
+    """Load the first of these checkpoints that is whole; also say what is wrong with those before it."""
     problems = []
     for step, folder in folders:
         try:
@@ -174,23 +174,23 @@ def _first_whole(
 
 
 def folder_of(run: Path, step: int) -> Path:
-    """Where the checkpoint of a step lies, if it is kept."""
+    """Return the folder of the checkpoint of a step."""
     return run / CHECKPOINTS / f"step_{step:09d}"
 
 
 def kept_steps(run: Path) -> list[int]:
-    """Steps of the checkpoints, oldest first."""
+    """Return the steps of the checkpoints, oldest first."""
     return sorted({step for step, _ in _folders(run)})
 
 
 def parameter_steps(run: Path) -> dict[int, Path]:
-    """Step -> file of the parameters that are kept, oldest first."""
+    """Return step -> file of the kept parameters, oldest first."""
     found = [(re.fullmatch(r"step_(\d+)\.npz", path.name), path) for path in (run / PARAMETERS).glob("step_*.npz")]
     return dict(sorted((int(match[1]), path) for match, path in found if match))
 
 
 def kept_metas(run: Path) -> list[dict[str, Any]]:
-    """The `meta` of every checkpoint that has a readable one, newest first; reads no arrays."""
+    """Return the `meta` of every checkpoint with a readable one, newest first; reads no arrays."""
     return [meta for _, meta in _metas(run)]
 
 
@@ -216,7 +216,7 @@ def discard_after(run: Path, step: int) -> None:
 
 
 def _folders(run: Path) -> list[tuple[int, Path]]:
-    """Step and folder of every complete checkpoint, newest first.
+    """Return step and folder of every complete checkpoint, newest first.
 
     A run that was killed while it replaced a checkpoint may have left only the old one, named `.old`.
     """
@@ -259,13 +259,13 @@ def _clear_temporaries(folder: Path) -> None:
 
 
 def _render(body: Mapping[str, object]) -> bytes:
-    """The bytes of `meta.json`: the body and a checksum over it."""
+    """Return the bytes of `meta.json`: the body and its checksum."""
     text = json.dumps(body).encode()
     return json.dumps({**body, "checksum": checksum_of(text)}, indent=1).encode() + b"\n"
 
 
 def _read_meta(folder: Path) -> dict[str, Any]:
-    """The body of `meta.json`; its checksum, version and kinds are verified."""
+    """Read the body of `meta.json`; checksum, version and types are verified."""
     path = folder / META
     if not path.is_file():
         raise _DamageError(f"{META} is missing")
@@ -322,7 +322,7 @@ def _read_arrays(folder: Path, expected: Expected | None) -> dict[str, np.ndarra
 
 
 def save_parameters(run: Path, step: int, arrays: Mapping[str, np.ndarray]) -> Path:
-    """Write parameters only, into a file that later ones leave alone; returns the file."""
+    """Write the parameters of a step into a file of its own; returns the file."""
     path = run / PARAMETERS / f"step_{step:09d}.npz"
     try:
         path.parent.mkdir(exist_ok=True)
@@ -333,7 +333,7 @@ def save_parameters(run: Path, step: int, arrays: Mapping[str, np.ndarray]) -> P
 
 
 def load_parameters(path: Path) -> dict[str, np.ndarray]:
-    """The arrays that `save_parameters` wrote; raises `CheckpointError` if the file is damaged."""
+    """Read the arrays that `save_parameters` wrote; CheckpointError if the file is damaged."""
     try:
         return read_npz(path)
     except (ValueError, OSError) as error:

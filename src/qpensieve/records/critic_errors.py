@@ -56,7 +56,7 @@ class CriticRow:
 
     @property
     def key(self) -> tuple[int, tuple[float, ...], str]:
-        """What it is the measurement of; a second one takes its place."""
+        """What was measured; a second measurement takes its place."""
         return self.step, tuple(self.preference), self.actions
 
 
@@ -81,7 +81,7 @@ class CriticErrors:
     rows: list[CriticRow]
 
     def joined(self, others: Iterable[CriticRow]) -> "CriticErrors":
-        """With further rows, in order of steps and preferences; one of the same key is replaced."""
+        """Add rows, in order of steps and preferences; a row of the same key is replaced."""
         by_key = {row.key: row for row in [*self.rows, *others]}
         return replace(self, rows=[by_key[key] for key in sorted(by_key)])
 
@@ -96,7 +96,7 @@ def add(path: Path, new: CriticErrors) -> CriticErrors:
 
 
 def cut(path: Path, step: int) -> None:
-    """Remove what was measured after a step, so that a run that goes back there and on is not taken for the old one.
+    """Remove measurements after a step, to which a run goes back.
 
     A file that cannot be read is left: it keeps nobody from training.
     """
@@ -108,12 +108,12 @@ def cut(path: Path, step: int) -> None:
 
 
 def load(path: Path) -> CriticErrors:
-    """The measurements in a file; FileError (a ValueError) if it holds something else."""
+    """Return the measurements in a file; FileError (a ValueError) if it holds something else."""
     return interpret(path, read_object(path))
 
 
 def interpret(path: Path, content: dict[str, Any]) -> CriticErrors:
-    """The measurements in the content of a file, or in that part of an exported run."""
+    """Return the measurements in the content of a file, or in that part of an exported run."""
     with interpreting(path, "errors of critics"):
         if content["format"] != FORMAT:
             raise ValueError(f"its format must be {FORMAT}, got {content['format']!r}")
@@ -139,7 +139,7 @@ def _row(content: dict[str, Any], num_seeds: int) -> CriticRow:
 
 
 def _numbers(name: str, value: Any) -> Any:
-    """The value, if it is a finite number or lists of such."""
+    """Return the value, if it is a finite number or lists of such."""
     if isinstance(value, list):
         return [_numbers(name, each) for each in value]
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):

@@ -57,7 +57,7 @@ def empty(
     full_preferences: Float[np.ndarray, "p_full d"],
     reference: Float[np.ndarray, " d"] | None = None,
 ) -> Evaluations:
-    """The table of a run that has not been evaluated; the first appended returns set the numbers of episodes."""
+    """Return the table of a run that has not been evaluated; the first appended returns set the numbers of episodes."""
     tables = [np.asarray(table, np.float64) for table in (short_preferences, curve_preferences, full_preferences)]
     short, curve, full = (np.zeros((0, num_seeds, len(table), 0, table.shape[1])) for table in tables)
     no_steps = np.zeros(0, np.int64)
@@ -71,7 +71,7 @@ def append_short(
     returns: Float[np.ndarray, "seed p e d"],
     curve_returns: Float[np.ndarray, "seed c e_curve d"],
 ) -> Evaluations:
-    """The table with one more short evaluation.
+    """Return the table with one more short evaluation.
 
     Raises:
         ValueError: If `step` is not after the last one, or an array does not fit those before it.
@@ -88,7 +88,7 @@ def append_short(
 
 
 def append_full(evaluations: Evaluations, step: int, returns: Float[np.ndarray, "seed p_full e_full d"]) -> Evaluations:
-    """The table with one more full evaluation in its place, before those of later steps.
+    """Return the table with one more full evaluation in its place, before those of later steps.
 
     Raises:
         ValueError: If there is one at `step` already, or an array does not fit the others.
@@ -102,7 +102,7 @@ def append_full(evaluations: Evaluations, step: int, returns: Float[np.ndarray, 
 
 
 def cut(evaluations: Evaluations, step: int) -> Evaluations:
-    """The table as it was at `step`: without every evaluation after it."""
+    """Return the table as it was at `step`: without every evaluation after it."""
     short, full = evaluations.short_steps <= step, evaluations.full_steps <= step
     return replace(
         evaluations,
@@ -136,7 +136,7 @@ def load(path: Path) -> Evaluations:
 
 
 def about_missing(path: Path) -> str:
-    """Why a run has no table, and what to do, in one sentence."""
+    """Say why a run has no table and what to do, in one sentence."""
     run = path.parent
     if not (run / CONFIG).is_file():
         return f"no evaluations at {path}: {run} is not a run folder, {why_no_run(run)}"

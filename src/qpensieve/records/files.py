@@ -31,7 +31,7 @@ class FileError(UserError):
 
 
 def parse(path: Path, content: bytes | str) -> Any:
-    """What JSON of a file says; FileError where it is none."""
+    """Parse the JSON of a file; FileError if it is not JSON."""
     try:
         return json.loads(content)
     except RecursionError as error:
@@ -41,7 +41,7 @@ def parse(path: Path, content: bytes | str) -> Any:
 
 
 def read_bytes(path: Path) -> bytes:
-    """The content of a file of moderate size; FileError where it is no plain file or too large."""
+    """Return the content of a file; FileError if it is no plain file or too large."""
     with file_errors(path):
         if not path.exists():
             raise MissingFileError(f"{path} is missing")
@@ -55,7 +55,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """The JSON object of a file; FileError where it is none."""
+    """Read a JSON object; FileError if the file holds anything else."""
     content = parse(path, read_bytes(path))
     if not isinstance(content, dict):
         raise FileError(f"cannot read {path}: it holds a {type(content).__name__}, not a JSON object")
@@ -64,7 +64,7 @@ def read_object(path: Path) -> dict[str, Any]:
 
 @contextmanager
 def interpreting(path: Path, kind: str) -> Iterator[None]:
-    """Raise what goes wrong while the content of a file is taken apart as FileError.
+    """Turn errors of reading a content into a FileError that names the file.
 
     Args:
         path: The file.
@@ -129,12 +129,12 @@ def write_file(path: Path, write: Callable[[io.RawIOBase], object]) -> str:
 
 
 def _temporary(path: Path) -> Path:
-    """The name under which this process writes a file."""
+    """Return the name under which this process writes a file."""
     return path.with_name(f"{TEMPORARY}{path.name}-{os.getpid()}")
 
 
 def check_can_write(path: Path) -> None:
-    """Raise now what `write_file` would raise later because the folder of `path` cannot be written; leaves no file."""
+    """Raise the error that `write_file` would raise if the folder of `path` cannot be written; leaves no file."""
     temporary = _temporary(path)
     with file_errors(path, temporary):
         temporary.unlink(missing_ok=True)
@@ -177,12 +177,12 @@ def sync_folder(folder: Path) -> None:
 
 
 def checksum_of(data: bytes) -> str:
-    """The checksum that a file of these bytes has."""
+    """Return the checksum of a file with these bytes."""
     return _format_checksum(len(data), zlib.crc32(data))
 
 
 def find_damage(path: Path, checksum: str) -> str | None:
-    """What is wrong with a file that was written with this checksum; None if nothing."""
+    """Say what is wrong with a file that was written with this checksum; None if nothing."""
     if not path.is_file():
         return f"{path.name} is missing"
     size = path.stat().st_size
@@ -214,7 +214,7 @@ SUFFIX = ".npy"
 
 @dataclass(frozen=True)
 class Header:
-    """What a file says of an array."""
+    """Shape and type of an array in a file."""
 
     shape: tuple[int, ...]
     dtype: np.dtype
@@ -229,7 +229,7 @@ Headers = Mapping[str, Header]
 
 
 def headers_of(arrays: Mapping[str, np.ndarray]) -> dict[str, Header]:
-    """What a file of these arrays would say of them."""
+    """Return the headers of arrays."""
     return {name: Header(array.shape, array.dtype) for name, array in arrays.items()}
 
 
@@ -248,7 +248,7 @@ class Expected:
     free: tuple[str, ...] = field(default=())
 
     def problems(self, found: Headers) -> list[str]:
-        """One sentence for every array that is missing, too many or different."""
+        """Return a sentence for each array that is missing, unexpected or different."""
         missing = [f"leaf {name} is missing" for name in self.like if name not in found]
         extra = [
             f"unexpected leaf {name}" for name in found if name not in self.like and not name.startswith(self.free)
@@ -307,7 +307,7 @@ def read_npz(
     check: Callable[[Headers], object] | None = None,
     most: int | None = None,
 ) -> dict[str, np.ndarray]:
-    """The named arrays of a file.
+    """Read named arrays from a file.
 
     Args:
         path: The file.
@@ -333,7 +333,7 @@ def read_npz(
 
 
 def read_header(path: Path) -> Header:
-    """What a .npy file says of its array.
+    """Read the header of a .npy file.
 
     Raises:
         OSError: If the file cannot be read.
@@ -353,7 +353,7 @@ def _reason(error: Exception) -> str:
 
 
 def _read_directory(archive: zipfile.ZipFile, names: Collection[str] | None) -> dict[str, Header]:
-    """Headers of the arrays wanted, in the order of the file."""
+    """Read the headers of the wanted arrays, in the order of the file."""
     found: dict[str, Header] = {}
     for entry in archive.infolist():
         name = entry.filename.removesuffix(SUFFIX)
@@ -369,7 +369,7 @@ def _read_directory(archive: zipfile.ZipFile, names: Collection[str] | None) -> 
 
 
 def _read_header(file: Any, size: int) -> Header:
-    """The header of an array that takes `size` bytes with it."""
+    """Read the header of an array; array and header together have `size` bytes."""
     version = np.lib.format.read_magic(file)
     if version != (1, 0):  # later ones have headers of up to 4 GB, and no array here needs one
         raise ValueError(f"its format has version {version}, expected (1, 0)")

@@ -70,7 +70,7 @@ SHOWN = 8
 
 
 def why_no_run(path: Path) -> str:
-    """What is in place of a run folder or saved agent, which would have a configuration; completes "not a run: ..."."""
+    """Say what a path holds that is no run folder and no saved agent; completes "not a run: ..."."""
     if not path.is_dir():
         return "it is a file" if path.exists() else "it does not exist"
     runs = sorted(found.parent.name for found in path.glob(f"*/{CONFIG}"))
@@ -82,7 +82,7 @@ def why_no_run(path: Path) -> str:
 
 
 def check_out(out: Path, example: str) -> None:
-    """Refuse what cannot be a file to write, or must not be: a folder, and a file that makes up a run.
+    """Refuse a folder, and a file that belongs to a run, as the file to write.
 
     Raises:
         UserFileError: It is a folder.
@@ -95,24 +95,24 @@ def check_out(out: Path, example: str) -> None:
 
 
 def refuse_file(path: Path) -> None:
-    """UserFileError if `path` cannot be a folder, because it or one above it is a file; names that."""
+    """Refuse a path that cannot be a folder because it, or a folder above it, is a file."""
     found = next((one for one in (path, *path.parents) if one.exists()), None)
     if found is not None and not found.is_dir():
         raise UserFileError(f"{path} must be a folder, but {found} is a file; choose another folder")
 
 
 class LinkError(UserFileError):
-    """Something would be written where a symbolic link, or what is no plain file, points elsewhere; names it."""
+    """A path to write is a symbolic link or no plain file; the message names it."""
 
 
 def refuse_link(path: Path) -> None:
-    """LinkError where `path` is a symbolic link."""
+    """Raise LinkError if `path` is a symbolic link."""
     if path.is_symlink():
         raise LinkError(_explain(path))
 
 
 def refuse_links(run: Path) -> None:
-    """LinkError where a file or folder of a run, or anything below its folders, is a symbolic link."""
+    """Raise LinkError if a file or folder of a run, or anything below its folders, is a symbolic link."""
     for name in (*FILES, *FOLDERS):
         refuse_link(run / name)
     for name in FOLDERS:
@@ -122,7 +122,7 @@ def refuse_links(run: Path) -> None:
 
 
 def open_to_append(path: Path) -> TextIO:
-    """The file, made where it is missing, to read and to write at its end; LinkError where it is no plain file."""
+    """Open a file to read and to append, made if it is missing; LinkError if it is no plain file."""
     refuse_link(path)
     # NOFOLLOW: a link made since; NONBLOCK: a named pipe would wait for its other end.
     flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -201,7 +201,7 @@ def lock(folder: Path) -> FolderLock:
 
 
 def holder(folder: Path) -> Holder | None:
-    """The process that holds a folder; None if no process does."""
+    """Return the process that holds a folder; None if no process does."""
     try:
         with open(folder / LOCK) as file:
             return None if _is_free(file, fcntl.LOCK_SH) else _named(folder)
@@ -210,7 +210,7 @@ def holder(folder: Path) -> Holder | None:
 
 
 def _is_free(file: TextIO, kind: int) -> bool:
-    """Whether this process has the lock now."""
+    """Ask for the lock; returns whether this process has it now."""
     try:
         fcntl.flock(file, kind | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -225,7 +225,7 @@ def _named(folder: Path) -> Holder:
 
 
 def _read(folder: Path) -> dict[str, Any]:
-    """Content of the lock file; empty if it cannot be read."""
+    """Read the lock file; empty if it cannot be read."""
     try:
         content = json.loads((folder / LOCK).read_text())
     except (OSError, ValueError, RecursionError):

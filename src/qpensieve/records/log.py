@@ -43,7 +43,7 @@ class MetricsLog:
 
 
 def read_rows(path: Path, newest: int | None = None) -> list[dict[str, Any]]:
-    """The rows of a log that have an event and a step; other lines (one cut off by a crash) are left out.
+    """Read the rows of a log that have an event and a step; others (a line cut off by a crash) are left out.
 
     Args:
         path: The log; it may be missing.
@@ -66,12 +66,12 @@ def read_rows(path: Path, newest: int | None = None) -> list[dict[str, Any]]:
 
 
 def is_logged(path: Path, event: str, step: int) -> bool:
-    """Whether a log has this event at this step."""
+    """Return whether a log has this event at this step."""
     return any((row["event"], row["step"]) == (event, step) for row in read_rows(path))
 
 
 def has_evaluations(path: Path) -> bool:
-    """Whether a log tells of more than training."""
+    """Return whether a log has rows of evaluations."""
     return any(row["event"] in (SHORT, FULL) for row in read_rows(path))
 
 

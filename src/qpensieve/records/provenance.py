@@ -17,7 +17,7 @@ PACKAGES = ("qpensieve", "jax", "jaxlib", "numpy", "optax", "equinox", "mujoco",
 
 
 def describe() -> dict[str, Any]:
-    """Python and package versions, processor, core count, accelerator and commit, ready for JSON."""
+    """Return Python and package versions, processor, core count, accelerator and commit, ready for JSON."""
     return {
         "python": platform.python_version(),
         "platform": f"{platform.system()} {platform.machine()}",
@@ -30,13 +30,13 @@ def describe() -> dict[str, Any]:
 
 
 def rounding() -> dict[str, Any]:
-    """What the last digits of results depend on: package versions, processor, accelerator."""
+    """Return package versions, processor and accelerator: the last digits of results depend on them."""
     versions = {name: _version(name) for name in PACKAGES}
     return {"packages": versions, "processor": machine.processor(), "device": machine.accelerator()}
 
 
 def differences(before: Mapping[str, object], now: Mapping[str, object]) -> list[str]:
-    """In what two records of `rounding` differ, such as `jax 0.9.0, now 0.10.2`; what the first lacks is left out."""
+    """List differences of two records of `rounding`, such as `jax 0.9.0, now 0.10.2`; unknown values are left out."""
     olds, news = ({**one, "packages": None, **_versions(one)} for one in (before, now))
     return [f"{name} {olds[name]}, now {new}" for name, new in news.items() if olds.get(name, new) != new]
 
@@ -62,7 +62,7 @@ def _version(package: str) -> str | None:
 
 
 def _commit() -> str | None:
-    """Commit of the source tree that runs, with a + if files in it have changed; None outside a checkout."""
+    """Return the commit of the source tree that runs, with a + if files in it have changed; None outside a checkout."""
     here = Path(__file__)
     try:
         # A package installed below some other project's checkout is not part of that project's commit.

@@ -39,7 +39,7 @@ class Evaluated:
         return self.episodes.mean(axis=2)
 
     def per_seed(self, function: Callable[[Float64[np.ndarray, "p d"]], ArrayLike]) -> np.ndarray:
-        """The values that `function` returns for the return vectors of each seed."""
+        """Return the values that `function` returns for the return vectors of each seed."""
         return np.stack([function(returns) for returns in self.returns])
 
 
@@ -63,7 +63,7 @@ class Score:
 
 
 def score(label: str, compute: Callable[[Evaluated], np.ndarray | None], **how: Any) -> Mapping[str, Score]:
-    """Metadata of a field of `RunSummary`; the arguments are those of `Score`."""
+    """Return the metadata of a field of `RunSummary`; the arguments are those of `Score`."""
     return {"score": Score(label, compute, **how)}
 
 
@@ -144,7 +144,7 @@ def summarize(
     reference: Float[np.ndarray, " d"] | None = None,
     calibration: Calibration | None = None,
 ) -> RunSummary:
-    """Scores per seed of one evaluation; `calibration` is that of the policies that were evaluated.
+    """Score one evaluation per seed; `calibration` is that of the evaluated policies.
 
     Raises:
         ValueError: If there is no seed, preference or episode, or a return is not finite.
@@ -159,13 +159,13 @@ def summarize(
 
 
 def scores(summary: RunSummary) -> dict[str, np.ndarray]:
-    """Name of the field -> values per seed, in the order of the log; scores that are None are left out."""
+    """Return name of the field -> values per seed, in the order of the log; scores that are None are left out."""
     named = {name: getattr(summary, name) for name in SCORES}
     return {name: value for name, value in named.items() if value is not None}
 
 
 def columns(summary: RunSummary) -> dict[str, tuple[Score, np.ndarray]]:
-    """Heading -> score and values [seed], in the order of the table; scores per objective have a heading for each."""
+    """Return heading -> score and values [seed], in the order of the table, with a heading for each objective."""
     shown: dict[str, tuple[Score, np.ndarray]] = {}
     for name, values in sorted(scores(summary).items(), key=lambda item: SCORES[item[0]].column):
         known = SCORES[name]

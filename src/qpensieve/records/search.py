@@ -67,7 +67,7 @@ class SearchRecord:
         return len(self.fitness_steps)
 
     def archive_of(self, seed: int, up_to: int | None = None) -> Float64[np.ndarray, "p d"]:
-        """The archive's objectives of one seed (counted from 0), now or as it was after iteration `up_to`."""
+        """Return the archive's objectives of one seed (counted from 0), now or as it was after iteration `up_to`."""
         if up_to is None:
             return self.archive_objs[self.archive_seed == seed]
         points = self.objs[1 : up_to + 1, seed].reshape(-1, self.objs.shape[3])
@@ -75,17 +75,17 @@ class SearchRecord:
         return metrics.non_dominated(above) if len(above) else above
 
     def hypervolume_of(self, seed: int, up_to: int | None = None) -> float:
-        """Hypervolume of that archive."""
+        """Return the hypervolume of that archive."""
         points = self.archive_of(seed, up_to)
         return metrics.hypervolume(points, self.reference) if len(points) else 0.0
 
     def generation_ends(self) -> list[int]:
-        """Last iteration of the warm-up and of every generation so far."""
+        """Return the last iteration of the warm-up and of every generation so far."""
         last = {int(g): t for t, g in enumerate(self.generation)}
         return [t for t in last.values() if t > 0]
 
     def reached(self) -> tuple[Float64[np.ndarray, "g seed n d"], Bool[np.ndarray, " g"]]:
-        """Objectives at the end of every generation after the warm-up, and whether it ran to its full length."""
+        """Return the objectives at the end of each generation after the warm-up, and whether it had its full length."""
         ends = self.generation_ends()[1:]
         lengths = np.diff([0, *self.generation_ends()])[1:]
         is_whole = lengths == (lengths.max() if len(lengths) else 0)
@@ -108,7 +108,7 @@ def load(path: Path) -> SearchRecord:
 
 
 def empty(reference: Float64[np.ndarray, " d"], num_seeds: int, num_tasks: int) -> SearchRecord:
-    """The record of a search that has not begun."""
+    """Return the record of a search that has not begun."""
     d = len(reference)
     rows, points = np.zeros((0, num_seeds, num_tasks, d)), np.zeros((0, d))
     none = np.zeros(0, np.int64)
@@ -138,7 +138,7 @@ def append_iteration(
     generation: int,
     steps: Int64[np.ndarray, " seed"],
 ) -> SearchRecord:
-    """The record with what the tasks reached, and the steps that measuring it took."""
+    """Return the record with what the tasks reached, and the steps that measuring it took."""
     return replace(
         record,
         objs=np.concatenate([record.objs, objs[None]]),
@@ -154,7 +154,7 @@ def append_generation(
     predicted: Float64[np.ndarray, "seed n d"],
     bounds_share: Float64[np.ndarray, " seed"],
 ) -> SearchRecord:
-    """The record with the tasks of one more generation."""
+    """Return the record with the tasks of one more generation."""
     return replace(
         record,
         starts=np.concatenate([record.starts, starts[None]]),

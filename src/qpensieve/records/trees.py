@@ -14,7 +14,7 @@ Tree = TypeVar("Tree")
 
 
 def tree_to_arrays(tree: Any, prefix: str = "") -> dict[str, np.ndarray]:
-    """Name -> array for every leaf, such as `.agent.critic.net.first.weight`; random keys as their raw data.
+    """Return name -> array for every leaf, such as `.agent.critic.net.first.weight`; random keys as their raw data.
 
     The arrays are copies: with views, JAX could not donate the state to the next step.
     """
@@ -23,7 +23,7 @@ def tree_to_arrays(tree: Any, prefix: str = "") -> dict[str, np.ndarray]:
 
 
 def arrays_to_tree(like: Tree, arrays: Mapping[str, np.ndarray], prefix: str = "") -> Tree:
-    """A tree of the structure of `like` with its leaves taken from `arrays`.
+    """Return a tree of the structure of `like` with its leaves taken from `arrays`.
 
     Args:
         like: A tree of arrays or of `jax.ShapeDtypeStruct`; its NumPy leaves come back as NumPy, others as JAX arrays.
@@ -42,12 +42,12 @@ def arrays_to_tree(like: Tree, arrays: Mapping[str, np.ndarray], prefix: str = "
 
 
 def under(arrays: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
-    """The arrays whose names begin with `prefix`, without it."""
+    """Return the arrays whose names begin with `prefix`, without it."""
     return {name.removeprefix(prefix): value for name, value in arrays.items() if name.startswith(prefix)}
 
 
 def _is_under(name: str, prefix: str) -> bool:
-    """Whether `name` is a leaf below `prefix`: `env.x` and `env[0]` are below `env`, `env2.x` is not."""
+    """Return whether `name` is a leaf below `prefix`: `env.x` and `env[0]` are below `env`, `env2.x` is not."""
     return prefix == "" or name == prefix or name.startswith((prefix + ".", prefix + "["))
 
 
@@ -70,7 +70,7 @@ def _leaf_to_array(name: str, leaf: Any) -> np.ndarray:
 
 
 def _header(leaf: Any) -> Header:
-    """What a file says of a leaf."""
+    """Return shape and type of a leaf in a file."""
     kept = jax.eval_shape(jax.random.key_data, leaf) if _is_random_key(leaf) else leaf
     return Header(kept.shape, np.dtype(kept.dtype))
 
@@ -82,7 +82,7 @@ def _array_to_leaf(leaf: Any, array: np.ndarray) -> Any:
 
 
 def _key_implementation(leaf: Any) -> Any:
-    """The generator of a random key. Traced, because `key_impl` itself refuses a `ShapeDtypeStruct`."""
+    """Return the generator of a random key. Traced, because `key_impl` itself refuses a `ShapeDtypeStruct`."""
     found = []
     jax.eval_shape(lambda key: found.append(jax.random.key_impl(key)), leaf)
     return found[0]

@@ -178,7 +178,7 @@ class ReplayLog:
 
 
 def _is_segment(found: object) -> bool:
-    """Whether an entry of a checkpoint's JSON, which anyone may have written, is a segment."""
+    """Return whether an entry of a checkpoint's JSON, which anyone may have written, is a segment."""
     if not isinstance(found, dict) or found.keys() != Segment.__annotations__.keys():
         return False
     texts, numbers = (found["file"], found["checksum"]), (found["start"], found["end"])

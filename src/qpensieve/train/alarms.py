@@ -51,11 +51,11 @@ class Alarm(NamedTuple):
     limit: float
 
     def describe(self, names: Sequence[str]) -> str:
-        """The alarm in words; `names` of the rows' owners."""
+        """Return the alarm in words; `names` of the rows' owners."""
         return f"{names[self.row]}: {_WORDS[self.sign].format(value=self.value, limit=self.limit)}"
 
     def entry(self, names: Sequence[str]) -> dict[str, object]:
-        """The alarm as a row of the log."""
+        """Return the alarm as a row of the log."""
         return {"sign": self.sign, "who": names[self.row], "value": self.value, "limit": self.limit}
 
 
@@ -76,7 +76,7 @@ PAPER_AIM = Aim()
 
 @dataclass(frozen=True)
 class Limits:
-    """What is known of a run's policies.
+    """Limits that alarms compare a run with.
 
     Attributes:
         action_size: Components of an action, if the policy aims at an entropy. None: it does not.
@@ -92,7 +92,7 @@ class Limits:
 
 
 def of_training(limits: Limits, row: Mapping[str, Any], step: int = 0) -> list[Alarm]:
-    """The signs in a row of training metrics, the one of `step`."""
+    """Return the alarms of a row of training metrics of a step."""
     if limits.action_size is None or "entropy" not in row:
         return []
     entropy = np.atleast_1d(np.asarray(row["entropy"], np.float64))
@@ -106,7 +106,7 @@ def of_training(limits: Limits, row: Mapping[str, Any], step: int = 0) -> list[A
 
 
 def _of_bins(least: float, row: Mapping[str, Any]) -> list[Alarm]:
-    """Policies whose entropy in one of the bins of preferences has collapsed: the mean over all may hide it."""
+    """Return policies whose entropy in one of the bins of preferences has collapsed: the mean over all may hide it."""
     bins = [np.asarray(values, np.float64) for name, values in row.items() if name.startswith(ENTROPY_BIN)]
     if not bins:
         return []
@@ -135,7 +135,7 @@ def _of_values(limits: Limits, row: Mapping[str, Any], num: int) -> list[Alarm]:
 
 
 def of_utility(ut: Float64[np.ndarray, "t seed"]) -> list[Alarm]:
-    """The losses in the newest of all short evaluations so far."""
+    """Return the alarms of the newest of all short evaluations so far."""
     if len(ut) < 2:
         return []
     best = ut[:-1].max(axis=0)
@@ -145,7 +145,7 @@ def of_utility(ut: Float64[np.ndarray, "t seed"]) -> list[Alarm]:
 
 
 def news(before: Sequence[Alarm], now: Sequence[Alarm]) -> list[Alarm]:
-    """Alarms whose sign was not there before."""
+    """Return the alarms whose sign was not there before."""
     known = {(alarm.sign, alarm.row) for alarm in before}
     return [alarm for alarm in now if (alarm.sign, alarm.row) not in known]
 
@@ -193,7 +193,7 @@ class Watch:
 
 
 def limits_of(config: RunConfig, spec: EnvSpec) -> Limits:
-    """What alarms need to know of a run; populations and policies of discrete actions aim at no entropy."""
+    """Return the limits of a run; populations and policies of discrete actions aim at no entropy."""
     known = find_domain(config.domain) if isinstance(config.domain, str) else None
     sac = getattr(config.agent, "sac", config.agent)
     is_soft = not config.method.is_population and spec.num_actions is None
@@ -203,7 +203,7 @@ def limits_of(config: RunConfig, spec: EnvSpec) -> Limits:
 
 
 def _aim_of(config: RunConfig, sac: Any) -> Aim:
-    """What the entropy aims at, by environment steps; SAC's settings have nothing to say about it."""
+    """Return the target of the entropy by environment steps."""
     end = getattr(sac, "target_entropy_end", None)
     if end is None:
         return PAPER_AIM

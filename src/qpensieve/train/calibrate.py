@@ -48,12 +48,12 @@ PlayPairs = Callable[[Pairs, int], Float64[np.ndarray, "pair e d"]]
 
 
 def num_rows(table_rows: int, episodes: int) -> int:
-    """How many rows of the table a number of episodes can judge: a quarter of it, at least those that are kept."""
+    """Return how many rows a number of episodes can judge: a quarter of the number, at least `KEPT`."""
     return min(table_rows, max(episodes // 4, KEPT))
 
 
 def spread_rows(table_rows: int, num: int) -> Int64[np.ndarray, " num"]:
-    """Numbers of rows, evenly over the table, its ends included."""
+    """Return numbers of rows, evenly over the table, its ends included."""
     return np.unique(np.linspace(0, table_rows - 1, num).round().astype(np.int64))
 
 
@@ -90,7 +90,7 @@ def choose(
 def _search(
     play_pairs: PlayPairs, lam: Float64[np.ndarray, "m d"], num_seeds: int, episodes: int
 ) -> tuple[list[Int64[np.ndarray, " m"]], int]:
-    """The row that seems best for each preference, per seed, and the episodes that each seed has played for it."""
+    """Find the row that seems best for each preference; returns rows per seed and the episodes played per seed."""
     each, spent = max(1, episodes // (4 * len(lam))), 0
     total, count = np.zeros((num_seeds, *lam.shape)), np.zeros((num_seeds, len(lam), 1))
     kept = [np.arange(len(lam))] * num_seeds
@@ -111,7 +111,7 @@ def _pairs(rows: list[Int64[np.ndarray, " rows"]]) -> Pairs:
 
 
 def _cover(worth: Float64[np.ndarray, "m rows"], num: int) -> Int64[np.ndarray, " num"]:
-    """Rows whose best under each preference is largest in the mean, found one by one.
+    """Choose rows one by one, so that the mean of the best value under each preference is largest.
 
     Once further rows add nothing, the rows that are left are covered in the same way: noise may have hidden the best.
     """
@@ -132,7 +132,7 @@ def _confirm(
     own: Float64[np.ndarray, "m e d"],
     more: dict[int, Float64[np.ndarray, "more d"]],
 ) -> tuple[Int64[np.ndarray, " m"], Float64[np.ndarray, " m"]]:
-    """The choices that new episodes confirm, and their gains.
+    """Return the choices that new episodes confirm, and their gains.
 
     Args:
         lam: The preferences.
@@ -183,7 +183,7 @@ class Episodes:
         self.steps = np.zeros(self.config.seeds, np.int64)
 
     def play(self, pairs: Pairs, episodes: int) -> Float64[np.ndarray, "pair e d"]:
-        """Returns of new episodes of each pair of seed and row."""
+        """Play new episodes of each pair of seed and row; returns their returns."""
         jobs = pairs.repeat(episodes, axis=0)
         first = self.played[tuple(pairs.T)]
         numbers = (first[:, None] + np.arange(episodes)).ravel()
@@ -214,7 +214,7 @@ class Episodes:
     def _act(
         self, obs: Float[np.ndarray, "n obs"], pool: ThreadPool, lanes: Any, jobs: Pairs, lam: Float[np.ndarray, "n d"]
     ) -> Float[np.ndarray, "n act"]:
-        """Deterministic actions of the lanes that run; counts their steps."""
+        """Return deterministic actions of the lanes that run; counts their steps."""
         running: Bool[np.ndarray, " n"] = lanes.running
         groups = [np.flatnonzero(running & (jobs[:, 0] == seed)) for seed in range(self.config.seeds)]
         self.steps += [len(group) for group in groups]

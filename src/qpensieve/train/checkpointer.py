@@ -26,7 +26,7 @@ from qpensieve.train.session import Rows, Session
 GROWING = ("lanes/", "memory/", "search/", "record/", checkpoint.POLICY)
 """Beginnings of names of arrays that grow during a run."""
 FREE = ("log/",)
-"""Beginnings of names of arrays that are there only at times."""
+"""Beginnings of names of arrays that may be missing."""
 
 
 class Checkpointer:
@@ -72,7 +72,7 @@ class Checkpointer:
         checkpoint.save(self._folder, self._session.step, self._session.arrays(), meta, keep)
 
     def latest(self, warn: Callable[[str], None], needs_replay: bool = True) -> Checkpoint | None:
-        """The newest checkpoint that is whole and of this configuration; None if none was ever written.
+        """Load the newest checkpoint that is whole and of this configuration; None if none was ever written.
 
         Args:
             warn: Called with a message for each damaged checkpoint, and if the checkpoint has no replay.
@@ -98,7 +98,7 @@ class Checkpointer:
         return saved
 
     def _without_lost_replay(self, saved: Checkpoint, warn: Callable[[str], None], needs_replay: bool) -> Checkpoint:
-        """A checkpoint that is whole but for its replay; as it is if a run has replaced those that were being read."""
+        """Refuse a checkpoint whose replay is lost, or take it without its replay."""
         if (lost := self._lost_replay(saved)) is None:
             return saved
         if needs_replay:
@@ -115,15 +115,15 @@ class Checkpointer:
         return replace(saved, meta=saved.meta | {"replay": None})
 
     def _lost_replay(self, saved: Checkpoint) -> str | None:
-        """What is wrong with the replay of a checkpoint, or None."""
+        """Say what is wrong with the replay of a checkpoint; None if nothing."""
         return None if self._log is None else self._log.verify(saved.meta["replay"] or [])
 
     def _find_fault(self, saved: Checkpoint) -> str | None:
-        """What is wrong with a checkpoint or its replay, or None; raises if the configuration differs."""
+        """Say what is wrong with a checkpoint or its replay; None if nothing. Raises if the configuration differs."""
         return self._differs(saved) or self._lost_replay(saved)
 
     def _differs(self, saved: Checkpoint) -> str | None:
-        """What is wrong with a checkpoint whose files are whole, or None; raises if the configuration differs."""
+        """Say what is wrong with the `meta` of a checkpoint; None if nothing. Raises if the configuration differs."""
         before, manifest = saved.meta.get("config"), saved.meta.get("replay")
         if not isinstance(before, dict) or not isinstance(manifest, list | None):
             return "it must say its configuration and its replay"
@@ -213,7 +213,7 @@ def save_agent(session: Session, path: str | Path, calibration: Calibration | No
 
 
 def is_saved_agent(path: Path) -> bool:
-    """Whether a folder holds an agent that was saved, perhaps with results of it, and nothing else."""
+    """Return whether a folder holds a saved agent, perhaps with results of it, and nothing else."""
     names = _names(path)
     if not {folder.CONFIG, folder.CHECKPOINTS} <= names <= {*REPLACED, folder.POLICY}:
         return False
@@ -259,7 +259,7 @@ def _replace(new: Path, target: Path) -> None:
 
 
 def finish_save(target: Path) -> None:
-    """Complete a save over an earlier one that was killed between two renames; nothing where none was."""
+    """Complete a save over an earlier one that was killed between two renames, if there is one."""
     ready = target / _READY
     if (ready / _MANIFEST).is_file() and not ready.is_symlink():
         _swap(ready, target)

@@ -32,14 +32,14 @@ class Episodes:
         self._known = [np.zeros((0, num_objectives), np.float32) for _ in seeds]
 
     def preference(self, lane: int, episode: int) -> Float32[np.ndarray, " d"]:
-        """The preference of one episode."""
+        """Return the preference of one episode."""
         stream = generator(self._seeds[lane], Purpose.PREFERENCE, episode)
         return draw_preferences(stream, 1, self._num_objectives, self._sampler)[0].astype(np.float32)
 
     def past(
         self, lane: int, episodes: Int64[np.ndarray, " K"], number: int, num: int
     ) -> Float32[np.ndarray, "K num d"]:
-        """For each step of block `number`, `num` preferences of earlier episodes; in the first episode, its own."""
+        """Return `num` preferences of earlier episodes for each step of a block; in the first episode its own."""
         known = self._up_to(lane, int(episodes.max()) + 1)
         draws = generator(self._seeds[lane], Purpose.PAST, number).random((len(episodes), num))
         return known[np.floor(draws * episodes[:, None]).astype(np.int64)]
@@ -70,7 +70,7 @@ class Collected:
 
     @classmethod
     def empty(cls, num_lanes: int, block: int, layout: RowLayout) -> "Collected":
-        """Space for a block."""
+        """Make space for a block."""
         steps = (num_lanes, block)
         rows, lam = np.empty((*steps, layout.width), np.float32), np.empty((*steps, layout.num_objectives), np.float32)
         return cls(rows, lam, np.empty(steps, np.int64), np.empty(steps, bool))
@@ -94,7 +94,7 @@ class Collecting(ABC):
 
     @abstractmethod
     def state(self) -> State:
-        """The lanes as they were at the end of the newest whole block."""
+        """Return the lanes as they were at the end of the newest whole block."""
 
     @abstractmethod
     def restore(self, state: State) -> None:
@@ -102,7 +102,7 @@ class Collecting(ABC):
 
     @abstractmethod
     def policy(self, flat: Parameters) -> Any:
-        """The agents' policies, to collect with."""
+        """Return the agents' policies, to collect with."""
 
     def begin(self, policy: Any, number: int) -> None:
         """Begin what `collect` will be asked for next, if there are processes to do it."""
@@ -110,10 +110,10 @@ class Collecting(ABC):
 
     @abstractmethod
     def collect(self, policy: Any, number: int) -> Collected:
-        """Block `number`: K steps of every lane, with what `policy` returned, or random actions where that is None."""
+        """Collect block `number`: K steps of every lane, with what `policy` returned; None: random actions."""
 
     def past(self, collected: Collected, number: int, num: int) -> Float32[np.ndarray, "lane K num d"]:
-        """For each step of block `number`, `num` preferences of random earlier episodes of its lane."""
+        """Return `num` preferences of random earlier episodes of its lane for each step of block `number`."""
         if num == 0:
             return np.zeros((*collected.episodes.shape, 0, collected.lam.shape[2]), np.float32)
         return np.stack([self.episodes.past(lane, of, number, num) for lane, of in enumerate(collected.episodes)])
@@ -156,7 +156,7 @@ class Collector(Collecting):
         self._boundary = self.lanes.state()
 
     def state(self) -> State:
-        """The lanes as they were at the end of the newest whole block."""
+        """Return the lanes as they were at the end of the newest whole block."""
         return self._boundary
 
     def restore(self, state: State) -> None:
@@ -173,13 +173,13 @@ class Collector(Collecting):
                 self._preferences[lane] = self.episodes.preference(lane, int(self.lanes.episodes[lane]))
 
     def policy(self, flat: Parameters) -> Explorer:
-        """The agents' policies, to collect with."""
+        """Return the agents' policies, to collect with."""
         if self._pool is None:
             return self._acting.policy(flat)
         return SharedPolicy(self._acting, flat, self._pool, self._num_threads)
 
     def collect(self, policy: Explorer | None, number: int) -> Collected:
-        """Block `number`: K steps of every lane, with `policy`, or random actions without one.
+        """Collect block `number`: K steps of every lane, with `policy`; None: random actions.
 
         After an attempt that failed or was interrupted, lanes begin where they were before it.
 

@@ -66,7 +66,7 @@ class Sampling:
     seed: int = 0
 
     def check(self) -> None:
-        """Refuse what cannot be measured."""
+        """Refuse values that cannot be measured."""
         for name in ("pairs", "rollouts", "seed"):
             value = getattr(self, name)
             if not isinstance(value, int | np.integer) or isinstance(value, bool):
@@ -121,7 +121,7 @@ class CriticMeter:
         return self.spec.max_steps or UNLIMITED
 
     def errors(self, rows: Sequence[CriticRow]) -> CriticErrors:
-        """Rows that were measured, and what they are of."""
+        """Return measured rows with what they are about."""
         config = self.config
         names = ["lam . r"] if self._measured.is_scalar else list(self.spec.objectives)
         return CriticErrors(config.domain_id, config.algo, config.seed_list, self._discount, names, list(rows))
@@ -177,7 +177,7 @@ class CriticMeter:
         return [self._compare(values[i], tally, i) for i in range(len(values))]
 
     def follow(self, states: Any, seed: int) -> Follow:
-        """How the policy of one seed acts; the numbers of a preference do not depend on the others."""
+        """Return how the policy of one seed acts; the numbers of a preference do not depend on the others."""
         rows = range(len(self.preferences))
         seeds = [derived_seed(self._sampling.seed, Purpose.CRITIC, _NOISE, seed, row) for row in rows]
         keys = jax.vmap(jax.random.key)(jnp.asarray(np.array(seeds, np.uint32)))
@@ -198,7 +198,7 @@ class CriticMeter:
     def _visit(
         self, follow: Follow, seed: int, told: Callable[[int], object]
     ) -> tuple[State, Float32[np.ndarray, "p pairs obs"]]:
-        """States of the policy's own episodes, each at a random one of the first `num_visited` steps.
+        """Visit states in the policy's own episodes, each at a random one of the first `num_visited` steps.
 
         Every lane begins so late that all are at their states at the same moment; what it did before does not count.
         """
@@ -220,7 +220,7 @@ class CriticMeter:
     def _first_actions(
         self, follow: Follow, seed: int, obs: Float32[np.ndarray, "p pairs obs"]
     ) -> Float32[np.ndarray, "p pairs a"]:
-        """The actions of the pairs, as the replay stores them."""
+        """Return the actions of the pairs, as the replay stores them."""
         if self._sampling.actions == "policy":
             return follow(obs, self.num_visited)[0]
         streams = [generator(self._sampling.seed, Purpose.CRITIC, _ACTION, seed, row) for row in range(len(obs))]
@@ -255,7 +255,7 @@ class CriticMeter:
         return 1 if self._measured.is_scalar else self.spec.num_objectives
 
     def _valued(self, reward: Float64[np.ndarray, "n d"]) -> Float64[np.ndarray, "n objectives"]:
-        """The rewards as the critics learn them."""
+        """Return the rewards as the critics learn them."""
         if not self._measured.is_scalar:
             return reward
         lam = np.repeat(self.preferences, self._rows, axis=0)
@@ -289,7 +289,7 @@ class _Tally:
         self.num_steps += 1
 
     def is_enough(self, is_running: Bool[np.ndarray, "p rollouts"]) -> bool:
-        """Whether the rest is negligible, if no step ever pays more than the largest so far."""
+        """Return whether the rest is negligible, if no step ever pays more than the largest so far."""
         bound = self._weight * self._largest / (1.0 - self._discount) * is_running.any(axis=1)
         value = np.linalg.norm(self.returns, axis=2).mean(axis=1)
         share = np.divide(bound, value, out=np.where(bound > 0, np.inf, 0.0), where=value > 0)
@@ -302,7 +302,7 @@ class _Tally:
 
 @lru_cache(maxsize=4)
 def _compiled(measured: ActionValues[Any], size: int) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """How to act, with actions of `size`, and how to value, for groups of rows that share a state and a preference.
+    """Compile acting (actions of `size`) and valuing, for groups of rows that share a state and a preference.
 
     Kept, because a second meter of the same method then compiles nothing.
     """
@@ -337,7 +337,7 @@ def _algorithm_of(config: RunConfig, spec: EnvSpec) -> tuple[Algorithm[Any], Act
 
 
 def _preferences(asked: Any, algorithm: Algorithm[Any], spec: EnvSpec) -> Float64[np.ndarray, "p d"]:
-    """The preferences asked for, checked; or the agents' own; or the paper's, those of its curves, or the middle."""
+    """Return the given preferences, checked; by default the agents' own, the paper's or the middle."""
     num, own = spec.num_objectives, algorithm.preferences
     if asked is None:
         if own is not None:
@@ -361,7 +361,7 @@ def _check_own(lam: Float64[np.ndarray, "p d"], own: Float64[np.ndarray, "agents
 
 
 def _agents(algorithm: Algorithm[Any], config: RunConfig, spec: EnvSpec, parameters: Arrays) -> Any:
-    """The states of all agents, on the host; optimisers, which parameters leave out, are zeros."""
+    """Return the states of all agents, on the host; optimisers, which parameters leave out, are zeros."""
     num = config.seeds * algorithm.agents_per_seed
     keys = jax.random.split(jax.random.key(0), num)
     shapes = jax.eval_shape(jax.vmap(algorithm.init), keys, jnp.zeros((num, spec.num_objectives)))
@@ -372,6 +372,6 @@ def _agents(algorithm: Algorithm[Any], config: RunConfig, spec: EnvSpec, paramet
 
 
 def _repeated(state: State, num_lanes: int, times: int) -> State:
-    """The state of `times` copies of every lane; the copies of a lane follow each other."""
+    """Return the state of `times` copies of every lane; the copies of a lane follow each other."""
     alone = split_state(state, np.arange(num_lanes + 1))
     return join_states([one for one in alone for _ in range(times)])

@@ -77,7 +77,7 @@ def _measure(
 
 
 def _chosen(run: Path, there: list[int], steps: tuple[int, ...], all_steps: bool) -> list[int]:
-    """The steps to measure, in order, of those that are there."""
+    """Return the steps to measure, in order."""
     if not there:
         raise CheckpointError(f"{run} holds no parameters to measure: train it first (qpensieve train or resume)")
     missing = [step for step in steps if step not in there]

@@ -37,7 +37,7 @@ class Protocols:
 def protocols(
     num_objectives: int, own: Float64[np.ndarray, "p d"] | None = None, stride: int = 5, full_stride: int = 1
 ) -> Protocols:
-    """The preferences to evaluate on.
+    """Return the preferences to evaluate on.
 
     Args:
         num_objectives: Selects the test table.
@@ -54,13 +54,13 @@ def protocols(
 
 
 def curve_preferences(num_objectives: int) -> Float64[np.ndarray, "c d"]:
-    """The preferences of the paper's learning curves; empty for numbers of objectives without a curve in the paper."""
+    """Return the preferences of the paper's learning curves; empty if the paper has none for so many objectives."""
     rows = _CURVES.get(num_objectives, [])
     return np.array(rows, np.float64).reshape(len(rows), num_objectives)
 
 
 def foreign_lanes(domain: EnvSource, num_seeds: int, episodes: int) -> int:
-    """Number of foreign environments that an evaluation makes at once, at most; 0 for a built-in domain."""
+    """Return how many foreign environments an evaluation makes at once, at most; 0 for a built-in domain."""
     is_built_in = isinstance(domain, str) and find_domain(domain) is not None
     of_a_preference = num_seeds * episodes
     return 0 if is_built_in else max(1, LANES_AT_ONCE // of_a_preference) * of_a_preference
@@ -76,7 +76,7 @@ def evaluate(  # noqa: PLR0913
     num_threads: int | None = None,
     first_row: int = 0,
 ) -> Float64[np.ndarray, "seed p e d"]:
-    """Undiscounted returns of deterministic policies; every (seed, preference, episode) has its own lane.
+    """Play deterministic policies; every (seed, preference, episode) has its own lane. Returns are undiscounted.
 
     Start states depend on (seed, preference row, episode) alone, so all evaluations of a run see the same ones.
 

@@ -10,7 +10,7 @@ from types import FrameType
 FIRST = "stopping after this block; press again to stop now"
 SECOND = "stopping now"
 THIRD = 3
-"""So many presses end the process, wherever it is; what is on disk stays whole."""
+"""Number of presses that end the process at once; files on the disk stay whole."""
 TERMINATING = "SIGTERM: stopping after this block"
 
 
@@ -66,7 +66,7 @@ def interrupts(answer: Callable[[str], None] | None = None) -> Iterator[Callable
     outer = signal.getsignal(signal.SIGTERM)
     try:
         before = signal.signal(signal.SIGINT, handle)
-    except ValueError:  # not the main thread: the caller's business
+    except ValueError:  # not the main thread
         yield lambda: False
         return
     if isinstance(outer, _Terminate):
@@ -82,7 +82,7 @@ def interrupts(answer: Callable[[str], None] | None = None) -> Iterator[Callable
 
 @contextmanager
 def _answering(answer: Callable[[str], None]) -> Iterator[None]:
-    """A thread that reads the numbers of signals as they arrive."""
+    """Return a thread that reads the numbers of signals as they arrive."""
     source, sink = os.pipe()
     os.set_blocking(sink, False)
     before = signal.set_wakeup_fd(sink, warn_on_full_buffer=False)

@@ -274,7 +274,7 @@ def _free(state: TrainState, slots: Int[Array, "agent F"]) -> TrainState:
 
 
 def spread(learner: Learner, num_agents: int) -> Learner:
-    """The learner with its agents spread over the CPU devices; the same learner if there is only one, or a GPU.
+    """Return the learner with its agents spread over the CPU devices; the same learner if there is only one, or a GPU.
 
     Matrix products of an update are too small for several cores: two of them need 1.3 times the work of one. So each
     agent is updated by one core. JAX sees as many CPU devices as agents are spread over, and no device needs anything

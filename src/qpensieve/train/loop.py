@@ -23,13 +23,13 @@ from qpensieve.train.trainer import Trainer
 
 
 def open_session(config: RunConfig) -> Session:
-    """A new session of a run's method; no other function distinguishes the two kinds of trainers."""
+    """Return a new session of a run's method; no other function distinguishes the two kinds of trainers."""
     keep_compiled()
     return PopulationTrainer(config) if config.method.is_population else Trainer(config)
 
 
 def describe(session: Session, goal: int, path: Path | None = None) -> Training:
-    """What callbacks are told before a session is trained to a step.
+    """Describe a training to callbacks, before it begins.
 
     Args:
         session: What is trained.
@@ -44,7 +44,7 @@ def describe(session: Session, goal: int, path: Path | None = None) -> Training:
 
 
 def _history(session: Session, path: Path) -> Iterator[tuple[int, Metrics]]:
-    """Step and metrics of all rows of a log, as they were told when they were written."""
+    """Yield step and metrics of each row of a log, as callbacks got them."""
     names, seeds = session.spec.objectives, session.config.seeds
     for row in read_rows(path):
         with interpreting(path, "the log of this run"):
@@ -91,7 +91,7 @@ class TrainingLoop:
         self.session.advance()
 
     def log_due(self) -> None:
-        """Take a row of the log where one is due, whether or not anyone listens: so no number depends on that."""
+        """Take a row of the log if one is due, with or without callbacks: no number depends on them."""
         step = self.session.summed_to
         if self.is_past(step, self.session.config.log_period) and (means := self.session.take_log()):
             self.log(step, means)
@@ -104,7 +104,7 @@ class TrainingLoop:
         """Do what is due at this step, such as an evaluation."""
 
     def is_past(self, step: int, period: int) -> bool:
-        """Whether the block that ends at `step` reached or passed a multiple of `period`."""
+        """Return whether the block that ends at `step` reached or passed a multiple of `period`."""
         return step // period > (step - self.session.block) // period
 
 
@@ -139,7 +139,7 @@ class AgentTraining(TrainingLoop):
             raise KeyboardInterrupt
 
     def settle(self) -> None:
-        """Evaluate where that is due."""
+        """Evaluate if an evaluation is due."""
         session, config = self.session, self.session.config
         is_last = session.step + session.block > self.goal
         if self._eval_period is None or not (is_last or self.is_past(session.step, self._eval_period)):

@@ -83,7 +83,7 @@ def _check(what: str, seeds: int, sizes: tuple[int, int, int], setting: str, the
 
 
 def _bytes_of_member(cfg: PpoConfig, spec: EnvSpec) -> int:
-    """Policy and critic, each with both moments of Adam."""
+    """Return the bytes of policy and critic, each with both moments of Adam."""
     sizes = [
         num_parameters((spec.obs_size, cfg.hidden, cfg.hidden, n)) for n in (spec.action_size, spec.num_objectives)
     ]
@@ -91,7 +91,7 @@ def _bytes_of_member(cfg: PpoConfig, spec: EnvSpec) -> int:
 
 
 def _room(environments: int) -> tuple[int | None, str]:
-    """Bytes that a run can use, without those of its environments; None if unknown. And the name of their owner."""
+    """Return the bytes that a run can use besides its environments (None: unknown), and who has them."""
     device = jax.local_devices()[0]
     if device.platform != "cpu":
         return (device.memory_stats() or {}).get("bytes_limit"), device.device_kind

@@ -90,7 +90,7 @@ class PopulationTrainer(Session):
 
     @property
     def searches(self) -> list[Search]:
-        """What every seed has found."""
+        """Result of every seed so far."""
         return self._searches
 
     @property
@@ -100,7 +100,7 @@ class PopulationTrainer(Session):
         return stages.warmup_iterations if self.generation == 0 else stages.generation_iterations
 
     def advance(self) -> None:
-        """One iteration of every task of every seed."""
+        """Train every task of every seed for one iteration."""
         if self.iteration == self._generation_start + self.generation_length:
             self._begin_generation()
         if self.iteration == 0:
@@ -166,7 +166,7 @@ class PopulationTrainer(Session):
         self.sums.add({name: np.asarray(value, np.float64) for name, value in {**info, **of_archives}.items()})
 
     def _sample(self, i: int, search: Search, members: Member) -> Search:
-        """The search of one seed with a node and a sample of every task."""
+        """Return the search of one seed with a node and a sample of every task."""
         graph, self._node[i] = pgmorl.add_nodes(search.graph, self._lam[i], self._objs[i], self._node[i])
         search = replace(search, graph=graph)
         if not isinstance(self._cfg, PgmorlConfig):
@@ -194,7 +194,7 @@ class PopulationTrainer(Session):
         self._generation_start = self.iteration
 
     def _propose(self, i: int) -> Tasks:
-        """Tasks of one seed."""
+        """Propose the tasks of one seed."""
         cfg = self._cfg
         if isinstance(cfg, PgmorlConfig):
             stream = generator(self.config.seed_list[i], Purpose.CANDIDATES, self.generation)
@@ -217,13 +217,13 @@ class PopulationTrainer(Session):
     def _measure(
         self, kept: Float32[np.ndarray, "member parameters"], number: int
     ) -> tuple[Float64[np.ndarray, "seed n d"], Int64[np.ndarray, " seed"]]:
-        """Mean return of every member's mean action over fresh episodes, and the steps these took."""
+        """Return the mean return of each member's mean action over fresh episodes, and the steps of these."""
         with self._stepping():
             objs, steps = self._fitness.measure(KeptPolicy(kept, self._widths), number)
         return objs.reshape(self._lam.shape), steps.reshape(self.config.seeds, -1).sum(axis=1)
 
     def policies_of(self, i: int) -> Policies:
-        """Objectives and policies of one seed's archive, or of its members while the archive is empty."""
+        """Return objectives and policies of one seed's archive, or of its members while the archive is empty."""
         archive = self._searches[i].archive
         if len(archive.objs):
             return Policies(archive.objs, archive.policies)
@@ -231,21 +231,21 @@ class PopulationTrainer(Session):
         return Policies(self._objs[i], self._kept()[i * num : (i + 1) * num])
 
     def predictor(self) -> ArchivePredictor:
-        """Acts as the archives do now."""
+        """Make a predictor with the archives as they are now."""
         return ArchivePredictor([self.policies_of(i) for i in range(self.config.seeds)], self._widths)
 
     def search_record(self) -> SearchRecord:
-        """All of the search, for the run folder."""
+        """Return the record of the search, for the run folder."""
         return search_arrays.complete(self.record, self._searches)
 
     def parameters(self) -> dict[str, np.ndarray]:
-        """Networks and statistics of all members, and the archives."""
+        """Return networks and statistics of all members, and the archives."""
         arrays = tree_to_arrays(self._members(), "member")
         arrays = {name: value for name, value in arrays.items() if ".optimizer" not in name}
         return arrays | self.policy_arrays()
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Everything, as of the end of the newest iteration, by name."""
+        """Return everything that changes, as of the end of the newest iteration, by name."""
         arrays = tree_to_arrays(self._members(), "member") | self._boundary
         for i, search in enumerate(self._searches):
             arrays |= search_arrays.to_arrays(search, f"search/{i}/")
@@ -304,11 +304,11 @@ class PopulationTrainer(Session):
         )
 
     def _members(self) -> Member:
-        """All members on the host, as copies."""
+        """Return all members on the host, as copies."""
         return Member(jax.tree.map(np.array, self._state), jax.tree.map(np.copy, self._moments))
 
     def _kept(self, state: Any = None, moments: Any = None) -> Float32[np.ndarray, "member parameters"]:
-        """The part of every member that an archive keeps: actor and observation statistics."""
+        """Return the part of every member that an archive keeps: actor and observation statistics."""
         flat = np.asarray(ppo.flat_actors(state or self._state))
         met: Moments = moments or self._moments
         size = self.spec.obs_size

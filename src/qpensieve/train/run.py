@@ -59,7 +59,7 @@ class Options:
     final_evaluation: bool = True
 
     def callbacks(self, path: Path) -> list[object]:
-        """The callbacks asked for, for the run of a folder.
+        """Make the callbacks of the run of a folder.
 
         Raises:
             ImportError: One needs a package that is not installed.
@@ -170,7 +170,7 @@ class Run(TrainingLoop):
             progress.end()
 
     def _workload(self, hint: str) -> Workload:
-        """What else takes time: evaluations, by the number of their episodes."""
+        """Say what else takes time: evaluations, by the number of their episodes."""
         config, table = self.config, self.files.table
         num_short = len(table.short_preferences) + len(table.curve_preferences)
         worth = len(table.full_preferences) * config.full_eval_episodes / (num_short * config.eval_episodes)
@@ -311,7 +311,7 @@ class Run(TrainingLoop):
 
 
 def start(path: Path, config: RunConfig, options: Options) -> Run:
-    """A new run in a new folder: configuration and provenance are written first. If it cannot start, no folder is left.
+    """Start a new run in a new folder. If it cannot start, no folder is left.
 
     Raises:
         ValueError: The settings cannot run, or the environment has no name that `resume` could make it by.
@@ -364,7 +364,7 @@ def resume(
     start_over: bool = False,
     **changes: Any,
 ) -> Run:
-    """The run of a folder as of its newest whole checkpoint, or from the start if it was killed before the first one.
+    """Open a run as of its newest whole checkpoint, or from the start if it was killed before the first one.
 
     The folder of a saved agent becomes a run.
 
@@ -411,7 +411,7 @@ def resume(
 
 
 def _check_steps(path: Path, before: RunConfig, steps: int, start_over: bool) -> None:
-    """Refuse a length that the run has passed already; that of a population, which is planned, may only grow."""
+    """Refuse a length that the run has passed. The length of a population is planned and may only grow."""
     if before.method.is_population and steps < before.steps:
         raise UserError(f"steps of {before.algo} may only grow: the run has {before.steps:,}, got {steps:,}")
     reached = 0 if start_over else checkpoint.last_good_step(path) or 0
@@ -420,7 +420,7 @@ def _check_steps(path: Path, before: RunConfig, steps: int, start_over: bool) ->
 
 
 def _restore(run: Run, warn: Callable[[str], None]) -> None:
-    """Take a run to its newest whole checkpoint; to its start if it has neither a checkpoint nor results."""
+    """Take a run to its newest whole checkpoint, or to its start if it has neither a checkpoint nor results."""
     path, log = run.folder, run.folder / folder.METRICS
     saved = run.checkpointer.latest(warn)
     if saved is not None:

@@ -57,7 +57,7 @@ class RunFiles:
             self.held.check()
 
     def write_provenance(self, lanes_per_seed: int) -> None:
-        """Write where the run comes from: versions, machine, commit."""
+        """Write versions, machine and commit."""
         about = {"lanes_per_seed": lanes_per_seed, "objectives": list(self._objectives)}
         write_json(self.path / folder.PROVENANCE, provenance.describe() | about)
 
@@ -76,7 +76,7 @@ class RunFiles:
             write_json(path, said | {RESUMED_WITH: [*earlier, {"step": step, **now}]})
 
     def load(self) -> None:
-        """Take the evaluations that the folder holds."""
+        """Load the evaluations of the folder."""
         file = self.path / folder.EVALUATIONS
         self.table = evaluations.load(file) if file.exists() else self.table
 
@@ -149,7 +149,7 @@ class RunFiles:
     def _write(
         self, event: str, step: int, values: Mapping[str, object], alarms: list[dict[str, object]] | None = None
     ) -> None:
-        """Write a row of the log, which is opened at the first: a resumed run first removes later rows."""
+        """Write a row of the log. The first row opens it, because a resumed run removes later rows before."""
         if self._log is None:
             drop_unfinished_row(self.path / folder.METRICS)
             self._log = MetricsLog(self.path / folder.METRICS)

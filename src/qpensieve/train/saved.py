@@ -24,11 +24,11 @@ from qpensieve.records.trees import under
 from qpensieve.train.session import Arrays, Predictor
 
 TRIES = 3
-"""How often the newest policies are looked for: a run that trains replaces its checkpoints."""
+"""Number of attempts to read the newest policies: a run that trains replaces its checkpoints."""
 
 
 class SavedPolicies:
-    """What a folder holds of policies, now and as it grows.
+    """Policies in a folder, now and as it grows.
 
     Args:
         source: A run folder or a saved agent.
@@ -57,14 +57,14 @@ class SavedPolicies:
         return None if self._algorithm is None else self._algorithm.preferences
 
     def row_of(self, seed: int) -> int:
-        """Place of a seed among those of the run; ValueError if there is no such seed."""
+        """Return the place of a seed among those of the run; ValueError if there is no such seed."""
         there = self.config.seed_list
         if seed not in there:
             raise UserError(f"seed must be one of {', '.join(map(str, there))}, got {seed}")
         return there.index(seed)
 
     def stamp(self, step: int) -> int:
-        """A number that changes when the policies of a step are written again; 0: they are gone."""
+        """Return a number that changes when the policies of a step are written again; 0: they are gone."""
         kept = checkpoint.parameter_steps(self.source).get(step)
         try:
             return (kept or checkpoint.folder_of(self.source, step) / checkpoint.META).stat().st_mtime_ns
@@ -72,7 +72,7 @@ class SavedPolicies:
             return 0
 
     def newest(self, warn: Callable[[str], None] = lambda message: None) -> tuple[Predictor, int]:
-        """The newest policies that can be read, and their step.
+        """Load the newest policies that can be read; returns them and their step.
 
         Args:
             warn: Called with a message for each newer step that is damaged.
@@ -100,7 +100,7 @@ class SavedPolicies:
         return found
 
     def predictor(self, step: int) -> Predictor:
-        """The policies as of one of `steps`.
+        """Load the policies of one of `steps`.
 
         Raises:
             ValueError: There is no such step.
@@ -110,12 +110,12 @@ class SavedPolicies:
         return self._archive(arrays, step) if self._algorithm is None else self._agents(self._algorithm, arrays, step)
 
     def parameters(self, step: int) -> Arrays:
-        """Networks of every agent as of one of `steps`, without optimisers; errors as those of `predictor`."""
+        """Load the networks of every agent of one of `steps`, without optimisers; errors as those of `predictor`."""
         arrays = self._read(step, checkpoint.load_parameters, "state.agent")
         return {name: value for name, value in arrays.items() if ".optimizers" not in name}
 
     def _read(self, step: int, read: Callable[[Path], Arrays], prefix: str) -> Arrays:
-        """Arrays of a step: its file of parameters as read, else those of its checkpoint whose names have a prefix."""
+        """Read arrays of a step: from its file of parameters, else those of its checkpoint with a prefix."""
         kept, there = checkpoint.parameter_steps(self.source), self.steps
         if step not in there:
             shown = ", ".join(map(str, there)) or "none"

@@ -68,7 +68,7 @@ class EnvFailedError(ShownError, RuntimeError):
 
 @contextmanager
 def environment_errors(when: str) -> Iterator[None]:
-    """Raise what an environment raises as `EnvFailedError`; a bug of this package in the same lines keeps its own type.
+    """Turn errors of an environment into `EnvFailedError`; a bug of this package keeps its own type.
 
     Simulators raise `EnvError` for whatever a foreign environment or a lost process does, lanes FloatingPointError for
     numbers that are not finite. No other exception is an environment's.
@@ -106,7 +106,7 @@ class Predictor(Protocol):
     def player(
         self, preferences: Float64[np.ndarray, "p d"], episodes: int, each: Callable[..., Iterable[Any]]
     ) -> Callable[[slice], Act]:
-        """Rows of the preferences -> how all seeds act in `episodes` lanes for each; `each` maps over the seeds."""
+        """Return rows of the preferences -> how all seeds act in `episodes` lanes for each; `each` maps over seeds."""
         ...
 
     def act(
@@ -116,21 +116,21 @@ class Predictor(Protocol):
         lam: Float32[np.ndarray, "n d"],
         stream: np.random.Generator | None = None,
     ) -> Float32[np.ndarray, "n act"]:
-        """Actions of one seed's policy: deterministic, or sampled if there is a `stream`."""
+        """Return actions of one seed's policy: deterministic, or sampled if there is a `stream`."""
         ...
 
     def plain(self, seed: int) -> Served:
-        """The policies of one seed, for programs without this package."""
+        """Return the policies of one seed, for programs without this package."""
         ...
 
     def share(
         self, returns: Float64[np.ndarray, "seed p e d"], preferences: Float64[np.ndarray, "p d"]
     ) -> Float64[np.ndarray, "seed p e d"]:
-        """The returns, with one mean for all rows that one policy of an archive answers."""
+        """Return the returns, with one mean for all rows that one policy of an archive answers."""
         ...
 
     def arrays(self) -> Arrays:
-        """The policies as named arrays, from which `saved.SavedPolicies` makes the predictor again."""
+        """Return the policies as named arrays, from which `saved.SavedPolicies` makes the predictor again."""
         ...
 
 
@@ -181,19 +181,19 @@ class Session(ABC):
         return
 
     def take_log(self) -> Infos:
-        """Means of what was logged since the last call; empty while nothing was learned."""
+        """Return the means of what was logged since the last call; empty while nothing was learned."""
         return self.sums.take()
 
     @abstractmethod
     def predictor(self) -> Predictor:
-        """A predictor with the current policies; DivergedError if they are no longer finite."""
+        """Return a predictor with the current policies; DivergedError if they are no longer finite."""
 
     def play(self, preferences: Float64[np.ndarray, "p d"], episodes: int) -> Float64[np.ndarray, "seed p e d"]:
-        """Returns of single episodes of the current policies, before `Predictor.share`."""
+        """Return the returns of single episodes of the current policies, before `Predictor.share`."""
         return play(self.predictor(), self.config, self.step, preferences, episodes)
 
     def evaluate(self, preferences: Float64[np.ndarray, "p d"], episodes: int) -> Float64[np.ndarray, "seed p e d"]:
-        """Returns of the current policies; rows that one policy of an archive answers share its mean."""
+        """Return the returns of the current policies; rows that one policy of an archive answers share its mean."""
         policies = self.predictor()
         return policies.share(play(policies, self.config, self.step, preferences, episodes), preferences)
 
@@ -203,28 +203,28 @@ class Session(ABC):
         return None
 
     def search_record(self) -> SearchRecord | None:
-        """The record of a population's search, for the run folder."""
+        """Return the record of a population's search, for the run folder."""
         return None
 
     @abstractmethod
     def parameters(self) -> Arrays:
-        """Policies and networks of every seed, without optimisers and replay."""
+        """Return policies and networks of every seed, without optimisers and replay."""
 
     def policy_arrays(self) -> Arrays:
-        """What acting needs, for checkpoints and files of parameters."""
+        """Return the arrays that acting needs, for checkpoints and files of parameters."""
         return {POLICY + name: value for name, value in self.predictor().arrays().items()}
 
     @abstractmethod
     def arrays(self) -> Arrays:
-        """Everything but the replay's rows."""
+        """Return everything that changes but the replay's rows."""
 
     def replay_log(self, folder: Path) -> ReplayLog | None:
-        """The rows of the replay in a folder; None: there is no replay."""
+        """Return the rows of the replay in a folder; None: there is no replay."""
         del folder
         return None
 
     def replay_rows(self) -> tuple[Rows, int] | None:
-        """The replay's rows in the order written, and how many were written before them."""
+        """Return the replay's rows in the order written, and how many were written before them."""
         return None
 
     @abstractmethod
@@ -243,7 +243,7 @@ def play(
     preferences: Float64[np.ndarray, "p d"],
     episodes: int,
 ) -> Float64[np.ndarray, "seed p e d"]:
-    """Returns of single episodes of the policies of all seeds, with as many threads as cores help.
+    """Play single episodes with the policies of all seeds and return their returns.
 
     Foreign environments are played a few preferences at a time, because they need much memory.
 

@@ -148,7 +148,7 @@ class Trainer(Session):
         return collected.rows
 
     def _check_whole(self) -> None:
-        """RuntimeError where the device has not got a block that the host has counted: no number would be right."""
+        """Raise RuntimeError if the device lacks a block that the host has counted: no number would be right."""
         if not self._is_whole:
             raise RuntimeError(
                 f"training ended within the block to step {self.step}, by an error or a second Ctrl-C: what it had "
@@ -156,7 +156,7 @@ class Trainer(Session):
             )
 
     def place(self, collected: Collected) -> Block:
-        """The block as input of the device; frees the slots that it needs first."""
+        """Make a block the input of the device; frees the slots that it needs first."""
         learning, rows = self.algorithm.learning, jnp.asarray(collected.rows)
         slots, freed = self._slots.place(collected.rows, collected.done)
         if isinstance(learning, UniformLearning):
@@ -184,11 +184,11 @@ class Trainer(Session):
         return self.evaluation_workers
 
     def newest_flat(self) -> Float32[np.ndarray, "agent parameters"]:
-        """Parameters of the newest policies."""
+        """Return the parameters of the newest policies."""
         return np.asarray(self._learner.flat_actors(self._state))
 
     def predictor(self) -> AgentPredictor:
-        """A predictor with the newest policies; DivergedError if they are no longer finite."""
+        """Return a predictor with the newest policies; DivergedError if they are no longer finite."""
         flat = self.newest_flat()
         self._check_finite("a parameter of the policy", flat)
         return AgentPredictor(self.algorithm.acting, self.own_preferences, flat, self.step)
@@ -199,7 +199,7 @@ class Trainer(Session):
         return {name: value for name, value in arrays.items() if ".optimizers" not in name} | self.policy_arrays()
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Everything but the rows of the replay, at the end of the newest block, by name; all numbers are finite."""
+        """Return everything but the rows of the replay, as of the newest block, by name; all numbers are finite."""
         self._check_whole()
         self.drain()
         arrays = tree_to_arrays(self._without_rows(), "state")
@@ -232,11 +232,11 @@ class Trainer(Session):
         self._pending = _Pending(self.newest_flat(), None, self.step)
 
     def replay_log(self, folder: Path) -> ReplayLog:
-        """The rows of the replay in a folder."""
+        """Return the rows of the replay in a folder."""
         return ReplayLog(folder, self.layout.width, self.num_lanes, self._slots.log_capacity)
 
     def replay_rows(self) -> tuple[Rows, int]:
-        """The replay's rows in the order written, and how many were written before them."""
+        """Return the replay's rows in the order written, and how many were written before them."""
         return self._slots.in_order(self._state.replay)
 
     def plan(self, steps: int) -> None:
@@ -270,7 +270,7 @@ class Trainer(Session):
             self.collector.begin(self._next_policy(), self.block_number)
 
     def _next_policy(self) -> Any:
-        """What the next block is collected with; None: random actions."""
+        """Return the policy that collects the next block; None: random actions."""
         return None if self.step < self.config.random_steps else self.collector.policy(self._acting)
 
     def _check_finite(self, what: str, value: Shaped[np.ndarray, "rows *rest"]) -> None:
@@ -278,7 +278,7 @@ class Trainer(Session):
         check_finite(what, value, lambda row: self._name(len(value), row), self._pending.step)
 
     def _name(self, num_rows: int, row: int) -> str:
-        """The owner of a row, for an array that leads with agents or lanes."""
+        """Return name the owner of a row of an array that leads with agents or lanes."""
         seed = f"seed {self.config.seed_list[row * self.config.seeds // num_rows]}"
         own = self.algorithm.preferences
         if own is None:
@@ -288,7 +288,7 @@ class Trainer(Session):
 
 
 def _chunks(freed: Sequence[Int32[np.ndarray, " _"]], none: int) -> Iterator[Int32[np.ndarray, "lane F"]]:
-    """Slots to free, `FREED_AT_ONCE` of every lane at a time; filled with `none` if a lane has fewer."""
+    """Yield slots to free, `FREED_AT_ONCE` of every lane at a time; filled with `none` if a lane has fewer."""
     most = max((len(of_lane) for of_lane in freed), default=0)
     for start in range(0, most, FREED_AT_ONCE):
         chunk = np.full((len(freed), FREED_AT_ONCE), none, np.int32)
@@ -299,7 +299,7 @@ def _chunks(freed: Sequence[Int32[np.ndarray, " _"]], none: int) -> Iterator[Int
 
 
 def _make_collector(trainer: Trainer) -> Collecting:
-    """The collector: in this process, or worker processes where there are cores to spare."""
+    """Make the collector: in this process, or in worker processes if cores are free."""
     config, seeds = trainer.config, trainer.lane_seeds
     behaviour = replace(trainer.algorithm.behaviour, random_correlation=config.random_correlation)
     num = num_workers(config.num_threads, trainer.num_agents, is_accelerated=jax.default_backend() != "cpu")
@@ -310,7 +310,7 @@ def _make_collector(trainer: Trainer) -> Collecting:
 
 
 def num_workers(num_threads: int | None, num_agents: int, is_accelerated: bool) -> int:
-    """Number of processes that should collect; 1: this one alone.
+    """Return the number of processes that collect; 1: this one alone.
 
     Without an accelerator the cores are busy learning, and collecting is a small part of the time: then only if asked.
     """
@@ -319,7 +319,7 @@ def num_workers(num_threads: int | None, num_agents: int, is_accelerated: bool) 
 
 
 def _make_evaluation_workers(trainer: Trainer) -> EvaluationWorkers | None:
-    """Processes for evaluations, where there are cores to spare and they can play this."""
+    """Make processes for evaluations, if cores are free and the processes can play them."""
     config, algorithm = trainer.config, trainer.algorithm
     num = spare_cores(config.num_threads, trainer.num_agents)
     if num == 0 or not isinstance(config.domain, str) or not can_work(config.domain, algorithm.behaviour):
@@ -331,7 +331,7 @@ def _make_evaluation_workers(trainer: Trainer) -> EvaluationWorkers | None:
 
 
 def spare_cores(num_threads: int | None, num_agents: int) -> int:
-    """Number of cores that can evaluate while training continues; 0: training has to wait.
+    """Return the number of cores that evaluate while training continues; 0: training waits.
 
     With an accelerator, those that do not collect, or one that does, since no one waits for it at every step.
     """

@@ -27,7 +27,7 @@ from qpensieve.types import Acting, Behaviour, Parameters
 
 
 def can_work(domain: EnvSource, behaviour: Behaviour) -> bool:
-    """Whether workers can collect and evaluate: for a built-in domain, where the behaviour can be sent to them."""
+    """Return whether workers can collect and evaluate: a built-in domain, and a behaviour that can be sent."""
     return isinstance(domain, str) and find_domain(domain) is not None and can_be_sent(behaviour)
 
 
@@ -65,7 +65,7 @@ class _Workers(ABC):
             self._workers.send(method, dict(enumerate(arguments)))
 
     def _receive(self) -> list[Any]:
-        """The workers' answers, in order."""
+        """Return the workers' answers, in order."""
         assert self._workers is not None
         with self._closed_on_failure():
             answers = self._workers.receive()
@@ -79,7 +79,7 @@ class _Workers(ABC):
 
     @contextmanager
     def _closed_on_failure(self) -> Iterator[None]:
-        """End the processes if a call fails halfway, also by Ctrl-C: nobody knows any more where they are."""
+        """End the processes if a call fails halfway, also by Ctrl-C: their state is unknown then."""
         try:
             yield
         except BaseException:
@@ -176,7 +176,7 @@ class CollectionWorkers(_Workers, Collecting):
         self._launch()
 
     def state(self) -> State:
-        """The lanes as they were at the end of the newest whole block."""
+        """Return the lanes as they were at the end of the newest whole block."""
         if self._states is None:
             self._finish_launch()
         assert self._states is not None
@@ -196,7 +196,7 @@ class CollectionWorkers(_Workers, Collecting):
         self._finish_launch()
 
     def policy(self, flat: Parameters) -> Parameters:
-        """What to collect with."""
+        """Return the parameters, to collect with."""
         return flat
 
     def begin(self, policy: Parameters | None, number: int) -> None:
@@ -207,7 +207,7 @@ class CollectionWorkers(_Workers, Collecting):
             self._failure = error
 
     def collect(self, policy: Parameters | None, number: int) -> Collected:
-        """Block `number`: K steps of every lane, with `policy`, or random actions without one."""
+        """Collect block `number`: K steps of every lane, with `policy`; None: random actions."""
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure
@@ -225,7 +225,7 @@ class CollectionWorkers(_Workers, Collecting):
         super().close()
 
     def _launch(self) -> None:
-        """Bring the workers, new ones if there are none, to the end of the newest whole block; do not wait."""
+        """Send the workers (new ones if there are none) to the end of the newest whole block; do not wait."""
         states = self._states
         if states is None:
             self._send("start", [()] * self.num_workers)
@@ -239,7 +239,7 @@ class CollectionWorkers(_Workers, Collecting):
         return RemoteObject(title, RemoteCollector, (task,), task.memory)
 
     def _finish_launch(self) -> None:
-        """Wait until the workers are at the end of the newest whole block; where that failed before, try again."""
+        """Wait until the workers are at the end of the newest whole block; try again if that failed before."""
         if self._workers is None:
             self._launch()
         if self._is_launching:
@@ -292,7 +292,7 @@ class RemoteEvaluator:
         self._job, self._predictor = job, AgentPredictor(job.acting, job.own, flat, 0)
 
     def evaluate(self, preferences: Float64[np.ndarray, "p d"], episodes: int) -> Float64[np.ndarray, "seed p e d"]:
-        """The returns of these seeds."""
+        """Return the returns of these seeds."""
         job = self._job
         given = (self._predictor.act_all, preferences, episodes, job.max_steps, job.num_threads)
         return evaluate(job.domain, job.seeds, *given)
@@ -332,7 +332,7 @@ class EvaluationWorkers(_Workers):
             self._begin()
 
     def is_ready(self) -> bool:
-        """Whether `result` would return, or raise, at once."""
+        """Return whether `result` would return, or raise, at once."""
         return all(worker.is_ready for worker in self.processes)
 
     def result(self) -> Float64[np.ndarray, "seed p e d"]:
