@@ -16,7 +16,7 @@ from qpensieve import cli
 from qpensieve import config as configs
 from qpensieve.errors import UntrustedError
 from qpensieve.presets import default_config
-from qpensieve.records import checkpoint, evaluations
+from qpensieve.records import checkpoint, files
 from qpensieve.records.checkpoint import CheckpointError
 from qpensieve.records.files import Expected, headers_of, read_npz
 from qpensieve.records.folder import CONFIG, LinkError
@@ -376,7 +376,7 @@ class TestSizes:
         arrays["curve_returns"] = np.zeros((t, 3, 0, 2, 2))
         np.savez_compressed(sent / "evaluations.npz", allow_pickle=True, **arrays)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(evaluations, "LIMIT", 1 << 20)
+            patch.setattr(files, "LIMIT", 1 << 20)
             said = fail(capsys, "plot", str(sent))
         assert "evaluations.npz is damaged" in said
         assert "1,048,576 is the most" in said

@@ -464,11 +464,11 @@ class TestStarted:
             runs.start(tmp_path / "runs" / "run", config, QUIET)
         assert list(tmp_path.iterdir()) == []
 
-    @pytest.mark.parametrize("owner", ["write_json", "lock"])
+    @pytest.mark.parametrize("owner", ["run_files.write_json", "run.lock"])
     def test_a_start_that_fails_at_the_disk_leaves_no_folder(
         self, owner: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(runs, owner, no_space)
+        monkeypatch.setattr(f"qpensieve.train.{owner}", no_space)
         with pytest.raises(OSError, match="No space left"):
             runs.start(tmp_path / "runs" / "run", tiny(), QUIET)
         assert list(tmp_path.iterdir()) == []

@@ -7,8 +7,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from qpensieve.records.checkpoint import CheckpointError
 from qpensieve.records.files import FileError, parse, write_file
 from qpensieve.records.folder import open_to_append
@@ -34,8 +32,9 @@ class MetricsLog:
     ) -> None:
         """Add a row, and with it, in one piece, those of alarms that it gives rise to."""
         rows = [(event, values), *((ALARM, alarm) for alarm in alarms)]
-        named = lambda of: {name: _plain(value) for name, value in of.items()}
-        self._file.write("".join(json.dumps({"event": event, "step": step} | named(of)) + "\n" for event, of in rows))
+        plain = lambda value: value.tolist()  # of NumPy's arrays and numbers
+        texts = [json.dumps({"event": event, "step": step} | dict(of), default=plain) for event, of in rows]
+        self._file.write("".join(text + "\n" for text in texts))
         self._file.flush()
 
     def close(self) -> None:
@@ -98,7 +97,3 @@ def _copy_rows(path: Path, step: int, out: io.RawIOBase) -> None:
             raise CheckpointError(f"line {number} of {path} must be a row with a step: {error!r}") from error
         if is_kept:
             out.write(line + b"\n")
-
-
-def _plain(value: object) -> object:
-    return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
