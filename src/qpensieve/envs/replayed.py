@@ -38,7 +38,7 @@ class ReplayedSimulator(ABC):
 
     def __init__(self, name: str, spec: EnvSpec, num_lanes: int, first_lane: int = 0):
         self.spec, self.name, self.first_lane = spec, name, first_lane
-        self._numbers, self._obs = np.arange(num_lanes), np.full((num_lanes, spec.obs_size), np.nan)
+        self.numbers, self._obs = np.arange(num_lanes), np.full((num_lanes, spec.obs_size), np.nan)
         self._seeds, self._lengths = np.zeros((2, num_lanes), np.int64)
         self._actions = np.zeros((num_lanes, FIRST_CAPACITY, spec.action_size))
         self._room = FIRST_CAPACITY
@@ -78,7 +78,7 @@ class ReplayedSimulator(ABC):
     def advance(
         self, lanes: Index, actions: Float64[np.ndarray, "lanes act"]
     ) -> tuple[Float64[np.ndarray, "lanes d"], Bool[np.ndarray, " lanes"], Bool[np.ndarray, " lanes"]]:
-        numbers, size = self._numbers[lanes], self.spec.obs_size
+        numbers, size = self.numbers[lanes], self.spec.obs_size
         table = self.play(numbers, actions)
         self._obs[numbers] = table[:, :size]
         self._record(numbers, actions)
@@ -105,7 +105,7 @@ class ReplayedSimulator(ABC):
     def restore(self, state: State) -> None:
         """Play the saved episodes again, up to where they were."""
         lengths, actions = state[LENGTHS], state[ACTIONS]
-        self.start(self._numbers, state[SEEDS])
+        self.start(self.numbers, state[SEEDS])
         first = np.concatenate([[0], np.cumsum(lengths)[:-1]])
         for t in range(int(lengths.max(initial=0))):
             lanes = np.flatnonzero(lengths > t)

@@ -91,7 +91,7 @@ class SplitSimulator(ReplayedSimulator):
         self, method: str, lanes: Int[np.ndarray, " lanes"], values: Shaped[np.ndarray, "lanes *rest"], width: int
     ) -> Float64[np.ndarray, "lanes width"]:
         """Call a method of the parts that have some of `lanes`, each with its rows of `values`; returns all rows."""
-        shares = self._all if np.array_equal(lanes, self._numbers) else self._split(lanes)
+        shares = self._all if np.array_equal(lanes, self.numbers) else self._split(lanes)
         table = np.empty((len(lanes), width))
         given = {part: (own, values[rows]) for part, (rows, own) in shares.items()}
         for part, result in self._ask(method, given).items():
