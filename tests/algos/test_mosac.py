@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import cache, partial
+from itertools import combinations
 from typing import Any
 
 import equinox as eqx
@@ -282,13 +283,14 @@ def test_the_target_network_follows_the_updated_critics():
     assert all(value > 0 for value in jax.tree.leaves(moved))
 
 
-def test_every_update_draws_its_preference_afresh():
-    batch = transitions(1)
-    drawn = [np.asarray(mosac.draw(SAC, 5, batch, jax.random.key(seed)).prefs) for seed in (0, 1)]
-    assert drawn[0].shape == (5, 3)
-    assert not np.array_equal(drawn[0], drawn[1])
-    for prefs in drawn:
-        np.testing.assert_allclose(prefs.sum(axis=-1), 1.0, rtol=1e-6)
+def test_every_update_draws_its_preference_and_both_noises_afresh():
+    draw = once(partial(mosac.draw, SAC, 5))
+    one, other = (draw(transitions(1), jax.random.key(seed)) for seed in (0, 1))
+    assert one.prefs.shape == (5, 3)
+    np.testing.assert_allclose(one.prefs.sum(axis=-1), 1.0, rtol=1e-6)
+    noises = [np.asarray(noise) for noise in (one.next_noise, one.noise, other.next_noise, other.noise)]
+    assert not np.array_equal(one.prefs, other.prefs)
+    assert all((a != b).all() for a, b in combinations(noises, 2))
 
 
 def test_the_sampler_is_the_configured_one():
