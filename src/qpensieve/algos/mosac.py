@@ -17,7 +17,7 @@ import optax
 from jaxtyping import Array, Float, Int, Key
 
 from qpensieve.learning.acting import gaussian_acting
-from qpensieve.learning.diagnostics import BINS, by_bin, of_critics, saturation, spread_preferences
+from qpensieve.learning.diagnostics import BINS, by_bin, of_update, spread_preferences
 from qpensieve.learning.guards import (
     LONGEST_GRADIENT,
     RewardRange,
@@ -317,7 +317,7 @@ def inspect(cfg: SacConfig, state: State, batch: Transition, key: Key[Array, ""]
     errors = twin_values(state.critic, batch.s, batch.a, lam)[0] - y
     a, logp = sample_actions(state.actor, batch.s, lam, jax.random.normal(key_now, batch.a.shape))
     value = jnp.sum(lam[None] * twin_values(state.critic, batch.s, a, lam), axis=-1).min(axis=0)
-    info = by_bin("entropy", -logp) | by_bin("q", value) | of_critics(gradient, errors) | saturation(a)
+    info = by_bin("entropy", -logp) | by_bin("q", value) | of_update(gradient, errors, a)
     if state.log_alpha.ndim:  # the largest of any preference is that of a single objective
         info["temperature_max"] = jnp.exp(state.log_alpha.max())
     return info

@@ -19,7 +19,7 @@ from jaxtyping import Array, Float, Float64, Key
 from qpensieve.algos.mosac import LossAndAux, NetworkConfig, Optimizers, temperature_loss
 from qpensieve.errors import UserError
 from qpensieve.learning.acting import gaussian_acting
-from qpensieve.learning.diagnostics import of_critics, saturation
+from qpensieve.learning.diagnostics import of_update
 from qpensieve.learning.interface import ActionValues, Algorithm, Info, Transition, from_one_lane
 from qpensieve.learning.losses import gradient_step, polyak, scalarize, squash, start_optimizer
 from qpensieve.learning.nets import GaussianActor, Mlp
@@ -187,7 +187,7 @@ def inspect(cfg: SingleSacConfig, state: State, batch: Transition, key: Key[Arra
     gradient, _ = jax.grad(partial(critic_loss, batch=batch, y=y), has_aux=True)(state.critic)
     errors = (twin_values(state.critic, batch.s, batch.a)[0] - y)[:, None]
     a, _ = sample_actions(state.actor, batch.s, jax.random.normal(key_now, batch.a.shape))
-    return of_critics(gradient, errors) | saturation(a)
+    return of_update(gradient, errors, a)
 
 
 ACTION_VALUES: ActionValues[State] = ActionValues(

@@ -29,12 +29,11 @@ def by_bin(name: str, values: Float[Array, " b"]) -> Info:
     return {f"{name}_bin_{i + 1}": jnp.mean(values, where=bins == i) for i in range(BINS)}
 
 
-def of_critics(gradient: object, errors: Float[Array, "b d"]) -> Info:
-    """Return the length of the critics' gradient, and the mean size of the errors of each objective."""
+def of_update(gradient: object, errors: Float[Array, "b d"], a: Float[Array, "b act"]) -> Info:
+    """Return the length of the critics' gradient, the mean size of each objective's errors, and the saturation.
+
+    The saturation is the share of components of actions near -1 or 1.
+    """
     sizes = jnp.mean(jnp.abs(errors), axis=0)
-    return {"critic_gradient_max": optax.tree.norm(gradient)} | {f"td_error_{i + 1}": x for i, x in enumerate(sizes)}
-
-
-def saturation(a: Float[Array, "b act"]) -> Info:
-    """Return the share of components of actions near -1 or 1."""
-    return {"saturation": jnp.mean((jnp.abs(a) > SATURATED).astype(jnp.float32))}
+    seen = {"critic_gradient_max": optax.tree.norm(gradient)} | {f"td_error_{i + 1}": x for i, x in enumerate(sizes)}
+    return seen | {"saturation": jnp.mean((jnp.abs(a) > SATURATED).astype(jnp.float32))}
