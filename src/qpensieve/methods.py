@@ -213,7 +213,7 @@ def get_method(name: str) -> Method:
     return METHODS[name]
 
 
-def make_algorithm(name: str, settings: Any, spec: EnvSpec) -> Algorithm[Any]:
+def make_algorithm(name: str, settings: object, spec: EnvSpec) -> Algorithm[object]:
     """Return the algorithm of an off-policy method for an environment.
 
     Raises:
@@ -229,7 +229,7 @@ def make_algorithm(name: str, settings: Any, spec: EnvSpec) -> Algorithm[Any]:
 
 
 @lru_cache(maxsize=KEPT_PROGRAMS)
-def _make_once(make: Make, settings: Any, spec: EnvSpec) -> Algorithm[Any]:
+def _make_once(make: Make, settings: object, spec: EnvSpec) -> Algorithm[object]:
     """Return the same object for the same arguments, so that its functions are compiled once in a process."""
     return make(settings, spec)
 

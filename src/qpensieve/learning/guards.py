@@ -1,7 +1,7 @@
 """Guards against values that run away: bounded targets, shortened gradients, a rising temperature, fewer snapshots."""
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -74,8 +74,11 @@ class MedianLength(NamedTuple):
 def clip_by_median(most: float) -> optax.GradientTransformation:
     """Shorten gradients that are longer than `most` times the running median of their lengths."""
 
-    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, MedianLength]:
+    def update(
+        updates: optax.Updates, state: optax.OptState, params: optax.Params | None = None
+    ) -> tuple[optax.Updates, MedianLength]:
         del params
+        assert isinstance(state, MedianLength)
         factor, median = shorten(optax.tree.norm(updates), state.median, most)
         return jax.tree.map(lambda leaf: factor * leaf, updates), MedianLength(median)
 
@@ -93,7 +96,9 @@ def shorten(
     return jnp.where(length > 0, jnp.exp(jnp.minimum(0.0, median + jnp.log(most) - log)), 1.0), median
 
 
-def temperature_rise(mean_logp: Float[Array, "*seed"], entropy_target: Any, action_size: int) -> Float[Array, "*seed"]:
+def temperature_rise(
+    mean_logp: Float[Array, "*seed"], entropy_target: Array | float, action_size: int
+) -> Float[Array, "*seed"]:
     """Return what is added to the log temperature of a policy whose entropy is below its target.
 
     It is `TEMPERATURE_GAIN` for every missing unit per component of an action, at most for one unit. `entropy_target`

@@ -23,6 +23,7 @@ class Transition(eqx.Module):
 
 
 S = TypeVar("S")
+Whole = TypeVar("Whole")
 
 Info = dict[str, Float[Array, ""]]
 """Name -> value that an update logs. A block logs the mean over updates, or the largest if the name ends in `PEAK`."""
@@ -85,7 +86,7 @@ class PrioritizedLearning(Generic[S]):
     num_past: int
 
 
-Learning = UniformLearning[Any] | PrioritizedLearning[Any]
+Learning = UniformLearning[object] | PrioritizedLearning[object]
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,7 @@ class ActionValues(Generic[S]):
     is_sampled: bool = True
     is_scalar: bool = False
 
-    def of_part(self, part: Callable[[Any], S]) -> "ActionValues[Any]":
+    def of_part(self, part: Callable[[Whole], S]) -> "ActionValues[Whole]":
         """Return the same for a state that holds this state as a part."""
         return ActionValues(
             lambda state, *given: self.values(part(state), *given),

@@ -1,7 +1,7 @@
 """Pieces that algorithms share: squashed Gaussian, scalarisation, targets, optimiser steps, preferences, agents."""
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, Key
 from qpensieve.preferences import Sampler, check_draw, normalize
 
 Tree = TypeVar("Tree")
+Aux = TypeVar("Aux")
 
 
 def scalarize(lam: Float[Array, "*batch d"], q: Float[Array, "*batch d"]) -> Float[Array, "*batch"]:
@@ -45,23 +46,22 @@ def polyak(target: Tree, online: Tree, tau: float) -> Tree:
     return jax.tree.map(lambda t, o: t + tau * (o - t), target, online)
 
 
-def start_optimizer(optimizer: optax.GradientTransformation, model: Any) -> optax.OptState:
+def start_optimizer(optimizer: optax.GradientTransformation, model: object) -> optax.OptState:
     """Return the first state of an optimiser. A function, because optax's types do not include modules."""
-    return optimizer.init(model)
+    return optimizer.init(cast(optax.Params, model))
 
 
 def gradient_step(
     optimizer: optax.GradientTransformation,
-    loss: Callable[[Tree], tuple[Float[Array, ""], Any]],
+    loss: Callable[[Tree], tuple[Float[Array, ""], Aux]],
     model: Tree,
-    state: Any,
-) -> tuple[Tree, Any, Float[Array, ""], Any]:
+    state: optax.OptState,
+) -> tuple[Tree, optax.OptState, Float[Array, ""], Aux]:
     """Step down `loss`; return the model, the optimiser's state, the loss and its auxiliary result."""
     (value, aux), gradient = jax.value_and_grad(loss, has_aux=True)(model)
-    parameters: Any = model
+    parameters = cast(optax.Params, model)
     updates, state = optimizer.update(gradient, state, parameters)
-    moved: Any = optax.apply_updates(parameters, updates)
-    return moved, state, value, aux
+    return cast(Tree, optax.apply_updates(parameters, updates)), state, value, aux
 
 
 def sample_preferences(
@@ -73,14 +73,15 @@ def sample_preferences(
     return normalize(abs(draw[sampler](key, (num, num_objectives), dtype=np.float32)))
 
 
+A = TypeVar("A")
 T = TypeVar("T")
 
 
-def over_agents(function: Callable[[Any], T], args: Any) -> T:
+def over_agents(function: Callable[[A], T], args: A) -> T:
     """Apply to all agents or critics at once; on the CPU to one after the other, which is faster there."""
     return jax.lax.map(function, args) if jax.default_backend() == "cpu" else jax.vmap(function)(args)
 
 
-def flatten(actor: Any) -> Float[Array, " parameters"]:
+def flatten(actor: object) -> Float[Array, " parameters"]:
     """Join all leaves to one row, in the order that policies on the host expect."""
     return jnp.concatenate([leaf.ravel() for leaf in jax.tree.leaves(actor)])

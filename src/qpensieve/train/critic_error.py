@@ -28,7 +28,7 @@ from qpensieve.learning.predictor import nearest
 from qpensieve.learning.streams import Purpose, derived_seed, generator
 from qpensieve.methods import METHODS, make_algorithm
 from qpensieve.metrics.critic import critic_error
-from qpensieve.preferences import check_preference, parse_preference
+from qpensieve.preferences import ArrayLike, check_preference, parse_preference
 from qpensieve.records.checkpoint import POLICY
 from qpensieve.records.critic_errors import CriticErrors, CriticRow
 from qpensieve.records.trees import arrays_to_tree, tree_to_arrays
@@ -98,7 +98,7 @@ class CriticMeter:
     def __init__(
         self,
         config: RunConfig,
-        preferences: Any = None,
+        preferences: ArrayLike | None = None,
         sampling: Sampling = Sampling(),  # noqa: B008 (frozen)
     ):
         sampling.check()
@@ -161,7 +161,7 @@ class CriticMeter:
         self._visiting.close()
         self._rolling.close()
 
-    def _measure_seed(self, agents: Any, row: int, step: int, told: Callable[[int], object]) -> list[dict[str, Any]]:
+    def _measure_seed(self, agents: object, row: int, step: int, told: Callable[[int], object]) -> list[dict[str, Any]]:
         """Measure one seed, for every preference."""
         seed, own = self.config.seed_list[row], self._algorithm.preferences
         first = row * self._algorithm.agents_per_seed
@@ -301,31 +301,33 @@ class _Tally:
 
 
 @lru_cache(maxsize=4)
-def _compiled(measured: ActionValues[Any], size: int) -> tuple[Callable[..., Any], Callable[..., Any]]:
+def _compiled(
+    measured: ActionValues[object], size: int
+) -> tuple[Callable[..., tuple[Array, Array]], Callable[..., Array]]:
     """Compile acting (actions of `size`) and valuing, for groups of rows that share a state and a preference.
 
     Kept, because a second meter of the same method then compiles nothing.
     """
     rows_of = lambda lam, s: jnp.broadcast_to(lam, (s.shape[0], lam.shape[0]))
 
-    def act(args: Any) -> tuple[Array, Array]:
+    def act(args: tuple[object, Array, Array, Array]) -> tuple[Array, Array]:
         state, lam, key, s = args
         return measured.act(state, s, rows_of(lam, s), jax.random.normal(key, (s.shape[0], size)))
 
-    def value(args: Any) -> Array:
+    def value(args: tuple[object, Array, Array, Array]) -> Array:
         state, lam, s, a = args
         return measured.values(state, s, a, rows_of(lam, s))
 
-    def act_all(states: Any, lam: Any, keys: Any, s: Any, t: Any) -> tuple[Array, Array]:
+    def act_all(states: object, lam: Array, keys: Array, s: Array, t: int | Array) -> tuple[Array, Array]:
         return over_agents(act, (states, lam, jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, t), s))
 
-    def value_all(states: Any, lam: Any, s: Any, a: Any) -> Array:
+    def value_all(states: object, lam: Array, s: Array, a: Array) -> Array:
         return over_agents(value, (states, lam, s, a))
 
     return jax.jit(act_all), jax.jit(value_all)
 
 
-def _algorithm_of(config: RunConfig, spec: EnvSpec) -> tuple[Algorithm[Any], ActionValues[Any]]:
+def _algorithm_of(config: RunConfig, spec: EnvSpec) -> tuple[Algorithm[object], ActionValues[object]]:
     fitting = [name for name, method in METHODS.items() if not method.is_population]
     advice = f"there are some in runs of {', '.join(fitting)}"
     if config.method.is_population:
@@ -336,7 +338,7 @@ def _algorithm_of(config: RunConfig, spec: EnvSpec) -> tuple[Algorithm[Any], Act
     return algorithm, algorithm.action_values
 
 
-def _preferences(asked: Any, algorithm: Algorithm[Any], spec: EnvSpec) -> Float64[np.ndarray, "p d"]:
+def _preferences(asked: ArrayLike | None, algorithm: Algorithm[object], spec: EnvSpec) -> Float64[np.ndarray, "p d"]:
     """Return the given preferences, checked; by default the agents' own, the paper's or the middle."""
     num, own = spec.num_objectives, algorithm.preferences
     if asked is None:
@@ -344,7 +346,8 @@ def _preferences(asked: Any, algorithm: Algorithm[Any], spec: EnvSpec) -> Float6
             return own
         curves = np.array(PAPER_PREFERENCES) if num == 2 else curve_preferences(num)
         return curves if len(curves) else np.full((1, num), 1.0 / num)
-    numbers = [parse_preference(each, num) if isinstance(each, str) else each for each in asked]
+    rows = asked if isinstance(asked, Sequence) else np.asarray(asked)
+    numbers = [parse_preference(each, num) if isinstance(each, str) else each for each in rows]
     lam = np.atleast_2d(check_preference(numbers, num))
     if lam.ndim > 2 or lam.size == 0:
         raise UserError(f"preferences must be one, or rows of them, got shape {lam.shape}")
@@ -360,7 +363,7 @@ def _check_own(lam: Float64[np.ndarray, "p d"], own: Float64[np.ndarray, "agents
         raise UserError(f"preferences must be those that have an agent: {words(own)}; got {words(lam[~is_own])}")
 
 
-def _agents(algorithm: Algorithm[Any], config: RunConfig, spec: EnvSpec, parameters: Arrays) -> Any:
+def _agents(algorithm: Algorithm[object], config: RunConfig, spec: EnvSpec, parameters: Arrays) -> object:
     """Return the states of all agents, on the host; optimisers, which parameters leave out, are zeros."""
     num = config.seeds * algorithm.agents_per_seed
     keys = jax.random.split(jax.random.key(0), num)

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from qpensieve.console import Progress
 from qpensieve.errors import UserError
+from qpensieve.preferences import ArrayLike
 from qpensieve.records import critic_errors, folder
 from qpensieve.records.checkpoint import CheckpointError
 from qpensieve.records.critic_errors import CriticErrors
@@ -22,7 +22,7 @@ def measure_run(  # noqa: PLR0913 (each is an option of the command)
     run: Path,
     steps: tuple[int, ...] = (),
     all_steps: bool = False,
-    preferences: Any = None,
+    preferences: ArrayLike | None = None,
     sampling: Sampling = Sampling(),  # noqa: B008 (frozen)
     trust: bool = False,
     say: Callable[[str], None] = lambda message: None,

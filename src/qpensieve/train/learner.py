@@ -7,7 +7,7 @@ one agent per seed and preference, seed by seed.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import equinox as eqx
 import jax
@@ -35,6 +35,8 @@ from qpensieve.replay.layout import RowLayout
 from qpensieve.replay.priorities import Priorities
 from qpensieve.replay.ring import AnyReplay, PrioritizedReplay, Replay
 
+S = TypeVar("S")
+Inputs = TypeVar("Inputs")
 NEW_TRANSITIONS = 2**31 - 1
 """Folded into an agent's key for the priorities of new transitions, in place of the number of an update."""
 DIAGNOSTICS = 2**31 - 2
@@ -87,7 +89,7 @@ class Learner:
 
 
 @lru_cache(maxsize=KEPT_PROGRAMS)
-def make_learner(algorithm: Algorithm[Any], layout: RowLayout, capacity: int, updates_per_step: int = 1) -> Learner:
+def make_learner(algorithm: Algorithm[object], layout: RowLayout, capacity: int, updates_per_step: int = 1) -> Learner:
     """Return the learner of an algorithm. Equal arguments give the same object, which is compiled once in a process.
 
     Args:
@@ -118,7 +120,7 @@ def make_learner(algorithm: Algorithm[Any], layout: RowLayout, capacity: int, up
     )
 
 
-def _init(algorithm: Algorithm[Any], layout: RowLayout, capacity: int, seeds: Int[Array, " seed"]) -> TrainState:
+def _init(algorithm: Algorithm[object], layout: RowLayout, capacity: int, seeds: Int[Array, " seed"]) -> TrainState:
     own = algorithm.preferences
     # Agents that serve all preferences ignore the one they start with.
     lams = jnp.zeros((1, layout.num_objectives)) if own is None else jnp.asarray(own, jnp.float32)
@@ -141,8 +143,8 @@ class _Updates(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class _UniformUpdates:
-    algorithm: Algorithm[Any]
-    learning: UniformLearning[Any]
+    algorithm: Algorithm[object]
+    learning: UniformLearning[object]
     layout: RowLayout
     updates_per_step: int
 
@@ -154,18 +156,18 @@ class _UniformUpdates:
         # All batches and draws of the block at once: inside the loop they would be many more small kernels.
         draw = partial(self._draw, _ring(state), num)
 
-        def of_agent(args: Any) -> tuple[Any, Info]:
-            agent, *place = args
-            given = draw(*place)
+        def of_agent(args: tuple[object, Array, Array, Array]) -> tuple[object, Info]:
+            agent, key, first, number = args
+            given = draw(key, first, number)
             agent, info = _scan(lambda agent, given: self.learning.update(agent, *given), agent, given)
-            info |= self._diagnose(agent, given[0], *place[:2])
-            return self.algorithm.end_block(agent, place[1] + num), info
+            info |= self._diagnose(agent, given[0], key, first)
+            return self.algorithm.end_block(agent, first + num), info
 
-        place = (state.key, state.num_updates, jnp.arange(len(state.num_updates)))
-        agent, info = over_agents(of_agent, (state.agent, *place))
+        numbers = jnp.arange(len(state.num_updates))
+        agent, info = over_agents(of_agent, (state.agent, state.key, state.num_updates, numbers))
         return replace(state, agent=agent), info
 
-    def _diagnose(self, agent: Any, batches: tuple[Transition, ...], key: Any, first: Any) -> Info:
+    def _diagnose(self, agent: object, batches: tuple[Transition, ...], key: Array, first: Array) -> Info:
         """Return diagnostics after a block, on the batches of the last update."""
         if self.algorithm.inspect is None:
             return {}
@@ -173,11 +175,13 @@ class _UniformUpdates:
         key_diagnostics = jax.random.fold_in(jax.random.fold_in(jax.random.clone(key), DIAGNOSTICS), first)
         return self.algorithm.inspect(agent, last, key_diagnostics)
 
-    def _draw(self, buffer: Replay, num: int, key: Any, first: Any, number: Any) -> tuple[tuple[Transition, ...], Any]:
+    def _draw(
+        self, buffer: Replay, num: int, key: Array, first: Array, number: Array
+    ) -> tuple[tuple[Transition, ...], object]:
         """Return batches and draws of `num` updates of one agent from the `first` on, [num, ...]."""
         lanes, size = self.algorithm.num_lanes, self.algorithm.batch_size
 
-        def of_update(update: Int[Array, ""]) -> tuple[tuple[Transition, ...], Any]:
+        def of_update(update: Int[Array, ""]) -> tuple[tuple[Transition, ...], object]:
             key_batch, key_update = jax.random.split(jax.random.fold_in(key, update))
             # Lanes draw with the same key: each learner samples as it would if it were alone.
             key_of = lambda: jax.random.clone(key_batch)
@@ -190,32 +194,39 @@ class _UniformUpdates:
 
 @dataclass(frozen=True, eq=False)
 class _PrioritizedUpdates:
-    algorithm: Algorithm[Any]
-    learning: PrioritizedLearning[Any]
+    algorithm: Algorithm[object]
+    learning: PrioritizedLearning[object]
     layout: RowLayout
 
     def insert(self, state: TrainState, block: Block) -> TrainState:
         """Write the rows with their first priorities into the slots that the host chose."""
-        buffer, slots = _slots(state), block.slots
+        buffer, slots, hints = _slots(state), block.slots, block.hints
         assert slots is not None
+        assert hints is not None
 
-        def priorities_with(args: Any) -> Priorities:
+        def priorities_with(args: tuple[Array, Array, Priorities, Array, object, Array, Hints]) -> Priorities:
             key, written, tree, slots, agent, rows, hints = args
             key_new = jax.random.fold_in(jax.random.fold_in(jax.random.clone(key), NEW_TRANSITIONS), written)
             values = self.learning.priority(agent, Transition(*self.layout.unpack(rows)), hints, key_new)
             return priorities.set_at(tree, slots, values)
 
-        given = (state.key, buffer.written, buffer.priorities, slots, state.agent, block.rows, block.hints)
+        given = (state.key, buffer.written, buffer.priorities, slots, state.agent, block.rows, hints)
         trees = over_agents(priorities_with, given)
         return replace(state, replay=jax.vmap(replay.put)(buffer, block.rows, slots, trees))
 
     def learn(self, state: TrainState, block: Block) -> tuple[TrainState, Infos]:
-        buffer, capacity = _slots(state), state.replay.rows.shape[1]
+        buffer, capacity, slots, hints = _slots(state), state.replay.rows.shape[1], block.slots, block.hints
+        assert slots is not None
+        assert hints is not None
 
-        def of_agent(args: Any) -> tuple[Any, Info]:
+        def of_agent(
+            args: tuple[object, Priorities, Array, Array, Array, Array, Hints],
+        ) -> tuple[tuple[object, Priorities], Info]:
             agent, tree, key, first, number, slots, hints = args
 
-            def body(carry: Any, given: Any) -> tuple[Any, Info]:
+            def body(
+                carry: tuple[object, Priorities], given: tuple[Array, Array, Hints]
+            ) -> tuple[tuple[object, Priorities], Info]:
                 (agent, tree), (update, slot, hint) = carry, given
                 key_batch, key_update = jax.random.split(jax.random.fold_in(key, update))
                 chosen = priorities.sample(tree, key_batch, self.algorithm.batch_size)
@@ -230,12 +241,12 @@ class _PrioritizedUpdates:
             return (self.algorithm.end_block(agent, numbers[-1] + 1), tree), info
 
         agents = jnp.arange(len(state.num_updates))
-        given = (state.agent, buffer.priorities, state.key, state.num_updates, agents, block.slots, block.hints)
+        given = (state.agent, buffer.priorities, state.key, state.num_updates, agents, slots, hints)
         (agent, tree), info = over_agents(of_agent, given)
         return replace(state, agent=agent, replay=replace(buffer, priorities=tree)), info
 
 
-def _scan(body: Callable[[Any, Any], tuple[Any, Info]], state: Any, given: Any) -> tuple[Any, Info]:
+def _scan(body: Callable[[S, Inputs], tuple[S, Info]], state: S, given: Inputs) -> tuple[S, Info]:
     """Run all updates of a block; return the mean of logged values, and the largest of peaks and of the loss.
 
     The carry holds one vector with the sums of logged values. If the scan stacked them, XLA could not make one CUDA
@@ -247,7 +258,7 @@ def _scan(body: Callable[[Any, Any], tuple[Any, Info]], state: Any, given: Any) 
     peaks = [name for name in logged if name.endswith(PEAK) or name == ALSO_PEAK]
     none = jnp.concatenate([jnp.zeros(len(names)), jnp.full(len(peaks), -jnp.inf)])
 
-    def add(carry: Any, given: Any) -> tuple[Any, None]:
+    def add(carry: tuple[S, Array], given: Inputs) -> tuple[tuple[S, Array], None]:
         state, sums = carry
         state, info = body(state, given)
         new = jnp.stack([info[name] for name in names + peaks])

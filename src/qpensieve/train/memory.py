@@ -1,7 +1,6 @@
 """Whether a run can fit into memory: what its replay (or rollouts) and networks take at least, before any is made."""
 
 import math
-from typing import Any
 
 import jax
 import numpy as np
@@ -23,7 +22,7 @@ ENVIRONMENT_BYTES = 1 << 20
 
 
 def check_memory(
-    algorithm: Algorithm[Any], layout: RowLayout, capacity: int, seeds: int, environments: int = 0
+    algorithm: Algorithm[object], layout: RowLayout, capacity: int, seeds: int, environments: int = 0
 ) -> None:
     """Refuse a run whose replay, networks and (on a CPU) foreign environments alone need more memory than there is.
 
@@ -100,7 +99,7 @@ def _room(environments: int) -> tuple[int | None, str]:
     return None if all_of_it is None else max(0, all_of_it - taken), f"this machine{about}"
 
 
-def _bytes_of_agent(algorithm: Algorithm[Any], num_objectives: int) -> int:
+def _bytes_of_agent(algorithm: Algorithm[object], num_objectives: int) -> int:
     lam = jax.ShapeDtypeStruct((num_objectives,), np.float32)
     state = jax.eval_shape(lambda lam: algorithm.init(jax.random.key(0), lam), lam)
     return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(state))

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
@@ -134,7 +133,7 @@ class SavedPolicies:
         return under(saved.arrays, prefix)
 
     @cached_property
-    def _algorithm(self) -> Algorithm[Any] | None:
+    def _algorithm(self) -> Algorithm[object] | None:
         """None: a population."""
         config = self.config
         return None if config.method.is_population else make_algorithm(config.algo, config.agent, self.spec)
@@ -154,7 +153,7 @@ class SavedPolicies:
         flat = lambda lam: flatten(algorithm.actor(algorithm.init(jax.random.key(0), lam)))
         return jax.eval_shape(flat, lam).shape[0]
 
-    def _agents(self, algorithm: Algorithm[Any], arrays: Arrays, step: int) -> AgentPredictor:
+    def _agents(self, algorithm: Algorithm[object], arrays: Arrays, step: int) -> AgentPredictor:
         self._check({FLAT: (self.config.seeds * algorithm.agents_per_seed, self._width)}, arrays, step)
         return AgentPredictor(algorithm.acting, algorithm.preferences, arrays[FLAT].astype(np.float32), step)
 
