@@ -142,7 +142,7 @@ def resume(  # noqa: PLR0913 (each argument is an option)
     steps: int | None = None,
     trust: bool = False,
     start_over: bool = False,
-    options: Options = Options(),  # noqa: B008
+    options: Options = Options(),
 ) -> None:
     """Continue a run that was stopped or killed, with the same numbers as without the stop; or train it longer.
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Float, Float64
@@ -75,7 +75,7 @@ class Training:
     seeds: tuple[int, ...]
     step: int
     goal: int
-    settings: Mapping[str, Any]
+    settings: Mapping[str, object]
     folder: Path | None = None
     history: tuple[tuple[int, Metrics], ...] = ()
 

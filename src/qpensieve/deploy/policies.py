@@ -8,7 +8,6 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -141,7 +140,7 @@ def _played(source: Path, config: RunConfig, step: int) -> tuple[np.ndarray, np.
     return table.full_preferences, table.full_returns[table.full_steps.tolist().index(step)]
 
 
-def _environment(spec: EnvSpec) -> dict[str, Any]:
+def _environment(spec: EnvSpec) -> dict[str, object]:
     """What the loader must know of the environment."""
     box, indices = spec.action_box, spec.obs_indices
     size = spec.action_size
@@ -161,7 +160,7 @@ def _environment(spec: EnvSpec) -> dict[str, Any]:
     }
 
 
-def _words(plain: Plain) -> dict[str, Any]:
+def _words(plain: Plain) -> dict[str, object]:
     """What the loader must know of the policies."""
     return {
         "head": plain.head,

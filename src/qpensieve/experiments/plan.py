@@ -145,14 +145,14 @@ def _short(name: str) -> str:
     return whole[: LONGEST_NAME - len(mark)].decode(errors="ignore") + mark
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """A value of a setting as people write it in a plan."""
     if value is None:
         return NONE
     return ",".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
 
 
-def _plain(value: Any) -> str:
+def _plain(value: object) -> str:
     """A value as part of a file name."""
     text = shown(value)
     return "".join(letter if letter.isalnum() or letter in "._,+" else "_" for letter in text)
@@ -162,8 +162,8 @@ ScaleName = Literal["paper", "short", "smoke"]
 SCALES: tuple[ScaleName, ...] = get_args(ScaleName)
 COUNTS = ("random_steps", "push_after", "push_period", "switch_after", "replay_capacity")
 """Settings that count steps or updates; a shorter run divides them."""
-SMALL_POPULATION: dict[str, Any] = {"minibatches": 4, "warmup_iterations": 8, "generation_iterations": 4}
-SMOKE: dict[str, Any] = {
+SMALL_POPULATION: dict[str, object] = {"minibatches": 4, "warmup_iterations": 8, "generation_iterations": 4}
+SMOKE: dict[str, object] = {
     "hidden": 16,
     "batch_size": 16,
     "width_factors": (1,),
@@ -263,7 +263,7 @@ def _present(config: RunConfig, names: tuple[str, ...]) -> dict[str, Any]:
     return {name: values[name] for name in names if values.get(name) is not None}
 
 
-def _change(config: RunConfig, changes: dict[str, Any]) -> RunConfig:
+def _change(config: RunConfig, changes: dict[str, object]) -> RunConfig:
     """The run with those changes that it has settings for."""
     known = settings.flat(config)
     return override(config, {name: value for name, value in changes.items() if name in known})

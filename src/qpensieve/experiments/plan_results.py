@@ -3,7 +3,6 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from qpensieve.compatibility import SAME_SETTINGS, settings_of
 from qpensieve.config import RunConfig, from_dict
@@ -21,7 +20,7 @@ class Exported:
 
     path: Path
     config: RunConfig
-    settings: dict[str, Any]
+    settings: dict[str, object]
     """Those that runs of one cell share."""
 
 

@@ -44,7 +44,7 @@ class Request:
     job_options: tuple[str, ...] = ()
     """slurm: further options of sbatch, such as partition=gpu (without the dashes)."""
 
-    def parameters(self, at_once: int | None = None) -> dict[str, Any]:
+    def parameters(self, at_once: int | None = None) -> dict[str, object]:
         """The same for submitit; `at_once`: at most so many jobs run at the same time."""
         pairs = [option.removeprefix("--").partition("=") for option in self.job_options]
         found = {

@@ -1,6 +1,7 @@
 """Networks as Equinox modules with array leaves only: policies pi(s, lam), vector critics Q(s, a, lam), Q(s, lam)."""
 
 from itertools import pairwise
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -41,11 +42,11 @@ def _batch_product(x: Float[Array, "b in"], weight: Float[Array, "in out"]) -> F
     return x @ weight
 
 
-def _forward(x: Array, weight: Array) -> tuple[Array, tuple[Array, Array]]:
+def _forward(x: Any, weight: Any) -> Any:
     return x @ weight, (x, weight)
 
 
-def _backward(kept: tuple[Array, Array], by_product: Array) -> tuple[Array, Array]:
+def _backward(kept: Any, by_product: Any) -> Any:
     x, weight = kept
     is_narrow = weight.shape[1] <= NARROW and jax.default_backend() == "cpu"
     transposed = jax.lax.optimization_barrier(by_product.T @ x) if is_narrow else by_product.T @ x

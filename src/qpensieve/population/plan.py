@@ -1,6 +1,7 @@
 """What the run of a population needs before it starts: the paper's settings per domain, and the steps it takes."""
 
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from qpensieve.errors import UserError
 from qpensieve.population.pgmorl import PfaConfig, PopulationConfig, num_tasks
@@ -42,12 +43,12 @@ EVAL_PERIOD = 200_000
 """Steps between short evaluations; large, because runs of populations are long."""
 
 
-def pgmorl_paper_settings(domain_id: str) -> dict[str, Any]:
+def pgmorl_paper_settings(domain_id: str) -> Mapping[str, object]:
     """The paper's settings of PGMORL for a domain."""
     return PAPER.get(domain_id, UNLISTED)._asdict() | {"eval_period": EVAL_PERIOD}
 
 
-def pfa_paper_settings(domain_id: str) -> dict[str, Any]:
+def pfa_paper_settings(domain_id: str) -> Mapping[str, object]:
     """The same without the columns that only PGMORL has."""
     changes = pgmorl_paper_settings(domain_id)
     return {name: value for name, value in changes.items() if name not in ("num_buffers", "sparsity_weight")}

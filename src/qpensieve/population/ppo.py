@@ -352,6 +352,6 @@ def flat_actors(state: State) -> Float[Array, "n parameters"]:
     return jax.vmap(flatten)(state.actor)
 
 
-def member_key(seed: Any, task: Any, iteration: Any) -> Key[Array, ""]:
+def member_key(seed: Array | int, task: Array | int, iteration: Array | int) -> Key[Array, ""]:
     """Return the key of one iteration of a member."""
     return jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), task), iteration)

@@ -6,7 +6,6 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 from qpensieve import machine
 from qpensieve.compiler import options_of_updates
@@ -16,7 +15,7 @@ from qpensieve.records.files import write_json
 PACKAGES = ("qpensieve", "jax", "jaxlib", "numpy", "optax", "equinox", "mujoco", "box2d", "gymnasium", "moocore")
 
 
-def describe() -> dict[str, Any]:
+def describe() -> dict[str, object]:
     """Return Python and package versions, processor, core count, accelerator and commit, ready for JSON."""
     return {
         "python": platform.python_version(),
@@ -29,7 +28,7 @@ def describe() -> dict[str, Any]:
     }
 
 
-def rounding() -> dict[str, Any]:
+def rounding() -> dict[str, object]:
     """Return package versions, processor and accelerator: the last digits of results depend on them."""
     versions = {name: _version(name) for name in PACKAGES}
     return {"packages": versions, "processor": machine.processor(), "device": machine.accelerator()}

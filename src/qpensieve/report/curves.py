@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -158,13 +157,13 @@ def draw_training(run: RunResults, out: Path) -> Path | None:
     return drawing.write_figure(figure, out)
 
 
-def read_training(path: Path) -> list[dict[str, Any]]:
+def read_training(path: Path) -> list[dict[str, object]]:
     """Training rows by step; if a step occurs twice (a resumed run), the later row counts. Broken lines are skipped."""
     by_step = {row["step"]: row for row in read_rows(path) if row["event"] == TRAINING}
     return [by_step[step] for step in sorted(by_step)]
 
 
-def read_series(rows: list[dict[str, Any]], key: str, num_seeds: int) -> Series | None:
+def read_series(rows: list[dict[str, object]], key: str, num_seeds: int) -> Series | None:
     """Steps and values of one logged quantity, or None if no row has it; values that are not finite leave a gap.
 
     Where seeds have several agents, the mean over a seed's, or the largest of peaks.
@@ -226,7 +225,7 @@ def _found(run: Path, panels: Sequence[Panel], num_seeds: int) -> list[tuple[Pan
     return chosen
 
 
-def _learned_objectives(run: RunResults, rows: list[dict[str, Any]]) -> list[str]:
+def _learned_objectives(run: RunResults, rows: list[dict[str, object]]) -> list[str]:
     """Names of the objectives whose errors are logged."""
     num = sum(name.startswith("td_error_") for name in (rows[-1] if rows else {}))
     names = run.named_objectives

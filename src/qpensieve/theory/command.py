@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -145,7 +145,7 @@ def _fronts(momdp: Momdp, prefs: np.ndarray, progress: Progress) -> tuple[np.nda
     return vertices, fronts
 
 
-def _gap_rows(panels: dict[str, dict[str, list[float]]]) -> list[dict[str, Any]]:
+def _gap_rows(panels: dict[str, dict[str, list[float]]]) -> list[experiment.Row]:
     rows = []
     for critic, curves in panels.items():
         for method, gaps in curves.items():
@@ -155,7 +155,7 @@ def _gap_rows(panels: dict[str, dict[str, list[float]]]) -> list[dict[str, Any]]
     return rows
 
 
-def _front_rows(fronts: list[coverage.SoftFront]) -> list[dict[str, Any]]:
+def _front_rows(fronts: list[coverage.SoftFront]) -> list[experiment.Row]:
     return [
         {"temperature": front.alpha, "largest loss": float(front.loss.max()), "bound": front.bound} for front in fronts
     ]

@@ -99,7 +99,7 @@ class CriticMeter:
         self,
         config: RunConfig,
         preferences: ArrayLike | None = None,
-        sampling: Sampling = Sampling(),  # noqa: B008 (frozen)
+        sampling: Sampling = Sampling(),
     ):
         sampling.check()
         self.config, self.spec = config, configs.spec_of(config)

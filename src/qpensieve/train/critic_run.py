@@ -23,7 +23,7 @@ def measure_run(  # noqa: PLR0913 (each is an option of the command)
     steps: tuple[int, ...] = (),
     all_steps: bool = False,
     preferences: ArrayLike | None = None,
-    sampling: Sampling = Sampling(),  # noqa: B008 (frozen)
+    sampling: Sampling = Sampling(),
     trust: bool = False,
     say: Callable[[str], None] = lambda message: None,
     quiet: bool = False,

@@ -100,7 +100,7 @@ class Film:
 
 def video(
     run: RunFolder,
-    film: Film = Film(),  # noqa: B008 (frozen)
+    film: Film = Film(),
     out: Path | None = None,
     trust: bool = False,
     quiet: bool = False,

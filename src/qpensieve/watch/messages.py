@@ -74,8 +74,8 @@ def _refuse_constant(word: str) -> NoReturn:
     raise RefusedError(f"numbers must be finite, got {word}")
 
 
-def _whole(low: int, high: int) -> Callable[[str, Any], int]:
-    def read_whole(name: str, value: Any) -> int:
+def _whole(low: int, high: int) -> Callable[[str, object], int]:
+    def read_whole(name: str, value: object) -> int:
         if type(value) is not int or not low <= value <= high:
             raise RefusedError(f"{name} must be a whole number from {low} to {high}, got {_shown(value)}")
         return value
@@ -83,30 +83,30 @@ def _whole(low: int, high: int) -> Callable[[str, Any], int]:
     return read_whole
 
 
-def _flag(name: str, value: Any) -> bool:
+def _flag(name: str, value: object) -> bool:
     if not isinstance(value, bool):
         raise RefusedError(f"{name} must be true or false, got {_shown(value)}")
     return value
 
 
-def _speed(name: str, value: Any) -> float:
+def _speed(name: str, value: object) -> float:
     low, high = SPEEDS
-    if type(value) not in (int, float) or not low <= value <= high:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
         raise RefusedError(f"{name} must be a number from {low} to {high:g}, got {_shown(value)}")
     return float(value)
 
 
-def _weights(name: str, value: Any) -> tuple[float, ...]:
-    is_list = isinstance(value, list) and all(type(each) in (int, float) for each in value)
-    if not is_list or not value or not all(0.0 <= each <= 1.0 + SUM_TOLERANCE for each in value):  # False for NaN too
+def _weights(name: str, value: object) -> tuple[float, ...]:
+    numbers = value if isinstance(value, list) and all(type(each) in (int, float) for each in value) else []
+    if not numbers or not all(0.0 <= each <= 1.0 + SUM_TOLERANCE for each in numbers):  # False for NaN too
         raise RefusedError(f"{name} must be a list of numbers from 0 to 1, got {_shown(value)}")
-    weights = tuple(float(each) for each in value)
+    weights = tuple(float(each) for each in numbers)
     if abs(math.fsum(weights) - 1.0) > SUM_TOLERANCE:
         raise RefusedError(f"{name} must sum to 1, got {math.fsum(weights):.6g}")
     return weights
 
 
-def _reset(name: str, value: Any) -> Literal["next", "same"]:
+def _reset(name: str, value: object) -> Literal["next", "same"]:
     if value is True:
         return "next"
     if value == "same":
@@ -114,19 +114,21 @@ def _reset(name: str, value: Any) -> Literal["next", "same"]:
     raise RefusedError(f'{name} must be true or "same", got {_shown(value)}')
 
 
-def _at(name: str, value: Any) -> int | Literal["newest"]:
-    if value == "newest" or (type(value) is int and value >= 0):
+def _at(name: str, value: object) -> int | Literal["newest"]:
+    if value == "newest":
+        return "newest"
+    if type(value) is int and value >= 0:
         return value
     raise RefusedError(f'{name} must be a step or "newest", got {_shown(value)}')
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     """Return a value for a sentence, cut to 40 characters."""
     text = json.dumps(value)
     return text if len(text) <= 40 else text[:37] + "..."
 
 
-def _field(read_value: Callable[[str, Any], T]) -> T | None:
+def _field(read_value: Callable[[str, object], T]) -> T | None:
     """A field of a message, and what reads its value."""
     return field(default=None, metadata={"read": read_value})
 
@@ -150,4 +152,4 @@ class Command:
     close: bool | None = _field(_flag)
 
 
-_READERS: dict[str, Callable[[str, Any], Any]] = {one.name: one.metadata["read"] for one in fields(Command)}
+_READERS: dict[str, Callable[[str, object], Any]] = {one.name: one.metadata["read"] for one in fields(Command)}
