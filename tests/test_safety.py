@@ -342,27 +342,6 @@ class TestErrors:
         self.said(capsys, "sent.evil", "train", "sent.evil:make", "--preset", "quick", "--out", str(sent / "runs"))
         assert not (sent / "runs").exists()
 
-    def test_a_bug_of_ours_keeps_its_traceback_and_says_so(self, monkeypatch: pytest.MonkeyPatch, capsys):
-        def broken() -> None:
-            """A command with a fault."""
-            raise KeyError("ours")
-
-        monkeypatch.setattr(cli, "version", broken)
-        with pytest.raises(SystemExit) as end:
-            cli.main(["version"])
-        said = capsys.readouterr().err
-        assert end.value.code == cli.EXIT_BUG
-        assert "Traceback" in said
-        assert said.splitlines()[-1].startswith("this is a bug in qpensieve (")
-
-    def test_too_little_memory_is_no_bug(self, monkeypatch: pytest.MonkeyPatch, capsys):
-        def hungry() -> None:
-            """A command that asks for too much."""
-            raise MemoryError("Unable to allocate 8 TiB")
-
-        monkeypatch.setattr(cli, "version", hungry)
-        assert "not enough memory (Unable to allocate 8 TiB)" in fail(capsys, "version")
-
 
 class TestSizes:
     """Files of a received folder that unpack to more than they may; each kind is in `tests/records/test_npz.py`."""
