@@ -30,6 +30,8 @@ class Faulty:
             np.zeros(1 << 58, np.uint8)
         if self._fault == "reset":
             raise EnvError("the environment failed in lane 0 at reset with seed 3: OSError: the licence has run out")
+        if self._fault == "diverged":
+            raise FloatingPointError("Hopper2d: action[0] is nan in lane 3")
         raise ValueError("operands could not be broadcast together with shapes (2,) (3,)")
 
 

@@ -38,6 +38,7 @@ MESSAGES = {
     "killed": (EnvError, "the tester was killed by SIGKILL, as the system does where memory runs out"),
     "memory": (EnvError, "the tester has run out of memory (Unable to allocate 256. PiB"),
     "reset": (EnvError, "the environment failed in lane 0 at reset with seed 3: OSError: the licence has run out"),
+    "diverged": (FloatingPointError, "Hopper2d: action[0] is nan in lane 3"),
     "bug": (RuntimeError, "ValueError: operands could not be broadcast together with shapes (2,) (3,)"),
 }
 """Fault -> type and beginning of the error."""
