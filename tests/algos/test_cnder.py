@@ -185,18 +185,6 @@ def test_the_policy_climbs_the_updated_critic_with_each_rows_own_preference():
     assert after < loss - 1e-3
 
 
-def test_an_objective_that_counts_nothing_is_learnt_all_the_same():
-    """Targets and loss keep the vector; scalarised ones would leave the column of a zero preference untouched."""
-    one = jnp.array([1.0, 0.0, 0.0])
-    hints = Hints(one, jnp.tile(one[None], (BATCH, 1)))
-    new, _, before = _update(_state(0), transitions(1), hints)
-    gradient = np.asarray(new.optimizers.critic[0].mu.net.last.weight)  # pyright: ignore
-    assert (np.abs(gradient).max(axis=0) > 1e-3).all()
-    raised = replace(transitions(1), r=transitions(1).r.at[:, 2].add(5.0))
-    _, _, after = _update(_state(0), raised, hints)
-    assert (np.abs(after - before) > 1e-3).all()
-
-
 def test_new_priorities_come_from_the_errors_before_the_step():
     state, batch, hints = _state(0), transitions(1), _hints(2)
     new, info, priority = _update(state, batch, hints)

@@ -34,7 +34,6 @@ from tests.algos.problem import (
 from tests.oracles import mosac as oracle
 from tests.rounding import assert_same_to_rounding
 
-SCALAR = EnvSpec("scalar", 4, 2, ("one",), None, None)
 TWO = EnvSpec("two", 4, 2, ("a", "b"), None, None)
 
 # One compiled program for each function and shape, for all tests.
@@ -94,41 +93,6 @@ def test_the_target_takes_a_whole_vector_and_not_the_elementwise_minimum():
     # The case at hand tells the two apart, and the choice by lam from one by the plain sum.
     assert not np.allclose(q.min(axis=0)[going_on], soft, atol=1e-2)
     assert (q.sum(axis=-1)[:, going_on].argmin(axis=0) != scalar.argmin(axis=0)).any()
-
-
-def test_the_entropy_goes_to_every_component():
-    state, batch, lam = sac_state(0), transitions(1), _lam(2)
-    _, logp = _sample(state.actor, batch.s_next, lam, action_noise(3))
-    warmer = replace(state, log_alpha=jnp.log(1.5))
-    difference = _target(warmer, batch, lam, seed=3) - _target(state, batch, lam, seed=3)
-    going_on = 1 - np.asarray(batch.terminated)
-    expected = np.repeat((-0.9 * going_on * np.asarray(logp))[:, None], 3, axis=1)
-    np.testing.assert_allclose(difference, expected, rtol=1e-4, atol=1e-5)
-
-
-def test_one_objective_gives_the_ordinary_sac_target():
-    state, batch = sac_state(0, SCALAR), transitions(1, SCALAR)
-    lam = jnp.ones((BATCH, 1))
-    y = _soft_target(state, batch, lam, action_noise(3))
-    a_next, logp = _sample(state.actor, batch.s_next, lam, action_noise(3))
-    inputs = np.concatenate([batch.s_next, a_next, lam], axis=1)
-    q = [oracle.forward(net, inputs)[:, 0] for net in oracle.twins_of(state.target)]
-    soft = np.minimum(*q) - 0.5 * np.asarray(logp)
-    expected = np.asarray(batch.r)[:, 0] + 0.9 * (1 - np.asarray(batch.terminated)) * soft
-    np.testing.assert_allclose(y[:, 0], expected, rtol=1e-5, atol=1e-5)
-
-
-def test_scalarised_the_target_is_the_sac_target_of_the_reward_lam_r():
-    state, batch = sac_state(0), transitions(1)
-    lam = jnp.tile(jnp.array([[0.2, 0.5, 0.3]]), (BATCH, 1))
-    y = _target(state, batch, lam, seed=3)
-    a_next, logp = _sample(state.actor, batch.s_next, lam, action_noise(3))
-    weights = np.array([0.2, 0.5, 0.3])
-    inputs = np.concatenate([batch.s_next, a_next, lam], axis=1)
-    q = [oracle.forward(net, inputs) @ weights for net in oracle.twins_of(state.target)]
-    soft = np.minimum(*q) - 0.5 * np.asarray(logp)
-    expected = batch.r @ weights + 0.9 * (1 - np.asarray(batch.terminated)) * soft
-    np.testing.assert_allclose(y @ weights, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_with_a_pessimism_of_a_half_the_target_is_that_of_the_mean_of_both_twins():
@@ -311,14 +275,6 @@ def test_the_first_state_has_two_different_twins_and_a_target_equal_to_them():
     assert weights.shape == (2, 9, 16)
     assert not np.array_equal(weights[0], weights[1])
     assert float(state.log_alpha) == 0.0
-
-
-def test_actions_of_one_batch_use_independent_noise():
-    state, lam = sac_state(0), jnp.full((BATCH, 3), 1 / 3)
-    same = jnp.zeros((BATCH, SPEC.obs_size))
-    a, logp = _sample(state.actor, same, lam, action_noise(0))
-    assert len(np.unique(a)) == a.size
-    assert len(np.unique(logp)) == BATCH
 
 
 def test_a_temperature_per_preference_is_a_line_in_its_logarithm_and_learns_where_it_was_asked():

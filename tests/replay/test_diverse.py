@@ -74,11 +74,6 @@ def test_an_objective_without_range_adds_nothing_and_has_no_extremes():
     assert crowd.drop() == 2
 
 
-def test_of_equal_distances_also_infinite_ones_the_oldest_goes():
-    crowd = _crowd([[0], [4], [1], [2], [3]])  # trace 2 leaves, then trace 4 has the smaller gap
-    assert [crowd.drop() for _ in range(5)] == [2, 4, 3, 0, 1]
-
-
 def test_rounding_does_not_hide_the_older_of_two_traces_at_the_same_distance():
     points = [(6, 2), (2, 0), (1, 3), (3, 0), (6, 3), (1, 0), (19, 3)]  # searched for: fails without `ROUNDING`
     crowd = _crowd(points[:-1])
