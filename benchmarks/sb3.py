@@ -7,7 +7,6 @@ qpensieve can be imported too. It sees one scalar reward, the mean of the object
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from statistics import median
 
 from benchmarks.timing import interleave, seconds
@@ -51,7 +50,7 @@ class Settings:
         repeats: How many times each is timed.
     """
 
-    python: Path
+    python: str
     domain: str = "HalfCheetah2d"
     runs: tuple[str, ...] = ("qpensieve:robust", "mosac:robust")
     steps: int = 1000
@@ -61,7 +60,7 @@ class Settings:
 
 def run(settings: Settings, progress: Callable[[str], None]) -> list[Row]:
     """One row for each: median of environment steps per second, of one seed, and the ratio to SB3."""
-    words = [str(settings.python), "-c", PEER, f"qpensieve/{settings.domain}-v0", str(settings.warm_up)]
+    words = [settings.python, "-c", PEER, f"qpensieve/{settings.domain}-v0", str(settings.warm_up)]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as peer:
         assert peer.stdin is not None
         assert peer.stdout is not None
