@@ -77,7 +77,6 @@ def test_a_seed_does_not_depend_on_the_seeds_that_learn_with_it():
     assert int(first[0].agent.snapshots.filled[0].sum()) == 2
 
 
-@pytest.mark.slow
 def test_a_seed_among_others_is_the_same_as_alone():
     """Another program: to rounding, after the two updates of a block."""
     learner, together, alone = _learner(), [], []

@@ -45,7 +45,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "pgmorl": POPULATION,
     "pfa": POPULATION,
 }
-FAST = ("qpensieve", "pgmorl")
+FAST = ("qpensieve", "sac", "pgmorl")
 ALL = [pytest.param(algo, marks=[] if algo in FAST else pytest.mark.slow) for algo in METHODS]
 """One method of each kind in the default suite, all of them among the slow tests."""
 

@@ -48,6 +48,8 @@ OWN: dict[str, dict[str, Any]] = {
 METHODS = tuple(OWN)
 FEW = [pytest.param(algo, marks=[] if algo == "cnder" else pytest.mark.slow) for algo in METHODS]
 """CN-DER, which has the most to lose, in the default suite; all of them among the slow tests."""
+SOME = [pytest.param(algo, marks=[] if algo in ("cnder", "envelope") else pytest.mark.slow) for algo in METHODS]
+"""Also Envelope, whose replay has priorities and discrete rows."""
 
 
 def _lanes_per_seed(config: RunConfig) -> int:
@@ -79,7 +81,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return make
 
 
-@pytest.mark.parametrize("algo", FEW)
+@pytest.mark.parametrize("algo", SOME)
 @pytest.mark.parametrize("step", [pytest.param(80, marks=pytest.mark.slow), 340])
 def test_a_run_stopped_and_resumed_ends_as_if_it_never_had_been(algo: str, step: int, whole: Any, tmp_path: Path):
     """Before and after learning began; with SIGINT, whose handling ends in the same checkpoint as any other."""
@@ -115,7 +117,7 @@ def test_a_run_without_its_replay_refills_it_and_goes_on(algo: str, tmp_path: Pa
     assert resumed.session.step == 400
 
 
-@pytest.mark.parametrize("algo", FEW)
+@pytest.mark.parametrize("algo", SOME)
 def test_the_summary_counts_every_environment_step(algo: str, whole: Any):
     folder = whole(algo)
     summary = summarize_run(folder)

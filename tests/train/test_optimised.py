@@ -1,5 +1,6 @@
 """One block of every method, compiled as users compile it: the numbers are those of code that is not optimised."""
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -11,6 +12,7 @@ from qpensieve.config import override
 from qpensieve.envs.registry import spec_of
 from qpensieve.learning.interface import Hints, PrioritizedLearning
 from qpensieve.methods import METHODS, make_algorithm
+from qpensieve.population import ppo
 from qpensieve.presets import default_config
 from qpensieve.replay.layout import layout_of
 from qpensieve.settings import flat
@@ -24,18 +26,9 @@ SMALL: dict[str, Any] = {
     **{"preferences": ("0.9,0.1",), "switch_after": 1, "bins": 3, "width_factors": (4,)},
 }
 UPDATES, CAPACITY = 3, 20
-FEW = ("qpensieve", "cnder")
-"""One method of each kind of replay in the default suite."""
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=[] if name in FEW else pytest.mark.slow)
-        for name, method in METHODS.items()
-        if method.make
-    ],
-)
+@pytest.mark.parametrize("name", [name for name, method in METHODS.items() if method.make])
 def test_a_block_gives_the_same_numbers(name: str):
     config, spec = default_config("DST2d", name), spec_of("DST2d")
     known = flat(config.agent)
@@ -56,9 +49,8 @@ def test_a_block_gives_the_same_numbers(name: str):
     assert_same_to_rounding(optimised, plain)
 
 
-@pytest.mark.slow
 def test_an_iteration_of_a_member_gives_the_same_numbers():
     given = members._state(0), members._rollout(0), members._goal(), jax.random.key(0)
-    lowered = members._update().lower(*given)
+    lowered = jax.jit(partial(ppo.update, members.CFG)).lower(*given)
     optimised, plain = (lowered.compile(options)(*given) for options in (OPTIMISED, PLAIN))
     assert_same_to_rounding(optimised, plain)

@@ -520,7 +520,7 @@ class TestArchives:
 class TestFailures:
     @pytest.mark.parametrize(
         ("iteration", "calls"),
-        [pytest.param(0, 3, marks=pytest.mark.slow), (0, 40), (3, 3), pytest.param(4, 12, marks=pytest.mark.slow)],
+        [pytest.param(0, 3, marks=pytest.mark.slow), (0, 40), pytest.param(3, 3, marks=pytest.mark.slow), (4, 12)],
     )
     def test_in_a_fitness_episode_or_a_rollout_leave_no_trace(
         self, iteration: int, calls: int, whole: Any, tmp_path: Path

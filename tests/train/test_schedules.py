@@ -48,7 +48,6 @@ def test_learn_is_the_run_of_the_same_length(run: Path):
     assert taken[next(name for name in taken if pushed.removeprefix("state") in name)].all()
 
 
-@pytest.mark.slow
 def test_a_run_and_an_agent_are_made_longer_alike(run: Path):
     agent = load(run)
     agent.learn(LONGER - STEPS)

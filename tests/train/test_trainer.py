@@ -118,7 +118,6 @@ class TestRestored:
         preferences = np.array([[0.2, 0.8]])
         np.testing.assert_array_equal(original.evaluate(preferences, 3), other.evaluate(preferences, 3))
 
-    @pytest.mark.slow
     def test_goes_on_exactly_with_guards_a_replay_ratio_and_correlated_noise(self):
         config = tiny(random_noise="ar1", updates_per_step=2, push_period=80, guards=True)
         original = Trainer(config)
