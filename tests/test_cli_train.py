@@ -487,11 +487,11 @@ class TestReference:
         assert (trained / "ours" / "evaluations.npz").read_bytes() == before
 
     def test_of_a_comparison_is_one(self, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-        both = [str(trained / "ours"), str(trained / "other")]
-        shutil.copytree(trained / "mosac", trained / "other")
-        table = evaluations.load(trained / "other" / "evaluations.npz")
+        both = [str(trained / "ours"), str(tmp_path / "other")]
+        shutil.copytree(trained / "mosac", tmp_path / "other")
+        table = evaluations.load(tmp_path / "other" / "evaluations.npz")
         moved = dataclasses.replace(table, reference=np.array([-10.0, -100.0]))
-        evaluations.save(trained / "other" / "evaluations.npz", moved)
+        evaluations.save(tmp_path / "other" / "evaluations.npz", moved)
         said = fail(capsys, "compare", *both)
         assert "got ours: (0, -50), other: (-10, -100); --reference sets one" in said
         cli.main(["compare", *both, "--reference", "0", "-50"])

@@ -124,7 +124,8 @@ def test_a_plan_of_a_hold_is_runs_with_words_and_environment_of_their_own(tmp_pa
 
 
 PROGRAM = """
-import json, pathlib, sys, time
+import json, pathlib, signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background lets children ignore it
 folder = pathlib.Path(sys.argv[sys.argv.index("--out") + 1]) / sys.argv[sys.argv.index("--name") + 1]
 folder.mkdir(parents=True)
 (folder / "config.json").write_text(json.dumps({"seeds": 1}))
