@@ -42,6 +42,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with redirect_stdout(io.StringIO()) as shown, redirect_stderr(io.StringIO()) as said:
         cli.main(["train", "DST2d", *words(RUN), "--out", str(out), "--name", "ours"])
     SHOWN.update(out=shown.getvalue(), err=said.getvalue())
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in (out / "ours").glob("*.png"))  # before others redraw
     with pytest.MonkeyPatch.context() as patch:  # the pictures of one are enough
         patch.setattr(pictures, "draw_pictures", lambda folder: [])
         cli.main(["train", "DST2d", "--algo", "mosac", *words(mosac), "--out", str(out), "--name", "mosac", "--quiet"])
@@ -53,7 +54,6 @@ class TestTrain:
         names = {path.name for path in (trained / "ours").iterdir()}
         assert {"config.json", "environment.json", "metrics.jsonl", "evaluations.npz", "summary.json"} <= names
         assert {"checkpoints", "replay", "parameters", "front.png", "curves.png", "training.png"} <= names
-        assert all(path.read_bytes().startswith(b"\x89PNG") for path in (trained / "ours").glob("*.png"))
         config = json.loads((trained / "ours" / "config.json").read_text())
         assert config["agent"]["sac"]["hidden"] == RUN["hidden"]
         assert config["domain"] == "DST2d"
