@@ -42,7 +42,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with redirect_stdout(io.StringIO()) as shown, redirect_stderr(io.StringIO()) as said:
         cli.main(["train", "DST2d", *words(RUN), "--out", str(out), "--name", "ours"])
     SHOWN.update(out=shown.getvalue(), err=said.getvalue())
-    assert all(path.read_bytes().startswith(b"\x89PNG") for path in (out / "ours").glob("*.png"))  # before others redraw
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in (out / "ours").glob("*.png"))  # as drawn
     with pytest.MonkeyPatch.context() as patch:  # the pictures of one are enough
         patch.setattr(pictures, "draw_pictures", lambda folder: [])
         cli.main(["train", "DST2d", "--algo", "mosac", *words(mosac), "--out", str(out), "--name", "mosac", "--quiet"])
