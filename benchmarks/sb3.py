@@ -1,4 +1,4 @@
-"""Environment steps per second of Stable-Baselines3's SAC and of our methods, measured in turn.
+"""Environment steps per second of Stable-Baselines3's SAC and of the methods here, measured in turn.
 
 SB3 brings torch, so it has an environment of its own: `--python` names its interpreter, where gymnasium, mujoco and
 qpensieve can be imported too. It sees one scalar reward, the mean of the objectives, and makes one update a step.
@@ -44,7 +44,7 @@ class Settings:
     Attributes:
         python: Interpreter of an environment with stable_baselines3.
         domain: Domain to train on.
-        runs: Methods and presets of ours, as METHOD:PRESET.
+        runs: Methods of this package and their presets, as METHOD:PRESET.
         steps: Timed environment steps of each repeat.
         warm_up: Environment steps before, in which everything is compiled.
         repeats: How many times each is timed.

@@ -8,7 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
+
+from qpensieve.algos import mosac
+from qpensieve.learning.nets import Critic, GaussianActor
 
 TOOLS = Path(__file__).parents[1] / "tools"
 
@@ -121,6 +127,29 @@ def test_a_plan_of_a_hold_is_runs_with_words_and_environment_of_their_own(tmp_pa
     plan.write_text("a DST2d\na Hopper2d\n")
     with pytest.raises(SystemExit, match="must differ, got a"):
         hold.read_plan(plan, [])
+
+
+def test_promises_read_networks_as_the_package_does(tmp_path: Path, tool: Any):
+    rng, keys = np.random.default_rng(0), jax.random.split(jax.random.key(0), 2)
+    actor = GaussianActor(3, 2, 2, 8, key=keys[0])
+    critic = jax.vmap(lambda key: Critic(3, 2, 2, 8, key=key))(jax.random.split(keys[1]))
+    named = {".sac.actor.net": actor.net, ".sac.critic.net": critic.net}
+    arrays: dict[str, Any] = {
+        f"{name}.{layer}.{part}": np.asarray(getattr(getattr(net, layer), part))[None]
+        for name, net in named.items()
+        for layer in ("first", "second", "last")
+        for part in ("weight", "bias")
+    }
+    np.savez(tmp_path / "run-step_000000400.npz", **arrays)
+    step, (networks,) = tool("promises").load(tmp_path / "run-step_000000400.npz")
+    assert step == 400
+    s, noise, a = (rng.normal(size=(5, size)).astype(np.float32) for size in (3, 2, 2))
+    lam, asked = rng.dirichlet((1, 1), (2, 5)).astype(np.float32)
+    sampled = mosac.sample_actions(actor, *map(jnp.asarray, (s, lam, noise)))
+    for found, expected in zip(networks.act(s, lam, noise), sampled, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    expected = (np.asarray(mosac.twin_values(critic, *map(jnp.asarray, (s, a, asked)))) * lam).sum(axis=2).min(axis=0)
+    np.testing.assert_allclose(networks.promise(s, a, asked, lam), expected, rtol=1e-4, atol=1e-5)
 
 
 PROGRAM = """

@@ -3,8 +3,8 @@
     python3 tools/hold.py plan.txt --at-once 8 --seconds 545 -- --kernels off --keep-replay off
 
 Start it in a folder with src/ and wheels/. Everything lives below $Q (/tmp/q): processes and files outlast a call, and
-the next call goes on. What comes home stands below $OUT: run folders without replay and checkpoints every 20 seconds,
-networks of the newest saved step of each run at the end of a call. Words after `--` are given to every run.
+the next call continues. $OUT gets what comes home: every 20 seconds the run folders without replay and checkpoints, at
+the end of a call the networks of each run's newest saved step. Words after `--` are given to every run.
 
 A line of the plan has a name, then the words of `qpensieve train`; words like NAME=VALUE before the domain are set in
 its environment. `until=400000` among them ends the run as soon as its evaluation at that step is complete: the first

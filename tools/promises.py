@@ -21,8 +21,7 @@ import numpy as np
 
 from qpensieve.envs import LaneOptions, make_lanes
 from qpensieve.envs.split_lanes import join_states, split_state
-
-LOG_STD_RANGE = (-20.0, 2.0)
+from qpensieve.learning.acting import LOG_STD_RANGE
 
 
 @dataclass(frozen=True)

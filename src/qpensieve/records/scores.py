@@ -144,7 +144,7 @@ def summarize(
     reference: Float[np.ndarray, " d"] | None = None,
     calibration: Calibration | None = None,
 ) -> RunSummary:
-    """Score one evaluation per seed; `calibration` is that of the evaluated policies.
+    """Score one evaluation per seed; `calibration` belongs to the evaluated policies.
 
     Raises:
         ValueError: If there is no seed, preference or episode, or a return is not finite.

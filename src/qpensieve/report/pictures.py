@@ -88,7 +88,7 @@ def all_pictures(path: Path, to: Path | None = None) -> list[Path]:
 
     Args:
         path: The run's folder, or an exported file.
-        to: Folder for the pictures. None: that of the run.
+        to: Folder for the pictures. None: the run folder.
     """
     if to is not None:
         _check_folder(to)

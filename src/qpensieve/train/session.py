@@ -160,7 +160,7 @@ class Session(ABC):
 
     @property
     def goal(self) -> int:
-        """The step at which the run ends: that of the last whole block."""
+        """The step at which the run ends, with its last whole block."""
         return self.config.steps // self.block * self.block
 
     @property
