@@ -41,6 +41,7 @@ class Keywords(TypedDict, total=False):
     pessimism: float
     num_preferences: int
     num_snapshots: int
+    snapshots_per_update: int | None
     push_period: int | None
     push_after: int | None
     preferences: ArrayLike

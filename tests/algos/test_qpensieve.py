@@ -102,6 +102,29 @@ def test_the_policy_loss_is_that_of_the_loops(num_filled: int):
     assert float(loss) == pytest.approx(expected, rel=1e-5)
 
 
+@pytest.mark.parametrize("num_filled", [0, 3])
+def test_an_update_climbs_one_drawn_snapshot_and_the_current_critic(num_filled: int):
+    cfg = QPensieveConfig(SAC, num_preferences=2, num_snapshots=K, snapshots_per_update=1)
+    state, batch, seen = pensieve_state(0, K, num_filled), transitions(1), set()
+    for key in jax.random.split(jax.random.key(4), 12):
+        draws = _few_draws(cfg, batch, jax.random.clone(key))
+        new, info = _few_step(cfg, state, batch, draws)
+        at = question(state.sac.actor, batch.s, draws.sac.prefs, draws.sac.noise)
+        critics = _critics(state, num_filled)
+        critics[-1] = oracle.twins_of(new.sac.critic)
+        slot = max(range(num_filled), key=lambda slot: float(draws.order[slot]), default=num_filled)
+        expected, _ = oracle.policy_loss([critics[slot], critics[-1]], at)
+        assert float(info["policy_loss"]) == pytest.approx(expected, rel=1e-5)
+        assert_trees_equal(new.snapshots, state.snapshots)
+        assert_trees_equal(draws.sac, _sac_draws(SAC, 2, batch, key))
+        seen.add(slot)
+    assert seen == (set(range(num_filled)) or {0})
+
+
+_few_draws, _few_step = jax.jit(qpensieve.draw, static_argnums=0), jax.jit(qpensieve.step, static_argnums=0)
+_sac_draws = jax.jit(mosac.draw, static_argnums=(0, 1))
+
+
 def test_the_loss_of_2023_is_that_of_the_paper_for_one_sample_and_candidate_alone():
     """Deviation D36: the authors' code combined values and entropies of different samples until July 2024."""
     state, query = pensieve_state(0, K, 2), _query(3)

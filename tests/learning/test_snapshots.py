@@ -62,6 +62,25 @@ def test_a_ring_without_slots_stays_so(due: bool):
     assert jax.tree.leaves(critics)[0].shape[0] == 1
 
 
+def _drawn_slots(filled: list[bool], order: list[float], num: int) -> list[int]:
+    """Filled slots by falling number, then empty ones, in plain Python."""
+    ranked = sorted(range(len(order)), key=lambda slot: -order[slot])
+    return ([slot for slot in ranked if filled[slot]] + [slot for slot in range(len(order)) if not filled[slot]])[:num]
+
+
+@pytest.mark.parametrize("num", [1, 2])
+def test_drawn_are_the_filled_snapshots_with_the_largest_numbers(num: int):
+    ring, generator = snapshots.empty(_twins(0.0), 4), np.random.default_rng(0)
+    draw = jax.jit(lambda ring, order: snapshots.draw(ring, order, num))
+    for num_filled in range(5):
+        for order in generator.random((10, 4), np.float32):
+            drawn, filled = draw(ring, order), ring.filled.tolist()
+            slots = _drawn_slots(filled, order.tolist(), num)
+            assert _contents(drawn) == [_contents(ring)[slot] for slot in slots]
+            assert drawn.filled.tolist() == [filled[slot] for slot in slots]
+        ring = snapshots.push(ring, _twins(num_filled + 1.0))
+
+
 def test_the_current_critic_is_the_last_candidate_and_always_exists():
     ring = snapshots.push(snapshots.empty(_twins(0.0), 2), _twins(1.0))
     critics, filled = snapshots.with_current(ring, _twins(9.0))

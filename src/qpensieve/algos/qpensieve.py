@@ -10,8 +10,9 @@ from functools import partial
 from typing import Annotated
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Int, Key
+from jaxtyping import Array, Float, Int, Key
 
 from qpensieve.algos import mosac
 from qpensieve.learning import snapshots as ring
@@ -24,6 +25,9 @@ from qpensieve.learning.snapshots import Snapshots
 from qpensieve.settings import NOT_NEGATIVE, WHOLE_BLOCKS, Scheduled, at_least
 from qpensieve.types import EnvSpec
 
+ORDER = 3
+"""Folded into an update's key for the choice of snapshots. `mosac.draw` splits off the keys 0 to 2."""
+
 
 @dataclass(frozen=True)
 class QPensieveConfig:
@@ -35,6 +39,8 @@ class QPensieveConfig:
     """Preferences offered to the policy at every gradient step, lam itself included."""
     num_snapshots: Annotated[int, NOT_NEGATIVE] = 4
     """Number of past critics kept; the current critic is always a candidate too. 0 is the paper's "Vanilla"."""
+    snapshots_per_update: Annotated[int | None, at_least(1)] = None
+    """Past critics that an update uses, drawn at random from those kept. None: all, as in the paper."""
     push_period: Annotated[Scheduled, at_least(1), WHOLE_BLOCKS] = 1000
     """Updates between two snapshots; a multiple of the updates of a block (block x updates_per_step). None: a twentieth
     of the run's updates, at most 1 000."""
@@ -57,15 +63,32 @@ def init(cfg: QPensieveConfig, spec: EnvSpec, key: Key[Array, ""]) -> State:
     return State(sac, ring.empty(sac.critic, cfg.num_snapshots), loss_track)
 
 
-def draw(cfg: QPensieveConfig, batch: Transition, key: Key[Array, ""], num_updates: mosac.Count = 0) -> mosac.Draws:
+class Draws(eqx.Module):
+    """Random numbers of an update: those of MO-SAC, and one for each slot of the Q replay buffer."""
+
+    sac: mosac.Draws
+    order: Float[Array, " k"]
+    """The snapshots with the largest numbers are used."""
+
+
+def draw(cfg: QPensieveConfig, batch: Transition, key: Key[Array, ""], num_updates: mosac.Count = 0) -> Draws:
     """Draw the random numbers of an update."""
-    return mosac.draw(cfg.sac, cfg.num_preferences, batch, key, num_updates)
+    key_order = jax.random.fold_in(jax.random.clone(key), ORDER)
+    sac = mosac.draw(cfg.sac, cfg.num_preferences, batch, key, num_updates)
+    return Draws(sac, jax.random.uniform(key_order, (cfg.num_snapshots,)))
 
 
-def step(cfg: QPensieveConfig, state: State, batch: Transition, draws: mosac.Draws) -> tuple[State, Info]:
+def drawn(cfg: QPensieveConfig, snapshots: Snapshots, draws: Draws) -> Snapshots:
+    """Return the snapshots that an update uses."""
+    num = cfg.snapshots_per_update
+    return snapshots if num is None or num >= cfg.num_snapshots else ring.draw(snapshots, draws.order, num)
+
+
+def step(cfg: QPensieveConfig, state: State, batch: Transition, draws: Draws) -> tuple[State, Info]:
     """One update of MO-SAC, but the policy climbs the pensieve value instead of the current critic."""
-    loss = partial(pensieve_loss, state.snapshots, margin=SNAPSHOT_MARGIN if cfg.sac.guards else None)
-    sac, info = mosac.step(cfg.sac, state.sac, batch, draws, loss)
+    margin = SNAPSHOT_MARGIN if cfg.sac.guards else None
+    loss = partial(pensieve_loss, drawn(cfg, state.snapshots, draws), margin=margin)
+    sac, info = mosac.step(cfg.sac, state.sac, batch, draws.sac, loss)
     loss_track = None if state.loss_track is None else with_loss(state.loss_track, info["critic_loss"])
     return State(sac, state.snapshots, loss_track), info
 

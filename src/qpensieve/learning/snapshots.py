@@ -5,7 +5,7 @@ from dataclasses import replace
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from qpensieve.learning.nets import Critic
 
@@ -41,6 +41,13 @@ def push_if(due: Bool[Array, ""], ring: Snapshots, twins: Critic) -> Snapshots:
     if ring.filled.size == 0:
         return ring
     return jax.tree.map(lambda new, old: jnp.where(due, new, old), push(ring, twins), ring)
+
+
+def draw(ring: Snapshots, order: Float[Array, " k"], num: int) -> Snapshots:
+    """Return the `num` snapshots with the largest numbers in `order`, which are from 0 to 1; empty slots come last."""
+    _, slots = jax.lax.top_k(jnp.where(ring.filled, order, -1.0), num)
+    critics, filled = jax.tree.map(lambda leaf: leaf[slots], (ring.critics, ring.filled))
+    return Snapshots(critics, filled, ring.cursor)
 
 
 def with_current(ring: Snapshots, twins: Critic) -> tuple[Critic, Bool[Array, " k1"]]:
