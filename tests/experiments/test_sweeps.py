@@ -89,6 +89,7 @@ def test_whole_numbers_may_be_written_with_an_exponent(tmp_path: Path):
         ("run = 3", "run must be a table"),
         ('metrics = "HV"\n[run]\ndomain = "DST2d"', "metrics must be a list of HV, UT, ED, got 'HV'"),
         ('metrics = ["hv"]\n[run]\ndomain = "DST2d"', "metrics must be a list of HV, UT, ED, got"),
+        ('metrics = []\n[run]\ndomain = "DST2d"', "metrics must name at least one of HV, UT, ED, or be left out"),
         ('preferences = [0.5, 0.5]\n[run]\ndomain = "DST2d"', "preferences must be a list of lists of numbers"),
         ('notes = "Hello"\n[run]\ndomain = "DST2d"', "notes must be a list of texts"),
         (

@@ -247,6 +247,7 @@ def sweep(
         only_report: Only write the report, as far as the runs are.
         where: Where runs are made.
     """
+    where.check()
     artefact, folder = read_sweep(file), out or Path("runs") / file.stem
     planned = make_plan([artefact], Size(), folder)
     if only_plan:

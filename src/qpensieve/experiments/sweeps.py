@@ -59,7 +59,9 @@ def _artefact(name: str, content: dict[str, Any]) -> Artefact:
     show, reference = content.get("show", "scores"), content.get("reference")
     if show not in SHOWS:
         raise UserError(f"show must be one of {', '.join(SHOWS)}, got {show!r}")
-    metrics = _listed(content, "metrics", METRICS.__contains__, f"a list of {', '.join(METRICS)}") or METRICS[:2]
+    metrics = _listed(content, "metrics", METRICS.__contains__, f"a list of {', '.join(METRICS)}")
+    if not metrics and "metrics" in content:
+        raise UserError(f"metrics must name at least one of {', '.join(METRICS)}, or be left out; got []")
     then = _listed(content, "then", lambda one: one == "critic", '["critic"] or left out')
     preferences = _listed(content, "preferences", _is_row, "a list of lists of numbers, such as [[0.5, 0.5]]")
     artefact = Artefact(
@@ -68,7 +70,7 @@ def _artefact(name: str, content: dict[str, Any]) -> Artefact:
         "a plan of your own",
         show,
         _cells(content),
-        metrics=metrics,
+        metrics=metrics or METRICS[:2],
         preferences=tuple(tuple(map(float, row)) for row in preferences),
         reference=reference,
         notes=_listed(content, "notes", lambda one: isinstance(one, str), "a list of texts"),
