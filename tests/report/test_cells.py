@@ -12,7 +12,7 @@ from qpensieve.preferences import sac_preferences, test_table
 from qpensieve.records import evaluations
 from qpensieve.records.folder import EVALUATIONS
 from qpensieve.report import cells, sheets
-from qpensieve.report.cells import Wanted, read_cell, read_runs
+from qpensieve.report.cells import read_cell, read_runs, with_dominance
 from qpensieve.report.results import export
 from tests.report.runs import make_run
 
@@ -57,13 +57,13 @@ class TestOneRun:
 
     def test_at_an_earlier_step(self, tmp_path: Path):
         run = make(tmp_path / "run", full=(400, 1000))
-        cell = read_cell([run], wanted=Wanted(step=999))
+        cell = read_cell([run], step=999)
         assert (cell.step, cell.is_whole) == (400, False)
         assert sheets.marks(cell) == ("at 400 of 1k",)
         np.testing.assert_allclose(cell.of("UT")[0], utilities(range(1), step=400)[0])
 
     def test_the_short_protocol_counts_where_there_is_no_full_one_and_is_marked(self, tmp_path: Path):
-        cell = read_cell([make(tmp_path / "run", full=(1000,), short=(200, 300))], wanted=Wanted(step=350))
+        cell = read_cell([make(tmp_path / "run", full=(1000,), short=(200, 300))], step=350)
         assert sheets.marks(cell) == ("at 300 of 1k", "short protocol")
         np.testing.assert_allclose(
             cell.of("UT")[1], metrics.utility(returns_of(range(3))[1, ::5], TABLE[::5]), rtol=1e-12
@@ -74,7 +74,7 @@ class TestOneRun:
 
     def test_says_where_it_comes_from(self, tmp_path: Path):
         run = make(tmp_path / "runs" / "a")
-        (source,) = read_cell([run], wanted=Wanted(report=tmp_path / "report")).sources
+        (source,) = read_cell([run], report=tmp_path / "report").sources
         assert (source.label, source.path) == ("DST2d qpensieve, seeds 0-2", "../runs/a")
         assert (source.machine, source.commit, source.config["steps"]) == ("TPU, 3 cores", "abc+", 1000)
 
@@ -82,18 +82,19 @@ class TestOneRun:
         run = make(tmp_path / "run", full=(500, 1000), short=(250,))
         file = export(run, tmp_path / "run.json")
         for step in (1000, 999, 499):
-            folder, exported = (read_cell([path], wanted=Wanted(step=step)) for path in (run, file))
+            folder, exported = (read_cell([path], step=step) for path in (run, file))
             assert (folder.step, folder.protocol, folder.seeds) == (exported.step, exported.protocol, exported.seeds)
             for name in ("UT", "HV"):
                 np.testing.assert_allclose(list(folder.of(name).values()), list(exported.of(name).values()), rtol=1e-4)
 
 
 def test_what_is_missing(tmp_path: Path):
-    cell = read_cell([tmp_path / "none"], wanted=Wanted(goal=7, printed={"UT": (1.0, 2.0)}))
-    assert (cell.values, cell.goal, cell.printed, cell.note) == (None, 7, {"UT": (1.0, 2.0)}, "")
+    cell = read_cell([tmp_path / "none"], goal=7)
+    assert (cell.values, cell.goal, cell.note) == (None, 7, "")
+    assert with_dominance(cell, [make(tmp_path / "other")]) == cell
     cell = read_cell([make_run(tmp_path / "begun", None)])
     assert (cell.values, cell.note) == (None, "Started, not evaluated yet.")
-    assert read_cell([make(tmp_path / "run")], wanted=Wanted(step=10)).values is None
+    assert read_cell([make(tmp_path / "run")], step=10).values is None
     cell = read_cell([make(tmp_path / "pointless", reference=None)])
     assert (cell.has("UT"), cell.has("HV")) == (True, False)
 
@@ -101,7 +102,7 @@ def test_what_is_missing(tmp_path: Path):
 class TestSeveralRuns:
     def test_any_order_makes_the_same_cell(self, tmp_path: Path):
         paths = [make(tmp_path / "c", range(5, 7)), make(tmp_path / "a", range(5)), make(tmp_path / "b", range(9, 10))]
-        found = [read_cell(list(order), wanted=Wanted(report=tmp_path)) for order in permutations(paths)]
+        found = [read_cell(list(order), report=tmp_path) for order in permutations(paths)]
         assert {cell.seeds for cell in found} == {(0, 1, 2, 3, 4, 5, 6, 9)}
         assert {cell.sources[0].anchor for cell in found} == {found[0].sources[0].anchor}
         assert [source.path for source in found[0].sources] == ["a", "c", "b"]
@@ -162,6 +163,10 @@ class TestSeveralRuns:
         assert cell.note == "Left out, being behind: DST2d qpensieve, seeds 3-4."
 
 
+def against(ours: Path, theirs: Path) -> sheets.Cell:
+    return with_dominance(read_cell([ours]), [theirs])
+
+
 class TestDominance:
     def ed(self, ours: range, theirs: range) -> list[float]:
         a, b = returns_of(ours) + 1, returns_of(theirs, 0.5) + 1
@@ -170,57 +175,57 @@ class TestDominance:
 
     def test_is_of_the_same_seed(self, tmp_path: Path):
         ours, theirs = make(tmp_path / "a", range(3)), make(tmp_path / "b", range(1, 5), level=0.5, algo="mosac")
-        cell = read_cell([ours], [theirs])
+        cell = against(ours, theirs)
         assert cell.of("ED").keys() == {1, 2}
         np.testing.assert_allclose(list(cell.of("ED").values()), self.ed(range(3), range(1, 5)))
         assert cell.notes["ED"] == "ED over seeds 1-2 alone: the reference has no others."
 
     def test_is_on_shared_preferences(self, tmp_path: Path):
         sac = make(tmp_path / "a", table=sac_preferences(), algo="sac")
-        cell = read_cell([make(tmp_path / "b")], [sac])
+        cell = against(make(tmp_path / "b"), sac)
         assert cell.notes["ED"] == "ED on the 19 preferences that both were evaluated on."
         assert len(cell.of("ED")) == 3
 
     def test_is_at_the_same_step(self, tmp_path: Path):
         ours = make(tmp_path / "a", full=(500,))
         theirs = make(tmp_path / "b", level=0.5, full=(500, 1000), algo="mosac")
-        np.testing.assert_allclose(list(read_cell([ours], [theirs]).of("ED").values()), self.ed(range(3), range(3)))
+        np.testing.assert_allclose(list(against(ours, theirs).of("ED").values()), self.ed(range(3), range(3)))
         early = make(tmp_path / "c", full=(400, 1000), algo="mosac")
-        cell = read_cell([ours], [early])
+        cell = against(ours, early)
         assert cell.of("ED") == {}
         assert cell.notes["ED"] == "No ED: the reference has no full protocol at 500 steps."
 
     def test_of_whole_runs_is_at_their_ends(self, tmp_path: Path):
         ours = make(tmp_path / "a", full=(3000,), steps=3000)
         theirs = make(tmp_path / "b", algo="mosac")
-        assert read_cell([ours], [theirs]).of("ED") == {}
-        assert len(read_cell([ours], [theirs], Wanted(reference_goal=1000)).of("ED")) == 3
+        assert against(ours, theirs).of("ED") == {}
+        assert len(with_dominance(read_cell([ours]), [theirs], goal=1000).of("ED")) == 3
 
     def test_needs_a_shared_seed_and_returns(self, tmp_path: Path):
         ours, theirs = make(tmp_path / "a", range(2)), make(tmp_path / "b", range(5, 7), algo="mosac")
-        assert read_cell([ours], [theirs]).notes["ED"] == "No ED: the reference has no run with the same seed."
+        assert against(ours, theirs).notes["ED"] == "No ED: the reference has no run with the same seed."
         short = export(make(tmp_path / "c", full=(), short=(500,)), tmp_path / "c.json")
-        cell = read_cell([short], [short])
+        cell = against(short, short)
         assert cell.notes["ED"] == "No ED: an exported file has no returns of the short protocol."
 
     def test_is_refused_for_another_domain(self, tmp_path: Path):
         ours, theirs = make(tmp_path / "a"), make(tmp_path / "b", algo="mosac", domain="Hopper2d")
         with pytest.raises(ValueError, match="runs must have the same domain to be compared, got DST2d, Hopper2d"):
-            read_cell([ours], [theirs])
+            against(ours, theirs)
 
 
 class TestCommittedResults:
     def test_scores_are_those_in_the_file(self):
         path = RESULTS / "HalfCheetah2d-qpensieve-1.5M.json"
         row = json.loads(path.read_text())["full_protocol"][-1]
-        cell = read_cell([path], [RESULTS / "HalfCheetah2d-mosac-1.5M.json"])
+        cell = against(path, RESULTS / "HalfCheetah2d-mosac-1.5M.json")
         np.testing.assert_allclose(list(cell.of("UT").values()), row["ut"], rtol=1e-4)
         np.testing.assert_allclose(list(cell.of("HV").values()), row["hv"], rtol=1e-4)
         assert cell.is_whole
         assert len(cell.of("ED")) == 5
 
     def test_a_population_is_whole_with_its_last_iteration(self):
-        cell = read_cell([RESULTS / "DST2d-pgmorl-1.5M.json"], [RESULTS / "DST2d-mosac-1.5M.json"])
+        cell = against(RESULTS / "DST2d-pgmorl-1.5M.json", RESULTS / "DST2d-mosac-1.5M.json")
         assert (cell.step, cell.goal, cell.is_whole) == (1_474_560, 1_474_560, True)
         assert len(cell.of("ED")) == 5
 

@@ -1,7 +1,7 @@
 """What a report shows of each artefact: sheets and figures made of its runs; what is missing is shown as missing."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -67,16 +67,13 @@ def score_sheet(artefact: Artefact, results: PlanResults, report: Path) -> Sheet
     for (row, column), wanted in artefact.cells.items():
         config = results.plan.configs[wanted]
         other = artefact.cells.get((row, artefact.reference)) if artefact.reference else None
-        has_ed = "ED" in artefact.metrics and other is not None and column != artefact.reference
-        about = cells.Wanted(
-            step=max(config.steps, 0 if other is None else results.plan.configs[other].steps),
-            goal=config.steps if not config.method.is_population else None,
-            reference_goal=None if other is None else results.plan.configs[other].steps,
-            printed=artefact.printed.scores.get((row, column), {}),
-            report=report,
-        )
-        against = results.paths(other) if has_ed and other is not None else []
-        filled[row, column] = cells.read_cell(results.paths(wanted), against, about)
+        goal = config.steps if not config.method.is_population else None
+        other_goal = 0 if other is None else results.plan.configs[other].steps
+        step = max(config.steps, other_goal)
+        cell = cells.read_cell(results.paths(wanted), step, goal, report)
+        if other is not None and "ED" in artefact.metrics and column != artefact.reference:
+            cell = cells.with_dominance(cell, results.paths(other), step, other_goal)
+        filled[row, column] = replace(cell, printed=artefact.printed.scores.get((row, column), {}))
     for place in [(row, column) for row in artefact.rows for column in artefact.columns]:
         filled.setdefault(place, Cell(values={}))  # not missing: the plan has no run there
     notes = [*artefact.notes, *results.notes]
@@ -146,15 +143,15 @@ def _fronts(artefact: Artefact, results: PlanResults, report: Path) -> Shown:
     return Shown(plates=[_plate(artefact, figure, caption, sources)])
 
 
-def _evaluation(results: PlanResults, artefact: Artefact, place: Place, report: Path) -> cells.Pooled | None:
+def _evaluation(results: PlanResults, artefact: Artefact, place: Place, report: Path) -> Cell | None:
     wanted = artefact.cells[place]
     return cells.evaluation(cells.read_runs(results.paths(wanted), report), results.plan.configs[wanted].steps)
 
 
-def _points(one: cells.Pooled | None, common: np.ndarray | None) -> np.ndarray | None:
+def _points(one: Cell | None, common: np.ndarray | None) -> np.ndarray | None:
     if one is None or one.returns is None or common is None:
         return None
-    return one.returns_on(common).reshape(-1, one.returns.shape[-1])
+    return cells.returns_on(one, common).reshape(-1, one.returns.shape[-1])
 
 
 def _growth(artefact: Artefact, results: PlanResults, report: Path) -> Shown:

@@ -4,8 +4,8 @@ One cell may come from several runs with different seeds. The newest full evalua
 one; the cell then says so.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from qpensieve.records.scores import SCORES
 from qpensieve.report.drawing import count
 from qpensieve.report.paper_figures import Curve, Path2d
 from qpensieve.report.results import Evaluation, RunResults, check_same_short_preferences, read_run, rounded
-from qpensieve.report.sheets import FULL, SHORT, Cell, Printed, Source, compares, seeds_in_words
+from qpensieve.report.sheets import FULL, SHORT, Cell, compares, seeds_in_words
 from qpensieve.report.summary import format_point
 
 ED = "ED"
@@ -38,108 +38,52 @@ CLOSE = 1e-6
 """Largest difference of two preferences that are the same in a curve."""
 
 PerSeed = Float64[np.ndarray, " seed"]
+Preferences = Float64[np.ndarray, "_ d"]
 BySeed = dict[int, dict[int, Any]]
 """Step -> seed -> a number or a return vector."""
 
 
-@dataclass(frozen=True, eq=False)
-class Pooled:
-    """One evaluation of one or several runs of a method, seeds in order.
-
-    Attributes:
-        domain: Domain.
-        seeds: Seeds.
-        step: Environment step.
-        goal: Environment steps of the whole run.
-        protocol: `FULL`, `SHORT`, or what was played instead.
-        preferences: Test preferences.
-        returns: Mean returns; None where an exported file has only scores.
-        scores: The scores that compare methods (`Score.compared`) -> values.
-        sources: The runs.
-        notes: What was left out.
-    """
-
-    domain: str
-    seeds: tuple[int, ...]
-    step: int
-    goal: int
-    protocol: str
-    preferences: Float64[np.ndarray, "p d"]
-    returns: Float64[np.ndarray, "seed p d"] | None
-    scores: Mapping[str, PerSeed]
-    sources: tuple[Source, ...]
-    notes: tuple[str, ...] = ()
-
-    @property
-    def cell(self) -> Cell:
-        note = " ".join(self.notes)
-        return Cell(self.scores, self.seeds, self.step, self.goal, self.sources, note=note, protocol=self.protocol)
-
-    def on(self, preferences: Float64[np.ndarray, "q d"], reference: Float64[np.ndarray, " d"] | None) -> "Pooled":
-        """The evaluation on some of its preferences, with HV from a reference point."""
-        returns = self.returns_on(preferences)
-        known = Evaluation(self.step, 1, preferences, reference, returns[:, :, None])
-        return replace(self, preferences=preferences, returns=returns, scores=_compared(known))
-
-    def returns_on(self, preferences: Float64[np.ndarray, "q d"]) -> Float64[np.ndarray, "seed q d"]:
-        """Mean returns under some of its preferences."""
-        assert self.returns is not None
-        near = np.abs(self.preferences - preferences[:, None]).max(axis=2) < SAME_ROW
-        return self.returns[:, near.argmax(axis=1)]
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """Requirements of a cell.
-
-    Attributes:
-        step: Newest step that counts; None: any.
-        goal: Steps of the whole run; None: as the runs' configuration says.
-        reference_goal: Steps of a whole run of the method that ED is measured against; None: those of this cell.
-        printed: Metric -> what the paper prints.
-        report: Folder of the report, to link from; None: runs are not linked.
-    """
-
-    step: int | None = None
-    goal: int | None = None
-    reference_goal: int | None = None
-    printed: Mapping[str, Printed] = field(default_factory=dict)
-    report: Path | None = None
-
-
-ANYTHING = Wanted()
-
-
-def read_cell(paths: Sequence[Path], against: Sequence[Path] = (), wanted: Wanted = ANYTHING) -> Cell:
+def read_cell(
+    paths: Sequence[Path], step: int | None = None, goal: int | None = None, report: Path | None = None
+) -> Cell:
     """Read a cell from all runs of a method on a domain, in any order; a missing one where there is no result yet.
 
     Args:
-        paths: RunResults folders or exported files. Those that do not exist or were not evaluated yet are left out.
-        against: Runs of the method that ED is measured against; without them there is no ED.
-        wanted: Step, goal, printed numbers and notes.
+        paths: Run folders or exported files. Those that do not exist or were not evaluated yet are left out.
+        step: Newest step that counts; None: any.
+        goal: Steps of the whole run; None: as the runs' configuration says.
+        report: Folder of the report, to link from; None: runs are not linked.
 
     Raises:
         ValueError: Runs differ in domain, method or settings, or have different results for the same seed.
     """
-    runs = read_runs(paths, wanted.report)
-    found = evaluation(runs, wanted.step)
+    found = evaluation(read_runs(paths, report), step)
     if found is None:
-        pending = "Started, not evaluated yet." if any(path.exists() for path in paths) else ""
-        return Cell(None, goal=wanted.goal or 0, printed=wanted.printed, note=pending)
-    found = found if wanted.goal is None else replace(found, goal=wanted.goal)
-    cell = replace(found.cell, printed=wanted.printed)
-    if not against:
+        return Cell(goal=goal or 0, note="Started, not evaluated yet." if any(map(Path.exists, paths)) else "")
+    return found if goal is None else replace(found, goal=goal)
+
+
+def with_dominance(cell: Cell, against: Sequence[Path], step: int | None = None, goal: int | None = None) -> Cell:
+    """The cell with ED.
+
+    Args:
+        cell: A cell that was read from runs.
+        against: Runs of the method that ED is measured against; without them there is no ED.
+        step: Newest step of these that counts; None: any.
+        goal: Steps of a whole run of that method; None: those of the cell.
+    """
+    if cell.values is None or not against:
         return cell
-    goal = wanted.reference_goal or wanted.goal or max(int(run.config["steps"]) for run in runs)
-    values, note = dominance(found, _matching(found, read_runs(against), wanted.step, goal))
-    return replace(cell, values={**(cell.values or {}), ED: values}, notes={ED: note} if note else {})
+    other = _matching(cell, read_runs(against), step, cell.goal if goal is None else goal)
+    values, note = dominance(cell, other)
+    return replace(cell, values={**cell.values, ED: values}, notes={ED: note} if note else {})
 
 
 def read_runs(paths: Sequence[Path], report: Path | None = None) -> list[RunResults]:
     """Read the runs that exist and have been evaluated, by their seeds.
 
     Args:
-        paths: RunResults folders or exported files, in any order.
+        paths: Run folders or exported files, in any order.
         report: Folder of the report, to link from.
 
     Raises:
@@ -152,7 +96,7 @@ def read_runs(paths: Sequence[Path], report: Path | None = None) -> list[RunResu
     return runs
 
 
-def evaluation(runs: Sequence[RunResults], step: int | None = None) -> Pooled | None:
+def evaluation(runs: Sequence[RunResults], step: int | None = None) -> Cell | None:
     """The newest full evaluation of the runs at or before a step, else the newest short one; None if there is none.
 
     Runs that are behind the furthest one are left out; a note names them.
@@ -168,17 +112,39 @@ def evaluation(runs: Sequence[RunResults], step: int | None = None) -> Pooled | 
         check_same_short_preferences([run for run, _ in used])
     merged = _merge([one for _, one in sorted(used, key=lambda pair: _rank(pair[0]))])
     behind = [run for run, one in each if (run, one) not in used and not set(run.seeds) <= set(merged.seeds)]
-    return replace(merged, notes=tuple(f"Left out, being behind: {run.source.label}." for run in behind))
+    return replace(merged, note=" ".join(f"Left out, being behind: {run.source.label}." for run in behind))
 
 
-def pooled(run: RunResults, one: Evaluation) -> Pooled:
+def cell_of(run: RunResults, one: Evaluation) -> Cell:
     """One evaluation of one run."""
-    protocol = SHORT if one in run.history.short else _protocol(one)
-    where = (run.domain, run.seeds, one.step, run.goal, protocol)
-    return Pooled(*where, one.preferences, one.returns, _compared(one), sources=(run.source,))
+    return Cell(
+        _compared(one),
+        run.seeds,
+        one.step,
+        run.goal,
+        (run.source,),
+        protocol=SHORT if one in run.history.short else _protocol(one),
+        domain=run.domain,
+        preferences=one.preferences,
+        returns=one.returns,
+    )
 
 
-def common_preferences(tables: Sequence[Float64[np.ndarray, "p d"]]) -> Float64[np.ndarray, "q d"]:
+def cell_on(cell: Cell, preferences: Preferences, reference: Float64[np.ndarray, " d"] | None) -> Cell:
+    """The cell on some of its preferences, with HV from a reference point."""
+    returns = returns_on(cell, preferences)
+    played = Evaluation(cell.step, 1, preferences, reference, returns[:, :, None])
+    return replace(cell, values=_compared(played), protocol=FULL, preferences=preferences, returns=returns)
+
+
+def returns_on(cell: Cell, preferences: Preferences) -> Float64[np.ndarray, "seed q d"]:
+    """Mean returns of a cell under some of its preferences."""
+    assert cell.returns is not None
+    near = np.abs(cell.preferences - preferences[:, None]).max(axis=2) < SAME_ROW
+    return cell.returns[:, near.argmax(axis=1)]
+
+
+def common_preferences(tables: Sequence[Preferences]) -> Preferences:
     """The rows of the first table that are in all others."""
     first, *others = tables
     is_common = np.ones(len(first), bool)
@@ -187,7 +153,7 @@ def common_preferences(tables: Sequence[Float64[np.ndarray, "p d"]]) -> Float64[
     return first[is_common]
 
 
-def dominance_by_seed(ours: Pooled, theirs: Pooled) -> dict[int, float]:
+def dominance_by_seed(ours: Cell, theirs: Cell) -> dict[int, float]:
     """Seed of this run -> its ED against the same seed of the other, on the preferences that both were evaluated on.
 
     Returns are rounded as in exported files: the mean of ten times 23.7 is a little less than 23.7, and a trip must not
@@ -204,11 +170,11 @@ def dominance_by_seed(ours: Pooled, theirs: Pooled) -> dict[int, float]:
     shared = [seed for seed in ours.seeds if seed in theirs.seeds]
     if not shared:
         return {}
-    a, b = (rounded(one.returns_on(common)[[one.seeds.index(seed) for seed in shared]]) for one in (ours, theirs))
+    a, b = (rounded(returns_on(one, common)[[one.seeds.index(seed) for seed in shared]]) for one in (ours, theirs))
     return dict(zip(shared, np.asarray(metrics.episodic_dominance(a, b, common)).tolist(), strict=True))
 
 
-def dominance(ours: Pooled, theirs: Pooled | None) -> tuple[PerSeed, str]:
+def dominance(ours: Cell, theirs: Cell | None) -> tuple[PerSeed, str]:
     """ED of each seed, NaN where the other has no such seed; and a note."""
     found: dict[int, float] = {}
     if theirs is None:
@@ -276,23 +242,23 @@ def preference_path(runs: Sequence[RunResults], lam: ArrayLike, steps: Sequence[
     return Path2d(np.array(list(means), np.int64), np.array(list(means.values()))) if means else None
 
 
-def _matching(ours: Pooled, others: Sequence[RunResults], step: int | None, goal: int) -> Pooled | None:
+def _matching(ours: Cell, others: Sequence[RunResults], step: int | None, goal: int) -> Cell | None:
     """The evaluation of the reference that ours is compared with: its end where both are whole, else the same step."""
     for one in (evaluation(others, step), evaluation(others, ours.step)):
         if one is None or (one.protocol == SHORT) != (ours.protocol == SHORT):
             continue
         # Full evaluations on different rows of the table compare on the rows that both have.
-        if compares(ours.cell, replace(one, goal=goal, protocol=ours.protocol).cell):
+        if compares(ours, replace(one, goal=goal, protocol=ours.protocol)):
             return one
     return None
 
 
-def _newest(run: RunResults, step: int | None) -> Pooled | None:
+def _newest(run: RunResults, step: int | None) -> Cell | None:
     history = run.history
     for evaluations in (history.full, history.short):
         there = [one for one in evaluations if step is None or one.step <= step]
         if there:
-            return pooled(run, max(there, key=lambda one: one.step))
+            return cell_of(run, max(there, key=lambda one: one.step))
     return None
 
 
@@ -305,18 +271,18 @@ def _protocol(one: Evaluation) -> str:
     return ", ".join(parts) or FULL
 
 
-def _merge(each: Sequence[Pooled]) -> Pooled:
+def _merge(each: Sequence[Cell]) -> Cell:
     """One evaluation of all seeds; of a seed that several have, the first."""
     owner = {seed: (one, i) for one in reversed(each) for i, seed in enumerate(one.seeds)}
     seeds = tuple(sorted(owner))
     take = lambda of: np.stack([of(owner[seed][0])[owner[seed][1]] for seed in seeds])
     shared = [name for name in each[0].scores if all(name in one.scores for one in each)]
-    scores = {name: take(lambda one, name=name: one.scores[name]) for name in shared}
+    values = {name: take(lambda one, name=name: one.scores[name]) for name in shared}
     returns = take(lambda one: one.returns) if all(one.returns is not None for one in each) else None
     used = [one for one in each if any(owner[seed][0] is one for seed in seeds)]
     sources = tuple(source for one in sorted(used, key=lambda one: one.seeds) for source in one.sources)
     goal = max(one.goal for one in each)
-    return replace(each[0], seeds=seeds, goal=goal, returns=returns, scores=scores, sources=sources)
+    return replace(each[0], seeds=seeds, goal=goal, returns=returns, values=values, sources=sources)
 
 
 def _compared(one: Evaluation) -> dict[str, PerSeed]:
@@ -361,15 +327,10 @@ def _returns(runs: Sequence[RunResults], lam: np.ndarray) -> BySeed:
     """Mean returns under a preference; curve evaluations have more episodes than short ones, full ones the most."""
     found: BySeed = {}
     for run in runs:
-        history, curves = run.history, run.history.curves
-        played = [(one.step, one.preferences, one.returns) for one in history.short]
-        if curves is not None:
-            played += [(int(t), curves.preferences, r) for t, r in zip(curves.steps, curves.returns, strict=True)]
-        played += [(one.step, one.preferences, one.returns) for one in history.full]
-        for step, preferences, returns in played:
-            row = np.flatnonzero(np.abs(preferences - lam).max(axis=1) < CLOSE)
-            if len(row) and returns is not None:
-                _put(found, step, run.seeds, returns[:, row[0]])
+        for one in (*run.history.short, *run.history.curves, *run.history.full):
+            row = np.flatnonzero(np.abs(one.preferences - lam).max(axis=1) < CLOSE)
+            if len(row) and one.returns is not None:
+                _put(found, one.step, run.seeds, one.returns[:, row[0]])
     return found
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float64, Int64
+from jaxtyping import Float64
 
 from qpensieve.envs.deep_sea import ExactFront
 from qpensieve.envs.episodes import FULL_EPISODES
@@ -44,15 +44,6 @@ FEW = 4
 """An exported file holds the returns of the short protocol for at most this many preferences."""
 DIGITS = 6
 """Significant digits in exported files."""
-
-
-@dataclass(frozen=True, eq=False)
-class Curves:
-    """Mean returns under the paper's curve preferences over training."""
-
-    steps: Int64[np.ndarray, " t"]
-    preferences: Float64[np.ndarray, "c d"]
-    returns: Float64[np.ndarray, "t seed c d"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +89,7 @@ class Evaluation:
 
 @dataclass(frozen=True, eq=False)
 class History:
-    """All evaluations of a run, by step."""
+    """All evaluations of a run, by step; `curves` are those under the paper's curve preferences."""
 
     num_seeds: int
     reference: Float64[np.ndarray, " d"] | None
@@ -106,7 +97,7 @@ class History:
     short_preferences: Float64[np.ndarray, "s d"]
     full: tuple[Evaluation, ...]
     short: tuple[Evaluation, ...]
-    curves: Curves | None
+    curves: tuple[Evaluation, ...]
 
     @property
     def num_objectives(self) -> int:
@@ -392,16 +383,14 @@ def _history_of(table: Evaluations, first_seed: int, known: Calibration | None) 
         Evaluation(step, one.shape[2], lam, table.reference, one, calibration=of_step(step))
         for step, one in zip(steps.tolist(), returns, strict=True)
     )
-    short = make(table.short_steps, table.short_returns, table.short_preferences)
-    has_curves = len(short) and len(table.curve_preferences)
     return History(
         table.num_seeds,
         table.reference,
         table.full_preferences,
         table.short_preferences,
         make(table.full_steps, table.full_returns, table.full_preferences),
-        short,
-        Curves(table.short_steps, table.curve_preferences, table.curve_returns.mean(axis=3)) if has_curves else None,
+        make(table.short_steps, table.short_returns, table.short_preferences),
+        make(table.short_steps, table.curve_returns, table.curve_preferences) if len(table.curve_preferences) else (),
     )
 
 
@@ -442,12 +431,12 @@ def _mean_returns(path: Path, row: Mapping[str, Any], shape: tuple[int, ...]) ->
     return returns[:, :, None]
 
 
-def _exported_curves(content: Mapping[str, Any] | None, seeds: int) -> Curves | None:
+def _exported_curves(content: Mapping[str, Any] | None, seeds: int) -> tuple[Evaluation, ...]:
     if content is None:
-        return None
-    preferences, steps = np.array(content["preferences"], np.float64), np.array(content["steps"], np.int64)
-    returns = np.array(content["mean_returns"], np.float64).reshape(len(steps), seeds, *preferences.shape)
-    return Curves(steps, preferences, returns)
+        return ()
+    preferences, steps = np.array(content["preferences"], np.float64), content["steps"]
+    returns = np.array(content["mean_returns"], np.float64).reshape(len(steps), seeds, len(preferences), 1, -1)
+    return tuple(Evaluation(int(at), 1, preferences, None, one) for at, one in zip(steps, returns, strict=True))
 
 
 def _content(run: RunResults) -> dict[str, Any]:
@@ -462,11 +451,11 @@ def _content(run: RunResults) -> dict[str, Any]:
         "short_protocol": [_row(one, is_short_kept) for one in history.short],
         "full_protocol": [_row(one, True) for one in history.full],
     }
-    if curves is not None:
+    if curves:
         content["curves"] = {
-            "preferences": curves.preferences.tolist(),
-            "steps": curves.steps.tolist(),
-            "mean_returns": [_numbers(one) for one in curves.returns],
+            "preferences": curves[0].preferences.tolist(),
+            "steps": [one.step for one in curves],
+            "mean_returns": [_numbers(one.returns) for one in curves],
         }
     if run.calibration is not None:
         content["calibration"] = run.calibration.to_dict()

@@ -21,7 +21,7 @@ from qpensieve.report.text import TextCell, TextTable, anchor_of, check_name, sl
 Values = Float64[np.ndarray, " seed"] | Float64[np.ndarray, "seed task"]
 """One value per seed; NaN where a seed has none. [seed, task] in sheets over several domains."""
 Printed = tuple[float, float | None]
-"""Mean and standard deviation that a paper prints."""
+"""Mean and standard deviation that the paper prints."""
 MISSING = "missing"
 """Text of a cell without a run."""
 FULL, SHORT = "full protocol", "short protocol"
@@ -94,6 +94,9 @@ class Cell:
         notes: Metric -> note for its numbers.
         protocol: Protocol of the evaluation; any but `FULL` is marked.
         derived: Name of the sheet whose cells were combined here, instead of sources.
+        domain: Domain, where the values were measured by one evaluation.
+        preferences: Its test preferences.
+        returns: Its mean returns; None where an exported file has only scores.
     """
 
     values: Mapping[str, Values] | None = None
@@ -106,6 +109,14 @@ class Cell:
     notes: Mapping[str, str] = field(default_factory=dict)
     protocol: str = FULL
     derived: str = ""
+    domain: str = ""
+    preferences: Float64[np.ndarray, "p d"] = field(default_factory=lambda: np.empty((0, 0)))
+    returns: Float64[np.ndarray, "seed p d"] | None = None
+
+    @property
+    def scores(self) -> Mapping[str, Values]:
+        """Its values; none where there is no run."""
+        return self.values or NOTHING
 
     @property
     def is_whole(self) -> bool:
@@ -114,17 +125,15 @@ class Cell:
 
     def has(self, metric: str) -> bool:
         """Whether any seed has a value of this metric."""
-        return self.values is not None and metric in self.values and bool(_is_there(self.values[metric]).any())
+        return metric in self.scores and bool(_is_there(self.scores[metric]).any())
 
     def of(self, metric: str) -> dict[int, np.ndarray]:
         """Seed -> its value (or values, one per task), of the seeds that have one."""
-        if self.values is None or metric not in self.values:
+        if metric not in self.scores:
             return {}
-        values = self.values[metric]
-        there = _is_there(values)
-        return {
-            seed: np.asarray(value) for seed, value, is_there in zip(self.seeds, values, there, strict=True) if is_there
-        }
+        values = self.scores[metric]
+        rows = zip(self.seeds, values, _is_there(values), strict=True)
+        return {seed: np.asarray(value) for seed, value, is_there in rows if is_there}
 
 
 @dataclass(frozen=True)
@@ -436,7 +445,7 @@ def _check(sheet: Sheet) -> None:
             raise UserError(f"{where}: there is no such row and column")
         if len(set(cell.seeds)) != len(cell.seeds):
             raise UserError(f"{where}: a seed is twice in {cell.seeds}")
-        for name, values in (cell.values or NOTHING).items():
+        for name, values in cell.scores.items():
             wanted = (len(cell.seeds), *((len(sheet.tasks),) if sheet.tasks else ()))
             if values.shape != wanted:
                 raise UserError(f"{where}: {name} must have the shape {wanted}, got {values.shape}")
