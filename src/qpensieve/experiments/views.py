@@ -20,7 +20,7 @@ from qpensieve.report.critic import PAPER, PAPER_STEPS
 from qpensieve.report.page import Plate
 from qpensieve.report.paper_figures import Path2d
 from qpensieve.report.results import RunResults, read_run
-from qpensieve.report.sheets import Cell, Metric, Sheet, Source
+from qpensieve.report.sheets import Cell, Metric, Sheet, Source, facts
 from qpensieve.report.text import TextTable, slug
 from qpensieve.train.evaluate import curve_preferences
 
@@ -99,34 +99,22 @@ def _about_hypervolume(artefact: Artefact, row: str) -> str:
 
 def _add_sums(shown: Shown, sheet: Sheet) -> None:
     """Rows put together, on the scale of the reference's means; left out while nothing is whole."""
-    if sheet.reference is None:
-        return
     sources = tuple(source for cell in sheet.cells.values() for source in cell.sources)
     panels = {}
     for metric in ("UT", "HV"):
-        scale = aggregates.reference_scale(sheet, metric, sheet.reference)
-        try:
-            about = f"{metric} divided by the mean of {sheet.reference}"
-            over = aggregates.over_rows(sheet, metric, scale, about, _with_whole_cells(sheet, metric, scale))
-        except ValueError:
+        over, about = aggregates.over_rows(sheet, metric), aggregates.about_scale(sheet, metric)
+        if over is None:
             continue
         shown.sheets.append(over)
         figure = paper_figures.draw_profiles(aggregates.profiles(over), about, f"Performance profiles, {metric}")
-        panels |= aggregates.spots(over)
+        found = {column: facts(over, aggregates.ALL_ROWS, column, over.metrics[0]).summary for column in over.columns}
+        panels[f"{aggregates.ALL_ROWS}, {metric}"] = found
         caption = f"Share of runs whose {about} exceeds a value; bands are 95 % intervals."
         shown.plates.append(Plate(f"{sheet.name}-profiles-{slug(metric)}", caption, caption, figure, sources))
     if panels:
         title = f"Interquartile means over domains, divided by the mean of {sheet.reference}"
         figure = paper_figures.draw_intervals(panels, title=title)
         shown.plates.append(Plate(f"{sheet.name}-intervals", title, f"{title}, with 95 % intervals.", figure, sources))
-
-
-def _with_whole_cells(sheet: Sheet, metric: str, scale: Mapping[str, float]) -> list[str]:
-    """Columns that have a whole cell in every row of the scale."""
-    whole = lambda column: all(
-        sheet.cell(row, column).is_whole and sheet.cell(row, column).has(metric) for row in scale
-    )
-    return [column for column in sheet.columns if scale and whole(column)]
 
 
 def _fronts(artefact: Artefact, results: PlanResults, report: Path) -> Shown:

@@ -87,19 +87,6 @@ class Path2d:
     returns: Float64[np.ndarray, "t 2"]
 
 
-@dataclass(frozen=True)
-class Spot:
-    """An interquartile mean with its interval.
-
-    Attributes:
-        summary: The statistics; None: the run has no such number.
-        mark: What is special about it, such as `at 300k of 1.5M`.
-    """
-
-    summary: Summary | None
-    mark: str = ""
-
-
 def draw_fronts(
     panels: Panels[Float64[np.ndarray, "n 2"]],
     objectives: Mapping[str, tuple[str, str]],
@@ -190,7 +177,7 @@ def draw_profiles(profiles: Mapping[str, Profile | None], label: str, title: str
     return _finish(figure, axes, panels)
 
 
-def draw_intervals(panels: Panels[Spot], label: str = "IQM, 95 % interval", title: str = "") -> Figure:
+def draw_intervals(panels: Panels[Summary], label: str = "IQM, 95 % interval", title: str = "") -> Figure:
     """Interquartile means with their intervals, a line per method, a panel per metric or domain.
 
     Args:
@@ -203,12 +190,10 @@ def draw_intervals(panels: Panels[Spot], label: str = "IQM, 95 % interval", titl
     figure, axes, styles = _start(panels, title, height=rows * (0.9 + 0.28 * len(names)))
     for i, (where, of) in enumerate(zip(axes, panels.values(), strict=True)):
         for row, name in enumerate(names):
-            spot, style = of.get(name), styles[name]
-            summary = None if spot is None else spot.summary
-            said, below = "missing" if spot is None else spot.mark, 0.0 if summary is None else 0.32
-            at = where.get_yaxis_transform()
-            where.text(0.02, row + below, said, transform=at, color=GREY, fontsize=7, style="italic", va="center")
+            summary, style = of.get(name), styles[name]
             if summary is None:
+                at = where.get_yaxis_transform()
+                where.text(0.02, row, "missing", transform=at, color=GREY, fontsize=7, style="italic", va="center")
                 continue
             where.plot([summary.low, summary.high], [row, row], color=style.colour, linewidth=3, alpha=0.5)
             where.plot(summary.iqm, row, marker=style.marker, color=style.colour, markersize=6.5)
