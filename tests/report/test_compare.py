@@ -60,7 +60,7 @@ def rows_of(*paths: Path) -> list[dict[str, TextCell]]:
 
 def test_the_table_is_on_the_preferences_that_all_share(files: list[Path]):
     shared = compare.on_common_preferences([compare.read(path) for path in files])
-    assert [len(one.cell.preferences) for one in shared] == [19, 19]
+    assert [len(one.played.preferences) for one in shared] == [19, 19]
     mosac, sac = rows_of(*files)
     heading = "environment steps per seed"
     assert (mosac[heading].text, sac[heading].text) == ("1,000", "19,000")
@@ -190,8 +190,8 @@ def test_a_run_is_neither_above_nor_below_its_own_export(tmp_path: Path):
     for ours, theirs in (both, both[::-1]):
         assert compare.dominance(ours, theirs).tolist() == [0, 0]
     trip = np.broadcast_to(DEAR, (2, 100, 10, 2))
-    played = [replace(both[0].cell, returns=trip[:, :, :num].mean(axis=2)) for num in (10, 2)]
-    ten, two = (replace(both[0], cell=one) for one in played)
+    played = [replace(both[0].played, returns=trip[:, :, :num].mean(axis=2)) for num in (10, 2)]
+    ten, two = (replace(both[0], played=one) for one in played)
     assert compare.dominance(two, ten).tolist() == compare.dominance(ten, two).tolist() == [0, 0]
 
 

@@ -17,7 +17,6 @@ from qpensieve.config import about_learning, about_replay
 from qpensieve.console import PAGE, format_count, format_duration, format_entries, format_number, format_table
 from qpensieve.errors import MissingFileError, UserError, make_folder
 from qpensieve.experiments import costs, paper, tasks
-from qpensieve.experiments.inserts import insert
 from qpensieve.experiments.local import RUNS_PER_GPU, Local
 from qpensieve.experiments.plan import Artefact, Plan, ScaleName, Size, find_artefacts, make_plan
 from qpensieve.experiments.plan_results import PlanResults, read_exported
@@ -29,7 +28,7 @@ from qpensieve.experiments.sweeps import read_sweep
 from qpensieve.experiments.tasks import Task
 from qpensieve.experiments.views import score_sheet, show
 from qpensieve.records import provenance
-from qpensieve.report.page import About, write_report
+from qpensieve.report.page import About, insert, write_report
 from qpensieve.settings import at_least, problems
 from qpensieve.train.run import Stopped
 
@@ -329,7 +328,7 @@ def report(
 def _insert(page: Path, artefact: Artefact, found: PlanResults, report: Path) -> None:
     sheet = score_sheet(artefact, found, report)
     reasons = {place: found.left_out_of(run, sheet.cell(*place).seeds) for place, run in artefact.cells.items()}
-    insert(page, artefact, sheet, {place: why for place, why in reasons.items() if why})
+    insert(page, artefact.name, sheet, {place: why for place, why in reasons.items() if why})
 
 
 def _about_scale(found: PlanResults) -> str:

@@ -1,11 +1,17 @@
-"""The tables and figures of the paper, read from `paper.toml`: their runs, and the numbers that the paper prints."""
+"""The paper, read from `paper.toml`: tables and figures, their runs and printed numbers, and hyperparameters."""
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import resources
 from typing import Any
 
+from qpensieve import settings
+from qpensieve.config import spec_of
+from qpensieve.console import Row
 from qpensieve.experiments.plan import Artefact, PrintedTable, Wanted
+from qpensieve.population.pgmorl import warmup_preferences
+from qpensieve.presets import default_config
+from qpensieve.report.text import TextTable, listing
 
 
 def _artefact(name: str, content: dict[str, Any]) -> Artefact:
@@ -53,3 +59,56 @@ SETTINGS: dict[str, dict[str, str]] = _CONTENT["q-pensieve"]
 POPULATION_COLUMNS: list[str] = _CONTENT["populations"]["columns"]
 POPULATION_SETTINGS: dict[str, list[float]] = _CONTENT["populations"]["rows"]
 """Domain -> hyperparameters of PGMORL and PFA."""
+
+OURS_ALONE = ("num_preferences", "num_snapshots", "push_period", "push_after", "random_steps", "block")
+
+
+def q_pensieve_settings() -> TextTable:
+    """Hyperparameters of Q-Pensieve."""
+    ours = settings.flat(default_config("DST2d"))
+    rows: list[Row] = []
+    for name, known in SETTINGS.items():
+        value = known["ours"] if "ours" in known else str(ours[known["setting"]])
+        rows.append({"parameter": name, "paper": known["paper"], "ours": value, "same": _same(known["paper"], value)})
+    notes = [f"Ours alone: {', '.join(f'{name} {ours[name]}' for name in OURS_ALONE)}."]
+    return listing(
+        "settings", "Hyperparameters of Q-Pensieve", "Appendix of the paper, and --preset paper.", rows, notes
+    )
+
+
+def population_settings() -> TextTable:
+    """Hyperparameters of PGMORL and PFA, by domain."""
+    rows: list[Row] = []
+    for domain, values in POPULATION_SETTINGS.items():
+        config = default_config(domain, "pgmorl")
+        ours = settings.flat(config)
+        tasks = len(warmup_preferences(config.agent.stages, spec_of(config).num_objectives))
+        names = ("warmup_iterations", "generation_iterations", "num_buffers", "buffer_size", "num_candidates")
+        mine = (tasks, ours["steps"], *[ours[name] for name in names], -ours["sparsity_weight"])
+        both = zip(POPULATION_COLUMNS, values, mine, strict=True)
+        rows.append({"domain": domain} | {name: _both(paper, our) for name, paper, our in both})
+    return listing(
+        "settings-populations",
+        "Hyperparameters of PGMORL and PFA",
+        "The paper's, and ours in brackets where they differ. n: tasks; m_w, m_t: iterations of the stages.",
+        rows,
+        ["The weight of sparsity is subtracted in our code, so the setting is positive (deviation D26)."],
+    )
+
+
+def _both(paper: int | float, ours: int | float) -> str:
+    return f"{paper:g}" if paper == ours else f"{paper:g} [{ours:g}]"
+
+
+def _same(paper: str, ours: str) -> str:
+    try:
+        return "yes" if float(paper) == float(ours) else "no"
+    except ValueError:
+        return "yes" if paper == ours else "no"
+
+
+LISTINGS: dict[str, Callable[[], TextTable]] = {
+    "settings": q_pensieve_settings,
+    "settings-populations": population_settings,
+}
+"""Name of an artefact without runs -> its table."""

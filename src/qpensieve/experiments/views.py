@@ -11,7 +11,7 @@ import numpy as np
 from qpensieve.config import spec_of
 from qpensieve.console import format_count
 from qpensieve.envs import find_domain
-from qpensieve.experiments.hyperparameters import LISTINGS
+from qpensieve.experiments.paper import LISTINGS
 from qpensieve.experiments.plan import Artefact, Place, Wanted
 from qpensieve.experiments.plan_results import PlanResults
 from qpensieve.records.critic_errors import CriticErrors

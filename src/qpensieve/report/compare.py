@@ -37,25 +37,25 @@ class Result:
 
     Attributes:
         run: The run.
-        cell: The evaluation.
+        played: The evaluation.
         reference: Reference point of the hypervolume.
     """
 
     run: RunResults
-    cell: Cell
+    played: Cell
     reference: Float64[np.ndarray, " d"] | None
 
     @property
     def returns(self) -> Float64[np.ndarray, "seed p d"]:
-        assert self.cell.returns is not None
-        return self.cell.returns
+        assert self.played.returns is not None
+        return self.played.returns
 
     def on(
         self, preferences: Float64[np.ndarray, "p d"], reference: Float64[np.ndarray, " d"] | None = None
     ) -> "Result":
         """The result on some of its preferences, and with a reference point, if one is given."""
         point = self.reference if reference is None else reference
-        return Result(self.run, cell_on(self.cell, preferences, point), point)
+        return Result(self.run, cell_on(self.played, preferences, point), point)
 
     @property
     def search(self) -> tuple[int, int, int] | None:
@@ -63,7 +63,7 @@ class Result:
         search = self.run.search
         if search is None:
             return None
-        share = self.cell.step / max(one.step for one in self.run.history.full)
+        share = self.played.step / max(one.step for one in self.run.history.full)
         iterations = round(share * search["iterations"])
         generations = sum(end < iterations for end in search["generation_ends"])
         return iterations, generations, int(np.mean(search["fitness_steps_per_seed"]) * share)
@@ -83,7 +83,7 @@ def read(path: Path, step: int | None = None) -> Result:
 def on_common_preferences(results: Sequence[Result]) -> list[Result]:
     """Restrict results to the preferences that all of them were evaluated on."""
     check_same([result.run for result in results], "domain", lambda run: run.domain)
-    common = common_preferences([result.cell.preferences for result in results])
+    common = common_preferences([result.played.preferences for result in results])
     if len(common) == 0:
         raise UserError("runs must share a test preference to be compared, got none in common")
     return [result.on(common) for result in results]
@@ -97,7 +97,7 @@ def measured_from(results: Sequence[Result], reference: Sequence[float] = ()) ->
     """
     if len(reference):
         point = metrics.check_reference(reference, results[0].returns.shape[2])
-        return [result.on(result.cell.preferences, point) for result in results]
+        return [result.on(result.played.preferences, point) for result in results]
     known = {tuple(result.reference.tolist()): result.run.name for result in results if result.reference is not None}
     if len(known) > 1:
         own = ", ".join(f"{name}: {format_point(point)}" for point, name in known.items())
@@ -109,7 +109,7 @@ def measured_from(results: Sequence[Result], reference: Sequence[float] = ()) ->
 
 def hypervolumes(result: Result) -> str:
     """HV of every seed, mean and std, and where it is measured from."""
-    volumes = result.cell.scores.get(HV)
+    volumes = result.played.scores.get(HV)
     if volumes is None or result.reference is None:
         raise UserError(f"{result.run.name} has no reference point to measure HV from")
     digits = drawing.decimals(float(np.abs(volumes).max()))
@@ -142,7 +142,7 @@ def sheet(results: Sequence[Result]) -> Sheet:
     against = next((result for result in results if result.run.algo == REFERENCE), None)
     filled = {}
     for name, result in zip(names, results, strict=True):
-        cell = result.cell
+        cell = result.played
         shares = {} if against is None or against is result else _dominance(result, against)
         values = {**cell.scores, ED: np.array([shares.get(seed, np.nan) for seed in cell.seeds])}
         filled[ROW, name] = replace(cell, values=values)
@@ -166,14 +166,14 @@ def table(results: Sequence[Result]) -> TextTable:
         for known, views in zip(facts, scores, strict=True)
     ]
     headings = [TextCell(titles[metric.name], power_of(made, ROW, metric)).heading for metric in made.metrics]
-    note = f"On {count(len(results[0].cell.preferences), 'preference')}."
+    note = f"On {count(len(results[0].played.preferences), 'preference')}."
     note += f" P(better) and difference: against {made.reference}." if len(results) > 1 else ""
     return TextTable("comparison", "", "", [*facts[0], *headings], rows, below=[note, *unequal(results)])
 
 
 def _facts(name: str, result: Result, results: Sequence[Result]) -> dict[str, str]:
     """Heading -> what a line says of a run besides its scores."""
-    step, lanes = result.cell.step, result.run.lanes_per_seed
+    step, lanes = result.played.step, result.run.lanes_per_seed
     known = {"method": name, "steps": f"{step:,}", "environment steps per seed": f"{step * lanes:,}"}
     if any(one.search for one in results):
         known |= dict(zip(SEARCH_COLUMNS, map(str, result.search or "---"), strict=True))
@@ -184,10 +184,10 @@ def unequal(results: Sequence[Result]) -> list[str]:
     """A warning where runs of different lengths, numbers of seeds or episodes are compared."""
     said = []
     for result in results:
-        step, goal = result.cell.step, result.cell.goal
+        step, goal = result.played.step, result.played.goal
         length = int(result.run.config["steps"]) if step == goal else step  # a population ends with a whole iteration
         episodes = count(result.run.full_at(step).num_episodes, "episode")
-        said.append((count(len(result.cell.seeds), "seed"), f"{format_count(length)} steps", f"{episodes} each"))
+        said.append((count(len(result.played.seeds), "seed"), f"{format_count(length)} steps", f"{episodes} each"))
     apart = [i for i, parts in enumerate(zip(*said, strict=True)) if len(set(parts)) > 1]
     names = labels([result.run for result in results])
     sizes = [f"{name}: {', '.join(parts[i] for i in apart)}" for name, parts in zip(names, said, strict=True)]
@@ -226,12 +226,12 @@ def dominance(result: Result, other: Result) -> Float64[np.ndarray, " seed"]:
 
 def _dominance(result: Result, other: Result) -> dict[int, float]:
     """Seed of the first -> its ED."""
-    found = dominance_by_seed(result.cell, other.cell)
+    found = dominance_by_seed(result.played, other.played)
     if found:
         return found
-    num = min(len(result.cell.seeds), len(other.cell.seeds))
-    seeds = result.cell.seeds[:num]
-    cut = lambda one: replace(one.cell, seeds=seeds, returns=one.returns[:num])
+    num = min(len(result.played.seeds), len(other.played.seeds))
+    seeds = result.played.seeds[:num]
+    cut = lambda one: replace(one.played, seeds=seeds, returns=one.returns[:num])
     return dominance_by_seed(cut(result), cut(other))
 
 
@@ -245,11 +245,11 @@ def draw(results: Sequence[Result], out: Path) -> Path:
     """Draw UT of every seed with the ceiling, and the mean return vectors of each method; of one objective UT alone."""
     figure = drawing.new_figure(4.2)
     first, names = results[0], labels([result.run for result in results])
-    lam = first.cell.preferences
+    lam = first.played.preferences
     left, *right = figure.subplots(1, min(lam.shape[1], 2), squeeze=False)[0]
     colours = run_colours(names, [result.run.algo for result in results])
     for number, (name, result, colour) in enumerate(zip(names, results, colours, strict=True)):
-        ut = result.cell.scores[UT]
+        ut = result.played.scores[UT]
         left.scatter(np.full(len(ut), number), ut, color=colour, s=26, alpha=0.8)
         left.hlines(ut.mean(), number - 0.3, number + 0.3, color=colour)
         for axes in right:
