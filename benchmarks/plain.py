@@ -58,7 +58,7 @@ def make(cfg: qpensieve.QPensieveConfig, spec: EnvSpec) -> Algorithm[Any]:
     """Q-Pensieve with the plain loss."""
 
     def step(state: Any, batch: Any, draws: Any) -> Any:
-        sac, info = mosac.step(cfg.sac, state.sac, batch, draws.sac, partial(pensieve_loss, state.snapshots))
+        sac, info = mosac.step(cfg.sac, state.sac, batch, draws, partial(pensieve_loss, state.snapshots))
         return qpensieve.State(sac, state.snapshots), info
 
     return replace(qpensieve.make(cfg, spec), learning=from_one_lane(step, partial(qpensieve.draw, cfg)))

@@ -59,10 +59,8 @@ def _prefs() -> jax.Array:
 @pytest.mark.parametrize("options", [PLAIN, OPTIMISED], ids=["plain", "optimised"])
 def test_one_update_gives_the_golden_numbers(options: dict[str, Any]):
     state = _state()
-    draws = qpensieve.Draws(
-        mosac.Draws(_prefs(), jnp.asarray(_data()["noise_next"]), jnp.asarray(_data()["noise"])),
-        jnp.zeros(golden.NUM_SNAPSHOTS),
-    )
+    noises = (jnp.asarray(_data()[name]) for name in ("noise_next", "noise"))
+    draws = qpensieve.Draws(_prefs(), *noises, order=jnp.zeros(golden.NUM_SNAPSHOTS))
     new, info = jax.jit(partial(qpensieve.step, CFG), compiler_options=options)(state, _batch(), draws)
     for name in ("critic_loss", "policy_loss", "entropy"):
         assert float(info[name]) == pytest.approx(float(_data()[f"expected_{name}"]), rel=TOLERANCE)

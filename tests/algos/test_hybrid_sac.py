@@ -178,11 +178,11 @@ def test_lam_itself_is_offered_first_and_the_others_are_fresh():
 def test_the_offered_preferences_share_no_key_with_the_noise_of_either_half():
     """A number from 0 to 1 and a normal one that were drawn with one key are each other's quantiles."""
     draws = _draw(_both(0), jax.random.key(0))
-    noises = (draws.own.next_noise, draws.own.noise, draws.helper.sac.next_noise, draws.helper.sac.noise)
+    noises = (draws.own.next_noise, draws.own.noise, draws.helper.next_noise, draws.helper.noise)
     for noise in noises:
         quantiles = stats.norm.cdf(np.ravel(noise)[: draws.others.size].reshape(draws.others.shape))
         assert np.abs(quantiles / quantiles.sum(axis=1, keepdims=True) - draws.others).max() > 0.01
-    assert np.abs(draws.others - draws.helper.sac.prefs[:2]).max() > 0.01
+    assert np.abs(draws.others - draws.helper.prefs[:2]).max() > 0.01
 
 
 @pytest.mark.slow

@@ -143,7 +143,7 @@ def step(cfg: HybridConfig, state: State, batches: tuple[Transition, ...], draws
     """One update of SAC and helper, each on its own batch; the SAC climbs the helper's current snapshots."""
     prefs = offered_preferences(state.own.lam, draws.others)
     snapshots = qpensieve.drawn(cfg.pensieve, state.helper.snapshots, draws.helper)
-    is_on = (draws.helper.sac.num_updates >= cfg.switch_after) & snapshots.filled.any()
+    is_on = (draws.helper.num_updates >= cfg.switch_after) & snapshots.filled.any()
     loss = partial(hybrid_loss, Offer(snapshots, prefs, is_on))
     own_batch, helper_batch = batches
     own, info = sac.step(cfg.single, state.own, own_batch, draws.own, loss)

@@ -63,11 +63,10 @@ def init(cfg: QPensieveConfig, spec: EnvSpec, key: Key[Array, ""]) -> State:
     return State(sac, ring.empty(sac.critic, cfg.num_snapshots), loss_track)
 
 
-class Draws(eqx.Module):
+class Draws(mosac.Draws):
     """Random numbers of an update: those of MO-SAC, and one for each slot of the Q replay buffer."""
 
-    sac: mosac.Draws
-    order: Float[Array, " k"]
+    order: Float[Array, " k"] = eqx.field(kw_only=True)
     """The snapshots with the largest numbers are used."""
 
 
@@ -75,7 +74,7 @@ def draw(cfg: QPensieveConfig, batch: Transition, key: Key[Array, ""], num_updat
     """Draw the random numbers of an update."""
     key_order = jax.random.fold_in(jax.random.clone(key), ORDER)
     sac = mosac.draw(cfg.sac, cfg.num_preferences, batch, key, num_updates)
-    return Draws(sac, jax.random.uniform(key_order, (cfg.num_snapshots,)))
+    return Draws(**vars(sac), order=jax.random.uniform(key_order, (cfg.num_snapshots,)))
 
 
 def drawn(cfg: QPensieveConfig, snapshots: Snapshots, draws: Draws) -> Snapshots:
@@ -88,7 +87,7 @@ def step(cfg: QPensieveConfig, state: State, batch: Transition, draws: Draws) ->
     """One update of MO-SAC, but the policy climbs the pensieve value instead of the current critic."""
     margin = SNAPSHOT_MARGIN if cfg.sac.guards else None
     loss = partial(pensieve_loss, drawn(cfg, state.snapshots, draws), margin=margin)
-    sac, info = mosac.step(cfg.sac, state.sac, batch, draws.sac, loss)
+    sac, info = mosac.step(cfg.sac, state.sac, batch, draws, loss)
     loss_track = None if state.loss_track is None else with_loss(state.loss_track, info["critic_loss"])
     return State(sac, state.snapshots, loss_track), info
 
