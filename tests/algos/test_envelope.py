@@ -17,10 +17,11 @@ from qpensieve.algos import envelope
 from qpensieve.learning.interface import Hints, PrioritizedLearning, Transition
 from qpensieve.learning.losses import sample_preferences
 from qpensieve.preferences import spaced_grid
-from qpensieve.theory import treasure
+from qpensieve.theory.momdp import deep_sea_treasure
 from qpensieve.types import EnvSpec, Indices
 from tests.algos.problem import assert_trees_close, assert_trees_equal, once, random_like, zeros_like
 from tests.oracles import envelope as oracle
+from tests.oracles.deep_sea import grid_returns
 from tests.rounding import assert_largest, assert_same_to_rounding
 
 SPEC = EnvSpec("test", 3, 1, ("one", "two", "three"), None, None)
@@ -574,7 +575,7 @@ def test_the_replay_keeps_the_newest_and_needs_no_hints():
 
 def _treasure_values() -> tuple[np.ndarray, Any, np.ndarray]:
     """Q [states, m, actions, d] of the grid at which the operator stands still, for 101 preferences; grid and they."""
-    grid, prefs = treasure.deep_sea_treasure(0.99), spaced_grid(101).astype(np.float32)
+    grid, prefs = deep_sea_treasure(0.99), spaced_grid(101).astype(np.float32)
     num_states, num_actions, _ = grid.p_next.shape
     goes_on = grid.p_next.sum(axis=2).reshape(-1, 1, 1).astype(np.float32)
     reached = jnp.asarray(grid.p_next.argmax(axis=2).ravel())
@@ -597,7 +598,7 @@ def _treasure_values() -> tuple[np.ndarray, Any, np.ndarray]:
 def test_iterated_on_the_treasure_grid_the_operator_finds_all_ten_treasures():
     q, grid, prefs = _treasure_values()
     start = int(np.argmax(grid.start))
-    returns = treasure.treasure_returns(0.99)
+    returns = grid_returns(0.99)
     best = np.max(np.sum(q[start] * prefs[:, None], axis=2), axis=1)
     np.testing.assert_allclose(best, np.max(prefs @ returns.T, axis=1), atol=1e-2)
     found = set()

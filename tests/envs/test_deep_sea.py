@@ -10,7 +10,7 @@ from qpensieve.envs.deep_sea import CELLS, DEPTHS, FRONT, VALUES, GridBoatSimula
 from qpensieve.metrics import hypervolume, non_dominated
 from qpensieve.metrics.references import reference_point
 from qpensieve.preferences import sac_preferences, test_table
-from qpensieve.theory.treasure import STEPS, deep_sea_treasure, treasure_returns
+from qpensieve.theory.momdp import deep_sea_treasure
 from qpensieve.types import Step
 from tests.oracles import deep_sea as oracle
 
@@ -146,17 +146,17 @@ def test_every_action_in_every_state_does_what_the_map_and_the_momdp_say():
 
 def test_straight_routes_have_the_returns_of_the_formula_and_the_hypervolume_of_the_facts():
     routes = [_sail_grid([RIGHT] * column + [DOWN] * DEPTHS[column])[1] for column in range(10)]
-    assert tuple(map(len, routes)) == tuple(STEPS) == (1, 3, 5, 7, 8, 9, 13, 14, 17, 19)
+    assert tuple(map(len, routes)) == oracle.GRID_STEPS == (1, 3, 5, 7, 8, 9, 13, 14, 17, 19)
     for column, route in enumerate(routes):
         assert [bool(step.terminated[0]) for step in route] == [False] * (len(route) - 1) + [True]
         assert (route[-1].last_obs.tolist(), route[-1].obs.tolist()) == ([[DEPTHS[column], column]], [[0, 0]])
     rewards = [np.array([step.reward[0] for step in route]) for route in routes]
     plain = np.array([route.sum(axis=0) for route in rewards])
-    np.testing.assert_allclose(plain, np.stack([VALUES, -np.array(STEPS)], axis=1), rtol=1e-12)
+    np.testing.assert_allclose(plain, np.stack([VALUES, -np.array(oracle.GRID_STEPS)], axis=1), rtol=1e-12)
     assert hypervolume(plain, reference_point("DeepSeaTreasure")) == pytest.approx(994.3, abs=1e-9)
     assert hypervolume(plain, [0.0, -25.0]) == pytest.approx(401.8, abs=1e-9)
     discounted = np.array([0.99 ** np.arange(len(route)) @ route for route in rewards])
-    np.testing.assert_allclose(discounted, treasure_returns(0.99), rtol=1e-12)
+    np.testing.assert_allclose(discounted, oracle.grid_returns(0.99), rtol=1e-12)
     assert hypervolume(discounted, reference_point("DeepSeaTreasure")) == pytest.approx(854.85, abs=5e-3)
 
 

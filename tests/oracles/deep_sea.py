@@ -1,12 +1,21 @@
-"""The exact front of continuous Deep Sea Treasure by search over a lattice of positions."""
+"""The exact front of continuous Deep Sea Treasure by search over a lattice, and the returns on the grid by formula."""
 
 import numpy as np
 
-from qpensieve.envs.deep_sea import CELLS, RADIUS, ROCK, SIZE, find
+from qpensieve.envs.deep_sea import CELLS, DEPTHS, RADIUS, ROCK, SIZE, VALUES, find
 from tests.oracles.pareto import is_non_dominated
 
 LATTICE = 8
 """The search moves on multiples of 1/LATTICE: a power of two, so that positions are exact."""
+
+GRID_STEPS = tuple(column + depth for column, depth in enumerate(DEPTHS))
+"""Fewest steps to each treasure of the grid from the start, the upper left corner."""
+
+
+def grid_returns(discount: float = 0.99) -> np.ndarray:
+    """Discounted return of going straight to each treasure: (g^(n-1) value, -(1 - g^n) / (1 - g))."""
+    steps = np.array(GRID_STEPS)
+    return np.stack([discount ** (steps - 1) * VALUES, -(1 - discount**steps) / (1 - discount)], axis=1)
 
 
 def fewest_steps(lattice: int = LATTICE) -> dict[float, int]:

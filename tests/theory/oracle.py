@@ -1,9 +1,10 @@
-"""Textbook soft policy iteration of one objective, state by state."""
+"""Textbook soft policy iteration of one objective, state by state, and evaluation by repeated backups."""
 
 import math
 
 import numpy as np
 
+from qpensieve.theory import soft
 from qpensieve.theory.momdp import Momdp
 
 
@@ -30,3 +31,13 @@ def _evaluate(momdp: Momdp, pi: list[list[float]], alpha: float) -> list[list[fl
     gamma = momdp.discount
     q = np.linalg.solve(np.eye(len(pairs)) - gamma * p_pair, r + gamma * p_pair @ (alpha * surprise))
     return [list(row) for row in q.reshape(momdp.num_states, momdp.num_actions)]
+
+
+def evaluate_by_backups(momdp: Momdp, logp: np.ndarray, alpha: float) -> np.ndarray:
+    """The fixed point of `soft.backup` from 0, to 1e-10 or to rounding."""
+    q = np.zeros((*logp.shape, momdp.num_objectives))
+    while True:
+        q, last = soft.backup(momdp, q, logp, alpha), q
+        change = np.abs(q - last).max()
+        if momdp.discount * change <= (1 - momdp.discount) * 1e-10 or change <= 1e-15 * np.abs(q).max():
+            return q

@@ -51,7 +51,6 @@ def make_problem(seed: int, num_objectives: int, discount: float, alpha: float) 
         "any",
         num_preferences=int(generator.integers(1, num_prefs + 1)),
         num_snapshots=int(generator.integers(0, 5)),
-        push_period=int(generator.integers(1, 4)),
     )
     prefs = draw_preferences(generator, num_prefs, num_objectives, "dirichlet")
     return Problem(random_momdp(generator, spec), prefs, alpha, seed, method)

@@ -7,16 +7,15 @@ import pytest
 from qpensieve.theory import command
 
 
-@pytest.mark.parametrize("mdp", ["random", "two-armed"])
-def test_the_command_draws_two_pictures_and_prints_the_broken_lines(mdp, tmp_path, capsys):
-    command.theory(command.Settings(tmp_path, mdp, preferences=5, iterations=4, states=4, actions=2))
+def test_the_command_draws_two_pictures_and_prints_the_broken_lines(tmp_path, capsys):
+    command.theory(command.Settings(tmp_path, "random", preferences=5, iterations=4, states=4, actions=2))
     assert {path.name for path in tmp_path.iterdir()} == {"theory-gap.png", "theory-front.png", "theory.json"}
     shown = capsys.readouterr()
     for words in ("line 4 <= line 5, as printed", "line 5 <= line 6, as meant", "1.3466", "1.0199", "buffer 6"):
         assert words in shown.out
     assert "steps" in shown.err
     content = json.loads((tmp_path / "theory.json").read_text())
-    assert content["settings"]["mdp"] == mdp
+    assert content["settings"]["mdp"] == "random"
     assert content["provenance"]["packages"]["numpy"]
 
 

@@ -15,12 +15,6 @@ def test_a_random_momdp_has_the_asked_size_and_sparsity():
     assert 0.15 < (momdp.r != 0).mean() < 0.35
 
 
-def test_equal_seeds_make_equal_momdps():
-    one, two = (random_momdp(np.random.default_rng(7)) for _ in range(2))
-    np.testing.assert_array_equal(one.p_next, two.p_next)
-    np.testing.assert_array_equal(one.r, two.r)
-
-
 def test_the_ends_of_the_chain_pay_and_end():
     momdp = chain(length=5, slip=0.0)
     assert momdp.r[0, 0].tolist() == [1.0, 0.0]

@@ -15,21 +15,15 @@ RUN_SPEC = RandomSpec(5, 3, 2, num_successors=1, reward_density=0.5)
 
 
 @pytest.mark.parametrize("reading", ["printed", "meant"])
-def test_line_5_fails_in_numbers_for_the_hand(reading):
+def test_lines_5_and_6_fail_in_numbers_for_the_hand(reading):
     lines = proof.printed_chain(*proof.line_5_example(), reading)
     # Half of: entropy ln 2 of the twin actions in s1, and lam . Q(s1; lam') = 4 / 2.
     assert lines[4][0, 0] == pytest.approx((LN2 + 2) / 2)
     # Half of: the same entropy, and half of what the uniform pi_k(.; lam) gets in s2, 2 + ln 2.
     assert lines[5][0, 0] == pytest.approx((LN2 + (2 + LN2) / 2) / 2)
-    assert lines[4][0, 0] > lines[5][0, 0] + 0.3
-
-
-@pytest.mark.parametrize("reading", ["printed", "meant"])
-def test_line_6_fails_in_numbers_for_the_hand(reading):
     lines = proof.printed_chain(*proof.line_6_example(), reading)
     assert lines[5][0, 0] == pytest.approx((LN2 + 4 / 2) / 2)
     assert lines[6][0, 0] == pytest.approx((LN2 + (2 + LN2) / 2) / 2)
-    assert lines[5][0, 0] > lines[6][0, 0] + 0.3
     # It even ends below where the chain began, so it cannot be mended by skipping line 5.
     assert lines[6][0, 0] < lines[2][0, 0] - 0.3
 
@@ -39,15 +33,19 @@ def test_the_examples_obey_the_repaired_chain(example):
     _assert_rises(proof.repaired_chain(*example()), 1e-12)
 
 
-@pytest.mark.parametrize(("seed", "label", "reading"), [(26, 5, "printed"), (26, 6, "meant"), (13, 6, "printed")])
-def test_both_lines_fail_along_actual_runs(seed, label, reading):
-    momdp = random_momdp(np.random.default_rng(seed), RUN_SPEC)
-    failures = proof.failures_along_run(momdp, spaced_grid(5), 0.1)
-    matching = [one for one in failures if (one.label, one.reading) == (label, reading)]
-    assert max(one.before - one.after for one in matching) > 0.1
+def test_the_printed_chain_fails_along_actual_runs_and_the_repaired_one_holds():
+    failed = {(26, 5, "printed"): 0.0, (26, 6, "meant"): 0.0, (13, 6, "printed"): 0.0}
+    for seed in (13, 26):
+        momdp = random_momdp(np.random.default_rng(seed), RUN_SPEC)
+        for one in proof.failures_along_run(momdp, spaced_grid(5), 0.1):
+            key = seed, one.label, one.reading
+            failed[key] = max(failed.get(key, 0.0), one.before - one.after)
+        for _, offers in proof.offers_along_run(momdp, spaced_grid(5), 0.1):
+            _assert_rises(proof.repaired_chain(momdp, offers, 0.1), 1e-10)
+    assert all(failed[key] > 0.1 for key in ((26, 5, "printed"), (26, 6, "meant"), (13, 6, "printed")))
 
 
-@settings(deadline=None, max_examples=100, derandomize=True)
+@settings(deadline=None, max_examples=40, derandomize=True)
 @given(problems())
 def test_the_repaired_chain_holds_for_arbitrary_offers(problem: Problem):
     logp = problem.policies(3)
@@ -57,13 +55,6 @@ def test_the_repaired_chain_holds_for_arbitrary_offers(problem: Problem):
         _assert_rises(lines, 1e-10 * (1 + np.abs(q).max()))
         # Each offer is the Q of its own policy, so line 5 is line 4 written out once more.
         np.testing.assert_allclose(lines[5], lines[4], rtol=1e-9, atol=1e-9)
-
-
-def test_the_repaired_chain_holds_along_the_runs_where_the_printed_one_fails():
-    for seed in (13, 26):
-        momdp = random_momdp(np.random.default_rng(seed), RUN_SPEC)
-        for _, offers in proof.offers_along_run(momdp, spaced_grid(5), 0.1):
-            _assert_rises(proof.repaired_chain(momdp, offers, 0.1), 1e-10)
 
 
 def _assert_rises(lines: proof.Lines, rounding: float) -> None:

@@ -13,8 +13,7 @@ from qpensieve.preferences import spaced_grid
 from qpensieve.records.provenance import write_rows
 from qpensieve.theory import coverage, experiment, figures, iteration, proof, soft
 from qpensieve.theory.iteration import Method
-from qpensieve.theory.momdp import Momdp, RandomSpec, chain, random_momdp, two_armed
-from qpensieve.theory.treasure import deep_sea_treasure
+from qpensieve.theory.momdp import Momdp, RandomSpec, chain, deep_sea_treasure, random_momdp, two_armed
 
 Name = Literal["random", "chain", "treasure", "two-armed"]
 TEMPERATURES: dict[str, float] = {"random": 0.1, "chain": 0.02, "treasure": 0.1, "two-armed": 1.0}

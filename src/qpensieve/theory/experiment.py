@@ -17,9 +17,8 @@ from qpensieve import metrics
 from qpensieve.preferences import spaced_grid
 from qpensieve.theory import iteration, soft
 from qpensieve.theory.iteration import Critic, Iterate, Method
-from qpensieve.theory.momdp import Momdp, RandomSpec, chain, random_momdp
+from qpensieve.theory.momdp import Momdp, RandomSpec, chain, deep_sea_treasure, random_momdp
 from qpensieve.theory.soft import LogProbs, Prefs, ScalarQ, VectorQ
-from qpensieve.theory.treasure import deep_sea_treasure
 
 Start = Literal["low", "zero", "optimistic"]
 Row = dict[str, str | float | int | None]
@@ -195,20 +194,9 @@ def summarize(
 
 def shown(rows: Sequence[Row], family: str) -> list[Row]:
     """The rows of one family, short enough for a terminal."""
-    return [
-        {
-            "family": family,
-            "critic": row["critic"],
-            "method": row["method"],
-            "score": row["score"],
-            "mean": row["mean"],
-            "minus naive": row["minus naive"],
-            "95 %": f"[{row['minus low']:.3g}, {row['minus high']:.3g}]",
-            "never": row["never"],
-        }
-        for row in rows
-        if row["family"] == family
-    ]
+    names = ("family", "critic", "method", "score", "mean", "minus naive", "95 %", "never")
+    full = [row | {"95 %": f"[{row['minus low']:.3g}, {row['minus high']:.3g}]"} for row in rows]
+    return [{name: row[name] for name in names} for row in full if row["family"] == family]
 
 
 def _mean(scores: np.ndarray) -> float:

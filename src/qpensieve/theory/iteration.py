@@ -34,16 +34,6 @@ def best_offer(prefs: Prefs, members: Members, snapshots: Snapshots) -> ScalarQ:
     return np.stack(offers)
 
 
-def only_own(num: int) -> Members:
-    """W(lam) = {lam}."""
-    return np.eye(num, dtype=bool)
-
-
-def everyone(num: int) -> Members:
-    """W(lam) = all preferences: the full envelope."""
-    return np.ones((num, num), dtype=bool)
-
-
 def draw_members(generator: np.random.Generator, num: int, size: int) -> Members:
     """W(lam) = lam and `size` - 1 random others, drawn separately for every lam."""
     order = generator.random((num, num))
@@ -68,12 +58,10 @@ class Method:
     """Size of W(lam), including lam; it is drawn at each iteration. None: all preferences."""
     num_snapshots: int = 0
     """Size of the Q replay buffer; the current Q-function is always offered too."""
-    push_period: int = 1
-    """Iterations from one push to the next."""
 
     def draw(self, generator: np.random.Generator, num: int) -> Members:
         """W of this iteration for `num` preferences."""
-        return everyone(num) if self.num_preferences is None else draw_members(generator, num, self.num_preferences)
+        return draw_members(generator, num, num if self.num_preferences is None else self.num_preferences)
 
 
 NAIVE = Method("naive")
@@ -81,9 +69,9 @@ SHARED = Method("shared, no buffer", num_preferences=5)
 ENVELOPE = Method("full envelope", num_preferences=None)
 
 
-def pensieve(num_snapshots: int, num_preferences: int | None = 5, push_period: int = 1) -> Method:
+def pensieve(num_snapshots: int, num_preferences: int | None = 5) -> Method:
     """Q-Pensieve with a buffer of `num_snapshots`."""
-    return Method(f"Q-Pensieve, buffer {num_snapshots}", num_preferences, num_snapshots, push_period)
+    return Method(f"Q-Pensieve, buffer {num_snapshots}", num_preferences, num_snapshots)
 
 
 @dataclass(frozen=True)
@@ -132,13 +120,11 @@ def iterate(
     critic, q_start = course.critic or exact_critic(momdp, alpha), course.q_start
     logp = soft.uniform_policy(momdp, len(prefs))
     q = critic(np.zeros((*logp.shape, momdp.num_objectives)), logp) if q_start is None else q_start
-    buffer, k = np.empty((0, *q.shape)), 0
+    buffer = np.empty((0, *q.shape))
     while True:
         yield Iterate(logp, q, buffer)
         logp = improve(prefs, method.draw(generator, len(prefs)), np.concatenate([buffer, q[None]]), alpha)
-        if method.num_snapshots and k % method.push_period == 0:
-            buffer = push(buffer, q, method.num_snapshots)
-        q, k = critic(q, logp), k + 1
+        buffer, q = push(buffer, q, method.num_snapshots), critic(q, logp)
 
 
 def exact_critic(momdp: Momdp, alpha: float) -> Critic:

@@ -1,14 +1,16 @@
-"""Finite multi-objective Markov decision processes (MOMDPs), and four ways to make one.
+"""Finite multi-objective Markov decision processes (MOMDPs), and ways to make one.
 
 A row of `p_next` may sum to less than 1: the rest is the probability that the episode ends, and an end is worth 0. An
 end is not an absorbing state, which would collect an entropy bonus for ever.
 """
 
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 from jaxtyping import Float64
 
+from qpensieve.envs.deep_sea import CELLS, MOVES, ROCK, SIZE
 from qpensieve.errors import UserError
 
 ROUNDING = 1e-9
@@ -112,3 +114,19 @@ def two_armed(first: float = 4.0, second: float = 4.0, discount: float = 0.5) ->
     """
     r = np.array([[[first, 0.0], [0.0, second]]], dtype=np.float64)
     return Momdp("two-armed", np.zeros((1, 2, 1)), r, np.ones(1), discount)
+
+
+def deep_sea_treasure(discount: float = 0.99) -> Momdp:
+    """Deep Sea Treasure on its grid; its states are the cells of water, and a treasure is an end, not a state."""
+    water = [cell for cell in np.ndindex(SIZE, SIZE) if CELLS[cell] == 0.0]
+    state_of = {cell: state for state, cell in enumerate(water)}
+    p_next, r = np.zeros((len(water), len(MOVES), len(water))), np.zeros((len(water), len(MOVES), 2))
+    r[:, :, 1] = -1.0
+    for (cell, state), (action, move) in product(state_of.items(), enumerate(MOVES.tolist())):
+        target = (cell[0] + move[0], cell[1] + move[1])
+        if not 0 <= min(target) <= max(target) < SIZE or CELLS[target] == ROCK:
+            target = cell
+        r[state, action, 0] = CELLS[target]
+        if target in state_of:
+            p_next[state, action, state_of[target]] = 1.0
+    return Momdp("Deep Sea Treasure", p_next, r, np.eye(len(water))[state_of[0, 0]], discount)

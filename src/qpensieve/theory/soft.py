@@ -103,16 +103,6 @@ def _state_values(momdp: Momdp, logp: LogProbs, alpha: float) -> Float64[np.ndar
     return np.linalg.solve(np.eye(momdp.num_states) - momdp.discount * p_policy, gain)
 
 
-def evaluate_by_backups(momdp: Momdp, logp: LogProbs, alpha: float, tolerance: float = 1e-10) -> VectorQ:
-    """The same fixed point by repeated `backup` from 0, to `tolerance`."""
-    q = np.zeros((*logp.shape, momdp.num_objectives))
-    for _ in range(MOST_SWEEPS):
-        q, last = backup(momdp, q, logp, alpha), q
-        if _is_close(momdp, q, last, tolerance):
-            return q
-    raise RuntimeError(f"no fixed point within {MOST_SWEEPS} backups")
-
-
 def soft_optimum(momdp: Momdp, prefs: Prefs, alpha: float, tolerance: float = 1e-10) -> ScalarQ:
     """Soft value iteration on the scalar reward lam . r, for every preference separately, to `tolerance`.
 
@@ -130,10 +120,3 @@ def soft_optimum(momdp: Momdp, prefs: Prefs, alpha: float, tolerance: float = 1e
         if gamma * change <= (1 - gamma) * tolerance or change <= 4 * EPSILON * np.abs(q).max():
             return q
     raise RuntimeError(f"no fixed point within {MOST_SWEEPS} sweeps")
-
-
-def _is_close(momdp: Momdp, q: np.ndarray, last: np.ndarray, tolerance: float) -> bool:
-    """Whether `q` is within `tolerance`, or within rounding, of the fixed point of a contraction by the discount."""
-    change = np.abs(q - last).max()
-    rounding = 4 * EPSILON * np.abs(q).max()
-    return bool(momdp.discount * change <= (1 - momdp.discount) * tolerance or change <= rounding)
