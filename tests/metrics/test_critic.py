@@ -29,7 +29,7 @@ def test_the_twin_with_the_smaller_product_counts_for_each_pair():
     np.testing.assert_allclose(found.twins, [4.0, (np.sqrt(17.0) + 1.0) / 2.0])
 
 
-@pytest.mark.parametrize("rollouts", [2, 3, 4, 7])
+@pytest.mark.parametrize("rollouts", [2, 4])
 def test_contrasts_have_the_covariance_of_the_mean(rollouts: int):
     noise = np.random.default_rng(0).standard_normal((40_000, rollouts, 2)) * np.array([1.0, 3.0])
     found = contrasts(noise + 100.0)

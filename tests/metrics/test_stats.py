@@ -23,11 +23,8 @@ def mean(scores):
     return float(scores.mean())
 
 
-def test_mean_and_deviation_over_seeds_with_divisor_n():
+def test_mean_and_deviation_over_seeds_with_divisor_n_of_the_mean_over_tasks():
     assert mean_std([1, 2, 6]) == pytest.approx((3, np.sqrt(14 / 3)), rel=1e-12)
-
-
-def test_tasks_are_averaged_before_the_deviation_over_seeds():
     # Every seed has mean 5: no spread over seeds, although the tasks differ much.
     assert mean_std([[0, 10], [1, 9], [2, 8]]) == (5, 0)
 
@@ -47,23 +44,11 @@ def test_interquartile_mean_by_hand(scores, expected):
     assert iqm(scores) == pytest.approx(expected, rel=1e-12)
 
 
-def test_interval_of_the_mean_is_near_the_normal_one():
-    scores = np.random.default_rng(0).normal(size=100)
-    low, high = bootstrap_interval(scores, mean)
-    half = 1.96 * scores.std() / 10
-    # The resampled ends scatter by about 4 % of the half-width; the margin is 15 %.
-    assert low == pytest.approx(scores.mean() - half, abs=0.15 * half)
-    assert high == pytest.approx(scores.mean() + half, abs=0.15 * half)
-
-
 def test_resampling_stays_within_tasks():
     scores = [[0, 10], [0, 10], [0, 10]]
     assert bootstrap_interval(scores, mean) == (5, 5)
     assert bootstrap_interval(scores, lambda resample: mean(resample[:, 0])) == (0, 0)
-
-
-def test_tasks_are_resampled_independently():
-    # Were whole seeds redrawn, every resample would have mean 0.5.
+    # Tasks are redrawn independently: were whole seeds redrawn, every resample would have mean 0.5.
     assert bootstrap_interval([[0, 1], [1, 0]], mean) == (0, 1)
 
 
@@ -71,10 +56,6 @@ def test_interval_depends_on_the_seed_alone():
     scores = np.random.default_rng(0).normal(size=(5, 3))
     assert bootstrap_interval(scores, seed=1) == bootstrap_interval(scores, seed=1)
     assert bootstrap_interval(scores, seed=1) != bootstrap_interval(scores, seed=2)
-    other = scores + 0.3
-    assert improvement_interval(scores, other, seed=1) == improvement_interval(scores, other, seed=1)
-    narrow = {improvement_interval(scores, other, confidence=0.5, num_resamples=20, seed=seed) for seed in range(4)}
-    assert len(narrow) > 1
 
 
 @pytest.mark.parametrize(
@@ -107,15 +88,14 @@ def test_summary_holds_every_statistic_in_its_place():
     assert summarize([[1, 2, 3], [4, 5, 6]]).num_seeds == 2
 
 
-@pytest.mark.parametrize("function", [mean_std, iqm, bootstrap_interval, summarize])
+@pytest.mark.parametrize("function", [mean_std, bootstrap_interval, lambda scores: improvement_interval(scores, [1])])
 @pytest.mark.parametrize(
     ("scores", "message"),
     [
-        ([], r"scores is empty \(shape \(0,\)\); at least one seed and one task are needed"),
-        (np.empty((3, 0)), r"scores is empty \(shape \(3, 0\)\)"),
-        ([1, NAN], r"scores must be finite, the score at \(1,\) is nan"),
-        ([[1, 2], [float("inf"), 2]], r"scores must be finite, the score at \(1, 0\) is inf"),
-        (np.ones((2, 2, 2)), r"scores must be \[seed\] or \[seed, task\], got shape \(2, 2, 2\)"),
+        ([], r" is empty \(shape \(0,\)\)"),
+        (np.empty((3, 0)), r" is empty \(shape \(3, 0\)\)"),
+        ([1, NAN], r" must be finite, the score at \(1,\) is nan"),
+        (np.ones((2, 2, 2)), r" must be .*, got shape \(2, 2, 2\)"),
     ],
 )
 def test_wrong_scores_are_refused_with_what_is_wrong(function, scores, message):
@@ -123,21 +103,24 @@ def test_wrong_scores_are_refused_with_what_is_wrong(function, scores, message):
         function(scores)
 
 
-@pytest.mark.parametrize("function", [probability_of_improvement, improvement_interval])
-def test_wrong_pairs_are_refused_with_what_is_wrong(function):
-    with pytest.raises(ValueError, match="x and y must have the same tasks, got 2 and 1"):
-        function([[1, 2]], [1, 2])
-    with pytest.raises(ValueError, match=r"x must be finite, the score at \(0,\) is nan"):
-        function([NAN], [1])
-    with pytest.raises(ValueError, match="y is empty"):
-        function([1], [])
-
-
-@pytest.mark.parametrize("setting", [{"confidence": 0.0}, {"confidence": 95.0}, {"num_resamples": 0}])
-def test_settings_out_of_range_are_named(setting):
-    for function in (bootstrap_interval, lambda scores, **how: improvement_interval(scores, [1], **how)):
-        with pytest.raises(ValueError, match=f"{next(iter(setting))} must be .*, got"):
-            function([1, 2], **setting)
+@pytest.mark.parametrize(
+    ("function", "arguments", "settings", "message"),
+    [
+        (probability_of_improvement, ([[1, 2]], [1, 2]), {}, "x and y must have the same tasks, got 2 and 1"),
+        (improvement_interval, ([1], []), {}, "y is empty"),
+        (paired_difference, ([1, 2], [1, 2, 3]), {}, "the same seeds to be paired, got 2 and 3"),
+        (performance_profile, ([1, 2], []), {}, "taus must be a list of finite numbers"),
+        (performance_profile, ([1, 2], [[1.0]]), {}, "taus must"),
+        (performance_profile, ([1, 2], [NAN]), {}, "taus must"),
+        *((normalize, ([[1, 2]], scale), {}, "scale must") for scale in ([1, 0], [1, -2], [1, NAN], [1])),
+        (bootstrap_interval, ([1, 2],), {"confidence": 0.0}, "confidence must be .*, got"),
+        (improvement_interval, ([1, 2], [1]), {"confidence": 95.0}, "confidence must be .*, got"),
+        (bootstrap_interval, ([1, 2],), {"num_resamples": 0}, "num_resamples must be .*, got"),
+    ],
+)
+def test_wrong_arguments_are_refused_with_what_is_wrong(function, arguments, settings, message):
+    with pytest.raises(ValueError, match=message):
+        function(*arguments, **settings)
 
 
 def scores_with_ties(seed: int, num_seeds: int, num_tasks: int = 3) -> np.ndarray:
@@ -194,23 +177,6 @@ def test_pairs_of_the_same_seed_are_never_split():
     assert probability_of_improvement(y + 1, y) < 0.7
 
 
-def test_pairs_need_the_same_seeds():
-    with pytest.raises(ValueError, match="x and y must have the same seeds to be paired, got 2 and 3"):
-        paired_difference([1, 2], [1, 2, 3])
-
-
-@pytest.mark.parametrize("taus", [[], [[1.0]], [NAN]])
-def test_thresholds_are_a_list_of_numbers(taus):
-    with pytest.raises(ValueError, match="taus must be a list of finite numbers"):
-        performance_profile([1, 2], taus)
-
-
 def test_scores_are_divided_by_the_scale_of_their_task():
     assert normalize([[1, 10], [2, -30]], [2, 10]).tolist() == [[0.5, 1], [1, -3]]
     assert normalize([3, 6], [3]).tolist() == [[1], [2]]
-
-
-@pytest.mark.parametrize("scale", [[1, 0], [1, -2], [1, NAN], [1]])
-def test_a_scale_is_above_zero_for_every_task(scale):
-    with pytest.raises(ValueError, match="scale must"):
-        normalize([[1, 2]], scale)

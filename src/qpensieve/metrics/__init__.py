@@ -1,7 +1,6 @@
 """Scores of return vectors: fronts, hypervolume, utility, dominance and statistics over seeds."""
 
-from qpensieve.metrics.hypervolume import hypervolume, hypervolume_gain
-from qpensieve.metrics.pareto import is_non_dominated, non_dominated, sparsity
+from qpensieve.metrics.fronts import hypervolume, hypervolume_gain, is_non_dominated, non_dominated, sparsity
 from qpensieve.metrics.references import REFERENCE_VERSION, REFERENCES, Reference, check_reference, reference_point
 from qpensieve.metrics.stats import (
     Difference,

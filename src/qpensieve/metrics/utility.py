@@ -3,7 +3,7 @@
 import numpy as np
 from jaxtyping import Float64
 
-from qpensieve.metrics.pareto import check_points
+from qpensieve.metrics.fronts import check_points
 from qpensieve.preferences import ArrayLike, check_preference
 
 PerRun = float | Float64[np.ndarray, "..."]

@@ -19,7 +19,7 @@ from qpensieve import metrics
 from qpensieve.errors import UserError
 from qpensieve.learning.acting import HostMlp, Plain, Served, num_parameters
 from qpensieve.learning.predictor import Act, ServedBy, act_by_policy
-from qpensieve.metrics.pareto import check_points
+from qpensieve.metrics.fronts import check_points
 from qpensieve.population.ppo import Moments, State
 from qpensieve.preferences import das_dennis
 from qpensieve.types import Actions, Observations, Parameters

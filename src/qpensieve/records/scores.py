@@ -14,8 +14,7 @@ import numpy as np
 from jaxtyping import Float, Float64, Int64
 from numpy.typing import ArrayLike
 
-from qpensieve.metrics.hypervolume import hypervolume
-from qpensieve.metrics.pareto import is_non_dominated
+from qpensieve.metrics.fronts import hypervolume, is_non_dominated
 from qpensieve.metrics.utility import best_single, expected_utility, preference_correlation, utility
 from qpensieve.records.calibration import Calibration
 
