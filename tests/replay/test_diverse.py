@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from qpensieve.replay import diverse as diverse_replay
-from qpensieve.replay.diverse import Crowd, DiverseReplay, Placement
+from qpensieve.replay.diverse import Crowd, DiverseReplay
 from tests.oracles import diverse_replay as oracle
 
 INF = np.inf
@@ -39,10 +39,6 @@ def _replay(capacity: int, returns: Any) -> DiverseReplay:
 def _steps(num: int, ends: bool) -> tuple[np.ndarray, np.ndarray]:
     """Steps without reward, of one episode that ends with them or goes on."""
     return np.zeros((num, 1)), np.arange(num) == (num - 1 if ends else num)
-
-
-def _stored(replay: DiverseReplay) -> set[int]:
-    return set(replay.contents[replay.contents >= 0].tolist())
 
 
 def _secondary_traces(replay: DiverseReplay) -> list[tuple[float, ...]]:
@@ -105,23 +101,11 @@ def _growing(generator: np.random.Generator, t: int) -> np.ndarray:
     return generator.normal(size=3) * [1.0, 1.01**t, 0.99**t]
 
 
-def _outliers(generator: np.random.Generator, t: int) -> np.ndarray:
-    """One outlier early in the exchanges of the cost test, in either of its crowds."""
-    return generator.normal(size=2) + np.array([t**2 * (t in (330, 3030)), 0])
-
-
 def _mostly_constant(generator: np.random.Generator, t: int) -> np.ndarray:
     return np.array([generator.normal(), float(t % 50 == 49), 2.0])
 
 
-KINDS: list[Callable[[np.random.Generator, int], np.ndarray]] = [
-    _normal,
-    _tied,
-    _treasures,
-    _records,
-    _growing,
-    _mostly_constant,
-]
+KINDS = [_normal, _tied, _treasures, _records, _growing, _mostly_constant]
 
 
 @pytest.mark.parametrize("draw", KINDS)
@@ -129,7 +113,7 @@ def test_the_crowd_drops_what_sorting_anew_would_drop(draw: Callable[..., np.nda
     monkeypatch.setattr(diverse_replay, "BLOCK_SIZE", 4)
     generator = np.random.default_rng(7)
     crowd, points = Crowd(len(draw(generator, 0))), {}
-    for t in range(1000):
+    for t in range(600):
         points[t] = draw(generator, t)
         crowd.add(t, tuple(points[t].tolist()))
         # Waves: mostly around 60 traces, now and then down to none.
@@ -165,7 +149,7 @@ def _cost_of_exchanges(draw: Callable[..., np.ndarray], num: int, monkeypatch: A
     return calls[0] / 600
 
 
-@pytest.mark.parametrize("draw", [_normal, _treasures, _records, _outliers])
+@pytest.mark.parametrize("draw", [_treasures, _records])
 def test_an_exchange_costs_about_the_same_in_a_crowd_ten_times_as_large(
     draw: Callable[..., np.ndarray], monkeypatch: Any
 ):
@@ -197,34 +181,11 @@ def test_the_secondary_memory_makes_room_by_whole_episodes_and_the_smallest_free
     assert replay.contents.tolist() == [8, -1, 2, 3, 4, 5, 6, 7]
 
 
-def test_the_incoming_episode_is_kept_even_where_it_is_the_most_crowded():
-    replay = _replay(12, [[0], [10], [4], [5], [99], [99], [99]])
-    assert _secondary_traces(replay) == [(0.0,), (10.0,), (5.0,)]  # 4 was the most crowded before 5 came, not after
-    replay.append(*_episodes([[99]]))
-    assert _secondary_traces(replay) == [(0.0,), (10.0,), (99.0,)]
-
-
-def test_several_episodes_go_where_a_long_one_comes():
-    replay = DiverseReplay(12, 1, 1.0)
-    replay.append(*_episodes([[0], [9], [4]]))
-    replay.append(*_episodes([[1]], length=5))
-    assert _secondary_traces(replay) == [(0.0,), (9.0,), (4.0,)]
-    placement = replay.append(*_steps(2, ends=True))
-    assert _secondary_traces(replay) == [(1.0,)]
-    assert placement.freed.tolist() == [0, 1, 2, 3, 4, 5]
-    assert placement.slots.tolist() == [11, 0]  # the sixth place of the main memory was still free
-
-
 def test_a_signature_is_the_discounted_return_of_the_whole_episode():
     replay = DiverseReplay(20, 2, 0.5)
     replay.append(np.array([(1, 0), (2, 4)], np.float32), np.array([False, False]))
     replay.append(np.array([(4, 8), (3, 1), (8, 2)], np.float32), np.array([True, False, True]))
     np.testing.assert_array_equal(replay.state()["signature"], [(3, 4), (7, 2)])
-
-
-def test_episodes_of_equal_returns_leave_in_order_of_age():
-    replay = _replay(40, np.full((50, 2), 3.0))
-    assert _stored(replay) == set(range(60, 100))
 
 
 def test_an_episode_longer_than_the_main_memory_loses_its_beginning_and_is_discarded_whole():
@@ -244,14 +205,6 @@ def test_an_episode_longer_than_the_main_memory_loses_its_beginning_and_is_disca
     assert _secondary_traces(replay) == [(2.0,), (3.0,)]
 
 
-def test_an_episode_as_long_as_the_main_memory_is_kept():
-    replay = DiverseReplay(8, 1, 1.0)
-    replay.append(*_steps(4, ends=True))
-    replay.append(*_steps(1, ends=False))
-    assert replay.contents.tolist() == [0, 1, 2, 3, 4, -1, -1, -1]
-    assert _secondary_traces(replay) == [(0.0,)]
-
-
 # Random operations
 
 
@@ -262,7 +215,7 @@ def _block(generator: np.random.Generator, draw: Callable[..., np.ndarray], t: i
     return rewards, generator.random(num) < generator.choice([0.1, 0.3, 0.7])
 
 
-@pytest.mark.parametrize("capacity", [2, 3, 9, 24, 61])
+@pytest.mark.parametrize("capacity", [2, 9, 61])
 @pytest.mark.parametrize("draw", KINDS)
 def test_every_slot_is_that_of_the_lists(draw: Callable[..., np.ndarray], capacity: int):
     generator = np.random.default_rng(capacity)
@@ -277,40 +230,6 @@ def test_every_slot_is_that_of_the_lists(draw: Callable[..., np.ndarray], capaci
     assert _secondary_traces(replay) == kept
 
 
-def _follow(rows: np.ndarray, placement: Placement, numbers: range) -> None:
-    """What a caller does with a placement, on rows that hold their transition's number."""
-    rows[placement.freed] = -1
-    for slot, number in zip(placement.slots, numbers, strict=True):
-        if slot < len(rows):
-            assert rows[slot] == -1
-            rows[slot] = number
-
-
-@pytest.mark.parametrize("capacity", [7, 30])
-def test_a_caller_that_follows_the_placements_holds_whole_episodes_within_both_halves(capacity: int):
-    generator = np.random.default_rng(0)
-    replay, rows = DiverseReplay(capacity, 2, 0.9), np.full(capacity, -1)
-    written, ends = 0, [-1]
-    for t in range(300):
-        rewards, done = _block(generator, _normal, t)
-        placement = replay.append(rewards, done)
-        _follow(rows, placement, range(written, written + len(done)))
-        ends += (written + np.flatnonzero(done)).tolist()
-        written += len(done)
-        np.testing.assert_array_equal(rows, replay.contents)
-
-        numbers = np.sort(rows[rows >= 0])
-        assert len(set(numbers.tolist())) == len(numbers)
-        state = replay.state()
-        at = int(state["length"][: int(state["num_secondary_traces"])].sum())
-        assert at <= capacity - capacity // 2
-        assert len(numbers) - at <= capacity // 2
-        episodes = {(ends[i - 1] + 1, ends[i]) for i in range(1, len(ends))}
-        for trace in np.split(numbers[:at], np.cumsum(state["length"][: int(state["num_secondary_traces"])]))[:-1]:
-            assert (trace[0], trace[-1]) in episodes
-            assert len(trace) == trace[-1] - trace[0] + 1
-
-
 def _run(replay: DiverseReplay, rewards: np.ndarray, done: np.ndarray, block: int) -> None:
     for i in range(0, len(done), block):
         replay.append(rewards[i : i + block], done[i : i + block])
@@ -319,14 +238,6 @@ def _run(replay: DiverseReplay, rewards: np.ndarray, done: np.ndarray, block: in
 def _long_run() -> tuple[np.ndarray, np.ndarray]:
     generator = np.random.default_rng(5)
     return generator.normal(size=(900, 2)), generator.random(900) < 0.25
-
-
-def test_it_does_not_matter_in_which_blocks_the_transitions_come():
-    rewards, done = _long_run()
-    single, blocks = DiverseReplay(50, 2, 0.9), DiverseReplay(50, 2, 0.9)
-    _run(single, rewards, done, 1)
-    _run(blocks, rewards, done, 90)
-    _assert_states_equal(single.state(), blocks.state())
 
 
 # Saving
@@ -340,7 +251,7 @@ def _through_a_file(state: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         return dict(loaded)
 
 
-@pytest.mark.parametrize("when", [0, 3, 40, 301, 333, 508])
+@pytest.mark.parametrize("when", [0, 40, 301, 508])
 def test_a_restored_replay_goes_on_as_the_uninterrupted_one(when: int):
     rewards, done = _long_run()
     # Two episodes longer than the main memory: one has just ended when 301 are written, one is torn and runs at 508.
@@ -375,16 +286,13 @@ def test_a_saved_state_is_a_copy_on_both_sides():
 
 @pytest.mark.parametrize(("capacity", "num_objectives"), [(49, 2), (50, 3)])
 def test_a_state_of_other_settings_is_refused(capacity: int, num_objectives: int):
+    with pytest.raises(ValueError, match="capacity must be 2 or more"):
+        DiverseReplay(1, 2, 0.9)
     with pytest.raises(ValueError, match="does not fit"):
         DiverseReplay(50, 2, 0.9).restore(DiverseReplay(capacity, num_objectives, 0.9).state())
 
 
 # Refused input
-
-
-def test_a_replay_needs_room_for_both_memories():
-    with pytest.raises(ValueError, match="capacity must be 2 or more"):
-        DiverseReplay(1, 2, 0.9)
 
 
 @pytest.mark.parametrize("wrong", [np.nan, np.inf])

@@ -14,7 +14,6 @@ from qpensieve.replay import priorities
 from qpensieve.replay.priorities import LARGEST, SMALLEST, Priorities
 
 SET = jax.jit(priorities.set_at)
-GET = jax.jit(priorities.get_at)
 NUM = 4096
 SAMPLE = jax.jit(partial(priorities.sample, num=NUM))
 
@@ -40,10 +39,8 @@ def _assert_sums_agree(tree: Priorities) -> None:
     ("capacity", "num_groups"),
     [
         (1, [1]),
-        (127, [1]),
         (128, [1]),
         (129, [2, 1]),
-        (16_384, [128, 1]),
         (16_385, [129, 2, 1]),
         (10**6, [7813, 62, 1]),
     ],
@@ -56,15 +53,13 @@ def test_levels_shrink_by_128_down_to_a_single_group(capacity: int, num_groups: 
 @pytest.mark.parametrize("capacity", [300, 20_000])
 def test_sums_agree_with_the_leaves_after_many_writes(capacity: int):
     generator, tree, expected = np.random.default_rng(0), priorities.empty(capacity), np.zeros(capacity)
-    for _ in range(5):
+    for _ in range(3):
         slots = generator.permutation(capacity)[:64]
         values = generator.exponential(size=len(slots)) ** 4
         tree = SET(tree, jnp.asarray(slots), jnp.asarray(values, jnp.float32))
         expected[slots] = values
         _assert_sums_agree(tree)
     np.testing.assert_allclose(_leaves(tree), expected, rtol=1e-6)
-    asked = generator.integers(capacity, size=20)
-    np.testing.assert_allclose(GET(tree, jnp.asarray(asked)), expected[asked], rtol=1e-6)
 
 
 def test_duplicates_leave_one_of_their_values_and_right_sums():
@@ -77,9 +72,9 @@ def test_duplicates_leave_one_of_their_values_and_right_sums():
     assert float(priorities.total(tree)) == 297 + leaves[7] + 16 + 8
 
 
-@pytest.mark.parametrize("capacity", [300, 20_000])
-def test_slots_out_of_range_are_dropped(capacity: int):
+def test_slots_out_of_range_are_dropped():
     """Also those in the padding behind the last slot, and negative ones, which elsewhere count from the end."""
+    capacity = 20_000
     tree = _tree(np.full(capacity, 2.0))
     slots = jnp.array([capacity, capacity + 1, -1, -capacity, 128 * 128 * 128, 2**31 - 1, -(2**31), 0])
     after = SET(tree, slots, jnp.array([50.0] * 7 + [3.0]))
@@ -87,7 +82,6 @@ def test_slots_out_of_range_are_dropped(capacity: int):
     assert float(priorities.total(after)) == 2 * capacity + 1
     assert not np.asarray(after.levels[0]).reshape(-1)[capacity:].any()
     _assert_sums_agree(after)
-    assert GET(after, slots).tolist() == [0.0] * 7 + [3.0]
 
 
 def test_a_tree_forgets_what_was_overwritten_to_the_last_bit():
@@ -146,18 +140,16 @@ def _mostly_zero(capacity: int, spread: float) -> np.ndarray:
 @pytest.mark.parametrize(
     "leaves",
     [
-        _zeros_but(300, {299: 1e-20}),
         _zeros_but(300, {0: 1e-20, 64: 1e25}),
         _zeros_but(20_000, {0: 1.0, 127: 1e-12, 128: 1e20, 129: 1e-12, 19_999: 1e-12}),
         _zeros_but(20_000, {16_383: 3e-30, 16_384: 3e-30}),
-        _mostly_zero(300, 1.0),
         _mostly_zero(20_000, 12.0),
         np.where(np.arange(20_000) % 2, 0.1, 0.0),
     ],
 )
 def test_a_slot_of_priority_zero_is_never_drawn(leaves: np.ndarray):
     tree = _tree(leaves)
-    for seed in range(5):
+    for seed in range(3):
         slots = np.asarray(SAMPLE(tree, jax.random.key(seed)))
         assert (slots >= 0).all()
         assert (slots < len(leaves)).all()
@@ -171,10 +163,6 @@ def test_a_mass_at_an_edge_belongs_to_the_next_slot_and_one_beyond_the_end_to_th
     at = jax.jit(jax.vmap(lambda mass: priorities._descend(levels, mass)))
     masses = [0.0, 0.999, 1.0, 2.999, 3.0, 3.999, 4.0, 4.004]
     assert at(jnp.array(masses)).tolist() == [300, 300, 5_000, 5_000, 15_000, 15_000, 15_000, 15_000]
-
-
-def test_an_empty_tree_gives_slot_zero():
-    assert not np.any(SAMPLE(priorities.empty(300), jax.random.key(0)))
 
 
 def test_agents_side_by_side_under_jit_and_scan_know_nothing_of_each_other():

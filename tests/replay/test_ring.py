@@ -24,12 +24,6 @@ def _numbers(ring: replay.Replay) -> list[int]:
     return np.asarray(ring.rows)[:, 0].astype(int).tolist()
 
 
-def test_a_new_replay_is_empty_and_as_wide_as_a_transition():
-    ring = replay.empty(RowLayout(7, 3, 2), 6)
-    assert ring.rows.shape == (6, 2 * 7 + 3 + 2 + 1)
-    assert int(ring.written) == 0
-
-
 def test_blocks_overwrite_the_oldest_rows():
     ring, add = replay.empty(LAYOUT, 6), ADD
     ring = add(add(ring, _block(1, 2)), _block(3, 2))
@@ -38,16 +32,17 @@ def test_blocks_overwrite_the_oldest_rows():
     ring = add(add(ring, _block(5, 2)), _block(7, 2))
     assert _numbers(ring) == [7, 8, 3, 4, 5, 6]
     assert int(ring.written) == 8
-    np.testing.assert_array_equal(ring.rows, np.repeat([[7.0], [8], [3], [4], [5], [6]], WIDTH, axis=1))
 
 
-@pytest.mark.parametrize("num_blocks", [1, 2, 3, 4])
+@pytest.mark.parametrize("num_blocks", [1, 4])
 def test_samples_are_uniform_among_the_written_rows_alone(num_blocks: int):
     ring = replay.empty(LAYOUT, 6)
     for i in range(num_blocks):
         ring = ADD(ring, _block(1 + 2 * i, 2))
     stacked = jax.tree.map(lambda leaf: leaf[None], ring)
-    rows = np.asarray(SAMPLE(stacked, jnp.asarray(0), jax.random.key(0)))
+    rows, again, other = (np.asarray(SAMPLE(stacked, jnp.asarray(0), jax.random.key(seed))) for seed in (0, 0, 1))
+    np.testing.assert_array_equal(rows, again)
+    assert not np.array_equal(rows, other)
     assert rows.shape == (6000, WIDTH)
     values, counts = np.unique(rows[:, 0], return_counts=True)
     there = [n for n in range(1, 2 * num_blocks + 1) if n > 2 * num_blocks - 6]
@@ -64,10 +59,3 @@ def test_a_seed_samples_its_own_rows():
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *rings)
     seen = [set(np.asarray(SAMPLE(stacked, jnp.asarray(i), jax.random.key(0)))[:, 0].astype(int)) for i in range(3)]
     assert seen == [{10, 11}, {20, 21, 22, 23}, {30, 31}]
-
-
-def test_the_key_decides_the_sample():
-    ring = jax.tree.map(lambda leaf: leaf[None], ADD(replay.empty(LAYOUT, 6), _block(1, 2)))
-    one, again, other = (SAMPLE(ring, jnp.asarray(0), jax.random.key(seed)) for seed in (0, 0, 1))
-    np.testing.assert_array_equal(one, again)
-    assert not np.array_equal(one, other)

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from qpensieve.replay.slots import Slots
 from qpensieve.train.trainer import Trainer
 from tests.train.test_methods import tiny
 
@@ -14,12 +15,15 @@ BLOCKS = 28
 
 
 @cache
-def advanced(algo: Any) -> tuple[Trainer, np.ndarray]:
-    """A trainer after all blocks and what it wrote; tests only read it."""
-    trainer = Trainer(tiny(algo))
-    rows = np.concatenate([trainer.advance() for _ in range(BLOCKS)], axis=1)
+def advanced(algo: Any) -> tuple[Trainer, np.ndarray, bool]:
+    """A trainer after all blocks, what it wrote, and whether sampling changed priorities; tests only read it."""
+    trainer, rows, before, is_changed = Trainer(tiny(algo)), [], np.zeros(0), False
+    for num in range(BLOCKS):
+        before = leaves(trainer)[:, :160] if num == 8 else before
+        rows.append(trainer.advance())
+        is_changed |= num == 8 and bool((before != leaves(trainer)[:, :160]).any())
     trainer.drain()
-    return trainer, rows
+    return trainer, np.concatenate(rows, axis=1), is_changed
 
 
 def leaves(trainer: Trainer) -> np.ndarray:
@@ -30,7 +34,8 @@ def leaves(trainer: Trainer) -> np.ndarray:
 
 @pytest.mark.parametrize("algo", ["envelope", "cnder"])
 def test_every_slot_holds_the_transition_the_host_put_there_and_rows_in_order_are_the_same(algo: Any):
-    trainer, written = advanced(algo)
+    trainer, written, is_changed = advanced(algo)
+    assert is_changed == (algo == "cnder")  # by what is sampled
     slots, (rows, first) = np.asarray(trainer._state.replay.rows), trainer.replay_rows()
     empty = trainer._slots.without_rows(trainer._state.replay)
     again = np.asarray(trainer._slots.restored(empty, trainer._slots.state(), rows, first).rows)
@@ -45,24 +50,12 @@ def test_every_slot_holds_the_transition_the_host_put_there_and_rows_in_order_ar
     assert first + rows.shape[1] == 560
 
 
-def test_envelope_keeps_the_newest():
-    assert sorted(advanced("envelope")[0]._slots.contents()[0].tolist()) == list(range(560 - 400, 560))
-
-
-def test_cnder_keeps_whole_old_episodes_and_the_newest_transitions():
-    trainer = Trainer(tiny("cnder", random_steps=560, replay_capacity=300))
-    for _ in range(BLOCKS):
-        trainer.advance()
-    held = trainer._slots.contents()[0]
-    assert {559, 540} <= set(held.tolist())
-    assert held[held >= 0].min() < 560 - 300
-
-
-def test_cnders_priorities_change_with_what_is_sampled_and_envelopes_do_not():
-    for algo, is_changed in (("cnder", True), ("envelope", False)):
-        trainer = Trainer(tiny(algo))
-        for _ in range(8):
-            trainer.advance()
-        before = leaves(trainer)[:, :160]
-        trainer.advance()
-        assert (before != leaves(trainer)[:, :160]).any() == is_changed
+def test_envelope_keeps_the_newest_and_cnder_whole_old_episodes_too():
+    trainer, written, _ = advanced("envelope")
+    newest = set(range(560 - 400, 560))
+    assert set(trainer._slots.contents()[0].tolist()) == newest
+    slots = Slots(advanced("cnder")[0].algorithm.learning, trainer.layout, 400, 1, discount=0.9)
+    slots.place(written[:1], np.arange(560)[None] % 5 == 4)
+    held = set(slots.contents()[0].tolist())
+    assert set(range(360, 560)) < held
+    assert min(held) < 160

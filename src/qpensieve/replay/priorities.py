@@ -41,12 +41,6 @@ def total(tree: Priorities) -> Float[Array, ""]:
     return jnp.sum(tree.levels[-1])
 
 
-def get_at(tree: Priorities, slots: Int[Array, " b"]) -> Float[Array, " b"]:
-    """Return the priorities of `slots`; 0 for a slot out of range."""
-    inside = _inside(tree, slots)
-    return tree.levels[0].at[inside // RADIX, inside % RADIX].get(mode="fill", fill_value=0.0)
-
-
 def set_at(tree: Priorities, slots: Int[Array, " b"], values: Float[Array, " b"]) -> Priorities:
     """Set the priority of each slot; slots out of range are ignored. If a slot occurs twice, either value may be set.
 
