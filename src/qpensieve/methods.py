@@ -15,7 +15,7 @@ from qpensieve.algos import cnder, envelope, hybrid_sac, mosac, qpensieve, sac
 from qpensieve.compiler import KEPT_PROGRAMS
 from qpensieve.errors import UserError
 from qpensieve.learning.interface import Algorithm
-from qpensieve.population import plan
+from qpensieve.population import pgmorl
 from qpensieve.population.pgmorl import PfaConfig, PgmorlConfig, PopulationConfig
 from qpensieve.settings import RunSettings
 from qpensieve.types import EnvSpec
@@ -154,14 +154,14 @@ _TABLE = (
         "pgmorl",
         "a population of PPO policies, trained where a model predicts the largest gain of the front",
         PgmorlConfig,
-        paper=plan.pgmorl_paper_settings,
+        paper=pgmorl.paper_settings,
         quick=_QUICK_POPULATION,
     ),
     Method(
         "pfa",
         "a population of PPO policies; their preferences slide along the front of two objectives",
         PfaConfig,
-        paper=plan.pfa_paper_settings,
+        paper=pgmorl.pfa_paper_settings,
         quick=_QUICK_POPULATION,
     ),
 )

@@ -82,11 +82,6 @@ def test_archives_by_hand(objs: Any, reference: np.ndarray, kept: list[int], vol
     assert archive.hypervolume(reference) == pytest.approx(volume, abs=1e-9)
 
 
-def test_an_update_keeps_old_policies_first():
-    old = _archived([[3, 1], [1, 3], [0.5, 0.5]])
-    assert old.updated(_found([[2, 2], [1, 4], [2, 1], [3, 1]], first=10), ORIGIN).found_at.tolist() == [0, 10, 11]
-
-
 @pytest.mark.parametrize("d", [2, 3, 5])
 def test_generations_of_updates_keep_what_the_double_loop_keeps_and_the_volume_never_falls(d: int):
     rng = np.random.default_rng(d)
@@ -218,15 +213,6 @@ def test_large_archives_act_as_each_policy_alone():
     together = predictor.player(lam, 1)(slice(None))(obs, np.tile(lam.astype(np.float32), (2, 1, 1)))
     for seed in range(2):
         np.testing.assert_allclose(together[seed], predictor.act(seed, obs[seed], lam), rtol=1e-5, atol=1e-6)
-
-
-def test_batches_cut_longer_groups_and_repeat_last_rows():
-    served_by = np.array([2, 0, 2, 5, 2, 2, 0])
-    policy, index, is_used = members.even_batches(served_by)
-    assert policy.tolist() == [0, 2, 2, 5]
-    assert index.shape == (4, 3)
-    assert sorted(index[is_used].tolist()) == list(range(7))
-    np.testing.assert_array_equal(served_by[index], np.tile(policy[:, None], 3))
 
 
 def test_rows_of_one_policy_share_its_episodes_mean():

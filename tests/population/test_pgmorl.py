@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from qpensieve import metrics
-from qpensieve.population import pgmorl
+from qpensieve.population import pgmorl, prediction
 from qpensieve.population.members import Archive
 from qpensieve.population.pgmorl import OWN, PgmorlConfig, Samples, Search, StagesConfig
 from qpensieve.types import EnvSpec
@@ -37,7 +37,7 @@ def grown() -> Search:
     search, parents = empty(), np.full(5, -1)
     objs = np.tile([20.0, -30.0], (5, 1))
     for _ in range(3):
-        graph, parents = pgmorl.add_nodes(search.graph, GRID, objs, parents)
+        graph, parents = prediction.add_nodes(search.graph, GRID, objs, parents)
         search = replace(search, graph=graph)
         objs = objs + 10.0 * GRID
     reached = search.graph.objs[parents]
@@ -113,13 +113,8 @@ def test_a_preference_is_not_tried_twice_from_the_same_policy():
     search = grown()
     first = propose(search)
     nodes = search.samples.node[first.source]
-    graph, _ = pgmorl.add_nodes(search.graph, first.lam, first.predicted, nodes)
+    graph, _ = prediction.add_nodes(search.graph, first.lam, first.predicted, nodes)
     assert not pairs(first) & pairs(propose(replace(search, graph=graph)))
-
-
-def test_the_archives_volume_is_measured_from_the_reference():
-    assert empty().hypervolume == 0.0
-    assert archived(empty(), np.array([[10.0, -40.0]])).hypervolume == pytest.approx(100.0)
 
 
 # PFA
@@ -151,10 +146,6 @@ def test_the_worked_example(iteration: int, first: list[float]):
     np.testing.assert_array_equal(_slide(iteration, 366, base=BASE[shuffled]), lam[shuffled])
 
 
-def test_in_the_last_generation_a_task_has_its_right_neighbours_first_preference():
-    np.testing.assert_array_equal(_slide(180, 200, warmup=40)[:, 0], [0.25, 0.5, 0.75, 1.0, 1.0])
-
-
 @pytest.mark.parametrize(("iteration", "total"), [(80, 80), (80, 36), (0, 36), (0, 366), (60, 366)])
 def test_warm_up_has_the_preferences_of_the_grid(iteration: int, total: int):
     """Also where the whole run is warm-up, whose length would be divided by otherwise."""
@@ -171,11 +162,6 @@ def test_there_are_as_many_tasks_as_in_the_papers_table(d: int, num_tasks: int, 
     np.testing.assert_allclose(grid.sum(axis=1), 1.0)
     assert pgmorl.spacing(StagesConfig(), d) == gap
     np.testing.assert_allclose(np.round(grid / gap), grid / gap, atol=1e-9)
-
-
-def test_divisions_can_be_chosen():
-    grid = pgmorl.warmup_preferences(StagesConfig(divisions=5), 2)
-    assert grid[:, 0].tolist() == [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
 
 
 def test_policies_must_exceed_a_point_that_someone_sets():

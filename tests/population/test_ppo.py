@@ -122,7 +122,7 @@ def test_the_first_matrices_are_made_on_the_host():
 # Returns and advantages
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_before_the_first_step_all_is_as_in_the_plain_loops(seed: int):
     state, rollout, goal = _state(seed), _rollout(seed), _goal()
     for flags in (rollout.terminated, rollout.truncated):
@@ -145,52 +145,6 @@ def test_returns_by_hand():
     # Bootstrapped with 0.9 and 9; the third is the value itself, whatever the reward; nothing flows into the first two.
     expected = [[2.0, 0.0], [3.9, 10.0], [1.0, 10.0], [4.9, 8.0]]
     np.testing.assert_allclose(returns[4:, 0, :2], expected, rtol=1e-6)
-
-
-def test_without_ends_an_estimate_decays_through_the_steps_by_hand():
-    reward = np.zeros((K, L, 3), np.float32)
-    reward[2, 1, 0] = 1.0
-    zeros = jax.tree.map(np.zeros_like, _state(0).critic)
-    returns, _ = _returns(zeros, _rollout(0, reward=reward, terminated=NEVER, truncated=NEVER))
-    expected = np.zeros((K, L, 3))
-    expected[:3, 1, 0] = 0.72**2, 0.72, 1.0
-    np.testing.assert_allclose(returns, expected, rtol=1e-6)
-
-
-def test_at_a_time_limit_the_return_is_the_value_and_nothing_later_reaches_earlier_steps():
-    critic, rollout = _state(1).critic, _rollout(1, terminated=NEVER, truncated=_at((4, 1)))
-    reward, obs = np.array(rollout.reward), np.array(rollout.obs)
-    reward[4:, 1] += 100.0
-    obs[5:, 1] += 1.0
-    (returns, values), (others, _) = (
-        _returns(critic, rollout),
-        _returns(critic, replace(rollout, reward=jax.device_put(reward), obs=jax.device_put(obs))),
-    )
-    np.testing.assert_array_equal(returns[4, 1], values[4, 1])
-    np.testing.assert_allclose(returns[:5, 1], others[:5, 1], rtol=1e-6)
-    assert (np.abs(returns[5:, 1] - others[5:, 1]) > 10).all()
-
-
-def test_after_an_end_nothing_is_expected():
-    rollout = _rollout(1, terminated=ALWAYS, truncated=NEVER)
-    np.testing.assert_allclose(_returns(_state(1).critic, rollout)[0], rollout.reward, rtol=1e-5, atol=1e-6)
-
-
-def test_the_first_observation_after_the_rollout_counts_only_where_no_episode_ended():
-    rollout = _rollout(2, terminated=_at((K - 1, 0)), truncated=_at((K - 1, 1)))
-    other = replace(rollout, last_obs=rollout.last_obs + 1.0)
-    ours, others = (_returns(_state(2).critic, rows)[0][-1] for rows in (rollout, other))
-    np.testing.assert_array_equal(ours[:2], others[:2])
-    assert (np.abs(ours[2] - others[2]) > 1e-2).all()
-
-
-def test_advantages_are_scalarised_on_the_raw_scale_and_standardised():
-    returns, values = np.random.default_rng(0).normal(size=(2, 5, 4, 3)).astype(np.float32)
-    lam, scale = np.array([0.2, 0.5, 0.3], np.float32), np.array([2.0, 0.5, 7.0], np.float32)
-    ours = np.asarray(_advantages(lam, scale, returns, values))
-    np.testing.assert_allclose(ours, oracle.advantages(lam, scale, returns, values), rtol=1e-4, atol=1e-5)
-    assert abs(ours.mean()) < 1e-6
-    assert ours.std() == pytest.approx(1.0, abs=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -242,15 +196,6 @@ def test_the_loss_is_that_of_the_plain_loops():
     assert {name: float(value) for name, value in info.items()} == pytest.approx(expected_info, rel=1e-4)
 
 
-def test_where_the_policy_is_still_the_one_that_acted_nothing_is_clipped():
-    state = _state(0)
-    batch = _judge(state, _rollout(0), _goal())
-    _, info = _loss((state.actor, state.critic), batch)
-    assert float(info["clip_share"]) == 0.0
-    assert abs(float(info["kl"])) < 1e-6
-    assert abs(float(info["policy_loss"])) < 1e-5
-
-
 # The update
 
 
@@ -274,21 +219,6 @@ def test_two_updates_are_those_of_the_plain_loops():
         left, all_of_it = (np.var(x, axis=0).sum() for x in (rows.returns - rows.values, rows.returns))
         assert float(info["explained_variance"]) == pytest.approx(1 - left / all_of_it, rel=1e-4)
         assert set(info) == NAMES
-
-
-def test_a_learning_rate_of_zero_changes_only_adam_s_moments():
-    state = _state(0)
-    new, _ = _update(state, _rollout(0), _goal(rate=0.0), jax.random.key(0))
-    assert_trees_equal((new.actor, new.critic), (state.actor, state.critic))
-    adam = new.optimizer[1]  # pyright: ignore
-    assert int(adam.count) == CFG.epochs * CFG.minibatches
-    assert all(np.any(leaf) for leaf in jax.tree.leaves((adam.mu, adam.nu)))
-
-
-@pytest.mark.parametrize("num", [1, 7, 8192])
-def test_a_permutation_holds_every_number_once(num: int):
-    order = np.asarray(jax.jit(ppo.permutation, static_argnums=1)(jax.random.key(num), num))
-    np.testing.assert_array_equal(np.sort(order), np.arange(num))
 
 
 def test_a_permutation_of_many_numbers_does_not_overflow():
@@ -338,16 +268,6 @@ def test_minibatches_differ_between_iterations_tasks_and_seeds():
     assert len({np.asarray(key_of(*place)).tobytes() for place in places}) == 27
 
 
-def test_a_copy_of_a_member_learns_bit_for_bit_the_same():
-    state, _ = _update(_state(0), _rollout(0), _goal(), jax.random.key(0))
-    copy = jax.tree.map(lambda leaf: jax.device_put(np.array(leaf)), state)
-    pair = [_update(member, _rollout(1), _goal(), jax.random.key(1)) for member in (state, copy)]
-    assert_trees_equal(*pair)
-    forgetful = replace(state, optimizer=_state(0).optimizer)
-    other, _ = _update(forgetful, _rollout(1), _goal(), jax.random.key(1))
-    assert not np.allclose(other.actor.log_std, pair[0][0].actor.log_std, rtol=1e-4)
-
-
 # Running statistics
 
 
@@ -379,11 +299,8 @@ def test_sizes_that_do_not_divide_are_refused_with_sizes_that_do():
     assert re.search(r"4 lanes x 2047 .* 8188 .* 32 .* minibatches to 23, .* multiple of 8", problem)
     for right in (ppo.PpoConfig(), ppo.PpoConfig(rollout_steps=2047, minibatches=23), ppo.PpoConfig(rollout_steps=8)):
         assert right.conflicts() == []
-
-
-@pytest.mark.parametrize("name", ["num_lanes", "rollout_steps", "minibatches"])
-def test_sizes_of_nothing_are_refused(name: str):
-    assert "must be at least 1" in replace(ppo.PpoConfig(), **{name: 0}).conflicts()[0]
+    for name in ("num_lanes", "rollout_steps", "minibatches"):
+        assert "must be at least 1" in replace(ppo.PpoConfig(), **{name: 0}).conflicts()[0]
 
 
 # Learning
@@ -405,18 +322,7 @@ def _acted(state: ppo.State, seed: int, rewards: Any, goal: ppo.Goal) -> tuple[p
     return _update(state, rollout, goal, jax.random.key(seed))[0], mean[0, 0]
 
 
-@pytest.mark.parametrize(("weight", "sign"), [(0.5, 1), (4.5, -1)])
-def test_an_update_follows_the_raw_scale(weight: float, sign: int):
-    """Objective 1 pays for actions above the mean, 2 for those below; only the scale says which of them wins."""
-    state = _state(0)
-    rewards = lambda mean, action: (action - mean, -weight * (action - mean))
-    goal = _goal((0.5, 0.5, 0.0), (1.0, 2.0 * weight, 1.0))
-    moved, before = _acted(state, 0, rewards, goal)
-    _, after = _acted(moved, 1, rewards, goal)
-    assert sign * (after - before)[0] > 0.01
-
-
-@pytest.mark.parametrize(("lam", "best"), [((1.0, 0.0, 0.0), 1.0), ((0.0, 1.0, 0.0), -1.0), ((0.5, 0.5, 0.0), 0.0)])
+@pytest.mark.parametrize(("lam", "best"), [((0.0, 1.0, 0.0), -1.0), ((0.5, 0.5, 0.0), 0.0)])
 def test_from_the_same_state_each_preference_finds_its_own_action(lam: Any, best: float):
     """Rewards -(a - 1)^2 and -(a + 1)^2: the best action is lam_1 - lam_2."""
     state = ppo.init(CFG, SPEC, np.random.default_rng(0))

@@ -16,8 +16,7 @@ from qpensieve.envs import DOMAINS, LaneOptions, make_lanes
 from qpensieve.errors import EnvError
 from qpensieve.population import pgmorl, ppo
 from qpensieve.population.members import KeptPolicy, Member
-from qpensieve.population.pgmorl import OWN, PgmorlConfig, Tasks
-from qpensieve.population.plan import PAPER, iteration_steps
+from qpensieve.population.pgmorl import OWN, PAPER, PgmorlConfig, Tasks, iteration_steps
 from qpensieve.preferences import das_dennis
 from qpensieve.presets import default_config
 from qpensieve.records import evaluations, search

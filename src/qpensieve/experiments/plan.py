@@ -21,7 +21,7 @@ from qpensieve.config import RunConfig, check, override, scheduled, spec_of
 from qpensieve.envs import find_domain
 from qpensieve.errors import UserError
 from qpensieve.experiments.tasks import Task, iteration_of
-from qpensieve.population.plan import check_environment
+from qpensieve.population.pgmorl import check_environment
 from qpensieve.presets import default_config
 from qpensieve.settings import NONE
 

@@ -14,8 +14,7 @@ from qpensieve.compatibility import SAME_SETTINGS
 from qpensieve.config import RunConfig, spec_of
 from qpensieve.envs import code_of
 from qpensieve.errors import UserError, make_folder
-from qpensieve.population.pgmorl import num_tasks
-from qpensieve.population.plan import iteration_steps
+from qpensieve.population.pgmorl import iteration_steps, num_tasks
 from qpensieve.records import checkpoint, critic_errors
 from qpensieve.records.files import FileError, read_object, write_json
 from qpensieve.records.folder import CONFIG, CRITIC, FAILED, METRICS, SUMMARY, WORKER_LOG, holder

@@ -44,7 +44,11 @@ def sparsity(points: ArrayLike) -> float:
     The front is the m non-dominated points, and the neighbours are those in the sorted values of one objective
     (Xu et al., 2020, PGMORL). Lower is denser.
     """
-    front = non_dominated(points)
+    return front_sparsity(non_dominated(points))
+
+
+def front_sparsity(front: Float64[np.ndarray, "m d"]) -> float:
+    """Return the `sparsity` of points none of which dominates or equals another."""
     if len(front) < 2:
         return 0.0
     gaps = np.diff(np.sort(front, axis=0), axis=0)

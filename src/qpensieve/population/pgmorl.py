@@ -7,8 +7,9 @@ not from the origin as in the authors' code, so they may be negative (deviation 
 """
 
 import math
-from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Annotated, Any, Literal, NamedTuple
 
 import jax
 import numpy as np
@@ -21,12 +22,16 @@ from qpensieve.population.members import Archive, empty_archive, survivors
 from qpensieve.population.ppo import PpoConfig
 from qpensieve.population.prediction import Graph
 from qpensieve.preferences import das_dennis
+from qpensieve.records.search import SearchRecord
+from qpensieve.records.trees import arrays_to_tree, tree_to_arrays
 from qpensieve.settings import Rule, at_least
 from qpensieve.types import EnvSpec
 
 NUM_MODEL_PARAMETERS = 4
 OWN = -1
 """Source of a task that continues with its own member."""
+MOST_OBJECTIVES = 5
+"""PGMORL supports at most this many objectives."""
 MANY_OBJECTIVES = 5
 """With this many objectives or more, the grid is coarser."""
 _POSITIVE_SPARSITY = Rule(
@@ -95,6 +100,49 @@ class PfaConfig(PopulationConfig):
     """Settings of PFA; two objectives only."""
 
 
+class PaperRow(NamedTuple):
+    """A row of the Q-Pensieve paper's table for PGMORL and PFA; the last column is ours."""
+
+    steps: int
+    warmup_iterations: int
+    generation_iterations: int
+    num_buffers: int
+    sparsity_weight: float
+    """Positive, because it is subtracted; the paper prints it negative (D26)."""
+    fitness_episodes: int = 4
+    """One is enough if the environment is deterministic."""
+
+
+PAPER: dict[str, PaperRow] = {
+    "DST2d": PaperRow(1_500_000, 80, 20, 100, 1.0, fitness_episodes=1),
+    "LunarLander4d": PaperRow(7_500_000, 40, 10, 400, 1e6),
+    "LunarLander5d": PaperRow(7_500_000, 40, 10, 400, 1e6),
+    "HalfCheetah2d": PaperRow(15_000_000, 80, 20, 100, 1.0),
+    "Hopper2d": PaperRow(4_500_000, 200, 40, 100, 1.0),
+    "Hopper3d": PaperRow(15_000_000, 200, 40, 200, 1e6),
+    "Ant3d": PaperRow(15_000_000, 200, 40, 200, 1e6),
+    "Hopper5d": PaperRow(7_500_000, 200, 40, 400, 1e6),
+    "Ant2d": PaperRow(15_000_000, 200, 40, 100, 1.0),
+    "Walker2d": PaperRow(4_500_000, 80, 20, 100, 1.0),
+}
+"""By domain id."""
+UNLISTED = PAPER["Hopper2d"]
+"""Settings of domains that are not in the table."""
+EVAL_PERIOD = 200_000
+"""Steps between short evaluations; large, because runs of populations are long."""
+
+
+def paper_settings(domain_id: str) -> Mapping[str, object]:
+    """The paper's settings of PGMORL for a domain."""
+    return PAPER.get(domain_id, UNLISTED)._asdict() | {"eval_period": EVAL_PERIOD}
+
+
+def pfa_paper_settings(domain_id: str) -> Mapping[str, object]:
+    """The same without the columns that only PGMORL has."""
+    changes = paper_settings(domain_id)
+    return {name: value for name, value in changes.items() if name not in ("num_buffers", "sparsity_weight")}
+
+
 def spacing(cfg: StagesConfig, num_objectives: int) -> float:
     """Return the distance between neighbouring entries of the grid's preferences."""
     return 1.0 / (cfg.divisions or (3 if num_objectives >= MANY_OBJECTIVES else 4))
@@ -118,6 +166,34 @@ def reference_of(spec: EnvSpec) -> Float64[np.ndarray, " d"]:
             f"set it (--reference) to {spec.num_objectives} numbers that a useful policy exceeds"
         )
     return check_reference(spec.reference, spec.num_objectives)
+
+
+def iteration_steps(agent: PopulationConfig, num_tasks: int) -> int:
+    """Steps of the budget that one iteration takes."""
+    per_task = agent.ppo.num_lanes * agent.ppo.rollout_steps
+    return per_task * (num_tasks if agent.stages.total == "shared" else 1)
+
+
+def check_environment(agent: PopulationConfig, steps: int, spec: EnvSpec) -> None:
+    """Refuse an environment that the search cannot handle, or a budget below one iteration.
+
+    Raises:
+        ValueError: Says which of the two, and what would work.
+    """
+    d = spec.num_objectives
+    if isinstance(agent, PfaConfig) and d != 2:
+        raise UserError(f"pfa needs two objectives, but {spec.id} has {d}: use --algo pgmorl")
+    if not 2 <= d <= MOST_OBJECTIVES:
+        raise UserError(
+            f"pgmorl needs two to {MOST_OBJECTIVES} objectives, but {spec.id} has {d}: use another domain or algorithm"
+        )
+    tasks = num_tasks(agent.stages, d)
+    needed = iteration_steps(agent, tasks)
+    if steps < needed:
+        raise UserError(
+            f"steps must be at least {needed}, got {steps}: one iteration is {tasks} tasks x "
+            f"{agent.ppo.num_lanes} lanes x {agent.ppo.rollout_steps} steps; raise steps, or lower rollout_steps"
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,19 +261,6 @@ def empty_search(reference: Float64[np.ndarray, " d"], num_parameters: int, memb
     d = len(reference)
     none = Samples(jax.tree.map(lambda x: np.asarray(x)[:0], member), np.zeros((0, d)), np.zeros(0, np.int64))
     return Search(reference, empty_archive(d, num_parameters), prediction.empty_graph(d), none)
-
-
-def add_nodes(
-    graph: Graph,
-    lam: Float64[np.ndarray, "n d"],
-    objs: Float64[np.ndarray, "n d"],
-    parents: Int64[np.ndarray, " n"],
-) -> tuple[Graph, Int64[np.ndarray, " n"]]:
-    """Return the graph with a node for every task, and their numbers."""
-    first = len(graph.parent)
-    for row, reached, parent in zip(lam, objs, parents.tolist(), strict=True):
-        graph = prediction.add_node(graph, row, reached, parent)
-    return graph, np.arange(first, first + len(objs))
 
 
 def join(cfg: PgmorlConfig, search: Search, new: Samples) -> Search:
@@ -272,3 +335,56 @@ def sliding_preferences(
     share = 0.0 if total <= warmup else np.clip((iteration + per_generation - warmup) / (total - warmup), 0.0, 1.0)
     first = np.clip(base + share * spacing(cfg, 2), 0.0, 1.0)
     return np.stack([first, 1.0 - first], axis=1)
+
+
+HISTORY = ("objs", "lam", "generation", "starts", "predicted", "bounds_share", "fitness_steps")
+"""Fields of a record that the searches themselves do not hold."""
+
+
+def search_to_arrays(search: Search, prefix: str) -> dict[str, np.ndarray]:
+    """Archive, graph and population of one seed."""
+    samples = search.samples
+    parts = {"archive": vars(search.archive), "graph": vars(search.graph)}
+    parts["samples"] = {"objs": samples.objs, "node": samples.node}
+    arrays = {f"{prefix}{part}/{name}": value for part, named in parts.items() for name, value in named.items()}
+    return arrays | tree_to_arrays(samples.members, f"{prefix}samples/member")
+
+
+def search_from_arrays(
+    arrays: Mapping[str, np.ndarray], prefix: str, reference: Float64[np.ndarray, " d"], one: Any
+) -> Search:
+    """The search that `search_to_arrays` saved; `one` holds any members and shows the structure of a sample."""
+    taken = lambda part, kind: kind(**{f.name: arrays[f"{prefix}{part}/{f.name}"] for f in fields(kind)})
+    objs = arrays[f"{prefix}samples/objs"]
+    like = jax.tree.map(lambda x: np.zeros((len(objs), *x.shape[1:]), x.dtype), one)
+    members = arrays_to_tree(like, arrays, f"{prefix}samples/member")
+    samples = Samples(members, objs, arrays[f"{prefix}samples/node"])
+    return Search(reference, taken("archive", Archive), taken("graph", Graph), samples)
+
+
+def record_to_arrays(record: SearchRecord, prefix: str) -> dict[str, np.ndarray]:
+    """The history of a record."""
+    return {f"{prefix}{name}": getattr(record, name) for name in HISTORY}
+
+
+def record_from_arrays(arrays: Mapping[str, np.ndarray], prefix: str, like: SearchRecord) -> SearchRecord:
+    """The record whose history `record_to_arrays` returned."""
+    return replace(like, **{name: arrays[f"{prefix}{name}"] for name in HISTORY})
+
+
+def complete(record: SearchRecord, searches: list[Search]) -> SearchRecord:
+    """The record with the archives and graphs of all seeds."""
+    numbers = lambda parts: np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+    together = lambda parts: np.concatenate(parts)
+    found = [search.archive for search in searches]
+    graphs = [search.graph for search in searches]
+    return replace(
+        record,
+        archive_objs=together([archive.objs for archive in found]),
+        archive_seed=numbers([archive.objs for archive in found]),
+        archive_found_at=together([archive.found_at for archive in found]),
+        graph_objs=together([graph.objs for graph in graphs]),
+        graph_lam=together([graph.lam for graph in graphs]),
+        graph_parent=together([graph.parent for graph in graphs]),
+        graph_seed=numbers([graph.parent for graph in graphs]),
+    )

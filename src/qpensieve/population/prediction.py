@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
-from qpensieve.metrics import hypervolume_gain, non_dominated, sparsity
+from qpensieve.metrics import hypervolume_gain, non_dominated
+from qpensieve.metrics.fronts import front_sparsity
 from qpensieve.preferences import das_dennis
 
 MIN_DISTINCT = 4
@@ -40,6 +41,10 @@ ROUNDING = 1e-9
 """More than the rounding error of an angle."""
 
 
+Theta = Float64[np.ndarray, " 4"]
+"""Parameters A, a, b and c of a model."""
+
+
 @dataclass(frozen=True, eq=False)
 class Graph:
     """A forest of evaluated policies.
@@ -55,17 +60,6 @@ class Graph:
     objs: Float64[np.ndarray, "g d"]
     delta: Float64[np.ndarray, "g d"]
     parent: Int64[np.ndarray, " g"]
-
-
-@dataclass(frozen=True)
-class ModelFit:
-    """Parameters of A tanh(a (x - b) / 2) + c, and how many of the four ended at a bound."""
-
-    A: float
-    a: float
-    b: float
-    c: float
-    num_bounds: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,32 +83,35 @@ def empty_graph(num_objectives: int) -> Graph:
     return Graph(none, none, none, np.empty(0, np.int64))
 
 
-def add_node(graph: Graph, lam: Float64[np.ndarray, " d"], objs: Float64[np.ndarray, " d"], parent: int) -> Graph:
-    """The graph with one more node, the last; `parent` is a node or -1, and `lam` may have any length.
+def add_nodes(
+    graph: Graph,
+    lam: Float64[np.ndarray, "n d"],
+    objs: Float64[np.ndarray, "n d"],
+    parents: Int64[np.ndarray, " n"],
+) -> tuple[Graph, Int64[np.ndarray, " n"]]:
+    """The graph with a new node for every row, and their numbers; parents are earlier nodes or -1.
 
     Raises:
         ValueError: If there is no such parent.
     """
-    if not -1 <= parent < len(graph.parent):
-        raise ValueError(f"parent must be -1 or one of {len(graph.parent)} nodes, got {parent}")
-    delta = objs - graph.objs[parent] if parent >= 0 else np.zeros_like(objs)
-    new = (lam / np.linalg.norm(lam), objs, delta, np.array(parent, np.int64))
+    first = len(graph.parent)
+    if not ((parents >= -1) & (parents < first)).all():
+        raise ValueError(f"parents must be -1 or one of {first} nodes, got {parents.tolist()}")
+    delta = np.zeros_like(objs)
+    delta[parents >= 0] = objs[parents >= 0] - graph.objs[parents[parents >= 0]]
+    new = (lam / np.linalg.norm(lam, axis=1, keepdims=True), objs, delta, parents)
     old = (graph.lam, graph.objs, graph.delta, graph.parent)
-    return Graph(*(np.concatenate([rows, row[None]]) for rows, row in zip(old, new, strict=True)))
+    return Graph(*(np.concatenate(both) for both in zip(old, new, strict=True))), np.arange(first, first + len(objs))
 
 
-def model(fit: ModelFit, x: Float64[np.ndarray, " k"]) -> Float64[np.ndarray, " k"]:
+def model(theta: Theta, x: Float64[np.ndarray, " k"]) -> Float64[np.ndarray, " k"]:
     """Predicted change for preference components x: A (e^{a(x-b)} - 1) / (e^{a(x-b)} + 1) + c, computed stably."""
-    return _curve(np.array([fit.A, fit.a, fit.b, fit.c]), x)
-
-
-def _curve(theta: Float64[np.ndarray, " 4"], x: Float64[np.ndarray, " k"]) -> Float64[np.ndarray, " k"]:
     height, a, b, c = theta
     return height * np.tanh(0.5 * a * (x - b)) + c
 
 
-def _slopes(theta: Float64[np.ndarray, " 4"], x: Float64[np.ndarray, " k"]) -> Float64[np.ndarray, "k 4"]:
-    """Derivatives of the curve by its four parameters."""
+def _slopes(theta: Theta, x: Float64[np.ndarray, " k"]) -> Float64[np.ndarray, "k 4"]:
+    """Derivatives of the model by its four parameters."""
     height, a, b, _ = theta
     level = np.tanh(0.5 * a * (x - b))
     rise = 0.5 * height * (1.0 - level**2)
@@ -123,8 +120,10 @@ def _slopes(theta: Float64[np.ndarray, " 4"], x: Float64[np.ndarray, " k"]) -> F
 
 def fit_model(
     x: Float64[np.ndarray, " e"], delta: Float64[np.ndarray, " e"], importance: Float64[np.ndarray, " e"]
-) -> ModelFit:
+) -> tuple[Theta, int]:
     """The bounded model that fits the changes `delta` at `x` best, by a soft L1 loss of residuals times importance.
+
+    Also returns how many of its parameters are at a bound.
 
     A is at most the range of the changes (between 1 and 500); |c| is at most 500. So predictions stay within +-1000,
     and within +-501 if all changes are equal.
@@ -134,7 +133,7 @@ def fit_model(
     from scipy.optimize import least_squares  # a fifth of all that importing qpensieve takes, for this method alone
 
     found = least_squares(
-        lambda theta: (_curve(theta, x) - delta) * importance,
+        lambda theta: (model(theta, x) - delta) * importance,
         np.ones(4),
         jac=lambda theta: _slopes(theta, x) * importance[:, None],  # pyright: ignore[reportArgumentType]
         bounds=(lower, upper),
@@ -144,8 +143,7 @@ def fit_model(
         gtol=1e-15,
     )
     share = (found.x - lower) / (upper - lower)
-    num_bounds = np.count_nonzero(np.minimum(share, 1.0 - share) < BOUND_TOLERANCE)
-    return ModelFit(*found.x.tolist(), num_bounds=int(num_bounds))
+    return found.x, int(np.count_nonzero(np.minimum(share, 1.0 - share) < BOUND_TOLERANCE))
 
 
 def neighbours(
@@ -192,8 +190,8 @@ def predict(
     known = graph.lam[edges] / graph.lam[edges].sum(axis=1, keepdims=True)
     asked = lams / lams.sum(axis=1, keepdims=True)
     fits = [fit_model(known[:, j], graph.delta[edges, j], importance) for j in range(len(objs))]
-    delta = np.stack([model(fit, asked[:, j]) for j, fit in enumerate(fits)], axis=1)
-    return Prediction(delta, num_bounds=sum(fit.num_bounds for fit in fits), num_edges=len(edges))
+    delta = np.stack([model(theta, asked[:, j]) for j, (theta, _) in enumerate(fits)], axis=1)
+    return Prediction(delta, num_bounds=sum(num for _, num in fits), num_edges=len(edges))
 
 
 # The choice of tasks
@@ -263,8 +261,9 @@ def select(
     chosen = []
     for _ in range(min(num_tasks, len(f))):
         gain[is_stale] = [hypervolume_gain(front, point, np.zeros(len(point))) for point in f[is_stale]]
-        score = np.full(len(f), -sparsity_weight * sparsity(front))
-        score[is_adding] = gain[is_adding] - sparsity_weight * _sparsity_with(front, f[is_adding])
+        score = np.full(len(f), -sparsity_weight * front_sparsity(front))
+        gaps = np.array([front_sparsity(_join(front, point)) for point in f[is_adding]])
+        score[is_adding] = gain[is_adding] - sparsity_weight * gaps
         winner = int(np.argmax(np.where(is_left, score, -np.inf)))
         chosen.append(winner)
         is_left[winner] = False
@@ -286,23 +285,3 @@ def _is_covered(points: Float64[np.ndarray, "c d"], front: Float64[np.ndarray, "
 def _join(front: Float64[np.ndarray, "m d"], point: Float64[np.ndarray, " d"]) -> Float64[np.ndarray, "n d"]:
     """The front with a new point that it does not cover, without the points that the new one dominates."""
     return np.concatenate([front[~(front <= point).all(axis=1)], point[None]])
-
-
-def _sparsity_with(front: Float64[np.ndarray, "m d"], points: Float64[np.ndarray, "c d"]) -> Float64[np.ndarray, " c"]:
-    """Sparsity of the front with each point added on its own; the front covers none of them."""
-    if len(front) == 0:
-        return np.zeros(len(points))
-    ranked = np.sort(front, axis=0)
-    total = np.full(len(points), np.square(np.diff(ranked, axis=0)).sum())
-    for column, value in zip(ranked.T, points.T, strict=True):
-        place = np.searchsorted(column, value)
-        before = value - column[np.maximum(place - 1, 0)]
-        after = column[np.minimum(place, len(column) - 1)] - value
-        # Between two neighbours, a point splits their gap. Beyond an end, both differences are the new gap, one < 0.
-        is_inner = (place > 0) & (place < len(column))
-        total += np.where(is_inner, -2.0 * before * after, before**2)
-    result = total / len(front)
-    # The sum above holds where nothing leaves the front.
-    replaces = np.any(np.all(front[None] <= points[:, None], axis=2), axis=1)
-    result[replaces] = [sparsity(_join(front, point)) for point in points[replaces]]
-    return result

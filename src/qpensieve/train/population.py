@@ -20,8 +20,7 @@ from qpensieve.config import RunConfig
 from qpensieve.envs import LaneOptions, find_domain, make_lanes
 from qpensieve.learning.streams import Purpose, generator
 from qpensieve.methods import check_continuous
-from qpensieve.population import arrays as search_arrays
-from qpensieve.population import pgmorl, plan, ppo, prediction
+from qpensieve.population import pgmorl, ppo, prediction
 from qpensieve.population.members import Archive, ArchivePredictor, KeptPolicy, Member, MemberPolicy, Policies
 from qpensieve.population.pgmorl import OWN, PgmorlConfig, PopulationConfig, Samples, Search, Tasks
 from qpensieve.population.ppo import Moments, Place
@@ -49,12 +48,12 @@ class PopulationTrainer(Session):
         self.config, self._cfg = config, config.agent
         self.spec = configs.spec_of(config)
         check_continuous(config.algo, self.spec)
-        plan.check_environment(self._cfg, config.steps, self.spec)
+        pgmorl.check_environment(self._cfg, config.steps, self.spec)
         in_evaluation = foreign_lanes(config.domain, config.seeds, config.full_eval_episodes)
         check_population(self._cfg, self.spec, config.seeds, in_evaluation)
         self.reference = pgmorl.reference_of(self.spec)
         self._grid = pgmorl.warmup_preferences(self._cfg.stages, self.spec.num_objectives)
-        self.block = plan.iteration_steps(self._cfg, self.num_tasks)
+        self.block = pgmorl.iteration_steps(self._cfg, self.num_tasks)
         self.lanes_per_seed = 1 if self._cfg.stages.total == "shared" else self.num_tasks
         self._places = tuple(Place(seed, task) for seed in config.seed_list for task in range(self.num_tasks))
         self._widths = (self.spec.obs_size, self._cfg.ppo.hidden, self._cfg.ppo.hidden, self.spec.action_size)
@@ -167,7 +166,7 @@ class PopulationTrainer(Session):
 
     def _sample(self, i: int, search: Search, members: Member) -> Search:
         """Return the search of one seed with a node and a sample of every task."""
-        graph, self._node[i] = pgmorl.add_nodes(search.graph, self._lam[i], self._objs[i], self._node[i])
+        graph, self._node[i] = prediction.add_nodes(search.graph, self._lam[i], self._objs[i], self._node[i])
         search = replace(search, graph=graph)
         if not isinstance(self._cfg, PgmorlConfig):
             return search
@@ -211,7 +210,7 @@ class PopulationTrainer(Session):
         for i, search in enumerate(self._searches):
             none = np.full(self.num_tasks, -1)
             empty = prediction.empty_graph(self.spec.num_objectives)
-            graph, self._node[i] = pgmorl.add_nodes(empty, self._lam[i], self._objs[i], none)
+            graph, self._node[i] = prediction.add_nodes(empty, self._lam[i], self._objs[i], none)
             self._searches[i] = replace(search, graph=graph)
 
     def _measure(
@@ -236,7 +235,7 @@ class PopulationTrainer(Session):
 
     def search_record(self) -> SearchRecord:
         """Return the record of the search, for the run folder."""
-        return search_arrays.complete(self.record, self._searches)
+        return pgmorl.complete(self.record, self._searches)
 
     def parameters(self) -> dict[str, np.ndarray]:
         """Return networks and statistics of all members, and the archives."""
@@ -248,8 +247,8 @@ class PopulationTrainer(Session):
         """Return everything that changes, as of the end of the newest iteration, by name."""
         arrays = tree_to_arrays(self._members(), "member") | self._boundary
         for i, search in enumerate(self._searches):
-            arrays |= search_arrays.to_arrays(search, f"search/{i}/")
-        arrays |= search_arrays.record_to_arrays(self.record, "record/")
+            arrays |= pgmorl.search_to_arrays(search, f"search/{i}/")
+        arrays |= pgmorl.record_to_arrays(self.record, "record/")
         arrays |= self.sums.arrays() | self.policy_arrays()
         arrays |= {"tasks/lam": self._lam, "tasks/node": self._node, "tasks/objs": self._objs}
         counters = [self.iteration, self.generation, self._generation_start, self.sums.count]
@@ -265,9 +264,9 @@ class PopulationTrainer(Session):
         self._boundary = self._collector.state()
         one = self._members()
         self._searches = [
-            search_arrays.from_arrays(arrays, f"search/{i}/", self.reference, one) for i in range(self.config.seeds)
+            pgmorl.search_from_arrays(arrays, f"search/{i}/", self.reference, one) for i in range(self.config.seeds)
         ]
-        self.record = search_arrays.record_from_arrays(arrays, "record/", self.record)
+        self.record = pgmorl.record_from_arrays(arrays, "record/", self.record)
         self._lam, self._node, self._objs = (arrays[f"tasks/{name}"].copy() for name in ("lam", "node", "objs"))
         iteration, self.generation, self._generation_start, count = (int(value) for value in arrays["counters"])
         self.step = self.summed_to = iteration * self.block
@@ -277,7 +276,7 @@ class PopulationTrainer(Session):
         """Plan for `steps` in total; the learning rate falls to 0 over the new length."""
         config = configs.lengthened(self.config, steps)
         configs.check(config)
-        plan.check_environment(self._cfg, steps, self.spec)
+        pgmorl.check_environment(self._cfg, steps, self.spec)
         self.config = config
 
     def close(self) -> None:
