@@ -96,8 +96,7 @@ def timed(settings: Settings) -> list[str]:
 def _rows(times: dict[str, list[float]], spec: EnvSpec, num_seeds: int, rate: float) -> list[Row]:
     rows = []
     for name, values in times.items():
-        counted = MOSAC_AS_PENSIEVE if name.startswith("mosac") else qpensieve.QPensieveConfig()
-        flop, each = num_seeds * count_flop(counted, spec), median(values)
+        flop, each = num_seeds * count_flop(_counted(name, spec), spec), median(values)
         floor = flop / rate
         against = None if name.startswith("mosac") else times.get("qpensieve plain")
         speedup = median(p / v for p, v in zip(against, values, strict=True)) if against else None
@@ -130,7 +129,7 @@ def count_flop(cfg: qpensieve.QPensieveConfig, spec: EnvSpec) -> float:
 def count_scoring(cfg: qpensieve.QPensieveConfig, spec: EnvSpec) -> float:
     """The part of it that scores candidates and climbs the winners."""
     b, h = cfg.sac.batch_size, cfg.sac.hidden
-    nets = 2 * (cfg.num_snapshots + 1)
+    nets = 2 * (min(cfg.num_snapshots, cfg.snapshots_per_update or cfg.num_snapshots) + 1)
     score = nets * 2 * b * ((spec.obs_size + spec.action_size) * h + cfg.num_preferences * (h * h + h))
     winner = 2 * b * (nets * h * h + h * spec.action_size)
     return float(score + winner)
@@ -153,6 +152,12 @@ def _rate(size: int) -> float:
 @partial(jax.jit, static_argnums=1)
 def _products(x: Any, num: int) -> Any:
     return jax.lax.fori_loop(0, num, lambda _, y: x @ y, x)
+
+
+def _counted(name: str, spec: EnvSpec) -> qpensieve.QPensieveConfig:
+    """Return settings of Q-Pensieve with as many products as what a name of `timed` stands for."""
+    method, _, preset = name.removesuffix(" plain").partition(" ")
+    return MOSAC_AS_PENSIEVE if method == "mosac" else default_config(spec.id, method, preset or "paper").agent
 
 
 def _algorithm(name: str, spec: EnvSpec) -> Algorithm[Any]:

@@ -182,6 +182,7 @@ class TestPresets:
         assert {name for name in ours if ours[name] != theirs[name]} == {
             "anneal_updates",
             *("guards", "target_entropy_end", "learning_rate", "learning_rate_end", "pessimism"),
+            *("num_preferences", "snapshots_per_update"),
         }
         same = {"random_noise": "white", "updates_per_step": 1, "agent": paper.agent}
         assert replace(configs.scheduled(robust), **same) == paper

@@ -33,12 +33,12 @@ def test_the_work_of_an_update_is_that_of_its_matrix_products():
 
 
 def test_more_snapshots_and_preferences_are_more_work():
-    work = [
-        update.count_flop(QPensieveConfig(num_preferences=m, num_snapshots=k), SPEC)
-        for m, k in [(1, 0), (5, 0), (5, 4)]
-    ]
+    few, one = QPensieveConfig(num_snapshots=1), QPensieveConfig(snapshots_per_update=1)
+    none = [QPensieveConfig(num_preferences=m, num_snapshots=0) for m in (1, 5)]
+    work = [update.count_flop(cfg, SPEC) for cfg in (*none, few, QPensieveConfig())]
     assert work == sorted(work)
-    assert work[2] > 1.5 * work[0]
+    assert work[3] > 1.5 * work[0]
+    assert update.count_flop(one, SPEC) == work[2]
 
 
 @pytest.mark.slow
