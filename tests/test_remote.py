@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -82,9 +83,29 @@ def test_an_object_keeps_its_state_and_works_on_after_an_error():
     assert adder.process.returncode == 0
 
 
+class Unreadable:
+    """Can be pickled, but not read again."""
+
+    def __reduce__(self) -> Any:
+        return getattr, ("", "no_such_name")
+
+
+def test_what_cannot_be_read_or_answered_is_said_and_the_object_works_on():
+    adder = RemoteObject("the adder", Adder, (1,))
+    adder.send("add", Unreadable())
+    with pytest.raises(EnvError, match="the adder cannot read what it is sent: AttributeError: "):
+        adder.receive()
+    adder.send("giver")
+    with pytest.raises(RuntimeError, match="lambda"):
+        adder.receive()
+    adder.send("add", 2)
+    assert adder.receive() == 3
+    adder.close()
+
+
 def test_an_answer_is_ready_once_it_is_there():
     adder = RemoteObject("the adder", Adder, (1,))
-    adder.send("add", 1, 1.0)
+    adder.send("add", 1, 0.3)
     assert not adder.is_ready
     assert adder.receive() == 2
     adder.kill()

@@ -1,7 +1,7 @@
 """Objects that live in processes of their own: their methods are called by name, results and errors come back.
 
-The processes are plain programs, not forks or copies of the user's script. They end at the end of their input, so also
-when this process is killed. They import after they have begun to listen, so they can say what is missing.
+The processes are plain programs, not forks or copies of the user's script. They end when their channel is closed, so
+also when this process is killed. They import after they have begun to listen, so they can say what is missing.
 """
 
 import json
@@ -17,7 +17,9 @@ import traceback
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext, suppress
-from typing import Any, BinaryIO, NamedTuple
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float32
@@ -26,7 +28,7 @@ from qpensieve.console import plain_warnings
 from qpensieve.errors import EnvError, UserError
 
 SAME_TYPE = (EnvError, FloatingPointError, UserError)
-"""Errors of a remote object that are raised here with their own type; any other is a bug, or explained by `Failure`."""
+"""Errors of a remote object that are raised here with their own type; others are explained, or bugs."""
 PROGRAM = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from qpensieve import remote; remote.main()"
 ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 """The products of acting are too small for more; idle threads of all processes would wait in each other's way."""
@@ -37,6 +39,7 @@ CLOSE_SECONDS = 5.0
 ALIVE_SECONDS = 1.0
 """Seconds between checks that the process is alive while its answer is awaited."""
 INTERRUPTS = (signal.SIGINT, signal.SIGTERM)
+STDERR = 2
 
 
 class SharedMemory:
@@ -83,21 +86,20 @@ class RemoteObject:
         self, title: str, make: Callable[..., Any], arguments: Sequence[Any], memory: SharedMemory | None = None
     ):
         self._title = title
+        self._channel, theirs = Pipe()
+        shared = () if memory is None else (memory.file,)
         try:
-            with without_interrupts():
+            with without_interrupts(), theirs:
                 self.process = subprocess.Popen(
-                    [sys.executable, "-c", PROGRAM, json.dumps([str(place) for place in sys.path])],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
+                    [sys.executable, "-c", PROGRAM, json.dumps([*map(str, sys.path)]), str(theirs.fileno()), title],
+                    stdin=subprocess.DEVNULL,
+                    stdout=STDERR,  # a stray print must not end up among the results of a command
                     env=os.environ | ONE_THREAD | {"JAX_PLATFORMS": "cpu"},
-                    pass_fds=() if memory is None else (memory.file,),
+                    pass_fds=(theirs.fileno(), *shared),
                 )
         except OSError as error:
             raise EnvError(f"{title} cannot be started: {error.strerror}") from error
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self._calls, self._answers = self.process.stdin, self.process.stdout
-        self._close = weakref.finalize(self, _end, self.process, os.getpid())
+        self._close = weakref.finalize(self, _end, self.process, self._channel, os.getpid())
         self._send((make, arguments))
 
     def send(self, method: str, *arguments: Any) -> None:
@@ -106,9 +108,8 @@ class RemoteObject:
 
     def _send(self, message: tuple[Any, ...]) -> None:
         content = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
-        with suppress(BrokenPipeError, ValueError):  # it has ended, or is closed: `receive` says which
-            self._calls.write(content)
-            self._calls.flush()
+        with suppress(OSError):  # it has ended, or is closed: `receive` says which
+            self._channel.send_bytes(content)
 
     @property
     def is_ready(self) -> bool:
@@ -119,25 +120,25 @@ class RemoteObject:
         """The result of the method that was called; raises what the method raised."""
         if not self._close.alive:
             raise EnvError(f"{self._title} is closed")
-        # A process that the object has started may hold the pipe open after it is gone, so its end is not awaited.
+        # A process that the object has started may hold the channel open after it is gone, so its end is not awaited.
         while not self._has_answer(ALIVE_SECONDS):
             if self.process.poll() is not None and not self._has_answer(0.0):
                 raise self._lost()
         try:
-            result = pickle.load(self._answers)
-        except (EOFError, pickle.UnpicklingError):  # nothing, or a part of an answer
+            content = self._channel.recv_bytes()
+        except (EOFError, OSError):  # nothing, or a part of an answer
             raise self._lost() from None
-        if isinstance(result, Failure):
-            raise result.error(self._title)
+        result, trace = pickle.loads(content)
+        if trace:
+            raise result from _OtherProcessError(trace)
         return result
 
     def _has_answer(self, seconds: float) -> bool:
-        return bool(select.select([self._answers], [], [], seconds)[0])
+        return bool(select.select([self._channel], [], [], seconds)[0])
 
     def begin_close(self) -> None:
         """Tell the process to end, without waiting for it."""
-        with suppress(BrokenPipeError):
-            self._calls.close()
+        self._channel.close()
 
     def close(self) -> None:
         """End the process and wait until it is gone."""
@@ -213,37 +214,20 @@ class RemoteObjects:
             member.kill()
 
 
-class Failure(NamedTuple):
-    """An error of another process. Exceptions of other packages need not survive pickling, so texts are sent."""
-
-    kind: str
-    """Name of its type, or of a more general one that is treated in its own way."""
-    message: str
-    trace: str
-
-    @classmethod
-    def of(cls, error: Exception) -> "Failure":
-        """The error that is being handled."""
-        kind = next((known for known in (*SAME_TYPE, MemoryError) if isinstance(error, known)), type(error))
-        return cls(kind.__name__, str(error), traceback.format_exc())
-
-    def error(self, title: str) -> Exception:
-        """The error to raise in this process; `title` names the other process."""
-        known = next((one for one in SAME_TYPE if one.__name__ == self.kind), None)
-        if known is not None:
-            error = known(self.message)
-        elif self.kind == ModuleNotFoundError.__name__ and THIS_PACKAGE not in self.message:
-            error = EnvError(f"{title} cannot work: {self.message}")
-        elif self.kind == MemoryError.__name__:
-            error = EnvError(f"{title} has run out of memory{f' ({self.message})' if self.message else ''}")
-        else:
-            error = RuntimeError(f"{self.kind}: {self.message}")
-        error.__cause__ = _OtherProcessError(self.trace)
-        return error
-
-
 class _OtherProcessError(Exception):
     """Carries the traceback of another process as the cause of an error raised here."""
+
+
+def _sendable(error: Exception, title: str) -> Exception:
+    """Return the error to raise in the other process: exceptions of other packages need not survive pickling."""
+    known = next((kind for kind in SAME_TYPE if isinstance(error, kind)), None)
+    if known is not None:
+        return known(str(error))
+    if isinstance(error, ModuleNotFoundError) and THIS_PACKAGE not in str(error):
+        return EnvError(f"{title} cannot work: {error}")
+    if isinstance(error, MemoryError):
+        return EnvError(f"{title} has run out of memory{f' ({error})' if str(error) else ''}")
+    return RuntimeError(f"{type(error).__name__}: {error}")
 
 
 def how_it_ended(code: int | None) -> str:
@@ -286,15 +270,11 @@ def without_interrupts() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _end(process: subprocess.Popen[bytes], owner: int) -> None:
-    """Close the pipes of a process and wait until it is gone."""
+def _end(process: subprocess.Popen[bytes], channel: Connection, owner: int) -> None:
+    """Close the channel of a process and wait until it is gone."""
     if os.getpid() != owner:  # a fork of the owner has inherited this finalizer, but not the process
         return
-    assert process.stdin is not None
-    assert process.stdout is not None
-    with suppress(BrokenPipeError):
-        process.stdin.close()  # it ends at the end of its input
-    process.stdout.close()
+    channel.close()  # the process ends when its channel is closed
     try:
         process.wait(CLOSE_SECONDS)
     except subprocess.TimeoutExpired:
@@ -307,32 +287,35 @@ def main() -> None:
     # Ctrl-C reaches all processes of a terminal, SIGTERM all of a batch job; the parent decides what they mean.
     for number in INTERRUPTS:
         signal.signal(number, signal.SIG_IGN)
-    # Without a buffer: the interpreter would complain about what is left in one when the parent has ended.
-    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0)
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # a stray print must not end up among the answers
-    with plain_warnings(), suppress(BrokenPipeError, EOFError, pickle.UnpicklingError):  # the parent has ended
-        _serve(sys.stdin.buffer, answers)
+    channel, title = Connection(int(sys.argv[2])), sys.argv[3]
+    with plain_warnings(), suppress(OSError):  # the parent has ended
+        _serve(channel, title)
 
 
-def _serve(calls: BinaryIO, answers: BinaryIO) -> None:
-    """Make the object, then call its methods until the input ends. Making it has an answer only where it fails."""
+def _serve(channel: Connection, title: str) -> None:
+    """Make the object, then call its methods until the channel is closed. Only a failed making has an answer."""
+    answer = lambda result, trace="": channel.send_bytes(pickle.dumps((result, trace), pickle.HIGHEST_PROTOCOL))
     try:
-        make, arguments = pickle.load(calls)
+        make, arguments = _receive(channel, title)
         target = make(*arguments)
     except Exception as error:
-        _write(answers, Failure.of(error))
+        answer(_sendable(error, title), traceback.format_exc())
         return
     with closing(target) if hasattr(target, "close") else nullcontext():
         while True:
-            method, arguments = pickle.load(calls)
             try:
-                result = getattr(target, method)(*arguments)
-            except Exception as error:
-                result = Failure.of(error)
-            _write(answers, result)
+                method, arguments = _receive(channel, title)
+                answer(getattr(target, method)(*arguments))
+            except Exception as error:  # where the channel is closed, the answer fails and ends the loop
+                answer(_sendable(error, title), traceback.format_exc())
 
 
-def _write(answers: BinaryIO, result: Any) -> None:
-    view = memoryview(pickle.dumps(result, pickle.HIGHEST_PROTOCOL))
-    while view:  # a pipe without a buffer may take a part
-        view = view[answers.write(view) :]
+def _receive(channel: Connection, title: str) -> tuple[Any, tuple[Any, ...]]:
+    """The next call; EnvError where it names what this process cannot import."""
+    content = channel.recv_bytes()
+    try:
+        return pickle.loads(content)
+    except ModuleNotFoundError:
+        raise
+    except Exception as error:
+        raise EnvError(f"{title} cannot read what it is sent: {type(error).__name__}: {error}") from error
