@@ -192,6 +192,12 @@ class TestTrain:
         assert f"name must be that of a folder below {out} (--out), got {name}" in said
         assert not any(tmp_path.iterdir())
 
+    def test_a_run_does_not_begin_inside_another(self, trained: Path, capsys: pytest.CaptureFixture[str]):
+        for out, name in ((trained / "ours", "run"), (trained, "ours/run")):
+            said = fail(capsys, "train", "DST2d", *words(RUN), "--out", str(out), "--name", name)
+            assert f"outside of other runs, but {trained / 'ours'} is one" in said
+        assert not (trained / "ours" / "run").exists()
+
     def test_a_file_in_place_of_the_folder_of_runs_is_named(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
         (tmp_path / "file").write_text("mine")
         said = fail(capsys, "train", "DST2d", "--out", str(tmp_path / "file"), "--name", "run")

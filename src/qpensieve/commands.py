@@ -28,7 +28,7 @@ from qpensieve.errors import UserError
 from qpensieve.methods import METHODS
 from qpensieve.options import HELP, HELP_ALL, RunFolder, RunsOrFiles, parse_settings
 from qpensieve.records.evaluations import load as load_evaluations
-from qpensieve.records.folder import CONFIG, EVALUATIONS, METRICS, POLICY, SUMMARY
+from qpensieve.records.folder import CHECKPOINTS, CONFIG, EVALUATIONS, METRICS, POLICY, PROVENANCE, SUMMARY
 from qpensieve.report import compare as comparison
 from qpensieve.report import critic as critic_tables
 from qpensieve.report import curves as curve_pictures
@@ -84,6 +84,9 @@ def train(words: list[str]) -> None:
     folder = arguments.out / name
     if arguments.out.resolve() not in folder.resolve().parents:
         raise UserError(f"name must be that of a folder below {arguments.out} (--out), got {name}")
+    holds = lambda one, *names: any((one / name).exists() for name in names)
+    if others := [one for one in folder.parents if holds(one, CONFIG) and holds(one, PROVENANCE, CHECKPOINTS)]:
+        raise UserError(f"a run must have a folder outside of other runs, but {others[0]} is one: choose another --out")
     tip = "" if preset == "quick" else "--preset quick takes a few minutes"
     if not arguments.output.quiet:
         _warn(f"preparing {config.domain}, {config.algo}: {describe_schedule(config)}")
