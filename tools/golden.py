@@ -11,7 +11,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +81,7 @@ def _cases(
         num: Number of updates.
         first: Number of the first of them.
     """
-    from qpensieve.config import RunConfig, override, spec_of, to_dict
+    from qpensieve.config import RunConfig, override, spec_of
     from qpensieve.learning.interface import Hints, Transition, UniformLearning
     from qpensieve.methods import make_algorithm
     from qpensieve.population import ppo
@@ -109,7 +109,7 @@ def _cases(
 
     def of_replay(algo: str, domain: str, preset: str) -> Case:
         config = config_of(algo, domain, preset, SMALL)
-        spec, settings = spec_of(config), json.dumps(to_dict(config)["agent"], sort_keys=True)
+        spec, settings = spec_of(config), json.dumps(asdict(config.agent), sort_keys=True)
         algorithm = make_algorithm(algo, config.agent, spec)
         learning, d = algorithm.learning, spec.num_objectives
         lam = jnp.asarray((0.4, 0.3, 0.2, 0.1))
@@ -153,7 +153,7 @@ def _cases(
         scale = 1.0 + jnp.abs(draw("scale", d))
         goal = ppo.Goal(preferences(f"lam-{algo}", d), scale, jnp.asarray(3e-3))
         learn = lambda state, given: ppo.update(cfg, state, rollout, goal, given)
-        return Case(json.dumps(to_dict(config)["agent"]["ppo"]), state, jax.random.split(jax.random.key(7), 1), learn)
+        return Case(json.dumps(asdict(config.agent.ppo)), state, jax.random.split(jax.random.key(7), 1), learn)
 
     is_population = lambda algo: algo in ("pgmorl", "pfa")
     return {name: (of_population if is_population(ALGOS[name][0]) else of_replay)(*ALGOS[name]) for name in names}
