@@ -13,7 +13,7 @@ import qpensieve
 from qpensieve.methods import METHODS
 from tests.docs.pages import ROOT, blocks
 
-STEPS = 600
+STEPS = 150
 """Long enough to learn a little."""
 LEARN = re.compile(r"\.learn\(([\d_]+)")
 
