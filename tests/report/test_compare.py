@@ -74,19 +74,13 @@ def test_the_table_is_on_the_preferences_that_all_share(files: list[Path]):
     assert any(line.startswith("P(better) ") for line in sac["UT"].details)
 
 
-class TestUnequalRuns:
-    def said(self, *paths: Path) -> list[str]:
-        return compare.unequal([compare.read(path) for path in paths])
-
-    def test_are_named(self, tmp_path: Path):
-        steps = {"domain": "DST2d", "algo": "sac", "steps": 4_000_000}
-        whole = export(tmp_path / "a.json", "mosac", [DEAR, CHEAP])
-        [warning] = self.said(whole, export(tmp_path / "b.json", "sac", [DEAR], config=steps))
-        assert "mosac: 2 seeds;" in warning
-        assert "sac: 1 seed" in warning
-
-    def test_equal_ones_are_not(self, files: list[Path]):
-        assert self.said(*files) == []
+def test_unequal_runs_are_named(files: list[Path], tmp_path: Path):
+    unequal = lambda *paths: compare.unequal([compare.read(path) for path in paths])
+    other = export(tmp_path / "b.json", "sac", [DEAR], config={"domain": "DST2d", "algo": "sac", "steps": 4_000_000})
+    [warning] = unequal(files[0], other)
+    assert "mosac: 2 seeds;" in warning
+    assert "sac: 1 seed" in warning
+    assert unequal(*files) == []
 
 
 def test_a_hypervolume_of_zero_says_why(files: list[Path]):
@@ -98,20 +92,15 @@ def test_a_hypervolume_of_zero_says_why(files: list[Path]):
 class TestDominance:
     """ED is of one seed against the same seed: by their numbers, wherever they stand in their files."""
 
-    def of(self, first_seed: int, algo: str = "sac") -> dict[str, Any]:
-        return {"domain": "DST2d", "algo": algo, "first_seed": first_seed, "steps": 1000}
+    def test_is_over_the_seeds_that_both_have_else_in_order(self, files: list[Path], tmp_path: Path):
+        def against(first_seed: int, *ends: tuple[float, float]) -> TextCell:
+            config = {"domain": "DST2d", "algo": "sac", "first_seed": first_seed, "steps": 1000}
+            path = export(tmp_path / "later.json", "sac", list(ends), config=config)
+            return rows_of(files[0], path)[1]["ED against MO-SAC"]
 
-    def test_is_over_the_seeds_that_both_have(self, tmp_path: Path):
-        mosac = export(tmp_path / "mosac.json", "mosac", [DEAR, CHEAP])  # seeds 0 and 1
-        later = export(tmp_path / "sac.json", "sac", [CHEAP, DEAR], config=self.of(1))  # seeds 1 and 2
-        _, sac = rows_of(mosac, later)
-        assert sac["ED against MO-SAC"].text == "0.00"  # seed 1: cheap against cheap
-        assert sac["ED against MO-SAC"].details == ("IQM 0.00, 1 seed",)
-
-    def test_is_in_order_where_they_share_none(self, tmp_path: Path):
-        mosac = export(tmp_path / "mosac.json", "mosac", [CHEAP, DEAR])
-        later = export(tmp_path / "sac.json", "sac", [CHEAP, DEAR], config=self.of(5))
-        assert rows_of(mosac, later)[1]["ED against MO-SAC"].text == "0.00 ± 0.00"
+        one = against(1, CHEAP, DEAR)  # seed 1: cheap against cheap
+        assert (one.text, one.details) == ("0.00", ("IQM 0.00, 1 seed",))
+        assert against(5, DEAR, CHEAP).text == "0.00 ± 0.00"
 
     def test_names_whom_it_is_against_where_several_could_be(self, tmp_path: Path):
         paths = [export(tmp_path / f"{name}.json", "mosac", [DEAR, CHEAP]) for name in ("plain", "robust")]
@@ -134,29 +123,6 @@ class TestSettings:
             {"setting": "pessimism", "plain": "1", "other": "0.5"},
         ]
         assert self.rows(plain, plain) == []
-
-    def test_a_setting_that_came_later_has_its_default_in_older_files(self, tmp_path: Path):
-        run = make_run(tmp_path / "run")
-        written = json.loads((run / CONFIG).read_text())
-        del written["agent"]["guards"], written["random_noise"]
-        old = export(tmp_path / "old.json", "mosac", [DEAR, DEAR], config=written)
-        assert self.rows(run, old) == []
-        assert [row["setting"] for row in self.rows(make_run(tmp_path / "new", guards=True), old)] == ["guards"]
-
-    def test_retired_settings_are_shown_only_where_they_changed_something(self, tmp_path: Path):
-        run = make_run(tmp_path / "run")
-        written = json.loads((run / CONFIG).read_text())
-        old = lambda share: written | {"target_steps": 1, "agent": written["agent"] | {"acting_share": share}}
-        same, other = (export(tmp_path / f"{x}.json", "mosac", [DEAR, DEAR], config=old(x)) for x in (0.0, 0.5))
-        assert self.rows(run, same) == []
-        assert self.rows(run, other) == [{"setting": "acting_share", "run": "-", "0.5": "0.5"}]
-
-    def test_a_configuration_that_is_not_understood_is_shown_as_it_stands(self, tmp_path: Path):
-        config = {"domain": "DST2d", "algo": "mosac", "tau": 1, "steps": 1}
-        one = export(tmp_path / "one.json", "mosac", [DEAR], config=config | {"tau": 1.0, "of_tomorrow": 2})
-        two = export(tmp_path / "two.json", "mosac", [DEAR], config=config)
-        other = export(tmp_path / "other.json", "sac", [DEAR], config={"domain": "DST2d", "algo": "sac", "steps": 1})
-        assert self.rows(one, two, other)[1:] == [{"setting": "of_tomorrow", "one": "2", "two": "-", "sac": "-"}]
 
     def test_what_another_method_does_not_have_is_no_difference(self, tmp_path: Path):
         mosac = make_run(tmp_path / "mosac", tau=0.1)
