@@ -18,6 +18,7 @@ from qpensieve.records.scores import summarize
 from qpensieve.report import curves, drawing
 from qpensieve.report.curves import compare_curves, draw_training
 from qpensieve.report.paper_figures import METHOD_STYLES
+from qpensieve.report.pictures import plot
 from qpensieve.report.results import read_run
 from tests.report.runs import (
     EXACT,
@@ -51,16 +52,11 @@ def test_curves_show_all_panels_and_the_ceilings_of_the_short_preferences(tmp_pa
     assert drawn[0].legends[0].get_title().get_text() == note
     assert legend_of(drawn[0])[:2] == ["mean ± 1 std, seeds thin", "run's best single row"]
     assert drawn[0].axes[0].get_legend() is None  # it would hide lines
-
-
-def test_logged_values_are_drawn_per_seed_from_the_steps_that_have_them(tmp_path: Path, drawn: list[Figure]):
-    draw_curves(make_run(tmp_path, make_table(dst_returns(2), num_short=1), train_rows(2)))
     temperature, share = drawn[0].axes[-2:]
     assert temperature.get_yscale() == "log"
-    np.testing.assert_allclose(
-        np.asarray(temperature.get_lines()[1].get_ydata()), 100 / np.arange(1000, 5000, 1000) + 1
-    )
-    np.testing.assert_array_equal(share.get_lines()[0].get_xdata(), [3000, 4000])
+    second = np.asarray(temperature.get_lines()[1].get_ydata())
+    np.testing.assert_allclose(second, 100 / np.arange(1000, 5000, 1000) + 1)
+    np.testing.assert_array_equal(share.get_lines()[0].get_xdata(), [3000, 4000])  # the steps that have them
 
 
 def test_the_later_of_two_rows_at_one_step_counts_and_torn_lines_are_skipped(tmp_path: Path):
@@ -76,9 +72,9 @@ def test_the_later_of_two_rows_at_one_step_counts_and_torn_lines_are_skipped(tmp
 @pytest.mark.usefixtures("drawn")
 def test_odd_temperatures_are_drawn_without_a_warning(tmp_path: Path):
     nan, table = float("nan"), make_table(dst_returns(2), num_short=1)
-    odd = [[[-1.0, 0.1], [0.2, 0.0]], [[nan, 0.1], [0.2, 0.1]], [[None, None], [float("inf"), 0.1]], [[0.1], [0.2]]]
-    for i, temperatures in enumerate([*odd, [[None, None], [None, None]]]):
-        rows = [{"event": "train", "step": 1000 * i, "temperature": one} for i, one in enumerate(temperatures)]
+    odd = [[[-1.0, 0.1], [nan, 0.0], [float("inf"), 0.1]], [[nan, 0.1], [0.2, 0.1]], [[None, None], [None, None]]]
+    for i, temperatures in enumerate(odd):
+        rows = [{"event": "train", "step": step, "temperature": one} for step, one in enumerate(temperatures)]
         draw_curves(make_run(tmp_path / str(i), table, rows))
 
 
@@ -187,21 +183,14 @@ def test_panels_are_those_that_were_logged_with_a_line_per_bin_and_per_alarm(tmp
     assert shown["critic loss, mean of a row"].get_yscale() == "log"
 
 
-def test_the_command_draws_it_alone_and_before_the_first_evaluation(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_before_the_first_evaluation_it_is_drawn_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], drawn: list[Figure]
+):
     run = _run(tmp_path / "run", [_row(1000)])
     cli.main(["plot", str(run), "--what", "training"])
     assert capsys.readouterr().out.split() == [str(run / "training.png")]
-    cli.main(["plot", str(run), "--what", "training", "--out", str(tmp_path / "x.svg")])
-    assert (tmp_path / "x.svg").read_text().startswith("<?xml")
-
-
-@pytest.mark.parametrize(
-    ("rows", "config", "words"),
-    [([], {}, "nothing yet"), ([_row(1)], {"seeds": "many"}, "seeds must be a whole number")],
-)
-def test_what_cannot_be_drawn_is_said(
-    tmp_path: Path, rows: list, config: dict, words: str, capsys: pytest.CaptureFixture[str]
-):
-    with pytest.raises(SystemExit):
-        cli.main(["plot", str(_run(tmp_path / "run", rows, **config)), "--what", "training"])
-    assert words in capsys.readouterr().err
+    assert len(drawn) == 1
+    with pytest.raises(ValueError, match="nothing yet"):
+        plot(_run(tmp_path / "empty", []), what="training")
+    with pytest.raises(ValueError, match="seeds must be a whole number"):
+        plot(_run(tmp_path / "odd", [_row(1)], seeds="many"), what="training")

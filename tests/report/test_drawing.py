@@ -1,7 +1,6 @@
 """What all pictures share."""
 
 import re
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +10,6 @@ pytest.importorskip("matplotlib")
 
 from qpensieve import watch
 from qpensieve.report import drawing
-from tests.report.runs import draw_front, dst_returns, make_run, make_table
 
 
 @pytest.mark.parametrize(
@@ -28,20 +26,6 @@ from tests.report.runs import draw_front, dst_returns, make_run, make_table
 )
 def test_scores_are_shown_with_fitting_digits(values: list[float], text: str):
     assert drawing.format_mean_std(np.array(values)) == text
-
-
-def test_without_matplotlib_the_error_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    run = make_run(tmp_path, make_table(dst_returns()))
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(drawing.MissingPlots, match=r"pip install 'qpensieve\[plots\]'"):
-        draw_front(run)
-    assert issubclass(drawing.MissingPlots, ImportError)
-
-
-def test_drawing_leaves_the_global_figures_alone(tmp_path: Path):
-    run = make_run(tmp_path, make_table(dst_returns(1)))
-    draw_front(run)
-    assert "matplotlib.pyplot" not in sys.modules or not sys.modules["matplotlib.pyplot"].get_fignums()
 
 
 def test_logarithmic_axes_have_numbers_as_people_write_them():

@@ -11,27 +11,11 @@ pytest.importorskip("matplotlib")
 
 from qpensieve import cli
 from qpensieve.records import search
-from qpensieve.report import curves, drawing, front, pictures
+from qpensieve.report import pictures
 from qpensieve.report.pictures import draw_pictures
-from qpensieve.report.results import read_run
 from tests.records.test_search import REFERENCE, make_record, make_rows
 from tests.report import runs
 from tests.report.searches import draw_generations, draw_predictions, make_run
-
-
-def test_pictures_are_written_where_asked(tmp_path: Path):
-    import matplotlib.image
-
-    run = runs.make_run(tmp_path / "run", runs.make_table(runs.dst_returns(), reference="DST2d"), runs.train_rows(3))
-    paths = [tmp_path / "new" / name for name in ("f.png", "c.png", "compare.png")]
-    assert front.draw_front(read_run(run), paths[0]) == paths[0]
-    assert curves.draw_curves(read_run(run), paths[1]) == paths[1]
-    assert curves.compare_curves([read_run(run)], paths[2]) == paths[2]
-    for path in paths:
-        picture = matplotlib.image.imread(path)
-        assert picture.shape[1] == 1200
-        assert picture.std() > 0
-    assert not list(run.glob("*.png"))
 
 
 def test_every_picture_can_be_asked_for():
@@ -60,23 +44,32 @@ def test_a_folder_that_is_missing_is_named_before_what_it_lacks(tmp_path: Path):
 
 
 @pytest.mark.parametrize("draw", [draw_generations, draw_predictions])
-class TestRefusals:
-    def test_what_a_folder_lacks_is_named(self, tmp_path: Path, draw: Any):
-        with pytest.raises(FileNotFoundError, match=r"is not a run folder: it has no config\.json"):
-            draw(tmp_path)
-        with pytest.raises(FileNotFoundError, match="only pgmorl and pfa"):
-            draw(make_run(tmp_path, None))
+def test_a_search_that_is_missing_or_has_not_begun_is_named(tmp_path: Path, draw: Any):
+    with pytest.raises(FileNotFoundError, match="only pgmorl and pfa"):
+        draw(make_run(tmp_path / "none", None))
+    for record in (make_rows([0], [0]), search.empty(REFERENCE, 2, 2)):
+        with pytest.raises(ValueError, match="has no iteration yet; nothing to draw"):
+            draw(make_run(tmp_path / "begun", record))
 
-    def test_before_the_first_iteration_there_is_nothing_to_draw(self, tmp_path: Path, draw: Any):
-        for record in (make_rows([0], [0]), search.empty(REFERENCE, 2, 2)):
-            with pytest.raises(ValueError, match="has no iteration yet; nothing to draw"):
-                draw(make_run(tmp_path, record))
 
-    def test_without_matplotlib_the_error_says_how_to_get_it(
-        self, tmp_path: Path, draw: Any, monkeypatch: pytest.MonkeyPatch
-    ):
-        run = make_run(tmp_path, make_record())
-        monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-        with pytest.raises(drawing.MissingPlots, match=r"pip install 'qpensieve\[plots\]'"):
-            draw(run)
-        assert draw_pictures(run) == []
+def test_without_matplotlib_there_are_no_pictures_and_the_error_says_how_to_get_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    run = runs.make_run(tmp_path, runs.make_table(runs.dst_returns(1)))
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(ImportError, match=r"pip install 'qpensieve\[plots\]'"):
+        runs.draw_front(run)
+    assert draw_pictures(run) == []
+
+
+def test_a_picture_is_written_as_its_ending_says_and_leaves_global_figures_alone(tmp_path: Path):
+    import matplotlib.image
+
+    run = runs.make_run(tmp_path, runs.make_table(runs.dst_returns(1)))
+    (path,) = pictures.plot(run, tmp_path / "new" / "f.png")
+    picture = matplotlib.image.imread(path)
+    assert picture.shape[1] == 1200
+    assert picture.std() > 0
+    assert pictures.plot(run, tmp_path / "x.svg")[0].read_text().startswith("<?xml")
+    assert not list(run.glob("*.png"))
+    assert "matplotlib.pyplot" not in sys.modules or not sys.modules["matplotlib.pyplot"].get_fignums()

@@ -121,10 +121,13 @@ class TestView:
         assert gap is not None
         assert (gap.mean, gap.num_pairs) == (((1.0 - 0.5) + (2.0 - 0.0)) / 2, 2)
 
-    def test_the_best_of_a_line_is_whole(self):
-        better = cell([9e6, 9e6], [9.0, 9.0], step=300_000)
-        sheet = small(cells={**small().cells, ("Hopper2d", "plain"): better})
+    def test_only_what_is_whole_is_best_and_notes_have_letters(self):
+        partial = cell([9e6, 9e6], [9.0, 9.0], step=300_000)
+        noted = cell([1.0], [1.0], note="Stopped early.", notes={"UT": "Other units."})
+        sheet = small(cells={("Hopper2d", "ours"): noted, ("Hopper2d", "plain"): partial}, row_notes={})
         assert sheets.best_columns(sheet, "Hopper2d", UT) == []
+        assert sheets.table(sheet).notes == {"Stopped early.": "a", "Other units.": "b"}
+        assert sheets.view(sheet, "Hopper2d", "ours", UT).notes == ("Other units.", "Stopped early.")
 
     def test_powers_by_size_where_none_is_set(self):
         large = small(cells={("Hopper2d", "ours"): cell([1.0], [-123_456.0])}, corner="a|b")
@@ -132,12 +135,6 @@ class TestView:
         assert [*powers, sheets.power_of(large, "Hopper2d", HV)] == [5, 0, 6]
         assert sheets.format_scaled(-0.001, 0) == "0.00"
         assert "| a\\|b | metric |" in text.markdown(sheets.table(large))
-
-    def test_notes_of_a_cell_stand_below(self):
-        noted = cell([1.0], [1.0], note="Stopped early.", notes={"UT": "Other units."})
-        sheet = small(cells={("Hopper2d", "ours"): noted}, row_notes={})
-        assert sheets.table(sheet).notes == {"Stopped early.": "a", "Other units.": "b"}
-        assert sheets.view(sheet, "Hopper2d", "ours", UT).notes == ("Other units.", "Stopped early.")
 
     @pytest.mark.parametrize(
         ("seeds", "words"), [((4,), "seed 4"), ((0, 1, 2), "seeds 0-2"), ((0, 2), "seeds 0, 2"), ((5, 6), "seeds 5-6")]
@@ -169,12 +166,9 @@ class TestChecks:
             small(**changes)
 
 
-class TestAnchors:
-    def test_name_a_run_and_nothing_else(self):
-        assert RUN.anchor == replace(RUN).anchor
-        assert RUN.anchor != replace(RUN, config={"steps": 11}).anchor
-        assert RUN.anchor.startswith("run-hopper2d-ours-seeds-0-1-")
-        assert [source.label for source in sheets.sources_of([small(), small()])] == [RUN.label, OTHER.label]
+def test_an_anchor_names_a_run_and_nothing_else():
+    assert RUN.anchor == replace(RUN).anchor != replace(RUN, config={"steps": 11}).anchor
+    assert RUN.anchor.startswith("run-hopper2d-ours-seeds-0-1-")
 
 
 def test_html_escapes_what_others_wrote():
