@@ -4,7 +4,7 @@ import html
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import jax
@@ -12,10 +12,11 @@ import pytest
 
 from qpensieve.cli import main
 from qpensieve.config import override
-from qpensieve.experiments import commands, tasks, worker
-from qpensieve.experiments.local import Ended, Local
+from qpensieve.experiments import commands, tasks
+from qpensieve.experiments.local import Code, Ended, Local
 from qpensieve.experiments.tasks import Task
 from qpensieve.records.files import write_json
+from tests.experiments.test_views import write_results
 
 SWEEP = """
 [run]
@@ -41,29 +42,6 @@ num_snapshots = [0, 2]
 
 def run(*words: str) -> None:
     main(list(words))
-
-
-class Here:
-    """An engine whose workers work in this process, which has all imported already."""
-
-    pause = 0.0
-
-    def start(self, waiting: Sequence[Task]) -> list["HereJob"]:
-        return [HereJob(waiting[0])]
-
-    def close(self) -> None:
-        pass
-
-
-@dataclass
-class HereJob:
-    task: Task
-
-    def poll(self) -> Ended:
-        return Ended(worker.work(self.task.folder, self.task.config.steps), "worked here")
-
-    def shrink(self) -> bool:
-        return False
 
 
 def test_list_names_every_artefact(capsys: pytest.CaptureFixture[str]):
@@ -145,6 +123,9 @@ def test_runs_that_end_before_they_learn_are_named(
     with pytest.raises(SystemExit):
         run("sweep", str(plan), *out)
     assert about in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        run("sweep", str(plan), *out, "--only-plan", "--at-once", "0")
+    assert "at-once must be at least 1, got 0" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -199,28 +180,43 @@ def test_quick_compiling_of_tiny_runs_ends_with_them(
     assert seen == [given or ""]
 
 
-@pytest.mark.filterwarnings("ignore:.*an episode of an evaluation did not end")  # runs of this scale cut them short
-@pytest.mark.parametrize(
-    ("names", "num"), [(("envelope",), 2), pytest.param((), 11, marks=pytest.mark.slow)], ids=["envelope", "all"]
-)
+class Pretended:
+    """An engine that writes results in the place of training."""
+
+    pause = 0.0
+
+    def start(self, waiting: Sequence[Task]) -> list["PretendedJob"]:
+        for task in waiting:
+            write_results(task)
+        return [PretendedJob() for _ in waiting]
+
+    def close(self) -> None:
+        pass
+
+
+class PretendedJob:
+    def poll(self) -> Ended:
+        return Ended(Code.DONE, "did nothing")
+
+    def shrink(self) -> bool:
+        return False
+
+
+@pytest.mark.parametrize("is_trained", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_runs_of_a_domain_from_the_command_to_the_page(
-    names: tuple[str, ...],
-    num: int,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    is_trained: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    if names:  # all of them, which is slow, in processes
-        monkeypatch.setattr(commands.Where, "engine", lambda *_: Here())
-    words = (*names, "--scale", "smoke", "--only", "DST2d", "--out", str(tmp_path))
+    if not is_trained:
+        monkeypatch.setattr(commands.Where, "engine", lambda *_: Pretended())
+    words = ("table1", "envelope", "settings", "--scale", "smoke", "--only", "DST2d", "--out", str(tmp_path))
     run("paper", "run", *words)
     page = Path(capsys.readouterr().out.strip())
     assert "at the scale 'smoke'" in html.unescape(page.read_text())
     tables = [path.read_text() for path in (page.parent / "tables").glob("*.md")]
-    assert tables
+    assert len(tables) >= 3
     assert not any("missing" in table for table in tables)
     run("paper", "status", *words)
-    assert f"{num} of {num} done" in capsys.readouterr().out
+    assert "8 of 8 done" in capsys.readouterr().out
 
 
 @pytest.mark.slow

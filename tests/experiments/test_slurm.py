@@ -83,18 +83,15 @@ def wait_until(is_so: Callable[[], bool], seconds: float = 60) -> None:
 class TestOnThisMachine:
     """Jobs as submitit runs them without Slurm."""
 
-    def test_jobs_train_their_share(self, tmp_path: Path):
-        every = make(tmp_path / "my runs", "abc")
-        engine = Slurm(tmp_path / "my runs", Request(2, 0), runs_per_job=2, program=sh(FINISH), cluster="local")
-        assert train_all(every, engine).done == ["a", "b", "c"]
-        numbers = json.loads((tmp_path / "my runs" / "slurm" / "jobs.json").read_text())
+    def test_jobs_train_their_share_and_note_what_has_failed(self, tmp_path: Path):
+        root = tmp_path / "my runs"
+        program = sh(f'case "$folder" in *c) echo why >&2; exit 1;; esac; {FINISH}')
+        engine = Slurm(root, Request(2, 0), runs_per_job=2, tries=2, program=program, cluster="local")
+        summary = train_all(make(root, "abc"), engine, tries=2)
+        assert summary.done == ["a", "b"]
+        assert summary.failed["c"].startswith("2 tries brought it no further; the last ended with code 1: why")
+        numbers = json.loads((root / "slurm" / "jobs.json").read_text())
         assert numbers["a"] == numbers["b"] != numbers["c"]
-
-    def test_a_run_that_fails_five_times_in_its_job_has_failed(self, tmp_path: Path):
-        program = sh("echo why >&2; exit 1")
-        engine = Slurm(tmp_path, Request(2, 0), tries=2, program=program, cluster="local")
-        summary = train_all(make(tmp_path, "a"), engine, tries=2)
-        assert summary.failed["a"].startswith("2 tries brought it no further; the last ended with code 1: why")
 
     def test_a_job_saves_before_its_time_limit_and_queues_itself_again(self, tmp_path: Path):
         save = 'touch "$folder/ready"; cat; touch "$folder/saved"; exit 75'

@@ -9,10 +9,10 @@ import pytest
 
 from qpensieve import config as configs
 from qpensieve.experiments import tasks
-from qpensieve.experiments.commands import write_paper_report
 from qpensieve.experiments.paper import ARTEFACTS
 from qpensieve.experiments.plan import Size, Wanted, make_plan
 from qpensieve.experiments.plan_results import PlanResults, read_exported
+from qpensieve.experiments.tasks import Task
 from qpensieve.experiments.views import score_sheet, show
 from qpensieve.preferences import test_table
 from qpensieve.records import critic_errors, evaluations
@@ -34,35 +34,42 @@ def results_of(
     return PlanResults(make_plan(chosen, size or Size(), root), read_exported(exported))
 
 
-def make_run(results: PlanResults, wanted: Wanted, level: float = 0.0) -> None:
-    """The folders of a run that was evaluated at every quarter of its length; those that are there stay."""
+def make_run(results: PlanResults, wanted: Wanted) -> None:
+    """The folders of a run; those that are there stay."""
     for task in results.plan.tasks_of[wanted]:
-        folder, config = task.folder, task.config
-        if folder.exists():
-            continue
-        folder.mkdir(parents=True)
-        configs.save(config, folder / CONFIG)
-        (folder / PROVENANCE).write_text(json.dumps({"device": "abacus", "cores": 1, "commit": "abc"}))
-        on = protocols(2, None, config.eval_stride, config.full_eval_stride)
-        table = evaluations.empty(config.seeds, on.short, on.curve, on.full, np.array([0.0, -50.0]))
-        returns = lambda lam, step, n=config.seeds: np.array(
-            [[[[level + 10 * a + seed + step / 1e3, -b]] for a, b in lam] for seed in range(n)]
-        )
-        for step in range(config.steps // 4, config.steps + 1, config.steps // 4):
-            table = evaluations.append_short(table, step, returns(on.short, step), returns(on.curve, step))
-        table = evaluations.append_full(table, config.steps, returns(on.full, config.steps))
-        evaluations.save(folder / EVALUATIONS, table)
-        write_summary(folder)
+        if not task.folder.exists():
+            write_results(task)
+
+
+def write_results(task: Task) -> None:
+    """The files of a run that was evaluated at every quarter of its length, two objectives."""
+    folder, config, goal = task.folder, task.config, tasks.last_step(task.config)
+    folder.mkdir(parents=True, exist_ok=True)
+    configs.save(config, folder / CONFIG)
+    (folder / PROVENANCE).write_text(json.dumps({"device": "abacus", "cores": 1, "commit": "abc"}))
+    on = protocols(2, None, config.eval_stride, config.full_eval_stride)
+    table = evaluations.empty(config.seeds, on.short, on.curve, on.full, np.array([0.0, -50.0]))
+    returns = lambda lam, step: np.array(
+        [[[[10 * a + seed + step / 1e3, -b]] for a, b in lam] for seed in range(config.seeds)]
+    )
+    for step in range(goal // 4, goal + 1, goal // 4):
+        table = evaluations.append_short(table, step, returns(on.short, step), returns(on.curve, step))
+    table = evaluations.append_full(table, goal, returns(on.full, goal))
+    evaluations.save(folder / EVALUATIONS, table)
+    write_summary(folder)
 
 
 def test_without_a_run_everything_is_shown_as_missing(tmp_path: Path):
-    results = results_of(tmp_path)
+    """One artefact of each kind, with few panels."""
+    names = ("table1", "critic-hopper2d", "buffer-fronts", "growth", "hv-training", "hybrid", "curves", "settings")
+    results = results_of(tmp_path, names, size=Size("smoke", only=("Ant2d", "DST2d", "Hopper2d")))
     for artefact in results.plan.artefacts:
         shown = show(artefact, results, tmp_path)
         assert shown.sheets or shown.plates or shown.listings, artefact.name
         for sheet in shown.sheets:
             views = [view for row in sheets.table(sheet).rows for view in row[2:]]
             assert {view.text for view in views} <= {sheets.MISSING, "-"}
+            assert any("not comparable with the paper's numbers" in note for note in sheet.notes)  # of this scale
 
 
 class TestCommittedResults:
@@ -86,39 +93,17 @@ class TestCommittedResults:
         content = json.loads((RESULTS / "DST2d-qpensieve-1.5M.json").read_text())
         content["config"]["agent"]["num_snapshots"] = 3
         (tmp_path / "other.json").write_text(json.dumps(content))
-        results = results_of(tmp_path / "runs", ("table1",), (tmp_path,))
+        for name, text in (("a", "[1]"), ("b", "{}")):  # other files are passed over
+            (tmp_path / f"{name}.json").write_text(text)
+        results = results_of(tmp_path / "runs", ("envelope",), (tmp_path,))
         assert len(results.exported) == 1
         assert results.paths(Wanted("DST2d")) == []
-
-    def test_other_json_is_passed_over_and_a_missing_folder_is_named(self, tmp_path: Path):
-        (tmp_path / "a.json").write_text("[1]")
-        (tmp_path / "b.json").write_text("{}")
-        assert read_exported([tmp_path]) == ()
         with pytest.raises(FileNotFoundError, match="nowhere does not exist"):
             read_exported([tmp_path / "nowhere"])
-
-    def test_make_a_page_and_the_same_page_again(self, tmp_path: Path):
-        names = ("envelope", "sac-fronts", "settings")
-        page = write_paper_report(results_of(tmp_path, names, (RESULTS,)), tmp_path / "report", "Title")
-        first = page.read_bytes()
-        assert b"HalfCheetah2d" in first
-        for name in ("tables/envelope.tex", "tables/settings.csv", "figures/sac-fronts.svg", "report.md"):
-            assert (tmp_path / "report" / name).is_file()
-        assert write_paper_report(results_of(tmp_path, names, (RESULTS,)), page.parent, "Title").read_bytes() == first
 
 
 class TestFolders:
     SIZE = Size("smoke")
-
-    def test_two_folders_of_seeds_are_one_cell(self, tmp_path: Path):
-        for seeds in (2, 5):
-            results = results_of(tmp_path, ("growth",), size=replace(self.SIZE, seeds=seeds))
-            wanted = Wanted("Hopper2d")
-            make_run(results, wanted)
-        sheet = score_sheet(
-            replace(ARTEFACTS["table1"], cells={("Hopper2d", "Q-Pensieve"): wanted}, reference=None), results, tmp_path
-        )
-        assert sheet.cell("Hopper2d", "Q-Pensieve").seeds == (0, 1, 2, 3, 4)
 
     def test_a_folder_of_other_settings_is_left_out_and_named(self, tmp_path: Path):
         wanted = Wanted("Hopper2d")
@@ -139,18 +124,21 @@ class TestFolders:
         assert tasks.status(task).state == "other settings"  # status and plan agree with the report
         assert "num_preferences was 3" in tasks.status(task).message
         assert "num_preferences" in said
-        assert said in write_paper_report(results, tmp_path / "report", "Title").with_name("report.md").read_text()
 
     def test_a_seed_counts_once_and_a_run_that_is_done_goes_before_an_exported_one(self, tmp_path: Path):
         wanted = Wanted("Hopper2d")
         results = results_of(tmp_path / "runs", ("growth",), size=self.SIZE)
-        make_run(results, wanted, level=5.0)
+        make_run(results, wanted)
         run = results.plan.tasks_of[wanted][0].folder
-        export(run, tmp_path / "run.json")
-        both = results_of(tmp_path / "runs", ("growth",), (tmp_path / "run.json",), self.SIZE)
-        assert both.paths(wanted) == [run]
+        file = export(run, tmp_path / "run.json")
+        more = results_of(tmp_path / "runs", ("growth",), (file,), replace(self.SIZE, seeds=5))
+        make_run(more, wanted)
+        folders = [task.folder for task in more.plan.tasks_of[wanted]]
+        assert more.paths(wanted) == folders
+        one = replace(ARTEFACTS["table1"], cells={("Hopper2d", "Q-Pensieve"): wanted}, reference=None)
+        assert score_sheet(one, more, tmp_path).cell("Hopper2d", "Q-Pensieve").seeds == (0, 1, 2, 3, 4)
         (run / SUMMARY).unlink()  # not done: what was exported counts
-        assert both.paths(wanted) == [tmp_path / "run.json"]
+        assert set(more.paths(wanted)) == {file, folders[1]}
 
     def test_a_run_that_went_on_beyond_the_plan_is_shown_at_the_plans_end(self, tmp_path: Path):
         longer = results_of(tmp_path, ("buffer-size",), size=replace(self.SIZE, steps=800))
@@ -186,10 +174,6 @@ class TestFolders:
         panel = next(axes for axes in plate.figure.axes if axes.get_title() == "Hopper2d")
         (points,) = [one for one in panel.collections if one.get_label() == "size 4"]
         assert len(np.asarray(points.get_offsets())) == 2 * len(test_table(2)[::25])
-
-    def test_a_scale_that_does_not_compare_says_so(self, tmp_path: Path):
-        sheet = score_sheet(ARTEFACTS["buffer-size"], results_of(tmp_path, size=self.SIZE), tmp_path)
-        assert any("not comparable with the paper's numbers" in note for note in sheet.notes)
 
 
 def texts(plate: Plate) -> list[str]:

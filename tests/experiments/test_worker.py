@@ -18,7 +18,7 @@ from qpensieve.experiments.local import Code, Local, end_workers, start_worker
 from qpensieve.experiments.schedule import train_all
 from qpensieve.experiments.tasks import Task
 from qpensieve.presets import default_config
-from qpensieve.records.folder import PROVENANCE, FolderInUseError, lock
+from qpensieve.records.folder import CRITIC, PROVENANCE, FolderInUseError, lock
 from qpensieve.train import run as runs
 from tests.experiments.struck import TINY, num_started, program
 from tests.train.kill_run import CACHE, ROOT, assert_same_run, complete
@@ -44,24 +44,18 @@ def task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Task:
     return task
 
 
-def test_a_prepared_folder_becomes_the_run_that_train_makes(task: Task, undisturbed: Path):
-    assert worker.work(task.folder) == Code.DONE
-    assert tasks.is_done(task)
-    assert_same_run(task.folder, undisturbed)
-    assert (task.folder / PROVENANCE).exists()
-
-
-def test_more_steps_and_critics_continue_the_run(tmp_path: Path, undisturbed: Path):
+def test_a_prepared_folder_becomes_the_run_and_more_steps_and_critics_continue_it(tmp_path: Path, undisturbed: Path):
     short, whole = (Task(tmp_path / "a", override(CONFIG, {"steps": steps})) for steps in (400, 600))
     tasks.prepare(short)
     assert worker.work(short.folder, 400) == Code.DONE
     assert (tasks.is_done(short), tasks.is_done(whole)) == (True, False)
     tasks.prepare(whole)
-    assert worker.work(whole.folder, 600) == Code.DONE
-    measured = Task(whole.folder, whole.config, critic=True)
-    assert (tasks.is_done(short), tasks.is_done(whole), tasks.is_done(measured)) == (True, True, False)
     assert worker.work(whole.folder, 600, critic=True) == Code.DONE
-    assert tasks.is_done(measured)
+    measured = Task(whole.folder, whole.config, critic=True)
+    assert all(map(tasks.is_done, (short, whole, measured)))
+    assert (whole.folder / PROVENANCE).exists()
+    (whole.folder / CRITIC).unlink()
+    assert (tasks.is_done(whole), tasks.is_done(measured)) == (True, False)
     one, other = (path / "parameters" / "step_000000600.npz" for path in (whole.folder, undisturbed))
     assert one.read_bytes() == other.read_bytes()
 
