@@ -1,14 +1,34 @@
 """Rules beside fields: what they refuse, and that every part of every method's settings is reached."""
 
+import json
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
 import pytest
 
 from qpensieve import settings
+from qpensieve.algos.mosac import SacConfig
+from qpensieve.algos.qpensieve import QPensieveConfig
+from qpensieve.config import from_dict
 from qpensieve.methods import METHODS
-from qpensieve.settings import NOT_NEGATIVE, OPEN_SHARE, STEP_SHARE, WHOLE_BLOCKS, Rule, above, at_least, from_to
+from qpensieve.settings import (
+    GUARDS,
+    NOT_NEGATIVE,
+    OPEN_SHARE,
+    STEP_SHARE,
+    WHOLE_BLOCKS,
+    Rule,
+    above,
+    at_least,
+    build,
+    change,
+    fit,
+    from_to,
+)
+
+RESULTS = Path(__file__).parents[1] / "results" / "h200"
 
 
 @dataclass(frozen=True)
@@ -28,11 +48,8 @@ class Outer:
     inner: Inner = field(default_factory=Inner)
 
 
-def test_what_is_right_is_not_mentioned():
-    assert settings.problems(Outer()) == []
-
-
 def test_every_broken_rule_is_a_sentence_inner_parts_included():
+    assert settings.problems(Outer()) == []
     broken = Outer(num=1, period=0, inner=Inner(rate=0.0, low=3))
     assert settings.problems(broken) == [
         "num must be at least 2, got 1",
@@ -58,16 +75,13 @@ def test_the_ends_of_a_range(rule: Rule, right: list[Any], wrong: list[Any]):
     assert not any(rule.holds(value) for value in wrong)
 
 
-def test_marks_are_found_in_inner_parts_too():
+def test_marks_and_fields_are_found_in_inner_parts_too():
     assert settings.marked(Outer(period=7), WHOLE_BLOCKS) == {"period": 7}
-    pensieve = METHODS["hybrid-sac"].config()
-    assert settings.marked(pensieve, WHOLE_BLOCKS) == {"push_period": 1000}
-
-
-def test_a_field_is_changed_wherever_it_lives():
-    assert settings.change(Outer(), "rate", 2.0) == Outer(inner=Inner(rate=2.0))
+    assert settings.marked(METHODS["hybrid-sac"].config(), WHOLE_BLOCKS) == {"push_period": 1000}
+    assert settings.flat(Outer()) == {"num": 2, "period": None, "rate": 1.0, "low": 0, "high": 1}
+    assert change(Outer(), "rate", 2.0) == Outer(inner=Inner(rate=2.0))
     with pytest.raises(ValueError, match="unknown setting 'ratte'; did you mean rate"):
-        settings.change(Outer(), "ratte", 2.0)
+        change(Outer(), "ratte", 2.0)
 
 
 @pytest.mark.parametrize(
@@ -86,33 +100,58 @@ def test_what_is_no_whole_number_is_refused_in_a_sentence(text: str):
 
 def test_whole_floats_become_what_their_setting_is():
     """1e6 is a float in Python, TOML and JSON."""
-    changed = settings.change(settings.change(settings.change(Outer(), "num", 1e6), "period", 50.0), "low", -3.0)
+    changed = change(change(change(Outer(), "num", 1e6), "period", 50.0), "low", -3.0)
     assert changed == Outer(num=1_000_000, period=50, inner=Inner(low=-3))
     assert [type(value) for value in (changed.num, changed.period, changed.inner.low)] == [int, int, int]
-    built = settings.build(Outer, {"num": 4.0, "inner": {"rate": 3.0, "low": 1.0}})
+    built = build(Outer, {"num": 4.0, "inner": {"rate": 3.0, "low": 1.0}})
     assert [type(value) for value in (built.num, built.inner.low, built.inner.rate)] == [int, int, float]
-    assert [settings.fit(Outer(), *pair) for pair in (("num", 1.5), ("rate", 2.0), ("other", 2.0))] == [1.5, 2.0, 2.0]
-    assert type(settings.fit(Outer(), "rate", 2.0)) is float
+    assert [fit(Outer(), *pair) for pair in (("num", 1.5), ("rate", 2.0), ("other", 2.0))] == [1.5, 2.0, 2.0]
+
+
+@dataclass(frozen=True)
+class Named:
+    name: str | None = None
 
 
 def test_the_word_none_is_none_where_that_may_be():
-    """TOML cannot say it otherwise, and tables of ours print it so."""
-    assert settings.change(Outer(period=3), "period", "None") == Outer(period=None)
-    assert settings.build(Outer, {"period": "none"}) == Outer(period=None)
-    assert settings.fit(Outer(), "num", "none") == "none"  # a number it must be
-    assert settings.fit(Outer(), "period", "nothing") == "nothing"
+    """TOML cannot say it otherwise, and tables of the report print it so."""
+    assert change(Outer(period=3), "period", "None") == build(Outer, {"period": "none"}) == Outer(period=None)
+    assert (fit(Outer(), "num", "none"), fit(Outer(), "period", "nothing")) == ("none", "nothing")
+    assert fit(Named(), "name", "none") == "none"
 
 
-def test_a_retired_setting_is_left_out_where_it_changed_nothing():
-    assert settings.build(Outer, {"num": 4, "critic_blocks": 0}) == Outer(num=4)
-    with pytest.raises(ValueError, match="critic_blocks"):
-        settings.build(Outer, {"critic_blocks": 2})
+class TestSaved:
+    """Settings that older versions saved."""
 
-    @dataclass(frozen=True)
-    class Named:
-        name: str | None = None
+    def test_a_retired_setting_is_left_out_where_it_changed_nothing(self):
+        assert build(Outer, {"num": 4, "critic_blocks": 0}) == Outer(num=4)
+        with pytest.raises(ValueError, match="unknown field critic_blocks"):
+            build(Outer, {"critic_blocks": 2})
 
-    assert settings.fit(Named(), "name", "none") == "none"
+    def of_pensieve(self, *off: str) -> dict[str, Any]:
+        """All guards on but these."""
+        guards = {name: values[0] if name in off else values[1] for name, values in GUARDS.items()}
+        own = {name: guards.pop(name) for name in ("max_push_loss", "snapshot_margin")}
+        return {"sac": {"hidden": 8, **guards}, "num_snapshots": 4, **own}
+
+    def test_all_guards_on_are_one_switch(self):
+        guarded = SacConfig(hidden=8, guards=True)
+        assert build(QPensieveConfig, self.of_pensieve()) == QPensieveConfig(guarded, num_snapshots=4)
+        assert build(SacConfig, self.of_pensieve()["sac"]) == guarded  # MO-SAC has four
+        assert not build(QPensieveConfig, self.of_pensieve(*GUARDS)).sac.guards
+
+    @pytest.mark.parametrize("off", GUARDS)
+    def test_a_run_with_some_guards_is_none_of_this_version(self, off: str):
+        with pytest.raises(ValueError, match="unknown field"):
+            build(QPensieveConfig, self.of_pensieve(off))
+
+    @pytest.mark.parametrize(
+        ("name", "is_on"),
+        [("Ant3d-robust-600k", True), ("HalfCheetah2d-mosac-robust-1.5M", True), ("DST2d-mosac", False)],
+    )
+    def test_committed_results_are_read(self, name: str, is_on: bool):
+        config = from_dict(json.loads((RESULTS / f"{name}.json").read_text())["config"])
+        assert settings.flat(config.agent)["guards"] is is_on
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -9,7 +9,7 @@ from functools import cache
 from typing import NamedTuple
 
 from qpensieve import settings as parts
-from qpensieve.config import RunConfig, completed, from_dict, scheduled, to_dict
+from qpensieve.config import RunConfig, completed, from_dict, scheduled
 from qpensieve.envs import find_domain
 from qpensieve.settings import EVALUATION, LENGTH, MACHINE, RECORDS, SEEDS, Mark
 
@@ -43,8 +43,8 @@ def settings_of(config: RunConfig | Mapping[str, object], decide: Collection[Mar
         decide: What the settings decide, such as `SAME_SETTINGS`.
     """
     built = config if isinstance(config, RunConfig) else _built(config)
-    saved = to_dict(scheduled(built)) if isinstance(built, RunConfig) else completed(built)
-    found = {name: _plain(value) for name, value in parts.flattened(saved).items() if _decides(name) in decide}
+    values = parts.flat(scheduled(built)) if isinstance(built, RunConfig) else completed(built)
+    found = {name: _plain(value) for name, value in values.items() if _decides(name) in decide}
     if (domain := find_domain(str(found.get("domain")))) is not None:
         found["domain"] = domain.id
     return found

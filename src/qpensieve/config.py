@@ -228,12 +228,16 @@ def spec_of(config: RunConfig) -> EnvSpec:
 
 
 def completed(saved: Mapping[str, object]) -> dict[str, object]:
-    """Return a saved configuration in the settings of this version; unknown and odd values stay as they are."""
+    """Return name -> value of a saved configuration in the settings of this version, those of its parts included.
+
+    Unknown and odd values stay as they are.
+    """
     agent, method = saved.get("agent"), METHODS.get(str(saved.get("algo")))
-    run = parts.complete(RunConfig, {**saved, "agent": None})
-    if method is not None and isinstance(agent, Mapping):
-        agent = parts.complete(method.config, parts.translated(agent))
-    return run | {"agent": agent}
+    run = parts.filled(RunConfig, {**saved, "agent": None})
+    del run["agent"]
+    if method is None or not isinstance(agent, Mapping):
+        return run | parts.flat({"agent": agent})
+    return run | parts.filled(method.config, agent)
 
 
 def unscheduled(config: RunConfig) -> RunConfig:
@@ -358,7 +362,7 @@ def from_dict(values: Mapping[str, object]) -> RunConfig:
         raise UserError(f"field {missing[0]} is missing in the configuration")
     if not isinstance(values["agent"], dict):
         raise UserError(f"agent must hold settings, got {values['agent']!r}")
-    agent = parts.build(get_method(str(values["algo"])).config, parts.translated(values["agent"]), "agent.")
+    agent = parts.build(get_method(str(values["algo"])).config, values["agent"])
     return parts.build(RunConfig, {**values, "agent": agent})
 
 

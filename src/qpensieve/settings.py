@@ -193,18 +193,25 @@ class RunSettings(Protocol):
 
 
 class _Field(NamedTuple):
-    """The annotation of a field: its type, rules and marks."""
+    """A field: its type, its rules and marks, and what it is where nobody says it."""
 
     hint: object
     metadata: tuple[object, ...]
+    default: object
+    part: Callable[..., Settings] | None
+    """The class of the settings that the field holds; None: it holds a value."""
 
 
 @cache
-def _fields(kind: type) -> dict[str, _Field]:
+def _fields(kind: Callable[..., object]) -> dict[str, _Field]:
     hints = get_type_hints(kind, include_extras=True)
     plain = get_type_hints(kind)
-    metadata = lambda name: getattr(hints[name], "__metadata__", ())
-    return {field.name: _Field(plain[field.name], metadata(field.name)) for field in dataclasses.fields(kind)}
+    marks = lambda name: getattr(hints[name], "__metadata__", ())
+    part = lambda kind: kind if isinstance(kind, type) and dataclasses.is_dataclass(kind) else None
+    return {
+        one.name: _Field(plain[one.name], marks(one.name), one.default, part(one.default_factory))
+        for one in dataclasses.fields(cast(type, kind))
+    }
 
 
 def has_type(hint: object, value: object) -> bool:
@@ -258,11 +265,8 @@ def number(text: str) -> float:
 
 def fit(part: Settings, name: str, value: object) -> Any:
     """A value as its setting has it, of the settings or of one of their parts; unknown names leave it as it is."""
-    if name in names(part):
-        return _fitted(_fields(type(part))[name].hint, value)
-    inner = (getattr(part, one) for one in _parts(part))
-    owner = next((one for one in inner if name in flat(one)), None)
-    return value if owner is None else fit(owner, name, value)
+    owner = next((one for one in _parts(part) if name in names(one)), None)
+    return value if owner is None else _fitted(_fields(type(owner))[name].hint, value)
 
 
 def _fitted(hint: object, value: object) -> object:
@@ -316,16 +320,13 @@ def problems(part: Settings) -> list[str]:
 
     Parts that are `Checked` also say which of their fields do not fit each other.
     """
-    return _wrong_types(part) or _broken_rules(part)  # rules are for values of the right type
-
-
-def _wrong_types(part: Settings) -> list[str]:
-    found = [
-        f"{name} must be {describe_type(field.hint)}, got {getattr(part, name)!r}"
-        for name, field in _fields(type(part)).items()
-        if not has_type(field.hint, getattr(part, name))
+    wrong_types = [
+        f"{name} must be {describe_type(field.hint)}, got {getattr(one, name)!r}"
+        for one in _parts(part)
+        for name, field in _fields(type(one)).items()
+        if not has_type(field.hint, getattr(one, name))
     ]
-    return found + [problem for inner in _parts(part) for problem in _wrong_types(getattr(part, inner))]
+    return wrong_types or [broken for one in _parts(part) for broken in _broken_rules(one)]  # rules are for right types
 
 
 def _broken_rules(part: Settings) -> list[str]:
@@ -334,27 +335,22 @@ def _broken_rules(part: Settings) -> list[str]:
         value = getattr(part, name)
         rules = [rule for rule in field.metadata if isinstance(rule, Rule) and value is not None]
         found += [f"{name} must be {rule.text}, got {value}" for rule in rules if not rule.holds(value)]
-    if isinstance(part, Checked):
-        found += part.conflicts()
-    for inner in _parts(part):
-        found += _broken_rules(getattr(part, inner))
-    return found
+    return found + (part.conflicts() if isinstance(part, Checked) else [])
 
 
 def marked(part: Settings, mark: Mark) -> dict[str, object]:
     """Name -> value of the fields, of the settings and of their parts, that carry a mark."""
-    found = {name: getattr(part, name) for name, field in _fields(type(part)).items() if mark in field.metadata}
-    for inner in _parts(part):
-        found |= marked(getattr(part, inner), mark)
+    fields = ((one, name, field) for one in _parts(part) for name, field in _fields(type(one)).items())
+    return {name: getattr(one, name) for one, name, field in fields if mark in field.metadata}
+
+
+def flat(settings: Settings | Mapping[str, object]) -> dict[str, Any]:
+    """Name -> value of settings or of saved ones, those of their parts included; no two parts share a name."""
+    is_saved = isinstance(settings, Mapping)
+    found: dict[str, Any] = {}
+    for name, value in (settings if is_saved else {one: getattr(settings, one) for one in names(settings)}).items():
+        found |= flat(value) if isinstance(value, Mapping if is_saved else Settings) else {name: value}
     return found
-
-
-def flat(part: Settings) -> dict[str, Any]:
-    """Name -> value of every setting, including those of its parts."""
-    values = {name: getattr(part, name) for name in names(part)}
-    for inner in _parts(part):
-        values |= flat(values.pop(inner))
-    return values
 
 
 def names(part: Settings) -> set[str]:
@@ -388,85 +384,69 @@ def suggestions(name: str, known: Collection[str]) -> list[str]:
 def _changed(part: Part, name: str, value: object) -> Part | None:
     if name in names(part):
         return replace(part, **{name: fit(part, name, value)})
-    for inner in _parts(part):
-        changed = _changed(getattr(part, inner), name, value)
+    for inner in names(part):
+        own = getattr(part, inner)
+        changed = _changed(own, name, value) if isinstance(own, Settings) else None
         if changed is not None:
             return replace(part, **{inner: changed})
     return None
 
 
-def _parts(part: Settings) -> list[str]:
-    """Names of the fields that hold settings of their own."""
-    return [name for name in sorted(names(part)) if dataclasses.is_dataclass(getattr(part, name))]
+def _parts(part: Settings) -> list[Settings]:
+    """The settings, their parts, and the parts of these."""
+    inner = (getattr(part, name) for name in sorted(names(part)))
+    return [part, *(one for value in inner if isinstance(value, Settings) for one in _parts(value))]
 
 
-def _known(kind: Callable[..., Settings]) -> dict[str, dataclasses.Field[Any]]:
-    return {field.name: field for field in dataclasses.fields(cast(type[Settings], kind))}
+def filled(kind: Callable[..., Settings], saved: Mapping[str, object]) -> dict[str, object]:
+    """Return name -> value of saved settings, those of parts included, in today's names.
 
-
-def translated(settings: Mapping[str, object]) -> dict[str, object]:
-    """Return saved settings of a method in today's names: where all guards are on, `guards` is.
-
-    Where some are on and some are off, the settings stay as they are: no run of this version equals that one.
-    """
-    found = flattened(settings)
-    wanted = list(GUARDS.items()) if "num_snapshots" in found else list(GUARDS.items())[:4]
-    is_on = all(found.get(name, off) == on for name, (off, on) in wanted)
-    return _with_guards(settings) if is_on else dict(settings)
-
-
-def flattened(saved: Mapping[str, object]) -> dict[str, object]:
-    """Return name -> value of saved settings, those of parts included; no two parts share a name."""
-    flat: dict[str, object] = {}
-    for name, value in saved.items():
-        flat |= flattened(value) if isinstance(value, Mapping) else {name: value}
-    return flat
-
-
-def _with_guards(settings: Mapping[str, object]) -> dict[str, object]:
-    """Return the settings with `guards` on in the place of single guards."""
-    kept = {name: value for name, value in settings.items() if name not in GUARDS}
-    kept = {name: _with_guards(value) if isinstance(value, Mapping) else value for name, value in kept.items()}
-    return kept | ({"guards": True} if "max_critic_gradient" in settings else {})
-
-
-def complete(kind: Callable[..., Settings], values: Mapping[str, object]) -> dict[str, object]:
-    """Return saved values in today's settings: missing ones are filled in, retired ones with today's value left out.
-
+    Missing ones are filled in. Retired ones with today's value are left out; where all guards are on, `guards` is.
     Values of unknown names and of odd types stay as they are.
     """
-    known, hints = _known(kind), _fields(cast(type, kind))
-    is_gone = lambda name: name not in known and name in RETIRED and RETIRED[name] in (values[name], ANY_VALUE)
-    found = {name: values[name] for name in values if not is_gone(name)}
-    for name, field in known.items():
-        since = [mark for mark in hints[name].metadata if isinstance(mark, Since)]
-        factory, given = field.default_factory, found.get(name, {})
-        if name not in found and since:
-            found[name] = since[0].before
-        elif name not in found and field.default is not dataclasses.MISSING:
-            found[name] = field.default
-        elif dataclasses.is_dataclass(factory) and isinstance(given, Mapping):
-            found[name] = complete(factory, given)
+    values = flat(saved)
+    guards = list(GUARDS.items()) if "num_snapshots" in values else list(GUARDS.items())[:4]
+    if all(values.get(name, off) == on for name, (off, on) in guards):
+        values = {name: value for name, value in values.items() if name not in GUARDS} | {"guards": True}
+    found = _with_defaults(kind, values)
+    is_gone = lambda name: name not in found and name in RETIRED and RETIRED[name] in (values[name], ANY_VALUE)
+    return found | {name: value for name, value in values.items() if not is_gone(name)}
+
+
+def _with_defaults(kind: Callable[..., Settings], values: Mapping[str, object]) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for name, field in _fields(kind).items():
+        since = [mark.before for mark in field.metadata if isinstance(mark, Since)]
+        if name in values:
+            found[name] = values[name]
+        elif field.part is not None:
+            found |= _with_defaults(field.part, values)
+        elif since or field.default is not dataclasses.MISSING:
+            found[name] = since[0] if since else field.default
     return found
 
 
-def build(kind: Callable[..., Part], values: Mapping[str, object], prefix: str = "") -> Part:
-    """Return the settings that `dataclasses.asdict` turned into `values`, `complete`d.
+def build(kind: Callable[..., Part], saved: Mapping[str, object]) -> Part:
+    """Return the settings that `dataclasses.asdict` turned into `saved`, `filled`.
 
     Raises:
-        ValueError: If a field is unknown; `prefix` says where.
+        ValueError: If a field is unknown; names it.
     """
-    known, values = _known(kind), complete(kind, values)
-    unknown = sorted(set(values) - known.keys())
-    if unknown:
-        raise UserError(f"unknown field {prefix}{unknown[0]} in the configuration; known: {', '.join(sorted(known))}")
-    built = dict(values)
-    for name, value in values.items():
-        factory = known[name].default_factory
-        if isinstance(value, dict) and factory is not dataclasses.MISSING:
-            built[name] = build(factory, value, f"{prefix}{name}.")
-        elif dataclasses.is_dataclass(factory) and not dataclasses.is_dataclass(value):
-            raise UserError(f"{prefix}{name} must hold settings, got {value!r}")
-        else:
-            built[name] = _fitted(_fields(cast(type, kind))[name].hint, value)
-    return kind(**built)
+    values = filled(kind, saved)
+    built = _take(kind, values)
+    if values:
+        raise UserError(f"unknown field {min(values)} in the configuration; known: {', '.join(sorted(flat(built)))}")
+    return built
+
+
+def _take(kind: Callable[..., Part], values: dict[str, object]) -> Part:
+    """Return the settings whose values are among these, and take them out."""
+    taken: dict[str, object] = {}
+    for name, field in _fields(kind).items():
+        if field.part is not None and name not in values:
+            taken[name] = _take(field.part, values)
+        elif name in values:
+            taken[name] = _fitted(field.hint, values.pop(name))
+        if field.part is not None and not isinstance(taken[name], Settings):
+            raise UserError(f"{name} must hold settings, got {taken[name]!r}")
+    return kind(**taken)
