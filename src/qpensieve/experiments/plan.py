@@ -23,12 +23,11 @@ from qpensieve.errors import UserError
 from qpensieve.experiments.tasks import Task, iteration_of
 from qpensieve.population.pgmorl import check_environment
 from qpensieve.presets import default_config
+from qpensieve.report.sheets import Printed
 from qpensieve.settings import NONE
 
 Place = tuple[str, str]
 """Row and column."""
-Printed = tuple[float, float | None]
-"""Mean and standard deviation."""
 LONGEST_NAME = 200
 """Bytes of a run's name: file systems take 255, and length and seeds come behind it."""
 
@@ -298,16 +297,14 @@ class Size:
                 raise UserError(f"{name} must be at least 1, got {value}")
         scale_of(self.scale)
 
-    def seeds_of(self, wanted: Wanted) -> int:
-        return wanted.seeds or self.seeds or scale_of(self.scale).seeds
-
     def config_of(self, wanted: Wanted) -> RunConfig:
         """The configuration of a run, with seeds from 0 on.
 
         Raises:
             ValueError: It cannot run; says why.
         """
-        config = replace(scaled(wanted.config(), self.scale, self.steps), seeds=self.seeds_of(wanted), first_seed=0)
+        seeds = wanted.seeds or self.seeds or scale_of(self.scale).seeds
+        config = replace(scaled(wanted.config(), self.scale, self.steps), seeds=seeds, first_seed=0)
         config = scheduled(config)
         check(config)
         if config.method.is_population:

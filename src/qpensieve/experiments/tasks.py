@@ -130,7 +130,7 @@ def is_done(task: Task) -> bool:
     """Whether the run is trained and scored as far as the task says, and its critics are measured if they must be."""
     try:
         scored = int(read_object(task.folder / SUMMARY).get("step", -1))
-        return scored >= last_step(task.config) and (not task.critic or _has_critics(task.folder))
+        return scored >= last_step(task.config) and (not task.critic or _has_critics(task))
     except (FileError, OSError, KeyError, TypeError, ValueError):
         return False
 
@@ -196,18 +196,13 @@ def critic_steps(folder: Path) -> list[int]:
     kept = np.array(list(checkpoint.parameter_steps(folder)))
     if not kept.size:
         return []
-    wanted = np.array(PAPER_STEPS) / PAPER_STEPS[-1] * _config_of(folder).steps
+    wanted = np.array(PAPER_STEPS) / PAPER_STEPS[-1] * int(read_object(folder / CONFIG)["steps"])
     return sorted({int(kept[np.abs(kept - step).argmin()]) for step in wanted})
 
 
-def _has_critics(folder: Path) -> bool:
-    steps = critic_steps(folder)
-    return bool(steps) and set(steps) <= {row.step for row in critic_errors.load(folder / CRITIC).rows}
-
-
-def _config_of(folder: Path) -> RunConfig:
-    """The configuration of a folder, read only: imports no code that it names."""
-    return configs.from_dict(read_object(folder / CONFIG))
+def _has_critics(task: Task) -> bool:
+    steps = critic_steps(task.folder)
+    return bool(steps) and set(steps) <= {row.step for row in critic_errors.load(task.folder / CRITIC).rows}
 
 
 def _pace(log: Path) -> tuple[int, float | None]:

@@ -1,7 +1,9 @@
 """L_critic as tables: of one run, and by steps next to the paper's numbers."""
 
+import tomllib
 from collections.abc import Sequence
 from functools import partial
+from importlib import resources
 
 import numpy as np
 
@@ -10,23 +12,11 @@ from qpensieve.records.critic_errors import CriticErrors, CriticRow
 from qpensieve.report.drawing import count
 
 SHORT = partial(format_number, digits=3)
-PAPER_STEPS = (100_000, 500_000, 1_000_000, 1_500_000)
+_CONTENT = tomllib.loads(resources.files("qpensieve.report").joinpath("critic.toml").read_text())
+PAPER_STEPS: tuple[int, ...] = tuple(_CONTENT["steps"])
 """Steps of the paper's tables."""
-PAPER: dict[str, dict[tuple[float, ...], tuple[float, ...]]] = {
-    "Hopper2d": {
-        (0.1, 0.9): (23.74, 43.59, 38.96, 41.47),
-        (0.3, 0.7): (22.21, 14.82, 15.10, 14.65),
-        (0.5, 0.5): (27.59, 14.45, 24.91, 11.59),
-        (0.7, 0.3): (47.54, 10.25, 15.17, 11.52),
-        (0.9, 0.1): (87.01, 46.95, 84.76, 31.96),
-    },
-    "HalfCheetah2d": {
-        (0.1, 0.9): (62.92, 139.39, 118.135, 92.35),
-        (0.3, 0.7): (134.1, 174.81, 132.305, 131.71),
-        (0.5, 0.5): (192.47, 113.20, 98.18, 90.07),
-        (0.7, 0.3): (169.70, 87.87, 83.21, 74.69),
-        (0.9, 0.1): (146.71, 66.92, 65.09, 63.85),
-    },
+PAPER: dict[str, dict[tuple[float, ...], list[float]]] = {
+    domain: {tuple(lam): values for lam, *values in rows} for domain, rows in _CONTENT["domains"].items()
 }
 """Domain -> preference -> the paper's L_critic at each of its steps, mean over five seeds."""
 

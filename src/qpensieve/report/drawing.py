@@ -214,13 +214,6 @@ def entries_of(panels: Sequence[Axes]) -> dict[str, Artist]:
     return {label: handle for each in pairs for label, handle in each}
 
 
-def legend_above(axes: Axes, columns: int) -> None:
-    """A legend above a panel, where it hides no point."""
-    axes.legend(
-        loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=columns, fontsize=10, frameon=False, borderaxespad=0.2
-    )
-
-
 def legend_below(figure: Figure, entries: Mapping[str, Artist], note: str = "", columns: int = 2) -> None:
     """A note and a legend below all panels, where they hide nothing."""
     if not entries:

@@ -178,7 +178,8 @@ def _draw_plane(figure: Figure, run: RunResults | Plane, points: Points, i: int 
     axes.set_xlabel(run.labels[i], fontsize=11)
     axes.set_ylabel(run.labels[j], fontsize=11)
     if is_plane:
-        drawing.legend_above(axes, 2)
+        look = {"ncols": 2, "fontsize": 10, "frameon": False, "borderaxespad": 0.2}
+        axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), **look)
     return drawing.explain_preferences(figure, [axes], run.objectives)
 
 
@@ -215,11 +216,6 @@ def _marks(front: Points) -> list[str]:
     return [" · ".join(said)] if said else []
 
 
-def _format_sizes(sizes: np.ndarray) -> str:
-    """Number of policies of a front; a whole number for one seed."""
-    return f"{sizes[0]:.0f}" if len(sizes) == 1 else drawing.format_mean_std(sizes)
-
-
 def _describe_front(figure: Figure, run: RunResults, newest: Evaluation, points: Points) -> str:
     """Set the title; returns the footnote. Next to UT are always the numbers that show whether it is obeyed."""
     summary, seeds = newest.summary, drawing.count(run.history.num_seeds, "seed")
@@ -233,10 +229,9 @@ def _describe_front(figure: Figure, run: RunResults, newest: Evaluation, points:
 
     rows, episodes = len(newest.preferences), newest.num_episodes
     full = f"full protocol: {drawing.count(rows, 'preference')} x {drawing.count(episodes, 'episode')}"
-    notes = [
-        f"best single row: UT {drawing.format_mean_std(summary.best_single)}",
-        f"front size {_format_sizes(summary.front_size)}",
-    ]
+    sizes = summary.front_size
+    size = f"{sizes[0]:.0f}" if len(sizes) == 1 else drawing.format_mean_std(sizes)
+    notes = [f"best single row: UT {drawing.format_mean_std(summary.best_single)}", f"front size {size}"]
     if run.known is not None and run.known.front_treasures and newest.episodes is not None:
         wanted = run.known.front_treasures
         found = share_found(find_treasures(newest.episodes, run.known.treasures), wanted)

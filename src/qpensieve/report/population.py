@@ -181,6 +181,8 @@ def _draw_planes(search: Search) -> Figure:
 
 def _draw_plane(axes: Axes, search: Search, seed: int) -> None:
     """Draw fronts over all measured policies; earlier ones are broader, so they stay visible under equal later ones."""
+    from matplotlib import colormaps
+
     _scatter_measured(axes, search.measured(seed))
     if search.run.exact is not None:
         axes.plot(*search.run.exact.points.T, "x", color="black", markersize=6, zorder=6, label="exact front")
@@ -188,7 +190,7 @@ def _draw_plane(axes: Axes, search: Search, seed: int) -> None:
     for stage, width in zip(shown, np.linspace(4.0, 1.2, len(shown)), strict=True):
         front = search.record.archive_of(seed, search.ends[stage])
         if len(front):
-            colour = _generation_colour(search, stage)
+            colour = colormaps[GENERATION_MAP](stage / max(1, len(search.ends) - 1))
             drawing.draw_steps(axes, front, search.record.reference, color=colour, linewidth=width, zorder=3)
             axes.plot(*front.T, "o", color=colour, markersize=2.0 + width, markeredgewidth=0, zorder=4)
 
@@ -266,12 +268,6 @@ def _volumes(record: SearchRecord, seed: int, at: Sequence[int]) -> list[float]:
 def _shown_stages(num: int) -> list[int]:
     """The warm-up, the newest generation, and some evenly spaced ones between them."""
     return sorted(set(np.linspace(0, num - 1, min(num, MOST_FRONTS)).round().astype(int).tolist()))
-
-
-def _generation_colour(search: Search, stage: int) -> Any:
-    from matplotlib import colormaps
-
-    return colormaps[GENERATION_MAP](stage / max(1, len(search.ends) - 1))
 
 
 def _add_generation_bar(figure: Figure, search: Search, panels: list[Axes]) -> None:

@@ -222,7 +222,11 @@ def facts(sheet: Sheet, row: str, column: str, metric: Metric) -> Facts:
     other = sheet.cell(row, sheet.reference)
     if not other.has(metric.name) or not compares(cell, other):
         return Facts(summary, is_best=is_best)
-    return Facts(summary, _improvement(cell, other, metric), _gap(cell, other, metric), is_best)
+    sides = [np.stack(list(one.of(metric.name).values())) for one in (cell, other)]
+    better, worse = sides[::-1] if metric.is_lower_better else sides
+    probability = metrics.probability_of_improvement(better, worse)
+    improvement = (probability, *metrics.improvement_interval(better, worse))
+    return Facts(summary, improvement, _gap(cell, other, metric), is_best)
 
 
 def view(sheet: Sheet, row: str, column: str, metric: Metric) -> TextCell:
@@ -405,13 +409,6 @@ def _statistics(sheet: Sheet, row: str, column: str, metric: Metric) -> Sequence
     reached = (cell.step, cell.goal, cell.protocol) if cell.sources else ("", "", "")
     printed = cell.printed.get(metric.name, ("", ""))
     return (*where, *reached, *scores, *(known.improvement or ("",) * 3), *paired, *printed, " ".join(notes))
-
-
-def _improvement(cell: Cell, other: Cell, metric: Metric) -> tuple[float, float, float]:
-    sides = [np.stack(list(one.of(metric.name).values())) for one in (cell, other)]
-    better, worse = sides[::-1] if metric.is_lower_better else sides
-    probability = metrics.probability_of_improvement(better, worse)
-    return probability, *metrics.improvement_interval(better, worse)
 
 
 def _gap(cell: Cell, other: Cell, metric: Metric) -> metrics.Difference | None:
