@@ -97,8 +97,8 @@ class TestPage:
             assert words in shown.text
 
     def test_runs_that_are_called_the_same_are_told_apart_by_their_folders(self, tmp_path: Path, plate: Plate):
-        alike = [Source("DST2d, seeds 0-1", path=f"../tau-{tau}-s0-1/run", config={"tau": tau}) for tau in (1, 2)]
-        other = Source("Hopper2d, seeds 0-1", path="../run")
+        alike = [Source("DST2d, seeds 0-1", path=f"../tau-{tau}-s0-1", config={"tau": tau}) for tau in (1, 2)]
+        other = Source("Hopper2d, seeds 0-1", path="../other")
         exported = Source("DST2d, seeds 0-1", path="../../results/dst.json")
         sources = (*alike, other, exported, Source("DST2d, seeds 0-1"))
         path = write_report(tmp_path, [], [replace(plate, sources=sources)], About("All", [], {}))

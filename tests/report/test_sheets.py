@@ -82,20 +82,6 @@ class TestView:
         assert sheets.view(sheet, "Hopper2d", "ours", UT).details == ("IQM 1.50 [1.00, 2.00], 2 seeds",)
         assert list(one.of("UT")) == [0, 2]
 
-    def test_lower_is_better_turns_improvement_and_best_around(self):
-        sheet = small(metrics=[replace(UT, is_lower_better=True)])
-        facts = sheets.facts(sheet, "Hopper2d", "ours", sheet.metrics[0])
-        assert facts.improvement is not None
-        assert facts.gap is not None
-        assert facts.improvement[0] == 0.25
-        assert (facts.gap.mean, facts.gap.probability) == (5.0, 0.5)
-        assert sheets.best_columns(sheet, "Hopper2d", sheet.metrics[0]) == ["plain"]
-        up = cell([0.0, 0.0], [6.0, 7.0])
-        facts = sheets.facts(small(cells={**sheet.cells, ("Hopper2d", "ours"): up}, metrics=sheet.metrics),
-                             "Hopper2d", "ours", sheet.metrics[0])  # fmt: skip
-        assert facts.gap is not None
-        assert facts.gap.probability == 0.0
-
     @pytest.mark.parametrize(
         ("ours", "theirs", "expected"),
         [
@@ -126,6 +112,8 @@ class TestView:
         noted = cell([1.0], [1.0], note="Stopped early.", notes={"UT": "Other units."})
         sheet = small(cells={("Hopper2d", "ours"): noted, ("Hopper2d", "plain"): partial}, row_notes={})
         assert sheets.best_columns(sheet, "Hopper2d", UT) == []
+        for is_lower, best in ((False, "ours"), (True, "plain")):
+            assert sheets.best_columns(small(), "Hopper2d", replace(UT, is_lower_better=is_lower)) == [best]
         assert sheets.table(sheet).notes == {"Stopped early.": "a", "Other units.": "b"}
         assert sheets.view(sheet, "Hopper2d", "ours", UT).notes == ("Other units.", "Stopped early.")
 
@@ -141,29 +129,6 @@ class TestView:
     )
     def test_seeds_in_words(self, seeds, words):
         assert sheets.seeds_in_words(seeds) == words
-
-
-class TestChecks:
-    @pytest.mark.parametrize(
-        ("changes", "message"),
-        [
-            ({"name": "a/b"}, "the name of a sheet is that of its files: letters, digits, - and _; got 'a/b'"),
-            ({"rows": ["a", "a"]}, "rows must have different names"),
-            ({"reference": "nobody"}, r"the reference must be one of \['ours', 'plain'\], got 'nobody'"),
-            ({"cells": {("a", "b"): Cell()}}, "cell a, b: there is no such row and column"),
-            (
-                {"cells": {("Hopper2d", "ours"): Cell({"UT": np.zeros(2)}, (1,))}},
-                r"UT must have the shape \(1,\), got \(2,\)",
-            ),
-            (
-                {"cells": {("Hopper2d", "ours"): Cell({"UT": np.zeros(2)}, (1, 1))}},
-                r"a seed is twice in \(1, 1\)",
-            ),
-        ],
-    )
-    def test_parts_that_do_not_fit_are_refused(self, changes, message):
-        with pytest.raises(ValueError, match=message):
-            small(**changes)
 
 
 def test_an_anchor_names_a_run_and_nothing_else():

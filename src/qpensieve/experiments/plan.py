@@ -208,17 +208,6 @@ _TABLE: dict[ScaleName, Scale] = {
 }
 
 
-def scale_of(name: ScaleName) -> Scale:
-    """The size of a name.
-
-    Raises:
-        ValueError: There is no such name; lists those there are.
-    """
-    if name not in _TABLE:
-        raise UserError(f"unknown scale {name!r}: use {', '.join(SCALES)}")
-    return _TABLE[name]
-
-
 def scaled(config: RunConfig, name: ScaleName, steps: int | None = None) -> RunConfig:
     """A run of the paper's size, made as large as a scale says.
 
@@ -227,7 +216,7 @@ def scaled(config: RunConfig, name: ScaleName, steps: int | None = None) -> RunC
         name: The scale.
         steps: Steps to take in the place of 1 500 000; runs of other lengths keep their ratio to that.
     """
-    scale, full = scale_of(name), _TABLE["paper"].steps
+    scale, full = _TABLE[name], _TABLE["paper"].steps
     if name == "paper":
         return config if steps is None else replace(config, steps=_whole(config, steps * config.steps / full))
     goal = scale.steps if steps is None else steps
@@ -295,7 +284,6 @@ class Size:
         for name, value in (("seeds", self.seeds), ("steps", self.steps)):
             if value is not None and value < 1:
                 raise UserError(f"{name} must be at least 1, got {value}")
-        scale_of(self.scale)
 
     def config_of(self, wanted: Wanted) -> RunConfig:
         """The configuration of a run, with seeds from 0 on.
@@ -303,7 +291,7 @@ class Size:
         Raises:
             ValueError: It cannot run; says why.
         """
-        seeds = wanted.seeds or self.seeds or scale_of(self.scale).seeds
+        seeds = wanted.seeds or self.seeds or _TABLE[self.scale].seeds
         config = replace(scaled(wanted.config(), self.scale, self.steps), seeds=seeds, first_seed=0)
         config = scheduled(config)
         check(config)

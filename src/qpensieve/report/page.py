@@ -19,7 +19,7 @@ from qpensieve.records.folder import refuse_link
 from qpensieve.report import sheets as scores
 from qpensieve.report import text
 from qpensieve.report.drawing import Figure
-from qpensieve.report.sheets import Sheet, Source, distinct, power_of, sources_of, view
+from qpensieve.report.sheets import Sheet, Source, distinct, power_of, view
 from qpensieve.report.text import TextCell, TextTable, anchor_of, check_name, markdown
 
 PAGE, TEXT, TABLES, FIGURES = "index.html", "report.md", "tables", "figures"
@@ -58,11 +58,6 @@ class Plate:
     @property
     def anchor(self) -> str:
         return anchor_of("figure", self.name)
-
-    @property
-    def words(self) -> str:
-        """The figure in words."""
-        return self.caption or self.title
 
 
 @dataclass(frozen=True)
@@ -152,9 +147,11 @@ def make_report(
     sheets: Sequence[Sheet], figures: Sequence[Plate], about: About, listings: Sequence[TextTable] = ()
 ) -> Report:
     """Put the parts of a report together; ValueError where two have the same name."""
-    for plate in figures:
-        check_name("figure", plate.name)
-    runs = distinct([*sources_of(sheets), *(source for plate in figures for source in plate.sources)])
+    for kind, parts in (("table", (*sheets, *listings)), ("figure", figures)):
+        for part in parts:
+            check_name(kind, part.name)
+    cells = [cell for sheet in sheets for cell in sheet.cells.values()]
+    runs = distinct(source for part in (*cells, *figures) for source in part.sources)
     made = [(scores.table(sheet), scores.seed_table(sheet)) for sheet in sheets]
     report = Report(made, figures, listings, runs, about)
     twice = [anchor for anchor, num in Counter(anchor for anchor, _ in report.contents).items() if num > 1]
@@ -215,7 +212,7 @@ def report_text(report: Report) -> str:
     parts += [f'<a id="{table.anchor}"></a>\n\n{markdown(table).strip()}' for table, _ in report.sheets]
     for plate in report.plates:
         links = ", ".join(f"[{titles[source.anchor]}](#{source.anchor})" for source in plate.sources)
-        picture = f"![{plate.words}]({FIGURES}/{plate.name}.png)"
+        picture = f"![{plate.caption}]({FIGURES}/{plate.name}.png)"
         parts += [f"## {plate.title}", picture, plate.caption, *([f"Runs: {links}"] if links else [])]
     parts += [markdown(table).strip() for table in report.listings]
     parts.append("## Runs")
@@ -232,7 +229,7 @@ def _json(content: Mapping[str, object]) -> str:
     return json.dumps(content, indent=2, sort_keys=True)
 
 
-def insert(page: Path, name: str, sheet: Sheet, left_out: LeftOut | None = None) -> None:
+def insert(page: Path, name: str, sheet: Sheet, left_out: LeftOut) -> None:
     """Put a small table into another page, between its marks, in the place of the last one.
 
     Args:
@@ -254,9 +251,8 @@ def insert(page: Path, name: str, sheet: Sheet, left_out: LeftOut | None = None)
     write_text(page, f"{before}{begin}\n\n{small_table(sheet, left_out)}\n\n{end}{after}")
 
 
-def small_table(sheet: Sheet, left_out: LeftOut | None = None) -> str:
+def small_table(sheet: Sheet, left_out: LeftOut) -> str:
     """Means and deviations of the rows and columns that hold a run, the paper's in brackets; the rest is named."""
-    told = left_out or {}
     rows = [row for row in sheet.rows if any(_has_run(sheet, row, column) for column in sheet.columns)]
     columns = [column for column in sheet.columns if any(_has_run(sheet, row, column) for row in rows)]
     lines = [f"| {sheet.corner} | | {' | '.join(columns)} |", f"|{'---|' * (2 + len(columns))}"]
@@ -270,9 +266,9 @@ def small_table(sheet: Sheet, left_out: LeftOut | None = None) -> str:
             ]
             marks = [", ".join([text, *one.marks]) for text, one in zip(printed, shown, strict=True)]
             lines.append(f"| {row} | {name} | {' | '.join(marks)} |")
-    names = _without_run(sheet, rows, columns, told)
+    names = _without_run(sheet, rows, columns, left_out)
     notes = [f"Without a run yet: {', '.join(names)}."] if names else []
-    notes += [f"{' '.join(place)}: {' '.join(reasons)}" for place, reasons in told.items()]
+    notes += [f"{' '.join(place)}: {' '.join(reasons)}" for place, reasons in left_out.items()]
     return "\n".join([*lines, "", "Mean ± standard deviation over seeds; in brackets what the paper prints.", *notes])
 
 

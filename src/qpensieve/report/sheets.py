@@ -8,6 +8,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
@@ -15,8 +16,7 @@ from jaxtyping import Bool, Float64
 
 from qpensieve import metrics
 from qpensieve.console import format_count
-from qpensieve.errors import UserError
-from qpensieve.report.text import TextCell, TextTable, anchor_of, check_name, slug
+from qpensieve.report.text import TextCell, TextTable, anchor_of, slug
 
 Values = Float64[np.ndarray, " seed"] | Float64[np.ndarray, "seed task"]
 """One value per seed; NaN where a seed has none. [seed, task] in sheets over several domains."""
@@ -67,10 +67,8 @@ class Source:
 
     @property
     def name(self) -> str:
-        """Name of its folder or exported file; for a plan, the folder around `run`."""
-        parts = [part for part in self.path.split("/") if part not in ("", ".", "..")]
-        own = parts[:-1] if parts[-1:] == ["run"] and len(parts) > 1 else parts
-        return own[-1].removesuffix(".json") if own else ""
+        """Name of its folder or exported file; empty if there is none to link to."""
+        return Path(self.path).name.removesuffix(".json")
 
     @property
     def anchor(self) -> str:
@@ -144,7 +142,7 @@ class Metric:
         name: Name, the key of `Cell.values`.
         powers: Row -> power of ten that its numbers are divided by, as the paper prints them; of other rows by size.
         digits: Decimals.
-        is_lower_better: Whether smaller values are better.
+        is_lower_better: Whether the smallest mean is the best of a line; such sheets have no reference.
     """
 
     name: str
@@ -185,9 +183,6 @@ class Sheet:
     corner: str = "domain"
     tasks: Sequence[str] = ()
 
-    def __post_init__(self) -> None:
-        _check(self)
-
     def cell(self, row: str, column: str) -> Cell:
         """The cell, a missing one if there is none."""
         return self.cells.get((row, column), Cell())
@@ -223,10 +218,12 @@ def facts(sheet: Sheet, row: str, column: str, metric: Metric) -> Facts:
     if not other.has(metric.name) or not compares(cell, other):
         return Facts(summary, is_best=is_best)
     sides = [np.stack(list(one.of(metric.name).values())) for one in (cell, other)]
-    better, worse = sides[::-1] if metric.is_lower_better else sides
-    probability = metrics.probability_of_improvement(better, worse)
-    improvement = (probability, *metrics.improvement_interval(better, worse))
-    return Facts(summary, improvement, _gap(cell, other, metric), is_best)
+    improvement = (metrics.probability_of_improvement(*sides), *metrics.improvement_interval(*sides))
+    shared = shared_seeds([cell, other], metric.name)
+    if len(shared) < 2:
+        return Facts(summary, improvement, None, is_best)
+    ours, theirs = (np.stack([one.of(metric.name)[seed] for seed in shared]) for one in (cell, other))
+    return Facts(summary, improvement, metrics.paired_difference(ours, theirs), is_best)
 
 
 def view(sheet: Sheet, row: str, column: str, metric: Metric) -> TextCell:
@@ -360,12 +357,6 @@ def statistics(sheet: Sheet) -> list[Sequence[object]]:
     return [SUMMARY_COLUMNS, *(_statistics(sheet, row, column, of(name)) for row, column, name, _ in _places(sheet))]
 
 
-def sources_of(sheets: Sequence[Sheet]) -> list[Source]:
-    """Every run that a number comes from, once, by name."""
-    cells = [cell for sheet in sheets for cell in sheet.cells.values()]
-    return distinct(source for cell in cells for source in cell.sources)
-
-
 def distinct(sources: Iterator[Source] | Sequence[Source]) -> list[Source]:
     """Each run once, by name."""
     named = {source.anchor: source for source in sources}
@@ -411,38 +402,5 @@ def _statistics(sheet: Sheet, row: str, column: str, metric: Metric) -> Sequence
     return (*where, *reached, *scores, *(known.improvement or ("",) * 3), *paired, *printed, " ".join(notes))
 
 
-def _gap(cell: Cell, other: Cell, metric: Metric) -> metrics.Difference | None:
-    """Cell minus other; the probability is that of a better value."""
-    shared = shared_seeds([cell, other], metric.name)
-    if len(shared) < 2:
-        return None
-    ours, theirs = (np.stack([one.of(metric.name)[seed] for seed in shared]) for one in (cell, other))
-    gap = metrics.paired_difference(ours, theirs)
-    if not metric.is_lower_better:
-        return gap
-    low, high = 1 - gap.probability_high, 1 - gap.probability_low
-    return replace(gap, probability=1 - gap.probability, probability_low=low, probability_high=high)
-
-
 def _is_there(values: Values) -> Bool[np.ndarray, " seed"]:
     return np.asarray(np.isfinite(values.reshape(len(values), -1)).all(axis=1))
-
-
-def _check(sheet: Sheet) -> None:
-    """Raise ValueError if parts of a sheet do not fit each other."""
-    check_name("sheet", sheet.name)
-    for what, names in (("rows", sheet.rows), ("columns", sheet.columns)):
-        if len(set(names)) != len(names) or not names:
-            raise UserError(f"{sheet.name}: {what} must have different names, one or more; got {list(names)}")
-    if sheet.reference is not None and sheet.reference not in sheet.columns:
-        raise UserError(f"{sheet.name}: the reference must be one of {list(sheet.columns)}, got {sheet.reference!r}")
-    for (row, column), cell in sheet.cells.items():
-        where = f"{sheet.name}, cell {row}, {column}"
-        if row not in sheet.rows or column not in sheet.columns:
-            raise UserError(f"{where}: there is no such row and column")
-        if len(set(cell.seeds)) != len(cell.seeds):
-            raise UserError(f"{where}: a seed is twice in {cell.seeds}")
-        for name, values in cell.scores.items():
-            wanted = (len(cell.seeds), *((len(sheet.tasks),) if sheet.tasks else ()))
-            if values.shape != wanted:
-                raise UserError(f"{where}: {name} must have the shape {wanted}, got {values.shape}")

@@ -85,11 +85,6 @@ class TextTable:
     below: Sequence[str] = ()
     kind: str = "listing"
 
-    def __post_init__(self) -> None:
-        check_name(self.kind, self.name)
-        if not self.rows:
-            raise UserError(f"{self.name}: a {self.kind} needs a row")
-
     @property
     def anchor(self) -> str:
         return anchor_of(self.kind, self.name)
@@ -126,7 +121,7 @@ def listing(name: str, title: str, caption: str, rows: Sequence[Row], notes: Seq
     """
     show = lambda value: f"{value:,}" if isinstance(value, int) else str(value)
     lines = [[TextCell(show(value)) for value in row.values()] for row in rows]
-    return TextTable(name, title, caption, list(rows[0]) if rows else (), lines, below=notes)
+    return TextTable(name, title, caption, list(rows[0]), lines, below=notes)
 
 
 def markdown(table: TextTable, links: bool = True) -> str:
