@@ -20,12 +20,12 @@ import numpy as np
 
 from benchmarks import lanes as bench_lanes
 from benchmarks.timing import Row, interleave, seconds
-from qpensieve.compiler import options_of_updates
 from qpensieve.envs import get_domain, make_lanes
 from qpensieve.errors import UserError
 from qpensieve.learning.acting import num_parameters
 from qpensieve.learning.losses import over_agents
 from qpensieve.learning.streams import Purpose, generator
+from qpensieve.machine import options_of_updates
 from qpensieve.population import ppo
 from qpensieve.population.members import OBS_CLIP, MemberPolicy
 from qpensieve.population.ppo import FIRST_COUNT, VARIANCE_EPSILON, Learner, Place, PpoConfig, standard

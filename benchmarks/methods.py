@@ -9,12 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.timing import Row, interleave, seconds
-from qpensieve.config import RunConfig, override
+from qpensieve.config import RunConfig, default_config, override
 from qpensieve.envs import get_domain
 from qpensieve.errors import UserError
 from qpensieve.learning.interface import Algorithm, Hints, PrioritizedLearning
 from qpensieve.methods import METHODS, make_algorithm
-from qpensieve.presets import default_config
 from qpensieve.replay.layout import RowLayout, layout_of
 from qpensieve.train.learner import Block, make_learner
 

@@ -10,10 +10,9 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from benchmarks.timing import interleave, seconds
-from qpensieve.config import RunConfig, scheduled
+from qpensieve.config import RunConfig, default_config, scheduled
 from qpensieve.console import Row
 from qpensieve.errors import UserError
-from qpensieve.presets import default_config
 from qpensieve.train.trainer import Trainer
 
 PEER = """

@@ -6,10 +6,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from benchmarks.timing import Row
-from qpensieve.config import RunConfig
+from qpensieve.config import RunConfig, default_config
 from qpensieve.errors import UserError
 from qpensieve.methods import get_method
-from qpensieve.presets import default_config
 from qpensieve.train.trainer import Trainer
 
 

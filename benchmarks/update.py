@@ -26,12 +26,11 @@ import numpy as np
 from benchmarks import plain
 from benchmarks.timing import Row, interleave, seconds
 from qpensieve.algos import qpensieve
-from qpensieve.compiler import make_devices, num_parts
+from qpensieve.config import default_config
 from qpensieve.envs import get_domain
 from qpensieve.learning.interface import Algorithm
-from qpensieve.machine import available_cores
+from qpensieve.machine import available_cores, make_devices, num_parts
 from qpensieve.methods import make_algorithm
-from qpensieve.presets import default_config
 from qpensieve.replay.layout import RowLayout, layout_of
 from qpensieve.train.learner import Block, Learner, make_learner, spread
 from qpensieve.types import EnvSpec

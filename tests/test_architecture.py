@@ -12,7 +12,6 @@ STAIR = (
     *(
         "errors",
         "machine",
-        "compiler",
         "gym_ids",
         "importing",
         "settings",
@@ -20,7 +19,7 @@ STAIR = (
         "remote",
     ),
     *("preferences", "keywords", "types", "metrics", "front", "records", "envs", "learning", "algos", "callbacks"),
-    *("replay", "population", "methods", "config", "compatibility", "report", "theory", "presets", "train"),
+    *("replay", "population", "methods", "config", "compatibility", "report", "theory", "train"),
     "deploy",
     *("experiments", "watch", "api", "options", "commands", "cli", "__main__"),
 )

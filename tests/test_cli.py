@@ -11,11 +11,11 @@ import pytest
 
 import qpensieve
 from qpensieve import api, cli, commands, gym_ids, settings
+from qpensieve.config import default_config
 from qpensieve.envs import DOMAINS
 from qpensieve.errors import MissingFileError, MissingPackageError, UserError, UserFileError
 from qpensieve.methods import METHODS
 from qpensieve.options import explanations
-from qpensieve.presets import default_config
 from qpensieve.train.run import Options
 
 

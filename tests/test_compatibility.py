@@ -9,9 +9,8 @@ import pytest
 
 from qpensieve import compatibility, settings
 from qpensieve.compatibility import EVERYTHING, LEARNING, SAME_NUMBERS, SAME_SETTINGS, differences, settings_of
-from qpensieve.config import RunConfig, completed, from_dict, override, to_dict
+from qpensieve.config import RunConfig, completed, default_config, from_dict, override, to_dict
 from qpensieve.methods import METHODS
-from qpensieve.presets import default_config
 from qpensieve.settings import EVALUATION, LENGTH, MACHINE, RECORDS, SEEDS, flat
 
 RESULTS = list((Path(__file__).parents[1] / "results").rglob("*.json"))

@@ -9,13 +9,13 @@ from typing import Any
 import jax
 import pytest
 
-from qpensieve import compiler
+from qpensieve import machine
 
 PROGRAM = """
 import jax, jax.numpy as jnp
-from qpensieve import compiler
-compiler.WORTH_KEEPING_SECONDS = 0.0
-compiler.keep_compiled()
+from qpensieve import machine
+machine.WORTH_KEEPING_SECONDS = 0.0
+machine.keep_compiled()
 print(jax.config.jax_compilation_cache_dir)
 print(float(jax.jit(lambda x: jnp.sin(x) @ x)(jnp.ones((7, 7)))[0, 0]))
 """
@@ -57,10 +57,10 @@ def test_a_folder_that_cannot_be_made_means_no_cache(tmp_path: Path):
 def test_the_folder_is_below_the_users_cache_and_bound_to_jax_and_processor(monkeypatch, tmp_path: Path):
     monkeypatch.delenv("QPENSIEVE_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(compiler, "features", lambda: "avx2")
-    here = compiler.cache_folder()
-    monkeypatch.setattr(compiler, "features", lambda: "avx2 avx512f")
-    there = compiler.cache_folder()
+    monkeypatch.setattr(machine, "features", lambda: "avx2")
+    here = machine.cache_folder()
+    monkeypatch.setattr(machine, "features", lambda: "avx2 avx512f")
+    there = machine.cache_folder()
     assert here is not None
     assert there is not None
     assert here.parent == there.parent == tmp_path / "qpensieve" / "compiled"
@@ -71,11 +71,11 @@ def test_the_oldest_files_go_first(tmp_path: Path):
     for age, name in enumerate(("newest", "middle", "oldest")):
         (tmp_path / name).write_bytes(bytes(100))
         os.utime(tmp_path / name, (1_000_000 - age, 1_000_000 - age))
-    compiler.shrink(tmp_path, 300)
+    machine.shrink(tmp_path, 300)
     assert len(list(tmp_path.iterdir())) == 3
-    compiler.shrink(tmp_path, 299)
+    machine.shrink(tmp_path, 299)
     assert {path.name for path in tmp_path.iterdir()} == {"newest", "middle"}
-    compiler.shrink(tmp_path, 0)
+    machine.shrink(tmp_path, 0)
     assert not list(tmp_path.iterdir())
 
 
@@ -88,11 +88,11 @@ def test_importing_sets_no_flags():
 
 def test_options_of_updates_are_for_gpus_and_leave_the_users_flags_alone(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("XLA_FLAGS", raising=False)
-    assert compiler.options_of_updates() is None
+    assert machine.options_of_updates() is None
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    assert compiler.options_of_updates() == compiler.GPU_OPTIONS  # this version of JAX knows all of them
+    assert machine.options_of_updates() == machine.GPU_OPTIONS  # this version of JAX knows all of them
     monkeypatch.setenv("XLA_FLAGS", "--xla_gpu_graph_min_graph_size=5 --xla_gpu_enable_command_buffer=")
-    assert compiler.options_of_updates() == {"xla_gpu_command_buffer_scheduling_mode": "CONCURRENT"}
+    assert machine.options_of_updates() == {"xla_gpu_command_buffer_scheduling_mode": "CONCURRENT"}
 
 
 def test_an_option_that_jax_does_not_know_is_left_out(monkeypatch: pytest.MonkeyPatch):
@@ -100,8 +100,8 @@ def test_an_option_that_jax_does_not_know_is_left_out(monkeypatch: pytest.Monkey
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     known = {"xla_gpu_graph_min_graph_size": "1"}
     wrong = {"xla_gpu_removed_in_1_0": "1", "xla_gpu_command_buffer_scheduling_mode": "NO_SUCH_MODE"}
-    monkeypatch.setattr(compiler, "GPU_OPTIONS", known | wrong)
-    assert compiler.options_of_updates() == known
+    monkeypatch.setattr(machine, "GPU_OPTIONS", known | wrong)
+    assert machine.options_of_updates() == known
 
 
 @pytest.mark.parametrize(
@@ -118,4 +118,4 @@ def test_a_program_that_runs_once_is_compiled_quickly(
 ):
     monkeypatch.setenv("XLA_FLAGS", flags)
     monkeypatch.setattr(jax, "default_backend", lambda: backend)
-    assert compiler.options_to_run_once() == options
+    assert machine.options_to_run_once() == options

@@ -12,8 +12,7 @@ from qpensieve import settings
 from qpensieve.algos import envelope
 from qpensieve.algos.mosac import WHOLE_RUN
 from qpensieve.algos.qpensieve import QPensieveConfig
-from qpensieve.config import SCHEDULE, RunConfig, check, override
-from qpensieve.presets import default_config
+from qpensieve.config import SCHEDULE, RunConfig, check, default_config, override
 
 BURSTS = Path(__file__).parents[1] / "tools" / "bursts.py"
 

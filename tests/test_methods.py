@@ -6,9 +6,9 @@ import pytest
 
 from qpensieve import config as configs
 from qpensieve import methods
+from qpensieve.config import default_config
 from qpensieve.envs import get_domain
 from qpensieve.methods import METHODS, Method, check_row, get_method, make_algorithm, register_method
-from qpensieve.presets import default_config
 
 
 def test_names_are_those_of_the_rows():

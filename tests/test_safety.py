@@ -14,8 +14,8 @@ import pytest
 import qpensieve
 from qpensieve import cli
 from qpensieve import config as configs
+from qpensieve.config import default_config
 from qpensieve.errors import UntrustedError
-from qpensieve.presets import default_config
 from qpensieve.records import checkpoint, files
 from qpensieve.records.checkpoint import CheckpointError
 from qpensieve.records.files import Expected, headers_of, read_npz

@@ -92,8 +92,7 @@ def config_fields() -> int:
 
 def called(steps: int = 100) -> Iterator[tuple[str, str, int]]:
     """File, name and line of our functions that a run of two blocks, an evaluation and a save calls."""
-    from qpensieve.config import override
-    from qpensieve.presets import default_config
+    from qpensieve.config import default_config, override
     from qpensieve.train.run import Options, start
 
     seen: set[Any] = set()

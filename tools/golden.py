@@ -81,11 +81,10 @@ def _cases(
         num: Number of updates.
         first: Number of the first of them.
     """
-    from qpensieve.config import RunConfig, override, spec_of
+    from qpensieve.config import RunConfig, default_config, override, spec_of
     from qpensieve.learning.interface import Hints, Transition, UniformLearning
     from qpensieve.methods import make_algorithm
     from qpensieve.population import ppo
-    from qpensieve.presets import default_config
     from qpensieve.settings import flat
 
     def config_of(algo: str, domain: str, preset: str, small: dict[str, Any]) -> RunConfig:

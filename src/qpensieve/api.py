@@ -18,7 +18,7 @@ from qpensieve.algos.mosac import SacConfig
 from qpensieve.algos.qpensieve import QPensieveConfig
 from qpensieve.algos.sac import SingleSacConfig
 from qpensieve.callbacks.group import Callbacks
-from qpensieve.config import RunConfig
+from qpensieve.config import RunConfig, default_config
 from qpensieve.console import Progress, Workload
 from qpensieve.deploy import write_loader, write_policy
 from qpensieve.envs import EnvSource, is_local, name_for
@@ -29,7 +29,6 @@ from qpensieve.keywords import Keywords
 from qpensieve.methods import Method, register_method
 from qpensieve.population.pgmorl import PfaConfig, PgmorlConfig
 from qpensieve.preferences import check_preference
-from qpensieve.presets import default_config
 from qpensieve.records import calibration as calibrations
 from qpensieve.records import folder
 from qpensieve.records.calibration import Calibration
@@ -50,8 +49,8 @@ __all__ += ["CnDerConfig", "EnvelopeConfig", "HybridConfig", "PfaConfig", "Pgmor
 __all__ += ["Method", "RunConfig", "SacConfig", "SingleSacConfig", "register_method"]
 
 if TYPE_CHECKING:
+    from qpensieve.config import PresetName
     from qpensieve.preferences import ArrayLike
-    from qpensieve.presets import PresetName
 
     Number = float
 else:  # arguments of wrong types are refused in a sentence, not by their annotation

@@ -9,13 +9,15 @@ from datetime import datetime
 from itertools import takewhile
 from pathlib import Path
 
-from qpensieve import console, deploy, presets
+from qpensieve import console, deploy
 from qpensieve.config import (
+    PresetName,
     RunConfig,
     about_helper,
     about_learning,
     about_replay,
     check,
+    default_config,
     describe_schedule,
     override,
     scheduled,
@@ -61,7 +63,7 @@ class TrainArguments:
     """Train one policy for every preference (pgmorl, pfa: an archive of policies), several seeds side by side."""
 
     run: RunConfig
-    preset: presets.PresetName = "paper"
+    preset: PresetName = "paper"
     """Defaults of all other settings: the paper's; the paper's with guards against values that run away, random
     actions that go further, more updates and a step size that falls over the run (robust, for qpensieve and mosac; what
     we would take for a new problem); or small ones for two cores (quick)."""
@@ -100,7 +102,7 @@ def _parse_train(words: list[str], algo: str, preset: str, domain: str = "") -> 
     is_help, is_all = not {*HELP, HELP_ALL}.isdisjoint(words), HELP_ALL in words
     if is_help:  # show the defaults of the domain that is named
         domain = next((word for word in words if find_domain(word) is not None), "")
-    default = presets.default_config(domain, algo, preset)
+    default = default_config(domain, algo, preset)
     if is_help:
         steps = whole(_peek(words, "--steps", str(default.steps)))
         default = scheduled(override(default, {"steps": steps}))

@@ -12,9 +12,9 @@ from functools import lru_cache
 from typing import Any
 
 from qpensieve.algos import cnder, envelope, hybrid_sac, mosac, qpensieve, sac
-from qpensieve.compiler import KEPT_PROGRAMS
 from qpensieve.errors import UserError
 from qpensieve.learning.interface import Algorithm
+from qpensieve.machine import KEPT_PROGRAMS
 from qpensieve.population import pgmorl
 from qpensieve.population.pgmorl import PfaConfig, PgmorlConfig, PopulationConfig
 from qpensieve.settings import RunSettings
@@ -34,7 +34,7 @@ class Method:
         make: (settings, environment) -> algorithm; None: a population.
         paper: Domain id -> settings that the paper changes for that domain; None: it changes none.
         robust: Settings that the preset `robust` changes: guards, and noise that finds more. None: it has none.
-        quick: Settings that the preset `quick` changes, in addition to those of every method (`presets.QUICK_RUN`).
+        quick: Settings that the preset `quick` changes, in addition to those of every method (`config.QUICK_RUN`).
         defaults: Settings of the run that this method starts from in every preset.
         of_helper: Settings that are those of its helper alone; a run that changes one says so.
         check: (settings, run) -> one sentence for each problem.

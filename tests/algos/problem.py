@@ -9,11 +9,11 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from qpensieve.algos import mosac, qpensieve, sac
-from qpensieve.compiler import options_to_run_once
 from qpensieve.learning import snapshots
 from qpensieve.learning.interface import Transition
 from qpensieve.learning.losses import sample_preferences
 from qpensieve.learning.nets import GaussianActor
+from qpensieve.machine import options_to_run_once
 from qpensieve.replay.layout import RowLayout
 from qpensieve.types import EnvSpec
 from tests.oracles import mosac as oracle

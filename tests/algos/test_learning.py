@@ -13,9 +13,8 @@ import numpy as np
 import pytest
 
 from qpensieve import preferences
-from qpensieve.config import from_dict, override, scheduled
+from qpensieve.config import default_config, from_dict, override, scheduled
 from qpensieve.envs.deep_sea import find_treasures
-from qpensieve.presets import default_config
 from qpensieve.records.search import SearchRecord
 from qpensieve.train.population import PopulationTrainer
 from qpensieve.train.trainer import Trainer

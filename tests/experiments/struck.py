@@ -64,12 +64,11 @@ def work(blows: dict[str, tuple[str, int, str]], words: list[str]) -> int:
 
 
 def drive(root: Path, blows: str, names: str = "a", address: str = "", fetch: str = "") -> None:
-    from qpensieve.config import override
+    from qpensieve.config import default_config, override
     from qpensieve.experiments.local import Local
     from qpensieve.experiments.ray import OnRay
     from qpensieve.experiments.schedule import train_all
     from qpensieve.experiments.tasks import Task
-    from qpensieve.presets import default_config
 
     tasks = [Task(root / name, override(default_config("DST2d"), TINY)) for name in names]
     words = (sys.executable, "-m", "tests.experiments.struck", blows)

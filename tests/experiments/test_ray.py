@@ -19,11 +19,10 @@ from pathlib import Path
 
 import pytest
 
-from qpensieve.config import override
+from qpensieve.config import default_config, override
 from qpensieve.experiments import tasks
 from qpensieve.experiments.ray import bring_home, make_token, pack, unpack
 from qpensieve.experiments.tasks import Task
-from qpensieve.presets import default_config
 from qpensieve.records.folder import FolderInUseError, lock
 from qpensieve.train import run as runs
 from tests.experiments.struck import TINY, num_started

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from qpensieve import config as configs
-from qpensieve.config import RunConfig, override
+from qpensieve.config import RunConfig, default_config, override
 from qpensieve.experiments import tasks
 from qpensieve.experiments.tasks import Progress, Task
-from qpensieve.presets import default_config
 from qpensieve.records.files import write_json
 from qpensieve.records.folder import CHECKPOINTS, CONFIG, METRICS, SUMMARY, WORKER_LOG, lock
 

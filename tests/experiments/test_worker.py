@@ -12,12 +12,11 @@ from random import Random
 
 import pytest
 
-from qpensieve.config import override
+from qpensieve.config import default_config, override
 from qpensieve.experiments import tasks, worker
 from qpensieve.experiments.local import Code, Local, end_workers, start_worker
 from qpensieve.experiments.schedule import train_all
 from qpensieve.experiments.tasks import Task
-from qpensieve.presets import default_config
 from qpensieve.records.folder import CRITIC, PROVENANCE, FolderInUseError, lock
 from qpensieve.train import run as runs
 from tests.experiments.struck import TINY, num_started, program

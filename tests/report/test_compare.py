@@ -14,8 +14,8 @@ from matplotlib.figure import Figure
 
 from qpensieve import cli
 from qpensieve import config as configs
+from qpensieve.config import default_config
 from qpensieve.preferences import sac_preferences, test_table
-from qpensieve.presets import default_config
 from qpensieve.records import evaluations
 from qpensieve.records.folder import CONFIG, EVALUATIONS, PROVENANCE
 from qpensieve.report import compare

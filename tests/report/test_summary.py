@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 from qpensieve import config as configs
-from qpensieve.config import override
+from qpensieve.config import default_config, override
 from qpensieve.envs import get_domain
 from qpensieve.envs.deep_sea import FRONT
 from qpensieve.preferences import test_table
-from qpensieve.presets import default_config
 from qpensieve.records import calibration, evaluations
 from qpensieve.records.calibration import Calibration
 from qpensieve.records.evaluations import append_full, empty

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from qpensieve.config import override, scheduled, spec_of
-from qpensieve.presets import default_config
+from qpensieve.config import default_config, override, scheduled, spec_of
 from qpensieve.train import alarms
 from qpensieve.train import run as runs
 from qpensieve.train.alarms import Aim, Alarm, Limits

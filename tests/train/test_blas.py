@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from qpensieve.config import override
-from qpensieve.presets import default_config
+from qpensieve.config import default_config, override
 from qpensieve.train import run as runs
 from qpensieve.train.run import Options
 from tests.train.kill_run import CACHE, ROOT, assert_same_run

@@ -10,10 +10,9 @@ import pytest
 
 import qpensieve
 from qpensieve import cli, metrics
-from qpensieve.config import RunConfig, override
+from qpensieve.config import RunConfig, default_config, override
 from qpensieve.errors import UserError
 from qpensieve.preferences import spaced_grid
-from qpensieve.presets import default_config
 from qpensieve.records import calibration
 from qpensieve.records.folder import CALIBRATION, lock
 from qpensieve.report import pictures

@@ -15,12 +15,11 @@ import numpy as np
 import pytest
 
 from qpensieve.algos import hybrid_sac, mosac
-from qpensieve.config import RunConfig, override
+from qpensieve.config import RunConfig, default_config, override
 from qpensieve.envs import DOMAINS, LaneOptions, get_domain, make_lanes
 from qpensieve.errors import EnvError
 from qpensieve.learning.acting import num_parameters
 from qpensieve.methods import METHODS, make_algorithm
-from qpensieve.presets import default_config
 from qpensieve.train.collect import Collected, Collector
 from qpensieve.train.session import EnvFailedError
 from qpensieve.train.trainer import Trainer, num_workers

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from qpensieve import compiler
+from qpensieve import machine
 from qpensieve.algos import cnder, qpensieve
 from qpensieve.algos.envelope import EnvelopeConfig
 from qpensieve.envs.registry import spec_of
@@ -40,7 +40,7 @@ SEEDS, BLOCK, CAPACITY = (4, 1, 9, 2), 3, 20
     ],
 )
 def test_agents_are_split_evenly_and_no_core_is_left_without_one(num_agents: int, num_cores: int, parts: int):
-    assert compiler.num_parts(num_agents, num_cores) == parts
+    assert machine.num_parts(num_agents, num_cores) == parts
 
 
 def blocks(hinted: bool) -> list[Block]:
@@ -104,16 +104,16 @@ def test_an_odd_number_of_agents_or_one_device_changes_nothing(monkeypatch: pyte
     assert spread(learner, 4) is learner
 
 
-CODE = "import jax; from qpensieve import compiler; {} print(jax.device_count())"
+CODE = "import jax; from qpensieve import machine; {} print(jax.device_count())"
 
 
 @pytest.mark.parametrize(
     ("before", "flags", "count"),
     [
-        ("compiler.make_devices(3);", "", 3),
-        ("jax.devices(); compiler.make_devices(3);", "", 1),
-        ("jax.config.update('jax_num_cpu_devices', 2); compiler.make_devices(3);", "", 2),
-        ("compiler.make_devices(3);", "--xla_force_host_platform_device_count=4", 4),
+        ("machine.make_devices(3);", "", 3),
+        ("jax.devices(); machine.make_devices(3);", "", 1),
+        ("jax.config.update('jax_num_cpu_devices', 2); machine.make_devices(3);", "", 2),
+        ("machine.make_devices(3);", "--xla_force_host_platform_device_count=4", 4),
     ],
     ids=["first", "jax has started", "the user's number", "the user's flag"],
 )

@@ -7,11 +7,10 @@ import gymnasium
 import numpy as np
 import pytest
 
-from qpensieve.config import override
+from qpensieve.config import default_config, override
 from qpensieve.envs import DOMAINS
 from qpensieve.envs.deep_sea import FRONT
 from qpensieve.preferences import check_preference, test_table
-from qpensieve.presets import default_config
 from qpensieve.records.scores import summarize
 from qpensieve.train import evaluate as evaluation
 from qpensieve.train.evaluate import curve_preferences, evaluate, foreign_lanes, protocols

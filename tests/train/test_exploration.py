@@ -6,11 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from qpensieve.config import check, override
+from qpensieve.config import check, default_config, override
 from qpensieve.envs import LaneOptions, make_lanes
 from qpensieve.envs.deep_sea import VALUES
 from qpensieve.learning.streams import LaneNoise
-from qpensieve.presets import default_config
 from qpensieve.train.collect import Collector
 from qpensieve.train.workers import CollectionWorkers
 from tests.train.kill_run import TINY

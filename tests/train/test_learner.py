@@ -12,11 +12,11 @@ import pytest
 
 from qpensieve.algos import qpensieve
 from qpensieve.algos.qpensieve import QPensieveConfig
+from qpensieve.config import default_config
 from qpensieve.envs.registry import spec_of
 from qpensieve.learning.acting import GaussianPolicy
 from qpensieve.learning.interface import Transition
 from qpensieve.methods import METHODS, make_algorithm
-from qpensieve.presets import default_config
 from qpensieve.replay import ring as replay
 from qpensieve.replay.layout import layout_of
 from qpensieve.train.learner import Block, Learner, TrainState, make_learner

@@ -13,8 +13,7 @@ import pytest
 import qpensieve
 from qpensieve import Agent, cli
 from qpensieve.callbacks import Callback, CallbackError, Evaluation, Metrics, StopTraining, Training
-from qpensieve.config import RunConfig, override
-from qpensieve.presets import default_config
+from qpensieve.config import RunConfig, default_config, override
 from qpensieve.train import run as runs
 from qpensieve.train.run import Options, Stopped
 from tests.callbacks import loggers

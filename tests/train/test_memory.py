@@ -9,9 +9,8 @@ import pytest
 
 from qpensieve import config as configs
 from qpensieve import machine
-from qpensieve.config import RunConfig, override
+from qpensieve.config import RunConfig, default_config, override
 from qpensieve.methods import make_algorithm
-from qpensieve.presets import default_config
 from qpensieve.replay.layout import layout_of
 from qpensieve.train.learner import make_learner
 from qpensieve.train.memory import ENVIRONMENT_BYTES, MANY_AGENTS, check_memory, check_population

@@ -16,6 +16,7 @@ from qpensieve.algos.hybrid_sac import CASES
 from qpensieve.config import (
     RunConfig,
     check,
+    default_config,
     from_dict,
     override,
     to_dict,
@@ -26,7 +27,6 @@ from qpensieve.learning.losses import flatten
 from qpensieve.methods import METHODS as ALL
 from qpensieve.methods import make_algorithm
 from qpensieve.preferences import sac_preferences
-from qpensieve.presets import default_config
 from qpensieve.records import evaluations
 from qpensieve.records.folder import EVALUATIONS
 from qpensieve.report.summary import format_summary, summarize_run

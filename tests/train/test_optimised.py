@@ -8,12 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from qpensieve.config import override
+from qpensieve.config import default_config, override
 from qpensieve.envs.registry import spec_of
 from qpensieve.learning.interface import Hints, PrioritizedLearning
 from qpensieve.methods import METHODS, make_algorithm
 from qpensieve.population import ppo
-from qpensieve.presets import default_config
 from qpensieve.replay.layout import layout_of
 from qpensieve.settings import flat
 from qpensieve.train.learner import Block, make_learner

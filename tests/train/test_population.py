@@ -11,14 +11,13 @@ import numpy as np
 import pytest
 
 from qpensieve import cli
-from qpensieve.config import RunConfig, check, override
+from qpensieve.config import RunConfig, check, default_config, override
 from qpensieve.envs import DOMAINS, LaneOptions, make_lanes
 from qpensieve.errors import EnvError
 from qpensieve.population import pgmorl, ppo
 from qpensieve.population.members import KeptPolicy, Member
 from qpensieve.population.pgmorl import OWN, PAPER, PgmorlConfig, Tasks, iteration_steps
 from qpensieve.preferences import das_dennis
-from qpensieve.presets import default_config
 from qpensieve.records import evaluations, search
 from qpensieve.records.folder import EVALUATIONS, SEARCH
 from qpensieve.records.scores import summarize

@@ -19,9 +19,8 @@ import numpy as np
 import pytest
 
 import qpensieve
-from qpensieve.config import RunConfig, override
+from qpensieve.config import RunConfig, default_config, override
 from qpensieve.errors import UserFileError
-from qpensieve.presets import default_config
 from qpensieve.records import checkpoint, evaluations
 from qpensieve.records.checkpoint import CheckpointError
 from qpensieve.records.folder import EVALUATIONS, LOCK, FolderInUseError, lock

@@ -11,12 +11,11 @@ import pytest
 
 from qpensieve import Agent
 from qpensieve import config as configs
-from qpensieve.config import RunConfig
+from qpensieve.config import RunConfig, default_config
 from qpensieve.learning.losses import flatten
 from qpensieve.learning.predictor import FLAT, AgentPredictor
 from qpensieve.methods import make_algorithm
 from qpensieve.population.members import ArchivePredictor
-from qpensieve.presets import default_config
 from qpensieve.records import checkpoint, folder
 from qpensieve.records.checkpoint import POLICY, CheckpointError
 from qpensieve.records.trees import tree_to_arrays

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from qpensieve import QPensieve, load
-from qpensieve.config import override
-from qpensieve.presets import default_config
+from qpensieve.config import default_config, override
 from qpensieve.records.folder import CONFIG
 from qpensieve.settings import flat
 from qpensieve.train import run as runs

@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from qpensieve.config import RunConfig, override
+from qpensieve.config import RunConfig, default_config, override
 from qpensieve.errors import EnvError
-from qpensieve.presets import default_config
 from qpensieve.train.collect import Collector
 from qpensieve.train.session import DivergedError, EnvFailedError
 from qpensieve.train.trainer import Trainer

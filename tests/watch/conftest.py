@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from qpensieve import config as configs
-from qpensieve.config import RunConfig
+from qpensieve.config import RunConfig, default_config
 from qpensieve.learning.acting import num_parameters
-from qpensieve.presets import default_config
 from qpensieve.records import checkpoint, evaluations, folder
 from qpensieve.records.log import SHORT, MetricsLog
 from qpensieve.watch.server import Server

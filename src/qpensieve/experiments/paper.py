@@ -6,11 +6,10 @@ from importlib import resources
 from typing import Any
 
 from qpensieve import settings
-from qpensieve.config import spec_of
+from qpensieve.config import default_config, spec_of
 from qpensieve.console import Row
 from qpensieve.experiments.plan import Artefact, PrintedTable, Wanted
 from qpensieve.population.pgmorl import warmup_preferences
-from qpensieve.presets import default_config
 from qpensieve.report.text import TextTable, listing
 
 

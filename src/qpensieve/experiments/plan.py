@@ -17,12 +17,11 @@ from typing import Any, Literal, get_args
 
 from qpensieve import settings
 from qpensieve.compatibility import is_bound_to_length
-from qpensieve.config import RunConfig, check, override, scheduled, spec_of
+from qpensieve.config import RunConfig, check, default_config, override, scheduled, spec_of
 from qpensieve.envs import find_domain
 from qpensieve.errors import UserError
 from qpensieve.experiments.tasks import Task, iteration_of
 from qpensieve.population.pgmorl import check_environment
-from qpensieve.presets import default_config
 from qpensieve.report.sheets import Printed
 from qpensieve.settings import NONE
 

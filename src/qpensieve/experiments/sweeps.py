@@ -20,11 +20,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from qpensieve.config import RunConfig, check, check_fits, scheduled
+from qpensieve.config import RunConfig, check, check_fits, default_config, scheduled
 from qpensieve.errors import MissingFileError, UserError
 from qpensieve.experiments.plan import Artefact, Place, Wanted, shown
 from qpensieve.experiments.views import SHOWS
-from qpensieve.presets import default_config
 from qpensieve.settings import fit, flat, names
 
 TOP = ("title", "show", "metrics", "reference", "notes", "then", "preferences", "run", "grid", "runs")

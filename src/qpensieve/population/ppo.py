@@ -20,11 +20,11 @@ import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Float64, Int, Key
 
-from qpensieve.compiler import KEPT_PROGRAMS, options_of_updates
 from qpensieve.learning.interface import Info
 from qpensieve.learning.losses import flatten, gradient_step, over_agents, scalarize, start_optimizer
 from qpensieve.learning.nets import TanhMlp
 from qpensieve.learning.streams import Purpose, generator
+from qpensieve.machine import KEPT_PROGRAMS, options_of_updates
 from qpensieve.settings import OPEN_SHARE, above, at_least
 from qpensieve.types import EnvSpec
 

@@ -8,8 +8,8 @@ from importlib import metadata
 from pathlib import Path
 
 from qpensieve import machine
-from qpensieve.compiler import options_of_updates
 from qpensieve.errors import make_folder
+from qpensieve.machine import options_of_updates
 from qpensieve.records.files import write_json
 
 PACKAGES = ("qpensieve", "jax", "jaxlib", "numpy", "optax", "equinox", "mujoco", "box2d", "gymnasium", "moocore")

@@ -17,7 +17,6 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float, Int, Key
 
-from qpensieve.compiler import KEPT_PROGRAMS, options_of_updates, options_to_run_once
 from qpensieve.learning.interface import (
     PEAK,
     Algorithm,
@@ -29,6 +28,7 @@ from qpensieve.learning.interface import (
     UniformLearning,
 )
 from qpensieve.learning.losses import flatten, over_agents
+from qpensieve.machine import KEPT_PROGRAMS, options_of_updates, options_to_run_once
 from qpensieve.replay import priorities
 from qpensieve.replay import ring as replay
 from qpensieve.replay.layout import RowLayout

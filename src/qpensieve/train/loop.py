@@ -8,9 +8,9 @@ import numpy as np
 from qpensieve import config as configs
 from qpensieve.callbacks.group import Callbacks
 from qpensieve.callbacks.protocol import Evaluation, Metrics, Training, evaluation_metrics, training_metrics
-from qpensieve.compiler import keep_compiled
 from qpensieve.config import RunConfig
 from qpensieve.console import EVALUATING, LEARNING, RANDOM, Progress
+from qpensieve.machine import keep_compiled
 from qpensieve.records import folder
 from qpensieve.records.files import interpreting
 from qpensieve.records.log import ALARM, FULL, TRAINING, read_rows

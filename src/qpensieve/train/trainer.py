@@ -15,12 +15,11 @@ import numpy as np
 from jaxtyping import Float32, Float64, Int32, Shaped
 
 from qpensieve import config as configs
-from qpensieve.compiler import make_devices, num_parts
 from qpensieve.config import RunConfig
 from qpensieve.envs import LaneOptions, make_lanes
 from qpensieve.learning.interface import Hints, UniformLearning
 from qpensieve.learning.predictor import AgentPredictor
-from qpensieve.machine import available_cores
+from qpensieve.machine import available_cores, make_devices, num_parts
 from qpensieve.methods import make_algorithm
 from qpensieve.records.trees import arrays_to_tree, tree_to_arrays, under
 from qpensieve.replay.layout import Rows, layout_of
