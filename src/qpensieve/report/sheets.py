@@ -217,8 +217,8 @@ def facts(sheet: Sheet, row: str, column: str, metric: Metric) -> Facts:
     other = sheet.cell(row, sheet.reference)
     if not other.has(metric.name) or not compares(cell, other):
         return Facts(summary, is_best=is_best)
-    sides = [np.stack(list(one.of(metric.name).values())) for one in (cell, other)]
-    improvement = (metrics.probability_of_improvement(*sides), *metrics.improvement_interval(*sides))
+    ours, theirs = (np.stack(list(one.of(metric.name).values())) for one in (cell, other))
+    improvement = (metrics.probability_of_improvement(ours, theirs), *metrics.improvement_interval(ours, theirs))
     shared = shared_seeds([cell, other], metric.name)
     if len(shared) < 2:
         return Facts(summary, improvement, None, is_best)
