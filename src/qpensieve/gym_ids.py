@@ -11,6 +11,8 @@ NAMES = (
     *("Ant2d", "Ant3d"),
 )
 """The domains; `envs/registry.py` describes them."""
+GRIDS = ("DeepSeaTreasure",)
+"""Environments with discrete actions; they have no Gymnasium id."""
 
 
 def gym_id(name: str) -> str:

@@ -76,14 +76,6 @@ class Unseeded(PointMass):
         return super().step(action)
 
 
-class Colourful(PointMass):
-    """Warns as Gymnasium does, in yellow."""
-
-    def __init__(self):
-        super().__init__()
-        gymnasium.logger.warn("the rope is frayed")
-
-
 class ScalarReward(NoRewardSpace):
     def reward(self) -> Any:
         return 1.0

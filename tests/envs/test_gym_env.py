@@ -129,8 +129,3 @@ def test_unknown_render_modes_and_domains_with_indices_are_refused():
         LaneEnv("DST2d", render_mode="ansi")
     with pytest.raises(ValueError, match=r"DeepSeaTreasure is not a Gymnasium environment"):
         LaneEnv("DeepSeaTreasure")
-
-
-def test_ant_with_contact_forces_is_an_option_of_the_id():
-    env = gymnasium.make("qpensieve/Ant3d-v0", contact_forces=True)
-    assert env.observation_space.shape == env.reset(seed=0)[0].shape == (111,)

@@ -8,15 +8,15 @@ import pytest
 from qpensieve.envs import DOMAINS, LaneOptions, Lanes, get_domain, make_lanes
 from qpensieve.envs.deep_sea import BoatSimulator
 from qpensieve.envs.registry import DISCRETE
-from qpensieve.envs.simulator import allowed_threads, check_options
+from qpensieve.envs.simulator import check_options
 from qpensieve.types import Step
 from tests.probes import WALK_LENGTH, WALK_LIMIT
 
 STEPS = 130
 """In so many steps random actions end episodes of the domains that are not dear, but HalfCheetah2d."""
 ALL = [*DOMAINS, *DISCRETE]
-DEAR = ("LunarLander5d", "Ant2d", "Ant3d")
-"""As LunarLander4d and HalfCheetah2d in what is tested, but slower to step."""
+DEAR = ("LunarLander5d", "Ant2d", "Ant3d", "Hopper2d", "Hopper3d")
+"""As others in what is tested but the reward vector, or slower to step."""
 RESTING = LaneOptions(autoreset=False)
 
 
@@ -46,12 +46,11 @@ def started(domain: str, num_lanes: int, seed: int = 0, options: LaneOptions = L
 @pytest.mark.parametrize(
     "domain", [pytest.param(name, marks=pytest.mark.slow) if name in DEAR else name for name in ALL]
 )
-def test_a_lane_is_the_same_alone_and_among_64(domain: str):
-    actions = draw_actions(domain, 300 if domain in DEAR else STEPS, 64)
-    together = make_lanes(domain, 64, seed=11)
+def test_a_lane_is_the_same_alone_and_among_34(domain: str):
+    actions = draw_actions(domain, 300 if domain in DEAR else STEPS, 34)
+    together = make_lanes(domain, 34, seed=11)
     first, many = together.reset(), play(together, actions)
-    ends = 0
-    for lane in (1, 63):
+    for lane in (1, 33):
         alone = make_lanes(domain, 1, 11, LaneOptions(first_lane=lane))
         np.testing.assert_array_equal(alone.reset()[0], first[lane])
         for t, step in enumerate(play(alone, actions[:, lane : lane + 1])):
@@ -73,12 +72,6 @@ def test_one_seed_per_lane_equals_lane_zero_of_that_seed():
     for lane, seed in enumerate((8, 5)):
         for t, step in enumerate(play(started("Hopper2d", 1, seed), actions)):
             assert_equal_steps(step, _only(steps[t], lane))
-
-
-def test_lanes_episodes_and_seeds_start_differently():
-    lanes = make_lanes("Hopper2d", 3, seed=0)
-    starts = [lanes.reset(), lanes.reset(), make_lanes("Hopper2d", 3, seed=1).reset()]
-    assert len(np.unique(np.concatenate(starts), axis=0)) == 9
 
 
 def test_last_obs_is_where_the_episode_ended_and_obs_where_the_next_begins():
@@ -246,14 +239,6 @@ def test_a_bad_reward_or_observation_names_lane_and_step(fault: dict[str, list[f
         lanes.step(np.full((3, 2), 0.5))
 
 
-def test_huge_finite_numbers_are_no_fault():
-    lanes = Lanes(Broken(4, reward=[1e308, 1e308], obs=[1e39, 0.0]), 4, 0, LaneOptions(dtype=np.float64))
-    lanes.reset()
-    step = lanes.step(np.full((4, 2), 0.5))
-    np.testing.assert_array_equal(step.reward[2], 1e308)
-    assert step.obs[2, 0] == 1e39
-
-
 def test_a_fault_names_the_right_lane_among_resting_ones_and_counts_from_the_first_lane():
     broken = Broken(4)
     lanes = Lanes(broken, 4, 0, replace(RESTING, first_lane=10))
@@ -291,8 +276,3 @@ def test_impossible_options_are_refused(name: str, value: object):
     object.__setattr__(options, name, value)  # in the tests the annotations would refuse some of these first
     with pytest.raises(ValueError, match=f"^{name} must"):
         check_options(options)
-
-
-def test_threads_are_those_asked_for_or_one_per_core(monkeypatch):
-    monkeypatch.setattr("os.sched_getaffinity", lambda _: {1, 5, 6})
-    assert (allowed_threads(None), allowed_threads(2)) == (3, 2)

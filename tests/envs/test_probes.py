@@ -8,59 +8,10 @@ import pytest
 from qpensieve.algos.mosac import SacConfig
 from qpensieve.algos.qpensieve import QPensieveConfig
 from qpensieve.config import RunConfig
-from qpensieve.envs import make_lanes
 from qpensieve.train.trainer import Trainer
-from tests import probes
 from tests.oracles import mosac as oracle
 
 ONE_STEP, TIME_LIMIT = "tests.probes:one_step", "tests.probes:time_limit"
-
-
-def test_one_step_pays_for_being_near_both_ends_and_terminates():
-    env = probes.one_step()
-    obs, _ = env.reset(seed=0)
-    np.testing.assert_array_equal(obs, [0.0])
-    _, reward, terminated, truncated, _ = env.step(np.array([0.5], np.float32))
-    np.testing.assert_allclose(np.asarray(reward), [-0.25, -2.25])
-    assert (terminated, truncated) == (True, False)
-    with pytest.raises(RuntimeError, match="call reset"):
-        env.step(np.array([0.5], np.float32))
-
-
-def test_the_best_action_of_one_step_is_the_difference_of_the_preference():
-    actions = np.linspace(-1, 1, 201)
-    rewards = np.array([_reward(a) for a in actions])
-    for lam_1 in (0.0, 0.3, 0.5, 0.85, 1.0):
-        best = actions[np.argmax(rewards @ [lam_1, 1 - lam_1])]
-        assert best == pytest.approx(2 * lam_1 - 1, abs=0.006)
-
-
-def _reward(action: float) -> np.ndarray:
-    env = probes.one_step()
-    env.reset(seed=0)
-    return np.asarray(env.step(np.array([action], np.float32))[1])
-
-
-def test_time_limit_is_cut_and_never_ends():
-    env = probes.time_limit()
-    env.reset(seed=0)
-    steps = [env.step(np.zeros(1, np.float32))[1:4] for _ in range(probes.LIMIT)]
-    assert [step[1:] for step in steps] == [(False, False)] * 4 + [(False, True)]
-    np.testing.assert_array_equal([np.asarray(step[0]) for step in steps], [[1.0, 0.5]] * 5)
-    with pytest.raises(RuntimeError, match="call reset"):
-        env.step(np.zeros(1, np.float32))
-
-
-@pytest.mark.parametrize("source", [ONE_STEP, TIME_LIMIT])
-def test_probes_work_in_place_of_a_domain(source: str):
-    lanes = make_lanes(source, 3, seed=0)
-    assert (lanes.spec.obs_size, lanes.spec.action_size, lanes.spec.num_objectives) == (1, 1, 2)
-    assert lanes.spec.reference is not None
-    lanes.reset()
-    ends = [lanes.step(np.zeros((3, 1))) for _ in range(10)]
-    num = {"terminated": sum(step.terminated.sum() for step in ends), "cut": sum(step.truncated.sum() for step in ends)}
-    assert num == ({"terminated": 30, "cut": 0} if source == ONE_STEP else {"terminated": 0, "cut": 6})
-    lanes.close()
 
 
 def _config(source: str, num_updates: int, sac: SacConfig, algo: Any = "mosac", seeds: int = 1) -> RunConfig:

@@ -99,8 +99,3 @@ def test_a_domain_carries_what_is_special_about_it():
     assert not any(domain.in_paper for domain in DISCRETE.values())
     comparable = {name for name, domain in DOMAINS.items() if domain.is_hypervolume_comparable}
     assert comparable == set(DOMAINS) - {"DST2d", "Hopper3d", "Hopper5d", "Ant3d"}
-
-
-@pytest.mark.parametrize("source", ["DST2d", "qpensieve/Hopper2d-v0", "DeepSeaTreasure", foreign.PointMass])
-def test_the_spec_of_a_source_is_that_of_its_lanes(source):
-    assert spec_of(source) == make_lanes(source, 2, 0).spec

@@ -61,27 +61,6 @@ def test_resting_lanes_rest_after_a_restore_too_and_are_refused_where_lanes_neve
         assert_equal_steps(lanes.step(actions), other.step(actions))
 
 
-@pytest.mark.lander
-def test_a_state_needs_no_pickle(tmp_path):
-    lanes, other = started("LunarLander4d", 2, 4), make_lanes("LunarLander4d", 2, seed=0)
-    play(lanes, draw_actions("LunarLander4d", 70, 2))
-    np.savez(tmp_path / "lanes.npz", **lanes.state())  # pyright: ignore[reportArgumentType]
-    with np.load(tmp_path / "lanes.npz", allow_pickle=False) as file:
-        other.restore(dict(file))
-    assert_equal_states(other.state(), lanes.state())
-
-
-@pytest.mark.lander
-def test_states_of_the_lander_have_the_arrays_of_the_first_checkpoints():
-    """A state with another array would not continue them."""
-    arrays = {name.removeprefix("simulator/") for name in make_lanes("LunarLander4d", 1, seed=0).state()}
-    assert {name for name in arrays if name.startswith("episode_") or name == "observations"} == {
-        "episode_seeds",
-        "episode_lengths",
-        "episode_actions",
-    }
-
-
 def _without(name: str):
     return lambda state: {key: value for key, value in state.items() if key != name}
 

@@ -136,12 +136,3 @@ def test_environments_of_others_draw_themselves_where_they_can():
     with pytest.raises(RuntimeError, match="render_mode"):
         plain.render()
     plain.close()
-
-
-@pytest.mark.filterwarnings("ignore:.*precision lowered")  # of the environment's own
-def test_a_registered_environment_draws_itself(monkeypatch: pytest.MonkeyPatch):
-    pytest.importorskip("mo_gymnasium")
-    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
-    env = drawable("mo-mountaincarcontinuous-v0")()
-    assert env.render_mode == "rgb_array"
-    env.close()

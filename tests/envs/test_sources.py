@@ -45,7 +45,7 @@ def test_sources_have_readable_names():
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ("QpensieveForein-v1", "unknown environment 'QpensieveForein-v1'.*did you mean QpensieveForeign-v1"),
+        ("QpensieveForein-v1", "unknown domain 'QpensieveForein-v1'.*did you mean QpensieveForeign-v1"),
         ("no_such_module:make", "cannot import module 'no_such_module' of environment 'no_such_module:make'"),
         (".mine:make", r"cannot import module '\.mine' of environment '\.mine:make'"),
         (":make", "must be written module:factory or .*, got ':make'"),

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, MultiBinary, MultiDiscrete
 
-from qpensieve.envs import make_lanes
-from qpensieve.envs.spaces import describe
+from qpensieve.envs.gym_lanes import describe
 from qpensieve.types import ActionBox, EnvSpec, Indices
 from tests.envs import foreign
 
@@ -30,6 +29,8 @@ def test_the_description_comes_from_spaces_and_metadata():
 def test_without_a_reward_space_one_step_counts_the_objectives():
     spec = describe(foreign.NoRewardSpace(), "mine")
     assert (spec.objectives, spec.reference) == (("objective 1", "objective 2", "objective 3"), None)
+    with pytest.raises(ValueError, match="mine: the reward must be a vector, got a scalar"):
+        describe(foreign.ScalarReward(), "mine")
 
 
 SPACE, BOX = "action_space", "mine: action space must be a continuous Box .*, or Discrete, got "
@@ -56,11 +57,6 @@ def test_unusable_environments_are_refused_with_a_reason(name: str, value: Any, 
         describe(changed(name, value), "mine")
 
 
-def test_a_scalar_reward_is_refused():
-    with pytest.raises(ValueError, match="mine: the reward must be a vector, got a scalar"):
-        describe(foreign.ScalarReward(), "mine")
-
-
 def test_indices_may_be_actions_and_observations_from_any_first_one():
     spec = describe(foreign.Corridor(), "mine")
     assert (spec.num_actions, spec.first_action, spec.action_size, spec.action_box) == (2, 1, 1, None)
@@ -85,12 +81,3 @@ def test_several_indices_lie_side_by_side_and_bits_are_numbers():
         spec.rows([0, 2])
     bits = describe(changed("observation_space", MultiBinary((2, 3))), "mine")
     assert (bits.obs_size, bits.obs_shape, bits.obs_indices) == (6, (2, 3), None)
-
-
-def test_lanes_see_and_do_what_the_environment_does():
-    lanes = make_lanes(foreign.Corridor, 2, seed=0)
-    np.testing.assert_array_equal(lanes.reset(), np.eye(5)[[2, 2]])
-    step = lanes.step(np.array([[0.0], [1.0]]))
-    np.testing.assert_array_equal(step.last_obs, np.eye(5)[[1, 3]])
-    np.testing.assert_array_equal(step.reward, [[-1.0, 1.0], [1.0, -1.0]])
-    assert lanes.step(np.array([[0.0], [1.0]])).terminated.all()

@@ -13,7 +13,7 @@ import pytest
 from websockets.sync.client import connect
 
 from qpensieve import cli
-from qpensieve.envs import opengl
+from qpensieve.envs import draw
 from qpensieve.records import folder
 from qpensieve.watch import commands
 from qpensieve.watch.server import Server, bind
@@ -95,8 +95,8 @@ def test_a_folder_that_would_import_code_asks_for_trust(command: str, hopper: Pa
 
 @pytest.mark.parametrize(("number", "renderer"), [(signal.SIGINT, "Hanging"), (signal.SIGTERM, "HangingRobot")])
 def test_a_signal_ends_it_at_once_even_while_a_renderer_hangs(number: int, renderer: str, tmp_path: Path):
-    if renderer == "HangingRobot" and opengl.find_platform(("egl", "osmesa")) is None:
-        pytest.skip(opengl.MISSING)
+    if renderer == "HangingRobot" and draw.find_platform(("egl", "osmesa")) is None:
+        pytest.skip(draw.MISSING)
     run = make_run(tmp_path / "hanging", f"tests.watch.foreign:{renderer}", steps=(1000,))
     words = [sys.executable, "-c", MAIN, "watch", str(run), "--trust", "--no-browser", "--port", "0"]
     there = {name: value for name, value in os.environ.items() if name not in ("DISPLAY", "WAYLAND_DISPLAY")}

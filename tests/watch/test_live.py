@@ -13,7 +13,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 
 from qpensieve import config as configs
-from qpensieve.envs import opengl
+from qpensieve.envs import draw
 from qpensieve.errors import EnvError
 from qpensieve.records import folder
 from qpensieve.train.evaluate import evaluate
@@ -268,15 +268,15 @@ def test_a_robot_of_someone_else_needs_opengl_for_its_picture_alone(
     found: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(sys, "platform", "linux")
-    monkeypatch.delenv(opengl.VARIABLE, raising=False)
-    monkeypatch.setattr(opengl, "find_platform", lambda names: found)
+    monkeypatch.delenv(draw.VARIABLE, raising=False)
+    monkeypatch.setattr(draw, "find_platform", lambda names: found)
     run = make_run(tmp_path / "robot", "tests.watch.foreign:Robot", steps=(1000,))
     with serving(run, trust=True) as server, page(server) as mine:
         scene = about(server)["runs"][0]["scene"]
         assert bool(mine.frame(lambda frame: frame.steps > 0).payload) == (found is not None)
         mine.say(w=[0.9, 0.1], seq=1)
         assert mine.frame(lambda frame: frame.seq == 1).w[0] == pytest.approx(0.9)
-    assert (scene["note"] or "").endswith("" if found else opengl.MISSING)
+    assert (scene["note"] or "").endswith("" if found else draw.MISSING)
     assert bool(scene["note"]) == (found is None)
 
 

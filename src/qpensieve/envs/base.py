@@ -7,6 +7,7 @@ The stream of an episode is derived from (lane seed, episode number) alone. So l
 and a saved state needs no generator: the counters are enough.
 """
 
+import warnings
 from collections.abc import Sequence
 
 import numpy as np
@@ -157,6 +158,15 @@ class Lanes:
         self.elapsed = state["elapsed"].copy()
         self.running = state["running"].copy()
         self._obs = state["obs"].astype(self._options.dtype)
+        reached = self.simulator.observe(ALL_LANES)
+        differs = (reached.astype(np.float32) != self._obs.astype(np.float32)).any(axis=1) & (self.episodes >= 0)
+        if differs.any():
+            lane = self._options.first_lane + int(np.argmax(differs))
+            warnings.warn(
+                f"{self.spec.id}: lane {lane} was not restored to its saved observation: the environment is not "
+                "deterministic given its seed and actions, so the run does not continue exactly",
+                stacklevel=2,
+            )
 
     def render(self, lane: int = 0) -> np.ndarray:
         """Draw one lane as an RGB image."""

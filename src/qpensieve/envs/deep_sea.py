@@ -106,6 +106,7 @@ def find(position: Float64[np.ndarray, "*n 2"], is_round: bool = True) -> Float6
 class BoatSimulator:
     """n boats of DST2d. Objectives: treasure value or ROCK at the end, and -1 a step."""
 
+    moments = 1
     is_round, centre = True, 0.0
     """Whether treasures are discs, and where in its cell a boat is drawn."""
 
@@ -154,10 +155,6 @@ class BoatSimulator:
             else:
                 shapes.append(Shape("polygon", "treasure", _rectangle(x, y, x + 1, y + 1), value=value))
         return tuple(shapes)
-
-    @property
-    def moments(self) -> int:
-        return 1
 
     def pose(self, moment: int = -1) -> Pose:
         del moment

@@ -1,16 +1,22 @@
-"""Pictures without OpenGL: a plain orthographic view of a MuJoCo model in NumPy.
+"""Pictures of MuJoCo: a plain orthographic view of a model in NumPy, and the OpenGL platform that works here.
 
 MuJoCo's own renderer is used if the environment variable MUJOCO_GL names a platform (egl, osmesa, glfw). Servers and CI
 machines often have no OpenGL library, and a picture of the robot should not depend on one.
 """
 
 import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache, lru_cache
 from typing import Any
 
 import mujoco
 import numpy as np
 from jaxtyping import Float64, UInt8
+
+from qpensieve.errors import EnvError
 
 SIZE = 480
 """Height and width of a picture, pixels."""
@@ -19,6 +25,22 @@ VIEW_METRES = 4.0
 ELEVATION = np.deg2rad(12.0)
 CAPSULE, SPHERE = mujoco.mjtGeom.mjGEOM_CAPSULE, mujoco.mjtGeom.mjGEOM_SPHERE
 SKY, TILE_LIGHT, TILE_DARK = np.array([[214, 226, 240], [178, 190, 204], [158, 172, 190]], np.float64)
+
+VARIABLE = "MUJOCO_GL"
+SECONDS = 30.0
+"""Longer than a platform takes to start on a busy machine."""
+TRY = """
+import importlib, sys
+import mujoco
+context = importlib.import_module(f"mujoco.{sys.argv[1]}").GLContext(8, 8)
+context.make_current()
+mujoco.MjrContext(mujoco.MjModel.from_xml_string("<mujoco/>"), mujoco.mjtFontScale.mjFONTSCALE_100)
+"""
+"""Fails, hangs or crashes where a platform does not work; so it is a program of its own."""
+MISSING = (
+    "MuJoCo finds no OpenGL: there is no display that works, nor EGL or OSMesa; install one of them "
+    "(Debian: apt install libegl1, or libosmesa6)"
+)
 
 Image = UInt8[np.ndarray, "height width 3"]
 
@@ -35,7 +57,7 @@ def draw_model(model: mujoco.MjModel, state: Float64[np.ndarray, " state"], stat
 @lru_cache(maxsize=4)
 def _opengl_renderer(model: mujoco.MjModel) -> Any | None:
     """MuJoCo's renderer if the user named an OpenGL platform; without one, MuJoCo would abort the whole process."""
-    return mujoco.Renderer(model, SIZE, SIZE) if os.environ.get("MUJOCO_GL") else None
+    return mujoco.Renderer(model, SIZE, SIZE) if os.environ.get(VARIABLE) else None
 
 
 def _draw_with_opengl(renderer: Any, data: mujoco.MjData) -> Image:
@@ -113,3 +135,43 @@ def _distance_to_segment(
     position = ((across - start[0]) * direction[0] + (upward - start[1]) * direction[1]) / length
     position = np.clip(position, 0.0, 1.0)
     return np.hypot(across - start[0] - position * direction[0], upward - start[1] - position * direction[1])
+
+
+@contextmanager
+def working_platform() -> Iterator[None]:
+    """Name a platform that works in MUJOCO_GL, on Linux, unless the user has named one.
+
+    Without a display, Gymnasium's choice hangs the process.
+
+    Raises:
+        EnvError: None works.
+    """
+    if sys.platform != "linux" or os.environ.get(VARIABLE):
+        yield
+        return
+    has_display = any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
+    found = find_platform(("glfw", "egl", "osmesa") if has_display else ("egl", "osmesa"))
+    if found is None:
+        raise EnvError(MISSING)
+    os.environ[VARIABLE] = found
+    try:
+        yield
+    finally:
+        os.environ.pop(VARIABLE, None)
+
+
+@cache
+def find_platform(names: tuple[str, ...]) -> str | None:
+    """Return the first platform that works here."""
+    return next(filter(_works, names), None)
+
+
+def _works(name: str) -> bool:
+    words = [sys.executable, "-c", TRY, name]
+    try:
+        done = subprocess.run(
+            words, env=os.environ | {VARIABLE: name}, capture_output=True, timeout=SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0

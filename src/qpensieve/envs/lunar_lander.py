@@ -152,24 +152,19 @@ def make_lander(spec: EnvSpec, num_lanes: int, num_processes: int | None) -> "Lu
     Box2D holds Python's lock while it steps, so threads do not help.
     """
     num = max(1, min(allowed_threads(num_processes), num_lanes // MIN_LANES))
-    return LunarLanderSimulator(spec, num_lanes) if num == 1 else split_lander(spec, num_lanes, num)
-
-
-def split_lander(spec: EnvSpec, num_lanes: int, num_parts: int) -> SplitSimulator:
-    """The lanes split over processes; this one steps the first part."""
+    if num == 1:
+        return LunarLanderSimulator(spec, num_lanes)
     make = lambda num, first: (LunarLanderSimulator, (spec, num))
-    split = SplitSimulator(spec.id, num_lanes, num_parts, make, is_first_here=True)
-    split.is_compared = LunarLanderSimulator.is_compared
-    return split
+    return SplitSimulator(spec.id, num_lanes, num, make, is_first_here=True)
 
 
 class LunarLanderSimulator(ReplayedSimulator):
     """n lanes of the continuous LunarLander; objectives are shaping, result, main and side power[, time]."""
 
-    is_compared = False  # its checkpoints never held observations
+    moments = 1
 
     def __init__(self, spec: EnvSpec, num_lanes: int):
-        super().__init__(spec.id, spec, num_lanes)
+        super().__init__(spec, num_lanes)
         self._envs = [gym_lander.LunarLander(continuous=True) for _ in range(num_lanes)]
         self._crafts: dict[int, _Craft] = {}
 
@@ -210,10 +205,6 @@ class LunarLanderSimulator(ReplayedSimulator):
         pad = Shape("line", "pad", ((left, height), (right, height)))
         flags = [Shape("line", "flag", ((x, height), (x, height + FLAG_HEIGHT))) for x in (left, right)]
         return (terrain, pad, *flags)
-
-    @property
-    def moments(self) -> int:
-        return 1
 
     def pose(self, moment: int = -1) -> Pose:
         del moment

@@ -3,18 +3,14 @@
 A second, small table holds environments with discrete actions; the paper has none.
 """
 
-import difflib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-import gymnasium
-
-from qpensieve.envs import deep_sea, gym_lanes, mujoco, rewards
+from qpensieve.envs import deep_sea, gym_lanes, mujoco
 from qpensieve.envs.base import Lanes
 from qpensieve.envs.simulator import DEFAULT_OPTIONS, LaneOptions, Simulator, check_options
-from qpensieve.envs.sources import EnvSource, missing_package, module_of, name_of, resolve
+from qpensieve.envs.sources import EnvSource, name_of, unknown
 from qpensieve.errors import UserError
 from qpensieve.gym_ids import NAMESPACE, gym_id
 from qpensieve.metrics.references import REFERENCES, reference_point
@@ -94,7 +90,7 @@ class Domain:
         return EnvSpec(self.id, *sizes, self.objectives, reference, self.max_steps, self.num_actions)
 
 
-def _robot(name: str, body: mujoco.Body, reward: rewards.RewardFunction, *objectives: str) -> Domain:
+def _robot(name: str, body: mujoco.Body, reward: mujoco.RewardFunction, *objectives: str) -> Domain:
     make = lambda spec, num_lanes, options: mujoco.MujocoSimulator(spec, body, reward, num_lanes, options)
     obs_size, action_size, render_fps = _SIZES[body]
     forces = body is mujoco.ANT
@@ -133,13 +129,13 @@ _TABLE = (
     ),
     Domain("LunarLander4d", 8, 2, _LANDER, 2000, 50, _lunar_lander),
     Domain("LunarLander5d", 8, 2, (*_LANDER, "time"), 2000, 50, _lunar_lander),
-    _robot("HalfCheetah2d", mujoco.HALF_CHEETAH, rewards.half_cheetah_2d, "forward", "control"),
-    _robot("Hopper2d", mujoco.HOPPER, rewards.hopper_2d, "forward", "control"),
-    _robot("Hopper3d", mujoco.HOPPER, rewards.hopper_3d, "forward", "height", "control"),
-    _robot("Hopper5d", mujoco.HOPPER, rewards.hopper_5d, "forward", *_JOINTS, "healthy"),
-    _robot("Ant2d", mujoco.ANT, rewards.ant_2d, "forward", "control"),
-    _robot("Ant3d", mujoco.ANT, rewards.ant_3d, "forward", "healthy", "control"),
-    _robot("Walker2d", mujoco.WALKER, rewards.walker_2d, "forward", "control"),
+    _robot("HalfCheetah2d", mujoco.HALF_CHEETAH, mujoco.half_cheetah_2d, "forward", "control"),
+    _robot("Hopper2d", mujoco.HOPPER, mujoco.hopper_2d, "forward", "control"),
+    _robot("Hopper3d", mujoco.HOPPER, mujoco.hopper_3d, "forward", "height", "control"),
+    _robot("Hopper5d", mujoco.HOPPER, mujoco.hopper_5d, "forward", *_JOINTS, "healthy"),
+    _robot("Ant2d", mujoco.ANT, mujoco.ant_2d, "forward", "control"),
+    _robot("Ant3d", mujoco.ANT, mujoco.ant_3d, "forward", "healthy", "control"),
+    _robot("Walker2d", mujoco.WALKER, mujoco.walker_2d, "forward", "control"),
 )
 DOMAINS: dict[str, Domain] = {domain.id: domain for domain in _TABLE}
 """The ten domains of the paper."""
@@ -188,8 +184,6 @@ def make_simulator(domain: EnvSource, num_lanes: int, options: LaneOptions = DEF
             got = f"got {options.num_workers}; use num_threads"
             raise UserError(f"num_workers must be 0 for {known.id}, which is not a foreign environment, {got}")
         return known.make(known.spec, num_lanes, options)
-    if isinstance(domain, str) and ":" not in domain and _is_unknown(domain):
-        raise UserError(_unknown(domain))
     return gym_lanes.make_simulator(domain, num_lanes, options.num_workers, options.first_lane, options.is_drawn)
 
 
@@ -222,34 +216,5 @@ def get_domain(name: str) -> Domain:
     """The row of `name`, as `find_domain`; raises ValueError with the nearest names if there is none."""
     known = find_domain(name)
     if known is None:
-        raise UserError(_unknown(name))
+        raise unknown(name)
     return known
-
-
-def _is_unknown(name: str) -> bool:
-    try:
-        resolve(name)
-    except UserError:
-        return True
-    return False
-
-
-def _unknown(name: str) -> str:
-    names = {key.lower(): key for key in (*DOMAINS, *DISCRETE, *gymnasium.registry)}
-    near = [names[key] for key in difflib.get_close_matches(name.lower(), names, n=4, cutoff=0.4)]
-    near = [names[name.lower()]] if name.lower() in names else near
-    hint = f"; did you mean {', '.join(near)}?" if near else "."
-    missing = missing_package(name)
-    if missing is not None:
-        return f"unknown domain {name!r}: {missing}"
-    if name.endswith(".py") or Path(f"{name}.py").is_file():
-        module = module_of(name) if name.endswith(".py") else name
-        return (
-            f"unknown domain {name!r}: it names a module alone; write {module}:NAME, with the class or function in it"
-        )
-    choices = (
-        f"The ten domains: {', '.join(DOMAINS)}. With discrete actions: {', '.join(DISCRETE)}. "
-        "A Gymnasium id works too, also as module:id, where importing the module registers the id; "
-        "or module:factory, a function or class of a module (of the working folder too) that makes an environment."
-    )
-    return f"unknown domain {name!r}{hint} {choices}"

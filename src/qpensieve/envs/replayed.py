@@ -1,10 +1,9 @@
 """Simulators whose inner state cannot be read: a saved lane is a seed and the actions since, which are played again.
 
 This is exact only if an environment is deterministic given its seed and its actions, and takes as long as the episodes
-did. `restore` warns if a lane does not end at its saved observation.
+did. `Lanes.restore` warns if a lane does not end at its saved observation.
 """
 
-import warnings
 from abc import ABC, abstractmethod
 
 import numpy as np
@@ -15,7 +14,7 @@ from qpensieve.types import EnvSpec
 
 FIRST_CAPACITY = 64
 """Space for this many steps of an episode at first; it doubles when a lane needs more."""
-SEEDS, LENGTHS, ACTIONS, OBSERVATIONS = "episode_seeds", "episode_lengths", "episode_actions", "observations"
+SEEDS, LENGTHS, ACTIONS = "episode_seeds", "episode_lengths", "episode_actions"
 """Names in a saved state; the actions of all lanes follow each other, as many as each has."""
 SEED_BITS = 0x7FFFFFFF
 """Seeds have at most 31 bits: some environments pass them to generators that accept no more."""
@@ -24,20 +23,13 @@ SEED_BITS = 0x7FFFFFFF
 class ReplayedSimulator(ABC):
     """n lanes that are saved by their seeds and actions. After an error, a state still is that before the failed step.
 
-    Attributes:
-        is_compared: Whether observations are saved too, and compared with those of the replay.
-
     Args:
-        name: Name of the environment in warnings.
-        spec: What is known of it.
+        spec: What is known of the environment.
         num_lanes: Number of lanes.
-        first_lane: Number of the first lane in warnings.
     """
 
-    is_compared = True
-
-    def __init__(self, name: str, spec: EnvSpec, num_lanes: int, first_lane: int = 0):
-        self.spec, self.name, self.first_lane = spec, name, first_lane
+    def __init__(self, spec: EnvSpec, num_lanes: int):
+        self.spec = spec
         self.numbers, self._obs = np.arange(num_lanes), np.full((num_lanes, spec.obs_size), np.nan)
         self._seeds, self._lengths = np.zeros((2, num_lanes), np.int64)
         self._actions = np.zeros((num_lanes, FIRST_CAPACITY, spec.action_size))
@@ -99,8 +91,7 @@ class ReplayedSimulator(ABC):
 
     def state(self) -> State:
         used = np.arange(self._actions.shape[1]) < self._lengths[:, None]
-        episodes = {SEEDS: self._seeds.copy(), LENGTHS: self._lengths.copy(), ACTIONS: self._actions[used]}
-        return episodes | ({OBSERVATIONS: self._obs.copy()} if self.is_compared else {})
+        return {SEEDS: self._seeds.copy(), LENGTHS: self._lengths.copy(), ACTIONS: self._actions[used]}
 
     def restore(self, state: State) -> None:
         """Play the saved episodes again, up to where they were."""
@@ -110,17 +101,6 @@ class ReplayedSimulator(ABC):
         for t in range(int(lengths.max(initial=0))):
             lanes = np.flatnonzero(lengths > t)
             self.advance(lanes, actions[first[lanes] + t])
-        if not self.is_compared:
-            return
-        saved = state[OBSERVATIONS]
-        differs = ((saved != self._obs) & ~np.isnan(saved)).any(axis=1)  # NaN: the lane had not started
-        if differs.any():
-            lane = self.first_lane + int(np.argmax(differs))
-            what = f"{self.name}: lane {lane} was not restored to its saved observation"
-            why = (
-                "the environment is not deterministic given its seed and actions, so the run does not continue exactly"
-            )
-            warnings.warn(f"{what}: {why}", stacklevel=2)
 
 
 def episode_seeds(lanes: Int[np.ndarray, " lanes"], streams: Streams) -> Int[np.ndarray, " lanes"]:

@@ -14,6 +14,7 @@ from typing import Any, cast
 import gymnasium
 
 from qpensieve.errors import UserError
+from qpensieve.gym_ids import GRIDS, NAMES
 from qpensieve.importing import place_of, working_folder
 
 EnvFactory = Callable[[], gymnasium.Env]
@@ -198,21 +199,40 @@ def _make(name: str) -> gymnasium.Env:
 def _check_registered(name: str) -> None:
     """Fill Gymnasium's registry as far as needed to know `name`; ValueError if it stays unknown."""
     module_name, _, env_id = name.rpartition(":")
-    module = _import(module_name, name) if module_name else None
-    if is_registered(env_id):
-        return
-    hint = missing_package(env_id)
-    if is_registered(env_id):
-        return
-    nearest = difflib.get_close_matches(env_id, list(gymnasium.registry))
-    meant = f"; did you mean {', '.join(nearest)}?" if nearest else ""
-    where = getattr(module, "__file__", None)
-    factory = f" nor a factory in module {module_name!r}{f' ({where})' if where else ''}" if module_name else ""
-    install = f"; {hint}" if hint else ""
-    what = f"{env_id!r} is not a registered Gymnasium id{factory}{meant}{install}"
-    raise UserError(f"unknown environment {name!r}: {what}")
+    if module_name:
+        _import(module_name, name)
+    if not is_registered(env_id):
+        error = unknown(name)  # on the way, the ids of MO-Gymnasium are registered
+        if not is_registered(env_id):
+            raise error
 
 
 def is_registered(env_id: str) -> bool:
     """True for a registered id, also one without its version."""
     return env_id in gymnasium.registry or any(known.rpartition("-v")[0] == env_id for known in gymnasium.registry)
+
+
+def unknown(name: str) -> UserError:
+    """The error for a name of no environment: the nearest names, or what to write or install instead."""
+    module_name, _, env_id = name.rpartition(":")
+    if missing := missing_package(env_id):
+        return UserError(f"unknown domain {name!r}: {missing}")
+    if module_name:
+        where = getattr(sys.modules.get(module_name), "__file__", None)
+        factory = f"a factory in module {module_name!r}{f' ({where})' if where else ''}"
+        return UserError(f"unknown domain {name!r}: {env_id!r} is not a registered Gymnasium id nor {factory}")
+    if name.endswith(".py") or Path(f"{name}.py").is_file():
+        module = module_of(name) if name.endswith(".py") else name
+        return UserError(
+            f"unknown domain {name!r}: it names a module alone; write {module}:NAME, with the class or function in it"
+        )
+    names = {key.lower(): key for key in (*NAMES, *GRIDS, *gymnasium.registry)}
+    near = [names[key] for key in difflib.get_close_matches(name.lower(), names, n=4, cutoff=0.4)]
+    near = [names[name.lower()]] if name.lower() in names else near
+    hint = f"; did you mean {', '.join(near)}?" if near else "."
+    return UserError(
+        f"unknown domain {name!r}{hint} The ten domains: {', '.join(NAMES)}. "
+        f"With discrete actions: {', '.join(GRIDS)}. "
+        "A Gymnasium id works too, also as module:id, where importing the module registers the id; "
+        "or module:factory, a function or class of a module (of the working folder too) that makes an environment."
+    )

@@ -60,7 +60,7 @@ class SplitSimulator(ReplayedSimulator):
         except BaseException:
             self.close()
             raise
-        super().__init__(name, spec, num_lanes, first_lane)
+        super().__init__(spec, num_lanes)
         self._all = self._split(np.arange(num_lanes))
 
     @property
