@@ -117,12 +117,12 @@ def video(
         quiet: No progress line.
     """
     require("video", {"PIL": "pillow"})
-    from qpensieve.watch import video as files
+    from qpensieve.watch import film as films
 
     target = Path(f"{run.resolve().name}.gif") if out is None else out
-    files.check_target(target)
+    films.check_target(target)
     with quiet_mujoco():
-        print(files.write(script_of(SavedPolicies(run, trust), film, _warn), target, quiet))
+        print(films.write(script_of(SavedPolicies(run, trust), film, _warn), target, quiet))
 
 
 def script_of(saved: SavedPolicies, film: Film, warn: Callable[[str], None] = lambda message: None) -> "Script":

@@ -1,16 +1,25 @@
-"""Episodes as a film: one panel for each preference, side by side from the same start, with the returns so far."""
+"""Episodes as a film: one panel for each preference, side by side from the same start, with the returns so far.
 
-from collections.abc import Iterator, Sequence
+A film is a GIF through Pillow or an MP4 through imageio-ffmpeg. Its file is written whole or not at all.
+"""
+
+import importlib
+import io
+import os
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float64
 from PIL import Image, ImageDraw, ImageFont
 
-from qpensieve.console import format_number
+from qpensieve.console import Progress, Workload, format_number
 from qpensieve.envs.episodes import MAX_EVAL_STEPS
-from qpensieve.errors import EnvError
+from qpensieve.errors import EnvError, MissingFileError, MissingPackageError, UserError, UserFileError, file_errors
+from qpensieve.records.files import TEMPORARY, write_file
 from qpensieve.train.session import Predictor
 from qpensieve.watch.world import World
 
@@ -22,7 +31,12 @@ GAP = 6
 SIDE_VIEW = (0.19, 0.89)
 """Part of the height of a picture of a robot, seen from the side, that is kept: the rest is sky, and floor."""
 PALETTE_FRAMES = 8
-"""Frames from which the colours of a film are taken."""
+"""Most frames from which the colours of a film are taken."""
+NUM_COLOURS = 96
+"""Colours of a GIF; more make it larger and no better."""
+MOST_GIF_FPS, MOST_GIF_PIXELS = 50.0, 1e9
+"""Browsers show no more frames a second of a GIF; all its pixels are in memory, a byte each, while it is made."""
+ENDINGS = (".gif", ".mp4")
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +64,11 @@ class Script:
     fps: float
     width: int
     most_steps: int = MAX_EVAL_STEPS
+
+    @property
+    def num_frames(self) -> int:
+        """Number of frames if no episode ends before."""
+        return max(1, round(self.seconds * self.fps)) + 1
 
 
 class Panel:
@@ -118,7 +137,7 @@ def play(script: Script, drawn: Sequence[int] | None = None) -> Iterator[Image.I
     """The frames of a film; None in place of frames that are not among those to be `drawn`."""
     panels = [Panel(script, lam) for lam in script.preferences]
     try:
-        for number in range(max(1, round(script.seconds * script.fps)) + 1):
+        for number in range(script.num_frames):
             is_over = all(panel.is_over for panel in panels)
             for panel in panels:
                 panel.play_to(number / script.fps)
@@ -130,22 +149,11 @@ def play(script: Script, drawn: Sequence[int] | None = None) -> Iterator[Image.I
             panel.close()
 
 
-def first(script: Script) -> Image.Image:
-    """The first frame of a film."""
-    image = next(play(script))
-    assert image is not None
-    return image
-
-
-def count(script: Script) -> int:
-    """Count the frames of a film by playing it without drawing."""
-    return sum(1 for _ in play(script, ()))
-
-
-def colours(script: Script, num_frames: int) -> Image.Image:
-    """A sheet of frames from all over the film, for its colours."""
-    chosen = np.linspace(0, num_frames - 1, PALETTE_FRAMES).astype(int).tolist()
-    return _beside([image for image in play(script, chosen) if image is not None])
+def survey(script: Script) -> tuple[int, list[Image.Image]]:
+    """Play a film; return its number of frames, and the first and some later ones."""
+    chosen = np.linspace(0, script.num_frames - 1, PALETTE_FRAMES).astype(int).tolist()
+    frames = [*play(script, chosen)]
+    return len(frames), [frame for frame in frames if frame is not None]
 
 
 def _beside(images: list[Image.Image]) -> Image.Image:
@@ -156,3 +164,111 @@ def _beside(images: list[Image.Image]) -> Image.Image:
         sheet.paste(image, (left, 0))
         left += image.width + GAP
     return sheet
+
+
+def check_target(path: Path) -> None:
+    """Refuse a file that could not be written, before anything is played.
+
+    Raises:
+        ValueError: It has another ending, or MP4 needs a package that is not there.
+        OSError: Its folder is not there, or it is one.
+    """
+    if path.suffix.lower() not in ENDINGS:
+        raise UserError(f"out must end in .gif or .mp4, got {path}")
+    if path.is_dir():
+        raise UserFileError(f"out must be a file, but {path} is a folder")
+    if not path.parent.is_dir():
+        raise MissingFileError(f"the folder of {path} is not there: make it first, or choose another")
+    if path.suffix.lower() == ".mp4":
+        _ffmpeg()
+
+
+def write(script: Script, path: Path, quiet: bool = False) -> Path:
+    """Play, draw and write a film; returns the file.
+
+    Raises:
+        EnvError: The environment fails, or cannot be drawn.
+        ValueError: A GIF cannot be that large or that fast.
+        OSError: It cannot be written; nothing of it is left.
+    """
+    num, some = survey(script)
+    if path.suffix.lower() != ".mp4":
+        _check_gif(script, num, some[0])
+    progress = Progress(num, 0, quiet=quiet, workload=Workload(unit="frames"))
+    try:
+        progress.enter("drawing")
+        frames = _reported(play(script), progress)
+        if path.suffix.lower() == ".mp4":
+            _write_mp4(path, frames, script.fps, some[0], num)
+        else:
+            _write_gif(path, frames, script.fps, _beside(some))
+        progress.show(num, force=True)
+    finally:
+        progress.end()
+    return path
+
+
+def _reported(frames: Iterable[Image.Image | None], progress: Progress) -> Iterator[Image.Image]:
+    for number, frame in enumerate(frames, start=1):
+        assert frame is not None
+        yield frame
+        progress.show(number)
+
+
+def _write_gif(path: Path, frames: Iterator[Image.Image], fps: float, sheet: Image.Image) -> None:
+    palette = sheet.quantize(NUM_COLOURS, dither=Image.Dither.NONE)
+    few = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames]
+    # A GIF counts in hundredths of a second: times are rounded, not lengths, so that the film keeps its pace.
+    times = np.round(np.arange(len(few) + 1) * 100 / fps).astype(int)
+    durations = (np.diff(times) * 10).tolist()
+    file = io.BytesIO()
+    few[0].save(file, "GIF", save_all=True, append_images=few[1:], duration=durations, loop=0, optimize=False)
+    write_file(path, lambda stream: stream.write(file.getbuffer()))
+
+
+def _check_gif(script: Script, num: int, first: Image.Image) -> None:
+    """Refuse a film that is too fast or too large for a GIF."""
+    if script.fps > MOST_GIF_FPS:
+        raise UserError(f"fps must be at most {MOST_GIF_FPS:g} for a GIF, got {script.fps:g}; an .mp4 may have more")
+    if (pixels := num * first.width * first.height) > MOST_GIF_PIXELS:
+        size = f"{num:,} frames of {first.width} x {first.height}"
+        less = "choose fewer seconds, frames a second or panels, a smaller width, or an .mp4"
+        raise UserError(f"a GIF of {size} would take {pixels / 1e9:.1f} GB of memory while it is made: {less}")
+
+
+def _write_mp4(path: Path, frames: Iterator[Image.Image], fps: float, first: Image.Image, num: int) -> None:
+    ffmpeg = _ffmpeg()
+    size = first.width - first.width % 2, first.height - first.height % 2  # the format has no odd sizes
+    # ffmpeg reads the kind of a file from its ending, so the temporary name keeps it.
+    temporary = path.with_name(f"{TEMPORARY}{os.getpid()}-{path.name}")
+    try:
+        sink = ffmpeg.write_frames(str(temporary), size, fps=fps, macro_block_size=2, ffmpeg_log_level="error")
+        sink.send(None)
+        try:
+            for frame in frames:
+                with file_errors(path, temporary):
+                    sink.send(np.ascontiguousarray(np.asarray(frame)[: size[1], : size[0]]))
+        finally:
+            sink.close()
+        if (written := _num_frames(ffmpeg, temporary)) != num:
+            raise UserFileError(f"cannot write {path}: {written} of {num} frames arrived; is the disk full?")
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _num_frames(ffmpeg: Any, path: Path) -> int:
+    """Count the frames that can be read back: ffmpeg does not report a full disk."""
+    try:
+        return int(ffmpeg.count_frames_and_secs(str(path))[0])
+    except RuntimeError:
+        return 0
+
+
+def _ffmpeg() -> Any:
+    try:
+        return importlib.import_module("imageio_ffmpeg")
+    except ImportError as error:
+        raise MissingPackageError(
+            "MP4 files need imageio-ffmpeg: pip install 'qpensieve[mp4]', or write a .gif"
+        ) from error
