@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks import collect
-from qpensieve.envs import rewards
+from qpensieve.envs import mujoco
 from qpensieve.population.ppo import PpoConfig
 
 SMALL = PpoConfig(hidden=8, num_lanes=3, rollout_steps=8, epochs=1, minibatches=2)
@@ -43,9 +43,9 @@ class TestLoop:
 
     def test_pays_hopper2d_its_own_objectives(self):
         action = np.array([0.5, -1.0, 0.25], np.float32)
-        motion = rewards.Motion(np.array([1.7]), np.array([1.2]), action[None].astype(np.float64))
+        motion = mujoco.Motion(np.array([1.7]), np.array([1.2]), action[None].astype(np.float64))
         paid = collect.REWARDS["Hopper2d"](99.0, {"x_velocity": 1.7}, action)
-        np.testing.assert_allclose(paid, rewards.hopper_2d(motion)[0])
+        np.testing.assert_allclose(paid, mujoco.hopper_2d(motion)[0])
 
     def test_steps_gymnasiums_hopper(self):
         spec_sizes = [(rows + 1) * columns for rows, columns in pairwise((11, SMALL.hidden, SMALL.hidden, 3))]
